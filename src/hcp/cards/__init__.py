@@ -1,0 +1,1 @@
+"""Skill cards, source anchors and the runner of verification steps."""

@@ -1,0 +1,1 @@
+"""The click commands: parse, call, print. No arithmetic, no rules."""

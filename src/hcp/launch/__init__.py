@@ -1,0 +1,1 @@
+"""Reads launches in every dialect into one `Launch`: facts with their origin."""

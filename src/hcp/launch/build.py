@@ -1,0 +1,109 @@
+"""From a `Reading` to a `Launch`: settings become facts, then defaults, the model, derivations, assumptions."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import replace
+from typing import Any
+
+from hcp.launch.coerce import coerce
+from hcp.launch.derive import derive
+from hcp.launch.fact import Fact, Launch, Reading, Setting
+from hcp.launch.names import ROWS, default_of, index_of
+from hcp.launch.names_row import UNKNOWN
+
+
+def build_launch(
+    reading: Reading, *, assumed: Mapping[str, Fact] | None = None, model: Mapping[str, Fact] | None = None
+) -> Launch:
+    """The launch that a reading describes.
+
+    Order of precedence, weakest first: upstream's default, the model's config.json, the launch, an assumption.
+    Derived facts are computed last, and never replace a stated one.
+
+    Raises:
+        HcpError: a value cannot be of its fact's type (one line, with the place).
+    """
+    assumed, model = assumed or {}, model or {}
+    stated, unknown = _stated(reading)
+    facts = _defaults(reading, stated, unknown)
+    facts |= model
+    facts |= stated
+    conflicts = []
+    for name, fact in assumed.items():
+        before = facts.get(name)
+        if before is not None and before.origin == "launch" and before.value != fact.value:
+            conflicts.append((name, before, fact))
+        facts[name] = fact
+        unknown.pop(name, None)
+    derive(reading.kind, facts, unknown)
+    return Launch(reading, facts, unknown, assumed, model, tuple(conflicts))
+
+
+def with_settings(launch: Launch, edits: Iterable[Setting], removed: frozenset[str] = frozenset()) -> Launch:
+    """The launch as it would be with the settings changed: same-named ones replaced, `removed` keys left out.
+
+    An edit drops an assumption about the same fact: what is tried is the edit.
+    """
+    edits = tuple(edits)
+    index = index_of(launch.kind, launch.reading.role)
+    changed = {edit.key for edit in edits} | removed
+    touched = {index[key].fact for key in changed if key in index}
+    same = {key for key, entry in index.items() if entry.fact in touched}
+    kept = tuple(s for s in launch.reading.settings if s.key not in same and s.key not in changed)
+    facts = {n: f for n, f in launch.reading.facts.items() if n not in touched}
+    unknown = {n: r for n, r in launch.reading.unknown.items() if n not in touched and n not in same}
+    reading = replace(launch.reading, settings=kept + edits, facts=facts, unknown=unknown)
+    assumed = {name: fact for name, fact in launch.assumed.items() if name not in touched}
+    return build_launch(reading, assumed=assumed, model=launch.model)
+
+
+def with_facts(launch: Launch, facts: Mapping[str, Fact]) -> Launch:
+    """The launch with facts that no key holds replaced (an environment variable, the placement)."""
+    reading = replace(launch.reading, facts={**launch.reading.facts, **facts})
+    assumed = {name: fact for name, fact in launch.assumed.items() if name not in facts}
+    return build_launch(reading, assumed=assumed, model=launch.model)
+
+
+def _stated(reading: Reading) -> tuple[dict[str, Fact], dict[str, str]]:
+    index = index_of(reading.kind, reading.role)
+    facts = dict(reading.facts)
+    unknown: dict[str, str] = {}
+    rank: dict[str, int] = {}
+    order = {key: place for place, key in enumerate(index)}
+    for setting in reading.settings:
+        entry = index.get(setting.key)
+        if entry is None:
+            continue
+        # The table lists a fact's keys best first (model.seq_length before dataset.seq_length): the best one
+        # written wins, and of the same key the last one written.
+        if order[setting.key] > rank.get(entry.fact, len(order)):
+            continue
+        rank[entry.fact] = order[setting.key]
+        value = coerce(ROWS[entry.fact], _unwrap(reading.kind, setting), entry.negated)
+        facts[entry.fact] = Fact(value, "launch", setting.location, setting.key)
+    for key, reason in reading.unknown.items():
+        name = index[key].fact if key in index else key
+        facts.pop(name, None)
+        unknown[name] = reason
+    return facts, unknown
+
+
+def _unwrap(kind: str, setting: Setting) -> Setting:
+    """argparse's `nargs="+"` with one value: Megatron-LM keeps the value itself, not a list of one."""
+    if kind == "mlm" and isinstance(setting.value, list) and len(setting.value) == 1:
+        return setting._replace(value=setting.value[0])
+    return setting
+
+
+def _defaults(reading: Reading, stated: Mapping[str, Fact], unknown: Mapping[str, str]) -> dict[str, Fact]:
+    if not reading.complete or reading.unseen is not None:
+        return {}
+    facts: dict[str, Fact] = {}
+    for name, row in ROWS.items():
+        if name in stated or name in unknown:
+            continue
+        value: Any = default_of(row, reading.kind)
+        if value is not UNKNOWN:
+            facts[name] = Fact(value, "default")
+    return facts

@@ -1,0 +1,113 @@
+"""Facts that follow from other facts. A stated fact is never replaced; an unknown input leaves the result unknown."""
+
+from __future__ import annotations
+
+from collections.abc import MutableMapping
+from math import prod
+from typing import Any
+
+from hcp.launch.fact import Fact, Kind
+
+Facts = MutableMapping[str, Fact]
+
+
+def derive(kind: Kind, facts: Facts, unknown: MutableMapping[str, str]) -> None:
+    """Adds the derived facts to `facts`, in place."""
+    _model(kind, facts)
+    _sizes(facts)
+    _cluster(facts)
+    _packing(kind, facts)
+
+
+def _known(facts: Facts, *names: str) -> bool:
+    return all(name in facts for name in names)
+
+
+def _value(facts: Facts, name: str) -> Any:
+    fact = facts.get(name)
+    return None if fact is None else fact.value
+
+
+def _put(facts: Facts, name: str, value: Any, source: str | None = None) -> None:
+    """`source` is the fact whose place in the file stands for the derived one."""
+    if name not in facts or facts[name].value is None:
+        origin = facts.get(source) if source else None
+        facts[name] = Fact(value, "derived", origin.location if origin else None, origin.key if origin else None)
+
+
+def _model(kind: Kind, facts: Facts) -> None:
+    if _known(facts, "hidden_size", "heads") and _value(facts, "head_dim") is None:
+        hidden, heads = _value(facts, "hidden_size"), _value(facts, "heads")
+        if hidden and heads:
+            _put(facts, "head_dim", hidden // heads, "hidden_size")
+    if kind == "mlm" and _value(facts, "group_query_attention") is False and _known(facts, "heads"):
+        _put(facts, "kv_heads", _value(facts, "heads"), "heads")
+    elif kind == "mlm" and _value(facts, "group_query_attention") and not _known(facts, "num_query_groups"):
+        # Megatron-LM's argparse default: --num-query-groups 1.
+        _put(facts, "kv_heads", 1, "group_query_attention")
+    elif _known(facts, "num_query_groups"):
+        groups = _value(facts, "num_query_groups")
+        if groups is not None:
+            _put(facts, "kv_heads", groups, "num_query_groups")
+        elif _known(facts, "heads"):
+            _put(facts, "kv_heads", _value(facts, "heads"), "heads")
+
+
+def _sizes(facts: Facts) -> None:
+    if _known(facts, "etp") and _value(facts, "etp") is None and _known(facts, "tp"):
+        _put(facts, "etp", _value(facts, "tp"), "tp")
+    if _known(facts, "weight_shards", "tp"):
+        shards, tp = _value(facts, "weight_shards"), _value(facts, "tp")
+        _put(facts, "gtp", max(1, shards // tp) if shards and tp else 1, "weight_shards")
+    if not _known(facts, "world_size") and _known(facts, "nodes", "gpus_per_node"):
+        nodes, per_node = _value(facts, "nodes"), _value(facts, "gpus_per_node")
+        if nodes and per_node:
+            _put(facts, "world_size", nodes * per_node, "nodes")
+    if _known(facts, "use_tp_pp_dp_mapping"):
+        _put(facts, "rank_order", "tp-cp-ep-pp-dp" if _value(facts, "use_tp_pp_dp_mapping") else "tp-cp-ep-dp-pp",
+             "use_tp_pp_dp_mapping")
+    axes = ("tp", "pp", "cp", "gtp")
+    if _known(facts, "world_size", *axes):
+        shard = prod(_value(facts, axis) or 1 for axis in axes)
+        world = _value(facts, "world_size")
+        if world and world % shard == 0:
+            _put(facts, "dp", world // shard, "world_size")
+
+
+def _cluster(facts: Facts) -> None:
+    if _known(facts, "gpus_per_node") and not _known(facts, "nvlink_domain"):
+        # Four Blackwell GPUs per node may be a tray of an NVL72 rack: then the domain is not the node.
+        tray = _value(facts, "gpus_per_node") == 4 and _value(facts, "arch") in (None, "sm100", "sm103")
+        if not tray:
+            _put(facts, "nvlink_domain", _value(facts, "gpus_per_node"), "gpus_per_node")
+    if _value(facts, "start") in ("torchrun", "ft_launcher"):
+        _put(facts, "placement", "block", "start")
+
+
+def _packing(kind: Kind, facts: Facts) -> None:
+    packing, source = _packing_of(kind, facts)
+    if packing is not None:
+        _put(facts, "packing", packing, source)
+    if _known(facts, "packing"):
+        _put(facts, "thd", _value(facts, "packing") != "none", "packing")
+
+
+def _packing_of(kind: Kind, facts: Facts) -> tuple[str | None, str | None]:
+    """How the launch packs sequences, and the fact that says so; (None, None) = it cannot be told."""
+    if kind == "verl":
+        if _value(facts, "use_remove_padding"):
+            return "online", "use_remove_padding"
+        return ("none", "use_remove_padding") if _known(facts, "use_remove_padding") else (None, None)
+    if kind == "mlm":
+        if _value(facts, "sft"):
+            return "sft", "sft"
+        if _value(facts, "inter_document_masking"):
+            return "document", "inter_document_masking"
+        return ("none", "sft") if _known(facts, "sft", "inter_document_masking") else (None, None)
+    if (_value(facts, "packed_sequence_size") or 0) > 0:
+        return "offline", "packed_sequence_size"
+    if _value(facts, "pack_sequences_in_batch"):
+        return "in_batch", "pack_sequences_in_batch"
+    if _known(facts, "packed_sequence_size", "pack_sequences_in_batch"):
+        return "none", "packed_sequence_size"
+    return None, None

@@ -1,0 +1,103 @@
+"""What a reader hands over (`Setting`, `Reading`) and what the rules see (`Fact`)."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any, Literal, NamedTuple
+
+Kind = Literal["mlm", "bridge", "bridge-provider", "verl"]
+Form = Literal["shell", "args-yaml", "yaml", "overrides", "args"]
+Origin = Literal["launch", "default", "model", "assumed", "installed", "derived"]
+
+KINDS: tuple[Kind, ...] = ("mlm", "bridge", "bridge-provider", "verl")
+
+
+class Location(NamedTuple):
+    """A span of text: 1-based line and column (in characters), the end exclusive."""
+
+    file: str
+    line: int
+    column: int
+    end_line: int
+    end_column: int
+
+
+class Fact(NamedTuple):
+    """One known value. `value` None is a value too: upstream's None, which is not the same as unknown.
+
+    `key` is the upstream key it was read from, as written; None where nothing was written.
+    """
+
+    value: Any
+    origin: Origin
+    location: Location | None = None
+    key: str | None = None
+
+
+class Setting(NamedTuple):
+    """One upstream key as it was written, before it means anything.
+
+    `key`: Megatron-LM's argparse destination (`context_parallel_size`), or a dotted path (Bridge, verl).
+    `value`: plain Python (str, int, float, bool, None, list); a Megatron-LM flag has a list of strings, empty
+    where nothing follows the flag. `location` spans the value (the whole flag on a command line).
+    """
+
+    key: str
+    value: Any
+    location: Location | None = None
+
+
+@dataclass(frozen=True)
+class Acceptance:
+    """A comment `# hcp: ignore=RULE reason` in the launch. It covers its own line and the next one."""
+
+    rule: str
+    reason: str
+    location: Location
+
+
+@dataclass(frozen=True)
+class Reading:
+    """What a reader found in one launch; `hcp.launch.build` makes the facts from it.
+
+    `complete` says what an absent key means: True = upstream's default for that version (a Megatron-LM command
+    line, a full Bridge YAML, verl), False = unknown (an override list: the recipe decides).
+    `facts` are those that no key holds: `start`, `nodes`, `gpus_per_node`, `placement`, `env.NAME`, ….
+    `unknown` maps a setting key or a fact name to the reason why it could not be evaluated.
+    `unseen` says why settings may exist that the reader could not see (an array it could not expand): then an
+    absent key is unknown even where `complete` is True.
+    """
+
+    kind: Kind
+    target: str
+    form: Form
+    settings: tuple[Setting, ...] = ()
+    facts: Mapping[str, Fact] = field(default_factory=dict)
+    unknown: Mapping[str, str] = field(default_factory=dict)
+    complete: bool = True
+    unseen: str | None = None
+    acceptances: tuple[Acceptance, ...] = ()
+    text: str | None = None
+    """The target's text, for patches; None where there is no file."""
+    role: str = ""
+    """verl only: whose model this is, as the prefix of its keys (`actor_rollout_ref.actor`)."""
+    others: tuple[Reading, ...] = ()
+    """Further models in the same launch (verl's ref and critic), each a reading of its own."""
+
+
+@dataclass(frozen=True)
+class Launch:
+    """Everything the rules may read: the facts, each with its origin, and why the others are unknown."""
+
+    reading: Reading
+    facts: Mapping[str, Fact]
+    unknown: Mapping[str, str]
+    assumed: Mapping[str, Fact] = field(default_factory=dict)
+    model: Mapping[str, Fact] = field(default_factory=dict)
+    conflicts: tuple[tuple[str, Fact, Fact], ...] = ()
+    """(name, what the launch says, what was assumed instead)"""
+
+    @property
+    def kind(self) -> Kind:
+        return self.reading.kind

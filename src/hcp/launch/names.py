@@ -1,0 +1,53 @@
+"""The one table of fact names: what each means, and which upstream key holds it in each dialect."""
+
+from __future__ import annotations
+
+from typing import Any, NamedTuple
+
+from hcp.launch.names_data import DATA_ROWS
+from hcp.launch.names_model import MODEL_ROWS
+from hcp.launch.names_parallel import PARALLEL_ROWS
+from hcp.launch.names_row import Row
+
+
+class Key(NamedTuple):
+    """How one dialect's key maps to a fact; `negated` for flags such as `--no-rope-fusion`."""
+
+    fact: str
+    negated: bool = False
+
+
+ROWS: dict[str, Row] = {row.name: row for row in (*PARALLEL_ROWS, *MODEL_ROWS, *DATA_ROWS)}
+
+
+def keys_of(row: Row, kind: str, role: str = "") -> tuple[str, ...]:
+    """The upstream keys of a fact in the dialect, the one to write first.
+
+    >>> keys_of(ROWS["cp"], "verl", "actor_rollout_ref.actor")
+    ('actor_rollout_ref.actor.megatron.context_parallel_size',)
+    """
+    if kind == "mlm":
+        return row.mlm
+    if kind == "verl":
+        return tuple(key.replace("@", role) for key in row.verl)
+    return row.bridge
+
+
+_INDEXES: dict[tuple[str, str], dict[str, Key]] = {}
+
+
+def index_of(kind: str, role: str = "") -> dict[str, Key]:
+    """From upstream key to fact name, for one dialect (and, in verl, one role)."""
+    family = "bridge" if kind == "bridge-provider" else kind
+    index = _INDEXES.get((family, role))
+    if index is None:
+        index = {key: Key(row.name) for row in ROWS.values() for key in keys_of(row, kind, role)}
+        if kind == "mlm":
+            index |= {key: Key(row.name, True) for row in ROWS.values() for key in row.mlm_not}
+        _INDEXES[family, role] = index
+    return index
+
+
+def default_of(row: Row, kind: str) -> Any:
+    """Upstream's default in that dialect, or `UNKNOWN` where it is decided elsewhere."""
+    return row.defaults.get("bridge" if kind == "bridge-provider" else kind, row.default)

@@ -1,0 +1,53 @@
+"""Fact names: sequence length, packing, loss, training loop, environment."""
+
+from hcp.launch.names_row import UNKNOWN, Row, field_row
+
+DATA_ROWS: tuple[Row, ...] = (
+    Row("seq_length", "size", "tokens of a training sequence", mlm=("seq_length",),
+        bridge=("model.seq_length", "dataset.seq_length", "dataset.sequence_length"), verl=()),
+    Row("dataset_seq_length", "size", "tokens of a sequence as the dataset makes it",
+        bridge=("dataset.seq_length", "dataset.sequence_length")),
+    Row("micro_batch_size", "size", "sequences per forward", mlm=("micro_batch_size",),
+        bridge=("train.micro_batch_size",), verl=("@.ppo_micro_batch_size_per_gpu",)),
+    Row("global_batch_size", "size", "sequences per step", mlm=("global_batch_size",),
+        bridge=("train.global_batch_size",), verl=("@.ppo_mini_batch_size",)),
+    Row("max_prompt_length", "size", "verl: tokens of the longest prompt", verl=("data.max_prompt_length",)),
+    Row("max_response_length", "size", "verl: tokens of the longest response", verl=("data.max_response_length",)),
+    # Packing.
+    Row("packing", "str", "none, offline, in_batch, sft, online, document (derived from the keys)"),
+    Row("thd", "bool", "attention gets packed (thd) data (derived)"),
+    Row("sft", "bool", "Megatron-LM --sft", mlm=("sft",), default=UNKNOWN, defaults={"mlm": False}),
+    Row("inter_document_masking", "bool", "documents mask each other in the dataloader",
+        mlm=("dataloader_inter_document_masking",), default=UNKNOWN, defaults={"mlm": False}),
+    Row("packed_sequence_size", "int", "Bridge offline packing: tokens of a packed row; > 0 = on",
+        bridge=("dataset.packed_sequence_specs.packed_sequence_size",
+                "dataset.offline_packing_specs.packed_sequence_size")),
+    Row("pack_sequences_in_batch", "bool", "Bridge in-batch packing", bridge=("dataset.pack_sequences_in_batch",
+        "dataset.enable_in_batch_packing"), default=UNKNOWN, defaults={"bridge": False}),
+    Row("pad_seq_to_mult", "int", "Bridge offline packing: each sequence is padded to a multiple of this",
+        bridge=("dataset.packed_sequence_specs.pad_seq_to_mult", "dataset.offline_packing_specs.pad_seq_to_mult")),
+    Row("dataset_target", "str", "Bridge: the class of the dataset config", bridge=("dataset._target_",)),
+    Row("use_remove_padding", "bool", "verl: packed data", verl=("@.megatron.use_remove_padding",
+        "actor_rollout_ref.model.use_remove_padding")),
+    Row("pad_to_length", "any", "verl: pads packed rows to a length", verl=("@.megatron.pad_to_length",)),
+    Row("use_dynamic_bsz", "bool", "verl: micro-batches by tokens", verl=("@.use_dynamic_bsz",)),
+    Row("ppo_max_token_len_per_gpu", "int", "verl: tokens of a micro-batch per GPU",
+        verl=("@.ppo_max_token_len_per_gpu",)),
+    Row("attention_mask_in_dataloader", "bool", "the dataloader makes a dense attention mask",
+        mlm=("create_attention_mask_in_dataloader",), mlm_not=("no_create_attention_mask_in_dataloader",),
+        default=UNKNOWN, defaults={"mlm": True}),
+    Row("skip_attention_mask", "bool", "Bridge: no dense attention mask from the dataset",
+        bridge=("dataset.skip_getting_attention_mask_from_dataset",), default=UNKNOWN, defaults={"bridge": True}),
+    Row("dataloader_type", "str", "single, cyclic, external, batch", mlm=("dataloader_type",),
+        bridge=("dataset.dataloader_type",), default=UNKNOWN, defaults={"mlm": None}),
+    # Loss.
+    field_row("calculate_per_token_loss", "bool", "calculate_per_token_loss", False,
+              "gradients are divided by the tokens of the whole step"),
+    Row("finetune", "bool", "Bridge: a fine-tuning dataset (derived)"),
+    # Environment and loop.
+    Row("eval_iters", "int", "evaluation iterations", mlm=("eval_iters",), bridge=("train.eval_iters",
+        "validation.eval_iters"), default=UNKNOWN, defaults={"mlm": 100}),
+    Row("ucc", "bool", "the pipeline uses UCC", mlm=("pipeline_model_parallel_comm_backend",),
+        bridge=("model.pipeline_model_parallel_comm_backend",), default=UNKNOWN),
+    Row("script", "str", "the program that is launched (derived)"),
+)

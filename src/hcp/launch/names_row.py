@@ -1,0 +1,65 @@
+"""The row type of the table of fact names, and the short constructors that its parts use."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any, Final, Literal
+
+Type = Literal["size", "int", "bool", "str", "sizes", "comm", "float", "version", "window", "any"]
+
+
+class _Unknown:
+    def __repr__(self) -> str:
+        return "UNKNOWN"
+
+
+UNKNOWN: Final = _Unknown()
+"""As a default: an absent key decides nothing."""
+
+
+@dataclass(frozen=True)
+class Row:
+    """One fact. `verl` keys write `@` for the role's prefix (`actor_rollout_ref.actor`).
+
+    `default` is what an absent key means where upstream fills it in; `defaults` overrides it per dialect.
+    Types: size = whole number >= 1; sizes = list of whole numbers; comm = string or list of strings.
+    Every type admits None except where `default` is a value that is not None and upstream has no Optional.
+    """
+
+    name: str
+    type: Type
+    doc: str
+    mlm: tuple[str, ...] = ()
+    mlm_not: tuple[str, ...] = ()
+    bridge: tuple[str, ...] = ()
+    verl: tuple[str, ...] = ()
+    default: Any = UNKNOWN
+    defaults: Mapping[str, Any] = field(default_factory=dict)
+
+
+def field_row(
+    name: str,
+    type: Type,
+    upstream: str,
+    default: Any,
+    doc: str,
+    *,
+    mlm: tuple[str, ...] | None = None,
+    mlm_not: tuple[str, ...] = (),
+    bridge: tuple[str, ...] | None = None,
+    verl: tuple[str, ...] | None = None,
+    defaults: Mapping[str, Any] | None = None,
+) -> Row:
+    """A field of megatron-core's config: the same name as a flag, under Bridge's `model.` and in verl's override."""
+    return Row(
+        name,
+        type,
+        doc,
+        mlm=(upstream,) if mlm is None else mlm,
+        mlm_not=mlm_not,
+        bridge=(f"model.{upstream}",) if bridge is None else bridge,
+        verl=(f"@.megatron.override_transformer_config.{upstream}",) if verl is None else verl,
+        default=default,
+        defaults=defaults or {},
+    )

@@ -1,0 +1,1 @@
+"""Layouts, their cost, and the pictures of them."""

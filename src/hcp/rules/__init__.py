@@ -1,0 +1,1 @@
+"""The rules, small files by topic, and the engine that runs them over a `Launch`."""

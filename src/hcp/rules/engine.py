@@ -1,0 +1,102 @@
+"""Runs the rules over a launch, tries their fixes, and honours accepted findings."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable
+
+from hcp.launch.build import build_launch
+from hcp.launch.fact import Fact, Launch, Location
+from hcp.launch.names import ROWS, keys_of
+from hcp.rules.fixes import offer
+from hcp.rules.report import Finding, NotChecked, Report
+from hcp.rules.rule import Problem, Rule, Unknown, View
+
+_LARGEST_NEEDS = 8
+
+
+def check_launch(launch: Launch, rules: Iterable[Rule], *, fixes: bool = True) -> Report:
+    """The findings of `rules` on a launch, ordered by rule id as given; `fixes=False` skips trying fixes.
+
+    Further models of the same launch (verl's ref and critic) are checked too; a rule that already fired on the
+    first is not repeated.
+    """
+    rules = tuple(rules)
+    findings, not_checked, applied = _run(launch, rules)
+    for other in launch.reading.others:
+        second = build_launch(other, assumed=launch.assumed, model=launch.model)
+        more, unknown, _ = _run(second, rules)
+        fired = {finding.rule.id for finding in findings}
+        findings += [finding for finding in more if finding.rule.id not in fired]
+        missing = {item.rule.id for item in not_checked}
+        not_checked += [item for item in unknown if item.rule.id not in missing and item.rule.id not in fired]
+    accepted = [finding for finding in findings if _is_accepted(launch, finding)]
+    kept = [finding for finding in findings if finding not in accepted]
+    if fixes:
+        errors = {finding.rule.id for finding in findings if finding.severity == "error"}
+        kept = [offer(launch, finding, rules, errors, rerun) for finding in kept]
+    return Report(launch, tuple(kept), tuple(not_checked), applied, tuple(accepted))
+
+
+def rerun(launch: Launch, rules: Iterable[Rule]) -> dict[str, Finding]:
+    """The findings by rule id, without fixes: what a tried fix is judged by."""
+    return {finding.rule.id: finding for finding in _run(launch, tuple(rules))[0]}
+
+
+def _run(launch: Launch, rules: Collection[Rule]) -> tuple[list[Finding], list[NotChecked], int]:
+    view = View(launch)
+    findings: list[Finding] = []
+    not_checked: list[NotChecked] = []
+    applied = 0
+    for rule in rules:
+        try:
+            if not rule.applies(view):
+                continue
+            problem = rule.check(view)
+        except Unknown as missing:
+            not_checked.append(NotChecked(rule, (missing.name,)))
+            continue
+        applied += 1
+        if problem is not None:
+            findings.append(_finding(launch, rule, problem))
+    return findings, not_checked, applied
+
+
+def _finding(launch: Launch, rule: Rule, problem: Problem) -> Finding:
+    keys = []
+    for name in problem.facts:
+        fact = launch.facts.get(name)
+        if fact is not None and fact.key is not None:
+            keys.append(fact.key)
+        elif name in ROWS:
+            keys.extend(keys_of(ROWS[name], launch.kind, launch.reading.role)[:1])
+        else:
+            keys.append(name)
+    return Finding(
+        rule,
+        problem,
+        problem.severity or rule.severity,
+        problem.effect or rule.effect,
+        problem.stage or rule.stage,
+        tuple(dict.fromkeys(keys)),
+        _place(launch, problem.facts),
+        role=launch.reading.role,
+    )
+
+
+def _place(launch: Launch, names: Iterable[str]) -> Location | None:
+    facts: list[Fact] = [launch.facts[name] for name in names if name in launch.facts]
+    return next((fact.location for fact in facts if fact.location is not None), None)
+
+
+def _is_accepted(launch: Launch, finding: Finding) -> bool:
+    places = [
+        launch.facts[name].location for name in finding.problem.facts if name in launch.facts
+    ]
+    return any(
+        acceptance.rule == finding.rule.id
+        and place is not None
+        and place.file == acceptance.location.file
+        and place.line - acceptance.location.line in (0, 1)
+        for acceptance in launch.reading.acceptances
+        for place in places
+    )

@@ -1,0 +1,119 @@
+"""Fixes: written in the target's dialect, tried on the launch, and only then offered."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import replace
+from typing import Any
+
+from hcp.core.errors import HcpError
+from hcp.launch.build import with_facts, with_settings
+from hcp.launch.fact import Fact, Launch, Setting
+from hcp.launch.names import ROWS, index_of, keys_of
+from hcp.rules.report import Finding, OfferedFix
+from hcp.rules.rule import Fix, Rule
+
+Rerun = Callable[[Launch, Iterable[Rule]], dict[str, Finding]]
+
+
+def offer(launch: Launch, finding: Finding, rules: Iterable[Rule], errors: set[str], rerun: Rerun) -> Finding:
+    """The finding with those of its rule's fixes that clear the rule and create no new error."""
+    offered = []
+    for fix in finding.problem.fixes:
+        fixed = apply_edits(launch, fix.edits)
+        if fixed is None:
+            continue
+        after = rerun(fixed, rules)
+        new = {rule_id for rule_id, item in after.items() if item.severity == "error"} - errors
+        if finding.rule.id not in after and not new:
+            offered.append(_written(launch, fix))
+    return replace(finding, fixes=tuple(offered))
+
+
+def apply_edits(launch: Launch, edits: Mapping[str, Any]) -> Launch | None:
+    """The launch after the edits (fact name -> value, None = unset); None if a fact has no key in the dialect."""
+    settings: list[Setting] = []
+    removed: set[str] = set()
+    facts: dict[str, Fact] = {}
+    for name, value in edits.items():
+        key = writable_key(launch, name)
+        if key is None and not _is_plain_fact(name):
+            return None
+        if key is None:
+            facts[name] = Fact(value, "launch")
+        elif value is None and launch.kind == "mlm":
+            removed |= {key, *(k for k, entry in index_of(launch.kind).items() if entry.fact == name)}
+        else:
+            settings.append(Setting(key, _setting_value(launch, key, name, value)))
+    try:
+        edited = with_settings(launch, settings, frozenset(removed)) if settings or removed else launch
+        return with_facts(edited, facts) if facts else edited
+    except HcpError:
+        return None
+
+
+def writable_key(launch: Launch, name: str) -> str | None:
+    """The upstream key to write for a fact: the one already written, else the dialect's first."""
+    fact = launch.facts.get(name)
+    index = index_of(launch.kind, launch.reading.role)
+    if fact is not None and fact.key in index and index[fact.key].fact == name:
+        return fact.key
+    row = ROWS.get(name)
+    keys = keys_of(row, launch.kind, launch.reading.role) if row else ()
+    return keys[0] if keys else None
+
+
+def _is_plain_fact(name: str) -> bool:
+    """Facts that a person changes outside the configuration: the environment, and how ranks are placed."""
+    return name.startswith("env.") or name in ("placement", "start", "ntasks_per_node", "nodes")
+
+
+def _setting_value(launch: Launch, key: str, name: str, value: Any) -> Any:
+    if index_of(launch.kind, launch.reading.role)[key].negated:
+        value = not value
+    if launch.kind == "mlm":
+        if isinstance(value, bool):
+            return [] if value else ["false"]
+        return [str(item) for item in value] if isinstance(value, tuple) else [str(value)]
+    return list(value) if isinstance(value, tuple) else value
+
+
+def _written(launch: Launch, fix: Fix) -> OfferedFix:
+    overrides: list[str] = []
+    cli: list[str] = []
+    for name, value in fix.edits.items():
+        override, words = written_edit(launch, name, value)
+        overrides.append(override)
+        cli.extend(words)
+    return OfferedFix(tuple(overrides), tuple(cli), fix.effect, tuple(fix.edits.items()))
+
+
+def written_edit(launch: Launch, name: str, value: Any) -> tuple[str, list[str]]:
+    """One edit as (KEY=VALUE, words for the command line), in the launch's dialect."""
+    key = writable_key(launch, name)
+    if key is None:
+        override = f"{name}={'null' if value is None else value}"
+        return override, [override.removeprefix("env.")] if name.startswith("env.") else []
+    if launch.kind == "mlm":
+        flag = "--" + key.replace("_", "-")
+        if value is None:
+            return f"{key}=null", []
+        if isinstance(value, bool):
+            if index_of("mlm")[key].negated == value:
+                return f"{key}=false", []
+            return f"{key}=true", [flag]
+        items = [str(item) for item in value] if isinstance(value, tuple) else [str(value)]
+        return f"{key}={' '.join(items)}", [flag, *items]
+    text = f"{key}={_yaml(value)}"
+    # Hydra refuses to override a key that its schema lacks; "++" adds or overrides.
+    return text, ["++" + text if "override_" in key else text]
+
+
+def _yaml(value: Any) -> str:
+    if value is None:
+        return "null"
+    if isinstance(value, bool):
+        return "true" if value else "false"
+    if isinstance(value, tuple):
+        return "[" + ",".join(_yaml(item) for item in value) + "]"
+    return str(value)

@@ -1,0 +1,66 @@
+"""What a check of one launch found."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from hcp.launch.fact import Launch, Location
+from hcp.rules.rule import Effect, Problem, Rule, Severity, Stage
+
+
+@dataclass(frozen=True)
+class OfferedFix:
+    """A fix in the target's dialect, tried: it clears its rule and creates no new error.
+
+    `overrides` fit `hcp check --set`; `cli` are the words to append to the launch's command line (empty where a
+    flag has to go instead).
+    """
+
+    overrides: tuple[str, ...]
+    cli: tuple[str, ...]
+    effect: str
+    edits: tuple[tuple[str, object], ...] = ()
+    """(fact, value) pairs, for patches."""
+
+
+@dataclass(frozen=True)
+class Finding:
+    rule: Rule
+    problem: Problem
+    severity: Severity
+    effect: Effect
+    stage: Stage
+    keys: tuple[str, ...]
+    """Upstream's keys, in the target's dialect."""
+    location: Location | None
+    fixes: tuple[OfferedFix, ...] = ()
+    role: str = ""
+
+
+@dataclass(frozen=True)
+class NotChecked:
+    """A rule that concerns the launch but could not be decided, and the facts that it lacks."""
+
+    rule: Rule
+    needs: tuple[str, ...]
+
+
+@dataclass(frozen=True)
+class Report:
+    """The outcome for one launch. `applied` counts the rules that were decided; `accepted` were ignored with a reason."""
+
+    launch: Launch
+    findings: tuple[Finding, ...]
+    not_checked: tuple[NotChecked, ...]
+    applied: int
+    accepted: tuple[Finding, ...] = ()
+
+    def count(self, severity: Severity) -> int:
+        return sum(finding.severity == severity for finding in self.findings)
+
+    def failed(self, strict: bool = False) -> bool:
+        """Whether the launch must not start; `strict` counts warnings and undecided error rules too."""
+        if self.count("error"):
+            return True
+        undecided = any(item.rule.severity == "error" for item in self.not_checked)
+        return strict and (self.count("warning") > 0 or undecided)

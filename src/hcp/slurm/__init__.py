@@ -1,0 +1,1 @@
+"""Slurm scripts: rendering them, and reading the logs that their jobs leave."""
