@@ -1,0 +1,71 @@
+"""What a test needs (markers torch, upstream, slurm), and how tests start `hcp` as a user would.
+
+A test whose need is absent is skipped; with HCP_REQUIRE=torch,upstream,slurm (CI) it fails instead.
+"""
+
+from __future__ import annotations
+
+import importlib.util
+import os
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).resolve().parents[1]
+REQUIRED = frozenset(filter(None, os.environ.get("HCP_REQUIRE", "").split(",")))
+UPSTREAM = Path(os.environ.get("HCP_UPSTREAM", Path.home() / ".cache" / "hcp-upstream"))
+
+# So that subprocesses (`python -m hcp`, torchrun) find this checkout, installed or not.
+os.environ["PYTHONPATH"] = os.pathsep.join(filter(None, [str(ROOT / "src"), os.environ.get("PYTHONPATH", "")]))
+sys.path.insert(0, str(ROOT / "src"))
+
+
+def _missing(need: str) -> str | None:
+    if need == "torch":
+        absent = [name for name in ("torch", "megatron", "einops") if importlib.util.find_spec(name) is None]
+        return f"{', '.join(absent)} not installed" if absent else None
+    if need == "upstream":
+        return None if UPSTREAM.is_dir() else f"no upstream sources in {UPSTREAM}: run tests/fetch_upstream.py"
+    absent = [name for name in ("slurmctld", "slurmd", "munged", "sbatch") if shutil.which(name) is None]
+    return f"{', '.join(absent)} not installed" if absent else None
+
+
+def pytest_runtest_setup(item: pytest.Item) -> None:
+    for need in ("torch", "upstream", "slurm"):
+        if item.get_closest_marker(need) is None:
+            continue
+        reason = _missing(need)
+        if reason and need in REQUIRED:
+            pytest.fail(f"HCP_REQUIRE names {need}, but: {reason}", pytrace=False)
+        if reason:
+            pytest.skip(reason)
+
+
+@pytest.fixture
+def upstream() -> Path:
+    """The folder that holds one folder per unpacked upstream wheel: `<dist>-<version>`."""
+    return UPSTREAM
+
+
+def run_hcp(
+    *args: str | os.PathLike[str], cwd: Path | None = None, stdin: str | None = None, timeout: float = 60,
+    env: dict[str, str] | None = None,
+) -> subprocess.CompletedProcess[str]:
+    """`hcp ARGS` as a process of its own, its output captured."""
+    return subprocess.run(
+        [sys.executable, "-m", "hcp", *map(str, args)], cwd=cwd, input=stdin, capture_output=True, text=True,
+        timeout=timeout, env={**os.environ, **(env or {})},
+    )
+
+
+@pytest.fixture
+def hcp():  # type: ignore[no-untyped-def]
+    return run_hcp
+
+
+@pytest.fixture
+def root() -> Path:
+    return ROOT
