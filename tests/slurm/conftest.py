@@ -1,0 +1,230 @@
+"""A real Slurm of four nodes on this machine: munge, slurmctld and four slurmd, in a folder of its own.
+
+Every daemon is a child in the foreground that the kernel ends with pytest, and everything a cluster started (job
+steps too) carries its folder in the environment: what a killed session left behind is found by that and ended.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import getpass
+import os
+import re
+import shutil
+import signal
+import socket
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+
+_PREFIX = "hcp-slurm-"
+_MARK = "HCP_TEST_CLUSTER"
+_PR_SET_PDEATHSIG = 1
+_SRC = Path(__file__).resolve().parents[2] / "src"
+
+
+class Cluster:
+    """Four nodes n1..n4 of eight CPUs and eight (empty) GPUs each."""
+
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder
+        self.conf = folder / "slurm.conf"
+        self.env = {**os.environ, "SLURM_CONF": str(self.conf), _MARK: str(folder), "LC_ALL": "C.UTF-8"}
+        self.daemons: list[subprocess.Popen[bytes]] = []
+
+    def start(self) -> None:
+        for name in ("spool", "state", "log", "munge"):
+            (self.folder / name).mkdir()
+        self._munge()
+        self._configure()
+        self._daemon("slurmctld", "-D", "-i", "-f", str(self.conf))
+        for number in range(1, 5):
+            self._daemon("slurmd", "-D", "-f", str(self.conf), "-N", f"n{number}")
+        self.wait_until(lambda: self.run("sinfo", "-h", "-o", "%T %D").stdout.strip() == "idle 4", 60, "4 idle nodes")
+
+    def stop(self) -> None:
+        if self.daemons:
+            self.run("scancel", "-u", getpass.getuser(), check=False)
+        for daemon in reversed(self.daemons):
+            daemon.terminate()
+        for daemon in reversed(self.daemons):
+            try:
+                daemon.wait(10)
+            except subprocess.TimeoutExpired:
+                daemon.kill()
+                daemon.wait()
+        _end_processes_of(self.folder)
+        shutil.rmtree(self.folder, ignore_errors=True)
+
+    def run(self, *argv: str | Path, cwd: Path | None = None, check: bool = True, timeout: float = 60,
+            env: dict[str, str] | None = None) -> subprocess.CompletedProcess[str]:
+        done = subprocess.run([str(arg) for arg in argv], cwd=cwd, env={**self.env, **(env or {})}, text=True,
+                              capture_output=True, timeout=timeout)
+        assert not check or done.returncode == 0, f"{argv}: exit {done.returncode}\n{done.stdout}{done.stderr}"
+        return done
+
+    def submit(self, script: Path, *options: str, cwd: Path, env: dict[str, str] | None = None) -> int:
+        """`sbatch SCRIPT`, as a user would; the id of the job."""
+        return int(self.run("sbatch", "--parsable", *options, script, cwd=cwd, env=env).stdout.split(";")[0])
+
+    def field(self, job: int, name: str) -> str:
+        """One field of `scontrol show job`, such as JobState, ExitCode, Restarts."""
+        text = self.run("scontrol", "show", "job", str(job)).stdout
+        match = re.search(rf"\b{name}=(\S*)", text)
+        assert match, f"no field {name} in:\n{text}"
+        return match[1]
+
+    def wait_for_state(self, job: int, *states: str, timeout: float = 120) -> str:
+        self.wait_until(lambda: self.field(job, "JobState") in states, timeout, f"job {job} in state {states}")
+        return self.field(job, "JobState")
+
+    def finish(self, job: int, timeout: float = 180) -> str:
+        """Waits for the end of a job; its last state."""
+        return self.wait_for_state(job, "COMPLETED", "FAILED", "CANCELLED", "TIMEOUT", "NODE_FAIL", "OUT_OF_MEMORY",
+                                   "BOOT_FAIL", "DEADLINE", "PREEMPTED", timeout=timeout)
+
+    def hurry(self, job: int) -> None:
+        """A requeued job waits two minutes; this starts it now."""
+        self.run("scontrol", "update", f"JobId={job}", "StartTime=now")
+
+    def wait_until(self, true: Callable[[], bool], timeout: float, what: str) -> None:
+        end = time.monotonic() + timeout
+        while not true():
+            assert time.monotonic() < end, f"waited {timeout:g} s for {what}\n{self.state()}"
+            time.sleep(0.3)
+
+    def state(self) -> str:
+        queue = self.run("squeue", "-a", check=False).stdout + self.run("sinfo", check=False).stdout
+        logs = sorted((self.folder / "log").glob("*.log"))
+        return queue + "\n".join(f"--- {log.name}\n{log.read_text(errors='replace')[-1500:]}" for log in logs)
+
+    def _munge(self) -> None:
+        key = self.folder / "munge" / "key"
+        key.write_bytes(os.urandom(128))
+        key.chmod(0o400)
+        self.munge_socket = self.folder / "munge" / "socket"
+        # --force: the folder may be below one that others can write to (a temporary folder).
+        self._daemon("munged", "--foreground", "--force", f"--socket={self.munge_socket}", f"--key-file={key}",
+                     f"--pid-file={self.folder}/munge/pid", f"--seed-file={self.folder}/munge/seed",
+                     f"--log-file={self.folder}/log/munged.log")
+        self.wait_until(self.munge_socket.exists, 20, "the munge socket")
+
+    def _configure(self) -> None:
+        ports = _free_ports(5)
+        host, user, folder = socket.gethostname(), getpass.getuser(), self.folder
+        nodes = "\n".join(
+            f"NodeName=n{number} NodeHostname={host} NodeAddr=127.0.0.1 Port={port} CPUs=8 RealMemory=64000 "
+            f"Gres=gpu:8 State=UNKNOWN"
+            for number, port in enumerate(ports[1:], start=1)
+        )
+        (folder / "gpus").mkdir()
+        for number in range(8):
+            (folder / "gpus" / str(number)).touch()
+        (folder / "gres.conf").write_text(f"AutoDetect=off\nName=gpu File={folder}/gpus/[0-7]\n")
+        self.conf.write_text(f"""\
+ClusterName=hcp
+SlurmctldHost={host}(127.0.0.1)
+SlurmctldPort={ports[0]}
+SlurmUser={user}
+SlurmdUser={user}
+AuthType=auth/munge
+AuthInfo=socket={self.munge_socket}
+CryptoType=crypto/munge
+ProctrackType=proctrack/pgid
+TaskPlugin=task/none
+SelectType=select/cons_tres
+SelectTypeParameters=CR_Core
+SlurmdParameters=config_overrides
+SchedulerType=sched/builtin
+SchedulerParameters=sched_interval=2
+GresTypes=gpu
+MailProg=/bin/true
+ReturnToService=2
+KillWait=5
+JobRequeue=1
+MpiDefault=none
+SwitchType=switch/none
+AccountingStorageType=accounting_storage/none
+JobCompType=jobcomp/none
+JobAcctGatherType=jobacct_gather/none
+SlurmdSpoolDir={folder}/spool/%n
+SlurmdPidFile={folder}/slurmd-%n.pid
+SlurmdLogFile={folder}/log/slurmd-%n.log
+SlurmctldPidFile={folder}/slurmctld.pid
+SlurmctldLogFile={folder}/log/slurmctld.log
+StateSaveLocation={folder}/state
+{nodes}
+PartitionName=debug Nodes=n[1-4] Default=YES MaxTime=1:00:00 State=UP
+""")
+
+    def _daemon(self, *argv: str) -> None:
+        log = (self.folder / "log" / f"{argv[0]}.out").open("ab")
+        with log:
+            self.daemons.append(subprocess.Popen(argv, env=self.env, stdin=subprocess.DEVNULL, stdout=log, stderr=log,
+                                                 preexec_fn=_die_with_parent))
+
+
+def _die_with_parent() -> None:
+    ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGTERM)
+
+
+def _free_ports(number: int) -> list[int]:
+    sockets = [socket.create_server(("127.0.0.1", 0)) for _ in range(number)]
+    ports = [item.getsockname()[1] for item in sockets]
+    for item in sockets:
+        item.close()
+    return ports
+
+
+def _end_processes_of(folder: Path) -> None:
+    """Ends what a cluster started and left: found by the folder that its environment names."""
+    mark = f"{_MARK}={folder}".encode()
+    for sign in (signal.SIGTERM, signal.SIGKILL):
+        left = []
+        for environ in Path("/proc").glob("[0-9]*/environ"):
+            try:
+                pid = int(environ.parent.name)
+                if pid != os.getpid() and mark in environ.read_bytes().split(b"\0"):
+                    os.kill(pid, sign)
+                    left.append(pid)
+            except OSError:
+                continue  # it has ended, or is somebody else's
+        if not left:
+            return
+        time.sleep(1)
+
+
+def _clear_leftovers() -> None:
+    """Ends clusters whose pytest is gone without having stopped them (killed)."""
+    for folder in Path(tempfile.gettempdir()).glob(f"{_PREFIX}*"):
+        try:
+            owner = int((folder / "owner").read_text())
+            os.kill(owner, 0)
+        except ProcessLookupError:
+            _end_processes_of(folder)
+            shutil.rmtree(folder, ignore_errors=True)
+        except (OSError, ValueError):
+            continue  # somebody else's, or just being made
+
+
+@pytest.fixture(scope="session")
+def slurm() -> Iterator[Cluster]:
+    """Four idle nodes; started once per test session."""
+    _clear_leftovers()
+    # A short path: a unix socket's path has at most 107 characters. Readable: munge wants that of its socket.
+    folder = Path(tempfile.mkdtemp(prefix=_PREFIX))
+    folder.chmod(0o755)
+    (folder / "owner").write_text(str(os.getpid()))
+    cluster = Cluster(folder)
+    cluster.env["PYTHONPATH"] = os.pathsep.join(filter(None, [str(_SRC), os.environ.get("PYTHONPATH", "")]))
+    cluster.env["PATH"] = os.pathsep.join([str(Path(sys.executable).parent), os.environ["PATH"]])
+    try:
+        cluster.start()
+        yield cluster
+    finally:
+        cluster.stop()
