@@ -111,10 +111,11 @@ class _Parser:
     def _document(self, events: Iterator[Any]) -> _Map:
         node: _Node | None = None
         for event in events:
-            if event.__class__ is not yaml.DocumentStartEvent:
+            if type(event) is not yaml.DocumentStartEvent:
                 continue
             if node is not None:
-                raise HcpError(f"{self.file}:{event.start_mark.line + 1}: a second YAML document starts here; "
+                mark: Any = event.start_mark
+                raise HcpError(f"{self.file}:{mark.line + 1}: a second YAML document starts here; "
                                "wanted one launch per file; split the file")
             node = self._node(next(events), events, 0)
         if node is None or (isinstance(node, _Scalar) and node.value is None):
