@@ -14,6 +14,11 @@ from hcp.core.errors import HcpError
 
 COMMANDS: dict[str, tuple[str, str]] = {
     "check": ("hcp.cli.check", "Tell what a launch will do wrong, before the cluster starts."),
+    "explain": ("hcp.cli.explain", "Why a rule holds, what would be seen, and where upstream says it."),
+    "verify": ("hcp.cli.verify", "Run the verification steps that the skills' cards list."),
+    "anchors": ("hcp.cli.anchors", "Check the source anchors of rules and cards against upstream's sources."),
+    "skills": ("hcp.cli.skills", "List, show, validate and install the skills of this pack."),
+    "facts": ("hcp.cli.facts", "What this machine or container has, as facts for `hcp check --facts`."),
 }
 """Command -> (module that holds it under the same name, short help). Listed, so that `hcp --help` imports none."""
 
@@ -48,8 +53,11 @@ def cli() -> None:
 
 def main(argv: list[str] | None = None) -> Any:
     """Runs the command line and exits: 0 fine, 1 findings, 2 unusable input, 3 our fault."""
+    # click drops the `--` that separates a launch's own words from ours, so it is split off first.
+    arguments = list(sys.argv[1:] if argv is None else argv)
+    cut = arguments.index("--") if "--" in arguments else len(arguments)
     try:
-        result = cli.main(argv, prog_name="hcp", standalone_mode=False)
+        result = cli.main(arguments[:cut], prog_name="hcp", standalone_mode=False, obj=tuple(arguments[cut + 1 :]))
         sys.stdout.flush()
     except HcpError as error:
         _say(f"hcp: {error}")

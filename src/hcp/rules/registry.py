@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from hcp.core.errors import HcpError
 from hcp.rules import hcp_sizes
 from hcp.rules.rule import Rule
 
@@ -15,3 +16,37 @@ RULES: tuple[Rule, ...] = tuple(
 )
 
 BY_ID: dict[str, Rule] = {rule.id: rule for rule in RULES}
+
+
+def rule_of(rule_id: str) -> Rule:
+    """The rule with that id, in any letter case.
+
+    Raises:
+        HcpError: there is none; names the closest ids.
+    """
+    rule = BY_ID.get(rule_id.upper())
+    if rule is None:
+        import difflib
+
+        close = difflib.get_close_matches(rule_id.upper(), BY_ID, n=3, cutoff=0.5)
+        raise HcpError(f"found no rule {rule_id!r}; wanted an id such as {', '.join(close) or RULES[0].id}; "
+                       "`hcp explain` lists them all")
+    return rule
+
+
+def selected(select: str | None, ignore: str | None) -> tuple[Rule, ...]:
+    """The rules named by `--select` and not by `--ignore`; each a comma-separated list of ids or prefixes.
+
+    Raises:
+        HcpError: a name matches no rule.
+    """
+    kept = RULES if select is None else tuple(rule for rule in RULES if rule.id in _matching(select))
+    return kept if ignore is None else tuple(rule for rule in kept if rule.id not in _matching(ignore))
+
+
+def _matching(names: str) -> frozenset[str]:
+    ids: set[str] = set()
+    for name in filter(None, (part.strip() for part in names.split(","))):
+        matched = {rule.id for rule in RULES if rule.id.startswith(name.upper())}
+        ids |= matched or {rule_of(name).id}
+    return frozenset(ids)

@@ -47,7 +47,7 @@ class NotChecked:
 
 @dataclass(frozen=True)
 class Report:
-    """The outcome for one launch. `applied` counts the rules that were decided; `accepted` were ignored with a reason."""
+    """The outcome for one launch. `applied` counts the rules decided; `accepted` were ignored with a reason."""
 
     launch: Launch
     findings: tuple[Finding, ...]

@@ -1,0 +1,56 @@
+"""From what the command line names to a `Launch`: read, change, assume, build."""
+
+from __future__ import annotations
+
+import sys
+from dataclasses import replace
+from typing import NamedTuple
+
+from hcp.launch.build import build_launch, with_settings
+from hcp.launch.fact import Fact, Kind, Launch, Reading
+from hcp.launch.read import parse_assumptions, parse_set, read_facts_file, read_target, read_text
+
+
+class LoadOptions(NamedTuple):
+    """How a target is to be read: forced dialect, words after `--`, --set, --assume, --facts FILE, --model FILE."""
+
+    kind: Kind | None = None
+    words: tuple[str, ...] = ()
+    sets: tuple[str, ...] = ()
+    assumes: tuple[str, ...] = ()
+    facts_file: str | None = None
+    model_file: str | None = None
+
+
+def load_launch(target: str, options: LoadOptions) -> Launch:
+    """The launch that a target describes; an empty target is a launch made of `options.words` alone.
+
+    Raises:
+        HcpError: the target, an option or a value cannot be used.
+    """
+    reading = read_target(target, kind=options.kind, words=options.words, stdin=sys.stdin.buffer.read)
+    return launch_of(reading, options)
+
+
+def launch_of(reading: Reading, options: LoadOptions) -> Launch:
+    """A reading with the options' assumptions, facts, model and changes applied."""
+    model: dict[str, Fact] = {}
+    if options.model_file:
+        from hcp.launch.hf import read_model
+
+        model = read_model(options.model_file)
+    assumed = read_facts_file(options.facts_file) if options.facts_file else {}
+    if "installed" in options.assumes:
+        from hcp.launch.machine import installed_versions
+
+        assumed |= {name: Fact(value, "installed") for name, value in installed_versions().items()}
+    assumed |= parse_assumptions(text for text in options.assumes if text != "installed")
+    launch = build_launch(reading, assumed=assumed, model=model)
+    changes = [parse_set(text, launch.kind) for text in options.sets]
+    return with_settings(launch, changes) if changes else launch
+
+
+def load_text(launch: Launch, text: str) -> Launch:
+    """The same launch with another text in place of its file: how a patch is proved."""
+    reading = read_text(text, launch.reading.target, kind=launch.kind)
+    return build_launch(replace(reading, kind=launch.kind), assumed=launch.assumed, model=launch.model)
