@@ -1,0 +1,98 @@
+"""`hcp explain`: the page of a rule."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import click
+
+from hcp.core.errors import HcpError
+from hcp.rules.registry import RULES, rule_of
+from hcp.rules.rule import Example, Rule, Source
+
+
+@click.command()
+@click.argument("ids", nargs=-1, metavar="[RULE]...")
+@click.option("--all", "every", is_flag=True, help="All rules: one page each.")
+@click.option("-o", "folder", metavar="DIR", help="With --all: write the pages there as Markdown, with an index.")
+@click.option("--format", "fmt", type=click.Choice(("text", "json")), default="text", show_default=True)
+def explain(ids: Sequence[str], every: bool, folder: str | None, fmt: str) -> None:
+    """Why a rule holds, what would be seen, and where upstream says it. Without a rule: the list of all."""
+    if folder is not None and not every:
+        raise HcpError("found -o without --all; wanted both; run hcp explain --all -o DIR")
+    rules = RULES if every or not ids else tuple(rule_of(rule_id) for rule_id in ids)
+    if folder is not None:
+        _write_pages(Path(folder))
+    elif fmt == "json":
+        data = {"schema": "hcp.explain/1", "rules": [_rule_json(rule) for rule in rules]}
+        click.echo(json.dumps(data, indent=2, ensure_ascii=False))
+    elif every or ids:
+        click.echo("\n\n".join(page(rule) for rule in rules))
+    else:
+        click.echo("\n".join(f"{rule.id:<9} {rule.severity:<8} {rule.title}" for rule in rules))
+
+
+def page(rule: Rule) -> str:
+    """The rule's page, in Markdown that reads as plain text."""
+    lines = [
+        f"# {rule.id}: {rule.title}",
+        "",
+        f"{rule.severity}; effect: {rule.effect}; upstream stops at: {rule.stage}",
+        "",
+        rule.why,
+        "",
+        "## Good",
+        "",
+        f"    {_example(rule.good)}",
+        "",
+        "## Bad",
+        "",
+        f"    {_example(rule.bad)}",
+        "",
+        "## Source",
+        "",
+        *(f"- {_source(source)}" for source in rule.source),
+    ]
+    return "\n".join(lines)
+
+
+def _example(example: Example) -> str:
+    assume = "".join(f" --assume {item}" for item in example.assume.split())
+    return f"hcp check --launcher {example.kind}{assume} -- {example.text}"
+
+
+def _source(source: Source) -> str:
+    text = f"{source.repo}{source.versions and ' ' + source.versions}: {source.path}, {source.qualname}"
+    if source.contains:
+        text += f", has `{source.contains}`"
+    if source.absent:
+        text += f", lacks `{source.absent}`"
+    return text
+
+
+def _write_pages(folder: Path) -> None:
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+        for rule in RULES:
+            (folder / f"{rule.id}.md").write_text(page(rule) + "\n", encoding="utf-8")
+        index = ["# Rules", "", "| rule | severity | effect | what holds |", "|---|---|---|---|"]
+        index += [f"| [{rule.id}]({rule.id}.md) | {rule.severity} | {rule.effect} | {rule.title} |" for rule in RULES]
+        (folder / "README.md").write_text("\n".join(index) + "\n", encoding="utf-8")
+    except OSError as error:
+        raise HcpError(f"cannot write to {folder}: {error.strerror}; name a folder that can be written") from None
+    click.echo(f"{len(RULES)} pages and README.md in {folder}")
+
+
+def _rule_json(rule: Rule) -> dict[str, Any]:
+    from hcp.cli.report_json import sources_json
+
+    def example(item: Example) -> dict[str, str]:
+        return {"kind": item.kind, "text": item.text, "assume": item.assume, "command": _example(item)}
+
+    return {
+        "rule": rule.id, "title": rule.title, "severity": rule.severity, "effect": rule.effect, "stage": rule.stage,
+        "why": rule.why, "good": example(rule.good), "bad": example(rule.bad), "source": sources_json(rule.source),
+    }

@@ -1,0 +1,25 @@
+"""`hcp facts`: what this machine or container has."""
+
+from __future__ import annotations
+
+import json
+
+import click
+
+from hcp.launch.machine import machine_facts
+
+
+@click.command()
+@click.option("--format", "fmt", type=click.Choice(("json", "text")), default="json", show_default=True)
+def facts(fmt: str) -> None:
+    """What this machine or container has, as facts for `hcp check --facts FILE`.
+
+    Run it where the job runs, inside its container. What cannot be told is left out: it stays unknown.
+    """
+    found = machine_facts()
+    if fmt == "text":
+        click.echo("\n".join(f"{name}={value}" for name, value in found.items()))
+        return
+    data = {"schema": "hcp.facts/1",
+            "facts": {name: {"value": value, "origin": "installed"} for name, value in found.items()}}
+    click.echo(json.dumps(data, indent=2))

@@ -1,0 +1,106 @@
+"""What this machine or container has: versions, GPUs, NVLink domain, Slurm allocation. Imports nothing heavy."""
+
+from __future__ import annotations
+
+import importlib.util
+import os
+import re
+import shutil
+import subprocess
+from collections.abc import Mapping
+from importlib import metadata
+from pathlib import Path
+from typing import Any
+
+_DISTRIBUTIONS = {
+    "te": ("transformer-engine", "transformer_engine"),
+    "mcore": ("megatron-core",),
+    "bridge": ("megatron-bridge",),
+    "verl": ("verl",),
+    "torch": ("torch",),
+    "cudnn": ("nvidia-cudnn-cu13", "nvidia-cudnn-cu12"),
+    "flash_attn": ("flash-attn-4", "flash-attn-3", "flash-attn"),
+}
+_TIMEOUT_S = 20
+
+
+def installed_versions() -> dict[str, Any]:
+    """Versions of the packages that rules ask for, and whether einops is there; what is absent is left out."""
+    facts: dict[str, Any] = {}
+    for name, distributions in _DISTRIBUTIONS.items():
+        version = next(filter(None, map(_version, distributions)), None)
+        if version is None and name == "mcore":
+            version = _source_version()
+        if version is not None:
+            facts[name] = version
+    facts["einops"] = importlib.util.find_spec("einops") is not None
+    return facts
+
+
+def machine_facts(environment: Mapping[str, str] = os.environ) -> dict[str, Any]:
+    """Everything that `hcp facts` reports, by fact name; what cannot be told is left out.
+
+    The NVLink domain is told only where every pair of the node's GPUs is linked by NVLink and the node is not a
+    tray of a larger domain (four Blackwell GPUs may be one of 18 trays).
+    """
+    facts = installed_versions()
+    facts |= gpu_facts(_run("nvidia-smi", "--query-gpu=compute_cap", "--format=csv,noheader"),
+                       _run("nvidia-smi", "topo", "-m"))
+    for name, variable in (("nodes", "SLURM_JOB_NUM_NODES"), ("world_size", "SLURM_NTASKS")):
+        value = environment.get(variable, "")
+        if value.isdecimal() and (name != "world_size" or "SLURM_STEP_ID" in environment):
+            facts[name] = int(value)
+    return facts
+
+
+def gpu_facts(compute_caps: str, topology: str) -> dict[str, Any]:
+    """Facts out of `nvidia-smi --query-gpu=compute_cap` and `nvidia-smi topo -m`; empty texts give none.
+
+    >>> gpu_facts("9.0\\n9.0", "\\tGPU0\\tGPU1\\nGPU0\\t X \\tNV18\\nGPU1\\tNV18\\t X ")
+    {'gpus_per_node': 2, 'arch': 'sm90', 'nvlink_domain': 2}
+    """
+    caps = [line.strip() for line in compute_caps.splitlines() if re.fullmatch(r"\s*\d+\.\d+\s*", line)]
+    if not caps:
+        return {}
+    facts: dict[str, Any] = {"gpus_per_node": len(caps)}
+    if len(set(caps)) == 1:
+        facts["arch"] = "sm" + caps[0].replace(".", "")
+    rows = [line.split("\t")[1 : len(caps) + 1] for line in topology.splitlines() if re.match(r"GPU\d+\t", line)]
+    links = [cell.strip() for row in rows for cell in row if cell.strip() != "X"]
+    tray = len(caps) == 4 and caps[0].startswith("10.")
+    if len(rows) == len(caps) > 1 and all(re.fullmatch(r"NV\d+", link) for link in links) and not tray:
+        facts["nvlink_domain"] = len(caps)
+    return facts
+
+
+def _version(distribution: str) -> str | None:
+    try:
+        return metadata.version(distribution)
+    except metadata.PackageNotFoundError:
+        return None
+
+
+def _source_version() -> str | None:
+    """megatron-core out of a checkout on the path, as containers have it: its package_info.py, read not imported."""
+    try:
+        spec = importlib.util.find_spec("megatron")
+    except (ImportError, ValueError):
+        return None
+    for place in (spec.submodule_search_locations or ()) if spec else ():
+        file = Path(place) / "core" / "package_info.py"
+        if file.is_file():
+            text = file.read_text(encoding="utf-8")
+            parts = [re.search(rf"^{name}\s*=\s*(\d+)", text, re.M) for name in ("MAJOR", "MINOR", "PATCH")]
+            if all(parts):
+                return ".".join(part[1] for part in parts if part)
+    return None
+
+
+def _run(program: str, *arguments: str) -> str:
+    if shutil.which(program) is None:
+        return ""
+    try:
+        done = subprocess.run([program, *arguments], capture_output=True, text=True, timeout=_TIMEOUT_S)
+    except (OSError, subprocess.TimeoutExpired):
+        return ""
+    return done.stdout if done.returncode == 0 else ""
