@@ -1,0 +1,192 @@
+"""Source anchors: does upstream's code still say what a rule or a card claims? By name and content, never by line."""
+
+from __future__ import annotations
+
+import ast
+import importlib.util
+import os
+import re
+from collections.abc import Iterable, Iterator
+from functools import lru_cache
+from importlib import metadata
+from pathlib import Path
+from typing import Literal, NamedTuple
+
+from packaging.specifiers import InvalidSpecifier, SpecifierSet
+from packaging.version import Version
+
+from hcp.cards.card import load_card, skill_dirs
+from hcp.core.errors import HcpError
+from hcp.rules.registry import RULES
+from hcp.rules.rule import Source
+
+Status = Literal["holds", "moved", "changed", "gone", "unverified here"]
+STATUSES: tuple[Status, ...] = ("holds", "moved", "changed", "gone", "unverified here")
+
+_MODULES = {"megatron-core": "megatron", "megatron-bridge": "megatron.bridge", "verl": "verl",
+            "transformer-engine": "transformer_engine"}
+_PREFIXES = ("", "src/")
+"""Where a repository keeps the package that a wheel has at its top."""
+
+
+class Anchor(NamedTuple):
+    """A source that somebody (a rule's id, or `skill:claim`) relies on."""
+
+    owner: str
+    source: Source
+
+
+class Root(NamedTuple):
+    """A tree of upstream sources: an unpacked wheel, an installed package or a checkout; version None = unknown."""
+
+    repo: str
+    version: str | None
+    path: Path
+
+
+class Verdict(NamedTuple):
+    """What a source tree says about an anchor; `where` is the tree's version, or its path for a checkout."""
+
+    anchor: Anchor
+    status: Status
+    where: str
+    detail: str = ""
+
+
+def all_anchors() -> list[Anchor]:
+    """The anchors of every rule and of every claim of the pack's cards."""
+    anchors = [Anchor(rule.id, source) for rule in RULES for source in rule.source]
+    for folder in skill_dirs():
+        card = load_card(folder)
+        anchors += [Anchor(f"{card.skill}:{claim.id}", source) for claim in card.claims for source in claim.source]
+    return anchors
+
+
+def unpacked_roots(folder: Path) -> list[Root]:
+    """The wheels unpacked under `folder` as `<dist>-<version>`."""
+    roots = []
+    for path in sorted(folder.glob("*-*")) if folder.is_dir() else []:
+        match = re.fullmatch(r"(megatron-core|megatron-bridge|verl|transformer-engine)-(\d.*)", path.name)
+        if match:
+            roots.append(Root(match[1], match[2], path))
+    return roots
+
+
+def installed_roots() -> list[Root]:
+    """The packages installed here, found without importing them."""
+    roots = []
+    for repo, module in _MODULES.items():
+        try:
+            version = metadata.version(repo)
+            spec = importlib.util.find_spec(module.partition(".")[0])
+        except (metadata.PackageNotFoundError, ImportError, ValueError):
+            continue
+        places = list(spec.submodule_search_locations or ()) if spec else []
+        if places:
+            roots.append(Root(repo, version, Path(places[0]).parent))
+    return roots
+
+
+def named_root(text: str) -> Root:
+    """`--repo NAME=PATH`: a checkout. NAME is the anchor's repo.
+
+    Raises:
+        HcpError: the name is none, or there is no such folder.
+    """
+    name, equals, path = text.partition("=")
+    known = ("megatron-lm", *_MODULES)
+    if not equals or name not in known or not Path(path).is_dir():
+        raise HcpError(f"found --repo {text}; wanted NAME=PATH of a folder, NAME one of {', '.join(known)}")
+    return Root(name, _checkout_version(name, Path(path)), Path(path))
+
+
+def _checkout_version(name: str, path: Path) -> str | None:
+    places = {"megatron-lm": "megatron/core/package_info.py", "megatron-core": "megatron/core/package_info.py",
+              "megatron-bridge": "src/megatron/bridge/package_info.py", "verl": "verl/version/version",
+              "transformer-engine": "build_tools/VERSION.txt"}
+    file = path / places[name]
+    if not file.is_file():
+        return None
+    text = file.read_text(encoding="utf-8")
+    parts = [re.search(rf"^{key}\s*=\s*(\d+)", text, re.M) for key in ("MAJOR", "MINOR", "PATCH")]
+    if all(parts):
+        return ".".join(part[1] for part in parts if part)
+    match = re.match(r"\s*(\d+(\.\d+)*)", text)
+    return match[1] if match else None
+
+
+def verdicts(anchors: Iterable[Anchor], roots: Iterable[Root]) -> Iterator[Verdict]:
+    """Each anchor against every source tree that it claims; one `unverified here` where there is none."""
+    roots = list(roots)
+    for anchor in anchors:
+        trees = [root for root in roots if _claims(anchor.source, root)]
+        if not trees:
+            versions = anchor.source.versions or "any version"
+            yield Verdict(anchor, "unverified here", "", f"no sources of {anchor.source.repo} {versions}")
+        for root in trees:
+            status, detail = _status(anchor.source, root)
+            yield Verdict(anchor, status, root.version or os.fspath(root.path), detail)
+
+
+def _claims(source: Source, root: Root) -> bool:
+    # A checkout of Megatron-LM holds megatron-core too.
+    same = source.repo == root.repo or (source.repo == "megatron-core" and root.repo == "megatron-lm")
+    if not same:
+        return False
+    try:
+        return root.version is None or Version(Version(root.version).base_version) in SpecifierSet(source.versions)
+    except InvalidSpecifier:
+        found = f"an anchor into {source.repo} has versions {source.versions!r}"
+        raise HcpError(f"{found}; wanted a PEP 440 range") from None
+
+
+def _status(source: Source, root: Root) -> tuple[Status, str]:
+    file = next((root.path / (prefix + source.path) for prefix in _PREFIXES
+                 if (root.path / (prefix + source.path)).is_file()), None)
+    if file is None:
+        return "gone", f"no file {source.path}"
+    segment = segment_of(file, source.qualname)
+    if segment is None:
+        name = source.qualname.rpartition(".")[2]
+        elsewhere = [qualname for qualname in _segments(file) if qualname.rpartition(".")[2] == name]
+        if elsewhere:
+            return "moved", f"{source.qualname} is now {elsewhere[0]}"
+        if source.contains and source.contains in file.read_text(encoding="utf-8"):
+            return "moved", f"{source.contains!r} is elsewhere in {source.path}"
+        return "gone", f"no {source.qualname} in {source.path}"
+    if source.contains and source.contains not in segment:
+        return "changed", f"{source.qualname} lacks {source.contains!r}"
+    if source.absent and source.absent in segment:
+        return "changed", f"{source.qualname} has {source.absent!r} now"
+    return "holds", ""
+
+
+def segment_of(file: Path, qualname: str) -> str | None:
+    """The text of a function or class by its dotted name; the whole file for an empty name or one that is no Python."""
+    if not qualname or qualname == "<module>" or file.suffix != ".py":
+        return file.read_text(encoding="utf-8", errors="replace")
+    return _segments(file).get(qualname)
+
+
+@lru_cache(maxsize=512)
+def _segments(file: Path) -> dict[str, str]:
+    text = file.read_text(encoding="utf-8", errors="replace")
+    lines = text.splitlines(keepends=True)
+    found: dict[str, str] = {}
+
+    def visit(node: ast.AST, prefix: str) -> None:
+        for child in ast.iter_child_nodes(node):
+            if isinstance(child, ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef):
+                name = f"{prefix}{child.name}"
+                segment = "".join(lines[child.lineno - 1 : child.end_lineno])
+                # A name defined twice (under if/else) stands for all its definitions.
+                found[name] = found.get(name, "") + segment
+                visit(child, name + ".")
+            else:
+                visit(child, prefix)
+
+    try:
+        visit(ast.parse(text), "")
+    except SyntaxError:
+        return {}
+    return found

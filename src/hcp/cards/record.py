@@ -1,0 +1,124 @@
+"""`verified.json`: what was run, on what code, with what outcome. Written only by `hcp verify --record`."""
+
+from __future__ import annotations
+
+import ast
+import hashlib
+import json
+import platform
+from collections.abc import Iterable
+from pathlib import Path
+from typing import Any
+
+import hcp
+from hcp.cards.card import Card, Step
+from hcp.cards.steps import Result
+from hcp.core.errors import HcpError
+from hcp.launch.machine import installed_versions
+from hcp.pack import pack_dir
+
+RECORD_PATH = Path("config") / "verified.json"
+SCHEMA = "hcp.verified/1"
+_PACKAGE = Path(hcp.__file__).resolve().parent
+
+
+def digest_of(step: Step) -> str:
+    """SHA-256 over the step's words, its program in checks/, and every hcp module that it imports, directly or not.
+
+    It changes exactly when code that the step runs changes: a record with another digest proves nothing about today.
+    """
+    digest = hashlib.sha256(json.dumps(step.run).encode())
+    for path in sorted(closure_of(step)):
+        name = path.relative_to(_PACKAGE).as_posix() if path.is_relative_to(_PACKAGE) else f"checks/{path.name}"
+        digest.update(name.encode() + b"\0" + path.read_bytes() + b"\0")
+    return digest.hexdigest()
+
+
+def closure_of(step: Step) -> set[Path]:
+    """The Python files that a step runs: its check (with the checks that it imports) and the hcp modules below."""
+    queue = [pack_dir("checks") / Path(word).name for word in step.run if word.startswith("checks/")]
+    if step.run[0] == "hcp":
+        queue += [_PACKAGE / "cli" / "main.py", *_command_modules(step)]
+    found: set[Path] = set()
+    while queue:
+        path = queue.pop()
+        if path not in found and path.is_file():
+            found.add(path)
+            queue += _imports(path)
+    return found
+
+
+def _command_modules(step: Step) -> list[Path]:
+    name = step.run[1] if len(step.run) > 1 else ""
+    return [_PACKAGE / "cli" / f"{name.replace('-', '_')}.py"]
+
+
+def _imports(path: Path) -> Iterable[Path]:
+    for node in ast.walk(ast.parse(path.read_bytes())):
+        if isinstance(node, ast.ImportFrom) and node.module and node.level == 0:
+            yield from _module_files(node.module, path)
+            for alias in node.names:
+                yield from _module_files(f"{node.module}.{alias.name}", path)
+        elif isinstance(node, ast.Import):
+            for alias in node.names:
+                yield from _module_files(alias.name, path)
+
+
+def _module_files(module: str, importer: Path) -> Iterable[Path]:
+    parts = module.split(".")
+    if parts[0] != "hcp":
+        beside = importer.parent / f"{parts[0]}.py"
+        return [beside] if importer.parent == pack_dir("checks") and beside.is_file() else []
+    place = _PACKAGE.joinpath(*parts[1:])
+    return [file for file in (place.with_suffix(".py"), place / "__init__.py") if file.is_file()]
+
+
+def write_record(card: Card, results: Iterable[Result]) -> Path:
+    """Writes the outcomes of steps that ran to the skill's `verified.json`, keeping those of other steps.
+
+    Raises:
+        HcpError: the skill is not in a checkout.
+    """
+    if card.folder.parent != _PACKAGE.parents[1] / "skills":
+        raise HcpError(f"found the skill in {card.folder}; wanted a checkout, because --record writes into skills/")
+    path = card.folder / RECORD_PATH
+    steps: dict[str, Any] = json.loads(path.read_text("utf-8"))["steps"] if path.is_file() else {}
+    for result in results:
+        if result.status != "skipped":
+            steps[result.step.id] = _entry(result)
+    known = {step.id for step in card.verify}
+    data = {"schema": SCHEMA, "skill": card.skill,
+            "steps": {name: steps[name] for name in sorted(steps) if name in known}}
+    path.write_text(json.dumps(data, indent=2) + "\n", encoding="utf-8")
+    return path
+
+
+def _entry(result: Result) -> dict[str, Any]:
+    return {
+        "status": result.status,
+        "exit": result.exit,
+        "seconds": round(result.seconds, 1),
+        "device": "gpu" if result.step.needs.gpus else "cpu",
+        "digest": digest_of(result.step),
+        "versions": {"python": platform.python_version(), **installed_versions()},
+        "last_line": result.last_line,
+    }
+
+
+def stale_steps(card: Card) -> list[str]:
+    """The recorded steps that prove nothing about today's code, each with why; steps that need GPUs may be absent."""
+    path = card.folder / RECORD_PATH
+    if not path.is_file():
+        return ["no verified.json: run hcp verify --record"]
+    recorded = json.loads(path.read_text("utf-8"))["steps"]
+    faults = []
+    for step in card.verify:
+        entry = recorded.get(step.id)
+        if entry is None:
+            if not step.needs.gpus:
+                faults.append(f"{step.id}: not recorded")
+        elif entry["digest"] != digest_of(step):
+            faults.append(f"{step.id}: recorded for other code")
+        elif entry["status"] != "passed":
+            faults.append(f"{step.id}: recorded as {entry['status']}")
+    return faults

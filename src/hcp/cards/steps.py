@@ -1,0 +1,167 @@
+"""Runs a card's verification steps and judges what they did."""
+
+from __future__ import annotations
+
+import importlib.util
+import json
+import os
+import shutil
+import subprocess
+import sys
+from collections.abc import Callable
+from dataclasses import dataclass
+from importlib import metadata
+from pathlib import Path
+from typing import Any, Literal
+
+from hcp.cards.card import LEVELS, Card, Level, Step
+from hcp.cards.processes import Ended, run_program
+from hcp.core.errors import HcpError
+from hcp.pack import pack_dir
+
+Status = Literal["passed", "failed", "skipped"]
+_MISSING = object()
+
+
+@dataclass(frozen=True)
+class Result:
+    """What became of one step. `reason` says why it failed or was skipped; `last_line` is its last line of output."""
+
+    card: Card
+    step: Step
+    status: Status
+    reason: str = ""
+    seconds: float = 0.0
+    exit: int | None = None
+    last_line: str = ""
+
+
+def steps_up_to(card: Card, level: Level) -> list[Step]:
+    """The card's steps whose level is at most `level`, in the card's order."""
+    return [step for step in card.verify if LEVELS.index(step.level) <= LEVELS.index(level)]
+
+
+def program_of(step: Step) -> list[str]:
+    """The argument list that a step really runs.
+
+    Raises:
+        HcpError: a `checks/x.py` is not in the pack.
+    """
+    words = [_in_pack(word) if word.startswith("checks/") else word for word in step.run]
+    if words[0] == "python":
+        return [sys.executable, *words[1:]]
+    if words[0] == "torchrun":
+        # --standalone: a rendezvous of its own on a free port, so that two runs on one machine do not meet.
+        return [sys.executable, "-m", "torch.distributed.run", "--standalone", *words[1:]]
+    return [sys.executable, "-m", "hcp", *words[1:]]
+
+
+def _in_pack(word: str) -> str:
+    path = pack_dir("checks") / Path(word).name
+    if not path.is_file():
+        raise HcpError(f"found no {word} in the pack; wanted a program in checks/; correct the card's run")
+    return str(path)
+
+
+def why_not(step: Step) -> str:
+    """Why the step cannot run here ("needs 4 GPUs, found 0"); empty if it can."""
+    lacking = [package for package in step.needs.packages if not _is_installed(package)]
+    if lacking:
+        return f"needs {', '.join(lacking)}, not installed"
+    lacking = [program for program in step.needs.programs if shutil.which(program) is None]
+    if lacking:
+        return f"needs the program {', '.join(lacking)}"
+    if step.needs.gpus:
+        found = num_gpus()
+        if found < step.needs.gpus:
+            return f"needs {step.needs.gpus} GPUs, found {found}"
+    return ""
+
+
+def _is_installed(package: str) -> bool:
+    try:
+        metadata.version(package)
+        return True
+    except metadata.PackageNotFoundError:
+        # Containers have megatron-core as a checkout on the path, without metadata.
+        module = {"megatron-core": "megatron", "transformer-engine": "transformer_engine"}.get(package, package)
+        return importlib.util.find_spec(module) is not None
+
+
+def num_gpus() -> int:
+    """NVIDIA GPUs that this process may use, as nvidia-smi lists them; 0 without it."""
+    if shutil.which("nvidia-smi") is None:
+        return 0
+    visible = os.environ.get("CUDA_VISIBLE_DEVICES")
+    if visible is not None:
+        return len([item for item in visible.split(",") if item.strip() not in ("", "-1")])
+    done = subprocess.run(["nvidia-smi", "-L"], capture_output=True, text=True)
+    return sum(line.startswith("GPU ") for line in done.stdout.splitlines())
+
+
+def run_step(card: Card, step: Step, on_tick: Callable[[float], None] = lambda seconds: None) -> Result:
+    """Runs one step and judges it; never raises for what the step does."""
+    reason = why_not(step)
+    if reason:
+        return Result(card, step, "skipped", reason)
+    try:
+        ended = run_program(program_of(step), timeout_s=step.timeout_s, environment=_environment(), on_tick=on_tick)
+    except HcpError as error:
+        return Result(card, step, "failed", str(error))
+    except OSError as error:
+        return Result(card, step, "failed", f"could not start: {error.strerror}")
+    fault = _fault(step, ended)
+    return Result(card, step, "failed" if fault else "passed", fault, ended.seconds, ended.status,
+                  _last_line(ended.stdout) or _last_line(ended.stderr))
+
+
+def _environment() -> dict[str, str]:
+    """This process's environment, with the running hcp importable and one thread per process."""
+    source = str(Path(__file__).resolve().parents[2])
+    path = os.pathsep.join(filter(None, [source, os.environ.get("PYTHONPATH", "")]))
+    return {"OMP_NUM_THREADS": "1", **os.environ, "PYTHONPATH": path}
+
+
+def _fault(step: Step, ended: Ended) -> str:
+    if ended.status is None:
+        return f"still running after {step.timeout_s:g} s, ended; last line: {_last_line(ended.stdout + ended.stderr)}"
+    if ended.status != step.expect.exit:
+        said = _error_line(ended.stderr) or _last_line(ended.stdout)
+        cause = f"signal {-ended.status}" if ended.status < 0 else f"exit {ended.status}"
+        if ended.status == 2:
+            cause += " (could not run)"
+        return f"{cause}, wanted exit {step.expect.exit}: {said or 'no output'}"
+    if step.expect.json is not None:
+        try:
+            data = json.loads(ended.stdout)
+        except ValueError:
+            return f"wanted JSON on stdout, found: {_last_line(ended.stdout) or 'nothing'}"
+        for path, wanted in step.expect.json.items():
+            found = _at(data, path)
+            if found is _MISSING or found != wanted:
+                shown = "nothing" if found is _MISSING else json.dumps(found)
+                return f"{path} in its JSON is {shown}, wanted {json.dumps(wanted)}"
+    return ""
+
+
+def _at(data: Any, path: str) -> Any:
+    for part in path.split("."):
+        if isinstance(data, dict) and part in data:
+            data = data[part]
+        elif isinstance(data, list) and part.isdecimal() and int(part) < len(data):
+            data = data[int(part)]
+        else:
+            return _MISSING
+    return data
+
+
+def _last_line(text: str) -> str:
+    lines = [line.strip() for line in text.splitlines() if line.strip()]
+    return lines[-1][:300] if lines else ""
+
+
+def _error_line(stderr: str) -> str:
+    """The line that says most: the last one that a Python program raised, else the last one."""
+    lines = [line.strip() for line in stderr.splitlines() if line.strip()]
+    raised = [line for line in lines if "Error" in line and "ChildFailedError" not in line]
+    return (raised or lines or [""])[-1][:300]

@@ -1,0 +1,73 @@
+"""`hcp anchors`: the source anchors of rules and cards against upstream's sources."""
+
+from __future__ import annotations
+
+import json
+import os
+from collections import Counter
+from collections.abc import Sequence
+from pathlib import Path
+
+import click
+
+from hcp.cards.anchors import (
+    STATUSES,
+    Root,
+    Verdict,
+    all_anchors,
+    installed_roots,
+    named_root,
+    unpacked_roots,
+    verdicts,
+)
+
+
+@click.command()
+@click.option("--repo", "repos", multiple=True, metavar="NAME=PATH",
+              help="A checkout: megatron-lm, megatron-core, megatron-bridge, verl or transformer-engine; repeatable.")
+@click.option("--sources", metavar="DIR", envvar="HCP_UPSTREAM",
+              help="A folder of unpacked wheels, each <dist>-<version> (also $HCP_UPSTREAM).")
+@click.option("--all", "every", is_flag=True, help="List the anchors that hold, too.")
+@click.option("--format", "fmt", type=click.Choice(("text", "json")), default="text", show_default=True)
+def anchors(repos: Sequence[str], sources: str | None, every: bool, fmt: str) -> int:
+    """Tell which source anchors hold, moved, changed or are gone; unverified here = no sources to look in.
+
+    Looks in the installed packages, in --sources and in every --repo. Exit 1 if an anchor no longer holds.
+    """
+    roots = [named_root(text) for text in repos]
+    roots += unpacked_roots(Path(sources)) if sources else []
+    known = {(root.repo, root.version) for root in roots}
+    roots += [root for root in installed_roots() if (root.repo, root.version) not in known]
+    found = list(verdicts(all_anchors(), roots))
+    ok = all(verdict.status in ("holds", "unverified here") for verdict in found)
+    if fmt == "json":
+        click.echo(json.dumps(_json(found, ok), indent=2, ensure_ascii=False))
+    else:
+        _print(found, roots, every)
+    return 0 if ok else 1
+
+
+def _json(found: Sequence[Verdict], ok: bool) -> dict[str, object]:
+    rows = [
+        {"owner": verdict.anchor.owner, "status": verdict.status, "where": verdict.where, "detail": verdict.detail,
+         "repo": verdict.anchor.source.repo, "path": verdict.anchor.source.path,
+         "qualname": verdict.anchor.source.qualname}
+        for verdict in found
+    ]
+    counts = Counter(verdict.status for verdict in found)
+    return {"schema": "hcp.anchors/1", "ok": ok, "summary": {status: counts[status] for status in STATUSES},
+            "anchors": rows}
+
+
+def _print(found: Sequence[Verdict], roots: Sequence[Root], every: bool) -> None:
+    for verdict in found:
+        if every or verdict.status != "holds":
+            source = verdict.anchor.source
+            where = f"{source.repo} {os.path.basename(verdict.where)}".strip()
+            detail = f": {verdict.detail}" if verdict.detail else ""
+            click.echo(f"{verdict.status:<15} {verdict.anchor.owner}  {where}  {source.path} {source.qualname}{detail}")
+    counts = Counter(verdict.status for verdict in found)
+    trees = Counter(root.repo for root in roots)
+    looked = ", ".join(f"{repo} x{number}" for repo, number in sorted(trees.items())) or "nowhere: no sources here"
+    sums = ", ".join(f"{counts[status]} {status}" for status in STATUSES if counts[status])
+    click.echo(f"{sums} (looked in {looked})")

@@ -1,0 +1,91 @@
+"""`hcp skills`: list, show, validate and install the skills of this pack."""
+
+from __future__ import annotations
+
+import json
+import shutil
+from collections.abc import Sequence
+from pathlib import Path
+
+import click
+
+from hcp.cards.card import find_skill, load_card, skill_dirs
+from hcp.cards.skill import faults_of, front_matter
+from hcp.core.errors import HcpError
+
+_AGENT_FOLDERS = {"agents": ".agents/skills", "claude": ".claude/skills"}
+
+
+@click.group()
+def skills() -> None:
+    """List, show, validate and install the skills of this pack."""
+
+
+@skills.command(name="list")
+@click.option("--format", "fmt", type=click.Choice(("text", "json")), default="text", show_default=True)
+def list_skills(fmt: str) -> None:
+    """List the skills: name and what each is for."""
+    rows = [(folder.name, str(front_matter(folder)[0].get("description", ""))) for folder in skill_dirs()]
+    if fmt == "json":
+        data = [{"skill": name, "description": description} for name, description in rows]
+        click.echo(json.dumps({"schema": "hcp.skills/1", "skills": data}, indent=2, ensure_ascii=False))
+    else:
+        click.echo("\n".join(f"{name}: {description}" for name, description in rows))
+
+
+@skills.command()
+@click.argument("skill")
+@click.option("--format", "fmt", type=click.Choice(("text", "json")), default="text", show_default=True)
+def show(skill: str, fmt: str) -> None:
+    """Print a skill's SKILL.md, or with --format json its card."""
+    folder = find_skill(skill)
+    if fmt == "text":
+        click.echo((folder / "SKILL.md").read_text(encoding="utf-8").rstrip())
+        return
+    card = load_card(folder)
+    data = {
+        "schema": "hcp.skill/1", "skill": card.skill, "title": card.title, "summary": card.summary,
+        "stack": dict(card.stack), "rules": list(card.rules),
+        "claims": [{"id": claim.id, "text": claim.text, "proved_by": list(claim.proved_by)} for claim in card.claims],
+        "verify": [{"id": step.id, "level": step.level, "run": list(step.run)} for step in card.verify],
+        "limitations": list(card.limitations), "unknown": list(card.unknown),
+    }
+    click.echo(json.dumps(data, indent=2, ensure_ascii=False))
+
+
+@skills.command()
+@click.argument("names", nargs=-1, metavar="[SKILL|FOLDER]...")
+@click.option("--format", "fmt", type=click.Choice(("text", "json")), default="text", show_default=True)
+def validate(names: Sequence[str], fmt: str) -> int:
+    """Check SKILL.md and card against the format, and every id and program that they name. Exit 1 on a fault."""
+    folders = [find_skill(name) for name in names] or skill_dirs()
+    faults = {folder.name: faults_of(folder) for folder in folders}
+    ok = not any(faults.values())
+    if fmt == "json":
+        data = {"schema": "hcp.skills-validate/1", "ok": ok, "skills": faults}
+        click.echo(json.dumps(data, indent=2, ensure_ascii=False))
+    else:
+        for name, lines in faults.items():
+            click.echo("\n".join(f"{name}: {line}" for line in lines) if lines else f"{name}: ok")
+    return 0 if ok else 1
+
+
+@skills.command()
+@click.argument("names", nargs=-1, metavar="[SKILL]...")
+@click.option("--agent", type=click.Choice(tuple(_AGENT_FOLDERS)), default="agents", show_default=True,
+              help="agents: .agents/skills (Codex, Gemini CLI, Copilot, OpenCode); claude: .claude/skills.")
+@click.option("--to", "target", metavar="DIR", help="Install into this folder instead.")
+@click.option("--force", is_flag=True, help="Replace a skill that is already there.")
+def install(names: Sequence[str], agent: str, target: str | None, force: bool) -> None:
+    """Copy skills (all, or those named) to where agents look for them: real files, no links."""
+    folders = [find_skill(name) for name in names] or skill_dirs()
+    place = Path(target or _AGENT_FOLDERS[agent])
+    present = [folder.name for folder in folders if (place / folder.name).exists()]
+    if present and not force:
+        raise HcpError(f"found {', '.join(present)} in {place} already; nothing was copied; add --force to replace")
+    try:
+        for folder in folders:
+            shutil.copytree(folder, place / folder.name, dirs_exist_ok=True)
+            click.echo(f"{folder.name} -> {place / folder.name}")
+    except OSError as error:
+        raise HcpError(f"cannot copy to {place}: {error.strerror}; name a folder that can be written") from None

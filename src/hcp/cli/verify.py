@@ -1,0 +1,129 @@
+"""`hcp verify`: runs the verification steps that the skills' cards list."""
+
+from __future__ import annotations
+
+import json
+import shlex
+import sys
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import click
+
+from hcp.cards.card import LEVELS, Card, Level, Step, find_skill, load_card, skill_dirs
+from hcp.cards.steps import Result, program_of, run_step, steps_up_to, why_not
+from hcp.core.errors import HcpError
+
+_COLOURS = {"passed": "green", "failed": "red", "skipped": "yellow"}
+
+
+@click.command()
+@click.argument("names", nargs=-1, metavar="[SKILL[:STEP]]...")
+@click.option("--level", type=click.Choice(LEVELS), default="cpu", show_default=True,
+              help="Run the steps up to this level.")
+@click.option("--list", "only_list", is_flag=True, help="List the steps; run nothing.")
+@click.option("--dry-run", is_flag=True, help="Print what would run; run nothing.")
+@click.option("--record", is_flag=True, help="Write the outcomes to the skills' verified.json (in a checkout).")
+@click.option("--trust", is_flag=True, help="Allow a card from outside the installed pack to run its steps.")
+@click.option("--format", "fmt", type=click.Choice(("text", "json")), default="text", show_default=True)
+def verify(
+    names: Sequence[str], level: Level, only_list: bool, dry_run: bool, record: bool, trust: bool, fmt: str
+) -> int:
+    """Run the verification steps of skills: all, those of SKILL, or the one SKILL:STEP.
+
+    A step that cannot run here is skipped, with the reason; it never counts as passed. Exit 1 if a step failed, or
+    if none could run.
+    """
+    chosen = _chosen(names, level)
+    if only_list or dry_run:
+        _print_steps(chosen, fmt, programs=dry_run)
+        return 0
+    inside = set(skill_dirs())
+    outside = sorted({card.folder.as_posix() for card, _ in chosen if card.folder not in inside})
+    if outside and not trust:
+        raise HcpError(f"found a card outside the installed pack: {outside[0]}; its steps run programs; "
+                       "read it, then add --trust")
+    results = [_run(card, step, fmt) for card, step in chosen]
+    if record:
+        _record(results)
+    passed = sum(result.status == "passed" for result in results)
+    failed = sum(result.status == "failed" for result in results)
+    ok = failed == 0 and passed > 0
+    if fmt == "json":
+        click.echo(json.dumps({"schema": "hcp.verify/1", "ok": ok, "steps": list(map(_json, results))}, indent=2))
+    else:
+        skipped = len(results) - passed - failed
+        nothing = "" if passed or failed else ": nothing was verified"
+        click.echo(f"{passed} passed, {failed} failed, {skipped} skipped{nothing}")
+    return 0 if ok else 1
+
+
+def _chosen(names: Sequence[str], level: Level) -> list[tuple[Card, Step]]:
+    if not names:
+        return [(card, step) for card in map(load_card, skill_dirs()) for step in steps_up_to(card, level)]
+    chosen = []
+    for name in names:
+        skill, _, wanted = name.partition(":")
+        card = load_card(find_skill(skill))
+        # A step that is asked for by name runs, whatever its level.
+        steps = [step for step in card.verify if step.id == wanted] if wanted else steps_up_to(card, level)
+        if wanted and not steps:
+            raise HcpError(f"found no step {wanted!r} in {skill}; wanted one of "
+                           f"{', '.join(step.id for step in card.verify)}")
+        chosen += [(card, step) for step in steps]
+    if not chosen:
+        raise HcpError(f"found no step up to level {level}; wanted at least one; see hcp verify --list --level gpu")
+    return chosen
+
+
+def _run(card: Card, step: Step, fmt: str) -> Result:
+    name = f"{card.skill}:{step.id}"
+    result = run_step(card, step, _ticker(name))
+    if fmt == "text":
+        label = click.style(f"{result.status:<7}", fg=_COLOURS[result.status])
+        detail = result.reason or result.last_line
+        click.echo(f"{label} {name}  {result.seconds:.1f} s{'  ' + detail if detail else ''}")
+        sys.stdout.flush()
+    return result
+
+
+def _ticker(name: str) -> Callable[[float], None]:
+    """Live progress on a terminal once something lasts 2 s; nothing elsewhere."""
+    if not sys.stderr.isatty():
+        return lambda seconds: None
+
+    shown = 0
+
+    def tick(seconds: float) -> None:
+        nonlocal shown
+        if int(seconds) > max(shown, 1):
+            shown = int(seconds)
+            click.echo(f"\r\033[K{name} … {shown} s\r", nl=False, err=True)
+
+    return tick
+
+
+def _record(results: Sequence[Result]) -> None:
+    from hcp.cards.record import write_record
+
+    cards = {result.card.skill: result.card for result in results}
+    for skill, card in cards.items():
+        path = write_record(card, [result for result in results if result.card.skill == skill])
+        click.echo(f"recorded in {path}", err=True)
+
+
+def _print_steps(chosen: Sequence[tuple[Card, Step]], fmt: str, *, programs: bool) -> None:
+    if fmt == "json":
+        steps = [{"skill": card.skill, "step": step.id, "level": step.level, "run": list(step.run),
+                  "skipped": why_not(step)} for card, step in chosen]
+        click.echo(json.dumps({"schema": "hcp.verify-list/1", "steps": steps}, indent=2))
+        return
+    for card, step in chosen:
+        reason = why_not(step)
+        words = program_of(step) if programs else step.run
+        click.echo(f"{card.skill}:{step.id}  {step.level}  {shlex.join(words)}{'  (' + reason + ')' if reason else ''}")
+
+
+def _json(result: Result) -> dict[str, Any]:
+    return {"skill": result.card.skill, "step": result.step.id, "level": result.step.level, "status": result.status,
+            "reason": result.reason, "seconds": round(result.seconds, 3)}
