@@ -1,0 +1,88 @@
+"""Anchors are found by name and content; every anchor of rules and cards holds in the sources that PyPI has."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from hcp.cards.anchors import Anchor, Root, all_anchors, named_root, unpacked_roots, verdicts
+from hcp.core.errors import HcpError
+from hcp.rules.rule import Source
+
+CODE = '''\
+class Attention:
+    def forward(self, group):
+        if group is None:
+            cp_size = 1
+        return cp_size
+
+
+def helper():
+    return "unique text"
+'''
+
+
+def verdict(tmp_path: Path, source: Source, version: str | None = "2.0") -> tuple[str, str]:
+    file = tmp_path / "pkg" / "attention.py"
+    file.parent.mkdir(exist_ok=True)
+    file.write_text(CODE)
+    (found,) = verdicts([Anchor("X", source)], [Root("verl", version, tmp_path)])
+    return found.status, found.detail
+
+
+def source(qualname: str, contains: str = "", versions: str = "", absent: str = "", path: str = "pkg/attention.py"
+           ) -> Source:
+    return Source("verl", path, qualname, contains, versions, absent=absent)
+
+
+@pytest.mark.parametrize(
+    ("anchor", "status"),
+    [
+        (source("Attention.forward", "cp_size = 1"), "holds"),
+        (source("Attention.forward", absent="cp_size = 2"), "holds"),
+        (source("", "unique text"), "holds"),
+        (source("Attention.forward", "cp_size = 2"), "changed"),
+        (source("Attention.forward", absent="cp_size = 1"), "changed"),
+        (source("Other.forward", "cp_size = 1"), "moved"),
+        (source("Nothing", "unique text"), "moved"),
+        (source("Nothing", "no such text"), "gone"),
+        (source("helper", path="pkg/other.py"), "gone"),
+        (source("helper", versions=">=3"), "unverified here"),
+    ],
+)
+def test_the_status_says_what_became_of_an_anchor(tmp_path: Path, anchor: Source, status: str) -> None:
+    assert verdict(tmp_path, anchor)[0] == status
+
+
+def test_text_of_another_function_does_not_count(tmp_path: Path) -> None:
+    assert verdict(tmp_path, source("Attention.forward", "unique text"))[0] == "changed"
+
+
+def test_a_pre_release_counts_as_its_release(tmp_path: Path) -> None:
+    assert verdict(tmp_path, source("helper", versions=">=2.0"), "2.0.0rc0")[0] == "holds"
+
+
+@pytest.mark.parametrize("text", ["verl", "nothing=.", "verl=/no/such/folder"])
+def test_a_wrong_repo_option_is_refused(text: str) -> None:
+    with pytest.raises(HcpError, match="wanted NAME=PATH"):
+        named_root(text)
+
+
+@pytest.mark.upstream
+def test_every_anchor_that_pypi_sources_decide_holds(upstream: Path) -> None:
+    roots = unpacked_roots(upstream)
+    assert {root.repo for root in roots} == {"megatron-core", "megatron-bridge", "verl", "transformer-engine"}
+    found = list(verdicts(all_anchors(), roots))
+    broken = [(item.anchor.owner, item.where, item.status, item.detail) for item in found
+              if item.status not in ("holds", "unverified here")]
+    assert broken == []
+    assert sum(item.status == "holds" for item in found) > 100
+
+
+@pytest.mark.upstream
+def test_an_anchor_that_claims_to_be_on_pypi_is_decided_there(upstream: Path) -> None:
+    roots = unpacked_roots(upstream)
+    undecided = [item.anchor for item in verdicts(all_anchors(), roots)
+                 if item.status == "unverified here" and item.anchor.source.where == "pypi"]
+    assert undecided == []

@@ -1,0 +1,82 @@
+"""A card that breaks the schema is refused with every fault at once; the pack's own cards and skills are sound."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from hcp.cards.card import load_card, skill_dirs
+from hcp.cards.skill import faults_of
+from hcp.core.errors import HcpError
+
+GOOD = """\
+schema: hcp.card/1
+skill: a-skill
+title: A title
+summary: A summary
+stack: {megatron-core: ">=0.13"}
+rules: [HCP001]
+claims:
+- {id: c1, text: It holds, proved_by: ["rule:HCP001", "step:s1"]}
+verify:
+- {id: s1, run: [python, -V], level: static, timeout_s: 5}
+limitations: []
+unknown: []
+"""
+
+
+def card_in(folder: Path, text: str) -> Path:
+    skill = folder / "a-skill"
+    (skill / "config").mkdir(parents=True)
+    (skill / "config" / "card.yaml").write_text(text)
+    return skill
+
+
+def test_a_good_card_is_read(tmp_path: Path) -> None:
+    card = load_card(card_in(tmp_path, GOOD))
+    assert (card.skill, card.rules, card.verify[0].run) == ("a-skill", ("HCP001",), ("python", "-V"))
+    assert card.claims[0].proved_by == ("rule:HCP001", "step:s1")
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "fault"),
+    [
+        ("hcp.card/1", "hcp.card/9", "schema is 'hcp.card/9'; wanted hcp.card/1"),
+        ("skill: a-skill", "skill: other", "wanted the folder's name, 'a-skill'"),
+        ("title: A title", "titel: A title", "unknown keys titel"),
+        ("title: A title\n", "", "title is missing"),
+        ('stack: {megatron-core: ">=0.13"}\n', "", "stack is missing"),
+        ('proved_by: ["rule:HCP001", "step:s1"]', "proved_by: []", "has no proved_by"),
+        ('"step:s1"', '"belief"', "wanted rule:ID, step:ID or test:FILE::NAME"),
+        ("[python, -V]", "python -V", "wanted a list of words, never a shell string"),
+        ("[python, -V]", "[bash, -c, x]", "wanted python, torchrun or hcp"),
+        ("level: static", "level: easy", "wanted one of static, cpu, gpu"),
+        ("timeout_s: 5", "timeout_s: 0", "wanted seconds above 0"),
+        ("timeout_s: 5", "timeout_s: 5, status: verified", "unknown keys status"),
+        ("limitations: []", "limitations: [[1]]", "limitations is no list of texts"),
+    ],
+)
+def test_a_fault_in_a_card_is_named(tmp_path: Path, old: str, new: str, fault: str) -> None:
+    assert old in GOOD
+    with pytest.raises(HcpError) as caught:
+        load_card(card_in(tmp_path, GOOD.replace(old, new)))
+    assert fault in str(caught.value)
+
+
+def test_all_faults_come_in_one_line(tmp_path: Path) -> None:
+    with pytest.raises(HcpError) as caught:
+        load_card(card_in(tmp_path, GOOD.replace("level: static", "level: x").replace("title: A title\n", "")))
+    assert "level is" in str(caught.value) and "title is missing" in str(caught.value)
+    assert "\n" not in str(caught.value)
+
+
+@pytest.mark.parametrize("text", ["", "- 1", "schema: [", "\x00"])
+def test_what_is_no_card_is_refused(tmp_path: Path, text: str) -> None:
+    with pytest.raises(HcpError):
+        load_card(card_in(tmp_path, text))
+
+
+@pytest.mark.parametrize("folder", skill_dirs(), ids=lambda folder: folder.name)
+def test_every_skill_of_the_pack_is_fit_to_publish(folder: Path) -> None:
+    assert faults_of(folder) == []

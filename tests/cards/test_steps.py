@@ -1,0 +1,124 @@
+"""A step passes, fails, is skipped or is ended: each with one clear reason, and nothing is left running."""
+
+from __future__ import annotations
+
+import os
+import time
+from pathlib import Path
+
+import pytest
+
+from hcp.cards.card import Card, Expect, Needs, Step
+from hcp.cards.steps import program_of, run_step, steps_up_to
+from hcp.core.errors import HcpError
+
+CARD = Card("a-skill", "t", "s", {"x": ">=1"}, (), (), (), (), (), (), Path("."))
+
+
+def python(code: str, **options: object) -> Step:
+    return Step(**{"id": "s", "run": ("python", "-c", code), "level": "cpu", "timeout_s": 20, **options})  # type: ignore[arg-type]
+
+
+def alive(pid: int) -> bool:
+    try:
+        os.kill(pid, 0)
+    except ProcessLookupError:
+        return False
+    # A zombie of a dead parent that init has not reaped yet is dead.
+    stat = Path(f"/proc/{pid}/stat")
+    return not (stat.exists() and stat.read_text().rpartition(")")[2].split()[0] == "Z")
+
+
+@pytest.mark.parametrize(
+    ("code", "status", "reason"),
+    [
+        ("print('all well')", "passed", ""),
+        ("import sys; print('groups differ', file=sys.stderr); sys.exit(1)", "failed",
+         "exit 1, wanted exit 0: groups differ"),
+        ("import sys; print('no torch', file=sys.stderr); sys.exit(2)", "failed",
+         "exit 2 (could not run), wanted exit 0: no torch"),
+        ("import os, signal; os.kill(os.getpid(), signal.SIGSEGV)", "failed", "signal 11, wanted exit 0: no output"),
+        ("raise ValueError('odd')", "failed", "exit 1, wanted exit 0: ValueError: odd"),
+    ],
+)
+def test_the_exit_status_decides_and_the_reason_quotes_the_program(code: str, status: str, reason: str) -> None:
+    result = run_step(CARD, python(code))
+    assert (result.status, result.reason) == (status, reason)
+
+
+def test_the_last_line_of_a_passing_step_is_kept_as_evidence() -> None:
+    assert run_step(CARD, python("print('a'); print('max error 1e-15')")).last_line == "max error 1e-15"
+
+
+def test_a_step_that_wants_a_failure_passes_on_that_very_exit_status() -> None:
+    assert run_step(CARD, python("import sys; sys.exit(1)", expect=Expect(1))).status == "passed"
+    assert run_step(CARD, python("pass", expect=Expect(1))).reason == "exit 0, wanted exit 1: no output"
+
+
+@pytest.mark.parametrize(
+    ("printed", "reason"),
+    [
+        ('{"findings": [{"rule": "HCP001"}]}', ""),
+        ('{"findings": [{"rule": "HCP002"}]}', 'findings.0.rule in its JSON is "HCP002", wanted "HCP001"'),
+        ('{"findings": []}', 'findings.0.rule in its JSON is nothing, wanted "HCP001"'),
+        ("oops", "wanted JSON on stdout, found: oops"),
+    ],
+)
+def test_values_in_the_json_output_are_compared(printed: str, reason: str) -> None:
+    step = python(f"print({printed!r})", expect=Expect(0, {"findings.0.rule": "HCP001"}))
+    result = run_step(CARD, step)
+    assert (result.status, result.reason) == ("failed" if reason else "passed", reason)
+
+
+def test_what_a_step_lacks_is_named_and_it_counts_as_skipped() -> None:
+    result = run_step(CARD, python("pass", needs=Needs(packages=("no-such-package",))))
+    assert (result.status, result.reason) == ("skipped", "needs no-such-package, not installed")
+    result = run_step(CARD, python("pass", needs=Needs(programs=("no-such-program",))))
+    assert (result.status, result.reason) == ("skipped", "needs the program no-such-program")
+
+
+def test_missing_gpus_are_counted(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "")
+    result = run_step(CARD, python("pass", needs=Needs(gpus=4)))
+    assert (result.status, result.reason) == ("skipped", "needs 4 GPUs, found 0")
+
+
+def test_a_hanging_step_is_ended_with_everything_it_started(tmp_path: Path) -> None:
+    """The grandchild sits in a session of its own and ignores SIGTERM, as torchrun's workers may."""
+    pids = tmp_path / "pids"
+    code = f"""
+import os, signal, subprocess, sys, time
+worker = "import os, signal, time; signal.signal(signal.SIGTERM, signal.SIG_IGN); time.sleep(60)"
+child = subprocess.Popen([sys.executable, "-c", worker], start_new_session=True)
+open({str(pids)!r}, "w").write(f"{{os.getpid()}} {{child.pid}}")
+print("waiting", flush=True)
+time.sleep(60)
+"""
+    started = time.monotonic()
+    result = run_step(CARD, python(code, timeout_s=2))
+    assert (result.status, result.reason) == ("failed", "still running after 2 s, ended; last line: waiting")
+    assert time.monotonic() - started < 15
+    family = [int(pid) for pid in pids.read_text().split()]
+    deadline = time.monotonic() + 5
+    while any(map(alive, family)) and time.monotonic() < deadline:
+        time.sleep(0.05)
+    assert [pid for pid in family if alive(pid)] == []
+
+
+def test_steps_run_in_a_new_folder_and_can_import_hcp() -> None:
+    result = run_step(CARD, python("import os, hcp; print(len(os.listdir()), hcp.__version__ != '')"))
+    assert result.last_line == "0 True"
+
+
+def test_a_check_outside_the_pack_is_refused() -> None:
+    step = Step("s", ("python", "checks/no_such_check.py"), "cpu", 5)
+    with pytest.raises(HcpError, match=r"found no checks/no_such_check\.py in the pack"):
+        program_of(step)
+    assert run_step(CARD, step).status == "failed"
+
+
+def test_levels_include_the_lower_ones() -> None:
+    steps = tuple(Step(level, ("hcp",), level, 1) for level in ("static", "cpu", "gpu"))
+    card = Card("a", "t", "s", {}, (), (), (), steps, (), (), Path("."))
+    assert [step.id for step in steps_up_to(card, "static")] == ["static"]
+    assert [step.id for step in steps_up_to(card, "gpu")] == ["static", "cpu", "gpu"]
