@@ -47,7 +47,8 @@ DATA_ROWS: tuple[Row, ...] = (
     # Environment and loop.
     Row("eval_iters", "int", "evaluation iterations", mlm=("eval_iters",), bridge=("train.eval_iters",
         "validation.eval_iters"), default=UNKNOWN, defaults={"mlm": 100}),
-    Row("ucc", "bool", "the pipeline uses UCC", mlm=("pipeline_model_parallel_comm_backend",),
-        bridge=("model.pipeline_model_parallel_comm_backend",), default=UNKNOWN),
+    field_row("pipeline_comm_backend", "str", "pipeline_model_parallel_comm_backend", None,
+              "what carries the pipeline's messages: nccl (also null) or ucc"),
+    field_row("qk_layer_scaling", "bool", "apply_query_key_layer_scaling", False, "scores divided by the layer number"),
     Row("script", "str", "the program that is launched (derived)"),
 )

@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 from hcp.core.errors import HcpError
-from hcp.rules import hcp_sizes
+from hcp.rules import cp_attention, cp_backend, cp_shapes, hcp_sizes
 from hcp.rules.rule import Rule
 
 RULES: tuple[Rule, ...] = tuple(
     sorted(
         (
+            *cp_shapes.RULES,
+            *cp_backend.RULES,
+            *cp_attention.RULES,
             *hcp_sizes.RULES,
         ),
         key=lambda rule: rule.id,

@@ -1,0 +1,226 @@
+"""Context parallelism: what the sequence and the heads must divide by."""
+
+from __future__ import annotations
+
+from hcp.rules.cp_view import cp_may_be_on, layer_types, round_up, sequence_multiple, switch_types
+from hcp.rules.rule import Example, Fix, Problem, Rule, Source, View
+
+
+def _longer(v: View, multiple: int) -> Fix:
+    """A sequence length that fits, in the model and (Bridge) in the dataset."""
+    length = round_up(int(v.seq_length), multiple)
+    edits = {"seq_length": length}
+    if v.get("dataset_seq_length") is not None:
+        edits["dataset_seq_length"] = length
+    return Fix(edits, f"sequences of {length} tokens, a multiple of {multiple}")
+
+
+def _cp001(v: View) -> Problem | None:
+    length = v.seq_length
+    if v.cp == 1 or length is None or length % (2 * v.cp) == 0:
+        return None
+    direct = v.kind == "bridge-provider"
+    return Problem(
+        message="the sequence cannot be cut into the 2 x CP chunks that balance the ranks" + (
+            ": a tensor view fails in the first batch" if direct else ": the launch stops while it reads its arguments"
+        ),
+        found=f"seq_length {length} at context_parallel_size {v.cp}",
+        wanted=f"a multiple of {2 * v.cp}",
+        facts=("seq_length", "cp"),
+        fixes=(_longer(v, sequence_multiple(v)),),
+        severity="warning" if direct else None,
+        stage="first-forward" if direct else None,
+    )
+
+
+def _splits_over_tp(v: View) -> bool:
+    """Dense rows whose length the launch states: packed rows have a length of their own (PACK001)."""
+    return (
+        v.kind in ("mlm", "bridge", "bridge-provider") and cp_may_be_on(v) and v.get("tp") != 1
+        and bool(v.sequence_parallel) and not v.get("thd") and not v.get("vision")
+    )
+
+
+def _cp002(v: View) -> Problem | None:
+    length = v.seq_length
+    if v.cp == 1 or v.tp == 1 or length is None or length % (v.tp * v.cp) == 0:
+        return None
+    return Problem(
+        message="sequence parallelism cannot split a rank's part of the sequence: the embedding stops with "
+        "'First dimension of the tensor should be divisible by tensor parallel size'",
+        found=f"seq_length {length} at tensor_model_parallel_size {v.tp} and context_parallel_size {v.cp}",
+        wanted=f"a multiple of {v.tp * v.cp}",
+        facts=("seq_length", "tp", "cp"),
+        fixes=(_longer(v, sequence_multiple(v)), Fix({"sequence_parallel": False}, "no sequence parallelism")),
+    )
+
+
+_FP8_TOKENS = {"delayed": 16, "tensorwise": 16, "mxfp8": 32}
+
+
+def _fp8_rows(v: View) -> bool:
+    return (
+        v.get("fp8") is not None and v.kind in ("mlm", "bridge", "bridge-provider") and cp_may_be_on(v)
+        and not v.get("thd") and v.fp8_recipe in _FP8_TOKENS
+    )
+
+
+def _cp003(v: View) -> Problem | None:
+    if v.cp == 1 or v.seq_length is None or v.micro_batch_size is None:
+        return None
+    wanted = _FP8_TOKENS[v.fp8_recipe]
+    tokens = v.seq_length * v.micro_batch_size
+    if tokens % v.cp or tokens // v.cp % wanted == 0:
+        return None  # not a whole number of tokens is CP001
+    return Problem(
+        message="FP8 matrix products need whole blocks of tokens on each rank: Transformer Engine or cuBLAS stops",
+        found=f"{tokens // v.cp} tokens per rank (seq_length {v.seq_length} x micro_batch_size {v.micro_batch_size} "
+        f"/ context_parallel_size {v.cp})",
+        wanted=f"a multiple of {wanted} for the {v.fp8_recipe} recipe",
+        facts=("seq_length", "micro_batch_size", "cp"),
+        fixes=(_longer(v, sequence_multiple(v) * wanted),),
+    )
+
+
+def _flat_a2a(v: View) -> bool:
+    return cp_may_be_on(v) and "a2a" in layer_types(v)
+
+
+def _cp007(v: View) -> Problem | None:
+    if v.cp == 1:
+        return None
+    heads, kv_heads = v.heads_per_rank, v.kv_heads_per_rank
+    if heads % v.cp == 0 and kv_heads % v.cp == 0:
+        return None
+    return Problem(
+        message="a2a deals whole heads to the CP ranks and there are not enough of them: the first forward stops",
+        found=f"{heads} query and {kv_heads} KV heads per tensor-parallel rank at context_parallel_size {v.cp}",
+        wanted=f"both a multiple of {v.cp}",
+        facts=("cp_comm_type", "cp", "kv_heads", "heads", "tp"),
+        fixes=(Fix(switch_types(v, ("p2p",)), "a ring: heads stay whole"),),
+    )
+
+
+def _cp008(v: View) -> Problem | None:
+    groups, tp = v.kv_heads, v.tp
+    if groups % tp == 0:
+        return None
+    if tp % groups == 0:
+        if v.at_least("mcore", "0.16"):
+            return None
+        wanted = f"a multiple of {tp}: megatron-core before 0.16 does not replicate KV heads"
+    else:
+        wanted = f"a multiple or a divisor of {tp}"
+    fits = [size for size in range(int(tp), 0, -1) if groups % size == 0 and tp % size == 0]
+    return Problem(
+        message="the KV heads cannot be divided over the tensor-parallel ranks: the model config is refused",
+        found=f"{groups} KV heads at tensor_model_parallel_size {tp}",
+        wanted=wanted,
+        facts=("kv_heads", "tp"),
+        fixes=tuple(Fix({"tp": size}, f"tensor parallelism over {size} ranks") for size in fits[:1]),
+    )
+
+
+_CONTEXT_PARALLEL = "transformer_engine/pytorch/attention/dot_product_attention/context_parallel.py"
+
+RULES = (
+    Rule(
+        id="CP001",
+        title="The sequence length is a multiple of twice the context-parallel size",
+        severity="error", effect="crash", stage="config",
+        why=(
+            "Causal attention is balanced by giving rank r the chunks r and 2 CP - 1 - r of 2 CP. Megatron-LM's command "
+            "line and Bridge's validation refuse other lengths; megatron-core itself fails in a view of the first batch."
+        ),
+        source=(
+            Source("megatron-lm", "megatron/training/arguments.py", "validate_args",
+                   "args.seq_length % (args.context_parallel_size * 2) == 0", where="checkout"),
+            Source("megatron-bridge", "megatron/bridge/training/config.py", "ConfigContainer.validate",
+                   "self.model.seq_length % (self.model.context_parallel_size * 2) == 0", ">=0.3"),
+        ),
+        # verl pads what it gets; a provider's caller feeds its own batches.
+        applies=lambda v: v.kind != "verl" and cp_may_be_on(v),
+        check=_cp001,
+        good=Example("mlm", "--context-parallel-size 4 --seq-length 4096"),
+        bad=Example("mlm", "--context-parallel-size 3 --seq-length 4096"),
+    ),
+    Rule(
+        id="CP002",
+        title="With sequence parallelism a rank's part of the sequence divides over tensor parallelism",
+        severity="error", effect="crash", stage="first-forward",
+        why=(
+            "After the split over CP, sequence parallelism scatters the rest over the tensor-parallel ranks. Neither "
+            "Megatron-LM nor Bridge's pre-training path checks the product; the embedding asserts in the first forward."
+        ),
+        source=(
+            Source("megatron-core", "megatron/core/tensor_parallel/mappings.py", "_split_along_first_dim",
+                   "First dimension of the tensor should be divisible by tensor parallel size", ">=0.12"),
+        ),
+        applies=_splits_over_tp,
+        check=_cp002,
+        good=Example("mlm", "--context-parallel-size 2 --tensor-model-parallel-size 6 --sequence-parallel "
+                     "--seq-length 6144 --num-attention-heads 12"),
+        bad=Example("mlm", "--context-parallel-size 2 --tensor-model-parallel-size 6 --sequence-parallel "
+                    "--seq-length 4096 --num-attention-heads 12"),
+    ),
+    Rule(
+        id="CP003",
+        title="FP8 training has whole blocks of tokens on each rank",
+        severity="error", effect="crash", stage="first-forward",
+        why=(
+            "Transformer Engine asserts that tokens come in eights, cuBLAS wants sixteens in the weight gradient, MXFP8 "
+            "scales blocks of 32. CP divides the tokens of a rank, so short sequences break it first."
+        ),
+        source=(
+            Source("transformer-engine", "transformer_engine/pytorch/utils.py", "assert_dim_for_fp8_exec",
+                   "math.prod(tensor.shape[:-1]) % 8", ">=2.4"),
+            Source("transformer-engine", "transformer_engine/pytorch/tensor/mxfp8_tensor.py",
+                   "MXFP8Quantizer.is_quantizable", "% MXFP8_BLOCK_SCALING_SIZE != 0", ">=2.4"),
+        ),
+        applies=_fp8_rows,
+        check=_cp003,
+        good=Example("mlm", "--context-parallel-size 2 --fp8-format hybrid --seq-length 64 --micro-batch-size 1"),
+        bad=Example("mlm", "--context-parallel-size 2 --fp8-format hybrid --seq-length 72 --micro-batch-size 1"),
+    ),
+    Rule(
+        id="CP007",
+        title="With a2a the heads of a rank divide by the context-parallel size",
+        severity="error", effect="crash", stage="first-forward",
+        why=(
+            "a2a exchanges sequence for heads: each CP rank takes 1/CP of the query and of the KV heads that its "
+            "tensor-parallel rank holds. Only Transformer Engine checks it, in the first forward, after the model was "
+            "built and the checkpoint loaded. Fewer KV heads than tensor-parallel ranks leave one per rank."
+        ),
+        source=(
+            Source("transformer-engine", _CONTEXT_PARALLEL, "AttnFuncWithCPAndQKVOA2A.forward",
+                   "q.shape[-2] % cp_size == 0 and k.shape[-2] % cp_size == 0", ">=2.4"),
+        ),
+        applies=_flat_a2a,
+        check=_cp007,
+        good=Example("mlm", "--context-parallel-size 4 --cp-comm-type a2a --num-attention-heads 32 "
+                     "--group-query-attention --num-query-groups 8 --tensor-model-parallel-size 2"),
+        bad=Example("mlm", "--context-parallel-size 4 --cp-comm-type a2a --num-attention-heads 32 "
+                    "--group-query-attention --num-query-groups 8 --tensor-model-parallel-size 4"),
+    ),
+    Rule(
+        id="CP008",
+        title="The KV heads are a multiple or a divisor of the tensor-parallel size",
+        severity="error", effect="crash", stage="config",
+        why=(
+            "Each tensor-parallel rank holds whole KV heads, or (megatron-core 0.16 and later) shares one with its "
+            "neighbours. What fits neither is refused when the model config is built."
+        ),
+        source=(
+            Source("megatron-core", "megatron/core/transformer/transformer_config.py", "TransformerConfig.__post_init__",
+                   "must be a multiple or divisor of", ">=0.16"),
+            Source("megatron-core", "megatron/core/transformer/transformer_config.py", "TransformerConfig.__post_init__",
+                   "self.num_query_groups % self.tensor_model_parallel_size != 0", ">=0.12"),
+        ),
+        applies=lambda v: v.get("tp") != 1 and v.get("kv_heads", 1) is not None,
+        check=_cp008,
+        good=Example("mlm", "--tensor-model-parallel-size 4 --num-attention-heads 32 --group-query-attention "
+                     "--num-query-groups 8"),
+        bad=Example("mlm", "--tensor-model-parallel-size 4 --num-attention-heads 12 --group-query-attention "
+                    "--num-query-groups 6"),
+    ),
+)
