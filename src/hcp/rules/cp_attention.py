@@ -18,10 +18,11 @@ def _to(v: View, *types: str) -> tuple[Fix, ...]:
 def _cp009(v: View) -> Problem | None:
     if v.cp == 1 or not has_window(v) or "p2p" not in windowed_types(v):
         return None
-    default = v.cp_comm_type is None or (fact := v.fact("cp_comm_type")) is not None and fact.origin == "default"
+    default = v.cp_comm_type is None or ((fact := v.fact("cp_comm_type")) is not None and fact.origin == "default")
     return Problem(
         message="Transformer Engine has no sliding window in the p2p ring and stops in the first forward",
-        found=f"window_size {tuple(v.window_size)} in layers with cp_comm_type p2p" + (" (the default)" if default else ""),
+        found=f"window_size {tuple(v.window_size)} in layers with cp_comm_type p2p"
+        + (" (the default)" if default else ""),
         wanted="a2a or all_gather in the layers that have a window",
         facts=("cp_comm_type", "window_size", "cp"),
         fixes=_to(v, "a2a", "all_gather"),
@@ -73,7 +74,8 @@ def _cp011(v: View) -> Problem | None:
         return Problem(message, f"attention bias with cp_comm_type {' '.join(v.comm_types)}", "p2p in every layer",
                        ("cp_comm_type", "attention_bias"), _to(v, "p2p"))
     if v.get("thd"):
-        return Problem(message, "attention bias with packed data", "data that is not packed", ("packing", "attention_bias"))
+        return Problem(message, "attention bias with packed data", "data that is not packed",
+                       ("packing", "attention_bias"))
     if v.get("attention_backend") == "flash":
         return Problem(message, "attention bias with attention_backend flash", "cuDNN's attention (fused, or auto)",
                        ("attention_backend", "attention_bias"), (_FUSED,))
@@ -145,20 +147,20 @@ def _max_logit(v: View) -> str | None:
 def _cp016(v: View) -> Problem | None:
     name = _max_logit(v)
     assert name is not None
-    key = {"qk_clip": "qk_clip", "log_max_attention_logit": "log_max_attention_logit"}[name]
-    off = Fix({name: False}, f"no {key}")
+    off = Fix({name: False}, f"no {name}")
     message = "no attention backend returns the largest logit here: the first forward stops"
     if v.get("attention_backend") == "flash":
-        return Problem(message, f"{key} with attention_backend flash", "cuDNN's attention (fused, or auto)",
+        return Problem(message, f"{name} with attention_backend flash", "cuDNN's attention (fused, or auto)",
                        ("attention_backend", name), (_FUSED, off))
     if v.get("fp8") and (v.get("fp8_dot_product_attention") or v.get("fp8_multi_head_attention")):
-        return Problem(message, f"{key} with FP8 attention", "16-bit attention", ("fp8_dot_product_attention", name), (off,))
+        return Problem(message, f"{name} with FP8 attention", "16-bit attention",
+                       ("fp8_dot_product_attention", name), (off,))
     if not v.at_least("te", "2.9"):
         return Problem("the largest logit needs a newer Transformer Engine: the model build stops",
-                       f"{key} with Transformer Engine {v.te}", "Transformer Engine 2.9 or newer", (name, "te"), (off,))
+                       f"{name} with Transformer Engine {v.te}", "Transformer Engine 2.9 or newer", (name, "te"), (off,))
     if v.get("thd") and not v.at_least("te", "2.11"):
-        return Problem(message, f"{key} with packed data on Transformer Engine {v.te}", "Transformer Engine 2.11 or newer",
-                       (name, "packing", "te"), (off,))
+        return Problem(message, f"{name} with packed data on Transformer Engine {v.te}",
+                       "Transformer Engine 2.11 or newer", (name, "packing", "te"), (off,))
     return None
 
 
@@ -201,8 +203,8 @@ RULES = (
         ),
         applies=_sinks,
         check=_cp010,
-        good=Example("mlm", "--context-parallel-size 2 --cp-comm-type a2a --softmax-type learnable --num-attention-heads 8",
-                     "te=2.14"),
+        good=Example("mlm", "--context-parallel-size 2 --cp-comm-type a2a --softmax-type learnable "
+                     "--num-attention-heads 8", "te=2.14"),
         bad=Example("mlm", "--context-parallel-size 2 --softmax-type learnable"),
     ),
     Rule(
@@ -229,8 +231,8 @@ RULES = (
         title="FP8 attention runs on cuDNN, on Hopper or newer",
         severity="error", effect="crash", stage="first-forward",
         why=(
-            "Only cuDNN's attention has FP8 under CP, from sm90 on. Transformer Engine 2.15 to 2.18 refuse it for packed "
-            "data, and 2.16 and later refuse custom recipes."
+            "Only cuDNN's attention has FP8 under CP, from sm90 on. Transformer Engine 2.15 to 2.18 refuse it for "
+            "packed data, and 2.16 and later refuse custom recipes."
         ),
         source=(
             Source("transformer-engine", _DPA + "utils.py", "get_attention_backend",
@@ -252,8 +254,8 @@ RULES = (
         title="Multi-latent attention has a Transformer Engine that can",
         severity="error", effect="crash", stage="first-forward",
         why=(
-            "MLA's query and key heads are wider than its value heads. Transformer Engine before 2.5 has no CP for that; "
-            "2.5 to 2.14 have it in p2p and a2a+p2p, not with FP8 attention; 2.15 lifts both."
+            "MLA's query and key heads are wider than its value heads. Transformer Engine before 2.5 has no CP for "
+            "that; 2.5 to 2.14 have it in p2p and a2a+p2p, not with FP8 attention; 2.15 lifts both."
         ),
         source=(
             Source("transformer-engine", _DPA + "context_parallel.py", "attn_forward_func_with_cp",
@@ -263,16 +265,17 @@ RULES = (
         applies=_wide_mla,
         check=_cp015,
         good=Example("mlm", "--context-parallel-size 2 --multi-latent-attention --no-rope-fusion", "te=2.5"),
-        bad=Example("mlm", "--context-parallel-size 2 --multi-latent-attention --no-rope-fusion --cp-comm-type all_gather",
-                    "te=2.14"),
+        bad=Example("mlm", "--context-parallel-size 2 --multi-latent-attention --no-rope-fusion "
+                    "--cp-comm-type all_gather", "te=2.14"),
     ),
     Rule(
         id="CP016",
         title="The largest attention logit is asked of a backend that returns it",
         severity="error", effect="crash", stage="first-forward",
         why=(
-            "QK clipping and logging of the largest logit switch FlashAttention off, and every backend for FP8 attention. "
-            "Transformer Engine 2.9 and 2.10 refuse packed data as well. Unfused attention would do, but not under CP."
+            "QK clipping and logging of the largest logit switch FlashAttention off, and every backend for FP8 "
+            "attention. Transformer Engine 2.9 and 2.10 refuse packed data as well. Unfused attention would do, but "
+            "not under CP."
         ),
         source=(
             Source("transformer-engine", _DPA + "utils.py", "get_attention_backend",

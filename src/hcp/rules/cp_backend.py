@@ -6,6 +6,7 @@ from hcp.rules.cp_view import PARALLEL_TYPES, cp_may_be_on, is_dsa, layer_types,
 from hcp.rules.rule import Example, Fix, Problem, Rule, Source, View
 
 _DPA = "transformer_engine/pytorch/attention/dot_product_attention/"
+_CONFIG = "megatron/core/transformer/transformer_config.py"
 _NO_BACKEND = "no attention backend is left and the first forward stops"
 
 
@@ -27,8 +28,7 @@ def _cp004(v: View) -> Problem | None:
     names = tuple(near if kind in wrong and near else kind for kind in layer_types(v))
     fixes = []
     if near and len(wrong) == 1:
-        fixes.append(Fix({"cp_comm_type": names if isinstance(value, tuple) else near}, f"{near}, as Transformer Engine "
-                         "spells it"))
+        fixes.append(Fix({"cp_comm_type": names if isinstance(value, tuple) else near}, "the spelling that it knows"))
     fixes.append(Fix({"cp_comm_type": "p2p"}, "a ring over the whole CP group"))
     return Problem(
         message="Transformer Engine knows no such communication type and stops in the first forward"
@@ -186,7 +186,7 @@ RULES = (
         severity="error", effect="crash", stage="config",
         why="The config constructor asserts it, and only where the context-parallel size is above 1.",
         source=(
-            Source("megatron-core", "megatron/core/transformer/transformer_config.py", "TransformerConfig.__post_init__",
+            Source("megatron-core", _CONFIG, "TransformerConfig.__post_init__",
                    "len(self.cp_comm_type) == self.num_layers", ">=0.12"),
         ),
         applies=lambda v: cp_may_be_on(v) and isinstance(v.cp_comm_type, tuple),
@@ -203,7 +203,8 @@ RULES = (
             "the context-parallel size is 1; the config constructor does not look."
         ),
         source=(
-            Source("megatron-core", "megatron/core/transformer/dot_product_attention.py", "DotProductAttention.__init__",
+            Source("megatron-core", "megatron/core/transformer/dot_product_attention.py",
+                   "DotProductAttention.__init__",
                    "Context parallelism is only supported by TEDotProductAttention!", ">=0.12"),
         ),
         applies=cp_may_be_on,
@@ -236,8 +237,8 @@ RULES = (
         title="FlashAttention 4 is pinned only where it has context parallelism",
         severity="error", effect="crash", stage="first-forward",
         why=(
-            "Pinning a FlashAttention generation switches the others off. Transformer Engine 2.15 to 2.18 has no context "
-            "parallelism for generation 4; from 2.19 it has p2p, all_gather and a2a, but not a2a+p2p."
+            "Pinning a FlashAttention generation switches the others off. Transformer Engine 2.15 to 2.18 has no "
+            "context parallelism for generation 4; from 2.19 it has p2p, all_gather and a2a, but not a2a+p2p."
         ),
         source=(
             Source("transformer-engine", _DPA + "utils.py", "get_attention_backend",

@@ -121,6 +121,7 @@ def _cp008(v: View) -> Problem | None:
     )
 
 
+_CONFIG = "megatron/core/transformer/transformer_config.py"
 _CONTEXT_PARALLEL = "transformer_engine/pytorch/attention/dot_product_attention/context_parallel.py"
 
 RULES = (
@@ -129,8 +130,9 @@ RULES = (
         title="The sequence length is a multiple of twice the context-parallel size",
         severity="error", effect="crash", stage="config",
         why=(
-            "Causal attention is balanced by giving rank r the chunks r and 2 CP - 1 - r of 2 CP. Megatron-LM's command "
-            "line and Bridge's validation refuse other lengths; megatron-core itself fails in a view of the first batch."
+            "Causal attention is balanced by giving rank r the chunks r and 2 CP - 1 - r of 2 CP. Megatron-LM's "
+            "command line and Bridge's validation refuse other lengths; megatron-core itself fails in a view of the "
+            "first batch."
         ),
         source=(
             Source("megatron-lm", "megatron/training/arguments.py", "validate_args",
@@ -150,7 +152,8 @@ RULES = (
         severity="error", effect="crash", stage="first-forward",
         why=(
             "After the split over CP, sequence parallelism scatters the rest over the tensor-parallel ranks. Neither "
-            "Megatron-LM nor Bridge's pre-training path checks the product; the embedding asserts in the first forward."
+            "Megatron-LM nor Bridge's pre-training path checks the product; the embedding asserts in the first "
+            "forward."
         ),
         source=(
             Source("megatron-core", "megatron/core/tensor_parallel/mappings.py", "_split_along_first_dim",
@@ -168,8 +171,8 @@ RULES = (
         title="FP8 training has whole blocks of tokens on each rank",
         severity="error", effect="crash", stage="first-forward",
         why=(
-            "Transformer Engine asserts that tokens come in eights, cuBLAS wants sixteens in the weight gradient, MXFP8 "
-            "scales blocks of 32. CP divides the tokens of a rank, so short sequences break it first."
+            "Transformer Engine asserts that tokens come in eights, cuBLAS wants sixteens in the weight gradient, "
+            "MXFP8 scales blocks of 32. CP divides the tokens of a rank, so short sequences break it first."
         ),
         source=(
             Source("transformer-engine", "transformer_engine/pytorch/utils.py", "assert_dim_for_fp8_exec",
@@ -211,9 +214,9 @@ RULES = (
             "neighbours. What fits neither is refused when the model config is built."
         ),
         source=(
-            Source("megatron-core", "megatron/core/transformer/transformer_config.py", "TransformerConfig.__post_init__",
+            Source("megatron-core", _CONFIG, "TransformerConfig.__post_init__",
                    "must be a multiple or divisor of", ">=0.16"),
-            Source("megatron-core", "megatron/core/transformer/transformer_config.py", "TransformerConfig.__post_init__",
+            Source("megatron-core", _CONFIG, "TransformerConfig.__post_init__",
                    "self.num_query_groups % self.tensor_model_parallel_size != 0", ">=0.12"),
         ),
         applies=lambda v: v.get("tp") != 1 and v.get("kv_heads", 1) is not None,
