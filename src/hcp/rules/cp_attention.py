@@ -157,7 +157,8 @@ def _cp016(v: View) -> Problem | None:
                        ("fp8_dot_product_attention", name), (off,))
     if not v.at_least("te", "2.9"):
         return Problem("the largest logit needs a newer Transformer Engine: the model build stops",
-                       f"{name} with Transformer Engine {v.te}", "Transformer Engine 2.9 or newer", (name, "te"), (off,))
+                       f"{name} with Transformer Engine {v.te}", "Transformer Engine 2.9 or newer", (name, "te"),
+                       (off,))
     if v.get("thd") and not v.at_least("te", "2.11"):
         return Problem(message, f"{name} with packed data on Transformer Engine {v.te}",
                        "Transformer Engine 2.11 or newer", (name, "packing", "te"), (off,))
