@@ -1,0 +1,82 @@
+"""megatron-core on a CPU: its model-parallel groups over gloo, and a real GPTModel with context-parallel attention.
+
+megatron-core asks for CUDA in three ways: torch.cuda.current_device() as a device, device="cuda" or .cuda() on
+tensors, and pinned memory and streams for overlap. `cpu_megatron` answers all three with the CPU while it is entered.
+"""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Iterator, Sequence
+from datetime import timedelta
+from typing import Any
+from unittest import mock
+
+import torch
+from torch.overrides import TorchFunctionMode
+
+from hcp.runtime.active import assert_hcp_active as assert_hcp_active
+
+
+class _CpuForCuda(TorchFunctionMode):  # type: ignore[misc]
+    """Every torch call with device="cuda" or pinned memory becomes one on the CPU."""
+
+    def __torch_function__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        kwargs = dict(kwargs or {})
+        if func in (torch.Tensor.cuda, torch.Tensor.pin_memory):
+            return args[0]
+        if _is_cuda(kwargs.get("device")):
+            kwargs["device"] = torch.device("cpu")
+        kwargs.pop("pin_memory", None)
+        if func is torch.Tensor.to:
+            args = tuple(torch.device("cpu") if _is_cuda(arg) else arg for arg in args)
+        return func(*args, **kwargs)
+
+
+def _is_cuda(device: Any) -> bool:
+    return isinstance(device, (str, torch.device)) and str(device).startswith("cuda")
+
+
+class _NoStream:
+    """Stands for torch.cuda.Stream: on a CPU everything runs in order anyway."""
+
+
+@contextlib.contextmanager
+def cpu_megatron() -> Iterator[None]:
+    """While entered, the installed megatron-core builds and trains models on the CPU."""
+    with contextlib.ExitStack() as stack:
+        stack.enter_context(mock.patch.object(torch.cuda, "current_device", lambda: torch.device("cpu")))
+        stack.enter_context(mock.patch.object(torch.cuda, "Stream", _NoStream))
+        stack.enter_context(mock.patch.object(torch.cuda, "synchronize", lambda *_: None))
+        stack.enter_context(_CpuForCuda())
+        yield
+
+
+@contextlib.contextmanager
+def model_parallel(*, tp: int = 1, cp: int = 1, hcp_sizes: Sequence[int] | None = None,
+                   timeout: float = 60) -> Iterator[None]:
+    """megatron-core's process groups while the block runs. Collective.
+
+    Leaving destroys them, and also drops the hierarchical groups, which upstream's destroy_model_parallel keeps
+    (HCP023).
+    """
+    from megatron.core import parallel_state
+
+    parallel_state.initialize_model_parallel(
+        tensor_model_parallel_size=tp, context_parallel_size=cp,
+        hierarchical_context_parallel_sizes=list(hcp_sizes) if hcp_sizes else None,
+        distributed_timeout_minutes=timedelta(seconds=timeout) / timedelta(minutes=1),
+        create_gloo_process_groups=False,
+    )
+    try:
+        yield
+    finally:
+        parallel_state.destroy_model_parallel()
+        drop_hierarchical_groups()
+
+
+def drop_hierarchical_groups() -> None:
+    """Makes megatron-core forget its hierarchical CP groups: what destroy_model_parallel leaves out (HCP023)."""
+    from megatron.core import parallel_state
+
+    parallel_state._HIERARCHICAL_CONTEXT_PARALLEL_GROUPS = None
