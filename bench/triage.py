@@ -1,0 +1,55 @@
+"""How fast `hcp triage` reads: writes a log of the asked size, reads it, prints MB/s and the memory used.
+
+    python bench/triage.py [--megabytes 1000] [--noise]
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import subprocess
+import sys
+import tempfile
+import time
+from pathlib import Path
+
+STEP = (" [2026-08-22 10:00:00] iteration {n:8d}/ 1000000 | consumed samples: {n:12d} | "
+        "elapsed time per iteration (ms): 5123.4 | throughput per GPU (TFLOP/s/GPU): 412.3 | learning rate: 1.000000E-04 | global batch size:  1024 | "
+        "lm loss: 2.345678E+00 | grad norm: 0.123 | number of skipped iterations:   0 |\n")
+NCCL = "3: n1:12345:12350 [3] NCCL INFO Channel 00/0 : 3[3] -> 4[4] via P2P/CUMEM/read\n"
+INFO = "3: INFO:megatron.core.distributed:Setting up DistributedDataParallel with config DistributedDataParallel()\n"
+NOISE = "3: WARNING: ignored Error while probing an optional feature: RuntimeError\n"
+END = "12: [rank12]: ValueError: Unsupported communication type: allgather!\n"
+
+
+def write_log(path: Path, megabytes: int, noise: bool) -> None:
+    block = "".join(STEP.format(n=n) + NCCL * 5 + INFO + (NOISE if noise else "") for n in range(2000)).encode()
+    with path.open("wb") as file:
+        while file.tell() < megabytes * 1e6:
+            file.write(block)
+        file.write(END.encode())
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--megabytes", type=int, default=1000)
+    parser.add_argument("--noise", action="store_true", help="one line in eight says Error and means nothing")
+    options = parser.parse_args()
+    with tempfile.TemporaryDirectory() as folder:
+        log = Path(folder) / "job.log"
+        write_log(log, options.megabytes, options.noise)
+        begun = time.perf_counter()
+        process = subprocess.Popen([sys.executable, "-m", "hcp", "triage", "--format", "json", str(log)],
+                                   stdout=subprocess.PIPE, env=os.environ)
+        assert process.stdout is not None
+        found = json.loads(process.stdout.read())
+        _, _, usage = os.wait4(process.pid, 0)
+        seconds = time.perf_counter() - begun
+        assert found["first_failure"]["signature"] == "cp-comm-spelling", found
+        print(f"{log.stat().st_size / 1e6:.0f} MB in {seconds:.1f} s: {log.stat().st_size / 1e6 / seconds:.0f} MB/s, "
+              f"{usage.ru_maxrss / 1024:.0f} MB of memory")
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,64 @@
+"""`hcp triage` as a user calls it: output, exit code, unusable input."""
+
+import json
+
+LOG = """\
+hcp-job: {"event": "start", "job": "12", "attempt": 0, "start": "srun", "nodes": ["n1", "n2"], "gpus_per_node": 8}
+12: [rank12]: Traceback (most recent call last):
+12: [rank12]:     assert np.prod(hierarchical_context_parallel_sizes) == context_parallel_size
+12: [rank12]: AssertionError
+3: [rank3]: RuntimeError: [x/pair.cc:553] Connection closed by peer [127.0.0.1]:3456
+srun: error: n2: task 12: Exited with exit code 1
+"""
+TEXT = """\
+first failure: rank 12 on n2: the hierarchical sizes do not multiply to the context-parallel size (the assertion has \
+no text) [HCP002]
+  job.log:3: assert np.prod(hierarchical_context_parallel_sizes) == context_parallel_size
+  next: hcp check LAUNCH --select HCP002
+  next: hcp explain HCP002
+  after it: 1 x exception-bare, 1 x peer-gone, 1 x srun-task
+"""
+
+
+def test_a_dead_job_in_text(hcp, tmp_path):
+    (tmp_path / "job.log").write_text(LOG)
+    done = hcp("triage", "job.log", cwd=tmp_path)
+    assert (done.returncode, done.stdout, done.stderr) == (1, TEXT, "")
+
+
+def test_a_dead_job_in_json(hcp, tmp_path):
+    (tmp_path / "job.log").write_text(LOG)
+    done = hcp("triage", "--format", "json", "job.log", cwd=tmp_path)
+    found = json.loads(done.stdout)
+    assert done.returncode == 1
+    assert (found["schema"], found["ok"], found["state"], found["job"]) == ("hcp.triage/1", False, "failed", "12")
+    failure = found["first_failure"]
+    assert (failure["rule"], failure["rank"], failure["node"]) == ("HCP002", 12, "n2")
+    assert failure["location"] == {"file": "job.log", "line": 3}
+    assert found["also"] == [{"signature": "exception-bare", "count": 1}, {"signature": "peer-gone", "count": 1},
+                             {"signature": "srun-task", "count": 1}]
+
+
+def test_standard_input_and_folders_are_read(hcp, tmp_path):
+    (tmp_path / "logs" / "deep").mkdir(parents=True)
+    (tmp_path / "logs" / "deep" / "n2.out").write_text(LOG)
+    (tmp_path / "logs" / "weights.pt").write_bytes(b"\0\1RuntimeError: not a log")
+    assert "rank 12 on n2" in hcp("triage", "-", stdin=LOG).stdout
+    done = hcp("triage", "--format", "json", "logs", cwd=tmp_path)
+    assert json.loads(done.stdout)["files"] == ["logs/deep/n2.out"]
+
+
+def test_a_job_without_failures_exits_with_zero(hcp, tmp_path):
+    (tmp_path / "job.log").write_text("all is well\n")
+    done = hcp("triage", "job.log", cwd=tmp_path)
+    assert done.returncode == 0
+    assert done.stdout.startswith("no failure in 1 file\ncontext parallelism: unknown")
+
+
+def test_what_is_no_log_is_refused_in_one_line(hcp, tmp_path):
+    done = hcp("triage", "nowhere.log", cwd=tmp_path)
+    assert (done.returncode, done.stdout) == (2, "")
+    assert done.stderr == "hcp: nowhere.log: no such file; wanted log files or a folder of logs; check the path\n"
+    (tmp_path / "empty").mkdir()
+    done = hcp("triage", "empty", cwd=tmp_path)
+    assert done.returncode == 2 and "no text file" in done.stderr
