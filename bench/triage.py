@@ -15,7 +15,8 @@ import time
 from pathlib import Path
 
 STEP = (" [2026-08-22 10:00:00] iteration {n:8d}/ 1000000 | consumed samples: {n:12d} | "
-        "elapsed time per iteration (ms): 5123.4 | throughput per GPU (TFLOP/s/GPU): 412.3 | learning rate: 1.000000E-04 | global batch size:  1024 | "
+        "elapsed time per iteration (ms): 5123.4 | throughput per GPU (TFLOP/s/GPU): 412.3 | "
+        "learning rate: 1.000000E-04 | global batch size:  1024 | "
         "lm loss: 2.345678E+00 | grad norm: 0.123 | number of skipped iterations:   0 |\n")
 NCCL = "3: n1:12345:12350 [3] NCCL INFO Channel 00/0 : 3[3] -> 4[4] via P2P/CUMEM/read\n"
 INFO = "3: INFO:megatron.core.distributed:Setting up DistributedDataParallel with config DistributedDataParallel()\n"

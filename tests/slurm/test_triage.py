@@ -15,8 +15,8 @@ from hcp.slurm.triage_scan import line_number, scan
 
 STEP = ("[2026-08-22 10:00:{s:02}] iteration {s}/ 100 | elapsed time per iteration (ms): 5.0 | "
         "throughput per GPU (TFLOP/s/GPU): {speed} |\n")
-START = '{{"event": "start", "job": "7", "attempt": {a}, "start": "{start}", "nodes": ["n1", "n2"], "gpus_per_node": 4}}'
-START_LINE = "hcp-job: " + START + "\n"
+START_LINE = ('hcp-job: {{"event": "start", "job": "7", "attempt": {a}, "start": "{start}", "nodes": ["n1", "n2"], '
+              '"gpus_per_node": 4}}\n')
 
 
 def _logs(tmp_path, **files):
@@ -55,7 +55,7 @@ def test_effects_alone_are_named_as_such(tmp_path):
 
 def test_of_two_causes_in_two_files_the_earlier_one_counts(tmp_path):
     late = "[rank1]: [2026-08-22 10:00:09] ValueError: second\n"
-    early = "[2026-08-22 10:00:03] something else\n[rank6]: Traceback (most recent call last):\n[rank6]: KeyError: 'a'\n"
+    early = "[2026-08-22 10:00:03] something else\n[rank6]: Traceback (most recent call last):\n[rank6]: KeyError: 1\n"
     assert _failure(tmp_path, a_log=late, b_log=early).rank == 6
     assert _failure(tmp_path, b_log=late.replace("09", "01"), c_log=early).rank == 1
 
