@@ -84,6 +84,8 @@ def _stated(reading: Reading) -> tuple[dict[str, Fact], dict[str, str]]:
         facts[entry.fact] = Fact(value, "launch", setting.location, setting.key)
     for key, reason in reading.unknown.items():
         name = index[key].fact if key in index else key
+        if name in reading.facts:
+            continue
         facts.pop(name, None)
         unknown[name] = reason
     return facts, unknown

@@ -9,12 +9,13 @@ from typing import Any
 from hcp.launch.fact import Fact, Kind
 
 Facts = MutableMapping[str, Fact]
+_ON = Fact(True, "launch")
 
 
 def derive(kind: Kind, facts: Facts, unknown: MutableMapping[str, str]) -> None:
     """Adds the derived facts to `facts`, in place."""
     _model(kind, facts)
-    _sizes(facts)
+    _sizes(kind, facts)
     _cluster(facts)
     _packing(kind, facts)
 
@@ -53,7 +54,7 @@ def _model(kind: Kind, facts: Facts) -> None:
             _put(facts, "kv_heads", _value(facts, "heads"), "heads")
 
 
-def _sizes(facts: Facts) -> None:
+def _sizes(kind: Kind, facts: Facts) -> None:
     if _known(facts, "etp") and _value(facts, "etp") is None and _known(facts, "tp"):
         _put(facts, "etp", _value(facts, "tp"), "tp")
     if _known(facts, "weight_shards", "tp"):
@@ -66,6 +67,11 @@ def _sizes(facts: Facts) -> None:
     if _known(facts, "use_tp_pp_dp_mapping"):
         _put(facts, "rank_order", "tp-cp-ep-pp-dp" if _value(facts, "use_tp_pp_dp_mapping") else "tp-cp-ep-dp-pp",
              "use_tp_pp_dp_mapping")
+    if kind == "verl" and _value(facts, "tp") == 1 and facts.get("sequence_parallel", _ON).origin == "default":
+        facts["sequence_parallel"] = Fact(False, "default")  # verl's default is True, and it turns it off at tp=1
+    if not _known(facts, "seq_length") and _known(facts, "dataset_seq_length"):
+        # Bridge's run_recipe copies the dataset's length to the model, and validation wants them equal.
+        _put(facts, "seq_length", _value(facts, "dataset_seq_length"), "dataset_seq_length")
     axes = ("tp", "pp", "cp", "gtp")
     if _known(facts, "world_size", *axes):
         shard = prod(_value(facts, axis) or 1 for axis in axes)
@@ -108,6 +114,8 @@ def _packing_of(kind: Kind, facts: Facts) -> tuple[str | None, str | None]:
         return "offline", "packed_sequence_size"
     if _value(facts, "pack_sequences_in_batch"):
         return "in_batch", "pack_sequences_in_batch"
-    if _known(facts, "packed_sequence_size", "pack_sequences_in_batch"):
+    if _value(facts, "packing_buffer_size"):
+        return "energon", "packing_buffer_size"
+    if _known(facts, "packed_sequence_size", "pack_sequences_in_batch", "packing_buffer_size"):
         return "none", "packed_sequence_size"
     return None, None

@@ -6,9 +6,10 @@ import sys
 from dataclasses import replace
 from typing import NamedTuple
 
-from hcp.launch.build import build_launch, with_settings
+from hcp.launch.build import build_launch
 from hcp.launch.fact import Fact, Kind, Launch, Reading
-from hcp.launch.read import parse_assumptions, parse_set, read_facts_file, read_target, read_text
+from hcp.launch.options import apply_sets, parse_assumptions, read_facts_file
+from hcp.launch.read import read_target, read_text
 
 
 class LoadOptions(NamedTuple):
@@ -45,9 +46,7 @@ def launch_of(reading: Reading, options: LoadOptions) -> Launch:
 
         assumed |= {name: Fact(value, "installed") for name, value in installed_versions().items()}
     assumed |= parse_assumptions(text for text in options.assumes if text != "installed")
-    launch = build_launch(reading, assumed=assumed, model=model)
-    changes = [parse_set(text, launch.kind) for text in options.sets]
-    return with_settings(launch, changes) if changes else launch
+    return apply_sets(build_launch(reading, assumed=assumed, model=model), options.sets)
 
 
 def load_text(launch: Launch, text: str) -> Launch:

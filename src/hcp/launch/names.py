@@ -23,14 +23,31 @@ ROWS: dict[str, Row] = {row.name: row for row in (*PARALLEL_ROWS, *MODEL_ROWS, *
 def keys_of(row: Row, kind: str, role: str = "") -> tuple[str, ...]:
     """The upstream keys of a fact in the dialect, the one to write first.
 
-    >>> keys_of(ROWS["cp"], "verl", "actor_rollout_ref.actor")
-    ('actor_rollout_ref.actor.megatron.context_parallel_size',)
+    >>> keys_of(ROWS["cp"], "verl", "actor_rollout_ref.actor")[0]
+    'actor_rollout_ref.actor.megatron.context_parallel_size'
     """
     if kind == "mlm":
         return row.mlm
     if kind == "verl":
-        return tuple(key.replace("@", role) for key in row.verl)
+        return tuple(filter(None, (_verl_key(key, role) for key in row.verl)))
+    if role:  # Bridge's model configs that keep megatron-core's fields one level down: model.transformer.*
+        nested = [f"{role}.{key[6:]}" for key in row.bridge if key.startswith("model.")]
+        return (*nested, *row.bridge)
     return row.bridge
+
+
+_MODEL_OF_ROLE = {"critic": "critic.model", "engine": "model"}
+
+
+def _verl_key(key: str, role: str) -> str | None:
+    if key.startswith("@model."):
+        return _MODEL_OF_ROLE.get(role, "actor_rollout_ref.model") + key[6:]
+    if role != "engine":
+        return key.replace("@", role)
+    # The fine-tuning trainer: the engine's section is at the top, and torchrun decides the ranks, not `trainer.`.
+    if key.startswith(("@.", "trainer.")):
+        return key.replace("@.megatron", "engine") if key.startswith("@.megatron.") else None
+    return key
 
 
 _INDEXES: dict[tuple[str, str], dict[str, Key]] = {}

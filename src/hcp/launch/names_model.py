@@ -2,7 +2,7 @@
 
 from hcp.launch.names_row import UNKNOWN, Row, field_row
 
-_AUTO = {"mlm": "auto", "bridge": None, "verl": UNKNOWN}
+_BACKEND = {"mlm": "auto", "bridge": None, "verl": "flash"}
 
 MODEL_ROWS: tuple[Row, ...] = (
     field_row("num_layers", "size", "num_layers", UNKNOWN, "transformer layers"),
@@ -14,7 +14,7 @@ MODEL_ROWS: tuple[Row, ...] = (
     Row("kv_heads", "size", "KV heads: num_query_groups, else heads (derived)"),
     field_row("head_dim", "size", "kv_channels", UNKNOWN, "channels per head; null = hidden_size / heads"),
     Row("mla", "bool", "multi-latent attention", mlm=("multi_latent_attention",),
-        bridge=("model.multi_latent_attention",), default=UNKNOWN, defaults={"mlm": False}),
+        bridge=("model.multi_latent_attention",), default=UNKNOWN, defaults={"mlm": False, "bridge": False}),
     field_row("v_head_dim", "size", "v_head_dim", UNKNOWN, "MLA: channels of a value head"),
     field_row("qk_head_dim", "size", "qk_head_dim", UNKNOWN, "MLA: non-rotary channels of a query or key head"),
     field_row("qk_pos_emb_head_dim", "size", "qk_pos_emb_head_dim", UNKNOWN, "MLA: rotary channels of a head"),
@@ -38,33 +38,41 @@ MODEL_ROWS: tuple[Row, ...] = (
     field_row("linear_num_key_heads", "size", "linear_num_key_heads", None, "gated delta net: key heads"),
     field_row("linear_num_value_heads", "size", "linear_num_value_heads", None, "gated delta net: value heads"),
     Row("vision", "bool", "the model has a vision tower"),
-    Row("model_name", "str", "the recipe or model that the launch names", bridge=("model._target_",)),
+    Row("model_name", "str", "the recipe or model that the launch names", bridge=("model._target_",),
+        verl=("@model.path",)),
     # Attention implementation.
     field_row("attention_backend", "str", "attention_backend", UNKNOWN, "flash, fused, unfused, local or auto",
-              defaults=_AUTO),
-    field_row("transformer_impl", "str", "transformer_impl", "transformer_engine", "local or transformer_engine"),
+              defaults=_BACKEND),
+    field_row("transformer_impl", "str", "transformer_impl", "transformer_engine", "local or transformer_engine",
+              kept=True),
     Row("spec", "any", "layer spec", mlm=("spec",), default=None),
     Row("flash_attention_version", "str", "flash-attention version asked for", mlm=("flash_attention_version",),
         bridge=("model.flash_attention_version",), default=None),
-    field_row("deterministic", "bool", "deterministic_mode", False, "deterministic mode"),
-    field_row("batch_invariant", "bool", "batch_invariant_mode", False, "batch-invariant mode"),
-    field_row("qk_clip", "bool", "qk_clip", False, "QK clipping (max logit)"),
-    field_row("log_max_attention_logit", "bool", "log_max_attention_logit", False, "logs the largest logit"),
+    field_row("deterministic", "bool", "deterministic_mode", False, "deterministic mode", kept=True),
+    field_row("batch_invariant", "bool", "batch_invariant_mode", False, "batch-invariant mode", kept=True),
+    field_row("qk_clip", "bool", "qk_clip", False, "QK clipping (max logit)", kept=True),
+    field_row("log_max_attention_logit", "bool", "log_max_attention_logit", False, "logs the largest logit", kept=True),
     field_row("rope_fusion", "bool", "apply_rope_fusion", UNKNOWN, "fused rotary embedding",
               defaults={"mlm": True}, mlm=("apply_rope_fusion",), mlm_not=("no_rope_fusion",)),
     field_row("rotary_interleaved", "bool", "rotary_interleaved", False, "interleaved rotary embedding"),
     field_row("rope_type", "str", "rope_type", UNKNOWN, "rope or yarn"),
-    # Precision.
-    field_row("fp8", "str", "fp8", None, "FP8 format; null = off", mlm=("fp8", "fp8_format")),
-    field_row("fp8_recipe", "str", "fp8_recipe", "delayed", "FP8 recipe: delayed, tensorwise, mxfp8, …"),
-    field_row("fp8_dot_product_attention", "bool", "fp8_dot_product_attention", False, "FP8 attention"),
-    field_row("fp8_multi_head_attention", "bool", "fp8_multi_head_attention", False, "FP8 multi-head attention"),
-    field_row("tp_only_amax_red", "bool", "tp_only_amax_red", False, "amax reduced over tp only"),
+    # Precision. Bridge copies every field of `mixed_precision` over the model's, so that it decides.
+    field_row("fp8", "str", "fp8", None, "FP8 format; null = off", mlm=("fp8", "fp8_format"),
+              bridge=("mixed_precision.fp8", "model.fp8"), kept=True),
+    field_row("fp8_recipe", "str", "fp8_recipe", "delayed", "FP8 recipe: delayed, tensorwise, mxfp8, …",
+              bridge=("mixed_precision.fp8_recipe", "model.fp8_recipe"), kept=True),
+    field_row("fp8_dot_product_attention", "bool", "fp8_dot_product_attention", False, "FP8 attention",
+              bridge=("mixed_precision.fp8_dot_product_attention", "model.fp8_dot_product_attention"), kept=True),
+    field_row("fp8_multi_head_attention", "bool", "fp8_multi_head_attention", False, "FP8 multi-head attention",
+              bridge=("mixed_precision.fp8_multi_head_attention", "model.fp8_multi_head_attention"), kept=True),
+    field_row("tp_only_amax_red", "bool", "tp_only_amax_red", False, "amax reduced over tp only", kept=True),
     # What else decides with CP.
     field_row("overlap_moe_expert_parallel_comm", "bool", "overlap_moe_expert_parallel_comm", False,
-              "overlaps the expert all-to-all"),
-    field_row("moe_token_dispatcher_type", "str", "moe_token_dispatcher_type", "allgather", "MoE dispatcher"),
-    field_row("cuda_graph_impl", "str", "cuda_graph_impl", "none", "CUDA graphs: none, local, transformer_engine"),
-    field_row("enable_cuda_graph", "bool", "enable_cuda_graph", False, "CUDA graphs (older key)"),
-    field_row("recompute_granularity", "str", "recompute_granularity", None, "activation recomputation"),
+              "overlaps the expert all-to-all", kept=True),
+    field_row("moe_token_dispatcher_type", "str", "moe_token_dispatcher_type", "allgather", "MoE dispatcher",
+              defaults={"verl": "alltoall"}),
+    field_row("cuda_graph_impl", "str", "cuda_graph_impl", "none", "CUDA graphs: none, local, transformer_engine",
+              kept=True),
+    field_row("enable_cuda_graph", "bool", "enable_cuda_graph", False, "CUDA graphs (older key)", kept=True),
+    field_row("recompute_granularity", "str", "recompute_granularity", None, "activation recomputation", kept=True),
 )

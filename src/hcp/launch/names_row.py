@@ -20,7 +20,8 @@ UNKNOWN: Final = _Unknown()
 
 @dataclass(frozen=True)
 class Row:
-    """One fact. `verl` keys write `@` for the role's prefix (`actor_rollout_ref.actor`).
+    """One fact. `verl` keys write `@.megatron` for the engine's section of a role and `@model` for its model's.
+    A role is `actor_rollout_ref.actor`, `actor_rollout_ref.ref`, `critic` or (fine-tuning) `engine`; see `keys_of`.
 
     `default` is what an absent key means where upstream fills it in; `defaults` overrides it per dialect.
     Types: size = whole number >= 1; sizes = list of whole numbers; comm = string or list of strings.
@@ -50,8 +51,13 @@ def field_row(
     bridge: tuple[str, ...] | None = None,
     verl: tuple[str, ...] | None = None,
     defaults: Mapping[str, Any] | None = None,
+    kept: bool = False,
 ) -> Row:
-    """A field of megatron-core's config: the same name as a flag, under Bridge's `model.` and in verl's override."""
+    """A field of megatron-core's config: the same name as a flag, under Bridge's `model.` and in verl's override.
+
+    In verl a field that nobody overrides comes from the model's own config: unknown, unless `defaults["verl"]` says
+    what verl sets, or `kept` that no model of Megatron-Bridge changes the field's default.
+    """
     return Row(
         name,
         type,
@@ -61,5 +67,5 @@ def field_row(
         bridge=(f"model.{upstream}",) if bridge is None else bridge,
         verl=(f"@.megatron.override_transformer_config.{upstream}",) if verl is None else verl,
         default=default,
-        defaults=defaults or {},
+        defaults={"verl": default if kept else UNKNOWN, **(defaults or {})},
     )

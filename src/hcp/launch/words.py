@@ -4,15 +4,13 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Sequence
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
-import yaml
-
-from hcp.launch.fact import Form, Kind, Location, Reading, Setting
+from hcp.launch.fact import Kind, Location, Reading, Setting
+from hcp.launch.hydra import hydra_value
 
 _FLAG = re.compile(r"--[A-Za-z]")
-_OVERRIDE = re.compile(r"^(?P<sign>\+{0,2}|~)(?P<key>[A-Za-z_][\w.@/-]*)(?:=(?P<value>.*))?$", re.S)
-_LOADER = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
+_OVERRIDE = re.compile(r"(?P<sign>\+{0,2}|~)(?P<key>[A-Za-z_][\w.@/:-]*)(?:=(?P<value>.*))?\Z", re.S)
 
 
 class Word(NamedTuple):
@@ -39,38 +37,45 @@ def settings_of_flags(words: Sequence[Word]) -> list[Setting]:
     return settings
 
 
-def settings_of_overrides(words: Iterable[Word]) -> tuple[list[Setting], list[Word]]:
-    """Hydra overrides (`key=value`, `+key=value`, `++key=value`, `~key`) as settings, and the words that are none."""
-    settings: list[Setting] = []
+def settings_of_overrides(words: Iterable[Word], before: Iterable[Setting] = ()) -> tuple[list[Setting], list[Word]]:
+    """Hydra overrides (`key=value`, `+key=value`, `++key=value`, `~key`) as settings, and the words that are none.
+
+    A mapping becomes one setting per key; `~key` takes back what earlier words, and `before`, said below that key.
+
+    >>> [tuple(s)[:2] for s in settings_of_overrides([Word("+m.o={a:1,b:[x]}"), Word("m.c=2"), Word("~m.c")])[0]]
+    [('m.o.a', 1), ('m.o.b', ['x'])]
+    """
+    settings = list(before)
     others: list[Word] = []
     for word in words:
         match = _OVERRIDE.match(word.text)
         if match is None or (match["value"] is None and match["sign"] != "~"):
             others.append(word)
-            continue
-        if match["sign"] == "~":
-            continue
-        settings.append(Setting(match["key"], plain_value(match["value"]), word.location))
+        elif match["sign"] == "~":
+            key = match["key"]
+            settings = [s for s in settings if s.key != key and not s.key.startswith(key + ".")]
+        else:
+            settings += flat_settings(match["key"], hydra_value(match["value"]), word.location)
     return settings, others
 
 
-def plain_value(text: str) -> Any:
-    """The value of an override as YAML reads it; text that is no YAML stays text."""
-    try:
-        return yaml.load(text, _LOADER)
-    except yaml.YAMLError:
-        return text
+def flat_settings(key: str, value: object, location: Location | None) -> list[Setting]:
+    """One setting, or one per leaf where the value is a mapping that is not empty."""
+    if not isinstance(value, dict) or not value:
+        return [Setting(key, value, location)]
+    return [leaf for name, item in value.items() for leaf in flat_settings(f"{key}.{name}", item, location)]
 
 
-def reading_of_words(kind: Kind, words: Sequence[Word], target: str, role: str = "actor_rollout_ref.actor") -> Reading:
-    """A reading of a bare command line (mlm) or override list (Bridge, verl)."""
-    form: Form
+def reading_of_words(kind: Kind, words: Sequence[Word], target: str, role: str = "") -> Reading:
+    """A reading of a bare command line (mlm) or override list (Bridge, verl).
+
+    verl's role is told from the keys where `role` is empty: the actor, or `engine` for its fine-tuning trainer.
+    """
     if kind == "mlm":
-        settings, form = settings_of_flags(words), "args"
-    else:
-        (settings, _), form = settings_of_overrides(words), "overrides"
-    complete = kind in ("mlm", "verl")
-    return Reading(kind, target, form, tuple(settings), complete=complete, role=role if kind == "verl" else "")
+        return Reading(kind, target, "args", tuple(settings_of_flags(words)))
+    from hcp.launch.overrides import reading_of_overrides
+
+    return reading_of_overrides(kind, words, target, role)
 
 
 def _span(first: Location | None, last: Location | None) -> Location | None:

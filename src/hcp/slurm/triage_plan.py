@@ -23,7 +23,7 @@ def plan_of_launch(target: str, launcher: str, assumes: tuple[str, ...]) -> Plan
 
 def plan_of_assumptions(assumes: tuple[str, ...]) -> Plan:
     """The plan that `--assume` alone states."""
-    from hcp.launch.read import parse_assumptions
+    from hcp.launch.options import parse_assumptions
 
     return _plan({name: fact.value for name, fact in parse_assumptions(assumes).items()})
 

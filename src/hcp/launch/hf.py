@@ -1,0 +1,191 @@
+"""A Hugging Face config.json as model facts, named as megatron-core names them."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping
+from typing import Any
+
+from hcp.core.errors import HcpError
+from hcp.launch.fact import Fact, Location
+from hcp.launch.source import text_of_target
+
+_LANGUAGE = ("text_config", "llm_config", "language_config", "thinker_config.text_config")
+"""Where multimodal configs keep the language model's fields."""
+
+_SIZES: dict[str, tuple[str, ...]] = {
+    "num_layers": ("num_hidden_layers", "n_layer", "n_layers", "num_layers"),
+    "hidden_size": ("hidden_size", "n_embd", "d_model"),
+    "heads": ("num_attention_heads", "n_head", "n_heads"),
+    "num_query_groups": ("num_key_value_heads", "num_kv_heads", "attn_config.kv_n_heads", "multi_query_group_num"),
+    "head_dim": ("head_dim",),
+    "num_experts": ("num_experts", "n_routed_experts", "num_local_experts", "moe_num_experts"),
+    "mtp_layers": ("num_nextn_predict_layers", "mtp_num_hidden_layers", "num_mtp_layers"),
+    "linear_num_key_heads": ("linear_num_key_heads",),
+    "linear_num_value_heads": ("linear_num_value_heads",),
+    "mamba_num_heads": ("mamba_num_heads", "mamba_n_heads"),
+    "mamba_num_groups": ("mamba_n_groups", "n_groups"),
+    "mamba_head_dim": ("mamba_head_dim", "mamba_d_head"),
+}
+_NONE_IF_ABSENT = ("num_experts", "mtp_layers", "linear_num_key_heads", "linear_num_value_heads")
+
+_NO_GROUPS = frozenset(("llama", "gpt2", "gpt_neox", "gptj", "opt", "bloom", "mpt", "phi", "codegen"))
+"""Model types in which an absent num_key_value_heads means one KV head per query head."""
+_MLA = {"qk_head_dim": "qk_nope_head_dim", "qk_pos_emb_head_dim": "qk_rope_head_dim", "v_head_dim": "v_head_dim"}
+_MAMBA_LAYERS = {"mamba": "M", "mamba2": "M", "attention": "*", "full_attention": "*", "hybrid": "M"}
+
+
+class _Config:
+    """A config's fields with their places: the language model's own first, then the top level's."""
+
+    def __init__(self, data: Mapping[str, Any], places: Mapping[str, Location], prefix: str) -> None:
+        self.data, self.places, self.prefix = data, places, prefix
+
+    def find(self, *names: str) -> tuple[Any, str]:
+        """(value, path) of the first field that is there and not null; (None, "")."""
+        for prefix in dict.fromkeys((self.prefix, "")):
+            for name in names:
+                path = f"{prefix}.{name}" if prefix else name
+                value = _at(self.data, path)
+                if value is not None:
+                    return value, path
+        return None, ""
+
+    def get(self, *names: str) -> Any:
+        return self.find(*names)[0]
+
+    def fact(self, value: Any, path: str = "") -> Fact:
+        return Fact(value, "model", self.places.get(path), path or None)
+
+
+def read_model(path: str) -> dict[str, Fact]:
+    """The facts (origin `model`) in a model's config.json, or in the folder that holds one.
+
+    `attention_bias` in a config.json is a bias of the projections: the fact of that name, a bias on the attention
+    scores, comes from ALiBi alone. A sliding window of w tokens is megatron's (w - 1, 0).
+
+    Raises:
+        HcpError: no such file, no JSON object, no config of a language model, or a size that is no whole number.
+    """
+    if os.path.isdir(path):
+        path = os.path.join(path, "config.json")
+    name, text = text_of_target(path, lambda: b"")
+    data, places = _parsed(text, name)
+    prefix = next((key for key in _LANGUAGE if isinstance(_at(data, key), dict)), "")
+    config = _Config(data, places, prefix)
+    if config.get(*_SIZES["heads"]) is None or config.get(*_SIZES["hidden_size"]) is None:
+        raise HcpError(f"{name} has no num_attention_heads and hidden_size; wanted a Hugging Face config.json of a "
+                       "language model; give the one beside the model's weights")
+    facts = {"model_name": config.fact(*config.find("model_type", "_name_or_path"))}
+    for fact, fields in _SIZES.items():
+        value, at = config.find(*fields)
+        size = _whole(value, at, name)
+        if size or (value is None and fact in _NONE_IF_ABSENT) or (size == 0 and fact in _NONE_IF_ABSENT):
+            facts[fact] = config.fact(size or None, at)
+    kind = str(config.get("model_type") or "")
+    if "num_query_groups" not in facts:
+        if config.get("multi_query"):
+            facts["num_query_groups"] = config.fact(1, config.find("multi_query")[1])
+        elif kind in _NO_GROUPS:
+            facts["num_query_groups"] = config.fact(None)
+    facts |= _attention(config, name)
+    facts |= _hybrid(config)
+    vision = any(_at(data, key) is not None for key in ("vision_config", "visual", "vision_tower", "vit_config"))
+    facts["vision"] = config.fact(vision or _at(data, "thinker_config.vision_config") is not None)
+    return facts
+
+
+def _attention(config: _Config, name: str) -> dict[str, Fact]:
+    facts: dict[str, Fact] = {}
+    rank, at = config.find("kv_lora_rank")
+    facts["mla"] = config.fact(rank is not None, at)
+    if rank is not None:
+        for fact, field in _MLA.items():
+            value, place = config.find(field)
+            if value is not None:
+                facts[fact] = config.fact(_whole(value, place, name), place)
+        scaling = config.get("rope_scaling", "rope_parameters")
+        kind = (scaling.get("rope_type") or scaling.get("type")) if isinstance(scaling, dict) else None
+        facts["rope_type"] = config.fact("yarn" if kind == "yarn" else "rope", config.find("rope_scaling")[1])
+    facts |= _window(config, name)
+    sinks, place = config.find("add_swa_attention_sink_bias", "add_full_attention_sink_bias")
+    gpt_oss = str(config.get("model_type")).startswith("gpt_oss")
+    facts["softmax_type"] = config.fact("learnable" if sinks or gpt_oss else "vanilla", place)
+    alibi, place = config.find("alibi", "attn_config.alibi")
+    facts["attention_bias"] = config.fact(bool(alibi) or config.get("model_type") == "bloom", place)
+    variant, place = config.find("index_topk", "linear_num_key_heads")
+    names = {"index_topk": "dsa", "linear_num_key_heads": "gated_delta_net"}
+    facts["attention_variant"] = config.fact(names.get(place.rpartition(".")[2]) if variant else None, place)
+    return facts
+
+
+def _window(config: _Config, name: str) -> dict[str, Fact]:
+    """The sliding window and, where the layers are listed, which of them have it (1) and which are full (0)."""
+    none = {"window_size": config.fact(None), "window_attn_skip_freq": config.fact(None)}
+    window, at = config.find("sliding_window", "sliding_window_size")
+    if window is None or config.get("use_sliding_window") is False or isinstance(window, bool | list):
+        return none
+    layers, layers_at = config.find("layer_types")
+    pattern = None
+    if isinstance(layers, list):
+        pattern = [int(layer == "sliding_attention") for layer in layers]
+        if not any(pattern):
+            return none
+        pattern = None if all(pattern) else pattern
+    every, every_at = config.find("sliding_window_pattern", "_sliding_window_pattern")
+    freq: Any = pattern if pattern is not None else every
+    size = _whole(window, at, name)
+    if not size:
+        return none
+    return {"window_size": config.fact((size - 1, 0), at),
+            "window_attn_skip_freq": config.fact(freq, layers_at if pattern is not None else every_at)}
+
+
+def _hybrid(config: _Config) -> dict[str, Fact]:
+    """The layer pattern of a hybrid model: M Mamba, * attention, as Megatron writes it; null = no Mamba layer."""
+    pattern, at = config.find("hybrid_override_pattern", "hybrid_layer_pattern")
+    if isinstance(pattern, str):
+        return {"hybrid_pattern": config.fact(pattern, at)}
+    layers, at = config.find("layers_block_type", "layer_types", "layers_types")
+    if isinstance(layers, list) and any(str(layer).startswith("mamba") for layer in layers):
+        return {"hybrid_pattern": config.fact("".join(_MAMBA_LAYERS.get(str(layer), "-") for layer in layers), at)}
+    heads, at = config.find("mamba_n_heads", "mamba_num_heads")
+    if heads is None:
+        return {"hybrid_pattern": config.fact(None)}
+    count = config.get("num_hidden_layers")  # Falcon-H1: Mamba and attention side by side in every layer
+    return {"hybrid_pattern": config.fact("M" * count if isinstance(count, int) and count < 10_000 else "M", at)}
+
+
+def _whole(value: Any, path: str, name: str) -> int | None:
+    if value is None:
+        return None
+    if isinstance(value, list) and value and all(item == value[0] for item in value):
+        value = value[0]
+    if isinstance(value, bool) or not isinstance(value, int) or not 0 <= value <= 10**9:
+        raise HcpError(f"{name}: {path} is {str(value)[:40]!r}; wanted a whole number; give the model's config.json")
+    return value
+
+
+def _parsed(text: str, name: str) -> tuple[dict[str, Any], dict[str, Location]]:
+    """The config, and where its fields stand. JSON is nearly YAML, whose reader knows places; where not: no places."""
+    from hcp.launch.yaml_source import load_yaml
+
+    try:
+        doc = load_yaml(text, name)
+        return doc.data, {setting.key: setting.location for setting in doc.settings if setting.location}
+    except HcpError as error:
+        import json
+
+        try:
+            data = json.loads(text)
+        except (ValueError, RecursionError):
+            raise error from None
+        if not isinstance(data, dict):
+            raise
+        return data, {}
+
+
+def _at(data: Any, path: str) -> Any:
+    for part in path.split("."):
+        data = data.get(part) if isinstance(data, dict) else None
+    return data

@@ -1,0 +1,57 @@
+"""A target's bytes as text, or one clear line why not."""
+
+from __future__ import annotations
+
+import os
+import stat
+from collections.abc import Callable
+
+from hcp.core.errors import HcpError
+
+MAX_BYTES = 5_000_000
+
+
+def text_of_target(target: str, stdin: Callable[[], bytes]) -> tuple[str, str]:
+    """(name, text) of a file, or of standard input for "-".
+
+    Raises:
+        HcpError: missing, a directory, unreadable, larger than `MAX_BYTES`, binary, not UTF-8, or empty.
+    """
+    if target == "-":
+        return "<stdin>", decoded(stdin(), "<stdin>")
+    try:
+        status = os.stat(target)
+        if stat.S_ISDIR(status.st_mode):
+            raise HcpError(f"{target} is a directory; wanted a launch file; name the file in it")
+        if stat.S_ISREG(status.st_mode) and status.st_size > MAX_BYTES:
+            raise _too_large(target, status.st_size)
+        with open(target, "rb") as file:
+            data = file.read(MAX_BYTES + 1)
+    except FileNotFoundError:
+        do = "put overrides after --" if "=" in target or target.startswith("-") else "check the path"
+        raise HcpError(f"{target} does not exist; wanted a launch file; {do}") from None
+    except (OSError, ValueError) as error:
+        reason = error.strerror if isinstance(error, OSError) else error
+        raise HcpError(f"{target!r} cannot be read ({reason}); wanted a launch file; check the path") from None
+    return target, decoded(data, target)
+
+
+def decoded(data: bytes, name: str) -> str:
+    """The bytes as text; a byte-order mark is dropped."""
+    if len(data) > MAX_BYTES:
+        raise _too_large(name, len(data))
+    if b"\0" in data:
+        raise HcpError(f"{name} is binary; wanted a launch as text; name the launch file")
+    try:
+        text = data.decode("utf-8-sig")
+    except UnicodeDecodeError as error:
+        raise HcpError(f"{name} is not UTF-8 (byte 0x{data[error.start]:02x} at offset {error.start}); wanted a launch "
+                       "as text; convert it with iconv") from None
+    if not text.strip():
+        raise HcpError(f"{name} is empty; wanted a launch; name the launch file")
+    return text
+
+
+def _too_large(name: str, size: int) -> HcpError:
+    return HcpError(f"{name} is too large ({size:,} bytes or more); wanted a launch of at most {MAX_BYTES:,} bytes; "
+                    "name the launch file, not a log or a data file")
