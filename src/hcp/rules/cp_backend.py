@@ -71,14 +71,13 @@ def _cp006(v: View) -> Problem | None:
         return None
     fact = v.fact(name)
     key = (fact.key if fact else None) or name
-    edits = {"attention_backend": {"attention_backend": "auto"}, "spec": {"spec": None},
-             "transformer_impl": {"transformer_impl": "transformer_engine"}}[name]
+    value = {"attention_backend": "auto", "spec": None, "transformer_impl": "transformer_engine"}[name]
     return Problem(
         message="megatron-core's own attention refuses context parallelism while the model is built",
         found=f"{key.rpartition('.')[2]} local at context_parallel_size {v.cp}",
         wanted="Transformer Engine's attention",
         facts=(name, "cp"),
-        fixes=(Fix(edits, "attention by Transformer Engine"),),
+        fixes=(Fix({name: value}, "attention by Transformer Engine"),),
     )
 
 
@@ -177,7 +176,7 @@ RULES = (
         applies=cp_may_be_on,
         check=_cp004,
         good=Example("mlm", "--context-parallel-size 2 --cp-comm-type allgather "
-                     "--experimental-attention-variant dsa", "mcore=0.20"),
+                     "--experimental-attention-variant dsa --no-rope-fusion", "mcore=0.20"),
         bad=Example("mlm", "--context-parallel-size 2 --cp-comm-type allgather"),
     ),
     Rule(

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from hcp.core.errors import HcpError
-from hcp.rules import cp_attention, cp_backend, cp_shapes, hcp_sizes
+from hcp.rules import cp_attention, cp_backend, cp_modes, cp_shapes, environment, hcp_sizes, model_cp
 from hcp.rules.rule import Rule
 
 RULES: tuple[Rule, ...] = tuple(
@@ -12,6 +12,9 @@ RULES: tuple[Rule, ...] = tuple(
             *cp_shapes.RULES,
             *cp_backend.RULES,
             *cp_attention.RULES,
+            *cp_modes.RULES,
+            *environment.RULES,
+            *model_cp.RULES,
             *hcp_sizes.RULES,
         ),
         key=lambda rule: rule.id,

@@ -1,0 +1,186 @@
+"""Context parallelism and other modes of a run: determinism, batch invariance, FSDP, masks, token prediction."""
+
+from __future__ import annotations
+
+from hcp.rules.cp_view import cp_may_be_on
+from hcp.rules.rule import Example, Fix, Problem, Rule, Source, View
+
+_CONFIG = "megatron/core/transformer/transformer_config.py"
+_ALGOS = frozenset({"Ring", "CollnetDirect", "CollnetChain", "^NVLS"})
+_NONDETERMINISTIC = "env.NVTE_ALLOW_NONDETERMINISTIC_ALGO"
+
+
+def _cp017(v: View) -> Problem | None:
+    chosen = v.get("env.NCCL_ALGO")
+    if chosen is not None and v.kind in ("mlm", "bridge"):
+        accepted = _ALGOS
+        if "Tree" in str(chosen) and (v.kind == "bridge" or not v.at_least("mcore", "0.19")):
+            accepted = _ALGOS | {"Tree"}
+        if not {word.strip() for word in str(chosen).split(",")} <= accepted:
+            return Problem(
+                message="deterministic mode refuses this reduction: the launch stops",
+                found=f"NCCL_ALGO={chosen}",
+                wanted=f"one of {', '.join(sorted(accepted))}",
+                facts=("env.NCCL_ALGO", "deterministic"),
+                fixes=(Fix({"env.NCCL_ALGO": "Ring"}, "rings: the sum has one order"),),
+            )
+    if not v.known(_NONDETERMINISTIC) and v.kind == "mlm" and v.at_least("mcore", "0.19"):
+        return None  # its command line sets the variable
+    value = v[_NONDETERMINISTIC]
+    if str(value) == "0":
+        return None
+    return Problem(
+        message="deterministic mode wants Transformer Engine told so: the model build stops",
+        found=f"NVTE_ALLOW_NONDETERMINISTIC_ALGO={value}",
+        wanted="0",
+        facts=(_NONDETERMINISTIC, "deterministic"),
+        fixes=(Fix({_NONDETERMINISTIC: "0"}, "only deterministic kernels"),),
+    )
+
+
+def _cp018(v: View) -> Problem | None:
+    if v.cp == 1 or not v.at_least("mcore", "0.19"):
+        return None
+    return Problem(
+        message="batch-invariant mode has no context parallelism: the model config is refused",
+        found=f"batch_invariant_mode at context_parallel_size {v.cp}",
+        wanted="context_parallel_size 1",
+        facts=("batch_invariant", "cp"),
+        fixes=(Fix({"batch_invariant": False}, "results may depend on the batch"),),
+    )
+
+
+def _cp021(v: View) -> Problem | None:
+    if v.cp == 1:
+        return None
+    return Problem(
+        message="the second generation of Megatron-FSDP is data-parallel only: Bridge's validation stops",
+        found=f"megatron_fsdp_version 2 at context_parallel_size {v.cp}",
+        wanted="context_parallel_size 1, or generation 1",
+        facts=("fsdp_version", "cp"),
+        fixes=(Fix({"fsdp_version": 1}, "the first generation"),),
+    )
+
+
+_HUGE = 1 << 30
+"""Bytes of one dense mask, a byte per pair of tokens, from which the rule speaks."""
+
+
+def _dense_mask(v: View) -> bool:
+    if not cp_may_be_on(v) or v.kind not in ("mlm", "bridge"):
+        return False
+    if v.kind == "bridge":
+        return v.get("skip_attention_mask") is False
+    return bool(v.attention_mask_in_dataloader) and not v.get("inter_document_masking")
+
+
+def _cp024(v: View) -> Problem | None:
+    length = v.seq_length
+    if v.cp == 1 or length is None or length * length < _HUGE:
+        return None
+    mlm = v.kind == "mlm"
+    off = {"attention_mask_in_dataloader": False} if mlm else {"skip_attention_mask": True}
+    return Problem(
+        message=f"every sample carries a dense mask of {length * length / 2**30:.0f} GiB that causal attention ignores:"
+        " dataloader workers run out of memory or hang",
+        found=f"a mask from the dataloader at seq_length {length}",
+        wanted="no mask from the dataloader",
+        facts=("attention_mask_in_dataloader" if mlm else "skip_attention_mask", "seq_length"),
+        fixes=(Fix(off, "Transformer Engine makes the causal mask"),),
+    )
+
+
+def _cp026(v: View) -> Problem | None:
+    if v.cp == 1 or v.at_least("mcore", "0.14"):
+        return None
+    return Problem(
+        message="this Megatron-LM's command line refuses multi-token prediction with context parallelism",
+        found=f"mtp_num_layers {v.mtp_layers} at context_parallel_size {v.cp} with megatron-core {v.mcore}",
+        wanted="megatron-core 0.14 or newer",
+        facts=("mtp_layers", "cp", "mcore"),
+        fixes=(Fix({"mtp_layers": None}, "no multi-token prediction"),),
+    )
+
+
+RULES = (
+    Rule(
+        id="CP017",
+        title="Deterministic mode has the environment that it asks for",
+        severity="error", effect="crash", stage="init",
+        why=(
+            "megatron-core refuses to build Transformer Engine's attention in deterministic mode unless "
+            "NVTE_ALLOW_NONDETERMINISTIC_ALGO is 0, and the launchers refuse reductions whose order varies. "
+            "Megatron-LM 0.19 and later set the first by themselves, and no longer accept NCCL_ALGO=Tree."
+        ),
+        source=(
+            Source("megatron-core", "megatron/core/extensions/transformer_engine.py", "TEDotProductAttention.__init__",
+                   'os.getenv("NVTE_ALLOW_NONDETERMINISTIC_ALGO", "1")', ">=0.12"),
+            Source("megatron-lm", "megatron/training/determinism.py", "apply_determinism_env",
+                   "all(t in ACCEPTED_NCCL_ALGO_TOKENS for t in tokens)", where="checkout"),
+        ),
+        applies=lambda v: bool(v.get("deterministic")),
+        check=_cp017,
+        good=Example("mlm", "--deterministic-mode", "env.NVTE_ALLOW_NONDETERMINISTIC_ALGO=0"),
+        bad=Example("mlm", "--deterministic-mode", "env.NVTE_ALLOW_NONDETERMINISTIC_ALGO=1"),
+    ),
+    Rule(
+        id="CP018",
+        title="Batch-invariant mode runs without context parallelism",
+        severity="error", effect="crash", stage="config",
+        why="CP calls FlashAttention 2's kernels directly, whose schedule depends on the batch; 0.19 and later assert.",
+        source=(
+            Source("megatron-core", _CONFIG, "TransformerConfig.__post_init__",
+                   "Batch invariant mode does not support context parallelism", ">=0.19", where="checkout"),
+        ),
+        applies=lambda v: bool(v.get("batch_invariant")),
+        check=_cp018,
+        good=Example("mlm", "--batch-invariant-mode --attention-backend flash", "mcore=0.19"),
+        bad=Example("mlm", "--batch-invariant-mode --attention-backend flash --context-parallel-size 2", "mcore=0.19"),
+    ),
+    Rule(
+        id="CP021",
+        title="The second generation of Megatron-FSDP runs without context parallelism",
+        severity="error", effect="crash", stage="config",
+        why="Bridge's validation accepts generation 2 for data parallelism alone.",
+        source=(
+            Source("megatron-bridge", "megatron/bridge/training/config.py",
+                   "ConfigContainer._validate_and_apply_megatron_fsdp_v2_configs",
+                   "MFSDP V2 currently supports DP-only training", ">=0.7", where="checkout"),
+        ),
+        applies=lambda v: v.kind == "bridge" and v.get("fsdp_version") == 2 and bool(v.get("fsdp")),
+        check=_cp021,
+        good=Example("bridge", "model.context_parallel_size=1 ddp.use_megatron_fsdp=true ddp.megatron_fsdp_version=2"),
+        bad=Example("bridge", "model.context_parallel_size=2 ddp.use_megatron_fsdp=true ddp.megatron_fsdp_version=2"),
+    ),
+    Rule(
+        id="CP024",
+        title="The dataloader makes no dense attention mask for long sequences",
+        severity="warning", effect="oom", stage="training",
+        why=(
+            "Megatron-LM's datasets make a square mask for every sample unless told not to. It is ignored for causal "
+            "attention, but built, pinned and broadcast: at 131,072 tokens it takes 16 GiB a sample."
+        ),
+        source=(
+            Source("megatron-core", "megatron/core/datasets/gpt_dataset.py", "_get_ltor_masks_and_position_ids",
+                   "torch.ones((seq_length, seq_length)", ">=0.12"),
+        ),
+        applies=_dense_mask,
+        check=_cp024,
+        good=Example("mlm", "--context-parallel-size 4 --seq-length 8192"),
+        bad=Example("mlm", "--context-parallel-size 4 --seq-length 131072"),
+    ),
+    Rule(
+        id="CP026",
+        title="Multi-token prediction with context parallelism has a Megatron-LM that can",
+        severity="error", effect="crash", stage="config",
+        why="The command lines of 0.12 and 0.13 assert a context-parallel size of 1; 0.14 shifts tokens across ranks.",
+        source=(
+            Source("megatron-core", "megatron/core/transformer/multi_token_prediction.py", "roll_tensor", "cp_group",
+                   ">=0.14"),
+        ),
+        applies=lambda v: v.kind == "mlm" and bool(v.get("mtp_layers")) and cp_may_be_on(v),
+        check=_cp026,
+        good=Example("mlm", "--context-parallel-size 2 --mtp-num-layers 1", "mcore=0.14"),
+        bad=Example("mlm", "--context-parallel-size 2 --mtp-num-layers 1", "mcore=0.13"),
+    ),
+)
