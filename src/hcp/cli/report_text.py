@@ -9,8 +9,10 @@ import click
 
 from hcp.launch.fact import Launch
 from hcp.rules.report import Finding, OfferedFix, Report
+from hcp.rules.rule import Severity
 
 _COLOURS = {"error": "red", "warning": "yellow", "info": "cyan"}
+SEVERITIES: tuple[Severity, ...] = ("error", "warning", "info")
 _MANY_RULES = 6
 
 
@@ -85,11 +87,15 @@ def _not_checked_lines(report: Report) -> list[str]:
 
 
 def _summary_line(report: Report, strict: bool) -> str:
-    counts = [f"{report.count('error')} errors", f"{report.count('warning')} warnings", f"{report.count('info')} infos"]
+    counts = [_number(report.count(severity), severity) for severity in SEVERITIES]
     verdict = "FAILED" if report.failed(strict) else "ok"
     colour = "red" if report.failed(strict) else "green"
     accepted = f", {len(report.accepted)} accepted" if report.accepted else ""
     return (
         f"{report.launch.reading.target}: {click.style(verdict, fg=colour, bold=True)}: {', '.join(counts)}{accepted}; "
-        f"{report.applied} rules applied, {len(report.not_checked)} not checked"
+        f"{_number(report.applied, 'rule')} applied, {len(report.not_checked)} not checked"
     )
+
+
+def _number(count: int, noun: str) -> str:
+    return f"{count} {noun}{'' if count == 1 else 's'}"

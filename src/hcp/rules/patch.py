@@ -85,7 +85,9 @@ def _replace(launch: Launch, text: str, name: str, value: Any, place: Location) 
     if launch.reading.form == "yaml":
         return _Change(start, end, override.partition("=")[2])
     if launch.kind != "mlm":
-        return _Change(start, end, shlex.join([override]))
+        # Some readers place an override at its whole word, others at its value.
+        whole = "=" in text[start:end].partition("[")[0]
+        return _Change(start, end, shlex.join([override]) if whole else override.partition("=")[2])
     if not words:
         return _without(text, start, end)
     if launch.reading.form == "args-yaml":
@@ -112,7 +114,8 @@ def _insert(launch: Launch, text: str, name: str, value: Any, key: str) -> _Chan
         return _insert_line(text, place, key, neighbour, override, words, launch.reading.form)
     end = _offset(text, place.end_line, place.end_column)
     new = words if launch.kind == "mlm" else [override]
-    alone = text[_offset(text, place.line, 1) : _offset(text, place.line, place.column)].strip() == ""
+    before = text[_offset(text, place.line, 1) : _offset(text, place.line, place.column)]
+    alone = before.strip().lstrip("+") in ("", f"{neighbour.key}=")
     rest = text[end:].partition("\n")[0].strip()
     if launch.reading.form == "overrides" and alone and not rest:
         return _Change(end, end, "\n" + shlex.join(new))

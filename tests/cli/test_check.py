@@ -1,0 +1,202 @@
+"""`hcp check` as a user runs it: a process, its exact output, its exit code."""
+
+from __future__ import annotations
+
+import json
+import os
+from pathlib import Path
+
+import pytest
+
+BRIDGE = """\
+model:
+  context_parallel_size: 4
+  cp_comm_type: a2a+p2p
+  hierarchical_context_parallel_sizes: null
+"""
+OVERRIDES = """\
+model.context_parallel_size=4
+model.cp_comm_type=a2a+p2p
+model.hierarchical_context_parallel_sizes=null
+"""
+ONLY = ("--select", "HCP001,HCP002")
+
+
+def written(folder: Path, text: str, name: str = "launch.txt") -> str:
+    (folder / name).write_text(text)
+    return name
+
+
+def test_a_finding_is_one_line_and_each_fix_another(hcp, tmp_path: Path) -> None:  # type: ignore[no-untyped-def]
+    done = hcp("check", written(tmp_path, OVERRIDES), *ONLY, cwd=tmp_path)
+    lines = done.stdout.splitlines()
+    assert lines[0].startswith("launch.txt:3:43: error HCP001 ")
+    assert lines[1].startswith("    fix: model.hierarchical_context_parallel_sizes=[2,2]  # ")
+    assert lines[-1] == "launch.txt: FAILED: 1 error, 0 warnings, 0 infos; 1 rule applied, 0 not checked"
+    assert (done.returncode, done.stderr) == (1, "")
+    assert done.stdout.isascii() and "\x1b" not in done.stdout
+
+
+def test_a_fix_that_is_taken_mends_the_launch(hcp, tmp_path: Path) -> None:  # type: ignore[no-untyped-def]
+    name = written(tmp_path, OVERRIDES)
+    found = json.loads(hcp("check", name, *ONLY, "--format", "json", cwd=tmp_path).stdout)
+    fixes = found["findings"][0]["fixes"]
+    assert fixes
+    for fix in fixes:
+        sets = [word for override in fix["overrides"] for word in ("--set", override)]
+        assert hcp("check", name, *ONLY, *sets, cwd=tmp_path).returncode == 0
+        assert hcp("check", name, *ONLY, "--", *fix["cli"], cwd=tmp_path).returncode == 0
+
+
+def test_json_has_the_contracts_fields_and_is_the_same_twice(hcp, tmp_path: Path) -> None:  # type: ignore[no-untyped-def]
+    name = written(tmp_path, OVERRIDES)
+    first, second = (hcp("check", name, "--format", "json", cwd=tmp_path) for _ in range(2))
+    assert first.stdout == second.stdout
+    data = json.loads(first.stdout)
+    assert list(data)[:6] == ["schema", "ok", "target", "facts", "summary", "findings"]
+    assert (data["schema"], data["ok"]) == ("hcp.check/1", False)
+    assert data["facts"]["cp"] == {
+        "value": 4, "origin": "launch", "location": {"file": "launch.txt", "line": 1, "column": 29}}
+    (finding,) = [item for item in data["findings"] if item["rule"] == "HCP001"]
+    assert set(finding) == {"rule", "title", "severity", "effect", "stage", "message", "found", "wanted", "keys",
+                            "location", "fixes", "source"}
+    assert finding["location"] == {"file": "launch.txt", "line": 3, "column": 43}
+    assert all(set(item) == {"rule", "needs"} and item["needs"] for item in data["not_checked"])
+    assert data["summary"]["not_checked"] == len(data["not_checked"])
+
+
+def test_several_targets_give_several_results_and_the_highest_exit_code(hcp, tmp_path: Path) -> None:  # type: ignore[no-untyped-def]
+    good = written(tmp_path, OVERRIDES.replace("null", "[2,2]"), "good.txt")
+    bad = written(tmp_path, OVERRIDES, "bad.txt")
+    done = hcp("check", good, bad, "missing.txt", *ONLY, "--format", "json", cwd=tmp_path)
+    data = json.loads(done.stdout)
+    assert (done.returncode, data["schema"], data["ok"]) == (2, "hcp.check-many/1", False)
+    assert [result["ok"] for result in data["results"]] == [True, False, False]
+    assert "does not exist" in data["results"][2]["error"]
+    assert hcp("check", good, bad, *ONLY, cwd=tmp_path).returncode == 1
+    assert hcp("check", good, *ONLY, cwd=tmp_path).returncode == 0
+
+
+def test_sarif_is_valid_against_the_published_schema(hcp, tmp_path: Path, root: Path) -> None:  # type: ignore[no-untyped-def]
+    name = written(tmp_path, OVERRIDES)
+    done = hcp("check", name, "missing.txt", "--format", "sarif", cwd=tmp_path)
+    data = json.loads(done.stdout)
+    results = data["runs"][0]["results"]
+    assert "HCP001" in [result["ruleId"] for result in results]
+    rules = data["runs"][0]["tool"]["driver"]["rules"]
+    assert all(rules[result["ruleIndex"]]["id"] == result["ruleId"] for result in results)
+    assert data["runs"][0]["invocations"][0]["executionSuccessful"] is False
+    schema = root.parent / "shared" / "data" / "sarif-schema-2.1.0.json"
+    if not schema.is_file():
+        pytest.skip("the published SARIF schema is not beside this checkout (../shared/data/sarif-schema-2.1.0.json)")
+    jsonschema = pytest.importorskip("jsonschema")
+    jsonschema.validate(data, json.loads(schema.read_text()))
+
+
+def test_github_annotations_escape_what_would_end_them(hcp, tmp_path: Path) -> None:  # type: ignore[no-untyped-def]
+    name = written(tmp_path, OVERRIDES, "a,b:c%.txt")
+    line = hcp("check", name, *ONLY, "--format", "github", cwd=tmp_path).stdout.splitlines()[0]
+    assert line.startswith("::error file=a%2Cb%3Ac%25.txt,line=3,col=43,")
+    assert "%0Afix: model.hierarchical_context_parallel_sizes=[2,2]" in line
+
+
+def test_reports_are_written_beside_the_printed_one(hcp, tmp_path: Path) -> None:  # type: ignore[no-untyped-def]
+    name = written(tmp_path, OVERRIDES)
+    done = hcp("check", name, "-o", "json=out.json", "-o", "sarif=out.sarif", cwd=tmp_path)
+    assert "HCP001" in done.stdout
+    assert json.loads((tmp_path / "out.json").read_text())["schema"] == "hcp.check/1"
+    assert json.loads((tmp_path / "out.sarif").read_text())["version"] == "2.1.0"
+
+
+def test_the_same_launch_comes_from_a_file_from_stdin_and_from_words(hcp, tmp_path: Path) -> None:  # type: ignore[no-untyped-def]
+    name = written(tmp_path, OVERRIDES)
+    outputs = [
+        hcp("check", name, *ONLY, "--format", "json", cwd=tmp_path),
+        hcp("check", "-", *ONLY, "--format", "json", cwd=tmp_path, stdin=OVERRIDES),
+        hcp("check", *ONLY, "--format", "json", "--", *OVERRIDES.split(), cwd=tmp_path),
+    ]
+    messages = {json.loads(done.stdout)["findings"][0]["message"] for done in outputs}
+    assert len(messages) == 1 and {done.returncode for done in outputs} == {1}
+
+
+def test_a_patch_applies_and_mends_the_file(hcp, tmp_path: Path) -> None:  # type: ignore[no-untyped-def]
+    import subprocess
+
+    for text, name in ((OVERRIDES, "launch.txt"), (BRIDGE, "launch.yaml")):
+        written(tmp_path, text, name)
+        done = hcp("check", name, *ONLY, "--diff", cwd=tmp_path)
+        patch = done.stdout[done.stdout.index("--- a/") :]
+        subprocess.run(["patch", "-p1"], input=patch, text=True, cwd=tmp_path, check=True, capture_output=True)
+        assert (tmp_path / name).read_text() != text
+        assert hcp("check", name, *ONLY, cwd=tmp_path).returncode == 0
+
+
+def test_strict_fails_where_an_error_rule_could_not_be_decided(hcp, tmp_path: Path) -> None:  # type: ignore[no-untyped-def]
+    name = written(tmp_path, "model.context_parallel_size=4\nmodel.cp_comm_type=a2a+p2p\n")
+    done = hcp("check", name, *ONLY, cwd=tmp_path)
+    assert done.returncode == 0 and "not checked, for want of: hcp_sizes" in done.stdout
+    assert hcp("check", name, *ONLY, "--strict", cwd=tmp_path).returncode == 1
+
+
+def test_show_prints_the_launch_with_origins(hcp, tmp_path: Path) -> None:  # type: ignore[no-untyped-def]
+    name = written(tmp_path, OVERRIDES)
+    done = hcp("check", name, "--show", "--assume", "te=2.14", cwd=tmp_path)
+    lines = [line.split() for line in done.stdout.splitlines()]
+    assert ["cp", "4", "[launch]", "model.context_parallel_size", "launch.txt:1:29"] in lines
+    assert ["te", "2.14", "[assumed]"] in lines
+    assert done.returncode == 0
+
+
+@pytest.mark.parametrize(
+    ("arguments", "said"),
+    [
+        (("check",), "found no target"),
+        (("check", "missing.yaml"), "missing.yaml"),
+        (("check", "."), "is a directory"),
+        (("check", "x", "--assume", "cp"), "NAME=VALUE"),
+        (("check", "x", "--assume", "cpp=4"), "cpp"),
+        (("check", "x", "--select", "NOPE001"), "NOPE001"),
+        (("check", "x", "-o", "yaml=out"), "FORMAT=PATH"),
+        (("check", "x", "--format", "xml"), "xml"),
+        (("check", "x", "--no-such-option"), "--no-such-option"),
+        (("check", "x", "--facts", "missing.json"), "missing.json"),
+        (("check", "x", "--model", "missing.json"), "missing.json"),
+        (("check", "x", "-o", "json=no/such/folder/out.json"), "no/such/folder"),
+        (("check", "x", "--set", "model.context_parallel_size=four"), "four"),
+        (("no-such-command",), "no-such-command"),
+        (("explain", "HCP999"), "HCP999"),
+    ],
+)
+def test_unusable_input_is_one_line_and_exit_2(hcp, tmp_path: Path, arguments: tuple[str, ...], said: str) -> None:  # type: ignore[no-untyped-def]
+    written(tmp_path, OVERRIDES, "x")
+    done = hcp(*arguments, cwd=tmp_path)
+    assert (done.returncode, done.stdout) == (2, "")
+    assert len(done.stderr.splitlines()) == 1 and said in done.stderr, done.stderr
+
+
+def test_a_closed_pipe_ends_quietly(tmp_path: Path) -> None:
+    import subprocess
+    import sys
+
+    done = subprocess.run(f"{sys.executable} -m hcp explain --all | head -n 1", shell=True, capture_output=True,
+                          text=True, cwd=tmp_path)
+    assert done.stderr == "" and done.stdout.startswith("# ")
+
+
+def test_a_fault_of_ours_has_exit_3_and_a_traceback(hcp, tmp_path: Path) -> None:  # type: ignore[no-untyped-def]
+    """A broken installation: a module of hcp replaced by one that fails when it is used."""
+    broken = tmp_path / "hcp"
+    broken.mkdir()
+    (broken / "__init__.py").write_text(
+        "from pathlib import Path\n"
+        f"__path__ = [str(Path(__file__).parent), {str(Path(os.environ['PYTHONPATH'].split(os.pathsep)[0]) / 'hcp')!r}]\n"
+        "__version__ = 'broken'\n"
+    )
+    (broken / "cli").mkdir()
+    source = Path(os.environ["PYTHONPATH"].split(os.pathsep)[0]) / "hcp" / "cli"
+    (broken / "cli" / "__init__.py").write_text("")
+    (broken / "cli" / "main.py").write_text((source / "main.py").read_text())
+    (broken / "cli" / "facts.py").write_text("import click\n@click.command()\ndef facts():\n    assert False, 'odd'\n")
+    done = hcp("facts", env={"PYTHONPATH": str(tmp_path)}, cwd=tmp_path)
+    assert done.returncode == 3
+    assert "AssertionError: odd" in done.stderr and "fault of hcp" in done.stderr
