@@ -98,6 +98,12 @@ def _packing(kind: Kind, facts: Facts) -> None:
         _put(facts, "thd", _value(facts, "packing") != "none", "packing")
 
 
+def _pads_rows(facts: Facts) -> bool:
+    """Whether this Megatron-LM's --sft pads rows instead of packing them: before megatron-core 0.16."""
+    words = str(_value(facts, "mcore")).split(".")[:2]
+    return len(words) == 2 and all(word.isdecimal() for word in words) and [int(word) for word in words] < [0, 16]
+
+
 def _packing_of(kind: Kind, facts: Facts) -> tuple[str | None, str | None]:
     """How the launch packs sequences, and the fact that says so; (None, None) = it cannot be told."""
     if kind == "verl":
@@ -106,7 +112,7 @@ def _packing_of(kind: Kind, facts: Facts) -> tuple[str | None, str | None]:
         return ("none", "use_remove_padding") if _known(facts, "use_remove_padding") else (None, None)
     if kind == "mlm":
         if _value(facts, "sft"):
-            return "sft", "sft"
+            return ("none" if _pads_rows(facts) else "sft"), "sft"
         if _value(facts, "inter_document_masking"):
             return "document", "inter_document_masking"
         return ("none", "sft") if _known(facts, "sft", "inter_document_masking") else (None, None)

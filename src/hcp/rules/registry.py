@@ -3,7 +3,18 @@
 from __future__ import annotations
 
 from hcp.core.errors import HcpError
-from hcp.rules import cp_attention, cp_backend, cp_modes, cp_shapes, environment, hcp_sizes, model_cp
+from hcp.rules import (
+    cp_attention,
+    cp_backend,
+    cp_modes,
+    cp_shapes,
+    environment,
+    hcp_sizes,
+    loss,
+    model_cp,
+    packing,
+    packing_te,
+)
 from hcp.rules.rule import Rule
 
 RULES: tuple[Rule, ...] = tuple(
@@ -15,6 +26,9 @@ RULES: tuple[Rule, ...] = tuple(
             *cp_modes.RULES,
             *environment.RULES,
             *model_cp.RULES,
+            *packing.RULES,
+            *packing_te.RULES,
+            *loss.RULES,
             *hcp_sizes.RULES,
         ),
         key=lambda rule: rule.id,

@@ -1,0 +1,128 @@
+"""How the loss is averaged when a sequence is spread over ranks."""
+
+from __future__ import annotations
+
+from hcp.rules.cp_view import cp_may_be_on
+from hcp.rules.rule import Example, Fix, Problem, Rule, Source, View
+
+
+def _is_finetuning(v: View) -> bool:
+    """Whether answers, not all tokens, carry the loss. A Bridge launch that packs rows fine-tunes."""
+    if v.kind == "mlm":
+        return bool(v.sft)
+    return v.get("packing") in ("offline", "energon") or bool(v.finetune)
+
+
+def _loss001(v: View) -> Problem | None:
+    if v.cp == 1:
+        return None
+    mlm = v.kind == "mlm"
+    silent = "ranks that hold few answer tokens weigh as much as the others: gradients are biased without a word"
+    stops = "Bridge's validation stops; without it, " + silent
+    if not v.calculate_per_token_loss:
+        return Problem(
+            message=silent if mlm else stops,
+            found=f"fine-tuning at context_parallel_size {v.cp} without calculate_per_token_loss",
+            wanted="calculate_per_token_loss",
+            facts=("calculate_per_token_loss", "cp"),
+            fixes=(Fix({"calculate_per_token_loss": True, "average_in_collective": False},
+                       "gradients are divided by the tokens of the whole step"),),
+            severity="warning" if mlm else None, effect="silent" if mlm else None, stage="never" if mlm else None,
+        )
+    if mlm or not v.average_in_collective:
+        return None
+    return Problem(
+        message="Bridge's validation stops: averaging in the collective divides a second time",
+        found=f"fine-tuning at context_parallel_size {v.cp} with ddp.average_in_collective",
+        wanted="ddp.average_in_collective false",
+        facts=("average_in_collective", "cp"),
+        fixes=(Fix({"average_in_collective": False}, "the sum over ranks, divided once"),),
+    )
+
+
+def _loss002(v: View) -> Problem | None:
+    if v.at_least("verl", "0.9"):
+        return None
+    return Problem(
+        message="this verl's loss function reports no tokens: gradients are not divided by them, and the experts'"
+        " auxiliary losses explode",
+        found=f"calculate_per_token_loss with verl {v.verl}",
+        wanted="verl 0.9 or newer, or calculate_per_token_loss off",
+        facts=("calculate_per_token_loss", "verl"),
+        fixes=(Fix({"calculate_per_token_loss": False}, "verl's own averaging"),),
+    )
+
+
+def _loss005(v: View) -> Problem | None:
+    if not v.average_in_collective:
+        return None
+    return Problem(
+        message="weight shards are averaged over other ranks than the rest: building the model stops",
+        found=f"average_in_collective with tensor_parallel_num_weight_shards {v.weight_shards} at "
+        f"tensor_model_parallel_size {v.tp}",
+        wanted="average_in_collective off",
+        facts=("average_in_collective", "weight_shards", "tp"),
+        fixes=(Fix({"average_in_collective": False}, "sums in the collective"),),
+    )
+
+
+_VERL = "actor_rollout_ref.actor.megatron.override_transformer_config.calculate_per_token_loss=True"
+
+RULES = (
+    Rule(
+        id="LOSS001",
+        title="Fine-tuning under context parallelism divides by the tokens of the whole step",
+        severity="error", effect="crash", stage="config",
+        why=(
+            "Without calculate_per_token_loss each CP rank divides by its own count of answer tokens. In fine-tuning "
+            "that count differs from rank to rank, and may be zero, which was a NaN before 0.15. Bridge's validation "
+            "refuses it; Megatron-LM's --sft trains on. One of upstream's own test launches does, so there it is a "
+            "warning."
+        ),
+        source=(
+            Source("megatron-bridge", "megatron/bridge/training/config.py", "ConfigContainer.validate",
+                   "When finetuning with CP>1, calculate_per_token_loss must be True", ">=0.3"),
+            Source("megatron-core", "megatron/core/pipeline_parallel/schedules.py", "forward_step_calc_loss",
+                   "if not config.calculate_per_token_loss:", ">=0.15"),
+        ),
+        applies=lambda v: v.kind in ("mlm", "bridge") and cp_may_be_on(v) and _is_finetuning(v),
+        check=_loss001,
+        good=Example("mlm", "--context-parallel-size 2 --sft --calculate-per-token-loss "
+                     "--no-create-attention-mask-in-dataloader", "te=2.14"),
+        bad=Example("mlm", "--context-parallel-size 2 --sft --no-create-attention-mask-in-dataloader", "te=2.14"),
+    ),
+    Rule(
+        id="LOSS002",
+        title="A loss function that reports its tokens goes with per-token loss",
+        severity="error", effect="silent", stage="never",
+        why=(
+            "With calculate_per_token_loss megatron-core divides gradients by the tokens that the loss function "
+            "returns. verl before 0.9 returns a pair without them: nothing is divided, and the router's auxiliary "
+            "loss, multiplied beforehand, stays large."
+        ),
+        source=(
+            Source("verl", "verl/workers/engine/megatron/transformer_impl.py",
+                   "MegatronEngineWithLMHead.postprocess_micro_batch_func",
+                   "calculate_per_token_loss and loss_function is not None", ">=0.9"),
+        ),
+        applies=lambda v: v.kind == "verl" and bool(v.get("calculate_per_token_loss")),
+        check=_loss002,
+        good=Example("verl", _VERL, "verl=0.9.0"),
+        bad=Example("verl", _VERL, "verl=0.8.0"),
+    ),
+    Rule(
+        id="LOSS005",
+        title="Weight shards beyond tensor parallelism sum in the collective",
+        severity="error", effect="crash", stage="config",
+        why="The buckets of sharded weights reduce over other ranks; a mean in the collective divides wrongly.",
+        source=(
+            Source("megatron-core", "megatron/core/distributed/distributed_data_parallel.py",
+                   "DistributedDataParallel.__init__", "GTP requires average_in_collective=False", ">=0.19",
+                   where="checkout"),
+        ),
+        applies=lambda v: (v.get("gtp") or 1) > 1,
+        check=_loss005,
+        good=Example("mlm", "--tensor-parallel-num-weight-shards 2"),
+        bad=Example("mlm", "--tensor-parallel-num-weight-shards 2 --ddp-average-in-collective"),
+    ),
+)

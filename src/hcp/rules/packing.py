@@ -1,0 +1,198 @@
+"""Packed data: how long each sequence and each row must be, and which data is cut for which attention."""
+
+from __future__ import annotations
+
+from hcp.rules.cp_view import cp_may_be_on, round_up, sequence_multiple
+from hcp.rules.rule import Example, Fix, Problem, Rule, Source, View
+
+_BRIDGE = ("bridge", "bridge-provider")
+
+
+def _offline(v: View) -> bool:
+    return v.kind in _BRIDGE and v.get("packing") == "offline"
+
+
+def _pack001(v: View) -> Problem | None:
+    row = v.packed_sequence_size
+    if v.cp == 1:
+        return None
+    wanted = sequence_multiple(v)
+    if row % wanted == 0:
+        return None
+    fits = round_up(row, wanted)
+    return Problem(
+        message="the last sequence of a packed row ends where the row ends, and cannot be cut for the ranks: the first "
+        "batch stops, or tokens are lost",
+        found=f"packed_sequence_size {row} at context_parallel_size {v.cp}",
+        wanted=f"a multiple of {wanted}",
+        facts=("packed_sequence_size", "cp"),
+        fixes=(Fix({"packed_sequence_size": fits}, f"rows of {fits} tokens"),),
+    )
+
+
+def _pack002(v: View) -> Problem | None:
+    if v.cp == 1:
+        return None
+    padded = v.pad_seq_to_mult or 1
+    if padded % (2 * v.cp) == 0:
+        return None
+    wanted = sequence_multiple(v)
+    fact = v.fact("pad_seq_to_mult")
+    return Problem(
+        message="sequences whose length does not divide are cut short: some tokens reach no rank, others two",
+        found=f"sequences padded to a multiple of {padded}"
+        + (" (the default)" if fact and fact.origin == "default" else "") + f" at context_parallel_size {v.cp}",
+        wanted=f"a multiple of {2 * v.cp}",
+        facts=("pad_seq_to_mult", "packed_sequence_size", "cp"),
+        fixes=(Fix({"pad_seq_to_mult": round_up(padded, wanted)}, "each sequence divides; pack the data again"),),
+    )
+
+
+def _pack003(v: View) -> Problem | None:
+    rows = v.micro_batch_size
+    if rows is None:
+        return None
+    if v.packing == "in_batch":
+        if rows > 1:
+            return None
+        return Problem(
+            message="packing inside a micro-batch of one sequence packs nothing: Bridge's validation stops",
+            found=f"train.micro_batch_size {rows} with in-batch packing",
+            wanted="2 or more",
+            facts=("micro_batch_size", "pack_sequences_in_batch"),
+            fixes=(Fix({"micro_batch_size": 2}, "two sequences a micro-batch"),),
+        )
+    if rows == 1 or (v.packing == "energon" and not v.at_least("bridge", "0.7")):
+        return None
+    return Problem(
+        message="a packed row is a micro-batch: Bridge's validation stops",
+        found=f"train.micro_batch_size {rows} with packed rows",
+        wanted="1, and longer rows",
+        facts=("micro_batch_size", "packing"),
+        fixes=(Fix({"micro_batch_size": 1}, "one packed row a micro-batch"),),
+    )
+
+
+def _pack006(v: View) -> Problem | None:
+    if v.cp == 1 or v.sft:
+        return None
+    return Problem(
+        message="each rank gets a zigzag slice of the row while attention and rotary positions expect one of each"
+        " document: positions and masks are wrong without a word",
+        found=f"--dataloader-inter-document-masking at context_parallel_size {v.cp}",
+        wanted="context_parallel_size 1, or no document masking",
+        facts=("inter_document_masking", "cp"),
+        fixes=(Fix({"inter_document_masking": False}, "documents of a row see each other"),),
+    )
+
+
+def _sft_mask(v: View) -> Problem | None:
+    if not v.attention_mask_in_dataloader or (v.known("mcore") and not v.at_least("mcore", "0.16")):
+        return None  # before 0.16 --sft did not pack, and made masks
+    return Problem(
+        message="the fine-tuning dataset makes no mask and asserts that none is asked for: the first sample stops",
+        found="--sft with a mask from the dataloader (the default)",
+        wanted="--no-create-attention-mask-in-dataloader",
+        facts=("attention_mask_in_dataloader", "sft"),
+        fixes=(Fix({"attention_mask_in_dataloader": False}, "packed attention needs no mask"),),
+    )
+
+
+RULES = (
+    Rule(
+        id="PACK001",
+        title="A packed row divides into the chunks that balance the ranks",
+        severity="error", effect="crash", stage="first-forward",
+        why=(
+            "With packed data every sequence is cut into 2 CP chunks by itself, the padding at the end of a row "
+            "included, so the row's length must divide as well, and by tensor x context parallelism where sequence "
+            "parallelism scatters it. Transformer Engine checks the total; per sequence it has a device assert that "
+            "release builds leave out."
+        ),
+        source=(
+            Source("transformer-engine",
+                   "transformer_engine/pytorch/attention/dot_product_attention/context_parallel.py",
+                   "attn_forward_func_with_cp", "cu_seqlens_padded can", ">=2.4"),
+        ),
+        applies=lambda v: _offline(v) and cp_may_be_on(v),
+        check=_pack001,
+        good=Example("bridge", "model.context_parallel_size=4 dataset.packed_sequence_specs.packed_sequence_size=4096 "
+                     "dataset.packed_sequence_specs.pad_seq_to_mult=8 model.calculate_per_token_loss=true "
+                     "ddp.average_in_collective=false"),
+        bad=Example("bridge", "model.context_parallel_size=4 dataset.packed_sequence_specs.packed_sequence_size=4100 "
+                    "dataset.packed_sequence_specs.pad_seq_to_mult=8 model.calculate_per_token_loss=true "
+                    "ddp.average_in_collective=false"),
+    ),
+    Rule(
+        id="PACK002",
+        title="Offline packing pads each sequence to a multiple of twice the context-parallel size",
+        severity="error", effect="silent", stage="never",
+        why=(
+            "The default of pad_seq_to_mult is 1 and Bridge's validation does not look. Lengths that do not divide are "
+            "rounded down per chunk: at CP 2 a row with sequences of 10 and 22 tokens loses tokens 9 and 31 and holds "
+            "6 and 25 twice. Nothing is logged, the loss is merely a little wrong."
+        ),
+        source=(
+            Source("megatron-bridge", "megatron/bridge/data/packing/config.py", "PackedSequenceSpecs",
+                   "pad_seq_to_mult: int | None = 1", ">=0.7", where="checkout"),
+            Source("megatron-bridge", "megatron/bridge/data/datasets/packed_sequence.py", "PackedSequenceSpecs",
+                   "pad_seq_to_mult", ">=0.3,<0.4"),
+        ),
+        applies=lambda v: _offline(v) and cp_may_be_on(v),
+        check=_pack002,
+        good=Example("bridge", "model.context_parallel_size=2 dataset.packed_sequence_specs.packed_sequence_size=4096 "
+                     "dataset.packed_sequence_specs.pad_seq_to_mult=4 model.calculate_per_token_loss=true "
+                     "ddp.average_in_collective=false"),
+        bad=Example("bridge", "model.context_parallel_size=2 dataset.packed_sequence_specs.packed_sequence_size=4096 "
+                    "dataset.packed_sequence_specs.pad_seq_to_mult=1 model.calculate_per_token_loss=true "
+                    "ddp.average_in_collective=false"),
+    ),
+    Rule(
+        id="PACK003",
+        title="Packed rows are micro-batches of one, in-batch packing has more",
+        severity="error", effect="crash", stage="config",
+        why="Offline packing puts many sequences into one row; in-batch packing joins the sequences of a micro-batch.",
+        source=(
+            Source("megatron-bridge", "megatron/bridge/training/config.py", "ConfigContainer.validate",
+                   "Micro batch size should be 1 when training with packed sequence", ">=0.3"),
+            Source("megatron-bridge", "megatron/bridge/training/config.py", "ConfigContainer.validate",
+                   "micro_batch_size should be greater than 1 when using", ">=0.3"),
+        ),
+        applies=lambda v: v.kind == "bridge" and v.get("packing") in ("offline", "in_batch", "energon"),
+        check=_pack003,
+        good=Example("bridge", "dataset.packed_sequence_specs.packed_sequence_size=4096 train.micro_batch_size=1"),
+        bad=Example("bridge", "dataset.packed_sequence_specs.packed_sequence_size=4096 train.micro_batch_size=2"),
+    ),
+    Rule(
+        id="PACK006",
+        title="Masking between documents runs without context parallelism",
+        severity="error", effect="silent", stage="never",
+        why=(
+            "Documents in a row do not divide by 2 CP, so Megatron-LM slices the row as a whole, and then hands "
+            "Transformer Engine the document boundaries of the whole row. Attention and the rotary embedding take the "
+            "slice for slices of documents. Upstream's test compares shapes only."
+        ),
+        source=(
+            Source("megatron-lm", "pretrain_gpt.py", "get_batch",
+                   "use_per_sequence_balancing=args.dataloader_inter_document", where="checkout"),
+        ),
+        applies=lambda v: v.kind == "mlm" and bool(v.get("inter_document_masking")),
+        check=_pack006,
+        good=Example("mlm", "--dataloader-inter-document-masking --context-parallel-size 1"),
+        bad=Example("mlm", "--dataloader-inter-document-masking --context-parallel-size 2"),
+    ),
+    Rule(
+        id="PACK013",
+        title="Fine-tuning with --sft asks the dataloader for no mask",
+        severity="error", effect="crash", stage="training",
+        why="The dataset of --sft returns boundaries instead of a mask and asserts it; the mask is on by default.",
+        source=(
+            Source("megatron-lm", "megatron/training/datasets/sft_dataset.py", "SFTDataset.__getitem__",
+                   "assert not self.config.create_attention_mask", where="checkout"),
+        ),
+        applies=lambda v: v.kind == "mlm" and bool(v.get("sft")),
+        check=_sft_mask,
+        good=Example("mlm", "--sft --no-create-attention-mask-in-dataloader"),
+        bad=Example("mlm", "--sft"),
+    ),
+)
