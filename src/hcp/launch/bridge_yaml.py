@@ -35,14 +35,9 @@ _FP8_RECIPES = (  # part of a mixed-precision recipe's name -> (format, recipe)
 def read_bridge_yaml(doc: YamlDoc, kind: Kind) -> Reading:
     """A reading of a Bridge YAML; complete where the YAML is a dumped container, else the recipe decides the rest."""
     settings = plain_targets(doc)
-    targets = (doc.data.get("_target_"), (doc.data.get("model") or {}).get("_target_") if _has_model(doc) else None)
-    complete = any(isinstance(target, str) for target in targets)
+    complete = str(doc.data.get("_target_")).endswith("ConfigContainer") or "model._target_" in {s.key for s in settings}
     return bridge_reading(kind, doc.file, "yaml", settings, complete=complete, text=doc.text,
                           acceptances=doc.acceptances)
-
-
-def _has_model(doc: YamlDoc) -> bool:
-    return isinstance(doc.data.get("model"), dict)
 
 
 def bridge_reading(

@@ -15,6 +15,8 @@ _BRIDGE = frozenset((
     "rerun_state_machine", "validation", "ft", "straggler", "nvrx_straggler", "profiling", "peft", "comm_overlap",
     "mixed_precision", "tensor_inspect", "inprocess_restart", "env_vars", "optimizer_config_override_provider",
 ))
+_ALONE = frozenset(("mixed_precision", "model_engine"))
+"""Sections that may also be one word: the name of a recipe, of a config group."""
 _BRIDGE_ONLY = _BRIDGE - {"model", "checkpoint", "optimizer", "tokenizer"}
 _VERL = frozenset((
     "actor_rollout_ref", "critic", "reward_model", "custom_reward_function", "model_engine", "global_profiler",
@@ -43,6 +45,8 @@ _FOREIGN: tuple[tuple[str, tuple[tuple[str, ...], ...]], ...] = (
     ("a Hugging Face training configuration", (("model_name_or_path",), ("per_device_train_batch_size",))),
     ("a Megatron-LM --yaml-cfg file", (("language_model.", "model_parallel."),)),
     ("a Kubernetes manifest", (("apiVersion", "kind"),)),
+    ("a SkyPilot task", (("resources.", "run"),)),
+    ("a GitHub workflow", (("on", "jobs."), ("on.", "jobs."))),
     ("an Open-Instruct or OLMo configuration", (("run_name", "model.d_model"),)),
 )
 _TARGETS = (("nemo_automodel.", "a NeMo AutoModel configuration"), ("nemo.", "a NeMo configuration"),
@@ -57,7 +61,7 @@ def kind_of_keys(keys: Collection[str]) -> Kind | None:
     >>> kind_of_keys(["model.context_parallel_size"]), kind_of_keys(["model.path", "engine.context_parallel_size"])
     ('bridge', 'verl')
     """
-    roots = {key.partition(".")[0] for key in keys}
+    roots = {key.partition(".")[0] for key in keys if "." in key or key in _ALONE}
     if roots & _VERL:
         return "verl"
     verl = any(key.startswith(_VERL_KEYS) for key in keys)
@@ -95,7 +99,7 @@ def not_supported(target: str, name: str) -> HcpError:
 
 def unknown_dialect(target: str, keys: Collection[str]) -> HcpError:
     roots = list(dict.fromkeys(key.partition(".")[0][:40] for key in keys))[:6]
-    return HcpError(f"{target} has keys that belong to no known dialect ({', '.join(roots)}); {WANTED}; "
+    return HcpError(f"{target} has no key of a known dialect (it has {', '.join(roots) or 'none'}); {WANTED}; "
                     "give the launch's own file, or name its dialect with --launcher")
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
 from dataclasses import replace
 from pathlib import PurePath
 
@@ -17,6 +17,7 @@ from hcp.launch.dialects import (
     unknown_dialect,
 )
 from hcp.launch.fact import Kind, Reading, Setting
+from hcp.launch.names import index_of
 from hcp.launch.overrides import kind_of_words, read_overrides, reading_of_overrides, split_words
 from hcp.launch.source import text_of_target
 from hcp.launch.words import Word, settings_of_flags, settings_of_overrides
@@ -163,27 +164,47 @@ def _is_word_list(text: str, target: str, kind: Kind | None) -> bool:
     settings, others = settings_of_overrides(words)
     if not others:
         keys = [setting.key for setting in settings]
+        found = kind_of_keys(keys)
         if kind is None:
             refuse_foreign(keys, target)
-        return kind is not None or kind_of_keys(keys) is not None
+            if found is not None:
+                _require_known_key(found, keys, target)
+        return kind is not None or found is not None
     commands = any(word.text in ("|", "&&", ";", "$@") for word in words)
     return words[0].text.startswith("--") and not commands and not any("$" in word.text for word in words)
+
+
+def _require_known_key(kind: Kind, keys: Collection[str], target: str) -> None:
+    """Refuses a configuration that only shares section names with the dialect."""
+    roles = ("", "model.transformer") if kind == "bridge" else ("actor_rollout_ref.actor", "engine", "critic")
+    if any(key in index_of(kind, role) for role in roles for key in keys):
+        return
+    from hcp.launch.known_keys import is_known
+
+    if not any(is_known(kind, key) for key in keys if "." in key):
+        raise unknown_dialect(target, list(keys))
 
 
 def _read_yaml(text: str, target: str, kind: Kind | None) -> Reading:
     from hcp.launch.yaml_source import load_yaml
 
-    doc = load_yaml(text, target)
+    doc = load_yaml(text, target, last_wins=True)
     if kind in (None, "mlm") and ("MODEL_ARGS" in doc.data or "ENV_VARS" in doc.data):
+        # Upstream's own files of this form write some flags twice, and their loader takes the last.
         from hcp.launch.args_yaml import read_args_yaml
 
         return read_args_yaml(text, target)
+    if doc.duplicates:
+        raise doc.duplicates[0]
     keys = {setting.key for setting in doc.settings} | set(doc.mappings) - {""}
     if kind is None:
         refuse_foreign_mapping(doc.data, keys, target)
     found = kind_of_keys(keys)
-    if kind == "mlm" or found is None:
+    if kind == "mlm" or (found is None if kind is None else not keys):
         raise unknown_dialect(target, [setting.key for setting in doc.settings])
+    found = found or kind or "bridge"
+    if kind is None:
+        _require_known_key(found, keys, target)
     if (kind or found) == "verl":
         from hcp.launch.verl_yaml import read_verl_yaml
 

@@ -51,6 +51,8 @@ class YamlDoc:
     settings: tuple[Setting, ...]
     mappings: Mapping[str, Place]
     acceptances: tuple[Acceptance, ...]
+    duplicates: tuple[HcpError, ...] = ()
+    """Keys that are written twice, each as the error it is elsewhere; only with `last_wins`."""
 
 
 class _Scalar(NamedTuple):
@@ -72,8 +74,10 @@ class _Map(NamedTuple):
 _Node = _Scalar | _List | _Map
 
 
-def load_yaml(text: str, file: str) -> YamlDoc:
+def load_yaml(text: str, file: str, *, last_wins: bool = False) -> YamlDoc:
     """The document in `text`; `file` is its name in places and messages.
+
+    `last_wins` takes the last of a key's values, as PyYAML does, and lists the key in `duplicates`.
 
     >>> load_yaml("model: {context_parallel_size: 4}", "x.yaml").settings[0][:2]
     ('model.context_parallel_size', 4)
@@ -86,17 +90,20 @@ def load_yaml(text: str, file: str) -> YamlDoc:
     if len(text) > MAX_CHARACTERS:
         raise HcpError(f"{file} has {len(text):,} characters; wanted a launch of at most {MAX_CHARACTERS:,}; "
                        "give the launch's own configuration, not a log or a data file")
-    node = _Parser(text, file).document()
+    parser = _Parser(text, file, last_wins)
+    node = parser.document()
     flat = _Flattener(file)
     data = flat.mapping(node, "")
-    return YamlDoc(file, text, data, tuple(flat.settings), flat.mappings, acceptances_of(text, file))
+    return YamlDoc(file, text, data, tuple(flat.settings), flat.mappings, acceptances_of(text, file),
+                   tuple(parser.duplicates))
 
 
 class _Parser:
     """Turns libyaml's events into nodes. Events, because libyaml's own composer overflows the C stack on deep input."""
 
-    def __init__(self, text: str, file: str) -> None:
-        self.text, self.file = text, file
+    def __init__(self, text: str, file: str, last_wins: bool) -> None:
+        self.text, self.file, self.last_wins = text, file, last_wins
+        self.duplicates: list[HcpError] = []
         self.anchors: dict[str, _Node | None] = {}
         self.count = 0
 
@@ -184,8 +191,11 @@ class _Parser:
                 merged += self._merged(last, event)
                 continue
             if key in items:
-                raise self._wrong(event.start_mark, f"{key!r} is written twice, first in line {lines[key]}",
-                                  "each key once", "remove one of the two")
+                twice = self._wrong(event.start_mark, f"{key!r} is written twice, first in line {lines[key]}",
+                                    "each key once", "remove one of the two")
+                if not self.last_wins:
+                    raise twice
+                self.duplicates.append(twice)
             items[key] = last
             lines[key] = event.start_mark.line + 1
         for other in merged:
