@@ -35,7 +35,8 @@ _FP8_RECIPES = (  # part of a mixed-precision recipe's name -> (format, recipe)
 def read_bridge_yaml(doc: YamlDoc, kind: Kind) -> Reading:
     """A reading of a Bridge YAML; complete where the YAML is a dumped container, else the recipe decides the rest."""
     settings = plain_targets(doc)
-    complete = str(doc.data.get("_target_")).endswith("ConfigContainer") or "model._target_" in {s.key for s in settings}
+    dumped = str(doc.data.get("_target_")).endswith("ConfigContainer")
+    complete = dumped or any(setting.key == "model._target_" for setting in settings)
     return bridge_reading(kind, doc.file, "yaml", settings, complete=complete, text=doc.text,
                           acceptances=doc.acceptances)
 
