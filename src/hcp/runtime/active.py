@@ -35,16 +35,23 @@ def assert_hcp_active(model: torch.nn.Module | Iterable[torch.nn.Module], sizes:
     Source: transformer-engine, transformer_engine/pytorch/attention/dot_product_attention/dot_product_attention.py,
     DotProductAttention.set_context_parallel_group: cp_group, cp_global_ranks, cp_comm_type.
     """
-    count = 0
-    for name, module in _attention_modules(model):
-        count += 1
+    problem = hcp_problem(model, sizes)
+    if problem:
+        raise AssertionError(problem)
+    return sum(1 for _ in _attention_modules(model))
+
+
+def hcp_problem(model: torch.nn.Module | Iterable[torch.nn.Module], sizes: Sequence[int] | None = None) -> str | None:
+    """What assert_hcp_active would raise, as a sentence; None if it would not."""
+    modules = list(_attention_modules(model))
+    if not modules:
+        return ("no attention module declares cp_comm_type a2a+p2p: hierarchical CP is configured nowhere in this "
+                "model (HCP006), or context_parallel_size is 1")
+    for name, module in modules:
         problem = _problem_of(module, sizes)
         if problem:
-            raise AssertionError(f"{name or type(module).__name__}: {problem}")
-    if not count:
-        raise AssertionError("no attention module declares cp_comm_type a2a+p2p: hierarchical CP is configured nowhere "
-                             "in this model (HCP006), or context_parallel_size is 1")
-    return count
+            return f"{name or type(module).__name__}: {problem}"
+    return None
 
 
 def _attention_modules(model: torch.nn.Module | Iterable[torch.nn.Module]) -> Iterator[tuple[str, torch.nn.Module]]:

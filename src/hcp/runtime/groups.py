@@ -101,3 +101,16 @@ class GroupBuilder:
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None,
                  trace: TracebackType | None) -> None:
         self.destroy()
+
+
+def built_groups() -> dict[str, list[list[int]]]:
+    """The ranks of every process group that holds this rank, as torch.distributed has registered them, by group_desc.
+
+    What was really built, whoever built it; groups with one description come in the order of their creation.
+    """
+    found: dict[str, list[list[int]]] = {}
+    for group, ranks in dist.distributed_c10d._world.pg_group_ranks.items():
+        if group in dist.distributed_c10d._world.pg_map:
+            members = [rank for rank, _ in sorted(ranks.items(), key=lambda pair: pair[1])]
+            found.setdefault(group.group_desc, []).append(members)
+    return found

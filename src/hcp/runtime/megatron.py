@@ -13,9 +13,11 @@ from typing import Any
 from unittest import mock
 
 import torch
+import torch.distributed as dist
 from torch.overrides import TorchFunctionMode
 
 from hcp.runtime.active import assert_hcp_active as assert_hcp_active
+from hcp.runtime.active import hcp_problem as hcp_problem
 
 
 class _CpuForCuda(TorchFunctionMode):  # type: ignore[misc]
@@ -53,30 +55,39 @@ def cpu_megatron() -> Iterator[None]:
 
 
 @contextlib.contextmanager
-def model_parallel(*, tp: int = 1, cp: int = 1, hcp_sizes: Sequence[int] | None = None,
-                   timeout: float = 60) -> Iterator[None]:
+def model_parallel(*, tp: int = 1, cp: int = 1, hcp_sizes: Sequence[int] | None = None, timeout: float = 60,
+                   **more: Any) -> Iterator[None]:
     """megatron-core's process groups while the block runs. Collective.
 
-    Leaving destroys them, and also drops the hierarchical groups, which upstream's destroy_model_parallel keeps
+    Args:
+        hcp_sizes: the levels of hierarchical CP; None builds none, whatever a model's config says later (HCP001).
+        more: further arguments of megatron.core.parallel_state.initialize_model_parallel.
+
+    Leaving destroys the groups, and also drops the hierarchical ones, which upstream's destroy_model_parallel keeps
     (HCP023).
     """
     from megatron.core import parallel_state
 
+    before = list(dist.distributed_c10d._world.pg_map)
     parallel_state.initialize_model_parallel(
         tensor_model_parallel_size=tp, context_parallel_size=cp,
         hierarchical_context_parallel_sizes=list(hcp_sizes) if hcp_sizes else None,
         distributed_timeout_minutes=timedelta(seconds=timeout) / timedelta(minutes=1),
-        create_gloo_process_groups=False,
+        create_gloo_process_groups=False, **more,
     )
     try:
         yield
     finally:
         parallel_state.destroy_model_parallel()
         drop_hierarchical_groups()
+        # Upstream only forgets its groups; they hold sockets and threads until they are destroyed.
+        for group in [group for group in dist.distributed_c10d._world.pg_map if group not in before]:
+            dist.destroy_process_group(group)
 
 
 def drop_hierarchical_groups() -> None:
-    """Makes megatron-core forget its hierarchical CP groups: what destroy_model_parallel leaves out (HCP023)."""
+    """Makes megatron-core forget its hierarchical and hybrid CP groups, as destroy_model_parallel does not (HCP023)."""
     from megatron.core import parallel_state
 
     parallel_state._HIERARCHICAL_CONTEXT_PARALLEL_GROUPS = None
+    parallel_state._HYBRID_DP_CP_GROUPS = {}

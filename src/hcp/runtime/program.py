@@ -22,7 +22,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from hcp.core.errors import HcpError
-from hcp.runtime.procs import WorkerFailure, run_workers
+from hcp.runtime.procs import WorkerFailure, die_with_parent, run_workers
 
 SCHEMA = "hcp.step/1"
 
@@ -51,6 +51,12 @@ class World:
         self.timeout = timeout
         self.results: list[Result] = []
 
+    def stream(self) -> Any:
+        """A CUDA stream for Transformer Engine's communication; None on a CPU."""
+        import torch
+
+        return torch.cuda.Stream() if self.device.type == "cuda" else None
+
     def expect(self, name: str, ok: bool, detail: str = "") -> None:
         """Records whether something holds; `detail` says what was found."""
         self.results.append(Result(name, bool(ok), detail))
@@ -58,6 +64,37 @@ class World:
     def expect_at_most(self, name: str, measured: float, bound: float, detail: str = "") -> None:
         """Records an error and its bound. NaN does not hold."""
         self.results.append(Result(name, measured <= bound, detail, float(measured), float(bound)))
+
+
+def add_attention(parser: argparse.ArgumentParser) -> None:
+    """Adds --attention: whose attention class a program runs on, and so whether on CPU or GPUs."""
+    parser.add_argument("--attention", choices=("reference", "transformer-engine"), default="reference",
+                        help="whose attention class: ours on the CPU (default), or Transformer Engine's on GPUs")
+
+
+def add_sizes(parser: argparse.ArgumentParser) -> None:
+    """Adds --sizes, a list of (inner, outer) with one product."""
+    parser.add_argument("--sizes", nargs="+", type=_sizes, action=_SameProduct, default=[(2, 2)], metavar="INNER,OUTER",
+                        help="the levels of a2a+p2p (default: 2,2); several with one product run one after another")
+
+
+def _sizes(text: str) -> tuple[int, int]:
+    try:
+        inner, outer = map(int, text.split(","))
+    except ValueError:
+        inner = outer = 0
+    if min(inner, outer) < 1:
+        raise argparse.ArgumentTypeError(f"{text}: wanted INNER,OUTER, for example 2,2")
+    return inner, outer
+
+
+class _SameProduct(argparse.Action):
+    def __call__(self, parser: argparse.ArgumentParser, namespace: argparse.Namespace, values: Any,
+                 option: str | None = None) -> None:
+        products = sorted({inner * outer for inner, outer in values})
+        if len(products) > 1:
+            parser.error(f"{option} with the products {products}: wanted one product, the number of CP ranks")
+        setattr(namespace, self.dest, values)
 
 
 class Program:
@@ -125,6 +162,7 @@ class Program:
             if found != size:
                 raise HcpError(f"{self.name}.py runs on {size} processes, torchrun started {found}: "
                                f"use --nproc-per-node {size}")
+            die_with_parent(os.getppid())
             try:
                 return self._work_as(int(os.environ["RANK"]), size, options, None)
             except HcpError:

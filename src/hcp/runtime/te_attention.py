@@ -1,4 +1,4 @@
-"""megatron-core's own TEDotProductAttention class, over a base class of our choice.
+"""megatron-core's own TEDotProductAttention class, over Transformer Engine's class or over ours.
 
 Which process group reaches the attention, and so whether HCP is on, is decided in the constructor of
 megatron.core.extensions.transformer_engine.TEDotProductAttention. Without Transformer Engine that class does not exist
@@ -13,8 +13,6 @@ import inspect
 from types import SimpleNamespace
 from typing import Any
 
-import torch
-
 from hcp.core.errors import HcpError
 from hcp.runtime.dot_product_attention import DotProductAttention
 
@@ -23,12 +21,21 @@ PRETENDED_TE_VERSION = "2.14.0"
 """The Transformer Engine version that the class is told it runs on: it asks which features exist."""
 
 
-def core_attention_class(base: type[torch.nn.Module] = DotProductAttention,
-                         te_version: str = PRETENDED_TE_VERSION) -> Any:
-    """The class for `core_attention` in a megatron-core layer spec.
+def dot_product_attention_class(attention: str) -> Any:
+    """The class that an --attention option names: "reference" (ours) or "transformer-engine"."""
+    if attention == "reference":
+        return DotProductAttention
+    import transformer_engine.pytorch
+
+    return transformer_engine.pytorch.DotProductAttention
+
+
+def core_attention_class(attention: str = "reference", te_version: str = PRETENDED_TE_VERSION) -> Any:
+    """The class for `core_attention` in a megatron-core layer spec: always upstream's TEDotProductAttention.
 
     Args:
-        base: what stands for transformer_engine.pytorch.DotProductAttention.
+        attention: "reference": over our DotProductAttention; "transformer-engine": as it is.
+        te_version: what the class is told about Transformer Engine's version, with "reference".
 
     Raises:
         HcpError: the installed megatron-core has no such class.
@@ -36,15 +43,16 @@ def core_attention_class(base: type[torch.nn.Module] = DotProductAttention,
     import megatron.core.extensions.transformer_engine as extension
     from packaging.version import Version
 
+    if attention == "transformer-engine":
+        return extension.TEDotProductAttention
     found = Version(te_version)
 
     def is_te_min_version(version: str, check_equality: bool = True) -> bool:
         return found >= Version(version) if check_equality else found > Version(version)
 
-    scope = {
-        **vars(extension), "te": SimpleNamespace(pytorch=SimpleNamespace(DotProductAttention=base)), "HAVE_TE": True,
-        "is_te_min_version": is_te_min_version, "get_te_version": lambda: found,
-    }
+    pytorch = SimpleNamespace(DotProductAttention=DotProductAttention)
+    scope = {**vars(extension), "te": SimpleNamespace(pytorch=pytorch), "HAVE_TE": True,
+             "is_te_min_version": is_te_min_version, "get_te_version": lambda: found}
     exec(compile(_class_source(extension), inspect.getfile(extension), "exec"), scope)
     return scope[CLASS]
 
