@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from hcp.core.errors import HcpError
-from hcp.core.levels import all_levels_of, level_groups_at, levels_of
+from hcp.core.levels import all_levels_of, level_groups_at, level_places_at, levels_of
 
 sizes = st.lists(st.integers(1, 5), min_size=1, max_size=4)
 strides = st.integers(1, 7)
@@ -42,6 +42,8 @@ def test_the_closed_form_of_a_rank_is_its_group_in_the_list(sizes: list[int], st
     for cp_rank, rank in enumerate(ranks):
         expected = [next(group for group in groups if rank in group) for groups in levels]
         assert level_groups_at(ranks, sizes, cp_rank) == expected
+        places = [(groups.index(group), group.index(rank)) for groups, group in zip(levels, expected)]
+        assert level_places_at(sizes, cp_rank) == places
 
 
 @given(sizes)

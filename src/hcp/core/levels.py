@@ -64,6 +64,20 @@ def level_groups_at(ranks: Sequence[int], sizes: Sequence[int], cp_rank: int) ->
     return groups
 
 
+def level_places_at(sizes: Sequence[int], cp_rank: int) -> list[tuple[int, int]]:
+    """(index of its group among the CP group's, position in that group) of a member, level by level.
+
+    >>> level_places_at((4, 2), 5)
+    [(1, 1), (1, 1)]
+    """
+    places = []
+    stride = 1
+    for size in sizes:
+        places.append((cp_rank // (size * stride) * stride + cp_rank % stride, cp_rank // stride % size))
+        stride *= size
+    return places
+
+
 def check_sizes(sizes: Sequence[int], cp_size: int) -> None:
     """Returns if the levels cover a CP group of `cp_size` ranks; raises HcpError if not."""
     text = ",".join(map(str, sizes))

@@ -2,9 +2,25 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Iterator, Sequence
+from typing import NamedTuple
 
 from hcp.core.errors import HcpError
+
+
+class Spans(NamedTuple):
+    """How many nodes, and how many NVLink domains, each of some groups touches."""
+
+    nodes: list[int]
+    domains: list[int]
+
+    @property
+    def num_cross_node(self) -> int:
+        return sum(count > 1 for count in self.nodes)
+
+    @property
+    def num_cross_domain(self) -> int:
+        return sum(count > 1 for count in self.domains)
 
 
 class Placement:
@@ -58,6 +74,25 @@ class Placement:
         """The NVLink domain of every rank."""
         return [self.domain_of(rank) for rank in range(self.world_size)]
 
+    def crosses_node(self, ranks: Iterable[int]) -> bool:
+        """Whether the ranks are on more than one node; looks at no more ranks than a node has GPUs, plus one."""
+        return _differ(map(self.node_of, ranks))
+
+    def crosses_domain(self, ranks: Iterable[int]) -> bool:
+        """Whether the ranks are in more than one NVLink domain."""
+        return _differ(map(self.domain_of, ranks))
+
+    def spans_of(self, kinds: Iterable[Iterable[Sequence[int]]]) -> list[Spans]:
+        """The spans of several lists of groups."""
+        nodes = self.nodes()
+        domains = nodes if self.nvlink_domain == self.gpus_per_node else self.domains()
+        spans = []
+        for groups in kinds:
+            per_node = [len(places_of(ranks, nodes)) for ranks in groups]
+            per_domain = per_node if domains is nodes else [len(places_of(ranks, domains)) for ranks in groups]
+            spans.append(Spans(per_node, per_domain))
+        return spans
+
 
 def places_of(ranks: Sequence[int], place: Sequence[int]) -> set[int]:
     """The nodes (or domains) that a group touches; `place[rank]` is the node of a rank.
@@ -74,5 +109,9 @@ def places_of(ranks: Sequence[int], place: Sequence[int]) -> set[int]:
 
 def crosses(ranks: Sequence[int], place: Sequence[int]) -> bool:
     """Whether a group touches more than one node (or domain)."""
-    first = place[ranks[0]]
-    return any(place[rank] != first for rank in ranks)
+    return _differ(place[rank] for rank in ranks)
+
+
+def _differ(places: Iterator[int]) -> bool:
+    first = next(places, None)
+    return any(place != first for place in places)

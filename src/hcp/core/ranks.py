@@ -261,7 +261,7 @@ def grids_of(
     grids = Grids(
         _mesh_of(axes, {"tp": tp, "gtp": gtp, "cp": cp, "ep": 1, "dp": dp, "pp": pp}, order),
         _mesh_of(axes, {"tp": etp, "gtp": 1, "cp": 1, "ep": ep, "dp": edp, "pp": pp}, order),
-        "-".join(axes),
+        "-".join(axis for axis in axes if axis != "gtp" or gtp > 1),
     )
     # Upstream asks `order.endswith("pp")` of the order as written, then compares the two lists of pp groups.
     if pp > 1 and not order.endswith("pp") and dp != edp:
