@@ -1,0 +1,91 @@
+"""`hcp groups`: every rank group of a launch, and which of them leave their node."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import click
+
+from hcp.core.errors import HcpError
+from hcp.core.placement import Placement
+from hcp.core.ranks import DEFAULT_ORDER, Grids, grids_of
+
+MAX_SIZE = 10**12
+MAX_LISTED = 2**20
+"""Above this many ranks only one rank's groups are shown: the lists would fill the memory."""
+
+
+def level_sizes(text: str) -> tuple[int, ...]:
+    """Level sizes as people write them: `8,2`, `8 2` or `[8, 2]`."""
+    try:
+        sizes = tuple(int(part) for part in text.strip("[]() ").replace(",", " ").split())
+    except ValueError:
+        sizes = ()
+    if not sizes:
+        raise HcpError(f"--hcp {text!r}: wanted level sizes such as 8,2, the inner (a2a) one first")
+    return sizes
+
+
+@click.command()
+@click.option("--world-size", type=int, required=True, help="Number of ranks (GPUs).")
+@click.option("--tp", type=int, default=1, show_default=True, help="Tensor-parallel size.")
+@click.option("--cp", type=int, default=1, show_default=True, help="Context-parallel size.")
+@click.option("--pp", type=int, default=1, show_default=True, help="Pipeline-parallel size.")
+@click.option("--ep", type=int, default=1, show_default=True, help="Expert-parallel size.")
+@click.option("--etp", type=int, help="Expert-tensor-parallel size.  [default: tp]")
+@click.option("--gtp", type=int, default=1, show_default=True,
+              help="Weight shards beyond tp (megatron-core 0.19 and later).")
+@click.option("--hcp", metavar="INNER,OUTER",
+              help="Sizes of the levels of hierarchical CP, as 8,2.")
+@click.option("--order", default=DEFAULT_ORDER, show_default=True, help="Axes of the rank mesh, the fastest first.")
+@click.option("--gpus-per-node", type=int, default=8, show_default=True)
+@click.option("--nvlink-domain", type=int, help="GPUs that NVLink joins: 72 on NVL72.  [default: gpus per node]")
+@click.option("--placement", type=click.Choice(["block", "cyclic"]), default="block", show_default=True,
+              help="How ranks fall on nodes: srun --distribution.")
+@click.option("--rank", type=int, help="Only the groups of this rank; quick at any size.")
+@click.option("--all", "is_all", is_flag=True, help="Text: every group with all its ranks.")
+@click.option("--format", "form", type=click.Choice(["text", "json"]), default="text", show_default=True)
+@click.option("--svg", "picture", type=click.Path(path_type=Path), metavar="FILE",
+              help="Write a picture of the CP groups on their nodes.")
+def groups(
+    world_size: int, tp: int, cp: int, pp: int, ep: int, etp: int | None, gtp: int, hcp: str | None, order: str,
+    gpus_per_node: int, nvlink_domain: int | None, placement: str, rank: int | None, is_all: bool, form: str,
+    picture: Path | None,
+) -> None:
+    """List all rank groups in megatron-core's order, and tell which of them leave their node.
+
+    \b
+    hcp groups --world-size 32 --cp 16 --hcp 8,2
+    hcp groups --world-size 32 --tp 2 --cp 16 --hcp 8,2 --rank 5
+    """
+    sizes = () if hcp is None else level_sizes(hcp)
+    if max(world_size, tp, cp, pp, ep, etp or 1, gtp, gpus_per_node, nvlink_domain or 1, *sizes) > MAX_SIZE:
+        raise HcpError(f"a size is above {MAX_SIZE}: wanted numbers of GPUs")
+    grids = grids_of(world_size, tp=tp, cp=cp, pp=pp, ep=ep, etp=etp, gtp=gtp, order=order)
+    place = Placement(world_size, gpus_per_node, nvlink_domain, placement)
+    if rank is not None and not 0 <= rank < world_size:
+        raise HcpError(f"--rank is outside a world of {world_size} ranks: wanted 0 to {world_size - 1}")
+    if world_size > MAX_LISTED and (rank is None or is_all or picture or form == "json"):
+        raise HcpError(f"--world-size {world_size}: at most {MAX_LISTED} ranks are listed or drawn; "
+                       "ask for one rank's groups in text (--rank R)")
+    from hcp.cli import report_groups as report
+
+    world = report.World(grids, sizes, place)
+    if picture:
+        _draw(grids, sizes, place, picture)
+    if form == "json":
+        click.echo(report.world_json(world) if rank is None else report.rank_json(world, rank))
+    else:
+        click.echo(report.world_text(world, is_all) if rank is None else report.rank_text(world, rank, is_all))
+
+
+def _draw(grids: Grids, sizes: tuple[int, ...], place: Placement, path: Path) -> None:
+    from hcp.plan.group_picture import render_groups
+
+    drawn = render_groups(grids, sizes, place)
+    try:
+        path.write_text(drawn, encoding="utf-8")
+    except OSError as error:
+        raise HcpError(f"--svg {path}: cannot be written ({error.strerror}); name a file in a folder that exists") \
+            from None
+    click.echo(f"wrote {path}", err=True)
