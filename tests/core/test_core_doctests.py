@@ -1,0 +1,18 @@
+"""The examples in the docstrings of hcp.core hold."""
+
+from __future__ import annotations
+
+import doctest
+import importlib
+import pkgutil
+
+import pytest
+
+import hcp.core
+
+MODULES = [module.name for module in pkgutil.iter_modules(hcp.core.__path__, "hcp.core.")]
+
+
+@pytest.mark.parametrize("name", MODULES)
+def test_docstring_examples_hold(name: str) -> None:
+    assert doctest.testmod(importlib.import_module(name)).failed == 0
