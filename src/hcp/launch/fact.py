@@ -84,6 +84,8 @@ class Reading:
     """verl only: whose model this is, as the prefix of its keys (`actor_rollout_ref.actor`)."""
     others: tuple[Reading, ...] = ()
     """Further models in the same launch (verl's ref and critic), each a reading of its own."""
+    notes: tuple[str, ...] = ()
+    """What a person should know about how the launch was read; shown by `--show`."""
 
 
 @dataclass(frozen=True)
