@@ -1,0 +1,68 @@
+"""What a command starts, and how: the results of taking its words apart."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
+from typing import TYPE_CHECKING, NamedTuple
+
+from hcp.launch.shell_options import Option
+from hcp.launch.shell_value import Items, Span, Value
+
+if TYPE_CHECKING:
+    from hcp.launch.shell_state import Var
+
+
+@dataclass(frozen=True)
+class Context:
+    """What the words so far say about how the program is started."""
+
+    start: str | None = None
+    doubt: str | None = None
+    """Why `start` is not known."""
+    options: Mapping[str, Option] = field(default_factory=dict)
+    """`srun.nodes`, `sbatch.time`, `torchrun.nnodes`, …"""
+    hidden: Mapping[str, str] = field(default_factory=dict)
+    """Programs whose options are not all known -> why."""
+    environment: Mapping[str, tuple[Value | None, Span]] = field(default_factory=dict)
+
+    def with_options(self, program: str, found: tuple[Option, ...], unseen: str | None) -> Context:
+        options = {**self.options, **{f"{program}.{option.name}": option for option in found}}
+        hidden = {**self.hidden, program: unseen} if unseen else self.hidden
+        return replace(self, options=options, hidden=hidden)
+
+    def with_environment(self, more: Mapping[str, tuple[Value | None, Span]]) -> Context:
+        return replace(self, environment={**self.environment, **more})
+
+    def with_start(self, start: str) -> Context:
+        return replace(self, start=start, doubt=None)
+
+
+@dataclass(frozen=True)
+class Started:
+    """A program with its arguments. `script` None: its name is not known."""
+
+    context: Context
+    script: str | None
+    is_module: bool
+    arguments: Items
+    span: Span
+
+
+class Launched(NamedTuple):
+    """A program that the script starts, with the variables that it gets."""
+
+    started: Started
+    environment: dict[str, Var]
+    doubt: str | None
+    """The condition, not decidable here, under which it is started."""
+
+
+@dataclass(frozen=True)
+class Handed:
+    """A script that another shell is given: as a text, as the name of a file, or (both None) on standard input."""
+
+    context: Context
+    text: Value | None = None
+    path: str | None = None
+    is_job: bool = False

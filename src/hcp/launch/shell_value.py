@@ -1,0 +1,299 @@
+"""Values of shell variables as far as they are known, each part with the place where it was written."""
+
+from __future__ import annotations
+
+import re
+from bisect import bisect_right
+from collections.abc import Iterable, Sequence
+from typing import NamedTuple
+
+from hcp.launch.fact import Location
+
+MAX_OPTIONS = 4
+MAX_PARTS = 4000
+BLANK = " \t\n"
+_FIRST_MARK = 0xF0000
+"""Private-use characters stand for unknown parts in a text that is parsed again (`bash -c "$CMD"`)."""
+
+
+class Source:
+    """A text that is parsed, and where its characters come from.
+
+    The file itself, or a text that the script hands to another shell: then `pieces` are the parts that it was put
+    together from, with their first bytes, and places lead back to the file.
+    """
+
+    def __init__(self, data: bytes, file: str, pieces: Sequence[tuple[int, Part]] = (), line: int = 1) -> None:
+        self.data = data
+        self.file = file
+        self.pieces = pieces
+        self.marks: dict[str, Part] = {}
+        self.repairs: dict[int, int] = {}
+        """Where arithmetic starts that the parser does not understand -> where it ends."""
+        self._starts: list[int] | None = None
+        self._first = line
+
+    def location(self, start: int, end: int) -> Location:
+        """The place in the file of the bytes [start, end)."""
+        if not self.pieces:
+            line, column = self._point(start)
+            end_line, end_column = self._point(max(end, start))
+            return Location(self.file, line, column, end_line, end_column)
+        first = self._from_piece(start, min(end, start + 1))
+        last = self._from_piece(max(start, end - 1), end)
+        if first.file == last.file and first[1:3] <= last[3:5]:
+            return first._replace(end_line=last.end_line, end_column=last.end_column)
+        return first
+
+    def _from_piece(self, start: int, end: int) -> Location:
+        place = max(0, bisect_right(self.pieces, start, key=lambda piece: piece[0]) - 1)
+        offset, part = self.pieces[place]
+        source, first, last = part.span
+        if isinstance(part, Lit) and part.exact:
+            return source.location(min(first + start - offset, last), min(first + max(end, start) - offset, last))
+        return source.location(first, last)
+
+    def _point(self, offset: int) -> tuple[int, int]:
+        if self._starts is None:
+            self._starts = [0, *(match.end() for match in re.finditer(b"\n", self.data))]
+        row = bisect_right(self._starts, offset) - 1
+        before = self.data[self._starts[row] : offset]
+        return self._first + row, len(before.decode("utf-8", "replace")) + 1
+
+
+Span = tuple[Source, int, int]
+
+
+class Lit(NamedTuple):
+    """Known text. `exact`: it is, byte by byte, what stands at `span`."""
+
+    text: str
+    span: Span
+    exact: bool = True
+
+
+class Hole(NamedTuple):
+    """Text that the reader does not know, and why."""
+
+    reason: str
+    span: Span
+
+
+class Choice(NamedTuple):
+    """One of several texts, by a condition that the reader cannot decide."""
+
+    options: tuple[Value, ...]
+    reason: str
+    span: Span
+
+
+Part = Lit | Hole | Choice
+Value = tuple[Part, ...]
+
+
+class Word(NamedTuple):
+    """One word of a command or an array."""
+
+    parts: Value
+    span: Span
+
+    @property
+    def text(self) -> str | None:
+        """The word, or None where a part of it is unknown."""
+        return text_of(self.parts)
+
+    @property
+    def prefix(self) -> str:
+        """The known text before the first unknown part."""
+        known = []
+        for part in self.parts:
+            if not isinstance(part, Lit):
+                break
+            known.append(part.text)
+        return "".join(known)
+
+
+class Unseen(NamedTuple):
+    """Any number of words that the reader does not know. `scalar`: an unquoted variable, so most likely one word."""
+
+    reason: str
+    span: Span
+    scalar: bool = False
+    name: str = ""
+
+
+class Maybe(NamedTuple):
+    """Words of which one option is there, by a condition that the reader cannot decide."""
+
+    options: tuple[tuple[Item, ...], ...]
+    reason: str
+    span: Span
+
+
+Item = Word | Unseen | Maybe
+Items = tuple[Item, ...]
+
+
+def text_of(value: Iterable[Part]) -> str | None:
+    """The text of a value, or None where a part is unknown."""
+    texts = []
+    for part in value:
+        if not isinstance(part, Lit):
+            return None
+        texts.append(part.text)
+    return "".join(texts)
+
+
+def reason_of(value: Iterable[Part]) -> str:
+    """Why a value is unknown; for a choice between known texts, with the texts."""
+    for part in value:
+        if isinstance(part, Hole):
+            return part.reason
+        if isinstance(part, Choice):
+            texts = [text_of(option) for option in part.options]
+            known = [text.strip() for text in texts if text is not None]
+            if len(known) == len(texts) and all(known) and sum(map(len, known)) < 60:
+                return f"is {' or '.join(known)}: {part.reason}"
+            return part.reason
+    return "unknown"
+
+
+def size_of(value: Iterable[Part]) -> int:
+    """Characters that a value holds, its choices included."""
+    return sum(
+        len(part.text) if isinstance(part, Lit)
+        else sum(map(size_of, part.options)) if isinstance(part, Choice) else 1
+        for part in value
+    )
+
+
+def substituted(value: Value, site: Span) -> Value:
+    """A variable's value as it goes in at `site`: a plain value is at home there, words keep the place of writing."""
+    text = text_of(value)
+    if text is not None:
+        if text[:1] == "-" or "=" in text or any(char in text for char in BLANK):
+            return value
+        return (Lit(text, site, False),) if text else ()
+    if len(value) == 1 and not isinstance(value[0], Lit):
+        part = value[0]
+        if isinstance(part, Hole) or all("=" not in (text_of(o) or "") for o in part.options):
+            return (part._replace(span=site),)
+    return value
+
+
+def union(parts: Sequence[Part], fallback: Span) -> Span:
+    """From the first part to the last, where they stand in one text and in order."""
+    if not parts:
+        return fallback
+    first, last = parts[0].span, parts[-1].span
+    if first[0] is last[0] and first[1] <= last[2]:
+        return (first[0], first[1], max(first[2], last[2]))
+    return first
+
+
+def cut(part: Lit, start: int, end: int) -> Lit:
+    """The characters [start, end) of a part, with their own place."""
+    if not part.exact:
+        return Lit(part.text[start:end], part.span, False)
+    source, first, _ = part.span
+    begin = first + len(part.text[:start].encode("utf-8", "replace"))
+    text = part.text[start:end]
+    return Lit(text, (source, begin, begin + len(text.encode("utf-8", "replace"))))
+
+
+def joined(items: Items, separator: str = " ") -> Value:
+    """The items as one text, as `"${A[*]}"`, `echo` and `eval` join them."""
+    parts: list[Part] = []
+    for place, item in enumerate(items):
+        if place and separator:
+            parts.append(Lit(separator, item.span, False))
+        if isinstance(item, Word):
+            parts += item.parts
+        elif isinstance(item, Unseen):
+            parts.append(Hole(item.reason, item.span))
+        else:
+            options = tuple(joined(option, separator) for option in item.options)
+            parts.append(Choice(options, item.reason, item.span))
+    return tuple(parts)
+
+
+def source_of(value: Value, file: str) -> Source:
+    """A value as a text to parse. Unknown parts become single characters, listed in the source's `marks`."""
+    taken = "".join(part.text for part in value if isinstance(part, Lit))
+    mark = _FIRST_MARK
+    texts: list[str] = []
+    pieces: list[tuple[int, Part]] = []
+    marks: dict[str, Part] = {}
+    offset = 0
+    for part in value:
+        if isinstance(part, Lit):
+            text = part.text
+        else:
+            while chr(mark) in taken:
+                mark += 1
+            text = chr(mark)
+            marks[text] = part
+            mark += 1
+        pieces.append((offset, part))
+        texts.append(text)
+        offset += len(text.encode("utf-8", "replace"))
+    source = Source("".join(texts).encode("utf-8", "replace"), file, pieces or ())
+    source.marks = marks
+    return source
+
+
+def merged(values: Sequence[Value], reason: str, span: Span) -> Value:
+    """The value after branches that leave these: what they share at both ends, and a choice between."""
+    first = values[0]
+    if all(value == first for value in values):
+        return first
+    texts = [text_of(value) for value in values]
+    if texts[0] is not None and all(text == texts[0] for text in texts):
+        return first
+    ahead, behind = _shared(values)
+    options = tuple(dict.fromkeys(value[ahead : len(value) - behind] for value in values))
+    middle: Part = Choice(options, reason, span)
+    if len(options) > MAX_OPTIONS or _depth(middle) > 3 or sum(map(len, values)) > MAX_PARTS:
+        middle = Hole(reason, span)
+    return (*first[:ahead], middle, *first[len(first) - behind :])
+
+
+def merged_items(lists: Sequence[Items], reason: str, span: Span) -> Items:
+    """The same for arrays."""
+    first = lists[0]
+    if all(items == first for items in lists):
+        return first
+    ahead, behind = _shared(lists)
+    options = tuple(dict.fromkeys(items[ahead : len(items) - behind] for items in lists))
+    middle: Item = Maybe(options, reason, span)
+    if len(options) > MAX_OPTIONS or _depth(middle) > 3 or sum(map(len, lists)) > MAX_PARTS:
+        middle = Unseen(reason, span)
+    return (*first[:ahead], middle, *first[len(first) - behind :])
+
+
+def _shared(rows: Sequence[tuple[Item, ...]] | Sequence[Value]) -> tuple[int, int]:
+    """How many leading and trailing elements all rows have in common, by what they say."""
+    shortest = min(map(len, rows))
+    ahead = 0
+    while ahead < shortest and all(_same(row[ahead], rows[0][ahead]) for row in rows):
+        ahead += 1
+    behind = 0
+    while behind < shortest - ahead and all(_same(row[-1 - behind], rows[0][-1 - behind]) for row in rows):
+        behind += 1
+    return ahead, behind
+
+
+def _same(a: Item | Part, b: Item | Part) -> bool:
+    if isinstance(a, Lit) and isinstance(b, Lit):
+        return a.text == b.text
+    if isinstance(a, Word) and isinstance(b, Word):
+        return a.parts == b.parts or (a.text is not None and a.text == b.text)
+    return a == b
+
+
+def _depth(part: Part | Item) -> int:
+    if isinstance(part, Choice | Maybe):
+        return 1 + max((_depth(inner) for option in part.options for inner in option), default=0)
+    if isinstance(part, Word):
+        return max(map(_depth, part.parts), default=0)
+    return 0
