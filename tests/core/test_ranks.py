@@ -85,6 +85,8 @@ def test_weight_shards_lie_between_tp_and_cp() -> None:
     grids = grids_of(16, tp=2, gtp=2, cp=2, pp=2)
     assert grids.groups("cp").lists()[0] == [0, 4]
     assert grids.groups("mp").lists()[0] == [0, 1, 2, 3, 8, 9, 10, 11]
+    named = grids_of(16, gtp=2, cp=2, order="tp-cp-gtp_remat-dp")
+    assert (named.groups("cp").lists()[0], named.groups("mp").lists()[0]) == ([0, 1], [0, 2])
 
 
 @given(st.integers(1, 12), st.integers(1, 12), st.integers(1, 12), st.integers(1, 12), st.integers(1, 4))
@@ -114,6 +116,9 @@ def test_the_smallest_world_is_the_first_that_is_accepted(tp: int, cp: int, ep: 
          "put pp last"),
         ({"world_size": 8, "cp": 2, "order": "tp-dp-pp"},
          "order tp-dp-pp lacks cp, whose size is 2: name every axis of size above 1"),
+        # Upstream puts gtp after tp, and fails (ValueError) on an order without tp.
+        ({"world_size": 8, "gtp": 2, "order": "cp-dp"},
+         "order cp-dp lacks gtp, whose size is 2: name every axis of size above 1"),
         ({"world_size": 8, "order": "tp-cp-tp"},
          "order tp-cp-tp names an axis twice: name each once, for example tp-cp-ep-dp-pp"),
         ({"world_size": 8, "order": "tp,cp"},
