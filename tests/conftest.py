@@ -13,6 +13,11 @@ import sys
 from pathlib import Path
 
 import pytest
+from hypothesis import settings
+
+# A loaded machine is no failure: no deadline per example.
+settings.register_profile("hcp", deadline=None)
+settings.load_profile("hcp")
 
 ROOT = Path(__file__).resolve().parents[1]
 REQUIRED = frozenset(filter(None, os.environ.get("HCP_REQUIRE", "").split(",")))

@@ -8,7 +8,7 @@ from typing import Any
 from xml.etree import ElementTree
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from hcp.core.errors import HcpError
@@ -51,7 +51,6 @@ def of_class(root: ElementTree.Element, name: str) -> list[ElementTree.Element]:
 
 
 @given(cases())
-@settings(deadline=None)
 def test_a_small_world_is_drawn_whole_each_rank_on_its_node(case: Case) -> None:
     grids, sizes, place = case
     scene = scene_of(grids, sizes, place)
@@ -64,7 +63,6 @@ def test_a_small_world_is_drawn_whole_each_rank_on_its_node(case: Case) -> None:
 
 
 @given(cases())
-@settings(deadline=None)
 def test_the_cells_name_the_groups_that_megatron_core_numbers(case: Case) -> None:
     grids, sizes, place = case
     kinds = {kind.name: kind.groups for kind in kinds_of(grids, sizes)}
@@ -83,7 +81,6 @@ def test_the_cells_name_the_groups_that_megatron_core_numbers(case: Case) -> Non
 
 
 @given(cases())
-@settings(deadline=None)
 def test_red_is_drawn_exactly_where_an_inner_group_leaves_its_domain(case: Case) -> None:
     grids, sizes, place = case
     scene = scene_of(grids, sizes, place)
@@ -104,7 +101,6 @@ def bands_of(node: Node) -> list[int]:
 
 
 @given(cases())
-@settings(deadline=None)
 def test_nothing_covers_a_gpu_and_no_two_rails_run_on_one_line(case: Case) -> None:
     grids, sizes, place = case
     for block in scene_of(grids, sizes, place).blocks:
