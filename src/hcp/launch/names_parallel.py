@@ -54,6 +54,8 @@ PARALLEL_ROWS: tuple[Row, ...] = (
         bridge=("dist.use_tp_pp_dp_mapping",), default=False),
     Row("use_decentralized_pg", "bool", "process groups outside megatron's global state",
         bridge=("dist.use_decentralized_pg",), default=False),
+    Row("high_priority_stream_groups", "comm", "process groups whose NCCL stream has high priority",
+        mlm=("high_priority_stream_groups",), bridge=("dist.high_priority_stream_groups",), default=None),
     Row("num_distributed_optimizer_instances", "size", "distributed-optimizer instances",
         mlm=("num_distributed_optimizer_instances",), bridge=("ddp.num_distributed_optimizer_instances",), default=1),
     Row("eval_context_parallel_size", "size", "CP size of evaluation; null = that of training",

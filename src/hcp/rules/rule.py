@@ -96,11 +96,15 @@ class Rule:
     bad: Example
 
 
-class View:
-    """What rules read: `v.cp` is the fact's value; an unknown one raises `Unknown` and so ends the rule.
+_NEVER_NONE = frozenset((
+    "tp", "pp", "cp", "ep", "etp", "gtp", "dp", "world_size", "nodes", "gpus_per_node", "nvlink_domain",
+    "ntasks_per_node", "num_layers", "hidden_size", "heads", "kv_heads", "num_distributed_optimizer_instances",
+))
+"""Sizes for which upstream has no None: a written null decides nothing, so it counts as unknown."""
 
-    Every access is recorded in `asked`, so that the engine can say what a rule looked at.
-    """
+
+class View:
+    """What rules read: `v.cp` is the fact's value; an unknown one raises `Unknown` and so ends the rule."""
 
     def __init__(self, launch: Launch) -> None:
         self.launch = launch
@@ -109,7 +113,7 @@ class View:
 
     def __getattr__(self, name: str) -> Any:
         fact = self._facts.get(name)
-        if fact is None:
+        if fact is None or (fact.value is None and name in _NEVER_NONE):
             raise Unknown(name)
         return fact.value
 
@@ -121,19 +125,21 @@ class View:
         return self._facts.get(name)
 
     def known(self, *names: str) -> bool:
-        return all(name in self._facts for name in names)
+        return all(self.get(name, Unknown) is not Unknown for name in names)
 
     def get(self, name: str, default: Any = None) -> Any:
         """The value, or `default` where it is unknown. For `applies`, and for facts that only sharpen a message."""
         fact = self._facts.get(name)
-        return default if fact is None else fact.value
+        if fact is None or (fact.value is None and name in _NEVER_NONE):
+            return default
+        return fact.value
 
     def version(self, name: str) -> Version:
         """A version fact, parsed. A text that is no version is unknown."""
         value = self.__getattr__(name)
         try:
             return _version(value)
-        except InvalidVersion:
+        except (InvalidVersion, TypeError):
             raise Unknown(name) from None
 
     def at_least(self, name: str, minimum: str) -> bool:

@@ -1,0 +1,96 @@
+"""Hierarchical CP: what its rules ask of a launch, and the fixes they share."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from hcp.rules.rule import Fix, Unknown, View
+
+HIERARCHICAL = "a2a+p2p"
+_WIDEST = 4096
+
+
+def uses_cp(v: View) -> bool:
+    """Whether attention is context-parallel. Asks for `cp`."""
+    return int(v.cp) > 1
+
+
+def uses_hcp(v: View) -> bool:
+    """Whether some layer is hierarchical. Asks for `cp` only where a layer says a2a+p2p, and never at cp 1."""
+    return v.get("cp") != 1 and HIERARCHICAL in v.comm_types and uses_cp(v)
+
+
+def has_sizes(v: View) -> bool:
+    """Whether sizes of levels are written. Where that is unknown, it matters only to a hierarchical launch."""
+    return bool(v.hcp_sizes) if v.known("hcp_sizes") else uses_hcp(v)
+
+
+def two_levels(v: View) -> tuple[int, int] | None:
+    """(inner, outer) where the launch has exactly two positive sizes that cover its CP group; else None.
+
+    Wrong sizes are the business of HCP001 to HCP004; a rule about heads or topology has nothing to add to them.
+    """
+    sizes = v.hcp_sizes
+    if not sizes or len(sizes) != 2 or min(sizes) < 1 or sizes[0] * sizes[1] != v.cp:
+        return None
+    return sizes[0], sizes[1]
+
+
+def fits_heads(v: View, ranks: int) -> bool | None:
+    """Whether an all-to-all over `ranks` divides the query and the KV heads of a TP rank; None if unknown."""
+    try:
+        return v.heads_per_rank % ranks == 0 and v.kv_heads_per_rank % ranks == 0
+    except Unknown:
+        return None
+
+
+def level_sizes(v: View) -> tuple[int, int] | None:
+    """(inner, outer) sizes to suggest: the widest a2a level that the heads and the NVLink domain allow; else None."""
+    cp = v.get("cp")
+    if cp is None or cp < 4:
+        return None
+    width = v.get("tp", 1) * (v.get("gtp") or 1)
+    domain = v.get("nvlink_domain") or v.get("gpus_per_node") or 8
+    for inner in range(min(cp // 2, domain // width, _WIDEST), 1, -1):
+        if cp % inner == 0 and domain % (width * inner) == 0 and fits_heads(v, inner) is not False:
+            return inner, cp // inner
+    return None
+
+
+def level_fixes(v: View) -> list[Fix]:
+    """The sizes to write, where some fit."""
+    sizes = level_sizes(v)
+    return [] if sizes is None else [
+        Fix({"hcp_sizes": sizes}, f"all-to-all over {sizes[0]} ranks inside, a ring of {sizes[1]} outside")
+    ]
+
+
+def flat_fixes(v: View, *types: str) -> list[Fix]:
+    """Fixes that give up the hierarchy: each a2a+p2p layer becomes one of `types`, and the sizes go."""
+    return [Fix(flat_edits(v, flat), _FLAT[flat]) for flat in types or ("p2p", "a2a")]
+
+
+_FLAT = {
+    "p2p": "one ring over the whole CP group",
+    "a2a": "one all-to-all over the whole CP group",
+    "all_gather": "K and V are gathered over the whole CP group",
+}
+
+
+def flat_edits(v: View, flat: str) -> dict[str, Any]:
+    """The edits that turn each a2a+p2p layer into `flat` and unset sizes that nothing would use any more."""
+    value = v.cp_comm_type
+    per_layer = isinstance(value, tuple)
+    edits: dict[str, Any] = {
+        "cp_comm_type": tuple(flat if item == HIERARCHICAL else item for item in value) if per_layer else flat
+    }
+    if v.get("hcp_sizes"):
+        edits["hcp_sizes"] = None
+    return edits
+
+
+def drop_fixes(v: View) -> list[Fix]:
+    """Fixes that end with no sizes: a flat type where a layer is hierarchical, else the unused sizes just go."""
+    if not v.known("cp_comm_type"):
+        return []
+    return flat_fixes(v) if HIERARCHICAL in v.comm_types else [Fix({"hcp_sizes": None}, "no layer uses the sizes")]
