@@ -149,7 +149,7 @@ def _cp016(v: View) -> Problem | None:
     assert name is not None
     off = Fix({name: False}, f"no {name}")
     message = "no attention backend returns the largest logit here: the first forward stops"
-    if v.get("attention_backend") == "flash":
+    if v.attention_backend == "flash":
         return Problem(message, f"{name} with attention_backend flash", "cuDNN's attention (fused, or auto)",
                        ("attention_backend", name), (_FUSED, off))
     if v.get("fp8") and (v.get("fp8_dot_product_attention") or v.get("fp8_multi_head_attention")):

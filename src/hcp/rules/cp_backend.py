@@ -59,7 +59,7 @@ def _is_local(v: View) -> str | None:
     if v.attention_backend == "local":
         return "attention_backend"
     spec = v.get("spec")
-    words = spec if isinstance(spec, list | tuple) else [spec]
+    words = spec if isinstance(spec, list | tuple) and spec else [spec]
     if words[0] == "local":
         return "spec"
     return "transformer_impl" if spec is None and v.transformer_impl == "local" else None

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from math import gcd
+
 from hcp.rules.cp_view import cp_may_be_on, layer_types, round_up, sequence_multiple, switch_types
 from hcp.rules.rule import Example, Fix, Problem, Rule, Source, View
 
@@ -83,7 +85,8 @@ def _cp003(v: View) -> Problem | None:
 
 
 def _flat_a2a(v: View) -> bool:
-    return cp_may_be_on(v) and "a2a" in layer_types(v)
+    # Beside hierarchical layers it is HCP019, which has other ways out.
+    return cp_may_be_on(v) and "a2a" in layer_types(v) and "a2a+p2p" not in layer_types(v)
 
 
 def _cp007(v: View) -> Problem | None:
@@ -111,13 +114,13 @@ def _cp008(v: View) -> Problem | None:
         wanted = f"a multiple of {tp}: megatron-core before 0.16 does not replicate KV heads"
     else:
         wanted = f"a multiple or a divisor of {tp}"
-    fits = [size for size in range(int(tp), 0, -1) if groups % size == 0 and tp % size == 0]
+    fitting = gcd(groups, tp)
     return Problem(
         message="the KV heads cannot be divided over the tensor-parallel ranks: the model config is refused",
         found=f"{groups} KV heads at tensor_model_parallel_size {tp}",
         wanted=wanted,
         facts=("kv_heads", "tp"),
-        fixes=tuple(Fix({"tp": size}, f"tensor parallelism over {size} ranks") for size in fits[:1]),
+        fixes=(Fix({"tp": fitting}, f"tensor parallelism over {fitting} ranks"),),
     )
 
 

@@ -39,28 +39,40 @@ def has_window(v: View) -> bool:
     return bool(window) and tuple(window) not in ((-1, 0), (-1, -1))
 
 
-def windowed_types(v: View) -> tuple[str, ...]:
-    """The distinct communication types of the layers that have a sliding window."""
-    types = layer_types(v)
+def skip_freq(v: View) -> Any:
+    """Which layers skip the window: null = none, n = every n-th, a list = one entry per layer, 0 for those that do."""
     skip = v.window_attn_skip_freq
     if isinstance(skip, str):
         try:
             skip = int(skip)
         except ValueError:
-            # A pattern such as "([1]*3+[0])*4": Megatron-LM evaluates it, we do not.
-            raise Unknown("window_attn_skip_freq") from None
+            skip = 0
+    if skip is None or (isinstance(skip, int) and skip > 0):
+        return skip
+    if isinstance(skip, list | tuple) and all(isinstance(item, int) for item in skip):
+        return skip
+    # A pattern such as "([1]*3+[0])*4": Megatron-LM evaluates it, we do not.
+    raise Unknown("window_attn_skip_freq")
+
+
+def windowed_types(v: View) -> tuple[str, ...]:
+    """The distinct communication types of the layers that have a sliding window."""
+    types = layer_types(v)
+    skip = skip_freq(v)
     if skip is None:
         return tuple(dict.fromkeys(types))
     if len(types) == 1:
         some = any(skip) if isinstance(skip, list | tuple) else skip != 1
         return types if some else ()
     return tuple(dict.fromkeys(
-        kind for layer, kind in enumerate(types, start=1) if _has_window(skip, layer)
+        kind for layer, kind in enumerate(types, start=1) if has_window_at(skip, layer)
     ))
 
 
-def _has_window(skip: Any, layer: int) -> bool:
+def has_window_at(skip: Any, layer: int) -> bool:
     """megatron-core's is_layer_window_attention; layers count from 1."""
+    if skip is None:
+        return True
     if isinstance(skip, list | tuple):
         return layer <= len(skip) and bool(skip[layer - 1])
     return bool(layer % int(skip))

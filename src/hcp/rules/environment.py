@@ -127,22 +127,36 @@ def _load002(v: View) -> Problem | None:
             severity="warning", effect="silent", stage="never",
         )
     none = Fix({"eval_context_parallel_size": None}, "evaluation as in training")
-    ranks = v.get("world_size")
-    shard = (v.get("tp") or 1) * (v.get("pp") or 1) * size
-    if ranks and ranks % shard:
+    if "a2a+p2p" in v.comm_types:
         return Problem(
-            message="the ranks do not divide by the evaluation's layout: Bridge's validation stops",
-            found=f"{ranks} ranks at tp x pp x eval_context_parallel_size {shard}",
-            wanted=f"a multiple of {shard}",
-            facts=("eval_context_parallel_size", "world_size"), fixes=(none,), stage="config",
+            message=f"{message}, one flat group for layers that stay a2a+p2p: the first evaluation stops",
+            found=f"eval_context_parallel_size {size} with cp_comm_type a2a+p2p",
+            wanted="a flat communication type",
+            facts=("eval_context_parallel_size", "cp_comm_type"), fixes=(none,),
         )
-    length = v.get("seq_length")
+    if "a2a" in v.comm_types and (v.heads_per_rank % size or v.kv_heads_per_rank % size):
+        return Problem(
+            message=f"{message}, and a2a cannot deal the heads to their ranks: the first evaluation stops",
+            found=f"{v.heads_per_rank} query and {v.kv_heads_per_rank} KV heads per tensor-parallel rank at "
+            f"eval_context_parallel_size {size}",
+            wanted=f"both a multiple of {size}",
+            facts=("eval_context_parallel_size", "kv_heads", "heads"), fixes=(none,),
+        )
+    length = v.seq_length
     if length and size > 1 and length % (2 * size):
         return Problem(
-            message=f"{message} and the sequence cannot be cut into their 2 x CP chunks",
+            message=f"{message}, and the sequence cannot be cut into their 2 x CP chunks",
             found=f"seq_length {length} at eval_context_parallel_size {size}",
             wanted=f"a multiple of {2 * size}",
             facts=("eval_context_parallel_size", "seq_length"), fixes=(none,),
+        )
+    shard = v.tp * v.pp * size
+    if v.world_size % shard:
+        return Problem(
+            message="the ranks do not divide by the evaluation's layout: Bridge's validation stops",
+            found=f"{v.world_size} ranks at tp x pp x eval_context_parallel_size {shard}",
+            wanted=f"a multiple of {shard}",
+            facts=("eval_context_parallel_size", "world_size"), fixes=(none,), stage="config",
         )
     return None
 
@@ -229,15 +243,18 @@ RULES = (
         source=(
             Source("megatron-bridge", "megatron/bridge/training/config.py", "DistributedInitConfig",
                    "Requires use_decentralized_pg=True", ">=0.6", where="checkout"),
+            Source("megatron-bridge", "megatron/bridge/training/eval_context_parallel_rebinding.py",
+                   "install_pg_collection", "module.cp_comm_type,", ">=0.6", where="checkout"),
             Source("megatron-bridge", "megatron/bridge/training/config.py", "ConfigContainer.validate",
                    "is not divisible by eval model parallel size", ">=0.6", where="checkout"),
         ),
         applies=lambda v: v.kind == "bridge" and v.get("eval_context_parallel_size") is not None
         and v.eval_context_parallel_size != v.get("cp"),
         check=_load002,
-        good=Example("bridge", "model.context_parallel_size=4 dist.eval_context_parallel_size=2 "
-                     "dist.use_decentralized_pg=true model.seq_length=4096"),
-        bad=Example("bridge", "model.context_parallel_size=2 dist.eval_context_parallel_size=3 "
+        good=Example("bridge", "model.context_parallel_size=4 model.cp_comm_type=p2p dist.eval_context_parallel_size=2 "
+                     "dist.use_decentralized_pg=true model.seq_length=4096 model.tensor_model_parallel_size=1 "
+                     "model.pipeline_model_parallel_size=1", "world_size=8"),
+        bad=Example("bridge", "model.context_parallel_size=2 model.cp_comm_type=p2p dist.eval_context_parallel_size=3 "
                     "dist.use_decentralized_pg=true model.seq_length=4096"),
     ),
 )

@@ -229,8 +229,8 @@ RULES = (
         applies=lambda v: bool(v.get("mtp_layers")) and cp_may_be_on(v) and isinstance(v.get("cp_comm_type"), tuple),
         check=_model006,
         good=Example("mlm", "--context-parallel-size 2 --num-layers 2 --cp-comm-type p2p p2p --mtp-num-layers 1",
-                     "mcore=0.16"),
+                     "mcore=0.17"),
         bad=Example("mlm", "--context-parallel-size 2 --num-layers 2 --cp-comm-type p2p all_gather --mtp-num-layers 1",
-                    "mcore=0.16"),
+                    "mcore=0.17"),
     ),
 )

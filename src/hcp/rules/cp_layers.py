@@ -1,0 +1,51 @@
+"""Context parallelism: how a list of communication types reaches the layers."""
+
+from __future__ import annotations
+
+from hcp.rules.comm import uses_cp
+from hcp.rules.rule import Example, Fix, Problem, Rule, Source, View
+
+
+def _cp027(v: View) -> Problem | None:
+    if v.at_least("mcore", "0.17"):
+        return None
+    return Problem(
+        message="building the last layer stops with IndexError; each layer before it gets the type of the next one",
+        found=f"cp_comm_type as a list of {len(v.cp_comm_type)} with megatron-core {v.mcore}",
+        wanted="one type for all layers, or megatron-core 0.17 or newer",
+        facts=("cp_comm_type", "mcore"),
+        fixes=tuple(Fix(_one_type(v, kind), f"{kind} on every layer") for kind in v.comm_types),
+    )
+
+
+def _one_type(v: View, kind: str) -> dict[str, object]:
+    drop = {"hcp_sizes": None} if v.get("hcp_sizes") and kind != "a2a+p2p" else {}
+    return {"cp_comm_type": kind, **drop}
+
+
+RULES = (
+    Rule(
+        id="CP027",
+        title="A communication type per layer needs megatron-core 0.17 or newer",
+        severity="error",
+        effect="crash",
+        stage="init",
+        why=(
+            "Up to 0.16 megatron-core looks the type up under the layer's number, which counts from 1, in a list that "
+            "counts from 0. The constructor demands exactly one entry per layer, so the last layer always misses; "
+            "corrected in 0.17."
+        ),
+        source=(
+            Source("megatron-core", "megatron/core/transformer/transformer_layer.py", "TransformerLayer.__init__",
+                   "config.cp_comm_type[self.layer_number]", ">=0.12,<0.17"),
+            Source("megatron-core", "megatron/core/transformer/transformer_layer.py", "TransformerLayer.__init__",
+                   "self.layer_number - 1", ">=0.17", "checkout"),
+        ),
+        applies=lambda v: v.get("cp") != 1 and isinstance(v.cp_comm_type, tuple) and uses_cp(v),
+        check=_cp027,
+        good=Example("bridge", "model.num_layers=2 model.context_parallel_size=2 model.cp_comm_type=[p2p,all_gather]",
+                     "mcore=0.17.0"),
+        bad=Example("bridge", "model.num_layers=2 model.context_parallel_size=2 model.cp_comm_type=[p2p,all_gather]",
+                    "mcore=0.16.1"),
+    ),
+)

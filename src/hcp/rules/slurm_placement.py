@@ -1,0 +1,112 @@
+"""How Slurm starts the ranks: how many, and on which nodes."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from itertools import islice
+
+from hcp.core.placement import Placement
+from hcp.rules.comm import two_levels, uses_cp, uses_hcp
+from hcp.rules.rule import Example, Fix, Problem, Rule, Source, View
+from hcp.rules.topology import dense_mesh, inner_groups
+
+_STATE = "megatron/core/parallel_state.py"
+_ENOUGH = 2_000
+
+
+def _close_groups(v: View) -> tuple[str, Iterable[Sequence[int]]]:
+    """The groups that need NVLink most: tensor parallel, else the inner level, else the CP groups."""
+    mesh = dense_mesh(v, v.world_size)
+    if mesh is None:
+        return "", ()
+    if v.tp > 1:
+        return "tensor-parallel", mesh.groups("tp")
+    levels = two_levels(v) if uses_hcp(v) else None
+    if levels is not None:
+        return "inner all-to-all", inner_groups(mesh, levels[0])
+    return "context-parallel", mesh.groups("cp")
+
+
+def _slurm001(v: View) -> Problem | None:
+    if v.placement != "cyclic" or v.world_size <= v.gpus_per_node or v.world_size % v.gpus_per_node:
+        return None
+    name, groups = _close_groups(v)
+    block = Placement(v.world_size, v.gpus_per_node)
+    cyclic = Placement(v.world_size, v.gpus_per_node, kind="cyclic")
+    for members in islice(groups, _ENOUGH):
+        group = list(islice(members, 64))
+        here, there = {block.node_of(rank) for rank in group}, {cyclic.node_of(rank) for rank in group}
+        if len(there) > len(here):
+            return Problem(
+                message=f"neighbouring ranks are on different nodes: the {name} groups cross the network",
+                found=f"placement cyclic: ranks {', '.join(map(str, group[:16]))} are on {len(there)} nodes, "
+                      f"by block on {len(here)}",
+                wanted="srun --distribution=block (Slurm's default)",
+                facts=("placement",),
+                fixes=(Fix({"placement": "block"}, "ranks fill one node after the other"),),
+            )
+    return None
+
+
+def _slurm002(v: View) -> Problem | None:
+    started = v.nodes * v.ntasks_per_node
+    if started == v.world_size:
+        return None
+    fixes = []
+    if v.known("gpus_per_node") and v.nodes * v.gpus_per_node == v.world_size:
+        fixes.append(Fix({"ntasks_per_node": v.gpus_per_node}, "one task per GPU"))
+    return Problem(
+        message=(
+            "ranks are missing: start-up waits for them until its timeout, or GPUs stay idle" if started < v.world_size
+            else "more ranks start than the job counts on: several share a GPU"
+        ),
+        found=f"{v.nodes} nodes x {v.ntasks_per_node} tasks = {started} ranks, for a job of {v.world_size}",
+        wanted="one Slurm task per GPU: nodes x ntasks-per-node equal to the number of ranks",
+        facts=("ntasks_per_node", "nodes", "world_size"),
+        fixes=tuple(fixes),
+        effect="hang" if started < v.world_size else "crash",
+    )
+
+
+RULES = (
+    Rule(
+        id="SLURM001",
+        title="Ranks fill one node after the other",
+        severity="warning",
+        effect="slow",
+        stage="never",
+        why=(
+            "megatron-core takes adjacent ranks for close ones: tensor-parallel and inner CP groups are adjacent in "
+            "the numbering. With srun --distribution=cyclic rank r is on node r modulo the number of nodes, so exactly "
+            "those groups cross the network, and layouts that are right on paper are slow. Nothing logs it."
+        ),
+        source=(
+            Source("megatron-core", _STATE, "initialize_model_parallel", 'order: str = "tp-cp-ep-dp-pp"', ">=0.12"),
+        ),
+        applies=lambda v: v.get("nodes", 1) > 1 and (v.tp > 1 or uses_cp(v)),
+        check=_slurm001,
+        good=Example("mlm", "--tensor-model-parallel-size 8 --context-parallel-size 2",
+                     "nodes=2 gpus_per_node=8 placement=block"),
+        bad=Example("mlm", "--tensor-model-parallel-size 8 --context-parallel-size 2",
+                    "nodes=2 gpus_per_node=8 placement=cyclic"),
+    ),
+    Rule(
+        id="SLURM002",
+        title="srun starts as many ranks as the launch counts on",
+        severity="error",
+        effect="hang",
+        stage="init",
+        why=(
+            "With srun each task is a rank. With fewer tasks than the job counts on, the others wait in "
+            "init_process_group, or GPUs stay idle; more tasks put two ranks on a GPU."
+        ),
+        source=(
+            Source("megatron-lm", "megatron/training/arguments.py", "parse_args",
+                   """args.world_size = int(os.getenv("WORLD_SIZE", '1'))""", "", "checkout"),
+        ),
+        applies=lambda v: v.get("start") == "srun",
+        check=_slurm002,
+        good=Example("mlm", "--context-parallel-size 2", "start=srun nodes=2 gpus_per_node=8 ntasks_per_node=8"),
+        bad=Example("mlm", "--context-parallel-size 2", "start=srun nodes=2 gpus_per_node=8 ntasks_per_node=1"),
+    ),
+)

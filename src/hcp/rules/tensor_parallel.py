@@ -1,0 +1,85 @@
+"""Tensor and sequence parallelism: what the config constructors refuse."""
+
+from __future__ import annotations
+
+from math import gcd
+
+from hcp.rules.rule import Example, Fix, Problem, Rule, Source, View
+
+
+def _tp001(v: View) -> Problem | None:
+    if v.heads % v.tp == 0:
+        return None
+    fitting = gcd(v.heads, v.tp)
+    return Problem(
+        message="the config constructor stops: the heads cannot be split over the TP ranks",
+        found=f"{v.heads} attention heads at tensor_model_parallel_size {v.tp}",
+        wanted=f"a tensor_model_parallel_size that divides {v.heads}",
+        facts=("tp", "heads"),
+        fixes=(Fix({"tp": fitting}, f"tensor parallelism over {fitting} rank(s)"),),
+    )
+
+
+def _par001(v: View) -> Problem | None:
+    if v.tp > 1:
+        return None
+    corrected = v.kind in ("mlm", "verl")
+    stated = v.fact("sequence_parallel")
+    if corrected and (stated is None or stated.origin == "default"):
+        return None  # verl's own default, which it corrects itself
+    return Problem(
+        message=(
+            "sequence parallelism is switched off with a warning" if corrected
+            else "the config constructor stops: sequence parallelism needs tensor parallelism"
+        ),
+        found="sequence_parallel at tensor_model_parallel_size 1",
+        wanted="tensor_model_parallel_size above 1, or no sequence_parallel",
+        facts=("sequence_parallel", "tp"),
+        fixes=(Fix({"sequence_parallel": False}, "what tensor_model_parallel_size 1 amounts to"),),
+        severity="info" if corrected else "error",
+        effect="note" if corrected else "crash",
+        stage="never" if corrected else "config",
+    )
+
+
+_CONFIG = "megatron/core/transformer/transformer_config.py"
+
+RULES = (
+    Rule(
+        id="TP001",
+        title="Tensor parallelism divides the attention heads",
+        severity="error",
+        effect="crash",
+        stage="config",
+        why="Each TP rank holds a whole number of query heads; megatron-core's config constructor checks it.",
+        source=(
+            Source("megatron-core", _CONFIG, "TransformerConfig.__post_init__",
+                   "self.num_attention_heads % self.tensor_model_parallel_size != 0", ">=0.12"),
+        ),
+        applies=lambda v: v.get("tp") != 1 and v.tp > 1,
+        check=_tp001,
+        good=Example("mlm", "--num-attention-heads 32 --group-query-attention --num-query-groups 4 "
+                     "--tensor-model-parallel-size 8", "mcore=0.16.1"),
+        bad=Example("mlm", "--num-attention-heads 20 --group-query-attention --num-query-groups 4 "
+                    "--tensor-model-parallel-size 8", "mcore=0.16.1"),
+    ),
+    Rule(
+        id="PAR001",
+        title="Sequence parallelism comes with tensor parallelism",
+        severity="error",
+        effect="crash",
+        stage="config",
+        why=(
+            "Sequence parallelism splits activations over the TP ranks. megatron-core's constructor refuses it at a TP "
+            "size of 1; Megatron-LM's command line and verl switch it off and go on."
+        ),
+        source=(
+            Source("megatron-core", "megatron/core/model_parallel_config.py", "ModelParallelConfig.__post_init__",
+                   "if self.sequence_parallel:", ">=0.12"),
+        ),
+        applies=lambda v: bool(v.get("sequence_parallel")),
+        check=_par001,
+        good=Example("bridge-provider", "model.tensor_model_parallel_size=2 model.sequence_parallel=true"),
+        bad=Example("bridge-provider", "model.tensor_model_parallel_size=1 model.sequence_parallel=true"),
+    ),
+)
