@@ -1,0 +1,30 @@
+"""Launches out of a rule's examples."""
+
+from __future__ import annotations
+
+import shlex
+from collections.abc import Callable
+
+import pytest
+
+from hcp.launch.build import build_launch
+from hcp.launch.coerce import coerce
+from hcp.launch.fact import Fact, Kind, Launch, Setting
+from hcp.launch.names import ROWS
+from hcp.launch.names_row import Row
+from hcp.launch.words import Word, reading_of_words
+
+
+def launch(kind: Kind, text: str, assume: str = "") -> Launch:
+    """The launch that a command line or override list describes, with assumptions (`te=2.14 nodes=2`)."""
+    assumed = {}
+    for word in assume.split():
+        name, _, value = word.partition("=")
+        row = ROWS[name] if name in ROWS else Row(name, "str", "")
+        assumed[name] = Fact(coerce(row, Setting(name, value)), "assumed")
+    return build_launch(reading_of_words(kind, [Word(word) for word in shlex.split(text)], "-"), assumed=assumed)
+
+
+@pytest.fixture
+def launch_of() -> Callable[..., Launch]:
+    return launch

@@ -1,0 +1,97 @@
+"""Rules over launches that nobody meant: unknown facts, null, odd texts, huge and negative numbers."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import replace
+from typing import Any
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from hcp.launch.build import build_launch
+from hcp.launch.fact import KINDS, Fact, Launch, Reading
+from hcp.launch.names import ROWS
+from hcp.launch.names_row import Row
+from hcp.rules.engine import check_launch
+from hcp.rules.registry import RULES
+from hcp.rules.rule import Rule
+
+LaunchOf = Callable[..., Launch]
+HUGE = 10**12
+
+_sizes = st.one_of(st.integers(1, 16), st.sampled_from([32, 64, 72, 4096, 131072, HUGE]))
+_integers = st.one_of(st.integers(-4, 64), st.sampled_from([-HUGE, HUGE]))
+_words = st.sampled_from([
+    "", "auto", "flash", "fused", "unfused", "local", "vanilla", "learnable", "none", "offline", "sft", "dsa",
+    "gated_delta_net", "delayed", "tensorwise", "mxfp8", "hybrid", "e4m3", "srun", "torchrun", "block", "cyclic",
+    "sm90", "sm100", "3.0.0", "4", "tp-cp-ep-dp-pp", "tp-cp-ep-pp-dp", "pp-cp", "-", "causal", "arbitrary",
+    "M-M*-", "ü",
+])
+_comm = st.sampled_from(["p2p", "a2a", "all_gather", "a2a+p2p", "allgather", "", None])
+_by_type: dict[str, st.SearchStrategy[Any]] = {
+    "size": _sizes,
+    "int": _integers,
+    "bool": st.booleans(),
+    "str": _words,
+    "sizes": st.lists(_integers, max_size=4).map(tuple),
+    "comm": st.one_of(_comm, st.lists(_comm, max_size=6).map(tuple)),
+    "float": st.floats(allow_nan=True),
+    "version": st.sampled_from(["0.12.3", "0.16.1", "0.17", "0.20.0.dev0", "1.9", "1.12.0", "2.8", "2.14.0", "2.15",
+                                "2.19.0", "2.20.2", "latest", "", "0.4.2+abc"]),
+    "window": st.tuples(_integers, _integers),
+    "any": st.one_of(_integers, _words, st.lists(_integers, max_size=4), st.just({"a": 1})),
+}
+
+
+def _fact_of(row: Row) -> st.SearchStrategy[Fact]:
+    values = st.one_of(st.none(), _by_type[row.type], _by_type[row.type], _by_type[row.type])
+    return values.map(lambda value: Fact(value, "assumed"))
+
+
+_facts = st.fixed_dictionaries({}, optional={name: _fact_of(row) for name, row in ROWS.items()})
+
+
+@settings(max_examples=400, deadline=2000)
+@given(kind=st.sampled_from(KINDS), facts=_facts, complete=st.booleans())
+def test_no_launch_makes_a_rule_raise(kind: Any, facts: dict[str, Fact], complete: bool) -> None:
+    launch = build_launch(Reading(kind, "-", "yaml", complete=complete, role="actor_rollout_ref.actor"), assumed=facts)
+    report = check_launch(launch, RULES, fixes=False)
+    assert report.applied + len(report.not_checked) <= len(RULES)
+
+
+@settings(max_examples=60, deadline=5000)
+@given(kind=st.sampled_from(KINDS), facts=_facts)
+def test_no_launch_makes_a_fix_raise(kind: Any, facts: dict[str, Fact]) -> None:
+    launch = build_launch(Reading(kind, "-", "yaml", role="actor_rollout_ref.actor"), assumed=facts)
+    for finding in check_launch(launch, RULES).findings:
+        for fix in finding.fixes:
+            assert fix.overrides, f"{finding.rule.id} offers a fix that changes nothing"
+
+
+def test_an_empty_launch_has_no_finding() -> None:
+    for kind in KINDS:
+        launch = build_launch(Reading(kind, "-", "overrides", complete=False))
+        report = check_launch(launch, RULES)
+        assert report.findings == ()
+        assert report.not_checked, "a launch of which nothing is known passes no rule"
+
+
+ONLY_WHAT_IS_STATED = {"CP017", "CP020", "PACK008"}
+"""Rules that answer to stated facts alone, so that nothing can be missing. This set may only shrink."""
+
+
+@pytest.mark.parametrize("rule", RULES, ids=lambda rule: rule.id)
+def test_a_rule_that_lacks_a_fact_is_not_checked_and_never_passed(rule: Rule, launch_of: LaunchOf) -> None:
+    """Of the bad example's facts at least one is needed, and a finding never rests on the one that it blames."""
+    bad = launch_of(rule.bad.kind, rule.bad.text, rule.bad.assume)
+    blamed = check_launch(bad, (rule,), fixes=False).findings[0].problem.facts
+    needed = set()
+    for name in bad.facts:
+        others = {other: fact for other, fact in bad.facts.items() if other != name}
+        report = check_launch(replace(bad, facts=others), (rule,), fixes=False)
+        needed |= {name for item in report.not_checked if name in item.needs}
+        if name == blamed[0]:
+            assert not report.findings, f"{rule.id} finds a fault in {name} although it is unknown"
+    assert bool(needed) != (rule.id in ONLY_WHAT_IS_STATED), f"{rule.id} asks for {needed or 'nothing'}"
