@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from typing import Any, NamedTuple
 
 from hcp.core.kinds import Kind, kinds_at, kinds_of
@@ -82,7 +82,7 @@ def rank_text(world: World, rank: int, is_all: bool) -> str:
 
 def world_json(world: World) -> str:
     """`hcp.groups/1`: all groups, a line per kind."""
-    return _json({"schema": SCHEMA, **_facts(world)}, [
+    return _json({"schema": SCHEMA, **_facts(world)}, (
         {
             "name": kind.name, "grid": kind.grid, "axes": list(kind.axes), "level": kind.level, "comm": kind.comm,
             "upstream": kind.upstream, "group_size": len(kind.groups[0]), "num_groups": len(kind.groups),
@@ -91,7 +91,7 @@ def world_json(world: World) -> str:
             "ranks": [list(ranks) for ranks in kind.groups],
         }
         for kind, spans in world.census()
-    ])
+    ))
 
 
 def rank_json(world: World, rank: int) -> str:
@@ -102,7 +102,7 @@ def rank_json(world: World, rank: int) -> str:
         "nvlink_domain": place.domain_of(rank), "dense_position": world.position("dense", rank),
         "expert_position": world.position("expert", rank),
     }
-    return _json(head, [
+    return _json(head, (
         {
             "name": kind.name, "level": kind.level, "comm": kind.comm, "upstream": kind.upstream,
             "group_index": kind.group_index, "position": kind.position, "group_size": len(kind.ranks),
@@ -110,7 +110,7 @@ def rank_json(world: World, rank: int) -> str:
             "is_cross_nvlink_domain": place.crosses_domain(kind.ranks), "ranks": list(kind.ranks),
         }
         for kind in kinds_at(world.grids, rank, world.sizes)
-    ])
+    ))
 
 
 def _facts(world: World) -> dict[str, Any]:
@@ -123,7 +123,7 @@ def _facts(world: World) -> dict[str, Any]:
     }
 
 
-def _json(head: dict[str, Any], groups: list[dict[str, Any]]) -> str:
+def _json(head: dict[str, Any], groups: Iterable[dict[str, Any]]) -> str:
     # A line per key and per kind of group; json's own indent would put each rank on a line, and takes seconds.
     lines = [f'  "{key}": {json.dumps(value)}' for key, value in head.items()]
     entries = ",\n".join(f"    {json.dumps(entry)}" for entry in groups)
