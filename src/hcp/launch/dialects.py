@@ -52,6 +52,7 @@ _FOREIGN: tuple[tuple[str, tuple[tuple[str, ...], ...]], ...] = (
 _TARGETS = (("nemo_automodel.", "a NeMo AutoModel configuration"), ("nemo.", "a NeMo configuration"),
             ("nemo_rl.", "a NeMo-RL configuration"), ("torchtune.", "a torchtune configuration"),
             ("megatron.training.", "a Megatron-LM configuration container"),
+            ("verl.", "one section of a verl configuration"),
             ("lightning.", "a PyTorch Lightning configuration"))
 
 

@@ -5,6 +5,7 @@ OmegaConf itself takes longer to import than a whole check may take, and its res
 
 from __future__ import annotations
 
+from bisect import bisect_left
 from collections.abc import Callable, Iterable
 from typing import Any
 
@@ -12,7 +13,7 @@ from hcp.launch.fact import Setting
 from hcp.launch.hydra import hydra_value
 
 _LONGEST = 10_000
-_MOST_SETTINGS = 100_000
+_MOST_SETTINGS = 20_000
 _MAX_DEPTH = 30
 
 MISSING: Any = object()
@@ -43,8 +44,6 @@ def resolve(
             continue
         try:
             resolved += resolver.expanded(setting)
-            if len(resolved) > _MOST_SETTINGS:
-                raise _Unresolved("its references expand to too many values")
         except _Unresolved as reason:
             unknown[setting.key] = str(reason)
     return resolved, unknown
@@ -69,6 +68,8 @@ class _Resolver:
         self.default = default
         self.done: dict[str, Any] = {}
         self.open: set[str] = set()
+        self.copied = 0
+        self.names: list[str] | None = None
 
     def expanded(self, setting: Setting) -> list[Setting]:
         """The setting, evaluated; several where it refers to a mapping."""
@@ -83,8 +84,6 @@ class _Resolver:
                 raise _Unresolved("it refers to itself")
             for item in self.expanded(leaf):
                 out.append(item._replace(key=setting.key + item.key[len(value.key):]))
-                if len(out) > _MOST_SETTINGS:
-                    raise _Unresolved("its references expand to too many values")
         return out
 
     def _of(self, setting: Setting) -> Any:
@@ -136,12 +135,23 @@ class _Resolver:
         key, comma, fallback = arguments.partition(",")
         return self._lookup(self._text(key.strip(), at), at, fallback if comma else "null")
 
+    def _below(self, path: str) -> list[Setting]:
+        """The settings below a key."""
+        if self.names is None:
+            self.names = sorted(self.settings)
+        # "/" comes right after "." in ASCII: between the two lies what starts with "path.".
+        first, end = (bisect_left(self.names, path + stop) for stop in "./")
+        self.copied += end - first
+        if self.copied > _MOST_SETTINGS:
+            raise _Unresolved("its references expand to too many values")
+        return [self.settings[name] for name in self.names[first:end]]
+
     def _lookup(self, key: str, at: str, fallback: str | None) -> Any:
         path = _absolute(key, at)
         setting = self.settings.get(path)
         if setting is not None and setting.value != "???":
             return self._of(setting)
-        below = [leaf for name, leaf in self.settings.items() if name.startswith(path + ".")] if path else []
+        below = self._below(path)
         if below:
             return _Tree(path, below)
         value = self.default(path)

@@ -93,7 +93,8 @@ def _defaults_list(doc: YamlDoc) -> list[Setting]:
 def _role(by_key: dict[str, Setting]) -> str:
     if any(key.startswith("actor_rollout_ref.") for key in by_key):
         return ACTOR
-    if any(key.startswith(("engine.", "model.", "optim.")) or key in ("engine", "optim") for key in by_key):
+    sections = ("engine.", "model.", "optim.", "data.max_length", "data.max_token_len_per_gpu")
+    if any(key.startswith(sections) or key in ("engine", "optim") for key in by_key):
         return ENGINE
     return ACTOR
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Collection, Iterable
 
 from hcp.launch.build import build_launch
-from hcp.launch.fact import Fact, Launch, Location
+from hcp.launch.fact import Acceptance, Fact, Launch, Location
 from hcp.launch.names import ROWS, keys_of
 from hcp.rules.fixes import offer
 from hcp.rules.report import Finding, NotChecked, Report
@@ -21,20 +21,24 @@ def check_launch(launch: Launch, rules: Iterable[Rule], *, fixes: bool = True) -
     first is not repeated.
     """
     rules = tuple(rules)
-    findings, not_checked, applied = _run(launch, rules)
+    first, not_checked, applied = _run(launch, rules)
+    found = [(launch, finding) for finding in first]
     for other in launch.reading.others:
         second = build_launch(other, assumed=launch.assumed, model=launch.model)
         more, unknown, _ = _run(second, rules)
-        fired = {finding.rule.id for finding in findings}
-        findings += [finding for finding in more if finding.rule.id not in fired]
+        fired = {finding.rule.id for _, finding in found}
+        found += [(second, finding) for finding in more if finding.rule.id not in fired]
         missing = {item.rule.id for item in not_checked}
         not_checked += [item for item in unknown if item.rule.id not in missing and item.rule.id not in fired]
-    accepted = [finding for finding in findings if _is_accepted(launch, finding)]
-    kept = [finding for finding in findings if finding not in accepted]
+    acceptances = launch.reading.acceptances
+    accepted = [finding for owner, finding in found if _is_accepted(owner, finding, acceptances)]
+    kept = [(owner, finding) for owner, finding in found if finding not in accepted]
+    findings = [finding for _, finding in kept]
     if fixes:
-        errors = {finding.rule.id for finding in findings if finding.severity == "error"}
-        kept = [offer(launch, finding, rules, errors, rerun) for finding in kept]
-    return Report(launch, tuple(kept), tuple(not_checked), applied, tuple(accepted))
+        # A fix is tried on the model that it is for; it is not to blame for errors that were there before.
+        errors = {finding.rule.id for _, finding in found if finding.severity == "error"}
+        findings = [offer(owner, finding, rules, errors, rerun) for owner, finding in kept]
+    return Report(launch, tuple(findings), tuple(not_checked), applied, tuple(accepted))
 
 
 def rerun(launch: Launch, rules: Iterable[Rule]) -> dict[str, Finding]:
@@ -88,15 +92,14 @@ def _place(launch: Launch, names: Iterable[str]) -> Location | None:
     return next((fact.location for fact in facts if fact.location is not None), None)
 
 
-def _is_accepted(launch: Launch, finding: Finding) -> bool:
-    places = [
-        launch.facts[name].location for name in finding.problem.facts if name in launch.facts
-    ]
+def _is_accepted(owner: Launch, finding: Finding, acceptances: Iterable[Acceptance]) -> bool:
+    places = [owner.facts[name].location for name in finding.problem.facts if name in owner.facts]
     return any(
         acceptance.rule == finding.rule.id
+        and acceptance.reason
         and place is not None
         and place.file == acceptance.location.file
         and place.line - acceptance.location.line in (0, 1)
-        for acceptance in launch.reading.acceptances
+        for acceptance in acceptances
         for place in places
     )
