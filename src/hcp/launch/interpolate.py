@@ -83,6 +83,7 @@ class _Resolver:
             if leaf.key == setting.key or leaf.key.startswith(setting.key + "."):
                 raise _Unresolved("it refers to itself")
             for item in self.expanded(leaf):
+                self._copy(1)
                 out.append(item._replace(key=setting.key + item.key[len(value.key):]))
         return out
 
@@ -141,10 +142,13 @@ class _Resolver:
             self.names = sorted(self.settings)
         # "/" comes right after "." in ASCII: between the two lies what starts with "path.".
         first, end = (bisect_left(self.names, path + stop) for stop in "./")
-        self.copied += end - first
+        self._copy(end - first)
+        return [self.settings[name] for name in self.names[first:end]]
+
+    def _copy(self, count: int) -> None:
+        self.copied += count
         if self.copied > _MOST_SETTINGS:
             raise _Unresolved("its references expand to too many values")
-        return [self.settings[name] for name in self.names[first:end]]
 
     def _lookup(self, key: str, at: str, fallback: str | None) -> Any:
         path = _absolute(key, at)
