@@ -7,6 +7,7 @@ from typing import Any
 
 from hcp.rules.rule import Unknown, View
 
+_LARGEST_GROUP = 4096
 PARALLEL_TYPES = ("p2p", "all_gather", "a2a", "a2a+p2p")
 """Transformer Engine's spellings, letter by letter."""
 
@@ -84,6 +85,15 @@ def sequence_multiple(v: View) -> int:
     if v.get("sequence_parallel") and v.get("tp", 1) > 1:
         multiple = lcm(multiple, int(v.tp) * int(v.cp))
     return multiple
+
+
+def smaller_divisors(size: int) -> list[int]:
+    """The proper divisors of a size, the largest first; none for a size beyond any cluster.
+
+    >>> smaller_divisors(12)
+    [6, 4, 3, 2, 1]
+    """
+    return [other for other in range(size // 2, 0, -1) if size % other == 0] if size <= _LARGEST_GROUP else []
 
 
 def round_up(value: int, multiple: int) -> int:

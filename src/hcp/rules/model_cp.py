@@ -2,15 +2,11 @@
 
 from __future__ import annotations
 
-from hcp.rules.cp_view import cp_may_be_on, layer_types
+from hcp.rules.cp_view import cp_may_be_on, layer_types, smaller_divisors
 from hcp.rules.rule import Example, Fix, Problem, Rule, Source, View
 
 _CONFIG = "megatron/core/transformer/transformer_config.py"
 _GDN = ("gated_delta_net", "gdn", "gdn2")
-
-
-def _divisors(size: int) -> list[int]:
-    return [other for other in range(size - 1, 0, -1) if size % other == 0]
 
 
 def _has_mamba(v: View) -> bool:
@@ -37,7 +33,7 @@ def _model001(v: View) -> Problem | None:
         return None
     heads, groups, tp = _mamba_heads(v), int(v.mamba_num_groups), int(v.tp)
     if not _mamba_fits(heads, groups, tp, int(v.cp)):
-        smaller = [size for size in _divisors(int(v.cp)) if _mamba_fits(heads, groups, tp, size)]
+        smaller = [size for size in smaller_divisors(int(v.cp)) if _mamba_fits(heads, groups, tp, size)]
         return Problem(
             message="Mamba deals whole heads and groups to the ranks and cannot: the model build stops",
             found=f"{heads} Mamba heads and {groups} groups at tensor_model_parallel_size {tp} and "
@@ -95,7 +91,7 @@ def _model003(v: View) -> Problem | None:
     ranks = int(v.tp) * int(v.cp)
     found = f"{keys} key and {values} value heads"
     if keys % ranks or values % ranks:
-        fits = [size for size in _divisors(int(v.cp)) if keys % (v.tp * size) == 0 and values % (v.tp * size) == 0]
+        fits = [size for size in smaller_divisors(int(v.cp)) if keys % (v.tp * size) == 0 and values % (v.tp * size) == 0]
         return Problem(
             message="a gated delta net deals whole heads to the ranks and cannot: the model config is refused",
             found=f"{found} at tensor_model_parallel_size {v.tp} and context_parallel_size {v.cp}",
