@@ -67,7 +67,7 @@ def test_the_finding_says_what_happens_what_was_found_and_what_is_wanted(rule: R
     problem = _report(launch_of, rule.bad).findings[0].problem
     for text in (problem.message, problem.found, problem.wanted, *(fix.effect for fix in problem.fixes)):
         assert text.strip() == text and text and not text.endswith("."), text
-    assert problem.facts
+    assert problem.facts or problem.location
 
 
 @each_rule

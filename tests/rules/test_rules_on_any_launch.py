@@ -82,7 +82,7 @@ ONLY_WHAT_IS_STATED = {"CP017", "CP020", "PACK008"}
 """Rules that answer to stated facts alone, so that nothing can be missing. This set may only shrink."""
 
 
-@pytest.mark.parametrize("rule", RULES, ids=lambda rule: rule.id)
+@pytest.mark.parametrize("rule", [rule for rule in RULES if not rule.last], ids=lambda rule: rule.id)
 def test_a_rule_that_lacks_a_fact_is_not_checked_and_never_passed(rule: Rule, launch_of: LaunchOf) -> None:
     """Of the bad example's facts at least one is needed, and a finding never rests on the one that it blames."""
     bad = launch_of(rule.bad.kind, rule.bad.text, rule.bad.assume)

@@ -61,6 +61,9 @@ def page(rule: Rule) -> str:
 
 def _example(example: Example) -> str:
     assume = "".join(f" --assume {item}" for item in example.assume.split())
+    if "\n" in example.text:
+        lines = "".join(f"\n        {line}" for line in example.text.splitlines())
+        return f"hcp check --launcher {example.kind}{assume} FILE, where FILE holds{lines}"
     return f"hcp check --launcher {example.kind}{assume} -- {example.text}"
 
 

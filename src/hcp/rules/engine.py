@@ -11,8 +11,6 @@ from hcp.rules.fixes import offer
 from hcp.rules.report import Finding, NotChecked, Report
 from hcp.rules.rule import Problem, Rule, Unknown, View
 
-_LARGEST_NEEDS = 8
-
 
 def check_launch(launch: Launch, rules: Iterable[Rule], *, fixes: bool = True) -> Report:
     """The findings of `rules` on a launch, ordered by rule id as given; `fixes=False` skips trying fixes.
@@ -21,33 +19,39 @@ def check_launch(launch: Launch, rules: Iterable[Rule], *, fixes: bool = True) -
     first is not repeated.
     """
     rules = tuple(rules)
-    first, not_checked, applied = _run(launch, rules)
+    last = tuple(rule for rule in rules if rule.last)
+    rules = tuple(rule for rule in rules if not rule.last)
+    first, not_checked, applied = _run(View(launch), rules)
     found = [(launch, finding) for finding in first]
     for other in launch.reading.others:
         second = build_launch(other, assumed=launch.assumed, model=launch.model)
-        more, unknown, _ = _run(second, rules)
+        more, unknown, _ = _run(View(second), rules)
         fired = {finding.rule.id for _, finding in found}
         found += [(second, finding) for finding in more if finding.rule.id not in fired]
         missing = {item.rule.id for item in not_checked}
         not_checked += [item for item in unknown if item.rule.id not in missing and item.rule.id not in fired]
     acceptances = launch.reading.acceptances
-    accepted = [finding for owner, finding in found if _is_accepted(owner, finding, acceptances)]
-    kept = [(owner, finding) for owner, finding in found if finding not in accepted]
+    used = [_acceptance_of(owner, finding, acceptances) for owner, finding in found]
+    accepted = [finding for (_, finding), acceptance in zip(found, used) if acceptance is not None]
+    kept = [pair for pair, acceptance in zip(found, used) if acceptance is None]
     findings = [finding for _, finding in kept]
     if fixes:
         # A fix is tried on the model that it is for; it is not to blame for errors that were there before.
         errors = {finding.rule.id for _, finding in found if finding.severity == "error"}
         findings = [offer(owner, finding, rules, errors, rerun) for owner, finding in kept]
-    return Report(launch, tuple(findings), tuple(not_checked), applied, tuple(accepted))
+    decided = {rule.id for rule in rules} - {item.rule.id for item in not_checked}
+    unused = tuple(item for item in acceptances if item not in used and item.rule in decided)
+    more, unknown, judged = _run(View(launch, unused), last)
+    findings = sorted(findings + more, key=lambda finding: finding.rule.id)
+    return Report(launch, tuple(findings), tuple(not_checked + unknown), applied + judged, tuple(accepted))
 
 
 def rerun(launch: Launch, rules: Iterable[Rule]) -> dict[str, Finding]:
     """The findings by rule id, without fixes: what a tried fix is judged by."""
-    return {finding.rule.id: finding for finding in _run(launch, tuple(rules))[0]}
+    return {finding.rule.id: finding for finding in _run(View(launch), tuple(rules))[0]}
 
 
-def _run(launch: Launch, rules: Collection[Rule]) -> tuple[list[Finding], list[NotChecked], int]:
-    view = View(launch)
+def _run(view: View, rules: Collection[Rule]) -> tuple[list[Finding], list[NotChecked], int]:
     findings: list[Finding] = []
     not_checked: list[NotChecked] = []
     applied = 0
@@ -61,7 +65,7 @@ def _run(launch: Launch, rules: Collection[Rule]) -> tuple[list[Finding], list[N
             continue
         applied += 1
         if problem is not None:
-            findings.append(_finding(launch, rule, problem))
+            findings.append(_finding(view.launch, rule, problem))
     return findings, not_checked, applied
 
 
@@ -82,7 +86,7 @@ def _finding(launch: Launch, rule: Rule, problem: Problem) -> Finding:
         problem.effect or rule.effect,
         problem.stage or rule.stage,
         tuple(dict.fromkeys(keys)),
-        _place(launch, problem.facts),
+        problem.location or _place(launch, problem.facts),
         role=launch.reading.role,
     )
 
@@ -92,14 +96,19 @@ def _place(launch: Launch, names: Iterable[str]) -> Location | None:
     return next((fact.location for fact in facts if fact.location is not None), None)
 
 
-def _is_accepted(owner: Launch, finding: Finding, acceptances: Iterable[Acceptance]) -> bool:
+def _acceptance_of(owner: Launch, finding: Finding, acceptances: Iterable[Acceptance]) -> Acceptance | None:
+    """The comment that accepts a finding: beside a key of it or on the line above, and with a reason."""
     places = [owner.facts[name].location for name in finding.problem.facts if name in owner.facts]
-    return any(
-        acceptance.rule == finding.rule.id
-        and acceptance.reason
-        and place is not None
-        and place.file == acceptance.location.file
-        and place.line - acceptance.location.line in (0, 1)
-        for acceptance in acceptances
-        for place in places
+    return next(
+        (
+            acceptance
+            for acceptance in acceptances
+            for place in places
+            if acceptance.rule == finding.rule.id
+            and acceptance.reason
+            and place is not None
+            and place.file == acceptance.location.file
+            and place.line - acceptance.location.line in (0, 1)
+        ),
+        None,
     )

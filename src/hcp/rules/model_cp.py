@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from hcp.rules.cp_view import cp_may_be_on, layer_types, smaller_divisors
-from hcp.rules.rule import Example, Fix, Problem, Rule, Source, View
+from hcp.rules.rule import Example, Fix, Problem, Rule, Source, Unknown, View
 
 _CONFIG = "megatron/core/transformer/transformer_config.py"
 _GDN = ("gated_delta_net", "gdn", "gdn2")
@@ -17,7 +17,12 @@ def _has_mamba(v: View) -> bool:
 def _mamba_heads(v: View) -> int:
     heads = v.mamba_num_heads
     # The mixer's inner width is twice the model's.
-    return int(heads) if heads is not None else 2 * int(v.hidden_size) // int(v.mamba_head_dim)
+    if heads is not None:
+        return int(heads)
+    width = v.mamba_head_dim
+    if width is None:
+        raise Unknown("mamba_head_dim")
+    return 2 * int(v.hidden_size) // int(width)
 
 
 def _mamba_fits(heads: int, groups: int, tp: int, cp: int) -> bool:
@@ -31,7 +36,10 @@ def _mamba_fits(heads: int, groups: int, tp: int, cp: int) -> bool:
 def _model001(v: View) -> Problem | None:
     if v.cp == 1:
         return None
-    heads, groups, tp = _mamba_heads(v), int(v.mamba_num_groups), int(v.tp)
+    groups = v.mamba_num_groups
+    if groups is None:
+        raise Unknown("mamba_num_groups")
+    heads, tp = _mamba_heads(v), int(v.tp)
     if not _mamba_fits(heads, groups, tp, int(v.cp)):
         smaller = [size for size in smaller_divisors(int(v.cp)) if _mamba_fits(heads, groups, tp, size)]
         return Problem(

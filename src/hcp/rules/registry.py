@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from hcp.core.errors import HcpError
 from hcp.rules import (
+    bookkeeping,
     cp_attention,
     cp_backend,
     cp_layers,
@@ -29,6 +30,7 @@ from hcp.rules.rule import Rule
 RULES: tuple[Rule, ...] = tuple(
     sorted(
         (
+            *bookkeeping.RULES,
             *cp_attention.RULES,
             *cp_backend.RULES,
             *cp_layers.RULES,

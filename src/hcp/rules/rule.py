@@ -8,7 +8,7 @@ from typing import Any, Literal
 
 from packaging.version import InvalidVersion, Version
 
-from hcp.launch.fact import Fact, Kind, Launch
+from hcp.launch.fact import Acceptance, Fact, Kind, Launch, Location
 
 Severity = Literal["error", "warning", "info"]
 Effect = Literal["silent", "crash", "hang", "slow", "oom", "note"]
@@ -57,7 +57,8 @@ class Fix:
 class Problem:
     """What a check found. `message` says the consequence; `facts` names the facts involved, the guilty one first.
 
-    `severity`, `effect` and `stage` override the rule's where the launcher kind changes them.
+    `severity`, `effect` and `stage` override the rule's where the launcher kind changes them. `location` is for what no
+    fact holds; else the place is that of the first fact that has one.
     """
 
     message: str
@@ -68,11 +69,15 @@ class Problem:
     severity: Severity | None = None
     effect: Effect | None = None
     stage: Stage | None = None
+    location: Location | None = None
 
 
 @dataclass(frozen=True)
 class Example:
-    """A launch in a few words: flags for `mlm`, overrides for the others; `assume` as on the command line."""
+    """A launch in a few words: flags for `mlm`, overrides for the others; `assume` as on the command line.
+
+    A text of several lines is a file's text: an override list or a YAML.
+    """
 
     kind: Kind
     text: str
@@ -94,6 +99,8 @@ class Rule:
     check: Callable[[View], Problem | None]
     good: Example
     bad: Example
+    last: bool = False
+    """Judges the check itself (assumptions, accepted findings) and not the launch: runs after all others."""
 
 
 _NEVER_NONE = frozenset((
@@ -106,8 +113,10 @@ _NEVER_NONE = frozenset((
 class View:
     """What rules read: `v.cp` is the fact's value; an unknown one raises `Unknown` and so ends the rule."""
 
-    def __init__(self, launch: Launch) -> None:
+    def __init__(self, launch: Launch, unused: tuple[Acceptance, ...] = ()) -> None:
         self.launch = launch
+        self.unused = unused
+        """Accepted findings that no rule had; only for rules that run last."""
         self.kind: Kind = launch.kind
         self._facts = launch.facts
 
