@@ -47,8 +47,8 @@ RULES = (
         severity="warning", effect="note", stage="never",
         why=(
             "A comment '# hcp: ignore=RULE reason' beside a key, or on the line above it, accepts that rule's finding. "
-            "Without a reason, for an unknown rule, or where the rule finds nothing it has no effect, and only hides what "
-            "may come back later."
+            "Without a reason, for an unknown rule, or where the rule finds nothing it has no effect, and only hides "
+            "what may come back later."
         ),
         source=_OWN,
         applies=lambda v: bool(v.launch.reading.acceptances),

@@ -99,7 +99,7 @@ def _model003(v: View) -> Problem | None:
     ranks = int(v.tp) * int(v.cp)
     found = f"{keys} key and {values} value heads"
     if keys % ranks or values % ranks:
-        fits = [size for size in smaller_divisors(int(v.cp)) if keys % (v.tp * size) == 0 and values % (v.tp * size) == 0]
+        fits = [size for size in smaller_divisors(int(v.cp)) if not keys % (v.tp * size) and not values % (v.tp * size)]
         return Problem(
             message="a gated delta net deals whole heads to the ranks and cannot: the model config is refused",
             found=f"{found} at tensor_model_parallel_size {v.tp} and context_parallel_size {v.cp}",
