@@ -134,7 +134,10 @@ class View:
         return self._facts.get(name)
 
     def known(self, *names: str) -> bool:
-        return all(self.get(name, Unknown) is not Unknown for name in names)
+        for name in names:
+            if self.get(name, Unknown) is Unknown:
+                return False
+        return True
 
     def get(self, name: str, default: Any = None) -> Any:
         """The value, or `default` where it is unknown. For `applies`, and for facts that only sharpen a message."""
