@@ -80,3 +80,47 @@ def test_what_is_no_card_is_refused(tmp_path: Path, text: str) -> None:
 @pytest.mark.parametrize("folder", skill_dirs(), ids=lambda folder: folder.name)
 def test_every_skill_of_the_pack_is_fit_to_publish(folder: Path) -> None:
     assert faults_of(folder) == []
+
+
+@pytest.mark.parametrize("folder", skill_dirs(), ids=lambda folder: folder.name)
+def test_every_test_that_a_claim_names_exists(folder: Path, root: Path) -> None:
+    for claim in load_card(folder).claims:
+        for proof in claim.proved_by:
+            kind, _, name = proof.partition(":")
+            if kind == "test":
+                file, _, function = name.partition("::")
+                assert f"def {function}(" in (root / file).read_text(encoding="utf-8"), (claim.id, name)
+
+
+@pytest.mark.parametrize("folder", skill_dirs(), ids=lambda folder: folder.name)
+def test_every_launch_that_a_card_recommends_checks_clean(folder: Path, hcp) -> None:  # type: ignore[no-untyped-def]
+    for launch in load_card(folder).config:
+        assumed = [word for item in launch.assume for word in ("--assume", item)]
+        done = hcp("check", "--launcher", launch.launcher, *assumed, "--", *launch.text.split())
+        assert done.returncode == 0 and " 0 errors, 0 warnings" in done.stdout, done.stdout
+
+
+@pytest.mark.parametrize("folder", skill_dirs(), ids=lambda folder: folder.name)
+def test_the_reference_validator_accepts_every_skill(folder: Path) -> None:
+    skills_ref = pytest.importorskip("skills_ref", reason="skills-ref is in the test extra, for Python 3.11 and newer")
+    assert skills_ref.validate(folder) == []
+
+
+@pytest.mark.parametrize("folder", skill_dirs(), ids=lambda folder: folder.name)
+def test_every_command_in_a_skill_runs(folder: Path, hcp, tmp_path: Path) -> None:  # type: ignore[no-untyped-def]
+    """The `hcp` lines of SKILL.md that need no file and prove nothing at length: they run, and end with 0 or 1."""
+    import shlex
+
+    text = (folder / "SKILL.md").read_text(encoding="utf-8").replace("\\\n", " ")
+    commands = [shlex.split(line.strip(), comments=True)[1:] for line in text.splitlines()
+                if line.strip().startswith("hcp ")]
+    assert commands
+    names = {option for command in commands for option in command}
+    assert names
+    for command in commands:
+        if command[0] == "verify":
+            command = [*command, "--dry-run"]
+        if any(word.endswith((".sbatch", ".yaml", ".json", ".log")) for word in command):
+            continue
+        done = hcp(*command, cwd=tmp_path)
+        assert done.returncode in (0, 1), (command, done.stderr)

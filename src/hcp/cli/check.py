@@ -71,7 +71,8 @@ def check(
     hcp check run.yaml -- model.context_parallel_size=8
     hcp check -- --context-parallel-size 4 --cp-comm-type a2a+p2p
     """
-    names: list[str] = list(targets)
+    names, more = _without_assumptions(targets)
+    assumes = (*assumes, *more)
     words: tuple[str, ...] = click.get_current_context().obj or ()
     kind: Kind | None = None if launcher == "auto" else launcher  # type: ignore[assignment]
     options = LoadOptions(kind, words, tuple(sets), tuple(assumes), facts_file, model_file)
@@ -89,6 +90,16 @@ def check(
     if diff:
         _print_patches(outcomes)
     return _exit_code(outcomes, strict)
+
+
+def _without_assumptions(words: Sequence[str]) -> tuple[list[str], list[str]]:
+    """Targets, and facts that follow an --assume without one of their own: `--assume te=2.14 mcore=0.16.1`."""
+    from hcp.launch.names import ROWS
+
+    facts = [word for word in words
+             if "=" in word and not Path(word).exists()
+             and (word.partition("=")[0] in ROWS or word.startswith("env."))]
+    return [word for word in words if word not in facts], facts
 
 
 def _check(name: str, options: LoadOptions, select: str | None, ignore: str | None) -> Outcome:
