@@ -36,7 +36,7 @@ def apply_edits(launch: Launch, edits: Mapping[str, Any]) -> Launch | None:
     removed: set[str] = set()
     facts: dict[str, Fact] = {}
     for name, value in edits.items():
-        key = writable_key(launch, name)
+        key = _key_for(launch, name, value)
         if key is None and not _is_plain_fact(name):
             return None
         if key is None:
@@ -61,6 +61,14 @@ def writable_key(launch: Launch, name: str) -> str | None:
     row = ROWS.get(name)
     keys = keys_of(row, launch.kind, launch.reading.role) if row else ()
     return keys[0] if keys else None
+
+
+def _key_for(launch: Launch, name: str, value: Any) -> str | None:
+    """The key that can say this value: a flag that only switches off (`--no-…`) where False has to be written."""
+    key = writable_key(launch, name)
+    if launch.kind == "mlm" and value is False and key is not None and not index_of("mlm")[key].negated:
+        return next(iter(ROWS[name].mlm_not), key)
+    return key
 
 
 def _is_plain_fact(name: str) -> bool:
@@ -90,7 +98,7 @@ def _written(launch: Launch, fix: Fix) -> OfferedFix:
 
 def written_edit(launch: Launch, name: str, value: Any) -> tuple[str, list[str]]:
     """One edit as (KEY=VALUE, words for the command line), in the launch's dialect."""
-    key = writable_key(launch, name)
+    key = _key_for(launch, name, value)
     if key is None:
         override = f"{name}={'null' if value is None else value}"
         return override, [override.removeprefix("env.")] if name.startswith("env.") else []
