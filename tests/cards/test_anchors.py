@@ -59,6 +59,13 @@ def test_text_of_another_function_does_not_count(tmp_path: Path) -> None:
     assert verdict(tmp_path, source("Attention.forward", "unique text"))[0] == "changed"
 
 
+def test_a_wheel_says_nothing_about_what_only_a_checkout_has(tmp_path: Path) -> None:
+    anchor = Anchor("X", Source("verl", "tests/t.py", "test", where="checkout"))
+    for is_checkout, status in ((False, "unverified here"), (True, "gone")):
+        (found,) = verdicts([anchor], [Root("verl", "2.0", tmp_path, is_checkout)])
+        assert found.status == status
+
+
 def test_a_pre_release_counts_as_its_release(tmp_path: Path) -> None:
     assert verdict(tmp_path, source("helper", versions=">=2.0"), "2.0.0rc0")[0] == "holds"
 

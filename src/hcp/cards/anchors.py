@@ -42,6 +42,7 @@ class Root(NamedTuple):
     repo: str
     version: str | None
     path: Path
+    is_checkout: bool = False
 
 
 class Verdict(NamedTuple):
@@ -97,7 +98,7 @@ def named_root(text: str) -> Root:
     known = ("megatron-lm", *_MODULES)
     if not equals or name not in known or not Path(path).is_dir():
         raise HcpError(f"found --repo {text}; wanted NAME=PATH of a folder, NAME one of {', '.join(known)}")
-    return Root(name, _checkout_version(name, Path(path)), Path(path))
+    return Root(name, _checkout_version(name, Path(path)), Path(path), is_checkout=True)
 
 
 def _checkout_version(name: str, path: Path) -> str | None:
@@ -131,7 +132,8 @@ def verdicts(anchors: Iterable[Anchor], roots: Iterable[Root]) -> Iterator[Verdi
 def _claims(source: Source, root: Root) -> bool:
     # A checkout of Megatron-LM holds megatron-core too.
     same = source.repo == root.repo or (source.repo == "megatron-core" and root.repo == "megatron-lm")
-    if not same:
+    # A wheel lacks what only the repository has (tests, megatron/training): it can say nothing about that.
+    if not same or (source.where == "checkout" and not root.is_checkout):
         return False
     try:
         return root.version is None or Version(Version(root.version).base_version) in SpecifierSet(source.versions)
