@@ -185,18 +185,29 @@ def test_a_closed_pipe_ends_quietly(tmp_path: Path) -> None:
 
 def test_a_fault_of_ours_has_exit_3_and_a_traceback(hcp, tmp_path: Path) -> None:  # type: ignore[no-untyped-def]
     """A broken installation: a module of hcp replaced by one that fails when it is used."""
+    real = Path(os.environ["PYTHONPATH"].split(os.pathsep)[0]) / "hcp"
     broken = tmp_path / "hcp"
-    broken.mkdir()
+    (broken / "cli").mkdir(parents=True)
     (broken / "__init__.py").write_text(
-        "from pathlib import Path\n"
-        f"__path__ = [str(Path(__file__).parent), {str(Path(os.environ['PYTHONPATH'].split(os.pathsep)[0]) / 'hcp')!r}]\n"
-        "__version__ = 'broken'\n"
+        f"from pathlib import Path\n__path__ = [str(Path(__file__).parent), {str(real)!r}]\n__version__ = 'broken'\n"
     )
-    (broken / "cli").mkdir()
-    source = Path(os.environ["PYTHONPATH"].split(os.pathsep)[0]) / "hcp" / "cli"
     (broken / "cli" / "__init__.py").write_text("")
-    (broken / "cli" / "main.py").write_text((source / "main.py").read_text())
+    (broken / "cli" / "main.py").write_text((real / "cli" / "main.py").read_text())
     (broken / "cli" / "facts.py").write_text("import click\n@click.command()\ndef facts():\n    assert False, 'odd'\n")
     done = hcp("facts", env={"PYTHONPATH": str(tmp_path)}, cwd=tmp_path)
     assert done.returncode == 3
     assert "AssertionError: odd" in done.stderr and "fault of hcp" in done.stderr
+
+
+def test_an_old_python_gets_one_line(tmp_path: Path, root: Path) -> None:
+    """The guard itself, run with the version of an older Python: such a Python need not be on this machine."""
+    import subprocess
+    import sys
+
+    code = (
+        "import sys; sys.version_info = (3, 9, 18); sys.version = '3.9.18 (main)'; "
+        f"sys.path.insert(0, {str(root / 'src')!r}); import hcp"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True)
+    assert (done.returncode, done.stdout) == (2, "")
+    assert done.stderr == "hcp: found Python 3.9.18; wanted 3.10 or newer; run it with a newer python3\n"
