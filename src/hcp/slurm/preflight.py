@@ -103,8 +103,8 @@ def differences(reports: Sequence[dict[str, Any]], nodes: int) -> list[str]:
     """
     found = []
     if len(reports) != nodes:
-        names = ", ".join(sorted(report["node"] for report in reports))
-        return [f"{len(reports)} of {nodes} nodes reported ({names}): the others did not start a task"]
+        who = ", ".join(sorted(report["node"] for report in reports))
+        return [f"{len(reports)} of {nodes} nodes reported ({who}): the others did not start a task"]
     names = sorted({name for report in reports for name in report["facts"]})
     values = {name: [(report["node"], report["facts"].get(name)) for report in reports] for name in names}
     values["driver"] = [(report["node"], report["driver"]) for report in reports]
