@@ -10,6 +10,7 @@ from hcp.launch.dialects import kind_of_keys
 from hcp.launch.fact import Acceptance, Kind, Location, Reading, Setting
 from hcp.launch.words import Word, settings_of_flags, settings_of_overrides
 
+MAX_CHARACTERS = 300_000
 _OPEN, _CLOSE = "[{(", "]})"
 
 
@@ -19,8 +20,11 @@ def split_words(text: str, file: str) -> list[Word]:
     A word's place is that of its value where it has one (`key=VALUE`), quotes included.
 
     Raises:
-        HcpError: a quote that is not closed.
+        HcpError: a quote that is not closed, or more than `MAX_CHARACTERS`.
     """
+    if len(text) > MAX_CHARACTERS:
+        raise HcpError(f"{file} has {len(text):,} characters; wanted overrides of at most {MAX_CHARACTERS:,}; "
+                       "name the launch file, not a log")
     words: list[Word] = []
     for number, line in _joined_lines(text):
         words += _words_of_line(line, number, file)

@@ -99,7 +99,8 @@ def with_more(reading: Reading, settings: Sequence[Setting]) -> Reading:
     given = {setting.key for setting in new.settings}
     unknown = {key: why for key, why in reading.unknown.items() if key not in given}
     return replace(reading, settings=new.settings, facts={**new.facts, **ours}, unknown={**unknown, **new.unknown},
-                   complete=new.complete, role=new.role, others=new.others)
+                   complete=new.complete, role=new.role, others=new.others,
+                   notes=tuple(dict.fromkeys((*reading.notes, *new.notes))))
 
 
 def _read_words(words: Sequence[Word], kind: Kind | None) -> Reading:

@@ -28,7 +28,7 @@ since 0.9.0); `override_transformer_config` does as a whole."""
 _OWN_COMM_TYPE = ("mistral", "ministral", "glm-5", "glm5", "glm_5", "kimi-k3")
 """Models for which Megatron-Bridge sets cp_comm_type itself: what verl's absent key means depends on the model."""
 
-_NO_MEGATRON = {"cp": 1, "tp": 1, "pp": 1, "ep": 1, "hcp_sizes": None, "hybrid_context_parallel": False,
+_NO_MEGATRON = {"cp": 1, "tp": 1, "pp": 1, "ep": 1, "etp": 1, "hcp_sizes": None, "hybrid_context_parallel": False,
                 "dynamic_context_parallel": False}
 
 
@@ -62,8 +62,9 @@ def verl_reading(
     if strategy.value != "megatron":
         facts |= {name: Fact(value, "derived", strategy.location, strategy.key)
                   for name, value in _NO_MEGATRON.items()}
+        note = f"{strategy.value} trains the model, not megatron: there is no megatron context parallelism to check"
         return Reading("verl", target, form, tuple(resolved), facts, unknown, False, acceptances=acceptances,
-                       text=text, role=role)
+                       text=text, role=role, notes=(note,))
     unknown = unknown | _unknown_by_model(role, by_key) | _unknown_by_role(role, by_key)
     main = Reading("verl", target, form, tuple(resolved), facts, unknown, True, acceptances=acceptances, text=text,
                    role=role)
