@@ -19,6 +19,7 @@ COMMANDS: dict[str, tuple[str, str]] = {
     "verify": ("hcp.cli.verify", "Run the verification steps that the skills' cards list."),
     "anchors": ("hcp.cli.anchors", "Check the source anchors of rules and cards against upstream's sources."),
     "skills": ("hcp.cli.skills", "List, show, validate and install the skills of this pack."),
+    "render": ("hcp.cli.render", "Write an sbatch script that checks itself before it trains."),
     "triage": ("hcp.cli.triage", "First failure of a dead job; whether CP is really on in a living one."),
     "facts": ("hcp.cli.facts", "What this machine or container has, as facts for `hcp check --facts`."),
 }

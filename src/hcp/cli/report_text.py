@@ -58,7 +58,8 @@ def value_text(value: Any) -> str:
 def fix_text(launch: Launch, fix: OfferedFix) -> str:
     """What to type: flags for a Megatron-LM command line, overrides elsewhere."""
     if launch.kind == "mlm" and fix.cli:
-        return shlex.join(fix.cli)
+        gone = [key.removesuffix("=null") for key in fix.overrides if key.endswith("=null")]
+        return shlex.join(fix.cli) + "".join(f" (without --{key.replace('_', '-')})" for key in gone)
     return " ".join(fix.overrides)
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import MutableMapping
+from collections.abc import Mapping, MutableMapping
 from math import prod
 from typing import Any
 
@@ -16,7 +16,7 @@ def derive(kind: Kind, facts: Facts, unknown: MutableMapping[str, str]) -> None:
     """Adds the derived facts to `facts`, in place."""
     _model(kind, facts)
     _sizes(kind, facts)
-    _cluster(facts)
+    _cluster(facts, unknown)
     _packing(kind, facts)
 
 
@@ -80,7 +80,7 @@ def _sizes(kind: Kind, facts: Facts) -> None:
             _put(facts, "dp", world // shard, "world_size")
 
 
-def _cluster(facts: Facts) -> None:
+def _cluster(facts: Facts, unknown: Mapping[str, str]) -> None:
     if _known(facts, "gpus_per_node") and not _known(facts, "nvlink_domain"):
         # Four Blackwell GPUs per node may be a tray of an NVL72 rack: then the domain is not the node.
         tray = _value(facts, "gpus_per_node") == 4 and _value(facts, "arch") in (None, "sm100", "sm103")
@@ -88,6 +88,8 @@ def _cluster(facts: Facts) -> None:
             _put(facts, "nvlink_domain", _value(facts, "gpus_per_node"), "gpus_per_node")
     if _value(facts, "start") in ("torchrun", "ft_launcher"):
         _put(facts, "placement", "block", "start")
+    if _value(facts, "start") == "srun" and "placement" not in facts and "placement" not in unknown:
+        facts["placement"] = Fact("block", "default")  # Slurm's own, unless the job says otherwise
 
 
 def _packing(kind: Kind, facts: Facts) -> None:

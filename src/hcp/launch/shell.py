@@ -88,6 +88,9 @@ def _chosen(machine: Machine, target: str, forced: Kind | None) -> tuple[Launche
     if not found:
         if foreign is not None:
             raise not_supported(target, foreign)
+        if machine.is_cut_short:
+            raise HcpError(f"{target}: {next(note for note in machine.notes if 'too long' in note)}, and no training "
+                           f"command stands before; {WANTED}; give a shorter script, or its command line after --")
         others = f" ({len(machine.launches)} other Python command(s))" if machine.launches else ""
         raise HcpError(f"{target} has no training command{others}; {WANTED} (torchrun, srun python, python -m …); "
                        "give the script that starts the training")

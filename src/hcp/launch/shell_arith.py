@@ -224,6 +224,11 @@ def _wrap(value: int) -> int:
     return (value + 2**63) % 2**64 - 2**63
 
 
+def is_cheap(pattern: str, text: str) -> bool:
+    """Whether a pattern is quickly tried: every repetition may multiply the time by the length of the text."""
+    return len(pattern) < 500 and len(text) ** sum(map(pattern.count, "*+{")) < 3_000_000
+
+
 def glob_pattern(text: str, greedy: bool = True) -> str:
     """A shell pattern (`*`, `?`, `[…]`, backslash) as a regular expression. Stars are made lazy on request.
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import re
-from dataclasses import replace
 
 from hcp.launch.shell_context import Context, Handed, Started
 from hcp.launch.shell_options import slurm_options, torchrun_options
@@ -36,7 +35,7 @@ def take_apart(items: Items, context: Context, span: Span) -> Started | Handed |
         if not isinstance(item, Word) or not name:
             later = _next_program(items, place + 1)
             reason = item.reason if not isinstance(item, Word) else _hole_reason(item)
-            unsure = replace(context, start=None, doubt=reason)
+            unsure = context._replace(start=None, doubt=reason)
             if later is None:
                 flags = [at for at in range(place, len(items)) if _is_flag(items[at])]
                 return Started(unsure, None, False, items[flags[0] :], span) if len(flags) > 1 else None
@@ -70,7 +69,7 @@ def take_apart(items: Items, context: Context, span: Span) -> Started | Handed |
             if later is None:
                 return None
             if name in ("mpirun", "mpiexec", "horovodrun", "accelerate", "bsub", "qsub"):
-                context = replace(context, start=None, doubt=f"started by {name}")
+                context = context._replace(start=None, doubt=f"started by {name}")
             place = later
         else:
             return None
@@ -142,7 +141,7 @@ def _env(items: Items, place: int, context: Context) -> tuple[int, Context]:
             place += 1
         else:
             break
-    return place, replace(context, environment=environment)
+    return place, context._replace(environment=environment)
 
 
 def _after_equals(word: Word) -> Value:
@@ -228,14 +227,15 @@ def _shell(items: Items, place: int, context: Context) -> Handed | None:
             if place + 1 >= len(items):
                 return None
             text = items[place + 1]
-            return Handed(context, text.parts if isinstance(text, Word) else _as_value(text))
+            script = text.parts if isinstance(text, Word) else _as_value(text)
+            return Handed(context, script, arguments=items[place + 3 :])
         prefix = item.prefix
         if prefix in ("-o", "-O", "+O", "--rcfile", "--init-file"):
             place += 2
         elif prefix[:1] in ("-", "+"):
             place += 1
         else:
-            return Handed(context, path=item.text)
+            return Handed(context, path=item.text, arguments=items[place + 1 :])
     return Handed(context)
 
 
@@ -250,7 +250,7 @@ def _sbatch(items: Items, place: int, context: Context) -> Handed | None:
     if wrap is not None:
         return Handed(context, wrap, is_job=True)
     path = _text(items[options.rest]) if options.rest < len(items) else None
-    return Handed(context, path=path, is_job=True)
+    return Handed(context, path=path, is_job=True, arguments=items[options.rest + 1 :])
 
 
 def _ray(items: Items, place: int) -> int | None:

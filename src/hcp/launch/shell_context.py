@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field, replace
+from types import MappingProxyType
 from typing import TYPE_CHECKING, NamedTuple
 
 from hcp.launch.shell_options import Option
@@ -13,33 +13,31 @@ if TYPE_CHECKING:
     from hcp.launch.shell_state import Var
 
 
-@dataclass(frozen=True)
-class Context:
+class Context(NamedTuple):
     """What the words so far say about how the program is started."""
 
     start: str | None = None
     doubt: str | None = None
     """Why `start` is not known."""
-    options: Mapping[str, Option] = field(default_factory=dict)
+    options: Mapping[str, Option] = MappingProxyType({})
     """`srun.nodes`, `sbatch.time`, `torchrun.nnodes`, …"""
-    hidden: Mapping[str, str] = field(default_factory=dict)
+    hidden: Mapping[str, str] = MappingProxyType({})
     """Programs whose options are not all known -> why."""
-    environment: Mapping[str, tuple[Value | None, Span]] = field(default_factory=dict)
+    environment: Mapping[str, tuple[Value | None, Span]] = MappingProxyType({})
 
     def with_options(self, program: str, found: tuple[Option, ...], unseen: str | None) -> Context:
         options = {**self.options, **{f"{program}.{option.name}": option for option in found}}
         hidden = {**self.hidden, program: unseen} if unseen else self.hidden
-        return replace(self, options=options, hidden=hidden)
+        return self._replace(options=options, hidden=hidden)
 
     def with_environment(self, more: Mapping[str, tuple[Value | None, Span]]) -> Context:
-        return replace(self, environment={**self.environment, **more})
+        return self._replace(environment={**self.environment, **more})
 
     def with_start(self, start: str) -> Context:
-        return replace(self, start=start, doubt=None)
+        return self._replace(start=start, doubt=None)
 
 
-@dataclass(frozen=True)
-class Started:
+class Started(NamedTuple):
     """A program with its arguments. `script` None: its name is not known."""
 
     context: Context
@@ -58,11 +56,12 @@ class Launched(NamedTuple):
     """The condition, not decidable here, under which it is started."""
 
 
-@dataclass(frozen=True)
-class Handed:
+class Handed(NamedTuple):
     """A script that another shell is given: as a text, as the name of a file, or (both None) on standard input."""
 
     context: Context
     text: Value | None = None
     path: str | None = None
     is_job: bool = False
+    arguments: Items = ()
+    """What the script gets as $1, $2, …"""

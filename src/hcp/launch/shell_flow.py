@@ -70,6 +70,7 @@ def _prefix(m: Machine, node: Node) -> tuple[str, Value]:
 def _dispatch(
     m: Machine, node: Node, items: Items, prefix: dict[str, tuple[Value | None, Span]]
 ) -> bool | None:
+    m.steps += len(items) // 20
     first = items[0] if items else None
     name = first.text if isinstance(first, Word) else None
     if name is not None:

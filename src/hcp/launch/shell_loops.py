@@ -6,7 +6,7 @@ from collections.abc import Callable
 from functools import partial
 from typing import TYPE_CHECKING
 
-from hcp.launch.shell_arith import Undecidable
+from hcp.launch.shell_arith import Undecidable, is_cheap
 from hcp.launch.shell_expand import value, words
 from hcp.launch.shell_test import pattern_of
 from hcp.launch.shell_value import Item, Word, text_of
@@ -139,5 +139,5 @@ def _matches(m: Machine, subject: str | None, patterns: list[Node]) -> bool | No
         elif isinstance(pattern, str):
             answers.append(pattern == subject)
         else:
-            answers.append(pattern.fullmatch(subject[:2000]) is not None)
+            answers.append(pattern.fullmatch(subject) is not None if is_cheap(pattern.pattern, subject) else None)
     return True if True in answers else None if None in answers else False

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from typing import TYPE_CHECKING
 
-from hcp.launch.shell_arith import Undecidable, glob_pattern
+from hcp.launch.shell_arith import Undecidable, glob_pattern, is_cheap
 from hcp.launch.shell_expand import in_range, start_of, value_of
 from hcp.launch.shell_split import Frag, Splice
 from hcp.launch.shell_state import State
@@ -31,8 +31,6 @@ if TYPE_CHECKING:
 
 _HEAD = re.compile(rb"\$\{(?P<hash>#(?=[A-Za-z_@*0-9]))?(?P<bang>!)?(?P<name>[A-Za-z_]\w*|[0-9]+|[@*#?$!-])")
 _OPERATOR = re.compile(rb":-|:=|:\+|:\?|-|=|\+|\?|##|#|%%|%|//|/|\^\^|\^|,,|,|:|@")
-_LONGEST_TEXT = 5000
-_MOST_STARS = 4
 
 
 def expansion(m: State, node: Node, quoted: bool) -> list[Frag]:
@@ -251,7 +249,7 @@ def _edit(m: State, text: str, sign: str, argument: str) -> str:
             return text[start:]
         length = m.arithmetic(count)
         return text[start : start + length] if length >= 0 else text[start:length]
-    if len(text) > _LONGEST_TEXT or argument.count("*") > _MOST_STARS:
+    if not is_cheap(argument + ("*" if sign[0] in "%/" else ""), text):
         raise Undecidable("a pattern is too long to try")
     if sign in ("#", "##"):
         return re.sub("^(?:" + glob_pattern(argument, sign == "##") + ")", "", text, count=1, flags=re.S)

@@ -21,7 +21,7 @@ from hcp.launch.shell_value import Hole, Items, Lit, Part, Source, Span, Value, 
 if TYPE_CHECKING:
     from tree_sitter import Node
 
-MAX_STEPS = 30_000
+MAX_STEPS = 10_000
 MAX_NESTING = 60
 MAX_CALLS = 12
 MAX_SHELLS = 6
@@ -43,8 +43,8 @@ class Machine(State):
         self.spoiled = False
         self.files: dict[str, Value] = {}
         self.doubts: list[str] = []
-        self.steps = self.nesting = self.calls = self.shells = 0
-        self.exports_all = False
+        self.nesting = self.calls = self.shells = 0
+        self.exports_all = self.is_cut_short = False
         self.locals: list[dict[str, Var | None]] = []
         self.expansion = partial(shell_params.expansion, self)
         self.captured = self._captured
@@ -103,7 +103,8 @@ class Machine(State):
         """Walks one statement."""
         self.steps += 1
         if self.steps > MAX_STEPS or self.nesting > MAX_NESTING:
-            if self.steps == MAX_STEPS + 1:
+            if self.steps > MAX_STEPS and not self.is_cut_short:
+                self.is_cut_short = True
                 self.note(f"the script is too long to follow to its end; it is read up to line {self.line(node)}")
             self.spoiled = True
             self.forget_assigned(node, "the script is too long or nests too deeply to follow")
@@ -172,7 +173,7 @@ class Machine(State):
             return None
 
         def inside() -> None:
-            self.context = script.context
+            self.context, self.positional = script.context, script.arguments
             if script.is_job:
                 self.header(self.source)
 

@@ -73,7 +73,9 @@ class _Splitter:
         items = self.items
         if len(items) == 1 and isinstance(items[0], Word) and _inside(items[0], self.span):
             items = [items[0]._replace(span=self.span)]
-        return items[:MAX_ITEMS]
+        if len(items) > MAX_ITEMS:
+            return [*items[:MAX_ITEMS], Unseen(f"more than {MAX_ITEMS} words in one place", self.span)]
+        return items
 
     def _flush(self) -> None:
         if self.parts is not None:

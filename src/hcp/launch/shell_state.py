@@ -59,6 +59,8 @@ class State:
     def __init__(self, source: Source) -> None:
         self.source = source
         self.depth = 0
+        self.steps = 0
+        """What following the script has cost so far, in statements; long values count for several."""
         self.vars: dict[str, Var] = {}
         self.positional: Items | None = None
         """The arguments of the function that runs; None at the script's own level, whose arguments are not known."""
@@ -142,7 +144,9 @@ class State:
                 self.assign_array(name, (Word(value, span),), span, append=True)
                 return
             value = self.lookup(name, span)[0] + value
-        if size_of(value) > MAX_VALUE:
+        size = size_of(value)
+        self.steps += (size + 50 * len(value)) // 1000
+        if size > MAX_VALUE:
             value = (Hole(f"{name} is too long", span),)
         was = before.exported if before is not None else False
         self.vars[name] = Var(value, None, True if exported else was, span)
@@ -151,6 +155,7 @@ class State:
         before = self.vars.get(name)
         if append:
             items = self.items_of(name, span) + items
+        self.steps += len(items) // 20
         if len(items) > MAX_VALUE // 40:
             items = (Unseen(f"{name} is too long", span),)
         self.vars[name] = Var(None, items, before.exported if before is not None else False, span)
@@ -186,6 +191,7 @@ class State:
             return
         self.vars = dict(before)
         names = dict.fromkeys(name for env in after for name in env)
+        self.steps += len(names) * len(after) // 100
         for name in names:
             found = [env.get(name) for env in after]
             if all(var is found[0] for var in found):

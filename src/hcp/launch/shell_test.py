@@ -6,7 +6,7 @@ import re
 from collections.abc import Callable
 from typing import TYPE_CHECKING
 
-from hcp.launch.shell_arith import Undecidable, glob_pattern
+from hcp.launch.shell_arith import Undecidable, glob_pattern, is_cheap
 from hcp.launch.shell_expand import MAX_DEPTH, arithmetic_text, fragments, value
 from hcp.launch.shell_split import Splice
 from hcp.launch.shell_state import State
@@ -19,7 +19,7 @@ _NUMBERS: dict[str, Callable[[int, int], bool]] = {
     "-eq": lambda a, b: a == b, "-ne": lambda a, b: a != b, "-lt": lambda a, b: a < b, "-le": lambda a, b: a <= b,
     "-gt": lambda a, b: a > b, "-ge": lambda a, b: a >= b,
 }
-_LONGEST_MATCHED = 2000
+_LONGEST_MATCHED = 10_000
 
 
 def holds(m: State, node: Node) -> bool | None:
@@ -130,7 +130,7 @@ def _compared(m: State, left: str | None, right: Node, sign: str) -> bool | None
         return None
     if isinstance(pattern, str):
         found: bool = left == pattern
-    elif len(left) > _LONGEST_MATCHED:
+    elif len(left) > _LONGEST_MATCHED or not is_cheap(pattern.pattern, left):
         return None
     else:
         found = (pattern.search(left) if sign == "=~" else pattern.fullmatch(left)) is not None
@@ -155,7 +155,7 @@ def pattern_of(m: State, node: Node, is_regex: bool = False) -> re.Pattern[str] 
             pieces.append(re.escape(text))
         else:
             text = (child.text or b"").decode("utf-8", "replace")
-            if any(char in text for char in "$`\"'") or text.count("*") > 4 or "(" in text:
+            if any(char in text for char in "$`\"'") or "(" in text:
                 return None
             pieces.append(glob_pattern(text))
     return _compiled("".join(pieces))
@@ -163,7 +163,7 @@ def pattern_of(m: State, node: Node, is_regex: bool = False) -> re.Pattern[str] 
 
 def _compiled(pattern: str) -> re.Pattern[str] | None:
     if len(pattern) > 300 or re.search(r"[*+?}]\)*[*+{]|[*+}][^)]*\)[*+{]", pattern):
-        return None  # nested repetition may take exponential time
+        return None  # a repetition of a repetition may take exponential time
     try:
         return re.compile(pattern, re.S)
     except (re.error, OverflowError, RecursionError):

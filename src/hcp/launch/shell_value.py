@@ -12,6 +12,9 @@ from hcp.launch.fact import Location
 MAX_OPTIONS = 4
 MAX_PARTS = 4000
 BLANK = " \t\n"
+_STRIDE = 1024
+_LATER = bytes(range(0x80, 0xC0))
+"""The bytes of a character after its first one, in UTF-8."""
 _FIRST_MARK = 0xF0000
 """Private-use characters stand for unknown parts in a text that is parsed again (`bash -c "$CMD"`)."""
 
@@ -23,7 +26,7 @@ class Source:
     together from, with their first bytes, and places lead back to the file.
     """
 
-    def __init__(self, data: bytes, file: str, pieces: Sequence[tuple[int, Part]] = (), line: int = 1) -> None:
+    def __init__(self, data: bytes, file: str, pieces: Sequence[tuple[int, Part]] = ()) -> None:
         self.data = data
         self.file = file
         self.pieces = pieces
@@ -31,7 +34,8 @@ class Source:
         self.repairs: dict[int, int] = {}
         """Where arithmetic starts that the parser does not understand -> where it ends."""
         self._starts: list[int] | None = None
-        self._first = line
+        self._sums: list[int] = []
+        self._is_ascii = data.isascii()
 
     def location(self, start: int, end: int) -> Location:
         """The place in the file of the bytes [start, end)."""
@@ -57,8 +61,18 @@ class Source:
         if self._starts is None:
             self._starts = [0, *(match.end() for match in re.finditer(b"\n", self.data))]
         row = bisect_right(self._starts, offset) - 1
-        before = self.data[self._starts[row] : offset]
-        return self._first + row, len(before.decode("utf-8", "replace")) + 1
+        return row + 1, self._characters(offset) - self._characters(self._starts[row]) + 1
+
+    def _characters(self, offset: int) -> int:
+        """How many characters start before a byte; counted from the nearest of the sums kept, not from the start."""
+        if self._is_ascii:
+            return offset
+        if not self._sums:
+            self._sums = [0]
+            for place in range(0, len(self.data), _STRIDE):
+                self._sums.append(self._sums[-1] + len(self.data[place : place + _STRIDE].translate(None, _LATER)))
+        step = offset // _STRIDE
+        return self._sums[step] + len(self.data[step * _STRIDE : offset].translate(None, _LATER))
 
 
 Span = tuple[Source, int, int]

@@ -134,7 +134,7 @@ class View:
         return self._facts.get(name)
 
     def known(self, *names: str) -> bool:
-        for name in names:
+        for name in names:  # noqa: SIM110 - half the time of a generator, on the path of every rule
             if self.get(name, Unknown) is Unknown:
                 return False
         return True

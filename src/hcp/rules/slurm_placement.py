@@ -7,7 +7,7 @@ from itertools import islice
 
 from hcp.core.placement import Placement
 from hcp.rules.comm import two_levels, uses_cp, uses_hcp
-from hcp.rules.rule import Example, Fix, Problem, Rule, Source, View
+from hcp.rules.rule import Effect, Example, Fix, Problem, Rule, Source, View
 from hcp.rules.topology import dense_mesh, inner_groups
 
 _STATE = "megatron/core/parallel_state.py"
@@ -49,22 +49,24 @@ def _slurm001(v: View) -> Problem | None:
 
 
 def _slurm002(v: View) -> Problem | None:
-    started = v.nodes * v.ntasks_per_node
-    if started == v.world_size:
+    tasks, gpus = v.ntasks_per_node, v.gpus_per_node
+    started = v.nodes * tasks
+    if started == v.world_size and tasks == gpus:
         return None
-    fixes = []
-    if v.known("gpus_per_node") and v.nodes * v.gpus_per_node == v.world_size:
-        fixes.append(Fix({"ntasks_per_node": v.gpus_per_node}, "one task per GPU"))
+    effect: Effect = "hang" if started < v.world_size else "slow" if tasks < gpus else "crash"
+    messages = {
+        "hang": "ranks are missing: start-up waits for them until its timeout",
+        "slow": "GPUs stay idle: there are fewer tasks than GPUs on a node",
+        "crash": "more ranks start than there are GPUs or places for them",
+    }
     return Problem(
-        message=(
-            "ranks are missing: start-up waits for them until its timeout, or GPUs stay idle" if started < v.world_size
-            else "more ranks start than the job counts on: several share a GPU"
-        ),
-        found=f"{v.nodes} nodes x {v.ntasks_per_node} tasks = {started} ranks, for a job of {v.world_size}",
+        message=messages[effect],
+        found=f"{v.nodes} nodes x {tasks} tasks = {started} ranks, for a job of {v.world_size} with {gpus} GPUs a node",
         wanted="one Slurm task per GPU: nodes x ntasks-per-node equal to the number of ranks",
         facts=("ntasks_per_node", "nodes", "world_size"),
-        fixes=tuple(fixes),
-        effect="hang" if started < v.world_size else "crash",
+        fixes=(Fix({"ntasks_per_node": gpus}, "one task per GPU"),) if tasks != gpus else (),
+        severity="warning" if effect == "slow" else "error",
+        effect=effect,
     )
 
 
@@ -83,7 +85,7 @@ RULES = (
         source=(
             Source("megatron-core", _STATE, "initialize_model_parallel", 'order: str = "tp-cp-ep-dp-pp"', ">=0.12"),
         ),
-        applies=lambda v: v.get("nodes", 1) > 1 and (v.tp > 1 or uses_cp(v)),
+        applies=lambda v: v.kind != "verl" and v.get("nodes", 1) > 1 and (v.tp > 1 or uses_cp(v)),
         check=_slurm001,
         good=Example("mlm", "--tensor-model-parallel-size 8 --context-parallel-size 2",
                      "nodes=2 gpus_per_node=8 placement=block"),

@@ -36,7 +36,7 @@ class _Worker(NamedTuple):
 
 
 def run_workers(work: Callable[[int], Any], size: int, timeout: float) -> list[Any]:
-    """What `work(rank)` returned in each of `size` new processes, in rank order.
+    """What `work(rank)` returned in each of `size` new processes, in rank order: plain values, no tensors.
 
     No worker outlives this call. Nor does one outlive this process (on Linux), however that ends.
 
@@ -104,13 +104,14 @@ def _collect(workers: list[_Worker], deadline: float, timeout: float) -> list[An
                 if not failures:
                     deadline = min(deadline, time.monotonic() + _GRACE_S)
                 failures.append((worker.rank, result))
+    late = ", ".join(str(worker.rank) for worker in waiting.values())
     if failures:
         rank, reason = min(failures, key=_is_consequence)
         if isinstance(reason, HcpError):
             raise reason
-        raise WorkerFailure(f"rank {rank} {reason}")
+        others = f"rank {late} had not finished when " if late else ""
+        raise WorkerFailure(f"{others}rank {rank} {reason}")
     if waiting:
-        late = ", ".join(str(worker.rank) for worker in waiting.values())
         raise WorkerFailure(f"no result within {timeout:g} s; still running: rank {late}")
     return [results[worker.rank] for worker in workers]
 

@@ -11,6 +11,7 @@ from __future__ import annotations
 import ast
 import importlib.util
 from collections.abc import Callable, Iterator
+from functools import lru_cache
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -64,7 +65,7 @@ def _rule_of(package: Path, name: str) -> Callable[[Any, Any], tuple[int, bool]]
     source = next((package / path for path in (SOURCES[name], OLD_SOURCE) if (package / path).is_file()), None)
     if source is None:
         raise HcpError(f"{package}: no source of {name}: wanted a folder transformer_engine, as in the wheel")
-    statements = next(_deciding_statements(ast.parse(source.read_text(encoding="utf-8")), name), None)
+    statements = next(_deciding_statements(_parsed(source), name), None)
     if statements is None:
         raise HcpError(f"{source}: {name}.forward does not derive cp_size from cp_group in a way known here")
     scope: dict[str, Any] = {
@@ -73,6 +74,11 @@ def _rule_of(package: Path, name: str) -> Callable[[Any, Any], tuple[int, bool]]
     }
     exec(compile(ast.fix_missing_locations(_as_function(statements)), str(source), "exec"), scope)
     return scope["decide"]  # type: ignore[no-any-return]
+
+
+@lru_cache(maxsize=1)
+def _parsed(source: Path) -> ast.Module:
+    return ast.parse(source.read_text(encoding="utf-8"))
 
 
 def _deciding_statements(tree: ast.Module, name: str) -> Iterator[list[ast.stmt]]:

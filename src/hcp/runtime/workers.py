@@ -28,7 +28,8 @@ def joined_world(rank: int, size: int, options: argparse.Namespace, store: str |
     backend = "nccl" if on_gpu else "gloo"
     if not on_gpu:
         torch.set_num_threads(1)
-    timeout = timedelta(seconds=options.timeout)
+    # Before everything is ended: so a rank that waits for one that hangs can still say where it waited.
+    timeout = 0.75 * timedelta(seconds=options.timeout)
     if store is None:
         dist.init_process_group(backend, timeout=timeout)
     else:
@@ -36,7 +37,7 @@ def joined_world(rank: int, size: int, options: argparse.Namespace, store: str |
         os.environ.setdefault("GLOO_SOCKET_IFNAME", "lo0" if os.uname().sysname == "Darwin" else "lo")
         dist.init_process_group(backend, store=dist.FileStore(store, size), rank=rank, world_size=size, timeout=timeout)
     try:
-        yield World(rank, size, device, backend, options.timeout)
+        yield World(rank, size, device, backend, timeout.total_seconds())
         # No rank leaves while another still talks to it.
         dist.barrier()
     finally:

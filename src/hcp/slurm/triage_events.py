@@ -215,11 +215,15 @@ def _place(entry: FileEvents, event: Event, job: Job) -> tuple[int | None, str |
     rank = line.rank if line.rank is not None else name.rank
     local = line.local if line.local is not None else name.local
     node = event.groups.get("host") or line.node or name.node
+    if node is None and name.node_index is not None and name.node_index < len(job.nodes):
+        node = job.nodes[name.node_index]
+    if event.groups.get("local"):
+        local = int(event.groups["local"])
     tasks = event.groups.get("tasks")
     label = int(re.split("[,-]", tasks)[0]) if tasks else line.label
     per_node = job.gpus_per_node
     if label is not None and job.start in ("torchrun", "ft_launcher", "ray"):
-        node = node or (job.nodes[label] if label < len(job.nodes) else None)
+        node = job.nodes[label] if label < len(job.nodes) else node
         if rank is None and local is not None and per_node:
             rank = label * per_node + local
     elif rank is None and label is not None and local is None:

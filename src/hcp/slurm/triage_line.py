@@ -24,6 +24,7 @@ _PREFIXES = tuple(re.compile(text) for text in (
     r"(?:ERROR|CRITICAL|WARNING|INFO|DEBUG)\s*[:|-]\s*(?:[\w.]+:)?\s*",
 ))
 _FILE_RANK = re.compile(r"(?:^|[^a-z])(?:global_)?rank[-_]?(\d+)", re.I)
+_FILE_NODE = re.compile(r"-r(?P<attempt>\d+)-node(?P<index>\d+)\.(?:log|out|err)$")
 _FILE_ATTEMPT = re.compile(r"-r(?P<attempt>\d+)-(?P<node>[A-Za-z0-9][\w.-]*?)\.(?:log|out|err)$")
 _TORCHRUN_LOG = re.compile(r"attempt_(\d+)/(\d+)/std(?:out|err)\.log$")
 
@@ -81,18 +82,23 @@ class Name(NamedTuple):
     local: int | None
     node: str | None
     attempt: int | None
+    node_index: int | None = None
+    """The node's place in the job's list of nodes."""
 
 
 def read_name(path: str) -> Name:
     """Rank, node and attempt from a log's path, as far as it tells.
 
     >>> read_name("logs/train-12-r1-n2.log")
-    Name(rank=None, local=None, node='n2', attempt=1)
+    Name(rank=None, local=None, node='n2', attempt=1, node_index=None)
     """
     torchrun = _TORCHRUN_LOG.search(path)
     if torchrun:
         return Name(None, int(torchrun[2]), None, int(torchrun[1]))
     name = path.rpartition("/")[2]
+    numbered = _FILE_NODE.search(name)
+    if numbered:
+        return Name(None, None, None, int(numbered["attempt"]), int(numbered["index"]))
     ours, rank = _FILE_ATTEMPT.search(name), _FILE_RANK.search(name)
     return Name(int(rank[1]) if rank else None, None, ours["node"] if ours else None,
                 int(ours["attempt"]) if ours else None)

@@ -1,0 +1,109 @@
+"""`hcp render`: an sbatch script out of a launch and a site."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Any
+
+import click
+
+from hcp.core.errors import HcpError
+from hcp.launch.fact import Launch
+from hcp.slurm.site import KEYS, Key, load_site
+
+_STARTS = ("srun", "torchrun", "ft_launcher", "ray", "verify")
+_REPEATED = ("texts", "paths", "map", "array")
+
+
+def _site_options(command: Callable[..., Any]) -> Callable[..., Any]:
+    """One option per key of the site: the table is the schema of both."""
+    for key in reversed(KEYS):
+        command = _option(key)(command)
+    return command
+
+
+def _option(key: Key) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
+    name = "--" + key.name.replace("_", "-")
+    text = key.doc + (f" [default: {key.default}]" if key.default not in (None, True, False) else "")
+    if key.type == "bool":
+        return click.option(f"{name}/--no-{name[2:]}", key.name, default=None, help=text)
+    if key.type in _REPEATED:
+        metavar = {"map": "NAME=VALUE", "array": "WORDS", "paths": "PATH", "texts": "TEXT"}[key.type]
+        return click.option(name, key.name, multiple=True, metavar=metavar, help=text + "; repeatable")
+    metavar = "|".join(key.choices) or {"size": "N", "count": "N", "time": "TIME", "path": "PATH"}.get(key.type, "TEXT")
+    return click.option(name, key.name, default=None, metavar=metavar, help=text)
+
+
+@click.command()
+@click.argument("targets", nargs=-1, metavar="[TARGET] [-- OVERRIDE...]")
+@click.option("--start", type=click.Choice(_STARTS), required=True,
+              help="What starts the ranks; verify: a job that runs `hcp verify TARGET...` on every node.")
+@click.option("--site", "site_file", metavar="FILE", help="YAML with the site's facts, under the options' names.")
+@click.option("-o", "--output", metavar="FILE", help="Write the script there instead of standard output.")
+@click.option("--set", "sets", multiple=True, metavar="KEY=VALUE", hidden=True)
+@click.option("--launcher", type=click.Choice(("auto", "mlm", "bridge", "bridge-provider", "verl")), default="auto",
+              show_default=True, help="The launch's dialect.")
+@click.option("--model", "model_file", metavar="FILE", help="A Hugging Face config.json, for the model's facts.")
+@_site_options
+def render(targets: Sequence[str], start: str, site_file: str | None, output: str | None, sets: Sequence[str],
+           launcher: str, model_file: str | None, **options: Any) -> int:
+    """Write an sbatch script that checks itself before it trains.
+
+    TARGET is a launch as `hcp check` reads it, or overrides after --. The script runs hcp check of the very launch,
+    compares the nodes, tests the groups if asked to (--comm-test), trains, and leaves a verdict file. What the site
+    lacks is listed in one line.
+
+    \b
+    hcp render train.sh --start torchrun --nodes 4 --site site.yaml -o train.sbatch
+    """
+    from hcp.slurm.render import default_name, render_job
+
+    words: tuple[str, ...] = click.get_current_context().obj or ()
+    if sets:
+        raise HcpError("found --set; wanted the words that the program gets; put them after -- instead")
+    site = load_site(site_file, options)
+    if start == "verify":
+        if words:
+            raise HcpError("found words after -- with --start verify; wanted steps as targets; leave them out")
+        text = render_job(start, site, steps=targets)
+    else:
+        if len(targets) > 1 or not (targets or words):
+            raise HcpError(f"found {len(targets)} targets; wanted one launch, or overrides after --; name one")
+        target = targets[0] if targets else ""
+        if options["job_name"] is None and site["job_name"] == "train" and target:
+            site["job_name"] = default_name(target)
+        launch = _load(target, words, launcher, model_file, start, site)
+        text = render_job(start, site, launch, words, model_file=model_file)
+        _warn(launch)
+    if output is None:
+        click.echo(text, nl=False)
+        return 0
+    try:
+        Path(output).write_text(text, encoding="utf-8")
+    except OSError as error:
+        raise HcpError(f"cannot write {output}: {error.strerror}; name a file in a folder that exists") from None
+    return 0
+
+
+def _load(target: str, words: tuple[str, ...], launcher: str, model_file: str | None, start: str,
+          site: dict[str, Any]) -> Launch:
+    from hcp.launch.load import LoadOptions, load_launch
+
+    stated = {"start": start, "placement": "block"}
+    stated |= {name: site[name] for name in ("arch", "nvlink_domain", "nodes", "gpus_per_node")
+               if site[name] is not None}
+    stated |= {name: value for name, value in (site["facts"] or {}).items() if value is not None}
+    assumes = tuple(f"{name}={value}" for name, value in stated.items())
+    kind: Any = None if launcher == "auto" else launcher
+    return load_launch(target, LoadOptions(kind=kind, words=words, assumes=assumes, model_file=model_file))
+
+
+def _warn(launch: Launch) -> None:
+    """Says on stderr what the job's own phase 0 will stop for: a script is written all the same."""
+    from hcp.rules.engine import check_launch
+    from hcp.rules.registry import RULES
+
+    errors = [finding for finding in check_launch(launch, RULES, fixes=False).findings if finding.severity == "error"]
+    for finding in errors:
+        click.echo(f"hcp render: {finding.rule.id}: {finding.problem.message}; the job will stop in phase 0", err=True)

@@ -1,0 +1,76 @@
+"""Every verification program passes here, alone and under torchrun, and says in JSON what it found."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+
+import pytest
+
+PROGRAMS = ["attention_parity", "decentralized_collection", "hcp_groups", "silent_cp_loss", "stale_groups",
+            "training_step", "wrong_level_order"]
+
+
+def test_this_list_names_every_program_of_the_pack(checks_dir):
+    assert sorted(path.stem for path in checks_dir.glob("*.py")) == PROGRAMS
+
+
+@pytest.mark.parametrize("program", PROGRAMS)
+@pytest.mark.torch
+def test_a_program_passes_on_four_processes(check, program):
+    ran = check(program)
+    assert ran.code == 0, ran.stderr
+    assert ran.report["schema"] == "hcp.step/1"
+    assert (ran.report["program"], ran.report["ok"], ran.report["world_size"]) == (program, True, 4)
+    assert (ran.report["backend"], ran.report["error"]) == ("gloo", None)
+    assert ran.report["results"] and ran.failed() == []
+    assert ran.stderr == ""
+
+
+@pytest.mark.torch
+def test_parity_holds_on_eight_processes_for_two_shapes_of_the_levels(check):
+    ran = check("attention_parity", "--sizes", "2,4", "4,2", "--dtypes", "float64")
+    assert ran.code == 0, ran.stderr
+    assert ran.report["world_size"] == 8
+    for way in ("p2p float64", "all_gather float64", "a2a float64", "a2a+p2p [2, 4] float64", "a2a+p2p [4, 2] float64"):
+        assert next(result for result in ran.report["results"] if result["name"] == way)["measured"] < 1e-13
+    assert ran.held("a2a refuses GQA") and ran.held("a2a+p2p [4, 2] refuses MQA")
+
+
+@pytest.mark.torch
+def test_groups_are_as_computed_on_eight_processes(check):
+    ran = check("hcp_groups", "--world-size", "8")
+    assert ran.code == 0, ran.stderr
+
+
+@pytest.mark.torch
+def test_bfloat16_training_is_as_exact_with_hierarchical_cp_as_without(check):
+    ran = check("training_step", "--dtype", "bfloat16")
+    assert ran.code == 0, ran.stderr
+    assert [result["bound"] for result in ran.report["results"]] == [2.0, 2.0]
+
+
+@pytest.mark.torch
+@pytest.mark.upstream
+def test_every_transformer_engine_version_would_leave_cp_off_without_the_sizes(check, upstream):
+    sources = sorted(str(path) for path in upstream.glob("transformer-engine-*"))
+    assert len(sources) >= 4
+    ran = check("silent_cp_loss", "--te-source", *sources)
+    assert ran.code == 0, ran.stderr
+    for source in sources:
+        name = source.rpartition("/")[2]
+        assert ran.held("with sizes [2, 2]", f"{name} takes cp_size 4, context_parallel True")
+        assert ran.held("without sizes", f"{name} takes cp_size 1, context_parallel False")
+
+
+@pytest.mark.torch
+def test_a_program_runs_under_torchrun_as_it_does_alone(checks_dir):
+    done = subprocess.run(
+        [sys.executable, "-m", "torch.distributed.run", "--standalone", "--nproc-per-node", "4",
+         str(checks_dir / "attention_parity.py"), "--dtypes", "float64", "--layouts", "thd", "--json"],
+        capture_output=True, text=True, timeout=150, env={**os.environ, "OMP_NUM_THREADS": "1"})
+    assert done.returncode == 0, done.stderr
+    report = json.loads(done.stdout)
+    assert report["ok"] and report["world_size"] == 4

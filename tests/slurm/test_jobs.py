@@ -1,0 +1,344 @@
+"""Rendered jobs on a real Slurm: they train, stop, fail, are preempted and requeued, as they say they do."""
+
+import json
+import os
+import re
+import stat
+import subprocess
+import sys
+import time
+
+import pytest
+
+pytestmark = [pytest.mark.slurm, pytest.mark.torch]
+
+LAUNCH = ["--context-parallel-size", "4", "--cp-comm-type", "a2a+p2p",
+          "--hierarchical-context-parallel-sizes", "2", "2", "--exit-signal-handler"]
+
+
+class Job:
+    """A rendered script in a folder of its own, submitted at most once."""
+
+    def __init__(self, slurm, hcp, root, folder):
+        self.slurm, self.hcp, self.folder = slurm, hcp, folder
+        self.program = root / "checks" / "train_standin.py"
+        (folder / "logs").mkdir()
+        self.checkpoints = folder / "checkpoints"
+        self.script = folder / "job.sbatch"
+
+    def render(self, start="srun", *options, launch=LAUNCH, iters=6, trainer=(), nodes=2, ranks=2):
+        words = [*launch, "--train-iters", iters, "--save-interval", "2", "--save", self.checkpoints,
+                 "--load", self.checkpoints, *trainer]
+        done = self.hcp("render", "--start", start, "--nodes", nodes, "--gpus-per-node", ranks, "--time", "10",
+                        "--signal", "60", "--arch", "sm90", "--gpu-request", "none", "--logs", "logs", "--python",
+                        sys.executable, "--job-name", "job", "--program", self.program, "-o", self.script, *options,
+                        "--", *words, cwd=self.folder)
+        assert done.returncode == 0, done.stderr
+        return done
+
+    def submit(self, *options, env=None):
+        self.id = self.slurm.submit(self.script, *options, cwd=self.folder, env=env)
+        return self.id
+
+    def finish(self, timeout=180):
+        return self.slurm.finish(self.id, timeout)
+
+    @property
+    def run(self):
+        return self.folder / "logs" / f"job-{self.id}"
+
+    def verdict(self, attempt=None):
+        name = "verdict.json" if attempt is None else f"verdict-r{attempt}.json"
+        return json.loads((self.run / name).read_text())
+
+    def log(self):
+        return (self.folder / "logs" / f"{self.run.name}.out").read_text()
+
+    def train_logs(self):
+        return "".join(path.read_text() for path in sorted(self.run.glob("train-*.log")))
+
+    def wait_for_steps(self, steps, timeout=90):
+        self.slurm.wait_until(lambda: self.run.exists() and len(re.findall("elapsed time", self.train_logs())) >= steps,
+                              timeout, f"{steps} training steps")
+
+    def final_sum(self):
+        last = (self.checkpoints / "latest_checkpointed_iteration.txt").read_text()
+        return json.loads((self.checkpoints / f"iter_{int(last):07d}.json").read_text())
+
+    def triage(self):
+        done = self.hcp("triage", "--format", "json", self.folder / "logs")
+        return json.loads(done.stdout)
+
+
+@pytest.fixture
+def job(slurm, hcp, root, tmp_path):
+    made = Job(slurm, hcp, root, tmp_path)
+    yield made
+    if hasattr(made, "id"):
+        slurm.run("scancel", str(made.id), check=False)
+
+
+def _total(steps, world):
+    return {"step": steps, "sum": sum(range(1, steps + 1)) * sum(range(world))}
+
+
+@pytest.fixture
+def programs(tmp_path, slurm):
+    """Stand-ins for launchers that are not installed here; on the PATH of the job."""
+    folder = tmp_path / "bin"
+    folder.mkdir()
+
+    def add(name, text):
+        path = folder / name
+        path.write_text(text)
+        path.chmod(path.stat().st_mode | stat.S_IXUSR)
+
+    add.env = {"PATH": f"{folder}{os.pathsep}{slurm.env['PATH']}"}
+    return add
+
+
+FT_LAUNCHER = f"""#!{sys.executable}
+# Stands in for nvidia-resiliency-ext's ft_launcher, a torchrun that watches its ranks: starts them the same way.
+import os, sys
+words = [word for word in sys.argv[1:] if not word.startswith("--ft-")]
+assert len(words) == len(sys.argv) - 3, sys.argv
+os.execv(sys.executable, [sys.executable, "-m", "torch.distributed.run", *words])
+"""
+
+
+@pytest.mark.parametrize(("start", "nodes", "ranks"), [("srun", 2, 2), ("torchrun", 2, 2), ("ft_launcher", 2, 2),
+                                                       ("srun", 4, 1), ("torchrun", 4, 1)])
+def test_a_job_trains_and_leaves_its_verdict(job, programs, start, nodes, ranks):
+    programs("ft_launcher", FT_LAUNCHER)
+    job.render(start, "--comm-test", nodes=nodes, ranks=ranks)
+    job.submit(env=programs.env)
+    assert job.finish() == "COMPLETED", job.log() + job.train_logs()
+    verdict = job.verdict()
+    assert (verdict["schema"], verdict["status"], verdict["phase"], verdict["exit_code"], verdict["next"]) == (
+        "hcp.verdict/1", "completed", 3, 0, "none")
+    assert verdict["nodes"] == [f"n{n}" for n in range(1, nodes + 1)]
+    assert set(verdict["evidence"]) == {"check.json", "nodes.txt", "facts.txt", "ranks.txt", "ranks.log", "comm.txt"}
+    assert job.final_sum() == _total(6, 4)
+    levels = [json.loads(line.partition(": ")[2]) for line in (job.run / "comm.txt").read_text().splitlines()
+              if "hcp-job" in line]
+    assert [(level["kind"], level["size"], level["ok"]) for level in levels] == [("a2a", 2, True), ("p2p", 2, True)]
+    found = job.triage()
+    assert (found["state"], found["first_failure"], found["steps"]) == ("running", None, 6)
+
+
+def test_the_rank_map_names_the_nodes_and_says_whether_inner_groups_stay_inside(job):
+    job.render()
+    job.submit()
+    assert job.finish() == "COMPLETED", job.log()
+    events = [json.loads(line.partition(": ")[2]) for line in (job.run / "ranks.log").read_text().splitlines()]
+    ranks = [event for event in events if event["event"] == "rank"]
+    assert [(event["rank"], event["node"], event["cp_inner"], event["cp_outer"]) for event in ranks] == [
+        (0, "n1", 0, 0), (1, "n1", 1, 0), (2, "n2", 0, 1), (3, "n2", 1, 1)]
+    assert {"event": "inner-groups", "inside_a_node": True} in events
+    assert {"event": "group", "desc": "HIERARCHICAL_CONTEXT_PARALLEL_GROUP_L1", "ranks": [0, 2]} in events
+
+
+def test_a_launch_with_an_error_stops_before_anything_starts(job):
+    launch = [*LAUNCH[:-3], "3", "2"]  # 3 x 2 is not 4
+    done = job.render(launch=launch)
+    assert "HCP002" in done.stderr and "phase 0" in done.stderr
+    job.submit()
+    assert job.finish() == "FAILED"
+    verdict = job.verdict()
+    assert (verdict["status"], verdict["phase"], verdict["evidence"]) == ("stopped", 0, ["check.json"])
+    assert "HCP002" in job.log()
+    assert not list(job.run.glob("train-*")) and not job.checkpoints.exists()
+    found = job.triage()["first_failure"]
+    assert (found["signature"], found["cause"]) == (
+        "hcp-stopped", "the job's own checks stopped it: hcp check found errors in the launch")
+
+
+@pytest.mark.parametrize("start", ["srun", "torchrun"])
+def test_a_killed_rank_ends_the_whole_job_and_is_named(job, start):
+    job.render(start, trainer=["--fail-rank", "3", "--fail-step", "2", "--fail-how", "kill"], iters=200)
+    job.submit()
+    job.wait_for_steps(2)
+    begun = time.monotonic()
+    assert job.finish(60) == "FAILED", job.log()
+    assert time.monotonic() - begun < 30
+    assert job.verdict()["status"] == "failed"
+    found = job.triage()["first_failure"]
+    assert (found["rank"], found["node"]) == (3, "n2"), (found, job.train_logs())
+    assert "killed" in found["cause"]
+
+
+def test_a_rank_that_raises_is_named_with_its_cause(job):
+    job.render(trainer=["--fail-rank", "1", "--fail-step", "2"], iters=200)
+    job.submit()
+    assert job.finish() == "FAILED", job.log()
+    found = job.triage()["first_failure"]
+    assert (found["signature"], found["rank"], found["node"]) == ("gpu-ecc", 1, "n1")
+
+
+@pytest.mark.parametrize("start", ["srun", "torchrun"])
+def test_a_preempted_job_goes_on_and_loses_nothing(job, start):
+    job.render(start, "--requeue", "1", trainer=["--step-seconds", "0.2"], iters=30)
+    job.submit()
+    job.wait_for_steps(3)
+    # What Slurm does so many seconds before the end, or on preemption.
+    job.slurm.run("scancel", "--signal=USR1", "--batch", str(job.id))
+    job.slurm.wait_until(lambda: (job.run / "verdict-r0.json").exists(), 60, "the first attempt's verdict")
+    first = job.verdict(0)
+    assert (first["status"], first["next"]) == ("preempted", "requeue"), job.log()
+    saved = job.final_sum()["step"]
+    assert 3 <= saved < 30
+    job.slurm.wait_for_state(job.id, "PENDING", timeout=60)
+    job.slurm.hurry(job.id)
+    assert job.finish() == "COMPLETED", job.log() + job.train_logs()
+    assert job.verdict()["attempt"] == 1 and job.verdict()["status"] == "completed"
+    assert job.final_sum() == _total(30, 4)
+    steps = [int(n) for n in re.findall(r"iteration\s+(\d+)/", job.train_logs())]
+    assert steps == list(range(1, 31)), "each step once: none lost, none repeated"
+
+
+def test_the_requeue_limit_holds(job):
+    job.render("srun", "--requeue", "1", trainer=["--step-seconds", "0.2"], iters=500)
+    job.submit()
+    for attempt in (0, 1):
+        log, verdict = job.run / f"train-r{attempt}-node1.log", job.run / f"verdict-r{attempt}.json"
+        job.slurm.wait_until(lambda log=log: log.exists() and "elapsed time" in log.read_text(), 120, "a step")
+        job.slurm.run("scancel", "--signal=USR1", "--batch", str(job.id))
+        job.slurm.wait_until(verdict.exists, 60, "a verdict")
+        if attempt == 0:
+            job.slurm.wait_for_state(job.id, "PENDING", timeout=60)
+            job.slurm.hurry(job.id)
+    assert (job.verdict(0)["next"], job.verdict(1)["next"]) == ("requeue", "none")
+    job.finish(60)
+    assert job.slurm.field(job.id, "Restarts") == "1"
+    # Slurm may requeue a job of its own accord: then the job itself refuses.
+    job.slurm.run("scontrol", "requeue", str(job.id), check=False)
+    job.slurm.hurry(job.id)
+    job.slurm.wait_until(lambda: (job.run / "verdict-r2.json").exists(), 60, "the third attempt's verdict")
+    third = job.verdict(2)
+    assert (third["status"], third["phase"], third["next"]) == ("stopped", 0, "none")
+
+
+def test_a_failure_without_progress_is_not_repeated(job):
+    job.render("srun", "--requeue", "5", trainer=["--fail-rank", "0", "--fail-step", "0"])
+    job.submit()
+    assert job.finish() == "FAILED"
+    assert job.verdict()["next"] == "none"
+    assert '"event": "no-progress"' in job.log()
+
+
+def test_a_failure_after_progress_is_tried_again(job):
+    once = job.folder / "failed-once"
+    job.render("srun", "--requeue", "5", trainer=["--fail-rank", "0", "--fail-step", "4", "--fail-once", once])
+    job.submit()
+    job.slurm.wait_until(lambda: job.slurm.field(job.id, "Restarts") == "1", 120, "the requeue")
+    job.slurm.wait_for_state(job.id, "PENDING", timeout=60)
+    job.slurm.hurry(job.id)
+    assert job.finish() == "COMPLETED", job.log()
+    assert job.verdict(0)["status"] == "failed" and job.verdict()["attempt"] == 1
+    assert job.final_sum() == _total(6, 4)
+    assert job.triage()["first_failure"] is None, "the first attempt's failure is no failure of this one"
+
+
+def test_cyclic_placement_is_found_before_training(job):
+    job.render()
+    job.script.write_text(job.script.read_text().replace("--distribution=block", "--distribution=cyclic"))
+    job.submit()
+    assert job.finish() == "FAILED"
+    verdict = job.verdict()
+    assert (verdict["status"], verdict["phase"]) == ("stopped", 1)
+    assert "not placed in blocks" in job.log() and not list(job.run.glob("train-*"))
+
+
+def test_two_jobs_on_one_node_do_not_meet_on_a_port(slurm, hcp, root, tmp_path):
+    jobs = []
+    for name in ("a", "b"):
+        (tmp_path / name).mkdir()
+        job = Job(slurm, hcp, root, tmp_path / name)
+        job.render("torchrun", "--no-exclusive", "--nodelist", "n1", nodes=1, ranks=2, iters=20,
+                   launch=["--context-parallel-size", "2"], trainer=["--step-seconds", "0.2"])
+        job.submit()
+        jobs.append(job)
+    assert [job.finish() for job in jobs] == ["COMPLETED", "COMPLETED"], jobs[0].log() + jobs[1].log()
+    starts = [slurm.run("scontrol", "show", "job", str(job.id)).stdout for job in jobs]
+    began, ended = ([re.search(rf"{name}=(\S+)", text)[1] for text in starts] for name in ("StartTime", "EndTime"))
+    assert max(began) < min(ended), "they ran at the same time"
+
+
+def test_a_port_that_is_taken_is_left_alone(job):
+    import socket
+
+    job.render("torchrun", "--nodelist", "n1", nodes=1, ranks=2, launch=["--context-parallel-size", "2"])
+    job.submit("--hold")
+    port = 15000 + job.id % 1500 * 10
+    with socket.create_server(("127.0.0.1", port)):
+        job.slurm.run("scontrol", "release", str(job.id))
+        assert job.finish() == "COMPLETED", job.log() + job.train_logs()
+
+
+def test_every_element_of_an_array_gets_its_own_words(job):
+    own = [f"--save {job.folder}/{name} --load {job.folder}/{name}" for name in "ab"]
+    job.render("srun", "--array", f"--train-iters 3 {own[0]}", "--array", f"--train-iters 2 {own[1]}", "--no-exclusive",
+               nodes=1, ranks=2, launch=["--context-parallel-size", "2"])
+    job.submit()
+    job.slurm.wait_until(lambda: len(list((job.folder / "logs").glob("*/verdict.json"))) == 2, 120, "both elements")
+    logs = {path.parent: path.read_text() for path in (job.folder / "logs").glob("*/train-r0-*.log")}
+    assert sorted(len(re.findall("elapsed time", text)) for text in logs.values()) == [2, 3]
+
+
+RAY = f"""#!{sys.executable}
+# Stands in for Ray's command: a head that counts who joins, and `ray status` as Ray prints it.
+import os, sys, time
+from pathlib import Path
+folder = Path({{folder!r}}) / os.environ["SLURM_JOB_ID"]
+if sys.argv[1] == "start":
+    assert "--block" in sys.argv and "--num-gpus=2" in sys.argv, sys.argv
+    where = "--head" if os.environ["SLURM_NODEID"] == "0" else "--address=127.0.0.1:"
+    assert any(word.startswith(where) for word in sys.argv), sys.argv
+    folder.mkdir(parents=True, exist_ok=True)
+    (folder / os.environ["SLURMD_NODENAME"]).touch()
+    time.sleep(600)
+print("Active:")
+for path in sorted(folder.iterdir()):
+    print(f" 1 node_{{{{path.name}}}}")
+"""
+
+
+def test_verl_is_driven_beside_the_head_of_one_ray_cluster(slurm, hcp, tmp_path, programs):
+    programs("ray", RAY.format(folder=str(tmp_path / "ray")))
+    driver = tmp_path / "driver.py"
+    driver.write_text("import os, sys\nprint('DRIVER', os.environ['SLURMD_NODENAME'], os.environ['RAY_ADDRESS'],"
+                      " sys.argv[1:])\n")
+    (tmp_path / "logs").mkdir()
+    words = ["actor_rollout_ref.actor.strategy=megatron", "actor_rollout_ref.actor.megatron.context_parallel_size=2",
+             "trainer.project_name=a b"]
+    done = hcp("render", "--start", "ray", "--nodes", "2", "--gpus-per-node", "2", "--time", "10", "--signal", "60",
+               "--gpu-request", "none", "--logs", "logs", "--python", sys.executable, "--program", driver,
+               "--nodelist", "n[1-2]", "--launcher", "verl", "-o", "job.sbatch", "--", *words, cwd=tmp_path)
+    assert done.returncode == 0, done.stderr
+    job = slurm.submit(tmp_path / "job.sbatch", cwd=tmp_path, env=programs.env)
+    assert slurm.finish(job) == "COMPLETED", (tmp_path / f"logs/train-{job}.out").read_text()
+    said = (tmp_path / f"logs/train-{job}/train-r0-node0.log").read_text()
+    port = 15000 + job % 1500 * 10
+    assert f"DRIVER n1 127.0.0.1:{port} {words}" in said, said
+
+
+def test_a_verification_job_runs_the_steps_on_every_node(slurm, hcp, tmp_path):
+    (tmp_path / "logs").mkdir()
+    done = hcp("render", "--start", "verify", "--nodes", "2", "--gpus-per-node", "2", "--time", "10", "--signal", "60",
+               "--gpu-request", "none", "--logs", "logs", "--python", sys.executable, "--verify-level", "static",
+               "-o", "job.sbatch", cwd=tmp_path)
+    assert done.returncode == 0, done.stderr
+    job = slurm.submit(tmp_path / "job.sbatch", cwd=tmp_path)
+    state = slurm.finish(job)
+    log = (tmp_path / f"logs/train-{job}.out").read_text()
+    results = sorted((tmp_path / f"logs/train-{job}").glob("verify-*.json"))
+    assert [path.name for path in results] == ["verify-node0.json", "verify-node1.json"], log
+    reports = [json.loads(path.read_text()) for path in results]
+    assert {report["schema"] for report in reports} == {"hcp.verify/1"}
+    assert (state == "COMPLETED") == all(report["ok"] for report in reports), log
+
+
+def test_nothing_is_left_running(slurm):
+    slurm.wait_until(lambda: slurm.run("squeue", "-h", "-t", "RUNNING,COMPLETING").stdout == "", 30, "an empty queue")
+    running = subprocess.run(["ps", "-eo", "args"], capture_output=True, text=True).stdout
+    assert "train_standin.py" not in running
