@@ -1,6 +1,6 @@
 #!/bin/bash
-# Two things are wrong with this launch: one stops it, the other trains wrong without a word.
-# `hcp check examples/mlm_broken.sh` names both.
+# Two things are wrong with this launch, and both stop it only after the cluster has started.
+# `hcp check examples/mlm_broken.sh` names them, each with its fix.
 
 set -euo pipefail
 

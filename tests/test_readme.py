@@ -1,0 +1,44 @@
+"""What the README shows is what happens: its console blocks are run, its pictures drawn again."""
+
+from __future__ import annotations
+
+import os
+import re
+import shlex
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).resolve().parents[1]
+README = (ROOT / "README.md").read_text(encoding="utf-8")
+BLOCKS = re.findall(r"```console\n\$ (.*?)\n(.*?)```", README, re.S)
+
+
+def test_the_readme_has_console_blocks() -> None:
+    assert len(BLOCKS) >= 2
+
+
+@pytest.mark.parametrize(("command", "shown"), BLOCKS, ids=[command for command, _ in BLOCKS])
+def test_a_console_block_shows_the_real_output(hcp, tmp_path: Path, command: str, shown: str) -> None:  # type: ignore[no-untyped-def]
+    """HCP_UPDATE=1 writes the blocks anew; the run that does so still fails."""
+    words = shlex.split(command)
+    os.symlink(ROOT / "examples", tmp_path / "examples")
+    printed = hcp(*words[1:], cwd=tmp_path).stdout
+    if os.environ.get("HCP_UPDATE"):
+        text = (ROOT / "README.md").read_text(encoding="utf-8")
+        (ROOT / "README.md").write_text(text.replace(f"$ {command}\n{shown}```", f"$ {command}\n{printed}```"))
+    assert shown == printed
+
+
+@pytest.mark.parametrize("tp", [1, 2])
+def test_the_pictures_are_those_that_the_command_draws(hcp, tmp_path: Path, tp: int) -> None:  # type: ignore[no-untyped-def]
+    drawn = tmp_path / "groups.svg"
+    hcp("groups", "--world-size", "32", "--tp", str(tp), "--cp", "16", "--hcp", "8,2", "--svg", drawn)
+    name = {1: "groups_inside.svg", 2: "groups_crossing.svg"}[tp]
+    assert drawn.read_text(encoding="utf-8") == (ROOT / "examples" / name).read_text(encoding="utf-8")
+
+
+def test_every_command_is_in_the_readmes_table() -> None:
+    from hcp.cli.main import COMMANDS
+
+    assert [name for name in COMMANDS if f"`hcp {name}" not in README] == []
