@@ -90,6 +90,8 @@ def trained(world, options, layout, dtype, num_steps, rounded=None):
     from hcp.runtime.te_attention import core_attention_class
 
     shape = GptShape(seq_length=16 * world.size, global_batch_size=world.size)
+    if world.device.type == "cuda":  # GPU kernels want longer chunks and wider heads
+        shape = shape._replace(seq_length=256 * world.size, hidden_size=512)
     is_hierarchical = "hcp_sizes" in layout
     with model_parallel(**layout, timeout=world.timeout):
         config = transformer_config(

@@ -23,21 +23,6 @@ run_workers(work, 3, 60)
 """
 
 
-def is_running(pid):
-    try:
-        with open(f"/proc/{pid}/stat") as stat:
-            return stat.read().rpartition(")")[2].split()[0] != "Z"
-    except OSError:
-        return False
-
-
-def gone_within(pids, seconds):
-    end = time.monotonic() + seconds
-    while any(map(is_running, pids)) and time.monotonic() < end:
-        time.sleep(0.05)
-    return not any(map(is_running, pids))
-
-
 def test_results_come_in_rank_order():
     def work(rank):
         time.sleep(0.05 * (3 - rank))
@@ -87,7 +72,7 @@ def test_a_user_fault_in_a_worker_stays_a_user_fault():
         run_workers(work, 2, 60)
 
 
-def test_workers_that_hang_are_ended_when_time_is_up(tmp_path):
+def test_workers_that_hang_are_ended_when_time_is_up(tmp_path, gone_within):
     def work(rank):
         (tmp_path / str(rank)).write_text(str(os.getpid()))
         if rank:
@@ -101,12 +86,12 @@ def test_workers_that_hang_are_ended_when_time_is_up(tmp_path):
 
 @pytest.mark.skipif(sys.platform != "linux", reason="only Linux ends a process with its parent")
 @pytest.mark.parametrize("number", [signal.SIGKILL, signal.SIGTERM, signal.SIGINT])
-def test_no_worker_outlives_its_parent(number):
+def test_no_worker_outlives_its_parent(number, gone_within):
     parent = subprocess.Popen([sys.executable, "-c", PARENT], stdout=subprocess.PIPE, stderr=subprocess.DEVNULL,
                               text=True)
     assert parent.stdout
     pids = [int(parent.stdout.readline()) for _ in range(3)]
-    assert all(map(is_running, pids))
+    assert not gone_within(pids, 0)
     parent.send_signal(number)
     assert parent.wait(20) != 0
     assert gone_within(pids, 10)

@@ -23,6 +23,9 @@ from hcp.runtime.program import Program
 def work(world, options):
     import torch
     import torch.distributed as dist
+    if options.fault == "waits":
+        os.write(1, f"{os.getpid()}\\n".encode())
+        time.sleep(100)
     if options.fault == "dies" and world.rank == 2:
         os.kill(os.getpid(), 9)
     if options.fault == "hangs" and world.rank == 1:
@@ -39,6 +42,9 @@ def add_arguments(parser):
 sys.exit(Program("sample", "A sample.", work, world_size=lambda options: 4, needs=("torch",), timeout=60,
                  add_arguments=add_arguments).main())
 """
+
+
+TORCHRUN = ["-m", "torch.distributed.run", "--standalone", "--nproc-per-node", "4"]
 
 
 def run(*arguments, env=None):
@@ -105,6 +111,24 @@ def test_a_world_of_another_size_is_exit_2(sample):
     done = run(sample, env={"RANK": "0", "WORLD_SIZE": "2", "MASTER_ADDR": "localhost", "MASTER_PORT": "1"})
     assert done.returncode == 2
     assert "runs on 4 processes, torchrun started 2: use --nproc-per-node 4" in done.stderr
+
+
+@pytest.mark.torch
+def test_under_torchrun_a_rank_that_dies_ends_all(sample):
+    done = run(*TORCHRUN, sample, "--fault", "dies")
+    assert done.returncode == 1
+    assert "Signal 9 (SIGKILL)" in done.stderr
+
+
+@pytest.mark.torch
+@pytest.mark.skipif(sys.platform != "linux", reason="only Linux ends a process with its parent")
+def test_under_torchrun_no_worker_outlives_a_killed_torchrun(sample, gone_within):
+    torchrun = subprocess.Popen([sys.executable, *TORCHRUN, sample, "--fault", "waits"], stdout=subprocess.PIPE,
+                                stderr=subprocess.DEVNULL, text=True)
+    pids = [int(torchrun.stdout.readline()) for _ in range(4)]
+    torchrun.kill()
+    torchrun.wait()
+    assert gone_within(pids, 10)
 
 
 @pytest.mark.parametrize("sizes", [["2"], ["2,x"], ["0,4"], ["2,2", "2,4"]])

@@ -27,7 +27,7 @@ import torch.distributed as dist
 from hcp.core.errors import HcpError
 from hcp.runtime.collectives import all_gather, all_to_all, ring_shift
 from hcp.runtime.online_softmax import attend, finish, merge
-from hcp.runtime.shards import Batch
+from hcp.runtime.shards import Batch, Tokens
 
 TOKENS, HEADS = 0, 2
 
@@ -51,7 +51,7 @@ def p2p(q: torch.Tensor, k: torch.Tensor, v: torch.Tensor, masking: Masking, rin
     """Ring attention. Ring member r stands for the cp ranks r·inner_size … r·inner_size + inner_size - 1."""
     here, size = dist.get_rank(ring), dist.get_world_size(ring)
 
-    def tokens_of(member: int):  # type: ignore[no-untyped-def]
+    def tokens_of(member: int) -> Tokens:
         cp_ranks = range(member * inner_size, (member + 1) * inner_size)
         return masking.batch.held_by(cp_ranks, size * inner_size, q.device)
 

@@ -74,11 +74,13 @@ class AttentionCase(NamedTuple):
     dtype: torch.dtype
     cp_size: int
     head_dim: int = 32
+    stretch: int = 1
+    """Makes every sequence so many times longer: GPU kernels want chunks of 64 tokens and more."""
 
     @property
     def seqlens_padded(self) -> list[int]:
         """The lengths of the sequences as they lie in memory. Other layouts than thd have one sequence."""
-        unit = 2 * self.cp_size
+        unit = 2 * self.cp_size * self.stretch
         return [5 * unit, unit, 2 * unit] if self.layout == "thd" else [8 * unit]
 
     @property

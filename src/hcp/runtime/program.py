@@ -150,9 +150,10 @@ class Program:
         report["seconds"] = round(time.monotonic() - started, 1)
         if is_speaker:
             print(json.dumps(report) if options.json else _text(report, code), flush=True)
-            reason = report["error"] or next((_line(r) for r in map(_result, report["results"]) if not r.ok), None)
-            if reason:
-                print(f"{self.name}.py: {reason}", file=sys.stderr, flush=True)
+        reason = report["error"] or next((_line(r) for r in map(_result, report["results"]) if not r.ok), None)
+        # Under torchrun the rank that fails says why; a fault of the user is the same on all.
+        if reason and (is_speaker or (code == 1 and report["error"])):
+            print(f"{self.name}.py: {reason}", file=sys.stderr, flush=True)
         return code
 
     def _results(self, options: argparse.Namespace, size: int) -> tuple[list[Result], str]:
