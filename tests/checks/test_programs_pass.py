@@ -13,8 +13,9 @@ PROGRAMS = ["attention_parity", "decentralized_collection", "hcp_groups", "silen
             "training_step", "wrong_level_order"]
 
 
-def test_this_list_names_every_program_of_the_pack(checks_dir):
-    assert sorted(path.stem for path in checks_dir.glob("*.py")) == PROGRAMS
+def test_this_list_names_every_program_that_states_results(checks_dir):
+    stating = [path.stem for path in checks_dir.glob("*.py") if "hcp.runtime.program" in path.read_text()]
+    assert sorted(stating) == PROGRAMS
 
 
 @pytest.mark.parametrize("program", PROGRAMS)
