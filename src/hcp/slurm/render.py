@@ -57,6 +57,8 @@ def render_job(start: str, site: Mapping[str, Any], launch: Launch | None = None
     for line in lines:
         for word in line:
             check_text(word, lambda wanted: HcpError(f"a word of the launch: wanted {wanted}; shorten or correct it"))
+    if launch is not None and kind == "verl":
+        lines = (*lines, *_verl_cluster(launch, site))
     container = _container(site)
     per_node = site["gpus_per_node"]
     context = {
@@ -149,6 +151,19 @@ def _refuse_reserved(stated: Mapping[str, str | None]) -> None:
     if names:
         raise HcpError(f"env: {names[0]} is set by the job itself or changes how it is read; wanted other variables; "
                        "leave it out")
+
+
+def _verl_cluster(launch: Launch, site: Mapping[str, Any]) -> list[tuple[str, ...]]:
+    """verl's own words for the size of the cluster: its defaults are 1 node of 8 GPUs, whatever the job has."""
+    added: list[tuple[str, ...]] = []
+    stated = {setting.key: setting.value for setting in launch.reading.settings}
+    for key, name in (("trainer.nnodes", "nodes"), ("trainer.n_gpus_per_node", "gpus_per_node")):
+        if key not in stated:
+            added.append((f"{key}={site[name]}",))
+        elif str(stated[key]) != str(site[name]):
+            raise HcpError(f"{key}: the launch says {stated[key]}, the job has {site[name]}; wanted the same; correct "
+                           f"one, or leave {key} out of the launch")
+    return added
 
 
 def _title(start: str, launch: Launch | None, steps: Sequence[str]) -> str:
@@ -258,4 +273,4 @@ def default_name(target: str) -> str:
     stem = PurePath(target).stem
     kept = "".join(character if character.isascii() and (character.isalnum() or character in "._-") else "-"
                    for character in stem).strip("-.")
-    return kept or "train"
+    return kept[:100] or "train"

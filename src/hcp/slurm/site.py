@@ -10,10 +10,11 @@ from typing import Any, Literal
 
 from hcp.core.errors import HcpError
 
-KeyType = Literal["size", "count", "word", "text", "path", "time", "bool", "choice", "texts", "paths", "map", "array",
-                  "timeouts"]
+KeyType = Literal["size", "count", "name", "word", "text", "path", "time", "bool", "choice", "texts", "paths", "map",
+                  "array", "timeouts"]
 
 _WORD = re.compile(r"[A-Za-z0-9@%_][A-Za-z0-9@%_+=:,./\[\]&|!*()-]*\Z")
+_PLAIN = re.compile(r"[A-Za-z0-9_][A-Za-z0-9._-]{0,99}\Z")
 _TIME = re.compile(r"(?:\d+-)?\d+(?::\d{1,2}){0,2}\Z")
 _NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]*\Z")
 _TIMEOUTS = re.compile(r"[a-z]+:\d+(?:,[a-z]+:\d+)*\Z")
@@ -37,7 +38,7 @@ KEYS: tuple[Key, ...] = (
     Key("nodes", "size", "number of nodes", needed="the size of the job"),
     Key("gpus_per_node", "size", "GPUs, and so ranks, per node", needed="the ranks of a node"),
     Key("time", "time", "time limit, as Slurm writes it: 4:00:00", needed="Slurm's limit, and when to save"),
-    Key("job_name", "word", "name of the job", "train"),
+    Key("job_name", "name", "name of the job", "train"),
     Key("account", "word", "account to charge"),
     Key("partition", "word", "partition"),
     Key("qos", "word", "quality of service"),
@@ -157,6 +158,10 @@ def checked(key: Key, value: Any, where: str) -> Any:
     if key.type == "timeouts":
         if not isinstance(value, str) or not _TIMEOUTS.match(value):
             raise wrong("SECTION:SECONDS,…, such as setup:1800,step:900")
+        return value
+    if key.type == "name":
+        if not isinstance(value, str) or not _PLAIN.match(value):
+            raise wrong("a name of letters, digits and . _ -: it becomes the name of a folder")
         return value
     if key.type == "word":
         value = str(value) if isinstance(value, int) and not isinstance(value, bool) else value
