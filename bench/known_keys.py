@@ -40,6 +40,9 @@ class Sources:
     def __init__(self, roots: Iterable[Path]) -> None:
         self.classes: dict[str, list[Class]] = {}
         self.flags: set[str] = set()
+        self.add(roots)
+
+    def add(self, roots: Iterable[Path]) -> None:
         for root in roots:
             for path in sorted(root.rglob("*.py")):
                 if not any(part in f"/{path.relative_to(root)}" for part in _SKIPPED):
@@ -184,17 +187,16 @@ def _flat(data: object, prefix: str) -> Iterator[str]:
 
 def collect(megatron: Iterable[Path], bridge: Iterable[Path], verl: Iterable[Path]) -> dict[str, set[str]]:
     """The keys by section of the file."""
-    core, bridge = list(megatron), list(bridge)
-    sources = Sources(core)
-    everything = Sources([*core, *bridge])
-    return {
+    sources = Sources(megatron)
+    keys = {
         "mlm": megatron_flags(sources) | _DEV,
-        "bridge": bridge_keys(everything) | {f"model.{name}" for name in _DEV} if bridge else set(),
-        "verl": verl_keys(verl),
         "transformer": set(sources.fields("TransformerConfig")) | set(sources.fields("MLATransformerConfig")) | _DEV,
         "ddp": set(sources.fields("DistributedDataParallelConfig")),
         "optimizer": set(sources.fields("OptimizerConfig")),
+        "verl": verl_keys(verl),
     }
+    sources.add(bridge)
+    return keys | {"bridge": bridge_keys(sources) | {f"model.{name}" for name in _DEV}}
 
 
 def read(path: Path = TARGET) -> dict[str, set[str]]:

@@ -88,6 +88,11 @@ def read_model(path: str) -> dict[str, Fact]:
             facts["num_query_groups"] = config.fact(1, config.find("multi_query")[1])
         elif kind in _NO_GROUPS:
             facts["num_query_groups"] = config.fact(None)
+    groups = facts.get("num_query_groups")
+    if groups is not None and "heads" in facts:
+        # Megatron-LM's command line asks for grouped queries by a flag of their own.
+        grouped = groups.value not in (None, facts["heads"].value)
+        facts["group_query_attention"] = groups._replace(value=grouped)
     facts |= _attention(config, name)
     facts |= _hybrid(config)
     vision = any(_at(data, key) is not None for key in ("vision_config", "visual", "vision_tower", "vit_config"))

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import replace
 
 from hcp.core.errors import HcpError
 from hcp.launch.comments import acceptances_of
 from hcp.launch.dialects import kind_of_keys
-from hcp.launch.fact import Acceptance, Kind, Location, Reading, Setting
+from hcp.launch.fact import Acceptance, Fact, Kind, Location, Reading, Setting
 from hcp.launch.words import Word, settings_of_flags, settings_of_overrides
 
 MAX_CHARACTERS = 300_000
@@ -135,6 +136,26 @@ def reading_of_overrides(
 
     return verl_reading(target, "overrides", [*settings, *_config_name(others)], text=text, acceptances=acceptances,
                         role=role)
+
+
+def in_script(
+    reading: Reading, facts: Mapping[str, Fact], unknown: Mapping[str, str], unseen: str | None
+) -> Reading:
+    """The reading with what the script around its words says: facts, keys that it leaves open, words out of sight.
+
+    verl's further models share all of it, and ref leaves open what it takes over from an actor that does.
+    """
+    others = []
+    for other in reading.others:
+        left = {**other.unknown, **unknown}
+        if other.role == "actor_rollout_ref.ref":
+            from hcp.launch.verl_yaml import inherited_keys
+
+            own = {setting.key for setting in reading.settings}
+            left |= {key: unknown[actors] for actors, key in inherited_keys(unknown) if key not in own}
+        others.append(replace(other, facts={**other.facts, **facts}, unknown=left, unseen=unseen))
+    return replace(reading, facts={**reading.facts, **facts}, unknown={**reading.unknown, **unknown}, unseen=unseen,
+                   others=tuple(others))
 
 
 def _config_name(words: Sequence[Word]) -> list[Setting]:

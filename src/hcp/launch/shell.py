@@ -12,6 +12,7 @@ from hcp.launch.dialects import WANTED, kind_of_keys, not_supported
 from hcp.launch.fact import Acceptance, Fact, Kind, Reading, Setting
 from hcp.launch.mlm_args import taken_from_elsewhere
 from hcp.launch.names import index_of
+from hcp.launch.overrides import in_script
 from hcp.launch.shell_context import Launched
 from hcp.launch.shell_facts import facts_of, is_parallel
 from hcp.launch.shell_flags import flag_names, flags_of, location_of, overrides_of
@@ -159,16 +160,9 @@ def _reading(
         said.append("the script's own arguments ($1, $@) are not known; it is read as started without any")
     if "\r\n" in text:
         said.append("the file has Windows line ends (CRLF): bash does not run it as it looks")
-    return replace(
-        reading,
-        form="shell",
-        facts={**reading.facts, **facts.known},
-        unknown={**reading.unknown, **unknown},
-        unseen=unseen,
-        acceptances=_acceptances(text, target),
-        text=text,
-        notes=tuple(said),
-    )
+    reading = replace(reading, form="shell", acceptances=_acceptances(text, target), text=text,
+                      notes=(*reading.notes, *said))
+    return in_script(reading, facts.known, unknown, unseen)
 
 
 def _bridge_words(settings: Sequence[Setting]) -> list[Word]:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable
 from dataclasses import replace
 from typing import Any
 
@@ -62,6 +62,9 @@ def verl_reading(
     if strategy.value != "megatron":
         facts |= {name: Fact(value, "derived", strategy.location, strategy.key)
                   for name, value in _NO_MEGATRON.items()}
+        # Keys of the other backend's section have no effect.
+        section = "engine." if role == ENGINE else f"{role}.megatron."
+        resolved = [setting for setting in resolved if not setting.key.startswith(section)]
         note = f"{strategy.value} trains the model, not megatron: there is no megatron context parallelism to check"
         return Reading("verl", target, form, tuple(resolved), facts, unknown, False, acceptances=acceptances,
                        text=text, role=role, notes=(note,))
@@ -174,17 +177,18 @@ def _other(main: Reading, role: str, settings: tuple[Setting, ...], strategy: Fa
 
 def _inherited(by_key: dict[str, Setting]) -> list[Setting]:
     """The actor's settings that ref takes over, under ref's keys and at the actor's place."""
-    section = f"{ACTOR}.megatron."
-    own_overrides = any(key.startswith(f"{REF}.megatron.override_transformer_config") for key in by_key)
-    out: list[Setting] = []
-    for key, setting in by_key.items():
-        if not key.startswith(section):
-            continue
-        name = key.removeprefix(section)
-        whole = name.startswith("override_transformer_config.") and not own_overrides
-        if (name in _INHERITED or whole) and f"{REF}.megatron.{name}" not in by_key:
-            out.append(setting._replace(key=f"{REF}.megatron.{name}"))
-    return out
+    return [by_key[actors]._replace(key=key) for actors, key in inherited_keys(by_key) if key not in by_key]
+
+
+def inherited_keys(keys: Collection[str]) -> list[tuple[str, str]]:
+    """(the actor's key, ref's key) of those keys that ref takes over where it has none of its own."""
+    section, overrides = f"{ACTOR}.megatron.", "override_transformer_config"
+    own_overrides = any(key.startswith(f"{REF}.megatron.{overrides}") for key in keys)
+    names = [key.removeprefix(section) for key in keys if key.startswith(section)]
+    return [
+        (section + name, f"{REF}.megatron.{name}") for name in names
+        if name in _INHERITED or (name.startswith(overrides + ".") and not own_overrides)
+    ]
 
 
 def _needs_critic(by_key: dict[str, Setting]) -> bool:
