@@ -16,6 +16,7 @@ from hcp.rules import (
     hcp_heads,
     hcp_launcher,
     hcp_sizes,
+    keys,
     loss,
     model_cp,
     packing,
@@ -30,6 +31,7 @@ from hcp.rules.rule import Rule
 RULES: tuple[Rule, ...] = tuple(
     sorted(
         (
+            *keys.RULES,
             *bookkeeping.RULES,
             *cp_attention.RULES,
             *cp_backend.RULES,
