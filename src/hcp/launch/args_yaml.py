@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from hcp.core.errors import HcpError
+from hcp.launch.dialects import not_supported
 from hcp.launch.fact import Fact, Reading, Setting
 from hcp.launch.mlm_args import taken_from_elsewhere
 from hcp.launch.yaml_source import load_yaml
@@ -28,6 +29,8 @@ def read_args_yaml(text: str, target: str) -> Reading:
     if arguments is not None and not isinstance(arguments, dict):
         raise HcpError(f"{target} has no MODEL_ARGS mapping; wanted `MODEL_ARGS:` with one flag per line "
                        "(--num-layers: 12); correct the file")
+    if arguments and not any(str(key).startswith("-") for key in arguments):
+        raise not_supported(target, "a NeMo 2 test launch")  # dotted keys of a recipe in place of flags
     settings: list[Setting] = []
     facts: dict[str, Fact] = {}
     unknown: dict[str, str] = {}

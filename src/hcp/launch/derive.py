@@ -37,6 +37,11 @@ def _put(facts: Facts, name: str, value: Any, source: str | None = None) -> None
 
 
 def _model(kind: Kind, facts: Facts) -> None:
+    if kind == "mlm" and _value(facts, "rope_fusion") and not _value(facts, "use_rotary_position_embeddings"):
+        # Its command line switches the fusion off for every other embedding, whatever was said.
+        position = facts.get("position_embedding_type")
+        if position is not None and position.value != "rope":
+            facts["rope_fusion"] = Fact(False, "derived", position.location, position.key)
     if _known(facts, "hidden_size", "heads") and _value(facts, "head_dim") is None:
         hidden, heads = _value(facts, "hidden_size"), _value(facts, "heads")
         if hidden and heads:

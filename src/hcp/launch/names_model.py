@@ -54,6 +54,11 @@ MODEL_ROWS: tuple[Row, ...] = (
     field_row("log_max_attention_logit", "bool", "log_max_attention_logit", False, "logs the largest logit", kept=True),
     field_row("rope_fusion", "bool", "apply_rope_fusion", UNKNOWN, "fused rotary embedding",
               defaults={"mlm": True}, mlm=("apply_rope_fusion",), mlm_not=("no_rope_fusion",)),
+    Row("position_embedding_type", "str", "learned_absolute, rope, yarn, mrope, relative or none",
+        mlm=("position_embedding_type",), bridge=("model.position_embedding_type",), default=UNKNOWN,
+        defaults={"mlm": "learned_absolute"}),
+    Row("use_rotary_position_embeddings", "bool", "Megatron-LM's older flag for rope",
+        mlm=("use_rotary_position_embeddings",), default=UNKNOWN, defaults={"mlm": False}),
     field_row("rotary_interleaved", "bool", "rotary_interleaved", False, "interleaved rotary embedding"),
     field_row("rope_type", "str", "rope_type", UNKNOWN, "rope or yarn"),
     # Precision. Bridge copies every field of `mixed_precision` over the model's, so that it decides.

@@ -193,8 +193,8 @@ RULES = (
         applies=lambda v: bool(v.get("rope_fusion"))
         and (bool(v.get("mla")) or (cp_may_be_on(v) and bool(v.get("thd")))),
         check=_pack008,
-        good=Example("mlm", "--multi-latent-attention --rope-type yarn"),
-        bad=Example("mlm", "--multi-latent-attention --rope-type rope"),
+        good=Example("mlm", "--multi-latent-attention --rope-type yarn --position-embedding-type rope"),
+        bad=Example("mlm", "--multi-latent-attention --rope-type rope --position-embedding-type rope"),
     ),
     Rule(
         id="PACK010",
