@@ -23,7 +23,7 @@ def _tp001(v: View) -> Problem | None:
 def _par001(v: View) -> Problem | None:
     if v.tp > 1:
         return None
-    corrected = v.kind in ("mlm", "verl")
+    corrected = v.kind in ("mlm", "verl") or v.at_least("bridge", "0.4")
     stated = v.fact("sequence_parallel")
     if corrected and (stated is None or stated.origin == "default"):
         return None  # verl's own default, which it corrects itself
@@ -71,15 +71,18 @@ RULES = (
         stage="config",
         why=(
             "Sequence parallelism splits activations over the TP ranks. megatron-core's constructor refuses it at a TP "
-            "size of 1; Megatron-LM's command line and verl switch it off and go on."
+            "size of 1; Megatron-LM's command line, verl, and Bridge from 0.4 on switch it off and go on."
         ),
         source=(
             Source("megatron-core", "megatron/core/model_parallel_config.py", "ModelParallelConfig.__post_init__",
                    "if self.sequence_parallel:", ">=0.12"),
+            Source("megatron-bridge", "megatron/bridge/models/transformer_config.py", "TransformerConfig.finalize",
+                   "if self.sequence_parallel and self.tensor_model_parallel_size <= 1:", ">=0.4", where="checkout"),
         ),
         applies=lambda v: bool(v.get("sequence_parallel")),
         check=_par001,
         good=Example("bridge-provider", "model.tensor_model_parallel_size=2 model.sequence_parallel=true"),
-        bad=Example("bridge-provider", "model.tensor_model_parallel_size=1 model.sequence_parallel=true"),
+        bad=Example("bridge-provider", "model.tensor_model_parallel_size=1 model.sequence_parallel=true",
+                    "bridge=0.3.1"),
     ),
 )

@@ -1,0 +1,264 @@
+"""Megatron-Bridge's recipes as launches, read from their sources without importing them.
+
+`--dryrun` would write each recipe as a full YAML, but needs torch, GPUs and the models' Hugging Face configs. This
+reads what the recipe functions say in literals: assignments `cfg.a.b = value`, keyword arguments of config classes and
+the literal defaults of those classes, through calls from recipe to recipe. What it leaves out: everything that comes
+from a model's own config (heads, windows, sinks), what a condition decides that cannot be evaluated, loops, and calls
+into code outside the recipe folders. All that is unknown, as the key of an override list that is not there.
+"""
+
+from __future__ import annotations
+
+import ast
+import operator
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from hcp.launch.fact import Fact, Reading, Setting
+
+_SFT = {"GPTSFTDatasetConfig", "FinetuningDatasetConfig", "DirectHFSFTDatasetConfig", "EnergonDatasetConfig",
+        "MockVLMSFTDatasetConfig"}
+_DEEPEST = 12
+_OPERATORS: dict[type, Any] = {
+    ast.Add: operator.add, ast.Sub: operator.sub, ast.Mult: operator.mul, ast.FloorDiv: operator.floordiv,
+    ast.Mod: operator.mod, ast.Div: operator.truediv, ast.Eq: operator.eq, ast.NotEq: operator.ne, ast.Lt: operator.lt,
+    ast.LtE: operator.le, ast.Gt: operator.gt, ast.GtE: operator.ge, ast.Is: operator.is_, ast.IsNot: operator.is_not,
+    ast.In: lambda a, b: a in b, ast.NotIn: lambda a, b: a not in b,
+}
+
+
+class _Unknown:
+    def __repr__(self) -> str:
+        return "UNKNOWN"
+
+
+UNKNOWN = _Unknown()
+
+
+class Node:
+    """A config object: the fields that somebody set; any other field is unknown."""
+
+    def __init__(self, name: str = "", fields: dict[str, Any] | None = None) -> None:
+        self.name = name
+        self.fields = fields or {}
+
+
+class Function(NamedTuple):
+    """A function and the module in which its names mean something."""
+
+    module: str
+    code: ast.FunctionDef
+
+
+class Sources:
+    """The functions of a Megatron-Bridge checkout by module, and its classes by name."""
+
+    def __init__(self, checkout: Path) -> None:
+        self.functions: dict[str, dict[str, ast.FunctionDef]] = {}
+        self.imports: dict[str, dict[str, tuple[str, str]]] = {}
+        self.classes: dict[str, ast.ClassDef] = {}
+        self.files: dict[str, Path] = {}
+        for file in sorted((checkout / "src" / "megatron" / "bridge").rglob("*.py")):
+            module = ".".join(file.relative_to(checkout / "src").with_suffix("").parts).removesuffix(".__init__")
+            self.files[module] = file
+            body = ast.parse(file.read_text(encoding="utf-8")).body
+            self.functions[module] = {item.name: item for item in body if isinstance(item, ast.FunctionDef)}
+            self.imports[module] = {
+                name.asname or name.name: (item.module, name.name)
+                for item in body if isinstance(item, ast.ImportFrom) and item.module and not item.level
+                for name in item.names
+            }
+            for item in body:
+                if isinstance(item, ast.ClassDef):
+                    self.classes.setdefault(item.name, item)
+
+    def recipes(self) -> Iterator[Function]:
+        for module, functions in self.functions.items():
+            if module.split(".")[2:3] in (["recipes"], ["perf_recipes"]):
+                for name, code in functions.items():
+                    if name.endswith("_config") and not name.startswith(("_", "default_")):
+                        yield Function(module, code)
+
+    def function(self, module: str, name: str) -> Function | None:
+        """The function that a name means in a module, through imports; None outside the recipe folders."""
+        for _ in range(_DEEPEST):
+            code = self.functions.get(module, {}).get(name)
+            if code is not None:
+                return Function(module, code) if "recipes" in module else None
+            if name not in self.imports.get(module, {}):
+                return None
+            module, name = self.imports[module][name]
+        return None
+
+    def new(self, name: str) -> Node:
+        """An instance with the literal defaults of its class and of the classes below it, in this checkout."""
+        node = Node(name)
+        item = self.classes.get(name)
+        for base in item.bases if item else ():
+            if isinstance(base, ast.Name):
+                node.fields |= self.new(base.id).fields
+        for line in item.body if item else ():
+            if isinstance(line, ast.AnnAssign) and isinstance(line.target, ast.Name):
+                try:
+                    node.fields[line.target.id] = ast.literal_eval(line.value) if line.value else UNKNOWN
+                except ValueError:
+                    node.fields[line.target.id] = UNKNOWN
+        return node
+
+
+class _Returned(Exception):
+    def __init__(self, value: Any) -> None:
+        self.value = value
+
+
+class _Run:
+    """One call of a recipe function."""
+
+    def __init__(self, sources: Sources, module: str, depth: int = 0) -> None:
+        self.sources = sources
+        self.module = module
+        self.depth = depth
+        self.names: dict[str, Any] = {}
+
+    def call(self, function: ast.FunctionDef, args: list[Any], kwargs: dict[str, Any]) -> Any:
+        parameters = function.args.posonlyargs + function.args.args
+        defaults = [UNKNOWN] * (len(parameters) - len(function.args.defaults))
+        defaults += [self.value(default) for default in function.args.defaults]
+        for parameter, default in zip(parameters, defaults):
+            self.names[parameter.arg] = default
+        for parameter, value in zip(function.args.kwonlyargs, function.args.kw_defaults):
+            self.names[parameter.arg] = UNKNOWN if value is None else self.value(value)
+        self.names |= dict(zip([parameter.arg for parameter in parameters], args)) | kwargs
+        try:
+            self.block(function.body)
+        except _Returned as returned:
+            return returned.value
+        return None
+
+    def block(self, lines: list[ast.stmt]) -> None:
+        for line in lines:
+            if isinstance(line, ast.Return):
+                raise _Returned(self.value(line.value) if line.value else None)
+            if isinstance(line, ast.Assign):
+                value = self.value(line.value)
+                for target in line.targets:
+                    self.assign(target, value)
+            elif isinstance(line, ast.AnnAssign) and line.value:
+                self.assign(line.target, self.value(line.value))
+            elif isinstance(line, ast.AugAssign):
+                self.assign(line.target, UNKNOWN)
+            elif isinstance(line, ast.Expr):
+                self.value(line.value)
+            elif isinstance(line, ast.If):
+                test = self.value(line.test)
+                if isinstance(test, _Unknown | Node):
+                    self.forget(line)
+                else:
+                    self.block(line.body if test else line.orelse)
+            elif isinstance(line, ast.For | ast.While | ast.Try | ast.With):
+                self.forget(line)
+
+    def forget(self, block: ast.AST) -> None:
+        """What a block that was not followed may have set is unknown."""
+        for item in ast.walk(block):
+            if isinstance(item, ast.Assign):
+                for target in item.targets:
+                    self.assign(target, UNKNOWN)
+
+    def assign(self, target: ast.expr, value: Any) -> None:
+        if isinstance(target, ast.Name):
+            self.names[target.id] = value
+        elif isinstance(target, ast.Attribute):
+            owner = self.value(target.value)
+            if isinstance(owner, Node):
+                owner.fields[target.attr] = value
+        elif isinstance(target, ast.Tuple):
+            for item in target.elts:
+                self.assign(item, UNKNOWN)
+
+    def value(self, item: ast.expr) -> Any:
+        try:
+            return self._value(item)
+        except (TypeError, ZeroDivisionError, KeyError, ValueError):
+            return UNKNOWN
+
+    def _value(self, item: ast.expr) -> Any:
+        if isinstance(item, ast.Constant):
+            return item.value
+        if isinstance(item, ast.Name):
+            return self.names.get(item.id, UNKNOWN)
+        if isinstance(item, ast.Attribute):
+            owner = self.value(item.value)
+            if isinstance(owner, Node):
+                return owner.fields.setdefault(item.attr, UNKNOWN)
+            return UNKNOWN
+        if isinstance(item, ast.List | ast.Tuple):
+            values = [self.value(element) for element in item.elts]
+            return UNKNOWN if any(isinstance(value, _Unknown) for value in values) else values
+        if isinstance(item, ast.Call):
+            return self._call(item)
+        operands = {ast.BinOp: ("left", "right"), ast.UnaryOp: ("operand",)}.get(type(item))
+        if operands is not None:
+            values = [self.value(getattr(item, name)) for name in operands]
+            if any(isinstance(value, _Unknown | Node) for value in values):
+                return UNKNOWN
+            if isinstance(item, ast.UnaryOp):
+                return not values[0] if isinstance(item.op, ast.Not) else -values[0]
+            return _OPERATORS[type(item.op)](*values)
+        if isinstance(item, ast.Compare) and len(item.ops) == 1:
+            left, right = self.value(item.left), self.value(item.comparators[0])
+            if isinstance(left, Node) and right is None:
+                return isinstance(item.ops[0], ast.IsNot)
+            return UNKNOWN if isinstance(left, _Unknown) or isinstance(right, _Unknown) else \
+                _OPERATORS[type(item.ops[0])](left, right)
+        if isinstance(item, ast.BoolOp):
+            values = [self.value(value) for value in item.values]
+            decides = isinstance(item.op, ast.Or)
+            known = [value for value in values if not isinstance(value, _Unknown)]
+            if any(bool(value) is decides for value in known):
+                return decides
+            return UNKNOWN if len(known) < len(values) else not decides
+        if isinstance(item, ast.IfExp):
+            test = self.value(item.test)
+            return UNKNOWN if isinstance(test, _Unknown) else self.value(item.body if test else item.orelse)
+        return UNKNOWN
+
+    def _call(self, item: ast.Call) -> Any:
+        args = [self.value(arg) for arg in item.args]
+        kwargs = {word.arg: self.value(word.value) for word in item.keywords if word.arg}
+        name = item.func.id if isinstance(item.func, ast.Name) else ""
+        function = self.sources.function(self.module, name)
+        if function is not None and self.depth < _DEEPEST:
+            return _Run(self.sources, function.module, self.depth + 1).call(function.code, args, kwargs)
+        if name[:1].isupper():
+            node = self.sources.new(name)
+            node.fields |= kwargs
+            return node
+        return Node()  # a model from a Hugging Face config, a path, …: an object of which nothing is known
+
+
+def recipe_launches(checkout: Path) -> Iterator[tuple[str, Reading]]:
+    """(file:function, its launch) for every recipe of a Megatron-Bridge checkout."""
+    sources = Sources(checkout)
+    for module, code in sources.recipes():
+        config = _Run(sources, module).call(code, [], {})
+        if not isinstance(config, Node):
+            continue
+        settings = tuple(Setting(key, value) for key, value in _flat("", config))
+        facts = {}
+        dataset = config.fields.get("dataset")
+        if isinstance(dataset, Node) and dataset.name:
+            facts["finetune"] = Fact(dataset.name in _SFT, "launch")
+        target = f"{sources.files[module].relative_to(checkout)}:{code.name}"
+        yield target, Reading("bridge", target, "overrides", settings, facts, complete=False)
+
+
+def _flat(prefix: str, node: Node) -> Iterator[tuple[str, Any]]:
+    for name, value in node.fields.items():
+        if isinstance(value, Node):
+            if value.name:
+                yield f"{prefix}{name}._target_", value.name
+            yield from _flat(f"{prefix}{name}.", value)
+        elif value is None or isinstance(value, bool | int | float | str | list):
+            yield prefix + name, value
