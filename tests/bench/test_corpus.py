@@ -42,7 +42,8 @@ def corpus(root: Path, folder: Path) -> subprocess.CompletedProcess[str]:
 
 def test_launches_are_found_counted_and_checked(tmp_path: Path, root: Path) -> None:
     (tmp_path / "good").mkdir()
-    (tmp_path / "good" / "model_config.yaml").write_text("MODEL_ARGS:\n  --context-parallel-size: 2\n  --seq-length: 64\n")
+    good = "MODEL_ARGS:\n  --context-parallel-size: 2\n  --seq-length: 64\n"
+    (tmp_path / "good" / "model_config.yaml").write_text(good)
     (tmp_path / "notes.yaml").write_text("a: 1\n")
     done = corpus(root, tmp_path)
     assert done.returncode == 0, done.stdout + done.stderr

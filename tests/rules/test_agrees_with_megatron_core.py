@@ -213,7 +213,8 @@ def our_errors(case: Case) -> list[str]:
     settings = [Setting(f"model.{key}", value) for key, value in keys.items()]
     settings.append(Setting("ddp.num_distributed_optimizer_instances", case["instances"]))
     # A Bridge that hands its fields to the constructor as they are; from 0.4 on it drops sequence parallelism at tp 1.
-    stated = {"world_size": case["world"], "mcore": TESTED, "bridge": "0.3.1", "einops": True, "rank_order": case["order"]}
+    stated = {"world_size": case["world"], "mcore": TESTED, "bridge": "0.3.1", "einops": True,
+              "rank_order": case["order"]}
     launch = build_launch(
         Reading("bridge-provider", "-", "yaml", tuple(settings)),
         assumed={name: Fact(value, "assumed") for name, value in stated.items()},

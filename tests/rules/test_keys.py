@@ -17,7 +17,8 @@ def finding_of(kind: str, text: str) -> Finding | None:
 
 
 @pytest.mark.parametrize(("kind", "text", "meant", "severity"), [
-    ("bridge", "model.hierarchical_context_parallel_size=[2,2]\n", "model.hierarchical_context_parallel_sizes", "error"),
+    ("bridge", "model.hierarchical_context_parallel_size=[2,2]\n", "model.hierarchical_context_parallel_sizes",
+     "error"),
     ("bridge", "model.cp_com_type=a2a\n", "model.cp_comm_type", "error"),
     ("verl", "+actor_rollout_ref.actor.megatron.override_transformer_config.cp_comm_typ=a2a\n",
      "actor_rollout_ref.actor.megatron.override_transformer_config.cp_comm_type", "error"),
@@ -25,7 +26,9 @@ def finding_of(kind: str, text: str) -> Finding | None:
      "actor_rollout_ref.actor.megatron.context_parallel_size", "error"),
     ("bridge", "train.train_iter=10\n", "train.train_iters", "warning"),
 ])
-def test_a_slip_names_what_was_meant_and_weighs_what_hangs_on_it(kind: str, text: str, meant: str, severity: str) -> None:
+def test_a_slip_names_what_was_meant_and_weighs_what_hangs_on_it(
+    kind: str, text: str, meant: str, severity: str
+) -> None:
     found = finding_of(kind, text)
     assert found is not None
     assert (found.problem.wanted, found.severity, found.effect) == (meant, severity, "silent")
