@@ -3,6 +3,8 @@
 Upstream's verdict: the installed config constructors, then `initialize_model_parallel` itself, which builds its rank
 generators and creates every group; only torch.distributed below it is replaced by a recorder, so no process group
 is made. Ours: an error that is placed in these stages, for a launch by a Bridge provider, which adds no checks.
+
+Fields of the catalogue that neither of the two looks at (sequence length, FP8, windows, sinks) are not drawn.
 """
 
 from __future__ import annotations
@@ -48,13 +50,14 @@ Verdict = Callable[[Case], str | None]
 
 def _draw(rng: random.Random) -> Case:
     """A configuration over the fields that the catalogue names: mostly legal, with one or two slips."""
-    tp, pp, cp = rng.choice((1, 1, 2, 2, 3, 4)), rng.choice((1, 1, 1, 2, 3)), rng.choice((1, 2, 2, 3, 4, 4, 6, 8))
+    tp, pp, cp = rng.choice((1, 1, 2, 2, 3, 4)), rng.choice((1, 1, 1, 2, 3)), rng.choice((1, 2, 2, 2, 3, 4, 4, 6, 8))
     ep, etp = rng.choice((1, 1, 1, 2, 3, 4)), rng.choice((None, None, 1, 2))
     if rng.random() < 0.2:
         ep, etp = cp, tp  # equal data-parallel sizes in both grids
     case: Case = {"tp": tp, "pp": pp, "cp": cp, "ep": ep, "etp": etp}
     unit = lcm(tp * cp, (etp or tp) * ep) * pp
-    case["world"] = unit * rng.choice((1, 1, 2, 3)) if rng.random() < 0.93 else rng.randint(1, 48)
+    worlds = rng.choice((1, 1, 2, 3)) if unit < 16 else 1  # a large world costs time, and decides nothing new
+    case["world"] = unit * worlds if rng.random() < 0.93 else rng.randint(1, 48)
     case["vpp"] = rng.choice((1, 2)) if (pp > 1 and rng.random() < 0.3) or rng.random() < 0.01 else None
     case["experts"] = rng.choice((4, 8)) if (ep > 1 and rng.random() < 0.97) or rng.random() < 0.1 else None
     case["order"] = _draw_order(rng)
