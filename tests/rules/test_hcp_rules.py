@@ -211,3 +211,10 @@ def test_a_fix_for_a_provider_never_writes_sizes_that_go_nowhere(launch_of: Laun
     finding = check_launch(launch_of("bridge-provider", BARE["bridge-provider"]), RULES).findings[0]
     edits: list[Any] = [dict(fix.edits) for fix in finding.fixes]
     assert edits and all("hcp_sizes" not in edit or edit["hcp_sizes"] is None for edit in edits)
+
+
+def test_verl_is_told_once_that_the_hierarchy_goes_nowhere_and_not_what_it_would_lack(launch_of: LaunchOf) -> None:
+    override = "actor_rollout_ref.actor.megatron.override_transformer_config"
+    launch = launch_of("verl", f"{BARE['verl']} {override}.hierarchical_context_parallel_sizes=[2,3,2] "
+                       f"{override}.softmax_type=learnable", "te=2.14.0 einops=false mcore=0.16.1")
+    assert {rule_id for rule_id in findings(launch) if rule_id.startswith("HCP")} == {"HCP010"}

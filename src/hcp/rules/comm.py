@@ -20,6 +20,11 @@ def uses_hcp(v: View) -> bool:
     return v.get("cp") != 1 and HIERARCHICAL in v.comm_types and uses_cp(v)
 
 
+def runs_hcp(v: View) -> bool:
+    """Whether groups for the levels can exist. verl passes no sizes on: HCP001 and HCP010 say all there is to say."""
+    return v.kind != "verl" and uses_hcp(v)
+
+
 def has_sizes(v: View) -> bool:
     """Whether sizes of levels are written. Where that is unknown, it matters only to a hierarchical launch."""
     return bool(v.hcp_sizes) if v.known("hcp_sizes") else uses_hcp(v)

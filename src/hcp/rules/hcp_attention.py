@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from hcp.rules.comm import HIERARCHICAL, flat_fixes, two_levels, uses_hcp
+from hcp.rules.comm import HIERARCHICAL, flat_fixes, runs_hcp, two_levels
 from hcp.rules.cp_view import has_window, has_window_at, skip_freq, windowed_types
 from hcp.rules.rule import Example, Fix, Problem, Rule, Source, View
 
@@ -12,7 +12,7 @@ _UTILS = _DPA + "utils.py"
 
 
 def _has_bias(v: View) -> bool:
-    return bool(v.get("attention_bias")) and uses_hcp(v)
+    return bool(v.get("attention_bias")) and runs_hcp(v)
 
 
 def _hcp016(v: View) -> Problem | None:
@@ -111,7 +111,7 @@ RULES = (
             Source("transformer-engine", _UTILS, "get_attention_backend",
                    'if context_parallel and cp_comm_type != "a2a":', ">=2.15"),
         ),
-        applies=uses_hcp,
+        applies=runs_hcp,
         check=_hcp017,
         good=Example("bridge", _BRIDGE_HCP + " model.softmax_type=vanilla"),
         bad=Example("bridge", _BRIDGE_HCP + " model.softmax_type=learnable"),
@@ -133,7 +133,7 @@ RULES = (
             Source("transformer-engine", _UTILS, "get_attention_backend", 'and cp_comm_type in ["p2p", "a2a+p2p"]',
                    ">=2.15"),
         ),
-        applies=uses_hcp,
+        applies=runs_hcp,
         check=_hcp018,
         good=Example("bridge", _BRIDGE_HCP + " model.window_size=null"),
         bad=Example("bridge", _BRIDGE_HCP + " model.window_size=[128,0] model.window_attn_skip_freq=null"),

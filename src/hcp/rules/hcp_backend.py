@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from hcp.rules.comm import flat_fixes, uses_hcp
+from hcp.rules.comm import flat_fixes, runs_hcp
 from hcp.rules.rule import Example, Fix, Problem, Rule, Source, View
 
 _DPA = "transformer_engine/pytorch/attention/dot_product_attention/"
@@ -49,7 +49,7 @@ def _hcp015_applies(v: View) -> bool:
         v.kind == "bridge"
         and (v.get("packed_sequence_size") or 0) > 0
         and (v.get("pad_seq_to_mult") or 0) > 1
-        and uses_hcp(v)
+        and runs_hcp(v)
     )
 
 
@@ -70,7 +70,7 @@ def _hcp015(v: View) -> Problem | None:
 
 def _hcp024_applies(v: View) -> bool:
     fp8_attention = v.get("fp8_dot_product_attention") or v.get("fp8_multi_head_attention")
-    return bool(fp8_attention) and v.get("fp8") is not None and uses_hcp(v)
+    return bool(fp8_attention) and v.get("fp8") is not None and runs_hcp(v)
 
 
 def _hcp024(v: View) -> Problem | None:
@@ -106,7 +106,7 @@ RULES = (
             Source("megatron-core", _MCORE_TE, "TEDotProductAttention.__init__",
                    'if is_te_min_version("1.10.0"):', ">=0.12"),
         ),
-        applies=uses_hcp,
+        applies=runs_hcp,
         check=_hcp013,
         good=Example("mlm", _HCP, "te=1.12.0"),
         bad=Example("mlm", _HCP, "te=1.11.0"),
@@ -127,7 +127,7 @@ RULES = (
                    "format is not supported with hierarchical CP implementation yet!", ">=2.8,<2.19"),
             Source("transformer-engine", _CP, "AttnFuncWithCPAndKVP2P.forward", 'qkv_format != "thd"', ">=2.4,<2.8"),
         ),
-        applies=uses_hcp,
+        applies=runs_hcp,
         check=_hcp014,
         good=Example("mlm", _HCP, "te=2.19.0 thd=true"),
         bad=Example("mlm", _HCP, "te=2.18.0 thd=true"),

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from hcp.rules.comm import HIERARCHICAL, flat_fixes, level_fixes, two_levels, uses_cp, uses_hcp
+from hcp.rules.comm import HIERARCHICAL, flat_fixes, level_fixes, runs_hcp, two_levels, uses_cp
 from hcp.rules.rule import Example, Fix, Problem, Rule, Source, View
 
 _CP = "transformer_engine/pytorch/attention/dot_product_attention/context_parallel.py"
@@ -109,7 +109,7 @@ RULES = (
         source=(
             Source("transformer-engine", _CP, "flash_attn_a2a_communicate", "// cp_size,", ">=2.4"),
         ),
-        applies=uses_hcp,
+        applies=runs_hcp,
         check=_hcp007,
         good=Example("mlm", f"{_EIGHT_KV} --tensor-model-parallel-size 2 --context-parallel-size 8 "
                      "--cp-comm-type a2a+p2p --hierarchical-context-parallel-sizes 4 2"),

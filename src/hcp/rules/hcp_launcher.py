@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from hcp.rules.comm import HIERARCHICAL, drop_fixes, flat_fixes, has_sizes, uses_hcp
+from hcp.rules.comm import HIERARCHICAL, drop_fixes, flat_fixes, has_sizes, runs_hcp, uses_hcp
 from hcp.rules.rule import Example, Fix, Problem, Rule, Source, View
 
 _PROVIDER = "megatron/bridge/models/model_provider.py"
@@ -144,7 +144,7 @@ RULES = (
         source=(
             Source("megatron-core", _STATE, "create_hierarchical_groups", "if not HAVE_EINOPS:", ">=0.13"),
         ),
-        applies=has_sizes,
+        applies=lambda v: v.kind in ("mlm", "bridge") and has_sizes(v),
         check=_hcp020,
         good=Example("mlm", _FLAGS, "einops=true mcore=0.16.1"),
         bad=Example("mlm", _FLAGS, "einops=false mcore=0.16.1"),
@@ -163,7 +163,7 @@ RULES = (
             Source("megatron-core", _STATE, "initialize_model_parallel",
                    'pg_options=get_nccl_options("hcp", nccl_comm_cfgs),', ">=0.13"),
         ),
-        applies=uses_hcp,
+        applies=runs_hcp,
         check=_hcp022,
         good=Example("mlm", _FLAGS + " --high-priority-stream-groups cp hcp"),
         bad=Example("mlm", _FLAGS + " --high-priority-stream-groups cp"),

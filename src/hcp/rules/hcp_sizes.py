@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from math import prod
 
-from hcp.rules.comm import HIERARCHICAL, drop_fixes, flat_fixes, has_sizes, level_fixes, uses_cp, uses_hcp
+from hcp.rules.comm import HIERARCHICAL, drop_fixes, flat_fixes, has_sizes, level_fixes, runs_hcp, uses_cp, uses_hcp
 from hcp.rules.rule import Example, Fix, Problem, Rule, Source, View
 
 _DPA = "transformer_engine/pytorch/attention/dot_product_attention/"
@@ -120,6 +120,10 @@ def _hcp006(v: View) -> Problem | None:
     )
 
 
+def _sizes_reach(v: View) -> bool:
+    return v.kind != "verl" and has_sizes(v)
+
+
 RULES = (
     Rule(
         id="HCP001",
@@ -169,7 +173,7 @@ RULES = (
                    "args.context_parallel_size == prod(args.hierarchical_context_parallel_sizes)", ">=0.10",
                    "checkout"),
         ),
-        applies=has_sizes,
+        applies=_sizes_reach,
         check=_hcp002,
         good=Example("mlm", "--context-parallel-size 4 --cp-comm-type a2a+p2p "
                      "--hierarchical-context-parallel-sizes 2 2"),
@@ -193,7 +197,7 @@ RULES = (
             Source("transformer-engine", _DPA + "context_parallel.py", "attn_forward_func_with_cp",
                    "Current implementation only supports two-level CP groups!", ">=2.4,<2.8"),
         ),
-        applies=uses_hcp,
+        applies=runs_hcp,
         check=_hcp003,
         good=Example("mlm", "--context-parallel-size 8 --cp-comm-type a2a+p2p "
                      "--hierarchical-context-parallel-sizes 4 2"),
@@ -214,7 +218,7 @@ RULES = (
             Source("megatron-core", _STATE, "create_hierarchical_groups", "s=hierarchical_group_sizes[level],",
                    ">=0.13"),
         ),
-        applies=has_sizes,
+        applies=_sizes_reach,
         check=_hcp004,
         good=Example("bridge", "model.context_parallel_size=4 model.cp_comm_type=a2a+p2p "
                      "model.hierarchical_context_parallel_sizes=[2,2]"),
@@ -236,7 +240,7 @@ RULES = (
             Source("transformer-engine", _DPA + "context_parallel.py", "attn_forward_func_with_cp",
                    "if get_distributed_world_size(cp_group[0]) == 1:", ">=2.4"),
         ),
-        applies=uses_hcp,
+        applies=runs_hcp,
         check=_hcp005,
         good=Example("mlm", "--context-parallel-size 4 --cp-comm-type a2a+p2p "
                      "--hierarchical-context-parallel-sizes 2 2"),

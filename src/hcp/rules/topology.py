@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from itertools import islice
 
 from hcp.core.ranks import DEFAULT_ORDER, RankMesh
-from hcp.rules.comm import fits_heads, flat_fixes, level_sizes, two_levels, uses_hcp
+from hcp.rules.comm import fits_heads, flat_fixes, level_sizes, runs_hcp, two_levels
 from hcp.rules.rule import Example, Fix, Problem, Rule, Source, View
 
 _STATE = "megatron/core/parallel_state.py"
@@ -145,7 +145,7 @@ RULES = (
                    "u=int(np.prod(hierarchical_group_sizes[:level])),", ">=0.13"),
             Source("megatron-core", _STATE, "initialize_model_parallel", 'order: str = "tp-cp-ep-dp-pp"', ">=0.12"),
         ),
-        applies=uses_hcp,
+        applies=runs_hcp,
         check=_topo001,
         good=Example("mlm", f"--tensor-model-parallel-size 2 --context-parallel-size 8 {_HCP} 4 2",
                      "nodes=2 gpus_per_node=8"),
@@ -169,7 +169,7 @@ RULES = (
             Source("transformer-engine", _TE_CP, "attn_forward_func_with_cp",
                    "cp_group = [a2a_cp_group, p2p_cp_group]", ">=2.8"),
         ),
-        applies=uses_hcp,
+        applies=runs_hcp,
         check=_topo002,
         good=Example("mlm", f"--context-parallel-size 16 {_HCP} 8 2", "nodes=2 gpus_per_node=8"),
         bad=Example("mlm", f"--context-parallel-size 16 {_HCP} 2 8", "nodes=2 gpus_per_node=8"),
@@ -188,7 +188,7 @@ RULES = (
             Source("megatron-core", _STATE, "create_hierarchical_groups", "s=hierarchical_group_sizes[level],",
                    ">=0.13"),
         ),
-        applies=uses_hcp,
+        applies=runs_hcp,
         check=_slurm003,
         good=Example("mlm", f"--context-parallel-size 16 {_HCP} 8 2", "nodes=32 gpus_per_node=4 nvlink_domain=8"),
         bad=Example("mlm", f"--context-parallel-size 16 {_HCP} 4 4", "nodes=32 gpus_per_node=4 nvlink_domain=64"),
