@@ -79,7 +79,7 @@ def work(world, options):
             legal = {name: heads for name, heads in HEADS.items() if heads[1] % way.a2a_size == 0}
             for dtype in dtypes:
                 cases = {f"{layout} {name}": AttentionCase(layout, *heads, getattr(torch, dtype), world.size,
-                                                           stretch=1 if is_ours else 16)
+                                                           stretch=1 if is_ours else 8)
                          for layout, (name, heads) in product(layouts, legal.items())}
                 errors = {name: errors_in(way, case) for name, case in cases.items()}
                 report(world, f"{way.name} {dtype}", errors, is_exact=dtype == "float64")

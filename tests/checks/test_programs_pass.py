@@ -66,6 +66,39 @@ def test_every_transformer_engine_version_would_leave_cp_off_without_the_sizes(c
         assert ran.held("without sizes", f"{name} takes cp_size 1, context_parallel False")
 
 
+CPUS_STAND_FOR_GPUS = """
+import torch, hcp.runtime.program as program, hcp.runtime.workers as workers
+program._require = lambda needs, options: None
+workers.place_of = lambda rank, size, attention: (torch.device("cpu"), "gloo")
+"""
+OURS_STANDS_FOR_TRANSFORMER_ENGINES = CPUS_STAND_FOR_GPUS + """
+import sys, types
+from hcp.runtime.dot_product_attention import DotProductAttention
+package = types.ModuleType("transformer_engine")
+package.pytorch = types.ModuleType("transformer_engine.pytorch")
+package.pytorch.DotProductAttention = DotProductAttention
+sys.modules.update({"transformer_engine": package, "transformer_engine.pytorch": package.pytorch})
+"""
+OURS_STANDS_FOR_MEGATRON_CORES = CPUS_STAND_FOR_GPUS + """
+import megatron.core.extensions.transformer_engine as extension
+from hcp.runtime.te_attention import core_attention_class
+extension.TEDotProductAttention = core_attention_class()
+"""
+
+
+@pytest.mark.torch
+@pytest.mark.parametrize(
+    ("program", "arguments", "patch", "num_results"),
+    [("attention_parity", ["--layouts", "bshd"], OURS_STANDS_FOR_TRANSFORMER_ENGINES, 4),
+     ("training_step", [], OURS_STANDS_FOR_MEGATRON_CORES, 2)],
+    ids=["attention_parity", "training_step"],
+)
+def test_the_way_to_transformer_engine_is_walked_with_a_stand_in(broken, program, arguments, patch, num_results):
+    ran = broken(program, "--attention", "transformer-engine", *arguments, patch=patch)
+    assert ran.code == 0, ran.stderr
+    assert [result["bound"] for result in ran.report["results"]] == [2.0] * num_results
+
+
 @pytest.mark.torch
 def test_a_program_runs_under_torchrun_as_it_does_alone(checks_dir):
     done = subprocess.run(

@@ -123,12 +123,14 @@ class Program:
         if add_arguments:
             add_arguments(self.parser)
         self.parser.add_argument("--json", action="store_true", help="print one JSON object instead of text")
-        self.parser.add_argument("--timeout", type=float, default=timeout, metavar="SECONDS",
-                                 help="end everything after this time (default: %(default)g)")
+        self.parser.add_argument("--timeout", type=float, metavar="SECONDS",
+                                 help=f"end everything after this time (default: {timeout:g}, on GPUs {5 * timeout:g})")
+        self.timeout = timeout
 
     def main(self, argv: Sequence[str] | None = None) -> int:
         """Runs the program; returns the exit code."""
         options = self.parser.parse_args(argv)
+        options.timeout = options.timeout or self.timeout * (1 if _is_on_cpu(options) else 5)
         started = time.monotonic()
         report: dict[str, Any] = {"schema": SCHEMA, "program": self.name, "ok": False, "world_size": None,
                                   "backend": None, "versions": _versions(), "results": [], "error": None}
@@ -170,7 +172,7 @@ class Program:
                 raise
             except Exception:
                 raise WorkerFailure(f"rank {os.environ['RANK']} failed: {traceback.format_exc().strip()}") from None
-        if getattr(options, "attention", "reference") == "reference":
+        if _is_on_cpu(options):  # on GPUs an import may start CUDA, which does not survive a fork
             for name in self.needs:
                 importlib.import_module(name)
         with tempfile.TemporaryDirectory(prefix="hcp-") as folder:
@@ -207,8 +209,13 @@ def _agreed(world: World) -> list[Result]:
     return agreed
 
 
+def _is_on_cpu(options: argparse.Namespace) -> bool:
+    attention: str = getattr(options, "attention", "reference")
+    return attention == "reference"
+
+
 def _require(needs: Sequence[str], options: argparse.Namespace) -> None:
-    needs = [*needs, *(["transformer_engine"] if getattr(options, "attention", "") == "transformer-engine" else [])]
+    needs = [*needs, *([] if _is_on_cpu(options) else ["transformer_engine"])]
     missing = [name for name in needs if importlib.util.find_spec(name.split(".")[0]) is None]
     if missing:
         packages = {"torch": "torch", "megatron.core": "megatron-core", "einops": "einops",

@@ -23,10 +23,8 @@ def joined_world(rank: int, size: int, options: argparse.Namespace, store: str |
         store: path of a new file through which the ranks of one machine find each other (no port is needed);
             None: as torchrun's environment says.
     """
-    on_gpu = getattr(options, "attention", "reference") != "reference"
-    device = _gpu(rank, size) if on_gpu else torch.device("cpu")
-    backend = "nccl" if on_gpu else "gloo"
-    if not on_gpu:
+    device, backend = place_of(rank, size, getattr(options, "attention", "reference"))
+    if device.type == "cpu":
         torch.set_num_threads(1)
     # Before everything is ended: so a rank that waits for one that hangs can still say where it waited.
     timeout = 0.75 * timedelta(seconds=options.timeout)
@@ -44,10 +42,17 @@ def joined_world(rank: int, size: int, options: argparse.Namespace, store: str |
         dist.destroy_process_group()
 
 
-def _gpu(rank: int, size: int) -> torch.device:
+def place_of(rank: int, size: int, attention: str) -> tuple[torch.device, str]:
+    """The device and the backend of a rank: the reference attention runs on CPUs, Transformer Engine's on GPUs.
+
+    Raises:
+        HcpError: there are fewer GPUs than processes on this machine.
+    """
+    if attention == "reference":
+        return torch.device("cpu"), "gloo"
     local_rank = int(os.environ.get("LOCAL_RANK", rank))
     wanted = int(os.environ.get("LOCAL_WORLD_SIZE", size))
     if torch.cuda.device_count() < wanted:
-        raise HcpError(f"--attention transformer-engine needs {wanted} GPUs, found {torch.cuda.device_count()}")
+        raise HcpError(f"--attention {attention} needs {wanted} GPUs, found {torch.cuda.device_count()}")
     torch.cuda.set_device(local_rank)
-    return torch.device("cuda", local_rank)
+    return torch.device("cuda", local_rank), "nccl"
