@@ -10,7 +10,8 @@ from hypothesis import strategies as st
 
 from hcp.launch.fact import Setting
 from hcp.launch.hydra import hydra_value
-from hcp.launch.interpolate import MISSING, resolve
+from hcp.launch.interpolate import resolve
+from hcp.launch.names_row import UNKNOWN
 from hcp.launch.yaml_source import load_yaml
 
 
@@ -40,7 +41,7 @@ def test_no_text_breaks_the_value_reader(text: str) -> None:
 
 def resolved(text: str, **default: object) -> dict[str, object]:
     doc = load_yaml(text, "x.yaml")
-    return {s.key: s.value for s in resolve(doc.settings, lambda key: default.get(key, MISSING))[0]}
+    return {s.key: s.value for s in resolve(doc.settings, lambda key: default.get(key, UNKNOWN))[0]}
 
 
 def reasons(text: str) -> dict[str, str]:

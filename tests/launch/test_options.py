@@ -20,7 +20,7 @@ def launch(text: str, name: str = "x") -> Launch:
     return build_launch(read_text(text, name))
 
 
-MLM = "--context-parallel-size 4 --num-attention-heads 8 --no-rope-fusion"
+MLM = "--context-parallel-size 4 --num-attention-heads 8 --position-embedding-type rope --no-rope-fusion"
 BRIDGE = "model.context_parallel_size=4"
 VERL = ("actor_rollout_ref.actor.megatron.context_parallel_size=4\nactor_rollout_ref.actor.use_kl_loss=true\n"
         "algorithm.adv_estimator=grpo\n")

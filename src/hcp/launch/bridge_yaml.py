@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import Any
 
+from hcp.launch.dialects import has_references
 from hcp.launch.fact import Acceptance, Fact, Form, Kind, Location, Reading, Setting
-from hcp.launch.interpolate import resolve
 from hcp.launch.yaml_source import YamlDoc
 
 _ENUMS = {"AttnBackend": {1: "flash", 2: "fused", 3: "unfused", 4: "local", 5: "auto"}}
@@ -52,7 +52,11 @@ def bridge_reading(
     acceptances: tuple[Acceptance, ...] = (),
 ) -> Reading:
     """A reading out of Bridge settings, with the facts that no key of its own holds."""
-    resolved, unknown = resolve(settings)
+    resolved, unknown = list(settings), dict[str, str]()
+    if has_references(resolved):
+        from hcp.launch.interpolate import resolve
+
+        resolved, unknown = resolve(resolved)
     by_key = {setting.key: setting for setting in resolved}
     facts: dict[str, Fact] = {}
     for setting in resolved:

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from typing import Any
 
 from hcp.core.errors import HcpError
-from hcp.launch.fact import Kind
+from hcp.launch.fact import Kind, Setting
 
 WANTED = "wanted a Megatron-Bridge, Megatron-LM or verl launch"
 
@@ -102,6 +102,12 @@ def unknown_dialect(target: str, keys: Collection[str]) -> HcpError:
     roots = list(dict.fromkeys(key.partition(".")[0][:40] for key in keys))[:6]
     return HcpError(f"{target} has no key of a known dialect (it has {', '.join(roots) or 'none'}); {WANTED}; "
                     "give the launch's own file, or name its dialect with --launcher")
+
+
+def has_references(settings: Iterable[Setting]) -> bool:
+    """Whether a value needs `hcp.launch.interpolate`: `${…}`, or the `???` of a value still to be given."""
+    texts = (str(value) if isinstance(value, list) else value for _, value, _ in settings)
+    return any(isinstance(text, str) and ("${" in text or text == "???") for text in texts)
 
 
 def _has(keys: Collection[str], wanted: str) -> bool:

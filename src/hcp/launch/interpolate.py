@@ -11,13 +11,11 @@ from typing import Any
 
 from hcp.launch.fact import Setting
 from hcp.launch.hydra import hydra_value
+from hcp.launch.names_row import UNKNOWN
 
 _LONGEST = 10_000
 _MOST_SETTINGS = 20_000
 _MAX_DEPTH = 30
-
-MISSING: Any = object()
-"""A lookup's answer for a key that has no default."""
 
 
 class _Unresolved(Exception):
@@ -25,11 +23,11 @@ class _Unresolved(Exception):
 
 
 def resolve(
-    settings: Iterable[Setting], default: Callable[[str], Any] = lambda key: MISSING
+    settings: Iterable[Setting], default: Callable[[str], Any] = lambda key: UNKNOWN
 ) -> tuple[list[Setting], dict[str, str]]:
     """The settings with every interpolation evaluated, and the keys that could not be, each with the reason.
 
-    `default` answers for keys that no setting has: upstream's default, or `MISSING`. A setting whose value refers
+    `default` answers for keys that no setting has: upstream's default, or `UNKNOWN`. A setting whose value refers
     to a mapping becomes one setting per leaf. The order is kept.
     """
     given = list(settings)
@@ -159,7 +157,7 @@ class _Resolver:
         if below:
             return _Tree(path, below)
         value = self.default(path)
-        if value is not MISSING:
+        if value is not UNKNOWN:
             return value
         if fallback is None:
             raise _Unresolved(f"it refers to {path[:80]}, which the launch does not set")

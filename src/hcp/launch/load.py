@@ -8,7 +8,6 @@ from typing import NamedTuple
 
 from hcp.launch.build import build_launch
 from hcp.launch.fact import Fact, Kind, Launch, Reading
-from hcp.launch.options import apply_sets, parse_assumptions, read_facts_file
 from hcp.launch.read import read_target, read_text
 
 
@@ -40,6 +39,10 @@ def launch_of(reading: Reading, options: LoadOptions) -> Launch:
         from hcp.launch.hf import read_model
 
         model = read_model(options.model_file)
+    if not (options.facts_file or options.assumes or options.sets):
+        return build_launch(reading, model=model)
+    from hcp.launch.options import apply_sets, parse_assumptions, read_facts_file
+
     assumed = read_facts_file(options.facts_file) if options.facts_file else {}
     if "installed" in options.assumes:
         from hcp.launch.machine import installed_versions

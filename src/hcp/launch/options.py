@@ -39,7 +39,7 @@ def apply_sets(launch: Launch, texts: Sequence[str]) -> Launch:
             continue
         settings += flat_settings(*setting) if launch.kind != "mlm" else [setting]
     if launch.kind == "verl" and settings:
-        from hcp.launch.read import with_more
+        from hcp.launch.read_words import with_more
 
         # ref and critic may follow from what is set: read everything anew.
         reading = with_more(launch.reading, [*launch.reading.settings, *settings])

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Collection, Sequence
-from dataclasses import replace
 from pathlib import PurePath
 
 from hcp.core.errors import HcpError
@@ -16,17 +15,14 @@ from hcp.launch.dialects import (
     refuse_foreign_mapping,
     unknown_dialect,
 )
-from hcp.launch.fact import Kind, Reading, Setting
+from hcp.launch.fact import Kind, Reading
 from hcp.launch.names import index_of
-from hcp.launch.overrides import kind_of_words, read_overrides, reading_of_overrides, split_words
 from hcp.launch.source import text_of_target
-from hcp.launch.words import Word, settings_of_flags, settings_of_overrides
 
 _SHELL = {".sh", ".bash", ".sbatch", ".slurm", ".sub", ".job", ".ksh", ".zsh"}
 _YAML = {".yaml", ".yml", ".json"}
-_PYTHON_LINE = re.compile(r"^(import [\w.]+|from [\w.]+ import |def \w+\(|class \w+)", re.M)
-_YAML_LINE = re.compile(r"""^\s*(---|\{|["']?[\w.@/-]+["']?\s*:(\s|$))""")
-_COMMAND_LINE = "<command line>"
+_PYTHON_LINE = r"(?m)^(import [\w.]+|from [\w.]+ import |def \w+\(|class \w+)"
+_YAML_LINE = r"""\s*(---|\{|["']?[\w.@/-]+["']?\s*:(\s|$))"""
 
 
 def read_target(
@@ -39,12 +35,17 @@ def read_target(
     Raises:
         HcpError: the target cannot be read, is no launch, or is another framework's.
     """
-    spoken = [Word(word) for word in words]
     if not target:
-        return _read_words(spoken, kind)
+        from hcp.launch.read_words import read_words
+
+        return read_words(words, kind)
     name, text = text_of_target(target, stdin)
     reading = read_text(text, name, kind=kind)
-    return extended(reading, spoken) if spoken else reading
+    if not words:
+        return reading
+    from hcp.launch.read_words import extended
+
+    return extended(reading, words)
 
 
 def read_text(text: str, target: str, *, kind: Kind | None = None) -> Reading:
@@ -57,78 +58,12 @@ def read_text(text: str, target: str, *, kind: Kind | None = None) -> Reading:
     if form == "yaml":
         return _read_yaml(text, target, kind)
     if form == "overrides":
-        words = split_words(text, target)
-        if kind is None:
-            refuse_foreign([setting.key for setting in settings_of_overrides(words)[0]], target)
-        return read_overrides(text, target, kind or kind_of_words(words) or "mlm")
+        from hcp.launch.overrides import kind_of_words, read_overrides, split_words
+
+        return read_overrides(text, target, kind or kind_of_words(split_words(text, target)) or "mlm")
     from hcp.launch.shell import read_shell
 
     return read_shell(text, target, kind)
-
-
-def extended(reading: Reading, words: Sequence[Word]) -> Reading:
-    """The reading with further words of its own dialect behind it: flags for Megatron-LM, else overrides.
-
-    Raises:
-        HcpError: a word is neither.
-    """
-    if reading.kind == "mlm":
-        settings = settings_of_flags(words)
-        if not words[0].text.startswith("--"):
-            raise HcpError(f"{words[0].text!r} after -- is no flag; wanted Megatron-LM's flags (--name value); "
-                           "correct the word")
-        return replace(reading, settings=(*reading.settings, *settings))
-    settings, others = settings_of_overrides(words, reading.settings)
-    if others:
-        raise HcpError(f"{others[0].text!r} after -- is no override; wanted key=value; correct the word")
-    return with_more(reading, settings)
-
-
-def with_more(reading: Reading, settings: Sequence[Setting]) -> Reading:
-    """The Bridge or verl reading with all its settings replaced, and what follows from them made anew."""
-    if reading.kind == "verl":
-        from hcp.launch.verl_yaml import verl_reading
-
-        new = verl_reading(reading.target, reading.form, settings, role=reading.role)
-    else:
-        from hcp.launch.bridge_yaml import bridge_reading
-
-        new = bridge_reading(reading.kind, reading.target, reading.form, settings, complete=reading.complete)
-    ours = {name: fact for name, fact in reading.facts.items() if name not in new.facts or name == "start"}
-    # What was unknown stays so (its setting is gone), unless a new setting of the same key says it.
-    given = {setting.key for setting in new.settings}
-    unknown = {key: why for key, why in reading.unknown.items() if key not in given}
-    return replace(reading, settings=new.settings, facts={**new.facts, **ours}, unknown={**unknown, **new.unknown},
-                   complete=new.complete, role=new.role, others=new.others,
-                   notes=tuple(dict.fromkeys((*reading.notes, *new.notes))))
-
-
-def _read_words(words: Sequence[Word], kind: Kind | None) -> Reading:
-    settings, others = settings_of_overrides(words)
-    keys = [setting.key for setting in settings]
-    if kind is None:
-        refuse_foreign(keys, "the words after --")
-        kind = kind_of_words(words)
-    if kind is None:
-        shown = " ".join(word.text for word in words)[:60]
-        raise HcpError(f"found {shown!r} after --; {WANTED} in words (--name value, or key=value); correct them")
-    if kind == "mlm":
-        if not words or not words[0].text.startswith("--"):
-            raise HcpError(f"{words[0].text[:60]!r} after -- is no flag; wanted Megatron-LM's flags (--name value); "
-                           "correct the word")
-        _refuse_dotted_flags(words)
-        return Reading("mlm", _COMMAND_LINE, "args", tuple(settings_of_flags(words)))
-    stray = [word for word in others if not word.text.startswith("-")]
-    if not keys or (stray and not others[0].text.startswith("-")):
-        shown = (stray or words)[0].text[:60] if words else ""
-        raise HcpError(f"{shown!r} after -- is no override; wanted key=value; correct the word")
-    return reading_of_overrides(kind, words, _COMMAND_LINE)
-
-
-def _refuse_dotted_flags(words: Sequence[Word]) -> None:
-    """torchtitan's flags are dotted (--parallelism.context_parallel_degree); Megatron-LM has none."""
-    keys = [word.text[2:].partition("=")[0] for word in words if word.text.startswith("--")]
-    refuse_foreign([key for key in keys if "." in key], "the words after --")
 
 
 def _form(text: str, target: str, kind: Kind | None) -> str:
@@ -146,11 +81,11 @@ def _form(text: str, target: str, kind: Kind | None) -> str:
         return "shell"
     lines = (line for line in text.splitlines() if line.strip() and not line.lstrip().startswith("#"))
     head = next(lines, "")
-    if _YAML_LINE.match(head):
+    if re.match(_YAML_LINE, head):
         return "yaml"
     if _is_word_list(text, target, kind):
         return "overrides"
-    if _PYTHON_LINE.search(text):
+    if re.search(_PYTHON_LINE, text):
         raise HcpError(f"{target} looks like Python, which is never executed; {WANTED}; for a Bridge recipe give the "
                        "YAML that its --dryrun writes")
     return "shell"
@@ -158,6 +93,9 @@ def _form(text: str, target: str, kind: Kind | None) -> str:
 
 def _is_word_list(text: str, target: str, kind: Kind | None) -> bool:
     """Whether the text is overrides and nothing else, or flags from its first word on."""
+    from hcp.launch.overrides import split_words
+    from hcp.launch.words import settings_of_overrides
+
     try:
         words = split_words(text, target)
     except HcpError:

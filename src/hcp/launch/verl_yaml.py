@@ -6,8 +6,8 @@ from collections.abc import Collection, Iterable
 from dataclasses import replace
 from typing import Any
 
+from hcp.launch.dialects import has_references
 from hcp.launch.fact import Acceptance, Fact, Form, Reading, Setting
-from hcp.launch.interpolate import MISSING, resolve
 from hcp.launch.names import ROWS, default_of, index_of
 from hcp.launch.names_row import UNKNOWN
 from hcp.launch.yaml_source import YamlDoc
@@ -52,7 +52,11 @@ def verl_reading(
     Only models that megatron trains are read in full: any other strategy has no megatron context parallelism,
     which the facts say (`strategy`, cp 1).
     """
-    resolved, unknown = resolve(settings, _default)
+    resolved, unknown = list(settings), dict[str, str]()
+    if has_references(resolved):
+        from hcp.launch.interpolate import resolve
+
+        resolved, unknown = resolve(resolved, _default)
     by_key = {setting.key: setting for setting in resolved}
     role = role or _role(by_key)
     strategy = _strategy(by_key, role)
@@ -78,8 +82,7 @@ def _default(key: str) -> Any:
     """verl's default of a key that the table of names knows."""
     role = next((role for role in (ACTOR, REF, CRITIC, ENGINE) if key.startswith(role + ".")), ACTOR)
     entry = index_of("verl", role).get(key)
-    value = UNKNOWN if entry is None else default_of(ROWS[entry.fact], "verl")
-    return MISSING if value is UNKNOWN else value
+    return UNKNOWN if entry is None else default_of(ROWS[entry.fact], "verl")
 
 
 def _defaults_list(doc: YamlDoc) -> list[Setting]:

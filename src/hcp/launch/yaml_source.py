@@ -7,7 +7,6 @@ from dataclasses import dataclass
 from typing import Any, NamedTuple
 
 from hcp.core.errors import HcpError
-from hcp.launch.comments import acceptances_of
 from hcp.launch.fact import Acceptance, Location, Setting
 from hcp.launch.yaml_nodes import MAX_DEPTH, MAX_VALUES, List, Map, Node, Parser, Scalar
 
@@ -65,8 +64,16 @@ def load_yaml(text: str, file: str, *, last_wins: bool = False) -> YamlDoc:
     node = parser.document()
     flat = _Flattener(file)
     data = flat.mapping(node, "")
-    return YamlDoc(file, text, data, tuple(flat.settings), flat.mappings, acceptances_of(text, file),
+    return YamlDoc(file, text, data, tuple(flat.settings), flat.mappings, _acceptances(text, file),
                    tuple(parser.duplicates))
+
+
+def _acceptances(text: str, file: str) -> tuple[Acceptance, ...]:
+    if "hcp:" not in text:
+        return ()
+    from hcp.launch.comments import acceptances_of
+
+    return acceptances_of(text, file)
 
 
 class _Flattener:
