@@ -14,6 +14,7 @@ _ON = Fact(True, "launch")
 
 def derive(kind: Kind, facts: Facts, unknown: MutableMapping[str, str]) -> None:
     """Adds the derived facts to `facts`, in place."""
+    _branch(facts)
     _model(kind, facts)
     _sizes(kind, facts)
     _cluster(facts, unknown)
@@ -34,6 +35,13 @@ def _put(facts: Facts, name: str, value: Any, source: str | None = None) -> None
     if name not in facts or facts[name].value is None:
         origin = facts.get(source) if source else None
         facts[name] = Fact(value, "derived", origin.location if origin else None, origin.key if origin else None)
+
+
+def _branch(facts: Facts) -> None:
+    """megatron-core's branch where its version tells: a release is main, a build such as 0.19.0+3f2a9c is either."""
+    version = str(_value(facts, "mcore"))
+    if version.replace(".", "").isdecimal() or version.partition("+")[2].startswith("dev"):
+        _put(facts, "mcore_branch", "dev" if "+" in version else "main", "mcore")
 
 
 def _model(kind: Kind, facts: Facts) -> None:

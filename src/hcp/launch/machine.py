@@ -33,6 +33,9 @@ def installed_versions() -> dict[str, Any]:
             version = _source_version()
         if version is not None:
             facts[name] = version
+    branch = _source_branch() if "mcore" in facts else None
+    if branch is not None:
+        facts["mcore_branch"] = branch
     facts["einops"] = importlib.util.find_spec("einops") is not None
     return facts
 
@@ -80,19 +83,33 @@ def _version(distribution: str) -> str | None:
         return None
 
 
-def _source_version() -> str | None:
-    """megatron-core out of a checkout on the path, as containers have it: its package_info.py, read not imported."""
+def _core_file(*parts: str) -> Path | None:
+    """A file of the megatron.core that Python would import, found without importing it."""
     try:
         spec = importlib.util.find_spec("megatron")
     except (ImportError, ValueError):
         return None
-    for place in (spec.submodule_search_locations or ()) if spec else ():
-        file = Path(place) / "core" / "package_info.py"
-        if file.is_file():
-            text = file.read_text(encoding="utf-8")
-            parts = [re.search(rf"^{name}\s*=\s*(\d+)", text, re.M) for name in ("MAJOR", "MINOR", "PATCH")]
-            if all(parts):
-                return ".".join(part[1] for part in parts if part)
+    folders = (spec.submodule_search_locations or ()) if spec else ()
+    places = (Path(folder).joinpath("core", *parts) for folder in folders)
+    return next((place for place in places if place.is_file()), None)
+
+
+def _source_branch() -> str | None:
+    """Whether megatron-core is the dev branch's: only that one has the scheduler of dynamic CP."""
+    file = _core_file("datasets", "data_schedule.py")
+    if file is None:
+        return "main" if _core_file("package_info.py") else None
+    return "dev" if "class DefaultDynamicCPScheduler" in file.read_text(encoding="utf-8") else "main"
+
+
+def _source_version() -> str | None:
+    """megatron-core out of a checkout on the path, as containers have it: its package_info.py, read not imported."""
+    file = _core_file("package_info.py")
+    if file is not None:
+        text = file.read_text(encoding="utf-8")
+        parts = [re.search(rf"^{name}\s*=\s*(\d+)", text, re.M) for name in ("MAJOR", "MINOR", "PATCH")]
+        if all(parts):
+            return ".".join(part[1] for part in parts if part)
     return None
 
 

@@ -11,6 +11,7 @@ PARALLEL_ROWS: tuple[Row, ...] = (
     # Versions: unknown unless stated.
     Row("te", "version", "Transformer Engine version"),
     Row("mcore", "version", "megatron-core version"),
+    Row("mcore_branch", "str", "megatron-core's branch: main (every release is) or dev (derived for a release)"),
     Row("bridge", "version", "Megatron-Bridge version"),
     Row("verl", "version", "verl version"),
     Row("torch", "version", "torch version"),
