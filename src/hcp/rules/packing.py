@@ -14,7 +14,7 @@ def _offline(v: View) -> bool:
 
 def _pack001(v: View) -> Problem | None:
     row = v.packed_sequence_size
-    if v.cp == 1:
+    if v.cp == 1 or row is None:
         return None
     wanted = sequence_multiple(v)
     if row % wanted == 0:
