@@ -109,7 +109,8 @@ def _fragments(m: State, node: Node, quoted: bool) -> list[Frag]:
         return m.expansion(node, quoted)
     if kind == "raw_string":
         first, last = (start, end) if quoted else (start + 1, end - 1)
-        return [Frag(part, False) for part in literal(m, first, last, "raw")]
+        return [Frag(Lit("", (m.source, start, end), False), False),
+                *(Frag(part, False) for part in literal(m, first, last, "raw"))]
     if kind == "command_substitution":
         return [Frag(part, not quoted) for part in m.captured(node)]
     if kind == "arithmetic_expansion":

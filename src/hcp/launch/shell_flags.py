@@ -135,9 +135,10 @@ class _Flags:
         gathered = []
         for option in item.options:
             first = next((place for place, word in enumerate(option) if _starts_flag(word)), len(option))
-            if first and self.key is not None and self._wants_value():
+            if _begins_with_value(option) and self._wants_value():
                 self._doubt(item.reason, item.span)
-            elif any(isinstance(word, Unseen) for word in option[:first]):
+            elif any(isinstance(word, Unseen) or (isinstance(word, Word) and word.text is None and not word.prefix)
+                     for word in option[:first]):
                 self.unseen = item.reason
             gathered.append(flags_of(option[first:], short=self.short))
         self.finish()
@@ -155,7 +156,16 @@ class _Flags:
 
 
 def _starts_flag(item: Item) -> bool:
-    return isinstance(item, Word) and item.prefix.startswith("--")
+    return isinstance(item, Maybe) or (isinstance(item, Word) and item.prefix.startswith("--"))
+
+
+def _begins_with_value(items: Items) -> bool:
+    """Whether the first word may be a value of the flag before."""
+    if not items:
+        return False
+    if isinstance(items[0], Maybe):
+        return any(map(_begins_with_value, items[0].options))
+    return not _starts_flag(items[0])
 
 
 class Overrides(NamedTuple):

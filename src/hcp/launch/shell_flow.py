@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from functools import partial
 from typing import TYPE_CHECKING
 
@@ -26,8 +26,13 @@ MAX_LAUNCHES = 200
 
 def _command(m: Machine, node: Node) -> bool | None:
     name_node = node.child_by_field_name("name")
-    if name_node is None:
-        return None
+    parts = [child for child in node.children if child.type not in ("file_redirect", "heredoc_redirect", "comment")]
+    groups = grouped(m, parts)
+    own = _own_assignments(m, groups)
+    for first, *rest in groups[:own]:
+        assign(m, first, rest=rest)
+    if name_node is None or own == len(groups):
+        return True
     plain = name_node.named_children[0] if name_node.named_child_count == 1 else name_node
     plain_name = (plain.text or b"").decode("utf-8", "replace") if plain.type == "word" else ""
     if plain_name in SILENT and m.printed is None:
@@ -35,13 +40,7 @@ def _command(m: Machine, node: Node) -> bool | None:
     items: list[Item] = []
     prefix: dict[str, tuple[Value | None, Span]] = {}
     stdin = m.stdin
-    parts = [child for child in node.children if child.type not in ("file_redirect", "heredoc_redirect", "comment")]
-    groups = grouped(m, parts)
-    if all(group[0].type == "variable_assignment" for group in groups):
-        for first, *rest in groups:  # the value goes on after a backslash at the line's end
-            assign(m, first, rest=rest)
-        return True
-    for group in groups:
+    for group in groups[own:]:
         child = group[0]
         kind = child.type
         if kind == "variable_assignment":
@@ -60,6 +59,22 @@ def _command(m: Machine, node: Node) -> bool | None:
         return _dispatch(m, node, tuple(items), prefix)
     finally:
         m.stdin = stdin
+
+
+def _own_assignments(m: Machine, groups: Sequence[Sequence[Node]]) -> int:
+    """How many of the assignments in front stand for themselves: the grammar counts `A=1 B=2` on a line of its own
+    to the command on the next line, and a value that goes on after a backslash to a command too.
+    """
+    own = 0
+    for place, group in enumerate(groups):
+        if group[0].type != "variable_assignment":
+            break
+        if place + 1 == len(groups):
+            return place + 1
+        gap = m.source.data[group[-1].end_byte : groups[place + 1][0].start_byte]
+        if b"\n" in gap.replace(b"\\\n", b""):
+            own = place + 1
+    return own
 
 
 def _prefix(m: Machine, node: Node) -> tuple[str, Value]:
@@ -111,7 +126,10 @@ def _subshell(m: Machine, node: Node) -> bool | None:
 
 
 def _negated(m: Machine, node: Node) -> bool | None:
-    status = m.block(node.named_children)
+    text = m.source.data[node.start_byte + 1 : node.end_byte].strip()
+    # The grammar takes `! ((…))` for two subshells.
+    is_arithmetic = text.startswith(b"((") and text.endswith(b"))")
+    status = arithmetic_holds(m, node) if is_arithmetic else m.block(node.named_children)
     return None if status is None else not status
 
 

@@ -31,17 +31,25 @@ def for_each(m: Machine, node: Node) -> bool | None:
     if len(items) > MAX_ROUNDS or not all(isinstance(item, Word) for item in items):
         m.forget(name, f"takes several values in the loop in line {m.line(node)}", m.span(node))
         return _unknown_rounds(m, node, [body])
+    outer = m.enter("break", "continue")
     for item in items:
         assert isinstance(item, Word)
         m.assign(name, item.parts, item.span)
-        m.run(body)
-        if m.stop in ("break", "continue"):
-            stopped, m.stop = m.stop, None
-            if stopped == "break":
-                break
-        if m.stop is not None:
+        if _round(m, [body]):
             break
+    m.arrive("break")
+    m.left = outer
     return None
+
+
+def _round(m: Machine, body: list[Node]) -> bool:
+    """Walks a loop's body once; whether the loop ends with it."""
+    m.block(body)
+    stop = m.stop
+    if stop in ("break", "continue"):
+        m.stop = None
+    m.arrive("continue")
+    return stop is not None and stop != "continue"
 
 
 def counted_for(m: Machine, node: Node) -> bool | None:
@@ -53,49 +61,49 @@ def counted_for(m: Machine, node: Node) -> bool | None:
         m.source.data[part[0].start_byte : part[-1].end_byte].decode("utf-8", "replace") if part else ""
         for part in parts
     ]
+    outer = m.enter("break", "continue")
+    ended = False
     try:
         m.arithmetic(texts[0])
         for _ in range(MAX_ROUNDS):
-            if texts[1] and not m.arithmetic(texts[1]):
-                return None
-            m.run(body)
-            if m.stop in ("break", "continue"):
-                stopped, m.stop = m.stop, None
-                if stopped == "break":
-                    return None
-            if m.stop is not None:
-                return None
+            ended = bool(texts[1]) and not m.arithmetic(texts[1])
+            if ended or (ended := _round(m, [body])):
+                break
             m.arithmetic(texts[2])
     except Undecidable:
         pass
-    return _unknown_rounds(m, node, [body])
+    m.arrive("break")
+    m.left = outer
+    return None if ended else _unknown_rounds(m, node, [body])
 
 
 def while_holds(m: Machine, node: Node) -> bool | None:
     is_until = bool(node.children) and node.children[0].type == "until"
     body = [child for child in node.named_children if child.type == "do_group"]
     conditions = [child for child in node.named_children if child.type not in ("do_group", "comment")]
+    outer = m.enter("break", "continue")
+    ended = False
     for _ in range(MAX_ROUNDS):
         status = m.block(conditions)
-        if status is None:
+        ended = status is not None and (status == is_until or _round(m, body))
+        if ended or status is None:
             break
-        if status == is_until:
-            return None
-        m.block(body)
-        if m.stop in ("break", "continue"):
-            stopped, m.stop = m.stop, None
-            if stopped == "break":
-                return None
-        if m.stop is not None:
-            return None
-    return _unknown_rounds(m, node, body)
+    m.arrive("break")
+    m.left = outer
+    return None if ended else _unknown_rounds(m, node, body)
 
 
 def _unknown_rounds(m: Machine, node: Node, body: list[Node]) -> bool | None:
     """A loop whose rounds are not known: what it assigns is unknown in it and after it."""
     reason = f"changes in the loop in line {m.line(node)}"
     m.forget_assigned(node, reason)
+    outer = m.enter("break", "continue")
     m.either([lambda: m.block(body), bool], reason, m.span(node))
+    m.arrive("continue")
+    m.arrive("break")
+    m.left = outer
+    if m.stop in ("break", "continue"):
+        m.stop = None
     m.forget_assigned(node, reason)
     return None
 

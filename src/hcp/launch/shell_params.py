@@ -260,7 +260,7 @@ def _edit(m: State, text: str, sign: str, argument: str) -> str:
         front = "^" if pattern[:1] == "#" else ""
         back = "$" if pattern[:1] == "%" else ""
         body = glob_pattern(pattern[1:] if front or back else pattern)
-        if not body:
+        if not body and not front and not back:
             return text
         return re.sub(front + body + back, lambda _: replacement, text, count=0 if sign == "//" else 1, flags=re.S)
     raise Undecidable(f"the operator {sign} is not understood")

@@ -37,6 +37,8 @@ class Machine(State):
         self.context = Context()
         self.stop: str | None = None
         """Why the statements that follow are not reached: exit, return, break or continue."""
+        self.left: dict[str, list[tuple[dict[str, Var], str, Span]]] = {"break": [], "continue": [], "return": []}
+        """The variables where an undecided branch left a loop or a function, with the condition."""
         self.stdin: Value | None = None
         self.printed: list[Part] | None = None
         """What a command substitution prints, while one is walked; None outside."""
@@ -126,7 +128,9 @@ class Machine(State):
 
     def either(self, branches: Sequence[Callable[[], object]], reason: str, span: Span) -> None:
         """Walks branches of which one is taken. One that ends the script without a launch is not: we got here."""
-        before, after = self.vars, []
+        before = self.vars
+        after: list[dict[str, Var]] = []
+        stops: list[str | None] = []
         self.spoiled = True
         for branch in branches:
             self.vars = dict(before)
@@ -134,11 +138,28 @@ class Machine(State):
             self.doubts.append(reason)
             branch()
             self.doubts.pop()
-            left = self.stop == "exit"
-            self.stop = None
-            if not left or len(self.launches) > count:
+            stop, self.stop = self.stop, None
+            if stop in self.left:
+                self.left[stop].append((self.vars, reason, span))
+            elif stop is None or len(self.launches) > count:
                 after.append(self.vars)
+            stops.append(stop)
         self.meet(before, after or [before], reason, span)
+        if not after:
+            self.stop = next((stop for stop in stops if stop in self.left), None)
+
+    def enter(self, *kinds: str) -> dict[str, list[tuple[dict[str, Var], str, Span]]]:
+        """Starts a loop or a function: what is left inside by `kinds` is gathered anew. Gives what was before."""
+        outer = self.left
+        self.left = {**outer, **{kind: [] for kind in kinds}}
+        return outer
+
+    def arrive(self, kind: str) -> None:
+        """Where a branch goes on that may have been left by `break`, `continue` or `return`."""
+        if self.left[kind]:
+            _, reason, span = self.left[kind][0]
+            self.meet(self.vars, [self.vars, *(variables for variables, _, _ in self.left[kind])], reason, span)
+            self.left[kind] = []
 
     def taken(self, nodes: Sequence[Node]) -> bool | None:
         """Walks a branch that is taken. If it ends the script (`exit`) before a launch, it is read as not taken."""
@@ -155,8 +176,9 @@ class Machine(State):
         """Walks statements whose variables are lost afterwards."""
         before, context = self.vars, self.context
         self.vars = dict(before)
+        outer = self.enter("break", "continue", "return")
         status = branch()
-        self.vars, self.context, self.stop = before, context, None
+        self.vars, self.context, self.stop, self.left = before, context, None, outer
         return status
 
     def handed(self, script: Handed, span: Span) -> bool | None:
@@ -201,7 +223,12 @@ class Machine(State):
         self.positional, self.source = arguments, source
         self.calls += 1
         self.locals.append({})
+        left = self.enter("break", "continue", "return")
         status = self.run(body)
+        if self.stop == "return":
+            self.stop = None
+        self.arrive("return")
+        self.left = left
         for local, var in self.locals.pop().items():
             if var is None:
                 self.vars.pop(local, None)
@@ -209,8 +236,6 @@ class Machine(State):
                 self.vars[local] = var
         self.calls -= 1
         self.positional, self.source = outer
-        if self.stop == "return":
-            self.stop = None
         return status
 
     def _captured(self, node: Node) -> Value:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 from hcp.launch.shell_arith import Undecidable, glob_pattern, is_cheap
 from hcp.launch.shell_expand import MAX_DEPTH, arithmetic_text, fragments, value
@@ -19,44 +19,127 @@ _NUMBERS: dict[str, Callable[[int, int], bool]] = {
     "-eq": lambda a, b: a == b, "-ne": lambda a, b: a != b, "-lt": lambda a, b: a < b, "-le": lambda a, b: a <= b,
     "-gt": lambda a, b: a > b, "-ge": lambda a, b: a >= b,
 }
+_COMPARISONS = {*_NUMBERS, "=", "==", "!=", "=~", "<", ">"}
+_NESTING = {"binary_expression", "unary_expression", "parenthesized_expression", "negated_command"}
 _LONGEST_MATCHED = 10_000
 
 
 def holds(m: State, node: Node) -> bool | None:
-    """Whether a test command, or an expression inside one, is true."""
-    if m.depth > MAX_DEPTH:
-        return None
-    m.depth += 1
-    try:
-        return _holds(m, node)
-    finally:
-        m.depth -= 1
+    """Whether a test command is true."""
+    if node.children and node.children[0].type == "((":
+        return arithmetic_holds(m, node)
+    return _Test(m, _tokens(node)).answer()
 
 
 def arithmetic_holds(m: State, node: Node) -> bool | None:
-    """Whether `((…))` is true, which is: not zero."""
+    """Whether `((…))` is true, which is: not zero. A `!` before it is not part of the question."""
+    start = m.source.data.index(b"((", node.start_byte)
     try:
-        return m.arithmetic(arithmetic_text(m, node, node.start_byte + 2, node.end_byte - 2)) != 0
+        return m.arithmetic(arithmetic_text(m, node, start + 2, node.end_byte - 2)) != 0
     except Undecidable:
         return None
 
 
-def _holds(m: State, node: Node) -> bool | None:
-    kind = node.type
-    if kind in ("test_command", "parenthesized_expression"):
-        if node.children and node.children[0].type == "((":
-            return arithmetic_holds(m, node)
-        inner = node.named_children
-        return holds(m, inner[0]) if len(inner) == 1 else None
-    if kind == "unary_expression":
-        return _unary(m, node)
-    if kind == "binary_expression":
-        return _binary(m, node)
-    if kind == "negated_command":
-        answer = holds(m, node.named_children[0]) if node.named_children else None
-        return None if answer is None else not answer
-    found = value(m, node)
-    return _is_filled(found)
+class _Token(NamedTuple):
+    """An operator, or an operand (`node`)."""
+
+    text: str
+    node: Node | None = None
+
+
+def _tokens(node: Node) -> list[_Token]:
+    """The operators and operands of a test in the order of the text.
+
+    The grammar's own nesting is not used: it reads `a = b && -n c` as `a = (b && -n c)`.
+    """
+    tokens: list[_Token] = []
+    stack = list(reversed(node.children[1:-1]))
+    while stack:
+        child = stack.pop()
+        if child.type in _NESTING:
+            stack.extend(reversed(child.children))
+        elif child.type == "test_operator" or not child.is_named:
+            tokens.append(_Token((child.text or b"").decode("utf-8", "replace")))
+        elif child.type != "comment":
+            tokens.append(_Token("", child))
+    return tokens
+
+
+class _Test:
+    """Evaluates the tokens: `||` (`-o`) below `&&` (`-a`) below `!` and the comparisons."""
+
+    def __init__(self, m: State, tokens: list[_Token]) -> None:
+        self.m, self.tokens = m, tokens
+        self.place = 0
+        self.depth = 0
+
+    def answer(self) -> bool | None:
+        answer = self._or()
+        return answer if self.place == len(self.tokens) else None
+
+    def _accept(self, *texts: str) -> str:
+        if self.place < len(self.tokens) and self.tokens[self.place].text in texts:
+            self.place += 1
+            return self.tokens[self.place - 1].text
+        return ""
+
+    def _or(self) -> bool | None:
+        answer = self._and()
+        while self._accept("||", "-o"):
+            other = self._and()
+            answer = True if answer or other else None if answer is None or other is None else False
+        return answer
+
+    def _and(self) -> bool | None:
+        answer = self._not()
+        while self._accept("&&", "-a"):
+            other = self._not()
+            answer = False if answer is False or other is False else True if answer and other else None
+        return answer
+
+    def _not(self) -> bool | None:
+        negated = False
+        while self._accept("!"):
+            negated = not negated
+        answer = self._primary()
+        return None if answer is None else answer != negated
+
+    def _primary(self) -> bool | None:
+        if self._accept("("):
+            self.depth += 1
+            answer = self._or() if self.depth < MAX_DEPTH else None
+            self.depth -= 1
+            return answer if self._accept(")") else None
+        if self.place >= len(self.tokens):
+            return None
+        text, node = self.tokens[self.place]
+        self.place += 1
+        if node is None:
+            if self.place >= len(self.tokens) or text[:1] != "-":
+                return None
+            operand = self.tokens[self.place].node
+            self.place += 1
+            return _unary(self.m, text, operand) if operand is not None else None
+        following = self.tokens[self.place : self.place + 2]
+        if len(following) == 2 and following[1].node is not None and following[0].text in _COMPARISONS:
+            self.place += 2
+            return _compare(self.m, node, following[0].text, following[1].node)
+        return _is_filled(value(self.m, node))
+
+
+def _unary(m: State, sign: str, operand: Node) -> bool | None:
+    if sign in ("-z", "-n"):
+        splices = [frag.what for frag in fragments(m, operand, False) if isinstance(frag.what, Splice)]
+        if splices and not any(splice.items for splice in splices):
+            filled: bool | None = False
+        else:
+            filled = _is_filled(value(m, operand))
+        return None if filled is None else filled == (sign == "-n")
+    if sign == "-v":
+        name = text_of(value(m, operand))
+        span = (m.source, operand.start_byte, operand.end_byte)
+        return m.lookup(name, span)[1] if name and name.isidentifier() else None
+    return None  # files: what exists where the script runs is not known
 
 
 def _is_filled(found: Value) -> bool | None:
@@ -65,63 +148,19 @@ def _is_filled(found: Value) -> bool | None:
     return False if text_of(found) is not None else None
 
 
-def _unary(m: State, node: Node) -> bool | None:
-    operator, operand = node.children[0], node.children[-1]
-    sign = (operator.text or b"").decode("utf-8", "replace")
-    if sign == "!":
-        answer = holds(m, operand)
-        return None if answer is None else not answer
-    if sign in ("-z", "-n"):
-        frags = fragments(m, operand, False)
-        splices = [frag.what for frag in frags if isinstance(frag.what, Splice)]
-        if splices and not any(splice.items for splice in splices):
-            filled: bool | None = False
-        else:
-            filled = _is_filled(value(m, operand))
-        return None if filled is None else filled == (sign == "-n")
-    if sign == "-v":
-        name = text_of(value(m, operand))
-        return m.lookup(name, (m.source, node.start_byte, node.end_byte))[1] if name and name.isidentifier() else None
-    return None  # files: what exists where the script runs is not known
-
-
-def _binary(m: State, node: Node) -> bool | None:
-    if len(node.children) != 3:
-        return None
-    left, operator, right = node.children
-    sign = (operator.text or b"").decode("utf-8", "replace")
-    if sign in ("&&", "-a"):
-        return _both(holds(m, left), lambda: holds(m, right))
-    if sign in ("||", "-o"):
-        answer = _both(_not(holds(m, left)), lambda: _not(holds(m, right)))
-        return _not(answer)
-    first, second = text_of(value(m, left)), None
+def _compare(m: State, left: Node, sign: str, right: Node) -> bool | None:
+    first = text_of(value(m, left))
     if sign in ("=", "==", "!=", "=~"):
         return _compared(m, first, right, sign)
     second = text_of(value(m, right))
     if first is None or second is None:
         return None
-    if sign in _NUMBERS:
-        try:
-            return _NUMBERS[sign](m.arithmetic(first), m.arithmetic(second))
-        except Undecidable:
-            return None
     if sign in ("<", ">"):
         return first < second if sign == "<" else first > second
-    return None
-
-
-def _not(answer: bool | None) -> bool | None:
-    return None if answer is None else not answer
-
-
-def _both(first: bool | None, second: Callable[[], bool | None]) -> bool | None:
-    if first is False:
-        return False
-    answer = second()
-    if answer is False:
-        return False
-    return True if first and answer else None
+    try:
+        return _NUMBERS[sign](m.arithmetic(first), m.arithmetic(second))
+    except Undecidable:
+        return None
 
 
 def _compared(m: State, left: str | None, right: Node, sign: str) -> bool | None:
