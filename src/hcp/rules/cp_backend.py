@@ -126,8 +126,9 @@ def _wants_fa4(v: View) -> bool:
 def _cp013(v: View) -> Problem | None:
     if v.cp == 1:
         return None
-    types = layer_types(v)
-    if "a2a+p2p" in types:
+    if not v.at_least("te", "2.18"):
+        return None  # the pin is not heard: another generation runs
+    if "a2a+p2p" in layer_types(v):
         why, wanted = "for a2a+p2p", "another communication type, or another backend"
     elif not v.at_least("te", "2.19"):
         why, wanted = f"in Transformer Engine {v.te}", "Transformer Engine 2.19, or another backend"
@@ -236,8 +237,9 @@ RULES = (
         title="FlashAttention 4 is pinned only where it has context parallelism",
         severity="error", effect="crash", stage="first-forward",
         why=(
-            "Pinning a FlashAttention generation switches the others off. Transformer Engine 2.15 to 2.18 has no "
-            "context parallelism for generation 4; from 2.19 it has p2p, all_gather and a2a, but not a2a+p2p."
+            "megatron-core pins a generation by switching the others off, which Transformer Engine hears from 2.18 on. "
+            "That one has no context parallelism for generation 4; from 2.19 it has p2p, all_gather and a2a, but not "
+            "a2a+p2p."
         ),
         source=(
             Source("transformer-engine", _DPA + "utils.py", "get_attention_backend",
