@@ -177,6 +177,8 @@ def test_a_byte_order_mark_and_windows_line_ends_do_not_matter(tmp_path: Path) -
     path = tmp_path / "a.yaml"
     path.write_bytes(b"\xef\xbb\xbfmodel:\r\n  context_parallel_size: 4\r\n")
     assert value(read_target(str(path)), "cp") == 4
+    words = b"\xef\xbb\xbfmodel.context_parallel_size=4\r\n"
+    assert value(read_target("-", stdin=lambda: words), "cp") == 4
 
 
 HOSTILE = {
