@@ -15,6 +15,8 @@ from hcp.launch.shell_value import Source
 from hcp.launch.words import Word, settings_of_flags
 
 BASH = shutil.which("bash")
+OUTPUT = "the output of a command in line 1 is not known: commands are never run"
+IF, CASE = "depends on the `if` in line", "depends on the `case` in line"
 
 
 def read(script: str) -> Gathered:
@@ -31,19 +33,19 @@ def known(script: str) -> dict[str, list[str]]:
 @pytest.mark.parametrize(
     ("script", "reason"),
     [
-        ("TP=$(nproc)\npython x.py --tp $TP --pp 2", "the output of a command in line 1 is not known: commands are never run"),
-        ("TP=`nproc`\npython x.py --tp=$TP --pp 2", "the output of a command in line 1 is not known: commands are never run"),
+        ("TP=$(nproc)\npython x.py --tp $TP --pp 2", OUTPUT),
+        ("TP=`nproc`\npython x.py --tp=$TP --pp 2", OUTPUT),
         ("python x.py --tp $TP --pp 2", "TP is not set in this script"),
         ("python x.py --tp \"$TP\" --pp 2", "TP is not set in this script"),
         ("TP=$1\npython x.py --tp $TP --pp 2", "$1 is an argument of the script"),
         ("python x.py --tp $((SLURM_NNODES * 2)) --pp 2", "SLURM_NNODES is set by Slurm when the job runs"),
         ("python x.py --tp ${SLURM_NNODES:-2} --pp 2", "SLURM_NNODES is set by Slurm when the job runs"),
         ("source conf.sh\npython x.py --tp ${TP:-2} --pp 2", "TP may be set by conf.sh, which line 1 sources"),
-        ("if [ -f y ]; then TP=4; else TP=8; fi\npython x.py --tp $TP --pp 2", "is 4 or 8: depends on the `if` in line 1"),
-        ("TP=4\nif grep -q x y; then TP=8; fi\npython x.py --tp $TP --pp 2", "is 8 or 4: depends on the `if` in line 2"),
+        ("if [ -f y ]; then TP=4; else TP=8; fi\npython x.py --tp $TP --pp 2", f"is 4 or 8: {IF} 1"),
+        ("TP=4\nif grep -q x y; then TP=8; fi\npython x.py --tp $TP --pp 2", f"is 8 or 4: {IF} 2"),
         ("TP=4\nwhile read l; do TP=$l; done < f\npython x.py --tp $TP --pp 2", "changes in the loop in line 2"),
         ("for TP in $LIST; do true; done\npython x.py --tp $TP --pp 2", "changes in the loop in line 1"),
-        ("case $M in a) TP=2;; *) TP=4;; esac\npython x.py --tp $TP --pp 2", "is 2 or 4: depends on the `case` in line 1"),
+        ("case $M in a) TP=2;; *) TP=4;; esac\npython x.py --tp $TP --pp 2", f"is 2 or 4: {CASE} 1"),
         ("TP=4\nfoo && TP=2\npython x.py --tp $TP --pp 2", "is 2 or 4: depends on the condition in line 2"),
         ("TP=4\nfoo || TP=2\npython x.py --tp $TP --pp 2", "is 2 or 4: depends on the condition in line 2"),
         ("read TP < f\npython x.py --tp $TP --pp 2", "is read from an input that is not known"),
@@ -70,7 +72,7 @@ def test_only_the_fact_that_cannot_be_told_is_unknown(script: str, reason: str) 
         ("--tp 4 --bf16 $MOE_ARGS", "MOE_ARGS is not set in this script"),
         ("--tp 4 --sequence-parallel $X", "X is not set in this script"),
         ("--tp 4 --use-mcore-models $X", "X is not set in this script"),
-        ("--tp 4 $(cat args)", "the output of a command in line 1 is not known: commands are never run"),
+        ("--tp 4 $(cat args)", OUTPUT),
         ("--tp 4 --$X-size 2", "X is not set in this script"),
         ("--tp 4 $X", "X is not set in this script"),
         ("--tp 4", None), ('--tp 4 "$@"', None), ("--tp 4 ${EXTRA:-}", None), ("--tp 4 --seq-length $X", None),
@@ -87,7 +89,7 @@ def test_flags_of_an_undecided_branch_are_unknown_and_the_others_are_not() -> No
     script = "A=(--tp 4)\nif foo; then A+=(--cp 2 --bf16); fi\nA+=(--pp 2)\npython x.py ${A[@]}"
     gathered = read(script)
     assert known(script) == {"tp": ["4"], "pp": ["2"]}
-    assert gathered.unknown == {key: "depends on the `if` in line 2" for key in ("cp", "bf16")}
+    assert gathered.unknown == {"cp": f"{IF} 2", "bf16": f"{IF} 2"}
     assert gathered.unseen is None
 
 

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from hcp.launch.shell_arith import Undecidable
-from hcp.launch.shell_expand import fragments, group_words, grouped, value, value_of, words
+from hcp.launch.shell_expand import group_words, grouped, joint_fragments, value, value_of, words
 from hcp.launch.shell_state import Var
 from hcp.launch.shell_value import Hole, Item, Lit, Span, Unseen, Value, Word, text_of
 
@@ -44,9 +44,10 @@ def assign(m: Machine, node: Node, exported: bool = False, rest: Sequence[Node] 
     elif content is not None and content.has_error and any(child.type == "ERROR" for child in content.children):
         m.assign(name, (Hole(f"line {m.line(content)} is not understood", span),), span)
     else:
-        found = value(m, content) if content is not None else ()
-        for more in rest:
-            found += value_of(fragments(m, more, False), span)
+        if rest:
+            found = value_of(joint_fragments(m, [content, *rest] if content is not None else rest), span)
+        else:
+            found = value(m, content) if content is not None else ()
         m.assign(name, found, span, append=append)
     if exported or m.exports_all:
         m.vars[name] = m.vars[name]._replace(exported=True)

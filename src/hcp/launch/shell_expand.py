@@ -9,13 +9,28 @@ from typing import TYPE_CHECKING
 from hcp.launch.shell_arith import Undecidable
 from hcp.launch.shell_split import MAX_ITEMS, Frag, Splice, assemble
 from hcp.launch.shell_state import State
-from hcp.launch.shell_value import Hole, Item, Lit, Part, Span, Value, Word, cut, joined, reason_of, text_of
+from hcp.launch.shell_value import (
+    Hole,
+    Item,
+    Lit,
+    Part,
+    Span,
+    Value,
+    Word,
+    cut,
+    joined,
+    reason_of,
+    substituted,
+    text_of,
+)
 
 if TYPE_CHECKING:
     from tree_sitter import Node
 
 MAX_DEPTH = 50
 _DOLLARS = {"simple_expansion", "expansion", "command_substitution", "arithmetic_expansion"}
+_JOINING = {"concatenation", "command_name"}
+_LOOSE = re.compile(rb"\\.|\$(?:\{(\w+)\}|([A-Za-z_]\w*|[0-9]))", re.S)
 _EXPANSIONS = _DOLLARS | {"string", "raw_string", "ansi_c_string"}
 _ANSI = {"n": "\n", "t": "\t", "r": "\r", "a": "\a", "b": "\b", "f": "\f", "v": "\v", "e": "\x1b"}
 _QUOTED_ESCAPES = {"string": '$`"\\\n', "heredoc": "$`\\\n"}
@@ -38,15 +53,16 @@ def words(m: State, node: Node) -> list[Item]:
 
 
 def grouped(m: State, nodes: Iterable[Node]) -> list[list[Node]]:
-    """Nodes that make one word together: a backslash at a line's end joins what stands right before and after it.
+    """Nodes that make one word together, because no blank is between them.
 
-    The grammar takes it for a blank, bash does not: `--a 1\\` before a line that starts with `--b` gives `1--b`.
+    The grammar takes a backslash at a line's end for a blank; bash does not: `--a 1\\` before a line that starts with
+    `--b` gives `1--b`. And it cuts `$A/$B-$C` into two words.
     """
     groups: list[list[Node]] = []
     end = -1
     for node in nodes:
         start = start_of(m, node)
-        if groups and start == end + 2 and m.source.data[end:start] == b"\\\n":
+        if groups and (start == end or (start == end + 2 and m.source.data[end:start] == b"\\\n")):
             groups[-1].append(node)
         else:
             groups.append([node])
@@ -58,8 +74,14 @@ def group_words(m: State, group: Sequence[Node]) -> list[Item]:
     """The words of nodes that belong together."""
     if len(group) == 1:
         return words(m, group[0])
-    frags = [frag for node in group for frag in fragments(m, node, False)]
-    return assemble(frags, (m.source, start_of(m, group[0]), group[-1].end_byte))
+    return assemble(joint_fragments(m, group), (m.source, start_of(m, group[0]), group[-1].end_byte))
+
+
+def joint_fragments(m: State, group: Sequence[Node]) -> list[Frag]:
+    """The pieces of nodes that belong together."""
+    inner = [part for node in group for part in (node.children if node.type in _JOINING else [node])]
+    expansions = [part for part in inner if part.type in _EXPANSIONS]
+    return in_range(m, expansions, start_of(m, group[0]), group[-1].end_byte, "word")
 
 
 def value(m: State, node: Node) -> Value:
@@ -155,9 +177,19 @@ def in_range(m: State, children: Sequence[Node], start: int, end: int, mode: str
 
 def _literal_frags(m: State, start: int, end: int, mode: str, split: bool) -> list[Frag]:
     """Text as pieces. A mark without quotes was text with blanks of its own, as it may be."""
-    return [
+    frags: list[Frag] = []
+    data = m.source.data
+    for match in _LOOSE.finditer(data, start, end) if mode != "raw" and b"$" in data[start:end] else ():
+        name = match[1] or match[2]
+        if name:  # a `$x` that the grammar did not take for an expansion
+            span = (m.source, *match.span())
+            frags += [Frag(part, split) for part in literal(m, start, match.start(), mode)]
+            frags += (Frag(part, mode == "word") for part in substituted(m.lookup(name.decode(), span)[0], span))
+            start = match.end()
+    frags += [
         Frag(part, split or (mode == "word" and not isinstance(part, Lit))) for part in literal(m, start, end, mode)
     ]
+    return frags
 
 
 def literal(m: State, start: int, end: int, mode: str) -> list[Part]:

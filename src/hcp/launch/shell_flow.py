@@ -53,7 +53,7 @@ def _command(m: Machine, node: Node) -> bool | None:
             m.stdin = value(m, inner[0]) if inner else None
         elif kind == "ERROR" or child.is_missing:
             items.append(Unseen(f"line {m.line(child)} is not understood", m.span(child)))
-        elif child.is_named:
+        elif child.is_named or kind == "$":
             items += group_words(m, group)
     try:
         return _dispatch(m, node, tuple(items), prefix)

@@ -7,6 +7,7 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, NamedTuple
 
 from hcp.launch.shell_arith import Arithmetic, Undecidable
+from hcp.launch.shell_merge import merged, merged_items
 from hcp.launch.shell_value import (
     Hole,
     Items,
@@ -16,8 +17,6 @@ from hcp.launch.shell_value import (
     Unseen,
     Value,
     Word,
-    merged,
-    merged_items,
     reason_of,
     size_of,
     text_of,
