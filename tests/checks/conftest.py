@@ -41,10 +41,10 @@ def run_check(program: str, *arguments: str, timeout: float = 150) -> Ran:
     return Ran(done.returncode, _report(done.stdout), done.stderr)
 
 
-def run_broken(program: str, *arguments: str, patch: str) -> Ran:
+def run_in_fork(program: str, *arguments: str, patch: str = "") -> Ran:
     """The same in a fork of this process, where `patch` (Python) runs first.
 
-    A fork, because here megatron-core is imported once for all these tests and not once for each.
+    A fork, because so megatron-core is imported once for all these tests and not once for each.
     """
     for module in ("megatron.core.models.gpt", "megatron.core.hyper_comm_grid"):
         with warnings.catch_warnings():
@@ -80,13 +80,13 @@ def _report(stdout: str) -> dict[str, Any]:
 
 
 @pytest.fixture
-def check():  # type: ignore[no-untyped-def]
+def started():  # type: ignore[no-untyped-def]
     return run_check
 
 
 @pytest.fixture
-def broken():  # type: ignore[no-untyped-def]
-    return run_broken
+def forked():  # type: ignore[no-untyped-def]
+    return run_in_fork
 
 
 @pytest.fixture

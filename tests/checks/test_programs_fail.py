@@ -77,57 +77,57 @@ parallel_state.destroy_model_parallel = thorough
 FLOAT64_SBHD = ("--dtypes", "float64", "--layouts", "sbhd")
 
 
-def test_parity_finds_a_ring_that_does_not_rescale(broken):
-    ran = broken("attention_parity", *FLOAT64_SBHD, patch=MERGE_WITHOUT_RESCALING)
+def test_parity_finds_a_ring_that_does_not_rescale(forked):
+    ran = forked("attention_parity", *FLOAT64_SBHD, patch=MERGE_WITHOUT_RESCALING)
     assert ran.code == 1
     assert ran.failed() == ["p2p float64", "a2a+p2p [2, 2] float64"]
 
 
-def test_parity_finds_gradients_that_do_not_travel_back(broken):
-    ran = broken("attention_parity", *FLOAT64_SBHD, patch=GRADIENTS_STAY_WHERE_THEY_ARE)
+def test_parity_finds_gradients_that_do_not_travel_back(forked):
+    ran = forked("attention_parity", *FLOAT64_SBHD, patch=GRADIENTS_STAY_WHERE_THEY_ARE)
     assert ran.code == 1
     assert ran.failed() == ["p2p float64", "a2a+p2p [2, 2] float64"]
 
 
-def test_parity_finds_shards_that_are_no_zigzag(broken):
-    ran = broken("attention_parity", *FLOAT64_SBHD, patch=CONTIGUOUS_SHARDS)
+def test_parity_finds_shards_that_are_no_zigzag(forked):
+    ran = forked("attention_parity", *FLOAT64_SBHD, patch=CONTIGUOUS_SHARDS)
     assert ran.code == 1
     assert ran.failed() == ["p2p float64", "all_gather float64", "a2a float64", "a2a+p2p [2, 2] float64"]
 
 
-def test_parity_finds_heads_that_are_cut_without_dividing(broken):
-    ran = broken("attention_parity", *FLOAT64_SBHD, patch=ANY_NUMBER_OF_HEADS)
+def test_parity_finds_heads_that_are_cut_without_dividing(forked):
+    ran = forked("attention_parity", *FLOAT64_SBHD, patch=ANY_NUMBER_OF_HEADS)
     assert ran.code == 1
     assert "rank" in ran.report["error"]
 
 
-def test_groups_finds_levels_that_upstream_built_the_other_way_round(broken):
-    ran = broken("hcp_groups", "--world-size", "8", patch=UPSTREAM_SWAPS_THE_LEVELS)
+def test_groups_finds_levels_that_upstream_built_the_other_way_round(forked):
+    ran = forked("hcp_groups", "--world-size", "8", patch=UPSTREAM_SWAPS_THE_LEVELS)
     assert ran.code == 1
     assert not ran.held("megatron-core cp=8 hcp=[2, 4]: levels") and ran.held("ours cp=8 hcp=[2, 4]: levels")
     assert ran.held("megatron-core tp=2 cp=4 hcp=[2, 2]: levels"), "swapping two equal sizes changes nothing"
 
 
-def test_groups_finds_groups_that_are_left_behind(broken):
-    ran = broken("hcp_groups", patch=OUR_GROUPS_ARE_NOT_DESTROYED)
+def test_groups_finds_groups_that_are_left_behind(forked):
+    ran = forked("hcp_groups", patch=OUR_GROUPS_ARE_NOT_DESTROYED)
     assert ran.code == 1
     assert not ran.held("ours cp=4 hcp=[2, 2]: all destroyed")
 
 
-def test_training_finds_a_launcher_that_forgets_the_sizes(broken):
-    ran = broken("training_step", patch=THE_LAUNCHER_FORGETS_THE_SIZES)
+def test_training_finds_a_launcher_that_forgets_the_sizes(forked):
+    ran = forked("training_step", patch=THE_LAUNCHER_FORGETS_THE_SIZES)
     assert ran.code == 1
     assert "HCP010" in ran.stderr
 
 
-def test_training_finds_an_outer_level_that_exchanges_nothing(broken):
-    ran = broken("training_step", "--steps", "1", patch=ONLY_THE_INNER_LEVEL_ATTENDS)
+def test_training_finds_an_outer_level_that_exchanges_nothing(forked):
+    ran = forked("training_step", "--steps", "1", patch=ONLY_THE_INNER_LEVEL_ATTENDS)
     assert ran.code == 1
     assert not ran.held("TP 1 CP 4", "loss") and not ran.held("TP 1 CP 4", "gradients")
 
 
-def test_training_finds_gradients_that_do_not_travel_back_though_the_loss_is_right(broken):
-    ran = broken("training_step", "--steps", "1", patch=GRADIENTS_STAY_WHERE_THEY_ARE)
+def test_training_finds_gradients_that_do_not_travel_back_though_the_loss_is_right(forked):
+    ran = forked("training_step", "--steps", "1", patch=GRADIENTS_STAY_WHERE_THEY_ARE)
     assert ran.code == 1
     assert ran.held("TP 1 CP 4", "loss") and not ran.held("TP 1 CP 4", "gradients")
 
@@ -142,31 +142,31 @@ def test_training_finds_gradients_that_do_not_travel_back_though_the_loss_is_rig
     ],
     ids=["probe", "parity", "healthy"],
 )
-def test_silent_cp_loss_needs_each_of_its_detectors(broken, patch, failed):
-    ran = broken("silent_cp_loss", patch=patch)
+def test_silent_cp_loss_needs_each_of_its_detectors(forked, patch, failed):
+    ran = forked("silent_cp_loss", patch=patch)
     assert ran.code == 1
     assert ran.failed() == failed
 
 
-def test_wrong_level_order_needs_the_probe(broken):
-    ran = broken("wrong_level_order", patch=THE_PROBE_IS_BLIND)
+def test_wrong_level_order_needs_the_probe(forked):
+    ran = forked("wrong_level_order", patch=THE_PROBE_IS_BLIND)
     assert ran.code == 1
     assert ran.failed() == ["[outer, inner]: the probe names the members"]
 
 
-def test_decentralized_collection_notices_when_upstream_honours_the_collection(broken):
-    ran = broken("decentralized_collection", patch=UPSTREAM_TAKES_THE_COLLECTIONS_GROUPS)
+def test_decentralized_collection_notices_when_upstream_honours_the_collection(forked):
+    ran = forked("decentralized_collection", patch=UPSTREAM_TAKES_THE_COLLECTIONS_GROUPS)
     assert ran.code == 1
     assert not ran.held("megatron-core does not hand them to the attention")
 
 
-def test_stale_groups_needs_the_probe(broken):
-    ran = broken("stale_groups", patch=THE_PROBE_IS_BLIND)
+def test_stale_groups_needs_the_probe(forked):
+    ran = forked("stale_groups", patch=THE_PROBE_IS_BLIND)
     assert ran.code == 1
     assert not ran.held("the probe names HCP023")
 
 
-def test_stale_groups_says_so_when_upstream_no_longer_leaves_any(broken):
-    ran = broken("stale_groups", patch=UPSTREAM_DROPS_THE_GROUPS)
+def test_stale_groups_says_so_when_upstream_no_longer_leaves_any(forked):
+    ran = forked("stale_groups", patch=UPSTREAM_DROPS_THE_GROUPS)
     assert ran.code == 2
     assert "HCP023 does not concern it" in ran.report["error"]

@@ -18,10 +18,7 @@ def test_this_list_names_every_program_that_states_results(checks_dir):
     assert sorted(stating) == PROGRAMS
 
 
-@pytest.mark.parametrize("program", PROGRAMS)
-@pytest.mark.torch
-def test_a_program_passes_on_four_processes(check, program):
-    ran = check(program)
+def assert_passed(ran, program):
     assert ran.code == 0, ran.stderr
     assert ran.report["schema"] == "hcp.step/1"
     assert (ran.report["program"], ran.report["ok"], ran.report["world_size"]) == (program, True, 4)
@@ -30,9 +27,21 @@ def test_a_program_passes_on_four_processes(check, program):
     assert ran.stderr == ""
 
 
+@pytest.mark.parametrize("program", ["attention_parity", "training_step", "wrong_level_order"])
 @pytest.mark.torch
-def test_parity_holds_on_eight_processes_for_two_shapes_of_the_levels(check):
-    ran = check("attention_parity", "--sizes", "2,4", "4,2", "--dtypes", "float64")
+def test_a_program_passes_as_a_user_starts_it(started, program):
+    assert_passed(started(program), program)
+
+
+@pytest.mark.parametrize("program", ["decentralized_collection", "hcp_groups", "silent_cp_loss", "stale_groups"])
+@pytest.mark.torch
+def test_a_program_passes_in_a_process_that_has_imported_megatron_core_already(forked, program):
+    assert_passed(forked(program), program)
+
+
+@pytest.mark.torch
+def test_parity_holds_on_eight_processes_for_two_shapes_of_the_levels(forked):
+    ran = forked("attention_parity", "--sizes", "2,4", "4,2", "--dtypes", "float64")
     assert ran.code == 0, ran.stderr
     assert ran.report["world_size"] == 8
     for way in ("p2p float64", "all_gather float64", "a2a float64", "a2a+p2p [2, 4] float64", "a2a+p2p [4, 2] float64"):
@@ -41,24 +50,17 @@ def test_parity_holds_on_eight_processes_for_two_shapes_of_the_levels(check):
 
 
 @pytest.mark.torch
-def test_groups_are_as_computed_on_eight_processes(check):
-    ran = check("hcp_groups", "--world-size", "8")
+def test_groups_are_as_computed_on_eight_processes(forked):
+    ran = forked("hcp_groups", "--world-size", "8")
     assert ran.code == 0, ran.stderr
-
-
-@pytest.mark.torch
-def test_bfloat16_training_is_as_exact_with_hierarchical_cp_as_without(check):
-    ran = check("training_step", "--dtype", "bfloat16")
-    assert ran.code == 0, ran.stderr
-    assert [result["bound"] for result in ran.report["results"]] == [2.0, 2.0]
 
 
 @pytest.mark.torch
 @pytest.mark.upstream
-def test_every_transformer_engine_version_would_leave_cp_off_without_the_sizes(check, upstream):
+def test_every_transformer_engine_version_would_leave_cp_off_without_the_sizes(forked, upstream):
     sources = sorted(str(path) for path in upstream.glob("transformer-engine-*"))
     assert len(sources) >= 4
-    ran = check("silent_cp_loss", "--te-source", *sources)
+    ran = forked("silent_cp_loss", "--te-source", *sources)
     assert ran.code == 0, ran.stderr
     for source in sources:
         name = source.rpartition("/")[2]
@@ -93,8 +95,8 @@ extension.TEDotProductAttention = core_attention_class()
      ("training_step", [], OURS_STANDS_FOR_MEGATRON_CORES, 2)],
     ids=["attention_parity", "training_step"],
 )
-def test_the_way_to_transformer_engine_is_walked_with_a_stand_in(broken, program, arguments, patch, num_results):
-    ran = broken(program, "--attention", "transformer-engine", *arguments, patch=patch)
+def test_the_way_to_transformer_engine_is_walked_with_a_stand_in(forked, program, arguments, patch, num_results):
+    ran = forked(program, "--attention", "transformer-engine", *arguments, patch=patch)
     assert ran.code == 0, ran.stderr
     assert [result["bound"] for result in ran.report["results"]] == [2.0] * num_results
 
