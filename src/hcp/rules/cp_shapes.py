@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from math import gcd
 
-from hcp.rules.cp_view import cp_may_be_on, layer_types, round_up, sequence_multiple, switch_types
+from hcp.rules.cp_view import cp_may_be_on, layer_types, round_up, sequence_multiple, smaller_divisors, switch_types
 from hcp.rules.rule import Example, Fix, Problem, Rule, Source, View
 
 
@@ -124,6 +124,23 @@ def _cp008(v: View) -> Problem | None:
     )
 
 
+_SHORT = 1024
+
+
+def _perf001(v: View) -> Problem | None:
+    length = v.seq_length
+    if v.cp == 1 or length is None or length >= _SHORT * v.cp:
+        return None
+    fits = [size for size in smaller_divisors(int(v.cp)) if length >= _SHORT * size]
+    return Problem(
+        message="each rank's part of the sequence is so short that communication is not hidden behind attention",
+        found=f"{length // v.cp} tokens per rank (seq_length {length} at context_parallel_size {v.cp})",
+        wanted="about 4096 tokens per rank",
+        facts=("cp", "seq_length"),
+        fixes=tuple(Fix({"cp": size}, f"context parallelism over {size} ranks") for size in fits[:1]),
+    )
+
+
 _CONFIG = "megatron/core/transformer/transformer_config.py"
 _CONTEXT_PARALLEL = "transformer_engine/pytorch/attention/dot_product_attention/context_parallel.py"
 
@@ -185,8 +202,8 @@ RULES = (
         ),
         applies=_fp8_rows,
         check=_cp003,
-        good=Example("mlm", "--context-parallel-size 2 --fp8-format hybrid --seq-length 64 --micro-batch-size 1"),
-        bad=Example("mlm", "--context-parallel-size 2 --fp8-format hybrid --seq-length 72 --micro-batch-size 1"),
+        good=Example("mlm", "--context-parallel-size 2 --fp8-format hybrid --seq-length 4096 --micro-batch-size 1"),
+        bad=Example("mlm", "--context-parallel-size 2 --fp8-format hybrid --seq-length 4104 --micro-batch-size 1"),
     ),
     Rule(
         id="CP007",
@@ -228,5 +245,23 @@ RULES = (
                      "--num-query-groups 8"),
         bad=Example("mlm", "--tensor-model-parallel-size 4 --num-attention-heads 12 --group-query-attention "
                     "--num-query-groups 6"),
+    ),
+    Rule(
+        id="PERF001",
+        title="A rank's part of the sequence is long enough to hide communication",
+        severity="info", effect="slow", stage="training",
+        why=(
+            "Attention grows with the square of the sequence, the exchange of K and V linearly. Below about a thousand "
+            "tokens per rank matrix products are thin and ring steps are not hidden. Upstream's rule of thumb is one "
+            "CP rank per 4096 tokens."
+        ),
+        source=(
+            Source("megatron-bridge", "docs/training/moe-optimization.md", "", "seq_len / 4096", ">=0.7",
+                   where="checkout"),
+        ),
+        applies=lambda v: v.kind in ("mlm", "bridge") and cp_may_be_on(v) and v.known("seq_length"),
+        check=_perf001,
+        good=Example("mlm", "--context-parallel-size 4 --seq-length 16384"),
+        bad=Example("mlm", "--context-parallel-size 4 --seq-length 1024"),
     ),
 )

@@ -86,6 +86,33 @@ def _pack006(v: View) -> Problem | None:
     )
 
 
+_CONTIGUOUS = ("dsv4_hybrid", "gated_delta_net", "gdn", "gdn2")
+
+
+def _pack012(v: View) -> Problem | None:
+    if v.cp == 1:
+        return None
+    back = Fix({"cp_partition_mode": "zigzag"}, "two chunks of each sequence per rank")
+    if v.attention_variant not in _CONTIGUOUS:
+        return Problem(
+            message="attention would take contiguous chunks for a zigzag: the model config is refused, or the key is"
+            " not known at all",
+            found=f"cp_partition_mode contiguous with experimental_attention_variant {v.attention_variant}",
+            wanted="dsv4_hybrid or gated_delta_net on megatron-core's dev branch, or zigzag",
+            facts=("cp_partition_mode", "attention_variant", "cp"),
+            fixes=(back,),
+        )
+    if v.kind != "mlm" or v.sequence_packing_scheduler is not None:
+        return None
+    return Problem(
+        message="contiguous chunks are defined for packed rows of a scheduler alone: the model config is refused",
+        found="cp_partition_mode contiguous without sequence_packing_scheduler",
+        wanted="a sequence_packing_scheduler, or zigzag",
+        facts=("cp_partition_mode", "sequence_packing_scheduler", "cp"),
+        fixes=(back,),
+    )
+
+
 def _sft_mask(v: View) -> Problem | None:
     if not v.attention_mask_in_dataloader or (v.known("mcore") and not v.at_least("mcore", "0.16")):
         return None  # before 0.16 --sft did not pack, and made masks
@@ -180,6 +207,30 @@ RULES = (
         check=_pack006,
         good=Example("mlm", "--dataloader-inter-document-masking --context-parallel-size 1"),
         bad=Example("mlm", "--dataloader-inter-document-masking --context-parallel-size 2"),
+    ),
+    Rule(
+        id="PACK012",
+        title="Contiguous chunks go with attention that knows them",
+        severity="error", effect="crash", stage="config",
+        why=(
+            "megatron-core's dev branch can give each rank one contiguous chunk of packed data instead of two, for "
+            "DeepSeek-V4's hybrid attention and gated delta nets. Its config constructor refuses the rest; released "
+            "versions do not know the key. Transformer Engine 2.19 has a layout without load balance of its own "
+            "(packed data, all_gather), which no launcher can ask for yet."
+        ),
+        source=(
+            Source("transformer-engine",
+                   "transformer_engine/pytorch/attention/dot_product_attention/context_parallel.py",
+                   "attn_forward_func_with_cp", "No-load-balance THD partitioning requires cp_comm_type='all_gather'.",
+                   ">=2.19"),
+            Source("megatron-bridge", "megatron/bridge/training/utils/packed_seq_utils.py", "get_packed_seq_params",
+                   "cp_partition_mode available in dev MCore only.", ">=0.7", where="checkout"),
+        ),
+        applies=lambda v: v.get("cp_partition_mode") == "contiguous",
+        check=_pack012,
+        good=Example("mlm", "--context-parallel-size 2 --experimental-attention-variant gated_delta_net "
+                     "--cp-partition-mode contiguous --sequence-packing-scheduler dp_balanced", "mcore=0.20"),
+        bad=Example("mlm", "--context-parallel-size 2 --cp-partition-mode contiguous"),
     ),
     Rule(
         id="PACK013",
