@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import json
 import os
+import subprocess
+import sys
 import time
 from pathlib import Path
 
@@ -231,3 +233,12 @@ def test_any_tree_of_known_keys_is_read_or_refused(data: dict[str, object], kind
             build_launch(one)
     except HcpError as error:
         assert "\n" not in str(error)
+
+
+@pytest.mark.parametrize("name", ["bridge_hcp.yaml", "verl_dcp.yaml", "bridge_overrides.txt"])
+def test_reading_an_example_imports_nothing_heavy(root: Path, name: str) -> None:
+    program = ("import sys; from hcp.launch.read import read_target; from hcp.launch.build import build_launch; "
+               "build_launch(read_target(sys.argv[1])); "
+               "print(sorted({'omegaconf', 'tree_sitter', 'jinja2', 'rich', 'torch', 'numpy'} & set(sys.modules)))")
+    done = subprocess.run([sys.executable, "-c", program, str(root / "examples" / name)], capture_output=True, text=True)
+    assert done.stdout.strip() == "[]", done.stderr
