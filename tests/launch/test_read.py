@@ -240,5 +240,6 @@ def test_reading_an_example_imports_nothing_heavy(root: Path, name: str) -> None
     program = ("import sys; from hcp.launch.read import read_target; from hcp.launch.build import build_launch; "
                "build_launch(read_target(sys.argv[1])); "
                "print(sorted({'omegaconf', 'tree_sitter', 'jinja2', 'rich', 'torch', 'numpy'} & set(sys.modules)))")
-    done = subprocess.run([sys.executable, "-c", program, str(root / "examples" / name)], capture_output=True, text=True)
+    command = [sys.executable, "-c", program, str(root / "examples" / name)]
+    done = subprocess.run(command, capture_output=True, text=True)
     assert done.stdout.strip() == "[]", done.stderr
