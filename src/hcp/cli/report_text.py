@@ -18,7 +18,8 @@ _MANY_RULES = 6
 
 def report_text(report: Report, *, strict: bool = False) -> str:
     """The report as lines; colours are stripped by click where stdout is no terminal."""
-    lines = [line for finding in report.findings for line in _finding_lines(report, finding)]
+    lines = [f"{report.launch.reading.target}: note: {note}" for note in report.launch.reading.notes]
+    lines += [line for finding in report.findings for line in _finding_lines(report, finding)]
     lines += _not_checked_lines(report)
     lines.append(_summary_line(report, strict))
     return "\n".join(lines)
@@ -38,7 +39,7 @@ def show_text(launch: Launch) -> str:
             lines.append(f"  {name:<{width}}  ?  [unknown] {reason}")
     if reading.unseen:
         lines.append(f"  keys that are not written count as unknown: {reading.unseen}")
-    lines += [f"  note: {note}" for note in getattr(reading, "notes", ())]
+    lines += [f"  note: {note}" for note in reading.notes]
     for other in reading.others:
         lines.append(f"  also checked: the model under {other.role}")
     return "\n".join(lines)
