@@ -75,6 +75,8 @@ PLAIN = [
     ("D=d S=s T=t\nA=$D/$S-$T.o\npython train.py $D/$S-$T.o --c=$D/$S/$T a$ $ \"$D/$\" \\$S $A ${D}/$S.y $D$S$T/$S-",
      ["d/s-t.o", "--c=d/s/t", "a$", "$", "d/$", "$S", "d/s-t.o", "d/s.y", "dst/s-"]),
     ("A=1 B=2\nif [ $A = 1 ]; then B=3 C=4\nfi\nexport D=5\npython train.py $A $B $C $D", ["1", "3", "4", "5"]),
+    ("A=1 B=2\nC=''\nif [ $A = 1 ]; then B=3; fi\npython train.py $A $B", ["1", "3"]),
+    ("A= B=()\nC=''\nD=\"$A \"\nif [[ \"$D\" == *a* ]]; then D=0; else D=1; fi\npython train.py $D", ["1"]),
     # arrays
     ("A=(--x 1 '2 3')\npython train.py \"${A[@]}\"", ["--x", "1", "2 3"]),
     ("A=(--x 1 '2 3')\npython train.py ${A[@]}", ["--x", "1", "2", "3"]),

@@ -85,7 +85,9 @@ def declaration(m: Machine, node: Node) -> bool | None:
             name = (child.text or b"").decode("utf-8", "replace")
             _localize(m, keyword, name)
             var = m.vars.get(name)
-            if var is not None and keyword == "export":
+            if var is None and exports and keyword == "export":
+                m.to_export.add(name)
+            elif var is not None and keyword == "export":
                 m.vars[name] = var._replace(exported=exports)
             elif keyword != "export" and (var is None or keyword == "local"):
                 m.vars[name] = Var(None if "a" in flags else (), () if "a" in flags else None, exports, m.span(child))

@@ -65,9 +65,11 @@ def take_apart(items: Items, context: Context, span: Span) -> Started | Handed |
         elif name.endswith(".py"):
             return _python(items, place, context, span)
         elif name in WRAPPERS or name.endswith(".sh"):
-            later = _next_program(items, place + 1, scripts=name not in ("ssh", "pdsh"))
+            is_remote = name in ("ssh", "pdsh")
+            later = _next_program(items, place + 1, scripts=not is_remote)
             if later is None:
-                return None
+                last = items[-1]
+                return Handed(context, last.parts) if is_remote and isinstance(last, Word) and len(items) > 2 else None
             if name in ("mpirun", "mpiexec", "horovodrun", "accelerate", "bsub", "qsub"):
                 context = context._replace(start=None, doubt=f"started by {name}")
             place = later

@@ -12,6 +12,7 @@ from hcp.launch.shell_options import Option, gpu_count
 from hcp.launch.shell_value import Span, Value, reason_of, text_of
 
 _SECRET = re.compile(r"KEY|TOKEN|SECRET|PASSW|CREDENTIAL", re.I)
+_SECRET_VALUE = re.compile(r"(\w*(?:KEY|TOKEN|SECRET|PASSW|CREDENTIAL)\w*=)[^,\s]+", re.I)
 
 
 class Facts:
@@ -60,7 +61,8 @@ def _options(facts: Facts, context: Context) -> None:
         if plain is None:
             facts.lack(name, reason_of(option.value or ()))
         else:
-            facts.put(name, plain, option.span, option.written)
+            shown = _SECRET_VALUE.sub(r"\1...", plain) if isinstance(plain, str) else plain
+            facts.put(name, shown, option.span, option.written)
 
 
 def _environment(facts: Facts, launched: Launched) -> None:

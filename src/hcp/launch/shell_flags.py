@@ -81,6 +81,8 @@ class _Flags:
     def _known(self, word: Word, text: str) -> None:
         if _FLAG.match(text) or (self.short and _SHORT_FLAG.fullmatch(text)):
             self._start(text, word.span)
+        elif self.short and _KEY.match(text):
+            self.finish()  # an override
         elif self.key is not None:
             self.values.append(text)
             self._extend(word.span)

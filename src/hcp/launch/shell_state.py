@@ -67,6 +67,8 @@ class State:
         self.slurm: Mapping[str, tuple[str, Span]] = {}
         """The #SBATCH options in effect: long name with underscores -> (value, place)."""
         self.sourced: str | None = None
+        self.to_export: set[str] = set()
+        """Names that are exported before they are set."""
         self.assigned = frozenset(name.decode() for name in _ASSIGNED.findall(source.data))
         self.used_arguments = False
         self.captured: Callable[[Node], Value]
@@ -147,7 +149,7 @@ class State:
         self.steps += (size + 50 * len(value)) // 1000
         if size > MAX_VALUE:
             value = (Hole(f"{name} is too long", span),)
-        was = before.exported if before is not None else False
+        was = before.exported if before is not None else name in self.to_export
         self.vars[name] = Var(value, None, True if exported else was, span)
 
     def assign_array(self, name: str, items: Items, span: Span, *, append: bool = False) -> None:
