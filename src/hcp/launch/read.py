@@ -85,7 +85,9 @@ def _form(text: str, target: str, kind: Kind | None) -> str:
         return "yaml"
     if _is_word_list(text, target, kind):
         return "overrides"
-    if re.search(_PYTHON_LINE, text):
+    from hcp.launch.shell_detect import looks_like_shell
+
+    if re.search(_PYTHON_LINE, text) and not looks_like_shell(text):
         raise HcpError(f"{target} looks like Python, which is never executed; {WANTED}; for a Bridge recipe give the "
                        "YAML that its --dryrun writes")
     return "shell"

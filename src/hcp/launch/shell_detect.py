@@ -1,0 +1,34 @@
+"""Whether a text without a telling name is a shell script."""
+
+from __future__ import annotations
+
+import re
+
+_HEAD = 60_000
+_CERTAIN = re.compile(r"\A\s*#!\s*\S*(?:/|env )(?:ba|z|da|k)?sh\b|^#SBATCH ", re.M)
+_SIGNS = (
+    (re.compile(r"^\s*(?:export\s+)?[A-Za-z_]\w*\+?=(?!=|\s)", re.M), 2),
+    (re.compile(r"^\s*(?:exec\s+)?(?:srun|torchrun|ft_launcher|sbatch|python3?|uv run|mpirun)\s", re.M), 4),
+    (re.compile(r"\\$", re.M), 1),
+    (re.compile(r"\$\{?[A-Za-z_@]|\$\(\("), 1),
+    (re.compile(r"^\s*(?:fi|done|esac)\s*$|;\s*(?:then|do)\s*$|^\s*set -[a-z]+", re.M), 3),
+    (re.compile(r"\s--[a-z][\w-]+"), 1),
+    (re.compile(r"<<-?\s*[\x27\"\\]?[A-Z_]+"), 4),
+    (re.compile(r"^\s*(?:import \w|from \S+ import |def \w+\(|class \w+)", re.M), -4),
+    (re.compile(r"^\s*(?:- )?[\w.\"'-]+:(?:\s|$)", re.M), -2),
+    (re.compile(r"\A\s*[\[{<]"), -6),
+    (re.compile(r"\A(?:[ \t]*(?:#.*)?\n)*(?:---|[\w\"'.-]+:(?:\s|$))"), -30),
+)
+_MOST_PER_SIGN = 5
+
+
+def looks_like_shell(text: str) -> bool:
+    """Whether a text is rather a shell script than YAML, JSON, Python or a list of overrides.
+
+    >>> looks_like_shell("torchrun pretrain_gpt.py --num-layers 2"), looks_like_shell("model:\\n  seq_length: 8")
+    (True, False)
+    """
+    head = text[:_HEAD]
+    if _CERTAIN.search(head):
+        return True
+    return sum(weight * min(_MOST_PER_SIGN, sum(1 for _ in sign.finditer(head))) for sign, weight in _SIGNS) > 3
