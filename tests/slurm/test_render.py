@@ -1,5 +1,6 @@
 """Rendered scripts: whole-file goldens, shellcheck, and refusal of what cannot be rendered."""
 
+import json
 import os
 import resource
 import shutil
@@ -13,7 +14,7 @@ GOLDEN = HERE / "golden"
 HCP_WORDS = ["--tensor-model-parallel-size", "2", "--context-parallel-size", "4", "--cp-comm-type", "a2a+p2p",
              "--hierarchical-context-parallel-sizes", "2", "2", "--seq-length", "131072", "--num-layers", "32",
              "--hidden-size", "4096", "--num-attention-heads", "32", "--group-query-attention", "--num-query-groups",
-             "8", "--save", "/ckpt/run", "--load", "/ckpt/run", "--exit-signal-handler"]
+             "8", "--no-create-attention-mask-in-dataloader", "--save", "/ckpt/run", "--load", "/ckpt/run", "--exit-signal-handler"]
 VERL_WORDS = ["actor_rollout_ref.actor.strategy=megatron", "actor_rollout_ref.actor.megatron.context_parallel_size=2",
               "trainer.default_local_dir=/ckpt/run"]
 SITE = ["--gpus-per-node", "8", "--time", "4:00:00", "--arch", "sm90", "--account", "proj", "--partition", "batch"]
@@ -194,3 +195,36 @@ def test_a_launch_whose_words_are_not_all_known_is_refused(hcp, tmp_path):
     (tmp_path / "train.sh").write_text("torchrun pretrain_gpt.py --context-parallel-size $CP --seq-length 8192\n")
     said = _refused(hcp, "train.sh", "--start", "torchrun", "--nodes", "2", *SITE, cwd=tmp_path)
     assert "context_parallel_size" in said and "not known" in said
+
+
+def test_a_script_gives_its_training_command_word_for_word(hcp, tmp_path):
+    (tmp_path / "train.sh").write_text(
+        "ARGS=(--recipe llama3_8b --dataset \"my data\" model.context_parallel_size=4 +model.foo=[1,2] '~model.bar')\n"
+        "torchrun --nnodes 2 --nproc-per-node 8 scripts/training/run_recipe.py \"${ARGS[@]}\"\n")
+    done = hcp("render", "train.sh", "--start", "torchrun", "--nodes", "2", *SITE, "--", "model.seq_length=8",
+               cwd=tmp_path)
+    assert done.returncode == 0, done.stderr
+    assert """program=(scripts/training/run_recipe.py)
+# The launch, word for word: what the program gets, and what `hcp check` reads in phase 0.
+launch=(
+    --recipe llama3_8b
+    --dataset 'my data'
+    model.context_parallel_size=4
+    '+model.foo=[1,2]'
+    '~model.bar'
+    model.seq_length=8
+)
+""" in done.stdout
+
+
+@pytest.mark.parametrize("name", [name for name in KINDS if name != "verify"])
+def test_hcp_check_reads_the_whole_job_out_of_the_script_and_finds_nothing(name, hcp):
+    domain = "nvlink_domain=72" if "apptainer" in name else "nvlink_domain=8"
+    done = hcp("check", GOLDEN / f"{name}.sbatch", "--format", "json", "--assume", domain)
+    found = json.loads(done.stdout)
+    assert found["findings"] == [] and done.returncode == 0
+    facts = {fact: entry["value"] for fact, entry in found["facts"].items()}
+    nodes, per_node = {"srun-pyxis": (4, 8), "torchrun-apptainer": (18, 4)}.get(name, (2, 8))
+    start = name.split("-")[0].replace("array", "srun")
+    assert (facts["start"], facts["nodes"], facts["gpus_per_node"]) == (start, nodes, per_node)
+    assert facts["cp"] == (2 if name in ("ray", "ft_launcher") else 4)

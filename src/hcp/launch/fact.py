@@ -84,6 +84,8 @@ class Reading:
     """verl only: whose model this is, as the prefix of its keys (`actor_rollout_ref.actor`)."""
     others: tuple[Reading, ...] = ()
     """Further models in the same launch (verl's ref and critic), each a reading of its own."""
+    argv: tuple[str, ...] | None = None
+    """A script's training command: the program's arguments, word for word; None where one is not known."""
     notes: tuple[str, ...] = ()
     """What a person should know about how the launch was read; shown by `--show`."""
 

@@ -17,7 +17,8 @@ from hcp.launch.shell_context import Launched
 from hcp.launch.shell_facts import facts_of, is_parallel
 from hcp.launch.shell_flags import flag_names, flags_of, location_of, overrides_of
 from hcp.launch.shell_run import Machine
-from hcp.launch.shell_value import Source, Unseen
+from hcp.launch.shell_value import Items, Source, Unseen
+from hcp.launch.shell_value import Word as ShellWord
 from hcp.launch.words import Word, reading_of_words
 
 MAX_CHARACTERS = 1_000_000
@@ -75,6 +76,8 @@ def _chosen(machine: Machine, target: str, forced: Kind | None) -> tuple[Launche
     found: list[tuple[Launched, Kind, bool]] = []
     foreign: str | None = None
     for launched in machine.launches:
+        if _is_hcp(launched):
+            continue
         names = flag_names(launched.started.arguments)
         kind = _kind(launched, names)
         if kind is None:
@@ -125,6 +128,12 @@ def _kind(launched: Launched, names: set[str]) -> Kind | None:
     return "mlm" if _MLM.search(script) and (unseen or flags & set(index_of("mlm"))) else None
 
 
+def _is_hcp(launched: Launched) -> bool:
+    """`python -m hcp check … -- LAUNCH` in a job that checks itself: it starts no training."""
+    script = launched.started.script or ""
+    return launched.started.is_module and (script == "hcp" or script.startswith("hcp."))
+
+
 def _foreign(launched: Launched) -> str | None:
     script = launched.started.script or ""
     return next((name for pattern, name in _FOREIGN if pattern.search(script)), None)
@@ -161,8 +170,13 @@ def _reading(
     if "\r\n" in text:
         said.append("the file has Windows line ends (CRLF): bash does not run it as it looks")
     reading = replace(reading, form="shell", acceptances=_acceptances(text, target), text=text,
-                      notes=(*reading.notes, *said))
+                      notes=(*reading.notes, *said), argv=_argv(items))
     return in_script(reading, facts.known, unknown, unseen)
+
+
+def _argv(items: Items) -> tuple[str, ...] | None:
+    words = [item.text if isinstance(item, ShellWord) else None for item in items]
+    return tuple(word for word in words if word is not None) if None not in words else None
 
 
 def _bridge_words(settings: Sequence[Setting]) -> list[Word]:

@@ -39,7 +39,7 @@ def facts_of(launched: Launched, kind: Kind) -> Facts:
         facts.put("script", launched.started.script)
     _options(facts, context)
     _environment(facts, launched)
-    start = "ray" if kind == "verl" and context.start == "python" and _is_ray(launched) else context.start
+    start = "ray" if kind == "verl" and context.start in ("python", "srun") and _is_ray(launched) else context.start
     if start is None:
         facts.lack("start", context.doubt or "not known")
     else:

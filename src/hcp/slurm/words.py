@@ -28,6 +28,11 @@ def launch_words(launch: Launch, spoken: Sequence[str]) -> Lines:
     """
     reading = launch.reading
     _all_known(reading)
+    if reading.form == "shell":
+        if reading.argv is None:
+            raise HcpError(f"{reading.target}: an argument of the training command is not known; wanted every word of "
+                           "it; write the value out, or give the launch's words after --")
+        return _lines((*reading.argv, *spoken))
     if reading.kind == "mlm":
         return tuple(_flag(setting.key, setting.value) for setting in reading.settings)
     if reading.form == "yaml":
@@ -39,6 +44,17 @@ def launch_words(launch: Launch, spoken: Sequence[str]) -> Lines:
 
         return (*((word.text,) for word in split_words(reading.text, reading.target)), *((word,) for word in spoken))
     return tuple((f"{setting.key}={_yaml(setting.value)}",) for setting in reading.settings)
+
+
+def _lines(words: Sequence[str]) -> Lines:
+    """One option with its values per line; what is no option stands alone."""
+    lines: list[tuple[str, ...]] = []
+    for word in words:
+        if lines and lines[-1][0].startswith("-") and not word.startswith("-") and "=" not in word:
+            lines[-1] = (*lines[-1], word)
+        else:
+            lines.append((word,))
+    return tuple(lines)
 
 
 def program_words(launch: Launch, stated: Sequence[str]) -> tuple[str, ...]:
