@@ -46,6 +46,7 @@ def take_apart(items: Items, context: Context, span: Span) -> Started | Handed |
         if name == "srun":
             options = slurm_options(items, place + 1, "srun")
             context = context.with_options("srun", options.found, options.unseen).with_start("srun")
+            context = context._replace(by_srun=True)
             place = options.rest
         elif name == "sbatch":
             return _sbatch(items, place + 1, context)

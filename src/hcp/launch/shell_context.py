@@ -24,6 +24,8 @@ class Context(NamedTuple):
     hidden: Mapping[str, str] = MappingProxyType({})
     """Programs whose options are not all known -> why."""
     environment: Mapping[str, tuple[Value | None, Span]] = MappingProxyType({})
+    by_srun: bool = False
+    """srun is among what starts the program, so there is one launcher per Slurm task."""
 
     def with_options(self, program: str, found: tuple[Option, ...], unseen: str | None) -> Context:
         options = {**self.options, **{f"{program}.{option.name}": option for option in found}}

@@ -37,6 +37,8 @@ def facts_of(launched: Launched, kind: Kind) -> Facts:
     context = launched.started.context
     if launched.started.script is not None:
         facts.put("script", launched.started.script)
+    if context.by_srun:
+        facts.put("srun", True)
     _options(facts, context)
     _environment(facts, launched)
     start = "ray" if kind == "verl" and context.start in ("python", "srun") and _is_ray(launched) else context.start
