@@ -229,3 +229,18 @@ def test_hcp_check_reads_the_whole_job_out_of_the_script_and_finds_nothing(name,
     start = name.split("-")[0].replace("array", "srun")
     assert (facts["start"], facts["nodes"], facts["gpus_per_node"]) == (start, nodes, per_node)
     assert facts["cp"] == (2 if name in ("ray", "ft_launcher") else 4)
+
+
+def test_what_hcp_check_finds_in_the_launch_and_in_the_script_is_said_at_once(hcp):
+    words = [word for word in HCP_WORDS if word != "--exit-signal-handler"]
+    words[words.index("--hierarchical-context-parallel-sizes") + 1] = "4"
+    done = hcp("render", "--start", "srun", "--nodes", "2", *SITE, "--program", "x.py", "--", *words)
+    assert done.returncode == 0 and done.stdout.startswith("#!/bin/bash")
+    lines = done.stderr.splitlines()
+    assert [line.split(":")[1].strip() for line in lines] == ["error HCP002", "warning SLURM006"]
+    assert lines[0].endswith("the job will stop in phase 0")
+
+
+@pytest.mark.parametrize("name", [name for name in KINDS if name != "verify"])
+def test_a_launch_without_faults_is_rendered_in_silence(name, rendered):
+    assert rendered(name).stderr == ""

@@ -75,7 +75,7 @@ def render(targets: Sequence[str], start: str, site_file: str | None, output: st
             site["job_name"] = default_name(target)
         launch = _load(target, words, launcher, model_file, start, site)
         text = render_job(start, site, launch, words, model_file=model_file)
-        _warn(launch)
+        _warn(launch, text)
     if output is None:
         click.echo(text, nl=False)
         return 0
@@ -99,11 +99,21 @@ def _load(target: str, words: tuple[str, ...], launcher: str, model_file: str | 
     return load_launch(target, LoadOptions(kind=kind, words=words, assumes=assumes, model_file=model_file))
 
 
-def _warn(launch: Launch) -> None:
-    """Says on stderr what the job's own phase 0 will stop for: a script is written all the same."""
+def _warn(launch: Launch, text: str) -> None:
+    """Says on stderr what `hcp check` finds in the launch and in the script: it is written all the same."""
+    from hcp.launch.build import build_launch
+    from hcp.launch.fact import Fact
+    from hcp.launch.read import read_text
     from hcp.rules.engine import check_launch
     from hcp.rules.registry import RULES
 
-    errors = [finding for finding in check_launch(launch, RULES, fixes=False).findings if finding.severity == "error"]
-    for finding in errors:
-        click.echo(f"hcp render: {finding.rule.id}: {finding.problem.message}; the job will stop in phase 0", err=True)
+    # The launch says all about the training; the script, read like anybody's, says the rest.
+    script = launch
+    if launch.reading.form != "yaml":
+        assumed = {**launch.assumed, "log_directory": Fact("present", "assumed")}
+        script = build_launch(read_text(text, "job.sbatch", kind=launch.kind), assumed=assumed, model=launch.model)
+    found = {finding.rule.id: finding for each in (script, launch)
+             for finding in check_launch(each, RULES, fixes=False).findings if finding.severity != "info"}
+    for rule_id, finding in sorted(found.items()):
+        stops = "; the job will stop in phase 0" if finding.severity == "error" else ""
+        click.echo(f"hcp render: {finding.severity} {rule_id}: {finding.problem.message}{stops}", err=True)
