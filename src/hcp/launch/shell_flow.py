@@ -34,6 +34,8 @@ def _command(m: Machine, node: Node) -> bool | None:
     if name_node is None or own == len(groups):
         return True
     plain = name_node.named_children[0] if name_node.named_child_count == 1 else name_node
+    if plain.type == "arithmetic_expansion" and (plain.text or b"").startswith(b"(("):
+        return arithmetic_holds(m, plain)  # how the grammar 0.23 reads `((A > 4))`
     plain_name = (plain.text or b"").decode("utf-8", "replace") if plain.type == "word" else ""
     if plain_name in SILENT and m.printed is None:
         return True if plain_name in WORKS else None
