@@ -1,6 +1,5 @@
 #!/bin/bash
-# Two things are wrong with this launch, and both stop it only after the cluster has started.
-# `hcp check examples/mlm_broken.sh` names them, each with its fix.
+# Two things are wrong with this launch: `hcp check examples/mlm_broken.sh` names them before the GPUs are waiting.
 
 set -euo pipefail
 
