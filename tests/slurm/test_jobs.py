@@ -27,8 +27,8 @@ class Job:
         self.script = folder / "job.sbatch"
 
     def render(self, start="srun", *options, launch=LAUNCH, iters=6, trainer=(), nodes=2, ranks=2):
-        words = [*launch, "--train-iters", iters, "--save-interval", "2", "--save", self.checkpoints,
-                 "--load", self.checkpoints, *trainer]
+        words = [*launch, "--train-iters", iters, "--save-interval", "2", "--save", "checkpoints", "--load",
+                 "checkpoints", *trainer]
         done = self.hcp("render", "--start", start, "--nodes", nodes, "--gpus-per-node", ranks, "--time", "10",
                         "--signal", "60", "--arch", "sm90", "--gpu-request", "none", "--logs", "logs", "--python",
                         sys.executable, "--job-name", "job", "--program", self.program, "-o", self.script, *options,
@@ -276,7 +276,7 @@ def test_a_port_that_is_taken_is_left_alone(job):
 
 
 def test_every_element_of_an_array_gets_its_own_words(job):
-    own = [f"--save {job.folder}/{name} --load {job.folder}/{name}" for name in "ab"]
+    own = [f"--save {name} --load {name}" for name in "ab"]
     job.render("srun", "--array", f"--train-iters 3 {own[0]}", "--array", f"--train-iters 2 {own[1]}", "--no-exclusive",
                nodes=1, ranks=2, launch=["--context-parallel-size", "2"])
     job.submit()

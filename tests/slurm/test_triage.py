@@ -221,6 +221,17 @@ def test_one_wild_step_is_no_proof(tmp_path):
     assert _verdict(tmp_path, text, Plan(arch="sm90")).state == "unknown"
 
 
+def test_steps_that_are_shorter_by_the_cp_size_than_before_mean_that_cp_is_off(tmp_path):
+    def steps(ms):
+        return "".join(STEP.format(s=s, speed=400.0).replace(": 5.0 |", f": {ms} |") for s in range(5))
+    before, after, slower = _logs(tmp_path, before_log=steps(8000.0), after_log=steps(1100.0), slower_log=steps(7000.0))
+    verdict = triage([before, after], Plan(cp=8)).cp
+    assert verdict.state == "off" and "after.log" in verdict.evidence[0].text
+    assert triage([before, slower], Plan(cp=8)).cp.state == "unknown"
+    assert triage([before, after], Plan(cp=2)).cp.state == "unknown"
+    assert triage([before, after], Plan()).cp.state == "unknown"
+
+
 def test_an_mfu_above_one_means_that_cp_is_off(tmp_path):
     assert _verdict(tmp_path, "step:1 - perf/mfu/actor:1.93 - x:2\n", Plan()).state == "off"
     assert _verdict(tmp_path, "step:1 - perf/mfu/actor:0.43 - x:2\n", Plan()).state == "unknown"

@@ -35,6 +35,7 @@ class Outcome(NamedTuple):
               help="State a fact that the launch does not: te=2.14 mcore=0.16.1 arch=sm90 nvlink_domain=8; "
                    "'installed' reads the versions here.")
 @click.option("--facts", "facts_file", metavar="FILE", help="Facts written by `hcp facts` where the job runs.")
+@click.option("--site", "site_file", metavar="FILE", help="The site file of `hcp render`: what it says of the cluster.")
 @click.option("--launcher", type=click.Choice(LAUNCHERS), default="auto", show_default=True,
               help="The launch's dialect.")
 @click.option("--model", "model_file", metavar="FILE", help="A Hugging Face config.json, for the model's facts.")
@@ -50,6 +51,7 @@ def check(
     sets: Sequence[str],
     assumes: Sequence[str],
     facts_file: str | None,
+    site_file: str | None,
     launcher: str,
     model_file: str | None,
     fmt: str,
@@ -75,6 +77,11 @@ def check(
     assumes = (*assumes, *more)
     words: tuple[str, ...] = click.get_current_context().obj or ()
     kind: Kind | None = None if launcher == "auto" else launcher  # type: ignore[assignment]
+    if site_file is not None:
+        from hcp.slurm.site import load_site, site_assumptions
+
+        # What is assumed by word wins over the site's file.
+        assumes = (*site_assumptions(load_site(site_file, {})), *assumes)
     options = LoadOptions(kind, words, tuple(sets), tuple(assumes), facts_file, model_file)
     if len(names) > 1 and words:
         raise HcpError(f"found overrides after -- with {len(names)} targets; wanted one target; check them one by one")

@@ -10,7 +10,7 @@ import click
 
 from hcp.core.errors import HcpError
 from hcp.launch.fact import Launch
-from hcp.slurm.site import KEYS, Key, load_site
+from hcp.slurm.site import KEYS, Key, load_site, site_assumptions
 
 _STARTS = ("srun", "torchrun", "ft_launcher", "ray", "verify")
 _REPEATED = ("texts", "paths", "map", "array")
@@ -90,11 +90,7 @@ def _load(target: str, words: tuple[str, ...], launcher: str, model_file: str | 
           site: dict[str, Any]) -> Launch:
     from hcp.launch.load import LoadOptions, load_launch
 
-    stated = {"start": start, "placement": "block"}
-    stated |= {name: site[name] for name in ("arch", "nvlink_domain", "nodes", "gpus_per_node")
-               if site[name] is not None}
-    stated |= {name: value for name, value in (site["facts"] or {}).items() if value is not None}
-    assumes = tuple(f"{name}={value}" for name, value in stated.items())
+    assumes = (f"start={start}", "placement=block", *site_assumptions(site))
     kind: Any = None if launcher == "auto" else launcher
     return load_launch(target, LoadOptions(kind=kind, words=words, assumes=assumes, model_file=model_file))
 

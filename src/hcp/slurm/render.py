@@ -238,6 +238,7 @@ def _check_arguments(start: str, site: Mapping[str, Any], launch: Launch | None,
     words = [launch.reading.target] if launch.reading.form == "yaml" else []
     words.append(f"--launcher={launch.kind}")
     stated = {"start": start, "nodes": site["nodes"], "gpus_per_node": site["gpus_per_node"], "placement": "block",
+              "ntasks_per_node": site["gpus_per_node"] if start == "srun" else 1,
               **{name: site[name] for name in ("arch", "nvlink_domain") if site[name] is not None},
               **(site["facts"] or {})}
     words += [f"--assume={name}={value}" for name, value in stated.items() if value is not None]

@@ -98,6 +98,13 @@ def load_site(path: str | None, options: Mapping[str, Any]) -> dict[str, Any]:
     return {key.name: stated.get(key.name, key.default) for key in KEYS}
 
 
+def site_assumptions(site: Mapping[str, Any]) -> tuple[str, ...]:
+    """What a site states about the cluster and its software, as `--assume` texts."""
+    stated = {name: site[name] for name in ("arch", "nvlink_domain", "nodes", "gpus_per_node")}
+    stated |= site["facts"] or {}
+    return tuple(f"{name}={value}" for name, value in stated.items() if value is not None)
+
+
 def _read(path: str) -> dict[str, Any]:
     import yaml
 

@@ -126,4 +126,4 @@ class _Reader:
             if self.job.attempt > before:
                 entry.forget()
         else:
-            self.cp.read(hit.line.decode("utf-8", "replace"), line.rank)
+            self.cp.read(hit.line.decode("utf-8", "replace"), line.rank, str(entry.path))

@@ -8,7 +8,7 @@ from typing import Literal, NamedTuple
 
 GROUP_TOKEN = b"HIERARCHICAL_CONTEXT_PARALLEL_GROUP"
 ECHO_TOKEN = b"hierarchical context-parallel sizes:"
-SPEED_TOKENS = (b"TFLOP/s/GPU", b"perf/mfu/actor")
+SPEED_TOKENS = (b"TFLOP/s/GPU", b"perf/mfu/actor", b"elapsed time per iteration (ms):")
 
 PEAK_TFLOPS = {"sm80": 312, "sm86": 165, "sm89": 362, "sm90": 990, "sm100": 2500, "sm103": 2500, "sm120": 500}
 """Dense bf16 TFLOP/s of the fastest GPU of an architecture, as the vendor states them."""
@@ -19,6 +19,7 @@ _SAMPLES = 512
 
 _SPEED = re.compile(r"(?:TFLOP/s/GPU\): (?P<mlm>[\d.]+))|(?:(?P<bridge>[\d.]+) ?(?:MODEL_)?TFLOP/s/GPU)"
                     r"|(?:perf/mfu/actor:\s*(?:np\.float64\()?(?P<mfu>[\d.]+))")
+_STEP = re.compile(r"elapsed time per iteration \(ms\): (?P<ms>[\d.]+)")
 _GROUP = re.compile(r"PG (?:ID \d+ PG )?GUID (?P<guid>[^\s(]+)"
                     r"\((?P<desc>HIERARCHICAL_CONTEXT_PARALLEL_GROUP_L\d)\) Rank (?P<rank>\d+)")
 _ECHO = re.compile(r"hierarchical context-parallel sizes: \[?(?P<sizes>[\d, ]+)\]?")
@@ -57,18 +58,19 @@ class CpEvidence:
     echoed: str | None = None
     members: dict[tuple[str, str], dict[int, int]] = field(default_factory=dict)
     """(description, GUID) -> global rank -> rank in the group"""
+    step_ms: dict[str, list[float]] = field(default_factory=dict)
+    """log -> times of training steps"""
 
-    def read(self, text: str, rank: int | None) -> None:
-        """Takes in one line; `rank` is the global rank that wrote it, if its prefix says so."""
+    def read(self, text: str, rank: int | None, log: str = "") -> None:
+        """Takes in one line of a log; `rank` is the global rank that wrote it, if its prefix says so."""
+        step = _STEP.search(text)
+        if step:
+            self.step_ms[log] = _sampled(self.step_ms.get(log, []), float(step["ms"]))
         for match in _SPEED.finditer(text):
             if match["mfu"]:
                 self.largest_mfu = max(self.largest_mfu, float(match["mfu"]))
-            elif len(self.speeds) < _SAMPLES:
-                self.speeds.append(float(match["mlm"] or match["bridge"]))
             else:
-                # Halved and thinned: an even sample of any length of log.
-                self.speeds = self.speeds[::2]
-                self.speeds.append(float(match["mlm"] or match["bridge"]))
+                self.speeds = _sampled(self.speeds, float(match["mlm"] or match["bridge"]))
         group = _GROUP.search(text)
         if group and rank is not None:
             self.members.setdefault((group["desc"], group["guid"]), {})[rank] = int(group["rank"])
@@ -87,7 +89,7 @@ def judge(found: CpEvidence, stated: list[tuple[str, tuple[int, ...]]], plan: Pl
         stated: (description, ranks) of groups whose members the job itself printed, in group order.
         plan: what the launch plans; an empty plan compares nothing.
     """
-    evidence = [*_speed(found, plan), *_groups(found, stated, plan)]
+    evidence = [*_speed(found, plan), *_jump(found, plan), *_groups(found, stated, plan)]
     if found.echoed:
         evidence.append(Evidence("nothing", "HCP006", f"the log echoes hierarchical sizes [{found.echoed}]: that is "
                                  "the configuration, printed also where attention does not use it"))
@@ -119,6 +121,24 @@ def _speed(found: CpEvidence, plan: Plan) -> list[Evidence]:
         evidence.append(Evidence("nothing", "LOG001", f"{steady:g} TFLOP/s per GPU is above the bf16 peak of sm90 "
                                  "(990): say which GPU it is with --assume arch=sm90"))
     return evidence
+
+
+def _sampled(samples: list[float], value: float) -> list[float]:
+    """The samples with one more; thinned to every second one when there are many, so that memory stays constant."""
+    return [*(samples[::2] if len(samples) >= _SAMPLES else samples), value]
+
+
+def _jump(found: CpEvidence, plan: Plan) -> list[Evidence]:
+    """Two logs of the same training whose steps differ by about the CP size: in the fast one CP is off."""
+    steady = sorted((sorted(times)[len(times) // 2], log) for log, times in found.step_ms.items() if len(times) >= 3)
+    if plan.cp is None or plan.cp < 2 or len(steady) < 2 or steady[0][0] <= 0:
+        return []
+    (fast, fast_log), (slow, slow_log) = steady[0], steady[-1]
+    ratio = slow / fast
+    if not 0.6 * plan.cp <= ratio <= 1.5 * plan.cp or ratio < 1.8:
+        return []
+    return [Evidence("off", "LOG001", f"a step takes {fast:g} ms in {fast_log}, {slow:g} ms in {slow_log}: {ratio:.1f} "
+                     f"times as long at a CP size of {plan.cp}: if both do the same work, CP is off in the first")]
 
 
 def _groups(found: CpEvidence, stated: list[tuple[str, tuple[int, ...]]], plan: Plan) -> list[Evidence]:
