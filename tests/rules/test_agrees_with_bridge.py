@@ -10,6 +10,7 @@ import ast
 import itertools
 from collections import Counter
 from collections.abc import Callable
+from functools import cache
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -30,6 +31,7 @@ class FinetuningDatasetConfig(SimpleNamespace):
     """Stands for Bridge's class of that name, for its isinstance."""
 
 
+@cache
 def blocks(release: Path) -> list[Any]:
     tree = ast.parse((release / "megatron" / "bridge" / "training" / "config.py").read_text())
     owner = next(item for item in tree.body if isinstance(item, ast.ClassDef) and item.name == "ConfigContainer")
