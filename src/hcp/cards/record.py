@@ -6,6 +6,7 @@ import ast
 import hashlib
 import json
 import platform
+import re
 from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
@@ -20,22 +21,27 @@ from hcp.pack import pack_dir
 RECORD_PATH = Path("config") / "verified.json"
 SCHEMA = "hcp.verified/1"
 _PACKAGE = Path(hcp.__file__).resolve().parent
+_STARTED = re.compile(r"""-m"?,? "?(hcp(?:\.\w+)*)\b""")
+"""A module that is started as a program, in Python (`"-m", "hcp"`) or in a script (`-m hcp.slurm.preflight`)."""
+_PROGRAM = re.compile(r'pack_dir\("checks"\) / "(\w+)\.py"|preflight run (\w+)')
 
 
 def digest_of(step: Step) -> str:
-    """SHA-256 over the step's words, its program in checks/, and every hcp module that it imports, directly or not.
+    """SHA-256 over the step's words, its program in checks/, every hcp module that it imports or starts, directly or
+    not, and the templates that they fill.
 
     It changes exactly when code that the step runs changes: a record with another digest proves nothing about today.
     """
     digest = hashlib.sha256(json.dumps(step.run).encode())
     for path in sorted(closure_of(step)):
-        name = path.relative_to(_PACKAGE).as_posix() if path.is_relative_to(_PACKAGE) else f"checks/{path.name}"
+        is_ours = path.is_relative_to(_PACKAGE)
+        name = path.relative_to(_PACKAGE).as_posix() if is_ours else f"{path.parent.name}/{path.name}"
         digest.update(name.encode() + b"\0" + path.read_bytes() + b"\0")
     return digest.hexdigest()
 
 
 def closure_of(step: Step) -> set[Path]:
-    """The Python files that a step runs: its check (with the checks that it imports) and the hcp modules below."""
+    """The files that a step runs: its check (with the checks that it imports), the hcp modules below, and templates."""
     queue = [pack_dir("checks") / Path(word).name for word in step.run if word.startswith("checks/")]
     if step.run[0] == "hcp":
         queue += [_PACKAGE / "cli" / "main.py", *_command_modules(step)]
@@ -44,8 +50,20 @@ def closure_of(step: Step) -> set[Path]:
         path = queue.pop()
         if path not in found and path.is_file():
             found.add(path)
-            queue += _imports(path)
+            queue += _imports(path) if path.suffix == ".py" else ()
+            queue += _beside(path)
     return found
+
+
+def _beside(path: Path) -> Iterable[Path]:
+    """What a file uses without an import: modules that it starts as programs, and the templates."""
+    text = path.read_text(encoding="utf-8")
+    for module in _STARTED.findall(text):
+        yield from (_PACKAGE / "cli").glob("*.py") if module == "hcp" else _module_files(module, path)
+    for names in _PROGRAM.findall(text):
+        yield pack_dir("checks") / f"{''.join(names)}.py"
+    if 'pack_dir("templates")' in text:
+        yield from pack_dir("templates").iterdir()
 
 
 def _command_modules(step: Step) -> list[Path]:

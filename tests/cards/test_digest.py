@@ -1,0 +1,23 @@
+"""A step's digest covers what the step runs: imports, programs that it starts, and templates; and nothing else."""
+
+from __future__ import annotations
+
+from hcp.cards.card import Step
+from hcp.cards.record import closure_of
+
+
+def names_of(*run: str) -> set[str]:
+    return {f"{path.parent.name}/{path.name}" for path in closure_of(Step("s", run, "cpu", 1))}
+
+
+def test_programs_and_modules_that_are_started_count_like_imports() -> None:
+    names = names_of("python", "checks/rendered_job.py")
+    assert {"checks/slurm_standin.py", "checks/train_standin.py", "checks/comm_levels.py", "cli/check.py",
+            "slurm/render.py", "slurm/preflight.py", "templates/srun.sbatch.j2", "rules/topology.py"} <= names
+
+
+def test_what_a_step_does_not_run_does_not_count() -> None:
+    names = names_of("python", "checks/hcp_groups.py")
+    assert "checks/hcp_groups.py" in names
+    assert not [name for name in names if name.startswith(("templates/", "rules/", "slurm/"))]
+    assert not [name for name in names_of("hcp", "check") if name.startswith(("templates/", "checks/"))]
