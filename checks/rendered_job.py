@@ -1,0 +1,94 @@
+"""Trains with a rendered job on two nodes of two ranks, kills a rank of one, interrupts one: nothing may be lost.
+
+The job is what `hcp render` writes, run with bash on the stand-in of slurm_standin.py; the trainer is train_standin.py
+with real process groups (gloo) and hierarchical CP across the nodes.
+"""
+
+from __future__ import annotations
+
+import importlib.util
+import json
+import re
+import sys
+from pathlib import Path
+from typing import Any
+
+from outcomes import Outcomes, run_parts
+from slurm_standin import StandinSlurm, run_hcp
+
+from hcp.core.errors import HcpError
+from hcp.pack import pack_dir
+
+_LAUNCH = ("--context-parallel-size", "4", "--cp-comm-type", "a2a+p2p", "--hierarchical-context-parallel-sizes", "2",
+           "2", "--exit-signal-handler")
+_RANKS = 4
+
+
+def trains(outcomes: Outcomes) -> None:
+    """Started by srun or by torchrun, the job tests its groups, trains, and says so in its verdict."""
+    for start in ("srun", "torchrun"):
+        slurm, script = _job(outcomes.folder / start, start, 4, "--comm-test")
+        ended = slurm.run(script)
+        outcomes.expect_equal(f"{start}: completed", (ended.code, ended.verdict.get("status")), (0, "completed"))
+        levels = re.findall(r'"level": (\d), "kind": "(\w+)", "size": (\d), "ok": (\w+)', ended.log)
+        outcomes.expect_equal(f"{start}: both levels of groups were tested first", levels,
+                              [("0", "a2a", "2", "true"), ("1", "p2p", "2", "true")])
+        outcomes.expect_equal(f"{start}: the sum over all steps and ranks", _saved(slurm), _total(4))
+
+
+def killed_rank(outcomes: Outcomes) -> None:
+    """One killed rank ends the job instead of leaving the others waiting, and `hcp triage` names it."""
+    slurm, script = _job(outcomes.folder / "job", "srun", 400, "--requeue", "2", trainer=(
+        "--fail-rank", "3", "--fail-step", "2", "--fail-how", "kill", "--step-seconds", "0.1"))
+    ended = slurm.run(script)
+    outcomes.expect_equal("the job failed, by itself", (ended.code in (0, None), ended.verdict.get("status")),
+                          (False, "failed"))
+    done = run_hcp("triage", "--format", "json", "logs", folder=slurm.folder)
+    failure = (json.loads(done.stdout) if done.stdout.startswith("{") else {}).get("first_failure") or {}
+    outcomes.expect_equal("hcp triage names the rank and its node", (failure.get("rank"), failure.get("node")),
+                          (3, "n2"))
+
+
+def interrupted(outcomes: Outcomes) -> None:
+    """A job that gets Slurm's signal is requeued and ends with every step done once: none lost, none repeated."""
+    for start in ("srun", "torchrun"):
+        slurm, script = _job(outcomes.folder / start, start, 20, "--requeue", "1", trainer=("--step-seconds", "0.2"))
+        first = slurm.run(script, after=lambda said: said.count("elapsed time") >= 3)
+        outcomes.expect_equal(f"{start}: preempted and requeued", (first.verdict.get("status"), first.is_requeued),
+                              ("preempted", True))
+        saved = _saved(slurm).get("step", 0)
+        outcomes.expect(f"{start}: saved in the middle", 3 <= saved < 20, f"saved at step {saved}")
+        if not first.is_requeued:
+            continue
+        second = slurm.run(script, 1)
+        outcomes.expect_equal(f"{start}: completed", (second.code, second.verdict.get("status")), (0, "completed"))
+        steps = [int(number) for number in re.findall(r"iteration\s+(\d+)/", first.training + second.training)]
+        outcomes.expect_equal(f"{start}: every step once", steps, list(range(1, 21)))
+        outcomes.expect_equal(f"{start}: the sum over all steps and ranks", _saved(slurm), _total(20))
+
+
+def _job(folder: Path, start: str, iters: int, *site: str, trainer: tuple[str, ...] = ()) -> tuple[StandinSlurm, Path]:
+    if importlib.util.find_spec("torch") is None:
+        raise HcpError("found no torch; wanted it for the process groups; install it")
+    slurm = StandinSlurm(folder)
+    checkpoints = "checkpoints"  # not a path below /tmp: that is what other nodes would not see (SLURM005)
+    words = (*_LAUNCH, "--train-iters", str(iters), "--save-interval", "1000", "--save", checkpoints, "--load",
+             checkpoints, *trainer)
+    return slurm, slurm.render(start=start, launch=words, site=(
+        "--program", str(pack_dir("checks") / "train_standin.py"), *site))
+
+
+def _saved(slurm: StandinSlurm) -> dict[str, Any]:
+    tracker = slurm.folder / "checkpoints" / "latest_checkpointed_iteration.txt"
+    if not tracker.is_file():
+        return {}
+    saved: dict[str, Any] = json.loads((tracker.parent / f"iter_{int(tracker.read_text()):07d}.json").read_text())
+    return saved
+
+
+def _total(steps: int) -> dict[str, int]:
+    return {"step": steps, "sum": sum(range(1, steps + 1)) * sum(range(_RANKS))}
+
+
+if __name__ == "__main__":
+    sys.exit(run_parts("rendered_job", __doc__, (trains, killed_rank, interrupted)))

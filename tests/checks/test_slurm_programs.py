@@ -1,0 +1,112 @@
+"""The programs that run rendered jobs on a stand-in Slurm pass, and fail when what they verify is broken."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+
+import pytest
+
+PARTS = {
+    "careless_scripts": ("launch", "resiliency"),
+    "dead_jobs": ("first-cause", "context-parallelism"),
+    "rendered_scripts": ("kinds", "hostile-values", "broken-launch", "placement"),
+    "requeue_guard": ("failures", "limit", "preemption", "exit-codes"),
+    "rendered_job": ("trains", "killed-rank", "interrupted"),
+}
+RENDERED = """
+import hcp.slurm.render as render
+fill = render._fill
+def spoiled(template, context):
+    return fill(template, context).replace({old!r}, {new!r})
+render._fill = spoiled
+"""
+UNQUOTED = """
+import hcp.slurm.render as render
+render.shlex = type("shlex", (), {"quote": staticmethod(str)})
+"""
+NO_RULE = """
+from hcp.rules.registry import BY_ID
+object.__setattr__(BY_ID[{rule!r}], "check", lambda v: None)
+"""
+NO_SIGNATURE = """
+import hcp.slurm.triage as triage
+table = triage.table
+triage.table = lambda: tuple(row for row in table() if row.rule != {rule!r})
+"""
+
+
+@pytest.fixture
+def program(checks_dir, tmp_path):
+    """`program(name, *parts, patch=CODE)`: its exit code and the results that did not hold; CODE runs in every Python
+    process that it starts, first."""
+    def run(name, *parts, patch=""):
+        (tmp_path / "sitecustomize.py").write_text(patch)
+        path = os.pathsep.join([str(tmp_path), os.environ["PYTHONPATH"]])
+        done = subprocess.run([sys.executable, checks_dir / f"{name}.py", *parts, "--json"], capture_output=True,
+                              text=True, timeout=400, env={**os.environ, "PYTHONPATH": path, "OMP_NUM_THREADS": "1"})
+        report = json.loads(done.stdout)
+        assert report["ok"] == (done.returncode == 0) and (report["schema"], report["program"]) == ("hcp.step/1", name)
+        assert report["error"] is None, report["error"]
+        assert report["results"]
+        return [result["name"] for result in report["results"] if not result["ok"]]
+
+    return run
+
+
+@pytest.mark.parametrize("name", [name for name in PARTS if name != "rendered_job"])
+def test_a_program_passes_without_a_cluster_and_without_torch(program, name):
+    assert program(name) == []
+
+
+@pytest.mark.torch
+def test_a_rendered_job_trains_names_the_killed_rank_and_loses_nothing(program):
+    assert program("rendered_job") == []
+
+
+@pytest.mark.parametrize(("name", "part", "old", "new", "failed"), [
+    ("rendered_scripts", "broken-launch", 'stop "hcp check found errors in the launch"', "true", "stopped in phase 0"),
+    ("rendered_scripts", "placement", '|| stop "the ranks are not placed as planned"', "|| true", "cyclic: stopped"),
+    ("rendered_scripts", "kinds", "set -euo pipefail", "if then", "bash parses it"),
+    ("requeue_guard", "failures", '== "$progress_before"', '== "x"', "failed before a checkpoint: failed, next none"),
+    ("requeue_guard", "failures", 'scontrol requeue "$SLURM_JOB_ID"', "true", "failed after a checkpoint"),
+    ("requeue_guard", "limit", "attempt >= max_requeues", "attempt > max_requeues", "the last attempt"),
+    ("requeue_guard", "limit", "((attempt > max_requeues))", "false", "started by Slurm once more"),
+    ("requeue_guard", "preemption", "trap 'ask_to_save preempted' USR1", "trap '' USR1", "preempted, next requeue"),
+    ("requeue_guard", "exit-codes", 'exit "$code"\n', "exit 1\n", "exit code 16 is the job's"),
+])
+def test_a_script_that_is_broken_is_found(program, name, part, old, new, failed):
+    found = program(name, part, patch=RENDERED.format(old=old, new=new))
+    assert any(failed in result for result in found), found
+
+
+@pytest.mark.torch
+def test_a_trainer_that_is_not_asked_to_save_is_found(program):
+    asks = 'scancel --signal=TERM "$SLURM_JOB_ID" || true'
+    found = program("rendered_job", "interrupted", patch=RENDERED.format(old=asks, new='kill -KILL "$training"'))
+    assert "srun: saved in the middle" in found, found
+
+
+def test_values_without_quotes_are_found(program):
+    assert program("rendered_scripts", "hostile-values", patch=UNQUOTED) != []
+
+
+@pytest.mark.parametrize(("part", "rule"), [("launch", "SLURM004"), ("resiliency", "SLURM010")])
+def test_a_rule_that_is_silent_is_found(program, part, rule):
+    found = program("careless_scripts", part, patch=NO_RULE.format(rule=rule))
+    assert len(found) == 1 and found[0].endswith(rule)
+
+
+def test_a_signature_that_is_missing_is_found(program):
+    found = program("dead_jobs", "first-cause", patch=NO_SIGNATURE.format(rule="HCP007"))
+    assert found == ["a head split that does not divide"]
+
+
+@pytest.mark.parametrize("name", PARTS)
+def test_a_program_says_what_it_can_do_and_refuses_what_it_cannot(checks_dir, name):
+    done = subprocess.run([sys.executable, checks_dir / f"{name}.py", "--help"], capture_output=True, text=True)
+    assert done.returncode == 0 and all(part in done.stdout for part in PARTS[name])
+    done = subprocess.run([sys.executable, checks_dir / f"{name}.py", "no-such-part"], capture_output=True, text=True)
+    assert done.returncode == 2 and "no-such-part" in done.stderr
