@@ -1,0 +1,67 @@
+"""Builds one plan from a choice: a height, a number of micro-batches, and how to fill."""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+from hcp.core.dcp.cover import settle
+from hcp.core.dcp.fill import fill
+from hcp.core.dcp.levels import cut, groups_apart, groups_joined
+from hcp.core.dcp.problem import MicroBatch, Pack, Problem
+
+
+class Choice(NamedTuple):
+    """What decides a plan."""
+
+    height: float
+    """No group of one long sequence is taller, where a wider one exists."""
+    num_micro_batches: int
+    joined: bool
+    """Whether several long sequences may share a group."""
+    widest: int
+    """Groups up to this size index take in short sequences."""
+    bias: float
+    """Single ranks come before the groups that are lower than this part of their mean height."""
+
+
+def build(problem: Problem, choice: Choice) -> list[MicroBatch] | None:
+    """The plan for one choice, or None where the sequences do not fit into it."""
+    groups, singles = (groups_joined if choice.joined else groups_apart)(problem, choice.height)
+    used = sum([len(alike) * width for alike, width in zip(groups, problem.sizes)])
+    ranks = choice.num_micro_batches * problem.world_size - used
+    if ranks < 0:
+        return None
+    work = problem.work
+    left, tall = sum([work[i] for i in singles]), 0
+    # A single sequence with more work than its share of the single ranks has a rank for itself, and its own place.
+    while tall < min(len(singles), ranks - 1) and work[singles[tall]] * (ranks - tall) > left:
+        left -= work[singles[tall]]
+        tall += 1
+    groups[0] = [problem.group(0, [i]) for i in reversed(singles[:tall])]
+    ranks -= tall
+    levels = cut(problem, groups, ranks, choice.bias * left / ranks if ranks else 0.0)
+    if not fill(problem, levels, singles[tall:], choice.widest):
+        return None
+    plan = [batch for batch, _ in levels if batch]
+    _swap_alike(plan)
+    return [settled for batch in plan for settled in settle(problem, batch)]
+
+
+def plan_cost(problem: Problem, plan: list[MicroBatch]) -> float:
+    """The time of all ranks from start to end, idle or not, and the price of sequences spread wider than they need."""
+    time = sum([max([group.height for group in batch]) for batch in plan])
+    price = sum([problem.price(group.size, i) for batch in plan for group in batch if group.size for i in group.items])
+    return time * problem.world_size + price
+
+
+def _swap_alike(plan: list[MicroBatch]) -> None:
+    """Exchanges groups of the same size, so that tall ones are together: no micro-batch gets longer, some shorter."""
+    plan.sort(key=lambda batch: max([group.height for group in batch]), reverse=True)
+    alike: dict[int, list[Pack]] = {}
+    for batch in plan:
+        for group in batch:
+            alike.setdefault(group.size, []).append(group)
+    for groups in alike.values():
+        groups.sort(key=lambda group: group.height)
+    for batch in plan:
+        batch[:] = [alike[group.size].pop() for group in batch]

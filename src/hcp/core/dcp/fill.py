@@ -1,0 +1,81 @@
+"""Fills micro-batches with the sequences that fit on one rank, so that the ranks of each end together."""
+
+from __future__ import annotations
+
+from heapq import heapify, heappop, heappush, heapreplace
+from math import inf
+
+from hcp.core.dcp.problem import MicroBatch, Pack, Problem
+
+
+def fill(problem: Problem, levels: list[tuple[MicroBatch, int]], singles: list[int], widest: int) -> bool:
+    """Adds a group for each single rank, then gives out the sequences, longest first, to who lacks the most work.
+
+    What a group lacks follows from the height that its micro-batch should reach: that of its tallest group, or the one
+    at which all the work is given out, whichever is more. Groups up to the size index `widest` take part.
+    Micro-batches grow in place. Returns whether all sequences found room; with too few of them, ranks stay without
+    a group.
+    """
+    work, length, sizes, unit = problem.work, problem.length, problem.sizes, problem.unit
+    left = sum([work[i] for i in singles])
+    sea = _sea_level(levels, left, [width if size <= widest else 0 for size, width in enumerate(sizes)])
+    groups: list[Pack] = []
+    lacks: list[float] = []
+    first = 0
+    for batch, ranks in levels:
+        wanted = max(sea, batch[0].height if batch else 0.0)
+        for group in batch:
+            if group.size <= widest and group.room > 0:
+                groups.append(group)
+                lacks.append((group.height - wanted) * sizes[group.size])
+        # Every rank needs work, so one sequence each comes first: the longest where the micro-batch is the tallest.
+        for i in singles[first : first + ranks]:
+            group = Pack(0, work[i], problem.capacity[0] - problem.units(0, i), [i])
+            batch.append(group)
+            if group.room:
+                groups.append(group)
+                lacks.append(work[i] - wanted)
+        first += ranks
+    heap = list(zip(lacks, range(len(groups))))
+    heapify(heap)
+    parked: list[tuple[int, float, int]] = []  # without room at present: (-longest that fits, what it lacks, which)
+    for i in singles[first:]:
+        tokens = length[i]
+        while parked and -parked[0][0] >= tokens:
+            _, lack, which = heappop(parked)
+            heappush(heap, (lack, which))
+        while heap:
+            lack, which = heap[0]
+            group = groups[which]
+            units = -(-tokens // unit[group.size])
+            if units <= group.room:
+                group.room -= units
+                group.height += work[i] / sizes[group.size]
+                group.items.append(i)
+                heapreplace(heap, (lack + work[i], which))
+                break
+            heappop(heap)
+            heappush(parked, (-group.room * unit[group.size], lack, which))
+        else:
+            return False
+    return True
+
+
+def _sea_level(levels: list[tuple[MicroBatch, int]], work: float, width: list[int]) -> float:
+    """The height up to which the work fills the single ranks and the gaps of other groups below it or their tallest."""
+    shores: list[tuple[float, int, float]] = []  # height of the tallest, ranks that share, their work
+    for batch, ranks in levels:
+        sharing = [group for group in batch if width[group.size]]
+        ground = sum([group.height * width[group.size] for group in sharing])
+        shores.append((batch[0].height if batch else 0.0, ranks + sum([width[g.size] for g in sharing]), ground))
+    shores.sort()
+    missing = work - sum([top * ranks - ground for top, ranks, ground in shores])
+    if missing <= 0:
+        return 0.0
+    flooded = 0
+    for (top, ranks, _), (above, _, _) in zip(shores, [*shores[1:], (inf, 0, 0.0)]):
+        flooded += ranks
+        if missing <= (above - top) * flooded:
+            return top + missing / flooded
+        missing -= (above - top) * flooded
+    return 0.0  # no ranks at all

@@ -1,0 +1,130 @@
+"""From a height to micro-batches: which size each sequence gets, and which groups run side by side."""
+
+from __future__ import annotations
+
+from bisect import bisect_left
+
+from hcp.core.dcp.problem import MicroBatch, Pack, Problem
+
+NARROW = 0.9
+"""A group lower than this part of the height takes in further sequences."""
+
+
+def group_sizes(problem: Problem, height: float) -> tuple[list[list[range]], range]:
+    """The smallest size for each sequence that holds it and keeps its work per rank at most `height`.
+
+    Returns, per size above 1, the ranges of positions that get it (longest first), and the range left for single ranks.
+    """
+    sizes, falling = problem.sizes, problem.falling
+    ranges: list[list[range]] = [[] for _ in sizes]
+    singles = range(len(falling), len(falling))
+    for need, start, end in problem.runs:
+        for size in range(len(sizes) - 1, need - 1, -1):
+            stop = end if size == need else bisect_left(falling, -height * sizes[size - 1], start, end)
+            if size == 0:
+                singles = range(start, stop)
+            elif start < stop:
+                ranges[size].append(range(start, stop))
+            start = stop
+    return ranges, singles
+
+
+def groups_apart(problem: Problem, height: float) -> tuple[list[list[Pack]], list[int]]:
+    """One group for each sequence that needs several ranks at this height, per size, tallest last; and the rest."""
+    ranges, singles = group_sizes(problem, height)
+    work, length = problem.work, problem.length
+    groups: list[list[Pack]] = []
+    for size, parts in enumerate(ranges):
+        width, unit, capacity = problem.sizes[size], problem.unit[size], problem.capacity[size]
+        groups.append([
+            Pack(size, work[i] / width, capacity - -(-length[i] // unit), [i]) for part in parts for i in part
+        ])  # fmt: skip
+        groups[-1].reverse()
+    return groups, list(singles)
+
+
+def groups_joined(problem: Problem, height: float) -> tuple[list[list[Pack]], list[int]]:
+    """As `groups_apart`, but a group with height to spare takes in further sequences, the largest that fits first.
+
+    Worth its price where sequences are few: the ranks that the second sequence leaves free make another group wider.
+    """
+    ranges, singles = group_sizes(problem, height)
+    sizes, work, length, falling, shrinking = (
+        problem.sizes, problem.work, problem.length, problem.falling, problem.shrinking
+    )  # fmt: skip
+    size_of = [0] * len(work)
+    for size, parts in enumerate(ranges):
+        for part in parts:
+            size_of[part.start : part.stop] = [size] * len(part)
+    groups: list[list[Pack]] = [[] for _ in sizes]
+    waiting = _Waiting(len(work))
+    for i in range(singles.start):
+        if waiting.first(i) != i:
+            continue
+        waiting.take(i)
+        size = size_of[i]
+        unit, width = problem.unit[size], sizes[size]
+        group = Pack(size, work[i] / width, problem.capacity[size] - -(-length[i] // unit), [i])
+        while group.height < NARROW * height and group.room:
+            fits_height = bisect_left(falling, (group.height - height) * width, i)
+            item = waiting.first(max(fits_height, bisect_left(shrinking, -group.room * unit, i)))
+            if item == len(work):
+                break
+            saved = min(sizes[size_of[item]] * height, 2 * work[item])
+            if problem.price(size, item) - problem.price(size_of[item], item) > saved:
+                break
+            waiting.take(item)
+            group.items.append(item)
+            group.height += work[item] / width
+            group.room -= -(-length[item] // unit)
+        groups[size].append(group)
+    for some in groups:
+        some.sort(key=lambda group: (group.height, -group.items[0]))
+    return groups, [i for i in singles if waiting.first(i) == i]
+
+
+class _Waiting:
+    """Which sequences have no group yet; `first(i)` is the first such one from i on, in near constant time."""
+
+    def __init__(self, count: int) -> None:
+        self.next = list(range(count + 1))
+
+    def first(self, i: int) -> int:
+        following = self.next
+        while following[i] != i:
+            following[i] = following[following[i]]
+            i = following[i]
+        return i
+
+    def take(self, i: int) -> None:
+        self.next[i] = i + 1
+
+
+def cut(problem: Problem, groups: list[list[Pack]], single_ranks: int, level: float) -> list[tuple[MicroBatch, int]]:
+    """Cuts the groups (per size, tallest last; emptied) into micro-batches, tallest first, each W ranks wide.
+
+    `single_ranks` ranks carry single-rank groups of about the height `level`, made later: they take their place in the
+    order. Returns each micro-batch with the number of its ranks for those; what no group fits on counts as one of them.
+    """
+    sizes = problem.sizes
+    filled = [size for size in range(len(sizes) - 1, -1, -1) if groups[size]]
+    left = sum(map(len, groups))
+    result: list[tuple[MicroBatch, int]] = []
+    while left or single_ranks > 0:
+        free, singles, batch = problem.world_size, 0, []
+        while free:
+            tallest, best = -1.0, -1
+            for size in filled:
+                if sizes[size] <= free and groups[size] and groups[size][-1].height > tallest:
+                    tallest, best = groups[size][-1].height, size
+            if single_ranks > 0 and level >= tallest:
+                taken = min(free, single_ranks)
+                singles, single_ranks, free = singles + taken, single_ranks - taken, free - taken
+            elif best >= 0:
+                batch.append(groups[best].pop())
+                free -= sizes[best]
+                left -= 1
+            else:
+                break
+        result.append((batch, singles + free))
+    return result

@@ -1,0 +1,121 @@
+"""A plan: which sequences run in which micro-batch, on which ranks; and how good it is."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any, NamedTuple
+
+from hcp.core.dcp.cost import Cost
+
+
+class Group(NamedTuple):
+    """Ranks start, ..., start + local_cp_size - 1 of DPxCP, and the sequences that they share, by index."""
+
+    start: int
+    local_cp_size: int
+    samples: tuple[int, ...]
+
+    @property
+    def ranks(self) -> range:
+        return range(self.start, self.start + self.local_cp_size)
+
+
+class MicroBatch(NamedTuple):
+    """Groups that run side by side, by rank: together they are all ranks."""
+
+    groups: tuple[Group, ...]
+
+
+class Metrics(NamedTuple):
+    """How good a plan is. `imbalance` alone means nothing: all sequences on all ranks have 1.0."""
+
+    imbalance: float
+    """Sum over micro-batches of the work of the slowest rank, over total work / W: 1.0 is perfect."""
+    mean_cp_over_min: float
+    """Mean group size over the tokens, over the same with the smallest usable size for each: 1.0 is the least."""
+    num_micro_batches: int
+    token_fill: float
+    """Padded tokens over the token slots of all ranks and micro-batches (W * M each)."""
+    lower_bound: float
+    """Total work / W, in units of the cost model: no plan ends earlier. The plan's own time is imbalance times this."""
+
+
+class Plan(NamedTuple):
+    """All of it: `lengths` are the sequences as given, which `samples` point into."""
+
+    policy: str
+    world_size: int
+    max_seqlen_per_rank: int
+    lengths: tuple[int, ...]
+    micro_batches: tuple[MicroBatch, ...]
+    metrics: Metrics
+
+    def as_json(self) -> dict[str, Any]:
+        """The object that `hcp dcp plan --format json` prints (schema hcp.dcp-plan/1)."""
+        return {
+            "schema": "hcp.dcp-plan/1",
+            "policy": self.policy,
+            "world_size": self.world_size,
+            "max_seqlen_per_rank": self.max_seqlen_per_rank,
+            "micro_batches": [
+                {
+                    "groups": [
+                        {
+                            "ranks": list(group.ranks),
+                            "local_cp_size": group.local_cp_size,
+                            "samples": list(group.samples),
+                        }
+                        for group in batch.groups
+                    ]
+                }
+                for batch in self.micro_batches
+            ],
+            "metrics": self.metrics._asdict(),
+        }
+
+
+def padded_length(length: int, local_cp_size: int, align: int = 1) -> int:
+    """Tokens of one sequence after padding, over all ranks of its group: a multiple of align * C, twice that for C > 1.
+
+    `align` is tp_size with sequence parallelism, else 1. The 2 is the zigzag order's: each rank holds two chunks.
+    Source: verl/utils/dynamic_cp_scheduler.py, _local_padding_mask.
+
+    >>> padded_length(1001, 4), padded_length(1001, 1)
+    (1008, 1001)
+    """
+    multiple = align if local_cp_size == 1 else 2 * align * local_cp_size
+    return -(-length // multiple) * multiple
+
+
+def smallest_size(length: int, sizes: Sequence[int], max_seqlen: int, align: int = 1) -> int | None:
+    """The smallest of the sizes on which the padded sequence has at most max_seqlen tokens per rank, or None.
+
+    >>> smallest_size(5000, (1, 2, 4, 8), 1024)
+    8
+    """
+    return next((size for size in sizes if padded_length(length, size, align) <= size * max_seqlen), None)
+
+
+def measure(
+    micro_batches: Sequence[MicroBatch], lengths: Sequence[int], world_size: int, max_seqlen: int,
+    sizes: Sequence[int], cost: Cost, align: int = 1,
+) -> Metrics:  # fmt: skip
+    """The metrics of any assignment of the sequences to groups, also of one that no scheduler of ours made."""
+    total = sum(map(cost.work, lengths))
+    time, spread, padded = 0.0, 0, 0
+    for batch in micro_batches:
+        tallest = 0.0
+        for group in batch.groups:
+            size = group.local_cp_size
+            tallest = max(tallest, sum(cost.work(lengths[i]) for i in group.samples) / size)
+            spread += size * sum(lengths[i] for i in group.samples)
+            padded += sum(padded_length(lengths[i], size, align) for i in group.samples)
+        time += tallest
+    least = sum(length * (smallest_size(length, sizes, max_seqlen, align) or sizes[-1]) for length in lengths)
+    return Metrics(
+        imbalance=time * world_size / total if total else 1.0,
+        mean_cp_over_min=spread / least if least else 1.0,
+        num_micro_batches=len(micro_batches),
+        token_fill=padded / (len(micro_batches) * world_size * max_seqlen),
+        lower_bound=total / world_size,
+    )

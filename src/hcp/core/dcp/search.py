@@ -1,0 +1,141 @@
+"""Policy "balanced": builds plans for several heights and numbers of micro-batches, and keeps the cheapest."""
+
+from __future__ import annotations
+
+from math import inf
+
+from hcp.core.dcp.build import Choice, build, plan_cost
+from hcp.core.dcp.cover import whole_groups
+from hcp.core.dcp.levels import group_sizes, groups_joined
+from hcp.core.dcp.problem import MicroBatch, Problem
+
+FEW = 16
+"""Below so many sequences per rank, long sequences may share a group, and more is tried."""
+MORE_MICRO_BATCHES, MORE_IF_FEW = 1.35, 1.5
+"""How many times the micro-batches that the tokens need a plan may have (or one more, if that is more)."""
+WORK, MIN_BUILDS, MAX_BUILDS = 60_000, 3, 120
+"""A search visits about so many sequences and ranks, and builds so many plans at the least and at the most."""
+VISITS_PER_MICRO_BATCH = 4
+CLIMBS = 4
+FIRST_STEP, LAST_STEP = 2.0, 1.01
+SCAN = 1.15
+BIASES = (1.0, 0.8)
+TIE = 0.005
+"""Of plans with nearly the same cost the one with fewer micro-batches is better: twice as many cost this part more."""
+
+
+def cheapest_plan(problem: Problem) -> list[MicroBatch]:
+    """The plan of the least cost among those tried; the same problem always has the same plan."""
+    search = _Search(problem)
+    search.run()
+    if search.best is None:
+        return whole_groups(problem, list(range(len(problem.length))))
+    return search.best[1]
+
+
+class _Search:
+    """Hill climbing over `Choice`, from starts spread over the sensible range; builds are counted, not timed."""
+
+    def __init__(self, problem: Problem) -> None:
+        self.problem = problem
+        self.best: tuple[float, list[MicroBatch]] | None = None
+        self.costs: dict[Choice, float] = {}
+        count = len(problem.length)
+        self.few = count < FEW * problem.world_size
+        # At this height every sequence has the smallest group that holds it; above it nothing changes.
+        self.natural = max([work / problem.sizes[size] for work, size in zip(problem.work, problem.need)])
+        need = problem.min_micro_batches
+        self.limit = max(need + 1, int((MORE_IF_FEW if self.few else MORE_MICRO_BATCHES) * need))
+        visits = count + problem.world_size + VISITS_PER_MICRO_BATCH * self.limit
+        self.builds = max(MIN_BUILDS, min(MAX_BUILDS, WORK // visits))
+
+    def run(self) -> None:
+        starts = sorted(self.starts(), key=self.cost)
+        for start in starts[:CLIMBS]:
+            self.climb(start)
+        if self.best is not None:
+            return
+        # The sequences are so long for their number that the limit cannot be kept.
+        widest = len(self.problem.sizes) - 1
+        least = int(_ranks_needed(self.problem, self.natural, False) / self.problem.world_size)
+        for number in range(max(self.limit + 1, least), max(self.limit + 1, least) + MIN_BUILDS):
+            plan = build(self.problem, Choice(self.natural, number, False, widest, 1.0))
+            if plan is not None:
+                self.best = plan_cost(self.problem, plan), plan
+                return
+
+    def starts(self) -> list[Choice]:
+        widest = min(1 if self.few else 2, len(self.problem.sizes) - 1)
+        joins = (False, True) if self.few else (False,)
+        starts = [Choice(self.natural, number, joined, widest, 1.0) for number in self.numbers() for joined in joins]
+        for choice in tuple(starts):
+            height = self.lowest(choice.num_micro_batches, choice.joined)
+            while height < self.natural * 0.999:
+                starts.append(choice._replace(height=height))
+                height *= SCAN if self.few else inf
+        return starts
+
+    def numbers(self) -> list[int]:
+        """Numbers of micro-batches worth a try, the largest first."""
+        least = self.problem.min_micro_batches
+        if not self.few:
+            natural = int(_ranks_needed(self.problem, self.natural, False) / self.problem.world_size)
+            least = max(least, min(self.limit, natural))
+        span = self.limit - least
+        steps = max(1, min(span, max(2, self.builds // 8)))
+        return sorted({least + round(span * step / steps) for step in range(steps + 1)}, reverse=True)
+
+    def lowest(self, number: int, joined: bool) -> float:
+        """About the least height at which the groups have room on so many micro-batches."""
+        ranks = number * self.problem.world_size
+        low, high = self.problem.work[0] / self.problem.world_size / 2, self.natural
+        for _ in range(8 if joined else 14):
+            middle = (low * high) ** 0.5
+            if _ranks_needed(self.problem, middle, joined) <= ranks:
+                high = middle
+            else:
+                low = middle
+        return high
+
+    def climb(self, here: Choice) -> None:
+        step = FIRST_STEP
+        while step > LAST_STEP and len(self.costs) < self.builds:
+            best = min(self.around(here, step), key=self.cost)
+            if self.cost(best) < self.cost(here):
+                here = best
+            else:
+                step **= 0.5
+
+    def around(self, here: Choice, step: float) -> list[Choice]:
+        near = [here._replace(height=here.height / step)]
+        if here.height < self.natural:
+            near.append(here._replace(height=min(here.height * step, self.natural)))
+        if self.few:
+            sizes = (here.widest - 1, here.widest + 1)
+            near += [here._replace(widest=size) for size in sizes if 0 <= size < len(self.problem.sizes)]
+        return near + [here._replace(bias=bias) for bias in BIASES if bias != here.bias]
+
+    def cost(self, choice: Choice) -> float:
+        if choice not in self.costs:
+            if len(self.costs) >= self.builds:
+                return inf
+            plan = build(self.problem, choice)
+            more = 0 if plan is None else len(plan) / self.problem.min_micro_batches - 1
+            self.costs[choice] = inf if plan is None else plan_cost(self.problem, plan) * (1 + TIE * more)
+            if plan is not None and (self.best is None or self.costs[choice] < self.best[0]):
+                self.best = self.costs[choice], plan
+        return self.costs[choice]
+
+
+def _ranks_needed(problem: Problem, height: float, joined: bool) -> float:
+    """Ranks of all micro-batches together that the groups of this height take, short sequences poured evenly."""
+    if joined:
+        groups, rest = groups_joined(problem, height)
+        used = sum([len(alike) * width for alike, width in zip(groups, problem.sizes)])
+        tokens, work = sum([problem.length[i] for i in rest]), sum([problem.work[i] for i in rest])
+    else:
+        ranges, singles = group_sizes(problem, height)
+        used = sum([len(part) * width for parts, width in zip(ranges, problem.sizes) for part in parts])
+        tokens = problem.length_before[singles.stop] - problem.length_before[singles.start]
+        work = problem.work_before[singles.stop] - problem.work_before[singles.start]
+    return used + max(tokens / problem.longest[0], work / height)
