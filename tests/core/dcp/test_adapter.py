@@ -1,0 +1,168 @@
+"""Our plans behind upstream's scheduler interfaces: the same shape, run by upstream's own loop."""
+
+from __future__ import annotations
+
+import inspect
+import random
+
+import pytest
+
+from hcp.core.dcp.adapter import DynamicCPScheduler, HybridCPScheduler, PlansGroups
+from hcp.core.errors import HcpError
+
+
+class DPxCP:
+    """Stands for the process group of which only the size is asked."""
+
+    def __init__(self, size: int) -> None:
+        self.ranks = size
+
+    def size(self) -> int:
+        return self.ranks
+
+
+def some_lengths(seed: int, count: int = 40, longest: int = 16000) -> list[tuple[int, int]]:
+    chance = random.Random(seed)
+    return [(i, min(longest, int(chance.lognormvariate(7.5, 1)) + 16)) for i in range(count)]
+
+
+def test_verl_gets_groups_that_pass_its_own_checks() -> None:
+    """What `DynamicCPScheduler.schedule` of verl asks of the lists: none empty, members contiguous and aligned."""
+    for world_size, cp_size in [(2, 1), (8, 2), (12, 4), (24, 1)]:
+        pairs = some_lengths(world_size, longest=2048 * world_size)
+        scheduler = DynamicCPScheduler(
+            max_seqlen_per_dp_cp_rank=2048, cp_size=cp_size, dp_size=world_size // cp_size,
+            microbatch_group_size_per_vp_stage=None,
+        )  # fmt: skip
+        micro_batches = scheduler.get_groups_and_subsamples(pairs)
+        seen = []
+        for assignments in micro_batches:
+            assert len(assignments) == world_size
+            for rank, ids in enumerate(assignments):
+                assert ids
+                members = [peer for peer, theirs in enumerate(assignments) if theirs == ids]
+                assert members == list(range(members[0], members[0] + len(members)))
+                assert members[0] % len(members) == 0
+                if rank == members[0]:
+                    seen += ids
+        assert sorted(seen) == [sample for sample, _ in pairs]
+
+
+def test_it_can_stand_in_front_of_a_scheduler_with_devs_constructor() -> None:
+    class Upstream:
+        def __init__(self, max_seqlen_per_dp_cp_rank, cp_size, dp_size, vp, max_num_seqs=None, *, min_cp_size=1):  # type: ignore[no-untyped-def]
+            self.max_seqlen_per_dp_cp_rank, self.cp_size, self.dp_size = max_seqlen_per_dp_cp_rank, cp_size, dp_size
+            self.microbatch_group_size_per_vp_stage, self.max_num_seqs, self.min_cp_size = vp, max_num_seqs, min_cp_size
+
+        def get_groups_and_subsamples(self, sample_id_seqlens):  # type: ignore[no-untyped-def]
+            raise AssertionError("upstream's own method was called")
+
+    class Scheduler(PlansGroups, Upstream):
+        pass
+
+    pairs = some_lengths(1)
+    assert Scheduler(4096, 1, 8, None).get_groups_and_subsamples(pairs) == DynamicCPScheduler(
+        4096, 1, 8
+    ).get_groups_and_subsamples(pairs)
+
+
+@pytest.mark.parametrize(
+    "limits, words",
+    [
+        ({"min_cp_size": 2}, "min_cp_size"), ({"max_num_seqs": 4}, "max_num_seqs"),
+        ({"microbatch_group_size_per_vp_stage": 1000}, "found 1000, but the plan has"),
+    ],
+)  # fmt: skip
+def test_limits_that_our_plans_do_not_know_are_errors(limits: dict, words: str) -> None:
+    with pytest.raises(HcpError, match=words):
+        DynamicCPScheduler(4096, 1, 8, **limits).get_groups_and_subsamples(some_lengths(1))
+
+
+def test_an_odd_number_of_ranks_is_refused_as_upstream_refuses_it() -> None:
+    with pytest.raises(HcpError, match="even number"):
+        HybridCPScheduler(4096, DPxCP(7)).get_groups_and_subsamples(some_lengths(1))
+
+
+@pytest.mark.torch
+def test_it_has_the_constructor_and_the_method_of_the_installed_scheduler() -> None:
+    from megatron.core.pipeline_parallel.hybrid_cp_schedule import BalancedCPScheduler
+
+    for name in ("__init__", "get_groups_and_subsamples"):
+        theirs = inspect.signature(getattr(BalancedCPScheduler, name)).parameters
+        ours = inspect.signature(getattr(HybridCPScheduler, name)).parameters
+        assert list(ours)[: len(theirs)] == list(theirs)
+        assert all(ours[extra].default is not inspect.Parameter.empty for extra in list(ours)[len(theirs) :])
+
+
+@pytest.mark.torch
+@pytest.mark.parametrize("world_size", [2, 8, 16])
+def test_input_and_output_have_the_shape_of_the_installed_schedulers(world_size: int) -> None:
+    from megatron.core.pipeline_parallel.hybrid_cp_schedule import BalancedCPScheduler
+
+    pairs = some_lengths(world_size, longest=2048 * world_size)
+    length_of = dict(pairs)
+    placed = {}
+    for scheduler in (BalancedCPScheduler, HybridCPScheduler):
+        groups, ids = scheduler(2048, DPxCP(world_size)).get_groups_and_subsamples(list(pairs), None)
+        assert len(groups) == len(ids)
+        for lengths_of_ranks, ids_of_ranks in zip(groups, ids):
+            assert len(lengths_of_ranks) == len(ids_of_ranks) == world_size
+            assert [[length_of[sample] for sample in rank] for rank in ids_of_ranks] == lengths_of_ranks
+        placed[scheduler] = {sample for batch in ids for rank in batch for sample in rank}
+    assert placed[BalancedCPScheduler] == placed[HybridCPScheduler] == set(length_of)
+
+
+@pytest.mark.torch
+@pytest.mark.parametrize("world_size", [4, 12])
+def test_megatron_cores_own_loop_runs_the_plan(world_size: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    """`hybrid_context_parallel_forward_backward`, as each rank in turn, with the model's forward step written down.
+
+    Patched is what a CPU in one process has not: the rank, barriers and broadcasts, and the device "cuda".
+    """
+    torch = pytest.importorskip("torch")
+    from megatron.core import parallel_state
+    from megatron.core.pipeline_parallel import hybrid_cp_schedule, schedules
+    from torch.overrides import TorchFunctionMode
+
+    class OnCpu(TorchFunctionMode):
+        def __torch_function__(self, function, types, args=(), kwargs=None):  # type: ignore[no-untyped-def]
+            kwargs = {**(kwargs or {})}
+            if kwargs.get("device") == "cuda":
+                kwargs["device"] = "cpu"
+            return function(*args, **kwargs)
+
+    pairs = some_lengths(world_size, longest=2048 * world_size)
+    _, plan = HybridCPScheduler(2048, DPxCP(world_size)).get_groups_and_subsamples(pairs, None)
+    monkeypatch.setattr(torch.cuda, "current_device", lambda: "cpu")
+    monkeypatch.setattr(torch.distributed, "broadcast", lambda *_, **__: None)
+    barriers: list[int] = []
+    monkeypatch.setattr(torch.distributed, "barrier", lambda *_, **__: barriers.append(1))
+    for name in ("get_tensor_model_parallel_src_rank", "get_tensor_model_parallel_group", "get_data_parallel_group"):
+        monkeypatch.setattr(parallel_state, name, lambda *_, **__: 0)
+    monkeypatch.setattr(parallel_state, "get_tensor_model_parallel_rank", lambda: 0)
+    ran: list[tuple[int, int]] = []
+
+    def forward_step(step, iterator, *_, **__):  # type: ignore[no-untyped-def]
+        sample = next(iterator)
+        ran.append((sample["id"], int(sample["local_cp_size"])))
+        return None, torch.tensor(1)
+
+    monkeypatch.setattr(schedules, "forward_step", forward_step)
+    monkeypatch.setattr(schedules, "backward_step", lambda *_, **__: None)
+    for rank in range(world_size):
+        monkeypatch.setattr(parallel_state, "get_data_parallel_rank", lambda *_, rank=rank, **__: rank)
+        data = {sample: {"id": sample} for sample, _ in pairs}
+        ran.clear()
+        barriers.clear()
+        with OnCpu():
+            _, tokens = hybrid_cp_schedule.hybrid_context_parallel_forward_backward(
+                None, iter([(data, plan)]), None, 1, None, None, None, [], False, False, False,
+                torch.no_grad, torch.tensor(0), lambda *_: None, None,
+            )  # fmt: skip
+        wanted = []
+        for batch in plan:
+            size = sum(ids == batch[rank] for ids in batch)
+            wanted += [(sample, size) for sample in batch[rank]]
+        assert ran == wanted
+        assert int(tokens) == len(wanted)
+        assert len(barriers) == len(plan)  # one before all, and one after each micro-batch but the last
