@@ -1,0 +1,119 @@
+r"""Loss multipliers under dynamic context parallelism: which factor makes the step equal to one on a single process.
+
+W ranks of DPxCP; micro-batch m has groups g of C_g ranks; N_g(theta) is the masked loss *sum* of group g's tokens, and
+T the number of loss tokens of the whole mini-batch, counted once. The step should be that of sum_g N_g / T. Each rank
+back-propagates l = mu * N_g / T (its own group's value), gradients add up over the micro-batches, and DDP takes their
+mean or sum over the W ranks. What mu must be follows from what the ranks of one group back-propagate together:
+
+* **detached**: log-probabilities x_1 ... x_C are computed on C ranks; each rank gathers all of them, detached, and puts
+  its own shard back (verl's `postprocess_thd_engine`). Rank c then injects dN/dx_c only. Context parallelism passes
+  gradients of keys and values to their owners, so the ranks' gradients add up to
+  sum_c (dN/dx_c) (dx_c/dtheta) = grad N_g: *once*, for any loss, token mean or not.
+* **autograd**: an all-gather with a backward pass (`torch.distributed.nn.functional.all_gather`) adds the cotangents of
+  all C ranks, so each injects C * dN/dx_c and the group yields C * grad N_g.
+* **replicated**: each rank runs the whole sub-batch without sharding (the unit test of verl pull request #5869):
+  C * grad N_g again.
+
+With k = 1 (detached) or C_g (autograd, replicated), DDP's mean gives (1/W) sum_m sum_g mu k grad N_g / T, and its sum
+the same without 1/W. Either equals sum grad N_g / T for every choice of groups and micro-batches if and only if
+
+    mu = W / k  (mean)          mu = 1 / k  (sum).
+
+So in the detached mode mu = W whatever C_g is; W / C_g, which verl pull request #5869 uses, is off by 1 / C_g per
+micro-batch: a wrong scale where all C_g are equal, a wrong *direction* where they differ.
+
+The *value* is another matter: all C_g ranks of a group hold the same N_g in every mode, so a mean over the W ranks of
+nu * N_g / T, summed over the micro-batches, is the loss if nu = W / C_g; a sum over ranks needs nu = 1 / C_g. In the
+detached mode one factor cannot serve both.
+
+**Per-token loss** (Megatron-Core with calculate_per_token_loss: DDP sums, and `finalize_model_grads` divides by the sum
+over ranks and micro-batches of a token count that each forward step returns). verl returns (mu N_g / T * R, r, report):
+r counts the real tokens (not padding) on this rank, so that all r add up to R, the real tokens of the mini-batch
+counted once; the division undoes R, and mu is that of DDP's sum. Megatron-Core's own loss returns the rank's local
+masked sum and its local count of loss tokens: shards are disjoint, nothing is gathered, and the multiplier is 1.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from fractions import Fraction
+from typing import NamedTuple
+
+from hcp.core.dcp.lengths import MOST_RANKS, check_positive
+from hcp.core.dcp.plan import padded_length
+from hcp.core.errors import HcpError
+
+REDUCTIONS = ("mean", "sum")
+"""What DDP does with the gradients of the W ranks: divide by W (calculate_per_token_loss off), or not."""
+GATHERS = ("detached", "autograd", "replicated")
+"""How the ranks of a group come to hold all its log-probabilities (see the module's text)."""
+
+
+class Weights(NamedTuple):
+    """Exact multipliers of N_g / T for one rank of a group of `local_cp_size`."""
+
+    local_cp_size: int
+    backward: Fraction
+    """mu: of the value that is back-propagated."""
+    report_mean: Fraction
+    """nu: of the value that is logged, if logging takes its mean over the W ranks (whatever DDP does)."""
+    report_sum: Fraction
+    """nu, if logging takes the sum over the W ranks; the same as 1 on one rank of each group and 0 on the others."""
+    per_token: Fraction
+    """mu of the first element of verl's per-token tuple, still to be multiplied by R; there DDP always sums."""
+
+
+def loss_weights(
+    world_size: int, group_sizes: Sequence[int], *, reduction: str = "mean", gather: str = "detached"
+) -> tuple[Weights, ...]:
+    """The multipliers for each group of one micro-batch; `group_sizes` are the C_g, and add up to W.
+
+    Weights depend on W and a group's own C_g alone: other groups and other micro-batches do not matter.
+
+    >>> [(w.local_cp_size, int(w.backward), int(w.report_mean)) for w in loss_weights(4, [2, 1, 1])]
+    [(2, 4, 2), (1, 4, 4), (1, 4, 4)]
+    >>> [str(w.backward) for w in loss_weights(8, [4, 4], gather="replicated")]
+    ['2', '2']
+
+    Raises HcpError if the sizes do not add up to W, or a name is unknown.
+    """
+    check_positive("world_size", world_size, MOST_RANKS)
+    if reduction not in REDUCTIONS:
+        raise HcpError(f"reduction: found {reduction!r}, wanted one of {', '.join(REDUCTIONS)}")
+    if gather not in GATHERS:
+        raise HcpError(f"gather: found {gather!r}, wanted one of {', '.join(GATHERS)}")
+    for size in group_sizes:
+        check_positive("group size", size)
+    if sum(group_sizes) != world_size:
+        raise HcpError(f"group sizes: found {sum(group_sizes)} ranks together, wanted all {world_size} of world_size")
+    ranks = world_size if reduction == "mean" else 1
+    weights = []
+    for size in group_sizes:
+        copies = 1 if gather == "detached" else size
+        report = Fraction(world_size, size), Fraction(1, size)
+        weights.append(Weights(size, Fraction(ranks, copies), *report, Fraction(1, copies)))
+    return tuple(weights)
+
+
+def real_tokens_of_rank(lengths: Sequence[int], local_cp_size: int, cp_rank: int, align: int = 1) -> int:
+    """Tokens that are not padding on one rank of a group, in the zigzag order: r of the per-token tuple.
+
+    Each sequence is padded to 2 * C * align tokens (C = 1: align) and cut into 2 * C chunks; rank c holds chunks c and
+    2 * C - 1 - c. Over the ranks of the group they add up to the sum of the lengths.
+    Source: verl/utils/dynamic_cp_scheduler.py, _local_padding_mask.
+
+    >>> [real_tokens_of_rank([10, 3], 2, rank) for rank in range(2)]
+    [5, 8]
+    """
+    check_positive("local_cp_size", local_cp_size)
+    if not 0 <= cp_rank < local_cp_size:
+        raise HcpError(f"cp_rank: found {cp_rank}, wanted 0 to {local_cp_size - 1}")
+    total = 0
+    for length in lengths:
+        if local_cp_size == 1:
+            total += length
+            continue
+        chunk = padded_length(length, local_cp_size, align) // (2 * local_cp_size)
+        for start in (cp_rank * chunk, (2 * local_cp_size - 1 - cp_rank) * chunk):
+            total += max(0, min(length - start, chunk))
+    return total
