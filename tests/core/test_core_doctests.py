@@ -10,7 +10,7 @@ import pytest
 
 import hcp.core
 
-MODULES = [module.name for module in pkgutil.iter_modules(hcp.core.__path__, "hcp.core.")]
+MODULES = [module.name for module in pkgutil.walk_packages(hcp.core.__path__, "hcp.core.")]
 
 
 @pytest.mark.parametrize("name", MODULES)
