@@ -103,13 +103,15 @@ def _warn(launch: Launch, text: str) -> None:
     from hcp.rules.engine import check_launch
     from hcp.rules.registry import RULES
 
-    # The launch says all about the training; the script, read like anybody's, says the rest.
+    # The launch says all about the training; the script, read like anybody's, says the rest. What the target says
+    # about a job of its own (its #SBATCH lines) is not what will run.
+    training = tuple(rule for rule in RULES if not rule.id.startswith("SLURM"))
     script = launch
     if launch.reading.form != "yaml":
         assumed = {**launch.assumed, "log_directory": Fact("present", "assumed")}
         script = build_launch(read_text(text, "job.sbatch", kind=launch.kind), assumed=assumed, model=launch.model)
-    found = {finding.rule.id: finding for each in (script, launch)
-             for finding in check_launch(each, RULES, fixes=False).findings if finding.severity != "info"}
+    found = {finding.rule.id: finding for each, rules in ((script, RULES), (launch, training))
+             for finding in check_launch(each, rules, fixes=False).findings if finding.severity != "info"}
     for rule_id, finding in sorted(found.items()):
         stops = "; the job will stop in phase 0" if finding.severity == "error" else ""
         click.echo(f"hcp render: {finding.severity} {rule_id}: {finding.problem.message}{stops}", err=True)

@@ -20,7 +20,8 @@ def _demands_sizes(v: View) -> bool:
 
 def _hcp001_applies(v: View) -> bool:
     if v.get("cp") == 1 and v.kind in ("mlm", "bridge"):
-        return HIERARCHICAL in v.comm_types and _demands_sizes(v)
+        # Without CP an unknown type concerns nobody.
+        return v.known("cp_comm_type") and HIERARCHICAL in v.comm_types and _demands_sizes(v)
     return uses_hcp(v)
 
 

@@ -101,6 +101,13 @@ def render_job(start: str, site: Mapping[str, Any], launch: Launch | None = None
     return text
 
 
+def _quoted(value: object) -> str:
+    """A shell word. A comma is quoted too: bash does not need it, shellcheck takes it for a mistake in an array."""
+    text = str(value)
+    word = shlex.quote(text)
+    return f"'{word}'" if "," in text and word == text else word
+
+
 def _fill(template: str, context: Mapping[str, Any]) -> str:
     from jinja2 import Environment, FileSystemLoader, StrictUndefined
 
@@ -113,7 +120,7 @@ def _fill(template: str, context: Mapping[str, Any]) -> str:
         loader=FileSystemLoader(pack_dir("templates")), undefined=StrictUndefined, trim_blocks=True,
         lstrip_blocks=True, keep_trailing_newline=True, finalize=shown,
     )
-    environment.filters["sh"] = lambda value: shlex.quote(str(value))
+    environment.filters["sh"] = _quoted
     return environment.get_template(template).render(context)
 
 
