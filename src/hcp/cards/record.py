@@ -58,8 +58,9 @@ def closure_of(step: Step) -> set[Path]:
 def _beside(path: Path) -> Iterable[Path]:
     """What a file uses without an import: modules that it starts as programs, and the templates."""
     text = path.read_text(encoding="utf-8")
-    for module in _STARTED.findall(text):
-        yield from (_PACKAGE / "cli").glob("*.py") if module == "hcp" else _module_files(module, path)
+    if path.parent in (pack_dir("checks"), pack_dir("templates")):
+        for module in _STARTED.findall(text):
+            yield from (_PACKAGE / "cli").glob("*.py") if module == "hcp" else _module_files(module, path)
     for names in _PROGRAM.findall(text):
         yield pack_dir("checks") / f"{''.join(names)}.py"
     if 'pack_dir("templates")' in text:
