@@ -9,8 +9,8 @@ import sys
 
 import pytest
 
-PROGRAMS = ["attention_parity", "decentralized_collection", "hcp_groups", "silent_cp_loss", "stale_groups",
-            "training_step", "wrong_level_order"]
+PROGRAMS = ["attention_parity", "decentralized_collection", "dynamic_cp_loss", "dynamic_cp_round_trip", "hcp_groups",
+            "recompute_guard", "silent_cp_loss", "stale_groups", "training_step", "wrong_level_order"]
 
 
 def test_this_list_names_every_program_that_states_results(checks_dir):

@@ -1,0 +1,59 @@
+"""Says which case of activation recomputation the installed megatron-core is, for verl's patch of it.
+
+verl replaces the backward of megatron-core's CheckpointFunction (`apply_patch_megatron_recomputation_backward`). Pull
+request verl#5869 guards that patch: skip it unless CheckpointFunction has _recover_function_args. The method is in no
+megatron-core from 0.12 to 0.16.1 and not in Megatron-LM main of August 2026: there the guarded patch must be skipped.
+
+The class is asked for the method, and its own backward must agree: it either calls the method, or takes its arguments
+from the saved tensors alone. Two stand-ins show that the cases are told apart.
+"""
+
+import sys
+
+from hcp.runtime.program import Program
+
+
+class Recovering:
+    @staticmethod
+    def _recover_function_args(ctx):
+        return ctx.saved_tensors
+
+    @staticmethod
+    def backward(ctx, *args):
+        return Recovering._recover_function_args(ctx)
+
+
+class Plain:
+    @staticmethod
+    def backward(ctx, *args):
+        return ctx.saved_tensors
+
+
+def work(world, options):
+    # Imported here, so that --help and "torch is not installed" work without torch.
+    from megatron.core.tensor_parallel.random import CheckpointFunction
+
+    from hcp.runtime.recompute import METHOD
+
+    case = consistent_case(CheckpointFunction)
+    world.expect("the installed megatron-core is one of the two cases", case is not None, {
+        "recovers": f"CheckpointFunction.{METHOD} exists: the guarded patch applies",
+        "plain": f"CheckpointFunction has no {METHOD}: the guarded patch must be skipped",
+        None: f"its backward and the presence of {METHOD} disagree",
+    }[case])
+    world.expect("a class with the method is told from one without",
+                 (consistent_case(Recovering), consistent_case(Plain)) == ("recovers", "plain"))
+
+
+def consistent_case(function):
+    """The case, or None where the class's own backward does otherwise."""
+    from hcp.runtime.recompute import METHOD, names_used, recompute_case
+
+    case, names = recompute_case(function), names_used(function, "backward")
+    agrees = METHOD in names if case == "recovers" else METHOD not in names and "saved_tensors" in names
+    return case if agrees else None
+
+
+if __name__ == "__main__":
+    sys.exit(Program("recompute_guard", __doc__, work, world_size=lambda options: 1,
+                     needs=("torch", "megatron.core")).main())
