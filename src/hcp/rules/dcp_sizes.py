@@ -87,8 +87,9 @@ def _not_a_power(v: View) -> Problem | None:
     at_start = ranks % 2 == 1  # the one case that megatron-core, which builds the groups, and verl refuse
     if ranks == largest_power(ranks) and ranks > 1:
         return None
-    missing = [size for size in (2**k for k in range(1, ranks.bit_length())) if size not in group_sizes(ranks)]
-    broken = [size for size in group_sizes(ranks) if ranks % size]
+    sizes = () if at_start else group_sizes(ranks)
+    missing = [size for size in (2**k for k in range(1, ranks.bit_length())) if size not in sizes]
+    broken = [size for size in sizes if ranks % size]
     if at_start:
         message = "start-up stops: dynamic groups need an even number of ranks"
     elif missing:

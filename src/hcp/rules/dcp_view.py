@@ -50,13 +50,14 @@ def largest_power(size: int) -> int:
 
 
 def group_sizes(ranks: int) -> tuple[int, ...]:
-    """The sizes that a group can have: 1 (no group), 2, 4, ... below the largest power of two, and W itself.
+    """The sizes that a group of megatron-core's main or dev branch can have, for an even number of ranks.
 
     >>> group_sizes(8), group_sizes(12), group_sizes(6)
     ((1, 2, 4, 8), (1, 2, 4, 12), (1, 2, 6))
     """
-    powers = tuple(2**k for k in range(1, ranks.bit_length() - 1))
-    return tuple(dict.fromkeys((1, *powers, ranks)))
+    from hcp.core.dcp.groups import usable_sizes  # here, so that other launches do not pay for it
+
+    return usable_sizes(ranks, "main")
 
 
 def is_newer_than_read(v: View) -> bool:
