@@ -25,9 +25,6 @@ STATUSES: tuple[Status, ...] = ("holds", "moved", "changed", "gone", "unverified
 
 _MODULES = {"megatron-core": "megatron", "megatron-bridge": "megatron.bridge", "verl": "verl",
             "transformer-engine": "transformer_engine"}
-_PREFIXES = ("", "src/")
-"""Where a repository keeps the package that a wheel has at its top."""
-
 
 class Anchor(NamedTuple):
     """A source that somebody (a rule's id, or `skill:claim`) relies on."""
@@ -143,8 +140,9 @@ def _claims(source: Source, root: Root) -> bool:
 
 
 def _status(source: Source, root: Root) -> tuple[Status, str]:
-    file = next((root.path / (prefix + source.path) for prefix in _PREFIXES
-                 if (root.path / (prefix + source.path)).is_file()), None)
+    # A repository may keep under src/ what its wheel has at the top.
+    bare = source.path.removeprefix("src/")
+    file = next((path for path in (root.path / bare, root.path / "src" / bare) if path.is_file()), None)
     if file is None:
         return "gone", f"no file {source.path}"
     segment = segment_of(file, source.qualname)
