@@ -89,7 +89,12 @@ class Cluster:
                                    "BOOT_FAIL", "DEADLINE", "PREEMPTED", timeout=timeout)
 
     def hurry(self, job: int) -> None:
-        """A requeued job waits two minutes; this starts it now."""
+        """A requeued job waits two minutes; this starts it now.
+
+        Not in the second in which it ended: Slurm revokes a job's credential by the second, and the wait is there
+        for that.
+        """
+        time.sleep(3)
         self.run("scontrol", "update", f"JobId={job}", "StartTime=now")
 
     def wait_until(self, true: Callable[[], bool], timeout: float, what: str) -> None:

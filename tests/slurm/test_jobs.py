@@ -208,7 +208,7 @@ def test_the_requeue_limit_holds(job):
             job.slurm.wait_for_state(job.id, "PENDING", timeout=60)
             job.slurm.hurry(job.id)
     assert (job.verdict(0)["next"], job.verdict(1)["next"]) == ("requeue", "none")
-    job.finish(60)
+    assert job.finish(60) == "FAILED", "it saved and ended well, but it is not done"
     assert job.slurm.field(job.id, "Restarts") == "1"
     # Slurm may requeue a job of its own accord: then the job itself refuses.
     job.slurm.run("scontrol", "requeue", str(job.id), check=False)
@@ -319,7 +319,8 @@ def test_verl_is_driven_beside_the_head_of_one_ray_cluster(slurm, hcp, tmp_path,
     assert slurm.finish(job) == "COMPLETED", (tmp_path / f"logs/train-{job}.out").read_text()
     said = (tmp_path / f"logs/train-{job}/train-r0-node0.log").read_text()
     port = 15000 + job % 1500 * 10
-    assert f"DRIVER n1 127.0.0.1:{port} {words}" in said, said
+    sizes = ["trainer.nnodes=2", "trainer.n_gpus_per_node=2"]
+    assert f"DRIVER n1 127.0.0.1:{port} {[*words, *sizes]}" in said, said
 
 
 def test_a_verification_job_runs_the_steps_on_every_node(slurm, hcp, tmp_path):
