@@ -91,12 +91,31 @@ def test_words_of_an_array_and_of_the_program_arrive_unchanged(tmp_path, value):
 @quiet
 @given(VALUES)
 def test_paths_arrive_unchanged(tmp_path, value):
-    script = _script(python=value, venv=value, checkpoint_dir=value, requeue="1", container_runtime="pyxis",
-                     container_image=value, container_workdir=value) if "," not in value else _script(python=value)
+    paths = {"python": value, "venv": value, "checkpoint_dir": value, "requeue": "1", "container_runtime": "pyxis",
+             "container_image": value, "container_workdir": value, "mounts": [value]}
+    if len(value.encode()) > 4096:
+        with pytest.raises(HcpError, match="at most 4,096 bytes"):
+            _script(**paths)
+        return
+    script = _script(**paths) if "," not in value else _script(python=value)
     found = _arrives(script, tmp_path, '"$python" "${VIRTUAL_ENV-}" "${container[@]}"')
     assert found["words"][0] == value
     if "," not in value:
+        mount = value if ":" in value else f"{value}:{value}"
         assert found["words"][1] == value and f"--container-image={value}" in found["words"]
+        assert f"--container-mounts={mount},{tmp_path}:{tmp_path}" in found["words"]
+
+
+@quiet
+@given(VALUES)
+def test_shared_folders_reach_the_program_that_looks_for_them(tmp_path, value):
+    value = value[:1000]
+    script = _script(shared=[value])
+    command = script[script.index('"${per_node[@]}" "${container[@]}"'):].split(" >")[0]
+    path = tmp_path / "command.sh"
+    path.write_text('per_node=() container=() inside=() python=print\nprint() { printf "%s\\0" "$@"; }\n' + command)
+    done = subprocess.run(["bash", path], capture_output=True, timeout=20, env={"PATH": os.environ["PATH"]})
+    assert done.stdout.decode().split("\0")[-3:-1] == ["--mount", value], done.stderr
 
 
 @pytest.mark.parametrize("value", HOSTILE)

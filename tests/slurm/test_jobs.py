@@ -149,8 +149,8 @@ def test_a_launch_with_an_error_stops_before_anything_starts(job):
     assert "HCP002" in job.log()
     assert not list(job.run.glob("train-*")) and not job.checkpoints.exists()
     found = job.triage()["first_failure"]
-    assert (found["signature"], found["cause"]) == (
-        "hcp-stopped", "the job's own checks stopped it: hcp check found errors in the launch")
+    assert (found["signature"], found["rule"], found["rank"]) == ("hcp-check", "HCP002", None)
+    assert found["next"][0] == "hcp explain HCP002"
 
 
 @pytest.mark.parametrize("start", ["srun", "torchrun"])

@@ -15,7 +15,7 @@ class Signature(NamedTuple):
     `pattern`: tried on the line's text without its prefixes (rank labels, times, Ray's and NCCL's).
     `role`: a cause; an effect (what ranks say after another one failed); a report (a launcher's word about a rank).
     `cause`: what happened, for a reader; `{name}` is a named group of the pattern.
-    `next`: commands or steps, most useful first; `{job}`, `{node}`, `{launch}` are filled where known.
+    `next`: commands or steps, most useful first; `{job}`, `{node}`, `{launch}`, `{rule}` are filled where known.
     `example` matches; `near` is a similar line that must not.
     """
 

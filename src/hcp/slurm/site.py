@@ -20,6 +20,7 @@ _NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]*\Z")
 _TIMEOUTS = re.compile(r"[a-z]+:\d+(?:,[a-z]+:\d+)*\Z")
 _LONGEST = 100_000
 """Bytes of one value: Linux takes 128 KiB per argument or variable."""
+_LONGEST_PATH = 4096
 
 
 @dataclass(frozen=True)
@@ -176,27 +177,27 @@ def checked(key: Key, value: Any, where: str) -> Any:
             raise wrong("one plain word (letters, digits and . _ - + = : , / @ %): Slurm's directives have no quoting")
         return value
     if key.type in ("text", "path"):
-        return _text(value, wrong)
+        return _text(value, wrong, _LONGEST_PATH if key.type == "path" else _LONGEST)
     if key.type in ("texts", "paths"):
         items = value.split() if isinstance(value, str) and key.type == "texts" else value
         if isinstance(items, str) or not isinstance(items, list | tuple):
             raise wrong("a list")
-        return tuple(_text(item, wrong) for item in items)
+        return tuple(_text(item, wrong, _LONGEST_PATH if key.type == "paths" else _LONGEST) for item in items)
     if key.type == "array":
         return _array(value, wrong)
     return _map(value, wrong, key.name == "env")
 
 
-def _text(value: Any, wrong: Any) -> str:
+def _text(value: Any, wrong: Any, longest: int = _LONGEST) -> str:
     if isinstance(value, int | float) and not isinstance(value, bool):
         value = str(value)
     if not isinstance(value, str) or not value:
         raise wrong("a text")
-    check_text(value, wrong)
+    check_text(value, wrong, longest)
     return value
 
 
-def check_text(value: str, wrong: Any) -> None:
+def check_text(value: str, wrong: Any, longest: int = _LONGEST) -> None:
     """Returns if a value can stand, quoted, in a script; raises what `wrong(wanted)` makes if not."""
     if "\0" in value:
         raise wrong("a text without NUL bytes")
@@ -204,8 +205,8 @@ def check_text(value: str, wrong: Any) -> None:
         size = len(value.encode("utf-8"))
     except UnicodeEncodeError:
         raise wrong("valid Unicode text") from None
-    if size > _LONGEST:
-        raise wrong(f"at most {_LONGEST:,} bytes (found {size:,})")
+    if size > longest:
+        raise wrong(f"at most {longest:,} bytes (found {size:,})")
 
 
 def _time_text(value: Any) -> str | None:

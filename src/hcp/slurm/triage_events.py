@@ -116,6 +116,7 @@ class Failure:
     path: Path
     offset: int
     exit_code: int | None = None
+    rule: str = ""
 
 
 def first_failure(files: Iterable[FileEvents], job: Job, general: Signature) -> Failure | None:
@@ -190,7 +191,7 @@ def _failure(entry: FileEvents, event: Event, when: When | None, job: Job,
     if rank is None:
         # A launcher that named a task first names the one that failed first.
         reports = [item for item in others if item[2].signature.id == "srun-task"]
-        if reports and event.signature.role == "cause" and event.signature.id != "hcp-stopped":
+        if reports and event.signature.role == "cause" and event.signature.id not in ("hcp-stopped", "hcp-check"):
             _, report_entry, report = min(reports, key=lambda item: (item[2].file, item[2].offset))
             rank, other, _ = _place(report_entry, report, job)
             node = node or other
@@ -200,7 +201,7 @@ def _failure(entry: FileEvents, event: Event, when: When | None, job: Job,
     if code is not None:
         cause += f"; {explain_code(code)}"
     return Failure(event.signature, cause, rank, node, local, when, event.line.body[:500], entry.path, event.offset,
-                   code)
+                   code, groups.get("rule") or event.signature.rule)
 
 
 def explain_code(code: int) -> str:

@@ -32,7 +32,7 @@ def outcome_json(outcome: Outcome, launch: str | None) -> dict[str, Any]:
         "state": outcome.state,
         "first_failure": None if failure is None else {
             "signature": failure.signature.id,
-            "rule": failure.signature.rule or None,
+            "rule": failure.rule or None,
             "kind": failure.signature.role,
             "cause": failure.cause,
             "rank": failure.rank,
@@ -73,7 +73,7 @@ def outcome_text(outcome: Outcome, launch: str | None) -> str:
         where += f" on {failure.node}" if failure.node else ""
         when = _time(failure.when)
         lines.append(f"first failure: {where}{f' at {when}' if when else ''}: {failure.cause}"
-                     + (f" [{failure.signature.rule}]" if failure.signature.rule else ""))
+                     + (f" [{failure.rule}]" if failure.rule else ""))
         lines.append(f"  {failure.path}:{outcome.line}: {_short(failure.message)}")
         if failure.signature.role == "effect":
             lines.append("  this is what others say when a rank is gone: the cause is in no log that was read")
@@ -94,7 +94,8 @@ def next_steps(failure: Failure, outcome: Outcome, launch: str | None) -> list[s
     """The signature's steps, with what is known about the job filled in."""
     from hcp.rules.registry import BY_ID
 
-    known = {"job": outcome.job.id or "JOBID", "node": failure.node or "NODE", "launch": launch or "LAUNCH"}
+    known = {"job": outcome.job.id or "JOBID", "node": failure.node or "NODE", "launch": launch or "LAUNCH",
+             "rule": failure.rule}
     steps = []
     for step in failure.signature.next:
         named = re.findall(r"\b(?:explain|--select) ([A-Z]+\d+)\b", step)
