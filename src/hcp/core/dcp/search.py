@@ -9,19 +9,21 @@ from hcp.core.dcp.cover import whole_groups
 from hcp.core.dcp.levels import group_sizes, groups_joined
 from hcp.core.dcp.problem import MicroBatch, Problem
 
-FEW = 16
-"""Below so many sequences per rank, long sequences may share a group, and more is tried."""
+FEW, MANY = 8, 16
+"""Sequences per rank: below FEW, long sequences may share a group, and more is tried; from MANY on, short ones fill the
+gaps of groups of up to four ranks, not two: worth about its price, and the load is more even."""
 MORE_MICRO_BATCHES, MORE_IF_FEW = 1.35, 1.5
 """How many times the micro-batches that the tokens need a plan may have (or one more, if that is more)."""
-WORK, MIN_BUILDS, MAX_BUILDS = 60_000, 3, 120
-"""A search visits about so many sequences and ranks, and builds so many plans at the least and at the most."""
-VISITS_PER_MICRO_BATCH = 4
-CLIMBS = 4
-FIRST_STEP, LAST_STEP = 2.0, 1.01
-SCAN = 1.15
-BIASES = (1.0, 0.8)
 TIE = 0.005
-"""Of plans with nearly the same cost the one with fewer micro-batches is better: twice as many cost this part more."""
+"""Of plans with nearly the same cost the one with fewer micro-batches is better: twice as many count this part more."""
+WORK, VISITS_PER_MICRO_BATCH = 60_000, 4
+"""A search visits about so many sequences, ranks and micro-batches, these counting several times."""
+MIN_BUILDS, MAX_BUILDS = 3, 120
+CLIMBS, FIRST_STEP, LAST_STEP = 4, 2.0, 1.01
+"""How many of the starts are climbed from, and the factors by which a climb changes the height."""
+SCAN = 1.15
+"""The factor between starting heights."""
+BIASES = (1.0, 0.8)
 
 
 def cheapest_plan(problem: Problem) -> list[MicroBatch]:
@@ -65,7 +67,8 @@ class _Search:
                 return
 
     def starts(self) -> list[Choice]:
-        widest = min(1 if self.few else 2, len(self.problem.sizes) - 1)
+        many = len(self.problem.length) >= MANY * self.problem.world_size
+        widest = min(2 if many else 1, len(self.problem.sizes) - 1)
         joins = (False, True) if self.few else (False,)
         starts = [Choice(self.natural, number, joined, widest, 1.0) for number in self.numbers() for joined in joins]
         for choice in tuple(starts):

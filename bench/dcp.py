@@ -1,0 +1,180 @@
+"""Schedulers of dynamic context parallelism side by side: `python bench/dcp.py [--quick] [--seeds N] [--cells]`.
+
+Three numbers together, for one alone means nothing: imbalance (sum over micro-batches of the slowest rank's work, over
+total work / W: 1.0 is the bound), op (mean group size over the tokens, over the smallest that fits) and micro-batches
+(over what the tokens need; for megatron-core's scheduler, which packs nothing, its forward steps). Work is
+24576 s + s**2. "head" is Megatron-LM dev's scheduler, which verl uses, written from its description: exact, but faster
+than the original; "mcore" is the installed megatron-core's; "pr5869" does not keep tokens per rank within M.
+"""
+
+from __future__ import annotations
+
+import argparse
+import math
+import sys
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import NamedTuple
+
+ROOT = Path(__file__).resolve().parents[1]
+sys.path[:0] = [str(ROOT / "src"), str(Path(__file__).parent)]
+
+import dcp_baselines as baselines  # noqa: E402
+from dcp_grid import TARGETS, Cell, cells  # noqa: E402
+
+from hcp.core.dcp import DEFAULT_COST, plan_micro_batches  # noqa: E402
+
+BEYOND = 0.03
+NAMES = ("ours", "head", "mcore", "pr5869")
+
+
+class Result(NamedTuple):
+    imbalance: float
+    spread: float
+    micro_batches: float  # over what the tokens need
+    seconds: float
+
+
+def of_groups(cell: Cell, tokens: list[int], batches: baselines.Batches) -> Result:
+    work = [DEFAULT_COST.work(length) for length in tokens]
+    slowest = [max(sum(work[i] for i in own) / size for size, own in batch) for batch in batches]
+    spread = sum(size * tokens[i] for batch in batches for size, own in batch for i in own)
+    return _result(cell, tokens, sum(slowest), spread, len(batches))
+
+
+def of_ranks(cell: Cell, tokens: list[int], batches: list[list[list[int]]]) -> Result:
+    """For plans in which ranks of one micro-batch share some sequences and not others."""
+    slowest, spread, steps = 0.0, 0, 0
+    for batch in batches:
+        size: dict[int, int] = {}
+        for own in batch:
+            for i in own:
+                size[i] = size.get(i, 0) + 1
+        slowest += max(sum(DEFAULT_COST.work(tokens[i]) / size[i] for i in own) for own in batch)
+        spread += sum(tokens[i] * ranks for i, ranks in size.items())
+        steps += max(map(len, batch))
+    return _result(cell, tokens, slowest, spread, steps)
+
+
+def _result(cell: Cell, tokens: list[int], slowest: float, spread: int, count: int) -> Result:
+    bound = sum(map(DEFAULT_COST.work, tokens)) / cell.world_size
+    least = sum(length * baselines.smallest_power(length, cell.max_seqlen) for length in tokens)
+    need = -(-sum(tokens) // (cell.world_size * cell.max_seqlen))
+    return Result(slowest / bound, spread / least, count / need, 0.0)
+
+
+def timed(function: Callable[[], object]) -> tuple[object, float]:
+    start = time.process_time()
+    return function(), time.process_time() - start
+
+
+def run(cell: Cell, names: tuple[str, ...]) -> dict[str, Result]:
+    tokens, ranks, most = cell.lengths(), cell.world_size, cell.max_seqlen
+    results = {}
+    for name in names:
+        if name == "ours":
+            plan, seconds = timed(lambda: plan_micro_batches(tokens, ranks, most))
+            batches = [[(g.local_cp_size, list(g.samples)) for g in b.groups] for b in plan.micro_batches]
+        elif name == "head":
+            batches, seconds = timed(lambda: baselines.packing_aware(tokens, ranks, most))
+        elif name == "pr5869":
+            batches, seconds = timed(lambda: baselines.pr5869(tokens, ranks, most, DEFAULT_COST))
+        else:
+            batches, seconds = timed(lambda: baselines.installed(tokens, ranks, most))
+        measure = of_ranks if name == "mcore" else of_groups
+        results[name] = measure(cell, tokens, batches)._replace(seconds=seconds)
+    return results
+
+
+def dominated(ours: Result, other: Result) -> bool:
+    """Whether the other is nowhere worse, and somewhere better by more than BEYOND."""
+    pairs = list(zip(ours[:3], other[:3]))
+    return all(b <= a for a, b in pairs) and any(b < a - BEYOND for a, b in pairs)
+
+
+def mean(values: list[float]) -> float:
+    return math.exp(sum(map(math.log, values)) / len(values))
+
+
+def print_cells(results: dict[Cell, dict[str, Result]], names: tuple[str, ...]) -> None:
+    print("cell                              ", *(f"{name + ' imb/op/mb':>22s}" for name in names))
+    for cell, found in results.items():
+        where = f"{cell.distribution:12s} W{cell.world_size:<3d} M{cell.max_seqlen:<5d} n{cell.count:<4d}"
+        where += f" seed {cell.seed}" if cell.seed else ""
+        columns = (f"{r.imbalance:7.3f}/{r.spread:6.3f}/{r.micro_batches:6.2f}" for r in found.values())
+        print(f"{where:34s}", *(f"{column:>22s}" for column in columns))
+    print()
+
+
+def print_regimes(results: dict[Cell, dict[str, Result]], names: tuple[str, ...]) -> int:
+    """One line for each regime; returns how many targets of our plans are missed."""
+    missed = 0
+    print("geometric means   (target)            ", *(f"{name + ' imb/op/mb':>21s}" for name in names))
+    regimes: dict[str, list[dict[str, Result]]] = {}
+    for cell, found in results.items():
+        regimes.setdefault(cell.regime, []).append(found)
+    for regime, found in regimes.items():
+        row = {name: [mean([each[name][k] for each in found]) for k in range(3)] for name in names}
+        target, note, wanted = TARGETS.get(regime), "", ""
+        if target is not None:
+            wanted = f"{target.imbalance:g} at {target.spread:g}"
+            over = [
+                text
+                for text, value, limit in [
+                    ("imbalance", row["ours"][0], target.imbalance),
+                    ("op", row["ours"][1], target.spread),
+                    ("a cell's imbalance", max(each["ours"].imbalance for each in found), target.cell_imbalance),
+                    ("a cell's micro-batches", max(each["ours"].micro_batches for each in found), target.micro_batches),
+                ]
+                if value > limit
+            ]
+            missed += bool(over)
+            note = "missed: " + ", ".join(over) if over else "reached"
+        columns = ("/".join(f"{value:6.3f}" for value in row[name]) for name in names)
+        print(f"{regime:24s}({wanted:13s})", *(f"{column:>21s}" for column in columns), note)
+    worst = max(results.items(), key=lambda item: item[1]["ours"].imbalance)
+    print(f"\nworst cell of ours: {worst[1]['ours'].imbalance:.3f} in {worst[0]}")
+    for name in names[1:]:
+        losing = [cell for cell, found in results.items() if dominated(found["ours"], found[name])]
+        print(f"cells in which {name} is nowhere worse and somewhere better by {BEYOND}: {len(losing)}", *losing[:4])
+    return missed
+
+
+def print_times(names: tuple[str, ...], quick: bool) -> None:
+    print("\nseconds of one plan, M 8192, W 256 (CPU time, ours the best of 3; ratio to ours)")
+    for distribution in ("rl_lognormal", "sft_bimodal", "uniform"):
+        for count in (1024, 4096) if quick else (1024, 4096, 16384, 65536):
+            row = {}
+            for name in names:
+                if name != "ours" and count > 16384:
+                    continue
+                cell = Cell(distribution, 256, 8192, count, 0)
+                row[name] = min(run(cell, (name,))[name].seconds for _ in range(3 if name == "ours" else 1))
+            ours = row.pop("ours")
+            others = (f"{name} {value:8.3f} ({value / ours:5.1f}x)" for name, value in row.items())
+            print(f"{distribution:13s} n {count:5d}  ours {ours:6.3f} ", *others)
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--quick", action="store_true", help="one seed, the smaller cells, about 10 s")
+    parser.add_argument("--seeds", type=int, default=5, help="how many draws of lengths per cell")
+    parser.add_argument("--cells", action="store_true", help="also one line for each cell")
+    options = parser.parse_args()
+    try:
+        import megatron.core.pipeline_parallel.hybrid_cp_schedule  # noqa: F401
+        names = NAMES
+    except ImportError:
+        print("megatron-core is not installed: its scheduler is left out")
+        names = tuple(name for name in NAMES if name != "mcore")
+    results = {cell: run(cell, names) for cell in cells(options.seeds, options.quick)}
+    if options.cells:
+        print_cells(results, names)
+    missed = print_regimes(results, names)
+    print_times(names, options.quick)
+    return 1 if missed else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
