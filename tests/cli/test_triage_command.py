@@ -62,3 +62,22 @@ def test_what_is_no_log_is_refused_in_one_line(hcp, tmp_path):
     (tmp_path / "empty").mkdir()
     done = hcp("triage", "empty", cwd=tmp_path)
     assert done.returncode == 2 and "no text file" in done.stderr
+
+
+def test_the_groups_of_the_job_are_compared_with_those_of_the_launch(hcp, tmp_path):
+    launch = ["--context-parallel-size 4 --cp-comm-type a2a+p2p --hierarchical-context-parallel-sizes 2 2",
+              "--tensor-model-parallel-size 2 --num-layers 2"]
+    (tmp_path / "train.sh").write_text("torchrun --nproc-per-node 8 pretrain_gpt.py " + " ".join(launch) + "\n")
+    line = ("[rank{}]:[I822 10:00:00 ProcessGroupNCCL.cpp:1] [PG ID 4 PG GUID {}"
+            "(HIERARCHICAL_CONTEXT_PARALLEL_GROUP_L{}) Rank {}] Launching\n")
+    # TP 2: the inner groups step over the tensor-parallel rank, {0, 2} and not {0, 1}.
+    for name, neighbour in (("planned", 2), ("other", 1)):
+        (tmp_path / f"{name}.log").write_text(
+            line.format(0, 9, 0, 0) + line.format(neighbour, 9, 0, 1)
+            + line.format(0, 11, 1, 0) + line.format(4, 11, 1, 1))
+    planned = hcp("triage", "planned.log", "--launch", "train.sh", cwd=tmp_path)
+    assert planned.returncode == 0 and "on, as far as logs can tell" in planned.stdout
+    other = hcp("triage", "other.log", "--launch", "train.sh", cwd=tmp_path)
+    assert other.returncode == 1
+    assert "LOG002: HIERARCHICAL_CONTEXT_PARALLEL_GROUP_L0 has ranks 0, 1; planned: 0, 2" in other.stdout
+    assert "next: hcp check train.sh --select TOPO,SLURM" in other.stdout

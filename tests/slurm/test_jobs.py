@@ -239,6 +239,16 @@ def test_a_failure_after_progress_is_tried_again(job):
     assert job.triage()["first_failure"] is None, "the first attempt's failure is no failure of this one"
 
 
+def test_nodes_without_their_gpus_stop_the_job_before_training(job):
+    job.render("srun", "--gpu-request", "gres")
+    job.submit()
+    assert job.finish() == "FAILED"
+    verdict = job.verdict()
+    assert (verdict["status"], verdict["phase"]) == ("stopped", 1)
+    # The test cluster's GPUs are empty files: Slurm allocates them, and nothing else sees them.
+    assert "n1 has 0 GPUs: wanted 2" in job.log() and not list(job.run.glob("train-*"))
+
+
 def test_cyclic_placement_is_found_before_training(job):
     job.render()
     job.script.write_text(job.script.read_text().replace("--distribution=block", "--distribution=cyclic"))

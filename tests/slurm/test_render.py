@@ -244,3 +244,16 @@ def test_what_hcp_check_finds_in_the_launch_and_in_the_script_is_said_at_once(hc
 @pytest.mark.parametrize("name", [name for name in KINDS if name != "verify"])
 def test_a_launch_without_faults_is_rendered_in_silence(name, rendered):
     assert rendered(name).stderr == ""
+
+
+@pytest.mark.parametrize(("name", "text", "words"), [
+    ("run.txt", "model.context_parallel_size=2  # two\n'model.x=a b' +model.y=[1,2]\n",
+     "    model.context_parallel_size=2\n    'model.x=a b'\n    '+model.y=[1,2]'\n"),
+    ("run.yaml", "MODEL_ARGS:\n  --context-parallel-size: 2\n  --seq-length: 8192\n  --use-mcore-models: true\n",
+     "    --context-parallel-size 2\n    --seq-length 8192\n    --use-mcore-models\n"),
+])
+def test_lists_of_overrides_and_of_arguments_are_given_as_words(hcp, tmp_path, name, text, words):
+    (tmp_path / name).write_text(text)
+    done = hcp("render", name, "--start", "srun", "--nodes", "2", *SITE, "--program", "x.py", cwd=tmp_path)
+    assert done.returncode == 0, done.stderr
+    assert f"launch=(\n{words})\n" in done.stdout

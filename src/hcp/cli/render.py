@@ -41,12 +41,11 @@ def _option(key: Key) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
               help="What starts the ranks; verify: a job that runs `hcp verify TARGET...` on every node.")
 @click.option("--site", "site_file", metavar="FILE", help="YAML with the site's facts, under the options' names.")
 @click.option("-o", "--output", metavar="FILE", help="Write the script there instead of standard output.")
-@click.option("--set", "sets", multiple=True, metavar="KEY=VALUE", hidden=True)
 @click.option("--launcher", type=click.Choice(("auto", "mlm", "bridge", "bridge-provider", "verl")), default="auto",
               show_default=True, help="The launch's dialect.")
 @click.option("--model", "model_file", metavar="FILE", help="A Hugging Face config.json, for the model's facts.")
 @_site_options
-def render(targets: Sequence[str], start: str, site_file: str | None, output: str | None, sets: Sequence[str],
+def render(targets: Sequence[str], start: str, site_file: str | None, output: str | None,
            launcher: str, model_file: str | None, **options: Any) -> int:
     """Write an sbatch script that checks itself before it trains.
 
@@ -60,8 +59,6 @@ def render(targets: Sequence[str], start: str, site_file: str | None, output: st
     from hcp.slurm.render import default_name, render_job
 
     words: tuple[str, ...] = click.get_current_context().obj or ()
-    if sets:
-        raise HcpError("found --set; wanted the words that the program gets; put them after -- instead")
     site = load_site(site_file, options)
     if start == "verify":
         if words:
