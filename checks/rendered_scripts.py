@@ -61,6 +61,17 @@ def _verification(slurm: StandinSlurm) -> Path:
     return script
 
 
+def missing_facts(outcomes: Outcomes) -> None:
+    """What the site does not state is listed, all of it, and no script is written."""
+    done = run_hcp("render", "--start", "srun", "--requeue", "2", "-o", "job.sbatch", "--", "--context-parallel-size",
+                   "2", folder=outcomes.folder)
+    lacking = [name for name in ("nodes", "gpus_per_node", "time", "program", "arch", "checkpoint_dir")
+               if f"{name} (" not in done.stderr]
+    outcomes.expect("all six facts are named", not lacking, f"{lacking} are not: {done.stderr}")
+    outcomes.expect_equal("in one line, with exit code 2", (done.returncode, done.stderr.count("\n")), (2, 1))
+    outcomes.expect("no script is written", not (outcomes.folder / "job.sbatch").exists() and not done.stdout)
+
+
 def hostile_values(outcomes: Outcomes) -> None:
     """Values that a shell could take for code arrive in variables and arguments unchanged; none is evaluated."""
     from hcp.launch.load import LoadOptions, load_launch
@@ -139,4 +150,4 @@ def _started(slurm: StandinSlurm) -> Sequence[str]:
 
 
 if __name__ == "__main__":
-    sys.exit(run_parts("rendered_scripts", __doc__, (kinds, hostile_values, broken_launch, placement)))
+    sys.exit(run_parts("rendered_scripts", __doc__, (kinds, missing_facts, hostile_values, broken_launch, placement)))

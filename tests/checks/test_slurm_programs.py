@@ -12,7 +12,7 @@ import pytest
 PARTS = {
     "careless_scripts": ("launch", "resiliency"),
     "dead_jobs": ("first-cause", "context-parallelism"),
-    "rendered_scripts": ("kinds", "hostile-values", "broken-launch", "placement"),
+    "rendered_scripts": ("kinds", "missing-facts", "hostile-values", "broken-launch", "placement"),
     "requeue_guard": ("failures", "limit", "preemption", "exit-codes"),
     "rendered_job": ("trains", "killed-rank", "interrupted"),
 }
