@@ -135,8 +135,8 @@ def test_slurm011(output, more, assumed, verdict):
     ("--container-image=x --container-mounts=/ckpt", "--save /ckpt2/run", "error"),
     ("--container-image=x", "--save /ckpt/run", "unknown"),  # a site may mount folders by default
     ("--container-image=x --container-mounts=$M", "--save /ckpt/run", "unknown"),
-    ("--container-image=x", "--save /home/me/run", "fine"),
-    ("--container-image=x --no-container-mount-home --container-mounts=/data", "--save /home/me/run", "error"),
+    ("--container-image=x", "--save /home/u1/run", "fine"),
+    ("--container-image=x --no-container-mount-home --container-mounts=/data", "--save /home/u1/run", "error"),
     ("--container-mounts=/ckpt", "--save /data/run", "not concerned"),
     ("--container-image=x --container-mounts=/ckpt", "--data-path 1.0 /data/a 2.0 /ckpt/b", "error"),
 ])
