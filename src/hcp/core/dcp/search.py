@@ -59,7 +59,7 @@ class _Search:
             return
         # The sequences are so long for their number that the limit cannot be kept.
         widest = len(self.problem.sizes) - 1
-        least = int(_ranks_needed(self.problem, self.natural, False) / self.problem.world_size)
+        least = int(_ranks_needed(self.problem, self.natural, False, inf) / self.problem.world_size)
         for number in range(max(self.limit + 1, least), max(self.limit + 1, least) + MIN_BUILDS):
             plan = build(self.problem, Choice(self.natural, number, False, widest, 1.0))
             if plan is not None:
@@ -82,7 +82,7 @@ class _Search:
         """Numbers of micro-batches worth a try, the largest first."""
         least = self.problem.min_micro_batches
         if not self.few:
-            natural = int(_ranks_needed(self.problem, self.natural, False) / self.problem.world_size)
+            natural = int(_ranks_needed(self.problem, self.natural, False, inf) / self.problem.world_size)
             least = max(least, min(self.limit, natural))
         span = self.limit - least
         steps = max(1, min(span, max(2, self.builds // 8)))
@@ -94,7 +94,7 @@ class _Search:
         low, high = self.problem.work[0] / self.problem.world_size / 2, self.natural
         for _ in range(8 if joined else 14):
             middle = (low * high) ** 0.5
-            if _ranks_needed(self.problem, middle, joined) <= ranks:
+            if _ranks_needed(self.problem, middle, joined, middle) <= ranks:
                 high = middle
             else:
                 low = middle
@@ -130,8 +130,11 @@ class _Search:
         return self.costs[choice]
 
 
-def _ranks_needed(problem: Problem, height: float, joined: bool) -> float:
-    """Ranks of all micro-batches together that the groups of this height take, short sequences poured evenly."""
+def _ranks_needed(problem: Problem, height: float, joined: bool, reach: float) -> float:
+    """Ranks of all micro-batches together that the groups of this height take, and the short sequences.
+
+    These take as many as their tokens need, or their work at `reach` per rank.
+    """
     if joined:
         groups, rest = groups_joined(problem, height)
         used = sum([len(alike) * width for alike, width in zip(groups, problem.sizes)])
@@ -141,4 +144,4 @@ def _ranks_needed(problem: Problem, height: float, joined: bool) -> float:
         used = sum([len(part) * width for parts, width in zip(ranges, problem.sizes) for part in parts])
         tokens = problem.length_before[singles.stop] - problem.length_before[singles.start]
         work = problem.work_before[singles.stop] - problem.work_before[singles.start]
-    return used + max(tokens / problem.longest[0], work / height)
+    return used + max(tokens / problem.longest[0], work / reach)
