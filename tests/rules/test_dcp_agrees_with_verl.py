@@ -157,3 +157,15 @@ def test_verl_0_8_leaves_ranks_empty_or_unsplit_for_exactly_the_counts_that_we_n
         text = (f"{ACTOR}dynamic_context_parallel=True trainer.n_gpus_per_node={ranks} "
                 f"actor_rollout_ref.actor.ppo_micro_batch_size_per_gpu={count}")
         assert _fires(launch_of("verl", text, "verl=0.8.0"), "DCP025") == hazard, (ranks, count)
+
+
+@pytest.mark.parametrize("version", ["0.9.0", "0.9.1"])
+def test_the_only_distillation_with_top_k_logits_is_the_one_that_we_name(version: str, upstream: Path) -> None:
+    file = upstream / f"verl-{version}" / "verl/trainer/distillation/losses.py"
+    settings = [node for node in ast.walk(ast.parse(file.read_text(encoding="utf-8"))) if isinstance(node, ast.Call)
+                and getattr(node.func, "id", "") == "DistillationLossSettings"]
+    named = {name for node in settings for keyword in node.keywords if keyword.arg == "names"
+             for name in ast.literal_eval(keyword.value)
+             if any(other.arg == "use_topk" and ast.literal_eval(other.value) for other in node.keywords)}
+    assert len(settings) >= 2
+    assert named == {"forward_kl_topk"}

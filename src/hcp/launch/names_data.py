@@ -50,6 +50,10 @@ DATA_ROWS: tuple[Row, ...] = (
     field_row("calculate_per_token_loss", "bool", "calculate_per_token_loss", False,
               "gradients are divided by the tokens of the whole step"),
     Row("finetune", "bool", "Bridge: a fine-tuning dataset (derived)"),
+    Row("distillation", "bool", "verl: distillation from a teacher", verl=("distillation.enabled",),
+        defaults={"verl": False}),
+    Row("distillation_loss", "str", "verl: the loss of distillation; forward_kl_topk carries teacher logits",
+        verl=("distillation.distillation_loss.loss_mode",), defaults={"verl": "k3"}),
     # Environment and loop.
     Row("eval_iters", "int", "evaluation iterations", mlm=("eval_iters",), bridge=("train.eval_iters",
         "validation.eval_iters"), default=UNKNOWN, defaults={"mlm": 100}),

@@ -123,18 +123,24 @@ def _tone(line: Timeline) -> str:
 def _shape(bar: Bar, row_h: float, scale: float, hue: int) -> dict[str, Any]:
     width, height = (bar.end - bar.start) * scale, bar.size * row_h
     count = len(bar.samples)
-    fits = width >= MIN_LABEL_W and height >= MIN_LABEL_H
-    long_label = f"{bar.tokens:,} tok" if count == 1 else f"{count} seq, {bar.tokens:,} tok"
-    short_label = f"{bar.tokens:,}" if count == 1 else f"{count} seq"
     last = bar.first + bar.size - 1
     return {
         "x": round(bar.start * scale, 2), "y": round(bar.first * row_h, 2), "width": round(width, 2),
         "height": round(height, 2), "hue": hue,
-        "label": "" if not fits else long_label if width >= 7 * len(long_label) else short_label,
+        "label": _label(bar, width, height),
         "title": f"micro-batch {bar.micro_batch}, {'ranks' if bar.size > 1 else 'rank'} {bar.first}"
                  + (f" to {last}" if bar.size > 1 else "")
                  + f": {count} sequence{'s' * (count > 1)}, {bar.tokens:,} tokens",
     }
+
+
+def _label(bar: Bar, width: float, height: float) -> str:
+    """What stands in a bar of this size: as much as fits, or nothing."""
+    if width < MIN_LABEL_W or height < MIN_LABEL_H:
+        return ""
+    count = len(bar.samples)
+    long = f"{bar.tokens:,} tok" if count == 1 else f"{count} seq, {bar.tokens:,} tok"
+    return long if width >= 7 * len(long) else f"{bar.tokens:,}" if count == 1 else f"{count} seq"
 
 
 def _rect(x: float, y: float, width: float, height: float) -> str:
@@ -158,13 +164,17 @@ def _idle_path(bars: Sequence[Bar], row_h: float, scale: float) -> str:
 
 
 def _cut_path(bars: Sequence[Bar], row_h: float, scale: float) -> str:
-    """Lines between the sequences of a group, where they stand far enough apart to be seen."""
+    """Lines between the sequences of a group, where they stand far enough apart to be seen; broken behind its label."""
     path = []
     for bar in bars:
-        last = bar.start
+        last, top, height = bar.start, bar.first * row_h, bar.size * row_h
+        middle, half = (bar.start + bar.end) / 2 * scale, 3.2 * len(_label(bar, (bar.end - bar.start) * scale, height))
         for cut in bar.cuts:
             if (cut - last) * scale >= MIN_CUT_PX and (bar.end - cut) * scale >= MIN_CUT_PX:
-                path.append(f"M{cut * scale:.2f} {bar.first * row_h:.2f}v{bar.size * row_h:.2f}")
+                line = f"v{height:.2f}"
+                if abs(cut * scale - middle) < half:
+                    line = f"v{height / 2 - 7:.2f}m0 14v{height / 2 - 7:.2f}" if height > 15 else ""
+                path.append(f"M{cut * scale:.2f} {top:.2f}{line}")
                 last = cut
     return "".join(path)
 
@@ -189,7 +199,7 @@ def _rows(line: Timeline) -> list[dict[str, Any]]:
 
 def _row(number: int, slot: Slot, start: float) -> dict[str, Any]:
     return {
-        "number": number, "groups": ", ".join(f"{count} of {size}" for size, count in slot.sizes.items()),
+        "number": number, "groups": " ".join(f"{count}x{size}" for size, count in slot.sizes.items()),
         "sequences": sum(len(bar.samples) for bar in slot.bars), "tokens": f"{sum(bar.tokens for bar in slot.bars):,}",
         "start": f"{start:.3f}", "time": f"{slot.end - slot.start:.3f}", "idle": f"{slot.idle:.1%}",
     }

@@ -20,6 +20,7 @@ from hcp.rules.rule import Example, Fix, Problem, Rule, Source, Unknown, View
 _STATE = "megatron/core/parallel_state.py"
 _SCHEDULE = "megatron/core/pipeline_parallel/hybrid_cp_schedule.py"
 _UNIT = 1024
+_MOST_RANKS = 2**20
 
 
 def _enough(v: View, ranks: int) -> int:
@@ -85,7 +86,7 @@ def _wanted_ranks(v: View, ranks: int) -> list[Fix]:
 def _not_a_power(v: View) -> Problem | None:
     ranks = num_ranks(v)
     at_start = ranks % 2 == 1  # the one case that megatron-core, which builds the groups, and verl refuse
-    if ranks == largest_power(ranks) and ranks > 1:
+    if (ranks == largest_power(ranks) and ranks > 1) or ranks > _MOST_RANKS:
         return None
     sizes = () if at_start else group_sizes(ranks)
     missing = [size for size in (2**k for k in range(1, ranks.bit_length())) if size not in sizes]

@@ -32,11 +32,15 @@ def _dcp018(v: View) -> Problem | None:
     if v.router_replay not in (None, "disabled") and v.moe_router_fusion:
         wrong.append("moe_router_fusion")
         edits["moe_router_fusion"] = False
+    if v.get("distillation") and v.distillation_loss == "forward_kl_topk":
+        wrong.append("distillation_loss")
+        edits["distillation_loss"] = "k3"
     if v.get("average_in_collective"):
         wrong.append("average_in_collective")
         edits["average_in_collective"] = False
     names = {"use_remove_padding": "no use_remove_padding", "vpp": "virtual pipeline stages", "fp8": "FP8",
-             "moe_router_fusion": "router replay and moe_router_fusion"}
+             "moe_router_fusion": "router replay and moe_router_fusion",
+             "distillation_loss": "distillation over the teacher's top-k tokens"}
     found = [names.get(name, name) for name in wrong]
     is_value, is_vision = v.launch.reading.role == "critic", bool(v.get("vision"))
     if is_value or is_vision:
@@ -47,7 +51,7 @@ def _dcp018(v: View) -> Problem | None:
         message="the worker stops where it builds the engine",
         found=f"dynamic_context_parallel with {', '.join(found)}",
         wanted="packed data, a language model, and neither padding to a length, virtual stages, FP8, fused routing "
-        "under replay nor an average in the collective",
+        "under replay, top-k distillation nor an average in the collective",
         facts=tuple(wrong) if wrong else ("dynamic_context_parallel",),
         fixes=(Fix({"dynamic_context_parallel": False} if is_value or is_vision else edits,
                    "static context parallelism" if is_value or is_vision else "what dynamic CP allows"),),
@@ -167,8 +171,8 @@ RULES = (
         severity="error", effect="crash", stage="init",
         why=(
             "From 0.9 on verl refuses what the scheduler and the loss cannot do: padded batches, value and vision "
-            "models, virtual pipeline stages, FP8, router replay with fused routing. Per-token loss is forced on, and "
-            "megatron-core's DDP refuses to average in the collective with it."
+            "models, virtual pipeline stages, FP8, router replay with fused routing, top-k distillation. "
+            "Per-token loss is forced on, and megatron-core's DDP refuses to average in the collective with it."
         ),
         source=(
             Source("verl", _ENGINE, "_check_dcp_unsupported_features",
