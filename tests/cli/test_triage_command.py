@@ -43,7 +43,8 @@ def test_standard_input_and_folders_are_read(hcp, tmp_path):
     (tmp_path / "logs" / "deep").mkdir(parents=True)
     (tmp_path / "logs" / "deep" / "n2.out").write_text(LOG)
     (tmp_path / "logs" / "weights.pt").write_bytes(b"\0\1RuntimeError: not a log")
-    assert "rank 12 on n2" in hcp("triage", "-", stdin=LOG).stdout
+    done = hcp("triage", "-", stdin=LOG)
+    assert done.stdout == TEXT.replace("job.log:3", "<stdin>:3")
     done = hcp("triage", "--format", "json", "logs", cwd=tmp_path)
     assert json.loads(done.stdout)["files"] == ["logs/deep/n2.out"]
 

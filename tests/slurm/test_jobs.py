@@ -196,6 +196,21 @@ def test_a_preempted_job_goes_on_and_loses_nothing(job, start):
     assert steps == list(range(1, 31)), "each step once: none lost, none repeated"
 
 
+def test_a_job_that_is_preempted_before_it_trains_starts_again(job):
+    job.render("srun", "--requeue", "1", "--comm-test")
+    job.submit()
+    log = job.folder / "logs" / f"job-{job.id}.out"
+    job.slurm.wait_until(lambda: log.exists() and '"phase": 2' in log.read_text(), 90, "phase 2")
+    job.slurm.run("scancel", "--signal=USR1", "--batch", str(job.id))
+    job.slurm.wait_until(lambda: (job.run / "verdict-r0.json").exists(), 90, "the first attempt's verdict")
+    first = job.verdict(0)
+    assert (first["status"], first["phase"], first["next"]) == ("preempted", 2, "requeue")
+    job.slurm.wait_for_state(job.id, "PENDING", timeout=60)
+    job.slurm.hurry(job.id)
+    assert job.finish() == "COMPLETED", job.log()
+    assert job.final_sum() == _total(6, 4)
+
+
 def test_the_requeue_limit_holds(job):
     job.render("srun", "--requeue", "1", trainer=["--step-seconds", "0.2"], iters=500)
     job.submit()

@@ -35,11 +35,11 @@ def triage(logs: Sequence[str], launch: str | None, launcher: str, assumes: Sequ
     Exits with 1 if a failure was found, or context parallelism is off.
     """
     from hcp.slurm.triage import triage as read_logs
-    from hcp.slurm.triage_report import outcome_json, outcome_text
+    from hcp.slurm.triage_report import SPOOL, outcome_json, outcome_text
     from hcp.slurm.triage_scan import find_logs
 
     plan = _plan(launch, launcher, tuple(assumes))
-    with tempfile.TemporaryDirectory(prefix="hcp-triage-") as folder:
+    with tempfile.TemporaryDirectory(prefix=SPOOL) as folder:
         paths = find_logs([_spooled(Path(folder)) if name == "-" else Path(name) for name in logs])
         try:
             outcome = read_logs(paths, plan, _progress(sum(path.stat().st_size for path in paths)))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from pathlib import Path
 from typing import Any
 
 from hcp.slurm.triage import Outcome
@@ -23,6 +24,15 @@ _CP_NEXT = {
 }
 
 
+SPOOL = "hcp-triage-"
+"""How the temporary folder begins that standard input is copied to."""
+
+
+def shown(path: Path) -> str:
+    """A log's name for the reader."""
+    return "<stdin>" if path.parent.name.startswith(SPOOL) else str(path)
+
+
 def outcome_json(outcome: Outcome, launch: str | None) -> dict[str, Any]:
     """The object `hcp.triage/1`."""
     failure = outcome.failure
@@ -41,7 +51,7 @@ def outcome_json(outcome: Outcome, launch: str | None) -> dict[str, Any]:
             "exit_code": failure.exit_code,
             "time": _time(failure.when),
             "message": failure.message,
-            "location": {"file": str(failure.path), "line": outcome.line},
+            "location": {"file": shown(failure.path), "line": outcome.line},
             "next": next_steps(failure, outcome, launch),
         },
         "context_parallel": {
@@ -54,7 +64,7 @@ def outcome_json(outcome: Outcome, launch: str | None) -> dict[str, Any]:
         "steps": outcome.steps,
         "job": outcome.job.id,
         "attempt": outcome.job.attempt,
-        "files": [str(path) for path in outcome.files],
+        "files": [shown(path) for path in outcome.files],
         "bytes": outcome.bytes,
     }
 
@@ -74,7 +84,7 @@ def outcome_text(outcome: Outcome, launch: str | None) -> str:
         when = _time(failure.when)
         lines.append(f"first failure: {where}{f' at {when}' if when else ''}: {failure.cause}"
                      + (f" [{failure.rule}]" if failure.rule else ""))
-        lines.append(f"  {failure.path}:{outcome.line}: {_short(failure.message)}")
+        lines.append(f"  {shown(failure.path)}:{outcome.line}: {_short(failure.message)}")
         if failure.signature.role == "effect":
             lines.append("  this is what others say when a rank is gone: the cause is in no log that was read")
         lines += [f"  next: {step}" for step in next_steps(failure, outcome, launch)]
