@@ -257,3 +257,10 @@ def test_lists_of_overrides_and_of_arguments_are_given_as_words(hcp, tmp_path, n
     done = hcp("render", name, "--start", "srun", "--nodes", "2", *SITE, "--program", "x.py", cwd=tmp_path)
     assert done.returncode == 0, done.stderr
     assert f"launch=(\n{words})\n" in done.stdout
+
+
+def test_words_before_the_first_flag_are_for_the_program_alone(hcp, tmp_path):
+    (tmp_path / "train.sh").write_text("srun python pretrain_gpt.py my.cfg --num-layers 2 --context-parallel-size 2\n")
+    done = hcp("render", "train.sh", "--start", "srun", "--nodes", "2", *SITE, cwd=tmp_path)
+    assert done.returncode == 0, done.stderr
+    assert "launch=(\n    my.cfg\n    --num-layers 2\n" in done.stdout and '-- "${launch[@]:1}"' in done.stdout

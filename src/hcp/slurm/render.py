@@ -83,7 +83,7 @@ def render_job(start: str, site: Mapping[str, Any], launch: Launch | None = None
         "signal": site["signal"],
         "stop_signal": "USR1" if start in ("torchrun", "ft_launcher") else "TERM",
         "check_arguments": _check_arguments(start, site, launch, facts, model_file),
-        "check_skip": _check_skip(launch),
+        "check_skip": _check_skip(launch, lines),
         "has_connections": kind in ("mlm", "bridge", "bridge-provider"),
         "rank_arguments": _rank_arguments(facts, per_node) if launch else (f"--gpus-per-node {per_node}",),
         "comm_test": site["comm_test"],
@@ -254,8 +254,12 @@ def _check_arguments(start: str, site: Mapping[str, Any], launch: Launch | None,
     return tuple(words)
 
 
-def _check_skip(launch: Launch | None) -> int:
-    """How many words of the launch name its file: `hcp check` is given the file itself."""
+def _check_skip(launch: Launch | None, lines: Sequence[Sequence[str]]) -> int:
+    """How many words at the start `hcp check` is not given: the file's name (it is given the file itself), or words
+    before Megatron-LM's first flag."""
+    if launch is not None and launch.kind == "mlm":
+        words = [word for line in lines for word in line]
+        return next((place for place, word in enumerate(words) if word.startswith("--")), 0)
     if launch is None or launch.reading.form != "yaml":
         return 0
     return 4 if launch.kind == "verl" else 2
