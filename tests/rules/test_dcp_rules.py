@@ -129,6 +129,15 @@ def test_verl_0_8_splits_some_counts_of_sequences_and_weighs_all_of_them_wrong(
     assert _ids(launch_of, "verl", text, DEV.replace("0.9.1", "0.8.0")) == ids
 
 
+def test_before_0_9_the_reference_model_does_not_follow_the_actor(launch_of: LaunchOf) -> None:
+    text = f"{VERL} actor_rollout_ref.actor.use_kl_loss=True actor_rollout_ref.actor.ppo_micro_batch_size_per_gpu=8"
+    old = DEV.replace("0.9.1", "0.8.0")
+    both = f"{text} actor_rollout_ref.ref.megatron.dynamic_context_parallel=True"
+    assert "DCP027" in _ids(launch_of, "verl", text, old).split()
+    assert "DCP027" not in _ids(launch_of, "verl", both, old).split()
+    assert "DCP027" not in _ids(launch_of, "verl", text, DEV).split()
+
+
 def test_a_critic_that_shares_the_switch_is_refused_as_a_value_model(launch_of: LaunchOf) -> None:
     text = f"{VERL} critic.strategy=megatron " + VERL.replace("actor_rollout_ref.actor", "critic")
     finding = _finding(launch_of, "DCP018", "verl", text, DEV)

@@ -205,9 +205,9 @@ RULES = (
         title="DP x CP is a power of two",
         severity="error", effect="crash", stage="training",
         why=(
-            "megatron-core builds groups of 2, 4, ... below half of the ranks, and one of all. The scheduler asks for "
-            "any power of two. On 6 ranks there is no group of 4, on 12 none of 8; on 10 the last two ranks keep a "
-            "group of two under the size 4. Only an odd number is refused."
+            "megatron-core builds groups of 2, 4, ... below the largest power of two in DP x CP, and one of all "
+            "ranks. The scheduler asks for any power of two. On 6 ranks there is no group of 4, on 12 none of 8; on 10 "
+            "the last two ranks keep a group of two under the size 4. Only an odd number is refused."
         ),
         source=(
             Source("megatron-core", _STATE, "initialize_model_parallel",

@@ -79,7 +79,7 @@ def _dcp023(v: View) -> Problem | None:
 def _splits_evenly(num_sequences: int, ranks: int) -> bool:
     """Whether 0.8's split of a micro-batch leaves no rank empty, whatever power of two of ranks it chooses."""
     sizes = [2**k for k in range(ranks.bit_length()) if 2**k <= ranks]
-    return num_sequences >= ranks and all(
+    return all(
         (parts - 1) * -(-num_sequences // parts) < num_sequences for parts in sizes
     )
 
@@ -142,10 +142,15 @@ def _is_written(v: View) -> bool:
 
 def _dcp027(v: View) -> Problem | None:
     wanted = bool(v.dynamic_context_parallel)
+    written = {setting.key for setting in v.launch.reading.settings}
+    follows = not v.known("verl") or v.at_least("verl", "0.9")
     for reading in v.launch.reading.others:
         other = build_launch(reading, assumed=v.launch.assumed, model=v.launch.model).facts
         fact, strategy = other.get("dynamic_context_parallel"), other.get("strategy")
-        if strategy is None or strategy.value != "megatron" or fact is None or bool(fact.value) == wanted:
+        if strategy is None or strategy.value != "megatron" or fact is None:
+            continue
+        is_on = bool(fact.value) and (follows or f"{reading.role}.megatron.dynamic_context_parallel" in written)
+        if is_on == wanted:
             continue
         names = {True: "on", False: "off"}
         return Problem(
