@@ -82,6 +82,17 @@ def test_idle_time_is_drawn_where_ranks_wait_and_nowhere_else() -> None:
     assert (idle[1] or "").count("M") == 1
 
 
+@given(lengths, st.sampled_from([2, 8, 16]))
+def test_a_label_stays_in_its_bar_and_off_the_line_of_the_ideal(values: list[int], world_size: int) -> None:
+    (line,) = timelines(values, world_size)
+    root = ElementTree.fromstring(render_timelines([line]))
+    bars = [(float(one.get("x") or 0), float(one.get("width") or 0)) for one in of_class(root, "bar") if one.get("x")]
+    for text in of_class(root, "ink"):
+        middle, half = float(text.get("x") or 0), 3 * len(text.text or "")
+        assert any(x - 0.1 <= middle - half and middle + half <= x + width + 0.1 for x, width in bars)
+        assert abs(middle - PLOT_W / line.end) >= half
+
+
 def test_a_rank_that_holds_too_many_tokens_is_an_alarm() -> None:
     line = timelines([4000] * 8, 2, "pr5869")[0]
     assert line.peak == pytest.approx(4 * 4000 / 4096)

@@ -127,20 +127,28 @@ def _shape(bar: Bar, row_h: float, scale: float, hue: int) -> dict[str, Any]:
     return {
         "x": round(bar.start * scale, 2), "y": round(bar.first * row_h, 2), "width": round(width, 2),
         "height": round(height, 2), "hue": hue,
-        "label": _label(bar, width, height),
+        **dict(zip(("label", "label_x"), _label(bar, scale, row_h))),
         "title": f"micro-batch {bar.micro_batch}, {'ranks' if bar.size > 1 else 'rank'} {bar.first}"
                  + (f" to {last}" if bar.size > 1 else "")
                  + f": {count} sequence{'s' * (count > 1)}, {bar.tokens:,} tokens",
     }
 
 
-def _label(bar: Bar, width: float, height: float) -> str:
-    """What stands in a bar of this size: as much as fits, or nothing."""
-    if width < MIN_LABEL_W or height < MIN_LABEL_H:
-        return ""
+def _label(bar: Bar, scale: float, row_h: float) -> tuple[str, float]:
+    """What stands in a bar, and the middle of it: as much as fits beside the line of the ideal, or nothing."""
+    width, middle = (bar.end - bar.start) * scale, (bar.start + bar.end) / 2 * scale
+    if width < MIN_LABEL_W or bar.size * row_h < MIN_LABEL_H:
+        return "", middle
     count = len(bar.samples)
     long = f"{bar.tokens:,} tok" if count == 1 else f"{count} seq, {bar.tokens:,} tok"
-    return long if width >= 7 * len(long) else f"{bar.tokens:,}" if count == 1 else f"{count} seq"
+    short = f"{bar.tokens:,}" if count == 1 else f"{count} seq"
+    for text in (long, short):
+        half = 3.4 * len(text)
+        for at in (middle, scale - half - 4, scale + half + 4):  # the ideal is at 1.0
+            is_inside = bar.start * scale <= at - half and at + half <= bar.end * scale
+            if is_inside and abs(at - scale) >= half:
+                return text, round(at, 2)
+    return "", middle
 
 
 def _rect(x: float, y: float, width: float, height: float) -> str:
@@ -168,7 +176,8 @@ def _cut_path(bars: Sequence[Bar], row_h: float, scale: float) -> str:
     path = []
     for bar in bars:
         last, top, height = bar.start, bar.first * row_h, bar.size * row_h
-        middle, half = (bar.start + bar.end) / 2 * scale, 3.2 * len(_label(bar, (bar.end - bar.start) * scale, height))
+        label, middle = _label(bar, scale, row_h)
+        half = 3.4 * len(label)
         for cut in bar.cuts:
             if (cut - last) * scale >= MIN_CUT_PX and (bar.end - cut) * scale >= MIN_CUT_PX:
                 line = f"v{height:.2f}"
