@@ -51,6 +51,8 @@ def test_a_known_key_and_a_key_of_ones_own_are_no_near_miss(kind: str, key: str)
 def test_every_key_of_the_fact_table_is_upstreams(kind: str, role: str) -> None:
     ours = {"world_size", "create_attention_mask_in_dataloader"}  # --world-size is of Bridge's converter
     unknown = {key for key in index_of(kind, role) if not is_known(kind, key)} - ours  # type: ignore[arg-type]
+    # Only megatron-core's dev branch has it, which neither a wheel nor the checkout of the known keys holds.
+    unknown = {key for key in unknown if key.rpartition(".")[2] != "cp_partition_mode"}
     assert unknown == set()
 
 
