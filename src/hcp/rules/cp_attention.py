@@ -21,7 +21,7 @@ def _cp009(v: View) -> Problem | None:
     default = v.cp_comm_type is None or ((fact := v.fact("cp_comm_type")) is not None and fact.origin == "default")
     return Problem(
         message="Transformer Engine has no sliding window in the p2p ring and stops in the first forward",
-        found=f"window_size {tuple(v.window_size)} in layers with cp_comm_type p2p{' (the default)' if default else ''}",
+        found=f"window_size {tuple(v.window_size)} in layers with cp_comm_type p2p{' (default)' if default else ''}",
         wanted="a2a or all_gather in the layers that have a window",
         facts=("cp_comm_type", "window_size", "cp"),
         fixes=_to(v, "a2a", "all_gather"),
