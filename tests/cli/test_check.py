@@ -131,6 +131,49 @@ def test_a_patch_applies_and_mends_the_file(hcp, tmp_path: Path) -> None:  # typ
         assert hcp("check", name, *ONLY, cwd=tmp_path).returncode == 0
 
 
+ONE_LINE = (
+    "CUDA_DEVICE_MAX_CONNECTIONS=1 torchrun --nproc_per_node 8 pretrain_gpt.py --hybrid-context-parallel --sft"
+    " --max-seqlen-per-dp-cp-rank 4096 --context-parallel-size 2 --seq-length 65536 --num-layers 4 --hidden-size 1024"
+    " --num-attention-heads 16 --micro-batch-size 1 --pipeline-model-parallel-size 2 --bf16"
+    " --calculate-per-token-loss --dataloader-type single\n"
+)
+
+
+def test_the_fixes_of_all_findings_on_one_line_are_one_patch(hcp, tmp_path: Path) -> None:  # type: ignore[no-untyped-def]
+    import subprocess
+
+    written(tmp_path, ONE_LINE, "launch.sh")
+    first = hcp("check", "launch.sh", "--select", "DCP,CP024", "--diff", cwd=tmp_path)
+    assert first.stdout.count("--- a/") == 1
+    patch = first.stdout[first.stdout.index("--- a/") :]
+    subprocess.run(["patch", "-p1"], input=patch, text=True, cwd=tmp_path, check=True, capture_output=True)
+    second = hcp("check", "launch.sh", "--select", "DCP002,DCP006,DCP013,CP024", cwd=tmp_path)
+    assert "0 errors, 0 warnings" in second.stdout, second.stdout
+
+
+def test_a_flag_that_is_not_written_is_not_named_as_one_to_leave_out(hcp, tmp_path: Path) -> None:  # type: ignore[no-untyped-def]
+    written(tmp_path, ONE_LINE, "launch.sh")
+    assert "(without" not in hcp("check", "launch.sh", "--select", "DCP002", cwd=tmp_path).stdout
+    written(tmp_path, ONE_LINE.replace("--bf16", "--virtual-pipeline-model-parallel-size 2"), "launch.sh")
+    done = hcp("check", "launch.sh", "--select", "DCP002", cwd=tmp_path)
+    assert "(without --virtual-pipeline-model-parallel-size)" in done.stdout
+
+
+def test_a_key_that_hydra_only_adds_keeps_its_plus(hcp, tmp_path: Path) -> None:  # type: ignore[no-untyped-def]
+    key = "actor_rollout_ref.actor.megatron.override_transformer_config"
+    sizes = f" '+{key}.hierarchical_context_parallel_sizes=[2,2]'"
+    for more, rule, patched in (
+        ("", "HCP001", f"'++{key}.hierarchical_context_parallel_sizes=[2,2]'"),
+        (sizes, "HCP010", f" +{key}.cp_comm_type=p2p +{key}.hierarchical_context_parallel_sizes=null"),
+    ):
+        launch = ("python3 -m verl.trainer.main_ppo actor_rollout_ref.actor.strategy=megatron"
+                  f" actor_rollout_ref.actor.megatron.context_parallel_size=4 '+{key}.cp_comm_type=a2a+p2p'{more}\n")
+        written(tmp_path, launch, "v.sh")
+        done = hcp("check", "v.sh", "--select", rule, "--diff", cwd=tmp_path)
+        assert f"    fix: ++{key}." in done.stdout
+        assert patched in done.stdout[done.stdout.index("--- a/") :]
+
+
 def test_strict_fails_where_an_error_rule_could_not_be_decided(hcp, tmp_path: Path) -> None:  # type: ignore[no-untyped-def]
     name = written(tmp_path, "model.context_parallel_size=4\nmodel.cp_comm_type=a2a+p2p\n")
     done = hcp("check", name, *ONLY, cwd=tmp_path)

@@ -45,7 +45,7 @@ class Outcome(NamedTuple):
 @click.option("--ignore", metavar="IDS", help="All but these rules.")
 @click.option("--strict", is_flag=True, help="Fail on warnings, and on error rules that could not be decided.")
 @click.option("--show", is_flag=True, help="Print the launch as it was read, with origins, instead of checking it.")
-@click.option("--diff", is_flag=True, help="Print the first fix of each finding as a patch.")
+@click.option("--diff", is_flag=True, help="Also print the first fix of each finding, as one patch for `patch -p1`.")
 def check(
     targets: Sequence[str],
     sets: Sequence[str],
@@ -178,14 +178,15 @@ def _render(outcomes: Sequence[Outcome], fmt: str, strict: bool) -> str:
 
 def _print_patches(outcomes: Sequence[Outcome]) -> None:
     from hcp.rules.patch import patch_of
+    from hcp.rules.registry import RULES
 
     for outcome in outcomes:
-        for finding in outcome.report.findings if outcome.report else ():
-            if not finding.fixes:
-                continue
-            assert outcome.report is not None
-            patch = patch_of(outcome.report.launch, finding.fixes[0])
-            click.echo(patch.text if patch.text else f"# {finding.rule.id}: no patch: {patch.reason}")
+        if outcome.report is None:
+            continue
+        patch = patch_of(outcome.report.launch, outcome.report.findings, RULES)
+        for rule, reason in patch.left_out:
+            click.echo(f"# {rule}: no patch: {reason}")
+        click.echo(patch.text, nl=False)
 
 
 def _output(text: str) -> tuple[Path, str]:

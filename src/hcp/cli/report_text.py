@@ -59,9 +59,10 @@ def value_text(value: Any) -> str:
 def fix_text(launch: Launch, fix: OfferedFix) -> str:
     """What to type: flags for a Megatron-LM command line, overrides elsewhere."""
     if launch.kind == "mlm" and fix.cli:
-        gone = [key.removesuffix("=null") for key in fix.overrides if key.endswith("=null")]
+        written = [launch.facts[name] for name, value in fix.edits if value is None and name in launch.facts]
+        gone = [fact.key for fact in written if fact.key and fact.origin == "launch"]
         return shlex.join(fix.cli) + "".join(f" (without --{key.replace('_', '-')})" for key in gone)
-    return " ".join(fix.overrides)
+    return " ".join(fix.overrides if launch.reading.form == "yaml" else fix.cli or fix.overrides)
 
 
 def _finding_lines(report: Report, finding: Finding) -> list[str]:

@@ -1,23 +1,27 @@
-"""A fix as a patch of the launch's own file, proved by reading the patched text again."""
+"""Fixes as one patch of the launch's own file, proved by reading the patched text again."""
 
 from __future__ import annotations
 
 import difflib
 import shlex
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from typing import Any, NamedTuple
 
 from hcp.core.errors import HcpError
+from hcp.launch.build import build_launch
 from hcp.launch.fact import Launch, Location, Setting
+from hcp.launch.load import load_text
+from hcp.rules.engine import rerun
 from hcp.rules.fixes import apply_edits, writable_key, written_edit
-from hcp.rules.report import OfferedFix
+from hcp.rules.report import Finding
+from hcp.rules.rule import Rule
 
 
 class Patch(NamedTuple):
-    """A unified diff, or the reason why there is none."""
+    """One unified diff of the launch's file ("" = none), and (rule id, reason) of each finding without a part in it."""
 
     text: str
-    reason: str = ""
+    left_out: tuple[tuple[str, str], ...] = ()
 
 
 class _Change(NamedTuple):
@@ -26,39 +30,81 @@ class _Change(NamedTuple):
     text: str
 
 
-def patch_of(launch: Launch, fix: OfferedFix) -> Patch:
-    """The fix as a unified diff of the launch's file.
+def patch_of(launch: Launch, findings: Iterable[Finding], rules: Iterable[Rule]) -> Patch:
+    """The first fix of each finding as one unified diff, which `patch -p1` applies as a whole.
 
-    The patched text is read again; unless it says what the fix says, there is no patch.
+    Fixes are taken in order, each on the text that the ones before have left; one whose rule an earlier fix has
+    cleared is not needed. The patched text is read again: unless it says what the fix says, the fix is left out.
     """
-    text = launch.reading.text
-    if text is None:
-        return Patch("", "the launch is not in a file")
+    rules = tuple(rules)
+    original = text = launch.reading.text
+    made: dict[str, dict[str, Any]] = {}
+    left_out: list[tuple[str, str]] = []
+    for finding in findings:
+        if not finding.fixes:
+            continue
+        if original is None or text is None:
+            left_out.append((finding.rule.id, "the launch is not in a file"))
+            continue
+        before, edits = made.setdefault(finding.role, {}), dict(finding.fixes[0].edits)
+        owner = _of_role(launch, finding.role)
+        if before and finding.rule.id not in _firing(owner, before, (finding.rule,)):
+            continue
+        if before and (edits.keys() & before.keys() or _has_new_error(owner, before, {**before, **edits}, rules)):
+            left_out.append((finding.rule.id, "its fix does not go with the others: apply them, and check again"))
+            continue
+        patched, reason = _patched(_of_role(load_text(launch, text), finding.role), text, edits)
+        if reason:
+            left_out.append((finding.rule.id, reason))
+            continue
+        text = patched
+        before.update(edits)
+    return Patch(_diff(launch.reading.target, original or "", text or ""), tuple(left_out))
+
+
+def _of_role(launch: Launch, role: str) -> Launch:
+    """The model of the launch that a finding is about: verl's ref and critic are read beside the actor."""
+    other = next((reading for reading in launch.reading.others if reading.role == role), None)
+    return launch if other is None else build_launch(other, assumed=launch.assumed, model=launch.model)
+
+
+def _firing(launch: Launch, edits: Mapping[str, Any], rules: Iterable[Rule]) -> dict[str, Finding]:
+    edited = apply_edits(launch, edits) if edits else launch
+    return {} if edited is None else rerun(edited, rules)
+
+
+def _has_new_error(launch: Launch, before: Mapping[str, Any], after: Mapping[str, Any], rules: Iterable[Rule]) -> bool:
+    old = {*_firing(launch, {}, rules), *_firing(launch, before, rules)}
+    return any(item.severity == "error" and name not in old for name, item in _firing(launch, after, rules).items())
+
+
+def _patched(launch: Launch, text: str, edits: Mapping[str, Any]) -> tuple[str, str]:
+    """The text with the edits made, or the reason why they have no place in it."""
     changes = []
-    for name, value in fix.edits:
+    for name, value in edits.items():
         change = _change(launch, text, name, value)
         if change is None:
-            return Patch("", f"{name} has no place in {launch.reading.target}; use the override")
+            return text, f"{name} has no place in {launch.reading.target}; use the override"
         changes.append(change)
     patched = text
     for change in sorted(changes, reverse=True):
         patched = patched[: change.start] + change.text + patched[change.end :]
-    if not _says(launch, patched, dict(fix.edits)):
-        return Patch("", f"{launch.reading.target} builds this value from others; use the override")
-    name = launch.reading.target
+    if not _says(launch, patched, edits):
+        return text, f"{launch.reading.target} builds this value from others; use the override"
+    return patched, ""
+
+
+def _diff(name: str, old: str, new: str) -> str:
     lines = difflib.unified_diff(
-        text.splitlines(keepends=True), patched.splitlines(keepends=True), f"a/{name}", f"b/{name}", n=2
+        old.splitlines(keepends=True), new.splitlines(keepends=True), f"a/{name}", f"b/{name}", n=2
     )
-    return Patch("".join(line if line.endswith("\n") else line + "\n\\ No newline at end of file\n" for line in lines)
-                 .rstrip("\n"))
+    return "".join(line if line.endswith("\n") else line + "\n\\ No newline at end of file\n" for line in lines)
 
 
 def _says(launch: Launch, patched: str, edits: Mapping[str, Any]) -> bool:
-    from hcp.launch.load import load_text
-
     wanted = apply_edits(launch, edits)
     try:
-        got = load_text(launch, patched)
+        got = _of_role(load_text(launch, patched), launch.reading.role)
     except HcpError:
         return False
     return wanted is not None and all(
@@ -86,8 +132,12 @@ def _replace(launch: Launch, text: str, name: str, value: Any, place: Location) 
         return _Change(start, end, override.partition("=")[2])
     if launch.kind != "mlm":
         # Some readers place an override at its whole word, others at its value.
-        whole = "=" in text[start:end].partition("[")[0]
-        return _Change(start, end, shlex.join([override]) if whole else override.partition("=")[2])
+        written = text[start:end].lstrip("'\"")
+        if "=" not in written.partition("[")[0]:
+            return _Change(start, end, override.partition("=")[2])
+        # Hydra's "+" stays: without it a key that the schema lacks is refused.
+        plus = "+" * (len(written) - len(written.lstrip("+")))
+        return _Change(start, end, shlex.join([plus + override]))
     if not words:
         return _without(text, start, end)
     if launch.reading.form == "args-yaml":
@@ -113,13 +163,14 @@ def _insert(launch: Launch, text: str, name: str, value: Any, key: str) -> _Chan
     if launch.reading.form in ("yaml", "args-yaml"):
         return _insert_line(text, place, key, neighbour, override, words, launch.reading.form)
     end = _offset(text, place.end_line, place.end_column)
-    new = words if launch.kind == "mlm" else [override]
+    new = words if launch.kind == "mlm" else words or [override]
     before = text[_offset(text, place.line, 1) : _offset(text, place.line, place.column)]
     alone = before.strip().lstrip("+") in ("", f"{neighbour.key}=")
     rest = text[end:].partition("\n")[0].strip()
     if launch.reading.form == "overrides" and alone and not rest:
         return _Change(end, end, "\n" + shlex.join(new))
-    return _Change(end, end, " " + shlex.join(new)) if new else None
+    # A flag to take away that is not there leaves the text as it is.
+    return _Change(end, end, " " + shlex.join(new) if new else "")
 
 
 def _best_neighbour(beside: list[Setting]) -> Setting:
@@ -140,7 +191,7 @@ def _insert_line(
     end = len(text) if end < 0 else end
     if form == "args-yaml":
         if not words:
-            return None
+            return _Change(end, end, "")
         value = words[1] if len(words) == 2 else ("true" if len(words) == 1 else f'"[{" ".join(words[1:])}]"')
         return _Change(end, end, f"\n{indent}{words[0]}: {value}")
     return _Change(end, end, f"\n{indent}{key.rpartition('.')[2]}: {override.partition('=')[2]}")
