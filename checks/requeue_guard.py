@@ -28,7 +28,7 @@ def save(step):
         folder.mkdir(exist_ok=True)
         tracker.write_text(str(step))
 
-for step in range(first + 1, first + (4 if behaviour == "short" else 400)):
+for step in range(first + 1, first + (4 if behaviour == "short" else 120)):
     time.sleep(0.05)
     print("step", step, flush=True)
     if asked:
