@@ -7,6 +7,7 @@ import random
 
 import pytest
 
+from hcp.core.dcp import plan_micro_batches
 from hcp.core.dcp.adapter import DynamicCPScheduler, HybridCPScheduler, PlansGroups
 from hcp.core.errors import HcpError
 
@@ -46,6 +47,16 @@ def test_verl_gets_groups_that_pass_its_own_checks() -> None:
                 if rank == members[0]:
                     seen += ids
         assert sorted(seen) == [sample for sample, _ in pairs]
+
+
+def test_ranks_run_what_the_plan_gives_them() -> None:
+    pairs = [(100 + i, length) for i, length in some_lengths(3)]
+    plan = plan_micro_batches([length for _, length in pairs], 12, 4096, groups="dev")
+    ids = DynamicCPScheduler(4096, 1, 12).get_groups_and_subsamples(pairs)
+    for batch, assignments in zip(plan.micro_batches, ids, strict=True):
+        for group in batch.groups:
+            for rank in group.ranks:
+                assert assignments[rank] == [100 + sample for sample in group.samples]
 
 
 def test_it_can_stand_in_front_of_a_scheduler_with_devs_constructor() -> None:

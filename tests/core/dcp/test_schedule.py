@@ -104,6 +104,13 @@ def test_an_outlier_gets_a_micro_batch_of_its_own_on_all_ranks() -> None:
     assert plan.metrics.imbalance < 1.02
 
 
+@pytest.mark.parametrize("count", [64, 640])
+def test_sequences_that_fill_half_a_rank_each_keep_to_their_smallest_group(count: int) -> None:
+    """No two fit on one rank, so that more micro-batches are needed than tokens ask for: 1.6 times as many."""
+    metrics = plan_micro_batches([5000] * count, 8, 8192).metrics
+    assert (metrics.num_micro_batches, metrics.mean_cp_over_min, metrics.imbalance) == (count // 8, 1.0, 1.0)
+
+
 def test_one_sequence_runs_on_all_ranks() -> None:
     for world_size in (1, 2, 6, 7, 64, 100):
         (batch,) = plan_micro_batches([500], world_size, 8192).micro_batches

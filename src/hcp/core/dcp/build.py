@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import NamedTuple
 
 from hcp.core.dcp.cover import settle
-from hcp.core.dcp.fill import fill
+from hcp.core.dcp.fill import fill, fill_tightly
 from hcp.core.dcp.levels import cut, groups_apart, groups_joined
 from hcp.core.dcp.problem import MicroBatch, Pack, Problem
 
@@ -20,8 +20,10 @@ class Choice(NamedTuple):
     """Whether several long sequences may share a group."""
     widest: int
     """Groups up to this size index take in short sequences."""
-    bias: float
+    bias: float = 1.0
     """Single ranks come before the groups that are lower than this part of their mean height."""
+    tight: bool = False
+    """Whether short sequences are packed for room, not for even work."""
 
 
 def build(problem: Problem, choice: Choice) -> list[MicroBatch] | None:
@@ -40,7 +42,8 @@ def build(problem: Problem, choice: Choice) -> list[MicroBatch] | None:
     groups[0] = [problem.group(0, [i]) for i in reversed(singles[:tall])]
     ranks -= tall
     levels = cut(problem, groups, ranks, choice.bias * left / ranks if ranks else 0.0)
-    if not fill(problem, levels, singles[tall:], choice.widest):
+    rest = singles[tall:]
+    if not (fill_tightly(problem, levels, rest) if choice.tight else fill(problem, levels, rest, choice.widest)):
         return None
     plan = [batch for batch, _ in levels if batch]
     _swap_alike(plan)

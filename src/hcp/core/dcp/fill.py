@@ -61,6 +61,66 @@ def fill(problem: Problem, levels: list[tuple[MicroBatch, int]], singles: list[i
     return True
 
 
+def fill_tightly(problem: Problem, levels: list[tuple[MicroBatch, int]], singles: list[int]) -> bool:
+    """As `fill`, on single ranks only: each sequence, longest first, to where it leaves the least room.
+
+    Needs fewer micro-batches where the tokens nearly fill them, and gives less even work.
+    """
+    ranks = _Ranks(problem)
+    for batch, free in levels:
+        batch += [Pack(0, 0.0, problem.capacity[0], []) for _ in range(free)]
+        for group in batch:
+            if group.size == 0:
+                ranks.add(group)
+    placed = all(ranks.place(i) is not None for i in singles)
+    for batch, _ in levels:
+        batch[:] = [group for group in batch if group.items]
+    return placed
+
+
+def ranks_for(problem: Problem, singles: list[int]) -> int:
+    """How many single ranks the sequences take, packed for room."""
+    ranks, count = _Ranks(problem), 0
+    for i in singles:
+        if ranks.place(i) is None:
+            ranks.add(Pack(0, 0.0, problem.capacity[0], []))
+            count += 1
+            ranks.place(i)
+    return count
+
+
+class _Ranks:
+    """Groups of one rank by their room, so that the fullest one that still holds a sequence is found at once."""
+
+    def __init__(self, problem: Problem) -> None:
+        self.problem = problem
+        self.coarse = max(0, problem.capacity[0].bit_length() - 16)
+        self.by_room: dict[int, list[Pack]] = {}
+        self.some = 0  # bit r is set if by_room[r] is not empty
+
+    def add(self, group: Pack) -> None:
+        room = group.room >> self.coarse
+        self.by_room.setdefault(room, []).append(group)
+        self.some |= 1 << room
+
+    def place(self, i: int) -> Pack | None:
+        """The group that took the sequence, or None if none has the room."""
+        units = self.problem.units(0, i)
+        least = -(-units >> self.coarse)
+        enough = self.some >> least
+        if not enough:
+            return None
+        room = least + (enough & -enough).bit_length() - 1
+        group = self.by_room[room].pop()
+        if not self.by_room[room]:
+            self.some ^= 1 << room
+        group.room -= units
+        group.height += self.problem.work[i]
+        group.items.append(i)
+        self.add(group)
+        return group
+
+
 def _sea_level(levels: list[tuple[MicroBatch, int]], work: float, width: list[int]) -> float:
     """The height up to which the work fills the single ranks and the gaps of other groups below it or their tallest."""
     shores: list[tuple[float, int, float]] = []  # height of the tallest, ranks that share, their work

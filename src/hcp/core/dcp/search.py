@@ -6,6 +6,7 @@ from math import inf
 
 from hcp.core.dcp.build import Choice, build, plan_cost
 from hcp.core.dcp.cover import whole_groups
+from hcp.core.dcp.fill import ranks_for
 from hcp.core.dcp.levels import group_sizes, groups_joined
 from hcp.core.dcp.problem import MicroBatch, Problem
 
@@ -14,8 +15,8 @@ FEW, MANY = 8, 16
 gaps of groups of up to four ranks, not two: worth about its price, and the load is more even."""
 MORE_MICRO_BATCHES, MORE_IF_FEW = 1.35, 1.5
 """How many times the micro-batches that the tokens need a plan may have (or one more, if that is more)."""
-TIE = 0.005
-"""Of plans with nearly the same cost the one with fewer micro-batches is better: twice as many count this part more."""
+TIE = 0.035
+"""What twice the micro-batches cost, as part of the plan: little, so that it decides between nearly equal plans."""
 WORK, VISITS_PER_MICRO_BATCH = 60_000, 4
 """A search visits about so many sequences, ranks and micro-batches, these counting several times."""
 MIN_BUILDS, MAX_BUILDS = 3, 120
@@ -53,24 +54,32 @@ class _Search:
 
     def run(self) -> None:
         starts = sorted(self.starts(), key=self.cost)
+        for number in (self.problem.min_micro_batches, self.problem.min_micro_batches + 1):
+            choice = Choice(self.natural, number, False, 0)
+            if self.costs.get(choice._replace(widest=starts[0].widest), inf) == inf:
+                self.cost(choice._replace(tight=True))
         for start in starts[:CLIMBS]:
             self.climb(start)
-        if self.best is not None:
-            return
-        # The sequences are so long for their number that the limit cannot be kept.
-        widest = len(self.problem.sizes) - 1
-        least = int(_ranks_needed(self.problem, self.natural, False, inf) / self.problem.world_size)
+        if self.best is None:
+            self.exceed_limit()
+
+    def exceed_limit(self) -> None:
+        """Starts at the number of micro-batches that sequences need which share ranks badly."""
+        ranges, singles = group_sizes(self.problem, self.natural)
+        used = sum([len(part) * width for parts, width in zip(ranges, self.problem.sizes) for part in parts])
+        least = (used + ranks_for(self.problem, list(singles))) // self.problem.world_size
+        self.builds += 2 * MIN_BUILDS
         for number in range(max(self.limit + 1, least), max(self.limit + 1, least) + MIN_BUILDS):
-            plan = build(self.problem, Choice(self.natural, number, False, widest, 1.0))
-            if plan is not None:
-                self.best = plan_cost(self.problem, plan), plan
-                return
+            choice = Choice(self.natural, number, False, 0, tight=True)
+            self.cost(choice._replace(tight=False))
+            if self.cost(choice) < inf:
+                break
 
     def starts(self) -> list[Choice]:
         many = len(self.problem.length) >= MANY * self.problem.world_size
         widest = min(2 if many else 1, len(self.problem.sizes) - 1)
         joins = (False, True) if self.few else (False,)
-        starts = [Choice(self.natural, number, joined, widest, 1.0) for number in self.numbers() for joined in joins]
+        starts = [Choice(self.natural, number, joined, widest) for number in self.numbers() for joined in joins]
         for choice in tuple(starts):
             height = self.lowest(choice.num_micro_batches, choice.joined)
             while height < self.natural * 0.999:
