@@ -60,7 +60,8 @@ class StandinSlurm:
                        str(self.tasks_per_node), "--time", "10", "--signal", "60", "--arch", "sm90", "--gpu-request",
                        "none", "--logs", "logs", "--python", sys.executable, "--job-name", "job", *site, "-o",
                        str(script), *words, "--", *launch, folder=self.folder)
-        if done.returncode != 0:
+        # 1: the launch has an error; the script is written, and stops for it.
+        if done.returncode not in (0, 1) or not script.is_file():
             raise RuntimeError(f"hcp render ended with {done.returncode}: {done.stderr.strip()}")
         return script
 

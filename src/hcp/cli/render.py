@@ -51,7 +51,7 @@ def render(targets: Sequence[str], start: str, site_file: str | None, output: st
 
     TARGET is a launch as `hcp check` reads it, or overrides after --. The script runs hcp check of the very launch,
     compares the nodes, tests the groups if asked to (--comm-test), trains, and leaves a verdict file. What the site
-    lacks is listed in one line.
+    lacks is listed in one line. Exits with 1 if the launch has an error: the script is written, and would stop.
 
     \b
     hcp render train.sh --start torchrun --nodes 4 --site site.yaml -o train.sbatch
@@ -60,6 +60,7 @@ def render(targets: Sequence[str], start: str, site_file: str | None, output: st
 
     words: tuple[str, ...] = click.get_current_context().obj or ()
     site = load_site(site_file, options)
+    failed = False
     if start == "verify":
         if words:
             raise HcpError("found words after -- with --start verify; wanted steps as targets; leave them out")
@@ -72,15 +73,15 @@ def render(targets: Sequence[str], start: str, site_file: str | None, output: st
             site["job_name"] = default_name(target)
         launch = _load(target, words, launcher, model_file, start, site)
         text = render_job(start, site, launch, words, model_file=model_file)
-        _warn(launch, text)
+        failed = _warn(launch, text)
     if output is None:
         click.echo(text, nl=False)
-        return 0
+        return int(failed)
     try:
         Path(output).write_text(text, encoding="utf-8")
     except OSError as error:
         raise HcpError(f"cannot write {output}: {error.strerror}; name a file in a folder that exists") from None
-    return 0
+    return int(failed)
 
 
 def _load(target: str, words: tuple[str, ...], launcher: str, model_file: str | None, start: str,
@@ -92,8 +93,11 @@ def _load(target: str, words: tuple[str, ...], launcher: str, model_file: str | 
     return load_launch(target, LoadOptions(kind=kind, words=words, assumes=assumes, model_file=model_file))
 
 
-def _warn(launch: Launch, text: str) -> None:
-    """Says on stderr what `hcp check` finds in the launch and in the script: it is written all the same."""
+def _warn(launch: Launch, text: str) -> bool:
+    """Says on stderr what `hcp check` finds in the launch and in the script, which is written all the same.
+
+    Returns whether an error is among it.
+    """
     from hcp.launch.build import build_launch
     from hcp.launch.fact import Fact
     from hcp.launch.read import read_text
@@ -112,3 +116,4 @@ def _warn(launch: Launch, text: str) -> None:
     for rule_id, finding in sorted(found.items()):
         stops = "; the job will stop in phase 0" if finding.severity == "error" else ""
         click.echo(f"hcp render: {finding.severity} {rule_id}: {finding.problem.message}{stops}", err=True)
+    return any(finding.severity == "error" for finding in found.values())
