@@ -159,6 +159,12 @@ def test_a_flag_that_is_not_written_is_not_named_as_one_to_leave_out(hcp, tmp_pa
     assert "(without --virtual-pipeline-model-parallel-size)" in done.stdout
 
 
+def test_a_flag_that_has_to_go_is_said_in_words(hcp, tmp_path: Path) -> None:  # type: ignore[no-untyped-def]
+    words = "--context-parallel-size 4 --cp-comm-type p2p --hierarchical-context-parallel-sizes 2 2".split()
+    done = hcp("check", "--select", "HCP006", "--", *words, cwd=tmp_path)
+    assert "    fix: leave out --hierarchical-context-parallel-sizes  # " in done.stdout, done.stdout
+
+
 def test_a_key_that_hydra_only_adds_keeps_its_plus(hcp, tmp_path: Path) -> None:  # type: ignore[no-untyped-def]
     key = "actor_rollout_ref.actor.megatron.override_transformer_config"
     sizes = f" '+{key}.hierarchical_context_parallel_sizes=[2,2]'"
@@ -190,6 +196,12 @@ def test_show_prints_the_launch_with_origins(hcp, tmp_path: Path) -> None:  # ty
     assert done.returncode == 0
 
 
+@pytest.mark.parametrize("command", [(), ("dcp",), ("skills",)])
+def test_a_group_without_a_command_prints_its_help(hcp, tmp_path: Path, command: tuple[str, ...]) -> None:  # type: ignore[no-untyped-def]
+    lines = hcp(*command, cwd=tmp_path).stderr.splitlines()
+    assert lines[0].startswith("Usage: ") and "Commands:" in lines
+
+
 @pytest.mark.parametrize(
     ("arguments", "said"),
     [
@@ -208,6 +220,11 @@ def test_show_prints_the_launch_with_origins(hcp, tmp_path: Path) -> None:  # ty
         (("check", "x", "--set", "model.context_parallel_size=four"), "four"),
         (("no-such-command",), "no-such-command"),
         (("explain", "HCP999"), "HCP999"),
+        (("check", "x", "--site", "missing.yaml"), "missing.yaml: cannot be read"),
+        (("check", "x", "--model", "missing.json"), "wanted a model's config.json"),
+        (("check", "x", "--assume", "xyzzy=4"), "hcp check --show"),
+        (("anchors", "--sources", "missing"), "wanted a folder of unpacked wheels"),
+        (("render", "x", "--start", "srun", "--time", "soon"), "found 'soon'"),
     ],
 )
 def test_unusable_input_is_one_line_and_exit_2(hcp, tmp_path: Path, arguments: tuple[str, ...], said: str) -> None:  # type: ignore[no-untyped-def]

@@ -82,6 +82,7 @@ def test_assumptions_have_the_types_of_their_facts() -> None:
 @pytest.mark.parametrize(
     ("text", "said"),
     [("nodez=2", "did you mean nodes?"), ("xyzzy=2", "there is no fact 'xyzzy'"), ("nodes", "wanted NAME=VALUE"),
+     ("te=new", "wanted a version such as 2.14"), ("arch=h100", "such as sm90"), ("placement=blok", "block or cyclic"),
      ("nodes=two", "wanted a whole number"), ("nodes=0", "at least 1"), ("=1", "wanted NAME=VALUE")],
 )
 def test_an_assumption_that_cannot_be_used_is_one_line(text: str, said: str) -> None:

@@ -20,6 +20,7 @@ from hcp.cards.anchors import (
     unpacked_roots,
     verdicts,
 )
+from hcp.core.errors import HcpError
 
 
 @click.command()
@@ -27,13 +28,15 @@ from hcp.cards.anchors import (
               help="A checkout: megatron-lm, megatron-core, megatron-bridge, verl or transformer-engine; repeatable.")
 @click.option("--sources", metavar="DIR", envvar="HCP_UPSTREAM",
               help="A folder of unpacked wheels, each <dist>-<version> (also $HCP_UPSTREAM).")
-@click.option("--all", "every", is_flag=True, help="List the anchors that hold, too.")
+@click.option("--all", "every", is_flag=True, help="List the anchors that hold or are unverified here, too.")
 @click.option("--format", "fmt", type=click.Choice(("text", "json")), default="text", show_default=True)
 def anchors(repos: Sequence[str], sources: str | None, every: bool, fmt: str) -> int:
     """Tell which source anchors hold, moved, changed or are gone; unverified here = no sources to look in.
 
     Looks in the installed packages, in --sources and in every --repo. Exit 1 if an anchor no longer holds.
     """
+    if sources and not Path(sources).is_dir():
+        raise HcpError(f"found --sources {sources}; wanted a folder of unpacked wheels; check the path")
     roots = [named_root(text) for text in repos]
     roots += unpacked_roots(Path(sources)) if sources else []
     known = {(root.repo, root.version) for root in roots}
@@ -61,7 +64,7 @@ def _json(found: Sequence[Verdict], ok: bool) -> dict[str, object]:
 
 def _print(found: Sequence[Verdict], roots: Sequence[Root], every: bool) -> None:
     for verdict in found:
-        if every or verdict.status != "holds":
+        if every or verdict.status not in ("holds", "unverified here"):
             source = verdict.anchor.source
             where = f"{source.repo} {os.path.basename(verdict.where)}".strip()
             detail = f": {verdict.detail}" if verdict.detail else ""
@@ -71,3 +74,7 @@ def _print(found: Sequence[Verdict], roots: Sequence[Root], every: bool) -> None
     looked = ", ".join(f"{repo} x{number}" for repo, number in sorted(trees.items())) or "nowhere: no sources here"
     sums = ", ".join(f"{counts[status]} {status}" for status in STATUSES if counts[status])
     click.echo(f"{sums} (looked in {looked})")
+    blind = Counter(verdict.anchor.source.repo for verdict in found if verdict.status == "unverified here")
+    if blind and not every:
+        missing = ", ".join(f"{repo} ({number})" for repo, number in sorted(blind.items()))
+        click.echo(f"unverified here, for want of sources: {missing}; give --repo or --sources; --all lists them")

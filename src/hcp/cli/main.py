@@ -71,6 +71,9 @@ def main(argv: list[str] | None = None) -> Any:
     except KeyboardInterrupt:
         sys.exit(130)
     except click.ClickException as error:
+        if type(error).__name__ == "NoArgsIsHelpError":  # click 8.2 and later: the help is its text
+            _say(error.format_message())
+            sys.exit(2)
         _say(f"hcp: {' '.join(error.format_message().split())}")
         sys.exit(2)
     except BrokenPipeError:

@@ -58,10 +58,13 @@ def value_text(value: Any) -> str:
 
 def fix_text(launch: Launch, fix: OfferedFix) -> str:
     """What to type: flags for a Megatron-LM command line, overrides elsewhere."""
-    if launch.kind == "mlm" and fix.cli:
+    if launch.kind == "mlm":
         written = [launch.facts[name] for name, value in fix.edits if value is None and name in launch.facts]
         gone = [fact.key for fact in written if fact.key and fact.origin == "launch"]
-        return shlex.join(fix.cli) + "".join(f" (without --{key.replace('_', '-')})" for key in gone)
+        flags = ", ".join(f"--{key.replace('_', '-')}" for key in gone)
+        if fix.cli:
+            return shlex.join(fix.cli) + (f" (without {flags})" if flags else "")
+        return f"leave out {flags}" if flags else " ".join(fix.overrides)
     return " ".join(fix.overrides if launch.reading.form == "yaml" else fix.cli or fix.overrides)
 
 

@@ -69,7 +69,7 @@ def read_model(path: str) -> dict[str, Fact]:
     """
     if os.path.isdir(path):
         path = os.path.join(path, "config.json")
-    name, text = text_of_target(path, lambda: b"")
+    name, text = text_of_target(path, lambda: b"", "a model's config.json")
     data, places = _parsed(text, name)
     prefix = next((key for key in _LANGUAGE if isinstance(_at(data, key), dict)), "")
     config = _Config(data, places, prefix)

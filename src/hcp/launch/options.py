@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable, Sequence
 from typing import Any
 
@@ -15,6 +16,13 @@ from hcp.launch.words import flat_settings
 
 _PLAIN = frozenset(("placement", "start", "nodes", "gpus_per_node", "ntasks_per_node"))
 """Facts that a launch has outside its configuration: they are set under their own names."""
+
+_SHAPES = {
+    "version": (r"v?\d+(\.\d+)*[\w.+-]*", "a version such as 2.14"),
+    "arch": (r"sm\d{2,3}[a-z]?", "a GPU architecture such as sm90"),
+    "placement": (r"(block|cyclic|plane|arbitrary)\S*", "block or cyclic"),
+}
+"""What a stated word looks like: a misspelt one would only make rules undecided, or pass."""
 
 
 def apply_sets(launch: Launch, texts: Sequence[str]) -> Launch:
@@ -107,7 +115,7 @@ def read_facts_file(path: str) -> dict[str, Fact]:
 
     from hcp.launch.source import text_of_target
 
-    name, text = text_of_target(path, lambda: b"")
+    name, text = text_of_target(path, lambda: b"", "facts as `hcp facts` writes them")
     try:
         data = json.loads(text)
     except (ValueError, RecursionError):
@@ -133,9 +141,13 @@ def _typed_fact(name: str, value: Any, origin: Origin, where: str) -> Fact:
         from difflib import get_close_matches
 
         near = get_close_matches(name, ROWS, n=1)
-        do = f"did you mean {near[0]}?" if near else "see `hcp facts --help`"
+        do = f"did you mean {near[0]}?" if near else "`hcp check --show TARGET` lists them"
         raise HcpError(f"{where}: there is no fact {name[:40]!r}; wanted one of hcp's fact names; {do}")
-    return Fact(coerce(row, Setting(name, value)), origin)
+    fact = Fact(coerce(row, Setting(name, value)), origin)
+    shape = _SHAPES.get(row.type if row.type == "version" else name)
+    if shape is not None and fact.value is not None and not re.fullmatch(shape[0], fact.value):
+        raise HcpError(f"{where}: {name} is {fact.value[:60]!r}; wanted {shape[1]}; correct it and run the check again")
+    return fact
 
 
 def _env_fact(name: str, value: Any, origin: Origin = "launch") -> Fact:

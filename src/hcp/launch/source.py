@@ -11,8 +11,8 @@ from hcp.core.errors import HcpError
 MAX_BYTES = 5_000_000
 
 
-def text_of_target(target: str, stdin: Callable[[], bytes]) -> tuple[str, str]:
-    """(name, text) of a file, or of standard input for "-".
+def text_of_target(target: str, stdin: Callable[[], bytes], wanted: str = "a launch file") -> tuple[str, str]:
+    """(name, text) of a file, or of standard input for "-"; `wanted` is what an error says the file should be.
 
     Raises:
         HcpError: missing, a directory, unreadable, larger than `MAX_BYTES`, binary, not UTF-8, or empty.
@@ -22,17 +22,17 @@ def text_of_target(target: str, stdin: Callable[[], bytes]) -> tuple[str, str]:
     try:
         status = os.stat(target)
         if stat.S_ISDIR(status.st_mode):
-            raise HcpError(f"{target} is a directory; wanted a launch file; name the file in it")
+            raise HcpError(f"{target} is a directory; wanted {wanted}; name the file in it")
         if stat.S_ISREG(status.st_mode) and status.st_size > MAX_BYTES:
             raise _too_large(target, status.st_size)
         with open(target, "rb") as file:
             data = file.read(MAX_BYTES + 1)
     except FileNotFoundError:
         do = "put overrides after --" if "=" in target or target.startswith("-") else "check the path"
-        raise HcpError(f"{target} does not exist; wanted a launch file; {do}") from None
+        raise HcpError(f"{target} does not exist; wanted {wanted}; {do}") from None
     except (OSError, ValueError) as error:
         reason = error.strerror if isinstance(error, OSError) else error
-        raise HcpError(f"{target!r} cannot be read ({reason}); wanted a launch file; check the path") from None
+        raise HcpError(f"{target!r} cannot be read ({reason}); wanted {wanted}; check the path") from None
     return target, decoded(data, target)
 
 

@@ -111,7 +111,9 @@ def _read(path: str) -> dict[str, Any]:
 
     try:
         data = yaml.safe_load(Path(path).read_text(encoding="utf-8"))
-    except (OSError, UnicodeDecodeError, yaml.YAMLError) as error:
+    except OSError as error:
+        raise HcpError(f"{path}: cannot be read ({error.strerror}); wanted a site file; check the path") from None
+    except (UnicodeDecodeError, yaml.YAMLError) as error:
         reason = " ".join(str(error).split())[:200]
         raise HcpError(f"{path}: cannot be read as YAML ({reason}); wanted a site file; correct it") from None
     if data is None:
@@ -159,10 +161,10 @@ def checked(key: Key, value: Any, where: str) -> Any:
             raise wrong(" or ".join(key.choices))
         return value
     if key.type == "time":
-        value = _time_text(value)
-        if value is None:
+        limit = _time_text(value)
+        if limit is None:
             raise wrong("a time limit such as 4:00:00 or 2-12 (in YAML in quotes)")
-        return value
+        return limit
     if key.type == "timeouts":
         if not isinstance(value, str) or not _TIMEOUTS.match(value):
             raise wrong("SECTION:SECONDS,…, such as setup:1800,step:900")
