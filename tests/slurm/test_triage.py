@@ -48,6 +48,17 @@ def test_an_effect_that_is_printed_first_is_not_the_cause(tmp_path):
     assert (failure.signature.id, failure.rank) == ("cp-comm-spelling", 5)
 
 
+def test_an_agent_that_finds_the_store_gone_at_the_end_is_no_failure(tmp_path):
+    agent = "1: E1120 12:39:22.789000 21487 torch/distributed/elastic/agent/server/api.py:1008] "
+    text = (
+        " iteration       10/      10 | elapsed time per iteration (ms): 12.0 |\n"
+        f"{agent}Error waiting on exit barrier. Elapsed: 0.0155 seconds\n{agent}Traceback (most recent call last):\n"
+        f"{agent}torch.distributed.DistNetworkError: Failed to recv, got 0 bytes. Connection was likely closed.\n"
+    )
+    assert _failure(tmp_path, job_log=text) is None
+    assert _failure(tmp_path, job_log=text.replace(agent, "")) is not None
+
+
 def test_effects_alone_are_named_as_such(tmp_path):
     failure = _failure(tmp_path, job_log="[rank2]: RuntimeError: [x/pair.cc:553] Connection closed by peer [::1]:1\n")
     assert (failure.signature.role, failure.rank) == ("effect", 2)
