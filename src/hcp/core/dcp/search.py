@@ -15,7 +15,7 @@ FEW, MANY = 8, 16
 gaps of groups of up to four ranks, not two: worth about its price, and the load is more even."""
 MORE_MICRO_BATCHES, MORE_IF_FEW = 1.35, 1.5
 """How many times the micro-batches that the tokens need a plan may have (or one more, if that is more)."""
-TIE = 0.035
+TIE = 0.05
 """What twice the micro-batches cost, as part of the plan: little, so that it decides between nearly equal plans."""
 WORK, VISITS_PER_MICRO_BATCH = 60_000, 4
 """A search visits about so many sequences, ranks and micro-batches, these counting several times."""
