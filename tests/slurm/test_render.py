@@ -170,11 +170,12 @@ def test_a_verl_launch_needs_ray_and_only_that(hcp):
     (["--arch", "sm90"], "export CUDA_DEVICE_MAX_CONNECTIONS=1"),
     (["--arch", "sm100"], None),
     (["--arch", "sm90", "--", "--overlap-moe-expert-parallel-comm"], "export CUDA_DEVICE_MAX_CONNECTIONS=32"),
+    (["--", "--overlap-moe-expert-parallel-comm"], "export CUDA_DEVICE_MAX_CONNECTIONS=32"),
     (["--arch", "sm90", "--", "--use-megatron-fsdp"], "unset CUDA_DEVICE_MAX_CONNECTIONS"),
     (["--arch", "sm90", "--env", "CUDA_DEVICE_MAX_CONNECTIONS=8"], "export CUDA_DEVICE_MAX_CONNECTIONS=8"),
 ])
 def test_connections_follow_from_what_runs(hcp, words, line):
-    options, _, launch = " ".join(words).partition(" -- ")
+    options, _, launch = " ".join(words).partition("--" if words[0] == "--" else " -- ")
     done = hcp("render", "--start", "srun", "--nodes", "2", "--gpus-per-node", "8", "--time", "30", "--program", "x.py",
                *options.split(), "--", "--context-parallel-size", "2", *launch.split())
     # A value that is stated wins, and is an error where Megatron-LM refuses it.
