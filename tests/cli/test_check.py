@@ -83,6 +83,9 @@ def test_sarif_is_valid_against_the_published_schema(hcp, tmp_path: Path, root: 
     data = json.loads(done.stdout)
     results = data["runs"][0]["results"]
     assert "HCP001" in [result["ruleId"] for result in results]
+    (region,) = [result["locations"][0]["physicalLocation"]["region"] for result in results
+                 if result["ruleId"] == "HCP001"]
+    assert region == {"startLine": 3, "startColumn": 43, "endLine": 3, "endColumn": 47}
     rules = data["runs"][0]["tool"]["driver"]["rules"]
     assert all(rules[result["ruleIndex"]]["id"] == result["ruleId"] for result in results)
     assert data["runs"][0]["invocations"][0]["executionSuccessful"] is False
@@ -151,12 +154,27 @@ def test_the_fixes_of_all_findings_on_one_line_are_one_patch(hcp, tmp_path: Path
     assert "0 errors, 0 warnings" in second.stdout, second.stdout
 
 
+def test_a_finding_that_an_earlier_fix_clears_needs_no_patch_of_its_own(hcp, tmp_path: Path) -> None:  # type: ignore[no-untyped-def]
+    written(tmp_path, "torchrun --nproc_per_node 8 pretrain_gpt.py --context-parallel-size 8 --window-size 128,0"
+            " --softmax-type learnable --num-attention-heads 64 --seq-length 65536\n", "launch.sh")
+    done = hcp("check", "launch.sh", "--select", "CP009,CP010", "--diff", cwd=tmp_path)
+    assert " error CP009 " in done.stdout and " error CP010 " in done.stdout
+    assert "no patch" not in done.stdout and done.stdout.count("+torchrun") == 1
+    assert "--cp-comm-type a2a" in done.stdout[done.stdout.index("+torchrun") :]
+
+
 def test_a_flag_that_is_not_written_is_not_named_as_one_to_leave_out(hcp, tmp_path: Path) -> None:  # type: ignore[no-untyped-def]
     written(tmp_path, ONE_LINE, "launch.sh")
     assert "(without" not in hcp("check", "launch.sh", "--select", "DCP002", cwd=tmp_path).stdout
     written(tmp_path, ONE_LINE.replace("--bf16", "--virtual-pipeline-model-parallel-size 2"), "launch.sh")
     done = hcp("check", "launch.sh", "--select", "DCP002", cwd=tmp_path)
     assert "(without --virtual-pipeline-model-parallel-size)" in done.stdout
+
+
+def test_one_rank_is_no_ranks(hcp, tmp_path: Path) -> None:  # type: ignore[no-untyped-def]
+    written(tmp_path, "torchrun pretrain_gpt.py --context-parallel-size 8\n", "launch.sh")
+    done = hcp("check", "launch.sh", "--select", "TOPO003", cwd=tmp_path)
+    assert "found: 1 rank for tp 1" in done.stdout and "over 1 rank\n" in done.stdout, done.stdout
 
 
 def test_a_flag_that_has_to_go_is_said_in_words(hcp, tmp_path: Path) -> None:  # type: ignore[no-untyped-def]

@@ -32,20 +32,24 @@ def _node_fixes(v: View, unit: int) -> list[Fix]:
     return [Fix({"nodes": nodes}, f"{nodes * v.gpus_per_node} ranks")]
 
 
+def _ranks(count: int) -> str:
+    return f"{count} rank{'' if count == 1 else 's'}"
+
+
 def _topo003(v: View) -> Problem | None:
     shard = _dense(v)
     if v.world_size % shard == 0:
         return None
     fixes = _node_fixes(v, shard)
-    for axis, edit in (("cp", "context parallelism over {} ranks"), ("pp", "{} pipeline stages")):
+    for axis, edit in (("cp", "context parallelism over {}"), ("pp", "{} pipeline stages")):
         others = shard // v[axis]
         if v.world_size % others == 0 and not (axis == "cp" and v.get("hcp_sizes")):
             size = gcd(v.world_size // others, v[axis])
-            fixes.append(Fix({axis: size}, edit.format(size)))
+            fixes.append(Fix({axis: size}, edit.format(_ranks(size) if axis == "cp" else size)))
     shards = f" x weight shards {v.gtp}" if v.get("gtp", 1) > 1 else ""
     return Problem(
         message="start-up stops: no data-parallel size fits",
-        found=f"{v.world_size} ranks for tp {v.tp} x cp {v.cp} x pp {v.pp}{shards} = {shard}",
+        found=f"{_ranks(v.world_size)} for tp {v.tp} x cp {v.cp} x pp {v.pp}{shards} = {shard}",
         wanted=f"a multiple of {shard} ranks",
         facts=("world_size", "cp", "tp", "pp"),
         fixes=tuple(fixes),
@@ -62,12 +66,12 @@ def _topo004(v: View) -> Problem | None:
     others = v.etp * v.pp
     if v.world_size % others == 0:
         ep = gcd(v.world_size // others, v.ep)
-        fixes.append(Fix({"ep": ep}, f"experts over {ep} ranks"))
+        fixes.append(Fix({"ep": ep}, f"experts over {_ranks(ep)}"))
     if v.etp != v.tp:
         fixes.append(Fix({"etp": v.tp}, "experts split as the dense layers are"))
     return Problem(
         message="start-up stops: the expert grid, which has no CP axis, does not divide the ranks",
-        found=f"{v.world_size} ranks for etp {v.etp} x ep {v.ep} x pp {v.pp} = {expert}",
+        found=f"{_ranks(v.world_size)} for etp {v.etp} x ep {v.ep} x pp {v.pp} = {expert}",
         wanted=f"a multiple of {expert} ranks; with the dense grid, of {both}",
         facts=("ep", "etp", "world_size", "pp"),
         fixes=tuple(fixes),
