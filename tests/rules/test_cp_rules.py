@@ -157,3 +157,16 @@ def test_a_misspelt_type_in_a_list_is_mended_where_it_stands(launch_of: Callable
     launch = launch_of("mlm", "--context-parallel-size 2 --num-layers 3 --cp-comm-type p2p allgather a2a")
     fix = check_launch(launch, (BY_ID["CP004"],)).findings[0].fixes[0]
     assert fix.cli == ("--cp-comm-type", "p2p", "all_gather", "a2a")
+
+
+@pytest.mark.parametrize(("rule_id", "text", "assume", "kept"), [
+    ("MODEL002", "--experimental-attention-variant dsa --cp-comm-type a2a+p2p", "mcore=0.19", "all_gather"),
+    ("CP023", "--num-layers 2 --cp-comm-type a2a a2a+p2p", "te=1.9", "p2p"),
+])
+def test_a_fix_that_leaves_the_levels_drops_their_sizes(
+    rule_id: str, text: str, assume: str, kept: str, launch_of: Callable[..., Launch]
+) -> None:
+    sizes = "--context-parallel-size 4 --hierarchical-context-parallel-sizes 2 2 "
+    report = check_launch(launch_of("mlm", sizes + text, assume), (BY_ID[rule_id], BY_ID["HCP006"]))
+    (finding,) = report.findings
+    assert dict(finding.fixes[0].edits) == {"cp_comm_type": kept, "hcp_sizes": None}

@@ -29,7 +29,7 @@ def _cp004(v: View) -> Problem | None:
     fixes = []
     if near and len(wrong) == 1:
         fixes.append(Fix({"cp_comm_type": names if isinstance(value, tuple) else near}, "the spelling that it knows"))
-    fixes.append(Fix({"cp_comm_type": "p2p"}, "a ring over the whole CP group"))
+    fixes.append(Fix(switch_types(v, ("p2p",)), "a ring over the whole CP group"))
     return Problem(
         message="Transformer Engine knows no such communication type and stops in the first forward"
         + ("; the help text of --cp-comm-type is wrong here" if v.kind == "mlm" and "allgather" in wrong else ""),
@@ -155,7 +155,7 @@ def _cp023(v: View) -> Problem | None:
         found=f"cp_comm_type {' '.join(v.comm_types)} with Transformer Engine {v.te}",
         wanted="Transformer Engine 1.10 or newer",
         facts=("cp_comm_type", "te"),
-        fixes=(Fix({"cp_comm_type": "p2p"}, "what runs anyway"),),
+        fixes=(Fix(switch_types(v, ("p2p",)), "what runs anyway"),),
     )
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from hcp.rules.cp_view import cp_may_be_on, layer_types, smaller_divisors
+from hcp.rules.cp_view import cp_may_be_on, layer_types, smaller_divisors, switch_types
 from hcp.rules.rule import Example, Fix, Problem, Rule, Source, Unknown, View
 
 _CONFIG = "megatron/core/transformer/transformer_config.py"
@@ -71,7 +71,7 @@ def _model002(v: View) -> Problem | None:
             found=f"cp_comm_type {' '.join(spread)} with experimental_attention_variant dsa",
             wanted="all_gather in every layer, and megatron-core 0.19 or newer",
             facts=("cp_comm_type", "attention_variant", "cp"),
-            fixes=(Fix({"cp_comm_type": "all_gather"}, "K and V are gathered over the whole CP group"),),
+            fixes=(Fix(switch_types(v, ("all_gather",)), "K and V are gathered over the whole CP group"),),
         )
     if v.cp > 1 and not v.at_least("mcore", "0.19"):
         return Problem(
