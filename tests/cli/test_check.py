@@ -243,6 +243,7 @@ def test_a_group_without_a_command_prints_its_help(hcp, tmp_path: Path, command:
         (("check", "x", "--assume", "xyzzy=4"), "hcp check --show"),
         (("anchors", "--sources", "missing"), "wanted a folder of unpacked wheels"),
         (("render", "x", "--start", "srun", "--time", "soon"), "found 'soon'"),
+        (("render", "x", "--start", "verify", "--nodes", "1"), "found the file x with --start verify"),
     ],
 )
 def test_unusable_input_is_one_line_and_exit_2(hcp, tmp_path: Path, arguments: tuple[str, ...], said: str) -> None:  # type: ignore[no-untyped-def]

@@ -64,6 +64,10 @@ def render(targets: Sequence[str], start: str, site_file: str | None, output: st
     if start == "verify":
         if words:
             raise HcpError("found words after -- with --start verify; wanted steps as targets; leave them out")
+        files = [target for target in targets if Path(target).is_file()]
+        if files:
+            raise HcpError(f"found the file {files[0]} with --start verify; wanted skills, or steps as SKILL:STEP; "
+                           "see hcp verify --list")
         text = render_job(start, site, steps=targets)
     else:
         if len(targets) > 1 or not (targets or words):
