@@ -290,3 +290,11 @@ def test_an_old_python_gets_one_line(tmp_path: Path, root: Path) -> None:
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True)
     assert (done.returncode, done.stdout) == (2, "")
     assert done.stderr == "hcp: found Python 3.9.18; wanted 3.10 or newer; run it with a newer python3\n"
+
+
+@pytest.mark.parametrize("content", [b"", b"\x7fELF\0\0\0"], ids=["empty", "binary"])
+def test_triage_of_what_is_no_log_is_one_line(hcp, tmp_path: Path, content: bytes) -> None:  # type: ignore[no-untyped-def]
+    (tmp_path / "job.log").write_bytes(content)
+    done = hcp("triage", "job.log", cwd=tmp_path)
+    assert (done.returncode, done.stdout) == (2, "")
+    assert done.stderr.startswith("hcp: found no text in job.log; wanted the job's logs")

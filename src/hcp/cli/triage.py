@@ -42,6 +42,9 @@ def triage(logs: Sequence[str], launch: str | None, launcher: str, assumes: Sequ
     with tempfile.TemporaryDirectory(prefix=SPOOL) as folder:
         paths = find_logs([_spooled(Path(folder)) if name == "-" else Path(name) for name in logs])
         try:
+            if not any(map(_has_text, paths)):
+                raise HcpError(f"found no text in {', '.join(logs)}; wanted the job's logs; a job that wrote nothing "
+                               "may have had no folder for its output (SLURM011)")
             outcome = read_logs(paths, plan, _progress(sum(path.stat().st_size for path in paths)))
         except OSError as error:
             raise HcpError(f"{error.filename or 'a log'}: {error.strerror}; wanted readable files") from None
@@ -53,6 +56,13 @@ def triage(logs: Sequence[str], launch: str | None, launcher: str, assumes: Sequ
         else:
             click.echo(outcome_text(outcome, launch))
     return 0 if outcome.ok else 1
+
+
+def _has_text(path: Path) -> bool:
+    """Whether a file starts like a log: it has bytes, and none of the first is NUL."""
+    with open(path, "rb") as file:
+        start = file.read(4096)
+    return bool(start) and b"\0" not in start
 
 
 def _plan(launch: str | None, launcher: str, assumes: tuple[str, ...]) -> Plan:
