@@ -7,6 +7,7 @@ from pathlib import Path
 import pytest
 
 from hcp.cards.card import load_card, skill_dirs
+from hcp.cards.record import stale_steps
 from hcp.cards.skill import faults_of
 from hcp.core.errors import HcpError
 
@@ -124,3 +125,9 @@ def test_every_command_in_a_skill_runs(folder: Path, hcp, tmp_path: Path) -> Non
             continue
         done = hcp(*command, cwd=tmp_path)
         assert done.returncode in (0, 1), (command, done.stderr)
+
+
+@pytest.mark.parametrize("folder", skill_dirs(), ids=lambda folder: folder.name)
+def test_what_is_recorded_as_verified_was_run_on_todays_code(folder: Path) -> None:
+    """After a change to code that a step runs: `hcp verify SKILL --record`."""
+    assert stale_steps(load_card(folder)) == []
