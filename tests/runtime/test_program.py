@@ -103,7 +103,8 @@ def test_everything_held_is_exit_0_and_one_line_per_result(sample):
 def test_what_did_not_hold_is_exit_1_and_said_on_stderr(sample, fault, said):
     done = run(sample, "--fault", fault, "--timeout", "8")
     assert done.returncode == 1
-    assert done.stderr.startswith("sample.py: ") and said in done.stderr
+    # torch may log a line of its own before: Gloo's, where a rank dies while the others still connect.
+    assert any(line.startswith("sample.py: ") and said in line for line in done.stderr.splitlines()), done.stderr
     assert done.stdout.splitlines()[-1].startswith("failed: ")
 
 
