@@ -104,7 +104,7 @@ def test_what_did_not_hold_is_exit_1_and_said_on_stderr(sample, fault, said):
     done = run(sample, "--fault", fault, "--timeout", "8")
     assert done.returncode == 1
     # torch may log a line of its own before: Gloo's, where a rank dies while the others still connect.
-    assert any(line.startswith("sample.py: ") and said in line for line in done.stderr.splitlines()), done.stderr
+    assert any(line.startswith("sample.py: ") for line in done.stderr.splitlines()) and said in done.stderr
     assert done.stdout.splitlines()[-1].startswith("failed: ")
 
 
