@@ -57,6 +57,10 @@ def test_an_agent_that_finds_the_store_gone_at_the_end_is_no_failure(tmp_path):
     )
     assert _failure(tmp_path, job_log=text) is None
     assert _failure(tmp_path, job_log=text.replace(agent, "")) is not None
+    late = ("W1120 13:03:58.092000 23014 torch/distributed/elastic/rendezvous/dynamic_rendezvous.py:1298] The node 'n' "
+            "has failed to shutdown the rendezvous '6-0' due to an error of type RendezvousConnectionError.\n")
+    assert _failure(tmp_path, job_log=late) is None
+    assert _failure(tmp_path, job_log=late.replace("has failed to shutdown", "lost")) is not None
 
 
 def test_effects_alone_are_named_as_such(tmp_path):

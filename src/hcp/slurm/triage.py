@@ -18,6 +18,7 @@ from hcp.slurm.triage_scan import Hit, line_number, scan
 PROGRESS_TOKENS = (b"elapsed time per iteration", b"training/global_step", b"hcp-step ")
 JOB_TOKEN = b"hcp-job: "
 _AGENT = b"torch/distributed/elastic/agent/server/api.py:"
+_SHUTDOWN = b"has failed to shutdown the rendezvous"
 _ALWAYS = (JOB_TOKEN, GROUP_TOKEN, ECHO_TOKEN, *SPEED_TOKENS)
 """Lines with these are read every time: their numbers are what counts."""
 _NUMBER = re.compile(rb"\d{3,}|0x[0-9a-f]+")
@@ -108,7 +109,7 @@ class _Reader:
             if row.token in hit.line:
                 match = pattern.search(line.body)
                 # The first node to end takes torchrun's store along: agents of a good job that still wait log it.
-                if match and not (row.generic and _AGENT in hit.line):
+                if match and _SHUTDOWN not in hit.line and not (row.generic and _AGENT in hit.line):
                     groups = {name: value or "" for name, value in match.groupdict().items()}
                     entry.add(Event(row, groups, line, file, hit.offset))
                     self._remember(shape, row.id)
