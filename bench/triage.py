@@ -14,6 +14,7 @@ import tempfile
 import time
 from pathlib import Path
 
+SOURCE = Path(__file__).resolve().parents[1] / "src"
 STEP = (" [2026-08-22 10:00:00] iteration {n:8d}/ 1000000 | consumed samples: {n:12d} | "
         "elapsed time per iteration (ms): 5123.4 | throughput per GPU (TFLOP/s/GPU): 412.3 | "
         "learning rate: 1.000000E-04 | global batch size:  1024 | "
@@ -42,7 +43,7 @@ def main() -> None:
         write_log(log, options.megabytes, options.noise)
         begun = time.perf_counter()
         process = subprocess.Popen([sys.executable, "-m", "hcp", "triage", "--format", "json", str(log)],
-                                   stdout=subprocess.PIPE, env=os.environ)
+                                   stdout=subprocess.PIPE, env={**os.environ, "PYTHONPATH": str(SOURCE)})
         assert process.stdout is not None
         found = json.loads(process.stdout.read())
         _, _, usage = os.wait4(process.pid, 0)
