@@ -10,6 +10,8 @@ from pathlib import Path
 
 import pytest
 
+from support.processes import have_ended
+
 CHECKS = [path for path in sorted((Path(__file__).resolve().parents[2] / "checks").glob("*.py"))
           if "hcp.runtime.program" in path.read_text()]
 WITHOUT_TORCH = """
@@ -97,7 +99,7 @@ def test_everything_held_is_exit_0_and_one_line_per_result(sample):
         ("nan", "FAIL an error nan (bound 1.0e-10): on rank 1"),
         ("names", "the ranks did not do the same"),
         ("dies", "rank 2 was killed by SIGKILL"),
-        ("hangs", "rank 1 had not finished when rank 0 failed: Traceback"),
+        ("hangs", "rank 1 had not finished when rank "),
     ],
 )
 def test_what_did_not_hold_is_exit_1_and_said_on_stderr(sample, fault, said):
@@ -124,13 +126,13 @@ def test_under_torchrun_a_rank_that_dies_ends_all(sample):
 
 @pytest.mark.torch
 @pytest.mark.skipif(sys.platform != "linux", reason="only Linux ends a process with its parent")
-def test_under_torchrun_no_worker_outlives_a_killed_torchrun(sample, gone_within):
+def test_under_torchrun_no_worker_outlives_a_killed_torchrun(sample):
     torchrun = subprocess.Popen([sys.executable, *TORCHRUN, sample, "--fault", "waits"], stdout=subprocess.PIPE,
                                 stderr=subprocess.DEVNULL, text=True)
     pids = [int(torchrun.stdout.readline()) for _ in range(4)]
     torchrun.kill()
     torchrun.wait()
-    assert gone_within(pids, 10)
+    assert have_ended(pids)
 
 
 @pytest.mark.parametrize("sizes", [["2"], ["2,x"], ["0,4"], ["2,2", "2,4"]])

@@ -1,0 +1,27 @@
+"""Waiting for processes in tests: never against a limit that a busy machine could reach."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterable
+
+HANG_S = 600
+"""No honest run comes near, on any machine: what waits this many seconds hangs."""
+
+
+def is_running(pid: int) -> bool:
+    """Whether the process runs. A zombie, which its parent has not reaped yet, does not."""
+    try:
+        with open(f"/proc/{pid}/stat") as stat:
+            return stat.read().rpartition(")")[2].split()[0] != "Z"
+    except OSError:
+        return False
+
+
+def have_ended(pids: Iterable[int]) -> bool:
+    """Waits until all these processes have ended; False if one hangs."""
+    end = time.monotonic() + HANG_S
+    pids = list(pids)
+    while any(map(is_running, pids)) and time.monotonic() < end:
+        time.sleep(0.05)
+    return not any(map(is_running, pids))
