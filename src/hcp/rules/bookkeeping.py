@@ -2,25 +2,29 @@
 
 from __future__ import annotations
 
-from hcp.rules.rule import Example, Problem, Rule, Source, View
+from hcp.rules.rule import Example, Problem, Source, View, rule
+
+_OWN = (Source("megatron-core", "megatron/core/model_parallel_config.py", "ModelParallelConfig",
+               "context_parallel_size", ">=0.12"),)
 
 
-def _assume001(v: View) -> Problem | None:
-    conflicts = v.launch.conflicts
-    if not conflicts:
-        return None
-    name, said, assumed = conflicts[0]
-    more = f", and {len(conflicts) - 1} more" if len(conflicts) > 1 else ""
-    return Problem(
-        message="the check used what was assumed, not what the launch says: the job may differ",
-        found=f"{name} is {said.value} in the launch and {assumed.value} by assumption{more}",
-        wanted="an assumption about what the launch leaves open",
-        facts=tuple(name for name, _, _ in conflicts),
-        location=said.location,
-    )
+@rule(
+    "ACCEPT001", severity="warning", effect="note", stage="never",
+    source=_OWN,
+    applies=lambda v: bool(v.launch.reading.acceptances),
+    good=Example("bridge", "model.context_parallel_size=3  # hcp: ignore=CP001 padded by our own loader\n"
+                 "model.seq_length=4096\n"),
+    bad=Example("bridge", "model.context_parallel_size=4  # hcp: ignore=CP001 padded by our own loader\n"
+                "model.seq_length=4096\n"),
+    last=True,
+)
+def acceptances_have_reasons(v: View) -> Problem | None:
+    """Each accepted finding has a reason, a rule, and something to accept.
 
-
-def _accept001(v: View) -> Problem | None:
+    A comment '# hcp: ignore=RULE reason' beside a key, or on the line above it, accepts that rule's finding.
+    Without a reason, for an unknown rule, or where the rule finds nothing it has no effect, and only hides what may
+    come back later.
+    """
     from hcp.rules.registry import BY_ID  # here, because the registry imports this module
 
     for acceptance in v.launch.reading.acceptances:
@@ -37,41 +41,32 @@ def _accept001(v: View) -> Problem | None:
     return None
 
 
-_OWN = (Source("megatron-core", "megatron/core/model_parallel_config.py", "ModelParallelConfig",
-               "context_parallel_size", ">=0.12"),)
-
-RULES = (
-    Rule(
-        id="ACCEPT001",
-        title="Each accepted finding has a reason, a rule, and something to accept",
-        severity="warning", effect="note", stage="never",
-        why=(
-            "A comment '# hcp: ignore=RULE reason' beside a key, or on the line above it, accepts that rule's finding. "
-            "Without a reason, for an unknown rule, or where the rule finds nothing it has no effect, and only hides "
-            "what may come back later."
-        ),
-        source=_OWN,
-        applies=lambda v: bool(v.launch.reading.acceptances),
-        check=_accept001,
-        good=Example("bridge", "model.context_parallel_size=3  # hcp: ignore=CP001 padded by our own loader\n"
-                     "model.seq_length=4096\n"),
-        bad=Example("bridge", "model.context_parallel_size=4  # hcp: ignore=CP001 padded by our own loader\n"
-                    "model.seq_length=4096\n"),
-        last=True,
-    ),
-    Rule(
-        id="ASSUME001",
-        title="Assumptions agree with what the launch says",
-        severity="info", effect="note", stage="never",
-        why=(
-            "--assume and --facts win over the launch, so that a check can try other values. Where the launch states "
-            "another value, the verdict is about the assumption and not about the job."
-        ),
-        source=_OWN,
-        applies=lambda v: bool(v.launch.assumed),
-        check=_assume001,
-        good=Example("mlm", "--context-parallel-size 2", "te=2.14"),
-        bad=Example("mlm", "--context-parallel-size 2", "cp=4"),
-        last=True,
-    ),
+@rule(
+    "ASSUME001", severity="info", effect="note", stage="never",
+    source=_OWN,
+    applies=lambda v: bool(v.launch.assumed),
+    good=Example("mlm", "--context-parallel-size 2", "te=2.14"),
+    bad=Example("mlm", "--context-parallel-size 2", "cp=4"),
+    last=True,
 )
+def assumptions_agree_with_the_launch(v: View) -> Problem | None:
+    """Assumptions agree with what the launch says.
+
+    --assume and --facts win over the launch, so that a check can try other values. Where the launch states another
+    value, the verdict is about the assumption and not about the job.
+    """
+    conflicts = v.launch.conflicts
+    if not conflicts:
+        return None
+    name, said, assumed = conflicts[0]
+    more = f", and {len(conflicts) - 1} more" if len(conflicts) > 1 else ""
+    return Problem(
+        message="the check used what was assumed, not what the launch says: the job may differ",
+        found=f"{name} is {said.value} in the launch and {assumed.value} by assumption{more}",
+        wanted="an assumption about what the launch leaves open",
+        facts=tuple(name for name, _, _ in conflicts),
+        location=said.location,
+    )
+
+
+RULES = (acceptances_have_reasons, assumptions_agree_with_the_launch)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from hcp.rules.cp_view import cp_may_be_on, has_window, is_dsa, layer_types, switch_types, windowed_types
-from hcp.rules.rule import Example, Fix, Problem, Rule, Source, View
+from hcp.rules.rule import Example, Fix, Problem, Source, View, rule
 
 _DPA = "transformer_engine/pytorch/attention/dot_product_attention/"
 _FUSED = Fix({"attention_backend": "fused"}, "cuDNN's attention")
@@ -13,19 +13,6 @@ def _to(v: View, *types: str) -> tuple[Fix, ...]:
     effects = {"a2a": "one all-to-all over the whole CP group", "p2p": "a ring over the whole CP group",
                "all_gather": "K and V are gathered over the whole CP group"}
     return tuple(Fix(switch_types(v, (kind,)), effects[kind]) for kind in types)
-
-
-def _cp009(v: View) -> Problem | None:
-    if v.cp == 1 or not has_window(v) or "p2p" not in windowed_types(v):
-        return None
-    default = v.cp_comm_type is None or ((fact := v.fact("cp_comm_type")) is not None and fact.origin == "default")
-    return Problem(
-        message="Transformer Engine has no sliding window in the p2p ring and stops in the first forward",
-        found=f"window_size {tuple(v.window_size)} in layers with cp_comm_type p2p{' (default)' if default else ''}",
-        wanted="a2a or all_gather in the layers that have a window",
-        facts=("cp_comm_type", "window_size", "cp"),
-        fixes=_to(v, "a2a", "all_gather"),
-    )
 
 
 def _sinks(v: View) -> bool:
@@ -39,7 +26,77 @@ def _is_deterministic(v: View) -> bool:
     return v.arch == "sm90" or (v.arch not in ("sm80", "sm86", "sm89") and not v.at_least("te", "2.9"))
 
 
-def _cp010(v: View) -> Problem | None:
+def _fp8_attention(v: View) -> bool:
+    asked = v.get("fp8_dot_product_attention") or v.get("fp8_multi_head_attention")
+    return bool(asked) and cp_may_be_on(v) and v.fp8 is not None
+
+
+def _wide_mla(v: View) -> bool:
+    """MLA whose value heads are narrower than its query heads, as Transformer Engine sees them."""
+    if not cp_may_be_on(v) or not v.mla or is_dsa(v):
+        return False
+    widths = [v.get(name) for name in ("qk_head_dim", "qk_pos_emb_head_dim", "v_head_dim")]
+    if None not in widths and widths[0] + widths[1] == widths[2]:
+        return False
+    # Packed values are padded to the query's width: by verl, and by megatron-core from 0.18 on.
+    return not v.get("thd") or (v.kind != "verl" and not v.at_least("mcore", "0.18"))
+
+
+def _max_logit(v: View) -> str | None:
+    return next((name for name in ("qk_clip", "log_max_attention_logit") if v.get(name)), None)
+
+
+@rule(
+    "CP009", severity="error", effect="crash", stage="first-forward",
+    source=(
+        Source("transformer-engine", _DPA + "context_parallel.py", "attn_forward_func_with_cp",
+               "Context parallelism does not support sliding window attention with", ">=2.8"),
+        Source("megatron-core", "megatron/core/transformer/utils.py", "is_layer_window_attention",
+               "layer_number % window_attn_skip_freq != 0", ">=0.15"),
+    ),
+    applies=lambda v: cp_may_be_on(v) and has_window(v),
+    good=Example("mlm", "--context-parallel-size 2 --cp-comm-type all_gather --window-size 1024,0"),
+    bad=Example("mlm", "--context-parallel-size 2 --window-size 1024,0"),
+)
+def windows_have_a_comm_type(v: View) -> Problem | None:
+    """Layers with a sliding window use a2a or all_gather.
+
+    The ring exchanges whole chunks and knows no window. Transformer Engine drops cuDNN's attention for it without a
+    word and asserts in what is left. Layers without a window may stay on the ring: give one type per layer.
+    """
+    if v.cp == 1 or not has_window(v) or "p2p" not in windowed_types(v):
+        return None
+    default = v.cp_comm_type is None or ((fact := v.fact("cp_comm_type")) is not None and fact.origin == "default")
+    return Problem(
+        message="Transformer Engine has no sliding window in the p2p ring and stops in the first forward",
+        found=f"window_size {tuple(v.window_size)} in layers with cp_comm_type p2p{' (default)' if default else ''}",
+        wanted="a2a or all_gather in the layers that have a window",
+        facts=("cp_comm_type", "window_size", "cp"),
+        fixes=_to(v, "a2a", "all_gather"),
+    )
+
+
+@rule(
+    "CP010", severity="error", effect="crash", stage="first-forward",
+    source=(
+        Source("transformer-engine", _DPA + "context_parallel.py", "attn_forward_func_with_cp",
+               'softmax_type == "vanilla" or cp_comm_type == "a2a"', ">=2.8"),
+        Source("transformer-engine", _DPA + "context_parallel.py", "attn_forward_func_with_cp",
+               "Before cuDNN 9.18.0", ">=2.12"),
+        Source("transformer-engine", _DPA + "utils.py", "get_attention_backend",
+               "for determinism reasons with softmax_type", ">=2.12"),
+    ),
+    applies=_sinks,
+    good=Example("mlm", "--context-parallel-size 2 --cp-comm-type a2a --softmax-type learnable "
+                 "--num-attention-heads 8", "te=2.14"),
+    bad=Example("mlm", "--context-parallel-size 2 --softmax-type learnable"),
+)
+def sinks_have_a_comm_type_and_backend(v: View) -> Problem | None:
+    """Attention sinks run with a2a and cuDNN's attention.
+
+    A sink adds a term to each row's softmax, which only the flat all-to-all keeps whole. What Transformer Engine
+    prints is 'No dot product attention backend is available for the provided inputs'.
+    """
     if v.cp == 1:
         return None
     types = layer_types(v)
@@ -72,7 +129,24 @@ def _cp010(v: View) -> Problem | None:
     return Problem(message, found, wanted, facts, fixes)
 
 
-def _cp011(v: View) -> Problem | None:
+@rule(
+    "CP011", severity="error", effect="crash", stage="first-forward",
+    source=(
+        Source("transformer-engine", _DPA + "context_parallel.py", "attn_forward_func_with_cp",
+               'use_fused_attention and "padding" not in attn_mask_type', ">=2.4"),
+        Source("transformer-engine", _DPA + "utils.py", "get_attention_backend",
+               "attention bias for THD format", ">=2.4"),
+    ),
+    applies=lambda v: cp_may_be_on(v) and bool(v.get("attention_bias")),
+    good=Example("mlm", "--context-parallel-size 2", "attention_bias=true"),
+    bad=Example("mlm", "--context-parallel-size 2 --attention-backend flash", "attention_bias=true"),
+)
+def bias_runs_in_the_ring(v: View) -> Problem | None:
+    """An attention bias runs in the p2p ring, without packing, on cuDNN's attention.
+
+    Only the ring knows which part of the bias belongs to which chunk, and only cuDNN's attention takes it. ALiBi
+    slopes are never supported under CP. ModelOpt's EAGLE and relative positions add a bias too.
+    """
     if v.cp == 1:
         return None
     message = "an attention bias under context parallelism has no backend: the first forward stops"
@@ -88,12 +162,28 @@ def _cp011(v: View) -> Problem | None:
     return None
 
 
-def _fp8_attention(v: View) -> bool:
-    asked = v.get("fp8_dot_product_attention") or v.get("fp8_multi_head_attention")
-    return bool(asked) and cp_may_be_on(v) and v.fp8 is not None
+@rule(
+    "CP014", severity="error", effect="crash", stage="first-forward",
+    source=(
+        Source("transformer-engine", _DPA + "utils.py", "get_attention_backend",
+               "Disabling FlashAttention as it does not support context parallelism with FP8", ">=2.4"),
+        Source("transformer-engine", _DPA + "utils.py", "get_attention_backend", "attention and THD format",
+               ">=2.15,<2.19"),
+        Source("transformer-engine", _DPA + "context_parallel.py", "_reject_custom_recipe_under_cp",
+               "CustomRecipe + Context Parallelism is not yet supported", ">=2.16"),
+    ),
+    applies=_fp8_attention,
+    good=Example("mlm", "--context-parallel-size 2 --fp8-format hybrid --fp8-dot-product-attention "
+                 "--attention-backend fused --seq-length 4096 --micro-batch-size 1"),
+    bad=Example("mlm", "--context-parallel-size 2 --fp8-format hybrid --fp8-dot-product-attention "
+                "--attention-backend flash --seq-length 4096 --micro-batch-size 1"),
+)
+def fp8_attention_has_its_backend(v: View) -> Problem | None:
+    """FP8 attention runs on cuDNN, on Hopper or newer.
 
-
-def _cp014(v: View) -> Problem | None:
+    Only cuDNN's attention has FP8 under CP, from sm90 on. Transformer Engine 2.15 to 2.18 refuse it for packed
+    data, and 2.16 and later refuse custom recipes.
+    """
     if v.cp == 1:
         return None
     facts: tuple[str, ...] = ("fp8_dot_product_attention", "fp8_multi_head_attention")
@@ -116,18 +206,24 @@ def _cp014(v: View) -> Problem | None:
                    f"FP8 attention with {found}", wanted, facts, (off,))
 
 
-def _wide_mla(v: View) -> bool:
-    """MLA whose value heads are narrower than its query heads, as Transformer Engine sees them."""
-    if not cp_may_be_on(v) or not v.mla or is_dsa(v):
-        return False
-    widths = [v.get(name) for name in ("qk_head_dim", "qk_pos_emb_head_dim", "v_head_dim")]
-    if None not in widths and widths[0] + widths[1] == widths[2]:
-        return False
-    # Packed values are padded to the query's width: by verl, and by megatron-core from 0.18 on.
-    return not v.get("thd") or (v.kind != "verl" and not v.at_least("mcore", "0.18"))
+@rule(
+    "CP015", severity="error", effect="crash", stage="first-forward",
+    source=(
+        Source("transformer-engine", _DPA + "context_parallel.py", "attn_forward_func_with_cp",
+               'assert not enable_mla or cp_comm_type in [', ">=2.5,<2.15"),
+        Source("transformer-engine", _DPA + "utils.py", "get_attention_backend", "MLA attention", ">=2.5,<2.15"),
+    ),
+    applies=_wide_mla,
+    good=Example("mlm", "--context-parallel-size 2 --multi-latent-attention --no-rope-fusion", "te=2.5"),
+    bad=Example("mlm", "--context-parallel-size 2 --multi-latent-attention --no-rope-fusion "
+                "--cp-comm-type all_gather", "te=2.14"),
+)
+def mla_has_its_transformer_engine(v: View) -> Problem | None:
+    """Multi-latent attention has a Transformer Engine that can.
 
-
-def _cp015(v: View) -> Problem | None:
+    MLA's query and key heads are wider than its value heads. Transformer Engine before 2.5 has no CP for that; 2.5
+    to 2.14 have it in p2p and a2a+p2p, not with FP8 attention; 2.15 lifts both.
+    """
     if v.cp == 1 or v.at_least("te", "2.15"):
         return None
     facts: tuple[str, ...] = ("cp_comm_type", "mla", "te")
@@ -146,11 +242,26 @@ def _cp015(v: View) -> Problem | None:
     return None
 
 
-def _max_logit(v: View) -> str | None:
-    return next((name for name in ("qk_clip", "log_max_attention_logit") if v.get(name)), None)
+@rule(
+    "CP016", severity="error", effect="crash", stage="first-forward",
+    source=(
+        Source("transformer-engine", _DPA + "utils.py", "get_attention_backend",
+               "Disabling FlashAttention for max_logit", ">=2.9"),
+        Source("transformer-engine", _DPA + "utils.py", "get_attention_backend",
+               "Disabling FusedAttention for max_logit with qkv_format = thd", ">=2.9,<2.11"),
+        Source("megatron-core", "megatron/core/extensions/transformer_engine.py", "TEDotProductAttention.__init__",
+               "qk-clip is only supported in TE 2.9.0 and later", ">=0.16"),
+    ),
+    applies=lambda v: _max_logit(v) is not None,
+    good=Example("mlm", "--qk-clip --attention-backend fused", "te=2.9"),
+    bad=Example("mlm", "--qk-clip --attention-backend flash"),
+)
+def max_logit_has_its_backend(v: View) -> Problem | None:
+    """The largest attention logit is asked of a backend that returns it.
 
-
-def _cp016(v: View) -> Problem | None:
+    QK clipping and logging of the largest logit switch FlashAttention off, and every backend for FP8 attention.
+    Transformer Engine 2.9 and 2.10 refuse packed data as well. Unfused attention would do, but not under CP.
+    """
     name = _max_logit(v)
     assert name is not None
     off = Fix({name: False}, f"no {name}")
@@ -171,130 +282,4 @@ def _cp016(v: View) -> Problem | None:
     return None
 
 
-RULES = (
-    Rule(
-        id="CP009",
-        title="Layers with a sliding window use a2a or all_gather",
-        severity="error", effect="crash", stage="first-forward",
-        why=(
-            "The ring exchanges whole chunks and knows no window. Transformer Engine drops cuDNN's attention for it "
-            "without a word and asserts in what is left. Layers without a window may stay on the ring: give one type "
-            "per layer."
-        ),
-        source=(
-            Source("transformer-engine", _DPA + "context_parallel.py", "attn_forward_func_with_cp",
-                   "Context parallelism does not support sliding window attention with", ">=2.8"),
-            Source("megatron-core", "megatron/core/transformer/utils.py", "is_layer_window_attention",
-                   "layer_number % window_attn_skip_freq != 0", ">=0.15"),
-        ),
-        applies=lambda v: cp_may_be_on(v) and has_window(v),
-        check=_cp009,
-        good=Example("mlm", "--context-parallel-size 2 --cp-comm-type all_gather --window-size 1024,0"),
-        bad=Example("mlm", "--context-parallel-size 2 --window-size 1024,0"),
-    ),
-    Rule(
-        id="CP010",
-        title="Attention sinks run with a2a and cuDNN's attention",
-        severity="error", effect="crash", stage="first-forward",
-        why=(
-            "A sink adds a term to each row's softmax, which only the flat all-to-all keeps whole. What Transformer "
-            "Engine prints is 'No dot product attention backend is available for the provided inputs'."
-        ),
-        source=(
-            Source("transformer-engine", _DPA + "context_parallel.py", "attn_forward_func_with_cp",
-                   'softmax_type == "vanilla" or cp_comm_type == "a2a"', ">=2.8"),
-            Source("transformer-engine", _DPA + "context_parallel.py", "attn_forward_func_with_cp",
-                   "Before cuDNN 9.18.0", ">=2.12"),
-            Source("transformer-engine", _DPA + "utils.py", "get_attention_backend",
-                   "for determinism reasons with softmax_type", ">=2.12"),
-        ),
-        applies=_sinks,
-        check=_cp010,
-        good=Example("mlm", "--context-parallel-size 2 --cp-comm-type a2a --softmax-type learnable "
-                     "--num-attention-heads 8", "te=2.14"),
-        bad=Example("mlm", "--context-parallel-size 2 --softmax-type learnable"),
-    ),
-    Rule(
-        id="CP011",
-        title="An attention bias runs in the p2p ring, without packing, on cuDNN's attention",
-        severity="error", effect="crash", stage="first-forward",
-        why=(
-            "Only the ring knows which part of the bias belongs to which chunk, and only cuDNN's attention takes it. "
-            "ALiBi slopes are never supported under CP. ModelOpt's EAGLE and relative positions add a bias too."
-        ),
-        source=(
-            Source("transformer-engine", _DPA + "context_parallel.py", "attn_forward_func_with_cp",
-                   'use_fused_attention and "padding" not in attn_mask_type', ">=2.4"),
-            Source("transformer-engine", _DPA + "utils.py", "get_attention_backend",
-                   "attention bias for THD format", ">=2.4"),
-        ),
-        applies=lambda v: cp_may_be_on(v) and bool(v.get("attention_bias")),
-        check=_cp011,
-        good=Example("mlm", "--context-parallel-size 2", "attention_bias=true"),
-        bad=Example("mlm", "--context-parallel-size 2 --attention-backend flash", "attention_bias=true"),
-    ),
-    Rule(
-        id="CP014",
-        title="FP8 attention runs on cuDNN, on Hopper or newer",
-        severity="error", effect="crash", stage="first-forward",
-        why=(
-            "Only cuDNN's attention has FP8 under CP, from sm90 on. Transformer Engine 2.15 to 2.18 refuse it for "
-            "packed data, and 2.16 and later refuse custom recipes."
-        ),
-        source=(
-            Source("transformer-engine", _DPA + "utils.py", "get_attention_backend",
-                   "Disabling FlashAttention as it does not support context parallelism with FP8", ">=2.4"),
-            Source("transformer-engine", _DPA + "utils.py", "get_attention_backend", "attention and THD format",
-                   ">=2.15,<2.19"),
-            Source("transformer-engine", _DPA + "context_parallel.py", "_reject_custom_recipe_under_cp",
-                   "CustomRecipe + Context Parallelism is not yet supported", ">=2.16"),
-        ),
-        applies=_fp8_attention,
-        check=_cp014,
-        good=Example("mlm", "--context-parallel-size 2 --fp8-format hybrid --fp8-dot-product-attention "
-                     "--attention-backend fused --seq-length 4096 --micro-batch-size 1"),
-        bad=Example("mlm", "--context-parallel-size 2 --fp8-format hybrid --fp8-dot-product-attention "
-                    "--attention-backend flash --seq-length 4096 --micro-batch-size 1"),
-    ),
-    Rule(
-        id="CP015",
-        title="Multi-latent attention has a Transformer Engine that can",
-        severity="error", effect="crash", stage="first-forward",
-        why=(
-            "MLA's query and key heads are wider than its value heads. Transformer Engine before 2.5 has no CP for "
-            "that; 2.5 to 2.14 have it in p2p and a2a+p2p, not with FP8 attention; 2.15 lifts both."
-        ),
-        source=(
-            Source("transformer-engine", _DPA + "context_parallel.py", "attn_forward_func_with_cp",
-                   'assert not enable_mla or cp_comm_type in [', ">=2.5,<2.15"),
-            Source("transformer-engine", _DPA + "utils.py", "get_attention_backend", "MLA attention", ">=2.5,<2.15"),
-        ),
-        applies=_wide_mla,
-        check=_cp015,
-        good=Example("mlm", "--context-parallel-size 2 --multi-latent-attention --no-rope-fusion", "te=2.5"),
-        bad=Example("mlm", "--context-parallel-size 2 --multi-latent-attention --no-rope-fusion "
-                    "--cp-comm-type all_gather", "te=2.14"),
-    ),
-    Rule(
-        id="CP016",
-        title="The largest attention logit is asked of a backend that returns it",
-        severity="error", effect="crash", stage="first-forward",
-        why=(
-            "QK clipping and logging of the largest logit switch FlashAttention off, and every backend for FP8 "
-            "attention. Transformer Engine 2.9 and 2.10 refuse packed data as well. Unfused attention would do, but "
-            "not under CP."
-        ),
-        source=(
-            Source("transformer-engine", _DPA + "utils.py", "get_attention_backend",
-                   "Disabling FlashAttention for max_logit", ">=2.9"),
-            Source("transformer-engine", _DPA + "utils.py", "get_attention_backend",
-                   "Disabling FusedAttention for max_logit with qkv_format = thd", ">=2.9,<2.11"),
-            Source("megatron-core", "megatron/core/extensions/transformer_engine.py", "TEDotProductAttention.__init__",
-                   "qk-clip is only supported in TE 2.9.0 and later", ">=0.16"),
-        ),
-        applies=lambda v: _max_logit(v) is not None,
-        check=_cp016,
-        good=Example("mlm", "--qk-clip --attention-backend fused", "te=2.9"),
-        bad=Example("mlm", "--qk-clip --attention-backend flash"),
-    ),
-)
+RULES = (windows_have_a_comm_type, sinks_have_a_comm_type_and_backend, bias_runs_in_the_ring, fp8_attention_has_its_backend, mla_has_its_transformer_engine, max_logit_has_its_backend)

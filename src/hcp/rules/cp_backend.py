@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from hcp.rules.cp_view import PARALLEL_TYPES, cp_may_be_on, is_dsa, layer_types, switch_types
-from hcp.rules.rule import Example, Fix, Problem, Rule, Source, View
+from hcp.rules.rule import Example, Fix, Problem, Source, View, rule
 
 _DPA = "transformer_engine/pytorch/attention/dot_product_attention/"
 _CONFIG = "megatron/core/transformer/transformer_config.py"
@@ -14,7 +14,54 @@ def _unknown_types(v: View) -> tuple[str, ...]:
     return tuple(kind for kind in dict.fromkeys(layer_types(v)) if kind not in PARALLEL_TYPES)
 
 
-def _cp004(v: View) -> Problem | None:
+def _is_local(v: View) -> str | None:
+    """The fact that replaces Transformer Engine's attention by megatron-core's own; None where none does."""
+    if v.attention_backend == "local":
+        return "attention_backend"
+    spec = v.get("spec")
+    words = spec if isinstance(spec, list | tuple) and spec else [spec]
+    if words[0] == "local":
+        return "spec"
+    return "transformer_impl" if spec is None and v.transformer_impl == "local" else None
+
+
+_MASKS = {
+    "causal_bottom_right": "bottom-right causal masks",
+    "padding_causal_bottom_right": "bottom-right causal masks",
+    "arbitrary": "arbitrary masks",
+}
+
+
+def _bad_mask(v: View) -> str | None:
+    mask = v.get("attention_mask")
+    if mask == "padding" and not v.get("thd"):
+        return "padding masks outside packed data"
+    return _MASKS.get(mask) if isinstance(mask, str) else None
+
+
+def _wants_fa4(v: View) -> bool:
+    return cp_may_be_on(v) and v.get("attention_backend") == "flash" and str(v.get("flash_attention_version")) == "4"
+
+
+@rule(
+    "CP004", severity="error", effect="crash", stage="first-forward",
+    source=(
+        Source("transformer-engine", _DPA + "context_parallel.py", "attn_forward_func_with_cp",
+               "Unsupported communication type", ">=2.4"),
+        Source("megatron-lm", "megatron/training/arguments.py", "_add_distributed_args",
+               "p2p, a2a, allgather or a2a+p2p", where="checkout"),
+    ),
+    applies=cp_may_be_on,
+    good=Example("mlm", "--context-parallel-size 2 --cp-comm-type allgather "
+                 "--experimental-attention-variant dsa --no-rope-fusion", "mcore=0.20"),
+    bad=Example("mlm", "--context-parallel-size 2 --cp-comm-type allgather"),
+)
+def comm_type_is_spelled_right(v: View) -> Problem | None:
+    """The communication type is spelled as Transformer Engine spells it.
+
+    megatron-core passes any string on. Transformer Engine compares letter by letter in the first forward:
+    'allgather', which Megatron-LM's help text offers, is refused; 'all_gather' is meant.
+    """
     if v.cp == 1:
         return None
     wrong = _unknown_types(v)
@@ -40,7 +87,21 @@ def _cp004(v: View) -> Problem | None:
     )
 
 
-def _cp005(v: View) -> Problem | None:
+@rule(
+    "CP005", severity="error", effect="crash", stage="config",
+    source=(
+        Source("megatron-core", _CONFIG, "TransformerConfig.__post_init__",
+               "len(self.cp_comm_type) == self.num_layers", ">=0.12"),
+    ),
+    applies=lambda v: cp_may_be_on(v) and isinstance(v.cp_comm_type, tuple),
+    good=Example("mlm", "--context-parallel-size 2 --num-layers 2 --cp-comm-type p2p all_gather"),
+    bad=Example("mlm", "--context-parallel-size 2 --num-layers 4 --cp-comm-type p2p all_gather"),
+)
+def comm_types_match_layers(v: View) -> Problem | None:
+    """A list of communication types has one entry per layer.
+
+    The config constructor asserts it, and only where the context-parallel size is above 1.
+    """
     types = v.cp_comm_type
     if v.cp == 1 or len(types) == v.num_layers:
         return None
@@ -54,18 +115,23 @@ def _cp005(v: View) -> Problem | None:
     )
 
 
-def _is_local(v: View) -> str | None:
-    """The fact that replaces Transformer Engine's attention by megatron-core's own; None where none does."""
-    if v.attention_backend == "local":
-        return "attention_backend"
-    spec = v.get("spec")
-    words = spec if isinstance(spec, list | tuple) and spec else [spec]
-    if words[0] == "local":
-        return "spec"
-    return "transformer_impl" if spec is None and v.transformer_impl == "local" else None
+@rule(
+    "CP006", severity="error", effect="crash", stage="init",
+    source=(
+        Source("megatron-core", "megatron/core/transformer/dot_product_attention.py",
+               "DotProductAttention.__init__",
+               "Context parallelism is only supported by TEDotProductAttention!", ">=0.12"),
+    ),
+    applies=cp_may_be_on,
+    good=Example("mlm", "--context-parallel-size 2 --transformer-impl transformer_engine"),
+    bad=Example("mlm", "--context-parallel-size 2 --transformer-impl local"),
+)
+def attention_is_transformer_engine(v: View) -> Problem | None:
+    """Context parallelism runs on Transformer Engine's attention.
 
-
-def _cp006(v: View) -> Problem | None:
+    Ring, all-to-all and all-gather live in Transformer Engine. megatron-core's local attention asserts that the
+    context-parallel size is 1; the config constructor does not look.
+    """
     name = None if v.cp == 1 else _is_local(v)
     if name is None:
         return None
@@ -81,21 +147,25 @@ def _cp006(v: View) -> Problem | None:
     )
 
 
-_MASKS = {
-    "causal_bottom_right": "bottom-right causal masks",
-    "padding_causal_bottom_right": "bottom-right causal masks",
-    "arbitrary": "arbitrary masks",
-}
+@rule(
+    "CP012", severity="error", effect="crash", stage="first-forward",
+    source=(
+        Source("transformer-engine", _DPA + "utils.py", "get_attention_backend",
+               "Disabling UnfusedDotProductAttention as it does not support context parallelism", ">=2.4"),
+        Source("transformer-engine", _DPA + "utils.py", "get_attention_backend",
+               "causal_bottom_right masking", ">=2.4"),
+    ),
+    applies=cp_may_be_on,
+    good=Example("mlm", "--context-parallel-size 2 --attention-backend fused"),
+    bad=Example("mlm", "--context-parallel-size 2 --attention-backend unfused"),
+)
+def backend_and_mask_exist(v: View) -> Problem | None:
+    """The attention backend and the mask exist with context parallelism.
 
-
-def _bad_mask(v: View) -> str | None:
-    mask = v.get("attention_mask")
-    if mask == "padding" and not v.get("thd"):
-        return "padding masks outside packed data"
-    return _MASKS.get(mask) if isinstance(mask, str) else None
-
-
-def _cp012(v: View) -> Problem | None:
+    Transformer Engine drops every backend that cannot do what is asked, with a debug message only; unfused
+    attention is always dropped under CP, and no backend has bottom-right or arbitrary masks there. NVTE_DEBUG=1
+    NVTE_DEBUG_LEVEL=2 prints the reasons.
+    """
     if v.cp == 1:
         return None
     if v.attention_backend == "unfused":
@@ -119,11 +189,29 @@ def _cp012(v: View) -> Problem | None:
     )
 
 
-def _wants_fa4(v: View) -> bool:
-    return cp_may_be_on(v) and v.get("attention_backend") == "flash" and str(v.get("flash_attention_version")) == "4"
+@rule(
+    "CP013", severity="error", effect="crash", stage="first-forward",
+    source=(
+        Source("transformer-engine", _DPA + "utils.py", "get_attention_backend",
+               "Disabling FlashAttention 4 as it does not support context parallelism yet", ">=2.15,<2.19"),
+        Source("transformer-engine", _DPA + "utils.py", "get_attention_backend",
+               'fa4_cp_supported = cp_comm_type in ["p2p", "all_gather", "a2a"]', ">=2.19"),
+        Source("megatron-lm", "megatron/core/models/common/language_module/language_module.py",
+               "LanguageModule._set_attention_backend", "if version != self.config.flash_attention_version",
+               where="checkout"),
+    ),
+    applies=_wants_fa4,
+    good=Example("mlm", "--context-parallel-size 2 --attention-backend flash --flash-attention-version 4",
+                 "te=2.19"),
+    bad=Example("mlm", "--context-parallel-size 2 --attention-backend flash --flash-attention-version 4",
+                "te=2.18"),
+)
+def fa4_knows_cp(v: View) -> Problem | None:
+    """FlashAttention 4 is pinned only where it has context parallelism.
 
-
-def _cp013(v: View) -> Problem | None:
+    megatron-core pins a generation by switching the others off, which Transformer Engine hears from 2.18 on. That
+    one has no context parallelism for generation 4; from 2.19 it has p2p, all_gather and a2a, but not a2a+p2p.
+    """
     if v.cp == 1:
         return None
     if not v.at_least("te", "2.18"):
@@ -147,7 +235,21 @@ def _cp013(v: View) -> Problem | None:
     )
 
 
-def _cp023(v: View) -> Problem | None:
+@rule(
+    "CP023", severity="error", effect="silent", stage="never",
+    source=(
+        Source("megatron-core", "megatron/core/extensions/transformer_engine.py", "TEDotProductAttention.__init__",
+               'if is_te_min_version("1.10.0"):', ">=0.12"),
+    ),
+    applies=lambda v: cp_may_be_on(v) and any(kind in ("a2a", "all_gather") for kind in v.comm_types),
+    good=Example("mlm", "--context-parallel-size 2 --cp-comm-type all_gather", "te=1.12"),
+    bad=Example("mlm", "--context-parallel-size 2 --cp-comm-type all_gather", "te=1.9"),
+)
+def comm_type_is_heard(v: View) -> Problem | None:
+    """Transformer Engine is new enough to hear the communication type.
+
+    Before Transformer Engine 1.10 megatron-core does not pass the type on: every layer runs the p2p ring.
+    """
     if v.cp == 1 or v.at_least("te", "1.10"):
         return None
     return Problem(
@@ -159,117 +261,4 @@ def _cp023(v: View) -> Problem | None:
     )
 
 
-RULES = (
-    Rule(
-        id="CP004",
-        title="The communication type is spelled as Transformer Engine spells it",
-        severity="error", effect="crash", stage="first-forward",
-        why=(
-            "megatron-core passes any string on. Transformer Engine compares letter by letter in the first forward: "
-            "'allgather', which Megatron-LM's help text offers, is refused; 'all_gather' is meant."
-        ),
-        source=(
-            Source("transformer-engine", _DPA + "context_parallel.py", "attn_forward_func_with_cp",
-                   "Unsupported communication type", ">=2.4"),
-            Source("megatron-lm", "megatron/training/arguments.py", "_add_distributed_args",
-                   "p2p, a2a, allgather or a2a+p2p", where="checkout"),
-        ),
-        applies=cp_may_be_on,
-        check=_cp004,
-        good=Example("mlm", "--context-parallel-size 2 --cp-comm-type allgather "
-                     "--experimental-attention-variant dsa --no-rope-fusion", "mcore=0.20"),
-        bad=Example("mlm", "--context-parallel-size 2 --cp-comm-type allgather"),
-    ),
-    Rule(
-        id="CP005",
-        title="A list of communication types has one entry per layer",
-        severity="error", effect="crash", stage="config",
-        why="The config constructor asserts it, and only where the context-parallel size is above 1.",
-        source=(
-            Source("megatron-core", _CONFIG, "TransformerConfig.__post_init__",
-                   "len(self.cp_comm_type) == self.num_layers", ">=0.12"),
-        ),
-        applies=lambda v: cp_may_be_on(v) and isinstance(v.cp_comm_type, tuple),
-        check=_cp005,
-        good=Example("mlm", "--context-parallel-size 2 --num-layers 2 --cp-comm-type p2p all_gather"),
-        bad=Example("mlm", "--context-parallel-size 2 --num-layers 4 --cp-comm-type p2p all_gather"),
-    ),
-    Rule(
-        id="CP006",
-        title="Context parallelism runs on Transformer Engine's attention",
-        severity="error", effect="crash", stage="init",
-        why=(
-            "Ring, all-to-all and all-gather live in Transformer Engine. megatron-core's local attention asserts that "
-            "the context-parallel size is 1; the config constructor does not look."
-        ),
-        source=(
-            Source("megatron-core", "megatron/core/transformer/dot_product_attention.py",
-                   "DotProductAttention.__init__",
-                   "Context parallelism is only supported by TEDotProductAttention!", ">=0.12"),
-        ),
-        applies=cp_may_be_on,
-        check=_cp006,
-        good=Example("mlm", "--context-parallel-size 2 --transformer-impl transformer_engine"),
-        bad=Example("mlm", "--context-parallel-size 2 --transformer-impl local"),
-    ),
-    Rule(
-        id="CP012",
-        title="The attention backend and the mask exist with context parallelism",
-        severity="error", effect="crash", stage="first-forward",
-        why=(
-            "Transformer Engine drops every backend that cannot do what is asked, with a debug message only; unfused "
-            "attention is always dropped under CP, and no backend has bottom-right or arbitrary masks there. "
-            "NVTE_DEBUG=1 NVTE_DEBUG_LEVEL=2 prints the reasons."
-        ),
-        source=(
-            Source("transformer-engine", _DPA + "utils.py", "get_attention_backend",
-                   "Disabling UnfusedDotProductAttention as it does not support context parallelism", ">=2.4"),
-            Source("transformer-engine", _DPA + "utils.py", "get_attention_backend",
-                   "causal_bottom_right masking", ">=2.4"),
-        ),
-        applies=cp_may_be_on,
-        check=_cp012,
-        good=Example("mlm", "--context-parallel-size 2 --attention-backend fused"),
-        bad=Example("mlm", "--context-parallel-size 2 --attention-backend unfused"),
-    ),
-    Rule(
-        id="CP013",
-        title="FlashAttention 4 is pinned only where it has context parallelism",
-        severity="error", effect="crash", stage="first-forward",
-        why=(
-            "megatron-core pins a generation by switching the others off, which Transformer Engine hears from 2.18 on. "
-            "That one has no context parallelism for generation 4; from 2.19 it has p2p, all_gather and a2a, but not "
-            "a2a+p2p."
-        ),
-        source=(
-            Source("transformer-engine", _DPA + "utils.py", "get_attention_backend",
-                   "Disabling FlashAttention 4 as it does not support context parallelism yet", ">=2.15,<2.19"),
-            Source("transformer-engine", _DPA + "utils.py", "get_attention_backend",
-                   'fa4_cp_supported = cp_comm_type in ["p2p", "all_gather", "a2a"]', ">=2.19"),
-            Source("megatron-lm", "megatron/core/models/common/language_module/language_module.py",
-                   "LanguageModule._set_attention_backend", "if version != self.config.flash_attention_version",
-                   where="checkout"),
-        ),
-        applies=_wants_fa4,
-        check=_cp013,
-        good=Example("mlm", "--context-parallel-size 2 --attention-backend flash --flash-attention-version 4",
-                     "te=2.19"),
-        bad=Example("mlm", "--context-parallel-size 2 --attention-backend flash --flash-attention-version 4",
-                    "te=2.18"),
-    ),
-    Rule(
-        id="CP023",
-        title="Transformer Engine is new enough to hear the communication type",
-        severity="error", effect="silent", stage="never",
-        why="Before Transformer Engine 1.10 megatron-core does not pass the type on: every layer runs the p2p ring.",
-        source=(
-            Source("megatron-core", "megatron/core/extensions/transformer_engine.py", "TEDotProductAttention.__init__",
-                   'if is_te_min_version("1.10.0"):', ">=0.12"),
-        ),
-        # a2a+p2p has its own rule, HCP013.
-        applies=lambda v: cp_may_be_on(v) and any(kind in ("a2a", "all_gather") for kind in v.comm_types),
-        check=_cp023,
-        good=Example("mlm", "--context-parallel-size 2 --cp-comm-type all_gather", "te=1.12"),
-        bad=Example("mlm", "--context-parallel-size 2 --cp-comm-type all_gather", "te=1.9"),
-    ),
-)
+RULES = (comm_type_is_spelled_right, comm_types_match_layers, attention_is_transformer_engine, backend_and_mask_exist, fa4_knows_cp, comm_type_is_heard)

@@ -3,10 +3,34 @@
 from __future__ import annotations
 
 from hcp.rules.comm import uses_cp
-from hcp.rules.rule import Example, Fix, Problem, Rule, Source, View
+from hcp.rules.rule import Example, Fix, Problem, Source, View, rule
 
 
-def _cp027(v: View) -> Problem | None:
+def _one_type(v: View, kind: str) -> dict[str, object]:
+    drop = {"hcp_sizes": None} if v.get("hcp_sizes") and kind != "a2a+p2p" else {}
+    return {"cp_comm_type": kind, **drop}
+
+
+@rule(
+    "CP027", severity="error", effect="crash", stage="init",
+    source=(
+        Source("megatron-core", "megatron/core/transformer/transformer_layer.py", "TransformerLayer.__init__",
+               "config.cp_comm_type[self.layer_number]", ">=0.12,<0.17"),
+        Source("megatron-core", "megatron/core/transformer/transformer_layer.py", "TransformerLayer.__init__",
+               "self.layer_number - 1", ">=0.17", "checkout"),
+    ),
+    applies=lambda v: v.get("cp") != 1 and isinstance(v.cp_comm_type, tuple) and uses_cp(v),
+    good=Example("bridge", "model.num_layers=2 model.context_parallel_size=2 model.cp_comm_type=[p2p,all_gather]",
+                 "mcore=0.17.0"),
+    bad=Example("bridge", "model.num_layers=2 model.context_parallel_size=2 model.cp_comm_type=[p2p,all_gather]",
+                "mcore=0.16.1"),
+)
+def comm_type_per_layer_is_supported(v: View) -> Problem | None:
+    """A communication type per layer needs megatron-core 0.17 or newer.
+
+    Up to 0.16 megatron-core looks the type up under the layer's number, which counts from 1, in a list that counts
+    from 0. The constructor demands exactly one entry per layer, so the last layer always misses; corrected in 0.17.
+    """
     if v.at_least("mcore", "0.17"):
         return None
     return Problem(
@@ -18,34 +42,4 @@ def _cp027(v: View) -> Problem | None:
     )
 
 
-def _one_type(v: View, kind: str) -> dict[str, object]:
-    drop = {"hcp_sizes": None} if v.get("hcp_sizes") and kind != "a2a+p2p" else {}
-    return {"cp_comm_type": kind, **drop}
-
-
-RULES = (
-    Rule(
-        id="CP027",
-        title="A communication type per layer needs megatron-core 0.17 or newer",
-        severity="error",
-        effect="crash",
-        stage="init",
-        why=(
-            "Up to 0.16 megatron-core looks the type up under the layer's number, which counts from 1, in a list that "
-            "counts from 0. The constructor demands exactly one entry per layer, so the last layer always misses; "
-            "corrected in 0.17."
-        ),
-        source=(
-            Source("megatron-core", "megatron/core/transformer/transformer_layer.py", "TransformerLayer.__init__",
-                   "config.cp_comm_type[self.layer_number]", ">=0.12,<0.17"),
-            Source("megatron-core", "megatron/core/transformer/transformer_layer.py", "TransformerLayer.__init__",
-                   "self.layer_number - 1", ">=0.17", "checkout"),
-        ),
-        applies=lambda v: v.get("cp") != 1 and isinstance(v.cp_comm_type, tuple) and uses_cp(v),
-        check=_cp027,
-        good=Example("bridge", "model.num_layers=2 model.context_parallel_size=2 model.cp_comm_type=[p2p,all_gather]",
-                     "mcore=0.17.0"),
-        bad=Example("bridge", "model.num_layers=2 model.context_parallel_size=2 model.cp_comm_type=[p2p,all_gather]",
-                    "mcore=0.16.1"),
-    ),
-)
+RULES = (comm_type_per_layer_is_supported,)

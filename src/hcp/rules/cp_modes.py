@@ -3,14 +3,43 @@
 from __future__ import annotations
 
 from hcp.rules.cp_view import cp_may_be_on
-from hcp.rules.rule import Example, Fix, Problem, Rule, Source, View
+from hcp.rules.rule import Example, Fix, Problem, Source, View, rule
 
 _CONFIG = "megatron/core/transformer/transformer_config.py"
 _ALGOS = frozenset({"Ring", "CollnetDirect", "CollnetChain", "^NVLS"})
 _NONDETERMINISTIC = "env.NVTE_ALLOW_NONDETERMINISTIC_ALGO"
 
+_HUGE = 1 << 30
+"""Bytes of one dense mask, a byte per pair of tokens, from which the rule speaks."""
 
-def _cp017(v: View) -> Problem | None:
+
+def _dense_mask(v: View) -> bool:
+    if not cp_may_be_on(v) or v.kind not in ("mlm", "bridge"):
+        return False
+    if v.kind == "bridge":
+        return v.get("skip_attention_mask") is False
+    return bool(v.attention_mask_in_dataloader) and not v.get("inter_document_masking")
+
+
+@rule(
+    "CP017", severity="error", effect="crash", stage="init",
+    source=(
+        Source("megatron-core", "megatron/core/extensions/transformer_engine.py", "TEDotProductAttention.__init__",
+               'os.getenv("NVTE_ALLOW_NONDETERMINISTIC_ALGO", "1")', ">=0.12"),
+        Source("megatron-lm", "megatron/training/determinism.py", "apply_determinism_env",
+               "all(t in ACCEPTED_NCCL_ALGO_TOKENS for t in tokens)", where="checkout"),
+    ),
+    applies=lambda v: bool(v.get("deterministic")),
+    good=Example("mlm", "--deterministic-mode", "env.NVTE_ALLOW_NONDETERMINISTIC_ALGO=0"),
+    bad=Example("mlm", "--deterministic-mode", "env.NVTE_ALLOW_NONDETERMINISTIC_ALGO=1"),
+)
+def deterministic_mode_has_its_environment(v: View) -> Problem | None:
+    """Deterministic mode has the environment that it asks for.
+
+    megatron-core refuses to build Transformer Engine's attention in deterministic mode unless
+    NVTE_ALLOW_NONDETERMINISTIC_ALGO is 0, and the launchers refuse reductions whose order varies. Megatron-LM 0.19
+    and later set the first by themselves, and no longer accept NCCL_ALGO=Tree.
+    """
     chosen = v.get("env.NCCL_ALGO")
     if chosen is not None and v.kind in ("mlm", "bridge"):
         accepted = _ALGOS
@@ -38,7 +67,21 @@ def _cp017(v: View) -> Problem | None:
     )
 
 
-def _cp018(v: View) -> Problem | None:
+@rule(
+    "CP018", severity="error", effect="crash", stage="config",
+    source=(
+        Source("megatron-core", _CONFIG, "TransformerConfig.__post_init__",
+               "Batch invariant mode does not support context parallelism", ">=0.19", where="checkout"),
+    ),
+    applies=lambda v: bool(v.get("batch_invariant")),
+    good=Example("mlm", "--batch-invariant-mode --attention-backend flash", "mcore=0.19"),
+    bad=Example("mlm", "--batch-invariant-mode --attention-backend flash --context-parallel-size 2", "mcore=0.19"),
+)
+def batch_invariant_mode_has_no_cp(v: View) -> Problem | None:
+    """Batch-invariant mode runs without context parallelism.
+
+    CP calls FlashAttention 2's kernels directly, whose schedule depends on the batch; 0.19 and later assert.
+    """
     if v.cp == 1 or not v.at_least("mcore", "0.19"):
         return None
     return Problem(
@@ -50,7 +93,22 @@ def _cp018(v: View) -> Problem | None:
     )
 
 
-def _cp021(v: View) -> Problem | None:
+@rule(
+    "CP021", severity="error", effect="crash", stage="config",
+    source=(
+        Source("megatron-bridge", "megatron/bridge/training/config.py",
+               "ConfigContainer._validate_and_apply_megatron_fsdp_v2_configs",
+               "MFSDP V2 currently supports DP-only training", ">=0.7", where="checkout"),
+    ),
+    applies=lambda v: v.kind == "bridge" and v.get("fsdp_version") == 2 and bool(v.get("fsdp")),
+    good=Example("bridge", "model.context_parallel_size=1 ddp.use_megatron_fsdp=true ddp.megatron_fsdp_version=2"),
+    bad=Example("bridge", "model.context_parallel_size=2 ddp.use_megatron_fsdp=true ddp.megatron_fsdp_version=2"),
+)
+def fsdp_v2_has_no_cp(v: View) -> Problem | None:
+    """The second generation of Megatron-FSDP runs without context parallelism.
+
+    Bridge's validation accepts generation 2 for data parallelism alone.
+    """
     if v.cp == 1:
         return None
     return Problem(
@@ -62,19 +120,22 @@ def _cp021(v: View) -> Problem | None:
     )
 
 
-_HUGE = 1 << 30
-"""Bytes of one dense mask, a byte per pair of tokens, from which the rule speaks."""
+@rule(
+    "CP024", severity="warning", effect="oom", stage="training",
+    source=(
+        Source("megatron-core", "megatron/core/datasets/gpt_dataset.py", "_get_ltor_masks_and_position_ids",
+               "torch.ones((seq_length, seq_length)", ">=0.12"),
+    ),
+    applies=_dense_mask,
+    good=Example("mlm", "--context-parallel-size 4 --seq-length 8192"),
+    bad=Example("mlm", "--context-parallel-size 4 --seq-length 131072"),
+)
+def no_dense_mask_for_long_sequences(v: View) -> Problem | None:
+    """The dataloader makes no dense attention mask for long sequences.
 
-
-def _dense_mask(v: View) -> bool:
-    if not cp_may_be_on(v) or v.kind not in ("mlm", "bridge"):
-        return False
-    if v.kind == "bridge":
-        return v.get("skip_attention_mask") is False
-    return bool(v.attention_mask_in_dataloader) and not v.get("inter_document_masking")
-
-
-def _cp024(v: View) -> Problem | None:
+    Megatron-LM's datasets make a square mask for every sample unless told not to. It is ignored for causal
+    attention, but built, pinned and broadcast: at 131,072 tokens it takes 16 GiB a sample.
+    """
     length = v.seq_length
     if v.cp == 1 or length is None or length * length < _HUGE:
         return None
@@ -90,7 +151,21 @@ def _cp024(v: View) -> Problem | None:
     )
 
 
-def _cp026(v: View) -> Problem | None:
+@rule(
+    "CP026", severity="error", effect="crash", stage="config",
+    source=(
+        Source("megatron-core", "megatron/core/transformer/multi_token_prediction.py", "roll_tensor", "cp_group",
+               ">=0.14"),
+    ),
+    applies=lambda v: v.kind == "mlm" and bool(v.get("mtp_layers")) and cp_may_be_on(v),
+    good=Example("mlm", "--context-parallel-size 2 --mtp-num-layers 1", "mcore=0.14"),
+    bad=Example("mlm", "--context-parallel-size 2 --mtp-num-layers 1", "mcore=0.13"),
+)
+def mtp_knows_cp(v: View) -> Problem | None:
+    """Multi-token prediction with context parallelism has a Megatron-LM that can.
+
+    The command lines of 0.12 and 0.13 assert a context-parallel size of 1; 0.14 shifts tokens across ranks.
+    """
     if v.cp == 1 or v.at_least("mcore", "0.14"):
         return None
     return Problem(
@@ -102,85 +177,4 @@ def _cp026(v: View) -> Problem | None:
     )
 
 
-RULES = (
-    Rule(
-        id="CP017",
-        title="Deterministic mode has the environment that it asks for",
-        severity="error", effect="crash", stage="init",
-        why=(
-            "megatron-core refuses to build Transformer Engine's attention in deterministic mode unless "
-            "NVTE_ALLOW_NONDETERMINISTIC_ALGO is 0, and the launchers refuse reductions whose order varies. "
-            "Megatron-LM 0.19 and later set the first by themselves, and no longer accept NCCL_ALGO=Tree."
-        ),
-        source=(
-            Source("megatron-core", "megatron/core/extensions/transformer_engine.py", "TEDotProductAttention.__init__",
-                   'os.getenv("NVTE_ALLOW_NONDETERMINISTIC_ALGO", "1")', ">=0.12"),
-            Source("megatron-lm", "megatron/training/determinism.py", "apply_determinism_env",
-                   "all(t in ACCEPTED_NCCL_ALGO_TOKENS for t in tokens)", where="checkout"),
-        ),
-        applies=lambda v: bool(v.get("deterministic")),
-        check=_cp017,
-        good=Example("mlm", "--deterministic-mode", "env.NVTE_ALLOW_NONDETERMINISTIC_ALGO=0"),
-        bad=Example("mlm", "--deterministic-mode", "env.NVTE_ALLOW_NONDETERMINISTIC_ALGO=1"),
-    ),
-    Rule(
-        id="CP018",
-        title="Batch-invariant mode runs without context parallelism",
-        severity="error", effect="crash", stage="config",
-        why="CP calls FlashAttention 2's kernels directly, whose schedule depends on the batch; 0.19 and later assert.",
-        source=(
-            Source("megatron-core", _CONFIG, "TransformerConfig.__post_init__",
-                   "Batch invariant mode does not support context parallelism", ">=0.19", where="checkout"),
-        ),
-        applies=lambda v: bool(v.get("batch_invariant")),
-        check=_cp018,
-        good=Example("mlm", "--batch-invariant-mode --attention-backend flash", "mcore=0.19"),
-        bad=Example("mlm", "--batch-invariant-mode --attention-backend flash --context-parallel-size 2", "mcore=0.19"),
-    ),
-    Rule(
-        id="CP021",
-        title="The second generation of Megatron-FSDP runs without context parallelism",
-        severity="error", effect="crash", stage="config",
-        why="Bridge's validation accepts generation 2 for data parallelism alone.",
-        source=(
-            Source("megatron-bridge", "megatron/bridge/training/config.py",
-                   "ConfigContainer._validate_and_apply_megatron_fsdp_v2_configs",
-                   "MFSDP V2 currently supports DP-only training", ">=0.7", where="checkout"),
-        ),
-        applies=lambda v: v.kind == "bridge" and v.get("fsdp_version") == 2 and bool(v.get("fsdp")),
-        check=_cp021,
-        good=Example("bridge", "model.context_parallel_size=1 ddp.use_megatron_fsdp=true ddp.megatron_fsdp_version=2"),
-        bad=Example("bridge", "model.context_parallel_size=2 ddp.use_megatron_fsdp=true ddp.megatron_fsdp_version=2"),
-    ),
-    Rule(
-        id="CP024",
-        title="The dataloader makes no dense attention mask for long sequences",
-        severity="warning", effect="oom", stage="training",
-        why=(
-            "Megatron-LM's datasets make a square mask for every sample unless told not to. It is ignored for causal "
-            "attention, but built, pinned and broadcast: at 131,072 tokens it takes 16 GiB a sample."
-        ),
-        source=(
-            Source("megatron-core", "megatron/core/datasets/gpt_dataset.py", "_get_ltor_masks_and_position_ids",
-                   "torch.ones((seq_length, seq_length)", ">=0.12"),
-        ),
-        applies=_dense_mask,
-        check=_cp024,
-        good=Example("mlm", "--context-parallel-size 4 --seq-length 8192"),
-        bad=Example("mlm", "--context-parallel-size 4 --seq-length 131072"),
-    ),
-    Rule(
-        id="CP026",
-        title="Multi-token prediction with context parallelism has a Megatron-LM that can",
-        severity="error", effect="crash", stage="config",
-        why="The command lines of 0.12 and 0.13 assert a context-parallel size of 1; 0.14 shifts tokens across ranks.",
-        source=(
-            Source("megatron-core", "megatron/core/transformer/multi_token_prediction.py", "roll_tensor", "cp_group",
-                   ">=0.14"),
-        ),
-        applies=lambda v: v.kind == "mlm" and bool(v.get("mtp_layers")) and cp_may_be_on(v),
-        check=_cp026,
-        good=Example("mlm", "--context-parallel-size 2 --mtp-num-layers 1", "mcore=0.14"),
-        bad=Example("mlm", "--context-parallel-size 2 --mtp-num-layers 1", "mcore=0.13"),
-    ),
-)
+RULES = (deterministic_mode_has_its_environment, batch_invariant_mode_has_no_cp, fsdp_v2_has_no_cp, no_dense_mask_for_long_sequences, mtp_knows_cp)

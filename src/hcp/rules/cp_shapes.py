@@ -5,7 +5,7 @@ from __future__ import annotations
 from math import gcd
 
 from hcp.rules.cp_view import cp_may_be_on, layer_types, round_up, sequence_multiple, smaller_divisors, switch_types
-from hcp.rules.rule import Example, Fix, Problem, Rule, Source, View
+from hcp.rules.rule import Example, Fix, Problem, Source, View, rule
 
 
 def _longer(v: View, multiple: int) -> Fix:
@@ -17,7 +17,53 @@ def _longer(v: View, multiple: int) -> Fix:
     return Fix(edits, f"sequences of {length} tokens, a multiple of {multiple}")
 
 
-def _cp001(v: View) -> Problem | None:
+def _splits_over_tp(v: View) -> bool:
+    """Dense rows whose length the launch states: packed rows have a length of their own (PACK001)."""
+    return (
+        v.kind in ("mlm", "bridge", "bridge-provider") and cp_may_be_on(v) and v.get("tp") != 1
+        and bool(v.sequence_parallel) and not v.get("thd") and not v.get("vision")
+    )
+
+
+_FP8_TOKENS = {"delayed": 16, "tensorwise": 16, "mxfp8": 32}
+
+
+def _fp8_rows(v: View) -> bool:
+    return (
+        v.get("fp8") is not None and v.kind in ("mlm", "bridge", "bridge-provider") and cp_may_be_on(v)
+        and not v.get("thd") and v.fp8_recipe in _FP8_TOKENS
+    )
+
+
+def _flat_a2a(v: View) -> bool:
+    # Beside hierarchical layers it is HCP019, which has other ways out.
+    return cp_may_be_on(v) and "a2a" in layer_types(v) and "a2a+p2p" not in layer_types(v)
+
+
+_SHORT = 1024
+
+_CONFIG = "megatron/core/transformer/transformer_config.py"
+_CONTEXT_PARALLEL = "transformer_engine/pytorch/attention/dot_product_attention/context_parallel.py"
+
+
+@rule(
+    "CP001", severity="error", effect="crash", stage="config",
+    source=(
+        Source("megatron-lm", "megatron/training/arguments.py", "validate_args",
+               "args.seq_length % (args.context_parallel_size * 2) == 0", where="checkout"),
+        Source("megatron-bridge", "megatron/bridge/training/config.py", "ConfigContainer.validate",
+               "self.model.seq_length % (self.model.context_parallel_size * 2) == 0", ">=0.3"),
+    ),
+    applies=lambda v: v.kind != "verl" and cp_may_be_on(v),
+    good=Example("mlm", "--context-parallel-size 4 --seq-length 4096"),
+    bad=Example("mlm", "--context-parallel-size 3 --seq-length 4096"),
+)
+def sequence_divides_into_chunks(v: View) -> Problem | None:
+    """The sequence length is a multiple of twice the context-parallel size.
+
+    Causal attention is balanced by giving rank r the chunks r and 2 CP - 1 - r of 2 CP. Megatron-LM's command line
+    and Bridge's validation refuse other lengths; megatron-core itself fails in a view of the first batch.
+    """
     length = v.seq_length
     if v.cp == 1 or length is None or length % (2 * v.cp) == 0:
         return None
@@ -35,15 +81,24 @@ def _cp001(v: View) -> Problem | None:
     )
 
 
-def _splits_over_tp(v: View) -> bool:
-    """Dense rows whose length the launch states: packed rows have a length of their own (PACK001)."""
-    return (
-        v.kind in ("mlm", "bridge", "bridge-provider") and cp_may_be_on(v) and v.get("tp") != 1
-        and bool(v.sequence_parallel) and not v.get("thd") and not v.get("vision")
-    )
+@rule(
+    "CP002", severity="error", effect="crash", stage="first-forward",
+    source=(
+        Source("megatron-core", "megatron/core/tensor_parallel/mappings.py", "_split_along_first_dim",
+               "First dimension of the tensor should be divisible by tensor parallel size", ">=0.12"),
+    ),
+    applies=_splits_over_tp,
+    good=Example("mlm", "--context-parallel-size 2 --tensor-model-parallel-size 6 --sequence-parallel "
+                 "--seq-length 6144 --num-attention-heads 12"),
+    bad=Example("mlm", "--context-parallel-size 2 --tensor-model-parallel-size 6 --sequence-parallel "
+                "--seq-length 4096 --num-attention-heads 12"),
+)
+def sequence_divides_over_tp(v: View) -> Problem | None:
+    """With sequence parallelism a rank's part of the sequence divides over tensor parallelism.
 
-
-def _cp002(v: View) -> Problem | None:
+    After the split over CP, sequence parallelism scatters the rest over the tensor-parallel ranks. Neither
+    Megatron-LM nor Bridge's pre-training path checks the product; the embedding asserts in the first forward.
+    """
     length = v.seq_length
     if v.cp == 1 or v.tp == 1 or length is None or length % (v.tp * v.cp) == 0:
         return None
@@ -57,17 +112,24 @@ def _cp002(v: View) -> Problem | None:
     )
 
 
-_FP8_TOKENS = {"delayed": 16, "tensorwise": 16, "mxfp8": 32}
+@rule(
+    "CP003", severity="error", effect="crash", stage="first-forward",
+    source=(
+        Source("transformer-engine", "transformer_engine/pytorch/utils.py", "assert_dim_for_fp8_exec",
+               "math.prod(tensor.shape[:-1]) % 8", ">=2.4"),
+        Source("transformer-engine", "transformer_engine/pytorch/tensor/mxfp8_tensor.py",
+               "MXFP8Quantizer.is_quantizable", "% MXFP8_BLOCK_SCALING_SIZE != 0", ">=2.4"),
+    ),
+    applies=_fp8_rows,
+    good=Example("mlm", "--context-parallel-size 2 --fp8-format hybrid --seq-length 4096 --micro-batch-size 1"),
+    bad=Example("mlm", "--context-parallel-size 2 --fp8-format hybrid --seq-length 4104 --micro-batch-size 1"),
+)
+def fp8_blocks_are_whole(v: View) -> Problem | None:
+    """FP8 training has whole blocks of tokens on each rank.
 
-
-def _fp8_rows(v: View) -> bool:
-    return (
-        v.get("fp8") is not None and v.kind in ("mlm", "bridge", "bridge-provider") and cp_may_be_on(v)
-        and not v.get("thd") and v.fp8_recipe in _FP8_TOKENS
-    )
-
-
-def _cp003(v: View) -> Problem | None:
+    Transformer Engine asserts that tokens come in eights, cuBLAS wants sixteens in the weight gradient, MXFP8
+    scales blocks of 32. CP divides the tokens of a rank, so short sequences break it first.
+    """
     if v.cp == 1 or v.seq_length is None or v.micro_batch_size is None:
         return None
     wanted = _FP8_TOKENS[v.fp8_recipe]
@@ -84,12 +146,25 @@ def _cp003(v: View) -> Problem | None:
     )
 
 
-def _flat_a2a(v: View) -> bool:
-    # Beside hierarchical layers it is HCP019, which has other ways out.
-    return cp_may_be_on(v) and "a2a" in layer_types(v) and "a2a+p2p" not in layer_types(v)
+@rule(
+    "CP007", severity="error", effect="crash", stage="first-forward",
+    source=(
+        Source("transformer-engine", _CONTEXT_PARALLEL, "AttnFuncWithCPAndQKVOA2A.forward",
+               "q.shape[-2] % cp_size == 0 and k.shape[-2] % cp_size == 0", ">=2.4"),
+    ),
+    applies=_flat_a2a,
+    good=Example("mlm", "--context-parallel-size 4 --cp-comm-type a2a --num-attention-heads 32 "
+                 "--group-query-attention --num-query-groups 8 --tensor-model-parallel-size 2"),
+    bad=Example("mlm", "--context-parallel-size 4 --cp-comm-type a2a --num-attention-heads 32 "
+                "--group-query-attention --num-query-groups 8 --tensor-model-parallel-size 4"),
+)
+def heads_divide_for_a2a(v: View) -> Problem | None:
+    """With a2a the heads of a rank divide by the context-parallel size.
 
-
-def _cp007(v: View) -> Problem | None:
+    a2a exchanges sequence for heads: each CP rank takes 1/CP of the query and of the KV heads that its
+    tensor-parallel rank holds. Only Transformer Engine checks it, in the first forward, after the model was built
+    and the checkpoint loaded. Fewer KV heads than tensor-parallel ranks leave one per rank.
+    """
     if v.cp == 1:
         return None
     heads, kv_heads = v.heads_per_rank, v.kv_heads_per_rank
@@ -104,7 +179,26 @@ def _cp007(v: View) -> Problem | None:
     )
 
 
-def _cp008(v: View) -> Problem | None:
+@rule(
+    "CP008", severity="error", effect="crash", stage="config",
+    source=(
+        Source("megatron-core", _CONFIG, "TransformerConfig.__post_init__",
+               "must be a multiple or divisor of", ">=0.16"),
+        Source("megatron-core", _CONFIG, "TransformerConfig.__post_init__",
+               "self.num_query_groups % self.tensor_model_parallel_size != 0", ">=0.12"),
+    ),
+    applies=lambda v: v.get("tp") != 1 and v.get("kv_heads", 1) is not None,
+    good=Example("mlm", "--tensor-model-parallel-size 4 --num-attention-heads 32 --group-query-attention "
+                 "--num-query-groups 8"),
+    bad=Example("mlm", "--tensor-model-parallel-size 4 --num-attention-heads 12 --group-query-attention "
+                "--num-query-groups 6"),
+)
+def kv_heads_fit_tp(v: View) -> Problem | None:
+    """The KV heads are a multiple or a divisor of the tensor-parallel size.
+
+    Each tensor-parallel rank holds whole KV heads, or (megatron-core 0.16 and later) shares one with its
+    neighbours. What fits neither is refused when the model config is built.
+    """
     groups, tp = v.kv_heads, v.tp
     if groups % tp == 0:
         return None
@@ -124,10 +218,23 @@ def _cp008(v: View) -> Problem | None:
     )
 
 
-_SHORT = 1024
+@rule(
+    "PERF001", severity="info", effect="slow", stage="training",
+    source=(
+        Source("megatron-bridge", "docs/training/moe-optimization.md", "", "seq_len / 4096", ">=0.7",
+               where="checkout"),
+    ),
+    applies=lambda v: v.kind in ("mlm", "bridge") and cp_may_be_on(v) and v.known("seq_length"),
+    good=Example("mlm", "--context-parallel-size 4 --seq-length 16384"),
+    bad=Example("mlm", "--context-parallel-size 4 --seq-length 1024"),
+)
+def slices_hide_communication(v: View) -> Problem | None:
+    """A rank's part of the sequence is long enough to hide communication.
 
-
-def _perf001(v: View) -> Problem | None:
+    Attention grows with the square of the sequence, the exchange of K and V linearly. Below about a thousand tokens
+    per rank matrix products are thin and ring steps are not hidden. Upstream's rule of thumb is one CP rank per
+    4096 tokens.
+    """
     length = v.seq_length
     if v.cp == 1 or length is None or length >= _SHORT * v.cp:
         return None
@@ -141,127 +248,4 @@ def _perf001(v: View) -> Problem | None:
     )
 
 
-_CONFIG = "megatron/core/transformer/transformer_config.py"
-_CONTEXT_PARALLEL = "transformer_engine/pytorch/attention/dot_product_attention/context_parallel.py"
-
-RULES = (
-    Rule(
-        id="CP001",
-        title="The sequence length is a multiple of twice the context-parallel size",
-        severity="error", effect="crash", stage="config",
-        why=(
-            "Causal attention is balanced by giving rank r the chunks r and 2 CP - 1 - r of 2 CP. Megatron-LM's "
-            "command line and Bridge's validation refuse other lengths; megatron-core itself fails in a view of the "
-            "first batch."
-        ),
-        source=(
-            Source("megatron-lm", "megatron/training/arguments.py", "validate_args",
-                   "args.seq_length % (args.context_parallel_size * 2) == 0", where="checkout"),
-            Source("megatron-bridge", "megatron/bridge/training/config.py", "ConfigContainer.validate",
-                   "self.model.seq_length % (self.model.context_parallel_size * 2) == 0", ">=0.3"),
-        ),
-        # verl pads what it gets; a provider's caller feeds its own batches.
-        applies=lambda v: v.kind != "verl" and cp_may_be_on(v),
-        check=_cp001,
-        good=Example("mlm", "--context-parallel-size 4 --seq-length 4096"),
-        bad=Example("mlm", "--context-parallel-size 3 --seq-length 4096"),
-    ),
-    Rule(
-        id="CP002",
-        title="With sequence parallelism a rank's part of the sequence divides over tensor parallelism",
-        severity="error", effect="crash", stage="first-forward",
-        why=(
-            "After the split over CP, sequence parallelism scatters the rest over the tensor-parallel ranks. Neither "
-            "Megatron-LM nor Bridge's pre-training path checks the product; the embedding asserts in the first "
-            "forward."
-        ),
-        source=(
-            Source("megatron-core", "megatron/core/tensor_parallel/mappings.py", "_split_along_first_dim",
-                   "First dimension of the tensor should be divisible by tensor parallel size", ">=0.12"),
-        ),
-        applies=_splits_over_tp,
-        check=_cp002,
-        good=Example("mlm", "--context-parallel-size 2 --tensor-model-parallel-size 6 --sequence-parallel "
-                     "--seq-length 6144 --num-attention-heads 12"),
-        bad=Example("mlm", "--context-parallel-size 2 --tensor-model-parallel-size 6 --sequence-parallel "
-                    "--seq-length 4096 --num-attention-heads 12"),
-    ),
-    Rule(
-        id="CP003",
-        title="FP8 training has whole blocks of tokens on each rank",
-        severity="error", effect="crash", stage="first-forward",
-        why=(
-            "Transformer Engine asserts that tokens come in eights, cuBLAS wants sixteens in the weight gradient, "
-            "MXFP8 scales blocks of 32. CP divides the tokens of a rank, so short sequences break it first."
-        ),
-        source=(
-            Source("transformer-engine", "transformer_engine/pytorch/utils.py", "assert_dim_for_fp8_exec",
-                   "math.prod(tensor.shape[:-1]) % 8", ">=2.4"),
-            Source("transformer-engine", "transformer_engine/pytorch/tensor/mxfp8_tensor.py",
-                   "MXFP8Quantizer.is_quantizable", "% MXFP8_BLOCK_SCALING_SIZE != 0", ">=2.4"),
-        ),
-        applies=_fp8_rows,
-        check=_cp003,
-        good=Example("mlm", "--context-parallel-size 2 --fp8-format hybrid --seq-length 4096 --micro-batch-size 1"),
-        bad=Example("mlm", "--context-parallel-size 2 --fp8-format hybrid --seq-length 4104 --micro-batch-size 1"),
-    ),
-    Rule(
-        id="CP007",
-        title="With a2a the heads of a rank divide by the context-parallel size",
-        severity="error", effect="crash", stage="first-forward",
-        why=(
-            "a2a exchanges sequence for heads: each CP rank takes 1/CP of the query and of the KV heads that its "
-            "tensor-parallel rank holds. Only Transformer Engine checks it, in the first forward, after the model was "
-            "built and the checkpoint loaded. Fewer KV heads than tensor-parallel ranks leave one per rank."
-        ),
-        source=(
-            Source("transformer-engine", _CONTEXT_PARALLEL, "AttnFuncWithCPAndQKVOA2A.forward",
-                   "q.shape[-2] % cp_size == 0 and k.shape[-2] % cp_size == 0", ">=2.4"),
-        ),
-        applies=_flat_a2a,
-        check=_cp007,
-        good=Example("mlm", "--context-parallel-size 4 --cp-comm-type a2a --num-attention-heads 32 "
-                     "--group-query-attention --num-query-groups 8 --tensor-model-parallel-size 2"),
-        bad=Example("mlm", "--context-parallel-size 4 --cp-comm-type a2a --num-attention-heads 32 "
-                    "--group-query-attention --num-query-groups 8 --tensor-model-parallel-size 4"),
-    ),
-    Rule(
-        id="CP008",
-        title="The KV heads are a multiple or a divisor of the tensor-parallel size",
-        severity="error", effect="crash", stage="config",
-        why=(
-            "Each tensor-parallel rank holds whole KV heads, or (megatron-core 0.16 and later) shares one with its "
-            "neighbours. What fits neither is refused when the model config is built."
-        ),
-        source=(
-            Source("megatron-core", _CONFIG, "TransformerConfig.__post_init__",
-                   "must be a multiple or divisor of", ">=0.16"),
-            Source("megatron-core", _CONFIG, "TransformerConfig.__post_init__",
-                   "self.num_query_groups % self.tensor_model_parallel_size != 0", ">=0.12"),
-        ),
-        applies=lambda v: v.get("tp") != 1 and v.get("kv_heads", 1) is not None,
-        check=_cp008,
-        good=Example("mlm", "--tensor-model-parallel-size 4 --num-attention-heads 32 --group-query-attention "
-                     "--num-query-groups 8"),
-        bad=Example("mlm", "--tensor-model-parallel-size 4 --num-attention-heads 12 --group-query-attention "
-                    "--num-query-groups 6"),
-    ),
-    Rule(
-        id="PERF001",
-        title="A rank's part of the sequence is long enough to hide communication",
-        severity="info", effect="slow", stage="training",
-        why=(
-            "Attention grows with the square of the sequence, the exchange of K and V linearly. Below about a thousand "
-            "tokens per rank matrix products are thin and ring steps are not hidden. Upstream's rule of thumb is one "
-            "CP rank per 4096 tokens."
-        ),
-        source=(
-            Source("megatron-bridge", "docs/training/moe-optimization.md", "", "seq_len / 4096", ">=0.7",
-                   where="checkout"),
-        ),
-        applies=lambda v: v.kind in ("mlm", "bridge") and cp_may_be_on(v) and v.known("seq_length"),
-        check=_perf001,
-        good=Example("mlm", "--context-parallel-size 4 --seq-length 16384"),
-        bad=Example("mlm", "--context-parallel-size 4 --seq-length 1024"),
-    ),
-)
+RULES = (sequence_divides_into_chunks, sequence_divides_over_tp, fp8_blocks_are_whole, heads_divide_for_a2a, kv_heads_fit_tp, slices_hide_communication)

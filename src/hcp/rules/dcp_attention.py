@@ -5,12 +5,54 @@ from __future__ import annotations
 from hcp.rules.comm import HIERARCHICAL, flat_edits
 from hcp.rules.cp_view import switch_types
 from hcp.rules.dcp_view import is_dynamic, is_hybrid, is_newer_than_read, num_ranks
-from hcp.rules.rule import Example, Fix, Problem, Rule, Source, View
+from hcp.rules.rule import Example, Fix, Problem, Source, View, rule
 
 _TE = "megatron/core/extensions/transformer_engine.py"
 
 
-def _dcp009(v: View) -> Problem | None:
+def _ignored_type(v: View) -> Problem | None:
+    if v.comm_types == ("p2p",) or v.fact("cp_comm_type") is None:
+        return None
+    return Problem(
+        message="every group exchanges K and V by p2p: at a static CP size of 1 the layers are built without the type",
+        found=f"dynamic CP with cp_comm_type {', '.join(v.comm_types)} at context_parallel_size 1",
+        wanted="p2p, which is what runs, or a static CP size above 1",
+        facts=("cp_comm_type", "cp"),
+        fixes=(Fix(switch_types(v, ("p2p",)), "says what runs"),),
+        severity="warning", effect="silent", stage="never",
+    )
+
+
+_HYBRID = ("--hybrid-context-parallel --max-seqlen-per-dp-cp-rank 4096 --seq-length 32768 "
+           "--no-create-attention-mask-in-dataloader --sft --calculate-per-token-loss --micro-batch-size 1 "
+           "--eval-iters 0 ")
+_CP = "--context-parallel-size 8 "
+_ON = "world_size=8 mcore=0.17.0 te=2.14"
+_ACTOR = "actor_rollout_ref.actor.megatron."
+_VERL = f"{_ACTOR}dynamic_context_parallel=True {_ACTOR}max_seqlen_per_dp_cp_rank=4096"
+
+
+@rule(
+    "DCP009", severity="error", effect="crash", stage="training",
+    source=(
+        Source("megatron-core", _TE, "TEDotProductAttention.forward", "super().set_context_parallel_group(",
+               ">=0.16"),
+        Source("transformer-engine",
+               "transformer_engine/pytorch/attention/dot_product_attention/context_parallel.py",
+               "attn_forward_func_with_cp", "isinstance(cp_group, list) and len(cp_group) == 2", ">=2.8"),
+    ),
+    applies=is_dynamic,
+    good=Example("mlm", _HYBRID + _CP, _ON),
+    bad=Example("mlm", _HYBRID + _CP + "--cp-comm-type a2a+p2p --hierarchical-context-parallel-sizes 4 2",
+                "world_size=8 mcore=0.17.0 te=2.20 arch=sm90"),
+)
+def comm_type_fits_any_group(v: View) -> Problem | None:
+    """Dynamic CP exchanges K and V in a way that any group can.
+
+    Each sequence brings one process group, and attention is handed that group with the communication type of the
+    layer. a2a+p2p wants a pair of groups; a2a wants heads that divide by the widest group. At a static CP size of 1
+    the type never reaches Transformer Engine.
+    """
     types = v.comm_types
     if v.cp == 1:
         return _ignored_type(v)
@@ -35,20 +77,25 @@ def _dcp009(v: View) -> Problem | None:
     )
 
 
-def _ignored_type(v: View) -> Problem | None:
-    if v.comm_types == ("p2p",) or v.fact("cp_comm_type") is None:
-        return None
-    return Problem(
-        message="every group exchanges K and V by p2p: at a static CP size of 1 the layers are built without the type",
-        found=f"dynamic CP with cp_comm_type {', '.join(v.comm_types)} at context_parallel_size 1",
-        wanted="p2p, which is what runs, or a static CP size above 1",
-        facts=("cp_comm_type", "cp"),
-        fixes=(Fix(switch_types(v, ("p2p",)), "says what runs"),),
-        severity="warning", effect="silent", stage="never",
-    )
+@rule(
+    "DCP010", severity="error", effect="crash", stage="training",
+    source=(
+        Source("megatron-core", _TE, "TEDotProductAttention.__init__",
+               "if self.config.context_parallel_size > 1:", ">=0.16"),
+        Source("megatron-core", _TE, "TEDotProductAttention.forward", "TEDotProductAttention.cp_stream", ">=0.16"),
+    ),
+    applies=lambda v: v.kind in ("mlm", "bridge-provider") and is_hybrid(v) and not is_newer_than_read(v),
+    good=Example("mlm", _HYBRID + _CP, _ON),
+    bad=Example("bridge-provider", "model.hybrid_context_parallel=true model.max_seqlen_per_dp_cp_rank=4096 "
+                "model.context_parallel_size=1 model.calculate_per_token_loss=true",
+                "mcore=0.17.0 world_size=8 dp=8"),
+)
+def hybrid_cp_has_static_cp(v: View) -> Problem | None:
+    """Hybrid CP has a static CP size above 1.
 
-
-def _dcp010(v: View) -> Problem | None:
+    Attention makes the CUDA stream for CP where it is built, if the static CP size is above 1. Hybrid CP hands that
+    stream to Transformer Engine with each group; without it the first wait fails.
+    """
     if v.cp > 1:
         return None
     ranks = num_ranks(v)
@@ -62,7 +109,23 @@ def _dcp010(v: View) -> Problem | None:
     )
 
 
-def _dcp011(v: View) -> Problem | None:
+@rule(
+    "DCP011", severity="error", effect="crash", stage="first-forward",
+    source=(
+        Source("megatron-core", "megatron/core/transformer/multi_latent_attention.py",
+               "MLASelfAttention.get_query_key_value_tensors",
+               "hybrid_context_parallel is not supported with MLA yet", ">=0.16"),
+    ),
+    applies=lambda v: is_hybrid(v) and not is_newer_than_read(v),
+    good=Example("mlm", _HYBRID + _CP, _ON),
+    bad=Example("bridge-provider", "model.hybrid_context_parallel=true model.max_seqlen_per_dp_cp_rank=4096 "
+                "model.multi_latent_attention=true model.calculate_per_token_loss=true", "mcore=0.17.0"),
+)
+def hybrid_cp_has_no_mla(v: View) -> Problem | None:
+    """Hybrid CP runs without multi-latent attention.
+
+    Multi-latent attention of main asserts that no sequence brings a group; the dev branch follows.
+    """
     if not v.mla:
         return None
     return Problem(
@@ -74,7 +137,23 @@ def _dcp011(v: View) -> Problem | None:
     )
 
 
-def _dcp012(v: View) -> Problem | None:
+@rule(
+    "DCP012", severity="error", effect="silent", stage="never",
+    source=(
+        Source("megatron-core", "megatron/core/transformer/attention.py", "Attention.forward",
+               "cp_group=self.pg_collection.cp,", ">=0.16"),
+    ),
+    applies=lambda v: v.kind == "mlm" and is_hybrid(v) and not is_newer_than_read(v),
+    good=Example("mlm", _HYBRID + _CP, _ON),
+    bad=Example("mlm", _HYBRID + _CP + "--position-embedding-type rope", _ON),
+)
+def rotary_embedding_fits_hybrid_cp(v: View) -> Problem | None:
+    """Hybrid CP runs without a rotary embedding that reads the static CP group.
+
+    Packed data takes its rotary angles by the rank and size of a CP group. On main that is the static one, not the
+    one that the sequence brings, so ranks of a wider or narrower group rotate by other positions. A report says
+    that with luck it fails, and without it trains wrong.
+    """
     kind = "rope" if v.use_rotary_position_embeddings else v.position_embedding_type
     if kind not in ("rope", "mrope", "yarn"):
         return None
@@ -88,89 +167,4 @@ def _dcp012(v: View) -> Problem | None:
     )
 
 
-_HYBRID = ("--hybrid-context-parallel --max-seqlen-per-dp-cp-rank 4096 --seq-length 32768 "
-           "--no-create-attention-mask-in-dataloader --sft --calculate-per-token-loss --micro-batch-size 1 "
-           "--eval-iters 0 ")
-_CP = "--context-parallel-size 8 "
-_ON = "world_size=8 mcore=0.17.0 te=2.14"
-_ACTOR = "actor_rollout_ref.actor.megatron."
-_VERL = f"{_ACTOR}dynamic_context_parallel=True {_ACTOR}max_seqlen_per_dp_cp_rank=4096"
-
-RULES = (
-    Rule(
-        id="DCP009",
-        title="Dynamic CP exchanges K and V in a way that any group can",
-        severity="error", effect="crash", stage="training",
-        why=(
-            "Each sequence brings one process group, and attention is handed that group with the communication type of "
-            "the layer. a2a+p2p wants a pair of groups; a2a wants heads that divide by the widest group. At a static "
-            "CP size of 1 the type never reaches Transformer Engine."
-        ),
-        source=(
-            Source("megatron-core", _TE, "TEDotProductAttention.forward", "super().set_context_parallel_group(",
-                   ">=0.16"),
-            Source("transformer-engine",
-                   "transformer_engine/pytorch/attention/dot_product_attention/context_parallel.py",
-                   "attn_forward_func_with_cp", "isinstance(cp_group, list) and len(cp_group) == 2", ">=2.8"),
-        ),
-        applies=is_dynamic,
-        check=_dcp009,
-        good=Example("mlm", _HYBRID + _CP, _ON),
-        bad=Example("mlm", _HYBRID + _CP + "--cp-comm-type a2a+p2p --hierarchical-context-parallel-sizes 4 2",
-                    "world_size=8 mcore=0.17.0 te=2.20 arch=sm90"),
-    ),
-    Rule(
-        id="DCP010",
-        title="Hybrid CP has a static CP size above 1",
-        severity="error", effect="crash", stage="training",
-        why=(
-            "Attention makes the CUDA stream for CP where it is built, if the static CP size is above 1. Hybrid CP "
-            "hands that stream to Transformer Engine with each group; without it the first wait fails."
-        ),
-        source=(
-            Source("megatron-core", _TE, "TEDotProductAttention.__init__",
-                   "if self.config.context_parallel_size > 1:", ">=0.16"),
-            Source("megatron-core", _TE, "TEDotProductAttention.forward", "TEDotProductAttention.cp_stream", ">=0.16"),
-        ),
-        applies=lambda v: v.kind in ("mlm", "bridge-provider") and is_hybrid(v) and not is_newer_than_read(v),
-        check=_dcp010,
-        good=Example("mlm", _HYBRID + _CP, _ON),
-        bad=Example("bridge-provider", "model.hybrid_context_parallel=true model.max_seqlen_per_dp_cp_rank=4096 "
-                    "model.context_parallel_size=1 model.calculate_per_token_loss=true",
-                    "mcore=0.17.0 world_size=8 dp=8"),
-    ),
-    Rule(
-        id="DCP011",
-        title="Hybrid CP runs without multi-latent attention",
-        severity="error", effect="crash", stage="first-forward",
-        why="Multi-latent attention of main asserts that no sequence brings a group; the dev branch follows.",
-        source=(
-            Source("megatron-core", "megatron/core/transformer/multi_latent_attention.py",
-                   "MLASelfAttention.get_query_key_value_tensors",
-                   "hybrid_context_parallel is not supported with MLA yet", ">=0.16"),
-        ),
-        applies=lambda v: is_hybrid(v) and not is_newer_than_read(v),
-        check=_dcp011,
-        good=Example("mlm", _HYBRID + _CP, _ON),
-        bad=Example("bridge-provider", "model.hybrid_context_parallel=true model.max_seqlen_per_dp_cp_rank=4096 "
-                    "model.multi_latent_attention=true model.calculate_per_token_loss=true", "mcore=0.17.0"),
-    ),
-    Rule(
-        id="DCP012",
-        title="Hybrid CP runs without a rotary embedding that reads the static CP group",
-        severity="error", effect="silent", stage="never",
-        why=(
-            "Packed data takes its rotary angles by the rank and size of a CP group. On main that is the static one, "
-            "not the one that the sequence brings, so ranks of a wider or narrower group rotate by other positions. "
-            "A report says that with luck it fails, and without it trains wrong."
-        ),
-        source=(
-            Source("megatron-core", "megatron/core/transformer/attention.py", "Attention.forward",
-                   "cp_group=self.pg_collection.cp,", ">=0.16"),
-        ),
-        applies=lambda v: v.kind == "mlm" and is_hybrid(v) and not is_newer_than_read(v),
-        check=_dcp012,
-        good=Example("mlm", _HYBRID + _CP, _ON),
-        bad=Example("mlm", _HYBRID + _CP + "--position-embedding-type rope", _ON),
-    ),
-)
+RULES = (comm_type_fits_any_group, hybrid_cp_has_static_cp, hybrid_cp_has_no_mla, rotary_embedding_fits_hybrid_cp)

@@ -15,7 +15,7 @@ from hcp.rules.dcp_view import (
     num_ranks,
     tokens_per_rank,
 )
-from hcp.rules.rule import Example, Fix, Problem, Rule, Source, Unknown, View
+from hcp.rules.rule import Example, Fix, Problem, Source, Unknown, View, rule
 
 _STATE = "megatron/core/parallel_state.py"
 _SCHEDULE = "megatron/core/pipeline_parallel/hybrid_cp_schedule.py"
@@ -34,41 +34,6 @@ def _budget_fixes(v: View) -> list[Fix]:
     except Unknown:
         return []
     return [Fix({"max_seqlen_per_dp_cp_rank": tokens}, f"{tokens} tokens a rank: the longest sequence fits")]
-
-
-def _dcp005(v: View) -> Problem | None:
-    if tokens_per_rank(v) is not None:
-        return None
-    refused = v.kind == "verl"
-    return Problem(
-        message="verl stops at start-up" if refused
-        else "nothing looks at it until the first batch, which stops with a TypeError or a division by zero",
-        found=f"dynamic CP with max_seqlen_per_dp_cp_rank {v.max_seqlen_per_dp_cp_rank}",
-        wanted="the tokens that a rank can hold, a positive whole number",
-        facts=("max_seqlen_per_dp_cp_rank",),
-        fixes=tuple(_budget_fixes(v)),
-        stage="config" if refused else "training",
-    )
-
-
-def _dcp006(v: View) -> Problem | None:
-    tokens = tokens_per_rank(v)
-    if tokens is None:
-        return None
-    longest, ranks = max_sequence(v), num_ranks(v)
-    if longest <= tokens * largest_power(ranks):
-        return None
-    fixes = _budget_fixes(v)
-    fixes.append(Fix({"seq_length": tokens * largest_power(ranks)}, "shorter sequences"))
-    return Problem(
-        message="the run stops at the first sequence that is too long, in the middle of training, and the error speaks "
-        "of groups that do not exist" if is_hybrid(v) else "the launcher stops: a row would not hold the sequence",
-        found=f"sequences up to {longest} tokens, and room for {tokens} x {largest_power(ranks)} on {ranks} ranks",
-        wanted=f"max_seqlen_per_dp_cp_rank of at least {-(-longest // largest_power(ranks))}",
-        facts=("max_seqlen_per_dp_cp_rank", "seq_length", "world_size"),
-        fixes=tuple(fixes),
-        stage="training" if is_hybrid(v) else "config",
-    )
 
 
 def _wanted_ranks(v: View, ranks: int) -> list[Fix]:
@@ -108,7 +73,126 @@ def _not_a_power(v: View) -> Problem | None:
     )
 
 
-def _dcp008(v: View) -> Problem | None:
+_HYBRID = ("--hybrid-context-parallel --seq-length 32768 --sft --no-create-attention-mask-in-dataloader "
+           "--calculate-per-token-loss --micro-batch-size 1 --eval-iters 0 ")
+_ON = "world_size=8 mcore=0.17.0 te=2.14"
+_ACTOR = "actor_rollout_ref.actor.megatron."
+_VERL = f"{_ACTOR}dynamic_context_parallel=True {_ACTOR}max_seqlen_per_dp_cp_rank=4096"
+_DEV = "verl=0.9.1 mcore=0.19.0 mcore_branch=dev"
+
+
+@rule(
+    "DCP005", severity="error", effect="crash", stage="training",
+    source=(
+        Source("megatron-core", _SCHEDULE, "BalancedCPScheduler.gpus_needed",
+               "seq_len / self.max_seq_len_per_rank", ">=0.16"),
+        Source("verl", "verl/workers/config/engine.py", "McoreEngineConfig.__post_init__",
+               "max_seqlen_per_dp_cp_rank must be a positive integer", ">=0.9"),
+        Source("verl", "verl/workers/engine/megatron/transformer_impl.py", "MegatronEngine._init_device_mesh",
+               "max_seqlen_per_dp_cp_rank is required when", ">=0.8,<0.9"),
+    ),
+    applies=is_dynamic,
+    good=Example("mlm", _HYBRID + "--max-seqlen-per-dp-cp-rank 4096 --context-parallel-size 8", _ON),
+    bad=Example("mlm", _HYBRID + "--context-parallel-size 8", _ON),
+)
+def tokens_per_rank_are_stated(v: View) -> Problem | None:
+    """Dynamic CP says how many tokens a rank holds.
+
+    The scheduler divides each length by max_seqlen_per_dp_cp_rank to find the smallest group. Its default is None.
+    Megatron-LM and megatron-core do not look at it before the first batch; verl refuses it at start-up.
+    """
+    if tokens_per_rank(v) is not None:
+        return None
+    refused = v.kind == "verl"
+    return Problem(
+        message="verl stops at start-up" if refused
+        else "nothing looks at it until the first batch, which stops with a TypeError or a division by zero",
+        found=f"dynamic CP with max_seqlen_per_dp_cp_rank {v.max_seqlen_per_dp_cp_rank}",
+        wanted="the tokens that a rank can hold, a positive whole number",
+        facts=("max_seqlen_per_dp_cp_rank",),
+        fixes=tuple(_budget_fixes(v)),
+        stage="config" if refused else "training",
+    )
+
+
+@rule(
+    "DCP006", severity="error", effect="crash", stage="training",
+    source=(
+        Source("megatron-core", _SCHEDULE, "BalancedCPScheduler.next_hdp_group",
+               "There should be at least one group existing", ">=0.16"),
+    ),
+    applies=lambda v: is_hybrid(v) or is_dev(v),
+    good=Example("mlm", _HYBRID + "--max-seqlen-per-dp-cp-rank 4096 --context-parallel-size 8", _ON),
+    bad=Example("mlm", _HYBRID + "--max-seqlen-per-dp-cp-rank 2048 --context-parallel-size 8", _ON),
+)
+def longest_sequence_fits_a_power_of_two(v: View) -> Problem | None:
+    """The longest sequence fits on the widest power of two of ranks.
+
+    A sequence needs s / max_seqlen_per_dp_cp_rank ranks, rounded up to a power of two. Where that is more than
+    there are, the scheduler of main asserts that there should be a group, not that the sequence is too long, when
+    the batch that holds it is planned. The dev branch compares the numbers at start-up.
+    """
+    tokens = tokens_per_rank(v)
+    if tokens is None:
+        return None
+    longest, ranks = max_sequence(v), num_ranks(v)
+    if longest <= tokens * largest_power(ranks):
+        return None
+    fixes = _budget_fixes(v)
+    fixes.append(Fix({"seq_length": tokens * largest_power(ranks)}, "shorter sequences"))
+    return Problem(
+        message="the run stops at the first sequence that is too long, in the middle of training, and the error speaks "
+        "of groups that do not exist" if is_hybrid(v) else "the launcher stops: a row would not hold the sequence",
+        found=f"sequences up to {longest} tokens, and room for {tokens} x {largest_power(ranks)} on {ranks} ranks",
+        wanted=f"max_seqlen_per_dp_cp_rank of at least {-(-longest // largest_power(ranks))}",
+        facts=("max_seqlen_per_dp_cp_rank", "seq_length", "world_size"),
+        fixes=tuple(fixes),
+        stage="training" if is_hybrid(v) else "config",
+    )
+
+
+@rule(
+    "DCP007", severity="error", effect="crash", stage="training",
+    source=(
+        Source("megatron-core", _STATE, "initialize_model_parallel",
+               "Hybrid context parallel requires an even number of ranks", ">=0.16"),
+        Source("megatron-core", _STATE, "create_hybrid_dp_cp_groups",
+               "group_sizes = [2**i for i in range(int(log2(len(ranks))))][1:]", ">=0.16"),
+    ),
+    applies=lambda v: is_hybrid(v) or is_dev(v),
+    good=Example("mlm", _HYBRID + "--max-seqlen-per-dp-cp-rank 4096 --context-parallel-size 8", _ON),
+    bad=Example("mlm", _HYBRID + "--max-seqlen-per-dp-cp-rank 8192 --context-parallel-size 12 --seq-length 49152",
+                "world_size=12 mcore=0.17.0 te=2.14"),
+)
+def ranks_are_a_power_of_two(v: View) -> Problem | None:
+    """DP x CP is a power of two.
+
+    megatron-core builds groups of 2, 4, ... below the largest power of two in DP x CP, and one of all ranks. The
+    scheduler asks for any power of two. On 6 ranks there is no group of 4, on 12 none of 8; on 10 the last two
+    ranks keep a group of two under the size 4. Only an odd number is refused.
+    """
+    return _not_a_power(v)
+
+
+@rule(
+    "DCP008", severity="error", effect="crash", stage="training",
+    source=(
+        Source("megatron-lm", "megatron/training/datasets/sft_dataset.py", "SFTDataset.__getitem__",
+               "pad_granularity = self.config.context_parallel_size * 2", where="checkout"),
+        Source("megatron-core", "megatron/core/datasets/gpt_dataset.py", "GPTDatasetConfig",
+               "each sample should be divisible by the data parallel size * context parallel size * 2", ">=0.16"),
+    ),
+    applies=lambda v: v.kind == "mlm" and is_hybrid(v) and bool(v.get("sft")),
+    good=Example("mlm", _HYBRID + "--max-seqlen-per-dp-cp-rank 4096 --context-parallel-size 8", _ON),
+    bad=Example("mlm", _HYBRID + "--max-seqlen-per-dp-cp-rank 4096 --context-parallel-size 4", _ON),
+)
+def padding_fits_the_widest_group(v: View) -> Problem | None:
+    """Conversations are padded for the widest group that the scheduler may choose.
+
+    A group of C ranks cuts each conversation into 2 C chunks (times TP with sequence parallelism). C can be any
+    size up to DP x CP, also for a short conversation, because idle ranks are filled by widening groups.
+    Megatron-LM's --sft pads for the static CP size alone.
+    """
     split = v.tp if v.get("sequence_parallel") and v.tp > 1 else 1
     ranks = num_ranks(v)
     padded, needed = 2 * v.cp, 2 * ranks * split
@@ -125,7 +209,24 @@ def _dcp008(v: View) -> Problem | None:
     )
 
 
-def _dcp019(v: View) -> Problem | None:
+@rule(
+    "DCP019", severity="error", effect="silent", stage="never",
+    source=(
+        Source("megatron-core", "megatron/core/datasets/data_schedule.py",
+               "HybridCPDataLoaderWrapper._gid_to_src_rank", "// self.tp_group.size()", ">=0.16"),
+    ),
+    applies=lambda v: is_hybrid(v) and not is_newer_than_read(v),
+    good=Example("mlm", _HYBRID + "--max-seqlen-per-dp-cp-rank 4096 --context-parallel-size 8", _ON),
+    bad=Example("bridge-provider", "model.hybrid_context_parallel=true model.max_seqlen_per_dp_cp_rank=4096 "
+                "model.calculate_per_token_loss=true model.tensor_model_parallel_size=2",
+                "rank_order=cp-tp-dp-ep-pp mcore=0.16.1"),
+)
+def tp_is_the_fastest_axis(v: View) -> Problem | None:
+    """Hybrid CP keeps tensor parallelism as the fastest axis of ranks.
+
+    The wrapper around the data loader computes which DP x CP rank a global rank is as rank // TP size. That is
+    right only where TP ranks are neighbours.
+    """
     order = str(v.rank_order)
     if v.tp == 1 or order.startswith("tp"):
         return None
@@ -137,7 +238,43 @@ def _dcp019(v: View) -> Problem | None:
     )
 
 
-def _dcp022(v: View) -> Problem | None:
+@rule(
+    "DCP021", severity="error", effect="crash", stage="training",
+    source=(
+        Source("verl", "verl/workers/engine/megatron/transformer_impl.py", "_validate_dcp_world_size",
+               "dpcp_size < 2 or dpcp_size % 2 != 0", ">=0.9"),
+    ),
+    applies=is_verl,
+    good=Example("verl", _VERL + " trainer.nnodes=2 trainer.n_gpus_per_node=8", _DEV),
+    bad=Example("verl", _VERL + " trainer.nnodes=3 trainer.n_gpus_per_node=8", _DEV),
+)
+def verl_ranks_are_a_power_of_two(v: View) -> Problem | None:
+    """verl's dynamic CP has a power of two of DP x CP ranks.
+
+    verl and its manual accept every even number. Of realistic batches on 6 or 12 ranks nearly all end in a
+    KeyError, an IndexError or an assertion, because the scheduler chooses powers of two that have no group.
+    """
+    return _not_a_power(v)
+
+
+@rule(
+    "DCP022", severity="error", effect="crash", stage="training",
+    source=(
+        Source("verl", "verl/utils/dynamic_cp_scheduler.py", "DynamicCPScheduler.schedule",
+               "required_ranks > self.total_ranks", ">=0.9"),
+        Source("verl", "verl/utils/megatron_utils.py", "dynamic_cp_split_batch",
+               "try to increase max_seqlen_per_dp_cp_rank", ">=0.8,<0.9"),
+    ),
+    applies=is_verl,
+    good=Example("verl", _VERL + " data.max_prompt_length=1024 data.max_response_length=31744", _DEV),
+    bad=Example("verl", _VERL + " data.max_prompt_length=2048 data.max_response_length=32768", _DEV),
+)
+def verl_sequence_fits_all_ranks(v: View) -> Problem | None:
+    """The longest prompt and response fit on all ranks together.
+
+    verl compares the longest sequence with DP x CP x max_seqlen_per_dp_cp_rank when a batch arrives. A long rollout
+    can arrive late, and only then does the run stop.
+    """
     tokens = tokens_per_rank(v)
     if tokens is None:
         return None
@@ -153,147 +290,4 @@ def _dcp022(v: View) -> Problem | None:
     )
 
 
-_HYBRID = ("--hybrid-context-parallel --seq-length 32768 --sft --no-create-attention-mask-in-dataloader "
-           "--calculate-per-token-loss --micro-batch-size 1 --eval-iters 0 ")
-_ON = "world_size=8 mcore=0.17.0 te=2.14"
-_ACTOR = "actor_rollout_ref.actor.megatron."
-_VERL = f"{_ACTOR}dynamic_context_parallel=True {_ACTOR}max_seqlen_per_dp_cp_rank=4096"
-_DEV = "verl=0.9.1 mcore=0.19.0 mcore_branch=dev"
-
-RULES = (
-    Rule(
-        id="DCP005",
-        title="Dynamic CP says how many tokens a rank holds",
-        severity="error", effect="crash", stage="training",
-        why=(
-            "The scheduler divides each length by max_seqlen_per_dp_cp_rank to find the smallest group. Its default is "
-            "None. Megatron-LM and megatron-core do not look at it before the first batch; verl refuses it at start-up."
-        ),
-        source=(
-            Source("megatron-core", _SCHEDULE, "BalancedCPScheduler.gpus_needed",
-                   "seq_len / self.max_seq_len_per_rank", ">=0.16"),
-            Source("verl", "verl/workers/config/engine.py", "McoreEngineConfig.__post_init__",
-                   "max_seqlen_per_dp_cp_rank must be a positive integer", ">=0.9"),
-            Source("verl", "verl/workers/engine/megatron/transformer_impl.py", "MegatronEngine._init_device_mesh",
-                   "max_seqlen_per_dp_cp_rank is required when", ">=0.8,<0.9"),
-        ),
-        applies=is_dynamic,
-        check=_dcp005,
-        good=Example("mlm", _HYBRID + "--max-seqlen-per-dp-cp-rank 4096 --context-parallel-size 8", _ON),
-        bad=Example("mlm", _HYBRID + "--context-parallel-size 8", _ON),
-    ),
-    Rule(
-        id="DCP006",
-        title="The longest sequence fits on the widest power of two of ranks",
-        severity="error", effect="crash", stage="training",
-        why=(
-            "A sequence needs s / max_seqlen_per_dp_cp_rank ranks, rounded up to a power of two. Where that is more "
-            "than there are, the scheduler of main asserts that there should be a group, not that the sequence is too "
-            "long, when the batch that holds it is planned. The dev branch compares the numbers at start-up."
-        ),
-        source=(
-            Source("megatron-core", _SCHEDULE, "BalancedCPScheduler.next_hdp_group",
-                   "There should be at least one group existing", ">=0.16"),
-        ),
-        applies=lambda v: is_hybrid(v) or is_dev(v),
-        check=_dcp006,
-        good=Example("mlm", _HYBRID + "--max-seqlen-per-dp-cp-rank 4096 --context-parallel-size 8", _ON),
-        bad=Example("mlm", _HYBRID + "--max-seqlen-per-dp-cp-rank 2048 --context-parallel-size 8", _ON),
-    ),
-    Rule(
-        id="DCP007",
-        title="DP x CP is a power of two",
-        severity="error", effect="crash", stage="training",
-        why=(
-            "megatron-core builds groups of 2, 4, ... below the largest power of two in DP x CP, and one of all "
-            "ranks. The scheduler asks for any power of two. On 6 ranks there is no group of 4, on 12 none of 8; on 10 "
-            "the last two ranks keep a group of two under the size 4. Only an odd number is refused."
-        ),
-        source=(
-            Source("megatron-core", _STATE, "initialize_model_parallel",
-                   "Hybrid context parallel requires an even number of ranks", ">=0.16"),
-            Source("megatron-core", _STATE, "create_hybrid_dp_cp_groups",
-                   "group_sizes = [2**i for i in range(int(log2(len(ranks))))][1:]", ">=0.16"),
-        ),
-        applies=lambda v: is_hybrid(v) or is_dev(v),
-        check=_not_a_power,
-        good=Example("mlm", _HYBRID + "--max-seqlen-per-dp-cp-rank 4096 --context-parallel-size 8", _ON),
-        bad=Example("mlm", _HYBRID + "--max-seqlen-per-dp-cp-rank 8192 --context-parallel-size 12 --seq-length 49152",
-                    "world_size=12 mcore=0.17.0 te=2.14"),
-    ),
-    Rule(
-        id="DCP008",
-        title="Conversations are padded for the widest group that the scheduler may choose",
-        severity="error", effect="crash", stage="training",
-        why=(
-            "A group of C ranks cuts each conversation into 2 C chunks (times TP with sequence parallelism). C can be "
-            "any size up to DP x CP, also for a short conversation, because idle ranks are filled by widening groups. "
-            "Megatron-LM's --sft pads for the static CP size alone."
-        ),
-        source=(
-            Source("megatron-lm", "megatron/training/datasets/sft_dataset.py", "SFTDataset.__getitem__",
-                   "pad_granularity = self.config.context_parallel_size * 2", where="checkout"),
-            Source("megatron-core", "megatron/core/datasets/gpt_dataset.py", "GPTDatasetConfig",
-                   "each sample should be divisible by the data parallel size * context parallel size * 2", ">=0.16"),
-        ),
-        applies=lambda v: v.kind == "mlm" and is_hybrid(v) and bool(v.get("sft")),
-        check=_dcp008,
-        good=Example("mlm", _HYBRID + "--max-seqlen-per-dp-cp-rank 4096 --context-parallel-size 8", _ON),
-        bad=Example("mlm", _HYBRID + "--max-seqlen-per-dp-cp-rank 4096 --context-parallel-size 4", _ON),
-    ),
-    Rule(
-        id="DCP019",
-        title="Hybrid CP keeps tensor parallelism as the fastest axis of ranks",
-        severity="error", effect="silent", stage="never",
-        why=(
-            "The wrapper around the data loader computes which DP x CP rank a global rank is as rank // TP size. That "
-            "is right only where TP ranks are neighbours."
-        ),
-        source=(
-            Source("megatron-core", "megatron/core/datasets/data_schedule.py",
-                   "HybridCPDataLoaderWrapper._gid_to_src_rank", "// self.tp_group.size()", ">=0.16"),
-        ),
-        applies=lambda v: is_hybrid(v) and not is_newer_than_read(v),
-        check=_dcp019,
-        good=Example("mlm", _HYBRID + "--max-seqlen-per-dp-cp-rank 4096 --context-parallel-size 8", _ON),
-        bad=Example("bridge-provider", "model.hybrid_context_parallel=true model.max_seqlen_per_dp_cp_rank=4096 "
-                    "model.calculate_per_token_loss=true model.tensor_model_parallel_size=2",
-                    "rank_order=cp-tp-dp-ep-pp mcore=0.16.1"),
-    ),
-    Rule(
-        id="DCP021",
-        title="verl's dynamic CP has a power of two of DP x CP ranks",
-        severity="error", effect="crash", stage="training",
-        why=(
-            "verl and its manual accept every even number. Of realistic batches on 6 or 12 ranks nearly all end in a "
-            "KeyError, an IndexError or an assertion, because the scheduler chooses powers of two that have no group."
-        ),
-        source=(
-            Source("verl", "verl/workers/engine/megatron/transformer_impl.py", "_validate_dcp_world_size",
-                   "dpcp_size < 2 or dpcp_size % 2 != 0", ">=0.9"),
-        ),
-        applies=is_verl,
-        check=_not_a_power,
-        good=Example("verl", _VERL + " trainer.nnodes=2 trainer.n_gpus_per_node=8", _DEV),
-        bad=Example("verl", _VERL + " trainer.nnodes=3 trainer.n_gpus_per_node=8", _DEV),
-    ),
-    Rule(
-        id="DCP022",
-        title="The longest prompt and response fit on all ranks together",
-        severity="error", effect="crash", stage="training",
-        why=(
-            "verl compares the longest sequence with DP x CP x max_seqlen_per_dp_cp_rank when a batch arrives. A long "
-            "rollout can arrive late, and only then does the run stop."
-        ),
-        source=(
-            Source("verl", "verl/utils/dynamic_cp_scheduler.py", "DynamicCPScheduler.schedule",
-                   "required_ranks > self.total_ranks", ">=0.9"),
-            Source("verl", "verl/utils/megatron_utils.py", "dynamic_cp_split_batch",
-                   "try to increase max_seqlen_per_dp_cp_rank", ">=0.8,<0.9"),
-        ),
-        applies=is_verl,
-        check=_dcp022,
-        good=Example("verl", _VERL + " data.max_prompt_length=1024 data.max_response_length=31744", _DEV),
-        bad=Example("verl", _VERL + " data.max_prompt_length=2048 data.max_response_length=32768", _DEV),
-    ),
-)
+RULES = (tokens_per_rank_are_stated, longest_sequence_fits_a_power_of_two, ranks_are_a_power_of_two, padding_fits_the_widest_group, tp_is_the_fastest_axis, verl_ranks_are_a_power_of_two, verl_sequence_fits_all_ranks)

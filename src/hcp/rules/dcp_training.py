@@ -5,13 +5,38 @@ from __future__ import annotations
 from typing import Any
 
 from hcp.rules.dcp_view import is_dev, is_hybrid, num_ranks
-from hcp.rules.rule import Example, Fix, Problem, Rule, Source, View
+from hcp.rules.rule import Example, Fix, Problem, Source, View, rule
 
 _ARGUMENTS = "megatron/training/arguments.py"
 _SCHEDULES = "megatron/core/pipeline_parallel/schedules.py"
 
+_HYBRID = ("--hybrid-context-parallel --max-seqlen-per-dp-cp-rank 4096 --context-parallel-size 8 --seq-length 32768 "
+           "--no-create-attention-mask-in-dataloader ")
+_LOOP = "--sft --calculate-per-token-loss --micro-batch-size 1 --eval-iters 0"
+_ON = "world_size=8 mcore=0.17.0 te=2.14"
+_DYNAMIC = ("--dynamic-context-parallel --max-seqlen-per-dp-cp-rank 4096 --context-parallel-size 8 --seq-length 32768 "
+            "--no-create-attention-mask-in-dataloader " + _LOOP)
+_ON_DEV = "world_size=8 mcore=0.19.0 mcore_branch=dev te=2.14"
 
-def _dcp002(v: View) -> Problem | None:
+
+@rule(
+    "DCP002", severity="error", effect="crash", stage="config",
+    source=(
+        Source("megatron-lm", _ARGUMENTS, "validate_args",
+               "Hybrid context parallelism not supported with pipeline parallelism", ">=0.16", "checkout"),
+        Source("megatron-core", _SCHEDULES, "forward_backward_pipelining_without_interleaving",
+               versions=">=0.16", absent="hybrid_context_parallel"),
+    ),
+    applies=lambda v: v.kind == "mlm" and is_hybrid(v),
+    good=Example("mlm", _HYBRID + _LOOP, _ON),
+    bad=Example("mlm", _HYBRID + _LOOP + " --pipeline-model-parallel-size 2",
+                "world_size=16 mcore=0.17.0 te=2.14"),
+)
+def hybrid_cp_has_no_pipeline(v: View) -> Problem | None:
+    """Hybrid CP runs without pipeline parallelism.
+
+    Of megatron-core's three schedules only the one without a pipeline has a branch for hybrid CP.
+    """
     if v.pp == 1:
         return None
     return Problem(
@@ -26,7 +51,24 @@ def _dcp002(v: View) -> Problem | None:
     )
 
 
-def _dcp003(v: View) -> Problem | None:
+@rule(
+    "DCP003", severity="error", effect="crash", stage="config",
+    source=(
+        Source("megatron-lm", _ARGUMENTS, "validate_args",
+               "Hybrid context parallelism not supported with CUDA Graph", ">=0.16", "checkout"),
+        Source("megatron-lm", _ARGUMENTS, "validate_args", "del args.enable_cuda_graph", ">=0.16", "checkout"),
+    ),
+    applies=lambda v: v.kind == "mlm" and is_hybrid(v),
+    good=Example("mlm", _HYBRID + _LOOP, _ON),
+    bad=Example("mlm", _HYBRID + _LOOP + " --enable-cuda-graph", _ON),
+)
+def hybrid_cp_has_no_cuda_graphs(v: View) -> Problem | None:
+    """Hybrid CP runs without CUDA graphs.
+
+    Group and length change from one sequence to the next, and a graph is captured for one of each. The command line
+    means to refuse graphs, but asks for the older flag, which it has deleted by then; the newer option it does not
+    ask for at all.
+    """
     if v.enable_cuda_graph:
         message = "the command line stops with an AttributeError: it deletes the flag before it asks for it"
         fact = "enable_cuda_graph"
@@ -48,7 +90,26 @@ def _dcp003(v: View) -> Problem | None:
     )
 
 
-def _dcp004(v: View) -> Problem | None:
+@rule(
+    "DCP004", severity="error", effect="crash", stage="config",
+    source=(
+        Source("megatron-lm", _ARGUMENTS, "validate_args", "must be used with --calculate-per-token-loss",
+               ">=0.16", "checkout"),
+        Source("megatron-lm", _ARGUMENTS, "validate_args", "only supported with single dataloader type", ">=0.16",
+               "checkout"),
+        Source("megatron-lm", _ARGUMENTS, "validate_args",
+               "Hybrid context parallelism not supported with Megatron FSDP", ">=0.16", "checkout"),
+    ),
+    applies=lambda v: v.kind == "mlm" and (is_hybrid(v) or is_dev(v)),
+    good=Example("mlm", _HYBRID + _LOOP, _ON),
+    bad=Example("mlm", _HYBRID + _LOOP + " --dataloader-type cyclic", _ON),
+)
+def training_loop_fits_dynamic_cp(v: View) -> Problem | None:
+    """Dynamic CP in Megatron-LM has per-token loss, the single loader and no Megatron-FSDP.
+
+    A rank may run more sequences than its neighbour, so only sums over tokens, divided once, are right. The sampler
+    that hands whole batches to the scheduler belongs to the single data loader.
+    """
     wrong: dict[str, tuple[Any, str]] = {}
     if not v.calculate_per_token_loss:
         wrong["calculate_per_token_loss"] = (True, "no calculate_per_token_loss")
@@ -67,7 +128,25 @@ def _dcp004(v: View) -> Problem | None:
     )
 
 
-def _dcp013(v: View) -> Problem | None:
+@rule(
+    "DCP013", severity="error", effect="crash", stage="training",
+    source=(
+        Source("megatron-lm", "megatron/training/training.py", "train",
+               "train_data_iterator = iter(HybridCPDataLoaderWrapper(train_data_iterator, config))",
+               where="checkout"),
+        Source("megatron-core", _SCHEDULES, "forward_backward_no_pipelining",
+               "elif config.hybrid_context_parallel:", ">=0.16"),
+    ),
+    applies=lambda v: v.kind == "mlm" and is_hybrid(v),
+    good=Example("mlm", _HYBRID + _LOOP, _ON),
+    bad=Example("mlm", _HYBRID + _LOOP.replace("--eval-iters 0", "--eval-iters 10"), _ON),
+)
+def hybrid_cp_has_no_evaluation(v: View) -> Problem | None:
+    """Hybrid CP trains without evaluation.
+
+    Megatron-LM wraps the training iterator alone. The schedule decides by the configuration, so evaluation takes
+    the same branch with an iterator that yields plain batches, at the first --eval-interval.
+    """
     if not v.eval_iters:
         return None
     return Problem(
@@ -79,7 +158,21 @@ def _dcp013(v: View) -> Problem | None:
     )
 
 
-def _dcp014(v: View) -> Problem | None:
+@rule(
+    "DCP014", severity="error", effect="silent", stage="never",
+    source=(
+        Source("megatron-core", _SCHEDULES, "forward_backward_no_pipelining",
+               "if config.overlap_moe_expert_parallel_comm and not forward_only:", ">=0.16"),
+    ),
+    applies=lambda v: v.kind in ("mlm", "bridge-provider") and is_hybrid(v),
+    good=Example("mlm", _HYBRID + _LOOP, _ON),
+    bad=Example("mlm", _HYBRID + _LOOP + " --overlap-moe-expert-parallel-comm", _ON),
+)
+def hybrid_cp_has_no_expert_overlap(v: View) -> Problem | None:
+    """Hybrid CP and the overlapped expert all-to-all exclude each other.
+
+    The schedule asks for the overlap first and only else for hybrid CP; nothing compares the two switches.
+    """
     if not v.overlap_moe_expert_parallel_comm:
         return None
     return Problem(
@@ -91,7 +184,22 @@ def _dcp014(v: View) -> Problem | None:
     )
 
 
-def _dcp015(v: View) -> Problem | None:
+@rule(
+    "DCP015", severity="error", effect="crash", stage="training",
+    source=(
+        Source("megatron-core", "megatron/core/datasets/data_schedule.py", "HybridCPDataLoaderWrapper.unpack_batch",
+               'sample["cu_seqlens"]', ">=0.16"),
+    ),
+    applies=lambda v: v.kind == "mlm" and (is_hybrid(v) or is_dev(v)),
+    good=Example("mlm", _HYBRID + _LOOP, _ON),
+    bad=Example("mlm", _HYBRID + _LOOP.replace("--micro-batch-size 1", "--micro-batch-size 2"), _ON),
+)
+def rows_are_packed_singly(v: View) -> Problem | None:
+    """Dynamic CP in Megatron-LM gets packed rows, one per micro-batch.
+
+    The wrapper cuts rows at cu_seqlens, which only the data set of --sft returns. Ranks that receive the batch from
+    another TP rank allocate micro-batch-size rows for what is a single packed one.
+    """
     if v.sft and v.micro_batch_size in (None, 1):
         return None
     found = "a data set without --sft" if not v.sft else f"micro_batch_size {v.micro_batch_size}"
@@ -106,7 +214,25 @@ def _dcp015(v: View) -> Problem | None:
     )
 
 
-def _dcp017(v: View) -> Problem | None:
+@rule(
+    "DCP017", severity="error", effect="crash", stage="config",
+    source=(
+        Source("megatron-lm", "megatron/core/datasets/data_schedule.py", "wrap_data_iterator",
+               "config.sequence_packing_scheduler", ">=0.18", "checkout"),
+        Source("verl", "verl/workers/engine/megatron/transformer_impl.py", "MegatronEngine._build_tf_config",
+               '"sequence_packing_scheduler": "default_dynamic_cp"', ">=0.9"),
+    ),
+    applies=lambda v: v.kind == "mlm" and is_dev(v),
+    good=Example("mlm", _DYNAMIC + " --sequence-packing-scheduler default_dynamic_cp", _ON_DEV),
+    bad=Example("mlm", _DYNAMIC, _ON_DEV),
+)
+def dev_branch_has_its_settings(v: View) -> Problem | None:
+    """The dev branch's dynamic CP has its scheduler, its group sizes and its versions.
+
+    The dev branch asserts that the scheduler is default_dynamic_cp, that the smallest group is 1 to DP x CP, that
+    experts exchange tokens by alltoall or flex, and that Transformer Engine is 2.9 or newer. On main the
+    scheduler's name is read, and no field holds it.
+    """
     wrong: list[str] = []
     edits: dict[str, Any] = {}
     if v.sequence_packing_scheduler != "default_dynamic_cp":
@@ -133,141 +259,4 @@ def _dcp017(v: View) -> Problem | None:
     )
 
 
-_HYBRID = ("--hybrid-context-parallel --max-seqlen-per-dp-cp-rank 4096 --context-parallel-size 8 --seq-length 32768 "
-           "--no-create-attention-mask-in-dataloader ")
-_LOOP = "--sft --calculate-per-token-loss --micro-batch-size 1 --eval-iters 0"
-_ON = "world_size=8 mcore=0.17.0 te=2.14"
-_DYNAMIC = ("--dynamic-context-parallel --max-seqlen-per-dp-cp-rank 4096 --context-parallel-size 8 --seq-length 32768 "
-            "--no-create-attention-mask-in-dataloader " + _LOOP)
-_ON_DEV = "world_size=8 mcore=0.19.0 mcore_branch=dev te=2.14"
-
-RULES = (
-    Rule(
-        id="DCP002",
-        title="Hybrid CP runs without pipeline parallelism",
-        severity="error", effect="crash", stage="config",
-        why="Of megatron-core's three schedules only the one without a pipeline has a branch for hybrid CP.",
-        source=(
-            Source("megatron-lm", _ARGUMENTS, "validate_args",
-                   "Hybrid context parallelism not supported with pipeline parallelism", ">=0.16", "checkout"),
-            Source("megatron-core", _SCHEDULES, "forward_backward_pipelining_without_interleaving",
-                   versions=">=0.16", absent="hybrid_context_parallel"),
-        ),
-        applies=lambda v: v.kind == "mlm" and is_hybrid(v),
-        check=_dcp002,
-        good=Example("mlm", _HYBRID + _LOOP, _ON),
-        bad=Example("mlm", _HYBRID + _LOOP + " --pipeline-model-parallel-size 2",
-                    "world_size=16 mcore=0.17.0 te=2.14"),
-    ),
-    Rule(
-        id="DCP003",
-        title="Hybrid CP runs without CUDA graphs",
-        severity="error", effect="crash", stage="config",
-        why=(
-            "Group and length change from one sequence to the next, and a graph is captured for one of each. The "
-            "command line means to refuse graphs, but asks for the older flag, which it has deleted by then; the newer "
-            "option it does not ask for at all."
-        ),
-        source=(
-            Source("megatron-lm", _ARGUMENTS, "validate_args",
-                   "Hybrid context parallelism not supported with CUDA Graph", ">=0.16", "checkout"),
-            Source("megatron-lm", _ARGUMENTS, "validate_args", "del args.enable_cuda_graph", ">=0.16", "checkout"),
-        ),
-        applies=lambda v: v.kind == "mlm" and is_hybrid(v),
-        check=_dcp003,
-        good=Example("mlm", _HYBRID + _LOOP, _ON),
-        bad=Example("mlm", _HYBRID + _LOOP + " --enable-cuda-graph", _ON),
-    ),
-    Rule(
-        id="DCP004",
-        title="Dynamic CP in Megatron-LM has per-token loss, the single loader and no Megatron-FSDP",
-        severity="error", effect="crash", stage="config",
-        why=(
-            "A rank may run more sequences than its neighbour, so only sums over tokens, divided once, are right. The "
-            "sampler that hands whole batches to the scheduler belongs to the single data loader."
-        ),
-        source=(
-            Source("megatron-lm", _ARGUMENTS, "validate_args", "must be used with --calculate-per-token-loss",
-                   ">=0.16", "checkout"),
-            Source("megatron-lm", _ARGUMENTS, "validate_args", "only supported with single dataloader type", ">=0.16",
-                   "checkout"),
-            Source("megatron-lm", _ARGUMENTS, "validate_args",
-                   "Hybrid context parallelism not supported with Megatron FSDP", ">=0.16", "checkout"),
-        ),
-        applies=lambda v: v.kind == "mlm" and (is_hybrid(v) or is_dev(v)),
-        check=_dcp004,
-        good=Example("mlm", _HYBRID + _LOOP, _ON),
-        bad=Example("mlm", _HYBRID + _LOOP + " --dataloader-type cyclic", _ON),
-    ),
-    Rule(
-        id="DCP013",
-        title="Hybrid CP trains without evaluation",
-        severity="error", effect="crash", stage="training",
-        why=(
-            "Megatron-LM wraps the training iterator alone. The schedule decides by the configuration, so evaluation "
-            "takes the same branch with an iterator that yields plain batches, at the first --eval-interval."
-        ),
-        source=(
-            Source("megatron-lm", "megatron/training/training.py", "train",
-                   "train_data_iterator = iter(HybridCPDataLoaderWrapper(train_data_iterator, config))",
-                   where="checkout"),
-            Source("megatron-core", _SCHEDULES, "forward_backward_no_pipelining",
-                   "elif config.hybrid_context_parallel:", ">=0.16"),
-        ),
-        applies=lambda v: v.kind == "mlm" and is_hybrid(v),
-        check=_dcp013,
-        good=Example("mlm", _HYBRID + _LOOP, _ON),
-        bad=Example("mlm", _HYBRID + _LOOP.replace("--eval-iters 0", "--eval-iters 10"), _ON),
-    ),
-    Rule(
-        id="DCP014",
-        title="Hybrid CP and the overlapped expert all-to-all exclude each other",
-        severity="error", effect="silent", stage="never",
-        why="The schedule asks for the overlap first and only else for hybrid CP; nothing compares the two switches.",
-        source=(
-            Source("megatron-core", _SCHEDULES, "forward_backward_no_pipelining",
-                   "if config.overlap_moe_expert_parallel_comm and not forward_only:", ">=0.16"),
-        ),
-        applies=lambda v: v.kind in ("mlm", "bridge-provider") and is_hybrid(v),
-        check=_dcp014,
-        good=Example("mlm", _HYBRID + _LOOP, _ON),
-        bad=Example("mlm", _HYBRID + _LOOP + " --overlap-moe-expert-parallel-comm", _ON),
-    ),
-    Rule(
-        id="DCP015",
-        title="Dynamic CP in Megatron-LM gets packed rows, one per micro-batch",
-        severity="error", effect="crash", stage="training",
-        why=(
-            "The wrapper cuts rows at cu_seqlens, which only the data set of --sft returns. Ranks that receive the "
-            "batch from another TP rank allocate micro-batch-size rows for what is a single packed one."
-        ),
-        source=(
-            Source("megatron-core", "megatron/core/datasets/data_schedule.py", "HybridCPDataLoaderWrapper.unpack_batch",
-                   'sample["cu_seqlens"]', ">=0.16"),
-        ),
-        applies=lambda v: v.kind == "mlm" and (is_hybrid(v) or is_dev(v)),
-        check=_dcp015,
-        good=Example("mlm", _HYBRID + _LOOP, _ON),
-        bad=Example("mlm", _HYBRID + _LOOP.replace("--micro-batch-size 1", "--micro-batch-size 2"), _ON),
-    ),
-    Rule(
-        id="DCP017",
-        title="The dev branch's dynamic CP has its scheduler, its group sizes and its versions",
-        severity="error", effect="crash", stage="config",
-        why=(
-            "The dev branch asserts that the scheduler is default_dynamic_cp, that the smallest group is 1 to DP x CP, "
-            "that experts exchange tokens by alltoall or flex, and that Transformer Engine is 2.9 or newer. "
-            "On main the scheduler's name is read, and no field holds it."
-        ),
-        source=(
-            Source("megatron-lm", "megatron/core/datasets/data_schedule.py", "wrap_data_iterator",
-                   "config.sequence_packing_scheduler", ">=0.18", "checkout"),
-            Source("verl", "verl/workers/engine/megatron/transformer_impl.py", "MegatronEngine._build_tf_config",
-                   '"sequence_packing_scheduler": "default_dynamic_cp"', ">=0.9"),
-        ),
-        applies=lambda v: v.kind == "mlm" and is_dev(v),
-        check=_dcp017,
-        good=Example("mlm", _DYNAMIC + " --sequence-packing-scheduler default_dynamic_cp", _ON_DEV),
-        bad=Example("mlm", _DYNAMIC, _ON_DEV),
-    ),
-)
+RULES = (hybrid_cp_has_no_pipeline, hybrid_cp_has_no_cuda_graphs, training_loop_fits_dynamic_cp, hybrid_cp_has_no_evaluation, hybrid_cp_has_no_expert_overlap, rows_are_packed_singly, dev_branch_has_its_settings)

@@ -6,13 +6,59 @@ from typing import Any
 
 from hcp.launch.build import build_launch
 from hcp.rules.dcp_view import is_verl, num_ranks
-from hcp.rules.rule import Example, Fix, Problem, Rule, Source, View
+from hcp.rules.rule import Example, Fix, Problem, Source, View, rule
 
 _ENGINE = "verl/workers/engine/megatron/transformer_impl.py"
 _UTILS = "verl/utils/megatron_utils.py"
 
+_IGNORED = ("ppo_max_token_len_per_gpu", "use_dynamic_bsz", "micro_batch_size")
 
-def _dcp018(v: View) -> Problem | None:
+
+def _splits_evenly(num_sequences: int, ranks: int) -> bool:
+    """Whether 0.8's split of a micro-batch leaves no rank empty, whatever power of two of ranks it chooses."""
+    sizes = [2**k for k in range(ranks.bit_length()) if 2**k <= ranks]
+    return all(
+        (parts - 1) * -(-num_sequences // parts) < num_sequences for parts in sizes
+    )
+
+
+def _is_written(v: View) -> bool:
+    """Whether some model of several says whether it has dynamic CP."""
+    readings = (v.launch.reading, *v.launch.reading.others)
+    return v.kind == "verl" and len(readings) > 1 and any(
+        setting.key.endswith(".dynamic_context_parallel") for reading in readings for setting in reading.settings
+    )
+
+
+_ACTOR = "actor_rollout_ref.actor.megatron."
+_VERL = f"{_ACTOR}dynamic_context_parallel=True {_ACTOR}max_seqlen_per_dp_cp_rank=4096"
+_DEV = "verl=0.9.1 mcore=0.19.0 mcore_branch=dev"
+_OLD = "verl=0.8.0 mcore=0.19.0 mcore_branch=dev"
+_REF = "actor_rollout_ref.actor.use_kl_loss=True actor_rollout_ref.ref.megatron.dynamic_context_parallel"
+
+
+@rule(
+    "DCP018", severity="error", effect="crash", stage="init",
+    source=(
+        Source("verl", _ENGINE, "_check_dcp_unsupported_features",
+               "Dynamic CP does not support FP8 training", ">=0.9"),
+        Source("verl", _ENGINE, "_check_dcp_unsupported_features",
+               "dynamic_context_parallel requires use_remove_padding=True", ">=0.9"),
+        Source("megatron-core", "megatron/core/distributed/distributed_data_parallel.py",
+               "DistributedDataParallel.__init__", "Cannot average in collective when calculating per-token loss!",
+               ">=0.12"),
+    ),
+    applies=is_verl,
+    good=Example("verl", _VERL, _DEV),
+    bad=Example("verl", _VERL + f" {_ACTOR}pad_to_length=8192", _DEV),
+)
+def verl_has_what_dynamic_cp_needs(v: View) -> Problem | None:
+    """verl's dynamic CP trains a language model on packed data, without what it excludes.
+
+    From 0.9 on verl refuses what the scheduler and the loss cannot do: padded batches, value and vision models,
+    virtual pipeline stages, FP8, router replay with fused routing, top-k distillation. Per-token loss is forced on,
+    and megatron-core's DDP refuses to average in the collective with it.
+    """
     if not v.at_least("verl", "0.9"):
         return None
     wrong: list[str] = []
@@ -58,10 +104,22 @@ def _dcp018(v: View) -> Problem | None:
     )
 
 
-_IGNORED = ("ppo_max_token_len_per_gpu", "use_dynamic_bsz", "micro_batch_size")
+@rule(
+    "DCP023", severity="info", effect="note", stage="never",
+    source=(
+        Source("verl", _ENGINE, "MegatronEngine.forward_backward_batch",
+               "max_seqlen_per_dp_cp_rank=self.engine_config.max_seqlen_per_dp_cp_rank", ">=0.9"),
+    ),
+    applies=is_verl,
+    good=Example("verl", _VERL, _DEV),
+    bad=Example("verl", _VERL + " actor_rollout_ref.actor.ppo_max_token_len_per_gpu=32768", _DEV),
+)
+def verl_micro_batch_sizes_mean_nothing(v: View) -> Problem | None:
+    """Under dynamic CP verl's other micro-batch sizes mean nothing.
 
-
-def _dcp023(v: View) -> Problem | None:
+    From 0.9 on the engine skips the code that forms micro-batches and takes them from megatron-core's scheduler,
+    which knows max_seqlen_per_dp_cp_rank alone.
+    """
     if not v.at_least("verl", "0.9"):
         return None
     written = [name for name in _IGNORED
@@ -76,15 +134,24 @@ def _dcp023(v: View) -> Problem | None:
     )
 
 
-def _splits_evenly(num_sequences: int, ranks: int) -> bool:
-    """Whether 0.8's split of a micro-batch leaves no rank empty, whatever power of two of ranks it chooses."""
-    sizes = [2**k for k in range(ranks.bit_length()) if 2**k <= ranks]
-    return all(
-        (parts - 1) * -(-num_sequences // parts) < num_sequences for parts in sizes
-    )
+@rule(
+    "DCP025", severity="error", effect="hang", stage="training",
+    source=(
+        Source("verl", _UTILS, "dynamic_cp_split_batch",
+               "num_seq_per_local_cp = math.ceil(len(seq_len_effective) / local_dp_size)", ">=0.8,<0.9"),
+    ),
+    applies=is_verl,
+    good=Example("verl", _VERL, _DEV),
+    bad=Example("verl", "engine=megatron engine.dynamic_context_parallel=True "
+                "engine.max_seqlen_per_dp_cp_rank=4096", _OLD),
+)
+def verl_can_split_its_sequences(v: View) -> Problem | None:
+    """verl 0.8 splits micro-batches whose count of sequences it can split.
 
-
-def _dcp025(v: View) -> Problem | None:
+    verl 0.8 returns a micro-batch with fewer sequences than ranks unsplit and without a CP size, and cuts others
+    into slices of ceil(n / groups): of 16 groups two thirds of all counts leave the last ones empty. Both are gone
+    in 0.9.
+    """
     if v.at_least("verl", "0.9") or not v.at_least("verl", "0.8"):
         return None
     num_sequences: Any = v.get("micro_batch_size") if v.get("use_dynamic_bsz") is False else None
@@ -114,7 +181,25 @@ def _dcp025(v: View) -> Problem | None:
     )
 
 
-def _dcp026(v: View) -> Problem | None:
+@rule(
+    "DCP026", severity="info", effect="note", stage="never",
+    source=(
+        Source("verl", _ENGINE, "MegatronEngineWithLMHead.forward_step",
+               "dp_size=mpu.get_data_parallel_world_size()", ">=0.8,<0.9"),
+        Source("verl", _ENGINE, "MegatronEngine._build_tf_config",
+               '"context_parallel_size": self.engine_config.context_parallel_size', ">=0.9"),
+    ),
+    applies=is_verl,
+    good=Example("verl", _VERL, _DEV),
+    bad=Example("verl", _VERL + f" {_ACTOR}context_parallel_size=4", _DEV),
+)
+def verl_static_cp_means_what_it_says(v: View) -> Problem | None:
+    """The static CP size under verl's dynamic CP says what this version takes it for.
+
+    verl 0.8 splits a batch by the data-parallel rank, while megatron-core's groups count DP x CP ranks: the two
+    agree at a static size of 1. From 0.9 on the static size shards nothing; it is part of DP x CP, and verl's
+    manual derives max_seqlen_per_dp_cp_rank from it.
+    """
     if v.cp == 1:
         return None
     old = not v.at_least("verl", "0.9")
@@ -132,15 +217,22 @@ def _dcp026(v: View) -> Problem | None:
     )
 
 
-def _is_written(v: View) -> bool:
-    """Whether some model of several says whether it has dynamic CP."""
-    readings = (v.launch.reading, *v.launch.reading.others)
-    return v.kind == "verl" and len(readings) > 1 and any(
-        setting.key.endswith(".dynamic_context_parallel") for reading in readings for setting in reading.settings
-    )
+@rule(
+    "DCP027", severity="error", effect="crash", stage="init",
+    source=(
+        Source("verl", _ENGINE, "MegatronEngine._init_device_mesh",
+               "initialized without dynamic DPxCP groups", ">=0.9"),
+    ),
+    applies=_is_written,
+    good=Example("verl", f"{_VERL} {_REF}=True", _DEV),
+    bad=Example("verl", f"{_VERL} {_REF}=False", _DEV),
+)
+def all_models_have_dynamic_cp(v: View) -> Problem | None:
+    """Every model of a worker has dynamic CP, or none has.
 
-
-def _dcp027(v: View) -> Problem | None:
+    Models that share a worker share megatron-core's process groups, which the first engine builds. From 0.9 on the
+    reference model follows the actor unless its own key says otherwise; before, its default is off.
+    """
     wanted = bool(v.dynamic_context_parallel)
     written = {setting.key for setting in v.launch.reading.settings}
     follows = not v.known("verl") or v.at_least("verl", "0.9")
@@ -163,107 +255,4 @@ def _dcp027(v: View) -> Problem | None:
     return None
 
 
-_ACTOR = "actor_rollout_ref.actor.megatron."
-_VERL = f"{_ACTOR}dynamic_context_parallel=True {_ACTOR}max_seqlen_per_dp_cp_rank=4096"
-_DEV = "verl=0.9.1 mcore=0.19.0 mcore_branch=dev"
-_OLD = "verl=0.8.0 mcore=0.19.0 mcore_branch=dev"
-_REF = "actor_rollout_ref.actor.use_kl_loss=True actor_rollout_ref.ref.megatron.dynamic_context_parallel"
-
-RULES = (
-    Rule(
-        id="DCP018",
-        title="verl's dynamic CP trains a language model on packed data, without what it excludes",
-        severity="error", effect="crash", stage="init",
-        why=(
-            "From 0.9 on verl refuses what the scheduler and the loss cannot do: padded batches, value and vision "
-            "models, virtual pipeline stages, FP8, router replay with fused routing, top-k distillation. "
-            "Per-token loss is forced on, and megatron-core's DDP refuses to average in the collective with it."
-        ),
-        source=(
-            Source("verl", _ENGINE, "_check_dcp_unsupported_features",
-                   "Dynamic CP does not support FP8 training", ">=0.9"),
-            Source("verl", _ENGINE, "_check_dcp_unsupported_features",
-                   "dynamic_context_parallel requires use_remove_padding=True", ">=0.9"),
-            Source("megatron-core", "megatron/core/distributed/distributed_data_parallel.py",
-                   "DistributedDataParallel.__init__", "Cannot average in collective when calculating per-token loss!",
-                   ">=0.12"),
-        ),
-        applies=is_verl,
-        check=_dcp018,
-        good=Example("verl", _VERL, _DEV),
-        bad=Example("verl", _VERL + f" {_ACTOR}pad_to_length=8192", _DEV),
-    ),
-    Rule(
-        id="DCP023",
-        title="Under dynamic CP verl's other micro-batch sizes mean nothing",
-        severity="info", effect="note", stage="never",
-        why=(
-            "From 0.9 on the engine skips the code that forms micro-batches and takes them from megatron-core's "
-            "scheduler, which knows max_seqlen_per_dp_cp_rank alone."
-        ),
-        source=(
-            Source("verl", _ENGINE, "MegatronEngine.forward_backward_batch",
-                   "max_seqlen_per_dp_cp_rank=self.engine_config.max_seqlen_per_dp_cp_rank", ">=0.9"),
-        ),
-        applies=is_verl,
-        check=_dcp023,
-        good=Example("verl", _VERL, _DEV),
-        bad=Example("verl", _VERL + " actor_rollout_ref.actor.ppo_max_token_len_per_gpu=32768", _DEV),
-    ),
-    Rule(
-        id="DCP025",
-        title="verl 0.8 splits micro-batches whose count of sequences it can split",
-        severity="error", effect="hang", stage="training",
-        why=(
-            "verl 0.8 returns a micro-batch with fewer sequences than ranks unsplit and without a CP size, and cuts "
-            "others into slices of ceil(n / groups): of 16 groups two thirds of all counts leave the last ones empty. "
-            "Both are gone in 0.9."
-        ),
-        source=(
-            Source("verl", _UTILS, "dynamic_cp_split_batch",
-                   "num_seq_per_local_cp = math.ceil(len(seq_len_effective) / local_dp_size)", ">=0.8,<0.9"),
-        ),
-        applies=is_verl,
-        check=_dcp025,
-        good=Example("verl", _VERL, _DEV),
-        bad=Example("verl", "engine=megatron engine.dynamic_context_parallel=True "
-                    "engine.max_seqlen_per_dp_cp_rank=4096", _OLD),
-    ),
-    Rule(
-        id="DCP026",
-        title="The static CP size under verl's dynamic CP says what this version takes it for",
-        severity="info", effect="note", stage="never",
-        why=(
-            "verl 0.8 splits a batch by the data-parallel rank, while megatron-core's groups count DP x CP ranks: the "
-            "two agree at a static size of 1. From 0.9 on the static size shards nothing; it is part of DP x CP, and "
-            "verl's manual derives max_seqlen_per_dp_cp_rank from it."
-        ),
-        source=(
-            Source("verl", _ENGINE, "MegatronEngineWithLMHead.forward_step",
-                   "dp_size=mpu.get_data_parallel_world_size()", ">=0.8,<0.9"),
-            Source("verl", _ENGINE, "MegatronEngine._build_tf_config",
-                   '"context_parallel_size": self.engine_config.context_parallel_size', ">=0.9"),
-        ),
-        applies=is_verl,
-        check=_dcp026,
-        good=Example("verl", _VERL, _DEV),
-        bad=Example("verl", _VERL + f" {_ACTOR}context_parallel_size=4", _DEV),
-    ),
-    Rule(
-        id="DCP027",
-        title="Every model of a worker has dynamic CP, or none has",
-        severity="error", effect="crash", stage="init",
-        why=(
-            "Models that share a worker share megatron-core's process groups, which the first engine builds. From 0.9 "
-            "on the reference model follows the actor unless its own key says otherwise; before, its default is off."
-        ),
-        source=(
-            Source("verl", _ENGINE, "MegatronEngine._init_device_mesh",
-                   "initialized without dynamic DPxCP groups", ">=0.9"),
-        ),
-        applies=_is_written,
-        check=_dcp027,
-        good=Example("verl", f"{_VERL} {_REF}=True", _DEV),
-        bad=Example("verl", f"{_VERL} {_REF}=False", _DEV),
-    ),
-)
+RULES = (verl_has_what_dynamic_cp_needs, verl_micro_batch_sizes_mean_nothing, verl_can_split_its_sequences, verl_static_cp_means_what_it_says, all_models_have_dynamic_cp)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from hcp.rules.cp_view import states_environment
-from hcp.rules.rule import Example, Fix, Problem, Rule, Source, View
+from hcp.rules.rule import Example, Fix, Problem, Source, View, rule
 
 _CONNECTIONS = "env.CUDA_DEVICE_MAX_CONNECTIONS"
 _BLACKWELL = ("sm100", "sm103", "sm110", "sm120", "sm121")
@@ -26,7 +26,67 @@ def _env001_applies(v: View) -> bool:
     return _wants_one(v) and v.get("arch") not in _BLACKWELL and (v.known(_CONNECTIONS) or states_environment(v))
 
 
-def _env001(v: View) -> Problem | None:
+_FLAGS = ("NVTE_FLASH_ATTN", "NVTE_FUSED_ATTN", "NVTE_UNFUSED_ATTN")
+_EXPECTED = {"local": "000", "flash": "100", "fused": "010", "unfused": "001", "auto": "111"}
+
+_SCALING = "env.NVTE_APPLY_QK_LAYER_SCALING"
+
+
+@rule(
+    "CP020", severity="error", effect="crash", stage="init",
+    source=(
+        Source("megatron-core", "megatron/core/parallel_state.py", "initialize_model_parallel",
+               "UCC-backend requires CUDA_DEVICE_MAX_CONNECTIONS > 1", ">=0.12"),
+    ),
+    applies=lambda v: v.get("pipeline_comm_backend") == "ucc",
+    good=Example("bridge", "model.pipeline_model_parallel_comm_backend=ucc", "env.CUDA_DEVICE_MAX_CONNECTIONS=8"),
+    bad=Example("mlm", "--pipeline-model-parallel-comm-backend ucc", "env.CUDA_DEVICE_MAX_CONNECTIONS=1"),
+)
+def ucc_pipeline_has_connections(v: View) -> Problem | None:
+    """A pipeline over UCC has the connections it needs.
+
+    UCC's messages queue behind everything else on a single connection, so megatron-core asserts that there are
+    more; tensor and context parallelism before Blackwell want exactly one.
+    """
+    fix = Fix({"pipeline_comm_backend": "nccl"}, "the pipeline over NCCL")
+    if str(v.get(_CONNECTIONS)) == "1":
+        return Problem(
+            message="UCC needs several connections to overlap and asserts it where the groups are made",
+            found="CUDA_DEVICE_MAX_CONNECTIONS=1 with pipeline_model_parallel_comm_backend ucc",
+            wanted="more connections, or nccl",
+            facts=("pipeline_comm_backend", _CONNECTIONS),
+            fixes=(fix,),
+        )
+    if not _wants_one(v) or v.arch in _BLACKWELL:
+        return None
+    return Problem(
+        message="no value of CUDA_DEVICE_MAX_CONNECTIONS is right: UCC refuses 1, and Megatron-LM's command line asks"
+        " for 1 with tensor or context parallelism before Blackwell",
+        found=f"pipeline_model_parallel_comm_backend ucc on {v.arch}",
+        wanted="nccl",
+        facts=("pipeline_comm_backend",),
+        fixes=(fix,),
+    )
+
+
+@rule(
+    "ENV001", severity="error", effect="crash", stage="config",
+    source=(
+        Source("megatron-lm", "megatron/training/arguments.py", "validate_args",
+               "os.environ.get('CUDA_DEVICE_MAX_CONNECTIONS') == \"1\"", where="checkout"),
+        Source("megatron-lm", "megatron/training/arguments.py", "validate_args",
+               "FSDP requires CUDA_DEVICE_MAX_CONNECTIONS > 1 or unset.", where="checkout"),
+    ),
+    applies=_env001_applies,
+    good=Example("mlm", "--context-parallel-size 2", "arch=sm90 env.CUDA_DEVICE_MAX_CONNECTIONS=1"),
+    bad=Example("mlm", "--context-parallel-size 2", "arch=sm90 env.CUDA_DEVICE_MAX_CONNECTIONS=8"),
+)
+def max_connections_fit_the_parallelism(v: View) -> Problem | None:
+    """CUDA_DEVICE_MAX_CONNECTIONS fits the parallelism.
+
+    Before Blackwell, Megatron-LM's command line asserts one connection with tensor or context parallelism, so that
+    communication starts in order. FSDP asserts the opposite, in Bridge too. Bridge asks for nothing else.
+    """
     value = str(v[_CONNECTIONS])
     if _is_fsdp(v):
         if value != "1":
@@ -50,11 +110,23 @@ def _env001(v: View) -> Problem | None:
     )
 
 
-_FLAGS = ("NVTE_FLASH_ATTN", "NVTE_FUSED_ATTN", "NVTE_UNFUSED_ATTN")
-_EXPECTED = {"local": "000", "flash": "100", "fused": "010", "unfused": "001", "auto": "111"}
+@rule(
+    "ENV002", severity="error", effect="crash", stage="init",
+    source=(
+        Source("megatron-core", "megatron/core/models/common/language_module/language_module.py",
+               "LanguageModule._set_attention_backend",
+               "check_and_set_env_variable(\"NVTE_FUSED_ATTN\", 1, AttnBackend.auto)", ">=0.12"),
+    ),
+    applies=lambda v: any(v.get(f"env.{name}") is not None for name in _FLAGS),
+    good=Example("mlm", "--attention-backend fused", "env.NVTE_FUSED_ATTN=1 env.NVTE_FLASH_ATTN=0"),
+    bad=Example("mlm", "--seq-length 4096", "env.NVTE_FUSED_ATTN=0"),
+)
+def attention_variables_fit_the_backend(v: View) -> Problem | None:
+    """NVTE_*_ATTN are unset or fit the attention backend.
 
-
-def _env002(v: View) -> Problem | None:
+    megatron-core sets these variables from attention_backend and asserts that nobody set them otherwise. auto
+    expects 1 for all three, so an exported NVTE_FUSED_ATTN=0 stops a launch that names no backend.
+    """
     backend = v.attention_backend
     expected = _EXPECTED.get("auto" if backend is None and v.kind == "mlm" else str(backend))
     if expected is None:
@@ -75,10 +147,22 @@ def _env002(v: View) -> Problem | None:
     )
 
 
-_SCALING = "env.NVTE_APPLY_QK_LAYER_SCALING"
+@rule(
+    "ENV003", severity="error", effect="crash", stage="init",
+    source=(
+        Source("megatron-core", "megatron/core/extensions/transformer_engine.py", "TEDotProductAttention.__init__",
+               'os.getenv("NVTE_APPLY_QK_LAYER_SCALING", "0")', ">=0.13"),
+    ),
+    applies=lambda v: v.get("transformer_impl") != "local" and v.get("attention_backend") != "local"
+    and (v.known(_SCALING) or bool(v.get("qk_layer_scaling"))),
+    good=Example("mlm", "--apply-query-key-layer-scaling", "env.NVTE_APPLY_QK_LAYER_SCALING=1"),
+    bad=Example("mlm", "--seq-length 4096", "env.NVTE_APPLY_QK_LAYER_SCALING=1"),
+)
+def qk_layer_scaling_agrees(v: View) -> Problem | None:
+    """NVTE_APPLY_QK_LAYER_SCALING agrees with the configuration.
 
-
-def _env003(v: View) -> Problem | None:
+    Transformer Engine reads layer scaling from the environment; megatron-core raises where the two differ.
+    """
     scaling, value = bool(v.qk_layer_scaling), str(v[_SCALING])
     if value.strip().isdecimal() and bool(int(value)) == scaling:
         return None
@@ -92,29 +176,30 @@ def _env003(v: View) -> Problem | None:
     )
 
 
-def _cp020(v: View) -> Problem | None:
-    fix = Fix({"pipeline_comm_backend": "nccl"}, "the pipeline over NCCL")
-    if str(v.get(_CONNECTIONS)) == "1":
-        return Problem(
-            message="UCC needs several connections to overlap and asserts it where the groups are made",
-            found="CUDA_DEVICE_MAX_CONNECTIONS=1 with pipeline_model_parallel_comm_backend ucc",
-            wanted="more connections, or nccl",
-            facts=("pipeline_comm_backend", _CONNECTIONS),
-            fixes=(fix,),
-        )
-    if not _wants_one(v) or v.arch in _BLACKWELL:
-        return None
-    return Problem(
-        message="no value of CUDA_DEVICE_MAX_CONNECTIONS is right: UCC refuses 1, and Megatron-LM's command line asks"
-        " for 1 with tensor or context parallelism before Blackwell",
-        found=f"pipeline_model_parallel_comm_backend ucc on {v.arch}",
-        wanted="nccl",
-        facts=("pipeline_comm_backend",),
-        fixes=(fix,),
-    )
+@rule(
+    "LOAD002", severity="error", effect="crash", stage="training",
+    source=(
+        Source("megatron-bridge", "megatron/bridge/training/config.py", "DistributedInitConfig",
+               "Requires use_decentralized_pg=True", ">=0.6", where="checkout"),
+        Source("megatron-bridge", "megatron/bridge/training/eval_context_parallel_rebinding.py",
+               "install_pg_collection", "module.cp_comm_type,", ">=0.6", where="checkout"),
+        Source("megatron-bridge", "megatron/bridge/training/config.py", "ConfigContainer.validate",
+               "is not divisible by eval model parallel size", ">=0.6", where="checkout"),
+    ),
+    applies=lambda v: v.kind == "bridge" and v.get("eval_context_parallel_size") is not None
+    and v.eval_context_parallel_size != v.get("cp"),
+    good=Example("bridge", "model.context_parallel_size=4 model.cp_comm_type=p2p dist.eval_context_parallel_size=2 "
+                 "dist.use_decentralized_pg=true model.seq_length=4096 model.tensor_model_parallel_size=1 "
+                 "model.pipeline_model_parallel_size=1", "world_size=8"),
+    bad=Example("bridge", "model.context_parallel_size=2 model.cp_comm_type=p2p dist.eval_context_parallel_size=3 "
+                "dist.use_decentralized_pg=true model.seq_length=4096"),
+)
+def evaluation_cp_has_groups(v: View) -> Problem | None:
+    """Evaluation with another context-parallel size has groups to switch to.
 
-
-def _load002(v: View) -> Problem | None:
+    Bridge swaps the process groups for evaluation only where they are decentralized, and its layout must divide the
+    ranks and the sequence as well.
+    """
     size = v.eval_context_parallel_size
     message = "validation switches to its own CP groups"
     if not v.use_decentralized_pg:
@@ -161,100 +246,4 @@ def _load002(v: View) -> Problem | None:
     return None
 
 
-RULES = (
-    Rule(
-        id="CP020",
-        title="A pipeline over UCC has the connections it needs",
-        severity="error", effect="crash", stage="init",
-        why=(
-            "UCC's messages queue behind everything else on a single connection, so megatron-core asserts that there "
-            "are more; tensor and context parallelism before Blackwell want exactly one."
-        ),
-        source=(
-            Source("megatron-core", "megatron/core/parallel_state.py", "initialize_model_parallel",
-                   "UCC-backend requires CUDA_DEVICE_MAX_CONNECTIONS > 1", ">=0.12"),
-        ),
-        applies=lambda v: v.get("pipeline_comm_backend") == "ucc",
-        check=_cp020,
-        good=Example("bridge", "model.pipeline_model_parallel_comm_backend=ucc", "env.CUDA_DEVICE_MAX_CONNECTIONS=8"),
-        bad=Example("mlm", "--pipeline-model-parallel-comm-backend ucc", "env.CUDA_DEVICE_MAX_CONNECTIONS=1"),
-    ),
-    Rule(
-        id="ENV001",
-        title="CUDA_DEVICE_MAX_CONNECTIONS fits the parallelism",
-        severity="error", effect="crash", stage="config",
-        why=(
-            "Before Blackwell, Megatron-LM's command line asserts one connection with tensor or context parallelism, "
-            "so that communication starts in order. FSDP asserts the opposite, in Bridge too. Bridge asks for nothing "
-            "else."
-        ),
-        source=(
-            Source("megatron-lm", "megatron/training/arguments.py", "validate_args",
-                   "os.environ.get('CUDA_DEVICE_MAX_CONNECTIONS') == \"1\"", where="checkout"),
-            Source("megatron-lm", "megatron/training/arguments.py", "validate_args",
-                   "FSDP requires CUDA_DEVICE_MAX_CONNECTIONS > 1 or unset.", where="checkout"),
-        ),
-        applies=_env001_applies,
-        check=_env001,
-        good=Example("mlm", "--context-parallel-size 2", "arch=sm90 env.CUDA_DEVICE_MAX_CONNECTIONS=1"),
-        bad=Example("mlm", "--context-parallel-size 2", "arch=sm90 env.CUDA_DEVICE_MAX_CONNECTIONS=8"),
-    ),
-    Rule(
-        id="ENV002",
-        title="NVTE_*_ATTN are unset or fit the attention backend",
-        severity="error", effect="crash", stage="init",
-        why=(
-            "megatron-core sets these variables from attention_backend and asserts that nobody set them otherwise. "
-            "auto expects 1 for all three, so an exported NVTE_FUSED_ATTN=0 stops a launch that names no backend."
-        ),
-        source=(
-            Source("megatron-core", "megatron/core/models/common/language_module/language_module.py",
-                   "LanguageModule._set_attention_backend",
-                   "check_and_set_env_variable(\"NVTE_FUSED_ATTN\", 1, AttnBackend.auto)", ">=0.12"),
-        ),
-        applies=lambda v: any(v.get(f"env.{name}") is not None for name in _FLAGS),
-        check=_env002,
-        good=Example("mlm", "--attention-backend fused", "env.NVTE_FUSED_ATTN=1 env.NVTE_FLASH_ATTN=0"),
-        bad=Example("mlm", "--seq-length 4096", "env.NVTE_FUSED_ATTN=0"),
-    ),
-    Rule(
-        id="ENV003",
-        title="NVTE_APPLY_QK_LAYER_SCALING agrees with the configuration",
-        severity="error", effect="crash", stage="init",
-        why="Transformer Engine reads layer scaling from the environment; megatron-core raises where the two differ.",
-        source=(
-            Source("megatron-core", "megatron/core/extensions/transformer_engine.py", "TEDotProductAttention.__init__",
-                   'os.getenv("NVTE_APPLY_QK_LAYER_SCALING", "0")', ">=0.13"),
-        ),
-        applies=lambda v: v.get("transformer_impl") != "local" and v.get("attention_backend") != "local"
-        and (v.known(_SCALING) or bool(v.get("qk_layer_scaling"))),
-        check=_env003,
-        good=Example("mlm", "--apply-query-key-layer-scaling", "env.NVTE_APPLY_QK_LAYER_SCALING=1"),
-        bad=Example("mlm", "--seq-length 4096", "env.NVTE_APPLY_QK_LAYER_SCALING=1"),
-    ),
-    Rule(
-        id="LOAD002",
-        title="Evaluation with another context-parallel size has groups to switch to",
-        severity="error", effect="crash", stage="training",
-        why=(
-            "Bridge swaps the process groups for evaluation only where they are decentralized, and its layout must "
-            "divide the ranks and the sequence as well."
-        ),
-        source=(
-            Source("megatron-bridge", "megatron/bridge/training/config.py", "DistributedInitConfig",
-                   "Requires use_decentralized_pg=True", ">=0.6", where="checkout"),
-            Source("megatron-bridge", "megatron/bridge/training/eval_context_parallel_rebinding.py",
-                   "install_pg_collection", "module.cp_comm_type,", ">=0.6", where="checkout"),
-            Source("megatron-bridge", "megatron/bridge/training/config.py", "ConfigContainer.validate",
-                   "is not divisible by eval model parallel size", ">=0.6", where="checkout"),
-        ),
-        applies=lambda v: v.kind == "bridge" and v.get("eval_context_parallel_size") is not None
-        and v.eval_context_parallel_size != v.get("cp"),
-        check=_load002,
-        good=Example("bridge", "model.context_parallel_size=4 model.cp_comm_type=p2p dist.eval_context_parallel_size=2 "
-                     "dist.use_decentralized_pg=true model.seq_length=4096 model.tensor_model_parallel_size=1 "
-                     "model.pipeline_model_parallel_size=1", "world_size=8"),
-        bad=Example("bridge", "model.context_parallel_size=2 model.cp_comm_type=p2p dist.eval_context_parallel_size=3 "
-                    "dist.use_decentralized_pg=true model.seq_length=4096"),
-    ),
-)
+RULES = (ucc_pipeline_has_connections, max_connections_fit_the_parallelism, attention_variables_fit_the_backend, qk_layer_scaling_agrees, evaluation_cp_has_groups)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from hcp.rules.comm import HIERARCHICAL, flat_fixes, level_fixes, runs_hcp, two_levels, uses_cp
-from hcp.rules.rule import Example, Fix, Problem, Rule, Source, View
+from hcp.rules.rule import Example, Fix, Problem, Source, View, rule
 
 _CP = "transformer_engine/pytorch/attention/dot_product_attention/context_parallel.py"
 _UTILS = "transformer_engine/pytorch/attention/dot_product_attention/utils.py"
@@ -18,7 +18,35 @@ def _of_heads(queries: int, keys: int) -> str:
     return f"{queries} query and {keys} KV head{'s' if keys > 1 else ''} on a TP rank"
 
 
-def _hcp007(v: View) -> Problem | None:
+def _mixes(v: View) -> bool:
+    return v.get("cp") != 1 and {"a2a", HIERARCHICAL} <= set(v.comm_types) and uses_cp(v)
+
+
+def _splits_heads(v: View) -> bool:
+    return v.get("cp") != 1 and not {"a2a", HIERARCHICAL}.isdisjoint(v.comm_types) and uses_cp(v)
+
+
+_EIGHT_KV = "--num-attention-heads 32 --group-query-attention --num-query-groups 8"
+
+
+@rule(
+    "HCP007", severity="error", effect="crash", stage="first-forward",
+    source=(
+        Source("transformer-engine", _CP, "flash_attn_a2a_communicate", "// cp_size,", ">=2.4"),
+    ),
+    applies=runs_hcp,
+    good=Example("mlm", f"{_EIGHT_KV} --tensor-model-parallel-size 2 --context-parallel-size 8 "
+                 "--cp-comm-type a2a+p2p --hierarchical-context-parallel-sizes 4 2"),
+    bad=Example("mlm", f"{_EIGHT_KV} --tensor-model-parallel-size 4 --context-parallel-size 8 "
+                "--cp-comm-type a2a+p2p --hierarchical-context-parallel-sizes 4 2"),
+)
+def inner_size_divides_heads(v: View) -> Problem | None:
+    """The inner size divides the query and the KV heads of a TP rank.
+
+    The inner all-to-all gives each rank heads / inner size of the heads. Nothing checks that this is whole: the
+    first forward reshapes to a wrong shape and stops there. With fewer KV heads than TP ranks each TP rank has one
+    KV head, so no inner size above 1 works. MLA has as many KV heads as query heads.
+    """
     levels = two_levels(v)
     if levels is None or levels[0] == 1:
         return None
@@ -34,7 +62,28 @@ def _hcp007(v: View) -> Problem | None:
     )
 
 
-def _hcp008(v: View) -> Problem | None:
+@rule(
+    "HCP008", severity="warning", effect="slow", stage="never",
+    source=(
+        Source("transformer-engine", _UTILS, "get_attention_backend",
+               'elif cp_comm_type in ["a2a", "a2a+p2p"] and (num_heads % 2 != 0 or num_gqa_groups % 2 != 0):',
+               ">=2.15"),
+    ),
+    applies=_splits_heads,
+    good=Example("mlm", "--num-attention-heads 24 --group-query-attention --num-query-groups 6 "
+                 "--context-parallel-size 6 --cp-comm-type a2a+p2p --hierarchical-context-parallel-sizes 3 2 "
+                 "--attention-backend fused", "te=2.20.2"),
+    bad=Example("mlm", "--num-attention-heads 24 --group-query-attention --num-query-groups 3 "
+                "--context-parallel-size 6 --cp-comm-type a2a+p2p --hierarchical-context-parallel-sizes 3 2 "
+                "--attention-backend fused", "te=2.20.2"),
+)
+def head_counts_are_even(v: View) -> Problem | None:
+    """Head counts are even where heads are split and fused attention is wanted.
+
+    From 2.15 on Transformer Engine drops fused attention for a2a and a2a+p2p when a head count is odd. The 2 is
+    fixed in its code; it is not the inner size, so legal layouts such as three KV heads over three ranks lose fused
+    attention. Only NVTE_DEBUG=1 NVTE_DEBUG_LEVEL=2 shows it; with attention_backend fused nothing is left.
+    """
     heads = _heads(v)
     if heads is None or (heads[0] % 2 == 0 and heads[1] % 2 == 0):
         return None
@@ -66,7 +115,28 @@ def _hcp008(v: View) -> Problem | None:
     )
 
 
-def _hcp019(v: View) -> Problem | None:
+@rule(
+    "HCP019", severity="error", effect="crash", stage="first-forward",
+    source=(
+        Source("transformer-engine", _CP, "AttnFuncWithCPAndQKVOA2A.forward",
+               "q.shape[-2] % cp_size == 0 and k.shape[-2] % cp_size == 0", ">=2.4"),
+        Source("megatron-core", "megatron/core/transformer/transformer_layer.py", "TransformerLayer.__init__",
+               "isinstance(config.cp_comm_type, list)", ">=0.12"),
+    ),
+    applies=_mixes,
+    good=Example("bridge", "model.num_layers=2 model.num_attention_heads=32 model.num_query_groups=8 "
+                 "model.tensor_model_parallel_size=1 model.context_parallel_size=8 "
+                 "model.cp_comm_type=[a2a,a2a+p2p] model.hierarchical_context_parallel_sizes=[4,2]"),
+    bad=Example("bridge", "model.num_layers=2 model.num_attention_heads=32 model.num_query_groups=4 "
+                "model.tensor_model_parallel_size=1 model.context_parallel_size=8 "
+                "model.cp_comm_type=[a2a,a2a+p2p] model.hierarchical_context_parallel_sizes=[4,2]"),
+)
+def a2a_layers_divide_heads_by_cp(v: View) -> Problem | None:
+    """Layers of type a2a beside hierarchical ones still divide the heads by the whole CP size.
+
+    Types may differ from layer to layer: the layout of the sequence is the same for all. The head counts are not: a
+    hierarchical layer splits them by the inner size, a plain a2a layer by the whole CP size.
+    """
     heads = _heads(v)
     if heads is None or not any(count % v.cp for count in heads):
         return None
@@ -84,87 +154,4 @@ def _hcp019(v: View) -> Problem | None:
     )
 
 
-def _mixes(v: View) -> bool:
-    return v.get("cp") != 1 and {"a2a", HIERARCHICAL} <= set(v.comm_types) and uses_cp(v)
-
-
-def _splits_heads(v: View) -> bool:
-    return v.get("cp") != 1 and not {"a2a", HIERARCHICAL}.isdisjoint(v.comm_types) and uses_cp(v)
-
-
-_EIGHT_KV = "--num-attention-heads 32 --group-query-attention --num-query-groups 8"
-
-RULES = (
-    Rule(
-        id="HCP007",
-        title="The inner size divides the query and the KV heads of a TP rank",
-        severity="error",
-        effect="crash",
-        stage="first-forward",
-        why=(
-            "The inner all-to-all gives each rank heads / inner size of the heads. Nothing checks that this is whole: "
-            "the first forward reshapes to a wrong shape and stops there. With fewer KV heads than TP ranks each TP "
-            "rank has one KV head, so no inner size above 1 works. MLA has as many KV heads as query heads."
-        ),
-        source=(
-            Source("transformer-engine", _CP, "flash_attn_a2a_communicate", "// cp_size,", ">=2.4"),
-        ),
-        applies=runs_hcp,
-        check=_hcp007,
-        good=Example("mlm", f"{_EIGHT_KV} --tensor-model-parallel-size 2 --context-parallel-size 8 "
-                     "--cp-comm-type a2a+p2p --hierarchical-context-parallel-sizes 4 2"),
-        bad=Example("mlm", f"{_EIGHT_KV} --tensor-model-parallel-size 4 --context-parallel-size 8 "
-                    "--cp-comm-type a2a+p2p --hierarchical-context-parallel-sizes 4 2"),
-    ),
-    Rule(
-        id="HCP008",
-        title="Head counts are even where heads are split and fused attention is wanted",
-        severity="warning",
-        effect="slow",
-        stage="never",
-        why=(
-            "From 2.15 on Transformer Engine drops fused attention for a2a and a2a+p2p when a head count is odd. The 2 "
-            "is fixed in its code; it is not the inner size, so legal layouts such as three KV heads over three ranks "
-            "lose fused attention. Only NVTE_DEBUG=1 NVTE_DEBUG_LEVEL=2 shows it; with attention_backend fused nothing "
-            "is left."
-        ),
-        source=(
-            Source("transformer-engine", _UTILS, "get_attention_backend",
-                   'elif cp_comm_type in ["a2a", "a2a+p2p"] and (num_heads % 2 != 0 or num_gqa_groups % 2 != 0):',
-                   ">=2.15"),
-        ),
-        applies=_splits_heads,
-        check=_hcp008,
-        good=Example("mlm", "--num-attention-heads 24 --group-query-attention --num-query-groups 6 "
-                     "--context-parallel-size 6 --cp-comm-type a2a+p2p --hierarchical-context-parallel-sizes 3 2 "
-                     "--attention-backend fused", "te=2.20.2"),
-        bad=Example("mlm", "--num-attention-heads 24 --group-query-attention --num-query-groups 3 "
-                    "--context-parallel-size 6 --cp-comm-type a2a+p2p --hierarchical-context-parallel-sizes 3 2 "
-                    "--attention-backend fused", "te=2.20.2"),
-    ),
-    Rule(
-        id="HCP019",
-        title="Layers of type a2a beside hierarchical ones still divide the heads by the whole CP size",
-        severity="error",
-        effect="crash",
-        stage="first-forward",
-        why=(
-            "Types may differ from layer to layer: the layout of the sequence is the same for all. The head counts are "
-            "not: a hierarchical layer splits them by the inner size, a plain a2a layer by the whole CP size."
-        ),
-        source=(
-            Source("transformer-engine", _CP, "AttnFuncWithCPAndQKVOA2A.forward",
-                   "q.shape[-2] % cp_size == 0 and k.shape[-2] % cp_size == 0", ">=2.4"),
-            Source("megatron-core", "megatron/core/transformer/transformer_layer.py", "TransformerLayer.__init__",
-                   "isinstance(config.cp_comm_type, list)", ">=0.12"),
-        ),
-        applies=_mixes,
-        check=_hcp019,
-        good=Example("bridge", "model.num_layers=2 model.num_attention_heads=32 model.num_query_groups=8 "
-                     "model.tensor_model_parallel_size=1 model.context_parallel_size=8 "
-                     "model.cp_comm_type=[a2a,a2a+p2p] model.hierarchical_context_parallel_sizes=[4,2]"),
-        bad=Example("bridge", "model.num_layers=2 model.num_attention_heads=32 model.num_query_groups=4 "
-                    "model.tensor_model_parallel_size=1 model.context_parallel_size=8 "
-                    "model.cp_comm_type=[a2a,a2a+p2p] model.hierarchical_context_parallel_sizes=[4,2]"),
-    ),
-)
+RULES = (inner_size_divides_heads, head_counts_are_even, a2a_layers_divide_heads_by_cp)

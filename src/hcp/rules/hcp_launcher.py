@@ -3,14 +3,41 @@
 from __future__ import annotations
 
 from hcp.rules.comm import HIERARCHICAL, drop_fixes, flat_fixes, has_sizes, runs_hcp, uses_hcp
-from hcp.rules.rule import Example, Fix, Problem, Rule, Source, View
+from hcp.rules.rule import Example, Fix, Problem, Source, View, rule
 
 _PROVIDER = "megatron/bridge/models/model_provider.py"
 _VERL_ENGINE = "verl/workers/engine/megatron/transformer_impl.py"
 _STATE = "megatron/core/parallel_state.py"
 
 
-def _hcp010(v: View) -> Problem | None:
+def _hcp011_applies(v: View) -> bool:
+    return bool(v.get("use_decentralized_pg")) and v.kind == "bridge" and (has_sizes(v) or uses_hcp(v))
+
+
+_SIZES = ("model.context_parallel_size=4 model.cp_comm_type=a2a+p2p "
+          "model.hierarchical_context_parallel_sizes=[2,2]")
+_FLAGS = "--context-parallel-size 4 --cp-comm-type a2a+p2p --hierarchical-context-parallel-sizes 2 2"
+
+
+@rule(
+    "HCP010", severity="error", effect="silent", stage="never",
+    source=(
+        Source("megatron-bridge", _PROVIDER, "ModelProviderMixin.initialize_model_parallel",
+               "**model_parallel_kwargs,", ">=0.3", absent="hierarchical_context_parallel_sizes"),
+        Source("verl", _VERL_ENGINE, "MegatronEngine._init_device_mesh", "mpu.initialize_model_parallel(", ">=0.7",
+               absent="hierarchical_context_parallel_sizes"),
+    ),
+    applies=lambda v: v.kind in ("bridge-provider", "verl") and uses_hcp(v),
+    good=Example("bridge", _SIZES),
+    bad=Example("bridge-provider", _SIZES),
+)
+def launcher_passes_sizes_on(v: View) -> Problem | None:
+    """The launcher passes the hierarchical sizes on.
+
+    Only Megatron-LM's command line and Bridge's training loop give the sizes to initialize_model_parallel. Bridge's
+    model providers (conversion, inference, NeMo-RL) and verl accept both keys and pass neither on, so attention
+    gets None for its group and stays local. Nothing is logged.
+    """
     if not v.hcp_sizes:
         return None  # HCP001
     provider = v.kind == "bridge-provider"
@@ -26,11 +53,23 @@ def _hcp010(v: View) -> Problem | None:
     )
 
 
-def _hcp011_applies(v: View) -> bool:
-    return bool(v.get("use_decentralized_pg")) and v.kind == "bridge" and (has_sizes(v) or uses_hcp(v))
+@rule(
+    "HCP011", severity="error", effect="crash", stage="init",
+    source=(
+        Source("megatron-bridge", "src/megatron/bridge/training/initialize.py", "_create_pg_collection",
+               "if hcp_sizes is not None:", ">=0.4", "checkout"),
+    ),
+    applies=_hcp011_applies,
+    good=Example("bridge", _SIZES + " dist.use_decentralized_pg=false"),
+    bad=Example("bridge", _SIZES + " dist.use_decentralized_pg=true"),
+)
+def decentralized_groups_have_no_levels(v: View) -> Problem | None:
+    # The guard looks at the sizes alone; where they are missing, HCP001 speaks and the groups are missing too.
+    """Decentralized process groups go without hierarchical CP.
 
-
-def _hcp011(v: View) -> Problem | None:
+    Bridge's decentralized path builds its groups from a rank grid that has no levels. From 0.4.0 on it refuses
+    hierarchical sizes; 0.3 set them aside without a word.
+    """
     # The guard looks at the sizes alone; where they are missing, HCP001 speaks and the groups are missing too.
     refused = v.hcp_sizes is not None and not (v.known("bridge") and not v.at_least("bridge", "0.4.0"))
     return Problem(
@@ -47,7 +86,21 @@ def _hcp011(v: View) -> Problem | None:
     )
 
 
-def _hcp020(v: View) -> Problem | None:
+@rule(
+    "HCP020", severity="error", effect="crash", stage="init",
+    source=(
+        Source("megatron-core", _STATE, "create_hierarchical_groups", "if not HAVE_EINOPS:", ">=0.13"),
+    ),
+    applies=lambda v: v.kind in ("mlm", "bridge") and has_sizes(v),
+    good=Example("mlm", _FLAGS, "einops=true mcore=0.16.1"),
+    bad=Example("mlm", _FLAGS, "einops=false mcore=0.16.1"),
+)
+def einops_is_installed(v: View) -> Problem | None:
+    """einops is installed where hierarchical groups are built.
+
+    From 0.13 on megatron-core splits a CP group into levels with einops, and imports it on demand. Its wheel does
+    not require einops, so a lean image starts, and stops once the groups are built.
+    """
     if v.einops or not v.at_least("mcore", "0.13"):
         return None
     return Problem(
@@ -59,7 +112,22 @@ def _hcp020(v: View) -> Problem | None:
     )
 
 
-def _hcp022(v: View) -> Problem | None:
+@rule(
+    "HCP022", severity="warning", effect="slow", stage="never",
+    source=(
+        Source("megatron-core", _STATE, "initialize_model_parallel",
+               'pg_options=get_nccl_options("hcp", nccl_comm_cfgs),', ">=0.13"),
+    ),
+    applies=runs_hcp,
+    good=Example("mlm", _FLAGS + " --high-priority-stream-groups cp hcp"),
+    bad=Example("mlm", _FLAGS + " --high-priority-stream-groups cp"),
+)
+def stream_priority_names_levels(v: View) -> Problem | None:
+    """Stream priority for CP names the hierarchical groups too.
+
+    megatron-core looks up NCCL options under the name hcp for the groups of both levels, and under cp for the flat
+    group, which a2a+p2p layers do not use. The same holds for the NCCL communicator config file.
+    """
     groups = v.high_priority_stream_groups
     names = groups if isinstance(groups, tuple) else (groups,)
     if "cp" not in names or "hcp" in names:
@@ -73,7 +141,24 @@ def _hcp022(v: View) -> Problem | None:
     )
 
 
-def _load001(v: View) -> Problem | None:
+@rule(
+    "LOAD001", severity="warning", effect="silent", stage="never",
+    source=(
+        Source("megatron-bridge", "megatron/bridge/training/model_load_save.py", "load_megatron_model",
+               "model_cfg.hierarchical_context_parallel_sizes = None", ">=0.3", absent="cp_comm_type"),
+    ),
+    applies=lambda v: v.kind == "bridge-provider" and v.get("cp") == 1,
+    good=Example("bridge-provider", "model.context_parallel_size=1 model.cp_comm_type=p2p"),
+    bad=Example("bridge-provider", "model.context_parallel_size=1 model.cp_comm_type=a2a+p2p "
+                "model.hierarchical_context_parallel_sizes=null"),
+)
+def provider_at_cp_1_has_sizes(v: View) -> Problem | None:
+    """A provider at CP size 1 does not keep a2a+p2p without sizes.
+
+    Loading a checkpoint into a provider resets the CP size and clears the hierarchical sizes, but leaves
+    cp_comm_type. An override that raises the CP size alone then gives a2a+p2p without groups: attention turns
+    local, and no validation runs on this path.
+    """
     if HIERARCHICAL not in v.comm_types or v.hcp_sizes:
         return None
     return Problem(
@@ -85,108 +170,4 @@ def _load001(v: View) -> Problem | None:
     )
 
 
-_SIZES = ("model.context_parallel_size=4 model.cp_comm_type=a2a+p2p "
-          "model.hierarchical_context_parallel_sizes=[2,2]")
-_FLAGS = "--context-parallel-size 4 --cp-comm-type a2a+p2p --hierarchical-context-parallel-sizes 2 2"
-
-RULES = (
-    Rule(
-        id="HCP010",
-        title="The launcher passes the hierarchical sizes on",
-        severity="error",
-        effect="silent",
-        stage="never",
-        why=(
-            "Only Megatron-LM's command line and Bridge's training loop give the sizes to initialize_model_parallel. "
-            "Bridge's model providers (conversion, inference, NeMo-RL) and verl accept both keys and pass neither on, "
-            "so attention gets None for its group and stays local. Nothing is logged."
-        ),
-        source=(
-            Source("megatron-bridge", _PROVIDER, "ModelProviderMixin.initialize_model_parallel",
-                   "**model_parallel_kwargs,", ">=0.3", absent="hierarchical_context_parallel_sizes"),
-            Source("verl", _VERL_ENGINE, "MegatronEngine._init_device_mesh", "mpu.initialize_model_parallel(", ">=0.7",
-                   absent="hierarchical_context_parallel_sizes"),
-        ),
-        applies=lambda v: v.kind in ("bridge-provider", "verl") and uses_hcp(v),
-        check=_hcp010,
-        good=Example("bridge", _SIZES),
-        bad=Example("bridge-provider", _SIZES),
-    ),
-    Rule(
-        id="HCP011",
-        title="Decentralized process groups go without hierarchical CP",
-        severity="error",
-        effect="crash",
-        stage="init",
-        why=(
-            "Bridge's decentralized path builds its groups from a rank grid that has no levels. From 0.4.0 on it "
-            "refuses hierarchical sizes; 0.3 set them aside without a word."
-        ),
-        source=(
-            Source("megatron-bridge", "src/megatron/bridge/training/initialize.py", "_create_pg_collection",
-                   "if hcp_sizes is not None:", ">=0.4", "checkout"),
-        ),
-        applies=_hcp011_applies,
-        check=_hcp011,
-        good=Example("bridge", _SIZES + " dist.use_decentralized_pg=false"),
-        bad=Example("bridge", _SIZES + " dist.use_decentralized_pg=true"),
-    ),
-    Rule(
-        id="HCP020",
-        title="einops is installed where hierarchical groups are built",
-        severity="error",
-        effect="crash",
-        stage="init",
-        why=(
-            "From 0.13 on megatron-core splits a CP group into levels with einops, and imports it on demand. Its wheel "
-            "does not require einops, so a lean image starts, and stops once the groups are built."
-        ),
-        source=(
-            Source("megatron-core", _STATE, "create_hierarchical_groups", "if not HAVE_EINOPS:", ">=0.13"),
-        ),
-        applies=lambda v: v.kind in ("mlm", "bridge") and has_sizes(v),
-        check=_hcp020,
-        good=Example("mlm", _FLAGS, "einops=true mcore=0.16.1"),
-        bad=Example("mlm", _FLAGS, "einops=false mcore=0.16.1"),
-    ),
-    Rule(
-        id="HCP022",
-        title="Stream priority for CP names the hierarchical groups too",
-        severity="warning",
-        effect="slow",
-        stage="never",
-        why=(
-            "megatron-core looks up NCCL options under the name hcp for the groups of both levels, and under cp for "
-            "the flat group, which a2a+p2p layers do not use. The same holds for the NCCL communicator config file."
-        ),
-        source=(
-            Source("megatron-core", _STATE, "initialize_model_parallel",
-                   'pg_options=get_nccl_options("hcp", nccl_comm_cfgs),', ">=0.13"),
-        ),
-        applies=runs_hcp,
-        check=_hcp022,
-        good=Example("mlm", _FLAGS + " --high-priority-stream-groups cp hcp"),
-        bad=Example("mlm", _FLAGS + " --high-priority-stream-groups cp"),
-    ),
-    Rule(
-        id="LOAD001",
-        title="A provider at CP size 1 does not keep a2a+p2p without sizes",
-        severity="warning",
-        effect="silent",
-        stage="never",
-        why=(
-            "Loading a checkpoint into a provider resets the CP size and clears the hierarchical sizes, but leaves "
-            "cp_comm_type. An override that raises the CP size alone then gives a2a+p2p without groups: attention "
-            "turns local, and no validation runs on this path."
-        ),
-        source=(
-            Source("megatron-bridge", "megatron/bridge/training/model_load_save.py", "load_megatron_model",
-                   "model_cfg.hierarchical_context_parallel_sizes = None", ">=0.3", absent="cp_comm_type"),
-        ),
-        applies=lambda v: v.kind == "bridge-provider" and v.get("cp") == 1,
-        check=_load001,
-        good=Example("bridge-provider", "model.context_parallel_size=1 model.cp_comm_type=p2p"),
-        bad=Example("bridge-provider", "model.context_parallel_size=1 model.cp_comm_type=a2a+p2p "
-                    "model.hierarchical_context_parallel_sizes=null"),
-    ),
-)
+RULES = (launcher_passes_sizes_on, decentralized_groups_have_no_levels, einops_is_installed, stream_priority_names_levels, provider_at_cp_1_has_sizes)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from math import prod
 
 from hcp.rules.comm import HIERARCHICAL, drop_fixes, flat_fixes, has_sizes, level_fixes, runs_hcp, uses_cp, uses_hcp
-from hcp.rules.rule import Example, Fix, Problem, Rule, Source, View
+from hcp.rules.rule import Example, Fix, Problem, Source, View, rule
 
 _DPA = "transformer_engine/pytorch/attention/dot_product_attention/"
 _ARGUMENTS = "megatron/training/arguments.py"
@@ -25,7 +25,36 @@ def _hcp001_applies(v: View) -> bool:
     return uses_hcp(v)
 
 
-def _hcp001(v: View) -> Problem | None:
+def _sizes_reach(v: View) -> bool:
+    return v.kind != "verl" and has_sizes(v)
+
+
+@rule(
+    "HCP001", severity="error", effect="silent", stage="never",
+    source=(
+        Source("megatron-core", "megatron/core/extensions/transformer_engine.py", "TEDotProductAttention.__init__",
+               "get_hierarchical_context_parallel_groups", ">=0.12"),
+        Source("transformer-engine", _DPA + "dot_product_attention.py", "DotProductAttention.forward",
+               "cp_size = 1", ">=2.4"),
+        Source("megatron-lm", _ARGUMENTS, "validate_args", 'if "a2a+p2p" in args.cp_comm_type:', ">=0.10",
+               "checkout"),
+        Source("megatron-bridge", _CONFIG, "ConfigContainer._validate_cp_comm_type",
+               'if any("a2a+p2p" in ct for ct in cp_comm_types):', ">=0.4", "checkout"),
+    ),
+    applies=_hcp001_applies,
+    good=Example("bridge", "model.context_parallel_size=4 model.cp_comm_type=a2a+p2p "
+                 "model.hierarchical_context_parallel_sizes=[2,2]"),
+    bad=Example("bridge", "model.context_parallel_size=4 model.cp_comm_type=a2a+p2p "
+                "model.hierarchical_context_parallel_sizes=null"),
+)
+def sizes_are_given(v: View) -> Problem | None:
+    """a2a+p2p comes with its hierarchical sizes.
+
+    Without sizes megatron-core builds no hierarchical groups and hands Transformer Engine None instead of the CP
+    group. Transformer Engine takes that for a CP size of 1, so each rank runs causal attention over its own slice.
+    Nothing is logged; throughput looks several times too good and the loss stays too high. Megatron-LM's command
+    line and Bridge from 0.4.0 on refuse such a launch; Bridge's providers, verl and older Bridges do not.
+    """
     if v.hcp_sizes or (v.cp == 1 and v.hcp_sizes is not None):
         return None
     # An unknown Bridge version changes the effect, not the verdict: it is not asked for.
@@ -46,7 +75,28 @@ def _hcp001(v: View) -> Problem | None:
     )
 
 
-def _hcp002(v: View) -> Problem | None:
+@rule(
+    "HCP002", severity="error", effect="crash", stage="init",
+    source=(
+        Source("megatron-core", _STATE, "initialize_model_parallel",
+               "np.prod(hierarchical_context_parallel_sizes) == context_parallel_size", ">=0.13"),
+        Source("megatron-lm", _ARGUMENTS, "validate_args",
+               "args.context_parallel_size == prod(args.hierarchical_context_parallel_sizes)", ">=0.10",
+               "checkout"),
+    ),
+    applies=_sizes_reach,
+    good=Example("mlm", "--context-parallel-size 4 --cp-comm-type a2a+p2p "
+                 "--hierarchical-context-parallel-sizes 2 2"),
+    bad=Example("mlm", "--context-parallel-size 6 --cp-comm-type a2a+p2p "
+                "--hierarchical-context-parallel-sizes 2 2"),
+)
+def sizes_product(v: View) -> Problem | None:
+    """The hierarchical sizes multiply to the context-parallel size.
+
+    megatron-core compares the product with the CP size where it builds the groups, and asserts without a text;
+    Megatron-LM's command line does the same earlier, and Bridge from 0.4.0 on names the numbers. The config
+    constructors do not look.
+    """
     sizes = v.hcp_sizes
     product = prod(sizes)
     if min(sizes) < 1 or product == v.cp:
@@ -62,7 +112,26 @@ def _hcp002(v: View) -> Problem | None:
     )
 
 
-def _hcp003(v: View) -> Problem | None:
+@rule(
+    "HCP003", severity="error", effect="crash", stage="first-forward",
+    source=(
+        Source("transformer-engine", _DPA + "context_parallel.py", "attn_forward_func_with_cp",
+               "isinstance(cp_group, list) and len(cp_group) == 2", ">=2.8"),
+        Source("transformer-engine", _DPA + "context_parallel.py", "attn_forward_func_with_cp",
+               "Current implementation only supports two-level CP groups!", ">=2.4,<2.8"),
+    ),
+    applies=runs_hcp,
+    good=Example("mlm", "--context-parallel-size 8 --cp-comm-type a2a+p2p "
+                 "--hierarchical-context-parallel-sizes 4 2"),
+    bad=Example("mlm", "--context-parallel-size 8 --cp-comm-type a2a+p2p "
+                "--hierarchical-context-parallel-sizes 2 2 2"),
+)
+def two_levels_exactly(v: View) -> Problem | None:
+    """There are exactly two hierarchical levels.
+
+    megatron-core builds any number of levels, and its docstring shows three. Transformer Engine takes two, and says
+    so in the first forward: the cluster has started, the model is built and the checkpoint is loaded.
+    """
     sizes = v.hcp_sizes
     if not sizes or len(sizes) == 2:
         return None
@@ -78,7 +147,24 @@ def _hcp003(v: View) -> Problem | None:
     )
 
 
-def _hcp004(v: View) -> Problem | None:
+@rule(
+    "HCP004", severity="error", effect="crash", stage="init",
+    source=(
+        Source("megatron-core", _STATE, "create_hierarchical_groups", "s=hierarchical_group_sizes[level],",
+               ">=0.13"),
+    ),
+    applies=_sizes_reach,
+    good=Example("bridge", "model.context_parallel_size=4 model.cp_comm_type=a2a+p2p "
+                 "model.hierarchical_context_parallel_sizes=[2,2]"),
+    bad=Example("bridge", "model.context_parallel_size=4 model.cp_comm_type=a2a+p2p "
+                "model.hierarchical_context_parallel_sizes=[-2,-2]"),
+)
+def sizes_are_positive(v: View) -> Problem | None:
+    """Every hierarchical size is positive.
+
+    Two negative sizes pass every product test, because the product is right. The groups are then built with
+    negative lengths, which fails deep inside einops or torch with a message about shapes.
+    """
     sizes = v.hcp_sizes
     if min(sizes) >= 1:
         return None
@@ -92,7 +178,25 @@ def _hcp004(v: View) -> Problem | None:
     )
 
 
-def _hcp005(v: View) -> Problem | None:
+@rule(
+    "HCP005", severity="info", effect="note", stage="never",
+    source=(
+        Source("transformer-engine", _DPA + "context_parallel.py", "attn_forward_func_with_cp",
+               "if get_distributed_world_size(cp_group[0]) == 1:", ">=2.4"),
+    ),
+    applies=runs_hcp,
+    good=Example("mlm", "--context-parallel-size 4 --cp-comm-type a2a+p2p "
+                 "--hierarchical-context-parallel-sizes 2 2"),
+    bad=Example("mlm", "--context-parallel-size 4 --cp-comm-type a2a+p2p "
+                "--hierarchical-context-parallel-sizes 1 4"),
+)
+def levels_hold_several_ranks(v: View) -> Problem | None:
+    """Both hierarchical levels hold more than one rank.
+
+    With an inner size of 1 Transformer Engine runs p2p, with an outer size of 1 it runs a2a. The backend is still
+    chosen as if for a2a+p2p, so fused attention can be lost for a sliding window or an odd head count although the
+    flat type allows it. The flat name says what runs.
+    """
     sizes = v.hcp_sizes
     if not sizes or len(sizes) != 2 or 1 not in sizes or prod(sizes) != v.cp:
         return None
@@ -106,7 +210,24 @@ def _hcp005(v: View) -> Problem | None:
     )
 
 
-def _hcp006(v: View) -> Problem | None:
+@rule(
+    "HCP006", severity="error", effect="silent", stage="never",
+    source=(
+        Source("megatron-core", "megatron/core/extensions/transformer_engine.py", "TEDotProductAttention.__init__",
+               'elif cp_comm_type == "a2a+p2p":', ">=0.12"),
+    ),
+    applies=lambda v: v.get("cp") != 1 and has_sizes(v) and uses_cp(v),
+    good=Example("mlm", "--context-parallel-size 4 --cp-comm-type a2a+p2p "
+                 "--hierarchical-context-parallel-sizes 2 2"),
+    bad=Example("mlm", "--context-parallel-size 4 --cp-comm-type a2a "
+                "--hierarchical-context-parallel-sizes 2 2"),
+)
+def sizes_are_used(v: View) -> Problem | None:
+    """Hierarchical sizes are used by some layer.
+
+    Only layers of type a2a+p2p look at the levels. With any other type the groups are created and never used;
+    Megatron-LM still prints the sizes in its start-up line, so the log looks as if hierarchical CP were on.
+    """
     if HIERARCHICAL in v.comm_types:
         return None
     fixes = [Fix({"hcp_sizes": None}, "nothing changes but the setting that misleads")]
@@ -121,153 +242,4 @@ def _hcp006(v: View) -> Problem | None:
     )
 
 
-def _sizes_reach(v: View) -> bool:
-    return v.kind != "verl" and has_sizes(v)
-
-
-RULES = (
-    Rule(
-        id="HCP001",
-        title="a2a+p2p comes with its hierarchical sizes",
-        severity="error",
-        effect="silent",
-        stage="never",
-        why=(
-            "Without sizes megatron-core builds no hierarchical groups and hands Transformer Engine None instead of "
-            "the CP group. Transformer Engine takes that for a CP size of 1, so each rank runs causal attention over "
-            "its own slice. Nothing is logged; throughput looks several times too good and the loss stays too high. "
-            "Megatron-LM's command line and Bridge from 0.4.0 on refuse such a launch; Bridge's providers, verl and "
-            "older Bridges do not."
-        ),
-        source=(
-            Source("megatron-core", "megatron/core/extensions/transformer_engine.py", "TEDotProductAttention.__init__",
-                   "get_hierarchical_context_parallel_groups", ">=0.12"),
-            Source("transformer-engine", _DPA + "dot_product_attention.py", "DotProductAttention.forward",
-                   "cp_size = 1", ">=2.4"),
-            Source("megatron-lm", _ARGUMENTS, "validate_args", 'if "a2a+p2p" in args.cp_comm_type:', ">=0.10",
-                   "checkout"),
-            Source("megatron-bridge", _CONFIG, "ConfigContainer._validate_cp_comm_type",
-                   'if any("a2a+p2p" in ct for ct in cp_comm_types):', ">=0.4", "checkout"),
-        ),
-        applies=_hcp001_applies,
-        check=_hcp001,
-        good=Example("bridge", "model.context_parallel_size=4 model.cp_comm_type=a2a+p2p "
-                     "model.hierarchical_context_parallel_sizes=[2,2]"),
-        bad=Example("bridge", "model.context_parallel_size=4 model.cp_comm_type=a2a+p2p "
-                    "model.hierarchical_context_parallel_sizes=null"),
-    ),
-    Rule(
-        id="HCP002",
-        title="The hierarchical sizes multiply to the context-parallel size",
-        severity="error",
-        effect="crash",
-        stage="init",
-        why=(
-            "megatron-core compares the product with the CP size where it builds the groups, and asserts without a "
-            "text; Megatron-LM's command line does the same earlier, and Bridge from 0.4.0 on names the numbers. The "
-            "config constructors do not look."
-        ),
-        source=(
-            Source("megatron-core", _STATE, "initialize_model_parallel",
-                   "np.prod(hierarchical_context_parallel_sizes) == context_parallel_size", ">=0.13"),
-            Source("megatron-lm", _ARGUMENTS, "validate_args",
-                   "args.context_parallel_size == prod(args.hierarchical_context_parallel_sizes)", ">=0.10",
-                   "checkout"),
-        ),
-        applies=_sizes_reach,
-        check=_hcp002,
-        good=Example("mlm", "--context-parallel-size 4 --cp-comm-type a2a+p2p "
-                     "--hierarchical-context-parallel-sizes 2 2"),
-        bad=Example("mlm", "--context-parallel-size 6 --cp-comm-type a2a+p2p "
-                    "--hierarchical-context-parallel-sizes 2 2"),
-    ),
-    Rule(
-        id="HCP003",
-        title="There are exactly two hierarchical levels",
-        severity="error",
-        effect="crash",
-        stage="first-forward",
-        why=(
-            "megatron-core builds any number of levels, and its docstring shows three. Transformer Engine takes two, "
-            "and says so in the first forward: the cluster has started, the model is built and the checkpoint is "
-            "loaded."
-        ),
-        source=(
-            Source("transformer-engine", _DPA + "context_parallel.py", "attn_forward_func_with_cp",
-                   "isinstance(cp_group, list) and len(cp_group) == 2", ">=2.8"),
-            Source("transformer-engine", _DPA + "context_parallel.py", "attn_forward_func_with_cp",
-                   "Current implementation only supports two-level CP groups!", ">=2.4,<2.8"),
-        ),
-        applies=runs_hcp,
-        check=_hcp003,
-        good=Example("mlm", "--context-parallel-size 8 --cp-comm-type a2a+p2p "
-                     "--hierarchical-context-parallel-sizes 4 2"),
-        bad=Example("mlm", "--context-parallel-size 8 --cp-comm-type a2a+p2p "
-                    "--hierarchical-context-parallel-sizes 2 2 2"),
-    ),
-    Rule(
-        id="HCP004",
-        title="Every hierarchical size is positive",
-        severity="error",
-        effect="crash",
-        stage="init",
-        why=(
-            "Two negative sizes pass every product test, because the product is right. The groups are then built with "
-            "negative lengths, which fails deep inside einops or torch with a message about shapes."
-        ),
-        source=(
-            Source("megatron-core", _STATE, "create_hierarchical_groups", "s=hierarchical_group_sizes[level],",
-                   ">=0.13"),
-        ),
-        applies=_sizes_reach,
-        check=_hcp004,
-        good=Example("bridge", "model.context_parallel_size=4 model.cp_comm_type=a2a+p2p "
-                     "model.hierarchical_context_parallel_sizes=[2,2]"),
-        bad=Example("bridge", "model.context_parallel_size=4 model.cp_comm_type=a2a+p2p "
-                    "model.hierarchical_context_parallel_sizes=[-2,-2]"),
-    ),
-    Rule(
-        id="HCP005",
-        title="Both hierarchical levels hold more than one rank",
-        severity="info",
-        effect="note",
-        stage="never",
-        why=(
-            "With an inner size of 1 Transformer Engine runs p2p, with an outer size of 1 it runs a2a. The backend is "
-            "still chosen as if for a2a+p2p, so fused attention can be lost for a sliding window or an odd head count "
-            "although the flat type allows it. The flat name says what runs."
-        ),
-        source=(
-            Source("transformer-engine", _DPA + "context_parallel.py", "attn_forward_func_with_cp",
-                   "if get_distributed_world_size(cp_group[0]) == 1:", ">=2.4"),
-        ),
-        applies=runs_hcp,
-        check=_hcp005,
-        good=Example("mlm", "--context-parallel-size 4 --cp-comm-type a2a+p2p "
-                     "--hierarchical-context-parallel-sizes 2 2"),
-        bad=Example("mlm", "--context-parallel-size 4 --cp-comm-type a2a+p2p "
-                    "--hierarchical-context-parallel-sizes 1 4"),
-    ),
-    Rule(
-        id="HCP006",
-        title="Hierarchical sizes are used by some layer",
-        severity="error",
-        effect="silent",
-        stage="never",
-        why=(
-            "Only layers of type a2a+p2p look at the levels. With any other type the groups are created and never "
-            "used; Megatron-LM still prints the sizes in its start-up line, so the log looks as if hierarchical CP "
-            "were on."
-        ),
-        source=(
-            Source("megatron-core", "megatron/core/extensions/transformer_engine.py", "TEDotProductAttention.__init__",
-                   'elif cp_comm_type == "a2a+p2p":', ">=0.12"),
-        ),
-        applies=lambda v: v.get("cp") != 1 and has_sizes(v) and uses_cp(v),
-        check=_hcp006,
-        good=Example("mlm", "--context-parallel-size 4 --cp-comm-type a2a+p2p "
-                     "--hierarchical-context-parallel-sizes 2 2"),
-        bad=Example("mlm", "--context-parallel-size 4 --cp-comm-type a2a "
-                    "--hierarchical-context-parallel-sizes 2 2"),
-    ),
-)
+RULES = (sizes_are_given, sizes_product, two_levels_exactly, sizes_are_positive, levels_hold_several_ranks, sizes_are_used)

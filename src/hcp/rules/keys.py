@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from hcp.launch.fact import Setting
 from hcp.launch.names import index_of
-from hcp.rules.rule import Example, Problem, Rule, Source, View
+from hcp.rules.rule import Example, Problem, Source, View, rule
 
 
 def _misspelt(v: View) -> list[tuple[Setting, str]]:
@@ -20,7 +20,23 @@ def _misspelt(v: View) -> list[tuple[Setting, str]]:
     return sorted(found, key=lambda pair: pair[1] not in index)
 
 
-def _key001(v: View) -> Problem | None:
+@rule(
+    "KEY001", severity="warning", effect="silent", stage="never",
+    source=(
+        Source("megatron-core", "megatron/core/model_parallel_config.py", "ModelParallelConfig",
+               "hierarchical_context_parallel_sizes", ">=0.12"),
+    ),
+    applies=lambda v: bool(v.launch.reading.settings),
+    good=Example("mlm", "--seq-length 4096 --our-own-option 1"),
+    bad=Example("mlm", "--seq-lenght 4096"),
+)
+def keys_are_spelled_right(v: View) -> Problem | None:
+    """No key is one letter away from a known one.
+
+    Megatron-LM's command line refuses an unknown option, after the job waited for its nodes. Overrides and config
+    files may add keys, so there a slip of the pen means that the default holds and nobody says so. A singular
+    hierarchical_context_parallel_size is the classic.
+    """
     found = _misspelt(v)
     if not found:
         return None
@@ -42,23 +58,4 @@ def _key001(v: View) -> Problem | None:
     )
 
 
-RULES = (
-    Rule(
-        id="KEY001",
-        title="No key is one letter away from a known one",
-        severity="warning", effect="silent", stage="never",
-        why=(
-            "Megatron-LM's command line refuses an unknown option, after the job waited for its nodes. Overrides and "
-            "config files may add keys, so there a slip of the pen means that the default holds and nobody says so. A "
-            "singular hierarchical_context_parallel_size is the classic."
-        ),
-        source=(
-            Source("megatron-core", "megatron/core/model_parallel_config.py", "ModelParallelConfig",
-                   "hierarchical_context_parallel_sizes", ">=0.12"),
-        ),
-        applies=lambda v: bool(v.launch.reading.settings),
-        check=_key001,
-        good=Example("mlm", "--seq-length 4096 --our-own-option 1"),
-        bad=Example("mlm", "--seq-lenght 4096"),
-    ),
-)
+RULES = (keys_are_spelled_right,)

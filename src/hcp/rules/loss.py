@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from hcp.rules.cp_view import cp_may_be_on
-from hcp.rules.rule import Example, Fix, Problem, Rule, Source, View
+from hcp.rules.rule import Example, Fix, Problem, Source, View, rule
 
 
 def _is_finetuning(v: View) -> bool:
@@ -13,7 +13,29 @@ def _is_finetuning(v: View) -> bool:
     return v.get("packing") in ("offline", "energon") or bool(v.finetune)
 
 
-def _loss001(v: View) -> Problem | None:
+_VERL = "actor_rollout_ref.actor.megatron.override_transformer_config.calculate_per_token_loss=True"
+
+
+@rule(
+    "LOSS001", severity="error", effect="crash", stage="config",
+    source=(
+        Source("megatron-bridge", "megatron/bridge/training/config.py", "ConfigContainer.validate",
+               "When finetuning with CP>1, calculate_per_token_loss must be True", ">=0.3"),
+        Source("megatron-core", "megatron/core/pipeline_parallel/schedules.py", "forward_step_calc_loss",
+               "if not config.calculate_per_token_loss:", ">=0.15"),
+    ),
+    applies=lambda v: v.kind in ("mlm", "bridge") and cp_may_be_on(v) and _is_finetuning(v),
+    good=Example("mlm", "--context-parallel-size 2 --sft --calculate-per-token-loss "
+                 "--no-create-attention-mask-in-dataloader", "te=2.14"),
+    bad=Example("mlm", "--context-parallel-size 2 --sft --no-create-attention-mask-in-dataloader", "te=2.14"),
+)
+def fine_tuning_divides_by_all_tokens(v: View) -> Problem | None:
+    """Fine-tuning under context parallelism divides by the tokens of the whole step.
+
+    Without calculate_per_token_loss each CP rank divides by its own count of answer tokens. In fine-tuning that
+    count differs from rank to rank, and may be zero, which was a NaN before 0.15. Bridge's validation refuses it;
+    Megatron-LM's --sft trains on. One of upstream's own test launches does, so there it is a warning.
+    """
     if v.cp == 1:
         return None
     mlm = v.kind == "mlm"
@@ -40,7 +62,24 @@ def _loss001(v: View) -> Problem | None:
     )
 
 
-def _loss002(v: View) -> Problem | None:
+@rule(
+    "LOSS002", severity="error", effect="silent", stage="never",
+    source=(
+        Source("verl", "verl/workers/engine/megatron/transformer_impl.py",
+               "MegatronEngineWithLMHead.postprocess_micro_batch_func",
+               "calculate_per_token_loss and loss_function is not None", ">=0.9"),
+    ),
+    applies=lambda v: v.kind == "verl" and bool(v.get("calculate_per_token_loss")),
+    good=Example("verl", _VERL, "verl=0.9.0"),
+    bad=Example("verl", _VERL, "verl=0.8.0"),
+)
+def loss_with_tokens_is_per_token(v: View) -> Problem | None:
+    """A loss function that reports its tokens goes with per-token loss.
+
+    With calculate_per_token_loss megatron-core divides gradients by the tokens that the loss function returns. verl
+    before 0.9 returns a pair without them: nothing is divided, and the router's auxiliary loss, multiplied
+    beforehand, stays large.
+    """
     if v.at_least("verl", "0.9"):
         return None
     return Problem(
@@ -53,7 +92,22 @@ def _loss002(v: View) -> Problem | None:
     )
 
 
-def _loss005(v: View) -> Problem | None:
+@rule(
+    "LOSS005", severity="error", effect="crash", stage="config",
+    source=(
+        Source("megatron-core", "megatron/core/distributed/distributed_data_parallel.py",
+               "DistributedDataParallel.__init__", "GTP requires average_in_collective=False", ">=0.19",
+               where="checkout"),
+    ),
+    applies=lambda v: (v.get("gtp") or 1) > 1,
+    good=Example("mlm", "--tensor-parallel-num-weight-shards 2"),
+    bad=Example("mlm", "--tensor-parallel-num-weight-shards 2 --ddp-average-in-collective"),
+)
+def weight_shards_sum_in_the_collective(v: View) -> Problem | None:
+    """Weight shards beyond tensor parallelism sum in the collective.
+
+    The buckets of sharded weights reduce over other ranks; a mean in the collective divides wrongly.
+    """
     if not v.average_in_collective:
         return None
     return Problem(
@@ -66,63 +120,4 @@ def _loss005(v: View) -> Problem | None:
     )
 
 
-_VERL = "actor_rollout_ref.actor.megatron.override_transformer_config.calculate_per_token_loss=True"
-
-RULES = (
-    Rule(
-        id="LOSS001",
-        title="Fine-tuning under context parallelism divides by the tokens of the whole step",
-        severity="error", effect="crash", stage="config",
-        why=(
-            "Without calculate_per_token_loss each CP rank divides by its own count of answer tokens. In fine-tuning "
-            "that count differs from rank to rank, and may be zero, which was a NaN before 0.15. Bridge's validation "
-            "refuses it; Megatron-LM's --sft trains on. One of upstream's own test launches does, so there it is a "
-            "warning."
-        ),
-        source=(
-            Source("megatron-bridge", "megatron/bridge/training/config.py", "ConfigContainer.validate",
-                   "When finetuning with CP>1, calculate_per_token_loss must be True", ">=0.3"),
-            Source("megatron-core", "megatron/core/pipeline_parallel/schedules.py", "forward_step_calc_loss",
-                   "if not config.calculate_per_token_loss:", ">=0.15"),
-        ),
-        applies=lambda v: v.kind in ("mlm", "bridge") and cp_may_be_on(v) and _is_finetuning(v),
-        check=_loss001,
-        good=Example("mlm", "--context-parallel-size 2 --sft --calculate-per-token-loss "
-                     "--no-create-attention-mask-in-dataloader", "te=2.14"),
-        bad=Example("mlm", "--context-parallel-size 2 --sft --no-create-attention-mask-in-dataloader", "te=2.14"),
-    ),
-    Rule(
-        id="LOSS002",
-        title="A loss function that reports its tokens goes with per-token loss",
-        severity="error", effect="silent", stage="never",
-        why=(
-            "With calculate_per_token_loss megatron-core divides gradients by the tokens that the loss function "
-            "returns. verl before 0.9 returns a pair without them: nothing is divided, and the router's auxiliary "
-            "loss, multiplied beforehand, stays large."
-        ),
-        source=(
-            Source("verl", "verl/workers/engine/megatron/transformer_impl.py",
-                   "MegatronEngineWithLMHead.postprocess_micro_batch_func",
-                   "calculate_per_token_loss and loss_function is not None", ">=0.9"),
-        ),
-        applies=lambda v: v.kind == "verl" and bool(v.get("calculate_per_token_loss")),
-        check=_loss002,
-        good=Example("verl", _VERL, "verl=0.9.0"),
-        bad=Example("verl", _VERL, "verl=0.8.0"),
-    ),
-    Rule(
-        id="LOSS005",
-        title="Weight shards beyond tensor parallelism sum in the collective",
-        severity="error", effect="crash", stage="config",
-        why="The buckets of sharded weights reduce over other ranks; a mean in the collective divides wrongly.",
-        source=(
-            Source("megatron-core", "megatron/core/distributed/distributed_data_parallel.py",
-                   "DistributedDataParallel.__init__", "GTP requires average_in_collective=False", ">=0.19",
-                   where="checkout"),
-        ),
-        applies=lambda v: (v.get("gtp") or 1) > 1,
-        check=_loss005,
-        good=Example("mlm", "--tensor-parallel-num-weight-shards 2"),
-        bad=Example("mlm", "--tensor-parallel-num-weight-shards 2 --ddp-average-in-collective"),
-    ),
-)
+RULES = (fine_tuning_divides_by_all_tokens, loss_with_tokens_is_per_token, weight_shards_sum_in_the_collective)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from hcp.rules.cp_view import cp_may_be_on, layer_types, smaller_divisors, switch_types
-from hcp.rules.rule import Example, Fix, Problem, Rule, Source, Unknown, View
+from hcp.rules.rule import Example, Fix, Problem, Source, Unknown, View, rule
 
 _CONFIG = "megatron/core/transformer/transformer_config.py"
 _GDN = ("gated_delta_net", "gdn", "gdn2")
@@ -33,7 +33,26 @@ def _mamba_fits(heads: int, groups: int, tp: int, cp: int) -> bool:
     return cp % groups == 0 if groups < cp else groups % cp == 0
 
 
-def _model001(v: View) -> Problem | None:
+@rule(
+    "MODEL001", severity="error", effect="crash", stage="init",
+    source=(
+        Source("megatron-core", "megatron/core/ssm/mamba_context_parallel.py", "MambaContextParallel.__init__",
+               "nheads must be evenly divisible by tp_size * cp_size", ">=0.13"),
+        Source("megatron-core", "megatron/core/ssm/mamba_context_parallel.py", "MambaContextParallel.__init__",
+               "cp_size must be evenly divisible by ngroups/tp_size", ">=0.13"),
+    ),
+    applies=_has_mamba,
+    good=Example("mlm", "--context-parallel-size 4 --hybrid-layer-pattern M*M- --hidden-size 1024 "
+                 "--mamba-num-groups 8"),
+    bad=Example("mlm", "--context-parallel-size 3 --hybrid-layer-pattern M*M- --hidden-size 1024 "
+                "--mamba-num-groups 8"),
+)
+def mamba_heads_divide(v: View) -> Problem | None:
+    """Mamba heads and groups divide over tensor and context parallelism.
+
+    Mamba layers exchange sequence for heads over the whole CP group, whatever cp_comm_type and the hierarchical
+    sizes say. Each rank needs whole heads; groups are split, or repeated where there are fewer than ranks.
+    """
     if v.cp == 1:
         return None
     groups = v.mamba_num_groups
@@ -61,7 +80,29 @@ def _model001(v: View) -> Problem | None:
     return None
 
 
-def _model002(v: View) -> Problem | None:
+@rule(
+    "MODEL002", severity="error", effect="crash", stage="config",
+    source=(
+        Source("megatron-core", _CONFIG, "TransformerConfig.__post_init__",
+               "RoPE fusion is not supported for DSAttention", ">=0.16"),
+        Source("megatron-core", _CONFIG, "TransformerConfig.__post_init__", "cp_comm_type=allgather only", ">=0.19",
+               where="checkout"),
+        Source("megatron-core", _CONFIG, "TransformerConfig.__post_init__",
+               "Currently context parallelism is not supported by DSAttention!", ">=0.16,<0.19"),
+    ),
+    applies=lambda v: v.get("attention_variant") == "dsa",
+    good=Example("mlm", "--context-parallel-size 2 --cp-comm-type all_gather --experimental-attention-variant dsa "
+                 "--no-rope-fusion", "mcore=0.19"),
+    bad=Example("mlm", "--context-parallel-size 2 --experimental-attention-variant dsa --no-rope-fusion"),
+)
+def dsa_gathers(v: View) -> Problem | None:
+    # What holds in every version comes first; the version is asked where it decides.
+    """DSA gathers, and has no fused rotary embedding.
+
+    Each query of DSA picks its keys from the whole sequence, so CP gathers them. megatron-core before 0.19 has no
+    CP for it at all, and no version has a fused rotary embedding. Both spellings, all_gather and allgather, are
+    taken here.
+    """
     # What holds in every version comes first; the version is asked where it decides.
     types = layer_types(v) if v.get("cp") != 1 else ()
     spread = [kind for kind in dict.fromkeys(types) if kind.replace("_", "").lower() != "allgather"]
@@ -92,7 +133,23 @@ def _model002(v: View) -> Problem | None:
     return None
 
 
-def _model003(v: View) -> Problem | None:
+@rule(
+    "MODEL003", severity="error", effect="crash", stage="config",
+    source=(
+        Source("megatron-core", _CONFIG, "TransformerConfig.__post_init__",
+               "self.linear_num_key_heads % tp_cp_size", ">=0.18", where="checkout"),
+        Source("megatron-core", _CONFIG, "TransformerConfig.__post_init__",
+               "Gated delta net does not support context parallel for now", ">=0.16,<0.18"),
+    ),
+    applies=lambda v: v.get("attention_variant") in _GDN,
+    good=Example("mlm", "--context-parallel-size 2 --experimental-attention-variant gated_delta_net", "mcore=0.18"),
+    bad=Example("mlm", "--context-parallel-size 32 --experimental-attention-variant gated_delta_net"),
+)
+def gated_delta_net_heads_divide(v: View) -> Problem | None:
+    """The heads of a gated delta net divide over tensor and context parallelism.
+
+    Like Mamba, gated delta nets deal heads over the whole CP group; before 0.18 they have no CP at all.
+    """
     keys, values = v.linear_num_key_heads, v.linear_num_value_heads
     if keys is None or values is None:
         return None
@@ -118,7 +175,21 @@ def _model003(v: View) -> Problem | None:
     )
 
 
-def _model004(v: View) -> Problem | None:
+@rule(
+    "MODEL004", severity="error", effect="crash", stage="init",
+    source=(
+        Source("megatron-lm", "pretrain_vlm.py", "model_provider", "PP+CP is not yet supported by this script",
+               where="checkout"),
+    ),
+    applies=lambda v: str(v.get("script") or "").endswith("pretrain_vlm.py") and cp_may_be_on(v),
+    good=Example("mlm", "--context-parallel-size 2", "script=pretrain_vlm.py"),
+    bad=Example("mlm", "--context-parallel-size 2 --pipeline-model-parallel-size 2", "script=pretrain_vlm.py"),
+)
+def vision_has_cp_or_pp(v: View) -> Problem | None:
+    """The vision script has context or pipeline parallelism, not both.
+
+    pretrain_vlm.py asserts it while it builds the model: its data lacks the shapes that a pipeline needs.
+    """
     if v.cp == 1 or v.pp == 1:
         return None
     return Problem(
@@ -130,7 +201,24 @@ def _model004(v: View) -> Problem | None:
     )
 
 
-def _model006(v: View) -> Problem | None:
+@rule(
+    "MODEL006", severity="info", effect="note", stage="never",
+    source=(
+        Source("megatron-core", "megatron/core/transformer/transformer_layer.py", "TransformerLayer.__init__",
+               "config.cp_comm_type[", ">=0.12"),
+    ),
+    applies=lambda v: bool(v.get("mtp_layers")) and cp_may_be_on(v) and isinstance(v.get("cp_comm_type"), tuple),
+    good=Example("mlm", "--context-parallel-size 2 --num-layers 2 --cp-comm-type p2p p2p --mtp-num-layers 1",
+                 "mcore=0.17"),
+    bad=Example("mlm", "--context-parallel-size 2 --num-layers 2 --cp-comm-type p2p all_gather --mtp-num-layers 1",
+                "mcore=0.17"),
+)
+def mtp_takes_the_first_comm_types(v: View) -> Problem | None:
+    """Multi-token prediction takes the first entries of a list of communication types.
+
+    A list has one entry per layer of the main model. The inner layers of multi-token prediction number themselves
+    1, 2, … and so read the first entries.
+    """
     types = layer_types(v)
     if v.cp == 1 or len(set(types)) == 1:
         return None
@@ -142,99 +230,4 @@ def _model006(v: View) -> Problem | None:
     )
 
 
-RULES = (
-    Rule(
-        id="MODEL001",
-        title="Mamba heads and groups divide over tensor and context parallelism",
-        severity="error", effect="crash", stage="init",
-        why=(
-            "Mamba layers exchange sequence for heads over the whole CP group, whatever cp_comm_type and the "
-            "hierarchical sizes say. Each rank needs whole heads; groups are split, or repeated where there are fewer "
-            "than ranks."
-        ),
-        source=(
-            Source("megatron-core", "megatron/core/ssm/mamba_context_parallel.py", "MambaContextParallel.__init__",
-                   "nheads must be evenly divisible by tp_size * cp_size", ">=0.13"),
-            Source("megatron-core", "megatron/core/ssm/mamba_context_parallel.py", "MambaContextParallel.__init__",
-                   "cp_size must be evenly divisible by ngroups/tp_size", ">=0.13"),
-        ),
-        applies=_has_mamba,
-        check=_model001,
-        good=Example("mlm", "--context-parallel-size 4 --hybrid-layer-pattern M*M- --hidden-size 1024 "
-                     "--mamba-num-groups 8"),
-        bad=Example("mlm", "--context-parallel-size 3 --hybrid-layer-pattern M*M- --hidden-size 1024 "
-                    "--mamba-num-groups 8"),
-    ),
-    Rule(
-        id="MODEL002",
-        title="DSA gathers, and has no fused rotary embedding",
-        severity="error", effect="crash", stage="config",
-        why=(
-            "Each query of DSA picks its keys from the whole sequence, so CP gathers them. megatron-core before 0.19 "
-            "has no CP for it at all, and no version has a fused rotary embedding. Both spellings, all_gather and "
-            "allgather, are taken here."
-        ),
-        source=(
-            Source("megatron-core", _CONFIG, "TransformerConfig.__post_init__",
-                   "RoPE fusion is not supported for DSAttention", ">=0.16"),
-            Source("megatron-core", _CONFIG, "TransformerConfig.__post_init__", "cp_comm_type=allgather only", ">=0.19",
-                   where="checkout"),
-            Source("megatron-core", _CONFIG, "TransformerConfig.__post_init__",
-                   "Currently context parallelism is not supported by DSAttention!", ">=0.16,<0.19"),
-        ),
-        applies=lambda v: v.get("attention_variant") == "dsa",
-        check=_model002,
-        good=Example("mlm", "--context-parallel-size 2 --cp-comm-type all_gather --experimental-attention-variant dsa "
-                     "--no-rope-fusion", "mcore=0.19"),
-        bad=Example("mlm", "--context-parallel-size 2 --experimental-attention-variant dsa --no-rope-fusion"),
-    ),
-    Rule(
-        id="MODEL003",
-        title="The heads of a gated delta net divide over tensor and context parallelism",
-        severity="error", effect="crash", stage="config",
-        why="Like Mamba, gated delta nets deal heads over the whole CP group; before 0.18 they have no CP at all.",
-        source=(
-            Source("megatron-core", _CONFIG, "TransformerConfig.__post_init__",
-                   "self.linear_num_key_heads % tp_cp_size", ">=0.18", where="checkout"),
-            Source("megatron-core", _CONFIG, "TransformerConfig.__post_init__",
-                   "Gated delta net does not support context parallel for now", ">=0.16,<0.18"),
-        ),
-        applies=lambda v: v.get("attention_variant") in _GDN,
-        check=_model003,
-        good=Example("mlm", "--context-parallel-size 2 --experimental-attention-variant gated_delta_net", "mcore=0.18"),
-        bad=Example("mlm", "--context-parallel-size 32 --experimental-attention-variant gated_delta_net"),
-    ),
-    Rule(
-        id="MODEL004",
-        title="The vision script has context or pipeline parallelism, not both",
-        severity="error", effect="crash", stage="init",
-        why="pretrain_vlm.py asserts it while it builds the model: its data lacks the shapes that a pipeline needs.",
-        source=(
-            Source("megatron-lm", "pretrain_vlm.py", "model_provider", "PP+CP is not yet supported by this script",
-                   where="checkout"),
-        ),
-        applies=lambda v: str(v.get("script") or "").endswith("pretrain_vlm.py") and cp_may_be_on(v),
-        check=_model004,
-        good=Example("mlm", "--context-parallel-size 2", "script=pretrain_vlm.py"),
-        bad=Example("mlm", "--context-parallel-size 2 --pipeline-model-parallel-size 2", "script=pretrain_vlm.py"),
-    ),
-    Rule(
-        id="MODEL006",
-        title="Multi-token prediction takes the first entries of a list of communication types",
-        severity="info", effect="note", stage="never",
-        why=(
-            "A list has one entry per layer of the main model. The inner layers of multi-token prediction number "
-            "themselves 1, 2, … and so read the first entries."
-        ),
-        source=(
-            Source("megatron-core", "megatron/core/transformer/transformer_layer.py", "TransformerLayer.__init__",
-                   "config.cp_comm_type[", ">=0.12"),
-        ),
-        applies=lambda v: bool(v.get("mtp_layers")) and cp_may_be_on(v) and isinstance(v.get("cp_comm_type"), tuple),
-        check=_model006,
-        good=Example("mlm", "--context-parallel-size 2 --num-layers 2 --cp-comm-type p2p p2p --mtp-num-layers 1",
-                     "mcore=0.17"),
-        bad=Example("mlm", "--context-parallel-size 2 --num-layers 2 --cp-comm-type p2p all_gather --mtp-num-layers 1",
-                    "mcore=0.17"),
-    ),
-)
+RULES = (mamba_heads_divide, dsa_gathers, gated_delta_net_heads_divide, vision_has_cp_or_pp, mtp_takes_the_first_comm_types)

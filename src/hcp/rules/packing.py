@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from hcp.rules.cp_view import cp_may_be_on, round_up, sequence_multiple
-from hcp.rules.rule import Example, Fix, Problem, Rule, Source, View
+from hcp.rules.rule import Example, Fix, Problem, Source, View, rule
 
 _BRIDGE = ("bridge", "bridge-provider")
 
@@ -12,7 +12,31 @@ def _offline(v: View) -> bool:
     return v.kind in _BRIDGE and v.get("packing") == "offline"
 
 
-def _pack001(v: View) -> Problem | None:
+_CONTIGUOUS = ("dsv4_hybrid", "gated_delta_net", "gdn", "gdn2")
+
+
+@rule(
+    "PACK001", severity="error", effect="crash", stage="first-forward",
+    source=(
+        Source("transformer-engine",
+               "transformer_engine/pytorch/attention/dot_product_attention/context_parallel.py",
+               "attn_forward_func_with_cp", "cu_seqlens_padded can", ">=2.4"),
+    ),
+    applies=lambda v: _offline(v) and cp_may_be_on(v),
+    good=Example("bridge", "model.context_parallel_size=4 dataset.packed_sequence_specs.packed_sequence_size=4096 "
+                 "dataset.packed_sequence_specs.pad_seq_to_mult=8 model.calculate_per_token_loss=true "
+                 "ddp.average_in_collective=false"),
+    bad=Example("bridge", "model.context_parallel_size=4 dataset.packed_sequence_specs.packed_sequence_size=4100 "
+                "dataset.packed_sequence_specs.pad_seq_to_mult=8 model.calculate_per_token_loss=true "
+                "ddp.average_in_collective=false"),
+)
+def packed_row_divides_into_chunks(v: View) -> Problem | None:
+    """A packed row divides into the chunks that balance the ranks.
+
+    With packed data every sequence is cut into 2 CP chunks by itself, the padding at the end of a row included, so
+    the row's length must divide as well, and by tensor x context parallelism where sequence parallelism scatters
+    it. Transformer Engine checks the total; per sequence it has a device assert that release builds leave out.
+    """
     row = v.packed_sequence_size
     if v.cp == 1 or row is None:
         return None
@@ -30,7 +54,29 @@ def _pack001(v: View) -> Problem | None:
     )
 
 
-def _pack002(v: View) -> Problem | None:
+@rule(
+    "PACK002", severity="error", effect="silent", stage="never",
+    source=(
+        Source("megatron-bridge", "megatron/bridge/data/packing/config.py", "PackedSequenceSpecs",
+               "pad_seq_to_mult: int | None = 1", ">=0.7", where="checkout"),
+        Source("megatron-bridge", "megatron/bridge/data/datasets/packed_sequence.py", "PackedSequenceSpecs",
+               "pad_seq_to_mult", ">=0.3,<0.4"),
+    ),
+    applies=lambda v: _offline(v) and cp_may_be_on(v),
+    good=Example("bridge", "model.context_parallel_size=2 dataset.packed_sequence_specs.packed_sequence_size=4096 "
+                 "dataset.packed_sequence_specs.pad_seq_to_mult=4 model.calculate_per_token_loss=true "
+                 "ddp.average_in_collective=false"),
+    bad=Example("bridge", "model.context_parallel_size=2 dataset.packed_sequence_specs.packed_sequence_size=4096 "
+                "dataset.packed_sequence_specs.pad_seq_to_mult=1 model.calculate_per_token_loss=true "
+                "ddp.average_in_collective=false"),
+)
+def offline_packing_pads_each_sequence(v: View) -> Problem | None:
+    """Offline packing pads each sequence to a multiple of twice the context-parallel size.
+
+    The default of pad_seq_to_mult is 1 and Bridge's validation does not look. Lengths that do not divide are
+    rounded down per chunk: at CP 2 a row with sequences of 10 and 22 tokens loses tokens 9 and 31 and holds 6 and
+    25 twice. Nothing is logged, the loss is merely a little wrong.
+    """
     if v.cp == 1:
         return None
     padded = v.pad_seq_to_mult or 1
@@ -48,7 +94,23 @@ def _pack002(v: View) -> Problem | None:
     )
 
 
-def _pack003(v: View) -> Problem | None:
+@rule(
+    "PACK003", severity="error", effect="crash", stage="config",
+    source=(
+        Source("megatron-bridge", "megatron/bridge/training/config.py", "ConfigContainer.validate",
+               "Micro batch size should be 1 when training with packed sequence", ">=0.3"),
+        Source("megatron-bridge", "megatron/bridge/training/config.py", "ConfigContainer.validate",
+               "micro_batch_size should be greater than 1 when using", ">=0.3"),
+    ),
+    applies=lambda v: v.kind == "bridge" and v.get("packing") in ("offline", "in_batch", "energon"),
+    good=Example("bridge", "dataset.packed_sequence_specs.packed_sequence_size=4096 train.micro_batch_size=1"),
+    bad=Example("bridge", "dataset.packed_sequence_specs.packed_sequence_size=4096 train.micro_batch_size=2"),
+)
+def micro_batch_fits_the_packing(v: View) -> Problem | None:
+    """Packed rows are micro-batches of one, in-batch packing has more.
+
+    Offline packing puts many sequences into one row; in-batch packing joins the sequences of a micro-batch.
+    """
     rows = v.micro_batch_size
     if rows is None:
         return None
@@ -73,7 +135,23 @@ def _pack003(v: View) -> Problem | None:
     )
 
 
-def _pack006(v: View) -> Problem | None:
+@rule(
+    "PACK006", severity="error", effect="silent", stage="never",
+    source=(
+        Source("megatron-lm", "pretrain_gpt.py", "get_batch",
+               "use_per_sequence_balancing=args.dataloader_inter_document", where="checkout"),
+    ),
+    applies=lambda v: v.kind == "mlm" and bool(v.get("inter_document_masking")),
+    good=Example("mlm", "--dataloader-inter-document-masking --context-parallel-size 1"),
+    bad=Example("mlm", "--dataloader-inter-document-masking --context-parallel-size 2"),
+)
+def document_masks_have_no_cp(v: View) -> Problem | None:
+    """Masking between documents runs without context parallelism.
+
+    Documents in a row do not divide by 2 CP, so Megatron-LM slices the row as a whole, and then hands Transformer
+    Engine the document boundaries of the whole row. Attention and the rotary embedding take the slice for slices of
+    documents. Upstream's test compares shapes only.
+    """
     if v.cp == 1 or v.sft:
         return None
     return Problem(
@@ -86,10 +164,29 @@ def _pack006(v: View) -> Problem | None:
     )
 
 
-_CONTIGUOUS = ("dsv4_hybrid", "gated_delta_net", "gdn", "gdn2")
+@rule(
+    "PACK012", severity="error", effect="crash", stage="config",
+    source=(
+        Source("transformer-engine",
+               "transformer_engine/pytorch/attention/dot_product_attention/context_parallel.py",
+               "attn_forward_func_with_cp", "No-load-balance THD partitioning requires cp_comm_type='all_gather'.",
+               ">=2.19"),
+        Source("megatron-bridge", "megatron/bridge/training/utils/packed_seq_utils.py", "get_packed_seq_params",
+               "cp_partition_mode available in dev MCore only.", ">=0.7", where="checkout"),
+    ),
+    applies=lambda v: v.get("cp_partition_mode") == "contiguous",
+    good=Example("mlm", "--context-parallel-size 2 --experimental-attention-variant gated_delta_net "
+                 "--cp-partition-mode contiguous --sequence-packing-scheduler dp_balanced", "mcore=0.20"),
+    bad=Example("mlm", "--context-parallel-size 2 --cp-partition-mode contiguous"),
+)
+def contiguous_chunks_have_their_attention(v: View) -> Problem | None:
+    """Contiguous chunks go with attention that knows them.
 
-
-def _pack012(v: View) -> Problem | None:
+    megatron-core's dev branch can give each rank one contiguous chunk of packed data instead of two, for
+    DeepSeek-V4's hybrid attention and gated delta nets. Its config constructor refuses the rest; released versions
+    do not know the key. Transformer Engine 2.19 has a layout without load balance of its own (packed data,
+    all_gather), which no launcher can ask for yet.
+    """
     if v.cp == 1:
         return None
     back = Fix({"cp_partition_mode": "zigzag"}, "two chunks of each sequence per rank")
@@ -113,7 +210,21 @@ def _pack012(v: View) -> Problem | None:
     )
 
 
-def _sft_mask(v: View) -> Problem | None:
+@rule(
+    "PACK013", severity="error", effect="crash", stage="training",
+    source=(
+        Source("megatron-lm", "megatron/training/datasets/sft_dataset.py", "SFTDataset.__getitem__",
+               "assert not self.config.create_attention_mask", where="checkout"),
+    ),
+    applies=lambda v: v.kind == "mlm" and bool(v.get("sft")),
+    good=Example("mlm", "--sft --no-create-attention-mask-in-dataloader"),
+    bad=Example("mlm", "--sft"),
+)
+def sft_asks_for_no_mask(v: View) -> Problem | None:
+    """Fine-tuning with --sft asks the dataloader for no mask.
+
+    The dataset of --sft returns boundaries instead of a mask and asserts it; the mask is on by default.
+    """
     if not v.attention_mask_in_dataloader or (v.known("mcore") and not v.at_least("mcore", "0.16")):
         return None  # before 0.16 --sft did not pack, and made masks
     return Problem(
@@ -125,125 +236,4 @@ def _sft_mask(v: View) -> Problem | None:
     )
 
 
-RULES = (
-    Rule(
-        id="PACK001",
-        title="A packed row divides into the chunks that balance the ranks",
-        severity="error", effect="crash", stage="first-forward",
-        why=(
-            "With packed data every sequence is cut into 2 CP chunks by itself, the padding at the end of a row "
-            "included, so the row's length must divide as well, and by tensor x context parallelism where sequence "
-            "parallelism scatters it. Transformer Engine checks the total; per sequence it has a device assert that "
-            "release builds leave out."
-        ),
-        source=(
-            Source("transformer-engine",
-                   "transformer_engine/pytorch/attention/dot_product_attention/context_parallel.py",
-                   "attn_forward_func_with_cp", "cu_seqlens_padded can", ">=2.4"),
-        ),
-        applies=lambda v: _offline(v) and cp_may_be_on(v),
-        check=_pack001,
-        good=Example("bridge", "model.context_parallel_size=4 dataset.packed_sequence_specs.packed_sequence_size=4096 "
-                     "dataset.packed_sequence_specs.pad_seq_to_mult=8 model.calculate_per_token_loss=true "
-                     "ddp.average_in_collective=false"),
-        bad=Example("bridge", "model.context_parallel_size=4 dataset.packed_sequence_specs.packed_sequence_size=4100 "
-                    "dataset.packed_sequence_specs.pad_seq_to_mult=8 model.calculate_per_token_loss=true "
-                    "ddp.average_in_collective=false"),
-    ),
-    Rule(
-        id="PACK002",
-        title="Offline packing pads each sequence to a multiple of twice the context-parallel size",
-        severity="error", effect="silent", stage="never",
-        why=(
-            "The default of pad_seq_to_mult is 1 and Bridge's validation does not look. Lengths that do not divide are "
-            "rounded down per chunk: at CP 2 a row with sequences of 10 and 22 tokens loses tokens 9 and 31 and holds "
-            "6 and 25 twice. Nothing is logged, the loss is merely a little wrong."
-        ),
-        source=(
-            Source("megatron-bridge", "megatron/bridge/data/packing/config.py", "PackedSequenceSpecs",
-                   "pad_seq_to_mult: int | None = 1", ">=0.7", where="checkout"),
-            Source("megatron-bridge", "megatron/bridge/data/datasets/packed_sequence.py", "PackedSequenceSpecs",
-                   "pad_seq_to_mult", ">=0.3,<0.4"),
-        ),
-        applies=lambda v: _offline(v) and cp_may_be_on(v),
-        check=_pack002,
-        good=Example("bridge", "model.context_parallel_size=2 dataset.packed_sequence_specs.packed_sequence_size=4096 "
-                     "dataset.packed_sequence_specs.pad_seq_to_mult=4 model.calculate_per_token_loss=true "
-                     "ddp.average_in_collective=false"),
-        bad=Example("bridge", "model.context_parallel_size=2 dataset.packed_sequence_specs.packed_sequence_size=4096 "
-                    "dataset.packed_sequence_specs.pad_seq_to_mult=1 model.calculate_per_token_loss=true "
-                    "ddp.average_in_collective=false"),
-    ),
-    Rule(
-        id="PACK003",
-        title="Packed rows are micro-batches of one, in-batch packing has more",
-        severity="error", effect="crash", stage="config",
-        why="Offline packing puts many sequences into one row; in-batch packing joins the sequences of a micro-batch.",
-        source=(
-            Source("megatron-bridge", "megatron/bridge/training/config.py", "ConfigContainer.validate",
-                   "Micro batch size should be 1 when training with packed sequence", ">=0.3"),
-            Source("megatron-bridge", "megatron/bridge/training/config.py", "ConfigContainer.validate",
-                   "micro_batch_size should be greater than 1 when using", ">=0.3"),
-        ),
-        applies=lambda v: v.kind == "bridge" and v.get("packing") in ("offline", "in_batch", "energon"),
-        check=_pack003,
-        good=Example("bridge", "dataset.packed_sequence_specs.packed_sequence_size=4096 train.micro_batch_size=1"),
-        bad=Example("bridge", "dataset.packed_sequence_specs.packed_sequence_size=4096 train.micro_batch_size=2"),
-    ),
-    Rule(
-        id="PACK006",
-        title="Masking between documents runs without context parallelism",
-        severity="error", effect="silent", stage="never",
-        why=(
-            "Documents in a row do not divide by 2 CP, so Megatron-LM slices the row as a whole, and then hands "
-            "Transformer Engine the document boundaries of the whole row. Attention and the rotary embedding take the "
-            "slice for slices of documents. Upstream's test compares shapes only."
-        ),
-        source=(
-            Source("megatron-lm", "pretrain_gpt.py", "get_batch",
-                   "use_per_sequence_balancing=args.dataloader_inter_document", where="checkout"),
-        ),
-        applies=lambda v: v.kind == "mlm" and bool(v.get("inter_document_masking")),
-        check=_pack006,
-        good=Example("mlm", "--dataloader-inter-document-masking --context-parallel-size 1"),
-        bad=Example("mlm", "--dataloader-inter-document-masking --context-parallel-size 2"),
-    ),
-    Rule(
-        id="PACK012",
-        title="Contiguous chunks go with attention that knows them",
-        severity="error", effect="crash", stage="config",
-        why=(
-            "megatron-core's dev branch can give each rank one contiguous chunk of packed data instead of two, for "
-            "DeepSeek-V4's hybrid attention and gated delta nets. Its config constructor refuses the rest; released "
-            "versions do not know the key. Transformer Engine 2.19 has a layout without load balance of its own "
-            "(packed data, all_gather), which no launcher can ask for yet."
-        ),
-        source=(
-            Source("transformer-engine",
-                   "transformer_engine/pytorch/attention/dot_product_attention/context_parallel.py",
-                   "attn_forward_func_with_cp", "No-load-balance THD partitioning requires cp_comm_type='all_gather'.",
-                   ">=2.19"),
-            Source("megatron-bridge", "megatron/bridge/training/utils/packed_seq_utils.py", "get_packed_seq_params",
-                   "cp_partition_mode available in dev MCore only.", ">=0.7", where="checkout"),
-        ),
-        applies=lambda v: v.get("cp_partition_mode") == "contiguous",
-        check=_pack012,
-        good=Example("mlm", "--context-parallel-size 2 --experimental-attention-variant gated_delta_net "
-                     "--cp-partition-mode contiguous --sequence-packing-scheduler dp_balanced", "mcore=0.20"),
-        bad=Example("mlm", "--context-parallel-size 2 --cp-partition-mode contiguous"),
-    ),
-    Rule(
-        id="PACK013",
-        title="Fine-tuning with --sft asks the dataloader for no mask",
-        severity="error", effect="crash", stage="training",
-        why="The dataset of --sft returns boundaries instead of a mask and asserts it; the mask is on by default.",
-        source=(
-            Source("megatron-lm", "megatron/training/datasets/sft_dataset.py", "SFTDataset.__getitem__",
-                   "assert not self.config.create_attention_mask", where="checkout"),
-        ),
-        applies=lambda v: v.kind == "mlm" and bool(v.get("sft")),
-        check=_sft_mask,
-        good=Example("mlm", "--sft --no-create-attention-mask-in-dataloader"),
-        bad=Example("mlm", "--sft"),
-    ),
-)
+RULES = (packed_row_divides_into_chunks, offline_packing_pads_each_sequence, micro_batch_fits_the_packing, document_masks_have_no_cp, contiguous_chunks_have_their_attention, sft_asks_for_no_mask)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from hcp.rules.cp_view import cp_may_be_on, layer_types, switch_types
-from hcp.rules.rule import Example, Fix, Problem, Rule, Source, View
+from hcp.rules.rule import Example, Fix, Problem, Source, View, rule
 
 _DPA = "transformer_engine/pytorch/attention/dot_product_attention/"
 _CONFIG = "megatron/core/transformer/transformer_config.py"
@@ -16,7 +16,31 @@ def _thd(v: View) -> bool:
     return cp_may_be_on(v) and bool(v.thd)
 
 
-def _pack004(v: View) -> Problem | None:
+def _pads_between(v: View) -> bool:
+    return v.kind == "bridge" and v.get("packing") == "offline" and v.get("attention_backend") == "flash"
+
+
+_FIRST = {"p2p": "1.8", "a2a": "2.10", "all_gather": "2.18"}
+
+
+@rule(
+    "PACK004", severity="error", effect="crash", stage="first-forward",
+    source=(
+        Source("megatron-bridge", "megatron/bridge/training/utils/packed_seq_utils.py",
+               "get_thd_cp_partition_indices", "THD context-parallel partitioning requires Megatron-Core >= 0.18.0",
+               ">=0.6", where="checkout"),
+    ),
+    applies=lambda v: v.kind == "bridge" and _thd(v),
+    good=Example("bridge", "model.context_parallel_size=2 model.cp_comm_type=p2p " + _LOSS + _PACKED,
+                 "mcore=0.18 bridge=0.6 te=2.14"),
+    bad=Example("bridge", "model.context_parallel_size=2 model.cp_comm_type=p2p " + _LOSS + _PACKED,
+                "mcore=0.16.1 bridge=0.6 te=2.14"),
+)
+def megatron_core_cuts_packed_rows(v: View) -> Problem | None:
+    """Bridge's packed rows have a megatron-core that cuts them.
+
+    From 0.6 on Bridge leaves the cut of packed rows to megatron-core, which learned it in 0.18.
+    """
     if v.cp == 1 or (v.known("mcore") and v.at_least("mcore", "0.18")) or not v.at_least("bridge", "0.6"):
         return None
     if v.at_least("mcore", "0.18"):
@@ -29,11 +53,26 @@ def _pack004(v: View) -> Problem | None:
     )
 
 
-def _pads_between(v: View) -> bool:
-    return v.kind == "bridge" and v.get("packing") == "offline" and v.get("attention_backend") == "flash"
+@rule(
+    "PACK005", severity="error", effect="crash", stage="first-forward",
+    source=(
+        Source("transformer-engine", _DPA + "utils.py", "get_attention_backend",
+               "padding between sequences, i.e. [a, a, PAD", ">=2.4"),
+        Source("transformer-engine", _DPA + "utils.py", "get_attention_backend",
+               "FA3 supports pad_between_seqs via seqused_q/seqused_k", ">=2.18"),
+    ),
+    applies=_pads_between,
+    good=Example("bridge", _PACKED + "model.attention_backend=flash train.micro_batch_size=1",
+                 "te=2.18 flash_attn=3.0 arch=sm90"),
+    bad=Example("bridge", _PACKED + "model.attention_backend=flash train.micro_batch_size=1", "te=2.14"),
+)
+def backend_skips_padding(v: View) -> Problem | None:
+    """Sequences padded inside a row run on a backend that skips the padding.
 
-
-def _pack005(v: View) -> Problem | None:
+    With pad_seq_to_mult above 1 Bridge passes both the real and the padded boundaries. FlashAttention 2 cannot skip
+    the gaps and is dropped; so were all generations before Transformer Engine 2.16. attention_backend=flash leaves
+    nothing else.
+    """
     if (v.pad_seq_to_mult or 1) == 1:
         return None
     generation = 0
@@ -56,10 +95,25 @@ def _pack005(v: View) -> Problem | None:
     )
 
 
-_FIRST = {"p2p": "1.8", "a2a": "2.10", "all_gather": "2.18"}
+@rule(
+    "PACK007", severity="error", effect="crash", stage="first-forward",
+    source=(
+        Source("transformer-engine", _DPA + "context_parallel.py", "AttnFuncWithCPAndQKVOA2A.forward",
+               'assert qkv_format != "thd"', ">=2.4,<2.10"),
+        Source("transformer-engine", _DPA + "context_parallel.py", "AttnFuncWithCPAndKVAllGather.forward",
+               "THD format requires padding mask type", ">=2.18"),
+    ),
+    applies=_thd,
+    good=Example("mlm", "--context-parallel-size 2 --sft --calculate-per-token-loss --num-attention-heads 8 "
+                 "--no-create-attention-mask-in-dataloader --cp-comm-type a2a", "te=2.10"),
+    bad=Example("mlm", "--context-parallel-size 2 --sft --calculate-per-token-loss --num-attention-heads 8 "
+                "--no-create-attention-mask-in-dataloader --cp-comm-type a2a", "te=2.9"),
+)
+def comm_type_takes_packed_data(v: View) -> Problem | None:
+    """The communication type takes packed data in this Transformer Engine.
 
-
-def _pack007(v: View) -> Problem | None:
+    The ring takes packed data since 1.8, a2a since 2.10, all_gather since 2.18 (a2a+p2p: HCP014).
+    """
     if v.cp == 1:
         return None
     for kind in dict.fromkeys(layer_types(v)):
@@ -76,7 +130,25 @@ def _pack007(v: View) -> Problem | None:
     return None
 
 
-def _pack008(v: View) -> Problem | None:
+@rule(
+    "PACK008", severity="error", effect="crash", stage="first-forward",
+    source=(
+        Source("megatron-core", "megatron/core/extensions/transformer_engine.py", "fused_apply_rotary_pos_emb_thd",
+               "Only TE >= 1.12 supports RoPE fusion for THD format with CP.", ">=0.14"),
+        Source("megatron-core", _CONFIG, "MLATransformerConfig.__post_init__",
+               "apply_rope_fusion for MLA only works with YARN RoPE.", ">=0.13"),
+    ),
+    applies=lambda v: bool(v.get("rope_fusion"))
+    and (bool(v.get("mla")) or (cp_may_be_on(v) and bool(v.get("thd")))),
+    good=Example("mlm", "--multi-latent-attention --rope-type yarn --position-embedding-type rope"),
+    bad=Example("mlm", "--multi-latent-attention --rope-type rope --position-embedding-type rope"),
+)
+def fused_rotary_embedding_exists(v: View) -> Problem | None:
+    """The fused rotary embedding exists for this model and this data.
+
+    Transformer Engine cuts the fused embedding of packed data for CP since 1.12. MLA's fused kernel knows YaRN
+    only, which the config constructor checks.
+    """
     off = Fix({"rope_fusion": False}, "the rotary embedding is not fused")
     if v.get("mla"):
         if v.get("rope_type") != "rope":
@@ -100,7 +172,29 @@ def _pack008(v: View) -> Problem | None:
     )
 
 
-def _pack010(v: View) -> Problem | None:
+@rule(
+    "PACK010", severity="error", effect="crash", stage="first-forward",
+    source=(
+        Source("verl", "verl/models/mcore/util.py", "preprocess_bshd",
+               "Context parallel size without seq_pack is not supported", ">=0.7"),
+        Source("verl", "verl/workers/engine/megatron/transformer_impl.py",
+               "MegatronEngineWithLMHead.postprocess_micro_batch_func",
+               "calculate_per_token_loss=True requires use_remove_padding=True", ">=0.9"),
+    ),
+    applies=lambda v: v.kind == "verl" and v.get("use_remove_padding") is False and cp_may_be_on(v),
+    good=Example("verl", "actor_rollout_ref.actor.megatron.context_parallel_size=2 "
+                 "actor_rollout_ref.model.use_remove_padding=False", "verl=0.8.0"),
+    bad=Example("verl", "actor_rollout_ref.actor.megatron.context_parallel_size=2 "
+                "actor_rollout_ref.model.use_remove_padding=False "
+                "actor_rollout_ref.actor.megatron.override_transformer_config.calculate_per_token_loss=True",
+                "verl=0.9.1"),
+)
+def verl_packs_under_cp(v: View) -> Problem | None:
+    """verl packs its data under context parallelism.
+
+    verl 0.7's own workers cut only packed data. Later engines cut padded data too, but 0.9 and later refuse it with
+    per-token loss, which several of Bridge's model providers switch on under CP.
+    """
     if v.cp == 1:
         return None
     fix = Fix({"use_remove_padding": True}, "packed data")
@@ -119,105 +213,4 @@ def _pack010(v: View) -> Problem | None:
                    ("use_remove_padding", "cp", "verl"), (fix,))
 
 
-RULES = (
-    Rule(
-        id="PACK004",
-        title="Bridge's packed rows have a megatron-core that cuts them",
-        severity="error", effect="crash", stage="first-forward",
-        why="From 0.6 on Bridge leaves the cut of packed rows to megatron-core, which learned it in 0.18.",
-        source=(
-            Source("megatron-bridge", "megatron/bridge/training/utils/packed_seq_utils.py",
-                   "get_thd_cp_partition_indices", "THD context-parallel partitioning requires Megatron-Core >= 0.18.0",
-                   ">=0.6", where="checkout"),
-        ),
-        applies=lambda v: v.kind == "bridge" and _thd(v),
-        check=_pack004,
-        good=Example("bridge", "model.context_parallel_size=2 model.cp_comm_type=p2p " + _LOSS + _PACKED,
-                     "mcore=0.18 bridge=0.6 te=2.14"),
-        bad=Example("bridge", "model.context_parallel_size=2 model.cp_comm_type=p2p " + _LOSS + _PACKED,
-                    "mcore=0.16.1 bridge=0.6 te=2.14"),
-    ),
-    Rule(
-        id="PACK005",
-        title="Sequences padded inside a row run on a backend that skips the padding",
-        severity="error", effect="crash", stage="first-forward",
-        why=(
-            "With pad_seq_to_mult above 1 Bridge passes both the real and the padded boundaries. FlashAttention 2 "
-            "cannot skip the gaps and is dropped; so were all generations before Transformer Engine 2.16. "
-            "attention_backend=flash leaves nothing else."
-        ),
-        source=(
-            Source("transformer-engine", _DPA + "utils.py", "get_attention_backend",
-                   "padding between sequences, i.e. [a, a, PAD", ">=2.4"),
-            Source("transformer-engine", _DPA + "utils.py", "get_attention_backend",
-                   "FA3 supports pad_between_seqs via seqused_q/seqused_k", ">=2.18"),
-        ),
-        applies=_pads_between,
-        check=_pack005,
-        good=Example("bridge", _PACKED + "model.attention_backend=flash train.micro_batch_size=1",
-                     "te=2.18 flash_attn=3.0 arch=sm90"),
-        bad=Example("bridge", _PACKED + "model.attention_backend=flash train.micro_batch_size=1", "te=2.14"),
-    ),
-    Rule(
-        id="PACK007",
-        title="The communication type takes packed data in this Transformer Engine",
-        severity="error", effect="crash", stage="first-forward",
-        why="The ring takes packed data since 1.8, a2a since 2.10, all_gather since 2.18 (a2a+p2p: HCP014).",
-        source=(
-            Source("transformer-engine", _DPA + "context_parallel.py", "AttnFuncWithCPAndQKVOA2A.forward",
-                   'assert qkv_format != "thd"', ">=2.4,<2.10"),
-            Source("transformer-engine", _DPA + "context_parallel.py", "AttnFuncWithCPAndKVAllGather.forward",
-                   "THD format requires padding mask type", ">=2.18"),
-        ),
-        applies=_thd,
-        check=_pack007,
-        good=Example("mlm", "--context-parallel-size 2 --sft --calculate-per-token-loss --num-attention-heads 8 "
-                     "--no-create-attention-mask-in-dataloader --cp-comm-type a2a", "te=2.10"),
-        bad=Example("mlm", "--context-parallel-size 2 --sft --calculate-per-token-loss --num-attention-heads 8 "
-                    "--no-create-attention-mask-in-dataloader --cp-comm-type a2a", "te=2.9"),
-    ),
-    Rule(
-        id="PACK008",
-        title="The fused rotary embedding exists for this model and this data",
-        severity="error", effect="crash", stage="first-forward",
-        why=(
-            "Transformer Engine cuts the fused embedding of packed data for CP since 1.12. MLA's fused kernel knows "
-            "YaRN only, which the config constructor checks."
-        ),
-        source=(
-            Source("megatron-core", "megatron/core/extensions/transformer_engine.py", "fused_apply_rotary_pos_emb_thd",
-                   "Only TE >= 1.12 supports RoPE fusion for THD format with CP.", ">=0.14"),
-            Source("megatron-core", _CONFIG, "MLATransformerConfig.__post_init__",
-                   "apply_rope_fusion for MLA only works with YARN RoPE.", ">=0.13"),
-        ),
-        applies=lambda v: bool(v.get("rope_fusion"))
-        and (bool(v.get("mla")) or (cp_may_be_on(v) and bool(v.get("thd")))),
-        check=_pack008,
-        good=Example("mlm", "--multi-latent-attention --rope-type yarn --position-embedding-type rope"),
-        bad=Example("mlm", "--multi-latent-attention --rope-type rope --position-embedding-type rope"),
-    ),
-    Rule(
-        id="PACK010",
-        title="verl packs its data under context parallelism",
-        severity="error", effect="crash", stage="first-forward",
-        why=(
-            "verl 0.7's own workers cut only packed data. Later engines cut padded data too, but 0.9 and later refuse "
-            "it with per-token loss, which several of Bridge's model providers switch on under CP."
-        ),
-        source=(
-            Source("verl", "verl/models/mcore/util.py", "preprocess_bshd",
-                   "Context parallel size without seq_pack is not supported", ">=0.7"),
-            Source("verl", "verl/workers/engine/megatron/transformer_impl.py",
-                   "MegatronEngineWithLMHead.postprocess_micro_batch_func",
-                   "calculate_per_token_loss=True requires use_remove_padding=True", ">=0.9"),
-        ),
-        applies=lambda v: v.kind == "verl" and v.get("use_remove_padding") is False and cp_may_be_on(v),
-        check=_pack010,
-        good=Example("verl", "actor_rollout_ref.actor.megatron.context_parallel_size=2 "
-                     "actor_rollout_ref.model.use_remove_padding=False", "verl=0.8.0"),
-        bad=Example("verl", "actor_rollout_ref.actor.megatron.context_parallel_size=2 "
-                    "actor_rollout_ref.model.use_remove_padding=False "
-                    "actor_rollout_ref.actor.megatron.override_transformer_config.calculate_per_token_loss=True",
-                    "verl=0.9.1"),
-    ),
-)
+RULES = (megatron_core_cuts_packed_rows, backend_skips_padding, comm_type_takes_packed_data, fused_rotary_embedding_exists, verl_packs_under_cp)

@@ -6,7 +6,7 @@ import posixpath
 import re
 from collections.abc import Iterator
 
-from hcp.rules.rule import Example, Problem, Rule, Source, View
+from hcp.rules.rule import Example, Problem, Source, View, rule
 
 _LOCAL = ("/tmp", "/var/tmp", "/dev/shm", "/run", "/local", "/localscratch", "/scratch/local", "/raid", "/mnt/nvme")
 """Folders that are by custom every node's own."""
@@ -33,7 +33,39 @@ def _slurm005_applies(v: View) -> bool:
     return any(True for _ in _paths(v, names))
 
 
-def _slurm005(v: View) -> Problem | None:
+def _slurm011_applies(v: View) -> bool:
+    return "/" in str(v.get("sbatch.output") or v.get("sbatch.error") or "").lstrip("./")
+
+
+def _container_mounts(v: View) -> list[str]:
+    """The container's side of every mount. Without the option it is unknown: a site may mount folders by default."""
+    name = "sbatch.container_mounts" if v.known("sbatch.container_mounts") else "srun.container_mounts"
+    entries = [entry.split(":") for entry in str(v[name]).split(",") if entry]
+    return [posixpath.normpath(entry[1] if len(entry) > 1 else entry[0]) for entry in entries]
+
+
+def _slurm012_applies(v: View) -> bool:
+    has_image = bool(v.get("srun.container_image") or v.get("sbatch.container_image"))
+    return has_image and any(True for _ in _paths(v, _PATHS))
+
+
+@rule(
+    "SLURM005", severity="error", effect="silent", stage="never",
+    source=(
+        Source("megatron-core", "megatron/core/dist_checkpointing/serialization.py", "save", "checkpoint_dir",
+               ">=0.12"),
+    ),
+    applies=_slurm005_applies,
+    good=Example("mlm", "--save /shared/ckpt", "nodes=2"),
+    bad=Example("mlm", "--save /tmp/ckpt", "nodes=2"),
+)
+def paths_are_on_every_node(v: View) -> Problem | None:
+    """Checkpoints, data and caches lie where every node sees them.
+
+    Distributed checkpoints are written by all ranks into one folder. In /tmp or on a node's own disk each node
+    keeps a part that no other sees: saving reports success and loading fails. A cache in such a place is filled
+    once per node, and packed data that is prepared several times can differ.
+    """
     if v.nodes in (None, 1):
         return None
     for name, path in _paths(v, _PATHS[:2]):
@@ -58,11 +90,25 @@ def _slurm005(v: View) -> Problem | None:
     return None
 
 
-def _slurm011_applies(v: View) -> bool:
-    return "/" in str(v.get("sbatch.output") or v.get("sbatch.error") or "").lstrip("./")
+@rule(
+    "SLURM011", severity="warning", effect="crash", stage="config",
+    source=(
+        Source("verl", "examples/tutorial/slurm/ray_on_slurm.slurm", "<module>", "#SBATCH --output", "",
+               "checkout"),
+    ),
+    applies=_slurm011_applies,
+    good=Example("mlm", "#SBATCH --output=logs/%x-%j.out\nsrun python pretrain_gpt.py --micro-batch-size 1\n",
+                 "log_directory=present ntasks_per_node=1 gpus_per_node=1 nodes=1 world_size=1"),
+    bad=Example("mlm", "#SBATCH --output=logs/%x-%j.out\nsrun python pretrain_gpt.py --micro-batch-size 1\n",
+                "log_directory=missing ntasks_per_node=1 gpus_per_node=1 nodes=1 world_size=1"),
+)
+def output_folder_exists(v: View) -> Problem | None:
+    """The folder of --output exists when the job is submitted.
 
-
-def _slurm011(v: View) -> Problem | None:
+    Slurm opens the log file before it starts the script and makes no folders. If the folder is missing the job ends
+    at once, or runs on with its output dropped, depending on the version. A mkdir in the script comes too late, and
+    a pattern such as %j in the folder's name can never be there before.
+    """
     name = "sbatch.output" if "/" in str(v.get("sbatch.output") or "").lstrip("./") else "sbatch.error"
     output = str(v[name])
     folder = posixpath.dirname(output)
@@ -88,19 +134,27 @@ def _slurm011(v: View) -> Problem | None:
     )
 
 
-def _container_mounts(v: View) -> list[str]:
-    """The container's side of every mount. Without the option it is unknown: a site may mount folders by default."""
-    name = "sbatch.container_mounts" if v.known("sbatch.container_mounts") else "srun.container_mounts"
-    entries = [entry.split(":") for entry in str(v[name]).split(",") if entry]
-    return [posixpath.normpath(entry[1] if len(entry) > 1 else entry[0]) for entry in entries]
+@rule(
+    "SLURM012", severity="error", effect="silent", stage="never",
+    source=(
+        Source("megatron-bridge", "scripts/training/launch_with_sbatch.sh", "<module>", "--container-mounts", "",
+               "checkout"),
+    ),
+    applies=_slurm012_applies,
+    good=Example("mlm", "srun --ntasks=1 --container-image=x.sqsh --container-mounts=/ckpt:/ckpt python "
+                 "pretrain_gpt.py --micro-batch-size 1 --save /ckpt/run\n",
+                 "ntasks_per_node=1 gpus_per_node=1 nodes=1 world_size=1"),
+    bad=Example("mlm", "srun --ntasks=1 --container-image=x.sqsh --container-mounts=/data:/data python "
+                "pretrain_gpt.py --micro-batch-size 1 --save /ckpt/run\n",
+                "ntasks_per_node=1 gpus_per_node=1 nodes=1 world_size=1"),
+)
+def container_mounts_the_paths(v: View) -> Problem | None:
+    """A container sees the checkpoint and data paths of its job.
 
-
-def _slurm012_applies(v: View) -> bool:
-    has_image = bool(v.get("srun.container_image") or v.get("sbatch.container_image"))
-    return has_image and any(True for _ in _paths(v, _PATHS))
-
-
-def _slurm012(v: View) -> Problem | None:
+    A path that no mount covers exists only inside the container. Data is then not found, after the whole job has
+    started; a checkpoint is written into the container's own layer and thrown away with it, without a word. Paths
+    below /home count as mounted unless --no-container-mount-home is given.
+    """
     without_home = v.get("srun.no_container_mount_home") or v.get("sbatch.no_container_mount_home")
     paths = [(name, path) for name, path in _paths(v, _PATHS) if without_home or not path.startswith("/home/")]
     mounts = _container_mounts(v) if paths else []
@@ -117,71 +171,4 @@ def _slurm012(v: View) -> Problem | None:
     return None
 
 
-RULES = (
-    Rule(
-        id="SLURM005",
-        title="Checkpoints, data and caches lie where every node sees them",
-        severity="error",
-        effect="silent",
-        stage="never",
-        why=(
-            "Distributed checkpoints are written by all ranks into one folder. In /tmp or on a node's own disk each "
-            "node keeps a part that no other sees: saving reports success and loading fails. A cache in such a place "
-            "is filled once per node, and packed data that is prepared several times can differ."
-        ),
-        source=(
-            Source("megatron-core", "megatron/core/dist_checkpointing/serialization.py", "save", "checkpoint_dir",
-                   ">=0.12"),
-        ),
-        applies=_slurm005_applies,
-        check=_slurm005,
-        good=Example("mlm", "--save /shared/ckpt", "nodes=2"),
-        bad=Example("mlm", "--save /tmp/ckpt", "nodes=2"),
-    ),
-    Rule(
-        id="SLURM011",
-        title="The folder of --output exists when the job is submitted",
-        severity="warning",
-        effect="crash",
-        stage="config",
-        why=(
-            "Slurm opens the log file before it starts the script and makes no folders. If the folder is missing the "
-            "job ends at once, or runs on with its output dropped, depending on the version. A mkdir in the script "
-            "comes too late, and a pattern such as %j in the folder's name can never be there before."
-        ),
-        source=(
-            Source("verl", "examples/tutorial/slurm/ray_on_slurm.slurm", "<module>", "#SBATCH --output", "",
-                   "checkout"),
-        ),
-        applies=_slurm011_applies,
-        check=_slurm011,
-        good=Example("mlm", "#SBATCH --output=logs/%x-%j.out\nsrun python pretrain_gpt.py --micro-batch-size 1\n",
-                     "log_directory=present ntasks_per_node=1 gpus_per_node=1 nodes=1 world_size=1"),
-        bad=Example("mlm", "#SBATCH --output=logs/%x-%j.out\nsrun python pretrain_gpt.py --micro-batch-size 1\n",
-                    "log_directory=missing ntasks_per_node=1 gpus_per_node=1 nodes=1 world_size=1"),
-    ),
-    Rule(
-        id="SLURM012",
-        title="A container sees the checkpoint and data paths of its job",
-        severity="error",
-        effect="silent",
-        stage="never",
-        why=(
-            "A path that no mount covers exists only inside the container. Data is then not found, after the whole job "
-            "has started; a checkpoint is written into the container's own layer and thrown away with it, without a "
-            "word. Paths below /home count as mounted unless --no-container-mount-home is given."
-        ),
-        source=(
-            Source("megatron-bridge", "scripts/training/launch_with_sbatch.sh", "<module>", "--container-mounts", "",
-                   "checkout"),
-        ),
-        applies=_slurm012_applies,
-        check=_slurm012,
-        good=Example("mlm", "srun --ntasks=1 --container-image=x.sqsh --container-mounts=/ckpt:/ckpt python "
-                     "pretrain_gpt.py --micro-batch-size 1 --save /ckpt/run\n",
-                     "ntasks_per_node=1 gpus_per_node=1 nodes=1 world_size=1"),
-        bad=Example("mlm", "srun --ntasks=1 --container-image=x.sqsh --container-mounts=/data:/data python "
-                    "pretrain_gpt.py --micro-batch-size 1 --save /ckpt/run\n",
-                    "ntasks_per_node=1 gpus_per_node=1 nodes=1 world_size=1"),
-    ),
-)
+RULES = (paths_are_on_every_node, output_folder_exists, container_mounts_the_paths)

@@ -7,7 +7,7 @@ from itertools import islice
 
 from hcp.core.placement import Placement
 from hcp.rules.comm import two_levels, uses_cp, uses_hcp
-from hcp.rules.rule import Effect, Example, Fix, Problem, Rule, Source, View
+from hcp.rules.rule import Effect, Example, Fix, Problem, Source, View, rule
 from hcp.rules.topology import dense_mesh, inner_groups
 
 _STATE = "megatron/core/parallel_state.py"
@@ -27,7 +27,24 @@ def _close_groups(v: View) -> tuple[str, Iterable[Sequence[int]]]:
     return "context-parallel", mesh.groups("cp")
 
 
-def _slurm001(v: View) -> Problem | None:
+@rule(
+    "SLURM001", severity="warning", effect="slow", stage="never",
+    source=(
+        Source("megatron-core", _STATE, "initialize_model_parallel", 'order: str = "tp-cp-ep-dp-pp"', ">=0.12"),
+    ),
+    applies=lambda v: v.kind != "verl" and v.get("nodes", 1) > 1 and (v.tp > 1 or uses_cp(v)),
+    good=Example("mlm", "--tensor-model-parallel-size 8 --context-parallel-size 2",
+                 "nodes=2 gpus_per_node=8 placement=block"),
+    bad=Example("mlm", "--tensor-model-parallel-size 8 --context-parallel-size 2",
+                "nodes=2 gpus_per_node=8 placement=cyclic"),
+)
+def ranks_fill_nodes_in_order(v: View) -> Problem | None:
+    """Ranks fill one node after the other.
+
+    megatron-core takes adjacent ranks for close ones: tensor-parallel and inner CP groups are adjacent in the
+    numbering. With srun --distribution=cyclic rank r is on node r modulo the number of nodes, so exactly those
+    groups cross the network, and layouts that are right on paper are slow. Nothing logs it.
+    """
     if v.placement != "cyclic" or v.world_size <= v.gpus_per_node or v.world_size % v.gpus_per_node:
         return None
     name, groups = _close_groups(v)
@@ -48,7 +65,22 @@ def _slurm001(v: View) -> Problem | None:
     return None
 
 
-def _slurm002(v: View) -> Problem | None:
+@rule(
+    "SLURM002", severity="error", effect="hang", stage="init",
+    source=(
+        Source("megatron-lm", "megatron/training/arguments.py", "parse_args",
+               """args.world_size = int(os.getenv("WORLD_SIZE", '1'))""", "", "checkout"),
+    ),
+    applies=lambda v: v.get("start") == "srun",
+    good=Example("mlm", "--context-parallel-size 2", "start=srun nodes=2 gpus_per_node=8 ntasks_per_node=8"),
+    bad=Example("mlm", "--context-parallel-size 2", "start=srun nodes=2 gpus_per_node=8 ntasks_per_node=1"),
+)
+def srun_starts_all_ranks(v: View) -> Problem | None:
+    """srun starts as many ranks as the launch counts on.
+
+    With srun each task is a rank. With fewer tasks than the job counts on, the others wait in init_process_group,
+    or GPUs stay idle; more tasks put two ranks on a GPU.
+    """
     tasks, gpus = v.ntasks_per_node, v.gpus_per_node
     started = v.nodes * tasks
     if started == v.world_size and tasks == gpus:
@@ -70,45 +102,4 @@ def _slurm002(v: View) -> Problem | None:
     )
 
 
-RULES = (
-    Rule(
-        id="SLURM001",
-        title="Ranks fill one node after the other",
-        severity="warning",
-        effect="slow",
-        stage="never",
-        why=(
-            "megatron-core takes adjacent ranks for close ones: tensor-parallel and inner CP groups are adjacent in "
-            "the numbering. With srun --distribution=cyclic rank r is on node r modulo the number of nodes, so exactly "
-            "those groups cross the network, and layouts that are right on paper are slow. Nothing logs it."
-        ),
-        source=(
-            Source("megatron-core", _STATE, "initialize_model_parallel", 'order: str = "tp-cp-ep-dp-pp"', ">=0.12"),
-        ),
-        applies=lambda v: v.kind != "verl" and v.get("nodes", 1) > 1 and (v.tp > 1 or uses_cp(v)),
-        check=_slurm001,
-        good=Example("mlm", "--tensor-model-parallel-size 8 --context-parallel-size 2",
-                     "nodes=2 gpus_per_node=8 placement=block"),
-        bad=Example("mlm", "--tensor-model-parallel-size 8 --context-parallel-size 2",
-                    "nodes=2 gpus_per_node=8 placement=cyclic"),
-    ),
-    Rule(
-        id="SLURM002",
-        title="srun starts as many ranks as the launch counts on",
-        severity="error",
-        effect="hang",
-        stage="init",
-        why=(
-            "With srun each task is a rank. With fewer tasks than the job counts on, the others wait in "
-            "init_process_group, or GPUs stay idle; more tasks put two ranks on a GPU."
-        ),
-        source=(
-            Source("megatron-lm", "megatron/training/arguments.py", "parse_args",
-                   """args.world_size = int(os.getenv("WORLD_SIZE", '1'))""", "", "checkout"),
-        ),
-        applies=lambda v: v.get("start") == "srun",
-        check=_slurm002,
-        good=Example("mlm", "--context-parallel-size 2", "start=srun nodes=2 gpus_per_node=8 ntasks_per_node=8"),
-        bad=Example("mlm", "--context-parallel-size 2", "start=srun nodes=2 gpus_per_node=8 ntasks_per_node=1"),
-    ),
-)
+RULES = (ranks_fill_nodes_in_order, srun_starts_all_ranks)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping
 
-from hcp.rules.rule import Effect, Example, Fix, Problem, Rule, Source, View
+from hcp.rules.rule import Effect, Example, Fix, Problem, Source, View, rule
 
 _SIGNAL = re.compile(r"(?P<target>[RB]{1,2}:)?(?P<signal>[A-Z0-9]+)(?:@(?P<seconds>\d+))?\Z")
 _DEFAULT_LEAD_S = 60
@@ -24,7 +24,43 @@ def _lead(v: View) -> tuple[str, str, int] | None:
     return target, match["signal"], int(match["seconds"] or _DEFAULT_LEAD_S)
 
 
-def _slurm006(v: View) -> Problem | None:
+_RESTART_ENVIRONMENT: Mapping[str, tuple[str, ...]] = {
+    "TORCH_CPP_LOG_LEVEL": ("error", "fatal", "ERROR", "FATAL"),
+    "TORCH_NCCL_RETHROW_CUDA_ERRORS": ("0",),
+    "NCCL_NVLS_ENABLE": ("0",),
+}
+
+
+def _section_timeouts(v: View) -> dict[str, int]:
+    text = str(v.get("torchrun.ft_rank_section_timeouts") or v.get("torchrun.ft_param_rank_section_timeouts") or "")
+    return {name: int(seconds) for name, seconds in re.findall(r"([a-z]+):(\d+)", text)}
+
+
+def _requeues_itself(v: View) -> bool:
+    return bool(re.search(r"^[^#\n]*\bscontrol\s+requeue\b", v.launch.reading.text or "", re.M))
+
+
+_SRUN = "srun --ntasks=1 python pretrain_gpt.py --micro-batch-size 1"
+_BRIDGE_FT = "src/megatron/bridge/training/fault_tolerance.py"
+
+
+@rule(
+    "SLURM006", severity="warning", effect="silent", stage="never",
+    source=(
+        Source("megatron-bridge", "src/megatron/bridge/training/state.py", "GlobalState", "exit_signal_handler", "",
+               "checkout"),
+    ),
+    applies=lambda v: v.kind != "verl" and v.known("sbatch.signal"),
+    good=Example("mlm", f"#SBATCH --signal=B:USR1@600\n{_SRUN} --exit-signal-handler\n", _ONE_RANK),
+    bad=Example("mlm", f"#SBATCH --signal=B:USR1@600\n{_SRUN}\n", _ONE_RANK),
+)
+def signal_comes_early_enough(v: View) -> Problem | None:
+    """The signal before the end comes early enough, to a trainer that listens.
+
+    sbatch --signal asks for a warning before the job ends. Without the exit-signal handler the trainer dies of it;
+    with the handler, which is for SIGTERM, another signal ends it too. The checkpoint has to be written in the time
+    that is left. Each of these loses the work since the last checkpoint.
+    """
     lead = _lead(v)
     if lead is None:
         return None
@@ -58,7 +94,19 @@ def _slurm006(v: View) -> Problem | None:
     return None
 
 
-def _slurm007(v: View) -> Problem | None:
+@rule(
+    "SLURM007", severity="error", effect="silent", stage="never",
+    source=(Source("megatron-bridge", _BRIDGE_FT, "<module>", "ft_launcher", "", "pypi"),),
+    applies=lambda v: bool(v.get("ft_package")),
+    good=Example("bridge", "ft.enable_ft_package=true", "start=ft_launcher"),
+    bad=Example("bridge", "ft.enable_ft_package=true", "start=torchrun"),
+)
+def fault_tolerance_has_ft_launcher(v: View) -> Problem | None:
+    """Fault tolerance is started by ft_launcher.
+
+    The fault-tolerance package of nvidia-resiliency-ext talks to a monitor that only ft_launcher starts. Under
+    torchrun its calls do nothing: no heartbeats, no restarts, no message.
+    """
     if v.start == "ft_launcher":
         return None
     return Problem(
@@ -69,14 +117,27 @@ def _slurm007(v: View) -> Problem | None:
     )
 
 
-_RESTART_ENVIRONMENT: Mapping[str, tuple[str, ...]] = {
-    "TORCH_CPP_LOG_LEVEL": ("error", "fatal", "ERROR", "FATAL"),
-    "TORCH_NCCL_RETHROW_CUDA_ERRORS": ("0",),
-    "NCCL_NVLS_ENABLE": ("0",),
-}
+@rule(
+    "SLURM008", severity="error", effect="crash", stage="training",
+    source=(
+        Source("megatron-bridge", "src/megatron/bridge/training/inprocess_restart.py", "<module>",
+               "TORCH_CPP_LOG_LEVEL", "", "pypi"),
+    ),
+    applies=lambda v: bool(v.get("inprocess_restart")),
+    good=Example("bridge", "inprocess_restart.enabled=true inprocess_restart.hard_timeout=90 "
+                 "dist.distributed_timeout_minutes=10",
+                 "env.TORCH_CPP_LOG_LEVEL=error env.TORCH_NCCL_RETHROW_CUDA_ERRORS=0 env.NCCL_NVLS_ENABLE=0"),
+    bad=Example("bridge", "inprocess_restart.enabled=true inprocess_restart.hard_timeout=90 "
+                "dist.distributed_timeout_minutes=10",
+                "env.TORCH_CPP_LOG_LEVEL=error env.TORCH_NCCL_RETHROW_CUDA_ERRORS=1 env.NCCL_NVLS_ENABLE=0"),
+)
+def in_process_restart_has_its_settings(v: View) -> Problem | None:
+    """In-process restart has the environment and timeouts that it needs.
 
-
-def _slurm008(v: View) -> Problem | None:
+    A restart inside the processes aborts NCCL and goes on. It needs CUDA errors not to be thrown again, NVLS off,
+    quiet c10d logs (TORCH_CPP_LOG_LEVEL=error, which also hides the process-group lines), an srun that does not end
+    the job when one rank does, and process groups that outlast its hard timeout.
+    """
     for name, allowed in _RESTART_ENVIRONMENT.items():
         # A script shows its whole environment; elsewhere an absent variable is unknown.
         is_whole = v.launch.reading.form == "shell" and f"env.{name}" not in v.launch.unknown
@@ -109,12 +170,22 @@ def _slurm008(v: View) -> Problem | None:
     return None
 
 
-def _section_timeouts(v: View) -> dict[str, int]:
-    text = str(v.get("torchrun.ft_rank_section_timeouts") or v.get("torchrun.ft_param_rank_section_timeouts") or "")
-    return {name: int(seconds) for name, seconds in re.findall(r"([a-z]+):(\d+)", text)}
+@rule(
+    "SLURM009", severity="warning", effect="crash", stage="training",
+    source=(Source("megatron-bridge", _BRIDGE_FT, "<module>", "ft-rank_section_timeouts", "", "pypi"),),
+    applies=lambda v: v.get("start") == "ft_launcher" and bool(_section_timeouts(v)),
+    good=Example("mlm", "ft_launcher --nnodes=1 --nproc-per-node=8 --ft-rank_section_timeouts=step:900 "
+                 "pretrain_gpt.py --micro-batch-size 1\n", "step_s=120"),
+    bad=Example("mlm", "ft_launcher --nnodes=1 --nproc-per-node=8 --ft-rank_section_timeouts=step:100 "
+                "pretrain_gpt.py --micro-batch-size 1\n", "step_s=120"),
+)
+def ft_timeouts_are_long_enough(v: View) -> Problem | None:
+    """The timeouts of fault tolerance are longer than a step and a checkpoint.
 
-
-def _slurm009(v: View) -> Problem | None:
+    ft_launcher ends and restarts a rank whose section takes longer than its timeout. A step at a long context takes
+    minutes, and the first ones longer: a timeout that fits short sequences restarts a healthy job until its
+    restarts are used up. State step_s and checkpoint_s to have it compared.
+    """
     sections = _section_timeouts(v)
     for section, fact in (("step", "step_s"), ("checkpointing", "checkpoint_s")):
         limit = sections.get(section)
@@ -131,11 +202,24 @@ def _slurm009(v: View) -> Problem | None:
     return None
 
 
-def _requeues_itself(v: View) -> bool:
-    return bool(re.search(r"^[^#\n]*\bscontrol\s+requeue\b", v.launch.reading.text or "", re.M))
+@rule(
+    "SLURM010", severity="warning", effect="hang", stage="never",
+    source=(
+        Source("megatron-bridge", "src/megatron/bridge/recipes/run_plugins.py", "<module>", "num_job_retries", "",
+               "checkout"),
+    ),
+    applies=lambda v: v.launch.reading.form == "shell" and (bool(v.get("sbatch.requeue")) or _requeues_itself(v)),
+    good=Example("mlm", "#SBATCH --requeue\n((${SLURM_RESTART_COUNT:-0} < 4)) || exit\n" + _SRUN + "\n",
+                 _ONE_RANK),
+    bad=Example("mlm", "#SBATCH --requeue\n" + _SRUN + "\n", _ONE_RANK),
+)
+def requeued_job_counts_restarts(v: View) -> Problem | None:
+    """A job that is requeued counts its restarts.
 
-
-def _slurm010(v: View) -> Problem | None:
+    A requeued job starts from the same script. If it fails because of itself (a wrong setting, a bad sample, a full
+    disk) it fails again, and without a limit it does so for days. SLURM_RESTART_COUNT says how often; a checkpoint
+    newer than the last start says that a restart is worth it.
+    """
     text = v.launch.reading.text or ""
     if re.search(r"^[^#\n]*SLURM_RESTART_COUNT", text, re.M):
         return None
@@ -151,108 +235,4 @@ def _slurm010(v: View) -> Problem | None:
     )
 
 
-_SRUN = "srun --ntasks=1 python pretrain_gpt.py --micro-batch-size 1"
-_BRIDGE_FT = "src/megatron/bridge/training/fault_tolerance.py"
-
-RULES = (
-    Rule(
-        id="SLURM006",
-        title="The signal before the end comes early enough, to a trainer that listens",
-        severity="warning",
-        effect="silent",
-        stage="never",
-        why=(
-            "sbatch --signal asks for a warning before the job ends. Without the exit-signal handler the trainer dies "
-            "of it; with the handler, which is for SIGTERM, another signal ends it too. The checkpoint has to be "
-            "written in the time that is left. Each of these loses the work since the last checkpoint."
-        ),
-        source=(
-            Source("megatron-bridge", "src/megatron/bridge/training/state.py", "GlobalState", "exit_signal_handler", "",
-                   "checkout"),
-        ),
-        applies=lambda v: v.kind != "verl" and v.known("sbatch.signal"),
-        check=_slurm006,
-        good=Example("mlm", f"#SBATCH --signal=B:USR1@600\n{_SRUN} --exit-signal-handler\n", _ONE_RANK),
-        bad=Example("mlm", f"#SBATCH --signal=B:USR1@600\n{_SRUN}\n", _ONE_RANK),
-    ),
-    Rule(
-        id="SLURM007",
-        title="Fault tolerance is started by ft_launcher",
-        severity="error",
-        effect="silent",
-        stage="never",
-        why=(
-            "The fault-tolerance package of nvidia-resiliency-ext talks to a monitor that only ft_launcher starts. "
-            "Under torchrun its calls do nothing: no heartbeats, no restarts, no message."
-        ),
-        source=(Source("megatron-bridge", _BRIDGE_FT, "<module>", "ft_launcher", "", "pypi"),),
-        applies=lambda v: bool(v.get("ft_package")),
-        check=_slurm007,
-        good=Example("bridge", "ft.enable_ft_package=true", "start=ft_launcher"),
-        bad=Example("bridge", "ft.enable_ft_package=true", "start=torchrun"),
-    ),
-    Rule(
-        id="SLURM008",
-        title="In-process restart has the environment and timeouts that it needs",
-        severity="error",
-        effect="crash",
-        stage="training",
-        why=(
-            "A restart inside the processes aborts NCCL and goes on. It needs CUDA errors not to be thrown again, NVLS "
-            "off, quiet c10d logs (TORCH_CPP_LOG_LEVEL=error, which also hides the process-group lines), an srun that "
-            "does not end the job when one rank does, and process groups that outlast its hard timeout."
-        ),
-        source=(
-            Source("megatron-bridge", "src/megatron/bridge/training/inprocess_restart.py", "<module>",
-                   "TORCH_CPP_LOG_LEVEL", "", "pypi"),
-        ),
-        applies=lambda v: bool(v.get("inprocess_restart")),
-        check=_slurm008,
-        good=Example("bridge", "inprocess_restart.enabled=true inprocess_restart.hard_timeout=90 "
-                     "dist.distributed_timeout_minutes=10",
-                     "env.TORCH_CPP_LOG_LEVEL=error env.TORCH_NCCL_RETHROW_CUDA_ERRORS=0 env.NCCL_NVLS_ENABLE=0"),
-        bad=Example("bridge", "inprocess_restart.enabled=true inprocess_restart.hard_timeout=90 "
-                    "dist.distributed_timeout_minutes=10",
-                    "env.TORCH_CPP_LOG_LEVEL=error env.TORCH_NCCL_RETHROW_CUDA_ERRORS=1 env.NCCL_NVLS_ENABLE=0"),
-    ),
-    Rule(
-        id="SLURM009",
-        title="The timeouts of fault tolerance are longer than a step and a checkpoint",
-        severity="warning",
-        effect="crash",
-        stage="training",
-        why=(
-            "ft_launcher ends and restarts a rank whose section takes longer than its timeout. A step at a long "
-            "context takes minutes, and the first ones longer: a timeout that fits short sequences restarts a healthy "
-            "job until its restarts are used up. State step_s and checkpoint_s to have it compared."
-        ),
-        source=(Source("megatron-bridge", _BRIDGE_FT, "<module>", "ft-rank_section_timeouts", "", "pypi"),),
-        applies=lambda v: v.get("start") == "ft_launcher" and bool(_section_timeouts(v)),
-        check=_slurm009,
-        good=Example("mlm", "ft_launcher --nnodes=1 --nproc-per-node=8 --ft-rank_section_timeouts=step:900 "
-                     "pretrain_gpt.py --micro-batch-size 1\n", "step_s=120"),
-        bad=Example("mlm", "ft_launcher --nnodes=1 --nproc-per-node=8 --ft-rank_section_timeouts=step:100 "
-                    "pretrain_gpt.py --micro-batch-size 1\n", "step_s=120"),
-    ),
-    Rule(
-        id="SLURM010",
-        title="A job that is requeued counts its restarts",
-        severity="warning",
-        effect="hang",
-        stage="never",
-        why=(
-            "A requeued job starts from the same script. If it fails because of itself (a wrong setting, a bad sample, "
-            "a full disk) it fails again, and without a limit it does so for days. SLURM_RESTART_COUNT says how often; "
-            "a checkpoint newer than the last start says that a restart is worth it."
-        ),
-        source=(
-            Source("megatron-bridge", "src/megatron/bridge/recipes/run_plugins.py", "<module>", "num_job_retries", "",
-                   "checkout"),
-        ),
-        applies=lambda v: v.launch.reading.form == "shell" and (bool(v.get("sbatch.requeue")) or _requeues_itself(v)),
-        check=_slurm010,
-        good=Example("mlm", "#SBATCH --requeue\n((${SLURM_RESTART_COUNT:-0} < 4)) || exit\n" + _SRUN + "\n",
-                     _ONE_RANK),
-        bad=Example("mlm", "#SBATCH --requeue\n" + _SRUN + "\n", _ONE_RANK),
-    ),
-)
+RULES = (signal_comes_early_enough, fault_tolerance_has_ft_launcher, in_process_restart_has_its_settings, ft_timeouts_are_long_enough, requeued_job_counts_restarts)

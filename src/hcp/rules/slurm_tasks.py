@@ -2,10 +2,29 @@
 
 from __future__ import annotations
 
-from hcp.rules.rule import Example, Fix, Problem, Rule, Source, View
+from hcp.rules.rule import Example, Fix, Problem, Source, View, rule
 
 
-def _slurm004(v: View) -> Problem | None:
+@rule(
+    "SLURM004", severity="error", effect="crash", stage="init",
+    source=(
+        Source("megatron-bridge", "scripts/training/launch_with_sbatch.sh", "<module>",
+               "--nproc_per_node=$SLURM_GPUS_PER_NODE", "", "checkout"),
+    ),
+    applies=lambda v: v.get("start") in ("torchrun", "ft_launcher") and bool(v.get("srun")),
+    good=Example("mlm", "#SBATCH --nodes=2\n#SBATCH --ntasks-per-node=1\n"
+                 "srun torchrun --nnodes=2 --nproc-per-node=8 pretrain_gpt.py --micro-batch-size 1\n"),
+    bad=Example("mlm", "#SBATCH --nodes=2\n#SBATCH --ntasks-per-node=8\n"
+                "srun torchrun --nnodes=2 --nproc-per-node=8 pretrain_gpt.py --micro-batch-size 1\n"),
+)
+def one_launcher_per_node(v: View) -> Problem | None:
+    """One launcher per node where torchrun starts the ranks.
+
+    srun starts its command once per task, and torchrun starts one process per GPU each time. Eight tasks of
+    torchrun with eight processes are 64 on a node: the first takes the rendezvous port and the others stop with
+    EADDRINUSE, or join as nodes that do not exist. One task per GPU is right only where srun starts the ranks
+    themselves.
+    """
     if not v.known("ntasks_per_node") and v.known("srun.ntasks"):
         total, nodes = str(v["srun.ntasks"]), v.nodes or 1
         tasks = -(-int(total[:9]) // nodes) if total.isdecimal() else None
@@ -24,28 +43,4 @@ def _slurm004(v: View) -> Problem | None:
     )
 
 
-RULES = (
-    Rule(
-        id="SLURM004",
-        title="One launcher per node where torchrun starts the ranks",
-        severity="error",
-        effect="crash",
-        stage="init",
-        why=(
-            "srun starts its command once per task, and torchrun starts one process per GPU each time. Eight tasks of "
-            "torchrun with eight processes are 64 on a node: the first takes the rendezvous port and the others stop "
-            "with EADDRINUSE, or join as nodes that do not exist. One task per GPU is right only where srun starts the "
-            "ranks themselves."
-        ),
-        source=(
-            Source("megatron-bridge", "scripts/training/launch_with_sbatch.sh", "<module>",
-                   "--nproc_per_node=$SLURM_GPUS_PER_NODE", "", "checkout"),
-        ),
-        applies=lambda v: v.get("start") in ("torchrun", "ft_launcher") and bool(v.get("srun")),
-        check=_slurm004,
-        good=Example("mlm", "#SBATCH --nodes=2\n#SBATCH --ntasks-per-node=1\n"
-                     "srun torchrun --nnodes=2 --nproc-per-node=8 pretrain_gpt.py --micro-batch-size 1\n"),
-        bad=Example("mlm", "#SBATCH --nodes=2\n#SBATCH --ntasks-per-node=8\n"
-                    "srun torchrun --nnodes=2 --nproc-per-node=8 pretrain_gpt.py --micro-batch-size 1\n"),
-    ),
-)
+RULES = (one_launcher_per_node,)

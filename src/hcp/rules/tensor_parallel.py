@@ -4,10 +4,28 @@ from __future__ import annotations
 
 from math import gcd
 
-from hcp.rules.rule import Example, Fix, Problem, Rule, Source, View
+from hcp.rules.rule import Example, Fix, Problem, Source, View, rule
+
+_CONFIG = "megatron/core/transformer/transformer_config.py"
 
 
-def _tp001(v: View) -> Problem | None:
+@rule(
+    "TP001", severity="error", effect="crash", stage="config",
+    source=(
+        Source("megatron-core", _CONFIG, "TransformerConfig.__post_init__",
+               "self.num_attention_heads % self.tensor_model_parallel_size != 0", ">=0.12"),
+    ),
+    applies=lambda v: v.get("tp") != 1 and v.tp > 1,
+    good=Example("mlm", "--num-attention-heads 32 --group-query-attention --num-query-groups 4 "
+                 "--tensor-model-parallel-size 8", "mcore=0.16.1"),
+    bad=Example("mlm", "--num-attention-heads 20 --group-query-attention --num-query-groups 4 "
+                "--tensor-model-parallel-size 8", "mcore=0.16.1"),
+)
+def tp_divides_heads(v: View) -> Problem | None:
+    """Tensor parallelism divides the attention heads.
+
+    Each TP rank holds a whole number of query heads; megatron-core's config constructor checks it.
+    """
     if v.heads % v.tp == 0:
         return None
     fitting = gcd(v.heads, v.tp)
@@ -20,7 +38,25 @@ def _tp001(v: View) -> Problem | None:
     )
 
 
-def _par001(v: View) -> Problem | None:
+@rule(
+    "PAR001", severity="error", effect="crash", stage="config",
+    source=(
+        Source("megatron-core", "megatron/core/model_parallel_config.py", "ModelParallelConfig.__post_init__",
+               "if self.sequence_parallel:", ">=0.12"),
+        Source("megatron-bridge", "megatron/bridge/models/transformer_config.py", "TransformerConfig.finalize",
+               "if self.sequence_parallel and self.tensor_model_parallel_size <= 1:", ">=0.4", where="checkout"),
+    ),
+    applies=lambda v: bool(v.get("sequence_parallel")),
+    good=Example("bridge-provider", "model.tensor_model_parallel_size=2 model.sequence_parallel=true"),
+    bad=Example("bridge-provider", "model.tensor_model_parallel_size=1 model.sequence_parallel=true",
+                "bridge=0.3.1"),
+)
+def sequence_parallelism_has_tp(v: View) -> Problem | None:
+    """Sequence parallelism comes with tensor parallelism.
+
+    Sequence parallelism splits activations over the TP ranks. megatron-core's constructor refuses it at a TP size
+    of 1; Megatron-LM's command line, verl, and Bridge from 0.4 on switch it off and go on.
+    """
     if v.tp > 1:
         return None
     corrected = v.kind in ("mlm", "verl") or v.at_least("bridge", "0.4")
@@ -42,47 +78,4 @@ def _par001(v: View) -> Problem | None:
     )
 
 
-_CONFIG = "megatron/core/transformer/transformer_config.py"
-
-RULES = (
-    Rule(
-        id="TP001",
-        title="Tensor parallelism divides the attention heads",
-        severity="error",
-        effect="crash",
-        stage="config",
-        why="Each TP rank holds a whole number of query heads; megatron-core's config constructor checks it.",
-        source=(
-            Source("megatron-core", _CONFIG, "TransformerConfig.__post_init__",
-                   "self.num_attention_heads % self.tensor_model_parallel_size != 0", ">=0.12"),
-        ),
-        applies=lambda v: v.get("tp") != 1 and v.tp > 1,
-        check=_tp001,
-        good=Example("mlm", "--num-attention-heads 32 --group-query-attention --num-query-groups 4 "
-                     "--tensor-model-parallel-size 8", "mcore=0.16.1"),
-        bad=Example("mlm", "--num-attention-heads 20 --group-query-attention --num-query-groups 4 "
-                    "--tensor-model-parallel-size 8", "mcore=0.16.1"),
-    ),
-    Rule(
-        id="PAR001",
-        title="Sequence parallelism comes with tensor parallelism",
-        severity="error",
-        effect="crash",
-        stage="config",
-        why=(
-            "Sequence parallelism splits activations over the TP ranks. megatron-core's constructor refuses it at a TP "
-            "size of 1; Megatron-LM's command line, verl, and Bridge from 0.4 on switch it off and go on."
-        ),
-        source=(
-            Source("megatron-core", "megatron/core/model_parallel_config.py", "ModelParallelConfig.__post_init__",
-                   "if self.sequence_parallel:", ">=0.12"),
-            Source("megatron-bridge", "megatron/bridge/models/transformer_config.py", "TransformerConfig.finalize",
-                   "if self.sequence_parallel and self.tensor_model_parallel_size <= 1:", ">=0.4", where="checkout"),
-        ),
-        applies=lambda v: bool(v.get("sequence_parallel")),
-        check=_par001,
-        good=Example("bridge-provider", "model.tensor_model_parallel_size=2 model.sequence_parallel=true"),
-        bad=Example("bridge-provider", "model.tensor_model_parallel_size=1 model.sequence_parallel=true",
-                    "bridge=0.3.1"),
-    ),
-)
+RULES = (tp_divides_heads, sequence_parallelism_has_tp)

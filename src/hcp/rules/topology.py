@@ -7,7 +7,7 @@ from itertools import islice
 
 from hcp.core.ranks import DEFAULT_ORDER, RankMesh
 from hcp.rules.comm import fits_heads, flat_fixes, level_sizes, runs_hcp, two_levels
-from hcp.rules.rule import Example, Fix, Problem, Rule, Source, View
+from hcp.rules.rule import Example, Fix, Problem, Source, View, rule
 
 _STATE = "megatron/core/parallel_state.py"
 _TE_CP = "transformer_engine/pytorch/attention/dot_product_attention/context_parallel.py"
@@ -64,7 +64,38 @@ def _leaving_here(v: View, inner: int) -> list[int] | None:
     return leaving(v, inner, v.world_size)
 
 
-def _topo001(v: View) -> Problem | None:
+def _wider(v: View, inner: int) -> bool:
+    """Whether an inner level of that size would be legal and stay inside an NVLink domain."""
+    return fits_heads(v, inner) is not False and _leaving_here(v, inner) is None
+
+
+def _one_domain(v: View) -> bool:
+    return v.known("world_size", "nvlink_domain") and v.world_size <= v.nvlink_domain
+
+
+_HCP = "--cp-comm-type a2a+p2p --hierarchical-context-parallel-sizes"
+
+
+@rule(
+    "TOPO001", severity="warning", effect="slow", stage="never",
+    source=(
+        Source("megatron-core", _STATE, "create_hierarchical_groups",
+               "u=int(np.prod(hierarchical_group_sizes[:level])),", ">=0.13"),
+        Source("megatron-core", _STATE, "initialize_model_parallel", 'order: str = "tp-cp-ep-dp-pp"', ">=0.12"),
+    ),
+    applies=runs_hcp,
+    good=Example("mlm", f"--tensor-model-parallel-size 2 --context-parallel-size 8 {_HCP} 4 2",
+                 "nodes=2 gpus_per_node=8"),
+    bad=Example("mlm", f"--tensor-model-parallel-size 4 --context-parallel-size 8 {_HCP} 4 2",
+                "nodes=4 gpus_per_node=8"),
+)
+def inner_level_stays_in_the_nvlink_domain(v: View) -> Problem | None:
+    """The inner all-to-all stays inside an NVLink domain.
+
+    The inner level joins adjacent CP ranks, which are tensor_model_parallel_size apart in the global numbering.
+    Where tp x inner size does not divide the NVLink domain, the all-to-all that is meant for NVLink crosses the
+    network. Nothing upstream checks it; only the step time shows it.
+    """
     levels = two_levels(v)
     if levels is None or _one_domain(v):
         return None
@@ -82,12 +113,24 @@ def _topo001(v: View) -> Problem | None:
     )
 
 
-def _wider(v: View, inner: int) -> bool:
-    """Whether an inner level of that size would be legal and stay inside an NVLink domain."""
-    return fits_heads(v, inner) is not False and _leaving_here(v, inner) is None
+@rule(
+    "TOPO002", severity="warning", effect="slow", stage="never",
+    source=(
+        Source("megatron-core", _STATE, "create_hierarchical_groups", "s=hierarchical_group_sizes[level],",
+               ">=0.13"),
+        Source("transformer-engine", _TE_CP, "attn_forward_func_with_cp",
+               "cp_group = [a2a_cp_group, p2p_cp_group]", ">=2.8"),
+    ),
+    applies=runs_hcp,
+    good=Example("mlm", f"--context-parallel-size 16 {_HCP} 8 2", "nodes=2 gpus_per_node=8"),
+    bad=Example("mlm", f"--context-parallel-size 16 {_HCP} 2 8", "nodes=2 gpus_per_node=8"),
+)
+def sizes_are_inner_first(v: View) -> Problem | None:
+    """The hierarchical sizes are written inner first.
 
-
-def _topo002(v: View) -> Problem | None:
+    The first size is the all-to-all level, the second the ring. [2, 8] for eight GPUs per node on two nodes has the
+    right product and the wrong shape: the all-to-all uses two GPUs, the ring of eight crosses the network.
+    """
     levels = two_levels(v)
     if levels is None or levels[1] <= levels[0] or _one_domain(v):
         return None
@@ -103,7 +146,22 @@ def _topo002(v: View) -> Problem | None:
     )
 
 
-def _slurm003(v: View) -> Problem | None:
+@rule(
+    "SLURM003", severity="warning", effect="slow", stage="never",
+    source=(
+        Source("megatron-core", _STATE, "create_hierarchical_groups", "s=hierarchical_group_sizes[level],",
+               ">=0.13"),
+    ),
+    applies=runs_hcp,
+    good=Example("mlm", f"--context-parallel-size 16 {_HCP} 8 2", "nodes=32 gpus_per_node=4 nvlink_domain=8"),
+    bad=Example("mlm", f"--context-parallel-size 16 {_HCP} 4 4", "nodes=32 gpus_per_node=4 nvlink_domain=64"),
+)
+def inner_level_uses_the_nvlink_domain(v: View) -> Problem | None:
+    """The inner level uses the NVLink domain, not the tray.
+
+    On GB200 and GB300 racks a Slurm node is a tray of 4 GPUs, while NVLink joins up to 72. An inner size made for
+    the tray leaves most of the hierarchy on the ring.
+    """
     levels = two_levels(v)
     if levels is None or v.nvlink_domain <= v.gpus_per_node:
         return None
@@ -122,75 +180,4 @@ def _slurm003(v: View) -> Problem | None:
     )
 
 
-def _one_domain(v: View) -> bool:
-    return v.known("world_size", "nvlink_domain") and v.world_size <= v.nvlink_domain
-
-
-_HCP = "--cp-comm-type a2a+p2p --hierarchical-context-parallel-sizes"
-
-RULES = (
-    Rule(
-        id="TOPO001",
-        title="The inner all-to-all stays inside an NVLink domain",
-        severity="warning",
-        effect="slow",
-        stage="never",
-        why=(
-            "The inner level joins adjacent CP ranks, which are tensor_model_parallel_size apart in the global "
-            "numbering. Where tp x inner size does not divide the NVLink domain, the all-to-all that is meant for "
-            "NVLink crosses the network. Nothing upstream checks it; only the step time shows it."
-        ),
-        source=(
-            Source("megatron-core", _STATE, "create_hierarchical_groups",
-                   "u=int(np.prod(hierarchical_group_sizes[:level])),", ">=0.13"),
-            Source("megatron-core", _STATE, "initialize_model_parallel", 'order: str = "tp-cp-ep-dp-pp"', ">=0.12"),
-        ),
-        applies=runs_hcp,
-        check=_topo001,
-        good=Example("mlm", f"--tensor-model-parallel-size 2 --context-parallel-size 8 {_HCP} 4 2",
-                     "nodes=2 gpus_per_node=8"),
-        bad=Example("mlm", f"--tensor-model-parallel-size 4 --context-parallel-size 8 {_HCP} 4 2",
-                    "nodes=4 gpus_per_node=8"),
-    ),
-    Rule(
-        id="TOPO002",
-        title="The hierarchical sizes are written inner first",
-        severity="warning",
-        effect="slow",
-        stage="never",
-        why=(
-            "The first size is the all-to-all level, the second the ring. [2, 8] for eight GPUs per node on two nodes "
-            "has the right product and the wrong shape: the all-to-all uses two GPUs, the ring of eight crosses the "
-            "network."
-        ),
-        source=(
-            Source("megatron-core", _STATE, "create_hierarchical_groups", "s=hierarchical_group_sizes[level],",
-                   ">=0.13"),
-            Source("transformer-engine", _TE_CP, "attn_forward_func_with_cp",
-                   "cp_group = [a2a_cp_group, p2p_cp_group]", ">=2.8"),
-        ),
-        applies=runs_hcp,
-        check=_topo002,
-        good=Example("mlm", f"--context-parallel-size 16 {_HCP} 8 2", "nodes=2 gpus_per_node=8"),
-        bad=Example("mlm", f"--context-parallel-size 16 {_HCP} 2 8", "nodes=2 gpus_per_node=8"),
-    ),
-    Rule(
-        id="SLURM003",
-        title="The inner level uses the NVLink domain, not the tray",
-        severity="warning",
-        effect="slow",
-        stage="never",
-        why=(
-            "On GB200 and GB300 racks a Slurm node is a tray of 4 GPUs, while NVLink joins up to 72. An inner size "
-            "made for the tray leaves most of the hierarchy on the ring."
-        ),
-        source=(
-            Source("megatron-core", _STATE, "create_hierarchical_groups", "s=hierarchical_group_sizes[level],",
-                   ">=0.13"),
-        ),
-        applies=runs_hcp,
-        check=_slurm003,
-        good=Example("mlm", f"--context-parallel-size 16 {_HCP} 8 2", "nodes=32 gpus_per_node=4 nvlink_domain=8"),
-        bad=Example("mlm", f"--context-parallel-size 16 {_HCP} 4 4", "nodes=32 gpus_per_node=4 nvlink_domain=64"),
-    ),
-)
+RULES = (inner_level_stays_in_the_nvlink_domain, sizes_are_inner_first, inner_level_uses_the_nvlink_domain)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from math import gcd, lcm, prod
 
 from hcp.core.ranks import DEFAULT_ORDER
-from hcp.rules.rule import Example, Fix, Problem, Rule, Source, View
+from hcp.rules.rule import Example, Fix, Problem, Source, View, rule
 
 _STATE = "megatron/core/parallel_state.py"
 
@@ -36,48 +36,6 @@ def _ranks(count: int) -> str:
     return f"{count} rank{'' if count == 1 else 's'}"
 
 
-def _topo003(v: View) -> Problem | None:
-    shard = _dense(v)
-    if v.world_size % shard == 0:
-        return None
-    fixes = _node_fixes(v, shard)
-    for axis, edit in (("cp", "context parallelism over {}"), ("pp", "{} pipeline stages")):
-        others = shard // v[axis]
-        if v.world_size % others == 0 and not (axis == "cp" and v.get("hcp_sizes")):
-            size = gcd(v.world_size // others, v[axis])
-            fixes.append(Fix({axis: size}, edit.format(_ranks(size) if axis == "cp" else size)))
-    shards = f" x weight shards {v.gtp}" if v.get("gtp", 1) > 1 else ""
-    return Problem(
-        message="start-up stops: no data-parallel size fits",
-        found=f"{_ranks(v.world_size)} for tp {v.tp} x cp {v.cp} x pp {v.pp}{shards} = {shard}",
-        wanted=f"a multiple of {shard} ranks",
-        facts=("world_size", "cp", "tp", "pp"),
-        fixes=tuple(fixes),
-        stage="init" if v.kind in ("bridge-provider", "verl") else "config",
-    )
-
-
-def _topo004(v: View) -> Problem | None:
-    expert = _expert(v)
-    if v.world_size % expert == 0:
-        return None
-    both = lcm(_dense(v), expert)
-    fixes = _node_fixes(v, both)
-    others = v.etp * v.pp
-    if v.world_size % others == 0:
-        ep = gcd(v.world_size // others, v.ep)
-        fixes.append(Fix({"ep": ep}, f"experts over {_ranks(ep)}"))
-    if v.etp != v.tp:
-        fixes.append(Fix({"etp": v.tp}, "experts split as the dense layers are"))
-    return Problem(
-        message="start-up stops: the expert grid, which has no CP axis, does not divide the ranks",
-        found=f"{_ranks(v.world_size)} for etp {v.etp} x ep {v.ep} x pp {v.pp} = {expert}",
-        wanted=f"a multiple of {expert} ranks; with the dense grid, of {both}",
-        facts=("ep", "etp", "world_size", "pp"),
-        fixes=tuple(fixes),
-    )
-
-
 def _divides(v: View) -> bool:
     """Whether both grids divide the ranks: else TOPO003 or TOPO004 speaks."""
     world_size = int(v.world_size)
@@ -100,7 +58,101 @@ def _pipeline_stride(v: View, axes: list[str], expert: bool) -> int:
     return prod(sizes.get(axis, 1) for axis in axes[: axes.index("pp")])
 
 
-def _topo005(v: View) -> Problem | None:
+def _pipeline_inside(v: View) -> bool:
+    return v.get("pp") != 1 and not _order(v).endswith("pp") and v.pp > 1
+
+
+@rule(
+    "TOPO003", severity="error", effect="crash", stage="init",
+    source=(
+        Source("megatron-core", _STATE, "initialize_model_parallel", "world_size % ", ">=0.12"),
+    ),
+    applies=lambda v: _dense(v) > 1,
+    good=Example("mlm", "--tensor-model-parallel-size 2 --context-parallel-size 4", "world_size=16"),
+    bad=Example("mlm", "--tensor-model-parallel-size 2 --context-parallel-size 4", "world_size=12"),
+)
+def ranks_fit_the_dense_layout(v: View) -> Problem | None:
+    """The ranks are a multiple of tp x cp x pp.
+
+    The data-parallel size is what is left of the ranks after tp, cp, pp and weight shards; it must be whole.
+    """
+    shard = _dense(v)
+    if v.world_size % shard == 0:
+        return None
+    fixes = _node_fixes(v, shard)
+    for axis, edit in (("cp", "context parallelism over {}"), ("pp", "{} pipeline stages")):
+        others = shard // v[axis]
+        if v.world_size % others == 0 and not (axis == "cp" and v.get("hcp_sizes")):
+            size = gcd(v.world_size // others, v[axis])
+            fixes.append(Fix({axis: size}, edit.format(_ranks(size) if axis == "cp" else size)))
+    shards = f" x weight shards {v.gtp}" if v.get("gtp", 1) > 1 else ""
+    return Problem(
+        message="start-up stops: no data-parallel size fits",
+        found=f"{_ranks(v.world_size)} for tp {v.tp} x cp {v.cp} x pp {v.pp}{shards} = {shard}",
+        wanted=f"a multiple of {shard} ranks",
+        facts=("world_size", "cp", "tp", "pp"),
+        fixes=tuple(fixes),
+        stage="init" if v.kind in ("bridge-provider", "verl") else "config",
+    )
+
+
+@rule(
+    "TOPO004", severity="error", effect="crash", stage="init",
+    source=(
+        Source("megatron-core", _STATE, "initialize_model_parallel",
+               "expert_tensor_model_pipeline_parallel_size", ">=0.14"),
+    ),
+    applies=lambda v: bool(v.ep > 1 or v.etp != v.tp),
+    good=Example("mlm", "--tensor-model-parallel-size 2 --context-parallel-size 3 --expert-model-parallel-size 4 "
+                 "--expert-tensor-parallel-size 1 --num-experts 8", "world_size=12"),
+    bad=Example("mlm", "--tensor-model-parallel-size 2 --context-parallel-size 3 --expert-model-parallel-size 4 "
+                "--expert-tensor-parallel-size 1 --num-experts 8", "world_size=6"),
+)
+def ranks_fit_the_expert_layout(v: View) -> Problem | None:
+    """The ranks are a multiple of etp x ep x pp.
+
+    Experts have a grid of their own over the same ranks, without a CP axis. The smallest world that both grids fit
+    is pp x lcm(tp x cp, etp x ep), which can be more than the larger of the two products.
+    """
+    expert = _expert(v)
+    if v.world_size % expert == 0:
+        return None
+    both = lcm(_dense(v), expert)
+    fixes = _node_fixes(v, both)
+    others = v.etp * v.pp
+    if v.world_size % others == 0:
+        ep = gcd(v.world_size // others, v.ep)
+        fixes.append(Fix({"ep": ep}, f"experts over {_ranks(ep)}"))
+    if v.etp != v.tp:
+        fixes.append(Fix({"etp": v.tp}, "experts split as the dense layers are"))
+    return Problem(
+        message="start-up stops: the expert grid, which has no CP axis, does not divide the ranks",
+        found=f"{_ranks(v.world_size)} for etp {v.etp} x ep {v.ep} x pp {v.pp} = {expert}",
+        wanted=f"a multiple of {expert} ranks; with the dense grid, of {both}",
+        facts=("ep", "etp", "world_size", "pp"),
+        fixes=tuple(fixes),
+    )
+
+
+@rule(
+    "TOPO005", severity="error", effect="crash", stage="init",
+    source=(
+        Source("megatron-core", _STATE, "initialize_model_parallel",
+               "expert_data_parallel_size == data_parallel_size", ">=0.13"),
+    ),
+    applies=_pipeline_inside,
+    good=Example("mlm", "--pipeline-model-parallel-size 2 --context-parallel-size 2 --use-tp-pp-dp-mapping "
+                 "--num-experts 4 --expert-model-parallel-size 2", "world_size=8"),
+    bad=Example("mlm", "--pipeline-model-parallel-size 2 --context-parallel-size 2 --use-tp-pp-dp-mapping",
+                "world_size=8"),
+)
+def dense_and_expert_pipelines_agree(v: View) -> Problem | None:
+    """Dense and expert layers share their pipeline groups.
+
+    Where the pipeline axis is not the slowest one, the two grids agree on pipeline groups only if their
+    data-parallel sizes are equal. The expert grid exists in dense models too, so a dense model with pp > 1 and cp >
+    1 always fails under --use-tp-pp-dp-mapping.
+    """
     order = _order(v)
     axes = order.lower().split("-")
     if not _divides(v) or _missing(v, axes):
@@ -123,7 +175,23 @@ def _topo005(v: View) -> Problem | None:
     )
 
 
-def _topo006(v: View) -> Problem | None:
+@rule(
+    "TOPO006", severity="error", effect="crash", stage="init",
+    source=(
+        Source("megatron-core", _STATE, "initialize_model_parallel",
+               "expert_data_parallel_size % num_distributed_optimizer_instances == 0", ">=0.13"),
+        Source("megatron-core", _STATE, "initialize_model_parallel",
+               ") % num_distributed_optimizer_instances == 0, (", ">=0.12"),
+    ),
+    applies=lambda v: v.get("num_distributed_optimizer_instances", 1) > 1,
+    good=Example("mlm", "--context-parallel-size 2 --num-distributed-optimizer-instances 2", "world_size=8"),
+    bad=Example("mlm", "--context-parallel-size 2 --num-distributed-optimizer-instances 3", "world_size=8"),
+)
+def optimizer_instances_divide_dp_cp(v: View) -> Problem | None:
+    """Distributed-optimizer instances divide DP x CP and the experts' data-parallel size.
+
+    megatron-core asserts both where it builds the data-parallel groups of each grid.
+    """
     if not _divides(v):
         return None
     count = v.num_distributed_optimizer_instances
@@ -140,7 +208,25 @@ def _topo006(v: View) -> Problem | None:
     )
 
 
-def _topo007(v: View) -> Problem | None:
+@rule(
+    "TOPO007", severity="error", effect="crash", stage="init",
+    source=(
+        Source("megatron-core", _STATE, "RankGenerator.__init__", "but you haven't", ">=0.12"),
+    ),
+    applies=lambda v: v.get("rank_order") not in (None, DEFAULT_ORDER, "tp-cp-ep-pp-dp"),
+    good=Example("bridge-provider", "model.context_parallel_size=2 model.tensor_model_parallel_size=1 "
+                 "model.pipeline_model_parallel_size=1 model.expert_model_parallel_size=1 "
+                 "model.expert_tensor_parallel_size=1", "world_size=4 rank_order=cp-dp"),
+    bad=Example("bridge-provider", "model.context_parallel_size=2 model.tensor_model_parallel_size=1 "
+                "model.pipeline_model_parallel_size=1 model.expert_model_parallel_size=1 "
+                "model.expert_tensor_parallel_size=1", "world_size=4 rank_order=tp-dp"),
+)
+def order_names_every_axis(v: View) -> Problem | None:
+    """The rank order names every axis in use.
+
+    A rank order of your own (an argument of initialize_model_parallel) may leave out axes of size 1 only. The place
+    of cp in it also decides which ranks the inner all-to-all joins.
+    """
     missing = _missing(v, _order(v).lower().split("-")) if _divides(v) else []
     if not missing:
         return None
@@ -152,108 +238,4 @@ def _topo007(v: View) -> Problem | None:
     )
 
 
-def _pipeline_inside(v: View) -> bool:
-    return v.get("pp") != 1 and not _order(v).endswith("pp") and v.pp > 1
-
-
-RULES = (
-    Rule(
-        id="TOPO003",
-        title="The ranks are a multiple of tp x cp x pp",
-        severity="error",
-        effect="crash",
-        stage="init",
-        why="The data-parallel size is what is left of the ranks after tp, cp, pp and weight shards; it must be whole.",
-        source=(
-            Source("megatron-core", _STATE, "initialize_model_parallel", "world_size % ", ">=0.12"),
-        ),
-        applies=lambda v: _dense(v) > 1,
-        check=_topo003,
-        good=Example("mlm", "--tensor-model-parallel-size 2 --context-parallel-size 4", "world_size=16"),
-        bad=Example("mlm", "--tensor-model-parallel-size 2 --context-parallel-size 4", "world_size=12"),
-    ),
-    Rule(
-        id="TOPO004",
-        title="The ranks are a multiple of etp x ep x pp",
-        severity="error",
-        effect="crash",
-        stage="init",
-        why=(
-            "Experts have a grid of their own over the same ranks, without a CP axis. The smallest world that both "
-            "grids fit is pp x lcm(tp x cp, etp x ep), which can be more than the larger of the two products."
-        ),
-        source=(
-            Source("megatron-core", _STATE, "initialize_model_parallel",
-                   "expert_tensor_model_pipeline_parallel_size", ">=0.14"),
-        ),
-        # With ep 1 and etp = tp the expert grid divides the ranks wherever the dense grid does.
-        applies=lambda v: bool(v.ep > 1 or v.etp != v.tp),
-        check=_topo004,
-        good=Example("mlm", "--tensor-model-parallel-size 2 --context-parallel-size 3 --expert-model-parallel-size 4 "
-                     "--expert-tensor-parallel-size 1 --num-experts 8", "world_size=12"),
-        bad=Example("mlm", "--tensor-model-parallel-size 2 --context-parallel-size 3 --expert-model-parallel-size 4 "
-                    "--expert-tensor-parallel-size 1 --num-experts 8", "world_size=6"),
-    ),
-    Rule(
-        id="TOPO005",
-        title="Dense and expert layers share their pipeline groups",
-        severity="error",
-        effect="crash",
-        stage="init",
-        why=(
-            "Where the pipeline axis is not the slowest one, the two grids agree on pipeline groups only if their "
-            "data-parallel sizes are equal. The expert grid exists in dense models too, so a dense model with pp > 1 "
-            "and cp > 1 always fails under --use-tp-pp-dp-mapping."
-        ),
-        source=(
-            Source("megatron-core", _STATE, "initialize_model_parallel",
-                   "expert_data_parallel_size == data_parallel_size", ">=0.13"),
-        ),
-        applies=_pipeline_inside,
-        check=_topo005,
-        good=Example("mlm", "--pipeline-model-parallel-size 2 --context-parallel-size 2 --use-tp-pp-dp-mapping "
-                     "--num-experts 4 --expert-model-parallel-size 2", "world_size=8"),
-        bad=Example("mlm", "--pipeline-model-parallel-size 2 --context-parallel-size 2 --use-tp-pp-dp-mapping",
-                    "world_size=8"),
-    ),
-    Rule(
-        id="TOPO006",
-        title="Distributed-optimizer instances divide DP x CP and the experts' data-parallel size",
-        severity="error",
-        effect="crash",
-        stage="init",
-        why="megatron-core asserts both where it builds the data-parallel groups of each grid.",
-        source=(
-            Source("megatron-core", _STATE, "initialize_model_parallel",
-                   "expert_data_parallel_size % num_distributed_optimizer_instances == 0", ">=0.13"),
-            Source("megatron-core", _STATE, "initialize_model_parallel",
-                   ") % num_distributed_optimizer_instances == 0, (", ">=0.12"),
-        ),
-        applies=lambda v: v.get("num_distributed_optimizer_instances", 1) > 1,
-        check=_topo006,
-        good=Example("mlm", "--context-parallel-size 2 --num-distributed-optimizer-instances 2", "world_size=8"),
-        bad=Example("mlm", "--context-parallel-size 2 --num-distributed-optimizer-instances 3", "world_size=8"),
-    ),
-    Rule(
-        id="TOPO007",
-        title="The rank order names every axis in use",
-        severity="error",
-        effect="crash",
-        stage="init",
-        why=(
-            "A rank order of your own (an argument of initialize_model_parallel) may leave out axes of size 1 only. "
-            "The place of cp in it also decides which ranks the inner all-to-all joins."
-        ),
-        source=(
-            Source("megatron-core", _STATE, "RankGenerator.__init__", "but you haven't", ">=0.12"),
-        ),
-        applies=lambda v: v.get("rank_order") not in (None, DEFAULT_ORDER, "tp-cp-ep-pp-dp"),
-        check=_topo007,
-        good=Example("bridge-provider", "model.context_parallel_size=2 model.tensor_model_parallel_size=1 "
-                     "model.pipeline_model_parallel_size=1 model.expert_model_parallel_size=1 "
-                     "model.expert_tensor_parallel_size=1", "world_size=4 rank_order=cp-dp"),
-        bad=Example("bridge-provider", "model.context_parallel_size=2 model.tensor_model_parallel_size=1 "
-                    "model.pipeline_model_parallel_size=1 model.expert_model_parallel_size=1 "
-                    "model.expert_tensor_parallel_size=1", "world_size=4 rank_order=tp-dp"),
-    ),
-)
+RULES = (ranks_fit_the_dense_layout, ranks_fit_the_expert_layout, dense_and_expert_pipelines_agree, optimizer_instances_divide_dp_cp, order_names_every_axis)
