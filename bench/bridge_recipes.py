@@ -17,14 +17,31 @@ from typing import Any, NamedTuple
 
 from hcp.launch.fact import Fact, Reading, Setting
 
-_SFT = {"GPTSFTDatasetConfig", "FinetuningDatasetConfig", "DirectHFSFTDatasetConfig", "EnergonDatasetConfig",
-        "MockVLMSFTDatasetConfig"}
+_SFT = {
+    "GPTSFTDatasetConfig",
+    "FinetuningDatasetConfig",
+    "DirectHFSFTDatasetConfig",
+    "EnergonDatasetConfig",
+    "MockVLMSFTDatasetConfig",
+}
 _DEEPEST = 12
 _OPERATORS: dict[type, Any] = {
-    ast.Add: operator.add, ast.Sub: operator.sub, ast.Mult: operator.mul, ast.FloorDiv: operator.floordiv,
-    ast.Mod: operator.mod, ast.Div: operator.truediv, ast.Eq: operator.eq, ast.NotEq: operator.ne, ast.Lt: operator.lt,
-    ast.LtE: operator.le, ast.Gt: operator.gt, ast.GtE: operator.ge, ast.Is: operator.is_, ast.IsNot: operator.is_not,
-    ast.In: lambda a, b: a in b, ast.NotIn: lambda a, b: a not in b,
+    ast.Add: operator.add,
+    ast.Sub: operator.sub,
+    ast.Mult: operator.mul,
+    ast.FloorDiv: operator.floordiv,
+    ast.Mod: operator.mod,
+    ast.Div: operator.truediv,
+    ast.Eq: operator.eq,
+    ast.NotEq: operator.ne,
+    ast.Lt: operator.lt,
+    ast.LtE: operator.le,
+    ast.Gt: operator.gt,
+    ast.GtE: operator.ge,
+    ast.Is: operator.is_,
+    ast.IsNot: operator.is_not,
+    ast.In: lambda a, b: a in b,
+    ast.NotIn: lambda a, b: a not in b,
 }
 
 
@@ -66,7 +83,8 @@ class Sources:
             self.functions[module] = {item.name: item for item in body if isinstance(item, ast.FunctionDef)}
             self.imports[module] = {
                 name.asname or name.name: (item.module, name.name)
-                for item in body if isinstance(item, ast.ImportFrom) and item.module and not item.level
+                for item in body
+                if isinstance(item, ast.ImportFrom) and item.module and not item.level
                 for name in item.names
             }
             for item in body:
@@ -210,8 +228,11 @@ class _Run:
             left, right = self.value(item.left), self.value(item.comparators[0])
             if isinstance(left, Node) and right is None:
                 return isinstance(item.ops[0], ast.IsNot)
-            return UNKNOWN if isinstance(left, _Unknown) or isinstance(right, _Unknown) else \
-                _OPERATORS[type(item.ops[0])](left, right)
+            return (
+                UNKNOWN
+                if isinstance(left, _Unknown) or isinstance(right, _Unknown)
+                else _OPERATORS[type(item.ops[0])](left, right)
+            )
         if isinstance(item, ast.BoolOp):
             values = [self.value(value) for value in item.values]
             decides = isinstance(item.op, ast.Or)

@@ -85,8 +85,10 @@ def main() -> int:
                 problem = finding.problem
                 errors.append(f"{name}: {finding.rule.id}: {problem.found}; wanted {problem.wanted}")
     seconds = time.perf_counter() - started
-    print(f"{read} launches ({', '.join(f'{count} {kind}' for kind, count in sorted(kinds.items()))}), "
-          f"{parallel} with context parallelism, in {seconds:.1f} s; {len(unread)} files hold none")
+    print(
+        f"{read} launches ({', '.join(f'{count} {kind}' for kind, count in sorted(kinds.items()))}), "
+        f"{parallel} with context parallelism, in {seconds:.1f} s; {len(unread)} files hold none"
+    )
     for (rule_id, severity), count in sorted(rules.items()):
         print(f"{count:6d}  {severity:7s}  {rule_id}")
     print("undecided:", ", ".join(f"{rule_id} {count}" for rule_id, count in undecided.most_common(12)) or "none")

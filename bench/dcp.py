@@ -164,6 +164,7 @@ def main() -> int:
     options = parser.parse_args()
     try:
         import megatron.core.pipeline_parallel.hybrid_cp_schedule  # noqa: F401
+
         names = NAMES
     except ImportError:
         print("megatron-core is not installed: its scheduler is left out")

@@ -71,8 +71,11 @@ def main() -> None:
     parser.add_argument("--runs", type=int, default=5)
     runs = parser.parse_args().runs
     hcp = [sys.executable, "-m", "hcp", "groups", "--world-size", str(WORLD), *HCP_ARGS]
-    commands = {"hcp groups, text": hcp, "hcp groups, JSON": [*hcp, "--format", "json"],
-                "hcp groups --rank 99999": [*hcp, "--rank", "99999"]}
+    commands = {
+        "hcp groups, text": hcp,
+        "hcp groups, JSON": [*hcp, "--format", "json"],
+        "hcp groups --rank 99999": [*hcp, "--rank", "99999"],
+    }
     times: dict[str, list[float]] = {name: [] for name in commands}
     generator: dict[str, list[float]] = {"RankGenerator": [], "RankGenerator + levels": []}
     for turn in range(runs + 1):

@@ -55,15 +55,18 @@ class Sources:
             return
         aliases = {
             alias.asname: alias.name
-            for node in ast.walk(tree) if isinstance(node, ast.ImportFrom)
-            for alias in node.names if alias.asname
+            for node in ast.walk(tree)
+            if isinstance(node, ast.ImportFrom)
+            for alias in node.names
+            if alias.asname
         }
         for node in ast.walk(tree):
             if isinstance(node, ast.ClassDef):
                 bases = tuple(aliases.get(name, name) for base in node.bases for name in _names(base)[-1:])
                 fields = tuple(
                     (item.target.id, tuple(aliases.get(n, n) for n in _names(item.annotation)), item.value)
-                    for item in node.body if isinstance(item, ast.AnnAssign) and isinstance(item.target, ast.Name)
+                    for item in node.body
+                    if isinstance(item, ast.AnnAssign) and isinstance(item.target, ast.Name)
                 )
                 self.classes.setdefault(node.name, []).append(Class(bases, fields, str(path)))
             elif isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute):
@@ -132,8 +135,9 @@ def megatron_flags(sources: Sources) -> set[str]:
     for name in sources.classes:
         if not name.endswith("Config"):
             continue
-        if not any("/megatron/training/" in item.path or "/megatron/core/" in item.path for item in
-                   sources.classes[name]):
+        if not any(
+            "/megatron/training/" in item.path or "/megatron/core/" in item.path for item in sources.classes[name]
+        ):
             continue
         for field, (_, on) in sources.fields(name).items():
             keys |= {field, f"no_{field}", f"disable_{field}"} if on else {field}
@@ -144,8 +148,11 @@ def bridge_keys(sources: Sources) -> set[str]:
     """The dotted keys of a ConfigContainer: each section's classes, and every model, dataset and PEFT class."""
     keys: set[str] = set()
     sections = sources.fields("ConfigContainer")
-    roots = {"model": frozenset(("TransformerConfig", "ModelParallelConfig", "ModelConfig", "ModelProviderMixin")),
-             "dataset": frozenset(("DatasetProvider", "DataloaderConfig")), "peft": frozenset(("PEFT",))}
+    roots = {
+        "model": frozenset(("TransformerConfig", "ModelParallelConfig", "ModelConfig", "ModelProviderMixin")),
+        "dataset": frozenset(("DatasetProvider", "DataloaderConfig")),
+        "peft": frozenset(("PEFT",)),
+    }
     for section, (types, _) in sections.items():
         keys |= {section} if not section.startswith("_") else set()
         classes = set(types)
@@ -231,8 +238,15 @@ def main() -> None:
     parser.add_argument("--wheels", type=Path)
     options = parser.parse_args()
     found = collect(
-        [*(root / part for root in options.megatron_lm for part in ("megatron", "pretrain_gpt.py", "examples", "tools")
-           if (root / part).is_dir()), *wheels(options.wheels, "megatron-core")],
+        [
+            *(
+                root / part
+                for root in options.megatron_lm
+                for part in ("megatron", "pretrain_gpt.py", "examples", "tools")
+                if (root / part).is_dir()
+            ),
+            *wheels(options.wheels, "megatron-core"),
+        ],
         [*(root / "src" for root in options.bridge), *wheels(options.wheels, "megatron-bridge")],
         [*options.verl, *wheels(options.wheels, "verl")],
     )

@@ -1,6 +1,6 @@
 """How fast `hcp triage` reads: writes a log of the asked size, reads it, prints MB/s and the memory used.
 
-    python bench/triage.py [--megabytes 1000] [--noise]
+python bench/triage.py [--megabytes 1000] [--noise]
 """
 
 from __future__ import annotations
@@ -15,10 +15,12 @@ import time
 from pathlib import Path
 
 SOURCE = Path(__file__).resolve().parents[1] / "src"
-STEP = (" [2026-08-22 10:00:00] iteration {n:8d}/ 1000000 | consumed samples: {n:12d} | "
-        "elapsed time per iteration (ms): 5123.4 | throughput per GPU (TFLOP/s/GPU): 412.3 | "
-        "learning rate: 1.000000E-04 | global batch size:  1024 | "
-        "lm loss: 2.345678E+00 | grad norm: 0.123 | number of skipped iterations:   0 |\n")
+STEP = (
+    " [2026-08-22 10:00:00] iteration {n:8d}/ 1000000 | consumed samples: {n:12d} | "
+    "elapsed time per iteration (ms): 5123.4 | throughput per GPU (TFLOP/s/GPU): 412.3 | "
+    "learning rate: 1.000000E-04 | global batch size:  1024 | "
+    "lm loss: 2.345678E+00 | grad norm: 0.123 | number of skipped iterations:   0 |\n"
+)
 NCCL = "3: n1:12345:12350 [3] NCCL INFO Channel 00/0 : 3[3] -> 4[4] via P2P/CUMEM/read\n"
 INFO = "3: INFO:megatron.core.distributed:Setting up DistributedDataParallel with config DistributedDataParallel()\n"
 NOISE = "3: WARNING: ignored Error while probing an optional feature: RuntimeError\n"
@@ -42,16 +44,21 @@ def main() -> None:
         log = Path(folder) / "job.log"
         write_log(log, options.megabytes, options.noise)
         begun = time.perf_counter()
-        process = subprocess.Popen([sys.executable, "-m", "hcp", "triage", "--format", "json", str(log)],
-                                   stdout=subprocess.PIPE, env={**os.environ, "PYTHONPATH": str(SOURCE)})
+        process = subprocess.Popen(
+            [sys.executable, "-m", "hcp", "triage", "--format", "json", str(log)],
+            stdout=subprocess.PIPE,
+            env={**os.environ, "PYTHONPATH": str(SOURCE)},
+        )
         assert process.stdout is not None
         found = json.loads(process.stdout.read())
         _, _, usage = os.wait4(process.pid, 0)
         seconds = time.perf_counter() - begun
         assert found["first_failure"]["signature"] == "cp-comm-spelling", found
         size, busy = log.stat().st_size / 1e6, usage.ru_utime + usage.ru_stime
-        print(f"{size:.0f} MB in {seconds:.1f} s: {size / seconds:.0f} MB/s; {size / busy:.0f} MB per second of the "
-              f"processor; {usage.ru_maxrss / 1024:.0f} MB of memory")
+        print(
+            f"{size:.0f} MB in {seconds:.1f} s: {size / seconds:.0f} MB/s; {size / busy:.0f} MB per second of the "
+            f"processor; {usage.ru_maxrss / 1024:.0f} MB of memory"
+        )
 
 
 if __name__ == "__main__":

@@ -70,17 +70,23 @@ def work(world, options):
 
     with GroupBuilder(world.timeout) as builder:
         flat = builder.build([everyone], "CONTEXT_PARALLEL_GROUP")
-        ways = [Way("p2p", "p2p", flat, 1), Way("all_gather", "all_gather", flat, 1),
-                Way("a2a", "a2a", flat, world.size)]
+        ways = [
+            Way("p2p", "p2p", flat, 1),
+            Way("all_gather", "all_gather", flat, 1),
+            Way("a2a", "a2a", flat, world.size),
+        ]
         for sizes in options.sizes:
             levels = builder.build_levels([everyone], sizes)
             ways.append(Way(f"a2a+p2p {list(sizes)}", "a2a+p2p", levels, sizes[0]))
         for way in ways:
             legal = {name: heads for name, heads in HEADS.items() if heads[1] % way.a2a_size == 0}
             for dtype in dtypes:
-                cases = {f"{layout} {name}": AttentionCase(layout, *heads, getattr(torch, dtype), world.size,
-                                                           stretch=1 if is_ours else 8)
-                         for layout, (name, heads) in product(layouts, legal.items())}
+                cases = {
+                    f"{layout} {name}": AttentionCase(
+                        layout, *heads, getattr(torch, dtype), world.size, stretch=1 if is_ours else 8
+                    )
+                    for layout, (name, heads) in product(layouts, legal.items())
+                }
                 errors = {name: errors_in(way, case) for name, case in cases.items()}
                 report(world, f"{way.name} {dtype}", errors, is_exact=dtype == "float64")
             for name, heads in HEADS.items() if is_ours else ():
@@ -108,5 +114,8 @@ def refusal(attempt, *arguments):
 
 
 if __name__ == "__main__":
-    sys.exit(Program("attention_parity", __doc__, work, world_size=world_size, needs=("torch",),
-                     add_arguments=add_arguments).main())
+    sys.exit(
+        Program(
+            "attention_parity", __doc__, work, world_size=world_size, needs=("torch",), add_arguments=add_arguments
+        ).main()
+    )

@@ -20,8 +20,10 @@ _TRAIN = "pretrain_gpt.py --tensor-model-parallel-size 8 --save /shared/ckpt"
 _SRUN = f"srun python {_TRAIN}"
 _TORCHRUN = f"srun torchrun --nnodes=2 --nproc-per-node=8 {_TRAIN}"
 _FT = f"srun ft_launcher --nnodes=2 --nproc-per-node=8 --ft-rank_section_timeouts=SECTIONS {_TRAIN} --enable-ft-package"
-_RESTART = ("export TORCH_CPP_LOG_LEVEL=error TORCH_NCCL_RETHROW_CUDA_ERRORS=0 NCCL_NVLS_ENABLE=0\n"
-            "srun --kill-on-bad-exit=0 python pretrain_gpt.py --inprocess-restart --save /shared/ckpt")
+_RESTART = (
+    "export TORCH_CPP_LOG_LEVEL=error TORCH_NCCL_RETHROW_CUDA_ERRORS=0 NCCL_NVLS_ENABLE=0\n"
+    "srun --kill-on-bad-exit=0 python pretrain_gpt.py --inprocess-restart --save /shared/ckpt"
+)
 _CONTAINER = f"srun --container-image=nemo.sqsh --container-mounts=/shared:/shared python {_TRAIN}"
 
 
@@ -37,35 +39,84 @@ class Case(NamedTuple):
 
 
 _LAUNCH = (
-    Case("ranks dealt out to the nodes in turn", _HEAD + "#SBATCH --distribution=block\n" + _SRUN, "=block", "=cyclic",
-         "SLURM001"),
-    Case("one srun task per node where each task is a rank", _HEAD + _SRUN, "ntasks-per-node=8", "ntasks-per-node=1",
-         "SLURM002", ("world_size=16",)),
+    Case(
+        "ranks dealt out to the nodes in turn",
+        _HEAD + "#SBATCH --distribution=block\n" + _SRUN,
+        "=block",
+        "=cyclic",
+        "SLURM001",
+    ),
+    Case(
+        "one srun task per node where each task is a rank",
+        _HEAD + _SRUN,
+        "ntasks-per-node=8",
+        "ntasks-per-node=1",
+        "SLURM002",
+        ("world_size=16",),
+    ),
     Case("eight torchruns on a node", _ONE_PER_NODE + _TORCHRUN, "ntasks-per-node=1", "ntasks-per-node=8", "SLURM004"),
     Case("checkpoints on the node's own disk", _HEAD + _SRUN, "/shared/ckpt", "/tmp/ckpt", "SLURM005"),
-    Case("a log folder with a name that only the job gets", _HEAD + "#SBATCH --output=train-%j.out\n" + _SRUN,
-         "train-%j.out", "logs/%j/train.out", "SLURM011"),
+    Case(
+        "a log folder with a name that only the job gets",
+        _HEAD + "#SBATCH --output=train-%j.out\n" + _SRUN,
+        "train-%j.out",
+        "logs/%j/train.out",
+        "SLURM011",
+    ),
     Case("a checkpoint path that no mount covers", _HEAD + _CONTAINER, "=/shared:/shared", "=/data:/data", "SLURM012"),
 )
 _RESILIENCY = (
-    Case("a signal to a trainer that does not listen",
-         _HEAD + "#SBATCH --signal=TERM@600\n" + _SRUN + " --exit-signal-handler", " --exit-signal-handler", "",
-         "SLURM006"),
-    Case("a signal that the handler is not for",
-         _HEAD + "#SBATCH --signal=TERM@600\n" + _SRUN + " --exit-signal-handler", "=TERM@", "=USR1@", "SLURM006"),
-    Case("a signal too late for the checkpoint",
-         _HEAD + "#SBATCH --signal=TERM@900\n" + _SRUN + " --exit-signal-handler", "@900", "@300", "SLURM006",
-         ("checkpoint_s=480",)),
-    Case("fault tolerance under torchrun", _ONE_PER_NODE + _TORCHRUN.replace("torchrun", "ft_launcher")
-         + " --enable-ft-package", "ft_launcher", "torchrun", "SLURM007"),
-    Case("in-process restart under an srun that ends the job", _HEAD + _RESTART, "--kill-on-bad-exit=0",
-         "--kill-on-bad-exit=1", "SLURM008"),
-    Case("a step timeout for short sequences",
-         _ONE_PER_NODE + _FT.replace("SECTIONS", "setup:1800,step:900,checkpointing:1800"), "step:900", "step:180",
-         "SLURM009", ("step_s=240", "checkpoint_s=480")),
-    Case("a requeue that nobody counts",
-         _HEAD + "#SBATCH --requeue\nif ((${SLURM_RESTART_COUNT:-0} > 3)); then exit 1; fi\n" + _SRUN,
-         "if ((${SLURM_RESTART_COUNT:-0} > 3)); then exit 1; fi\n", "", "SLURM010"),
+    Case(
+        "a signal to a trainer that does not listen",
+        _HEAD + "#SBATCH --signal=TERM@600\n" + _SRUN + " --exit-signal-handler",
+        " --exit-signal-handler",
+        "",
+        "SLURM006",
+    ),
+    Case(
+        "a signal that the handler is not for",
+        _HEAD + "#SBATCH --signal=TERM@600\n" + _SRUN + " --exit-signal-handler",
+        "=TERM@",
+        "=USR1@",
+        "SLURM006",
+    ),
+    Case(
+        "a signal too late for the checkpoint",
+        _HEAD + "#SBATCH --signal=TERM@900\n" + _SRUN + " --exit-signal-handler",
+        "@900",
+        "@300",
+        "SLURM006",
+        ("checkpoint_s=480",),
+    ),
+    Case(
+        "fault tolerance under torchrun",
+        _ONE_PER_NODE + _TORCHRUN.replace("torchrun", "ft_launcher") + " --enable-ft-package",
+        "ft_launcher",
+        "torchrun",
+        "SLURM007",
+    ),
+    Case(
+        "in-process restart under an srun that ends the job",
+        _HEAD + _RESTART,
+        "--kill-on-bad-exit=0",
+        "--kill-on-bad-exit=1",
+        "SLURM008",
+    ),
+    Case(
+        "a step timeout for short sequences",
+        _ONE_PER_NODE + _FT.replace("SECTIONS", "setup:1800,step:900,checkpointing:1800"),
+        "step:900",
+        "step:180",
+        "SLURM009",
+        ("step_s=240", "checkpoint_s=480"),
+    ),
+    Case(
+        "a requeue that nobody counts",
+        _HEAD + "#SBATCH --requeue\nif ((${SLURM_RESTART_COUNT:-0} > 3)); then exit 1; fi\n" + _SRUN,
+        "if ((${SLURM_RESTART_COUNT:-0} > 3)); then exit 1; fi\n",
+        "",
+        "SLURM010",
+    ),
 )
 
 
@@ -82,8 +133,11 @@ def resiliency(outcomes: Outcomes) -> None:
 def _judge(outcomes: Outcomes, cases: tuple[Case, ...]) -> None:
     for case in cases:
         assert case.old in case.script, case.name
-        outcomes.expect_equal(f"{case.name}: {case.rule}", _rules(outcomes.folder, case, case.script.replace(
-            case.old, case.new)), [case.rule])
+        outcomes.expect_equal(
+            f"{case.name}: {case.rule}",
+            _rules(outcomes.folder, case, case.script.replace(case.old, case.new)),
+            [case.rule],
+        )
         outcomes.expect_equal(f"{case.name}, mended: nothing", _rules(outcomes.folder, case, case.script), [])
 
 

@@ -53,10 +53,20 @@ def main() -> int:
                 dist.all_reduce(worst, dist.ReduceOp.MAX)
                 failed = failed or bool(worst[1])
                 if rank == 0:
-                    print("hcp-job: " + json.dumps({
-                        "event": "level", "level": level, "kind": "a2a" if level == 0 else "p2p",
-                        "size": dist.get_world_size(group), "ok": not bool(worst[1]),
-                        "slowest_ms": round(float(worst[0]) * 1000, 2)}), flush=True)
+                    print(
+                        "hcp-job: "
+                        + json.dumps(
+                            {
+                                "event": "level",
+                                "level": level,
+                                "kind": "a2a" if level == 0 else "p2p",
+                                "size": dist.get_world_size(group),
+                                "ok": not bool(worst[1]),
+                                "slowest_ms": round(float(worst[0]) * 1000, 2),
+                            }
+                        ),
+                        flush=True,
+                    )
     except HcpError as error:
         print(f"comm_levels.py: {error}", file=sys.stderr)
         return 2

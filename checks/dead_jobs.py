@@ -9,30 +9,41 @@ from typing import Any
 from outcomes import Outcomes, run_parts
 from slurm_standin import run_hcp
 
-_START = ('hcp-job: {"event": "start", "job": "12", "attempt": 0, "start": "srun", "nodes": ["n1", "n2"], '
-          '"gpus_per_node": 8}\n')
-_NOISE = "".join(f"{rank}: [rank{rank}]: RuntimeError: [x/pair.cc:553] Connection closed by peer [127.0.0.1]:3456\n"
-                 for rank in (0, 3, 9))
+_START = (
+    'hcp-job: {"event": "start", "job": "12", "attempt": 0, "start": "srun", "nodes": ["n1", "n2"], '
+    '"gpus_per_node": 8}\n'
+)
+_NOISE = "".join(
+    f"{rank}: [rank{rank}]: RuntimeError: [x/pair.cc:553] Connection closed by peer [127.0.0.1]:3456\n"
+    for rank in (0, 3, 9)
+)
 _LOGS = {
     "sizes that do not multiply to CP, behind what the other ranks said": (
         _NOISE + "12: [rank12]: Traceback (most recent call last):\n"
         "12: [rank12]:     assert np.prod(hierarchical_context_parallel_sizes) == context_parallel_size\n"
-        "12: [rank12]: AssertionError\nsrun: error: n2: task 12: Exited with exit code 1\n", ("HCP002", 12, "n2")),
+        "12: [rank12]: AssertionError\nsrun: error: n2: task 12: Exited with exit code 1\n",
+        ("HCP002", 12, "n2"),
+    ),
     "a head split that does not divide": (
         "5: [rank5]: RuntimeError: shape '[1024, 1, 4, 0, 128]' is invalid for input of size 262144\n" + _NOISE,
-        ("HCP007", 5, "n1")),
+        ("HCP007", 5, "n1"),
+    ),
     "more than one launcher on a node": (
         "8: torch.distributed.DistNetworkError: The server socket has failed to listen on any local network address. "
         "port: 29500, useIpv6: false, code: -98, name: EADDRINUSE, message: address already in use\n" + _NOISE,
-        ("SLURM004", 8, "n2")),
-    "a rank that was killed without a word": (
-        _NOISE + "srun: error: n2: task 11: Killed\n", (None, 11, "n2")),
+        ("SLURM004", 8, "n2"),
+    ),
+    "a rank that was killed without a word": (_NOISE + "srun: error: n2: task 11: Killed\n", (None, 11, "n2")),
     "a machine fault after good steps": (
         " [2026-08-22 10:00:00] iteration        7/    5000 | elapsed time per iteration (ms): 9000.0 |\n"
-        "14: [rank14]: RuntimeError: CUDA error: uncorrectable ECC error encountered\n" + _NOISE, (None, 14, "n2")),
+        "14: [rank14]: RuntimeError: CUDA error: uncorrectable ECC error encountered\n" + _NOISE,
+        (None, 14, "n2"),
+    ),
 }
-_STEP = (" [2026-08-22 10:00:{second:02}] iteration {second:8}/    5000 | elapsed time per iteration (ms): 9000.0 | "
-         "throughput per GPU (TFLOP/s/GPU): {speed:.1f} |\n")
+_STEP = (
+    " [2026-08-22 10:00:{second:02}] iteration {second:8}/    5000 | elapsed time per iteration (ms): 9000.0 | "
+    "throughput per GPU (TFLOP/s/GPU): {speed:.1f} |\n"
+)
 
 
 def first_cause(outcomes: Outcomes) -> None:

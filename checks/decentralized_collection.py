@@ -63,5 +63,12 @@ def decentralized_groups():
 
 
 if __name__ == "__main__":
-    sys.exit(Program("decentralized_collection", __doc__, work, world_size=lambda options: CP,
-                     needs=("torch", "megatron.core", "einops")).main())
+    sys.exit(
+        Program(
+            "decentralized_collection",
+            __doc__,
+            work,
+            world_size=lambda options: CP,
+            needs=("torch", "megatron.core", "einops"),
+        ).main()
+    )

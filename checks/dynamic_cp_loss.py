@@ -16,17 +16,26 @@ from hcp.runtime.program import Program
 
 BOUND = 1e-12
 LAYOUTS = {
-    4: {"C 1": [[1, 1, 1, 1]], "C 2": [[2, 2]], "C 4": [[4]], "C 1, 4, 2 in turn": [[1, 1, 1, 1], [4], [2, 2]],
-        "C 2, 1, 1 side by side": [[2, 1, 1]]},
+    4: {
+        "C 1": [[1, 1, 1, 1]],
+        "C 2": [[2, 2]],
+        "C 4": [[4]],
+        "C 1, 4, 2 in turn": [[1, 1, 1, 1], [4], [2, 2]],
+        "C 2, 1, 1 side by side": [[2, 1, 1]],
+    },
     8: {"C 8": [[8]], "C 1, 8, 2 in turn": [[1] * 8, [8], [2] * 4], "C 4, 2, 1, 1 side by side": [[4, 2, 1, 1]]},
 }
 
 
 def add_arguments(parser):
     parser.add_argument("--world-size", type=int, default=4, choices=sorted(LAYOUTS), help="default: %(default)s")
-    parser.add_argument("--layouts", nargs="+", metavar="NAME",
-                        choices=sorted({name for shapes in LAYOUTS.values() for name in shapes}),
-                        help="only these, such as 'C 2' (default: all of the world size)")
+    parser.add_argument(
+        "--layouts",
+        nargs="+",
+        metavar="NAME",
+        choices=sorted({name for shapes in LAYOUTS.values() for name in shapes}),
+        help="only these, such as 'C 2' (default: all of the world size)",
+    )
 
 
 def work(world, options):
@@ -118,10 +127,20 @@ def report(world, trainer, layout, micro_batches, loss):
     with_c = trainer.step(micro_batches, Weighing(right)).reported
     world.expect_at_most(f"{layout}: reported with W/C", abs(with_c / loss - 1), BOUND)
     with_w = trainer.step(micro_batches, Weighing(lambda c: c.world_size / c.loss_tokens)).reported
-    predicted = sum(group.local_cp_size * loss_sum_alone(corpus, group.samples)
-                    for batch in micro_batches for group in batch.groups) / corpus.num_loss_tokens
-    world.expect_at_most(f"{layout}: reported with W is as wrong as predicted", abs(with_w / predicted - 1), BOUND,
-                         f"{with_w / loss:.4g} of the loss")
+    predicted = (
+        sum(
+            group.local_cp_size * loss_sum_alone(corpus, group.samples)
+            for batch in micro_batches
+            for group in batch.groups
+        )
+        / corpus.num_loss_tokens
+    )
+    world.expect_at_most(
+        f"{layout}: reported with W is as wrong as predicted",
+        abs(with_w / predicted - 1),
+        BOUND,
+        f"{with_w / loss:.4g} of the loss",
+    )
 
 
 def right_weighings():
@@ -139,14 +158,21 @@ def right_weighings():
     weighings = {
         f"{reduction}, {gather}, {factor}": Weighing(backward(reduction=reduction, gather=gather), gather, reduction)
         for reduction, gather, factor in (
-            ("mean", "detached", "W/T"), ("mean", "autograd", "(W/C)/T"), ("mean", "replicated", "(W/C)/T"),
-            ("sum", "detached", "1/T"), ("sum", "autograd", "(1/C)/T"), ("sum", "replicated", "(1/C)/T"))
+            ("mean", "detached", "W/T"),
+            ("mean", "autograd", "(W/C)/T"),
+            ("mean", "replicated", "(W/C)/T"),
+            ("sum", "detached", "1/T"),
+            ("sum", "autograd", "(1/C)/T"),
+            ("sum", "replicated", "(1/C)/T"),
+        )
     }
     return weighings | {
         "sum, detached, R/T, divided by all real tokens (verl 0.9)": Weighing(
-            lambda c: float(weights(c).per_token) * c.real_tokens / c.loss_tokens, "detached", "sum", "real"),
-        "sum, not gathered, 1, divided by all loss tokens (megatron-core)":
-            Weighing(lambda c: 1.0, "none", "sum", "loss"),
+            lambda c: float(weights(c).per_token) * c.real_tokens / c.loss_tokens, "detached", "sum", "real"
+        ),
+        "sum, not gathered, 1, divided by all loss tokens (megatron-core)": Weighing(
+            lambda c: 1.0, "none", "sum", "loss"
+        ),
     }
 
 
@@ -171,8 +197,14 @@ def wrong_weighings():
 def context_of(corpus, world_size, batch, group):
     from hcp.runtime.dcp_step import Context
 
-    return Context(world_size, group.local_cp_size, len(batch.groups), corpus.num_loss_tokens,
-                   int(sum(corpus.loss_mask[sample].sum() for sample in group.samples)), sum(corpus.lengths))
+    return Context(
+        world_size,
+        group.local_cp_size,
+        len(batch.groups),
+        corpus.num_loss_tokens,
+        int(sum(corpus.loss_mask[sample].sum() for sample in group.samples)),
+        sum(corpus.lengths),
+    )
 
 
 def coefficient(weighing, context):
@@ -197,5 +229,13 @@ def project(found, reference):
 
 
 if __name__ == "__main__":
-    sys.exit(Program("dynamic_cp_loss", __doc__, work, world_size=lambda options: options.world_size,
-                     needs=("torch", "tensordict"), add_arguments=add_arguments).main())
+    sys.exit(
+        Program(
+            "dynamic_cp_loss",
+            __doc__,
+            work,
+            world_size=lambda options: options.world_size,
+            needs=("torch", "tensordict"),
+            add_arguments=add_arguments,
+        ).main()
+    )

@@ -34,8 +34,11 @@ def work(world, options):
         for size in sizes:
             start = world.rank // size * size
             found = built_groups()[f"DYNAMIC_DP_CP_GROUP_{size}"]
-            world.expect(f"the group of {size} has the ranks that it should have",
-                         found == [list(range(start, start + size))], str(found))
+            world.expect(
+                f"the group of {size} has the ranks that it should have",
+                found == [list(range(start, start + size))],
+                str(found),
+            )
         if not are_all_well(world):
             return  # ranks that disagree on their groups would wait for each other
         for policy in ("balanced", "pr5869"):
@@ -75,12 +78,18 @@ def round_trip(world, corpus, groups, policy, sizes):
             outputs.append((share, {"loss": per_sample(losses, packed, size, groups), "place": share["place"]}))
         merged = merge_outputs(outputs, len(corpus.tokens))
         alone = [model(pack(corpus, [sample], 1, 0), None) for sample in range(len(corpus.tokens))]
-    error = max((found - wanted).abs().max().item() if found.shape == wanted.shape else float("inf")
-                for found, wanted in zip(merged["loss"].unbind(), alone))
+    error = max(
+        (found - wanted).abs().max().item() if found.shape == wanted.shape else float("inf")
+        for found, wanted in zip(merged["loss"].unbind(), alone)
+    )
     widths = sorted({group.local_cp_size for micro_batch in plan.micro_batches for group in micro_batch.groups})
     world.expect(f"{policy}: shares hold their own samples, and the padding where it lies", agree)
-    world.expect_at_most(f"{policy}: losses equal those of one process", error, BOUND,
-                         f"{len(plan.micro_batches)} micro-batches, groups of {widths}")
+    world.expect_at_most(
+        f"{policy}: losses equal those of one process",
+        error,
+        BOUND,
+        f"{len(plan.micro_batches)} micro-batches, groups of {widths}",
+    )
     world.expect(f"{policy}: samples are in their places", merged["place"].tolist() == list(range(len(corpus.tokens))))
     if policy == "balanced":
         used = [None] * world.size
@@ -93,8 +102,9 @@ def round_trip(world, corpus, groups, policy, sizes):
         total = torch.ones(()) * world.rank
         torch.distributed.all_reduce(total, group=groups[size])
         start = world.rank // size * size
-        world.expect(f"{policy}: the group of {size} adds up over its ranks",
-                     total.item() == sum(range(start, start + size)))
+        world.expect(
+            f"{policy}: the group of {size} adds up over its ranks", total.item() == sum(range(start, start + size))
+        )
 
 
 def per_sample(losses, packed, size, groups):
@@ -120,8 +130,10 @@ def refusals(world):
     from hcp.runtime.dcp_split import merge_outputs
 
     share = {"sample_ids": [world.rank], "cp_rank": 0}
-    for name, samples, rows in (("one entry too many", world.size, 2 if world.rank == 1 else 1),
-                                ("a sample that nobody has", world.size + 1, 1)):
+    for name, samples, rows in (
+        ("one entry too many", world.size, 2 if world.rank == 1 else 1),
+        ("a sample that nobody has", world.size + 1, 1),
+    ):
         try:
             merge_outputs([(share, {"x": torch.zeros(rows)})], samples)
             said = ""
@@ -131,5 +143,13 @@ def refusals(world):
 
 
 if __name__ == "__main__":
-    sys.exit(Program("dynamic_cp_round_trip", __doc__, work, world_size=lambda options: options.world_size,
-                     needs=("torch", "tensordict"), add_arguments=add_arguments).main())
+    sys.exit(
+        Program(
+            "dynamic_cp_round_trip",
+            __doc__,
+            work,
+            world_size=lambda options: options.world_size,
+            needs=("torch", "tensordict"),
+            add_arguments=add_arguments,
+        ).main()
+    )

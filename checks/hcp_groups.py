@@ -13,17 +13,31 @@ from hcp.core.ranks import GROUPS, grids_of
 from hcp.runtime.program import Program
 
 TOPOLOGIES = {
-    4: [{"cp": 4, "hcp": [2, 2]}, {"tp": 2, "cp": 2, "hcp": [2, 1]}, {"cp": 2, "pp": 2, "ep": 2},
-        {"cp": 2, "ep": 2, "dynamic": True}],
-    8: [{"cp": 8, "hcp": [2, 4]}, {"cp": 8, "hcp": [4, 2]}, {"tp": 2, "cp": 4, "hcp": [2, 2]},
-        {"cp": 4, "hcp": [2, 2], "pp": 2}, {"tp": 2, "cp": 2, "pp": 2, "ep": 2, "order": "tp-cp-ep-pp-dp"},
-        {"cp": 2, "ep": 4, "dynamic": True}],
+    4: [
+        {"cp": 4, "hcp": [2, 2]},
+        {"tp": 2, "cp": 2, "hcp": [2, 1]},
+        {"cp": 2, "pp": 2, "ep": 2},
+        {"cp": 2, "ep": 2, "dynamic": True},
+    ],
+    8: [
+        {"cp": 8, "hcp": [2, 4]},
+        {"cp": 8, "hcp": [4, 2]},
+        {"tp": 2, "cp": 4, "hcp": [2, 2]},
+        {"cp": 4, "hcp": [2, 2], "pp": 2},
+        {"tp": 2, "cp": 2, "pp": 2, "ep": 2, "order": "tp-cp-ep-pp-dp"},
+        {"cp": 2, "ep": 4, "dynamic": True},
+    ],
 }
 
 
 def add_arguments(parser):
-    parser.add_argument("--world-size", type=int, choices=sorted(TOPOLOGIES), default=4,
-                        help="number of processes (default: %(default)s)")
+    parser.add_argument(
+        "--world-size",
+        type=int,
+        choices=sorted(TOPOLOGIES),
+        default=4,
+        help="number of processes (default: %(default)s)",
+    )
 
 
 def work(world, options):
@@ -42,9 +56,16 @@ def compare_megatron(world, label, topology, grids, sizes, order):
     from hcp.runtime.groups import built_groups
     from hcp.runtime.megatron import model_parallel
 
-    with model_parallel(tp=sizes["tp"], cp=sizes["cp"], hcp_sizes=topology.get("hcp"), timeout=world.timeout,
-                        pipeline_model_parallel_size=sizes["pp"], expert_model_parallel_size=sizes["ep"], order=order,
-                        hybrid_context_parallel=topology.get("dynamic", False)):
+    with model_parallel(
+        tp=sizes["tp"],
+        cp=sizes["cp"],
+        hcp_sizes=topology.get("hcp"),
+        timeout=world.timeout,
+        pipeline_model_parallel_size=sizes["pp"],
+        expert_model_parallel_size=sizes["ep"],
+        order=order,
+        hybrid_context_parallel=topology.get("dynamic", False),
+    ):
         built = built_groups()
         wrong = []
         for name, (_, _, desc) in GROUPS.items():
@@ -88,20 +109,26 @@ def compare_levels(world, label, levels, grids, sizes, built):
     import torch
     import torch.distributed as dist
 
-    wanted = [next(list(group) for group in groups if world.rank in group)
-              for groups in all_levels_of(grids.groups("cp"), sizes)]
+    wanted = [
+        next(list(group) for group in groups if world.rank in group)
+        for groups in all_levels_of(grids.groups("cp"), sizes)
+    ]
     found = [dist.get_process_group_ranks(group) for group in levels]
     named = [built.get(f"HIERARCHICAL_CONTEXT_PARALLEL_GROUP_L{level}") for level in range(len(sizes))]
-    world.expect(f"{label}: levels", found == wanted and named == [[ranks] for ranks in wanted],
-                 f"{found}" if found == wanted else f"{found}, registered as {named}, wanted {wanted}")
+    world.expect(
+        f"{label}: levels",
+        found == wanted and named == [[ranks] for ranks in wanted],
+        f"{found}" if found == wanted else f"{found}, registered as {named}, wanted {wanted}",
+    )
     sums = []
     for group in levels:
         total = torch.tensor(1 << world.rank)
         dist.all_reduce(total, group=group)
         sums.append(total.item())
     reached = [[rank for rank in range(world.size) if total >> rank & 1] for total in sums]
-    world.expect(f"{label}: an all-reduce reaches the level", reached == [sorted(ranks) for ranks in wanted],
-                 f"{reached}")
+    world.expect(
+        f"{label}: an all-reduce reaches the level", reached == [sorted(ranks) for ranks in wanted], f"{reached}"
+    )
 
 
 def dynamic_sizes(dp_cp_size):
@@ -115,5 +142,13 @@ def run_of(ranks, size, rank):
 
 
 if __name__ == "__main__":
-    sys.exit(Program("hcp_groups", __doc__, work, world_size=lambda options: options.world_size,
-                     needs=("torch", "megatron.core", "einops"), add_arguments=add_arguments).main())
+    sys.exit(
+        Program(
+            "hcp_groups",
+            __doc__,
+            work,
+            world_size=lambda options: options.world_size,
+            needs=("torch", "megatron.core", "einops"),
+            add_arguments=add_arguments,
+        ).main()
+    )

@@ -35,7 +35,9 @@ def run_parts(name: str, doc: str | None, parts: Sequence[Callable[[Outcomes], N
     """Runs the parts of a program (all, or those named on its command line); returns the exit code."""
     names = [part.__name__.replace("_", "-") for part in parts]
     parser = argparse.ArgumentParser(
-        prog=f"{name}.py", description=doc, formatter_class=argparse.RawDescriptionHelpFormatter,
+        prog=f"{name}.py",
+        description=doc,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
         epilog="Exit status: 0 everything held, 1 something did not, 2 could not run.",
     )
     parser.add_argument("parts", nargs="*", metavar="PART", help=f"of {', '.join(names)} (default: all)")

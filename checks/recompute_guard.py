@@ -36,13 +36,19 @@ def work(world, options):
     from hcp.runtime.recompute import METHOD
 
     case = consistent_case(CheckpointFunction)
-    world.expect("the installed megatron-core is one of the two cases", case is not None, {
-        "recovers": f"CheckpointFunction.{METHOD} exists: the guarded patch applies",
-        "plain": f"CheckpointFunction has no {METHOD}: the guarded patch must be skipped",
-        None: f"its backward and the presence of {METHOD} disagree",
-    }[case])
-    world.expect("a class with the method is told from one without",
-                 (consistent_case(Recovering), consistent_case(Plain)) == ("recovers", "plain"))
+    world.expect(
+        "the installed megatron-core is one of the two cases",
+        case is not None,
+        {
+            "recovers": f"CheckpointFunction.{METHOD} exists: the guarded patch applies",
+            "plain": f"CheckpointFunction has no {METHOD}: the guarded patch must be skipped",
+            None: f"its backward and the presence of {METHOD} disagree",
+        }[case],
+    )
+    world.expect(
+        "a class with the method is told from one without",
+        (consistent_case(Recovering), consistent_case(Plain)) == ("recovers", "plain"),
+    )
 
 
 def consistent_case(function):
@@ -55,5 +61,6 @@ def consistent_case(function):
 
 
 if __name__ == "__main__":
-    sys.exit(Program("recompute_guard", __doc__, work, world_size=lambda options: 1,
-                     needs=("torch", "megatron.core")).main())
+    sys.exit(
+        Program("recompute_guard", __doc__, work, world_size=lambda options: 1, needs=("torch", "megatron.core")).main()
+    )

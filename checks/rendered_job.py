@@ -19,8 +19,16 @@ from slurm_standin import StandinSlurm, run_hcp
 from hcp.core.errors import HcpError
 from hcp.pack import pack_dir
 
-_LAUNCH = ("--context-parallel-size", "4", "--cp-comm-type", "a2a+p2p", "--hierarchical-context-parallel-sizes", "2",
-           "2", "--exit-signal-handler")
+_LAUNCH = (
+    "--context-parallel-size",
+    "4",
+    "--cp-comm-type",
+    "a2a+p2p",
+    "--hierarchical-context-parallel-sizes",
+    "2",
+    "2",
+    "--exit-signal-handler",
+)
 _RANKS = 4
 
 
@@ -31,22 +39,33 @@ def trains(outcomes: Outcomes) -> None:
         ended = slurm.run(script)
         outcomes.expect_equal(f"{start}: completed", (ended.code, ended.verdict.get("status")), (0, "completed"))
         levels = re.findall(r'"level": (\d), "kind": "(\w+)", "size": (\d), "ok": (\w+)', ended.log)
-        outcomes.expect_equal(f"{start}: the levels of groups that were tested first", levels,
-                              [("0", "a2a", "2", "true"), ("1", "p2p", "2", "true")] if options else [])
+        outcomes.expect_equal(
+            f"{start}: the levels of groups that were tested first",
+            levels,
+            [("0", "a2a", "2", "true"), ("1", "p2p", "2", "true")] if options else [],
+        )
         outcomes.expect_equal(f"{start}: the sum over all steps and ranks", _saved(slurm), _total(4))
 
 
 def killed_rank(outcomes: Outcomes) -> None:
     """One killed rank ends the job instead of leaving the others waiting, and `hcp triage` names it."""
-    slurm, script = _job(outcomes.folder / "job", "srun", 400, "--requeue", "2", trainer=(
-        "--fail-rank", "3", "--fail-step", "2", "--fail-how", "kill", "--step-seconds", "0.1"))
+    slurm, script = _job(
+        outcomes.folder / "job",
+        "srun",
+        400,
+        "--requeue",
+        "2",
+        trainer=("--fail-rank", "3", "--fail-step", "2", "--fail-how", "kill", "--step-seconds", "0.1"),
+    )
     ended = slurm.run(script)
-    outcomes.expect_equal("the job failed, by itself", (ended.code in (0, None), ended.verdict.get("status")),
-                          (False, "failed"))
+    outcomes.expect_equal(
+        "the job failed, by itself", (ended.code in (0, None), ended.verdict.get("status")), (False, "failed")
+    )
     done = run_hcp("triage", "--format", "json", "logs", folder=slurm.folder)
     failure = (json.loads(done.stdout) if done.stdout.startswith("{") else {}).get("first_failure") or {}
-    outcomes.expect_equal("hcp triage names the rank and its node", (failure.get("rank"), failure.get("node")),
-                          (3, "n2"))
+    outcomes.expect_equal(
+        "hcp triage names the rank and its node", (failure.get("rank"), failure.get("node")), (3, "n2")
+    )
 
 
 def interrupted(outcomes: Outcomes) -> None:
@@ -54,8 +73,9 @@ def interrupted(outcomes: Outcomes) -> None:
     for start in ("srun", "torchrun"):
         slurm, script = _job(outcomes.folder / start, start, 20, "--requeue", "1", trainer=("--step-seconds", "0.2"))
         first = slurm.run(script, after=lambda said: said.count("elapsed time") >= 3)
-        outcomes.expect_equal(f"{start}: preempted and requeued", (first.verdict.get("status"), first.is_requeued),
-                              ("preempted", True))
+        outcomes.expect_equal(
+            f"{start}: preempted and requeued", (first.verdict.get("status"), first.is_requeued), ("preempted", True)
+        )
         saved = _saved(slurm).get("step", 0)
         outcomes.expect(f"{start}: saved in the middle", 3 <= saved < 20, f"saved at step {saved}")
         if not first.is_requeued:
@@ -72,10 +92,21 @@ def _job(folder: Path, start: str, iters: int, *site: str, trainer: tuple[str, .
         raise HcpError("found no torch; wanted it for the process groups; install it")
     slurm = StandinSlurm(folder)
     checkpoints = "checkpoints"  # not a path below /tmp: that is what other nodes would not see (SLURM005)
-    words = (*_LAUNCH, "--train-iters", str(iters), "--save-interval", "1000", "--save", checkpoints, "--load",
-             checkpoints, *trainer)
-    return slurm, slurm.render(start=start, launch=words, site=(
-        "--program", str(pack_dir("checks") / "train_standin.py"), *site))
+    words = (
+        *_LAUNCH,
+        "--train-iters",
+        str(iters),
+        "--save-interval",
+        "1000",
+        "--save",
+        checkpoints,
+        "--load",
+        checkpoints,
+        *trainer,
+    )
+    return slurm, slurm.render(
+        start=start, launch=words, site=("--program", str(pack_dir("checks") / "train_standin.py"), *site)
+    )
 
 
 def _saved(slurm: StandinSlurm) -> dict[str, Any]:

@@ -15,19 +15,62 @@ from pathlib import Path
 from outcomes import Outcomes, run_parts
 from slurm_standin import StandinSlurm, run_hcp
 
-_SIZES = ("--tensor-model-parallel-size", "1", "--context-parallel-size", "4", "--cp-comm-type", "a2a+p2p",
-          "--hierarchical-context-parallel-sizes")
-_MODEL = ("--num-attention-heads", "32", "--group-query-attention", "--num-query-groups", "8", "--num-layers", "32",
-          "--hidden-size", "4096", "--seq-length", "131072", "--no-create-attention-mask-in-dataloader",
-          "--save", "/ckpt/run", "--load", "/ckpt/run", "--exit-signal-handler")
+_SIZES = (
+    "--tensor-model-parallel-size",
+    "1",
+    "--context-parallel-size",
+    "4",
+    "--cp-comm-type",
+    "a2a+p2p",
+    "--hierarchical-context-parallel-sizes",
+)
+_MODEL = (
+    "--num-attention-heads",
+    "32",
+    "--group-query-attention",
+    "--num-query-groups",
+    "8",
+    "--num-layers",
+    "32",
+    "--hidden-size",
+    "4096",
+    "--seq-length",
+    "131072",
+    "--no-create-attention-mask-in-dataloader",
+    "--save",
+    "/ckpt/run",
+    "--load",
+    "/ckpt/run",
+    "--exit-signal-handler",
+)
 _MLM = (*_SIZES, "2", "2", *_MODEL)
 _VERL = ("actor_rollout_ref.actor.strategy=megatron", "actor_rollout_ref.actor.megatron.context_parallel_size=2")
-_HOSTILE = ("a b", "it's", 'say "hi"', "$(touch EVALUATED)", "`touch EVALUATED`", "two\nlines", "-rf", "--x", "é中🚀",
-            "x" * 90_000, "${HOME}", "a\\", "*", "~", "#", "'", "!!", "a;touch EVALUATED", "{{ 1 }}", "a\rb", "%s")
+_HOSTILE = (
+    "a b",
+    "it's",
+    'say "hi"',
+    "$(touch EVALUATED)",
+    "`touch EVALUATED`",
+    "two\nlines",
+    "-rf",
+    "--x",
+    "é中🚀",
+    "x" * 90_000,
+    "${HOME}",
+    "a\\",
+    "*",
+    "~",
+    "#",
+    "'",
+    "!!",
+    "a;touch EVALUATED",
+    "{{ 1 }}",
+    "a\rb",
+    "%s",
+)
 _BROKEN = {
     "sizes that do not multiply to CP": ((*_SIZES, "2", "4", *_MODEL), "HCP002"),
-    "an inner size that does not divide the heads": (
-        (*_SIZES, "4", "1", *_MODEL, "--num-query-groups", "2"), "HCP007"),
+    "an inner size that does not divide the heads": ((*_SIZES, "4", "1", *_MODEL, "--num-query-groups", "2"), "HCP007"),
 }
 
 
@@ -48,14 +91,29 @@ def kinds(outcomes: Outcomes) -> None:
         outcomes.expect(f"{start}: hcp check finds nothing in it", done.returncode == 0 and not serious, f"{serious}")
         facts = {name: fact["value"] for name, fact in found["facts"].items()}
         wanted = {"start": start, "nodes": 2, "gpus_per_node": 2, "cp": 2 if start == "ray" else 4}
-        outcomes.expect_equal(f"{start}: hcp check reads the launch back", {name: facts.get(name) for name in wanted},
-                              wanted)
+        outcomes.expect_equal(
+            f"{start}: hcp check reads the launch back", {name: facts.get(name) for name in wanted}, wanted
+        )
 
 
 def _verification(slurm: StandinSlurm) -> Path:
     script = slurm.folder / "job.sbatch"
-    done = run_hcp("render", "--start", "verify", "--nodes", "2", "--gpus-per-node", "2", "--time", "10", "--signal",
-                   "60", "-o", str(script), folder=slurm.folder)
+    done = run_hcp(
+        "render",
+        "--start",
+        "verify",
+        "--nodes",
+        "2",
+        "--gpus-per-node",
+        "2",
+        "--time",
+        "10",
+        "--signal",
+        "60",
+        "-o",
+        str(script),
+        folder=slurm.folder,
+    )
     if done.returncode != 0:
         raise RuntimeError(done.stderr.strip())
     return script
@@ -63,10 +121,24 @@ def _verification(slurm: StandinSlurm) -> Path:
 
 def missing_facts(outcomes: Outcomes) -> None:
     """What the site does not state is listed, all of it, and no script is written."""
-    done = run_hcp("render", "--start", "srun", "--requeue", "2", "-o", "job.sbatch", "--", "--context-parallel-size",
-                   "2", folder=outcomes.folder)
-    lacking = [name for name in ("nodes", "gpus_per_node", "time", "program", "arch", "checkpoint_dir")
-               if f"{name} (" not in done.stderr]
+    done = run_hcp(
+        "render",
+        "--start",
+        "srun",
+        "--requeue",
+        "2",
+        "-o",
+        "job.sbatch",
+        "--",
+        "--context-parallel-size",
+        "2",
+        folder=outcomes.folder,
+    )
+    lacking = [
+        name
+        for name in ("nodes", "gpus_per_node", "time", "program", "arch", "checkpoint_dir")
+        if f"{name} (" not in done.stderr
+    ]
     outcomes.expect("all six facts are named", not lacking, f"{lacking} are not: {done.stderr}")
     outcomes.expect_equal("in one line, with exit code 2", (done.returncode, done.stderr.count("\n")), (2, 1))
     outcomes.expect("no script is written", not (outcomes.folder / "job.sbatch").exists() and not done.stdout)
@@ -80,8 +152,16 @@ def hostile_values(outcomes: Outcomes) -> None:
 
     words = ("--seq-length", "8", *(word for n, value in enumerate(_HOSTILE) for word in (f"--note-{n}", value)))
     variables = {f"VALUE_{n}": value for n, value in enumerate(_HOSTILE)}
-    site = load_site(None, {"nodes": "2", "gpus_per_node": "2", "time": "30", "program": ("x.py",),
-                            "env": tuple(f"{name}={value}" for name, value in variables.items())})
+    site = load_site(
+        None,
+        {
+            "nodes": "2",
+            "gpus_per_node": "2",
+            "time": "30",
+            "program": ("x.py",),
+            "env": tuple(f"{name}={value}" for name, value in variables.items()),
+        },
+    )
     text = render_job("srun", site, load_launch("", LoadOptions(kind="mlm", words=words)), words)
     phase, marker, _ = text.partition("# ---- state:")
     assert marker, "the script has no section `state`"
@@ -90,10 +170,23 @@ def hostile_values(outcomes: Outcomes) -> None:
     script = slurm.folder / "phase.sh"
     script.write_text(f'{phase}exec "$REPORTER" -c "$REPORT" "${{launch[@]}}"\n')
     done = subprocess.run(
-        ["bash", str(script)], cwd=slurm.folder, capture_output=True, text=True, timeout=60,
-        env={**os.environ, "PATH": f"{slurm.folder / 'bin'}{os.pathsep}{os.environ['PATH']}", "LC_ALL": "C.UTF-8",
-             "SLURM_JOB_ID": "7", "SLURM_JOB_NODELIST": "n[1-2]", "SLURM_JOB_NAME": "job", "SLURM_JOB_NUM_NODES": "2",
-             "REPORTER": sys.executable, "REPORT": report})
+        ["bash", str(script)],
+        cwd=slurm.folder,
+        capture_output=True,
+        text=True,
+        timeout=60,
+        env={
+            **os.environ,
+            "PATH": f"{slurm.folder / 'bin'}{os.pathsep}{os.environ['PATH']}",
+            "LC_ALL": "C.UTF-8",
+            "SLURM_JOB_ID": "7",
+            "SLURM_JOB_NODELIST": "n[1-2]",
+            "SLURM_JOB_NAME": "job",
+            "SLURM_JOB_NUM_NODES": "2",
+            "REPORTER": sys.executable,
+            "REPORT": report,
+        },
+    )
     if done.returncode != 0:
         outcomes.expect("the environment phase runs", False, done.stderr[-300:])
         return
@@ -110,8 +203,9 @@ def broken_launch(outcomes: Outcomes) -> None:
         slurm, trainer = _with_trainer(outcomes.folder / str(number))
         ended = slurm.run(slurm.render(launch=launch, site=("--program", trainer, "--requeue", "3")))
         verdict = {key: ended.verdict.get(key) for key in ("status", "phase", "next")}
-        outcomes.expect_equal(f"{name}: stopped in phase 0, not requeued", verdict,
-                              {"status": "stopped", "phase": 0, "next": "none"})
+        outcomes.expect_equal(
+            f"{name}: stopped in phase 0, not requeued", verdict, {"status": "stopped", "phase": 0, "next": "none"}
+        )
         outcomes.expect_equal(f"{name}: the job fails", ended.code, 1)
         outcomes.expect(f"{name}: the log names {rule}", rule in ended.log, ended.log[-300:])
         outcomes.expect(f"{name}: no trainer started", not _started(slurm), f"{_started(slurm)} started")
@@ -125,23 +219,28 @@ def placement(outcomes: Outcomes) -> None:
         if kind == "cyclic":
             verdict = (ended.verdict.get("status"), ended.verdict.get("phase"))
             outcomes.expect_equal("cyclic: stopped in phase 1", verdict, ("stopped", 1))
-            outcomes.expect("cyclic: the log says where the ranks are", "not placed in blocks" in ended.log,
-                            ended.log[-300:])
+            outcomes.expect(
+                "cyclic: the log says where the ranks are", "not placed in blocks" in ended.log, ended.log[-300:]
+            )
             outcomes.expect_equal("cyclic: no trainer started", _started(slurm), [])
         else:
             outcomes.expect_equal("block: the job completes", ended.verdict.get("status"), "completed")
-            outcomes.expect("block: the inner groups stay in a node", '"inside_a_node": true' in ended.log,
-                            ended.log[-300:])
-            outcomes.expect_equal("block: every rank started, on its node", _started(slurm),
-                                  ["0 n1", "1 n1", "2 n2", "3 n2"])
+            outcomes.expect(
+                "block: the inner groups stay in a node", '"inside_a_node": true' in ended.log, ended.log[-300:]
+            )
+            outcomes.expect_equal(
+                "block: every rank started, on its node", _started(slurm), ["0 n1", "1 n1", "2 n2", "3 n2"]
+            )
 
 
 def _with_trainer(folder: Path, placement: str = "block") -> tuple[StandinSlurm, str]:
     slurm = StandinSlurm(folder, placement=placement)
     (folder / "started").mkdir()
     trainer = folder / "trainer.py"
-    trainer.write_text(f"import os, pathlib\npathlib.Path({str(folder / 'started')!r}, os.environ['RANK'] + ' ' + "
-                       "os.environ['SLURMD_NODENAME']).touch()\n")
+    trainer.write_text(
+        f"import os, pathlib\npathlib.Path({str(folder / 'started')!r}, os.environ['RANK'] + ' ' + "
+        "os.environ['SLURMD_NODENAME']).touch()\n"
+    )
     return slurm, str(trainer)
 
 

@@ -14,7 +14,7 @@ from outcomes import Outcomes, run_parts
 from slurm_standin import Attempt, StandinSlurm, run_hcp
 
 _LIMIT = 2
-_TRAINER = '''
+_TRAINER = """
 import os, pathlib, signal, sys, time
 
 asked = []
@@ -41,15 +41,16 @@ for step in range(first + 1, first + (4 if behaviour == "short" else 120)):
         raise RuntimeError("CUDA error: uncorrectable ECC error encountered")
     if behaviour.startswith("exits-") and step == first + 3:
         sys.exit(int(behaviour.removeprefix("exits-")))
-'''
+"""
 
 
 def failures(outcomes: Outcomes) -> None:
     """A failed job goes on only if it wrote a checkpoint since it started."""
     ended = _attempt(outcomes.folder / "a", "fails")
     _decided(outcomes, "failed before a checkpoint", ended, "failed", "none")
-    outcomes.expect("failed before a checkpoint: the log says why", '"event": "no-progress"' in ended.log,
-                    ended.log[-300:])
+    outcomes.expect(
+        "failed before a checkpoint: the log says why", '"event": "no-progress"' in ended.log, ended.log[-300:]
+    )
     ended = _attempt(outcomes.folder / "b", "saves-then-fails")
     _decided(outcomes, "failed after a checkpoint", ended, "failed", "requeue")
     ended = _attempt(outcomes.folder / "c", "short")
@@ -82,12 +83,18 @@ def exit_codes(outcomes: Outcomes) -> None:
     """The trainer's own exit code is the job's, and `hcp triage` says what it means."""
     for code, words in ((16, "resume"), (17, "validation")):
         slurm, ended = _job(outcomes.folder / str(code), f"exits-{code}")
-        outcomes.expect_equal(f"exit code {code} is the job's and the verdict's",
-                              (ended.code, ended.verdict.get("exit_code")), (code, code))
+        outcomes.expect_equal(
+            f"exit code {code} is the job's and the verdict's",
+            (ended.code, ended.verdict.get("exit_code")),
+            (code, code),
+        )
         done = run_hcp("triage", "--format", "json", "logs", folder=slurm.folder)
         failure = (json.loads(done.stdout) if done.stdout.startswith("{") else {}).get("first_failure") or {}
-        outcomes.expect(f"exit code {code} is explained by hcp triage",
-                        failure.get("exit_code") == code and words in failure.get("cause", ""), f"{failure}")
+        outcomes.expect(
+            f"exit code {code} is explained by hcp triage",
+            failure.get("exit_code") == code and words in failure.get("cause", ""),
+            f"{failure}",
+        )
 
 
 def _has_torch() -> bool:
@@ -96,16 +103,27 @@ def _has_torch() -> bool:
     return importlib.util.find_spec("torch") is not None
 
 
-def _job(folder: Path, behaviour: str, *, start: str = "srun", attempt: int = 0, is_preempted: bool = False
-         ) -> tuple[StandinSlurm, Attempt]:
+def _job(
+    folder: Path, behaviour: str, *, start: str = "srun", attempt: int = 0, is_preempted: bool = False
+) -> tuple[StandinSlurm, Attempt]:
     slurm = StandinSlurm(folder)
     trainer = folder / "trainer.py"
     trainer.write_text(_TRAINER)
     checkpoints = "checkpoints"  # not a path below /tmp: that is what other nodes would not see (SLURM005)
     script = slurm.render(
-        start=start, launch=("--context-parallel-size", "4", "--save", checkpoints, "--exit-signal-handler"),
-        site=("--requeue", str(_LIMIT), "--env", f"BEHAVIOUR={behaviour}", "--program", str(trainer), "--program",
-              checkpoints))
+        start=start,
+        launch=("--context-parallel-size", "4", "--save", checkpoints, "--exit-signal-handler"),
+        site=(
+            "--requeue",
+            str(_LIMIT),
+            "--env",
+            f"BEHAVIOUR={behaviour}",
+            "--program",
+            str(trainer),
+            "--program",
+            checkpoints,
+        ),
+    )
     return slurm, slurm.run(script, attempt, after=(lambda said: said.count("step 3\n") >= 4) if is_preempted else None)
 
 

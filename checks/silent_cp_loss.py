@@ -21,8 +21,14 @@ CP, SIZES = 4, [2, 2]
 
 
 def add_arguments(parser):
-    parser.add_argument("--te-source", nargs="+", type=Path, default=[], metavar="FOLDER",
-                        help="unpacked transformer-engine wheels (default: the installed one, if any)")
+    parser.add_argument(
+        "--te-source",
+        nargs="+",
+        type=Path,
+        default=[],
+        metavar="FOLDER",
+        help="unpacked transformer-engine wheels (default: the installed one, if any)",
+    )
 
 
 def work(world, options):
@@ -63,8 +69,11 @@ def examine(world, model, sizes, batch, expected, te_rules):
         world.expect(f"{state}: logits differ from those of CP 1", error > 1e-3, f"by {error:.1e}")
     for name, rule in te_rules.items():
         decisions = {rule(attention) for attention in core_attentions(model)}
-        world.expect(f"{state}: {name} takes cp_size {decision[0]}, context_parallel {decision[1]}",
-                     decisions == {decision}, str(decisions))
+        world.expect(
+            f"{state}: {name} takes cp_size {decision[0]}, context_parallel {decision[1]}",
+            decisions == {decision},
+            str(decisions),
+        )
 
 
 def with_other_token_0(batch):
@@ -84,5 +93,13 @@ def ranks_where(world, condition):
 
 
 if __name__ == "__main__":
-    sys.exit(Program("silent_cp_loss", __doc__, work, world_size=lambda options: CP,
-                     needs=("torch", "megatron.core", "einops"), add_arguments=add_arguments).main())
+    sys.exit(
+        Program(
+            "silent_cp_loss",
+            __doc__,
+            work,
+            world_size=lambda options: CP,
+            needs=("torch", "megatron.core", "einops"),
+            add_arguments=add_arguments,
+        ).main()
+    )

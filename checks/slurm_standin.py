@@ -56,41 +56,92 @@ class StandinSlurm:
             RuntimeError: it writes none.
         """
         script = self.folder / "job.sbatch"
-        done = run_hcp("render", "--start", start, "--nodes", str(self.nodes), "--gpus-per-node",
-                       str(self.tasks_per_node), "--time", "10", "--signal", "60", "--arch", "sm90", "--gpu-request",
-                       "none", "--logs", "logs", "--python", sys.executable, "--job-name", "job", *site, "-o",
-                       str(script), *words, "--", *launch, folder=self.folder)
+        done = run_hcp(
+            "render",
+            "--start",
+            start,
+            "--nodes",
+            str(self.nodes),
+            "--gpus-per-node",
+            str(self.tasks_per_node),
+            "--time",
+            "10",
+            "--signal",
+            "60",
+            "--arch",
+            "sm90",
+            "--gpu-request",
+            "none",
+            "--logs",
+            "logs",
+            "--python",
+            sys.executable,
+            "--job-name",
+            "job",
+            *site,
+            "-o",
+            str(script),
+            *words,
+            "--",
+            *launch,
+            folder=self.folder,
+        )
         # 1: the launch has an error; the script is written, and stops for it.
         if done.returncode not in (0, 1) or not script.is_file():
             raise RuntimeError(f"hcp render ended with {done.returncode}: {done.stderr.strip()}")
         return script
 
-    def run(self, script: Path, attempt: int = 0, *, after: Callable[[str], bool] | None = None,
-            timeout: float = _PATIENCE_S) -> Attempt:
+    def run(
+        self,
+        script: Path,
+        attempt: int = 0,
+        *,
+        after: Callable[[str], bool] | None = None,
+        timeout: float = _PATIENCE_S,
+    ) -> Attempt:
         """Runs a script as the batch step of a job. Once `after(the trainers' logs)` holds, it gets Slurm's signal."""
         requeued = self.folder / "requeued"
         requeued.unlink(missing_ok=True)
         log = self.folder / "logs" / f"batch-{attempt}.out"
         is_torchrun = "--ntasks-per-node=1\n" in script.read_text()
         environment = {
-            **os.environ, "PATH": f"{self.folder / 'bin'}{os.pathsep}{os.environ['PATH']}",
-            "SLURM_JOB_ID": str(self.job), "SLURM_JOB_NAME": "job", "SLURM_JOB_NODELIST": f"n[1-{self.nodes}]",
-            "SLURM_JOB_NUM_NODES": str(self.nodes), "SLURM_RESTART_COUNT": str(attempt),
+            **os.environ,
+            "PATH": f"{self.folder / 'bin'}{os.pathsep}{os.environ['PATH']}",
+            "SLURM_JOB_ID": str(self.job),
+            "SLURM_JOB_NAME": "job",
+            "SLURM_JOB_NODELIST": f"n[1-{self.nodes}]",
+            "SLURM_JOB_NUM_NODES": str(self.nodes),
+            "SLURM_RESTART_COUNT": str(attempt),
             # Every node is this machine: its GPUs would be counted, and shared, once per node.
-            "CUDA_VISIBLE_DEVICES": "", "STANDIN_FOLDER": str(self.folder), "STANDIN_PLACEMENT": self.placement,
+            "CUDA_VISIBLE_DEVICES": "",
+            "STANDIN_FOLDER": str(self.folder),
+            "STANDIN_PLACEMENT": self.placement,
             "STANDIN_TASKS_PER_NODE": "1" if is_torchrun else str(self.tasks_per_node),
         }
         with log.open("wb") as out:
-            batch = subprocess.Popen(["bash", str(script)], cwd=self.folder, env=environment, stdout=out, stderr=out,
-                                     stdin=subprocess.DEVNULL, start_new_session=True)
+            batch = subprocess.Popen(
+                ["bash", str(script)],
+                cwd=self.folder,
+                env=environment,
+                stdout=out,
+                stderr=out,
+                stdin=subprocess.DEVNULL,
+                start_new_session=True,
+            )
             code = self._watch(batch, after, time.monotonic() + timeout)
         text = log.read_text(errors="replace")
         verdict = self.folder / "logs" / f"job-{self.job}" / f"verdict-r{attempt}.json"
-        return Attempt(code, text, self.training_logs(attempt),
-                       json.loads(verdict.read_text()) if verdict.is_file() else {}, requeued.exists())
+        return Attempt(
+            code,
+            text,
+            self.training_logs(attempt),
+            json.loads(verdict.read_text()) if verdict.is_file() else {},
+            requeued.exists(),
+        )
 
-    def _watch(self, batch: subprocess.Popen[bytes], after: Callable[[str], bool] | None, deadline: float
-               ) -> int | None:
+    def _watch(
+        self, batch: subprocess.Popen[bytes], after: Callable[[str], bool] | None, deadline: float
+    ) -> int | None:
         try:
             while batch.poll() is None and time.monotonic() < deadline:
                 if after is not None and after(self.training_logs()):
@@ -111,11 +162,18 @@ class StandinSlurm:
 
 def run_hcp(*words: str, folder: Path) -> subprocess.CompletedProcess[str]:
     """`hcp WORDS` in `folder`, as a user calls it."""
-    return subprocess.run([sys.executable, "-m", "hcp", *words], cwd=folder, capture_output=True, text=True,
-                          timeout=_PATIENCE_S, stdin=subprocess.DEVNULL)
+    return subprocess.run(
+        [sys.executable, "-m", "hcp", *words],
+        cwd=folder,
+        capture_output=True,
+        text=True,
+        timeout=_PATIENCE_S,
+        stdin=subprocess.DEVNULL,
+    )
 
 
 # What the commands do when a script calls them.
+
 
 def _srun(words: Sequence[str], environment: Mapping[str, str]) -> int:
     options: dict[str, str] = {}
@@ -132,11 +190,22 @@ def _srun(words: Sequence[str], environment: Mapping[str, str]) -> int:
     for rank in range(num_tasks):
         is_cyclic = environment["STANDIN_PLACEMENT"] == "cyclic"
         node, local = (rank % num_nodes, rank // num_nodes) if is_cyclic else (rank // per_node, rank % per_node)
-        own = {**environment, "SLURM_PROCID": str(rank), "SLURM_LOCALID": str(local), "SLURM_NODEID": str(node),
-               "SLURMD_NODENAME": f"n{node + 1}", "SLURM_NTASKS": str(num_tasks)}
-        process = subprocess.Popen(command, env=own, stdout=subprocess.PIPE, start_new_session=True,
-                                   stdin=None if num_tasks == 1 else subprocess.DEVNULL,
-                                   stderr=subprocess.STDOUT if "output" in options else None)
+        own = {
+            **environment,
+            "SLURM_PROCID": str(rank),
+            "SLURM_LOCALID": str(local),
+            "SLURM_NODEID": str(node),
+            "SLURMD_NODENAME": f"n{node + 1}",
+            "SLURM_NTASKS": str(num_tasks),
+        }
+        process = subprocess.Popen(
+            command,
+            env=own,
+            stdout=subprocess.PIPE,
+            start_new_session=True,
+            stdin=None if num_tasks == 1 else subprocess.DEVNULL,
+            stderr=subprocess.STDOUT if "output" in options else None,
+        )
         (folder / "tasks" / str(process.pid)).touch()
         name = options["output"].replace("%n", str(node)) if "output" in options else None
         thread = threading.Thread(target=_copy, args=(process, name, f"{rank}: " if "label" in options else ""))

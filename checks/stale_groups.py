@@ -34,13 +34,16 @@ def work(world, options):
             expected = logits_of(build_hcp_gpt(shape, world.device, cp=1, sizes=None), batch)
 
         # As upstream's users do it, without model_parallel's clean-up.
-        parallel_state.initialize_model_parallel(context_parallel_size=4, hierarchical_context_parallel_sizes=[2, 2],
-                                                 create_gloo_process_groups=False)
+        parallel_state.initialize_model_parallel(
+            context_parallel_size=4, hierarchical_context_parallel_sizes=[2, 2], create_gloo_process_groups=False
+        )
         parallel_state.destroy_model_parallel()
         left = parallel_state.get_hierarchical_context_parallel_groups(check_initialized=False)
         if not left:
-            raise HcpError("this megatron-core drops its hierarchical groups in destroy_model_parallel: HCP023 does "
-                           "not concern it; wanted a version that keeps them, such as 0.16.1")
+            raise HcpError(
+                "this megatron-core drops its hierarchical groups in destroy_model_parallel: HCP023 does "
+                "not concern it; wanted a version that keeps them, such as 0.16.1"
+            )
         sizes = [group.size() for group in left]
         world.expect("destroy_model_parallel leaves the hierarchical groups", sizes == [2, 2], f"levels of {sizes}")
         with second_time(None):
@@ -55,8 +58,11 @@ def work(world, options):
         drop_hierarchical_groups()
         with second_time(None):
             said = hcp_problem(build_hcp_gpt(shape, world.device, cp=2, sizes=[2, 1]))
-            world.expect("with the groups dropped the probe says that none reached the model (HCP010)",
-                         "HCP010" in (said or ""), said or "it passed")
+            world.expect(
+                "with the groups dropped the probe says that none reached the model (HCP010)",
+                "HCP010" in (said or ""),
+                said or "it passed",
+            )
         with second_time([2, 1]):
             model = build_hcp_gpt(shape, world.device, cp=2, sizes=[2, 1])
             said = hcp_problem(model)
@@ -66,5 +72,8 @@ def work(world, options):
 
 
 if __name__ == "__main__":
-    sys.exit(Program("stale_groups", __doc__, work, world_size=lambda options: 4,
-                     needs=("torch", "megatron.core", "einops")).main())
+    sys.exit(
+        Program(
+            "stale_groups", __doc__, work, world_size=lambda options: 4, needs=("torch", "megatron.core", "einops")
+        ).main()
+    )

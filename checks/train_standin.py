@@ -35,8 +35,14 @@ def main() -> int:
     dist.init_process_group("nccl" if device.type == "cuda" else "gloo", timeout=timedelta(seconds=options.timeout))
     state = _load(options.load)
     sizes = tuple(options.hierarchical_context_parallel_sizes or [options.context_parallel_size])
-    cp_groups = list(grids_of(world, tp=options.tensor_model_parallel_size, cp=options.context_parallel_size,
-                              pp=options.pipeline_model_parallel_size).groups("cp"))
+    cp_groups = list(
+        grids_of(
+            world,
+            tp=options.tensor_model_parallel_size,
+            cp=options.context_parallel_size,
+            pp=options.pipeline_model_parallel_size,
+        ).groups("cp")
+    )
     members = next(list(group) for group in cp_groups if rank in group)
     with GroupBuilder(options.timeout) as builder:
         levels = builder.build_levels(cp_groups, sizes)
@@ -51,8 +57,11 @@ def main() -> int:
             state = {"step": state["step"] + 1, "sum": state["sum"] + (state["step"] + 1) * sum(range(world))}
             if rank == world - 1:
                 now, milliseconds = time.strftime("%Y-%m-%d %H:%M:%S"), (time.perf_counter() - begun) * 1000
-                print(f" [{now}] iteration {state['step']:8d}/{options.train_iters:8d} | "
-                      f"elapsed time per iteration (ms): {milliseconds:.1f} |", flush=True)
+                print(
+                    f" [{now}] iteration {state['step']:8d}/{options.train_iters:8d} | "
+                    f"elapsed time per iteration (ms): {milliseconds:.1f} |",
+                    flush=True,
+                )
             ending = torch.tensor([float(bool(asked_to_end))], device=device)
             dist.all_reduce(ending, dist.ReduceOp.MAX)
             if ending.item() or state["step"] % options.save_interval == 0 or state["step"] == options.train_iters:

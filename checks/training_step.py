@@ -25,8 +25,9 @@ BOUND_RATIO = 2.0
 def add_arguments(parser):
     add_sizes(parser)
     add_attention(parser)
-    parser.add_argument("--dtype", choices=["float64", "bfloat16"],
-                        help="default: float64; with transformer-engine bfloat16")
+    parser.add_argument(
+        "--dtype", choices=["float64", "bfloat16"], help="default: float64; with transformer-engine bfloat16"
+    )
     parser.add_argument("--steps", type=int, default=4, help="optimizer steps (default: %(default)s)")
 
 
@@ -58,11 +59,13 @@ def compare_exactly(world, options, layout):
         world.expect(f"{name}: hierarchical CP is active", num_active > 0, f"in {num_active} attention modules")
     loss = max(abs(a.loss_mean - b.loss_mean) / b.loss_mean for a, b in zip(found, alone))
     world.expect_at_most(f"{name}: loss", loss, BOUND, " -> ".join(f"{step.loss_mean:.6f}" for step in found))
-    errors = {param: max(relative(a.grads[param], b.grads[param]) for a, b in zip(found, alone))
-              for param in alone[0].grads}
+    errors = {
+        param: max(relative(a.grads[param], b.grads[param]) for a, b in zip(found, alone)) for param in alone[0].grads
+    }
     worst = max(errors, key=errors.get)
-    world.expect_at_most(f"{name}: gradients", errors[worst], BOUND,
-                         f"{len(errors)} parameters, {options.steps} steps, worst {worst}")
+    world.expect_at_most(
+        f"{name}: gradients", errors[worst], BOUND, f"{len(errors)} parameters, {options.steps} steps, worst {worst}"
+    )
     world.expect(f"{name}: it learns", found[-1].loss_mean < found[0].loss_mean or options.steps == 1)
 
 
@@ -76,11 +79,17 @@ def compare_in_bfloat16(world, options, layout):
     name = describe(layout)
     loss = abs(found.loss_mean - truth.loss_mean) / truth.loss_mean
     baseline = abs(alone.loss_mean - truth.loss_mean) / truth.loss_mean
-    ratios = {param: relative(found.grads[param], truth.grads[param]) / relative(alone.grads[param], truth.grads[param])
-              for param in truth.grads}
+    ratios = {
+        param: relative(found.grads[param], truth.grads[param]) / relative(alone.grads[param], truth.grads[param])
+        for param in truth.grads
+    }
     worst = max(ratios, key=ratios.get)
-    world.expect_at_most(f"{name}: gradients, times the error of CP 1", ratios[worst], BOUND_RATIO,
-                         f"{len(ratios)} parameters, worst {worst}; loss off by {loss:.1e}, CP 1's by {baseline:.1e}")
+    world.expect_at_most(
+        f"{name}: gradients, times the error of CP 1",
+        ratios[worst],
+        BOUND_RATIO,
+        f"{len(ratios)} parameters, worst {worst}; loss off by {loss:.1e}, CP 1's by {baseline:.1e}",
+    )
 
 
 def trained(world, options, layout, dtype, num_steps, rounded=None):
@@ -95,9 +104,13 @@ def trained(world, options, layout, dtype, num_steps, rounded=None):
     is_hierarchical = "hcp_sizes" in layout
     with model_parallel(**layout, timeout=world.timeout):
         config = transformer_config(
-            shape, dtype=dtype, tensor_model_parallel_size=layout.get("tp", 1), context_parallel_size=layout["cp"],
+            shape,
+            dtype=dtype,
+            tensor_model_parallel_size=layout.get("tp", 1),
+            context_parallel_size=layout["cp"],
             cp_comm_type="a2a+p2p" if is_hierarchical else "p2p",
-            hierarchical_context_parallel_sizes=list(layout["hcp_sizes"]) if is_hierarchical else None)
+            hierarchical_context_parallel_sizes=list(layout["hcp_sizes"]) if is_hierarchical else None,
+        )
         # What is compared with is our attention in one process, unless two bfloat16 trainings are compared.
         attention = "reference" if rounded else options.attention
         model = build_gpt(config, shape, core_attention_class(attention), world.device)
@@ -117,5 +130,13 @@ def relative(found, wanted):
 
 
 if __name__ == "__main__":
-    sys.exit(Program("training_step", __doc__, work, world_size=world_size,
-                     needs=("torch", "megatron.core", "einops"), add_arguments=add_arguments).main())
+    sys.exit(
+        Program(
+            "training_step",
+            __doc__,
+            work,
+            world_size=world_size,
+            needs=("torch", "megatron.core", "einops"),
+            add_arguments=add_arguments,
+        ).main()
+    )

@@ -73,13 +73,21 @@ def upstream() -> Path:
 
 
 def run_hcp(
-    *args: str | os.PathLike[str], cwd: Path | None = None, stdin: str | None = None, timeout: float = 60,
+    *args: str | os.PathLike[str],
+    cwd: Path | None = None,
+    stdin: str | None = None,
+    timeout: float = 60,
     env: dict[str, str] | None = None,
 ) -> subprocess.CompletedProcess[str]:
     """`hcp ARGS` as a process of its own, its output captured."""
     return subprocess.run(
-        [sys.executable, "-m", "hcp", *map(str, args)], cwd=cwd, input=stdin, capture_output=True, text=True,
-        timeout=timeout, env={**os.environ, **(env or {})},
+        [sys.executable, "-m", "hcp", *map(str, args)],
+        cwd=cwd,
+        input=stdin,
+        capture_output=True,
+        text=True,
+        timeout=timeout,
+        env={**os.environ, **(env or {})},
     )
 
 

@@ -17,8 +17,20 @@ VERSIONS = {
     "megatron-core": ("0.12.3", "0.13.1", "0.14.0", "0.15.3", "0.16.0", "0.16.1"),
     "megatron-bridge": ("0.3.0", "0.3.1"),
     "verl": ("0.7.1", "0.8.0", "0.9.0", "0.9.1"),
-    "transformer-engine": ("1.12.0", "1.13.0", "2.4.0", "2.5.0", "2.8.0", "2.9.0", "2.10.0", "2.14.0", "2.15.0",
-                           "2.18.0", "2.19.0", "2.20.2"),
+    "transformer-engine": (
+        "1.12.0",
+        "1.13.0",
+        "2.4.0",
+        "2.5.0",
+        "2.8.0",
+        "2.9.0",
+        "2.10.0",
+        "2.14.0",
+        "2.15.0",
+        "2.18.0",
+        "2.19.0",
+        "2.20.2",
+    ),
 }
 
 
@@ -30,9 +42,20 @@ def fetch(folder: Path, distribution: str, version: str) -> str:
     partial = folder / f".partial-{place.name}"
     shutil.rmtree(partial, ignore_errors=True)
     done = subprocess.run(
-        [sys.executable, "-m", "pip", "install", "--quiet", "--no-deps", "--disable-pip-version-check",
-         "--target", str(partial), f"{distribution}=={version}"],
-        capture_output=True, text=True,
+        [
+            sys.executable,
+            "-m",
+            "pip",
+            "install",
+            "--quiet",
+            "--no-deps",
+            "--disable-pip-version-check",
+            "--target",
+            str(partial),
+            f"{distribution}=={version}",
+        ],
+        capture_output=True,
+        text=True,
     )
     if done.returncode:
         raise SystemExit(f"pip could not unpack {distribution}=={version}:\n{done.stderr}")

@@ -55,8 +55,11 @@ def test_only_runtime_imports_torch(path: Path) -> None:
     assert not heavy or layer_of(path) == "runtime"
 
 
-@pytest.mark.parametrize("path", [path for path in MODULES if layer_of(path) == "core"],
-                         ids=lambda path: path.relative_to(PACKAGE).as_posix())
+@pytest.mark.parametrize(
+    "path",
+    [path for path in MODULES if layer_of(path) == "core"],
+    ids=lambda path: path.relative_to(PACKAGE).as_posix(),
+)
 def test_core_imports_the_standard_library_only(path: Path) -> None:
     allowed = {*sys.stdlib_module_names, "hcp"}
     assert {name.partition(".")[0] for name in imported(path)} <= allowed
@@ -85,8 +88,9 @@ def test_a_check_loads_nothing_heavy(root: Path) -> None:
         "except SystemExit:\n    pass\n"
         "sys.stderr.write(json.dumps(sorted(name.partition('.')[0] for name in sys.modules)))\n"
     )
-    done = subprocess.run([sys.executable, "-c", code, str(root / "examples" / "bridge_hcp.yaml")],
-                          capture_output=True, text=True)
+    done = subprocess.run(
+        [sys.executable, "-c", code, str(root / "examples" / "bridge_hcp.yaml")], capture_output=True, text=True
+    )
     loaded = set(json.loads(done.stderr.splitlines()[-1]))
     assert "yaml" in loaded, done.stderr
     assert not loaded & {"torch", "numpy", "megatron", "jinja2", "omegaconf", "rich", "tree_sitter", "jsonschema"}

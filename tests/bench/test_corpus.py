@@ -6,7 +6,7 @@ import subprocess
 import sys
 from pathlib import Path
 
-RECIPES = '''
+RECIPES = """
 from megatron.bridge.recipes.base import base_config as start
 
 def big_config():
@@ -17,8 +17,8 @@ def big_config():
     if some_flag():
         cfg.model.seq_length = 17
     return cfg
-'''
-BASE = '''
+"""
+BASE = """
 def base_config():
     size = 4096
     cfg = ConfigContainer(model=None, dataset=GPTSFTDatasetConfig(offline_packing_specs=PackedSequenceSpecs(
@@ -27,17 +27,18 @@ def base_config():
     cfg.model.pipeline_model_parallel_size = 2
     cfg.model.seq_length = size
     return cfg
-'''
-CLASSES = '''
+"""
+CLASSES = """
 class PackedSequenceSpecs:
     packed_sequence_size: int = -1
     pad_seq_to_mult: int | None = 1
-'''
+"""
 
 
 def corpus(root: Path, folder: Path) -> subprocess.CompletedProcess[str]:
-    return subprocess.run([sys.executable, root / "bench" / "corpus.py", "--corpus", folder], capture_output=True,
-                          text=True)
+    return subprocess.run(
+        [sys.executable, root / "bench" / "corpus.py", "--corpus", folder], capture_output=True, text=True
+    )
 
 
 def test_launches_are_found_counted_and_checked(tmp_path: Path, root: Path) -> None:

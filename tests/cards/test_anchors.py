@@ -10,7 +10,7 @@ from hcp.cards.anchors import Anchor, Root, all_anchors, named_root, unpacked_ro
 from hcp.core.errors import HcpError
 from hcp.rules.rule import Source
 
-CODE = '''\
+CODE = """\
 class Attention:
     def forward(self, group):
         if group is None:
@@ -20,7 +20,7 @@ class Attention:
 
 def helper():
     return "unique text"
-'''
+"""
 
 
 def verdict(tmp_path: Path, source: Source, version: str | None = "2.0") -> tuple[str, str]:
@@ -31,8 +31,9 @@ def verdict(tmp_path: Path, source: Source, version: str | None = "2.0") -> tupl
     return found.status, found.detail
 
 
-def source(qualname: str, contains: str = "", versions: str = "", absent: str = "", path: str = "pkg/attention.py"
-           ) -> Source:
+def source(
+    qualname: str, contains: str = "", versions: str = "", absent: str = "", path: str = "pkg/attention.py"
+) -> Source:
     return Source("verl", path, qualname, contains, versions, absent=absent)
 
 
@@ -81,8 +82,11 @@ def test_every_anchor_that_pypi_sources_decide_holds(upstream: Path) -> None:
     roots = unpacked_roots(upstream)
     assert {root.repo for root in roots} == {"megatron-core", "megatron-bridge", "verl", "transformer-engine"}
     found = list(verdicts(all_anchors(), roots))
-    broken = [(item.anchor.owner, item.where, item.status, item.detail) for item in found
-              if item.status not in ("holds", "unverified here")]
+    broken = [
+        (item.anchor.owner, item.where, item.status, item.detail)
+        for item in found
+        if item.status not in ("holds", "unverified here")
+    ]
     assert broken == []
     assert sum(item.status == "holds" for item in found) > 100
 
@@ -90,6 +94,9 @@ def test_every_anchor_that_pypi_sources_decide_holds(upstream: Path) -> None:
 @pytest.mark.upstream
 def test_an_anchor_that_claims_to_be_on_pypi_is_decided_there(upstream: Path) -> None:
     roots = unpacked_roots(upstream)
-    undecided = [item.anchor for item in verdicts(all_anchors(), roots)
-                 if item.status == "unverified here" and item.anchor.source.where == "pypi"]
+    undecided = [
+        item.anchor
+        for item in verdicts(all_anchors(), roots)
+        if item.status == "unverified here" and item.anchor.source.where == "pypi"
+    ]
     assert undecided == []

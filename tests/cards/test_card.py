@@ -113,8 +113,9 @@ def test_every_command_in_a_skill_runs(folder: Path, hcp, tmp_path: Path) -> Non
     import shlex
 
     text = (folder / "SKILL.md").read_text(encoding="utf-8").replace("\\\n", " ")
-    commands = [shlex.split(line.strip(), comments=True)[1:] for line in text.splitlines()
-                if line.strip().startswith("hcp ")]
+    commands = [
+        shlex.split(line.strip(), comments=True)[1:] for line in text.splitlines() if line.strip().startswith("hcp ")
+    ]
     assert commands
     names = {option for command in commands for option in command}
     assert names

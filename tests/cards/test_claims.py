@@ -40,6 +40,9 @@ def test_no_release_logs_the_name_of_the_hierarchical_groups(upstream: Path) -> 
                 continue
             for call in ast.walk(ast.parse(text)):
                 if isinstance(call, ast.Call) and printing.search(ast.unparse(call.func)):
-                    texts = [node.value for node in ast.walk(call)
-                             if isinstance(node, ast.Constant) and isinstance(node.value, str)]
+                    texts = [
+                        node.value
+                        for node in ast.walk(call)
+                        if isinstance(node, ast.Constant) and isinstance(node.value, str)
+                    ]
                     assert not any("hierarchical" in word.lower() for word in texts), (file, call.lineno)

@@ -32,8 +32,13 @@ def _wheels(upstream: Path, name: str) -> dict[str, Path]:
 
 def test_no_release_of_megatron_core_has_the_scheduler_that_verl_imports(upstream: Path) -> None:
     imported = ast.parse((upstream / "verl-0.9.1/verl/utils/dynamic_cp_scheduler.py").read_text(encoding="utf-8"))
-    names = {alias.name: node.module for node in ast.walk(imported) if isinstance(node, ast.ImportFrom)
-             for alias in node.names if (node.module or "").startswith("megatron")}
+    names = {
+        alias.name: node.module
+        for node in ast.walk(imported)
+        if isinstance(node, ast.ImportFrom)
+        for alias in node.names
+        if (node.module or "").startswith("megatron")
+    }
     assert names == {"DefaultDynamicCPScheduler": "megatron.core.datasets.data_schedule"}
     for wheel in _wheels(upstream, "megatron-core").values():
         assert "DefaultDynamicCPScheduler" not in _defines(wheel / "megatron/core/datasets/data_schedule.py")

@@ -12,8 +12,16 @@ def names_of(*run: str) -> set[str]:
 
 def test_programs_and_modules_that_are_started_count_like_imports() -> None:
     names = names_of("python", "checks/rendered_job.py")
-    assert {"checks/slurm_standin.py", "checks/train_standin.py", "checks/comm_levels.py", "cli/check.py",
-            "slurm/render.py", "slurm/preflight.py", "templates/srun.sbatch.j2", "rules/topology.py"} <= names
+    assert {
+        "checks/slurm_standin.py",
+        "checks/train_standin.py",
+        "checks/comm_levels.py",
+        "cli/check.py",
+        "slurm/render.py",
+        "slurm/preflight.py",
+        "templates/srun.sbatch.j2",
+        "rules/topology.py",
+    } <= names
 
 
 def test_what_a_step_does_not_run_does_not_count() -> None:

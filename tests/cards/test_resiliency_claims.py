@@ -48,11 +48,13 @@ def test_exit_codes_16_and_17_are_upstreams(upstream: Path) -> None:
 def test_a_second_16_writes_no_checkpoint(upstream: Path) -> None:
     """references/details.md: the guard stops there. (checkpoint, exit, code) of every way out with code 16."""
     for release in releases(upstream, "megatron-core"):
-        method = tree_of(release / "megatron/core/rerun_state_machine.py",
-                         "RerunStateMachine.should_checkpoint_and_exit")
+        method = tree_of(
+            release / "megatron/core/rerun_state_machine.py", "RerunStateMachine.should_checkpoint_and_exit"
+        )
         ways = [ast.unparse(node.value) for node in ast.walk(method) if isinstance(node, ast.Return) and node.value]
         assert sorted(way for way in ways if "RESUME_TO_DISAMBIGUATE" in way) == [
-            f"({saves}, True, EXIT_CODE_RESUME_TO_DISAMBIGUATE)" for saves in (False, True)], release
+            f"({saves}, True, EXIT_CODE_RESUME_TO_DISAMBIGUATE)" for saves in (False, True)
+        ], release
 
 
 @pytest.mark.upstream
@@ -66,8 +68,11 @@ def test_the_exit_handler_is_off_by_default_and_is_for_sigterm(upstream: Path) -
 def test_the_section_step_begins_after_the_warm_up(upstream: Path) -> None:
     for release in releases(upstream, "megatron-bridge"):
         begin = tree_of(release / BRIDGE_FT, "on_training_step_start")
-        guarded = [ast.unparse(node.test) for node in ast.walk(begin) if isinstance(node, ast.If)
-                   and any("start_section('step')" in ast.unparse(line) for line in node.body)]
+        guarded = [
+            ast.unparse(node.test)
+            for node in ast.walk(begin)
+            if isinstance(node, ast.If) and any("start_section('step')" in ast.unparse(line) for line in node.body)
+        ]
         assert any(">= _NUM_WARMUP_ITERS" in test for test in guarded), (release, guarded)
         assert "step:180,checkpointing:420" in (release / BRIDGE_FT).read_text(), release
 
@@ -76,6 +81,11 @@ def test_the_section_step_begins_after_the_warm_up(upstream: Path) -> None:
 def test_asynchronous_saving_wants_torch_dist(upstream: Path) -> None:
     for release in releases(upstream, "megatron-bridge"):
         validate = tree_of(release / BRIDGE_CONFIG, "ConfigContainer.validate")
-        asserted = [ast.unparse(line) for node in ast.walk(validate) if isinstance(node, ast.If)
-                    and "async_save" in ast.unparse(node.test) for line in node.body if isinstance(line, ast.Assert)]
+        asserted = [
+            ast.unparse(line)
+            for node in ast.walk(validate)
+            if isinstance(node, ast.If) and "async_save" in ast.unparse(node.test)
+            for line in node.body
+            if isinstance(line, ast.Assert)
+        ]
         assert any("ckpt_format == 'torch_dist'" in line for line in asserted), release

@@ -22,8 +22,9 @@ LOG = "3: [rank3]: RuntimeError: CUDA error: uncorrectable ECC error encountered
 def commands_of(skill: str) -> list[list[str]]:
     """The `hcp` commands that name a file, with those that write one before those that read it."""
     text = (find_skill(skill) / "SKILL.md").read_text(encoding="utf-8").replace("\\\n", " ")
-    found = [shlex.split(line.strip(), comments=True)[1:] for line in text.splitlines()
-             if line.strip().startswith("hcp ")]
+    found = [
+        shlex.split(line.strip(), comments=True)[1:] for line in text.splitlines() if line.strip().startswith("hcp ")
+    ]
     named = [words for words in found if any(re.search(r"\.(sbatch|yaml|sh)$", word) for word in words)]
     return sorted(named, key=lambda words: "-o" not in words)
 

@@ -22,10 +22,16 @@ def python(code: str, **options: object) -> Step:
     ("code", "status", "reason"),
     [
         ("print('all well')", "passed", ""),
-        ("import sys; print('groups differ', file=sys.stderr); sys.exit(1)", "failed",
-         "exit 1, wanted exit 0: groups differ"),
-        ("import sys; print('no torch', file=sys.stderr); sys.exit(2)", "failed",
-         "exit 2 (could not run), wanted exit 0: no torch"),
+        (
+            "import sys; print('groups differ', file=sys.stderr); sys.exit(1)",
+            "failed",
+            "exit 1, wanted exit 0: groups differ",
+        ),
+        (
+            "import sys; print('no torch', file=sys.stderr); sys.exit(2)",
+            "failed",
+            "exit 2 (could not run), wanted exit 0: no torch",
+        ),
         ("import os, signal; os.kill(os.getpid(), signal.SIGSEGV)", "failed", "signal 11, wanted exit 0: no output"),
         ("raise ValueError('odd')", "failed", "exit 1, wanted exit 0: ValueError: odd"),
     ],

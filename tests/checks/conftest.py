@@ -36,8 +36,13 @@ class Ran(NamedTuple):
 
 def run_check(program: str, *arguments: str, timeout: float = 150) -> Ran:
     """Runs `checks/PROGRAM.py --json` as a process of its own."""
-    done = subprocess.run([sys.executable, str(CHECKS / f"{program}.py"), *arguments, "--json"], capture_output=True,
-                          text=True, timeout=timeout, env={**os.environ, "OMP_NUM_THREADS": "1"})
+    done = subprocess.run(
+        [sys.executable, str(CHECKS / f"{program}.py"), *arguments, "--json"],
+        capture_output=True,
+        text=True,
+        timeout=timeout,
+        env={**os.environ, "OMP_NUM_THREADS": "1"},
+    )
     return Ran(done.returncode, _report(done.stdout), done.stderr)
 
 

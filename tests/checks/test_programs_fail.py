@@ -137,8 +137,10 @@ def test_training_finds_gradients_that_do_not_travel_back_though_the_loss_is_rig
     [
         (THE_PROBE_IS_BLIND, ["without sizes: the probe names HCP001"]),
         (THE_LOGITS_ARE_NOT_COMPARED, ["without sizes: logits differ from those of CP 1"]),
-        (ATTENTION_STAYS_ON_EACH_RANK, ["with sizes [2, 2]: changing token 0 reaches every rank",
-                                        "with sizes [2, 2]: logits equal those of CP 1"]),
+        (
+            ATTENTION_STAYS_ON_EACH_RANK,
+            ["with sizes [2, 2]: changing token 0 reaches every rank", "with sizes [2, 2]: logits equal those of CP 1"],
+        ),
     ],
     ids=["probe", "parity", "healthy"],
 )

@@ -9,8 +9,18 @@ import sys
 
 import pytest
 
-PROGRAMS = ["attention_parity", "decentralized_collection", "dynamic_cp_loss", "dynamic_cp_round_trip", "hcp_groups",
-            "recompute_guard", "silent_cp_loss", "stale_groups", "training_step", "wrong_level_order"]
+PROGRAMS = [
+    "attention_parity",
+    "decentralized_collection",
+    "dynamic_cp_loss",
+    "dynamic_cp_round_trip",
+    "hcp_groups",
+    "recompute_guard",
+    "silent_cp_loss",
+    "stale_groups",
+    "training_step",
+    "wrong_level_order",
+]
 
 
 def test_this_list_names_every_program_that_states_results(checks_dir):
@@ -73,7 +83,9 @@ import torch, hcp.runtime.program as program, hcp.runtime.workers as workers
 program._require = lambda needs, options: None
 workers.place_of = lambda rank, size, attention: (torch.device("cpu"), "gloo")
 """
-OURS_STANDS_FOR_TRANSFORMER_ENGINES = CPUS_STAND_FOR_GPUS + """
+OURS_STANDS_FOR_TRANSFORMER_ENGINES = (
+    CPUS_STAND_FOR_GPUS
+    + """
 import sys, types
 from hcp.runtime.dot_product_attention import DotProductAttention
 package = types.ModuleType("transformer_engine")
@@ -81,18 +93,24 @@ package.pytorch = types.ModuleType("transformer_engine.pytorch")
 package.pytorch.DotProductAttention = DotProductAttention
 sys.modules.update({"transformer_engine": package, "transformer_engine.pytorch": package.pytorch})
 """
-OURS_STANDS_FOR_MEGATRON_CORES = CPUS_STAND_FOR_GPUS + """
+)
+OURS_STANDS_FOR_MEGATRON_CORES = (
+    CPUS_STAND_FOR_GPUS
+    + """
 import megatron.core.extensions.transformer_engine as extension
 from hcp.runtime.te_attention import core_attention_class
 extension.TEDotProductAttention = core_attention_class()
 """
+)
 
 
 @pytest.mark.torch
 @pytest.mark.parametrize(
     ("program", "arguments", "patch", "num_results"),
-    [("attention_parity", ["--layouts", "bshd"], OURS_STANDS_FOR_TRANSFORMER_ENGINES, 4),
-     ("training_step", [], OURS_STANDS_FOR_MEGATRON_CORES, 2)],
+    [
+        ("attention_parity", ["--layouts", "bshd"], OURS_STANDS_FOR_TRANSFORMER_ENGINES, 4),
+        ("training_step", [], OURS_STANDS_FOR_MEGATRON_CORES, 2),
+    ],
     ids=["attention_parity", "training_step"],
 )
 def test_the_way_to_transformer_engine_is_walked_with_a_stand_in(forked, program, arguments, patch, num_results):
@@ -104,9 +122,25 @@ def test_the_way_to_transformer_engine_is_walked_with_a_stand_in(forked, program
 @pytest.mark.torch
 def test_a_program_runs_under_torchrun_as_it_does_alone(checks_dir):
     done = subprocess.run(
-        [sys.executable, "-m", "torch.distributed.run", "--standalone", "--nproc-per-node", "4",
-         str(checks_dir / "attention_parity.py"), "--dtypes", "float64", "--layouts", "thd", "--json"],
-        capture_output=True, text=True, timeout=150, env={**os.environ, "OMP_NUM_THREADS": "1"})
+        [
+            sys.executable,
+            "-m",
+            "torch.distributed.run",
+            "--standalone",
+            "--nproc-per-node",
+            "4",
+            str(checks_dir / "attention_parity.py"),
+            "--dtypes",
+            "float64",
+            "--layouts",
+            "thd",
+            "--json",
+        ],
+        capture_output=True,
+        text=True,
+        timeout=150,
+        env={**os.environ, "OMP_NUM_THREADS": "1"},
+    )
     assert done.returncode == 0, done.stderr
     report = json.loads(done.stdout)
     assert report["ok"] and report["world_size"] == 4

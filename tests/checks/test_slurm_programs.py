@@ -42,11 +42,17 @@ triage.table = lambda: tuple(row for row in table() if row.rule != {rule!r})
 def program(checks_dir, tmp_path):
     """`program(name, *parts, patch=CODE)`: its exit code and the results that did not hold; CODE runs in every Python
     process that it starts, first."""
+
     def run(name, *parts, patch=""):
         (tmp_path / "sitecustomize.py").write_text(patch)
         path = os.pathsep.join([str(tmp_path), os.environ["PYTHONPATH"]])
-        done = subprocess.run([sys.executable, checks_dir / f"{name}.py", *parts, "--json"], capture_output=True,
-                              text=True, timeout=400, env={**os.environ, "PYTHONPATH": path, "OMP_NUM_THREADS": "1"})
+        done = subprocess.run(
+            [sys.executable, checks_dir / f"{name}.py", *parts, "--json"],
+            capture_output=True,
+            text=True,
+            timeout=400,
+            env={**os.environ, "PYTHONPATH": path, "OMP_NUM_THREADS": "1"},
+        )
         report = json.loads(done.stdout)
         assert report["ok"] == (done.returncode == 0) and (report["schema"], report["program"]) == ("hcp.step/1", name)
         assert report["error"] is None, report["error"]
@@ -66,17 +72,38 @@ def test_a_rendered_job_trains_names_the_killed_rank_and_loses_nothing(program):
     assert program("rendered_job") == []
 
 
-@pytest.mark.parametrize(("name", "part", "old", "new", "failed"), [
-    ("rendered_scripts", "broken-launch", 'stop "hcp check found errors in the launch"', "true", "stopped in phase 0"),
-    ("rendered_scripts", "placement", '|| stop "the ranks are not placed as planned"', "|| true", "cyclic: stopped"),
-    ("rendered_scripts", "kinds", "set -euo pipefail", "if then", "bash parses it"),
-    ("requeue_guard", "failures", '== "$progress_before"', '== "x"', "failed before a checkpoint: failed, next none"),
-    ("requeue_guard", "failures", 'scontrol requeue "$SLURM_JOB_ID"', "true", "failed after a checkpoint"),
-    ("requeue_guard", "limit", "attempt >= max_requeues", "attempt > max_requeues", "the last attempt"),
-    ("requeue_guard", "limit", "((attempt > max_requeues))", "false", "started by Slurm once more"),
-    ("requeue_guard", "preemption", "trap 'ask_to_save preempted' USR1", "trap '' USR1", "preempted, next requeue"),
-    ("requeue_guard", "exit-codes", 'exit "$code"\n', "exit 1\n", "exit code 16 is the job's"),
-])
+@pytest.mark.parametrize(
+    ("name", "part", "old", "new", "failed"),
+    [
+        (
+            "rendered_scripts",
+            "broken-launch",
+            'stop "hcp check found errors in the launch"',
+            "true",
+            "stopped in phase 0",
+        ),
+        (
+            "rendered_scripts",
+            "placement",
+            '|| stop "the ranks are not placed as planned"',
+            "|| true",
+            "cyclic: stopped",
+        ),
+        ("rendered_scripts", "kinds", "set -euo pipefail", "if then", "bash parses it"),
+        (
+            "requeue_guard",
+            "failures",
+            '== "$progress_before"',
+            '== "x"',
+            "failed before a checkpoint: failed, next none",
+        ),
+        ("requeue_guard", "failures", 'scontrol requeue "$SLURM_JOB_ID"', "true", "failed after a checkpoint"),
+        ("requeue_guard", "limit", "attempt >= max_requeues", "attempt > max_requeues", "the last attempt"),
+        ("requeue_guard", "limit", "((attempt > max_requeues))", "false", "started by Slurm once more"),
+        ("requeue_guard", "preemption", "trap 'ask_to_save preempted' USR1", "trap '' USR1", "preempted, next requeue"),
+        ("requeue_guard", "exit-codes", 'exit "$code"\n', "exit 1\n", "exit code 16 is the job's"),
+    ],
+)
 def test_a_script_that_is_broken_is_found(program, name, part, old, new, failed):
     found = program(name, part, patch=RENDERED.format(old=old, new=new))
     assert any(failed in result for result in found), found

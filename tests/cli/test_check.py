@@ -56,10 +56,25 @@ def test_json_has_the_contracts_fields_and_is_the_same_twice(hcp, tmp_path: Path
     assert list(data)[:6] == ["schema", "ok", "target", "facts", "summary", "findings"]
     assert (data["schema"], data["ok"]) == ("hcp.check/1", False)
     assert data["facts"]["cp"] == {
-        "value": 4, "origin": "launch", "location": {"file": "launch.txt", "line": 1, "column": 29}}
+        "value": 4,
+        "origin": "launch",
+        "location": {"file": "launch.txt", "line": 1, "column": 29},
+    }
     (finding,) = [item for item in data["findings"] if item["rule"] == "HCP001"]
-    assert set(finding) == {"rule", "title", "severity", "effect", "stage", "message", "found", "wanted", "keys",
-                            "location", "fixes", "source"}
+    assert set(finding) == {
+        "rule",
+        "title",
+        "severity",
+        "effect",
+        "stage",
+        "message",
+        "found",
+        "wanted",
+        "keys",
+        "location",
+        "fixes",
+        "source",
+    }
     assert finding["location"] == {"file": "launch.txt", "line": 3, "column": 43}
     assert all(set(item) == {"rule", "needs"} and item["needs"] for item in data["not_checked"])
     assert data["summary"]["not_checked"] == len(data["not_checked"])
@@ -83,8 +98,9 @@ def test_sarif_is_valid_against_the_published_schema(hcp, tmp_path: Path, root: 
     data = json.loads(done.stdout)
     results = data["runs"][0]["results"]
     assert "HCP001" in [result["ruleId"] for result in results]
-    (region,) = [result["locations"][0]["physicalLocation"]["region"] for result in results
-                 if result["ruleId"] == "HCP001"]
+    (region,) = [
+        result["locations"][0]["physicalLocation"]["region"] for result in results if result["ruleId"] == "HCP001"
+    ]
     assert region == {"startLine": 3, "startColumn": 43, "endLine": 3, "endColumn": 47}
     rules = data["runs"][0]["tool"]["driver"]["rules"]
     assert all(rules[result["ruleIndex"]]["id"] == result["ruleId"] for result in results)
@@ -155,8 +171,12 @@ def test_the_fixes_of_all_findings_on_one_line_are_one_patch(hcp, tmp_path: Path
 
 
 def test_a_finding_that_an_earlier_fix_clears_needs_no_patch_of_its_own(hcp, tmp_path: Path) -> None:  # type: ignore[no-untyped-def]
-    written(tmp_path, "torchrun --nproc_per_node 8 pretrain_gpt.py --context-parallel-size 8 --window-size 128,0"
-            " --softmax-type learnable --num-attention-heads 64 --seq-length 65536\n", "launch.sh")
+    written(
+        tmp_path,
+        "torchrun --nproc_per_node 8 pretrain_gpt.py --context-parallel-size 8 --window-size 128,0"
+        " --softmax-type learnable --num-attention-heads 64 --seq-length 65536\n",
+        "launch.sh",
+    )
     done = hcp("check", "launch.sh", "--select", "CP009,CP010", "--diff", cwd=tmp_path)
     assert " error CP009 " in done.stdout and " error CP010 " in done.stdout
     assert "no patch" not in done.stdout and done.stdout.count("+torchrun") == 1
@@ -190,8 +210,10 @@ def test_a_key_that_hydra_only_adds_keeps_its_plus(hcp, tmp_path: Path) -> None:
         ("", "HCP001", f"'++{key}.hierarchical_context_parallel_sizes=[2,2]'"),
         (sizes, "HCP010", f" +{key}.cp_comm_type=p2p +{key}.hierarchical_context_parallel_sizes=null"),
     ):
-        launch = ("python3 -m verl.trainer.main_ppo actor_rollout_ref.actor.strategy=megatron"
-                  f" actor_rollout_ref.actor.megatron.context_parallel_size=4 '+{key}.cp_comm_type=a2a+p2p'{more}\n")
+        launch = (
+            "python3 -m verl.trainer.main_ppo actor_rollout_ref.actor.strategy=megatron"
+            f" actor_rollout_ref.actor.megatron.context_parallel_size=4 '+{key}.cp_comm_type=a2a+p2p'{more}\n"
+        )
         written(tmp_path, launch, "v.sh")
         done = hcp("check", "v.sh", "--select", rule, "--diff", cwd=tmp_path)
         assert f"    fix: ++{key}." in done.stdout
@@ -257,8 +279,9 @@ def test_a_closed_pipe_ends_quietly(tmp_path: Path) -> None:
     import subprocess
     import sys
 
-    done = subprocess.run(f"{sys.executable} -m hcp explain --all | head -n 1", shell=True, capture_output=True,
-                          text=True, cwd=tmp_path)
+    done = subprocess.run(
+        f"{sys.executable} -m hcp explain --all | head -n 1", shell=True, capture_output=True, text=True, cwd=tmp_path
+    )
     assert done.stderr == "" and done.stdout.startswith("# ")
 
 

@@ -17,7 +17,9 @@ PLAN = ("dcp", "plan", "--world-size", "8", "--max-seqlen", "1024")
 def test_a_plan_as_text(hcp: Hcp) -> None:
     """Eight sequences of one length that a rank just holds: one micro-batch, nobody waits, nothing to choose."""
     done = hcp(*PLAN, "--lengths", ",".join(["1024"] * 8))
-    assert done.stdout == """\
+    assert (
+        done.stdout
+        == """\
 8 sequences, 8192 tokens (the longest 1024) on 8 ranks of at most 1024 tokens
 groups pow2: 1 2 4 8
 policy balanced: 1 micro-batch, imbalance 1.000 (0.0% idle), groups 1.00 x the smallest that fit, at most 1.00 of the \
@@ -26,6 +28,7 @@ mb   time  idle  seqs  tokens  groups (count x size)
  0  1.000  0.0%     8    8192  8x1
 time: 1 = all work / ranks; the sum of all micro-batches is the imbalance
 """
+    )
     assert (done.returncode, done.stderr) == (0, "")
 
 
@@ -34,7 +37,11 @@ def test_the_json_places_every_sequence_once_on_aligned_disjoint_groups(hcp: Hcp
     done = hcp(*PLAN, "--lengths", ",".join(map(str, lengths)), "--format", "json")
     told = json.loads(done.stdout)
     assert (told["schema"], told["policy"], told["world_size"], told["max_seqlen_per_rank"]) == (
-        "hcp.dcp-plan/1", "balanced", 8, 1024)
+        "hcp.dcp-plan/1",
+        "balanced",
+        8,
+        1024,
+    )
     placed = []
     for batch in told["micro_batches"]:
         ranks = [rank for group in batch["groups"] for rank in group["ranks"]]
@@ -42,8 +49,10 @@ def test_the_json_places_every_sequence_once_on_aligned_disjoint_groups(hcp: Hcp
         for group in batch["groups"]:
             size, start = group["local_cp_size"], group["ranks"][0]
             assert group["ranks"] == list(range(start, start + size)) and start % size == 0
-            assert sum(-(-lengths[i] // (2 * size if size > 1 else 1)) * (2 if size > 1 else 1)
-                       for i in group["samples"]) <= 1024
+            assert (
+                sum(-(-lengths[i] // (2 * size if size > 1 else 1)) * (2 if size > 1 else 1) for i in group["samples"])
+                <= 1024
+            )
             placed += group["samples"]
     assert sorted(placed) == list(range(len(lengths)))
     assert set(told["metrics"]) == {"imbalance", "mean_cp_over_min", "num_micro_batches", "token_fill", "lower_bound"}
@@ -55,7 +64,11 @@ def test_policy_pr5869_is_the_split_of_the_pull_request(hcp: Hcp) -> None:
     done = hcp(*PLAN, "--lengths", ",".join(["2000"] * 10), "--policy", "pr5869", "--format", "json")
     (batch,) = json.loads(done.stdout)["micro_batches"]
     assert [(group["ranks"], group["samples"]) for group in batch["groups"]] == [
-        ([0, 1], [0, 1, 2]), ([2, 3], [3, 4, 5]), ([4, 5], [6, 7]), ([6, 7], [8, 9])]
+        ([0, 1], [0, 1, 2]),
+        ([2, 3], [3, 4, 5]),
+        ([4, 5], [6, 7]),
+        ([6, 7], [8, 9]),
+    ]
 
 
 def test_policies_side_by_side_say_which_holds_too_many_tokens(hcp: Hcp) -> None:
@@ -66,29 +79,36 @@ def test_policies_side_by_side_say_which_holds_too_many_tokens(hcp: Hcp) -> None
     assert lines[3].endswith("at most 2.93 of the tokens a rank may hold (TOO MANY)")
     told = json.loads(hcp(*PLAN, "--lengths", "2000,2000", "--compare", "--format", "json").stdout)
     assert (told["schema"], [plan["policy"] for plan in told["plans"]], told["failed"]) == (
-        "hcp.dcp-compare/1", ["balanced", "pr5869"], [])
+        "hcp.dcp-compare/1",
+        ["balanced", "pr5869"],
+        [],
+    )
 
 
 def test_a_policy_without_a_plan_is_said_and_the_others_go_on(hcp: Hcp) -> None:
     done = hcp("dcp", "plan", "--world-size", "6", "--max-seqlen", "1024", "--lengths", "3000,3000", "--compare")
     assert done.returncode == 0
     assert done.stdout.splitlines()[-1].startswith("policy pr5869: no plan: ")
-    alone = hcp("dcp", "plan", "--world-size", "6", "--max-seqlen", "1024", "--lengths", "3000,3000",
-                "--policy", "pr5869")
+    alone = hcp(
+        "dcp", "plan", "--world-size", "6", "--max-seqlen", "1024", "--lengths", "3000,3000", "--policy", "pr5869"
+    )
     assert (alone.returncode, alone.stdout) == (2, "")
 
 
-@pytest.mark.parametrize("text, arguments", [
-    ("100 200\n300\n", ()),
-    ("100,200,\n300", ()),
-    ("[100, 200, 300]", ()),
-    ("[\n100,\n200,\n300\n]\n", ()),
-    ('{"length": 100}\n{"length": 200}\n\n{"length": 300}\n', ()),
-    ('{"text": "a", "n": 100}\n{"n": 200}\n{"n": 300.0}\n', ("--field", "n")),
-    ('[{"seqlen": 100}, {"seqlen": 200}, {"seqlen": 300}]', ()),
-    ("\n".join(json.dumps({"input_ids": [0] * n}) for n in (100, 200, 300)), ()),
-    ("\n".join(json.dumps([7] * n) for n in (100, 200, 300)), ()),
-])
+@pytest.mark.parametrize(
+    "text, arguments",
+    [
+        ("100 200\n300\n", ()),
+        ("100,200,\n300", ()),
+        ("[100, 200, 300]", ()),
+        ("[\n100,\n200,\n300\n]\n", ()),
+        ('{"length": 100}\n{"length": 200}\n\n{"length": 300}\n', ()),
+        ('{"text": "a", "n": 100}\n{"n": 200}\n{"n": 300.0}\n', ("--field", "n")),
+        ('[{"seqlen": 100}, {"seqlen": 200}, {"seqlen": 300}]', ()),
+        ("\n".join(json.dumps({"input_ids": [0] * n}) for n in (100, 200, 300)), ()),
+        ("\n".join(json.dumps([7] * n) for n in (100, 200, 300)), ()),
+    ],
+)
 def test_lengths_come_from_a_file_or_standard_input_in_every_form(
     hcp: Hcp, tmp_path: Path, text: str, arguments: tuple[str, ...]
 ) -> None:
@@ -98,31 +118,32 @@ def test_lengths_come_from_a_file_or_standard_input_in_every_form(
     assert hcp(*PLAN, "--lengths", "-", *arguments, "--format", "json", stdin=text).stdout == wanted
 
 
-@pytest.mark.parametrize("arguments, stdin, says", [
-    (("--lengths", "1,x"), None, "cannot be read"),
-    (("--lengths", "-"), "", "-: found no sequence"),
-    (("--lengths", "-"), "12\nx\n", "-:2: found 'x'; wanted the length of a sequence"),
-    (("--lengths", "-"), '{"a": 1}\n', "-:1: has none of the fields length"),
-    (("--lengths", "-", "--field", "b"), '{"a": 1}\n', "-:1: has no field 'b'; it has a"),
-    (("--lengths", "-"), '{"length": 1}\n{"length"\n', "-:2: found '{\"length\"', no JSON"),
-    (("--lengths", "-"), '{"length": true}\n', "-:1: found 'true'"),
-    (("--lengths", "0"), None, "found '0'"),
-    (("--lengths", "-3"), None, "cannot be read"),
-    (("--lengths", "9000"), None, "sequence 0 has 9000 tokens"),
-    (("--lengths", "100", "--cost", "linear=x"), None, "linear"),
-    (("--lengths", "100", "--cost", "time=1"), None, "'time=1'"),
-    (("--lengths", "100", "--svg", "no/such/folder/x.svg"), None, "--svg no/such/folder/x.svg: cannot be written"),
-    (("--lengths", "100", "--tp", "0"), None, "tp"),
-    (("--lengths", "100", "--world-size", "7", "--groups", "main"), None, "even"),
-    (("--lengths", "100", "--world-size", "0"), None, "world_size"),
-    (("--lengths", "100", "--world-size", "9" * 30), None, "at most 1048576 ranks"),
-    (("--lengths", "100", "--max-seqlen", "0"), None, "max_seqlen"),
-    (("--lengths", "100", "--policy", "best"), None, "best"),
-    ((), None, "--lengths"),
-])
-def test_bad_input_is_one_line_and_exit_2(
-    hcp: Hcp, arguments: tuple[str, ...], stdin: str | None, says: str
-) -> None:
+@pytest.mark.parametrize(
+    "arguments, stdin, says",
+    [
+        (("--lengths", "1,x"), None, "cannot be read"),
+        (("--lengths", "-"), "", "-: found no sequence"),
+        (("--lengths", "-"), "12\nx\n", "-:2: found 'x'; wanted the length of a sequence"),
+        (("--lengths", "-"), '{"a": 1}\n', "-:1: has none of the fields length"),
+        (("--lengths", "-", "--field", "b"), '{"a": 1}\n', "-:1: has no field 'b'; it has a"),
+        (("--lengths", "-"), '{"length": 1}\n{"length"\n', "-:2: found '{\"length\"', no JSON"),
+        (("--lengths", "-"), '{"length": true}\n', "-:1: found 'true'"),
+        (("--lengths", "0"), None, "found '0'"),
+        (("--lengths", "-3"), None, "cannot be read"),
+        (("--lengths", "9000"), None, "sequence 0 has 9000 tokens"),
+        (("--lengths", "100", "--cost", "linear=x"), None, "linear"),
+        (("--lengths", "100", "--cost", "time=1"), None, "'time=1'"),
+        (("--lengths", "100", "--svg", "no/such/folder/x.svg"), None, "--svg no/such/folder/x.svg: cannot be written"),
+        (("--lengths", "100", "--tp", "0"), None, "tp"),
+        (("--lengths", "100", "--world-size", "7", "--groups", "main"), None, "even"),
+        (("--lengths", "100", "--world-size", "0"), None, "world_size"),
+        (("--lengths", "100", "--world-size", "9" * 30), None, "at most 1048576 ranks"),
+        (("--lengths", "100", "--max-seqlen", "0"), None, "max_seqlen"),
+        (("--lengths", "100", "--policy", "best"), None, "best"),
+        ((), None, "--lengths"),
+    ],
+)
+def test_bad_input_is_one_line_and_exit_2(hcp: Hcp, arguments: tuple[str, ...], stdin: str | None, says: str) -> None:
     done = hcp(*PLAN, *arguments, stdin=stdin)
     assert (done.returncode, done.stdout) == (2, "")
     assert done.stderr.startswith("hcp: ") and done.stderr.count("\n") == 1
@@ -150,15 +171,34 @@ def test_weights_as_text(hcp: Hcp) -> None:
     assert done.returncode == 0
 
 
-@pytest.mark.parametrize("reduction, gather, backward", [
-    ("mean", "detached", [8, 8, 8]), ("mean", "autograd", [2, 4, 8]), ("mean", "replicated", [2, 4, 8]),
-    ("sum", "detached", [1, 1, 1]), ("sum", "autograd", [0.25, 0.5, 1]), ("sum", "replicated", [0.25, 0.5, 1]),
-])
+@pytest.mark.parametrize(
+    "reduction, gather, backward",
+    [
+        ("mean", "detached", [8, 8, 8]),
+        ("mean", "autograd", [2, 4, 8]),
+        ("mean", "replicated", [2, 4, 8]),
+        ("sum", "detached", [1, 1, 1]),
+        ("sum", "autograd", [0.25, 0.5, 1]),
+        ("sum", "replicated", [0.25, 0.5, 1]),
+    ],
+)
 def test_weights_as_json_are_those_of_the_derivation(
     hcp: Hcp, reduction: str, gather: str, backward: list[float]
 ) -> None:
-    done = hcp("dcp", "weights", "--world-size", "8", "--sizes", "4 2 1 1", "--reduction", reduction,
-               "--gather", gather, "--format", "json")
+    done = hcp(
+        "dcp",
+        "weights",
+        "--world-size",
+        "8",
+        "--sizes",
+        "4 2 1 1",
+        "--reduction",
+        reduction,
+        "--gather",
+        gather,
+        "--format",
+        "json",
+    )
     told = json.loads(done.stdout)
     assert told["schema"] == "hcp.dcp-weights/1"
     assert [group["local_cp_size"] for group in told["groups"]] == [4, 2, 1]
@@ -167,11 +207,17 @@ def test_weights_as_json_are_those_of_the_derivation(
     assert [group["report_mean"] for group in told["groups"]] == [2, 4, 8]
 
 
-@pytest.mark.parametrize("arguments, says", [
-    (("--sizes", "4,2"), "6 ranks together; wanted 8"), (("--sizes", "4,x"), "wanted group sizes"),
-    (("--sizes", ""), "wanted group sizes"), (("--sizes", "8,0"), "wanted group sizes"), ((), "--sizes"),
-    (("--sizes", "8", "--gather", "all"), "'all'"),
-])
+@pytest.mark.parametrize(
+    "arguments, says",
+    [
+        (("--sizes", "4,2"), "6 ranks together; wanted 8"),
+        (("--sizes", "4,x"), "wanted group sizes"),
+        (("--sizes", ""), "wanted group sizes"),
+        (("--sizes", "8,0"), "wanted group sizes"),
+        ((), "--sizes"),
+        (("--sizes", "8", "--gather", "all"), "'all'"),
+    ],
+)
 def test_bad_sizes_are_one_line_and_exit_2(hcp: Hcp, arguments: tuple[str, ...], says: str) -> None:
     done = hcp("dcp", "weights", "--world-size", "8", *arguments)
     assert (done.returncode, done.stdout) == (2, "")

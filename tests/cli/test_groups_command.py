@@ -19,7 +19,9 @@ Hcp = Callable[..., "CompletedProcess[str]"]
 
 def test_the_table_says_which_level_leaves_the_node(hcp: Hcp) -> None:
     done = hcp("groups", "--world-size", "32", "--tp", "2", "--cp", "8", "--hcp", "4,2", "--ep", "4")
-    assert done.stdout == """\
+    assert (
+        done.stdout
+        == """\
 32 ranks on 4 nodes of 8 GPUs, block placement
 dense tp 2 cp 8 dp 2 pp 1; expert etp 2 ep 4 edp 4 pp 1 (fastest first)
 group      size  count  cross node  ranks
@@ -42,28 +44,36 @@ groups of one rank: pp
 level 0 (a2a) stays inside its node
 level 1 (p2p) leaves its node in 16 of 16 groups
 """
+    )
     assert (done.returncode, done.stderr) == (0, "")
 
 
 def test_an_nvlink_domain_over_several_nodes_has_a_column_of_its_own(hcp: Hcp) -> None:
-    done = hcp("groups", "--world-size", "32", "--cp", "16", "--hcp", "[8 2]", "--gpus-per-node", "4",
-               "--nvlink-domain", "8")
+    done = hcp(
+        "groups", "--world-size", "32", "--cp", "16", "--hcp", "[8 2]", "--gpus-per-node", "4", "--nvlink-domain", "8"
+    )
     lines = done.stdout.splitlines()
     assert lines[0] == "32 ranks on 8 nodes of 4 GPUs, block placement, NVLink domains of 8"
     assert lines[6] == "cp.L0 a2a     8      4         all             -  0-7 | 8-15 | 16-23 | ..."
-    assert lines[-2:] == ["level 0 (a2a) stays inside its NVLink domain",
-                          "level 1 (p2p) leaves its NVLink domain in 16 of 16 groups"]
+    assert lines[-2:] == [
+        "level 0 (a2a) stays inside its NVLink domain",
+        "level 1 (p2p) leaves its NVLink domain in 16 of 16 groups",
+    ]
 
 
 def test_cyclic_placement_turns_the_levels_round(hcp: Hcp) -> None:
     done = hcp("groups", "--world-size", "32", "--cp", "32", "--hcp", "8,4", "--placement", "cyclic")
-    assert done.stdout.splitlines()[-2:] == ["level 0 (a2a) leaves its node in 4 of 4 groups",
-                                             "level 1 (p2p) stays inside its node"]
+    assert done.stdout.splitlines()[-2:] == [
+        "level 0 (a2a) leaves its node in 4 of 4 groups",
+        "level 1 (p2p) stays inside its node",
+    ]
 
 
 def test_one_rank_has_a_line_per_group(hcp: Hcp) -> None:
     done = hcp("groups", "--world-size", "32", "--tp", "2", "--cp", "16", "--hcp", "8,2", "--rank", "5")
-    assert done.stdout == """\
+    assert (
+        done.stdout
+        == """\
 32 ranks on 4 nodes of 8 GPUs, block placement
 dense tp 2 cp 16 dp 1 pp 1; expert etp 2 ep 1 edp 16 pp 1 (fastest first)
 rank 5: node 0; dense tp 1 cp 2 dp 0 pp 0; expert etp 1 ep 0 edp 2 pp 0
@@ -82,6 +92,7 @@ etp-ep          2   1 of 2        -  4 5
 etp-ep-pp       2   1 of 2        -  4 5
 edp             1  2 of 16     node  1 3 5 ... 31
 """
+    )
     assert done.returncode == 0
 
 
@@ -98,20 +109,57 @@ def test_a_rank_that_shares_no_group_is_said_to_be_alone(hcp: Hcp) -> None:
 
 
 def test_a_rank_of_a_huge_world_is_answered_at_once(hcp: Hcp) -> None:
-    done = hcp("groups", "--world-size", "512000000000", "--tp", "8", "--cp", "16", "--hcp", "2,8", "--rank",
-               "511999999999", timeout=5)
+    done = hcp(
+        "groups",
+        "--world-size",
+        "512000000000",
+        "--tp",
+        "8",
+        "--cp",
+        "16",
+        "--hcp",
+        "2,8",
+        "--rank",
+        "511999999999",
+        timeout=5,
+    )
     assert re.search(r"^cp\.L0 a2a +255999999999 +1 of 2 +node  511999999991 511999999999$", done.stdout, re.MULTILINE)
     assert re.search(r"^tp-dp-cp +0 +511999999999 of 512000000000 +node  0-511999999999$", done.stdout, re.MULTILINE)
 
 
 def test_the_json_holds_every_group_in_order(hcp: Hcp) -> None:
-    done = hcp("groups", "--world-size", "48", "--tp", "2", "--cp", "6", "--pp", "2", "--ep", "3", "--etp", "1",
-               "--hcp", "3,2", "--format", "json", "--gpus-per-node", "4", "--nvlink-domain", "8")
+    done = hcp(
+        "groups",
+        "--world-size",
+        "48",
+        "--tp",
+        "2",
+        "--cp",
+        "6",
+        "--pp",
+        "2",
+        "--ep",
+        "3",
+        "--etp",
+        "1",
+        "--hcp",
+        "3,2",
+        "--format",
+        "json",
+        "--gpus-per-node",
+        "4",
+        "--nvlink-domain",
+        "8",
+    )
     told = json.loads(done.stdout)
     groups = told.pop("groups")
     assert told == {
-        "schema": "hcp.groups/1", "ok": True, "world_size": 48, "order": "tp-cp-ep-dp-pp",
-        "dense": {"tp": 2, "cp": 6, "dp": 2, "pp": 2}, "expert": {"etp": 1, "ep": 3, "edp": 8, "pp": 2},
+        "schema": "hcp.groups/1",
+        "ok": True,
+        "world_size": 48,
+        "order": "tp-cp-ep-dp-pp",
+        "dense": {"tp": 2, "cp": 6, "dp": 2, "pp": 2},
+        "expert": {"etp": 1, "ep": 3, "edp": 8, "pp": 2},
         "hcp_sizes": [3, 2],
         "placement": {"kind": "block", "gpus_per_node": 4, "nvlink_domain": 8, "num_nodes": 12},
     }
@@ -157,23 +205,36 @@ def test_the_picture_is_written_and_said_on_stderr(hcp: Hcp, tmp_path: Path) -> 
         ("--world-size eight", "Invalid value for '--world-size': 'eight' is not a valid integer."),
         ("--world-size 8 --tp -2", "tp is -2: wanted a size of 1 or more"),
         ("--world-size 0", "world_size is 0: wanted a size of 1 or more"),
-        ("--world-size 8 --cp 3", "world_size 8 is not a multiple of tp 1 x cp 3 x pp 1 = 3: no data-parallel size "
-                                  "fits; use 6 or 9 ranks, or other sizes"),
+        (
+            "--world-size 8 --cp 3",
+            "world_size 8 is not a multiple of tp 1 x cp 3 x pp 1 = 3: no data-parallel size "
+            "fits; use 6 or 9 ranks, or other sizes",
+        ),
         ("--world-size 8 --cp 8 --hcp 4,4", "hierarchical sizes [4,4] multiply to 16: wanted the cp size, 8"),
         ("--world-size 8 --cp 8 --hcp a,b", "--hcp 'a,b': wanted level sizes such as 8,2, the inner (a2a) one first"),
         ("--world-size 8 --cp 8 --hcp []", "--hcp '[]': wanted level sizes such as 8,2, the inner (a2a) one first"),
         ("--world-size 8 --rank 8", "--rank is outside a world of 8 ranks: wanted 0 to 7"),
         ("--world-size 8 --rank -1", "--rank is outside a world of 8 ranks: wanted 0 to 7"),
-        ("--world-size 2097152", "--world-size 2097152: at most 1048576 ranks are listed or drawn; ask for one rank's "
-                                 "groups in text (--rank R)"),
+        (
+            "--world-size 2097152",
+            "--world-size 2097152: at most 1048576 ranks are listed or drawn; ask for one rank's "
+            "groups in text (--rank R)",
+        ),
         (f"--world-size {'9' * 3000}", "a size is above 1000000000000: wanted numbers of GPUs"),
         ("--world-size 8 --gpus-per-node 0", "gpus_per_node is 0: wanted a size of 1 or more"),
-        ("--world-size 8 --placement plane", "Invalid value for '--placement': 'plane' is not one of 'block', "
-                                             "'cyclic'."),
-        ("--world-size 8 --svg no/such/folder.svg", "--svg no/such/folder.svg: cannot be written (No such file or "
-                                                    "directory); name a file in a folder that exists"),
-        ("--world-size 400 --gpus-per-node 200 --svg x.svg",
-         "gpus_per_node 200: a picture has room for 144 GPUs per node"),
+        (
+            "--world-size 8 --placement plane",
+            "Invalid value for '--placement': 'plane' is not one of 'block', 'cyclic'.",
+        ),
+        (
+            "--world-size 8 --svg no/such/folder.svg",
+            "--svg no/such/folder.svg: cannot be written (No such file or "
+            "directory); name a file in a folder that exists",
+        ),
+        (
+            "--world-size 400 --gpus-per-node 200 --svg x.svg",
+            "gpus_per_node 200: a picture has room for 144 GPUs per node",
+        ),
     ],
 )
 def test_unusable_input_is_one_line_and_exit_2(hcp: Hcp, tmp_path: Path, args: str, said: str) -> None:
@@ -184,5 +245,6 @@ def test_unusable_input_is_one_line_and_exit_2(hcp: Hcp, tmp_path: Path, args: s
 def test_text_is_plain_ascii(hcp: Hcp) -> None:
     done = hcp("groups", "--world-size", "48", "--tp", "2", "--cp", "24", "--hcp", "2,3,4", "--all")
     assert re.fullmatch(r"[\x20-\x7e\n]*", done.stdout)
-    assert done.stdout.endswith("\nnote: Transformer Engine takes exactly two levels; megatron-core builds these "
-                                "groups though\n")
+    assert done.stdout.endswith(
+        "\nnote: Transformer Engine takes exactly two levels; megatron-core builds these groups though\n"
+    )

@@ -35,8 +35,11 @@ def test_a_dead_job_in_json(hcp, tmp_path):
     failure = found["first_failure"]
     assert (failure["rule"], failure["rank"], failure["node"]) == ("HCP002", 12, "n2")
     assert failure["location"] == {"file": "job.log", "line": 3}
-    assert found["also"] == [{"signature": "exception-bare", "count": 1}, {"signature": "peer-gone", "count": 1},
-                             {"signature": "srun-task", "count": 1}]
+    assert found["also"] == [
+        {"signature": "exception-bare", "count": 1},
+        {"signature": "peer-gone", "count": 1},
+        {"signature": "srun-task", "count": 1},
+    ]
 
 
 def test_standard_input_and_folders_are_read(hcp, tmp_path):
@@ -66,16 +69,23 @@ def test_what_is_no_log_is_refused_in_one_line(hcp, tmp_path):
 
 
 def test_the_groups_of_the_job_are_compared_with_those_of_the_launch(hcp, tmp_path):
-    launch = ["--context-parallel-size 4 --cp-comm-type a2a+p2p --hierarchical-context-parallel-sizes 2 2",
-              "--tensor-model-parallel-size 2 --num-layers 2"]
+    launch = [
+        "--context-parallel-size 4 --cp-comm-type a2a+p2p --hierarchical-context-parallel-sizes 2 2",
+        "--tensor-model-parallel-size 2 --num-layers 2",
+    ]
     (tmp_path / "train.sh").write_text("torchrun --nproc-per-node 8 pretrain_gpt.py " + " ".join(launch) + "\n")
-    line = ("[rank{}]:[I822 10:00:00 ProcessGroupNCCL.cpp:1] [PG ID 4 PG GUID {}"
-            "(HIERARCHICAL_CONTEXT_PARALLEL_GROUP_L{}) Rank {}] Launching\n")
+    line = (
+        "[rank{}]:[I822 10:00:00 ProcessGroupNCCL.cpp:1] [PG ID 4 PG GUID {}"
+        "(HIERARCHICAL_CONTEXT_PARALLEL_GROUP_L{}) Rank {}] Launching\n"
+    )
     # TP 2: the inner groups step over the tensor-parallel rank, {0, 2} and not {0, 1}.
     for name, neighbour in (("planned", 2), ("other", 1)):
         (tmp_path / f"{name}.log").write_text(
-            line.format(0, 9, 0, 0) + line.format(neighbour, 9, 0, 1)
-            + line.format(0, 11, 1, 0) + line.format(4, 11, 1, 1))
+            line.format(0, 9, 0, 0)
+            + line.format(neighbour, 9, 0, 1)
+            + line.format(0, 11, 1, 0)
+            + line.format(4, 11, 1, 1)
+        )
     planned = hcp("triage", "planned.log", "--launch", "train.sh", cwd=tmp_path)
     assert planned.returncode == 0 and "on, as far as logs can tell" in planned.stdout
     other = hcp("triage", "other.log", "--launch", "train.sh", cwd=tmp_path)

@@ -107,21 +107,37 @@ def topology_of(rng: random.Random, largest: int) -> dict[str, Any]:
     sizes = split(rng, cp) if cp > 1 and rng.random() < 0.7 else None
     if sizes and rng.random() < 0.05:
         sizes[0] += 1
-    return {"world_size": world_size, "tp": tp, "cp": cp, "pp": pp, "ep": ep, "etp": etp, "order": order,
-            "sizes": sizes}
+    return {
+        "world_size": world_size,
+        "tp": tp,
+        "cp": cp,
+        "pp": pp,
+        "ep": ep,
+        "etp": etp,
+        "order": order,
+        "sizes": sizes,
+    }
 
 
 LARGE = [
     {"world_size": 10752, "tp": 8, "cp": 16, "pp": 7, "ep": 8, "etp": 1, "order": DEFAULT_ORDER, "sizes": [8, 2]},
     {"world_size": 10752, "tp": 4, "cp": 32, "pp": 3, "ep": 64, "etp": 2, "order": "tp-cp-ep-pp-dp", "sizes": [2, 16]},
-    {"world_size": 10752, "tp": 2, "cp": 8, "pp": 1, "ep": 3, "etp": None, "order": "dp-tp-ep-cp-pp",
-     "sizes": [2, 2, 2]},
+    {
+        "world_size": 10752,
+        "tp": 2,
+        "cp": 8,
+        "pp": 1,
+        "ep": 3,
+        "etp": None,
+        "order": "dp-tp-ep-cp-pp",
+        "sizes": [2, 2, 2],
+    },
     {"world_size": 8192, "tp": 1, "cp": 64, "pp": 8, "ep": 16, "etp": 4, "order": "ep-cp-tp-dp-pp", "sizes": [8, 8]},
 ]
 
 
 def test_groups_are_megatron_cores_on_hundreds_of_topologies(
-    megatron_groups: Callable[[dict[str, Any]], Created]
+    megatron_groups: Callable[[dict[str, Any]], Created],
 ) -> None:
     rng = random.Random(20260822)
     topologies = [topology_of(rng, 200) for _ in range(600)] + LARGE
@@ -151,8 +167,16 @@ def test_groups_are_megatron_cores_on_hundreds_of_topologies(
 def test_every_order_of_the_axes_is_judged_alike(megatron_groups: Callable[[dict[str, Any]], Created]) -> None:
     for ep, etp in ((2, 2), (1, 4), (1, 1)):
         for axes in permutations(AXES):
-            topology = {"world_size": 24, "tp": 2, "cp": 2, "pp": 3, "ep": ep, "etp": etp, "order": "-".join(axes),
-                        "sizes": None}
+            topology = {
+                "world_size": 24,
+                "tp": 2,
+                "cp": 2,
+                "pp": 3,
+                "ep": ep,
+                "etp": etp,
+                "order": "-".join(axes),
+                "sizes": None,
+            }
             try:
                 theirs: Created | None = compared(megatron_groups(topology))
             except (AssertionError, RuntimeError):

@@ -102,27 +102,44 @@ def test_the_smallest_world_is_the_first_that_is_accepted(tp: int, cp: int, ep: 
 @pytest.mark.parametrize(
     ("sizes", "said"),
     [
-        ({"world_size": 6, "tp": 4}, "world_size 6 is not a multiple of tp 4 x cp 1 x pp 1 = 4: no data-parallel size "
-                                     "fits; use 4 or 8 ranks, or other sizes"),
-        ({"world_size": 12, "tp": 2, "cp": 3, "ep": 8, "etp": 1},
-         "world_size 12 is not a multiple of etp 1 x ep 8 x pp 1 = 8 (the expert grid, which has no cp axis); "
-         "use 24 ranks, or other sizes"),
+        (
+            {"world_size": 6, "tp": 4},
+            "world_size 6 is not a multiple of tp 4 x cp 1 x pp 1 = 4: no data-parallel size "
+            "fits; use 4 or 8 ranks, or other sizes",
+        ),
+        (
+            {"world_size": 12, "tp": 2, "cp": 3, "ep": 8, "etp": 1},
+            "world_size 12 is not a multiple of etp 1 x ep 8 x pp 1 = 8 (the expert grid, which has no cp axis); "
+            "use 24 ranks, or other sizes",
+        ),
         ({"world_size": 8, "tp": 0}, "tp is 0: wanted a size of 1 or more"),
-        ({"world_size": 8, "cp": 2, "pp": 2, "order": "tp-cp-ep-pp-dp"},
-         "order tp-cp-ep-pp-dp does not end with pp, so dp 2 and the experts' dp 4 must be equal: make etp x ep "
-         "(now 1) equal to tp x cp (now 2), or put pp last"),
-        ({"world_size": 8, "tp": 2, "pp": 2, "ep": 2, "etp": 1, "order": "tp-pp-cp-ep-dp"},
-         "order tp-pp-cp-ep-dp gives the dense and the expert grid different pipeline groups (rank strides 2 and 1): "
-         "put pp last"),
-        ({"world_size": 8, "cp": 2, "order": "tp-dp-pp"},
-         "order tp-dp-pp lacks cp, whose size is 2: name every axis of size above 1"),
+        (
+            {"world_size": 8, "cp": 2, "pp": 2, "order": "tp-cp-ep-pp-dp"},
+            "order tp-cp-ep-pp-dp does not end with pp, so dp 2 and the experts' dp 4 must be equal: make etp x ep "
+            "(now 1) equal to tp x cp (now 2), or put pp last",
+        ),
+        (
+            {"world_size": 8, "tp": 2, "pp": 2, "ep": 2, "etp": 1, "order": "tp-pp-cp-ep-dp"},
+            "order tp-pp-cp-ep-dp gives the dense and the expert grid different pipeline groups (rank strides 2 and "
+            "1): put pp last",
+        ),
+        (
+            {"world_size": 8, "cp": 2, "order": "tp-dp-pp"},
+            "order tp-dp-pp lacks cp, whose size is 2: name every axis of size above 1",
+        ),
         # Upstream puts gtp after tp, and fails (ValueError) on an order without tp.
-        ({"world_size": 8, "gtp": 2, "order": "cp-dp"},
-         "order cp-dp lacks gtp, whose size is 2: name every axis of size above 1"),
-        ({"world_size": 8, "order": "tp-cp-tp"},
-         "order tp-cp-tp names an axis twice: name each once, for example tp-cp-ep-dp-pp"),
-        ({"world_size": 8, "order": "tp,cp"},
-         "order tp,cp: wanted the axes tp, cp, ep, dp, pp joined by '-', for example tp-cp-ep-dp-pp"),
+        (
+            {"world_size": 8, "gtp": 2, "order": "cp-dp"},
+            "order cp-dp lacks gtp, whose size is 2: name every axis of size above 1",
+        ),
+        (
+            {"world_size": 8, "order": "tp-cp-tp"},
+            "order tp-cp-tp names an axis twice: name each once, for example tp-cp-ep-dp-pp",
+        ),
+        (
+            {"world_size": 8, "order": "tp,cp"},
+            "order tp,cp: wanted the axes tp, cp, ep, dp, pp joined by '-', for example tp-cp-ep-dp-pp",
+        ),
     ],
 )
 def test_what_megatron_core_refuses_is_one_line(sizes: dict[str, int], said: str) -> None:

@@ -36,15 +36,24 @@ LAUNCHER: ft_launcher
 def test_values_become_words() -> None:
     reading = read_args_yaml(TEXT, "model_config.yaml")
     assert {s.key: s.value for s in reading.settings} == {
-        "num_layers": ["12"], "context_parallel_size": ["4"], "cp_comm_type": ["a2a+p2p"],
-        "hierarchical_context_parallel_sizes": ["2", "2"], "sequence_parallel": [], "seq_length": ["1024"],
-        "data_path": ["${DATA_PATH}/text"], "moe_layer_freq": ["([0]*3+[1]*11)"],
-        "recompute_modules": ["mlp", "moe act"], "lr_warmup_fraction": ["0.01"], "empty": [],
+        "num_layers": ["12"],
+        "context_parallel_size": ["4"],
+        "cp_comm_type": ["a2a+p2p"],
+        "hierarchical_context_parallel_sizes": ["2", "2"],
+        "sequence_parallel": [],
+        "seq_length": ["1024"],
+        "data_path": ["${DATA_PATH}/text"],
+        "moe_layer_freq": ["([0]*3+[1]*11)"],
+        "recompute_modules": ["mlp", "moe act"],
+        "lr_warmup_fraction": ["0.01"],
+        "empty": [],
     }
     assert (reading.kind, reading.form, reading.complete, reading.text) == ("mlm", "args-yaml", True, TEXT)
     assert set(reading.unknown) == {"data_path", "env.X"}
     assert {name: fact.value for name, fact in reading.facts.items()} == {
-        "env.CUDA_DEVICE_MAX_CONNECTIONS": "1", "env.NCCL_ALGO": "Ring", "env.NVTE_FLAG": "true",
+        "env.CUDA_DEVICE_MAX_CONNECTIONS": "1",
+        "env.NCCL_ALGO": "Ring",
+        "env.NVTE_FLAG": "true",
         "start": "ft_launcher",
     }
     assert [(a.rule, a.location.line) for a in reading.acceptances] == [("TOPO001", 8)]

@@ -37,7 +37,8 @@ def test_a_dumped_container_is_complete_and_a_part_is_not() -> None:
         ("{_target_: megatron.core.transformer.enums.AttnBackend, _call_: true, _args_: [1]}", "flash"),
         ("{_target_: megatron.core.transformer.enums.AttnBackend, _call_: true, _args_: [5]}", "auto"),
         ("{_target_: megatron.core.transformer.enums.AttnBackend, _call_: true, _args_: [2], _name_: fused}", "fused"),
-        ("flash", "flash"), ("null", None),
+        ("flash", "flash"),
+        ("null", None),
     ],
 )
 def test_an_enum_reads_as_its_members_name(written: str, read: object) -> None:
@@ -77,8 +78,11 @@ def test_the_enum_values_are_upstreams_in_every_release(upstream: Path) -> None:
         ("{_target_: a.FinetuningDatasetConfig, packed_sequence_specs: null}", "none"),
         ("{_target_: a.FinetuningDatasetConfig, packed_sequence_specs: {packed_sequence_size: 4096}}", "offline"),
         ("{_target_: a.FinetuningDatasetConfig, packed_sequence_specs: {packed_sequence_size: -1}}", "none"),
-        ("{_target_: a.GPTSFTDatasetConfig, enable_offline_packing: true, offline_packing_specs: "
-         "{packed_sequence_size: 4096, pad_seq_to_mult: 8}}", "offline"),
+        (
+            "{_target_: a.GPTSFTDatasetConfig, enable_offline_packing: true, offline_packing_specs: "
+            "{packed_sequence_size: 4096, pad_seq_to_mult: 8}}",
+            "offline",
+        ),
         ("{_target_: a.DirectHFSFTDatasetConfig, enable_in_batch_packing: true}", "in_batch"),
         ("{_target_: a.MockVLMConversationProvider, pack_sequences_in_batch: true}", "in_batch"),
         ("{_target_: a.EnergonDatasetConfig, packing_buffer_size: 64}", "energon"),
@@ -92,9 +96,17 @@ def test_packing_is_read_under_the_names_of_every_version(dataset: str, packing:
 
 @pytest.mark.parametrize(
     ("dataset", "finetune"),
-    [("GPTDatasetConfig", False), ("MockGPTDatasetConfig", False), ("FinetuningDatasetConfig", True),
-     ("HFDatasetConfig", True), ("GPTSFTDatasetConfig", True), ("DirectHFSFTDatasetConfig", True),
-     ("EnergonDatasetConfig", True), ("MockVLMSFTDatasetConfig", True), ("TheirOwnProvider", None)],
+    [
+        ("GPTDatasetConfig", False),
+        ("MockGPTDatasetConfig", False),
+        ("FinetuningDatasetConfig", True),
+        ("HFDatasetConfig", True),
+        ("GPTSFTDatasetConfig", True),
+        ("DirectHFSFTDatasetConfig", True),
+        ("EnergonDatasetConfig", True),
+        ("MockVLMSFTDatasetConfig", True),
+        ("TheirOwnProvider", None),
+    ],
 )
 def test_finetuning_is_told_by_the_datasets_class(dataset: str, finetune: bool | None) -> None:
     fact = launch(f"{FULL}dataset: {{_target_: pkg.{dataset}}}\n").facts.get("finetune")
@@ -108,11 +120,15 @@ def test_packing_specs_in_an_override_list_mean_finetuning() -> None:
 
 @pytest.mark.parametrize(
     ("precision", "fp8", "recipe"),
-    [("bf16_mixed", None, "tensorwise"), ("bf16_with_mxfp8_mixed", "e4m3", "mxfp8"),
-     ("bf16_with_fp8_delayed_scaling_mixed", "hybrid", "delayed"),
-     ("bf16_with_fp8_current_scaling_mixed", "hybrid", "tensorwise"),
-     ("nanov2_bf16_with_fp8_current_scaling_mixed", "hybrid", "blockwise"),
-     ("bf16_with_fp8_subchannel_scaling_mixed", "hybrid", "blockwise"), ("bf16_with_nvfp4_mixed", None, "tensorwise")],
+    [
+        ("bf16_mixed", None, "tensorwise"),
+        ("bf16_with_mxfp8_mixed", "e4m3", "mxfp8"),
+        ("bf16_with_fp8_delayed_scaling_mixed", "hybrid", "delayed"),
+        ("bf16_with_fp8_current_scaling_mixed", "hybrid", "tensorwise"),
+        ("nanov2_bf16_with_fp8_current_scaling_mixed", "hybrid", "blockwise"),
+        ("bf16_with_fp8_subchannel_scaling_mixed", "hybrid", "blockwise"),
+        ("bf16_with_nvfp4_mixed", None, "tensorwise"),
+    ],
 )
 def test_the_mixed_precision_recipe_decides_over_the_models_own_fields(
     precision: str, fp8: str | None, recipe: str
@@ -146,8 +162,10 @@ def test_the_named_recipes_set_what_upstreams_functions_set(upstream: Path) -> N
 def test_a_model_config_with_a_nested_transformer_is_read_and_written_there() -> None:
     from hcp.launch.names import ROWS, keys_of
 
-    text = ("_target_: m.ConfigContainer\nmodel:\n  _target_: m.BridgeGPTModelConfig\n  seq_length: 8192\n"
-            "  transformer: {context_parallel_size: 4, cp_comm_type: a2a, num_layers: 4}\n")
+    text = (
+        "_target_: m.ConfigContainer\nmodel:\n  _target_: m.BridgeGPTModelConfig\n  seq_length: 8192\n"
+        "  transformer: {context_parallel_size: 4, cp_comm_type: a2a, num_layers: 4}\n"
+    )
     read = launch(text)
     assert [read.facts[name].value for name in ("cp", "cp_comm_type", "seq_length")] == [4, "a2a", 8192]
     assert keys_of(ROWS["hcp_sizes"], "bridge", read.reading.role)[0].startswith("model.transformer.")
@@ -170,8 +188,18 @@ def test_an_unresolved_reference_is_unknown_with_its_reason() -> None:
 
 def test_the_example_is_what_its_comment_says(root: Path) -> None:
     facts = build_launch(read_target(str(root / "examples" / "bridge_hcp.yaml"))).facts
-    wanted = {"cp": 16, "hcp_sizes": (8, 2), "cp_comm_type": "a2a+p2p", "attention_backend": "fused", "kv_heads": 8,
-              "head_dim": 128, "packing": "none", "finetune": False, "seq_length": 131072, "vision": False}
+    wanted = {
+        "cp": 16,
+        "hcp_sizes": (8, 2),
+        "cp_comm_type": "a2a+p2p",
+        "attention_backend": "fused",
+        "kv_heads": 8,
+        "head_dim": 128,
+        "packing": "none",
+        "finetune": False,
+        "seq_length": 131072,
+        "vision": False,
+    }
     assert {name: facts[name].value for name in wanted} == wanted
     data = yaml.safe_load((root / "examples" / "bridge_hcp.yaml").read_text(encoding="utf-8"))
     assert list(data["model"]) == sorted(data["model"])  # as yaml.safe_dump writes it

@@ -27,38 +27,77 @@ def facts(tmp_path: Path, **fields: Any) -> dict[str, Any]:
 @pytest.mark.parametrize(
     ("fields", "wanted"),
     [
-        ({}, {"heads": 32, "hidden_size": 4096, "num_layers": 4, "num_query_groups": None, "mla": False,
-              "window_size": None, "softmax_type": "vanilla", "attention_bias": False, "num_experts": None,
-              "mtp_layers": None, "hybrid_pattern": None, "vision": False, "attention_variant": None}),
+        (
+            {},
+            {
+                "heads": 32,
+                "hidden_size": 4096,
+                "num_layers": 4,
+                "num_query_groups": None,
+                "mla": False,
+                "window_size": None,
+                "softmax_type": "vanilla",
+                "attention_bias": False,
+                "num_experts": None,
+                "mtp_layers": None,
+                "hybrid_pattern": None,
+                "vision": False,
+                "attention_variant": None,
+            },
+        ),
         ({"num_key_value_heads": 8, "head_dim": 64}, {"num_query_groups": 8, "head_dim": 64}),
         ({"model_type": "falcon", "multi_query": True}, {"num_query_groups": 1}),
         ({"attention_bias": True}, {"attention_bias": False}),  # a bias of the projections
-        ({"model_type": "bloom"}, {"attention_bias": True}), ({"alibi": True}, {"attention_bias": True}),
+        ({"model_type": "bloom"}, {"attention_bias": True}),
+        ({"alibi": True}, {"attention_bias": True}),
         # Multi-latent attention.
-        ({"kv_lora_rank": 512, "qk_nope_head_dim": 128, "qk_rope_head_dim": 64, "v_head_dim": 128,
-          "rope_scaling": {"type": "yarn"}, "n_routed_experts": 256, "num_nextn_predict_layers": 1},
-         {"mla": True, "qk_head_dim": 128, "qk_pos_emb_head_dim": 64, "v_head_dim": 128, "rope_type": "yarn",
-          "num_experts": 256, "mtp_layers": 1}),
+        (
+            {
+                "kv_lora_rank": 512,
+                "qk_nope_head_dim": 128,
+                "qk_rope_head_dim": 64,
+                "v_head_dim": 128,
+                "rope_scaling": {"type": "yarn"},
+                "n_routed_experts": 256,
+                "num_nextn_predict_layers": 1,
+            },
+            {
+                "mla": True,
+                "qk_head_dim": 128,
+                "qk_pos_emb_head_dim": 64,
+                "v_head_dim": 128,
+                "rope_type": "yarn",
+                "num_experts": 256,
+                "mtp_layers": 1,
+            },
+        ),
         # Sliding windows: w tokens are (w - 1, 0).
         ({"sliding_window": 4096}, {"window_size": (4095, 0), "window_attn_skip_freq": None}),
         ({"sliding_window": None}, {"window_size": None}),
         ({"sliding_window": 4096, "use_sliding_window": False}, {"window_size": None}),
-        ({"sliding_window": 128, "layer_types": ["sliding_attention", "full_attention"] * 2},
-         {"window_size": (127, 0), "window_attn_skip_freq": [1, 0, 1, 0]}),
+        (
+            {"sliding_window": 128, "layer_types": ["sliding_attention", "full_attention"] * 2},
+            {"window_size": (127, 0), "window_attn_skip_freq": [1, 0, 1, 0]},
+        ),
         ({"sliding_window": 128, "layer_types": ["full_attention"] * 4}, {"window_size": None}),
-        ({"sliding_window": 1024, "sliding_window_pattern": 6},
-         {"window_size": (1023, 0), "window_attn_skip_freq": 6}),
+        ({"sliding_window": 1024, "sliding_window_pattern": 6}, {"window_size": (1023, 0), "window_attn_skip_freq": 6}),
         # Sinks.
         ({"model_type": "gpt_oss", "num_local_experts": 32}, {"softmax_type": "learnable", "num_experts": 32}),
         ({"add_swa_attention_sink_bias": True}, {"softmax_type": "learnable"}),
         # Other attention, hybrids.
         ({"index_topk": 2048, "index_n_heads": 64}, {"attention_variant": "dsa"}),
-        ({"linear_num_key_heads": 16, "linear_num_value_heads": 32},
-         {"linear_num_key_heads": 16, "linear_num_value_heads": 32, "attention_variant": "gated_delta_net"}),
-        ({"hybrid_override_pattern": "M-M*", "mamba_num_heads": 128, "n_groups": 8, "mamba_head_dim": 64},
-         {"hybrid_pattern": "M-M*", "mamba_num_heads": 128, "mamba_num_groups": 8, "mamba_head_dim": 64}),
-        ({"layer_types": ["mamba", "attention"], "mamba_n_heads": 48, "mamba_n_groups": 1, "mamba_d_head": 64},
-         {"hybrid_pattern": "M*", "mamba_num_heads": 48, "mamba_num_groups": 1, "mamba_head_dim": 64}),
+        (
+            {"linear_num_key_heads": 16, "linear_num_value_heads": 32},
+            {"linear_num_key_heads": 16, "linear_num_value_heads": 32, "attention_variant": "gated_delta_net"},
+        ),
+        (
+            {"hybrid_override_pattern": "M-M*", "mamba_num_heads": 128, "n_groups": 8, "mamba_head_dim": 64},
+            {"hybrid_pattern": "M-M*", "mamba_num_heads": 128, "mamba_num_groups": 8, "mamba_head_dim": 64},
+        ),
+        (
+            {"layer_types": ["mamba", "attention"], "mamba_n_heads": 48, "mamba_n_groups": 1, "mamba_d_head": 64},
+            {"hybrid_pattern": "M*", "mamba_num_heads": 48, "mamba_num_groups": 1, "mamba_head_dim": 64},
+        ),
         ({"num_experts": 0}, {"num_experts": None}),
     ],
 )
@@ -73,8 +112,16 @@ def test_an_absent_number_of_kv_heads_is_unknown_where_the_type_has_another_defa
 
 def test_a_vision_models_text_config_is_the_model(tmp_path: Path) -> None:
     path = tmp_path / "config.json"
-    path.write_text(json.dumps({"model_type": "qwen3_vl", "vision_config": {"num_attention_heads": 16, "depth": 27},
-                                "text_config": {**BASE, "num_key_value_heads": 4}}, indent=2))
+    path.write_text(
+        json.dumps(
+            {
+                "model_type": "qwen3_vl",
+                "vision_config": {"num_attention_heads": 16, "depth": 27},
+                "text_config": {**BASE, "num_key_value_heads": 4},
+            },
+            indent=2,
+        )
+    )
     read = read_model(str(path))
     assert read["heads"].value == 32 and read["num_query_groups"].value == 4 and read["vision"].value is True
     assert read["model_name"].value == "llama" and read["heads"].origin == "model"
@@ -98,7 +145,10 @@ def test_the_launch_wins_over_the_model_and_the_model_over_defaults(root: Path) 
 @pytest.mark.parametrize(
     ("text", "said"),
     [
-        ("{}", "has no num_attention_heads"), ("[1]", "is a YAML list"), ("{", "wanted YAML"), ("", "is empty"),
+        ("{}", "has no num_attention_heads"),
+        ("[1]", "is a YAML list"),
+        ("{", "wanted YAML"),
+        ("", "is empty"),
         ('{"model": {"context_parallel_size": 2}}', "has no num_attention_heads"),
         ('{"num_attention_heads": "many", "hidden_size": 1}', "num_attention_heads is 'many'; wanted a whole number"),
         ('{"num_attention_heads": -1, "hidden_size": 1}', "wanted a whole number"),
@@ -119,11 +169,30 @@ def test_json_that_yaml_cannot_read_is_read_without_places(tmp_path: Path) -> No
     assert read["heads"].value == 32
 
 
-names = st.sampled_from(["num_attention_heads", "hidden_size", "num_key_value_heads", "text_config", "sliding_window",
-                         "layer_types", "kv_lora_rank", "rope_scaling", "num_experts", "mamba_n_heads", "model_type",
-                         "num_hidden_layers", "hybrid_override_pattern", "vision_config", "head_dim", "index_topk"])
-values = st.recursive(st.none() | st.booleans() | st.integers(0, 64) | st.text(max_size=5) | st.floats(),
-                      lambda inner: st.lists(inner, max_size=3) | st.dictionaries(names, inner, max_size=4))
+names = st.sampled_from(
+    [
+        "num_attention_heads",
+        "hidden_size",
+        "num_key_value_heads",
+        "text_config",
+        "sliding_window",
+        "layer_types",
+        "kv_lora_rank",
+        "rope_scaling",
+        "num_experts",
+        "mamba_n_heads",
+        "model_type",
+        "num_hidden_layers",
+        "hybrid_override_pattern",
+        "vision_config",
+        "head_dim",
+        "index_topk",
+    ]
+)
+values = st.recursive(
+    st.none() | st.booleans() | st.integers(0, 64) | st.text(max_size=5) | st.floats(),
+    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(names, inner, max_size=4),
+)
 
 
 @given(st.dictionaries(names, values, max_size=8))

@@ -20,7 +20,8 @@ A = "actor_rollout_ref.actor.megatron"
     ("kind", "key", "meant"),
     [
         ("mlm", "hierarchical_context_parallel_size", "hierarchical_context_parallel_sizes"),
-        ("mlm", "context_parallell_size", "context_parallel_size"), ("mlm", "cp_comm_tpye", "cp_comm_type"),
+        ("mlm", "context_parallell_size", "context_parallel_size"),
+        ("mlm", "cp_comm_tpye", "cp_comm_type"),
         ("bridge", "model.hierarchical_context_parallel_size", "model.hierarchical_context_parallel_sizes"),
         ("bridge-provider", "model.cp_com_type", "model.cp_comm_type"),
         ("bridge", "modl.cp_comm_type", "model.cp_comm_type"),
@@ -37,17 +38,29 @@ def test_one_edit_away_from_a_known_key_is_that_key(kind: str, key: str, meant: 
 
 @pytest.mark.parametrize(
     ("kind", "key"),
-    [("mlm", "context_parallel_size"), ("mlm", "fp8"), ("mlm", "adam_beta1"), ("mlm", "adam_beta2"),
-     ("mlm", "no_rope_fusion"), ("mlm", "my_own_flag"), ("mlm", "x"), ("bridge", "model._target_"),
-     ("bridge", "model.attention_backend._args_"), ("bridge", "model.transformer.cp_comm_type"),
-     ("verl", f"{A}.override_transformer_config.anything_else"), ("verl", "reward.my_setting")],
+    [
+        ("mlm", "context_parallel_size"),
+        ("mlm", "fp8"),
+        ("mlm", "adam_beta1"),
+        ("mlm", "adam_beta2"),
+        ("mlm", "no_rope_fusion"),
+        ("mlm", "my_own_flag"),
+        ("mlm", "x"),
+        ("bridge", "model._target_"),
+        ("bridge", "model.attention_backend._args_"),
+        ("bridge", "model.transformer.cp_comm_type"),
+        ("verl", f"{A}.override_transformer_config.anything_else"),
+        ("verl", "reward.my_setting"),
+    ],
 )
 def test_a_known_key_and_a_key_of_ones_own_are_no_near_miss(kind: str, key: str) -> None:
     assert near_miss(kind, key) is None  # type: ignore[arg-type]
 
 
-@pytest.mark.parametrize(("kind", "role"), [("mlm", ""), ("bridge", ""), ("verl", "actor_rollout_ref.actor"),
-                                            ("verl", "critic"), ("verl", "engine")])
+@pytest.mark.parametrize(
+    ("kind", "role"),
+    [("mlm", ""), ("bridge", ""), ("verl", "actor_rollout_ref.actor"), ("verl", "critic"), ("verl", "engine")],
+)
 def test_every_key_of_the_fact_table_is_upstreams(kind: str, role: str) -> None:
     ours = {"world_size", "create_attention_mask_in_dataloader"}  # --world-size is of Bridge's converter
     unknown = {key for key in index_of(kind, role) if not is_known(kind, key)} - ours  # type: ignore[arg-type]

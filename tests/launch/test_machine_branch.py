@@ -9,11 +9,14 @@ import pytest
 from hcp.launch import machine
 
 
-@pytest.mark.parametrize("schedule, branch", [
-    ("class DefaultDynamicCPScheduler(DpBalancedScheduler):\n    pass\n", "dev"),
-    ("class HybridCPDataLoaderWrapper:\n    pass\n", "main"),
-    (None, "main"),
-])
+@pytest.mark.parametrize(
+    "schedule, branch",
+    [
+        ("class DefaultDynamicCPScheduler(DpBalancedScheduler):\n    pass\n", "dev"),
+        ("class HybridCPDataLoaderWrapper:\n    pass\n", "main"),
+        (None, "main"),
+    ],
+)
 def test_the_branch_is_read_from_the_package_on_the_path(
     schedule: str | None, branch: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

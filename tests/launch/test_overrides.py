@@ -20,13 +20,26 @@ def pairs(text: str) -> dict[str, object]:
 @pytest.mark.parametrize(
     ("text", "read"),
     [
-        ("a.b=1 c.d=x", {"a.b": 1, "c.d": "x"}), ("a.b=1\n\n# c.d=2\nc.e=3 # c.f=4\n", {"a.b": 1, "c.e": 3}),
-        ("a.b='a2a+p2p'", {"a.b": "a2a+p2p"}), ("'a.b=x y'", {"a.b": "x y"}), ('a.b="[8,2]"', {"a.b": [8, 2]}),
-        ("a.b=[8, 2]", {"a.b": [8, 2]}), ("a.b=\"['x', 'y']\"", {"a.b": ["x", "y"]}), ("a.b=[8,2", {"a.b": "[8,2"}),
-        ("+a.b=1 ++a.c=2", {"a.b": 1, "a.c": 2}), ("a.b=1 ~a.b", {}), ("a.b.c=1 a.b.d=2 a.e=3 ~a.b", {"a.e": 3}),
-        ("a.b=1 a.b=2", {"a.b": 2}), ("a.b=", {"a.b": ""}), ("a.b=null", {"a.b": None}), ("a.b=x#y", {"a.b": "x#y"}),
-        ("a.b=1 \\\n  c.d=2 \\\n", {"a.b": 1, "c.d": 2}), ("a={b:1,c:{d:x}}", {"a.b": 1, "a.c.d": "x"}),
-        (r"a.b=x\ y", {"a.b": "x y"}), ("a@b.c=d", {"a@b.c": "d"}), ("a.b=http://x?y=z", {"a.b": "http://x?y=z"}),
+        ("a.b=1 c.d=x", {"a.b": 1, "c.d": "x"}),
+        ("a.b=1\n\n# c.d=2\nc.e=3 # c.f=4\n", {"a.b": 1, "c.e": 3}),
+        ("a.b='a2a+p2p'", {"a.b": "a2a+p2p"}),
+        ("'a.b=x y'", {"a.b": "x y"}),
+        ('a.b="[8,2]"', {"a.b": [8, 2]}),
+        ("a.b=[8, 2]", {"a.b": [8, 2]}),
+        ("a.b=\"['x', 'y']\"", {"a.b": ["x", "y"]}),
+        ("a.b=[8,2", {"a.b": "[8,2"}),
+        ("+a.b=1 ++a.c=2", {"a.b": 1, "a.c": 2}),
+        ("a.b=1 ~a.b", {}),
+        ("a.b.c=1 a.b.d=2 a.e=3 ~a.b", {"a.e": 3}),
+        ("a.b=1 a.b=2", {"a.b": 2}),
+        ("a.b=", {"a.b": ""}),
+        ("a.b=null", {"a.b": None}),
+        ("a.b=x#y", {"a.b": "x#y"}),
+        ("a.b=1 \\\n  c.d=2 \\\n", {"a.b": 1, "c.d": 2}),
+        ("a={b:1,c:{d:x}}", {"a.b": 1, "a.c.d": "x"}),
+        (r"a.b=x\ y", {"a.b": "x y"}),
+        ("a@b.c=d", {"a@b.c": "d"}),
+        ("a.b=http://x?y=z", {"a.b": "http://x?y=z"}),
     ],
 )
 def test_words_are_read_as_upstreams_command_line_reads_them(text: str, read: dict[str, object]) -> None:
@@ -47,11 +60,15 @@ def test_a_place_is_that_of_the_value() -> None:
 def test_an_accepted_finding_may_stand_in_an_override_file() -> None:
     reading = read_overrides("model.a=1\n# hcp: ignore=TOPO001,TOPO002 measured\nmodel.b=2\n", "x", "bridge")
     assert [(a.rule, a.reason, a.location.line) for a in reading.acceptances] == [
-        ("TOPO001", "measured", 2), ("TOPO002", "measured", 2)]
+        ("TOPO001", "measured", 2),
+        ("TOPO002", "measured", 2),
+    ]
 
 
-@pytest.mark.parametrize(("text", "said"), [("model.a='1", "x:1:9: the quote ' is not closed"),
-                                            ("model.a=1\nstray", "x:2:1: 'stray' is no override")])
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [("model.a='1", "x:1:9: the quote ' is not closed"), ("model.a=1\nstray", "x:2:1: 'stray' is no override")],
+)
 def test_a_list_that_is_none_names_the_place(text: str, said: str) -> None:
     with pytest.raises(HcpError) as error:
         read_overrides(text, "x", "bridge")

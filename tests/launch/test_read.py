@@ -51,11 +51,16 @@ def test_form_and_dialect_come_from_name_and_text(name: str, text: str, kind: st
     assert value(reading, "cp") == 4
 
 
-@pytest.mark.parametrize("words", [["model.context_parallel_size=4", "+model.cp_comm_type=p2p"],
-                                   ["--recipe", "x", "model.context_parallel_size=4"],
-                                   ["--context-parallel-size", "4"], ["--context-parallel-size=4"],
-                                   ["model_engine=megatron",
-                                    "actor_rollout_ref.actor.megatron.context_parallel_size=4"]])
+@pytest.mark.parametrize(
+    "words",
+    [
+        ["model.context_parallel_size=4", "+model.cp_comm_type=p2p"],
+        ["--recipe", "x", "model.context_parallel_size=4"],
+        ["--context-parallel-size", "4"],
+        ["--context-parallel-size=4"],
+        ["model_engine=megatron", "actor_rollout_ref.actor.megatron.context_parallel_size=4"],
+    ],
+)
 def test_words_alone_are_a_launch(words: list[str]) -> None:
     assert value(read_target("", words=words), "cp") == 4
 
@@ -104,10 +109,14 @@ def test_another_frameworks_file_is_named_and_refused(name: str) -> None:
 
 @pytest.mark.parametrize(
     ("words", "name"),
-    [(["policy.megatron_cfg.context_parallel_size=2"], "NeMo-RL"),
-     (["trainer.strategy.context_parallel_size=2"], "NeMo"),
-     (["--parallelism.context_parallel_degree", "2"], "torchtitan"), (["hello"], "wanted a Megatron"),
-     (["foo.bar=1"], "wanted a Megatron"), (["model.context_parallel_size=2", "stray"], "is no override")],
+    [
+        (["policy.megatron_cfg.context_parallel_size=2"], "NeMo-RL"),
+        (["trainer.strategy.context_parallel_size=2"], "NeMo"),
+        (["--parallelism.context_parallel_degree", "2"], "torchtitan"),
+        (["hello"], "wanted a Megatron"),
+        (["foo.bar=1"], "wanted a Megatron"),
+        (["model.context_parallel_size=2", "stray"], "is no override"),
+    ],
 )
 def test_another_frameworks_words_are_refused(words: list[str], name: str) -> None:
     with pytest.raises(HcpError, match=name):
@@ -134,10 +143,14 @@ def test_text_that_is_no_launch_is_refused(text: str, said: str) -> None:
 
 @pytest.mark.parametrize(
     ("key", "value", "said"),
-    [("context_parallel_size", "four", "wanted a whole number"), ("context_parallel_size", "-4", "at least 1"),
-     ("context_parallel_size", "9" * 40, "wanted a whole number"), ("seq_length", "{a: 1}", "wanted"),
-     ("sequence_parallel", "maybe", "wanted true or false"),
-     ("hierarchical_context_parallel_sizes", "[a, b]", "wanted a whole number")],
+    [
+        ("context_parallel_size", "four", "wanted a whole number"),
+        ("context_parallel_size", "-4", "at least 1"),
+        ("context_parallel_size", "9" * 40, "wanted a whole number"),
+        ("seq_length", "{a: 1}", "wanted"),
+        ("sequence_parallel", "maybe", "wanted true or false"),
+        ("hierarchical_context_parallel_sizes", "[a, b]", "wanted a whole number"),
+    ],
 )
 def test_a_value_of_the_wrong_type_is_one_line_with_its_place(key: str, value: str, said: str) -> None:
     reading = read_text(f"model:\n  num_layers: 4\n  {key}: {value}\n", "x.yaml")
@@ -183,10 +196,17 @@ def test_a_byte_order_mark_and_windows_line_ends_do_not_matter(tmp_path: Path) -
 
 
 HOSTILE = {
-    "open lists": "[" * 4_000_000, "open mappings": "{" * 1_000_000, "a list in a word": "x=" + "[" * 1_000_000,
-    "a long key": "model." * 500_000 + "=1", "a long number": "a: " + "9" * 4_000_000, "quotes": "'" * 300_000,
-    "base 60": "a: " + "1:" * 1_000_000, "comments": "# x\n" * 900_000, "overrides": "model.a=1\n" * 400_000,
-    "a mapping in a word": "model.a={" + "b:1," * 1_000_000 + "}", "flags": "--x 1\n" * 600_000,
+    "open lists": "[" * 4_000_000,
+    "open mappings": "{" * 1_000_000,
+    "a list in a word": "x=" + "[" * 1_000_000,
+    "a long key": "model." * 500_000 + "=1",
+    "a long number": "a: " + "9" * 4_000_000,
+    "quotes": "'" * 300_000,
+    "base 60": "a: " + "1:" * 1_000_000,
+    "comments": "# x\n" * 900_000,
+    "overrides": "model.a=1\n" * 400_000,
+    "a mapping in a word": "model.a={" + "b:1," * 1_000_000 + "}",
+    "flags": "--x 1\n" * 600_000,
     "keys": "a:\n" + "".join(f" k{i}: v\n" for i in range(120_000)),
 }
 
@@ -213,15 +233,34 @@ def test_arbitrary_bytes_are_read_or_refused(tmp_path: Path, data: bytes, name: 
 
 
 scalar = st.none() | st.booleans() | st.integers() | st.floats() | st.text(max_size=6) | st.just("${model.a}")
-keys = st.sampled_from(["model", "context_parallel_size", "cp_comm_type", "actor_rollout_ref", "actor", "megatron",
-                        "override_transformer_config", "hierarchical_context_parallel_sizes", "engine", "_target_",
-                        "trainer", "nnodes", "dataset", "packed_sequence_specs", "env_vars", "window_size"])
-tree = st.recursive(scalar, lambda inner: st.lists(inner, max_size=3) | st.dictionaries(keys, inner, max_size=5),
-                    max_leaves=20)
+keys = st.sampled_from(
+    [
+        "model",
+        "context_parallel_size",
+        "cp_comm_type",
+        "actor_rollout_ref",
+        "actor",
+        "megatron",
+        "override_transformer_config",
+        "hierarchical_context_parallel_sizes",
+        "engine",
+        "_target_",
+        "trainer",
+        "nnodes",
+        "dataset",
+        "packed_sequence_specs",
+        "env_vars",
+        "window_size",
+    ]
+)
+tree = st.recursive(
+    scalar, lambda inner: st.lists(inner, max_size=3) | st.dictionaries(keys, inner, max_size=5), max_leaves=20
+)
 
 
-@given(st.dictionaries(keys, tree, min_size=1, max_size=5),
-       st.sampled_from([None, "bridge", "bridge-provider", "verl"]))
+@given(
+    st.dictionaries(keys, tree, min_size=1, max_size=5), st.sampled_from([None, "bridge", "bridge-provider", "verl"])
+)
 @settings(max_examples=400, deadline=None)
 def test_any_tree_of_known_keys_is_read_or_refused(data: dict[str, object], kind: str | None) -> None:
     try:
@@ -234,9 +273,11 @@ def test_any_tree_of_known_keys_is_read_or_refused(data: dict[str, object], kind
 
 @pytest.mark.parametrize("name", ["bridge_hcp.yaml", "verl_dcp.yaml", "bridge_overrides.txt"])
 def test_reading_an_example_imports_nothing_heavy(root: Path, name: str) -> None:
-    program = ("import sys; from hcp.launch.read import read_target; from hcp.launch.build import build_launch; "
-               "build_launch(read_target(sys.argv[1])); "
-               "print(sorted({'omegaconf', 'tree_sitter', 'jinja2', 'rich', 'torch', 'numpy'} & set(sys.modules)))")
+    program = (
+        "import sys; from hcp.launch.read import read_target; from hcp.launch.build import build_launch; "
+        "build_launch(read_target(sys.argv[1])); "
+        "print(sorted({'omegaconf', 'tree_sitter', 'jinja2', 'rich', 'torch', 'numpy'} & set(sys.modules)))"
+    )
     command = [sys.executable, "-c", program, str(root / "examples" / name)]
     done = subprocess.run(command, capture_output=True, text=True)
     assert done.stdout.strip() == "[]", done.stderr

@@ -36,14 +36,14 @@ def facts(script: str, *names: str) -> tuple[Any, ...]:
         ("uv run --no-sync python -m torch.distributed.run --nproc_per_node=8 pretrain_gpt.py ARGS", "torchrun"),
         ("srun -l --mpi=pmix -N 2 python -u pretrain_gpt.py ARGS", "srun"),
         ("srun --container-image img.sqsh --container-mounts a:b python -u pretrain_gpt.py ARGS", "srun"),
-        ("srun bash -c \"cd /opt && export A=1; python pretrain_gpt.py ARGS\"", "srun"),
+        ('srun bash -c "cd /opt && export A=1; python pretrain_gpt.py ARGS"', "srun"),
         ("srun bash -lc 'torchrun --nproc_per_node 8 pretrain_gpt.py ARGS'", "torchrun"),
-        ("srun sh -c \"torchrun --nproc_per_node 8 pretrain_gpt.py ARGS\" 2>&1 | tee log", "torchrun"),
+        ('srun sh -c "torchrun --nproc_per_node 8 pretrain_gpt.py ARGS" 2>&1 | tee log', "torchrun"),
         ("srun bash -c 'exec \"$@\"' x python pretrain_gpt.py ARGS", "srun"),
-        ("CMD=\"python pretrain_gpt.py ARGS\"\nsrun sh -c \"$CMD\"", "srun"),
-        ("CMD=\"python pretrain_gpt.py ARGS\"\neval \"$CMD\"", "python"),
-        ("CMD=\"python pretrain_gpt.py ARGS\"\neval srun $CMD", "srun"),
-        ("CMD=(torchrun --nproc_per_node 8 pretrain_gpt.py ARGS)\nsrun \"${CMD[@]}\"", "torchrun"),
+        ('CMD="python pretrain_gpt.py ARGS"\nsrun sh -c "$CMD"', "srun"),
+        ('CMD="python pretrain_gpt.py ARGS"\neval "$CMD"', "python"),
+        ('CMD="python pretrain_gpt.py ARGS"\neval srun $CMD', "srun"),
+        ('CMD=(torchrun --nproc_per_node 8 pretrain_gpt.py ARGS)\nsrun "${CMD[@]}"', "torchrun"),
         ("python pretrain_gpt.py ARGS &", "python"),
         ("./pretrain_gpt.py ARGS", "python"),
         ("$PYTHON pretrain_gpt.py ARGS", ["PYTHON is not set in this script"]),
@@ -51,15 +51,15 @@ def facts(script: str, *names: str) -> tuple[Any, ...]:
         ("$LAUNCH ARGS", ["LAUNCH is not set in this script"]),
         ("nohup time env A=1 numactl --membind=0 python pretrain_gpt.py ARGS > log 2>&1 &", "python"),
         ("nsys profile -o x --trace cuda,nvtx torchrun --nproc_per_node 8 pretrain_gpt.py ARGS", "torchrun"),
-        ("docker run --rm -v a:b img bash -c \"torchrun --nproc_per_node 8 pretrain_gpt.py ARGS\"", "torchrun"),
+        ('docker run --rm -v a:b img bash -c "torchrun --nproc_per_node 8 pretrain_gpt.py ARGS"', "torchrun"),
         ("for h in a b; do ssh $h 'cd x; torchrun pretrain_gpt.py ARGS' & done; wait", "torchrun"),
         ("ray job submit --address x -- python pretrain_gpt.py ARGS", "ray"),
         ("cd x && torchrun pretrain_gpt.py ARGS || exit 1", "torchrun"),
         ("if [ $R = 0 ]; then\n torchrun pretrain_gpt.py ARGS\nfi", "torchrun"),
-        ("run() { torchrun pretrain_gpt.py \"$@\"; }\nrun ARGS", "torchrun"),
+        ('run() { torchrun pretrain_gpt.py "$@"; }\nrun ARGS', "torchrun"),
         ("run() { torchrun pretrain_gpt.py ARGS; }", "torchrun"),
         ("sbatch <<EOF\n#!/bin/bash\n#SBATCH -N 2\nsrun python pretrain_gpt.py ARGS\nEOF", "srun"),
-        ("sbatch -N 2 --wrap=\"srun python pretrain_gpt.py ARGS\"", "srun"),
+        ('sbatch -N 2 --wrap="srun python pretrain_gpt.py ARGS"', "srun"),
         ("bash <<'EOF'\ntorchrun pretrain_gpt.py ARGS\nEOF", "torchrun"),
         ("cat > run.sh <<EOF\ntorchrun pretrain_gpt.py ARGS\nEOF\nsrun bash run.sh", "torchrun"),
         ("cat <<EOF | sbatch\n#!/bin/bash\nsrun python pretrain_gpt.py ARGS\nEOF", "srun"),
@@ -77,11 +77,26 @@ def test_the_training_command_is_found_in_all_its_forms(command: str, start: obj
 @pytest.mark.parametrize(
     "script",
     [
-        "", "echo torchrun pretrain_gpt.py --num-layers 2 --context-parallel-size 4", "python -c 'import torch'",
-        "python tools/preprocess_data.py --input x", "pip install torch", "# python pretrain_gpt.py --num-layers 2",
-        "cat <<EOF\npython pretrain_gpt.py --num-layers 2\nEOF", "A='python pretrain_gpt.py --num-layers 2'",
-        "if false; then torchrun pretrain_gpt.py --num-layers 2; fi", "bash other.sh", "python", "srun", "torchrun",
-        "torchrun --nproc_per_node 8", "python -m", "bash -c", "env A=1", "sbatch", "ray job submit --", "python -",
+        "",
+        "echo torchrun pretrain_gpt.py --num-layers 2 --context-parallel-size 4",
+        "python -c 'import torch'",
+        "python tools/preprocess_data.py --input x",
+        "pip install torch",
+        "# python pretrain_gpt.py --num-layers 2",
+        "cat <<EOF\npython pretrain_gpt.py --num-layers 2\nEOF",
+        "A='python pretrain_gpt.py --num-layers 2'",
+        "if false; then torchrun pretrain_gpt.py --num-layers 2; fi",
+        "bash other.sh",
+        "python",
+        "srun",
+        "torchrun",
+        "torchrun --nproc_per_node 8",
+        "python -m",
+        "bash -c",
+        "env A=1",
+        "sbatch",
+        "ray job submit --",
+        "python -",
     ],
 )
 def test_what_starts_no_training_is_no_launch(script: str) -> None:
@@ -104,20 +119,28 @@ def test_another_frameworks_launch_is_named_and_refused(command: str, name: str)
 
 
 def test_bridge_and_verl_commands_are_read_as_theirs() -> None:
-    bridge = read("torchrun --nproc_per_node 8 scripts/training/run_recipe.py --recipe llama3_8b_pretrain_config -tp 2 "
-                  "model.context_parallel_size=4 'model.cp_comm_type=[p2p,a2a]'")
+    bridge = read(
+        "torchrun --nproc_per_node 8 scripts/training/run_recipe.py --recipe llama3_8b_pretrain_config -tp 2 "
+        "model.context_parallel_size=4 'model.cp_comm_type=[p2p,a2a]'"
+    )
     assert bridge.kind == "bridge" and not bridge.complete
     assert {s.key: s.value for s in bridge.settings} == {
-        "model.tensor_model_parallel_size": 2, "model.context_parallel_size": 4, "model.cp_comm_type": ["p2p", "a2a"],
+        "model.tensor_model_parallel_size": 2,
+        "model.context_parallel_size": 4,
+        "model.cp_comm_type": ["p2p", "a2a"],
     }
     assert bridge.facts["model_name"].value == "llama3_8b_pretrain_config"
-    verl = read("python3 -m verl.trainer.main_ppo \\\n actor_rollout_ref.actor.megatron.context_parallel_size=2 \\\n"
-                " +actor_rollout_ref.actor.megatron.x=$FOO trainer.nnodes=2 $@")
+    verl = read(
+        "python3 -m verl.trainer.main_ppo \\\n actor_rollout_ref.actor.megatron.context_parallel_size=2 \\\n"
+        " +actor_rollout_ref.actor.megatron.x=$FOO trainer.nnodes=2 $@"
+    )
     assert verl.kind == "verl" and verl.facts["start"].value == "ray"
     assert verl.unseen is None and any("arguments" in note for note in verl.notes)
     assert verl.unknown["actor_rollout_ref.actor.megatron.x"] == "FOO is not set in this script"
-    sft = read("torchrun --nnodes 1 --nproc_per_node=8 -m verl.trainer.sft_trainer engine=megatron "
-               "engine.context_parallel_size=2 model.path=x")
+    sft = read(
+        "torchrun --nnodes 1 --nproc_per_node=8 -m verl.trainer.sft_trainer engine=megatron "
+        "engine.context_parallel_size=2 model.path=x"
+    )
     assert sft.kind == "verl" and sft.facts["start"].value == "torchrun" and sft.facts["gpus_per_node"].value == 8
 
 
@@ -143,8 +166,10 @@ HEADER = "#!/bin/bash\n#SBATCH --nodes=4\n#SBATCH --ntasks-per-node=8 --gpus-per
         ("echo\n#SBATCH --nodes=2\nsrun python x.py ARGS", ([], [], [], [])),
         ("torchrun x.py ARGS", (1, 1, [], [])),
         ("torchrun --standalone --nproc-per-node 4 x.py ARGS", (1, 4, [], [])),
-        ("torchrun --nnodes 2:4 --nproc-per-node auto x.py ARGS",
-         (["--nnodes is '2:4'"], ["--nproc-per-node is 'auto'"], [], [])),
+        (
+            "torchrun --nnodes 2:4 --nproc-per-node auto x.py ARGS",
+            (["--nnodes is '2:4'"], ["--nproc-per-node is 'auto'"], [], []),
+        ),
         ("torchrun --nnodes 2:2 --nproc-per-node $G x.py ARGS", (2, ["G is not set in this script"], [], [])),
         ("torchrun $DIST x.py ARGS", (["DIST is not set in this script"],) * 2 + ([], [])),
         ("python x.py ARGS", ([], [], [], [])),
@@ -164,18 +189,38 @@ def test_every_option_of_slurm_and_torchrun_is_a_fact_by_its_long_name() -> None
     )
     found = {name: fact.value for name, fact in read(script).facts.items() if "." in name}
     assert found == {
-        "sbatch.job_name": "job", "sbatch.time": "4:00:00", "sbatch.partition": "gpu", "sbatch.signal": "B:USR1@300",
-        "sbatch.requeue": True, "sbatch.output": "logs/a b.%j", "sbatch.account": "acc", "sbatch.exclusive": True,
-        "sbatch.nodes": "4", "sbatch.comment": "a", "srun.label": True, "srun.kill_on_bad_exit": "1",
-        "srun.distribution": "plane=8", "srun.cpu_bind": "none", "srun.export": "ALL,A=b", "env.A": "b",
-        "torchrun.nnodes": "4", "torchrun.rdzv_id": "x",
+        "sbatch.job_name": "job",
+        "sbatch.time": "4:00:00",
+        "sbatch.partition": "gpu",
+        "sbatch.signal": "B:USR1@300",
+        "sbatch.requeue": True,
+        "sbatch.output": "logs/a b.%j",
+        "sbatch.account": "acc",
+        "sbatch.exclusive": True,
+        "sbatch.nodes": "4",
+        "sbatch.comment": "a",
+        "srun.label": True,
+        "srun.kill_on_bad_exit": "1",
+        "srun.distribution": "plane=8",
+        "srun.cpu_bind": "none",
+        "srun.export": "ALL,A=b",
+        "env.A": "b",
+        "torchrun.nnodes": "4",
+        "torchrun.rdzv_id": "x",
     }
 
 
 @pytest.mark.parametrize(
     ("options", "placement"),
-    [("--distribution=cyclic", "cyclic"), ("-m block:cyclic", "block"), ("-m plane=4", "plane=4"), ("", []),
-     ("--distribution *", "block"), ("-m arbitrary", "arbitrary"), ("-m $D", ["D is not set in this script"])],
+    [
+        ("--distribution=cyclic", "cyclic"),
+        ("-m block:cyclic", "block"),
+        ("-m plane=4", "plane=4"),
+        ("", []),
+        ("--distribution *", "block"),
+        ("-m arbitrary", "arbitrary"),
+        ("-m $D", ["D is not set in this script"]),
+    ],
 )
 def test_placement_is_sruns_distribution(options: str, placement: object) -> None:
     assert facts(f"srun {options} python x.py {FLAGS}", "placement") == (placement,)
@@ -190,8 +235,18 @@ def test_the_environment_of_the_program() -> None:
     )
     reading = read(script)
     known = {name[4:]: fact.value for name, fact in reading.facts.items() if name.startswith("env.")}
-    assert known == {"A": None, "B": "2", "C": "3", "F": "a b", "G": "7", "I": None, "J": None, "L": "9", "M": "5",
-                     "N": "6"}
+    assert known == {
+        "A": None,
+        "B": "2",
+        "C": "3",
+        "F": "a b",
+        "G": "7",
+        "I": None,
+        "J": None,
+        "L": "9",
+        "M": "5",
+        "N": "6",
+    }
     assert {name[4:] for name in reading.unknown if name.startswith("env.")} == {"E", "K", "O"}
     assert "secret" not in repr(reading.facts)
 
@@ -222,8 +277,20 @@ def test_a_forced_kind_reads_what_detection_would_not() -> None:
 
 @pytest.mark.parametrize(
     ("text", "count"),
-    [("8", 8), ("h100:8", 8), ("gpu:8", 8), ("gpu:a100:4", 4), ("gpu", 1), ("gpu:2,shard:4", 2), ("", None),
-     ("shard:4", None), (None, None), ("gres/gpu:2", 2), ("gres/gpu=2", 2), ("gpu:h100:8(S:0-1)", 8)],
+    [
+        ("8", 8),
+        ("h100:8", 8),
+        ("gpu:8", 8),
+        ("gpu:a100:4", 4),
+        ("gpu", 1),
+        ("gpu:2,shard:4", 2),
+        ("", None),
+        ("shard:4", None),
+        (None, None),
+        ("gres/gpu:2", 2),
+        ("gres/gpu=2", 2),
+        ("gpu:h100:8(S:0-1)", 8),
+    ],
 )
 def test_gpus_of_a_gres_option(text: str | None, count: int | None) -> None:
     assert gpu_count(text) == count

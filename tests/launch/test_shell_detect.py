@@ -13,14 +13,22 @@ from hcp.launch.shell_detect import looks_like_shell
 @pytest.mark.parametrize(
     ("text", "answer"),
     [
-        ("#!/bin/bash\nls", True), ("#!/usr/bin/env bash\nls", True), ("#SBATCH -N 2\nls", True),
-        ("torchrun pretrain_gpt.py --num-layers 2 \\\n  --bf16", True), ("export A=1\nsrun python x.py $A", True),
+        ("#!/bin/bash\nls", True),
+        ("#!/usr/bin/env bash\nls", True),
+        ("#SBATCH -N 2\nls", True),
+        ("torchrun pretrain_gpt.py --num-layers 2 \\\n  --bf16", True),
+        ("export A=1\nsrun python x.py $A", True),
         ("A=(--x 1)\nfor i in 1 2; do\n  echo $i\ndone", True),
-        ("#!/usr/bin/env python\nimport os", False), ("import os\n\ndef f():\n    return '--x'", False),
-        ("model:\n  seq_length: 8\ntrain:\n  x: 1", False), ('{"a": "--x $y"}', False), ("", False),
+        ("#!/usr/bin/env python\nimport os", False),
+        ("import os\n\ndef f():\n    return '--x'", False),
+        ("model:\n  seq_length: 8\ntrain:\n  x: 1", False),
+        ('{"a": "--x $y"}', False),
+        ("", False),
         ("on: push\njobs:\n  a:\n    run: |\n      export A=1\n      python x.py --a $A \\\n        --b", False),
-        ("model.context_parallel_size=4 model.cp_comm_type=a2a", False), ("Some prose about torchrun.", False),
-        ("\0" * 100, False), ("x" * 100_000, False),
+        ("model.context_parallel_size=4 model.cp_comm_type=a2a", False),
+        ("Some prose about torchrun.", False),
+        ("\0" * 100, False),
+        ("x" * 100_000, False),
     ],
 )
 def test_a_shell_script_is_told_by_its_text(text: str, answer: bool) -> None:

@@ -36,7 +36,7 @@ def known(script: str) -> dict[str, list[str]]:
         ("TP=$(nproc)\npython x.py --tp $TP --pp 2", OUTPUT),
         ("TP=`nproc`\npython x.py --tp=$TP --pp 2", OUTPUT),
         ("python x.py --tp $TP --pp 2", "TP is not set in this script"),
-        ("python x.py --tp \"$TP\" --pp 2", "TP is not set in this script"),
+        ('python x.py --tp "$TP" --pp 2', "TP is not set in this script"),
         ("TP=$1\npython x.py --tp $TP --pp 2", "$1 is an argument of the script"),
         ("python x.py --tp $((SLURM_NNODES * 2)) --pp 2", "SLURM_NNODES is set by Slurm when the job runs"),
         ("python x.py --tp ${SLURM_NNODES:-2} --pp 2", "SLURM_NNODES is set by Slurm when the job runs"),
@@ -50,7 +50,7 @@ def known(script: str) -> dict[str, list[str]]:
         ("TP=4\nfoo || TP=2\npython x.py --tp $TP --pp 2", "is 2 or 4: depends on the condition in line 2"),
         ("read TP < f\npython x.py --tp $TP --pp 2", "is read from an input that is not known"),
         ("TP=$((1/0))\npython x.py --tp $TP --pp 2", "the arithmetic divides by zero"),
-        ("eval \"TP=$(cat f)\"\npython x.py --tp ${TP:-1}x$Z --pp 2", "Z is not set in this script"),
+        ('eval "TP=$(cat f)"\npython x.py --tp ${TP:-1}x$Z --pp 2', "Z is not set in this script"),
     ],
 )
 def test_only_the_fact_that_cannot_be_told_is_unknown(script: str, reason: str) -> None:
@@ -75,8 +75,12 @@ def test_only_the_fact_that_cannot_be_told_is_unknown(script: str, reason: str) 
         ("--tp 4 $(cat args)", OUTPUT),
         ("--tp 4 --$X-size 2", "X is not set in this script"),
         ("--tp 4 $X", "X is not set in this script"),
-        ("--tp 4", None), ('--tp 4 "$@"', None), ("--tp 4 ${EXTRA:-}", None), ("--tp 4 --seq-length $X", None),
-        ("--tp 4 --data-path $A $B", None), ("--tp 4 --hierarchical-context-parallel-sizes 8 $X", None),
+        ("--tp 4", None),
+        ('--tp 4 "$@"', None),
+        ("--tp 4 ${EXTRA:-}", None),
+        ("--tp 4 --seq-length $X", None),
+        ("--tp 4 --data-path $A $B", None),
+        ("--tp 4 --hierarchical-context-parallel-sizes 8 $X", None),
     ],
 )
 def test_words_that_cannot_be_seen_among_the_flags_make_absent_flags_unknown(words: str, unseen: str | None) -> None:
@@ -111,8 +115,8 @@ def test_text_that_grows_in_branches_keeps_what_is_certain() -> None:
 
 
 def test_a_branch_that_ends_the_script_is_not_taken() -> None:
-    assert known("TP=4\nif [ -z \"$IMAGE\" ]; then TP=1; exit 1; fi\npython x.py --tp $TP") == {"tp": ["4"]}
-    assert known("IMAGE=\nTP=4\nif [ -z \"$IMAGE\" ]; then TP=1; exit 1; fi\npython x.py --tp $TP") == {"tp": ["4"]}
+    assert known('TP=4\nif [ -z "$IMAGE" ]; then TP=1; exit 1; fi\npython x.py --tp $TP') == {"tp": ["4"]}
+    assert known('IMAGE=\nTP=4\nif [ -z "$IMAGE" ]; then TP=1; exit 1; fi\npython x.py --tp $TP') == {"tp": ["4"]}
     assert known("TP=4\nfoo || { TP=1; exit 1; }\npython x.py --tp $TP") == {"tp": ["4"]}
     assert known("die() { exit 1; }\nTP=4\n[ -d x ] || die no\npython x.py --tp $TP") == {"tp": ["4"]}
 
@@ -129,29 +133,68 @@ def test_a_line_that_cannot_be_parsed_spoils_no_other_line() -> None:
 
 ENVIRONMENT = ["", "1", "2", "ab", "2 3"]
 NAMES = st.sampled_from(["A", "B"])
-CONDITIONS = st.sampled_from([
-    '[ -n "$E" ]', '[ "$E" = 1 ]', '[[ "$E" == a* ]]', '[ -z "$A" ]', '[[ $A -gt 1 || "$E" != ab ]]', "grep -q x y",
-    '[[ -n $B && ! "$E" == 1 ]]', "((${#E} > 1))", "((${#A} > 0))", '! [ "$E" = 2 ]',
-])
-SIMPLE = st.sampled_from([
-    "A=3", "B='--y 2'", 'A="$E"', "A+=4", 'B="$B --w"', "L+=(--u 5)", 'L+=("--v=$A")', "L=(--t ${L[@]})", "A=$E",
-    "A=$((${#A} + 1))", 'A="${A}${E}"', "M=(--s $E)", 'B="${E}x"', "A=${#E}", "B=", "L+=($B)", 'A="$(echo "$A$E")"',
-])
+CONDITIONS = st.sampled_from(
+    [
+        '[ -n "$E" ]',
+        '[ "$E" = 1 ]',
+        '[[ "$E" == a* ]]',
+        '[ -z "$A" ]',
+        '[[ $A -gt 1 || "$E" != ab ]]',
+        "grep -q x y",
+        '[[ -n $B && ! "$E" == 1 ]]',
+        "((${#E} > 1))",
+        "((${#A} > 0))",
+        '! [ "$E" = 2 ]',
+    ]
+)
+SIMPLE = st.sampled_from(
+    [
+        "A=3",
+        "B='--y 2'",
+        'A="$E"',
+        "A+=4",
+        'B="$B --w"',
+        "L+=(--u 5)",
+        'L+=("--v=$A")',
+        "L=(--t ${L[@]})",
+        "A=$E",
+        "A=$((${#A} + 1))",
+        'A="${A}${E}"',
+        "M=(--s $E)",
+        'B="${E}x"',
+        "A=${#E}",
+        "B=",
+        "L+=($B)",
+        'A="$(echo "$A$E")"',
+    ]
+)
 
 
 @st.composite
 def blocks(draw: st.DrawFn) -> str:
     first, second, condition = draw(SIMPLE), draw(SIMPLE), draw(CONDITIONS)
-    return draw(st.sampled_from([
-        first, f"if {condition}; then {first}; fi", f"if {condition}; then {first}; else {second}; fi",
-        f"{condition} && {first}", f"{condition} || {first}", f"{condition} && {first} || {second}",
-        f"for i in 1 $E; do {first}; done", f"for i in 1 2; do {first}; if {condition}; then {second}; fi; done",
-        f"case \"$E\" in 1) {first};; a*|2) {second};; esac", f"case $A in 3*) {first};; *) {second};; esac",
-        f"f() {{ {first}; }}; if {condition}; then f; fi", f"if {condition}; then {first}; exit; fi",
-        f"( {first} )", f"n=0; while [ $n -lt ${{#E}} ]; do n=$((n + 1)); {first}; done",
-        f"if {condition}; then {first}; elif [ -n \"$A\" ]; then {second}; fi",
-        f"for i in 1 2 3; do if {condition}; then break; fi; {first}; done",
-    ]))
+    return draw(
+        st.sampled_from(
+            [
+                first,
+                f"if {condition}; then {first}; fi",
+                f"if {condition}; then {first}; else {second}; fi",
+                f"{condition} && {first}",
+                f"{condition} || {first}",
+                f"{condition} && {first} || {second}",
+                f"for i in 1 $E; do {first}; done",
+                f"for i in 1 2; do {first}; if {condition}; then {second}; fi; done",
+                f'case "$E" in 1) {first};; a*|2) {second};; esac',
+                f"case $A in 3*) {first};; *) {second};; esac",
+                f"f() {{ {first}; }}; if {condition}; then f; fi",
+                f"if {condition}; then {first}; exit; fi",
+                f"( {first} )",
+                f"n=0; while [ $n -lt ${{#E}} ]; do n=$((n + 1)); {first}; done",
+                f'if {condition}; then {first}; elif [ -n "$A" ]; then {second}; fi',
+                f"for i in 1 2 3; do if {condition}; then break; fi; {first}; done",
+            ]
+        )
+    )
 
 
 def bash_flags(script: str, value: str) -> dict[str, list[str]] | None:

@@ -29,7 +29,8 @@ def launch(*words: str) -> Launch:
 @pytest.mark.parametrize(
     ("words", "strategy"),
     [
-        ([f"{A}.strategy=megatron"], "megatron"), ([f"{A}.strategy=fsdp2"], "fsdp2"),
+        ([f"{A}.strategy=megatron"], "megatron"),
+        ([f"{A}.strategy=fsdp2"], "fsdp2"),
         (["model_engine=megatron", f"{A}.ppo_epochs=1"], "megatron"),
         (["model_engine=dp", f"{A}.ppo_epochs=1"], "fsdp"),
         (["model_engine=veomni", f"{A}.ppo_epochs=1"], "veomni"),
@@ -39,8 +40,10 @@ def launch(*words: str) -> Launch:
         ([f"{A}.strategy=fsdp", f"{A}.megatron.tensor_model_parallel_size=2"], "fsdp"),
         ([f"{A}.ppo_epochs=1"], "fsdp"),
         (["actor@actor_rollout_ref.actor=megatron_actor", f"{A}.ppo_epochs=1"], "megatron"),
-        (["engine=megatron", "model.path=x"], "megatron"), (["engine=fsdp", "model.path=x"], "fsdp"),
-        (["engine.context_parallel_size=2", "model.path=x"], "megatron"), (["model.path=x", "optim.lr=1"], "fsdp"),
+        (["engine=megatron", "model.path=x"], "megatron"),
+        (["engine=fsdp", "model.path=x"], "fsdp"),
+        (["engine.context_parallel_size=2", "model.path=x"], "megatron"),
+        (["model.path=x", "optim.lr=1"], "fsdp"),
         (["engine=mlite", "engine.cp=4", "model.path=x"], "mlite"),
     ],
 )
@@ -57,8 +60,18 @@ def test_without_megatron_there_is_no_context_parallelism_and_no_default() -> No
 
 def test_absent_keys_have_verls_defaults() -> None:
     facts = launch("model_engine=megatron", f"{A}.ppo_epochs=1").facts
-    defaults = {"cp": 1, "tp": 1, "cp_comm_type": None, "attention_backend": "flash", "use_remove_padding": True,
-                "packing": "online", "nodes": 1, "gpus_per_node": 8, "world_size": 8, "max_prompt_length": 512}
+    defaults = {
+        "cp": 1,
+        "tp": 1,
+        "cp_comm_type": None,
+        "attention_backend": "flash",
+        "use_remove_padding": True,
+        "packing": "online",
+        "nodes": 1,
+        "gpus_per_node": 8,
+        "world_size": 8,
+        "max_prompt_length": 512,
+    }
     assert {name: facts[name].value for name in defaults} == defaults
     for name in ("window_size", "softmax_type", "num_experts", "heads", "mtp_layers", "mla", "hybrid_pattern"):
         assert name not in facts, "the model decides that"
@@ -98,8 +111,10 @@ def test_the_models_key_decides_about_padding_over_the_engines() -> None:
 
 
 def test_fields_of_the_transformer_come_from_the_override_section() -> None:
-    facts = launch(f"+{A}.megatron.override_transformer_config.cp_comm_type=a2a",
-                   f"++{A}.megatron.override_transformer_config={{hierarchical_context_parallel_sizes:[2,2]}}").facts
+    facts = launch(
+        f"+{A}.megatron.override_transformer_config.cp_comm_type=a2a",
+        f"++{A}.megatron.override_transformer_config={{hierarchical_context_parallel_sizes:[2,2]}}",
+    ).facts
     assert facts["cp_comm_type"].value == "a2a" and facts["hcp_sizes"].value == (2, 2)
 
 
@@ -116,21 +131,35 @@ def other(read: Reading, role: str) -> Launch | None:
 
 
 def test_ref_is_there_with_a_kl_term_and_takes_over_what_it_does_not_say() -> None:
-    words = [f"{A}.megatron.context_parallel_size=4", f"{A}.megatron.tensor_model_parallel_size=2",
-             f"+{A}.megatron.override_transformer_config.cp_comm_type=a2a", "algorithm.adv_estimator=grpo"]
+    words = [
+        f"{A}.megatron.context_parallel_size=4",
+        f"{A}.megatron.tensor_model_parallel_size=2",
+        f"+{A}.megatron.override_transformer_config.cp_comm_type=a2a",
+        "algorithm.adv_estimator=grpo",
+    ]
     assert reading(*words).others == ()
     ref = other(reading(*words, f"{A}.use_kl_loss=True", f"{R}.megatron.tensor_model_parallel_size=1"), R)
     assert ref is not None
     assert [ref.facts[name].value for name in ("cp", "tp", "cp_comm_type")] == [4, 1, "a2a"]
-    own = other(reading(*words, "algorithm.use_kl_in_reward=true", f"{R}.megatron.context_parallel_size=1",
-                        f"+{R}.megatron.override_transformer_config.attention_backend=auto"), R)
+    own = other(
+        reading(
+            *words,
+            "algorithm.use_kl_in_reward=true",
+            f"{R}.megatron.context_parallel_size=1",
+            f"+{R}.megatron.override_transformer_config.attention_backend=auto",
+        ),
+        R,
+    )
     assert own is not None and own.facts["cp"].value == 1
     assert own.facts["cp_comm_type"].origin == "default"  # an own section replaces the actor's as a whole
 
 
 def test_the_critic_is_there_for_gae_and_has_its_own_keys() -> None:
-    words = ["model_engine=megatron", f"{A}.megatron.context_parallel_size=4",
-             "critic.megatron.context_parallel_size=2"]
+    words = [
+        "model_engine=megatron",
+        f"{A}.megatron.context_parallel_size=4",
+        "critic.megatron.context_parallel_size=2",
+    ]
     critic = other(reading(*words), "critic")
     assert critic is not None and critic.facts["cp"].value == 2 and critic.facts["tp"].value == 1
     assert other(reading(*words, "algorithm.adv_estimator=grpo"), "critic") is None
@@ -139,16 +168,23 @@ def test_the_critic_is_there_for_gae_and_has_its_own_keys() -> None:
 
 
 def test_the_fine_tuning_trainer_has_the_engine_at_the_top() -> None:
-    read = launch("engine=megatron", "engine.context_parallel_size=4", "model.path=x", "trainer.nnodes=4",
-                  "+engine.override_transformer_config.cp_comm_type=all_gather", "model.use_remove_padding=false",
-                  "data.use_dynamic_bsz=true")
+    read = launch(
+        "engine=megatron",
+        "engine.context_parallel_size=4",
+        "model.path=x",
+        "trainer.nnodes=4",
+        "+engine.override_transformer_config.cp_comm_type=all_gather",
+        "model.use_remove_padding=false",
+        "data.use_dynamic_bsz=true",
+    )
     values = {name: read.facts[name].value for name in ("cp", "cp_comm_type", "packing", "use_dynamic_bsz")}
     assert values == {"cp": 4, "cp_comm_type": "all_gather", "packing": "none", "use_dynamic_bsz": True}
     assert "nodes" not in read.facts and "start" not in read.facts  # torchrun decides
     from hcp.launch.names import keys_of
 
     assert keys_of(ROWS["hcp_sizes"], "verl", read.reading.role) == (
-        "engine.override_transformer_config.hierarchical_context_parallel_sizes",)
+        "engine.override_transformer_config.hierarchical_context_parallel_sizes",
+    )
 
 
 def test_a_script_around_the_words_speaks_for_ref_too() -> None:

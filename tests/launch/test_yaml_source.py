@@ -20,9 +20,23 @@ def leaves(text: str) -> dict[str, object]:
 @pytest.mark.parametrize(
     ("text", "value"),
     [
-        ("1", 1), ("-1", -1), ("1_000", 1000), ("0x10", 16), ("010", 8), ("1.5", 1.5), ("1e-5", "1e-5"),
-        ("yes", True), ("off", False), ("~", None), ("", None), ("'1'", "1"), ("2020-01-01", "2020-01-01"),
-        ("[1, a, ~]", [1, "a", None]), ("{}", None), ("!!str 5", "5"), ("9" * 200, "9" * 200),
+        ("1", 1),
+        ("-1", -1),
+        ("1_000", 1000),
+        ("0x10", 16),
+        ("010", 8),
+        ("1.5", 1.5),
+        ("1e-5", "1e-5"),
+        ("yes", True),
+        ("off", False),
+        ("~", None),
+        ("", None),
+        ("'1'", "1"),
+        ("2020-01-01", "2020-01-01"),
+        ("[1, a, ~]", [1, "a", None]),
+        ("{}", None),
+        ("!!str 5", "5"),
+        ("9" * 200, "9" * 200),
     ],
 )
 def test_scalars_have_the_types_of_yaml_1_1(text: str, value: object) -> None:
@@ -46,8 +60,12 @@ def test_a_place_cuts_the_value_out_of_the_text() -> None:
         part[-1] = part[-1][: place.end_column - 1]
         part[0] = part[0][place.column - 1 :]
         cut[setting.key] = "\n".join(part)
-    assert cut == {"model.cp": "4", "model.sizes": "- 2\n  - 2",
-                   "model.comm": "'a2a+p2p'", "model.list": "[ 1,\n    2 ]"}
+    assert cut == {
+        "model.cp": "4",
+        "model.sizes": "- 2\n  - 2",
+        "model.comm": "'a2a+p2p'",
+        "model.list": "[ 1,\n    2 ]",
+    }
 
 
 def test_columns_count_characters_not_bytes() -> None:
@@ -112,8 +130,9 @@ def test_what_is_no_plain_yaml_mapping_is_one_line(text: str, said: str) -> None
 
 plain = st.recursive(
     st.none() | st.booleans() | st.integers(-(10**9), 10**9) | st.text(st.characters(codec="utf-8"), max_size=8),
-    lambda inner: st.lists(inner, max_size=3)
-    | st.dictionaries(st.text("abc", min_size=1, max_size=2), inner, max_size=3),
+    lambda inner: (
+        st.lists(inner, max_size=3) | st.dictionaries(st.text("abc", min_size=1, max_size=2), inner, max_size=3)
+    ),
     max_leaves=12,
 )
 

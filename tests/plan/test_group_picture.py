@@ -30,8 +30,13 @@ def cases(draw: st.DrawFn) -> Case:
     cp = 1
     for size in sizes:
         cp *= size
-    grids = grids_of(tp * cp * dp * pp, tp=tp, cp=cp, pp=pp, order=draw(st.sampled_from(
-        ["tp-cp-ep-dp-pp", "dp-cp-tp-ep-pp", "cp-dp-tp-pp"])))
+    grids = grids_of(
+        tp * cp * dp * pp,
+        tp=tp,
+        cp=cp,
+        pp=pp,
+        order=draw(st.sampled_from(["tp-cp-ep-dp-pp", "dp-cp-tp-ep-pp", "cp-dp-tp-pp"])),
+    )
     gpus_per_node = draw(st.integers(1, 9))
     domain = gpus_per_node * draw(st.integers(1, 3))
     place = Placement(grids.world_size, gpus_per_node, domain, draw(st.sampled_from(["block", "cyclic"])))
@@ -75,7 +80,8 @@ def test_the_cells_name_the_groups_that_megatron_core_numbers(case: Case) -> Non
             assert cell.outer is None or cell.rank in kinds["cp.L1"][cell.outer]
         inner = {cell.inner for node in block.nodes for cell in node.cells}
         assert block.crossing & inner == {
-            number for number in inner
+            number
+            for number in inner
             if len({place.domain_of(rank) for rank in kinds["cp.L0" if sizes else "cp"][number]}) > 1
         }
 
@@ -119,12 +125,17 @@ def test_nothing_covers_a_gpu_and_no_two_rails_run_on_one_line(case: Case) -> No
 
 @pytest.mark.parametrize(
     ("sizes", "tp", "gpus_per_node", "kind"),
-    [((8, 2), 2, 8, "block"), ((8, 2), 8, 8, "block"), ((4, 4), 1, 8, "block"), ((2, 8), 1, 8, "block"),
-     ((8, 2), 1, 4, "block"), ((4, 4), 2, 8, "cyclic"), ((8, 2), 1, 8, "cyclic")],
+    [
+        ((8, 2), 2, 8, "block"),
+        ((8, 2), 8, 8, "block"),
+        ((4, 4), 1, 8, "block"),
+        ((2, 8), 1, 8, "block"),
+        ((8, 2), 1, 4, "block"),
+        ((4, 4), 2, 8, "cyclic"),
+        ((8, 2), 1, 8, "cyclic"),
+    ],
 )
-def test_rails_of_full_nodes_never_share_a_line(
-    sizes: tuple[int, int], tp: int, gpus_per_node: int, kind: str
-) -> None:
+def test_rails_of_full_nodes_never_share_a_line(sizes: tuple[int, int], tp: int, gpus_per_node: int, kind: str) -> None:
     grids = grids_of(16 * tp, tp=tp, cp=16)
     place = Placement(grids.world_size, gpus_per_node, kind=kind)
     drawn = [BlockShapes(block, True, place, 3).shapes()["rails"] for block in scene_of(grids, sizes, place).blocks]
@@ -195,9 +206,19 @@ def test_a_flat_cp_group_over_two_nodes_is_no_alarm() -> None:
 
 def test_texts_are_escaped_and_a_missing_value_is_an_error() -> None:
     values: dict[str, Any] = {
-        "blocks": [], "width": 1, "height": 1, "title": "</title><script>alert('x')</script>", "subtitle": "a & b",
-        "verdict": '"', "tone": "text", "is_bad": False, "outer": "", "drawn": "", "has_levels": True,
-        "has_outer": False, "where": "node",
+        "blocks": [],
+        "width": 1,
+        "height": 1,
+        "title": "</title><script>alert('x')</script>",
+        "subtitle": "a & b",
+        "verdict": '"',
+        "tone": "text",
+        "is_bad": False,
+        "outer": "",
+        "drawn": "",
+        "has_levels": True,
+        "has_outer": False,
+        "where": "node",
     }
     drawn = svg_of(**values)
     assert "<script" not in drawn

@@ -36,8 +36,11 @@ def blocks(release: Path) -> list[Any]:
     tree = ast.parse((release / "megatron" / "bridge" / "training" / "config.py").read_text())
     owner = next(item for item in tree.body if isinstance(item, ast.ClassDef) and item.name == "ConfigContainer")
     validate = next(item for item in owner.body if isinstance(item, ast.FunctionDef) and item.name == "validate")
-    found = [item for item in validate.body if isinstance(item, ast.If)
-             and any(text in ast.unparse(item.test) for text in BLOCKS)]
+    found = [
+        item
+        for item in validate.body
+        if isinstance(item, ast.If) and any(text in ast.unparse(item.test) for text in BLOCKS)
+    ]
     assert len(found) == len(BLOCKS), [ast.unparse(item.test) for item in found]
     flags = __future__.annotations.compiler_flag
     return [compile(ast.Module([item], []), "validate", "exec", flags=flags, dont_inherit=True) for item in found]
@@ -49,9 +52,11 @@ def upstream_verdict(release: Path, case: dict[str, Any]) -> str | None:
         pack_sequences_in_batch=case["in_batch"],
     )
     config = SimpleNamespace(
-        model=SimpleNamespace(context_parallel_size=case["cp"], seq_length=case["length"],
-                              calculate_per_token_loss=case["per_token"]),
-        ddp=SimpleNamespace(average_in_collective=case["average"]), dataset=dataset,
+        model=SimpleNamespace(
+            context_parallel_size=case["cp"], seq_length=case["length"], calculate_per_token_loss=case["per_token"]
+        ),
+        ddp=SimpleNamespace(average_in_collective=case["average"]),
+        dataset=dataset,
         train=SimpleNamespace(micro_batch_size=case["rows"], global_batch_size=8),
     )
     for block in blocks(release):
@@ -87,8 +92,16 @@ def test_every_release_agrees_on_lengths_losses_and_packing(upstream: Path, laun
         ):
             if row and (in_batch or not finetune):
                 continue  # packed rows are fine-tuning data, and in-batch packing is another kind
-            case = {"cp": cp, "length": length, "finetune": finetune, "per_token": per_token, "average": average,
-                    "row": row, "in_batch": in_batch, "rows": rows}
+            case = {
+                "cp": cp,
+                "length": length,
+                "finetune": finetune,
+                "per_token": per_token,
+                "average": average,
+                "row": row,
+                "in_batch": in_batch,
+                "rows": rows,
+            }
             theirs, ours = upstream_verdict(release, case), our_verdict(launch_of, version, case)
             assert (theirs is None) == (not ours), f"{version} says {theirs}; our errors {ours}; {case}"
             fired.update(ours or ["accepted"])

@@ -143,26 +143,45 @@ def upstream(monkeypatch: pytest.MonkeyPatch) -> Iterator[Verdict]:
 
     def construct(case: Case) -> None:
         (MLATransformerConfig if case["mla"] else TransformerConfig)(
-            num_layers=case["layers"], hidden_size=case["heads"] * 8, num_attention_heads=case["heads"],
-            num_query_groups=case["groups"], tensor_model_parallel_size=case["tp"], sequence_parallel=case["sp"],
-            pipeline_model_parallel_size=case["pp"], pipeline_dtype=torch.bfloat16, bf16=True,
-            virtual_pipeline_model_parallel_size=case["vpp"], context_parallel_size=case["cp"],
-            expert_model_parallel_size=case["ep"], expert_tensor_parallel_size=case["etp"],
-            num_moe_experts=case["experts"], cp_comm_type=case["comm"], experimental_attention_variant=case["variant"],
-            hierarchical_context_parallel_sizes=case["sizes"], apply_rope_fusion=case["rope_fusion"],
-            add_bias_linear=False, linear_attention_freq=2, linear_num_key_heads=case["linear_heads"][0],
-            linear_num_value_heads=case["linear_heads"][1], **({"rope_type": case["rope_type"]} if case["mla"] else {}),
+            num_layers=case["layers"],
+            hidden_size=case["heads"] * 8,
+            num_attention_heads=case["heads"],
+            num_query_groups=case["groups"],
+            tensor_model_parallel_size=case["tp"],
+            sequence_parallel=case["sp"],
+            pipeline_model_parallel_size=case["pp"],
+            pipeline_dtype=torch.bfloat16,
+            bf16=True,
+            virtual_pipeline_model_parallel_size=case["vpp"],
+            context_parallel_size=case["cp"],
+            expert_model_parallel_size=case["ep"],
+            expert_tensor_parallel_size=case["etp"],
+            num_moe_experts=case["experts"],
+            cp_comm_type=case["comm"],
+            experimental_attention_variant=case["variant"],
+            hierarchical_context_parallel_sizes=case["sizes"],
+            apply_rope_fusion=case["rope_fusion"],
+            add_bias_linear=False,
+            linear_attention_freq=2,
+            linear_num_key_heads=case["linear_heads"][0],
+            linear_num_value_heads=case["linear_heads"][1],
+            **({"rope_type": case["rope_type"]} if case["mla"] else {}),
         )
 
     def create_groups(case: Case) -> None:
         world["size"], world["rank"] = case["world"], case["world"] // 2
         try:
             parallel_state.initialize_model_parallel(
-                tensor_model_parallel_size=case["tp"], pipeline_model_parallel_size=case["pp"],
-                virtual_pipeline_model_parallel_size=case["vpp"], context_parallel_size=case["cp"],
-                hierarchical_context_parallel_sizes=case["sizes"], expert_model_parallel_size=case["ep"],
-                expert_tensor_parallel_size=case["etp"], num_distributed_optimizer_instances=case["instances"],
-                order=case["order"], create_gloo_process_groups=False,
+                tensor_model_parallel_size=case["tp"],
+                pipeline_model_parallel_size=case["pp"],
+                virtual_pipeline_model_parallel_size=case["vpp"],
+                context_parallel_size=case["cp"],
+                hierarchical_context_parallel_sizes=case["sizes"],
+                expert_model_parallel_size=case["ep"],
+                expert_tensor_parallel_size=case["etp"],
+                num_distributed_optimizer_instances=case["instances"],
+                order=case["order"],
+                create_gloo_process_groups=False,
             )
         finally:
             parallel_state.destroy_model_parallel()
@@ -202,29 +221,45 @@ def _text(error: Exception) -> str:
 def our_errors(case: Case) -> list[str]:
     """The ids of our errors in the stages that megatron-core has passed when its groups are built."""
     keys = {
-        "tensor_model_parallel_size": case["tp"], "pipeline_model_parallel_size": case["pp"],
-        "virtual_pipeline_model_parallel_size": case["vpp"], "context_parallel_size": case["cp"],
-        "expert_model_parallel_size": case["ep"], "expert_tensor_parallel_size": case["etp"],
-        "num_layers": case["layers"], "num_attention_heads": case["heads"], "num_query_groups": case["groups"],
-        "num_moe_experts": case["experts"], "sequence_parallel": case["sp"], "cp_comm_type": case["comm"],
-        "hierarchical_context_parallel_sizes": case["sizes"], "multi_latent_attention": case["mla"],
-        "apply_rope_fusion": case["rope_fusion"], "experimental_attention_variant": case["variant"],
-        "linear_num_key_heads": case["linear_heads"][0], "linear_num_value_heads": case["linear_heads"][1],
+        "tensor_model_parallel_size": case["tp"],
+        "pipeline_model_parallel_size": case["pp"],
+        "virtual_pipeline_model_parallel_size": case["vpp"],
+        "context_parallel_size": case["cp"],
+        "expert_model_parallel_size": case["ep"],
+        "expert_tensor_parallel_size": case["etp"],
+        "num_layers": case["layers"],
+        "num_attention_heads": case["heads"],
+        "num_query_groups": case["groups"],
+        "num_moe_experts": case["experts"],
+        "sequence_parallel": case["sp"],
+        "cp_comm_type": case["comm"],
+        "hierarchical_context_parallel_sizes": case["sizes"],
+        "multi_latent_attention": case["mla"],
+        "apply_rope_fusion": case["rope_fusion"],
+        "experimental_attention_variant": case["variant"],
+        "linear_num_key_heads": case["linear_heads"][0],
+        "linear_num_value_heads": case["linear_heads"][1],
     }
     if case["mla"]:
         keys["rope_type"] = case["rope_type"]
     settings = [Setting(f"model.{key}", value) for key, value in keys.items()]
     settings.append(Setting("ddp.num_distributed_optimizer_instances", case["instances"]))
     # A Bridge that hands its fields to the constructor as they are; from 0.4 on it drops sequence parallelism at tp 1.
-    stated = {"world_size": case["world"], "mcore": TESTED, "bridge": "0.3.1", "einops": True,
-              "rank_order": case["order"]}
+    stated = {
+        "world_size": case["world"],
+        "mcore": TESTED,
+        "bridge": "0.3.1",
+        "einops": True,
+        "rank_order": case["order"],
+    }
     launch = build_launch(
         Reading("bridge-provider", "-", "yaml", tuple(settings)),
         assumed={name: Fact(value, "assumed") for name, value in stated.items()},
     )
     findings = check_launch(launch, RULES, fixes=False).findings
     return [
-        finding.rule.id for finding in findings
+        finding.rule.id
+        for finding in findings
         if finding.severity == "error" and finding.stage in ("config", "init") and finding.rule.id not in LATER
     ]
 
@@ -262,8 +297,22 @@ def test_our_verdict_is_megatron_cores_on_random_configurations(upstream: Verdic
     assert min(outcomes["accepted"], outcomes["rejected"]) >= 0.2 * compared, f"the draw is one-sided: {outcomes}"
     assert compared >= 0.9 * CASES, f"too much is left out: {outcomes}"
     assert all(outcomes[text] for text in NOT_OURS), f"a reason that no case needs any more: {outcomes}"
-    expected = {"CP005", "CP008", "HCP002", "HCP004", "MODEL002", "MODEL003", "PACK008", "PAR001", "TOPO003", "TOPO004",
-                "TOPO005", "TOPO006", "TOPO007", "TP001"}
+    expected = {
+        "CP005",
+        "CP008",
+        "HCP002",
+        "HCP004",
+        "MODEL002",
+        "MODEL003",
+        "PACK008",
+        "PAR001",
+        "TOPO003",
+        "TOPO004",
+        "TOPO005",
+        "TOPO006",
+        "TOPO007",
+        "TP001",
+    }
     rare = {rule_id for rule_id in expected if seen_rules[rule_id] < 25}
     assert not rare, f"hardly drawn: {rare}; {seen_rules}"
     assert set(seen_rules) <= set(BY_ID)

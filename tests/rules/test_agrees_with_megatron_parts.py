@@ -64,8 +64,9 @@ def test_the_layers_with_a_window_are_those_of_megatron_core(skip: Any, launch_o
     expected = [kind for layer, kind in enumerate(kinds, 1) if is_layer_window_attention((8, 0), skip, layer)]
     written = "null" if skip is None else str(skip).replace(" ", "")
     launch = launch_of(
-        "bridge", f"model.context_parallel_size=2 model.num_layers=4 model.cp_comm_type=[{','.join(kinds)}] "
-        f"model.window_size=[8,0] model.window_attn_skip_freq={written}"
+        "bridge",
+        f"model.context_parallel_size=2 model.num_layers=4 model.cp_comm_type=[{','.join(kinds)}] "
+        f"model.window_size=[8,0] model.window_attn_skip_freq={written}",
     )
     assert list(windowed_types(View(launch))) == expected
     assert bool(findings(launch, "CP009")) == ("p2p" in expected)
@@ -85,8 +86,9 @@ def test_mamba_heads_and_groups_are_judged_as_its_context_parallel_part_asserts(
         except AssertionError:
             rejected = True
         launch = launch_of(
-            "mlm", f"--hybrid-layer-pattern M* --mamba-num-heads {heads} --mamba-num-groups {groups} "
-            f"--tensor-model-parallel-size {tp} --context-parallel-size {cp}"
+            "mlm",
+            f"--hybrid-layer-pattern M* --mamba-num-heads {heads} --mamba-num-groups {groups} "
+            f"--tensor-model-parallel-size {tp} --context-parallel-size {cp}",
         )
         assert bool(findings(launch, "MODEL001")) == rejected, f"{heads} heads, {groups} groups, tp {tp}, cp {cp}"
         verdicts[rejected] += 1

@@ -28,9 +28,16 @@ pytestmark = pytest.mark.upstream
 SAMPLE = 600  # of 2,912 for each release; all of them agree as well, in a minute and a half
 OURS = {"CP004", "CP007", "CP009", "CP010", "CP011", "CP012", "CP013", "CP014", "CP015", "CP016", "PACK005", "PACK007"}
 FEATURES: dict[str, dict[str, object]] = {
-    "none": {}, "window": {"window": (32, 0)}, "sinks": {"softmax": "learnable"}, "bias": {"bias": True},
-    "MLA": {"mla": True}, "fp8": {"fp8": "delayed"}, "max_logit": {"max_logit": True}, "padding": {"padded": True},
-    "odd heads": {"heads": 6, "kv_heads": 3}, "one KV head": {"kv_heads": 1},
+    "none": {},
+    "window": {"window": (32, 0)},
+    "sinks": {"softmax": "learnable"},
+    "bias": {"bias": True},
+    "MLA": {"mla": True},
+    "fp8": {"fp8": "delayed"},
+    "max_logit": {"max_logit": True},
+    "padding": {"padded": True},
+    "odd heads": {"heads": 6, "kv_heads": 3},
+    "one KV head": {"kv_heads": 1},
     "sinks, old cuDNN": {"softmax": "learnable", "cudnn": (9, 17, 0)},
     "FlashAttention 4 pinned": {"pinned": True},
     "sinks, deterministic": {"softmax": "learnable", "deterministic": True},
@@ -38,8 +45,11 @@ FEATURES: dict[str, dict[str, object]] = {
 ELSEWHERE = {
     # Upstream rejects these with any number of ranks; they are no matter of context parallelism.
     "FlashAttention 2 has no MLA before 2.15": lambda call, te: call.mla and call.backend == "flash",
-    "cuDNN's packed data starts with Hopper": lambda call, te: call.fmt == "thd" and call.arch < 90
-    and (call.backend == "fused" or call.padded or call.max_logit or call.mla or call.softmax != "vanilla"),
+    "cuDNN's packed data starts with Hopper": lambda call, te: (
+        call.fmt == "thd"
+        and call.arch < 90
+        and (call.backend == "fused" or call.padded or call.max_logit or call.mla or call.softmax != "vanilla")
+    ),
     "FlashAttention 4 starts with Hopper": lambda call, te: call.pinned and call.flash == 4 and call.arch < 90,
     "one installed generation beside FlashAttention 2": lambda call, te: call.pinned and call.flash != 4,
     "padding between sequences is a matter of packed data": lambda call, te: call.padded and call.fmt != "thd",
@@ -65,15 +75,24 @@ def our_errors(
     launch_of: Callable[..., Launch], version: str, call: Call, rules: tuple[Rule, ...] = RULES
 ) -> list[str]:
     keys = {
-        "model.context_parallel_size": 2, "model.cp_comm_type": call.comm, "model.attention_backend": call.backend,
-        "model.num_attention_heads": call.heads, "model.num_query_groups": call.kv_heads,
-        "model.window_attn_skip_freq": "null", "model.tensor_model_parallel_size": 1,
-        "model.softmax_type": call.softmax, "model.transformer_impl": "transformer_engine",
+        "model.context_parallel_size": 2,
+        "model.cp_comm_type": call.comm,
+        "model.attention_backend": call.backend,
+        "model.num_attention_heads": call.heads,
+        "model.num_query_groups": call.kv_heads,
+        "model.window_attn_skip_freq": "null",
+        "model.tensor_model_parallel_size": 1,
+        "model.softmax_type": call.softmax,
+        "model.transformer_impl": "transformer_engine",
         "model.window_size": "null" if call.window == (-1, 0) else str(list(call.window)).replace(" ", ""),
-        "model.multi_latent_attention": call.mla, "model.deterministic_mode": call.deterministic,
-        "model.log_max_attention_logit": call.max_logit, "model.experimental_attention_variant": "null",
-        "model.fp8": "hybrid" if call.fp8 else "null", "model.fp8_recipe": call.fp8 or "delayed",
-        "model.fp8_dot_product_attention": bool(call.fp8), "model.apply_rope_fusion": False,
+        "model.multi_latent_attention": call.mla,
+        "model.deterministic_mode": call.deterministic,
+        "model.log_max_attention_logit": call.max_logit,
+        "model.experimental_attention_variant": "null",
+        "model.fp8": "hybrid" if call.fp8 else "null",
+        "model.fp8_recipe": call.fp8 or "delayed",
+        "model.fp8_dot_product_attention": bool(call.fp8),
+        "model.apply_rope_fusion": False,
         "model.flash_attention_version": call.flash if call.pinned else "null",
     }
     if call.fmt == "thd":
@@ -119,12 +138,15 @@ def test_the_comparison_notices_a_rule_that_is_missing(upstream: Path, launch_of
     assert our_errors(launch_of, release.version, call, tuple(rule for rule in RULES if rule.id != "CP009")) == []
 
 
-@pytest.mark.parametrize(("version", "call", "text"), [
-    ("2.20.2", Call("allgather"), "Unsupported communication type"),
-    ("2.20.2", Call("a2a", kv_heads=1), "num_heads % cp_size"),
-    ("2.9.0", Call("a2a", "thd", "fused"), "mask type is not supported"),
-    ("2.20.2", Call(backend="unfused"), NO_BACKEND),
-    ("2.20.2", Call(), "None"),
-])
+@pytest.mark.parametrize(
+    ("version", "call", "text"),
+    [
+        ("2.20.2", Call("allgather"), "Unsupported communication type"),
+        ("2.20.2", Call("a2a", kv_heads=1), "num_heads % cp_size"),
+        ("2.9.0", Call("a2a", "thd", "fused"), "mask type is not supported"),
+        ("2.20.2", Call(backend="unfused"), NO_BACKEND),
+        ("2.20.2", Call(), "None"),
+    ],
+)
 def test_the_stand_ins_let_upstreams_own_words_through(upstream: Path, version: str, call: Call, text: str) -> None:
     assert text in str(Release(upstream / f"transformer-engine-{version}").verdict(call))

@@ -82,21 +82,34 @@ def upstream_verdict(path: Path, case: dict[str, Any]) -> str | None:
     strategy = type("Strategy", (), {"NO_LOAD_BALANCE": object()})
     strategy.DUAL_CHUNK_SWAP = strategy()
     namespace: dict[str, Any] = {
-        "get_distributed_world_size": lambda group: group.size, "get_distributed_rank": lambda group: 0,
-        "dist_group_type": _Group, "get_cudnn_version": lambda: (9, 21, 0), "is_graph_capturing": lambda: False,
-        "CPLoadBalancingStrategy": strategy, "torch": anything,
+        "get_distributed_world_size": lambda group: group.size,
+        "get_distributed_rank": lambda group: 0,
+        "dist_group_type": _Group,
+        "get_cudnn_version": lambda: (9, 21, 0),
+        "is_graph_capturing": lambda: False,
+        "CPLoadBalancingStrategy": strategy,
+        "torch": anything,
         "AttnFuncWithCPAndKVP2P": SimpleNamespace(apply=ring),
         "AttnFuncWithCPAndKVAllGather": SimpleNamespace(apply=anything),
-        "AttnFuncWithCPAndQKVOA2A": SimpleNamespace(apply=anything), "nvtx_range_push": anything,
+        "AttnFuncWithCPAndQKVOA2A": SimpleNamespace(apply=anything),
+        "nvtx_range_push": anything,
         "nvtx_range_pop": anything,
     }
     exec(compiled([gate]), namespace)
     given = {
-        "cp_group": case["groups"], "cp_comm_type": "a2a+p2p", "qkv_format": case["format"],
-        "attn_mask_type": "padding_causal" if case["format"] == "thd" else "causal", "attn_bias_type": case["bias"],
-        "attn_bias": None if case["bias"] == "no_bias" else anything, "use_fused_attention": True,
-        "window_size": case["window"], "softmax_type": case["softmax"], "fp8": False,
-        "load_balancing_strategy": strategy.DUAL_CHUNK_SWAP, "pad_between_seqs": False, "deterministic": False,
+        "cp_group": case["groups"],
+        "cp_comm_type": "a2a+p2p",
+        "qkv_format": case["format"],
+        "attn_mask_type": "padding_causal" if case["format"] == "thd" else "causal",
+        "attn_bias_type": case["bias"],
+        "attn_bias": None if case["bias"] == "no_bias" else anything,
+        "use_fused_attention": True,
+        "window_size": case["window"],
+        "softmax_type": case["softmax"],
+        "fp8": False,
+        "load_balancing_strategy": strategy.DUAL_CHUNK_SWAP,
+        "pad_between_seqs": False,
+        "deterministic": False,
     }
     names = [argument.arg for argument in gate.args.args]
     try:
@@ -123,20 +136,26 @@ def our_verdict(launch_of: LaunchOf, version: str, case: dict[str, Any]) -> list
     return [item.rule.id for item in findings if item.severity == "error" and item.rule.id.startswith("HCP")]
 
 
-def test_every_release_agrees_on_levels_formats_biases_windows_and_sinks(
-    upstream: Path, launch_of: LaunchOf
-) -> None:
+def test_every_release_agrees_on_levels_formats_biases_windows_and_sinks(upstream: Path, launch_of: LaunchOf) -> None:
     verdicts = {"accepted": 0, "rejected": 0}
     for version, path in releases(upstream):
         knows_sinks = "softmax_type" in {argument.arg for argument in parts(path)[0].args.args}
         for groups, fmt, bias, window, softmax in itertools.product(
-            ([2, 2], [4, 2], [4], [2, 2, 2]), ("bshd", "thd"), ("no_bias", "post_scale_bias"), ((-1, 0), (128, 0)),
+            ([2, 2], [4, 2], [4], [2, 2, 2]),
+            ("bshd", "thd"),
+            ("no_bias", "post_scale_bias"),
+            ((-1, 0), (128, 0)),
             ("vanilla", "learnable") if knows_sinks else ("vanilla",),
         ):
             if fmt == "thd" and bias != "no_bias":
                 continue  # a bias with packed data is refused for every type: CP011
-            case = {"groups": [_Group(size) for size in groups], "format": fmt, "bias": bias, "window": window,
-                    "softmax": softmax}
+            case = {
+                "groups": [_Group(size) for size in groups],
+                "format": fmt,
+                "bias": bias,
+                "window": window,
+                "softmax": softmax,
+            }
             theirs, ours = upstream_verdict(path, case), our_verdict(launch_of, version, case)
             verdicts["accepted" if theirs is None else "rejected"] += 1
             assert (theirs is None) == (not ours), (
@@ -148,7 +167,8 @@ def test_every_release_agrees_on_levels_formats_biases_windows_and_sinks(
 
 def test_releases_that_know_sinks_start_with_2_8(upstream: Path) -> None:
     knowing = [
-        version for version, path in releases(upstream)
+        version
+        for version, path in releases(upstream)
         if "softmax_type" in {argument.arg for argument in parts(path)[0].args.args}
     ]
     assert min(tuple(map(int, version.split("."))) for version in knowing) >= (2, 8)
@@ -171,8 +191,10 @@ def test_every_release_reshapes_heads_as_the_inner_size_rule_says(upstream: Path
         return _Anything()
 
     stand_in = SimpleNamespace(
-        empty_like=torch.empty_like, distributed=SimpleNamespace(all_to_all_single=all_to_all),
-        cuda=SimpleNamespace(stream=lambda _: pytest.fail("went on behind the keys")), Tensor=torch.Tensor,
+        empty_like=torch.empty_like,
+        distributed=SimpleNamespace(all_to_all_single=all_to_all),
+        cuda=SimpleNamespace(stream=lambda _: pytest.fail("went on behind the keys")),
+        Tensor=torch.Tensor,
     )
     for version, path in releases(upstream):
         tree = ast.parse(path.read_text())
@@ -186,14 +208,21 @@ def test_every_release_reshapes_heads_as_the_inner_size_rule_says(upstream: Path
                 continue
             calls.clear()
             tensors = [torch.empty(8, 1, heads, 4) for heads in (queries, keys, keys)]
-            given = {"a2a_inputs": tensors, "seq_dim": 0, "cp_size": inner, "before_attn": True, "qkv_format": "sbhd",
-                     "a2a_input_names": ["q", "k", "v"]}
+            given = {
+                "a2a_inputs": tensors,
+                "seq_dim": 0,
+                "cp_size": inner,
+                "before_attn": True,
+                "qkv_format": "sbhd",
+                "a2a_input_names": ["q", "k", "v"],
+            }
             with pytest.raises((_Reached, RuntimeError)) as outcome:
                 namespace["flash_attn_a2a_communicate"](**{name: given.get(name) for name in names})
             launch = launch_of(
-                "mlm", f"--num-attention-heads {queries} --group-query-attention --num-query-groups {keys} "
+                "mlm",
+                f"--num-attention-heads {queries} --group-query-attention --num-query-groups {keys} "
                 f"--context-parallel-size {2 * inner} --cp-comm-type a2a+p2p "
-                f"--hierarchical-context-parallel-sizes {inner} 2"
+                f"--hierarchical-context-parallel-sizes {inner} 2",
             )
             found = any(item.rule.id == "HCP007" for item in check_launch(launch, RULES, fixes=False).findings)
             assert found == (outcome.type is RuntimeError), f"{version}: {queries} and {keys} heads over {inner} ranks"

@@ -18,8 +18,10 @@ LaunchOf = Callable[..., Launch]
 
 
 def _fires(launch_of: LaunchOf, rule: str, ranks: int, tokens: int, longest: int) -> bool:
-    text = (f"--hybrid-context-parallel --max-seqlen-per-dp-cp-rank {tokens} --context-parallel-size {ranks} "
-            f"--seq-length {longest}")
+    text = (
+        f"--hybrid-context-parallel --max-seqlen-per-dp-cp-rank {tokens} --context-parallel-size {ranks} "
+        f"--seq-length {longest}"
+    )
     report = check_launch(launch_of("mlm", text, f"world_size={ranks} mcore=0.16.1"), [BY_ID[rule]], fixes=False)
     assert not report.not_checked
     return bool(report.findings)
@@ -31,14 +33,15 @@ def _groups_of(lengths: list[int], ranks: int, tokens: int) -> set[int]:
 
     scheduler = BalancedCPScheduler(tokens, SimpleNamespace(size=lambda: ranks))
     _, by_rank = scheduler.get_groups_and_subsamples(list(enumerate(lengths)), None)
-    return {sum(sample in of_rank for of_rank in group)
-            for group in by_rank for sample in {one for of_rank in group for one in of_rank}}
+    return {
+        sum(sample in of_rank for of_rank in group)
+        for group in by_rank
+        for sample in {one for of_rank in group for one in of_rank}
+    }
 
 
 @pytest.mark.parametrize("ranks", [2, 4, 8, 16])
-def test_the_scheduler_asserts_exactly_where_the_longest_sequence_is_refused(
-    launch_of: LaunchOf, ranks: int
-) -> None:
+def test_the_scheduler_asserts_exactly_where_the_longest_sequence_is_refused(launch_of: LaunchOf, ranks: int) -> None:
     tokens = 1024
     for longest in (tokens, tokens * ranks - 1, tokens * ranks, tokens * ranks + 1, 3 * tokens * ranks):
         try:

@@ -73,7 +73,7 @@ def test_the_finding_says_what_happens_what_was_found_and_what_is_wanted(rule: R
 @each_rule
 def test_the_texts_are_there_and_short(rule: Rule) -> None:
     assert 10 < len(rule.title) <= 90 and not rule.title.endswith(".")
-    assert 30 < len(rule.why) <= 600 and rule.why.endswith((".", "\""))
+    assert 30 < len(rule.why) <= 600 and rule.why.endswith((".", '"'))
     assert rule.source
 
 

@@ -16,16 +16,31 @@ def finding_of(kind: str, text: str) -> Finding | None:
     return report.findings[0] if report.findings else None
 
 
-@pytest.mark.parametrize(("kind", "text", "meant", "severity"), [
-    ("bridge", "model.hierarchical_context_parallel_size=[2,2]\n", "model.hierarchical_context_parallel_sizes",
-     "error"),
-    ("bridge", "model.cp_com_type=a2a\n", "model.cp_comm_type", "error"),
-    ("verl", "+actor_rollout_ref.actor.megatron.override_transformer_config.cp_comm_typ=a2a\n",
-     "actor_rollout_ref.actor.megatron.override_transformer_config.cp_comm_type", "error"),
-    ("verl", "actor_rollout_ref.actor.megatron.contxt_parallel_size=2\n",
-     "actor_rollout_ref.actor.megatron.context_parallel_size", "error"),
-    ("bridge", "train.train_iter=10\n", "train.train_iters", "warning"),
-])
+@pytest.mark.parametrize(
+    ("kind", "text", "meant", "severity"),
+    [
+        (
+            "bridge",
+            "model.hierarchical_context_parallel_size=[2,2]\n",
+            "model.hierarchical_context_parallel_sizes",
+            "error",
+        ),
+        ("bridge", "model.cp_com_type=a2a\n", "model.cp_comm_type", "error"),
+        (
+            "verl",
+            "+actor_rollout_ref.actor.megatron.override_transformer_config.cp_comm_typ=a2a\n",
+            "actor_rollout_ref.actor.megatron.override_transformer_config.cp_comm_type",
+            "error",
+        ),
+        (
+            "verl",
+            "actor_rollout_ref.actor.megatron.contxt_parallel_size=2\n",
+            "actor_rollout_ref.actor.megatron.context_parallel_size",
+            "error",
+        ),
+        ("bridge", "train.train_iter=10\n", "train.train_iters", "warning"),
+    ],
+)
 def test_a_slip_names_what_was_meant_and_weighs_what_hangs_on_it(
     kind: str, text: str, meant: str, severity: str
 ) -> None:
@@ -35,12 +50,15 @@ def test_a_slip_names_what_was_meant_and_weighs_what_hangs_on_it(
     assert found.location is not None and found.location.line == 1
 
 
-@pytest.mark.parametrize(("kind", "text"), [
-    ("bridge", "model.fp8=hybrid\nmodel.fp4=null\n"),
-    ("bridge", "optimizer.adam_beta1=0.9\noptimizer.adam_beta2=0.95\n"),
-    ("bridge", "model.something_of_our_own=1\n"),
-    ("verl", "trainer.our_own_switch=true\n"),
-])
+@pytest.mark.parametrize(
+    ("kind", "text"),
+    [
+        ("bridge", "model.fp8=hybrid\nmodel.fp4=null\n"),
+        ("bridge", "optimizer.adam_beta1=0.9\noptimizer.adam_beta2=0.95\n"),
+        ("bridge", "model.something_of_our_own=1\n"),
+        ("verl", "trainer.our_own_switch=true\n"),
+    ],
+)
 def test_neighbouring_real_keys_and_own_keys_pass(kind: str, text: str) -> None:
     assert finding_of(kind, text) is None
 

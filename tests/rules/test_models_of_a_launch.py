@@ -25,8 +25,9 @@ RULE: Rule = replace(BY_ID["HCP002"], id="ODD001", severity="error", applies=lam
 
 
 def launch(*words: str):  # type: ignore[no-untyped-def]
-    return build_launch(read_target("", words=["actor_rollout_ref.actor.use_kl_loss=true",
-                                               "algorithm.adv_estimator=grpo", *words]))
+    return build_launch(
+        read_target("", words=["actor_rollout_ref.actor.use_kl_loss=true", "algorithm.adv_estimator=grpo", *words])
+    )
 
 
 def test_a_finding_on_ref_is_fixed_with_refs_own_key() -> None:
@@ -43,8 +44,10 @@ def test_one_fault_in_both_models_is_said_once() -> None:
 
 @pytest.mark.parametrize(("reason", "accepted"), [("measured", 1), ("", 0)])
 def test_a_finding_on_ref_is_accepted_beside_refs_key_and_only_with_a_reason(reason: str, accepted: int) -> None:
-    text = ("actor_rollout_ref:\n  actor: {use_kl_loss: true, megatron: {context_parallel_size: 2}}\n  ref:\n"
-            f"    megatron:\n      context_parallel_size: 3  # hcp: ignore=ODD001 {reason}\n"
-            "algorithm: {adv_estimator: grpo}\n")
+    text = (
+        "actor_rollout_ref:\n  actor: {use_kl_loss: true, megatron: {context_parallel_size: 2}}\n  ref:\n"
+        f"    megatron:\n      context_parallel_size: 3  # hcp: ignore=ODD001 {reason}\n"
+        "algorithm: {adv_estimator: grpo}\n"
+    )
     report = check_launch(build_launch(read_text(text, "x.yaml")), [RULE])
     assert (len(report.accepted), len(report.findings)) == (accepted, 1 - accepted)

@@ -24,12 +24,44 @@ _RULES_ON_FACTS = [rule for rule in RULES if not rule.last and rule.id != "KEY00
 
 _sizes = st.one_of(st.integers(1, 16), st.sampled_from([32, 64, 72, 4096, 131072, HUGE]))
 _integers = st.one_of(st.integers(-4, 64), st.sampled_from([-HUGE, HUGE]))
-_words = st.sampled_from([
-    "", "auto", "flash", "fused", "unfused", "local", "vanilla", "learnable", "none", "offline", "sft", "dsa",
-    "gated_delta_net", "delayed", "tensorwise", "mxfp8", "hybrid", "e4m3", "srun", "torchrun", "block", "cyclic",
-    "sm90", "sm100", "3.0.0", "4", "tp-cp-ep-dp-pp", "tp-cp-ep-pp-dp", "pp-cp", "-", "causal", "arbitrary",
-    "M-M*-", "ü",
-])
+_words = st.sampled_from(
+    [
+        "",
+        "auto",
+        "flash",
+        "fused",
+        "unfused",
+        "local",
+        "vanilla",
+        "learnable",
+        "none",
+        "offline",
+        "sft",
+        "dsa",
+        "gated_delta_net",
+        "delayed",
+        "tensorwise",
+        "mxfp8",
+        "hybrid",
+        "e4m3",
+        "srun",
+        "torchrun",
+        "block",
+        "cyclic",
+        "sm90",
+        "sm100",
+        "3.0.0",
+        "4",
+        "tp-cp-ep-dp-pp",
+        "tp-cp-ep-pp-dp",
+        "pp-cp",
+        "-",
+        "causal",
+        "arbitrary",
+        "M-M*-",
+        "ü",
+    ]
+)
 _comm = st.sampled_from(["p2p", "a2a", "all_gather", "a2a+p2p", "allgather", "", None])
 _by_type: dict[str, st.SearchStrategy[Any]] = {
     "size": _sizes,
@@ -39,8 +71,24 @@ _by_type: dict[str, st.SearchStrategy[Any]] = {
     "sizes": st.lists(_integers, max_size=4).map(tuple),
     "comm": st.one_of(_comm, st.lists(_comm, max_size=6).map(tuple)),
     "float": st.floats(allow_nan=True),
-    "version": st.sampled_from(["0.12.3", "0.16.1", "0.17", "0.20.0.dev0", "1.9", "1.12.0", "2.8", "2.14.0", "2.15",
-                                "2.19.0", "2.20.2", "latest", "", "0.4.2+abc"]),
+    "version": st.sampled_from(
+        [
+            "0.12.3",
+            "0.16.1",
+            "0.17",
+            "0.20.0.dev0",
+            "1.9",
+            "1.12.0",
+            "2.8",
+            "2.14.0",
+            "2.15",
+            "2.19.0",
+            "2.20.2",
+            "latest",
+            "",
+            "0.4.2+abc",
+        ]
+    ),
     "window": st.tuples(_integers, _integers),
     "any": st.one_of(_integers, _words, st.lists(_integers, max_size=4), st.just({"a": 1})),
 }

@@ -17,8 +17,10 @@ LaunchOf = Callable[..., Launch]
 
 
 def layout(tp: int, cp: int, sizes: tuple[int, int], *, pp: int = 1) -> str:
-    return (f"--tensor-model-parallel-size {tp} --context-parallel-size {cp} --pipeline-model-parallel-size {pp} "
-            f"--cp-comm-type a2a+p2p --hierarchical-context-parallel-sizes {sizes[0]} {sizes[1]}")
+    return (
+        f"--tensor-model-parallel-size {tp} --context-parallel-size {cp} --pipeline-model-parallel-size {pp} "
+        f"--cp-comm-type a2a+p2p --hierarchical-context-parallel-sizes {sizes[0]} {sizes[1]}"
+    )
 
 
 def ids(launch: Launch) -> set[str]:
@@ -55,18 +57,21 @@ def test_without_a_world_size_one_replica_is_enough_to_find_a_fault_and_never_to
     assert [item.needs for item in good.not_checked] == [("world_size",)]
 
 
-@pytest.mark.parametrize(("tp", "sizes", "assume", "expected"), [
-    (1, (2, 8), "nodes=2 gpus_per_node=8", {"TOPO002"}),
-    (1, (8, 2), "nodes=2 gpus_per_node=8", set()),
-    (1, (4, 4), "nodes=2 gpus_per_node=8", set()),                     # not reversed: the widest level is a choice
-    (1, (2, 8), "nodes=1 gpus_per_node=16", set()),                    # nothing leaves the node
-    (2, (2, 8), "nodes=4 gpus_per_node=8", set()),                     # 8 inside would leave the node
-    (2, (8, 2), "nodes=4 gpus_per_node=8", {"TOPO001"}),
-    (1, (4, 4), "nodes=32 gpus_per_node=4 nvlink_domain=64", {"SLURM003"}),
-    (1, (8, 2), "nodes=32 gpus_per_node=4 nvlink_domain=64", set()),
-    (1, (4, 4), "nodes=4 gpus_per_node=4 nvlink_domain=4", set()),
-    (1, (4, 16), "nodes=32 gpus_per_node=4 nvlink_domain=32", {"TOPO002"}),
-])
+@pytest.mark.parametrize(
+    ("tp", "sizes", "assume", "expected"),
+    [
+        (1, (2, 8), "nodes=2 gpus_per_node=8", {"TOPO002"}),
+        (1, (8, 2), "nodes=2 gpus_per_node=8", set()),
+        (1, (4, 4), "nodes=2 gpus_per_node=8", set()),  # not reversed: the widest level is a choice
+        (1, (2, 8), "nodes=1 gpus_per_node=16", set()),  # nothing leaves the node
+        (2, (2, 8), "nodes=4 gpus_per_node=8", set()),  # 8 inside would leave the node
+        (2, (8, 2), "nodes=4 gpus_per_node=8", {"TOPO001"}),
+        (1, (4, 4), "nodes=32 gpus_per_node=4 nvlink_domain=64", {"SLURM003"}),
+        (1, (8, 2), "nodes=32 gpus_per_node=4 nvlink_domain=64", set()),
+        (1, (4, 4), "nodes=4 gpus_per_node=4 nvlink_domain=4", set()),
+        (1, (4, 16), "nodes=32 gpus_per_node=4 nvlink_domain=32", {"TOPO002"}),
+    ],
+)
 def test_shapes_of_the_levels(
     tp: int, sizes: tuple[int, int], assume: str, expected: set[str], launch_of: LaunchOf
 ) -> None:
@@ -79,23 +84,33 @@ def test_four_gpus_of_a_blackwell_node_may_be_a_tray_so_the_domain_is_asked_for(
     assert ("nvlink_domain",) in {item.needs for item in check_launch(launch, (BY_ID["TOPO001"],)).not_checked}
 
 
-@pytest.mark.parametrize(("text", "assume", "expected"), [
-    ("--tensor-model-parallel-size 8", "nodes=2 gpus_per_node=8 placement=cyclic", {"SLURM001"}),
-    ("--tensor-model-parallel-size 8", "nodes=2 gpus_per_node=8 placement=block", set()),
-    ("--tensor-model-parallel-size 8", "nodes=2 gpus_per_node=8 start=torchrun", set()),
-    ("--tensor-model-parallel-size 8", "nodes=2 gpus_per_node=8 start=srun ntasks_per_node=8", set()),
-    ("--tensor-model-parallel-size 8", "nodes=1 gpus_per_node=8 placement=cyclic", set()),
-    ("--num-layers 2", "nodes=2 gpus_per_node=8 placement=cyclic", set()),
-    ("--context-parallel-size 16", "nodes=2 gpus_per_node=8 placement=cyclic", set()),  # both nodes either way
-    (layout(1, 16, (8, 2)), "nodes=2 gpus_per_node=8 placement=cyclic", {"SLURM001"}),
-])
+@pytest.mark.parametrize(
+    ("text", "assume", "expected"),
+    [
+        ("--tensor-model-parallel-size 8", "nodes=2 gpus_per_node=8 placement=cyclic", {"SLURM001"}),
+        ("--tensor-model-parallel-size 8", "nodes=2 gpus_per_node=8 placement=block", set()),
+        ("--tensor-model-parallel-size 8", "nodes=2 gpus_per_node=8 start=torchrun", set()),
+        ("--tensor-model-parallel-size 8", "nodes=2 gpus_per_node=8 start=srun ntasks_per_node=8", set()),
+        ("--tensor-model-parallel-size 8", "nodes=1 gpus_per_node=8 placement=cyclic", set()),
+        ("--num-layers 2", "nodes=2 gpus_per_node=8 placement=cyclic", set()),
+        ("--context-parallel-size 16", "nodes=2 gpus_per_node=8 placement=cyclic", set()),  # both nodes either way
+        (layout(1, 16, (8, 2)), "nodes=2 gpus_per_node=8 placement=cyclic", {"SLURM001"}),
+    ],
+)
 def test_ranks_dealt_to_the_nodes_in_turn(text: str, assume: str, expected: set[str], launch_of: LaunchOf) -> None:
     assert {rule_id for rule_id in ids(launch_of("mlm", text, assume)) if rule_id.startswith("SLURM")} == expected
 
 
-@pytest.mark.parametrize(("tasks", "assume", "effect"), [
-    (8, "", None), (1, "", "hang"), (16, "", "crash"), (4, "world_size=8", "slow"), (8, "world_size=32", "hang"),
-])
+@pytest.mark.parametrize(
+    ("tasks", "assume", "effect"),
+    [
+        (8, "", None),
+        (1, "", "hang"),
+        (16, "", "crash"),
+        (4, "world_size=8", "slow"),
+        (8, "world_size=32", "hang"),
+    ],
+)
 def test_the_ranks_that_srun_starts(tasks: int, assume: str, effect: str | None, launch_of: LaunchOf) -> None:
     launch = launch_of("mlm", "--num-layers 2", f"start=srun nodes=2 gpus_per_node=8 ntasks_per_node={tasks} {assume}")
     report = check_launch(launch, (BY_ID["SLURM002"],))

@@ -17,6 +17,7 @@ def run_ranks(work: Callable[[int], Any], size: int = 4, timeout: float = 60) ->
     from hcp.runtime.workers import joined_world
 
     with tempfile.TemporaryDirectory() as folder:
+
         def in_world(rank: int) -> Any:
             with joined_world(rank, size, Namespace(timeout=timeout), f"{folder}/store"):
                 return work(rank)

@@ -63,13 +63,23 @@ def test_the_probe_passes_what_is_right_and_names_what_is_wrong(ranks):
         return problems
 
     wanted = {
-        "good": None, "good chunks": None, "good, sizes given": None,
-        "no groups": "HCP001", "empty list": "HCP001", "second layer": "module.1: cp_group is None",
+        "good": None,
+        "good chunks": None,
+        "good, sizes given": None,
+        "no groups": "HCP001",
+        "empty list": "HCP001",
+        "second layer": "module.1: cp_group is None",
         "second chunk": "HCP010",
-        "flat": "wanted the list [inner, outer]", "swapped": "the inner (a2a) level comes first",
-        "other members": "wanted [[", "other sizes": "HCP023", "no sizes": "HCP023", "one level": "HCP003",
-        "smaller CP": "cover 4 ranks, but the CP group has 2", "elsewhere": "not in its own cp_global_ranks",
-        "no module": "HCP006", "destroyed": "destroyed (HCP023)",
+        "flat": "wanted the list [inner, outer]",
+        "swapped": "the inner (a2a) level comes first",
+        "other members": "wanted [[",
+        "other sizes": "HCP023",
+        "no sizes": "HCP023",
+        "one level": "HCP003",
+        "smaller CP": "cover 4 ranks, but the CP group has 2",
+        "elsewhere": "not in its own cp_global_ranks",
+        "no module": "HCP006",
+        "destroyed": "destroyed (HCP023)",
     }
     for rank, problems in enumerate(ranks(work)):
         for name, words in wanted.items():
@@ -93,5 +103,7 @@ def test_it_raises_what_it_found_and_counts_what_is_active(ranks):
 
     count, said = ranks(work)[0]
     assert count == 2
-    assert said == ("module.0: cp_group is None, so context parallelism is silently off: "
-                    "hierarchical_context_parallel_sizes is not set (HCP001)")
+    assert said == (
+        "module.0: cp_group is None, so context parallelism is silently off: "
+        "hierarchical_context_parallel_sizes is not set (HCP001)"
+    )

@@ -45,8 +45,11 @@ def test_what_arrives_is_what_the_others_sent(ranks):
     def work(rank):
         world = dist.group.WORLD
         mine = torch.arange(4) + 10 * rank
-        return (ring_shift(mine, world).tolist(), all_gather(mine[:1], world, 0).tolist(),
-                all_to_all(mine, world, 0, 0).tolist())
+        return (
+            ring_shift(mine, world).tolist(),
+            all_gather(mine[:1], world, 0).tolist(),
+            all_to_all(mine, world, 0, 0).tolist(),
+        )
 
     results = ranks(work)
     assert [result[0][0] for result in results] == [30, 0, 10, 20]

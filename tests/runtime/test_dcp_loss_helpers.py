@@ -23,10 +23,16 @@ pytestmark = pytest.mark.torch
 MIXED = MicroBatch((Group(0, 2, (0,)), Group(2, 1, (1,)), Group(3, 1, (2,))))
 
 
-@pytest.mark.parametrize("reduction, gather, factors", [
-    ("mean", "detached", [4, 4, 4, 4]), ("mean", "autograd", [2, 2, 4, 4]), ("mean", "replicated", [2, 2, 4, 4]),
-    ("sum", "detached", [1, 1, 1, 1]), ("sum", "autograd", [0.5, 0.5, 1, 1]),
-])
+@pytest.mark.parametrize(
+    "reduction, gather, factors",
+    [
+        ("mean", "detached", [4, 4, 4, 4]),
+        ("mean", "autograd", [2, 2, 4, 4]),
+        ("mean", "replicated", [2, 2, 4, 4]),
+        ("sum", "detached", [1, 1, 1, 1]),
+        ("sum", "autograd", [0.5, 0.5, 1, 1]),
+    ],
+)
 def test_each_rank_multiplies_by_what_its_own_group_needs(reduction: str, gather: str, factors: list[float]) -> None:
     loss = torch.tensor(20.0, dtype=torch.float64)
     for rank, factor in enumerate(factors):
@@ -52,8 +58,12 @@ def test_the_per_token_triple_divides_out() -> None:
     losses, total = [], 0
     for rank in range(4):
         loss, count, report = per_token_loss(
-            torch.tensor(sums[rank], dtype=torch.float64), weights_of_rank(MIXED, rank), loss_tokens=10, real_tokens=21,
-            local_real_tokens=counts[rank])
+            torch.tensor(sums[rank], dtype=torch.float64),
+            weights_of_rank(MIXED, rank),
+            loss_tokens=10,
+            real_tokens=21,
+            local_real_tokens=counts[rank],
+        )
         losses.append(loss.item())
         total += int(count)
         assert set(report) == {"loss"}

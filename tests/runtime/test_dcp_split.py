@@ -31,13 +31,15 @@ LENGTHS = [30, 5, 12, 3, 41, 8, 9, 2, 6]
 
 def jagged(lengths: list[int]) -> Any:
     starts = itertools.accumulate(lengths, initial=0)
-    return torch.nested.nested_tensor([torch.arange(n) + start for n, start in zip(lengths, starts)],
-                                      layout=torch.jagged)
+    return torch.nested.nested_tensor(
+        [torch.arange(n) + start for n, start in zip(lengths, starts)], layout=torch.jagged
+    )
 
 
 def table(lengths: list[int]) -> Any:
-    batch = tensordict.TensorDict({"input_ids": jagged(lengths), "advantage": torch.arange(len(lengths)) * 1.5},
-                                  batch_size=[len(lengths)])
+    batch = tensordict.TensorDict(
+        {"input_ids": jagged(lengths), "advantage": torch.arange(len(lengths)) * 1.5}, batch_size=[len(lengths)]
+    )
     batch["name"] = tensordict.NonTensorStack(*[f"s{index}" for index in range(len(lengths))])
     batch.set_non_tensor("temperature", 0.7)
     return batch
@@ -94,8 +96,11 @@ def test_the_padding_masks_of_a_group_count_its_tokens_and_hold_equal_rows() -> 
 
 def _verls_padding_mask(upstream: Path, version: str) -> Any:
     file = upstream / f"verl-{version}" / "verl/utils/dynamic_cp_scheduler.py"
-    node = next(item for item in ast.parse(file.read_text(encoding="utf-8")).body
-                if isinstance(item, ast.FunctionDef) and item.name == "_local_padding_mask")
+    node = next(
+        item
+        for item in ast.parse(file.read_text(encoding="utf-8")).body
+        if isinstance(item, ast.FunctionDef) and item.name == "_local_padding_mask"
+    )
     space: dict[str, Any] = {"torch": torch, "math": math}
     exec(compile(ast.Module([node], []), str(file), "exec"), space)
     return space["_local_padding_mask"]
@@ -113,11 +118,14 @@ def test_the_padding_mask_is_verls(upstream: Path, version: str) -> None:
             assert torch.equal(padding_mask(lengths, cp_size, cp_rank, align=tp_size), wanted)
 
 
-@pytest.mark.parametrize("batch, says", [
-    (None, "layout=torch.jagged"),
-    (torch.zeros(3, 4), "layout=torch.jagged"),
-    (tensordict.TensorDict({"other": torch.zeros(2)}, batch_size=[2]), "no input_ids"),
-])
+@pytest.mark.parametrize(
+    "batch, says",
+    [
+        (None, "layout=torch.jagged"),
+        (torch.zeros(3, 4), "layout=torch.jagged"),
+        (tensordict.TensorDict({"other": torch.zeros(2)}, batch_size=[2]), "no input_ids"),
+    ],
+)
 def test_a_batch_that_is_not_jagged_is_refused_in_one_line(batch: Any, says: str) -> None:
     with pytest.raises(HcpError, match=says):
         lengths_of(torch.zeros(2) if batch is None else batch)
@@ -146,8 +154,10 @@ def test_outputs_return_in_the_original_order_from_one_rank_of_each_group() -> N
             # The others of a group answer wrongly: if one of them were asked, it would be seen.
             good = share["cp_rank"] == 0
             rows = [row * (2 if good else 3) for row in share["input_ids"].unbind()]
-            found = {"twice": torch.nested.nested_tensor(rows, layout=torch.jagged),
-                     "id": torch.tensor(share["sample_ids"])}
+            found = {
+                "twice": torch.nested.nested_tensor(rows, layout=torch.jagged),
+                "id": torch.tensor(share["sample_ids"]),
+            }
             (leaders if good else others).append((share, found))
     merged = merge_outputs(leaders + others, len(LENGTHS))
     assert merged["id"].tolist() == list(range(len(LENGTHS)))
@@ -155,11 +165,14 @@ def test_outputs_return_in_the_original_order_from_one_rank_of_each_group() -> N
         assert torch.equal(row, wanted * 2)
 
 
-@pytest.mark.parametrize("samples, count, value, says", [
-    ([0, 1], 2, torch.zeros(3), "has 3 entries for the 2 samples"),
-    ([0, 1], 2, "text", "is a str"),
-    ([0], 2, torch.zeros(1), "missing for sample 1"),
-])
+@pytest.mark.parametrize(
+    "samples, count, value, says",
+    [
+        ([0, 1], 2, torch.zeros(3), "has 3 entries for the 2 samples"),
+        ([0, 1], 2, "text", "is a str"),
+        ([0], 2, torch.zeros(1), "missing for sample 1"),
+    ],
+)
 def test_outputs_that_do_not_fit_are_refused(samples: list[int], count: int, value: Any, says: str) -> None:
     with pytest.raises(HcpError, match=says):
         merge_outputs([({"sample_ids": samples, "cp_rank": 0}, {"x": value})], count)

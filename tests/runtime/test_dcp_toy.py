@@ -19,8 +19,9 @@ def test_the_ranks_of_a_group_hold_every_token_once_with_its_label_and_mask(cp_s
     seen = []
     for cp_rank in range(cp_size):
         packed = pack(CORPUS, [2, 0, 3], cp_size, cp_rank)
-        for row, (sequence, position) in enumerate(zip(packed.places.sequence.tolist(),
-                                                       packed.places.position.tolist())):
+        for row, (sequence, position) in enumerate(
+            zip(packed.places.sequence.tolist(), packed.places.position.tolist())
+        ):
             if sequence < 0:
                 assert not packed.loss_mask[row]
                 continue
@@ -31,8 +32,9 @@ def test_the_ranks_of_a_group_hold_every_token_once_with_its_label_and_mask(cp_s
             if packed.loss_mask[row]:
                 assert packed.labels[row] == tokens[position + 1]
             seen.append((sample, position))
-    assert sorted(seen) == sorted((sample, position) for sample in (2, 0, 3)
-                                  for position in range(len(CORPUS.tokens[sample])))
+    assert sorted(seen) == sorted(
+        (sample, position) for sample in (2, 0, 3) for position in range(len(CORPUS.tokens[sample]))
+    )
 
 
 def test_the_last_token_has_no_label_and_every_sequence_has_a_loss() -> None:

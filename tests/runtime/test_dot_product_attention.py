@@ -58,8 +58,13 @@ def test_without_a_mask_context_parallelism_changes_nothing_either(ranks, comm_t
 
         with GroupBuilder(30) as builder:
             levels = builder.build_levels([range(4)], (2, 2))
-            attention = DotProductAttention(4, 8, attn_mask_type="no_mask", cp_comm_type=comm_type,
-                                            cp_group=levels if comm_type == "a2a+p2p" else dist.group.WORLD)
+            attention = DotProductAttention(
+                4,
+                8,
+                attn_mask_type="no_mask",
+                cp_comm_type=comm_type,
+                cp_group=levels if comm_type == "a2a+p2p" else dist.group.WORLD,
+            )
             found = attention(*(shard(x, rank, 4, "sbhd") for x in (q, k, v)))
         return (found - shard(wanted, rank, 4, "sbhd")).abs().max().item()
 
@@ -85,8 +90,11 @@ def test_groups_that_do_not_fit_the_communication_type_are_refused(ranks):
 
         x = drawn(4, 1, 4, 8)
         said = []
-        for comm_type, group in (("a2a+p2p", dist.group.WORLD), ("a2a+p2p", [dist.group.WORLD]),
-                                 ("allgather", dist.group.WORLD)):
+        for comm_type, group in (
+            ("a2a+p2p", dist.group.WORLD),
+            ("a2a+p2p", [dist.group.WORLD]),
+            ("allgather", dist.group.WORLD),
+        ):
             try:
                 DotProductAttention(4, 8, cp_comm_type=comm_type, cp_group=group)(x, x, x)
             except HcpError as error:

@@ -27,8 +27,11 @@ def test_groups_are_built_described_and_destroyed(ranks):
     for rank, (members, descriptions, is_gone) in enumerate(ranks(work)):
         pair = [rank // 2 * 2, rank // 2 * 2 + 1]
         assert members == [pair, [rank % 2, rank % 2 + 2], pair]
-        assert descriptions == ["DYNAMIC_DP_CP_GROUP_2", "HIERARCHICAL_CONTEXT_PARALLEL_GROUP_L0",
-                                "HIERARCHICAL_CONTEXT_PARALLEL_GROUP_L1"]
+        assert descriptions == [
+            "DYNAMIC_DP_CP_GROUP_2",
+            "HIERARCHICAL_CONTEXT_PARALLEL_GROUP_L0",
+            "HIERARCHICAL_CONTEXT_PARALLEL_GROUP_L1",
+        ]
         assert is_gone
 
 

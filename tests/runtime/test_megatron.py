@@ -58,8 +58,9 @@ def test_a_transformer_engine_without_hierarchical_cp_is_refused_by_upstreams_ow
     config = transformer_config(GptShape(), context_parallel_size=2, cp_comm_type="a2a+p2p")
     with cpu_megatron(), pytest.MonkeyPatch.context() as patch, pytest.raises(AssertionError, match=r"1\.12\.0"):
         patch.setattr(torch.distributed, "get_process_group_ranks", lambda group: [0, 1])
-        core_attention_class(te_version="1.11.0")(config, 1, AttnMaskType.causal, "self", cp_comm_type="a2a+p2p",
-                                                   pg_collection=Groups())
+        core_attention_class(te_version="1.11.0")(
+            config, 1, AttnMaskType.causal, "self", cp_comm_type="a2a+p2p", pg_collection=Groups()
+        )
 
 
 @pytest.mark.upstream
@@ -68,11 +69,14 @@ def test_every_released_megatron_core_has_the_class_and_takes_the_groups_from_th
     assert len(found) >= 3
     for path in found:
         source = (path / "megatron/core/extensions/transformer_engine.py").read_text()
-        cls = next(node for node in ast.walk(ast.parse(source))
-                   if isinstance(node, ast.ClassDef) and node.name == CLASS)
+        cls = next(
+            node for node in ast.walk(ast.parse(source)) if isinstance(node, ast.ClassDef) and node.name == CLASS
+        )
         init = next(node for node in cls.body if isinstance(node, ast.FunctionDef) and node.name == "__init__")
-        assert "extra_kwargs['cp_group'] = get_hierarchical_context_parallel_groups(check_initialized=False)" in \
-            ast.unparse(init), path.name
+        assert (
+            "extra_kwargs['cp_group'] = get_hierarchical_context_parallel_groups(check_initialized=False)"
+            in ast.unparse(init)
+        ), path.name
 
 
 def test_training_state_is_gone_after_model_parallel(ranks):

@@ -73,8 +73,9 @@ def test_the_gradients_are_those_of_finite_differences():
 def test_scores_far_beyond_the_range_of_exp_do_not_overflow():
     q, k, v, visible = drawn(4)
     visible[:] = True
-    out = finish(merge(attend(1e6 * q, k[:3], v[:3], visible[:, :3], 1.0),
-                       attend(1e6 * q, k[3:], v[3:], visible[:, 3:], 1.0)))
+    out = finish(
+        merge(attend(1e6 * q, k[:3], v[:3], visible[:, :3], 1.0), attend(1e6 * q, k[3:], v[3:], visible[:, 3:], 1.0))
+    )
     torch.testing.assert_close(out, naive(1e6 * q, k, v, visible, 1.0))
 
 

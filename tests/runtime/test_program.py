@@ -12,8 +12,11 @@ import pytest
 
 from support.processes import have_ended
 
-CHECKS = [path for path in sorted((Path(__file__).resolve().parents[2] / "checks").glob("*.py"))
-          if "hcp.runtime.program" in path.read_text()]
+CHECKS = [
+    path
+    for path in sorted((Path(__file__).resolve().parents[2] / "checks").glob("*.py"))
+    if "hcp.runtime.program" in path.read_text()
+]
 WITHOUT_TORCH = """
 import runpy, sys
 sys.modules["torch"] = None
@@ -51,8 +54,9 @@ TORCHRUN = ["-m", "torch.distributed.run", "--standalone", "--nproc-per-node", "
 
 
 def run(*arguments, env=None):
-    return subprocess.run([sys.executable, *arguments], capture_output=True, text=True, timeout=120,
-                          env={**os.environ, **(env or {})})
+    return subprocess.run(
+        [sys.executable, *arguments], capture_output=True, text=True, timeout=120, env={**os.environ, **(env or {})}
+    )
 
 
 @pytest.fixture
@@ -85,8 +89,11 @@ def test_everything_held_is_exit_0_and_one_line_per_result(sample):
     done = run(sample)
     assert done.returncode == 0, done.stderr
     lines = done.stdout.splitlines()
-    assert lines[:3] == ["ok   the ranks add up: 4", "ok   rank 3 agrees: rank 0",
-                         "ok   an error 1.0e-12 (bound 1.0e-10)"]
+    assert lines[:3] == [
+        "ok   the ranks add up: 4",
+        "ok   rank 3 agrees: rank 0",
+        "ok   an error 1.0e-12 (bound 1.0e-10)",
+    ]
     assert lines[3].startswith("passed: 3 of 3 results hold, 4 processes, gloo, torch ")
     assert done.stderr == ""
 
@@ -127,8 +134,12 @@ def test_under_torchrun_a_rank_that_dies_ends_all(sample):
 @pytest.mark.torch
 @pytest.mark.skipif(sys.platform != "linux", reason="only Linux ends a process with its parent")
 def test_under_torchrun_no_worker_outlives_a_killed_torchrun(sample):
-    torchrun = subprocess.Popen([sys.executable, *TORCHRUN, sample, "--fault", "waits"], stdout=subprocess.PIPE,
-                                stderr=subprocess.DEVNULL, text=True)
+    torchrun = subprocess.Popen(
+        [sys.executable, *TORCHRUN, sample, "--fault", "waits"],
+        stdout=subprocess.PIPE,
+        stderr=subprocess.DEVNULL,
+        text=True,
+    )
     pids = [int(torchrun.stdout.readline()) for _ in range(4)]
     torchrun.kill()
     torchrun.wait()

@@ -36,8 +36,11 @@ def test_no_released_megatron_core_has_the_method(upstream: Path) -> None:
     files = sorted(upstream.glob("megatron-core-*/megatron/core/tensor_parallel/random.py"))
     assert len(files) >= 6
     for file in files:
-        classes = [node for node in ast.walk(ast.parse(file.read_text(encoding="utf-8")))
-                   if isinstance(node, ast.ClassDef) and node.name == "CheckpointFunction"]
+        classes = [
+            node
+            for node in ast.walk(ast.parse(file.read_text(encoding="utf-8")))
+            if isinstance(node, ast.ClassDef) and node.name == "CheckpointFunction"
+        ]
         assert len(classes) == 1
         methods = {node.name for node in classes[0].body if isinstance(node, ast.FunctionDef)}
         assert {"forward", "backward"} <= methods

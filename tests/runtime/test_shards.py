@@ -48,8 +48,9 @@ def test_every_row_of_a_shard_knows_its_sequence_and_position(cp_size, units, da
     padded = [2 * cp_size * unit for unit in units]
     lengths = [data.draw(st.integers(1, length)) for length in padded]
     batch = Batch(cu_seqlens_of(padded), cu_seqlens_of(lengths))
-    names = [(i if position < lengths[i] else -1, position)
-             for i in range(len(padded)) for position in range(padded[i])]
+    names = [
+        (i if position < lengths[i] else -1, position) for i in range(len(padded)) for position in range(padded[i])
+    ]
     for cp_rank in range(cp_size):
         tokens = batch.held_by([cp_rank], cp_size)
         rows = shard(torch.tensor(names), cp_rank, cp_size, "thd", batch.cu_seqlens_padded)
@@ -66,8 +67,14 @@ def test_tokens_of_several_ranks_come_in_the_order_of_the_ranks():
 def test_a_causal_query_sees_its_own_sequence_up_to_itself_and_no_padding():
     tokens = Batch((0, 2, 6), (0, 2, 5)).held_by([0], 1)
     visible = tokens.sees(tokens, causal=True).int().tolist()
-    assert visible == [[1, 0, 0, 0, 0, 0], [1, 1, 0, 0, 0, 0],
-                       [0, 0, 1, 0, 0, 0], [0, 0, 1, 1, 0, 0], [0, 0, 1, 1, 1, 0], [0, 0, 0, 0, 0, 0]]
+    assert visible == [
+        [1, 0, 0, 0, 0, 0],
+        [1, 1, 0, 0, 0, 0],
+        [0, 0, 1, 0, 0, 0],
+        [0, 0, 1, 1, 0, 0],
+        [0, 0, 1, 1, 1, 0],
+        [0, 0, 0, 0, 0, 0],
+    ]
     both_ways = tokens.sees(tokens, causal=False).int().tolist()
     assert both_ways[2] == [0, 0, 1, 1, 1, 0]
 

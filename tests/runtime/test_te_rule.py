@@ -50,14 +50,21 @@ def test_our_attention_decides_like_every_version_for_every_kind_of_cp_group(ver
 def test_the_attributes_that_the_probe_reads_are_set_by_every_version(versions):
     for path in versions:
         package = path / "transformer_engine"
-        source = next(package / name for name in (SOURCES["DotProductAttention"], OLD_SOURCE)
-                      if (package / name).is_file())
-        cls = next(node for node in ast.parse(source.read_text()).body
-                   if isinstance(node, ast.ClassDef) and node.name == "DotProductAttention")
+        source = next(
+            package / name for name in (SOURCES["DotProductAttention"], OLD_SOURCE) if (package / name).is_file()
+        )
+        cls = next(
+            node
+            for node in ast.parse(source.read_text()).body
+            if isinstance(node, ast.ClassDef) and node.name == "DotProductAttention"
+        )
         for method in ("__init__", "set_context_parallel_group"):
             function = next(node for node in cls.body if isinstance(node, ast.FunctionDef) and node.name == method)
-            stored = {node.attr for node in ast.walk(function)
-                      if isinstance(node, ast.Attribute) and isinstance(node.ctx, ast.Store)}
+            stored = {
+                node.attr
+                for node in ast.walk(function)
+                if isinstance(node, ast.Attribute) and isinstance(node.ctx, ast.Store)
+            }
             assert stored >= set(READ), (path.name, method)
             assert {argument.arg for argument in function.args.args} >= set(READ), (path.name, method)
 
@@ -66,8 +73,11 @@ def test_the_names_that_the_rule_uses_mean_what_we_put_in_their_place(versions):
     for path in versions:
         package = path / "transformer_engine" / "pytorch"
         assert "dist_group_type = torch.distributed.ProcessGroup" in (package / "constants.py").read_text(), path.name
-        function = next(node for node in ast.parse((package / "distributed.py").read_text()).body
-                        if isinstance(node, ast.FunctionDef) and node.name == "get_distributed_world_size")
+        function = next(
+            node
+            for node in ast.parse((package / "distributed.py").read_text()).body
+            if isinstance(node, ast.FunctionDef) and node.name == "get_distributed_world_size"
+        )
         assert "torch.distributed.get_world_size(group=group)" in ast.unparse(function.body[-1]), path.name
 
 
@@ -76,8 +86,9 @@ def test_the_rule_is_read_from_the_source_not_assumed(versions, tmp_path, ranks)
     for name in set(SOURCES.values()):
         target = tmp_path / "transformer_engine" / name
         target.parent.mkdir(parents=True, exist_ok=True)
-        target.write_text((newest / name).read_text().replace("context_parallel = cp_size > 1",
-                                                              "context_parallel = cp_size > 99"))
+        target.write_text(
+            (newest / name).read_text().replace("context_parallel = cp_size > 1", "context_parallel = cp_size > 99")
+        )
     decision = ranks(lambda rank: load_te_rule(tmp_path)(SimpleNamespace(cp_group=None, cp_comm_type="p2p")), size=1)[0]
     assert decision == (1, False)
     for name in set(SOURCES.values()):

@@ -61,10 +61,22 @@ class Cluster:
         _end_processes_of(self.folder)
         shutil.rmtree(self.folder, ignore_errors=True)
 
-    def run(self, *argv: str | Path, cwd: Path | None = None, check: bool = True, timeout: float = 60,
-            env: dict[str, str] | None = None) -> subprocess.CompletedProcess[str]:
-        done = subprocess.run([str(arg) for arg in argv], cwd=cwd, env={**self.env, **(env or {})}, text=True,
-                              capture_output=True, timeout=timeout)
+    def run(
+        self,
+        *argv: str | Path,
+        cwd: Path | None = None,
+        check: bool = True,
+        timeout: float = 60,
+        env: dict[str, str] | None = None,
+    ) -> subprocess.CompletedProcess[str]:
+        done = subprocess.run(
+            [str(arg) for arg in argv],
+            cwd=cwd,
+            env={**self.env, **(env or {})},
+            text=True,
+            capture_output=True,
+            timeout=timeout,
+        )
         assert not check or done.returncode == 0, f"{argv}: exit {done.returncode}\n{done.stdout}{done.stderr}"
         return done
 
@@ -85,8 +97,19 @@ class Cluster:
 
     def finish(self, job: int, timeout: float = 180) -> str:
         """Waits for the end of a job; its last state."""
-        return self.wait_for_state(job, "COMPLETED", "FAILED", "CANCELLED", "TIMEOUT", "NODE_FAIL", "OUT_OF_MEMORY",
-                                   "BOOT_FAIL", "DEADLINE", "PREEMPTED", timeout=timeout)
+        return self.wait_for_state(
+            job,
+            "COMPLETED",
+            "FAILED",
+            "CANCELLED",
+            "TIMEOUT",
+            "NODE_FAIL",
+            "OUT_OF_MEMORY",
+            "BOOT_FAIL",
+            "DEADLINE",
+            "PREEMPTED",
+            timeout=timeout,
+        )
 
     def hurry(self, job: int) -> None:
         """A requeued job waits two minutes; this starts it now.
@@ -114,9 +137,16 @@ class Cluster:
         key.chmod(0o400)
         self.munge_socket = self.folder / "munge" / "socket"
         # --force: the folder may be below one that others can write to (a temporary folder).
-        self._daemon("munged", "--foreground", "--force", f"--socket={self.munge_socket}", f"--key-file={key}",
-                     f"--pid-file={self.folder}/munge/pid", f"--seed-file={self.folder}/munge/seed",
-                     f"--log-file={self.folder}/log/munged.log")
+        self._daemon(
+            "munged",
+            "--foreground",
+            "--force",
+            f"--socket={self.munge_socket}",
+            f"--key-file={key}",
+            f"--pid-file={self.folder}/munge/pid",
+            f"--seed-file={self.folder}/munge/seed",
+            f"--log-file={self.folder}/log/munged.log",
+        )
         self.wait_until(self.munge_socket.exists, 20, "the munge socket")
 
     def _configure(self) -> None:
@@ -170,8 +200,11 @@ PartitionName=debug Nodes=n[1-4] Default=YES MaxTime=1:00:00 State=UP
     def _daemon(self, *argv: str) -> None:
         log = (self.folder / "log" / f"{argv[0]}.out").open("ab")
         with log:
-            self.daemons.append(subprocess.Popen(argv, env=self.env, stdin=subprocess.DEVNULL, stdout=log, stderr=log,
-                                                 preexec_fn=_die_with_parent))
+            self.daemons.append(
+                subprocess.Popen(
+                    argv, env=self.env, stdin=subprocess.DEVNULL, stdout=log, stderr=log, preexec_fn=_die_with_parent
+                )
+            )
 
 
 def _die_with_parent() -> None:

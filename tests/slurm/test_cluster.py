@@ -14,10 +14,13 @@ def _script(folder, text):
 
 
 def test_a_job_runs_on_two_nodes_that_know_their_names(slurm, tmp_path):
-    script = _script(tmp_path, """\
+    script = _script(
+        tmp_path,
+        """\
         #!/bin/bash
         srun --label bash -c 'echo "$SLURMD_NODENAME $SLURM_PROCID"'
-        """)
+        """,
+    )
     job = slurm.submit(script, "-N2", "--ntasks-per-node=2", "--gres=gpu:8", "-o", "out", cwd=tmp_path)
     assert slurm.finish(job) == "COMPLETED"
     lines = sorted((tmp_path / "out").read_text().splitlines())
@@ -34,14 +37,18 @@ def test_a_failing_task_fails_the_job(slurm, tmp_path):
 
 
 def test_a_requeued_job_starts_again_without_the_wait(slurm, tmp_path):
-    script = _script(tmp_path, """\
+    script = _script(
+        tmp_path,
+        """\
         #!/bin/bash
         echo "run ${SLURM_RESTART_COUNT:-0}" >> runs
         if [[ ${SLURM_RESTART_COUNT:-0} == 0 ]]; then scontrol requeue "$SLURM_JOB_ID"; sleep 60; fi
-        """)
+        """,
+    )
     job = slurm.submit(script, "--requeue", "-o", "out", cwd=tmp_path)
-    slurm.wait_until(lambda: slurm.field(job, "Restarts") == "1" and slurm.field(job, "JobState") == "PENDING", 30,
-                     "the requeue")
+    slurm.wait_until(
+        lambda: slurm.field(job, "Restarts") == "1" and slurm.field(job, "JobState") == "PENDING", 30, "the requeue"
+    )
     slurm.hurry(job)
     assert slurm.finish(job, timeout=60) == "COMPLETED"
     assert (tmp_path / "runs").read_text().split("\n")[:2] == ["run 0", "run 1"]

@@ -11,8 +11,24 @@ pytestmark = pytest.mark.torch
 
 def _run(program, *words, ranks=4):
     done = subprocess.run(
-        [sys.executable, "-m", "torch.distributed.run", "--standalone", "--nproc-per-node", str(ranks), str(program),
-         "--timeout", "60", "--megabytes", "0.01", *words], capture_output=True, text=True, timeout=180)
+        [
+            sys.executable,
+            "-m",
+            "torch.distributed.run",
+            "--standalone",
+            "--nproc-per-node",
+            str(ranks),
+            str(program),
+            "--timeout",
+            "60",
+            "--megabytes",
+            "0.01",
+            *words,
+        ],
+        capture_output=True,
+        text=True,
+        timeout=180,
+    )
     events = [json.loads(line.partition(": ")[2]) for line in done.stdout.splitlines() if line.startswith("hcp-job: ")]
     return done, events
 
@@ -21,7 +37,9 @@ def test_both_levels_are_tested_the_inner_first(root):
     done, events = _run(root / "checks" / "comm_levels.py", "--hcp", "2,2")
     assert done.returncode == 0, done.stderr[-2000:]
     assert [(event["level"], event["kind"], event["size"], event["ok"]) for event in events] == [
-        (0, "a2a", 2, True), (1, "p2p", 2, True)]
+        (0, "a2a", 2, True),
+        (1, "p2p", 2, True),
+    ]
 
 
 def test_one_wrong_number_on_one_rank_is_noticed(root, tmp_path):

@@ -14,9 +14,42 @@ from hcp.launch.load import LoadOptions, load_launch
 from hcp.slurm.render import render_job
 from hcp.slurm.site import KEYS, load_site
 
-HOSTILE = ["a b", "it's", 'say "hi"', "$(touch PWNED)", "`touch PWNED`", "two\nlines", "\n", "-rf", "--x", "é中🚀",
-           "x" * 90_000, "${HOME}", "$HOME", "a\\", "\\\n", "*", "~", "#", "'", '"', "!!", "a;touch PWNED", "a&&b",
-           "{% raw %}", "{{ 1 }}", "\t", "a\rb", "=", "]]", "$'\\x41'", "%s", "\x1b[0m", "\u2028", "'\"'\"'"]
+HOSTILE = [
+    "a b",
+    "it's",
+    'say "hi"',
+    "$(touch PWNED)",
+    "`touch PWNED`",
+    "two\nlines",
+    "\n",
+    "-rf",
+    "--x",
+    "é中🚀",
+    "x" * 90_000,
+    "${HOME}",
+    "$HOME",
+    "a\\",
+    "\\\n",
+    "*",
+    "~",
+    "#",
+    "'",
+    '"',
+    "!!",
+    "a;touch PWNED",
+    "a&&b",
+    "{% raw %}",
+    "{{ 1 }}",
+    "\t",
+    "a\rb",
+    "=",
+    "]]",
+    "$'\\x41'",
+    "%s",
+    "\x1b[0m",
+    "\u2028",
+    "'\"'\"'",
+]
 CHARACTERS = st.characters(blacklist_categories=("Cs",), blacklist_characters="\0")
 VALUES = st.one_of(st.sampled_from(HOSTILE), st.text(CHARACTERS, min_size=1, max_size=60))
 BASE = {"nodes": "2", "gpus_per_node": "2", "time": "30", "signal": "60", "arch": "sm90", "gpu_request": "none"}
@@ -44,10 +77,22 @@ def _arrives(script, folder, after=""):
     path = folder / "phase.sh"
     path.write_text(text)
     done = subprocess.run(
-        ["bash", path], cwd=folder, capture_output=True, text=True, timeout=20,
-        env={"PATH": os.environ["PATH"], "SLURM_JOB_ID": "7", "SLURM_JOB_NODELIST": "n[1-2]", "SLURM_JOB_NAME": "j",
-             "SLURM_JOB_NUM_NODES": "2",
-             "the_python": sys.executable, "the_program": PRINT, "LC_ALL": "C.UTF-8"})
+        ["bash", path],
+        cwd=folder,
+        capture_output=True,
+        text=True,
+        timeout=20,
+        env={
+            "PATH": os.environ["PATH"],
+            "SLURM_JOB_ID": "7",
+            "SLURM_JOB_NODELIST": "n[1-2]",
+            "SLURM_JOB_NAME": "j",
+            "SLURM_JOB_NUM_NODES": "2",
+            "the_python": sys.executable,
+            "the_program": PRINT,
+            "LC_ALL": "C.UTF-8",
+        },
+    )
     assert done.returncode == 0, done.stderr
     import json
 
@@ -91,8 +136,16 @@ def test_words_of_an_array_and_of_the_program_arrive_unchanged(tmp_path, value):
 @quiet
 @given(VALUES)
 def test_paths_arrive_unchanged(tmp_path, value):
-    paths = {"python": value, "venv": value, "checkpoint_dir": value, "requeue": "1", "container_runtime": "pyxis",
-             "container_image": value, "container_workdir": value, "mounts": [value]}
+    paths = {
+        "python": value,
+        "venv": value,
+        "checkpoint_dir": value,
+        "requeue": "1",
+        "container_runtime": "pyxis",
+        "container_image": value,
+        "container_workdir": value,
+        "mounts": [value],
+    }
     if len(value.encode()) > 4096:
         with pytest.raises(HcpError, match="at most 4,096 bytes"):
             _script(**paths)
@@ -111,7 +164,7 @@ def test_paths_arrive_unchanged(tmp_path, value):
 def test_shared_folders_reach_the_program_that_looks_for_them(tmp_path, value):
     value = value[:1000]
     script = _script(shared=[value])
-    command = script[script.index('"${per_node[@]}" "${container[@]}"'):].split(" >")[0]
+    command = script[script.index('"${per_node[@]}" "${container[@]}"') :].split(" >")[0]
     path = tmp_path / "command.sh"
     path.write_text('per_node=() container=() inside=() python=print\nprint() { printf "%s\\0" "$@"; }\n' + command)
     done = subprocess.run(["bash", path], capture_output=True, timeout=20, env={"PATH": os.environ["PATH"]})
@@ -119,8 +172,11 @@ def test_shared_folders_reach_the_program_that_looks_for_them(tmp_path, value):
 
 
 @pytest.mark.parametrize("value", HOSTILE)
-@pytest.mark.parametrize("key", [key for key in KEYS if key.type in ("word", "name", "size", "count", "time", "choice",
-                                                                     "timeouts")], ids=lambda key: key.name)
+@pytest.mark.parametrize(
+    "key",
+    [key for key in KEYS if key.type in ("word", "name", "size", "count", "time", "choice", "timeouts")],
+    ids=lambda key: key.name,
+)
 def test_a_directive_is_plain_or_refused(key, value):
     try:
         script = _script(**{key.name: value})

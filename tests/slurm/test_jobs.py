@@ -11,8 +11,16 @@ import pytest
 
 pytestmark = [pytest.mark.slurm, pytest.mark.torch]
 
-LAUNCH = ["--context-parallel-size", "4", "--cp-comm-type", "a2a+p2p",
-          "--hierarchical-context-parallel-sizes", "2", "2", "--exit-signal-handler"]
+LAUNCH = [
+    "--context-parallel-size",
+    "4",
+    "--cp-comm-type",
+    "a2a+p2p",
+    "--hierarchical-context-parallel-sizes",
+    "2",
+    "2",
+    "--exit-signal-handler",
+]
 
 
 class Job:
@@ -26,12 +34,49 @@ class Job:
         self.script = folder / "job.sbatch"
 
     def render(self, start="srun", *options, launch=LAUNCH, iters=6, trainer=(), nodes=2, ranks=2):
-        words = [*launch, "--train-iters", iters, "--save-interval", "2", "--save", "checkpoints", "--load",
-                 "checkpoints", *trainer]
-        done = self.hcp("render", "--start", start, "--nodes", nodes, "--gpus-per-node", ranks, "--time", "10",
-                        "--signal", "60", "--arch", "sm90", "--gpu-request", "none", "--logs", "logs", "--python",
-                        sys.executable, "--job-name", "job", "--program", self.program, "-o", self.script, *options,
-                        "--", *words, cwd=self.folder)
+        words = [
+            *launch,
+            "--train-iters",
+            iters,
+            "--save-interval",
+            "2",
+            "--save",
+            "checkpoints",
+            "--load",
+            "checkpoints",
+            *trainer,
+        ]
+        done = self.hcp(
+            "render",
+            "--start",
+            start,
+            "--nodes",
+            nodes,
+            "--gpus-per-node",
+            ranks,
+            "--time",
+            "10",
+            "--signal",
+            "60",
+            "--arch",
+            "sm90",
+            "--gpu-request",
+            "none",
+            "--logs",
+            "logs",
+            "--python",
+            sys.executable,
+            "--job-name",
+            "job",
+            "--program",
+            self.program,
+            "-o",
+            self.script,
+            *options,
+            "--",
+            *words,
+            cwd=self.folder,
+        )
         assert done.returncode in (0, 1) and self.script.exists(), done.stderr
         return done
 
@@ -57,8 +102,11 @@ class Job:
         return "".join(path.read_text() for path in sorted(self.run.glob("train-*.log")))
 
     def wait_for_steps(self, steps, timeout=90):
-        self.slurm.wait_until(lambda: self.run.exists() and len(re.findall("elapsed time", self.train_logs())) >= steps,
-                              timeout, f"{steps} training steps")
+        self.slurm.wait_until(
+            lambda: self.run.exists() and len(re.findall("elapsed time", self.train_logs())) >= steps,
+            timeout,
+            f"{steps} training steps",
+        )
 
     def final_sum(self):
         last = (self.checkpoints / "latest_checkpointed_iteration.txt").read_text()
@@ -105,8 +153,9 @@ os.execv(sys.executable, [sys.executable, "-m", "torch.distributed.run", *words]
 """
 
 
-@pytest.mark.parametrize(("start", "nodes", "ranks"), [("srun", 2, 2), ("torchrun", 2, 2), ("ft_launcher", 2, 2),
-                                                       ("srun", 4, 1)])
+@pytest.mark.parametrize(
+    ("start", "nodes", "ranks"), [("srun", 2, 2), ("torchrun", 2, 2), ("ft_launcher", 2, 2), ("srun", 4, 1)]
+)
 def test_a_job_trains_and_leaves_its_verdict(job, programs, start, nodes, ranks):
     programs("ft_launcher", FT_LAUNCHER)
     job.render(start, "--comm-test", nodes=nodes, ranks=ranks)
@@ -114,12 +163,20 @@ def test_a_job_trains_and_leaves_its_verdict(job, programs, start, nodes, ranks)
     assert job.finish() == "COMPLETED", job.log() + job.train_logs()
     verdict = job.verdict()
     assert (verdict["schema"], verdict["status"], verdict["phase"], verdict["exit_code"], verdict["next"]) == (
-        "hcp.verdict/1", "completed", 3, 0, "none")
+        "hcp.verdict/1",
+        "completed",
+        3,
+        0,
+        "none",
+    )
     assert verdict["nodes"] == [f"n{n}" for n in range(1, nodes + 1)]
     assert set(verdict["evidence"]) == {"check.json", "nodes.txt", "facts.txt", "ranks.txt", "ranks.log", "comm.txt"}
     assert job.final_sum() == _total(6, 4)
-    levels = [json.loads(line.partition(": ")[2]) for line in (job.run / "comm.txt").read_text().splitlines()
-              if "hcp-job" in line]
+    levels = [
+        json.loads(line.partition(": ")[2])
+        for line in (job.run / "comm.txt").read_text().splitlines()
+        if "hcp-job" in line
+    ]
     assert [(level["kind"], level["size"], level["ok"]) for level in levels] == [("a2a", 2, True), ("p2p", 2, True)]
     found = job.triage()
     assert (found["state"], found["first_failure"], found["steps"]) == ("running", None, 6)
@@ -132,7 +189,11 @@ def test_the_rank_map_names_the_nodes_and_says_whether_inner_groups_stay_inside(
     events = [json.loads(line.partition(": ")[2]) for line in (job.run / "ranks.log").read_text().splitlines()]
     ranks = [event for event in events if event["event"] == "rank"]
     assert [(event["rank"], event["node"], event["cp_inner"], event["cp_outer"]) for event in ranks] == [
-        (0, "n1", 0, 0), (1, "n1", 1, 0), (2, "n2", 0, 1), (3, "n2", 1, 1)]
+        (0, "n1", 0, 0),
+        (1, "n1", 1, 0),
+        (2, "n2", 0, 1),
+        (3, "n2", 1, 1),
+    ]
     assert {"event": "inner-groups", "inside_a_node": True} in events
     assert {"event": "group", "desc": "HIERARCHICAL_CONTEXT_PARALLEL_GROUP_L1", "ranks": [0, 2]} in events
 
@@ -276,8 +337,17 @@ def test_two_jobs_on_one_node_do_not_meet_on_a_port(slurm, hcp, root, tmp_path):
     for name in ("a", "b"):
         (tmp_path / name).mkdir()
         job = Job(slurm, hcp, root, tmp_path / name)
-        job.render("torchrun", "--no-exclusive", "--nodelist", "n1", nodes=1, ranks=2, iters=20,
-                   launch=["--context-parallel-size", "2"], trainer=["--step-seconds", "0.2"])
+        job.render(
+            "torchrun",
+            "--no-exclusive",
+            "--nodelist",
+            "n1",
+            nodes=1,
+            ranks=2,
+            iters=20,
+            launch=["--context-parallel-size", "2"],
+            trainer=["--step-seconds", "0.2"],
+        )
         job.submit()
         jobs.append(job)
     assert [job.finish() for job in jobs] == ["COMPLETED", "COMPLETED"], jobs[0].log() + jobs[1].log()
@@ -299,8 +369,17 @@ def test_a_port_that_is_taken_is_left_alone(job):
 
 def test_every_element_of_an_array_gets_its_own_words(job):
     own = [f"--save {name} --load {name}" for name in "ab"]
-    job.render("srun", "--array", f"--train-iters 3 {own[0]}", "--array", f"--train-iters 2 {own[1]}", "--no-exclusive",
-               nodes=1, ranks=2, launch=["--context-parallel-size", "2"])
+    job.render(
+        "srun",
+        "--array",
+        f"--train-iters 3 {own[0]}",
+        "--array",
+        f"--train-iters 2 {own[1]}",
+        "--no-exclusive",
+        nodes=1,
+        ranks=2,
+        launch=["--context-parallel-size", "2"],
+    )
     job.submit()
     job.slurm.wait_until(lambda: len(list((job.folder / "logs").glob("*/verdict.json"))) == 2, 120, "both elements")
     logs = {path.parent: path.read_text() for path in (job.folder / "logs").glob("*/train-r0-*.log")}
@@ -328,14 +407,45 @@ for path in sorted(folder.iterdir()):
 def test_verl_is_driven_beside_the_head_of_one_ray_cluster(slurm, hcp, tmp_path, programs):
     programs("ray", RAY.format(folder=str(tmp_path / "ray")))
     driver = tmp_path / "driver.py"
-    driver.write_text("import os, sys\nprint('DRIVER', os.environ['SLURMD_NODENAME'], os.environ['RAY_ADDRESS'],"
-                      " sys.argv[1:])\n")
+    driver.write_text(
+        "import os, sys\nprint('DRIVER', os.environ['SLURMD_NODENAME'], os.environ['RAY_ADDRESS'], sys.argv[1:])\n"
+    )
     (tmp_path / "logs").mkdir()
-    words = ["actor_rollout_ref.actor.strategy=megatron", "actor_rollout_ref.actor.megatron.context_parallel_size=2",
-             "trainer.project_name=a b"]
-    done = hcp("render", "--start", "ray", "--nodes", "2", "--gpus-per-node", "2", "--time", "10", "--signal", "60",
-               "--gpu-request", "none", "--logs", "logs", "--python", sys.executable, "--program", driver,
-               "--nodelist", "n[1-2]", "--launcher", "verl", "-o", "job.sbatch", "--", *words, cwd=tmp_path)
+    words = [
+        "actor_rollout_ref.actor.strategy=megatron",
+        "actor_rollout_ref.actor.megatron.context_parallel_size=2",
+        "trainer.project_name=a b",
+    ]
+    done = hcp(
+        "render",
+        "--start",
+        "ray",
+        "--nodes",
+        "2",
+        "--gpus-per-node",
+        "2",
+        "--time",
+        "10",
+        "--signal",
+        "60",
+        "--gpu-request",
+        "none",
+        "--logs",
+        "logs",
+        "--python",
+        sys.executable,
+        "--program",
+        driver,
+        "--nodelist",
+        "n[1-2]",
+        "--launcher",
+        "verl",
+        "-o",
+        "job.sbatch",
+        "--",
+        *words,
+        cwd=tmp_path,
+    )
     assert done.returncode == 0, done.stderr
     job = slurm.submit(tmp_path / "job.sbatch", cwd=tmp_path, env=programs.env)
     assert slurm.finish(job) == "COMPLETED", (tmp_path / f"logs/train-{job}.out").read_text()
@@ -347,9 +457,31 @@ def test_verl_is_driven_beside_the_head_of_one_ray_cluster(slurm, hcp, tmp_path,
 
 def test_a_verification_job_runs_the_steps_on_every_node(slurm, hcp, tmp_path):
     (tmp_path / "logs").mkdir()
-    done = hcp("render", "--start", "verify", "--nodes", "2", "--gpus-per-node", "2", "--time", "10", "--signal", "60",
-               "--gpu-request", "none", "--logs", "logs", "--python", sys.executable, "--verify-level", "static",
-               "-o", "job.sbatch", "hierarchical-context-parallel", cwd=tmp_path)
+    done = hcp(
+        "render",
+        "--start",
+        "verify",
+        "--nodes",
+        "2",
+        "--gpus-per-node",
+        "2",
+        "--time",
+        "10",
+        "--signal",
+        "60",
+        "--gpu-request",
+        "none",
+        "--logs",
+        "logs",
+        "--python",
+        sys.executable,
+        "--verify-level",
+        "static",
+        "-o",
+        "job.sbatch",
+        "hierarchical-context-parallel",
+        cwd=tmp_path,
+    )
     assert done.returncode == 0, done.stderr
     job = slurm.submit(tmp_path / "job.sbatch", cwd=tmp_path)
     state = slurm.finish(job)

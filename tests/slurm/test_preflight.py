@@ -10,19 +10,28 @@ from hcp.slurm.preflight import differences, misplaced_rank
 
 
 def _node(name, clock=1000.0, driver="550.1", wanted=8, mounts=None, **facts):
-    return {"node": name, "facts": {"torch": "2.5.1", "gpus_per_node": 8, **facts}, "driver": driver, "clock": clock,
-            "wanted_gpus": wanted, "mounts": mounts or {}}
+    return {
+        "node": name,
+        "facts": {"torch": "2.5.1", "gpus_per_node": 8, **facts},
+        "driver": driver,
+        "clock": clock,
+        "wanted_gpus": wanted,
+        "mounts": mounts or {},
+    }
 
 
-@pytest.mark.parametrize(("second", "said"), [
-    (_node("b"), None),
-    (_node("b", torch="2.4.0"), "torch differs: 2.5.1 on a, 2.4.0 on b"),
-    (_node("b", te="2.14"), "te differs: None on a, 2.14 on b"),
-    (_node("b", driver="560.0"), "driver differs: 550.1 on a, 560.0 on b"),
-    (_node("b", gpus_per_node=7), "gpus_per_node differs: 8 on a, 7 on b"),
-    (_node("b", clock=1100.0), "the clocks are 100 s apart"),
-    (_node("b", mounts={"/data": False}), "/data is not there on b"),
-])
+@pytest.mark.parametrize(
+    ("second", "said"),
+    [
+        (_node("b"), None),
+        (_node("b", torch="2.4.0"), "torch differs: 2.5.1 on a, 2.4.0 on b"),
+        (_node("b", te="2.14"), "te differs: None on a, 2.14 on b"),
+        (_node("b", driver="560.0"), "driver differs: 550.1 on a, 560.0 on b"),
+        (_node("b", gpus_per_node=7), "gpus_per_node differs: 8 on a, 7 on b"),
+        (_node("b", clock=1100.0), "the clocks are 100 s apart"),
+        (_node("b", mounts={"/data": False}), "/data is not there on b"),
+    ],
+)
 def test_nodes_that_differ_are_named(second, said):
     found = differences([_node("a"), second], 2)
     assert found[:1] == ([said] if said else [])
@@ -37,16 +46,30 @@ def test_too_few_gpus_on_every_node_are_found():
     assert differences(both, 2) == ["a has 4 GPUs: wanted 8", "b has 4 GPUs: wanted 8"]
 
 
-@pytest.mark.parametrize(("nodes", "rank"), [
-    ("aabb", None), ("abab", 1), ("aaab", 3), ("aabc", 3), ("ab", 1), ("aa", None), ("bbaa", None),
-])
+@pytest.mark.parametrize(
+    ("nodes", "rank"),
+    [
+        ("aabb", None),
+        ("abab", 1),
+        ("aaab", 3),
+        ("aabc", 3),
+        ("ab", 1),
+        ("aa", None),
+        ("bbaa", None),
+    ],
+)
 def test_the_first_rank_outside_its_block_is_found(nodes, rank):
     assert misplaced_rank(nodes, 2) == rank
 
 
 def _preflight(*words, stdin=""):
-    return subprocess.run([sys.executable, "-m", "hcp.slurm.preflight", *map(str, words)], input=stdin, text=True,
-                          capture_output=True, timeout=60)
+    return subprocess.run(
+        [sys.executable, "-m", "hcp.slurm.preflight", *map(str, words)],
+        input=stdin,
+        text=True,
+        capture_output=True,
+        timeout=60,
+    )
 
 
 def test_what_a_node_prints_is_what_the_comparison_reads(tmp_path):
@@ -56,7 +79,8 @@ def test_what_a_node_prints_is_what_the_comparison_reads(tmp_path):
     assert agreed.returncode == 0, agreed.stderr
     facts = json.loads(node.stdout)["facts"]
     assert dict(line.split("=", 1) for line in agreed.stdout.splitlines()) == {
-        name: str(value).lower() if isinstance(value, bool) else str(value) for name, value in facts.items()}
+        name: str(value).lower() if isinstance(value, bool) else str(value) for name, value in facts.items()
+    }
     assert _preflight("agree", "--nodes", 2, stdin=node.stdout).returncode == 1
     missing = _preflight("node", "--mount", tmp_path / "nowhere").stdout
     refused = _preflight("agree", "--nodes", 1, stdin=missing)
@@ -64,8 +88,9 @@ def test_what_a_node_prints_is_what_the_comparison_reads(tmp_path):
 
 
 def _ranks(nodes, *words):
-    done = _preflight("ranks", *words, stdin="".join(f"{rank} {node}\n" for rank, node in reversed(
-        list(enumerate(nodes)))))
+    done = _preflight(
+        "ranks", *words, stdin="".join(f"{rank} {node}\n" for rank, node in reversed(list(enumerate(nodes))))
+    )
     events = [json.loads(line.partition(": ")[2]) for line in done.stdout.splitlines()]
     return done, events
 
@@ -74,8 +99,16 @@ def test_the_map_of_ranks_names_every_place():
     done, events = _ranks(["a"] * 4 + ["b"] * 4, "--gpus-per-node=4", "--tp=2", "--cp=2", "--hcp=2,1", "--pp=2")
     assert done.returncode == 0, done.stderr
     ranks = {event["rank"]: event for event in events if event["event"] == "rank"}
-    assert ranks[6] == {"event": "rank", "rank": 6, "node": "b", "tp": 0, "dp": 0, "pp": 1, "cp_inner": 1,
-                        "cp_outer": 0}
+    assert ranks[6] == {
+        "event": "rank",
+        "rank": 6,
+        "node": "b",
+        "tp": 0,
+        "dp": 0,
+        "pp": 1,
+        "cp_inner": 1,
+        "cp_outer": 0,
+    }
     assert {"event": "group", "desc": "HIERARCHICAL_CONTEXT_PARALLEL_GROUP_L0", "ranks": [5, 7]} in events
     assert events[-1] == {"event": "inner-groups", "inside_a_node": True}
 

@@ -13,10 +13,14 @@ from hcp.slurm.triage_cp import Plan
 from hcp.slurm.triage_line import last_time, read_line, read_name
 from hcp.slurm.triage_scan import line_number, scan
 
-STEP = ("[2026-08-22 10:00:{s:02}] iteration {s}/ 100 | elapsed time per iteration (ms): 5.0 | "
-        "throughput per GPU (TFLOP/s/GPU): {speed} |\n")
-START_LINE = ('hcp-job: {{"event": "start", "job": "7", "attempt": {a}, "start": "{start}", "nodes": ["n1", "n2"], '
-              '"gpus_per_node": 4}}\n')
+STEP = (
+    "[2026-08-22 10:00:{s:02}] iteration {s}/ 100 | elapsed time per iteration (ms): 5.0 | "
+    "throughput per GPU (TFLOP/s/GPU): {speed} |\n"
+)
+START_LINE = (
+    'hcp-job: {{"event": "start", "job": "7", "attempt": {a}, "start": "{start}", "nodes": ["n1", "n2"], '
+    '"gpus_per_node": 4}}\n'
+)
 
 
 def _logs(tmp_path, **files):
@@ -33,18 +37,26 @@ def _failure(tmp_path, **files):
 
 
 def test_the_rank_that_failed_first_wins_over_those_that_lost_it(tmp_path):
-    failure = _failure(tmp_path, job_log=(
-        "3: [rank3]: RuntimeError: CUDA error: uncorrectable ECC error encountered\n"
-        "0: [rank0]: torch.distributed.DistBackendError: NCCL error in: x, remote process exited\n"
-        "1: [rank1]: ValueError: something that follows\n"
-        "srun: error: n2: task 3: Exited with exit code 1\n"))
+    failure = _failure(
+        tmp_path,
+        job_log=(
+            "3: [rank3]: RuntimeError: CUDA error: uncorrectable ECC error encountered\n"
+            "0: [rank0]: torch.distributed.DistBackendError: NCCL error in: x, remote process exited\n"
+            "1: [rank1]: ValueError: something that follows\n"
+            "srun: error: n2: task 3: Exited with exit code 1\n"
+        ),
+    )
     assert (failure.signature.id, failure.rank) == ("gpu-ecc", 3)
 
 
 def test_an_effect_that_is_printed_first_is_not_the_cause(tmp_path):
-    failure = _failure(tmp_path, job_log=(
-        "0: [rank0]: RuntimeError: [x/pair.cc:553] Connection closed by peer [127.0.0.1]:3456\n"
-        "5: [rank5]: ValueError: Unsupported communication type: allgather!\n"))
+    failure = _failure(
+        tmp_path,
+        job_log=(
+            "0: [rank0]: RuntimeError: [x/pair.cc:553] Connection closed by peer [127.0.0.1]:3456\n"
+            "5: [rank5]: ValueError: Unsupported communication type: allgather!\n"
+        ),
+    )
     assert (failure.signature.id, failure.rank) == ("cp-comm-spelling", 5)
 
 
@@ -57,8 +69,10 @@ def test_an_agent_that_finds_the_store_gone_at_the_end_is_no_failure(tmp_path):
     )
     assert _failure(tmp_path, job_log=text) is None
     assert _failure(tmp_path, job_log=text.replace(agent, "")) is not None
-    late = ("W1120 13:03:58.092000 23014 torch/distributed/elastic/rendezvous/dynamic_rendezvous.py:1298] The node 'n' "
-            "has failed to shutdown the rendezvous '6-0' due to an error of type RendezvousConnectionError.\n")
+    late = (
+        "W1120 13:03:58.092000 23014 torch/distributed/elastic/rendezvous/dynamic_rendezvous.py:1298] The node 'n' "
+        "has failed to shutdown the rendezvous '6-0' due to an error of type RendezvousConnectionError.\n"
+    )
     assert _failure(tmp_path, job_log=late) is None
     assert _failure(tmp_path, job_log=late.replace("has failed to shutdown", "lost")) is not None
 
@@ -76,17 +90,24 @@ def test_of_two_causes_in_two_files_the_earlier_one_counts(tmp_path):
 
 
 def test_a_task_that_was_killed_says_nothing_so_the_launcher_is_believed(tmp_path):
-    failure = _failure(tmp_path, out_log=(
-        START_LINE.format(a=0, start="srun") +
-        "srun: error: n2: task 5: Killed\nsrun: error: n1: tasks 0-3: Exited with exit code 1\n"),
-        ranks_log="[rank0]: RuntimeError: a thing that no row knows\n")
+    failure = _failure(
+        tmp_path,
+        out_log=(
+            START_LINE.format(a=0, start="srun")
+            + "srun: error: n2: task 5: Killed\nsrun: error: n1: tasks 0-3: Exited with exit code 1\n"
+        ),
+        ranks_log="[rank0]: RuntimeError: a thing that no row knows\n",
+    )
     assert (failure.signature.id, failure.rank, failure.node, failure.exit_code) == ("srun-task", 5, "n2", -9)
     assert "memory" in failure.cause
 
 
 def test_an_exit_with_an_error_yields_to_the_traceback(tmp_path):
-    failure = _failure(tmp_path, out_log="srun: error: n2: task 5: Exited with exit code 1\n",
-                       other_log="ValueError: no such tokenizer\n")
+    failure = _failure(
+        tmp_path,
+        out_log="srun: error: n2: task 5: Exited with exit code 1\n",
+        other_log="ValueError: no such tokenizer\n",
+    )
     assert failure.signature.id == "exception"
     assert (failure.rank, failure.node) == (5, "n2"), "the launcher names the task that ended first"
 
@@ -98,7 +119,9 @@ def test_exit_codes_are_explained(tmp_path, code, words):
 
 
 def test_torchruns_account_names_rank_node_and_code(tmp_path):
-    failure = _failure(tmp_path, out_log="""\
+    failure = _failure(
+        tmp_path,
+        out_log="""\
 E0822 10:00:00.123000 12345 torch/distributed/elastic/agent.py:9] something went wrong
 ============================================================
 train.py FAILED
@@ -113,19 +136,23 @@ Root Cause (first observed failure):
   rank      : 11 (local_rank: 3)
   exitcode  : 17 (pid: 12348)
   error_file: <N/A>
-""")
+""",
+    )
     assert (failure.rank, failure.node, failure.local_rank, failure.exit_code) == (11, "node-b", 3, 17)
 
 
 def test_under_torchrun_a_label_is_a_node_and_the_rank_follows(tmp_path):
-    failure = _failure(tmp_path, out_log=START_LINE.format(a=0, start="torchrun") +
-                       "1: [default2]:ValueError: no such tokenizer\n")
+    failure = _failure(
+        tmp_path, out_log=START_LINE.format(a=0, start="torchrun") + "1: [default2]:ValueError: no such tokenizer\n"
+    )
     assert (failure.rank, failure.node) == (6, "n2")
 
 
 def test_the_ranks_that_the_job_printed_name_the_node(tmp_path):
-    failure = _failure(tmp_path, out_log='hcp-job: {"event": "rank", "rank": 9, "node": "dgx-17"}\n'
-                       "[rank9]: ValueError: no such tokenizer\n")
+    failure = _failure(
+        tmp_path,
+        out_log='hcp-job: {"event": "rank", "rank": 9, "node": "dgx-17"}\n[rank9]: ValueError: no such tokenizer\n',
+    )
     assert failure.node == "dgx-17"
 
 
@@ -134,7 +161,7 @@ def test_a_failure_after_which_training_went_on_is_none(tmp_path):
     steps = "".join(STEP.format(s=s, speed=400.0) for s in range(3))
     outcome = triage(_logs(tmp_path, a_log=error + steps), Plan())
     assert (outcome.failure, outcome.survived, outcome.state) == (None, 1, "running")
-    outcome = triage(_logs(tmp_path, b_log=error + steps[:len(steps) // 3 * 2]), Plan())
+    outcome = triage(_logs(tmp_path, b_log=error + steps[: len(steps) // 3 * 2]), Plan())
     assert outcome.failure.rank == 3
 
 
@@ -147,8 +174,9 @@ def test_an_earlier_attempt_does_not_count(tmp_path):
 
 
 def test_the_log_of_an_earlier_attempt_does_not_count(tmp_path):
-    failure = _failure(tmp_path, train__7__r0__n1_log="3: ValueError: old\n",
-                       train__7__r1__n2_log="6: ValueError: new\n")
+    failure = _failure(
+        tmp_path, train__7__r0__n1_log="3: ValueError: old\n", train__7__r1__n2_log="6: ValueError: new\n"
+    )
     assert (failure.rank, failure.node) == (6, "n2")
 
 
@@ -156,16 +184,19 @@ def test_a_text_of_the_launch_that_is_broken_json_is_passed_over(tmp_path):
     assert triage(_logs(tmp_path, a_log="hcp-job: {no\nhcp-job: [1]\nhcp-job: 7\n"), Plan()).failure is None
 
 
-@pytest.mark.parametrize(("line", "expected"), [
-    (b" 7: text", ("text", 7, None, None, None)),
-    (b"12: [default3]:[rank11]: text", ("text", 12, 3, 11, None)),
-    (b"n1:12345:12350 [3] NCCL WARN text", ("NCCL WARN text", None, 3, None, "n1")),
-    (b"\x1b[36m(WorkerDict pid=77, ip=10.0.0.2)\x1b[0m text", ("text", None, None, None, "10.0.0.2")),
-    (b"progress 1%\rprogress 2%\rtext", ("text", None, None, None, None)),
-    (b"[rank0]:[E822 10:00:00.1 x.cpp:629] [Rank 0] text", ("text", None, None, 0, None)),
-    (b"[rank0]:[E1122 10:00:00.1 x.cpp:629] [Rank 0] text", ("text", None, None, 0, None)),
-    (b"\xff\xfe 3: text", ("\ufffd\ufffd 3: text", None, None, None, None)),
-])
+@pytest.mark.parametrize(
+    ("line", "expected"),
+    [
+        (b" 7: text", ("text", 7, None, None, None)),
+        (b"12: [default3]:[rank11]: text", ("text", 12, 3, 11, None)),
+        (b"n1:12345:12350 [3] NCCL WARN text", ("NCCL WARN text", None, 3, None, "n1")),
+        (b"\x1b[36m(WorkerDict pid=77, ip=10.0.0.2)\x1b[0m text", ("text", None, None, None, "10.0.0.2")),
+        (b"progress 1%\rprogress 2%\rtext", ("text", None, None, None, None)),
+        (b"[rank0]:[E822 10:00:00.1 x.cpp:629] [Rank 0] text", ("text", None, None, 0, None)),
+        (b"[rank0]:[E1122 10:00:00.1 x.cpp:629] [Rank 0] text", ("text", None, None, 0, None)),
+        (b"\xff\xfe 3: text", ("\ufffd\ufffd 3: text", None, None, None, None)),
+    ],
+)
 def test_prefixes_are_read_and_taken_off(line, expected):
     assert read_line(line)[:5] == expected
 
@@ -181,6 +212,7 @@ def test_a_torchrun_log_folder_names_the_local_rank():
 
 # Reading.
 
+
 def test_every_line_with_a_token_is_found_whatever_the_chunks(monkeypatch):
     lines = [f"{n}: {'Error here' if n % 7 == 0 else 'fine'} {'x' * (n % 50)}\n".encode() for n in range(2000)]
     data = b"".join(lines)
@@ -189,7 +221,7 @@ def test_every_line_with_a_token_is_found_whatever_the_chunks(monkeypatch):
         monkeypatch.setattr("hcp.slurm.triage_scan._CHUNK", chunk)
         hits = [hit for hit in scan(io.BytesIO(data), [b"Error", b"here"], [], [b"fine"]) if hit.line]
         assert [hit.line for hit in hits] == wanted
-        assert all(data[hit.offset:].startswith(hit.line) for hit in hits)
+        assert all(data[hit.offset :].startswith(hit.line) for hit in hits)
         assert sum(hit.progress for hit in scan(io.BytesIO(data), [b"Error"], [], [b"fine"])) == data.count(b"fine")
 
 
@@ -208,13 +240,19 @@ def test_a_hundred_megabytes_without_a_line_end_fit_in_constant_memory(tmp_path)
     with path.open("wb") as file:
         for _ in range(100):
             file.write(b"x" * 999_990 + b" Error: no ")
-    done = subprocess.run([sys.executable, "-c", f"import hcp.cli.main as m; m.main(['triage', {str(path)!r}])"],
-                          env={**os.environ}, capture_output=True, text=True, timeout=60,
-                          preexec_fn=lambda: resource.setrlimit(resource.RLIMIT_AS, (160 << 20, 160 << 20)))
+    done = subprocess.run(
+        [sys.executable, "-c", f"import hcp.cli.main as m; m.main(['triage', {str(path)!r}])"],
+        env={**os.environ},
+        capture_output=True,
+        text=True,
+        timeout=60,
+        preexec_fn=lambda: resource.setrlimit(resource.RLIMIT_AS, (160 << 20, 160 << 20)),
+    )
     assert "no failure" in done.stdout, done.stderr[-500:]
 
 
 # Is context parallelism on?
+
 
 def _verdict(tmp_path, text, plan):
     return triage(_logs(tmp_path, x_log=text), plan).cp
@@ -239,6 +277,7 @@ def test_one_wild_step_is_no_proof(tmp_path):
 def test_steps_that_are_shorter_by_the_cp_size_than_before_mean_that_cp_is_off(tmp_path):
     def steps(ms):
         return "".join(STEP.format(s=s, speed=400.0).replace(": 5.0 |", f": {ms} |") for s in range(5))
+
     before, after, slower = _logs(tmp_path, before_log=steps(8000.0), after_log=steps(1100.0), slower_log=steps(7000.0))
     verdict = triage([before, after], Plan(cp=8)).cp
     assert verdict.state == "off" and "after.log" in verdict.evidence[0].text
@@ -256,8 +295,10 @@ PLAN = Plan(cp=4, hcp_sizes=(2, 2), levels=(((0, 2), (4, 6), (1, 3), (5, 7)), ((
 
 
 def _group(rank, guid, level, place):
-    return (f"[rank{rank}]:[I822 10:00:00 ProcessGroupNCCL.cpp:1] [PG ID 4 PG GUID {guid}"
-            f"(HIERARCHICAL_CONTEXT_PARALLEL_GROUP_L{level}) Rank {place}] Launching\n")
+    return (
+        f"[rank{rank}]:[I822 10:00:00 ProcessGroupNCCL.cpp:1] [PG ID 4 PG GUID {guid}"
+        f"(HIERARCHICAL_CONTEXT_PARALLEL_GROUP_L{level}) Rank {place}] Launching\n"
+    )
 
 
 def test_groups_of_both_levels_with_the_planned_members_speak_for_cp(tmp_path):
@@ -265,10 +306,13 @@ def test_groups_of_both_levels_with_the_planned_members_speak_for_cp(tmp_path):
     assert _verdict(tmp_path, text, PLAN).state == "on"
 
 
-@pytest.mark.parametrize("text", [
-    _group(0, 9, 0, 0) + _group(1, 9, 0, 1),
-    _group(0, 9, 0, 1) + _group(2, 9, 0, 0),
-])
+@pytest.mark.parametrize(
+    "text",
+    [
+        _group(0, 9, 0, 0) + _group(1, 9, 0, 1),
+        _group(0, 9, 0, 1) + _group(2, 9, 0, 0),
+    ],
+)
 def test_other_members_or_another_order_than_planned_are_wrong(tmp_path, text):
     verdict = _verdict(tmp_path, text, PLAN)
     assert verdict.state == "wrong" and verdict.evidence[0].rule == "LOG002"
@@ -277,8 +321,8 @@ def test_other_members_or_another_order_than_planned_are_wrong(tmp_path, text):
 
 def test_groups_that_the_job_printed_are_compared_whole(tmp_path):
     def line(ranks):
-        return ('hcp-job: {"event": "group", "desc": "HIERARCHICAL_CONTEXT_PARALLEL_GROUP_L0", "ranks": '
-                f"{ranks}}}\n")
+        return f'hcp-job: {{"event": "group", "desc": "HIERARCHICAL_CONTEXT_PARALLEL_GROUP_L0", "ranks": {ranks}}}\n'
+
     assert _verdict(tmp_path, line([0, 2]), PLAN).state == "unknown"
     assert _verdict(tmp_path, line([0, 2, 4]), PLAN).state == "wrong"
 

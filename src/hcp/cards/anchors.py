@@ -23,8 +23,13 @@ from hcp.rules.rule import Source
 Status = Literal["holds", "moved", "changed", "gone", "unverified here"]
 STATUSES: tuple[Status, ...] = ("holds", "moved", "changed", "gone", "unverified here")
 
-_MODULES = {"megatron-core": "megatron", "megatron-bridge": "megatron.bridge", "verl": "verl",
-            "transformer-engine": "transformer_engine"}
+_MODULES = {
+    "megatron-core": "megatron",
+    "megatron-bridge": "megatron.bridge",
+    "verl": "verl",
+    "transformer-engine": "transformer_engine",
+}
+
 
 class Anchor(NamedTuple):
     """A source that somebody (a rule's id, or `skill:claim`) relies on."""
@@ -99,9 +104,13 @@ def named_root(text: str) -> Root:
 
 
 def _checkout_version(name: str, path: Path) -> str | None:
-    places = {"megatron-lm": "megatron/core/package_info.py", "megatron-core": "megatron/core/package_info.py",
-              "megatron-bridge": "src/megatron/bridge/package_info.py", "verl": "verl/version/version",
-              "transformer-engine": "build_tools/VERSION.txt"}
+    places = {
+        "megatron-lm": "megatron/core/package_info.py",
+        "megatron-core": "megatron/core/package_info.py",
+        "megatron-bridge": "src/megatron/bridge/package_info.py",
+        "verl": "verl/version/version",
+        "transformer-engine": "build_tools/VERSION.txt",
+    }
     file = path / places[name]
     if not file.is_file():
         return None

@@ -165,8 +165,12 @@ class _Parser:
 
     def _recommended(self, data: dict[str, Any]) -> Recommended:
         self._unknown_keys("config", data, {"launcher", "text", "assume", "why"})
-        return Recommended(self._text("config", data, "launcher"), self._text("config", data, "text"),
-                           self._texts("config", data, "assume"), str(data.get("why", "")))
+        return Recommended(
+            self._text("config", data, "launcher"),
+            self._text("config", data, "text"),
+            self._texts("config", data, "assume"),
+            str(data.get("why", "")),
+        )
 
     def _claim(self, data: dict[str, Any]) -> Claim:
         where = f"claim {data.get('id')!r}"
@@ -212,8 +216,9 @@ class _Parser:
             run=tuple(run),
             level=cast(Level, level),
             timeout_s=float(timeout),
-            needs=Needs(int(needs.get("gpus", 0)), self._texts(where, needs, "packages"),
-                        self._texts(where, needs, "programs")),
+            needs=Needs(
+                int(needs.get("gpus", 0)), self._texts(where, needs, "packages"), self._texts(where, needs, "programs")
+            ),
             expect=Expect(int(expect.get("exit", 0)), expect.get("json")),
             proves=str(data.get("proves", "")),
         )

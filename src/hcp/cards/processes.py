@@ -46,7 +46,12 @@ def run_program(
         tempfile.TemporaryFile() as err,
     ):
         process = subprocess.Popen(
-            list(arguments), stdin=subprocess.DEVNULL, stdout=out, stderr=err, cwd=folder, start_new_session=True,
+            list(arguments),
+            stdin=subprocess.DEVNULL,
+            stdout=out,
+            stderr=err,
+            cwd=folder,
+            start_new_session=True,
             env=None if environment is None else dict(environment),
         )
         status: int | None = None

@@ -106,8 +106,11 @@ def write_record(card: Card, results: Iterable[Result]) -> Path:
         if result.status != "skipped":
             steps[result.step.id] = _entry(result)
     known = {step.id for step in card.verify}
-    data = {"schema": SCHEMA, "skill": card.skill,
-            "steps": {name: steps[name] for name in sorted(steps) if name in known}}
+    data = {
+        "schema": SCHEMA,
+        "skill": card.skill,
+        "steps": {name: steps[name] for name in sorted(steps) if name in known},
+    }
     path.write_text(json.dumps(data, indent=2) + "\n", encoding="utf-8")
     return path
 

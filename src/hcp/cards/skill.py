@@ -95,10 +95,16 @@ def _body_faults(body: str, folder: Path) -> list[str]:
 
 
 def _folder_faults(folder: Path) -> list[str]:
-    faults = [f"{path.name} lies in the skill's root; wanted only SKILL.md there"
-              for path in sorted(folder.iterdir()) if path.is_file() and path.name != "SKILL.md"]
-    faults += [f"{path.name}/ is no folder of the format; wanted {', '.join(sorted(_FOLDERS))}"
-               for path in sorted(folder.iterdir()) if path.is_dir() and path.name not in _FOLDERS]
+    faults = [
+        f"{path.name} lies in the skill's root; wanted only SKILL.md there"
+        for path in sorted(folder.iterdir())
+        if path.is_file() and path.name != "SKILL.md"
+    ]
+    faults += [
+        f"{path.name}/ is no folder of the format; wanted {', '.join(sorted(_FOLDERS))}"
+        for path in sorted(folder.iterdir())
+        if path.is_dir() and path.name not in _FOLDERS
+    ]
     return faults
 
 

@@ -111,15 +111,17 @@ def run_step(card: Card, step: Step, on_tick: Callable[[float], None] = lambda s
     except OSError as error:
         return Result(card, step, "failed", f"could not start: {error.strerror}")
     fault = _fault(step, ended)
-    return Result(card, step, "failed" if fault else "passed", fault, ended.seconds, ended.status,
-                  _evidence(step, ended))
+    return Result(
+        card, step, "failed" if fault else "passed", fault, ended.seconds, ended.status, _evidence(step, ended)
+    )
 
 
 def _evidence(step: Step, ended: Ended) -> str:
     """What to keep of a step's output: the values that its JSON had to have, else its last line."""
     if step.expect.json is not None:
-        return f"exit {ended.status}, " + ", ".join(f"{path}: {json.dumps(value)}"
-                                                    for path, value in step.expect.json.items())
+        return f"exit {ended.status}, " + ", ".join(
+            f"{path}: {json.dumps(value)}" for path, value in step.expect.json.items()
+        )
     return _last_line(ended.stdout) or _last_line(ended.stderr)
 
 

@@ -24,10 +24,19 @@ from hcp.core.errors import HcpError
 
 
 @click.command()
-@click.option("--repo", "repos", multiple=True, metavar="NAME=PATH",
-              help="A checkout: megatron-lm, megatron-core, megatron-bridge, verl or transformer-engine; repeatable.")
-@click.option("--sources", metavar="DIR", envvar="HCP_UPSTREAM",
-              help="A folder of unpacked wheels, each <dist>-<version> (also $HCP_UPSTREAM).")
+@click.option(
+    "--repo",
+    "repos",
+    multiple=True,
+    metavar="NAME=PATH",
+    help="A checkout: megatron-lm, megatron-core, megatron-bridge, verl or transformer-engine; repeatable.",
+)
+@click.option(
+    "--sources",
+    metavar="DIR",
+    envvar="HCP_UPSTREAM",
+    help="A folder of unpacked wheels, each <dist>-<version> (also $HCP_UPSTREAM).",
+)
 @click.option("--all", "every", is_flag=True, help="List the anchors that hold or are unverified here, too.")
 @click.option("--format", "fmt", type=click.Choice(("text", "json")), default="text", show_default=True)
 def anchors(repos: Sequence[str], sources: str | None, every: bool, fmt: str) -> int:
@@ -52,14 +61,24 @@ def anchors(repos: Sequence[str], sources: str | None, every: bool, fmt: str) ->
 
 def _json(found: Sequence[Verdict], ok: bool) -> dict[str, object]:
     rows = [
-        {"owner": verdict.anchor.owner, "status": verdict.status, "where": verdict.where, "detail": verdict.detail,
-         "repo": verdict.anchor.source.repo, "path": verdict.anchor.source.path,
-         "qualname": verdict.anchor.source.qualname}
+        {
+            "owner": verdict.anchor.owner,
+            "status": verdict.status,
+            "where": verdict.where,
+            "detail": verdict.detail,
+            "repo": verdict.anchor.source.repo,
+            "path": verdict.anchor.source.path,
+            "qualname": verdict.anchor.source.qualname,
+        }
         for verdict in found
     ]
     counts = Counter(verdict.status for verdict in found)
-    return {"schema": "hcp.anchors/1", "ok": ok, "summary": {status: counts[status] for status in STATUSES},
-            "anchors": rows}
+    return {
+        "schema": "hcp.anchors/1",
+        "ok": ok,
+        "summary": {status: counts[status] for status in STATUSES},
+        "anchors": rows,
+    }
 
 
 def _print(found: Sequence[Verdict], roots: Sequence[Root], every: bool) -> None:

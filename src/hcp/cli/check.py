@@ -31,13 +31,19 @@ class Outcome(NamedTuple):
 @click.command()
 @click.argument("targets", nargs=-1, metavar="[TARGET]... [-- OVERRIDE...]")
 @click.option("--set", "sets", multiple=True, metavar="KEY=VALUE", help="Change one of the launch's own keys.")
-@click.option("--assume", "assumes", multiple=True, metavar="NAME=VALUE",
-              help="State a fact that the launch does not: te=2.14 mcore=0.16.1 arch=sm90 nvlink_domain=8; "
-                   "'installed' reads the versions here.")
+@click.option(
+    "--assume",
+    "assumes",
+    multiple=True,
+    metavar="NAME=VALUE",
+    help="State a fact that the launch does not: te=2.14 mcore=0.16.1 arch=sm90 nvlink_domain=8; "
+    "'installed' reads the versions here.",
+)
 @click.option("--facts", "facts_file", metavar="FILE", help="Facts written by `hcp facts` where the job runs.")
 @click.option("--site", "site_file", metavar="FILE", help="The site file of `hcp render`: what it says of the cluster.")
-@click.option("--launcher", type=click.Choice(LAUNCHERS), default="auto", show_default=True,
-              help="The launch's dialect.")
+@click.option(
+    "--launcher", type=click.Choice(LAUNCHERS), default="auto", show_default=True, help="The launch's dialect."
+)
 @click.option("--model", "model_file", metavar="FILE", help="A Hugging Face config.json, for the model's facts.")
 @click.option("--format", "fmt", type=click.Choice(FORMATS), default="text", show_default=True)
 @click.option("-o", "outputs", multiple=True, metavar="FORMAT=PATH", help="Also write the report there; repeatable.")
@@ -103,9 +109,11 @@ def _without_assumptions(words: Sequence[str]) -> tuple[list[str], list[str]]:
     """Targets, and facts that follow an --assume without one of their own: `--assume te=2.14 mcore=0.16.1`."""
     from hcp.launch.names import ROWS
 
-    facts = [word for word in words
-             if "=" in word and not Path(word).exists()
-             and (word.partition("=")[0] in ROWS or word.startswith("env."))]
+    facts = [
+        word
+        for word in words
+        if "=" in word and not Path(word).exists() and (word.partition("=")[0] in ROWS or word.startswith("env."))
+    ]
     return [word for word in words if word not in facts], facts
 
 
@@ -126,8 +134,9 @@ def _show(names: Sequence[str], options: LoadOptions, fmt: str) -> int:
     if fmt == "json":
         from hcp.cli.report_json import facts_json, target_json
 
-        shown = [{"schema": "hcp.show/1", "target": target_json(launch), "facts": facts_json(launch)}
-                 for launch in launches]
+        shown = [
+            {"schema": "hcp.show/1", "target": target_json(launch), "facts": facts_json(launch)} for launch in launches
+        ]
         click.echo(_dump(shown[0] if len(shown) == 1 else {"schema": "hcp.show-many/1", "results": shown}))
         return 0
     from hcp.cli.report_text import show_text
@@ -156,8 +165,12 @@ def _render(outcomes: Sequence[Outcome], fmt: str, strict: bool) -> str:
     if fmt == "json":
         from hcp.cli.report_json import many_json, report_json, unusable_json
 
-        results = [unusable_json(outcome.target, outcome.error) if outcome.report is None
-                   else report_json(outcome.report, strict) for outcome in outcomes]
+        results = [
+            unusable_json(outcome.target, outcome.error)
+            if outcome.report is None
+            else report_json(outcome.report, strict)
+            for outcome in outcomes
+        ]
         return _dump(results[0] if len(results) == 1 else many_json(results))
     if fmt == "sarif":
         from hcp.cli.report_sarif import reports_sarif

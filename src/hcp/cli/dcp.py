@@ -24,27 +24,63 @@ def dcp() -> None:
 
 @dcp.command()
 @click.option("--world-size", type=int, required=True, help="Ranks that share a batch: DP x CP.")
-@click.option("--max-seqlen", type=int, required=True, metavar="TOKENS",
-              help="Tokens that a rank may hold (max_seqlen_per_dp_cp_rank).")
-@click.option("--lengths", required=True, metavar="FILE|-|1,2,3",
-              help="Lengths of the sequences: numbers, a file of numbers, JSON or JSONL, or - for standard input.")
+@click.option(
+    "--max-seqlen",
+    type=int,
+    required=True,
+    metavar="TOKENS",
+    help="Tokens that a rank may hold (max_seqlen_per_dp_cp_rank).",
+)
+@click.option(
+    "--lengths",
+    required=True,
+    metavar="FILE|-|1,2,3",
+    help="Lengths of the sequences: numbers, a file of numbers, JSON or JSONL, or - for standard input.",
+)
 @click.option("--field", metavar="NAME", help="JSON objects: the field with the length, or with the tokens.")
 @click.option("--policy", type=click.Choice(POLICIES), default="balanced", show_default=True)
 @click.option("--compare", is_flag=True, help="Every policy, side by side.")
-@click.option("--tp", type=int, default=1, show_default=True,
-              help="Tensor-parallel size; with sequence parallelism sequences are padded to 2 x TP x group.")
+@click.option(
+    "--tp",
+    type=int,
+    default=1,
+    show_default=True,
+    help="Tensor-parallel size; with sequence parallelism sequences are padded to 2 x TP x group.",
+)
 @click.option("--sequence-parallel/--no-sequence-parallel", default=True, show_default=True)
-@click.option("--groups", type=click.Choice(["main", "dev", "pow2"]), default="pow2", show_default=True,
-              help="Whose process groups: megatron-core's main or dev branch, or every power of two.")
-@click.option("--cost", "cost_text", default="", metavar="NAME=N,...",
-              help="Cost of a sequence: linear (per token), quadratic (per pair), comm (per token and extra ranks).")
+@click.option(
+    "--groups",
+    type=click.Choice(["main", "dev", "pow2"]),
+    default="pow2",
+    show_default=True,
+    help="Whose process groups: megatron-core's main or dev branch, or every power of two.",
+)
+@click.option(
+    "--cost",
+    "cost_text",
+    default="",
+    metavar="NAME=N,...",
+    help="Cost of a sequence: linear (per token), quadratic (per pair), comm (per token and extra ranks).",
+)
 @click.option("--svg", type=click.Path(path_type=Path), metavar="FILE", help="Write a timeline as SVG.")
-@click.option("--html", type=click.Path(path_type=Path), metavar="FILE",
-              help="Write the timeline and tables as a page.")
+@click.option(
+    "--html", type=click.Path(path_type=Path), metavar="FILE", help="Write the timeline and tables as a page."
+)
 @click.option("--format", "form", type=click.Choice(["text", "json"]), default="text", show_default=True)
 def plan(
-    world_size: int, max_seqlen: int, lengths: str, field: str | None, policy: str, compare: bool, tp: int,
-    sequence_parallel: bool, groups: str, cost_text: str, svg: Path | None, html: Path | None, form: str,
+    world_size: int,
+    max_seqlen: int,
+    lengths: str,
+    field: str | None,
+    policy: str,
+    compare: bool,
+    tp: int,
+    sequence_parallel: bool,
+    groups: str,
+    cost_text: str,
+    svg: Path | None,
+    html: Path | None,
+    form: str,
 ) -> None:
     """Assign sequences to micro-batches and to groups of ranks that share them.
 
@@ -64,8 +100,18 @@ def plan(
     plans, failed = [], []
     for name in POLICIES if compare else (policy,):
         try:
-            plans.append(plan_micro_batches(found, world_size, max_seqlen, policy=name, cost=cost, tp=tp,
-                                            sequence_parallel=sequence_parallel, groups=groups))
+            plans.append(
+                plan_micro_batches(
+                    found,
+                    world_size,
+                    max_seqlen,
+                    policy=name,
+                    cost=cost,
+                    tp=tp,
+                    sequence_parallel=sequence_parallel,
+                    groups=groups,
+                )
+            )
         except HcpError as error:
             if not compare or name == POLICIES[0]:
                 raise
@@ -83,12 +129,27 @@ def plan(
 
 @dcp.command()
 @click.option("--world-size", type=int, required=True, help="Ranks that share a batch: DP x CP.")
-@click.option("--sizes", multiple=True, required=True, metavar="C,C,...",
-              help="Group sizes of a micro-batch, together all ranks; give it once per micro-batch.")
-@click.option("--reduction", type=click.Choice(["mean", "sum"]), default="mean", show_default=True,
-              help="What DDP does with the gradients (sum: calculate_per_token_loss).")
-@click.option("--gather", type=click.Choice(["detached", "autograd", "replicated"]), default="detached",
-              show_default=True, help="How a rank gets its group's outputs: verl's engine is detached.")
+@click.option(
+    "--sizes",
+    multiple=True,
+    required=True,
+    metavar="C,C,...",
+    help="Group sizes of a micro-batch, together all ranks; give it once per micro-batch.",
+)
+@click.option(
+    "--reduction",
+    type=click.Choice(["mean", "sum"]),
+    default="mean",
+    show_default=True,
+    help="What DDP does with the gradients (sum: calculate_per_token_loss).",
+)
+@click.option(
+    "--gather",
+    type=click.Choice(["detached", "autograd", "replicated"]),
+    default="detached",
+    show_default=True,
+    help="How a rank gets its group's outputs: verl's engine is detached.",
+)
 @click.option("--format", "form", type=click.Choice(["text", "json"]), default="text", show_default=True)
 def weights(world_size: int, sizes: tuple[str, ...], reduction: str, gather: str, form: str) -> None:
     """Say what to multiply the loss by, for the gradient and for the log.
@@ -127,6 +188,7 @@ def _draw(timelines: list[Timeline], failed: list[tuple[str, str]], path: Path, 
         path.write_text(drawn, encoding="utf-8")
     except OSError as error:
         option = "--html" if is_page else "--svg"
-        raise HcpError(f"{option} {path}: cannot be written ({error.strerror}); name a file in a folder that exists") \
-            from None
+        raise HcpError(
+            f"{option} {path}: cannot be written ({error.strerror}); name a file in a folder that exists"
+        ) from None
     click.echo(f"wrote {path}", err=True)

@@ -96,6 +96,13 @@ def _rule_json(rule: Rule) -> dict[str, Any]:
         return {"kind": item.kind, "text": item.text, "assume": item.assume, "command": _example(item)}
 
     return {
-        "rule": rule.id, "title": rule.title, "severity": rule.severity, "effect": rule.effect, "stage": rule.stage,
-        "why": rule.why, "good": example(rule.good), "bad": example(rule.bad), "source": sources_json(rule.source),
+        "rule": rule.id,
+        "title": rule.title,
+        "severity": rule.severity,
+        "effect": rule.effect,
+        "stage": rule.stage,
+        "why": rule.why,
+        "good": example(rule.good),
+        "bad": example(rule.bad),
+        "source": sources_json(rule.source),
     }

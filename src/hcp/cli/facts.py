@@ -20,6 +20,8 @@ def facts(fmt: str) -> None:
     if fmt == "text":
         click.echo("\n".join(f"{name}={value}" for name, value in found.items()))
         return
-    data = {"schema": "hcp.facts/1",
-            "facts": {name: {"value": value, "origin": "installed"} for name, value in found.items()}}
+    data = {
+        "schema": "hcp.facts/1",
+        "facts": {name: {"value": value, "origin": "installed"} for name, value in found.items()},
+    }
     click.echo(json.dumps(data, indent=2))

@@ -33,23 +33,46 @@ def level_sizes(text: str) -> tuple[int, ...]:
 @click.option("--pp", type=int, default=1, show_default=True, help="Pipeline-parallel size.")
 @click.option("--ep", type=int, default=1, show_default=True, help="Expert-parallel size.")
 @click.option("--etp", type=int, help="Expert-tensor-parallel size.  [default: tp]")
-@click.option("--gtp", type=int, default=1, show_default=True,
-              help="Weight shards beyond tp (megatron-core 0.19 and later).")
-@click.option("--hcp", metavar="INNER,OUTER",
-              help="Sizes of the levels of hierarchical CP, as 8,2.")
+@click.option(
+    "--gtp", type=int, default=1, show_default=True, help="Weight shards beyond tp (megatron-core 0.19 and later)."
+)
+@click.option("--hcp", metavar="INNER,OUTER", help="Sizes of the levels of hierarchical CP, as 8,2.")
 @click.option("--order", default=DEFAULT_ORDER, show_default=True, help="Axes of the rank mesh, the fastest first.")
 @click.option("--gpus-per-node", type=int, default=8, show_default=True)
 @click.option("--nvlink-domain", type=int, help="GPUs that NVLink joins: 72 on NVL72.  [default: gpus per node]")
-@click.option("--placement", type=click.Choice(["block", "cyclic"]), default="block", show_default=True,
-              help="How ranks fall on nodes: srun --distribution.")
+@click.option(
+    "--placement",
+    type=click.Choice(["block", "cyclic"]),
+    default="block",
+    show_default=True,
+    help="How ranks fall on nodes: srun --distribution.",
+)
 @click.option("--rank", type=int, help="Only the groups of this rank; quick at any size.")
 @click.option("--all", "is_all", is_flag=True, help="Text: every group with all its ranks.")
 @click.option("--format", "form", type=click.Choice(["text", "json"]), default="text", show_default=True)
-@click.option("--svg", "picture", type=click.Path(path_type=Path), metavar="FILE",
-              help="Write a picture of the CP groups on their nodes.")
+@click.option(
+    "--svg",
+    "picture",
+    type=click.Path(path_type=Path),
+    metavar="FILE",
+    help="Write a picture of the CP groups on their nodes.",
+)
 def groups(
-    world_size: int, tp: int, cp: int, pp: int, ep: int, etp: int | None, gtp: int, hcp: str | None, order: str,
-    gpus_per_node: int, nvlink_domain: int | None, placement: str, rank: int | None, is_all: bool, form: str,
+    world_size: int,
+    tp: int,
+    cp: int,
+    pp: int,
+    ep: int,
+    etp: int | None,
+    gtp: int,
+    hcp: str | None,
+    order: str,
+    gpus_per_node: int,
+    nvlink_domain: int | None,
+    placement: str,
+    rank: int | None,
+    is_all: bool,
+    form: str,
     picture: Path | None,
 ) -> None:
     """List all rank groups in megatron-core's order, and tell which of them leave their node.
@@ -66,8 +89,10 @@ def groups(
     if rank is not None and not 0 <= rank < world_size:
         raise HcpError(f"--rank is outside a world of {world_size} ranks: wanted 0 to {world_size - 1}")
     if world_size > MAX_LISTED and (rank is None or is_all or picture or form == "json"):
-        raise HcpError(f"--world-size {world_size}: at most {MAX_LISTED} ranks are listed or drawn; "
-                       "ask for one rank's groups in text (--rank R)")
+        raise HcpError(
+            f"--world-size {world_size}: at most {MAX_LISTED} ranks are listed or drawn; "
+            "ask for one rank's groups in text (--rank R)"
+        )
     from hcp.cli import report_groups as report
 
     world = report.World(grids, sizes, place)
@@ -86,6 +111,7 @@ def _draw(grids: Grids, sizes: tuple[int, ...], place: Placement, path: Path) ->
     try:
         path.write_text(drawn, encoding="utf-8")
     except OSError as error:
-        raise HcpError(f"--svg {path}: cannot be written ({error.strerror}); name a file in a folder that exists") \
-            from None
+        raise HcpError(
+            f"--svg {path}: cannot be written ({error.strerror}); name a file in a folder that exists"
+        ) from None
     click.echo(f"wrote {path}", err=True)

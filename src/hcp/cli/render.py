@@ -37,16 +37,32 @@ def _option(key: Key) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
 
 @click.command()
 @click.argument("targets", nargs=-1, metavar="[TARGET] [-- OVERRIDE...]")
-@click.option("--start", type=click.Choice(_STARTS), required=True,
-              help="What starts the ranks; verify: a job that runs `hcp verify TARGET...` on every node.")
+@click.option(
+    "--start",
+    type=click.Choice(_STARTS),
+    required=True,
+    help="What starts the ranks; verify: a job that runs `hcp verify TARGET...` on every node.",
+)
 @click.option("--site", "site_file", metavar="FILE", help="YAML with the site's facts, under the options' names.")
 @click.option("-o", "--output", metavar="FILE", help="Write the script there instead of standard output.")
-@click.option("--launcher", type=click.Choice(("auto", "mlm", "bridge", "bridge-provider", "verl")), default="auto",
-              show_default=True, help="The launch's dialect.")
+@click.option(
+    "--launcher",
+    type=click.Choice(("auto", "mlm", "bridge", "bridge-provider", "verl")),
+    default="auto",
+    show_default=True,
+    help="The launch's dialect.",
+)
 @click.option("--model", "model_file", metavar="FILE", help="A Hugging Face config.json, for the model's facts.")
 @_site_options
-def render(targets: Sequence[str], start: str, site_file: str | None, output: str | None,
-           launcher: str, model_file: str | None, **options: Any) -> int:
+def render(
+    targets: Sequence[str],
+    start: str,
+    site_file: str | None,
+    output: str | None,
+    launcher: str,
+    model_file: str | None,
+    **options: Any,
+) -> int:
     """Write an sbatch script that checks itself before it trains.
 
     TARGET is a launch as `hcp check` reads it, or overrides after --. The script runs hcp check of the very launch,
@@ -66,8 +82,10 @@ def render(targets: Sequence[str], start: str, site_file: str | None, output: st
             raise HcpError("found words after -- with --start verify; wanted steps as targets; leave them out")
         files = [target for target in targets if Path(target).is_file()]
         if files:
-            raise HcpError(f"found the file {files[0]} with --start verify; wanted skills, or steps as SKILL:STEP; "
-                           "see hcp verify --list")
+            raise HcpError(
+                f"found the file {files[0]} with --start verify; wanted skills, or steps as SKILL:STEP; "
+                "see hcp verify --list"
+            )
         text = render_job(start, site, steps=targets)
     else:
         if len(targets) > 1 or not (targets or words):
@@ -88,8 +106,9 @@ def render(targets: Sequence[str], start: str, site_file: str | None, output: st
     return int(failed)
 
 
-def _load(target: str, words: tuple[str, ...], launcher: str, model_file: str | None, start: str,
-          site: dict[str, Any]) -> Launch:
+def _load(
+    target: str, words: tuple[str, ...], launcher: str, model_file: str | None, start: str, site: dict[str, Any]
+) -> Launch:
     from hcp.launch.load import LoadOptions, load_launch
 
     assumes = (f"start={start}", "placement=block", *site_assumptions(site))
@@ -115,8 +134,12 @@ def _warn(launch: Launch, text: str) -> bool:
     if launch.reading.form != "yaml":
         assumed = {**launch.assumed, "log_directory": Fact("present", "assumed")}
         script = build_launch(read_text(text, "job.sbatch", kind=launch.kind), assumed=assumed, model=launch.model)
-    found = {finding.rule.id: finding for each, rules in ((script, RULES), (launch, training))
-             for finding in check_launch(each, rules, fixes=False).findings if finding.severity != "info"}
+    found = {
+        finding.rule.id: finding
+        for each, rules in ((script, RULES), (launch, training))
+        for finding in check_launch(each, rules, fixes=False).findings
+        if finding.severity != "info"
+    }
     for rule_id, finding in sorted(found.items()):
         stops = "; the job will stop in phase 0" if finding.severity == "error" else ""
         click.echo(f"hcp render: {finding.severity} {rule_id}: {finding.problem.message}{stops}", err=True)

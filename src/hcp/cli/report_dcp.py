@@ -18,11 +18,13 @@ def plan_json(plan: Plan) -> str:
 
 
 def compare_json(plans: Sequence[Plan], failed: Sequence[tuple[str, str]]) -> str:
-    return _dumped({
-        "schema": "hcp.dcp-compare/1",
-        "plans": [plan.as_json() for plan in plans],
-        "failed": [{"policy": policy, "reason": reason} for policy, reason in failed],
-    })
+    return _dumped(
+        {
+            "schema": "hcp.dcp-compare/1",
+            "plans": [plan.as_json() for plan in plans],
+            "failed": [{"policy": policy, "reason": reason} for policy, reason in failed],
+        }
+    )
 
 
 def _dumped(data: dict[str, Any]) -> str:
@@ -59,9 +61,16 @@ def _plan_lines(line: Timeline, is_short: bool) -> list[str]:
         return lines
     rows = [("mb", "time", "idle", "seqs", "tokens", "groups (count x size)")]
     for number, slot in enumerate(line.slots):
-        rows.append((str(number), f"{slot.end - slot.start:.3f}", f"{slot.idle:.1%}",
-                     str(sum(len(bar.samples) for bar in slot.bars)), str(sum(bar.tokens for bar in slot.bars)),
-                     " ".join(f"{count}x{size}" for size, count in slot.sizes.items())))
+        rows.append(
+            (
+                str(number),
+                f"{slot.end - slot.start:.3f}",
+                f"{slot.idle:.1%}",
+                str(sum(len(bar.samples) for bar in slot.bars)),
+                str(sum(bar.tokens for bar in slot.bars)),
+                " ".join(f"{count}x{size}" for size, count in slot.sizes.items()),
+            )
+        )
     hidden = max(0, len(rows) - 1 - MAX_ROWS)
     rows = rows[: len(rows) - hidden]
     widths = [max(len(row[i]) for row in rows) for i in range(5)]
@@ -93,13 +102,19 @@ def weight_rows(
 
 def weights_json(world_size: int, reduction: str, gather: str, rows: Sequence[WeightRow]) -> dict[str, Any]:
     return {
-        "schema": "hcp.dcp-weights/1", "world_size": world_size, "reduction": reduction, "gather": gather,
+        "schema": "hcp.dcp-weights/1",
+        "world_size": world_size,
+        "reduction": reduction,
+        "gather": gather,
         "groups": [
             {
-                "micro_batch": row.micro_batch, "num_groups": row.num_groups,
+                "micro_batch": row.micro_batch,
+                "num_groups": row.num_groups,
                 "local_cp_size": row.weights.local_cp_size,
-                **{name: float(getattr(row.weights, name))
-                   for name in ("backward", "report_mean", "report_sum", "per_token")},
+                **{
+                    name: float(getattr(row.weights, name))
+                    for name in ("backward", "report_mean", "report_sum", "per_token")
+                },
             }
             for row in rows
         ],
@@ -110,8 +125,15 @@ def weights_text(world_size: int, reduction: str, gather: str, rows: Sequence[We
     table = [("mb", "groups", "backward", "report", "per token")]
     for row in rows:
         one = row.weights
-        table.append((str(row.micro_batch), f"{row.num_groups}x{one.local_cp_size}", str(one.backward),
-                      str(one.report_mean), str(one.per_token)))
+        table.append(
+            (
+                str(row.micro_batch),
+                f"{row.num_groups}x{one.local_cp_size}",
+                str(one.backward),
+                str(one.report_mean),
+                str(one.per_token),
+            )
+        )
     widths = [max(len(line[i]) for line in table) for i in range(5)]
     lines = [f"{world_size} ranks, DDP {reduction}, outputs {gather}; all are factors of (loss sum of the group) / T"]
     lines += ["  ".join(cell.rjust(width) for cell, width in zip(line, widths)) for line in table]

@@ -17,8 +17,12 @@ def _line(report: Report, finding: Finding) -> str:
     properties = {"title": f"{finding.rule.id}: {finding.rule.title}"}
     if finding.location:
         place = finding.location
-        properties = {"file": place.file, "line": str(place.line), "col": str(place.column),
-                      "endLine": str(place.end_line)} | properties
+        properties = {
+            "file": place.file,
+            "line": str(place.line),
+            "col": str(place.column),
+            "endLine": str(place.end_line),
+        } | properties
     text = f"{finding.problem.message} (found: {finding.problem.found}; wanted: {finding.problem.wanted})"
     text += "".join(f"\nfix: {fix_text(report.launch, fix)}" for fix in finding.fixes)
     written = ",".join(f"{name}={_property(value)}" for name, value in properties.items())

@@ -74,52 +74,91 @@ def rank_text(world: World, rank: int, is_all: bool) -> str:
         if len(kind.ranks) > 1:
             crossed = ["node"] * place.crosses_node(kind.ranks)
             crossed += ["NVLink"] * (world.has_domains and place.crosses_domain(kind.ranks))
-            rows.append([_name(kind), str(kind.group_index), f"{kind.position} of {len(kind.ranks)}",
-                         ", ".join(crossed) or "-", _ranks(kind.ranks, len(kind.ranks) if is_all else _SHOWN_RANKS)])
+            rows.append(
+                [
+                    _name(kind),
+                    str(kind.group_index),
+                    f"{kind.position} of {len(kind.ranks)}",
+                    ", ".join(crossed) or "-",
+                    _ranks(kind.ranks, len(kind.ranks) if is_all else _SHOWN_RANKS),
+                ]
+            )
     table = _table(rows) if len(rows) > 1 else ["alone in every group"]
     return "\n".join([*_head(world), f"rank {rank}: node {place.node_of(rank)}{domain}; {at}", *table])
 
 
 def world_json(world: World) -> str:
     """`hcp.groups/1`: all groups, a line per kind."""
-    return _json({"schema": SCHEMA, **_facts(world)}, (
-        {
-            "name": kind.name, "grid": kind.grid, "axes": list(kind.axes), "level": kind.level, "comm": kind.comm,
-            "upstream": kind.upstream, "group_size": len(kind.groups[0]), "num_groups": len(kind.groups),
-            "num_cross_node": spans.num_cross_node, "num_cross_nvlink_domain": spans.num_cross_domain,
-            "nodes_per_group": spans.nodes, "nvlink_domains_per_group": spans.domains,
-            "ranks": [list(ranks) for ranks in kind.groups],
-        }
-        for kind, spans in world.census()
-    ))
+    return _json(
+        {"schema": SCHEMA, **_facts(world)},
+        (
+            {
+                "name": kind.name,
+                "grid": kind.grid,
+                "axes": list(kind.axes),
+                "level": kind.level,
+                "comm": kind.comm,
+                "upstream": kind.upstream,
+                "group_size": len(kind.groups[0]),
+                "num_groups": len(kind.groups),
+                "num_cross_node": spans.num_cross_node,
+                "num_cross_nvlink_domain": spans.num_cross_domain,
+                "nodes_per_group": spans.nodes,
+                "nvlink_domains_per_group": spans.domains,
+                "ranks": [list(ranks) for ranks in kind.groups],
+            }
+            for kind, spans in world.census()
+        ),
+    )
 
 
 def rank_json(world: World, rank: int) -> str:
     """`hcp.groups-rank/1`: the groups of one rank, a line per kind."""
     place = world.place
     head = {
-        "schema": SCHEMA_RANK, **_facts(world), "rank": rank, "node": place.node_of(rank),
-        "nvlink_domain": place.domain_of(rank), "dense_position": world.position("dense", rank),
+        "schema": SCHEMA_RANK,
+        **_facts(world),
+        "rank": rank,
+        "node": place.node_of(rank),
+        "nvlink_domain": place.domain_of(rank),
+        "dense_position": world.position("dense", rank),
         "expert_position": world.position("expert", rank),
     }
-    return _json(head, (
-        {
-            "name": kind.name, "level": kind.level, "comm": kind.comm, "upstream": kind.upstream,
-            "group_index": kind.group_index, "position": kind.position, "group_size": len(kind.ranks),
-            "is_cross_node": place.crosses_node(kind.ranks),
-            "is_cross_nvlink_domain": place.crosses_domain(kind.ranks), "ranks": list(kind.ranks),
-        }
-        for kind in kinds_at(world.grids, rank, world.sizes)
-    ))
+    return _json(
+        head,
+        (
+            {
+                "name": kind.name,
+                "level": kind.level,
+                "comm": kind.comm,
+                "upstream": kind.upstream,
+                "group_index": kind.group_index,
+                "position": kind.position,
+                "group_size": len(kind.ranks),
+                "is_cross_node": place.crosses_node(kind.ranks),
+                "is_cross_nvlink_domain": place.crosses_domain(kind.ranks),
+                "ranks": list(kind.ranks),
+            }
+            for kind in kinds_at(world.grids, rank, world.sizes)
+        ),
+    )
 
 
 def _facts(world: World) -> dict[str, Any]:
     place = world.place
     return {
-        "ok": True, "world_size": place.world_size, "order": world.grids.order,
-        "dense": world.grid("dense"), "expert": world.grid("expert"), "hcp_sizes": list(world.sizes) or None,
-        "placement": {"kind": place.kind, "gpus_per_node": place.gpus_per_node, "nvlink_domain": place.nvlink_domain,
-                      "num_nodes": place.num_nodes},
+        "ok": True,
+        "world_size": place.world_size,
+        "order": world.grids.order,
+        "dense": world.grid("dense"),
+        "expert": world.grid("expert"),
+        "hcp_sizes": list(world.sizes) or None,
+        "placement": {
+            "kind": place.kind,
+            "gpus_per_node": place.gpus_per_node,
+            "nvlink_domain": place.nvlink_domain,
+            "num_nodes": place.num_nodes,
+        },
     }
 
 
@@ -145,8 +184,9 @@ def _verdict(world: World, census: list[tuple[Kind, Spans]]) -> list[str]:
     for kind, spans in census:
         if kind.level is None:
             continue
-        crossing, where = (spans.num_cross_domain, "NVLink domain") if world.has_domains else (
-            spans.num_cross_node, "node")
+        crossing, where = (
+            (spans.num_cross_domain, "NVLink domain") if world.has_domains else (spans.num_cross_node, "node")
+        )
         level = f"level {kind.level}" + (f" ({kind.comm})" if kind.comm else "")
         if crossing:
             lines.append(f"{level} leaves its {where} in {crossing} of {len(kind.groups)} groups")
@@ -190,5 +230,9 @@ def _pairs(values: dict[str, int]) -> str:
 def _table(rows: list[list[str]]) -> list[str]:
     """Columns as wide as their widest entry; all but the first and the last to the right."""
     widths = [max(map(len, column)) for column in zip(*rows)]
-    return ["  ".join([row[0].ljust(widths[0]), *(cell.rjust(width) for cell, width in zip(row[1:-1], widths[1:-1])),
-                       row[-1]]) for row in rows]
+    return [
+        "  ".join(
+            [row[0].ljust(widths[0]), *(cell.rjust(width) for cell, width in zip(row[1:-1], widths[1:-1])), row[-1]]
+        )
+        for row in rows
+    ]

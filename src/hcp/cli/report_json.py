@@ -52,8 +52,11 @@ def target_json(launch: Launch) -> dict[str, Any]:
 def facts_json(launch: Launch) -> dict[str, Any]:
     """Every known fact with its value, origin and place; what is unknown for a reason is listed with it."""
     known = {name: fact_json(fact) for name, fact in sorted(launch.facts.items())}
-    unknown = {name: {"value": None, "origin": "unknown", "reason": reason}
-               for name, reason in sorted(launch.unknown.items()) if name not in known}
+    unknown = {
+        name: {"value": None, "origin": "unknown", "reason": reason}
+        for name, reason in sorted(launch.unknown.items())
+        if name not in known
+    }
     return known | unknown
 
 

@@ -44,11 +44,16 @@ def show(skill: str, fmt: str) -> None:
         return
     card = load_card(folder)
     data = {
-        "schema": "hcp.skill/1", "skill": card.skill, "title": card.title, "summary": card.summary,
-        "stack": dict(card.stack), "rules": list(card.rules),
+        "schema": "hcp.skill/1",
+        "skill": card.skill,
+        "title": card.title,
+        "summary": card.summary,
+        "stack": dict(card.stack),
+        "rules": list(card.rules),
         "claims": [{"id": claim.id, "text": claim.text, "proved_by": list(claim.proved_by)} for claim in card.claims],
         "verify": [{"id": step.id, "level": step.level, "run": list(step.run)} for step in card.verify],
-        "limitations": list(card.limitations), "unknown": list(card.unknown),
+        "limitations": list(card.limitations),
+        "unknown": list(card.unknown),
     }
     click.echo(json.dumps(data, indent=2, ensure_ascii=False))
 
@@ -72,8 +77,13 @@ def validate(names: Sequence[str], fmt: str) -> int:
 
 @skills.command()
 @click.argument("names", nargs=-1, metavar="[SKILL]...")
-@click.option("--agent", type=click.Choice(tuple(_AGENT_FOLDERS)), default="agents", show_default=True,
-              help="agents: .agents/skills (Codex, Gemini CLI, Copilot, OpenCode); claude: .claude/skills.")
+@click.option(
+    "--agent",
+    type=click.Choice(tuple(_AGENT_FOLDERS)),
+    default="agents",
+    show_default=True,
+    help="agents: .agents/skills (Codex, Gemini CLI, Copilot, OpenCode); claude: .claude/skills.",
+)
 @click.option("--to", "target", metavar="DIR", help="Install into this folder instead.")
 @click.option("--force", is_flag=True, help="Replace a skill that is already there.")
 def install(names: Sequence[str], agent: str, target: str | None, force: bool) -> None:

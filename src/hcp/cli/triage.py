@@ -22,10 +22,14 @@ if TYPE_CHECKING:
 @click.command()
 @click.argument("logs", nargs=-1, required=True, metavar="LOG...")
 @click.option("--launch", metavar="TARGET", help="The launch of the job: its groups and sizes are the plan.")
-@click.option("--launcher", type=click.Choice(("auto", "mlm", "bridge", "bridge-provider", "verl")), default="auto",
-              show_default=True, help="The launch's dialect.")
-@click.option("--assume", "assumes", multiple=True, metavar="NAME=VALUE",
-              help="State a fact: arch=sm90 world_size=32.")
+@click.option(
+    "--launcher",
+    type=click.Choice(("auto", "mlm", "bridge", "bridge-provider", "verl")),
+    default="auto",
+    show_default=True,
+    help="The launch's dialect.",
+)
+@click.option("--assume", "assumes", multiple=True, metavar="NAME=VALUE", help="State a fact: arch=sm90 world_size=32.")
 @click.option("--format", "fmt", type=click.Choice(("text", "json")), default="text", show_default=True)
 def triage(logs: Sequence[str], launch: str | None, launcher: str, assumes: Sequence[str], fmt: str) -> int:
     """Read the logs of a dead or suspicious job.
@@ -43,8 +47,10 @@ def triage(logs: Sequence[str], launch: str | None, launcher: str, assumes: Sequ
         paths = find_logs([_spooled(Path(folder)) if name == "-" else Path(name) for name in logs])
         try:
             if not any(map(_has_text, paths)):
-                raise HcpError(f"found no text in {', '.join(logs)}; wanted the job's logs; a job that wrote nothing "
-                               "may have had no folder for its output (SLURM011)")
+                raise HcpError(
+                    f"found no text in {', '.join(logs)}; wanted the job's logs; a job that wrote nothing "
+                    "may have had no folder for its output (SLURM011)"
+                )
             outcome = read_logs(paths, plan, _progress(sum(path.stat().st_size for path in paths)))
         except OSError as error:
             raise HcpError(f"{error.filename or 'a log'}: {error.strerror}; wanted readable files") from None

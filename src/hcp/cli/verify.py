@@ -19,8 +19,9 @@ _COLOURS = {"passed": "green", "failed": "red", "skipped": "yellow"}
 
 @click.command()
 @click.argument("names", nargs=-1, metavar="[SKILL[:STEP]]...")
-@click.option("--level", type=click.Choice(LEVELS), default="cpu", show_default=True,
-              help="Run the steps up to this level.")
+@click.option(
+    "--level", type=click.Choice(LEVELS), default="cpu", show_default=True, help="Run the steps up to this level."
+)
 @click.option("--list", "only_list", is_flag=True, help="List the steps; run nothing.")
 @click.option("--dry-run", is_flag=True, help="Print what would run; run nothing.")
 @click.option("--record", is_flag=True, help="Write the outcomes to the skills' verified.json (in a checkout).")
@@ -41,8 +42,9 @@ def verify(
     inside = set(skill_dirs())
     outside = sorted({card.folder.as_posix() for card, _ in chosen if card.folder not in inside})
     if outside and not trust:
-        raise HcpError(f"found a card outside the installed pack: {outside[0]}; its steps run programs; "
-                       "read it, then add --trust")
+        raise HcpError(
+            f"found a card outside the installed pack: {outside[0]}; its steps run programs; read it, then add --trust"
+        )
     results = [_run(card, step, fmt) for card, step in chosen]
     if record:
         _record(results)
@@ -68,8 +70,9 @@ def _chosen(names: Sequence[str], level: Level) -> list[tuple[Card, Step]]:
         # A step that is asked for by name runs, whatever its level.
         steps = [step for step in card.verify if step.id == wanted] if wanted else steps_up_to(card, level)
         if wanted and not steps:
-            raise HcpError(f"found no step {wanted!r} in {skill}; wanted one of "
-                           f"{', '.join(step.id for step in card.verify)}")
+            raise HcpError(
+                f"found no step {wanted!r} in {skill}; wanted one of {', '.join(step.id for step in card.verify)}"
+            )
         chosen += [(card, step) for step in steps]
     if not chosen:
         raise HcpError(f"found no step up to level {level}; wanted at least one; see hcp verify --list --level gpu")
@@ -114,8 +117,10 @@ def _record(results: Sequence[Result]) -> None:
 
 def _print_steps(chosen: Sequence[tuple[Card, Step]], fmt: str, *, programs: bool) -> None:
     if fmt == "json":
-        steps = [{"skill": card.skill, "step": step.id, "level": step.level, "run": list(step.run),
-                  "skipped": why_not(step)} for card, step in chosen]
+        steps = [
+            {"skill": card.skill, "step": step.id, "level": step.level, "run": list(step.run), "skipped": why_not(step)}
+            for card, step in chosen
+        ]
         click.echo(json.dumps({"schema": "hcp.verify-list/1", "steps": steps}, indent=2))
         return
     for card, step in chosen:
@@ -125,5 +130,11 @@ def _print_steps(chosen: Sequence[tuple[Card, Step]], fmt: str, *, programs: boo
 
 
 def _json(result: Result) -> dict[str, Any]:
-    return {"skill": result.card.skill, "step": result.step.id, "level": result.step.level, "status": result.status,
-            "reason": result.reason, "seconds": round(result.seconds, 3)}
+    return {
+        "skill": result.card.skill,
+        "step": result.step.id,
+        "level": result.step.level,
+        "status": result.status,
+        "reason": result.reason,
+        "seconds": round(result.seconds, 3),
+    }

@@ -52,8 +52,9 @@ def kinds_of(grids: Grids, sizes: Sequence[int] = ()) -> list[Kind]:
         if name == "cp" and sizes:
             check_sizes(sizes, grids.dense.sizes["cp"])
             for level, groups in enumerate(all_levels_of(grids.groups("cp"), sizes)):
-                kinds.append(Kind(f"cp.L{level}", grid, ("cp",), level, _comm(level, sizes), _level_desc(level),
-                                  groups))
+                kinds.append(
+                    Kind(f"cp.L{level}", grid, ("cp",), level, _comm(level, sizes), _level_desc(level), groups)
+                )
     return kinds
 
 
@@ -73,8 +74,17 @@ def kinds_at(grids: Grids, rank: int, sizes: Sequence[int] = ()) -> list[RankKin
             members = level_groups_at(ranks, sizes, position)
             for level, (local, place) in enumerate(level_places_at(sizes, position)):
                 first = index * (groups.group_size // sizes[level])
-                kinds.append(RankKind(f"cp.L{level}", level, _comm(level, sizes), _level_desc(level), first + local,
-                                      place, members[level]))
+                kinds.append(
+                    RankKind(
+                        f"cp.L{level}",
+                        level,
+                        _comm(level, sizes),
+                        _level_desc(level),
+                        first + local,
+                        place,
+                        members[level],
+                    )
+                )
     return kinds
 
 

@@ -30,8 +30,13 @@ def levels_of(ranks: Sequence[int], sizes: Sequence[int]) -> list[list[Sequence[
     stride = 1
     for size in sizes:
         block = size * stride
-        levels.append([ranks[start + offset : start + block : stride]
-                       for start in range(0, len(ranks), block) for offset in range(stride)])
+        levels.append(
+            [
+                ranks[start + offset : start + block : stride]
+                for start in range(0, len(ranks), block)
+                for offset in range(stride)
+            ]
+        )
         stride = block
     return levels
 

@@ -42,8 +42,11 @@ class Placement:
         self, world_size: int, gpus_per_node: int, nvlink_domain: int | None = None, kind: str = "block"
     ) -> None:
         nvlink_domain = gpus_per_node if nvlink_domain is None else nvlink_domain
-        for name, size in (("world_size", world_size), ("gpus_per_node", gpus_per_node),
-                           ("nvlink_domain", nvlink_domain)):
+        for name, size in (
+            ("world_size", world_size),
+            ("gpus_per_node", gpus_per_node),
+            ("nvlink_domain", nvlink_domain),
+        ):
             if size < 1:
                 raise HcpError(f"{name} is {size}: wanted a size of 1 or more")
         if kind not in ("block", "cyclic"):

@@ -156,7 +156,14 @@ class Grids:
 
 
 def grids_of(
-    world_size: int, *, tp: int = 1, cp: int = 1, pp: int = 1, ep: int = 1, etp: int | None = None, gtp: int = 1,
+    world_size: int,
+    *,
+    tp: int = 1,
+    cp: int = 1,
+    pp: int = 1,
+    ep: int = 1,
+    etp: int | None = None,
+    gtp: int = 1,
     order: str = DEFAULT_ORDER,
 ) -> Grids:
     """The dense and the expert mesh of a launch; `etp` None means tp.
@@ -168,18 +175,29 @@ def grids_of(
     Source: megatron-core, megatron/core/parallel_state.py, initialize_model_parallel.
     """
     etp = tp if etp is None else etp
-    for name, size in (("world_size", world_size), ("tp", tp), ("cp", cp), ("pp", pp), ("ep", ep), ("etp", etp),
-                       ("gtp", gtp)):
+    for name, size in (
+        ("world_size", world_size),
+        ("tp", tp),
+        ("cp", cp),
+        ("pp", pp),
+        ("ep", ep),
+        ("etp", etp),
+        ("gtp", gtp),
+    ):
         if size < 1:
             raise HcpError(f"{name} is {size}: wanted a size of 1 or more")
     dense, expert = tp * gtp * cp * pp, etp * ep * pp
     if world_size % dense:
         parts = f"tp {tp} x cp {cp} x pp {pp}" + (f" x gtp {gtp}" if gtp > 1 else "")
-        raise HcpError(f"world_size {world_size} is not a multiple of {parts} = {dense}: "
-                       f"no data-parallel size fits; {_fitting(world_size, dense, expert)}")
+        raise HcpError(
+            f"world_size {world_size} is not a multiple of {parts} = {dense}: "
+            f"no data-parallel size fits; {_fitting(world_size, dense, expert)}"
+        )
     if world_size % expert:
-        raise HcpError(f"world_size {world_size} is not a multiple of etp {etp} x ep {ep} x pp {pp} = {expert} (the "
-                       f"expert grid, which has no cp axis); {_fitting(world_size, dense, expert)}")
+        raise HcpError(
+            f"world_size {world_size} is not a multiple of etp {etp} x ep {ep} x pp {pp} = {expert} (the "
+            f"expert grid, which has no cp axis); {_fitting(world_size, dense, expert)}"
+        )
     dp, edp = world_size // dense, world_size // expert
     axes = _axes_of(order)
     grids = Grids(
@@ -189,11 +207,15 @@ def grids_of(
     )
     # Upstream asks `order.endswith("pp")` of the order as written, then compares the two lists of pp groups.
     if pp > 1 and not order.endswith("pp") and dp != edp:
-        raise HcpError(f"order {order} does not end with pp, so dp {dp} and the experts' dp {edp} must be equal: "
-                       f"make etp x ep (now {etp * ep}) equal to tp x cp (now {tp * gtp * cp}), or put pp last")
+        raise HcpError(
+            f"order {order} does not end with pp, so dp {dp} and the experts' dp {edp} must be equal: "
+            f"make etp x ep (now {etp * ep}) equal to tp x cp (now {tp * gtp * cp}), or put pp last"
+        )
     if pp > 1 and grids.dense.strides["pp"] != grids.expert.strides["pp"]:
-        raise HcpError(f"order {order} gives the dense and the expert grid different pipeline groups (rank strides "
-                       f"{grids.dense.strides['pp']} and {grids.expert.strides['pp']}): put pp last")
+        raise HcpError(
+            f"order {order} gives the dense and the expert grid different pipeline groups (rank strides "
+            f"{grids.dense.strides['pp']} and {grids.expert.strides['pp']}): put pp last"
+        )
     return grids
 
 

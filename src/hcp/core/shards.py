@@ -116,6 +116,8 @@ def unshard_thd_indices(cu_seqlens_padded: Sequence[int], cp_size: int) -> list[
 def _chunk(seqlen: int, cp_size: int) -> int:
     chunk, rest = divmod(seqlen, 2 * cp_size)
     if rest:
-        raise HcpError(f"sequence length {seqlen} is no multiple of 2 x cp = {2 * cp_size}: "
-                       f"pad it to {seqlen - rest + 2 * cp_size}")
+        raise HcpError(
+            f"sequence length {seqlen} is no multiple of 2 x cp = {2 * cp_size}: "
+            f"pad it to {seqlen - rest + 2 * cp_size}"
+        )
     return chunk

@@ -27,8 +27,10 @@ def read_args_yaml(text: str, target: str) -> Reading:
     doc = load_yaml(text, target, last_wins=True)
     arguments = doc.data.get("MODEL_ARGS", False)
     if arguments is not None and not isinstance(arguments, dict):
-        raise HcpError(f"{target} has no MODEL_ARGS mapping; wanted `MODEL_ARGS:` with one flag per line "
-                       "(--num-layers: 12); correct the file")
+        raise HcpError(
+            f"{target} has no MODEL_ARGS mapping; wanted `MODEL_ARGS:` with one flag per line "
+            "(--num-layers: 12); correct the file"
+        )
     if arguments and not any(str(key).startswith("-") for key in arguments):
         raise not_supported(target, "a NeMo 2 test launch")  # dotted keys of a recipe in place of flags
     settings: list[Setting] = []
@@ -44,8 +46,15 @@ def read_args_yaml(text: str, target: str) -> Reading:
             facts["start"] = Fact(setting.value, "launch", setting.location, "LAUNCHER")
     elsewhere, unseen = taken_from_elsewhere(settings)
     return Reading(
-        "mlm", target, "args-yaml", tuple(settings), facts, {**elsewhere, **unknown}, unseen=unseen,
-        acceptances=doc.acceptances, text=text,
+        "mlm",
+        target,
+        "args-yaml",
+        tuple(settings),
+        facts,
+        {**elsewhere, **unknown},
+        unseen=unseen,
+        acceptances=doc.acceptances,
+        text=text,
         notes=tuple(f"{twice}; the last one counts, as for argparse" for twice in map(_found, doc.duplicates)),
     )
 

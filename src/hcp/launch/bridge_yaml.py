@@ -12,10 +12,16 @@ from hcp.launch.yaml_source import YamlDoc
 _ENUMS = {"AttnBackend": {1: "flash", 2: "fused", 3: "unfused", 4: "local", 5: "auto"}}
 """megatron.core.transformer.enums, which Bridge before 0.6 writes by number alone (0.12.3 to 0.20: the same)."""
 
-_FINETUNING = frozenset((
-    "FinetuningDatasetConfig", "HFDatasetConfig", "GPTSFTDatasetConfig", "DirectHFSFTDatasetConfig",
-    "EnergonDatasetConfig", "MockVLMSFTDatasetConfig",
-))
+_FINETUNING = frozenset(
+    (
+        "FinetuningDatasetConfig",
+        "HFDatasetConfig",
+        "GPTSFTDatasetConfig",
+        "DirectHFSFTDatasetConfig",
+        "EnergonDatasetConfig",
+        "MockVLMSFTDatasetConfig",
+    )
+)
 """The dataset classes that ConfigContainer.validate takes for fine-tuning, over all versions."""
 _PRETRAINING = frozenset(("GPTDatasetConfig", "MockGPTDatasetConfig", "GPTFIMDatasetConfig"))
 
@@ -37,8 +43,9 @@ def read_bridge_yaml(doc: YamlDoc, kind: Kind) -> Reading:
     settings = plain_targets(doc)
     dumped = str(doc.data.get("_target_")).endswith("ConfigContainer")
     complete = dumped or any(setting.key == "model._target_" for setting in settings)
-    return bridge_reading(kind, doc.file, "yaml", settings, complete=complete, text=doc.text,
-                          acceptances=doc.acceptances)
+    return bridge_reading(
+        kind, doc.file, "yaml", settings, complete=complete, text=doc.text, acceptances=doc.acceptances
+    )
 
 
 def bridge_reading(
@@ -76,8 +83,18 @@ def bridge_reading(
     if precision is not None and isinstance(precision.value, str):
         resolved += _precision(precision.value, precision.location)
     nested = any(key.startswith(_NESTED + ".") for key in by_key)
-    return Reading(kind, target, form, tuple(resolved), facts, unknown, complete, acceptances=acceptances, text=text,
-                   role=_NESTED if nested else "")
+    return Reading(
+        kind,
+        target,
+        form,
+        tuple(resolved),
+        facts,
+        unknown,
+        complete,
+        acceptances=acceptances,
+        text=text,
+        role=_NESTED if nested else "",
+    )
 
 
 def _finetune(by_key: dict[str, Setting]) -> Fact | None:

@@ -78,8 +78,12 @@ def _sizes(kind: Kind, facts: Facts) -> None:
         if nodes and per_node:
             _put(facts, "world_size", nodes * per_node, "nodes")
     if _known(facts, "use_tp_pp_dp_mapping"):
-        _put(facts, "rank_order", "tp-cp-ep-pp-dp" if _value(facts, "use_tp_pp_dp_mapping") else "tp-cp-ep-dp-pp",
-             "use_tp_pp_dp_mapping")
+        _put(
+            facts,
+            "rank_order",
+            "tp-cp-ep-pp-dp" if _value(facts, "use_tp_pp_dp_mapping") else "tp-cp-ep-dp-pp",
+            "use_tp_pp_dp_mapping",
+        )
     if kind == "verl" and _value(facts, "tp") == 1 and facts.get("sequence_parallel", _ON).origin == "default":
         facts["sequence_parallel"] = Fact(False, "default")  # verl's default is True, and it turns it off at tp=1
     if not _known(facts, "seq_length") and _known(facts, "dataset_seq_length"):

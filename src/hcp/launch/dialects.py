@@ -10,38 +10,103 @@ from hcp.launch.fact import Kind, Setting
 
 WANTED = "wanted a Megatron-Bridge, Megatron-LM or verl launch"
 
-_BRIDGE = frozenset((
-    "model", "train", "dataset", "dist", "ddp", "optimizer", "scheduler", "logger", "tokenizer", "checkpoint", "rng",
-    "rerun_state_machine", "validation", "ft", "straggler", "nvrx_straggler", "profiling", "peft", "comm_overlap",
-    "mixed_precision", "tensor_inspect", "inprocess_restart", "env_vars", "optimizer_config_override_provider",
-))
+_BRIDGE = frozenset(
+    (
+        "model",
+        "train",
+        "dataset",
+        "dist",
+        "ddp",
+        "optimizer",
+        "scheduler",
+        "logger",
+        "tokenizer",
+        "checkpoint",
+        "rng",
+        "rerun_state_machine",
+        "validation",
+        "ft",
+        "straggler",
+        "nvrx_straggler",
+        "profiling",
+        "peft",
+        "comm_overlap",
+        "mixed_precision",
+        "tensor_inspect",
+        "inprocess_restart",
+        "env_vars",
+        "optimizer_config_override_provider",
+    )
+)
 _ALONE = frozenset(("mixed_precision", "model_engine"))
 """Sections that may also be one word: the name of a recipe, of a config group."""
 _BRIDGE_ONLY = _BRIDGE - {"model", "checkpoint", "optimizer", "tokenizer"}
-_VERL = frozenset((
-    "actor_rollout_ref", "critic", "reward_model", "custom_reward_function", "model_engine", "global_profiler",
-    "ray_init", "ray_kwargs", "async_training", "distillation", "transfer_queue",
-))
+_VERL = frozenset(
+    (
+        "actor_rollout_ref",
+        "critic",
+        "reward_model",
+        "custom_reward_function",
+        "model_engine",
+        "global_profiler",
+        "ray_init",
+        "ray_kwargs",
+        "async_training",
+        "distillation",
+        "transfer_queue",
+    )
+)
 _VERL_KEYS = (
-    "engine.", "engine@", "trainer.nnodes", "trainer.n_gpus_per_node", "trainer.project_name", "data.train_files",
-    "data.max_prompt_length", "data.max_response_length", "data.max_length", "data.train_batch_size",
-    "data.max_token_len_per_gpu", "model.path", "optim.lr", "algorithm.adv_estimator", "algorithm.use_kl",
+    "engine.",
+    "engine@",
+    "trainer.nnodes",
+    "trainer.n_gpus_per_node",
+    "trainer.project_name",
+    "data.train_files",
+    "data.max_prompt_length",
+    "data.max_response_length",
+    "data.max_length",
+    "data.train_batch_size",
+    "data.max_token_len_per_gpu",
+    "model.path",
+    "optim.lr",
+    "algorithm.adv_estimator",
+    "algorithm.use_kl",
 )
 
 # Framework -> alternatives; each alternative is a set of keys (dotted, or a prefix that ends with a dot) that must
 # all be there. Ordered: the first that fits names the framework.
 _FOREIGN: tuple[tuple[str, tuple[tuple[str, ...], ...]], ...] = (
-    ("a NeMo-RL configuration", (("policy.megatron_cfg.",), ("policy.dtensor_cfg.",), ("policy.model_name",),
-                                 ("policy.", "cluster."))),
-    ("a NeMo configuration", (("exp_manager.",), ("trainer.strategy.",), ("trainer.strategy",), ("trainer.devices",),
-                              ("trainer.num_nodes",), ("trainer.accelerator",))),
+    (
+        "a NeMo-RL configuration",
+        (("policy.megatron_cfg.",), ("policy.dtensor_cfg.",), ("policy.model_name",), ("policy.", "cluster.")),
+    ),
+    (
+        "a NeMo configuration",
+        (
+            ("exp_manager.",),
+            ("trainer.strategy.",),
+            ("trainer.strategy",),
+            ("trainer.devices",),
+            ("trainer.num_nodes",),
+            ("trainer.accelerator",),
+        ),
+    ),
     ("a torchtitan configuration", (("parallelism.",), ("job.dump_folder",), ("job.config_file",))),
     ("a DeepSpeed configuration", (("zero_optimization.",), ("train_micro_batch_size_per_gpu",), ("deepspeed.",))),
-    ("a Hugging Face Accelerate configuration", (("compute_environment",), ("distributed_type",),
-                                                 ("fsdp_config.fsdp_version",))),
+    (
+        "a Hugging Face Accelerate configuration",
+        (("compute_environment",), ("distributed_type",), ("fsdp_config.fsdp_version",)),
+    ),
     ("an Axolotl configuration", (("base_model", "datasets"), ("base_model", "sequence_len"))),
-    ("a LLaMA-Factory configuration", (("model_name_or_path", "stage"), ("model_name_or_path", "finetuning_type"),
-                                       ("model_name_or_path", "template"))),
+    (
+        "a LLaMA-Factory configuration",
+        (
+            ("model_name_or_path", "stage"),
+            ("model_name_or_path", "finetuning_type"),
+            ("model_name_or_path", "template"),
+        ),
+    ),
     ("a Hugging Face training configuration", (("model_name_or_path",), ("per_device_train_batch_size",))),
     ("a Megatron-LM --yaml-cfg file", (("language_model.", "model_parallel."),)),
     ("a Kubernetes manifest", (("apiVersion", "kind"),)),
@@ -49,11 +114,15 @@ _FOREIGN: tuple[tuple[str, tuple[tuple[str, ...], ...]], ...] = (
     ("a GitHub workflow", (("on", "jobs."), ("on.", "jobs."))),
     ("an Open-Instruct or OLMo configuration", (("run_name", "model.d_model"),)),
 )
-_TARGETS = (("nemo_automodel.", "a NeMo AutoModel configuration"), ("nemo.", "a NeMo configuration"),
-            ("nemo_rl.", "a NeMo-RL configuration"), ("torchtune.", "a torchtune configuration"),
-            ("megatron.training.", "a Megatron-LM configuration container"),
-            ("verl.", "one section of a verl configuration"),
-            ("lightning.", "a PyTorch Lightning configuration"))
+_TARGETS = (
+    ("nemo_automodel.", "a NeMo AutoModel configuration"),
+    ("nemo.", "a NeMo configuration"),
+    ("nemo_rl.", "a NeMo-RL configuration"),
+    ("torchtune.", "a torchtune configuration"),
+    ("megatron.training.", "a Megatron-LM configuration container"),
+    ("verl.", "one section of a verl configuration"),
+    ("lightning.", "a PyTorch Lightning configuration"),
+)
 
 
 def kind_of_keys(keys: Collection[str]) -> Kind | None:
@@ -94,14 +163,17 @@ def refuse_foreign_mapping(data: Mapping[str, Any], keys: Collection[str], targe
 
 
 def not_supported(target: str, name: str) -> HcpError:
-    return HcpError(f"{target} looks like {name}, which is not supported; {WANTED}; "
-                    "if it is one, name its dialect with --launcher")
+    return HcpError(
+        f"{target} looks like {name}, which is not supported; {WANTED}; if it is one, name its dialect with --launcher"
+    )
 
 
 def unknown_dialect(target: str, keys: Collection[str]) -> HcpError:
     roots = list(dict.fromkeys(key.partition(".")[0][:40] for key in keys))[:6]
-    return HcpError(f"{target} has no key of a known dialect (it has {', '.join(roots) or 'none'}); {WANTED}; "
-                    "give the launch's own file, or name its dialect with --launcher")
+    return HcpError(
+        f"{target} has no key of a known dialect (it has {', '.join(roots) or 'none'}); {WANTED}; "
+        "give the launch's own file, or name its dialect with --launcher"
+    )
 
 
 def has_references(settings: Iterable[Setting]) -> bool:

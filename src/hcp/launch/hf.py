@@ -74,8 +74,10 @@ def read_model(path: str) -> dict[str, Fact]:
     prefix = next((key for key in _LANGUAGE if isinstance(_at(data, key), dict)), "")
     config = _Config(data, places, prefix)
     if config.get(*_SIZES["heads"]) is None or config.get(*_SIZES["hidden_size"]) is None:
-        raise HcpError(f"{name} has no num_attention_heads and hidden_size; wanted a Hugging Face config.json of a "
-                       "language model; give the one beside the model's weights")
+        raise HcpError(
+            f"{name} has no num_attention_heads and hidden_size; wanted a Hugging Face config.json of a "
+            "language model; give the one beside the model's weights"
+        )
     facts = {"model_name": config.fact(*config.find("model_type", "_name_or_path"))}
     for fact, fields in _SIZES.items():
         value, at = config.find(*fields)
@@ -142,8 +144,10 @@ def _window(config: _Config, name: str) -> dict[str, Fact]:
     size = _whole(window, at, name)
     if not size:
         return none
-    return {"window_size": config.fact((size - 1, 0), at),
-            "window_attn_skip_freq": config.fact(freq, layers_at if pattern is not None else every_at)}
+    return {
+        "window_size": config.fact((size - 1, 0), at),
+        "window_attn_skip_freq": config.fact(freq, layers_at if pattern is not None else every_at),
+    }
 
 
 def _hybrid(config: _Config) -> dict[str, Fact]:

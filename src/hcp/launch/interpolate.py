@@ -82,7 +82,7 @@ class _Resolver:
                 raise _Unresolved("it refers to itself")
             for item in self.expanded(leaf):
                 self._copy(1)
-                out.append(item._replace(key=setting.key + item.key[len(value.key):]))
+                out.append(item._replace(key=setting.key + item.key[len(value.key) :]))
         return out
 
     def _of(self, setting: Setting) -> Any:

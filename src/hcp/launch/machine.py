@@ -47,8 +47,9 @@ def machine_facts(environment: Mapping[str, str] = os.environ) -> dict[str, Any]
     tray of a larger domain (four Blackwell GPUs may be one of 18 trays).
     """
     facts = installed_versions()
-    facts |= gpu_facts(_run("nvidia-smi", "--query-gpu=compute_cap", "--format=csv,noheader"),
-                       _run("nvidia-smi", "topo", "-m"))
+    facts |= gpu_facts(
+        _run("nvidia-smi", "--query-gpu=compute_cap", "--format=csv,noheader"), _run("nvidia-smi", "topo", "-m")
+    )
     for name, variable in (("nodes", "SLURM_JOB_NUM_NODES"), ("world_size", "SLURM_NTASKS")):
         value = environment.get(variable, "")
         if value.isdecimal() and (name != "world_size" or "SLURM_STEP_ID" in environment):

@@ -7,12 +7,28 @@ from collections.abc import Iterable
 from hcp.launch.fact import Setting
 
 _MODEL = (
-    "num_layers", "hidden_size", "seq_length", "num_attention_heads", "num_query_groups", "group_query_attention",
-    "kv_channels", "rotary_interleaved", "apply_query_key_layer_scaling", "mtp_num_layers", "spec", "num_experts",
-    "mamba_head_dim", "mamba_num_groups", "mamba_num_heads", "hybrid_layer_pattern", "hybrid_override_pattern",
+    "num_layers",
+    "hidden_size",
+    "seq_length",
+    "num_attention_heads",
+    "num_query_groups",
+    "group_query_attention",
+    "kv_channels",
+    "rotary_interleaved",
+    "apply_query_key_layer_scaling",
+    "mtp_num_layers",
+    "spec",
+    "num_experts",
+    "mamba_head_dim",
+    "mamba_num_groups",
+    "mamba_num_heads",
+    "hybrid_layer_pattern",
+    "hybrid_override_pattern",
 )
 _PARALLEL = (
-    "tensor_model_parallel_size", "pipeline_model_parallel_size", "virtual_pipeline_model_parallel_size",
+    "tensor_model_parallel_size",
+    "pipeline_model_parallel_size",
+    "virtual_pipeline_model_parallel_size",
     "expert_model_parallel_size",
 )
 

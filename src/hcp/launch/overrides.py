@@ -24,8 +24,10 @@ def split_words(text: str, file: str) -> list[Word]:
         HcpError: a quote that is not closed, or more than `MAX_CHARACTERS`.
     """
     if len(text) > MAX_CHARACTERS:
-        raise HcpError(f"{file} has {len(text):,} characters; wanted overrides of at most {MAX_CHARACTERS:,}; "
-                       "name the launch file, not a log")
+        raise HcpError(
+            f"{file} has {len(text):,} characters; wanted overrides of at most {MAX_CHARACTERS:,}; "
+            "name the launch file, not a log"
+        )
     words: list[Word] = []
     for number, line in _joined_lines(text):
         words += _words_of_line(line, number, file)
@@ -64,8 +66,9 @@ def _words_of_line(line: str, number: int, file: str) -> list[Word]:
         if character in "'\"":
             end = _quote_end(line, at)
             if end is None:
-                raise HcpError(f"{file}:{number}:{at + 1}: the quote {character} is not closed; wanted key=value; "
-                               "close it")
+                raise HcpError(
+                    f"{file}:{number}:{at + 1}: the quote {character} is not closed; wanted key=value; close it"
+                )
             quoted = line[at + 1 : end]
             parts.append(quoted.replace('\\"', '"') if character == '"' else quoted)
             at = end + 1
@@ -134,13 +137,12 @@ def reading_of_overrides(
         return bridge_reading(kind, target, "overrides", settings, complete=False, text=text, acceptances=acceptances)
     from hcp.launch.verl_yaml import verl_reading
 
-    return verl_reading(target, "overrides", [*settings, *_config_name(others)], text=text, acceptances=acceptances,
-                        role=role)
+    return verl_reading(
+        target, "overrides", [*settings, *_config_name(others)], text=text, acceptances=acceptances, role=role
+    )
 
 
-def in_script(
-    reading: Reading, facts: Mapping[str, Fact], unknown: Mapping[str, str], unseen: str | None
-) -> Reading:
+def in_script(reading: Reading, facts: Mapping[str, Fact], unknown: Mapping[str, str], unseen: str | None) -> Reading:
     """The reading with what the script around its words says: facts, keys that it leaves open, words out of sight.
 
     verl's further models share all of it, and ref leaves open what it takes over from an actor that does.
@@ -154,8 +156,13 @@ def in_script(
             own = {setting.key for setting in reading.settings}
             left |= {key: unknown[actors] for actors, key in inherited_keys(unknown) if key not in own}
         others.append(replace(other, facts={**other.facts, **facts}, unknown=left, unseen=unseen))
-    return replace(reading, facts={**reading.facts, **facts}, unknown={**reading.unknown, **unknown}, unseen=unseen,
-                   others=tuple(others))
+    return replace(
+        reading,
+        facts={**reading.facts, **facts},
+        unknown={**reading.unknown, **unknown},
+        unseen=unseen,
+        others=tuple(others),
+    )
 
 
 def _config_name(words: Sequence[Word]) -> list[Setting]:

@@ -71,8 +71,10 @@ def _form(text: str, target: str, kind: Kind | None) -> str:
     suffix = PurePath(target).suffix.lower()
     first = next((line for line in text.splitlines() if line.strip()), "")
     if suffix in (".py", ".ipynb") or (first.startswith("#!") and "python" in first):
-        raise HcpError(f"{target} is Python, which is never executed; {WANTED}; for a Bridge recipe give the YAML "
-                       "that its --dryrun writes")
+        raise HcpError(
+            f"{target} is Python, which is never executed; {WANTED}; for a Bridge recipe give the YAML "
+            "that its --dryrun writes"
+        )
     if suffix == ".toml":
         raise not_supported(target, "a TOML configuration (torchtitan)")
     if suffix in _YAML:
@@ -88,8 +90,10 @@ def _form(text: str, target: str, kind: Kind | None) -> str:
     from hcp.launch.shell_detect import looks_like_shell
 
     if re.search(_PYTHON_LINE, text) and not looks_like_shell(text):
-        raise HcpError(f"{target} looks like Python, which is never executed; {WANTED}; for a Bridge recipe give the "
-                       "YAML that its --dryrun writes")
+        raise HcpError(
+            f"{target} looks like Python, which is never executed; {WANTED}; for a Bridge recipe give the "
+            "YAML that its --dryrun writes"
+        )
     return "shell"
 
 

@@ -24,8 +24,9 @@ def extended(reading: Reading, texts: Sequence[str]) -> Reading:
     if reading.kind == "mlm":
         settings = settings_of_flags(words)
         if not words[0].text.startswith("--"):
-            raise HcpError(f"{words[0].text!r} after -- is no flag; wanted Megatron-LM's flags (--name value); "
-                           "correct the word")
+            raise HcpError(
+                f"{words[0].text!r} after -- is no flag; wanted Megatron-LM's flags (--name value); correct the word"
+            )
         return replace(reading, settings=(*reading.settings, *settings))
     settings, others = settings_of_overrides(words, reading.settings)
     if others:
@@ -47,9 +48,16 @@ def with_more(reading: Reading, settings: Sequence[Setting]) -> Reading:
     # What was unknown stays so (its setting is gone), unless a new setting of the same key says it.
     given = {setting.key for setting in new.settings}
     unknown = {key: why for key, why in reading.unknown.items() if key not in given}
-    return replace(reading, settings=new.settings, facts={**new.facts, **ours}, unknown={**unknown, **new.unknown},
-                   complete=new.complete, role=new.role, others=new.others,
-                   notes=tuple(dict.fromkeys((*reading.notes, *new.notes))))
+    return replace(
+        reading,
+        settings=new.settings,
+        facts={**new.facts, **ours},
+        unknown={**unknown, **new.unknown},
+        complete=new.complete,
+        role=new.role,
+        others=new.others,
+        notes=tuple(dict.fromkeys((*reading.notes, *new.notes))),
+    )
 
 
 def read_words(texts: Sequence[str], kind: Kind | None) -> Reading:
@@ -69,8 +77,10 @@ def read_words(texts: Sequence[str], kind: Kind | None) -> Reading:
         raise HcpError(f"found {shown!r} after --; {WANTED} in words (--name value, or key=value); correct them")
     if kind == "mlm":
         if not words or not words[0].text.startswith("--"):
-            raise HcpError(f"{words[0].text[:60]!r} after -- is no flag; wanted Megatron-LM's flags (--name value); "
-                           "correct the word")
+            raise HcpError(
+                f"{words[0].text[:60]!r} after -- is no flag; wanted Megatron-LM's flags (--name value); "
+                "correct the word"
+            )
         _refuse_dotted_flags(words)
         return Reading("mlm", _COMMAND_LINE, "args", tuple(settings_of_flags(words)))
     stray = [word for word in others if not word.text.startswith("-")]

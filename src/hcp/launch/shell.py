@@ -29,25 +29,37 @@ _MLM = re.compile(r"(^|/)(pretrain|finetune|train)\w*\.py$")
 _CORE = {"num_layers", "hidden_size", "num_attention_heads", "use_mcore_models"}
 _FOREIGN = (
     (re.compile(r"torchtitan"), "a torchtitan launch"),
-    (re.compile(r"nemo_rl|nemo-rl|(^|/)run_grpo(_math|_sliding_puzzle)?\.py$|(^|/)run_(sft|dpo)\.py$", re.I),
-     "a NeMo-RL launch"),
+    (
+        re.compile(r"nemo_rl|nemo-rl|(^|/)run_grpo(_math|_sliding_puzzle)?\.py$|(^|/)run_(sft|dpo)\.py$", re.I),
+        "a NeMo-RL launch",
+    ),
     (re.compile(r"(^|[./])openrlhf[./]"), "an OpenRLHF launch"),
     (re.compile(r"llamafactory|llama_factory"), "a LLaMA-Factory launch"),
     (re.compile(r"(^|[./])axolotl([./]|$)"), "an Axolotl launch"),
     (re.compile(r"(^|[./])nemo([./]|$)"), "a NeMo launch"),
 )
 _BRIDGE_FLAGS = {
-    "tensor_model_parallel_size": "model.tensor_model_parallel_size", "tp": "model.tensor_model_parallel_size",
-    "pipeline_model_parallel_size": "model.pipeline_model_parallel_size", "pp": "model.pipeline_model_parallel_size",
-    "context_parallel_size": "model.context_parallel_size", "cp": "model.context_parallel_size",
+    "tensor_model_parallel_size": "model.tensor_model_parallel_size",
+    "tp": "model.tensor_model_parallel_size",
+    "pipeline_model_parallel_size": "model.pipeline_model_parallel_size",
+    "pp": "model.pipeline_model_parallel_size",
+    "context_parallel_size": "model.context_parallel_size",
+    "cp": "model.context_parallel_size",
     "virtual_pipeline_model_parallel_size": "model.virtual_pipeline_model_parallel_size",
     "vp": "model.virtual_pipeline_model_parallel_size",
-    "expert_model_parallel_size": "model.expert_model_parallel_size", "ep": "model.expert_model_parallel_size",
-    "expert_tensor_parallel_size": "model.expert_tensor_parallel_size", "et": "model.expert_tensor_parallel_size",
-    "num_layers": "model.num_layers", "hidden_size": "model.hidden_size", "num_moe_experts": "model.num_moe_experts",
-    "seq_length": "model.seq_length", "sl": "model.seq_length",
-    "micro_batch_size": "train.micro_batch_size", "mb": "train.micro_batch_size",
-    "global_batch_size": "train.global_batch_size", "gb": "train.global_batch_size",
+    "expert_model_parallel_size": "model.expert_model_parallel_size",
+    "ep": "model.expert_model_parallel_size",
+    "expert_tensor_parallel_size": "model.expert_tensor_parallel_size",
+    "et": "model.expert_tensor_parallel_size",
+    "num_layers": "model.num_layers",
+    "hidden_size": "model.hidden_size",
+    "num_moe_experts": "model.num_moe_experts",
+    "seq_length": "model.seq_length",
+    "sl": "model.seq_length",
+    "micro_batch_size": "train.micro_batch_size",
+    "mb": "train.micro_batch_size",
+    "global_batch_size": "train.global_batch_size",
+    "gb": "train.global_batch_size",
     "cuda_graph_impl": "model.cuda_graph_impl",
 }
 """What the flags of Bridge's own training scripts set."""
@@ -60,8 +72,10 @@ def read_shell(text: str, target: str, forced_kind: Kind | None = None) -> Readi
         HcpError: no training command, another framework's, or a text that is too long or binary.
     """
     if len(text) > MAX_CHARACTERS:
-        raise HcpError(f"{target} has {len(text):,} characters; wanted a launch script of at most {MAX_CHARACTERS:,}; "
-                       "give the script itself, not a log or a data file")
+        raise HcpError(
+            f"{target} has {len(text):,} characters; wanted a launch script of at most {MAX_CHARACTERS:,}; "
+            "give the script itself, not a log or a data file"
+        )
     if "\0" in text:
         raise HcpError(f"{target} is binary; wanted a launch script as text; name the script")
     data = text.encode("utf-8", "replace").replace(b"\\\r\n", b" \\\n").replace(b"\r\n", b" \n")
@@ -93,11 +107,15 @@ def _chosen(machine: Machine, target: str, forced: Kind | None) -> tuple[Launche
         if foreign is not None:
             raise not_supported(target, foreign)
         if machine.is_cut_short:
-            raise HcpError(f"{target}: {next(note for note in machine.notes if 'too long' in note)}, and no training "
-                           f"command stands before; {WANTED}; give a shorter script, or its command line after --")
+            raise HcpError(
+                f"{target}: {next(note for note in machine.notes if 'too long' in note)}, and no training "
+                f"command stands before; {WANTED}; give a shorter script, or its command line after --"
+            )
         others = f" ({len(machine.launches)} other Python command(s))" if machine.launches else ""
-        raise HcpError(f"{target} has no training command{others}; {WANTED} (torchrun, srun python, python -m …); "
-                       "give the script that starts the training")
+        raise HcpError(
+            f"{target} has no training command{others}; {WANTED} (torchrun, srun python, python -m …); "
+            "give the script that starts the training"
+        )
     split = [entry for entry in found if entry[2]]
     launched, kind, _ = (split or found)[-1]
     notes = []
@@ -139,9 +157,7 @@ def _foreign(launched: Launched) -> str | None:
     return next((name for pattern, name in _FOREIGN if pattern.search(script)), None)
 
 
-def _reading(
-    machine: Machine, launched: Launched, kind: Kind, text: str, target: str, notes: Sequence[str]
-) -> Reading:
+def _reading(machine: Machine, launched: Launched, kind: Kind, text: str, target: str, notes: Sequence[str]) -> Reading:
     facts = facts_of(launched, kind)
     items = launched.started.arguments
     unknown = dict(facts.unknown)
@@ -169,8 +185,14 @@ def _reading(
         said.append("the script's own arguments ($1, $@) are not known; it is read as started without any")
     if "\r\n" in text:
         said.append("the file has Windows line ends (CRLF): bash does not run it as it looks")
-    reading = replace(reading, form="shell", acceptances=_acceptances(text, target), text=text,
-                      notes=(*reading.notes, *said), argv=_argv(items))
+    reading = replace(
+        reading,
+        form="shell",
+        acceptances=_acceptances(text, target),
+        text=text,
+        notes=(*reading.notes, *said),
+        argv=_argv(items),
+    )
     return in_script(reading, facts.known, unknown, unseen)
 
 
@@ -188,8 +210,13 @@ def _bridge_words(settings: Sequence[Setting]) -> list[Word]:
 
 
 def _bridge_facts(facts: dict[str, Fact], settings: Sequence[Setting]) -> None:
-    names = {"recipe": "model_name", "model": "model_name", "model_recipe_name": "model_name", "num_gpus": "world_size",
-             "gpus_per_node": "gpus_per_node"}
+    names = {
+        "recipe": "model_name",
+        "model": "model_name",
+        "model_recipe_name": "model_name",
+        "num_gpus": "world_size",
+        "gpus_per_node": "gpus_per_node",
+    }
     for setting in settings:
         name = names.get(setting.key)
         if name is None or len(setting.value) != 1:

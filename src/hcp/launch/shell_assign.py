@@ -70,8 +70,11 @@ def _assign_element(m: Machine, name: str, node: Node, found: Value, span: Span)
 
 def declaration(m: Machine, node: Node) -> bool | None:
     keyword = node.children[0].type
-    flags = "".join((child.text or b"").decode("utf-8", "replace") for child in node.named_children
-                    if child.type == "word" and (child.text or b"")[:1] == b"-")
+    flags = "".join(
+        (child.text or b"").decode("utf-8", "replace")
+        for child in node.named_children
+        if child.type == "word" and (child.text or b"")[:1] == b"-"
+    )
     exports = (keyword == "export" and "n" not in flags) or "x" in flags
     for child in node.named_children:
         if child.type == "variable_assignment":

@@ -22,8 +22,29 @@ _SILENT_NAMES = (
 SILENT = frozenset(_SILENT_NAMES.split())
 """Commands that start no training and set nothing; `printf -v` is the exception that is left out."""
 WORKS = frozenset(
-    ["echo", "mkdir", "cd", "pushd", "popd", "rm", "cp", "mv", "ln", "chmod", "touch", "pip", "pip3", "git", "sleep",
-     "wait", "date", "hostname", "module", "ulimit", "umask"]
+    [
+        "echo",
+        "mkdir",
+        "cd",
+        "pushd",
+        "popd",
+        "rm",
+        "cp",
+        "mv",
+        "ln",
+        "chmod",
+        "touch",
+        "pip",
+        "pip3",
+        "git",
+        "sleep",
+        "wait",
+        "date",
+        "hostname",
+        "module",
+        "ulimit",
+        "umask",
+    ]
 )
 """Those of them that succeed when the launch behind `&&` is reached."""
 _HARMLESS_SOURCE = re.compile(
@@ -186,8 +207,11 @@ def _eval(m: Machine, items: Items, prefix: Prefix, span: Span) -> bool | None:
 def _source(m: Machine, items: Items, prefix: Prefix, span: Span) -> bool | None:
     item = items[0] if items else None
     path = item.text if isinstance(item, Word) else None
-    shown = path or (item.parts[-1].text if isinstance(item, Word) and item.parts and isinstance(item.parts[-1], Lit)
-                     else "another file")
+    shown = path or (
+        item.parts[-1].text
+        if isinstance(item, Word) and item.parts and isinstance(item.parts[-1], Lit)
+        else "another file"
+    )
     if path is not None and path in m.files:
         return m.again(m.files[path])
     if not _HARMLESS_SOURCE.search(shown):
@@ -214,8 +238,23 @@ def _colon(m: Machine, items: Items, prefix: Prefix, span: Span) -> bool | None:
 
 
 BUILTINS: dict[str, Callable[[Machine, Items, Prefix, Span], bool | None]] = {
-    ":": _colon, "true": _true, "false": _false, "exit": _stop("exit"), "return": _stop("return"),
-    "break": _stop("break"), "continue": _stop("continue"), "set": _set, "shift": _shift, "read": _read,
-    "mapfile": _forget_named, "readarray": _forget_named, "getopts": _forget_named, "printf": _printf, "echo": _echo,
-    "eval": _eval, "source": _source, ".": _source, "let": _let,
+    ":": _colon,
+    "true": _true,
+    "false": _false,
+    "exit": _stop("exit"),
+    "return": _stop("return"),
+    "break": _stop("break"),
+    "continue": _stop("continue"),
+    "set": _set,
+    "shift": _shift,
+    "read": _read,
+    "mapfile": _forget_named,
+    "readarray": _forget_named,
+    "getopts": _forget_named,
+    "printf": _printf,
+    "echo": _echo,
+    "eval": _eval,
+    "source": _source,
+    ".": _source,
+    "let": _let,
 }

@@ -18,8 +18,12 @@ WRAPPERS = frozenset(_WRAPPERS_NAMES.split())
 """Programs that start the program named later among their words."""
 _PYTHON = re.compile(r"(?:python[\d.]*|pypy3?)$")
 _SHELLS = {"bash", "sh", "zsh", "dash", "ksh"}
-_TORCHRUN_MODULES = {"torch.distributed.run", "torch.distributed.launch", "torch.distributed.launcher",
-                     "torch.distributed.elastic.run"}
+_TORCHRUN_MODULES = {
+    "torch.distributed.run",
+    "torch.distributed.launch",
+    "torch.distributed.launcher",
+    "torch.distributed.elastic.run",
+}
 _FT_MODULES = {"fault_tolerance.launcher", "nvidia_resiliency_ext.fault_tolerance.launcher"}
 _ASSIGNMENT = re.compile(r"([A-Za-z_]\w*)=")
 
@@ -115,8 +119,12 @@ def _next_program(items: Items, start: int, scripts: bool = True) -> int | None:
             return place
         if scripts and name.endswith(".py"):
             return place
-        if scripts and name == "-m" and _text(items[place - 1]) != "nsys" and place + 1 < len(items) and re.match(
-            r"[A-Za-z_]\w*(\.\w+)+$", _text(items[place + 1])
+        if (
+            scripts
+            and name == "-m"
+            and _text(items[place - 1]) != "nsys"
+            and place + 1 < len(items)
+            and re.match(r"[A-Za-z_]\w*(\.\w+)+$", _text(items[place + 1]))
         ):
             return place
     return None

@@ -131,8 +131,10 @@ def _fragments(m: State, node: Node, quoted: bool) -> list[Frag]:
         return m.expansion(node, quoted)
     if kind == "raw_string":
         first, last = (start, end) if quoted else (start + 1, end - 1)
-        return [Frag(Lit("", (m.source, start, end), False), False),
-                *(Frag(part, False) for part in literal(m, first, last, "raw"))]
+        return [
+            Frag(Lit("", (m.source, start, end), False), False),
+            *(Frag(part, False) for part in literal(m, first, last, "raw")),
+        ]
     if kind == "command_substitution":
         return [Frag(part, not quoted) for part in m.captured(node)]
     if kind == "arithmetic_expansion":
@@ -142,8 +144,9 @@ def _fragments(m: State, node: Node, quoted: bool) -> list[Frag]:
     if kind == "ansi_c_string":
         return [Frag(_ansi(m, start + 2, end - 1), False)]
     if kind == "process_substitution":
-        return [Frag(Hole("the output of a command is not known: commands are never run", (m.source, start, end)),
-                     False)]
+        return [
+            Frag(Hole("the output of a command is not known: commands are never run", (m.source, start, end)), False)
+        ]
     return _literal_frags(m, start, end, "string" if quoted else "word", False)
 
 
@@ -204,8 +207,11 @@ def literal(m: State, start: int, end: int, mode: str) -> list[Part]:
     begin = place = 0
     while place < len(text):
         char = text[place]
-        if char == "\\" and mode != "raw" and place + 1 < len(text) and (
-            removable is None or text[place + 1] in removable
+        if (
+            char == "\\"
+            and mode != "raw"
+            and place + 1 < len(text)
+            and (removable is None or text[place + 1] in removable)
         ):
             if begin < place:
                 parts.append(cut(whole, begin, place))

@@ -105,8 +105,11 @@ def _exported(option: Option | None) -> frozenset[str] | None:
 
 def _torchrun(facts: Facts, context: Context) -> None:
     hidden = context.hidden.get("torchrun")
-    options = {name.removeprefix("torchrun."): option for name, option in context.options.items()
-               if name.startswith("torchrun.")}
+    options = {
+        name.removeprefix("torchrun."): option
+        for name, option in context.options.items()
+        if name.startswith("torchrun.")
+    }
     _ntasks_per_node(facts, context)
     nodes = options.get("nnodes")
     if nodes is None and "standalone" in options:

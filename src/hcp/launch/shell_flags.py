@@ -139,8 +139,10 @@ class _Flags:
             first = next((place for place, word in enumerate(option) if _starts_flag(word)), len(option))
             if _begins_with_value(option) and self._wants_value():
                 self._doubt(item.reason, item.span)
-            elif any(isinstance(word, Unseen) or (isinstance(word, Word) and word.text is None and not word.prefix)
-                     for word in option[:first]):
+            elif any(
+                isinstance(word, Unseen) or (isinstance(word, Word) and word.text is None and not word.prefix)
+                for word in option[:first]
+            ):
                 self.unseen = item.reason
             gathered.append(flags_of(option[first:], short=self.short))
         self.finish()

@@ -84,9 +84,7 @@ def _prefix(m: Machine, node: Node) -> tuple[str, Value]:
     return (name.text or b"").decode("utf-8", "replace") if name else "", value(m, content) if content else ()
 
 
-def _dispatch(
-    m: Machine, node: Node, items: Items, prefix: dict[str, tuple[Value | None, Span]]
-) -> bool | None:
+def _dispatch(m: Machine, node: Node, items: Items, prefix: dict[str, tuple[Value | None, Span]]) -> bool | None:
     m.steps += len(items) // 20
     first = items[0] if items else None
     name = first.text if isinstance(first, Word) else None
@@ -108,7 +106,6 @@ def _dispatch(
     if found is not None and len(m.launches) < MAX_LAUNCHES:
         m.launches.append(Launched(found, m.environment(), m.doubts[-1] if m.doubts else None))
     return None
-
 
 
 def _assignment(m: Machine, node: Node) -> bool | None:
@@ -168,8 +165,12 @@ def _arms(node: Node) -> list[tuple[list[Node], list[Node]]]:
             in_body = True
         elif child.type in ("elif_clause", "else_clause"):
             arms.append((conditions, body))
-            return arms + [arm for clause in node.children if clause.type in ("elif_clause", "else_clause")
-                           for arm in _clause(clause)]
+            return arms + [
+                arm
+                for clause in node.children
+                if clause.type in ("elif_clause", "else_clause")
+                for arm in _clause(clause)
+            ]
         elif child.is_named and child.type != "comment":
             (body if in_body else conditions).append(child)
     return [*arms, (conditions, body)]
@@ -179,8 +180,10 @@ def _clause(node: Node) -> list[tuple[list[Node], list[Node]]]:
     if node.type == "else_clause":
         return [([], [child for child in node.named_children if child.type != "comment"])]
     then = next((place for place, child in enumerate(node.children) if child.type == "then"), len(node.children))
-    named = [[child for child in part if child.is_named and child.type != "comment"]
-             for part in (node.children[:then], node.children[then:])]
+    named = [
+        [child for child in part if child.is_named and child.type != "comment"]
+        for part in (node.children[:then], node.children[then:])
+    ]
     return [(named[0], named[1])]
 
 

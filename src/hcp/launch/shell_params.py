@@ -186,7 +186,14 @@ def _edited(m: State, node: Node, item: Item, sign: str, operand: tuple[int, int
 
 
 def _applied(
-    m: State, node: Node, name: str, value: Value, is_set: bool, sign: str, operand: tuple[int, int], span: Span,
+    m: State,
+    node: Node,
+    name: str,
+    value: Value,
+    is_set: bool,
+    sign: str,
+    operand: tuple[int, int],
+    span: Span,
     quoted: bool,
 ) -> list[Frag]:
     split = not quoted

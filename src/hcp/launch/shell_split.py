@@ -164,6 +164,4 @@ def resplit(item: Item) -> list[Item]:
 
 
 def _inside(word: Word, span: Span) -> bool:
-    return all(
-        part.span[0] is span[0] and part.span[1] >= span[1] and part.span[2] <= span[2] for part in word.parts
-    )
+    return all(part.span[0] is span[0] and part.span[1] >= span[1] and part.span[2] <= span[2] for part in word.parts)

@@ -34,10 +34,17 @@ _AT_RUN_TIME_NAMES = (
 )
 _AT_RUN_TIME = frozenset(_AT_RUN_TIME_NAMES.split())
 _SLURM_SAME = {
-    "SLURM_NNODES": "nodes", "SLURM_JOB_NUM_NODES": "nodes", "SLURM_NTASKS_PER_NODE": "ntasks_per_node",
-    "SLURM_NTASKS": "ntasks", "SLURM_NPROCS": "ntasks", "SLURM_GPUS_PER_NODE": "gpus_per_node",
-    "SLURM_CPUS_PER_TASK": "cpus_per_task", "SLURM_GPUS_PER_TASK": "gpus_per_task", "SLURM_GPUS": "gpus",
-    "SLURM_JOB_NAME": "job_name", "SLURM_JOB_PARTITION": "partition",
+    "SLURM_NNODES": "nodes",
+    "SLURM_JOB_NUM_NODES": "nodes",
+    "SLURM_NTASKS_PER_NODE": "ntasks_per_node",
+    "SLURM_NTASKS": "ntasks",
+    "SLURM_NPROCS": "ntasks",
+    "SLURM_GPUS_PER_NODE": "gpus_per_node",
+    "SLURM_CPUS_PER_TASK": "cpus_per_task",
+    "SLURM_GPUS_PER_TASK": "gpus_per_task",
+    "SLURM_GPUS": "gpus",
+    "SLURM_JOB_NAME": "job_name",
+    "SLURM_JOB_PARTITION": "partition",
 }
 """What Slurm sets to the value of an #SBATCH option."""
 _ASSIGNED = re.compile(rb"(?<![\w$.\-/:{+@%])([A-Za-z_]\w*)(?:\[[^\]\n]*\])?\+?=(?![\"']?\$\{?\1\b)")
@@ -220,4 +227,3 @@ class State:
     def environment(self) -> dict[str, Var]:
         """The exported variables."""
         return {name: var for name, var in self.vars.items() if var.exported is not False}
-

@@ -16,8 +16,12 @@ if TYPE_CHECKING:
     from tree_sitter import Node
 
 _NUMBERS: dict[str, Callable[[int, int], bool]] = {
-    "-eq": lambda a, b: a == b, "-ne": lambda a, b: a != b, "-lt": lambda a, b: a < b, "-le": lambda a, b: a <= b,
-    "-gt": lambda a, b: a > b, "-ge": lambda a, b: a >= b,
+    "-eq": lambda a, b: a == b,
+    "-ne": lambda a, b: a != b,
+    "-lt": lambda a, b: a < b,
+    "-le": lambda a, b: a <= b,
+    "-gt": lambda a, b: a > b,
+    "-ge": lambda a, b: a >= b,
 }
 _COMPARISONS = {*_NUMBERS, "=", "==", "!=", "=~", "<", ">"}
 _NESTING = {"binary_expression", "unary_expression", "parenthesized_expression", "negated_command"}
@@ -207,5 +211,3 @@ def _compiled(pattern: str) -> re.Pattern[str] | None:
         return re.compile(pattern, re.S)
     except (re.error, OverflowError, RecursionError):
         return None
-
-

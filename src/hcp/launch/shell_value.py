@@ -173,8 +173,7 @@ def reason_of(value: Iterable[Part]) -> str:
 def size_of(value: Iterable[Part]) -> int:
     """Characters that a value holds, its choices included."""
     return sum(
-        len(part.text) if isinstance(part, Lit)
-        else sum(map(size_of, part.options)) if isinstance(part, Choice) else 1
+        len(part.text) if isinstance(part, Lit) else sum(map(size_of, part.options)) if isinstance(part, Choice) else 1
         for part in value
     )
 

@@ -45,13 +45,17 @@ def decoded(data: bytes, name: str) -> str:
     try:
         text = data.decode("utf-8-sig")
     except UnicodeDecodeError as error:
-        raise HcpError(f"{name} is not UTF-8 (byte 0x{data[error.start]:02x} at offset {error.start}); wanted a launch "
-                       "as text; convert it with iconv") from None
+        raise HcpError(
+            f"{name} is not UTF-8 (byte 0x{data[error.start]:02x} at offset {error.start}); wanted a launch "
+            "as text; convert it with iconv"
+        ) from None
     if not text.strip():
         raise HcpError(f"{name} is empty; wanted a launch; name the launch file")
     return text
 
 
 def _too_large(name: str, size: int) -> HcpError:
-    return HcpError(f"{name} is too large ({size:,} bytes or more); wanted a launch of at most {MAX_BYTES:,} bytes; "
-                    "name the launch file, not a log or a data file")
+    return HcpError(
+        f"{name} is too large ({size:,} bytes or more); wanted a launch of at most {MAX_BYTES:,} bytes; "
+        "name the launch file, not a log or a data file"
+    )

@@ -17,25 +17,44 @@ ACTOR, REF, CRITIC, ENGINE = "actor_rollout_ref.actor", "actor_rollout_ref.ref",
 _BACKENDS = {"dp": "fsdp"}
 """verl's `model_engine` choices whose strategy has another name."""
 
-_INHERITED = frozenset((
-    "tensor_model_parallel_size", "pipeline_model_parallel_size", "virtual_pipeline_model_parallel_size",
-    "context_parallel_size", "expert_model_parallel_size", "expert_tensor_parallel_size", "dynamic_context_parallel",
-    "max_seqlen_per_dp_cp_rank", "use_remove_padding", "pad_to_length", "pad_to_length_bucket",
-))
+_INHERITED = frozenset(
+    (
+        "tensor_model_parallel_size",
+        "pipeline_model_parallel_size",
+        "virtual_pipeline_model_parallel_size",
+        "context_parallel_size",
+        "expert_model_parallel_size",
+        "expert_tensor_parallel_size",
+        "dynamic_context_parallel",
+        "max_seqlen_per_dp_cp_rank",
+        "use_remove_padding",
+        "pad_to_length",
+        "pad_to_length_bucket",
+    )
+)
 """Keys of ref.megatron that take the actor's value where they are absent (verl 0.7.1 to 0.9.1; the dynamic ones
 since 0.9.0); `override_transformer_config` does as a whole."""
 
 _OWN_COMM_TYPE = ("mistral", "ministral", "glm-5", "glm5", "glm_5", "kimi-k3")
 """Models for which Megatron-Bridge sets cp_comm_type itself: what verl's absent key means depends on the model."""
 
-_NO_MEGATRON = {"cp": 1, "tp": 1, "pp": 1, "ep": 1, "etp": 1, "hcp_sizes": None, "hybrid_context_parallel": False,
-                "dynamic_context_parallel": False}
+_NO_MEGATRON = {
+    "cp": 1,
+    "tp": 1,
+    "pp": 1,
+    "ep": 1,
+    "etp": 1,
+    "hcp_sizes": None,
+    "hybrid_context_parallel": False,
+    "dynamic_context_parallel": False,
+}
 
 
 def read_verl_yaml(doc: YamlDoc) -> Reading:
     """A reading of a verl YAML; an absent key has verl's default. A Hydra `defaults` list chooses the backend."""
-    return verl_reading(doc.file, "yaml", [*_defaults_list(doc), *doc.settings], text=doc.text,
-                        acceptances=doc.acceptances)
+    return verl_reading(
+        doc.file, "yaml", [*_defaults_list(doc), *doc.settings], text=doc.text, acceptances=doc.acceptances
+    )
 
 
 def verl_reading(
@@ -64,17 +83,28 @@ def verl_reading(
     if role != ENGINE:
         facts["start"] = Fact("ray", "derived")
     if strategy.value != "megatron":
-        facts |= {name: Fact(value, "derived", strategy.location, strategy.key)
-                  for name, value in _NO_MEGATRON.items()}
+        facts |= {name: Fact(value, "derived", strategy.location, strategy.key) for name, value in _NO_MEGATRON.items()}
         # Keys of the other backend's section have no effect.
         section = "engine." if role == ENGINE else f"{role}.megatron."
         resolved = [setting for setting in resolved if not setting.key.startswith(section)]
         note = f"{strategy.value} trains the model, not megatron: there is no megatron context parallelism to check"
-        return Reading("verl", target, form, tuple(resolved), facts, unknown, False, acceptances=acceptances,
-                       text=text, role=role, notes=(note,))
+        return Reading(
+            "verl",
+            target,
+            form,
+            tuple(resolved),
+            facts,
+            unknown,
+            False,
+            acceptances=acceptances,
+            text=text,
+            role=role,
+            notes=(note,),
+        )
     unknown = unknown | _unknown_by_model(role, by_key) | _unknown_by_role(role, by_key)
-    main = Reading("verl", target, form, tuple(resolved), facts, unknown, True, acceptances=acceptances, text=text,
-                   role=role)
+    main = Reading(
+        "verl", target, form, tuple(resolved), facts, unknown, True, acceptances=acceptances, text=text, role=role
+    )
     return replace(main, others=tuple(_others(main, by_key)))
 
 
@@ -126,8 +156,12 @@ def _strategy(by_key: dict[str, Setting], role: str) -> Fact:
     return Fact("fsdp", "default")
 
 
-_GROUPS = {ACTOR: ("actor@actor_rollout_ref.actor",), REF: ("ref@actor_rollout_ref.ref",),
-           CRITIC: ("critic@critic", "critic"), ENGINE: ("engine@engine", "engine")}
+_GROUPS = {
+    ACTOR: ("actor@actor_rollout_ref.actor",),
+    REF: ("ref@actor_rollout_ref.ref",),
+    CRITIC: ("critic@critic", "critic"),
+    ENGINE: ("engine@engine", "engine"),
+}
 """Hydra's config group of a role's section: `engine=megatron` chooses the file that fills it."""
 
 
@@ -154,8 +188,16 @@ def _unknown_by_role(role: str, by_key: dict[str, Setting]) -> dict[str, str]:
     index = index_of("verl", role)
     written = {index[key].fact for key in by_key if key in index}
     reason = "verl's fine-tuning trainer has no such key, or another default"
-    names = ("nodes", "gpus_per_node", "use_dynamic_bsz", "ppo_max_token_len_per_gpu", "max_prompt_length",
-             "max_response_length", "micro_batch_size", "global_batch_size")
+    names = (
+        "nodes",
+        "gpus_per_node",
+        "use_dynamic_bsz",
+        "ppo_max_token_len_per_gpu",
+        "max_prompt_length",
+        "max_response_length",
+        "micro_batch_size",
+        "global_batch_size",
+    )
     return {name: reason for name in names if name not in written}
 
 
@@ -171,11 +213,13 @@ def _others(main: Reading, by_key: dict[str, Setting]) -> Iterable[Reading]:
         yield from _other(main, CRITIC, main.settings, _strategy(by_key, CRITIC), unknown)
 
 
-def _other(main: Reading, role: str, settings: tuple[Setting, ...], strategy: Fact, unknown: dict[str, str]
-           ) -> Iterable[Reading]:
+def _other(
+    main: Reading, role: str, settings: tuple[Setting, ...], strategy: Fact, unknown: dict[str, str]
+) -> Iterable[Reading]:
     if strategy.value == "megatron":
-        yield Reading("verl", main.target, main.form, settings, {**main.facts, "strategy": strategy}, dict(unknown),
-                      role=role)
+        yield Reading(
+            "verl", main.target, main.form, settings, {**main.facts, "strategy": strategy}, dict(unknown), role=role
+        )
 
 
 def _inherited(by_key: dict[str, Setting]) -> list[Setting]:
@@ -189,7 +233,8 @@ def inherited_keys(keys: Collection[str]) -> list[tuple[str, str]]:
     own_overrides = any(key.startswith(f"{REF}.megatron.{overrides}") for key in keys)
     names = [key.removeprefix(section) for key in keys if key.startswith(section)]
     return [
-        (section + name, f"{REF}.megatron.{name}") for name in names
+        (section + name, f"{REF}.megatron.{name}")
+        for name in names
         if name in _INHERITED or (name.startswith(overrides + ".") and not own_overrides)
     ]
 

@@ -66,15 +66,19 @@ class Parser:
                 continue
             if node is not None:
                 mark: Any = event.start_mark
-                raise HcpError(f"{self.file}:{mark.line + 1}: a second YAML document starts here; "
-                               "wanted one launch per file; split the file")
+                raise HcpError(
+                    f"{self.file}:{mark.line + 1}: a second YAML document starts here; "
+                    "wanted one launch per file; split the file"
+                )
             node = self._node(next(events), events, 0)
         if node is None or (isinstance(node, Scalar) and node.value is None):
             raise HcpError(f"{self.file} is empty; wanted a launch configuration; give the file that the launch uses")
         if not isinstance(node, Map):
             found = "list" if isinstance(node, List) else "text"
-            raise HcpError(f"{self.file} is a YAML {found} at its top; wanted keys and values (`model:` …); "
-                           "give the launch's configuration file")
+            raise HcpError(
+                f"{self.file} is a YAML {found} at its top; wanted keys and values (`model:` …); "
+                "give the launch's configuration file"
+            )
         return node
 
     def _node(self, event: Any, events: Iterator[Any], depth: int) -> Node:
@@ -90,8 +94,9 @@ class Parser:
                 self.anchors[event.anchor] = node
             return node
         if depth >= MAX_DEPTH:
-            raise self._wrong(event.start_mark, f"nests more than {MAX_DEPTH} levels", "a launch configuration",
-                              "flatten it")
+            raise self._wrong(
+                event.start_mark, f"nests more than {MAX_DEPTH} levels", "a launch configuration", "flatten it"
+            )
         if event.anchor is not None:
             self.anchors[event.anchor] = None
         is_map = kind is yaml.MappingStartEvent
@@ -107,8 +112,12 @@ class Parser:
         if node is not None:
             return node
         what = "refers to itself" if event.anchor in self.anchors else "has no anchor before it"
-        raise self._wrong(event.start_mark, f"the alias *{event.anchor} {what}", "an anchor that ends before its alias",
-                          "write the value out")
+        raise self._wrong(
+            event.start_mark,
+            f"the alias *{event.anchor} {what}",
+            "an anchor that ends before its alias",
+            "write the value out",
+        )
 
     def _sequence(self, start: Any, events: Iterator[Any], depth: int) -> List:
         items: list[Node] = []
@@ -135,8 +144,12 @@ class Parser:
                 merged += self._merged(last, event)
                 continue
             if key in items:
-                twice = self._wrong(event.start_mark, f"{key!r} is written twice, first in line {lines[key]}",
-                                    "each key once", "remove one of the two")
+                twice = self._wrong(
+                    event.start_mark,
+                    f"{key!r} is written twice, first in line {lines[key]}",
+                    "each key once",
+                    "remove one of the two",
+                )
                 if not self.last_wins:
                     raise twice
                 self.duplicates.append(twice)
@@ -158,15 +171,17 @@ class Parser:
             if event.anchor is not None:
                 self.anchors[event.anchor] = Scalar(event.value, self._span(event.start_mark, event.end_mark))
             return str(event.value)
-        raise self._wrong(event.start_mark, "a key is a list or a mapping", "a plain word before the colon",
-                          "write the key as text")
+        raise self._wrong(
+            event.start_mark, "a key is a list or a mapping", "a plain word before the colon", "write the key as text"
+        )
 
     def _merged(self, node: Node, event: Any) -> list[Map]:
         nodes = node.items if isinstance(node, List) else [node]
         maps = [item for item in nodes if isinstance(item, Map)]
         if len(maps) != len(nodes):
-            raise self._wrong(event.start_mark, "the merge key << has no mapping", "an alias of a mapping",
-                              "write the keys out")
+            raise self._wrong(
+                event.start_mark, "the merge key << has no mapping", "an alias of a mapping", "write the keys out"
+            )
         return maps
 
     def _scalar_tag(self, event: Any) -> str | None:
@@ -205,13 +220,18 @@ class Parser:
         return HcpError(f"{self.file}:{mark.line + 1}:{mark.column + 1}: {found}; wanted {wanted}; {do}")
 
     def _too_many(self, mark: Any) -> HcpError:
-        return self._wrong(mark, f"more than {MAX_VALUES:,} values up to here", "a launch configuration",
-                           "give the launch's own file")
+        return self._wrong(
+            mark, f"more than {MAX_VALUES:,} values up to here", "a launch configuration", "give the launch's own file"
+        )
 
     def _tag(self, event: Any) -> HcpError:
         tag = event.tag.replace(_TAG, "!!")
-        return self._wrong(event.start_mark, f"the tag {tag[:60]}", "plain YAML: nothing is constructed from a launch",
-                           "remove the tag and write the plain value")
+        return self._wrong(
+            event.start_mark,
+            f"the tag {tag[:60]}",
+            "plain YAML: nothing is constructed from a launch",
+            "remove the tag and write the plain value",
+        )
 
     def _syntax(self, error: yaml.YAMLError) -> HcpError:
         mark = getattr(error, "problem_mark", None)

@@ -58,14 +58,17 @@ def load_yaml(text: str, file: str, *, last_wins: bool = False) -> YamlDoc:
             `MAX_VALUES` values. One line, with the place.
     """
     if len(text) > MAX_CHARACTERS:
-        raise HcpError(f"{file} has {len(text):,} characters; wanted a launch of at most {MAX_CHARACTERS:,}; "
-                       "give the launch's own configuration, not a log or a data file")
+        raise HcpError(
+            f"{file} has {len(text):,} characters; wanted a launch of at most {MAX_CHARACTERS:,}; "
+            "give the launch's own configuration, not a log or a data file"
+        )
     parser = Parser(text, file, last_wins)
     node = parser.document()
     flat = _Flattener(file)
     data = flat.mapping(node, "")
-    return YamlDoc(file, text, data, tuple(flat.settings), flat.mappings, _acceptances(text, file),
-                   tuple(parser.duplicates))
+    return YamlDoc(
+        file, text, data, tuple(flat.settings), flat.mappings, _acceptances(text, file), tuple(parser.duplicates)
+    )
 
 
 def _acceptances(text: str, file: str) -> tuple[Acceptance, ...]:
@@ -109,5 +112,7 @@ class _Flattener:
     def _take(self, node: Node) -> None:
         self.count += 1
         if self.count > MAX_VALUES:
-            raise HcpError(f"{self.file}:{node.location.line}: its aliases expand to more than {MAX_VALUES:,} values; "
-                           "wanted a launch configuration; write the values out")
+            raise HcpError(
+                f"{self.file}:{node.location.line}: its aliases expand to more than {MAX_VALUES:,} values; "
+                "wanted a launch configuration; write the values out"
+            )

@@ -36,8 +36,9 @@ def read_lengths(source: str, field: str | None = None) -> list[int]:
         text = Path(source).read_text(encoding="utf-8")
     except (OSError, ValueError) as error:
         reason = error.strerror if isinstance(error, OSError) and error.strerror else "it is no UTF-8 text"
-        raise HcpError(f"--lengths {source:.80}: cannot be read ({reason}); wanted a file, -, or numbers such as "
-                       "1024,2048") from None
+        raise HcpError(
+            f"--lengths {source:.80}: cannot be read ({reason}); wanted a file, -, or numbers such as 1024,2048"
+        ) from None
     return lengths_of_text(text, source, field)
 
 
@@ -106,8 +107,9 @@ def _of_object(value: dict[str, Any], place: str, field: str | None) -> Any:
         return value[field]
     known = next((name for name in GUESSES if name in value), None)
     if known is None:
-        raise HcpError(f"{place}: has none of the fields {', '.join(GUESSES)}; name the one that holds the length with "
-                       "--field")
+        raise HcpError(
+            f"{place}: has none of the fields {', '.join(GUESSES)}; name the one that holds the length with --field"
+        )
     return value[known]
 
 

@@ -41,7 +41,10 @@ def _template(name: str, **values: Any) -> str:
     from jinja2 import Environment, FileSystemLoader, StrictUndefined
 
     environment = Environment(
-        loader=FileSystemLoader(pack_dir("templates")), autoescape=True, undefined=StrictUndefined, trim_blocks=True,
+        loader=FileSystemLoader(pack_dir("templates")),
+        autoescape=True,
+        undefined=StrictUndefined,
+        trim_blocks=True,
         lstrip_blocks=True,
     )
     return environment.get_template(name).render(**values)
@@ -62,13 +65,18 @@ def _values(timelines: Sequence[Timeline], failed: Sequence[tuple[str, str]]) ->
         y += CAPTION_H + plan.world_size * row_h + AXIS_H + PANEL_GAP
     notes = [f"{policy}: {reason}" for policy, reason in failed]
     return {
-        "width": 2 * MARGIN + GUTTER + PLOT_W, "height": y + 18 * len(notes) + MARGIN / 2,
-        "left": MARGIN + GUTTER, "plot_w": PLOT_W,
+        "width": 2 * MARGIN + GUTTER + PLOT_W,
+        "height": y + 18 * len(notes) + MARGIN / 2,
+        "left": MARGIN + GUTTER,
+        "plot_w": PLOT_W,
         "title": f"{len(plan.lengths):,} sequences on {plan.world_size} ranks, at most {plan.max_seqlen_per_rank:,} "
-                 "tokens per rank",
+        "tokens per rank",
         "subtitle": f"{sum(plan.lengths):,} tokens, the longest sequence has {max(plan.lengths):,}. Ranks down, time "
-                    "across, in multiples of total work / ranks.",
-        "legend": list(_legend(hues)), "panels": panels, "notes": notes, "notes_y": y + 6,
+        "across, in multiples of total work / ranks.",
+        "legend": list(_legend(hues)),
+        "panels": panels,
+        "notes": notes,
+        "notes_y": y + 6,
     }
 
 
@@ -80,9 +88,7 @@ def _legend(hues: Hues) -> Any:
         x += 34 + 7 * len(text)
 
 
-def _panel(
-    line: Timeline, y: float, row_h: float, scale: float, longest: float, hues: Hues
-) -> dict[str, Any]:
+def _panel(line: Timeline, y: float, row_h: float, scale: float, longest: float, hues: Hues) -> dict[str, Any]:
     plan = line.plan
     height = plan.world_size * row_h
     bars = [bar for slot in line.slots for bar in slot.bars]
@@ -92,7 +98,11 @@ def _panel(
     last = plan.world_size - 1
     ranks = [*range(0, plan.world_size, step), *([last] if last % step > step / 2 else [])]
     return {
-        "y": y, "height": height, "name": f"policy {line.policy}", "caption": _caption(line), "tone": _tone(line),
+        "y": y,
+        "height": height,
+        "name": f"policy {line.policy}",
+        "caption": _caption(line),
+        "tone": _tone(line),
         "memory": f"a rank holds up to {line.peak:.1f} times the tokens that it may" if line.peak > 1 else "",
         "bars": [_shape(bar, row_h, scale, hues[bar.size]) for bar in bars] if is_detailed else [],
         "areas": [] if is_detailed else _areas(bars, row_h, scale, hues),
@@ -100,7 +110,8 @@ def _panel(
         "idle": _idle_path(bars, row_h, scale),
         "cuts": _cut_path(bars, row_h, scale) if num_cuts <= MAX_CUTS else "",
         "edges": [round(slot.start * scale, 2) for slot in line.slots[1:] if PLOT_W / len(line.slots) > 4],
-        "end": round(line.end * scale, 2), "ideal": round(scale, 2),
+        "end": round(line.end * scale, 2),
+        "ideal": round(scale, 2),
         "ticks": [{"x": round(at * scale, 2), "text": f"{at:g}"} for at in _ticks(longest)],
         "ranks": [{"y": round((rank + 0.5) * row_h, 2), "text": rank} for rank in ranks],
     }
@@ -110,8 +121,10 @@ def _caption(line: Timeline) -> str:
     metrics = line.plan.metrics
     count = metrics.num_micro_batches
     filled = "" if line.peak > 1 else f", {metrics.token_fill:.0%} of the token slots filled"
-    return (f"{count} micro-batch{'es' * (count > 1)}, imbalance {metrics.imbalance:.3f} ({line.idle:.1%} of the "
-            f"ranks' time is idle), groups {metrics.mean_cp_over_min:.2f} times as wide as they must be{filled}")
+    return (
+        f"{count} micro-batch{'es' * (count > 1)}, imbalance {metrics.imbalance:.3f} ({line.idle:.1%} of the "
+        f"ranks' time is idle), groups {metrics.mean_cp_over_min:.2f} times as wide as they must be{filled}"
+    )
 
 
 def _tone(line: Timeline) -> str:
@@ -125,12 +138,15 @@ def _shape(bar: Bar, row_h: float, scale: float, hue: int) -> dict[str, Any]:
     count = len(bar.samples)
     last = bar.first + bar.size - 1
     return {
-        "x": round(bar.start * scale, 2), "y": round(bar.first * row_h, 2), "width": round(width, 2),
-        "height": round(height, 2), "hue": hue,
+        "x": round(bar.start * scale, 2),
+        "y": round(bar.first * row_h, 2),
+        "width": round(width, 2),
+        "height": round(height, 2),
+        "hue": hue,
         **dict(zip(("label", "label_x"), _label(bar, scale, row_h))),
         "title": f"micro-batch {bar.micro_batch}, {'ranks' if bar.size > 1 else 'rank'} {bar.first}"
-                 + (f" to {last}" if bar.size > 1 else "")
-                 + f": {count} sequence{'s' * (count > 1)}, {bar.tokens:,} tokens",
+        + (f" to {last}" if bar.size > 1 else "")
+        + f": {count} sequence{'s' * (count > 1)}, {bar.tokens:,} tokens",
     }
 
 
@@ -167,7 +183,8 @@ def _areas(bars: Sequence[Bar], row_h: float, scale: float, hues: Hues) -> list[
 def _idle_path(bars: Sequence[Bar], row_h: float, scale: float) -> str:
     return "".join(
         _rect(bar.end * scale, bar.first * row_h, (bar.until - bar.end) * scale, bar.size * row_h)
-        for bar in bars if (bar.until - bar.end) * scale >= 0.05
+        for bar in bars
+        if (bar.until - bar.end) * scale >= 0.05
     )
 
 
@@ -202,13 +219,21 @@ def _ticks(longest: float) -> list[float]:
 
 
 def _rows(line: Timeline) -> list[dict[str, Any]]:
-    return [_row(number, slot, start) for number, (slot, start) in
-            enumerate(zip(line.slots, accumulate((slot.end - slot.start for slot in line.slots), initial=0.0)))]
+    return [
+        _row(number, slot, start)
+        for number, (slot, start) in enumerate(
+            zip(line.slots, accumulate((slot.end - slot.start for slot in line.slots), initial=0.0))
+        )
+    ]
 
 
 def _row(number: int, slot: Slot, start: float) -> dict[str, Any]:
     return {
-        "number": number, "groups": " ".join(f"{count}x{size}" for size, count in slot.sizes.items()),
-        "sequences": sum(len(bar.samples) for bar in slot.bars), "tokens": f"{sum(bar.tokens for bar in slot.bars):,}",
-        "start": f"{start:.3f}", "time": f"{slot.end - slot.start:.3f}", "idle": f"{slot.idle:.1%}",
+        "number": number,
+        "groups": " ".join(f"{count}x{size}" for size, count in slot.sizes.items()),
+        "sequences": sum(len(bar.samples) for bar in slot.bars),
+        "tokens": f"{sum(bar.tokens for bar in slot.bars):,}",
+        "start": f"{start:.3f}",
+        "time": f"{slot.end - slot.start:.3f}",
+        "idle": f"{slot.idle:.1%}",
     }

@@ -76,8 +76,9 @@ def timeline_of(plan: Plan, cost: Cost, align: int = 1) -> Timeline:
 
 
 def _slot(number: int, batch: MicroBatch, plan: Plan, cost: Cost, ideal: float, now: float) -> Slot:
-    works = [[cost.work(plan.lengths[i]) / group.local_cp_size / ideal for i in group.samples]
-             for group in batch.groups]
+    works = [
+        [cost.work(plan.lengths[i]) / group.local_cp_size / ideal for i in group.samples] for group in batch.groups
+    ]
     end = now + max(map(sum, works))
     return Slot(now, end, tuple(_bar(number, group, work, plan, now, end) for group, work in zip(batch.groups, works)))
 
@@ -92,7 +93,11 @@ def _bar(number: int, group: Group, works: Sequence[float], plan: Plan, now: flo
 
 
 def _peak(plan: Plan, align: int) -> float:
-    return max(
-        sum(padded_length(plan.lengths[i], group.local_cp_size, align) for i in group.samples) / group.local_cp_size
-        for batch in plan.micro_batches for group in batch.groups
-    ) / plan.max_seqlen_per_rank
+    return (
+        max(
+            sum(padded_length(plan.lengths[i], group.local_cp_size, align) for i in group.samples) / group.local_cp_size
+            for batch in plan.micro_batches
+            for group in batch.groups
+        )
+        / plan.max_seqlen_per_rank
+    )

@@ -51,7 +51,10 @@ def svg_of(**values: Any) -> str:
     from jinja2 import Environment, FileSystemLoader, StrictUndefined
 
     environment = Environment(
-        loader=FileSystemLoader(pack_dir("templates")), autoescape=True, undefined=StrictUndefined, trim_blocks=True,
+        loader=FileSystemLoader(pack_dir("templates")),
+        autoescape=True,
+        undefined=StrictUndefined,
+        trim_blocks=True,
         lstrip_blocks=True,
     )
     return environment.get_template("groups.svg.j2").render(**values)
@@ -88,13 +91,20 @@ def _words(grids: Grids, sizes: Sequence[int], place: Placement, scene: Scene) -
     drawn = ["Levels 2 and up are not drawn."] if len(sizes) > 2 else []
     if len(scene.blocks) < scene.num_blocks:
         is_alike = sum(block.num_alike for block in scene.blocks) == scene.num_blocks
-        drawn.append(f"Drawn: {len(scene.blocks)} of {scene.num_blocks} blocks of nodes that CP groups join; "
-                     + ("the others look the same." if is_alike else "others look different."))
+        drawn.append(
+            f"Drawn: {len(scene.blocks)} of {scene.num_blocks} blocks of nodes that CP groups join; "
+            + ("the others look the same." if is_alike else "others look different.")
+        )
     return {
         "title": f"{place.world_size} ranks, {place.num_nodes} node{'s' * (place.num_nodes > 1)} of "
-                 f"{place.gpus_per_node} GPUs",
+        f"{place.gpus_per_node} GPUs",
         "subtitle": f"{', '.join(shape)}; order {grids.order}; {place.kind} placement",
-        "verdict": verdict, "tone": "alarm" if is_bad else "good" if sizes else "text", "is_bad": is_bad,
-        "outer": outer, "drawn": " ".join(drawn), "has_levels": bool(sizes), "has_outer": scene.outer is not None,
+        "verdict": verdict,
+        "tone": "alarm" if is_bad else "good" if sizes else "text",
+        "is_bad": is_bad,
+        "outer": outer,
+        "drawn": " ".join(drawn),
+        "has_levels": bool(sizes),
+        "has_outer": scene.outer is not None,
         "where": where,
     }

@@ -80,8 +80,9 @@ def scene_of(grids: Grids, sizes: Sequence[int], place: Placement) -> Scene:
         is_alone = place.world_size <= ALL_BLOCKS_UP_TO
         looks.setdefault(nodes[0] if is_alone else _look(groups, nodes, members, domains), []).append(nodes)
     shown = list(looks.values())[: None if place.world_size <= ALL_BLOCKS_UP_TO else MAX_LOOKS]
-    drawn = tuple(_block(groups, levels, [(node, members[node]) for node in alike[0]], domains, len(alike))
-                  for alike in shown)
+    drawn = tuple(
+        _block(groups, levels, [(node, members[node]) for node in alike[0]], domains, len(alike)) for alike in shown
+    )
     counts = [(len(level), sum(crosses(ranks, domains) for ranks in level)) for level in all_levels_of(groups, levels)]
     return Scene(drawn, len(blocks), counts[0], counts[1] if sizes and len(counts) > 1 else None)
 
@@ -112,13 +113,18 @@ def _look(groups: RankGroups, nodes: list[int], members: list[list[int]], domain
     first_domain = domains[members[nodes[0]][0]]
     return tuple(
         (domains[rank] - first_domain, order.setdefault(groups.index_of(rank), len(order)), groups.position_of(rank))
-        if rank >= 0 else None
-        for node in nodes for rank in (*members[node], -1)
+        if rank >= 0
+        else None
+        for node in nodes
+        for rank in (*members[node], -1)
     )
 
 
 def _block(
-    groups: RankGroups, levels: Sequence[int], nodes: list[tuple[int, list[int]]], domains: Sequence[int],
+    groups: RankGroups,
+    levels: Sequence[int],
+    nodes: list[tuple[int, list[int]]],
+    domains: Sequence[int],
     num_alike: int,
 ) -> Block:
     cells = {node: tuple(_cell(groups, levels, rank) for rank in ranks) for node, ranks in nodes}
@@ -136,6 +142,8 @@ def _block(
 
 def _cell(groups: RankGroups, levels: Sequence[int], rank: int) -> Cell:
     cp_group, cp_rank = groups.index_of(rank), groups.position_of(rank)
-    numbers = [cp_group * (groups.group_size // size) + local
-               for size, (local, _) in zip(levels, level_places_at(levels, cp_rank))]
+    numbers = [
+        cp_group * (groups.group_size // size) + local
+        for size, (local, _) in zip(levels, level_places_at(levels, cp_rank))
+    ]
     return Cell(rank, cp_group, cp_rank, numbers[0], numbers[1] if len(numbers) > 1 else None)

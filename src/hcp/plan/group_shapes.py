@@ -51,7 +51,10 @@ class BlockShapes:
         return {
             "width": max(node["width"] for node in nodes) + (2 * FRAME_PAD if frames else 0),
             "height": self.rows[-1]["y"] + self.rows[-1]["height"] + (FRAME_PAD if frames else 0),
-            "inset": FRAME_PAD if frames else 0, "nodes": nodes, "frames": frames, "links": self._links(),
+            "inset": FRAME_PAD if frames else 0,
+            "nodes": nodes,
+            "frames": frames,
+            "links": self._links(),
             "rails": self._rails(),
             "hidden": {"y": self.rows[after]["y"] - HIDDEN_GAP + 8, "count": self.block.num_hidden} if after else None,
         }
@@ -119,8 +122,9 @@ class BlockShapes:
         for row, node in enumerate(self.block.nodes):
             if row:
                 before = self.block.nodes[row - 1]
-                y += NODE_GAP + ELBOW * max((lane for (_, above), lane in self.elbows.items() if above == row - 1),
-                                            default=0)
+                y += NODE_GAP + ELBOW * max(
+                    (lane for (_, above), lane in self.elbows.items() if above == row - 1), default=0
+                )
                 y += DOMAIN_GAP if self.has_frames and node.domain != before.domain else 0
                 y += HIDDEN_GAP if row == self.block.hidden_after else 0
             num_tracks = 1 + max(self.tracks[row].values(), default=-1)
@@ -132,12 +136,26 @@ class BlockShapes:
     def _node(self, row: int, node: Node) -> dict[str, Any]:
         at = self.rows[row]
         return {
-            "number": node.number, "y": at["y"], "height": at["height"],
+            "number": node.number,
+            "y": at["y"],
+            "height": at["height"],
             "width": self.edges[row][-1] + self.cell_w + self.gutter + BAND_PAD,
-            "cells": [{"x": x, "y": at["cell_y"], "width": self.cell_w, "height": CELL_H, "rank": cell.rank,
-                       "title": self._title(cell)} for x, cell in zip(self.edges[row], node.cells)],
-            "lanes": [{"x": self.edges[row][run[0]] - BAND_PAD, "y": at["y"] + 13, "text": self._lane(node, run)}
-                      for run in _runs([cell.cp_group for cell in node.cells]) if not self._continues(row, run)],
+            "cells": [
+                {
+                    "x": x,
+                    "y": at["cell_y"],
+                    "width": self.cell_w,
+                    "height": CELL_H,
+                    "rank": cell.rank,
+                    "title": self._title(cell),
+                }
+                for x, cell in zip(self.edges[row], node.cells)
+            ],
+            "lanes": [
+                {"x": self.edges[row][run[0]] - BAND_PAD, "y": at["y"] + 13, "text": self._lane(node, run)}
+                for run in _runs([cell.cp_group for cell in node.cells])
+                if not self._continues(row, run)
+            ],
             "bands": [self._band(row, node, run) for run in _runs([cell.inner for cell in node.cells])],
         }
 
@@ -156,8 +174,14 @@ class BlockShapes:
     def _band(self, row: int, node: Node, run: range) -> dict[str, Any]:
         at, inner = self.rows[row], node.cells[run[0]].inner
         x = self.edges[row][run[0]] - BAND_PAD
-        return {"x": x, "y": at["cell_y"] - BAND_PAD, "width": self.edges[row][run[-1]] + self.cell_w + BAND_PAD - x,
-                "height": CELL_H + 2 * BAND_PAD, "hue": inner % HUES, "is_bad": self._is_bad(inner)}
+        return {
+            "x": x,
+            "y": at["cell_y"] - BAND_PAD,
+            "width": self.edges[row][run[-1]] + self.cell_w + BAND_PAD - x,
+            "height": CELL_H + 2 * BAND_PAD,
+            "hue": inner % HUES,
+            "is_bad": self._is_bad(inner),
+        }
 
     def _is_bad(self, inner: int) -> bool:
         return self.has_levels and inner in self.block.crossing
@@ -178,11 +202,16 @@ class BlockShapes:
                 inner = node.cells[run[0]].inner
                 if inner in before:
                     upper, column = before[inner]
-                    links.append({"x1": self.edges[upper][column] + self.cell_w / 2,
-                                  "y1": self.rows[upper]["cell_y"] + CELL_H + BAND_PAD,
-                                  "x2": self.edges[row][run[0]] + self.cell_w / 2,
-                                  "y2": self.rows[row]["cell_y"] - BAND_PAD,
-                                  "hue": inner % HUES, "is_bad": self._is_bad(inner)})
+                    links.append(
+                        {
+                            "x1": self.edges[upper][column] + self.cell_w / 2,
+                            "y1": self.rows[upper]["cell_y"] + CELL_H + BAND_PAD,
+                            "x2": self.edges[row][run[0]] + self.cell_w / 2,
+                            "y2": self.rows[row]["cell_y"] - BAND_PAD,
+                            "hue": inner % HUES,
+                            "is_bad": self._is_bad(inner),
+                        }
+                    )
                 before[inner] = (row, run[0])
         return links
 
@@ -193,8 +222,9 @@ class BlockShapes:
                 continue
             path: list[str] = []
             dots: list[tuple[float, float]] = []
-            ends = [(row, self._in_node(outer, row, columns, path, dots))
-                    for row, columns in enumerate(rows) if columns]
+            ends = [
+                (row, self._in_node(outer, row, columns, path, dots)) for row, columns in enumerate(rows) if columns
+            ]
             for (row, y), (below, y_below) in pairwise(ends):
                 x, x_below = self._rail_x(outer, row), self._rail_x(outer, below)
                 gap = self.rows[row]["y"] + self.rows[row]["height"] + 8 + ELBOW * self.elbows.get((outer, row), 0)
@@ -228,10 +258,14 @@ class BlockShapes:
         width = max(edges[-1] for edges in self.edges) + self.cell_w + self.gutter + BAND_PAD + 2 * FRAME_PAD
         for run in _runs([node.domain for node in self.block.nodes]):
             first, last = self.rows[run[0]], self.rows[run[-1]]
-            frames.append({
-                "y": first["y"] - FRAME_TOP, "width": width, "number": self.block.nodes[run[0]].domain,
-                "height": last["y"] + last["height"] - first["y"] + FRAME_TOP + FRAME_PAD,
-            })
+            frames.append(
+                {
+                    "y": first["y"] - FRAME_TOP,
+                    "width": width,
+                    "number": self.block.nodes[run[0]].domain,
+                    "height": last["y"] + last["height"] - first["y"] + FRAME_TOP + FRAME_PAD,
+                }
+            )
         return frames
 
 

@@ -4,18 +4,30 @@ from __future__ import annotations
 
 from hcp.rules.rule import Example, Problem, Source, View, rule
 
-_OWN = (Source("megatron-core", "megatron/core/model_parallel_config.py", "ModelParallelConfig",
-               "context_parallel_size", ">=0.12"),)
+_OWN = (
+    Source(
+        "megatron-core",
+        "megatron/core/model_parallel_config.py",
+        "ModelParallelConfig",
+        "context_parallel_size",
+        ">=0.12",
+    ),
+)
 
 
 @rule(
-    "ACCEPT001", severity="warning", effect="note", stage="never",
+    "ACCEPT001",
+    severity="warning",
+    effect="note",
+    stage="never",
     source=_OWN,
     applies=lambda v: bool(v.launch.reading.acceptances),
-    good=Example("bridge", "model.context_parallel_size=3  # hcp: ignore=CP001 padded by our own loader\n"
-                 "model.seq_length=4096\n"),
-    bad=Example("bridge", "model.context_parallel_size=4  # hcp: ignore=CP001 padded by our own loader\n"
-                "model.seq_length=4096\n"),
+    good=Example(
+        "bridge", "model.context_parallel_size=3  # hcp: ignore=CP001 padded by our own loader\nmodel.seq_length=4096\n"
+    ),
+    bad=Example(
+        "bridge", "model.context_parallel_size=4  # hcp: ignore=CP001 padded by our own loader\nmodel.seq_length=4096\n"
+    ),
     last=True,
 )
 def acceptances_have_reasons(v: View) -> Problem | None:
@@ -36,13 +48,21 @@ def acceptances_have_reasons(v: View) -> Problem | None:
             message, wanted = "this comment accepts nothing: the rule is content here", "no comment"
         else:
             continue
-        return Problem(message, f"# hcp: ignore={acceptance.rule} {acceptance.reason}".rstrip(), wanted, (),
-                       location=acceptance.location)
+        return Problem(
+            message,
+            f"# hcp: ignore={acceptance.rule} {acceptance.reason}".rstrip(),
+            wanted,
+            (),
+            location=acceptance.location,
+        )
     return None
 
 
 @rule(
-    "ASSUME001", severity="info", effect="note", stage="never",
+    "ASSUME001",
+    severity="info",
+    effect="note",
+    stage="never",
     source=_OWN,
     applies=lambda v: bool(v.launch.assumed),
     good=Example("mlm", "--context-parallel-size 2", "te=2.14"),

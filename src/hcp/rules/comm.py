@@ -65,9 +65,11 @@ def level_sizes(v: View) -> tuple[int, int] | None:
 def level_fixes(v: View) -> list[Fix]:
     """The sizes to write, where some fit."""
     sizes = level_sizes(v)
-    return [] if sizes is None else [
-        Fix({"hcp_sizes": sizes}, f"all-to-all over {sizes[0]} ranks inside, a ring of {sizes[1]} outside")
-    ]
+    return (
+        []
+        if sizes is None
+        else [Fix({"hcp_sizes": sizes}, f"all-to-all over {sizes[0]} ranks inside, a ring of {sizes[1]} outside")]
+    )
 
 
 def flat_fixes(v: View, *types: str) -> list[Fix]:

@@ -10,8 +10,11 @@ _FUSED = Fix({"attention_backend": "fused"}, "cuDNN's attention")
 
 
 def _to(v: View, *types: str) -> tuple[Fix, ...]:
-    effects = {"a2a": "one all-to-all over the whole CP group", "p2p": "a ring over the whole CP group",
-               "all_gather": "K and V are gathered over the whole CP group"}
+    effects = {
+        "a2a": "one all-to-all over the whole CP group",
+        "p2p": "a ring over the whole CP group",
+        "all_gather": "K and V are gathered over the whole CP group",
+    }
     return tuple(Fix(switch_types(v, (kind,)), effects[kind]) for kind in types)
 
 
@@ -47,12 +50,25 @@ def _max_logit(v: View) -> str | None:
 
 
 @rule(
-    "CP009", severity="error", effect="crash", stage="first-forward",
+    "CP009",
+    severity="error",
+    effect="crash",
+    stage="first-forward",
     source=(
-        Source("transformer-engine", _DPA + "context_parallel.py", "attn_forward_func_with_cp",
-               "Context parallelism does not support sliding window attention with", ">=2.8"),
-        Source("megatron-core", "megatron/core/transformer/utils.py", "is_layer_window_attention",
-               "layer_number % window_attn_skip_freq != 0", ">=0.15"),
+        Source(
+            "transformer-engine",
+            _DPA + "context_parallel.py",
+            "attn_forward_func_with_cp",
+            "Context parallelism does not support sliding window attention with",
+            ">=2.8",
+        ),
+        Source(
+            "megatron-core",
+            "megatron/core/transformer/utils.py",
+            "is_layer_window_attention",
+            "layer_number % window_attn_skip_freq != 0",
+            ">=0.15",
+        ),
     ),
     applies=lambda v: cp_may_be_on(v) and has_window(v),
     good=Example("mlm", "--context-parallel-size 2 --cp-comm-type all_gather --window-size 1024,0"),
@@ -77,18 +93,39 @@ def windows_have_a_comm_type(v: View) -> Problem | None:
 
 
 @rule(
-    "CP010", severity="error", effect="crash", stage="first-forward",
+    "CP010",
+    severity="error",
+    effect="crash",
+    stage="first-forward",
     source=(
-        Source("transformer-engine", _DPA + "context_parallel.py", "attn_forward_func_with_cp",
-               'softmax_type == "vanilla" or cp_comm_type == "a2a"', ">=2.8"),
-        Source("transformer-engine", _DPA + "context_parallel.py", "attn_forward_func_with_cp",
-               "Before cuDNN 9.18.0", ">=2.12"),
-        Source("transformer-engine", _DPA + "utils.py", "get_attention_backend",
-               "for determinism reasons with softmax_type", ">=2.12"),
+        Source(
+            "transformer-engine",
+            _DPA + "context_parallel.py",
+            "attn_forward_func_with_cp",
+            'softmax_type == "vanilla" or cp_comm_type == "a2a"',
+            ">=2.8",
+        ),
+        Source(
+            "transformer-engine",
+            _DPA + "context_parallel.py",
+            "attn_forward_func_with_cp",
+            "Before cuDNN 9.18.0",
+            ">=2.12",
+        ),
+        Source(
+            "transformer-engine",
+            _DPA + "utils.py",
+            "get_attention_backend",
+            "for determinism reasons with softmax_type",
+            ">=2.12",
+        ),
     ),
     applies=_sinks,
-    good=Example("mlm", "--context-parallel-size 2 --cp-comm-type a2a --softmax-type learnable "
-                 "--num-attention-heads 8", "te=2.14"),
+    good=Example(
+        "mlm",
+        "--context-parallel-size 2 --cp-comm-type a2a --softmax-type learnable --num-attention-heads 8",
+        "te=2.14",
+    ),
     bad=Example("mlm", "--context-parallel-size 2 --softmax-type learnable"),
 )
 def sinks_have_a_comm_type_and_backend(v: View) -> Problem | None:
@@ -130,12 +167,21 @@ def sinks_have_a_comm_type_and_backend(v: View) -> Problem | None:
 
 
 @rule(
-    "CP011", severity="error", effect="crash", stage="first-forward",
+    "CP011",
+    severity="error",
+    effect="crash",
+    stage="first-forward",
     source=(
-        Source("transformer-engine", _DPA + "context_parallel.py", "attn_forward_func_with_cp",
-               'use_fused_attention and "padding" not in attn_mask_type', ">=2.4"),
-        Source("transformer-engine", _DPA + "utils.py", "get_attention_backend",
-               "attention bias for THD format", ">=2.4"),
+        Source(
+            "transformer-engine",
+            _DPA + "context_parallel.py",
+            "attn_forward_func_with_cp",
+            'use_fused_attention and "padding" not in attn_mask_type',
+            ">=2.4",
+        ),
+        Source(
+            "transformer-engine", _DPA + "utils.py", "get_attention_backend", "attention bias for THD format", ">=2.4"
+        ),
     ),
     applies=lambda v: cp_may_be_on(v) and bool(v.get("attention_bias")),
     good=Example("mlm", "--context-parallel-size 2", "attention_bias=true"),
@@ -151,32 +197,63 @@ def bias_runs_in_the_ring(v: View) -> Problem | None:
         return None
     message = "an attention bias under context parallelism has no backend: the first forward stops"
     if any(kind in ("a2a", "all_gather") for kind in layer_types(v)):
-        return Problem(message, f"attention bias with cp_comm_type {' '.join(v.comm_types)}", "p2p in every layer",
-                       ("cp_comm_type", "attention_bias"), _to(v, "p2p"))
+        return Problem(
+            message,
+            f"attention bias with cp_comm_type {' '.join(v.comm_types)}",
+            "p2p in every layer",
+            ("cp_comm_type", "attention_bias"),
+            _to(v, "p2p"),
+        )
     if v.get("thd"):
-        return Problem(message, "attention bias with packed data", "data that is not packed",
-                       ("packing", "attention_bias"))
+        return Problem(
+            message, "attention bias with packed data", "data that is not packed", ("packing", "attention_bias")
+        )
     if v.get("attention_backend") == "flash":
-        return Problem(message, "attention bias with attention_backend flash", "cuDNN's attention (fused, or auto)",
-                       ("attention_backend", "attention_bias"), (_FUSED,))
+        return Problem(
+            message,
+            "attention bias with attention_backend flash",
+            "cuDNN's attention (fused, or auto)",
+            ("attention_backend", "attention_bias"),
+            (_FUSED,),
+        )
     return None
 
 
 @rule(
-    "CP014", severity="error", effect="crash", stage="first-forward",
+    "CP014",
+    severity="error",
+    effect="crash",
+    stage="first-forward",
     source=(
-        Source("transformer-engine", _DPA + "utils.py", "get_attention_backend",
-               "Disabling FlashAttention as it does not support context parallelism with FP8", ">=2.4"),
-        Source("transformer-engine", _DPA + "utils.py", "get_attention_backend", "attention and THD format",
-               ">=2.15,<2.19"),
-        Source("transformer-engine", _DPA + "context_parallel.py", "_reject_custom_recipe_under_cp",
-               "CustomRecipe + Context Parallelism is not yet supported", ">=2.16"),
+        Source(
+            "transformer-engine",
+            _DPA + "utils.py",
+            "get_attention_backend",
+            "Disabling FlashAttention as it does not support context parallelism with FP8",
+            ">=2.4",
+        ),
+        Source(
+            "transformer-engine", _DPA + "utils.py", "get_attention_backend", "attention and THD format", ">=2.15,<2.19"
+        ),
+        Source(
+            "transformer-engine",
+            _DPA + "context_parallel.py",
+            "_reject_custom_recipe_under_cp",
+            "CustomRecipe + Context Parallelism is not yet supported",
+            ">=2.16",
+        ),
     ),
     applies=_fp8_attention,
-    good=Example("mlm", "--context-parallel-size 2 --fp8-format hybrid --fp8-dot-product-attention "
-                 "--attention-backend fused --seq-length 4096 --micro-batch-size 1"),
-    bad=Example("mlm", "--context-parallel-size 2 --fp8-format hybrid --fp8-dot-product-attention "
-                "--attention-backend flash --seq-length 4096 --micro-batch-size 1"),
+    good=Example(
+        "mlm",
+        "--context-parallel-size 2 --fp8-format hybrid --fp8-dot-product-attention "
+        "--attention-backend fused --seq-length 4096 --micro-batch-size 1",
+    ),
+    bad=Example(
+        "mlm",
+        "--context-parallel-size 2 --fp8-format hybrid --fp8-dot-product-attention "
+        "--attention-backend flash --seq-length 4096 --micro-batch-size 1",
+    ),
 )
 def fp8_attention_has_its_backend(v: View) -> Problem | None:
     """FP8 attention runs on cuDNN, on Hopper or newer.
@@ -190,8 +267,13 @@ def fp8_attention_has_its_backend(v: View) -> Problem | None:
     off = Fix({"fp8_dot_product_attention": False, "fp8_multi_head_attention": False}, "attention in 16 bits")
     if v.get("attention_backend") in ("flash", "unfused"):
         found, wanted = f"attention_backend {v.attention_backend}", "cuDNN's attention (fused, or auto)"
-        return Problem("FP8 attention under context parallelism exists only in cuDNN: the first forward stops",
-                       f"FP8 attention with {found}", wanted, ("attention_backend", *facts), (_FUSED, off))
+        return Problem(
+            "FP8 attention under context parallelism exists only in cuDNN: the first forward stops",
+            f"FP8 attention with {found}",
+            wanted,
+            ("attention_backend", *facts),
+            (_FUSED, off),
+        )
     if v.fp8_recipe == "custom" and v.at_least("te", "2.16"):
         found, wanted = "the custom recipe", "a built-in recipe"
         facts = ("fp8_recipe", *facts)
@@ -202,21 +284,37 @@ def fp8_attention_has_its_backend(v: View) -> Problem | None:
         facts = ("packing", *facts)
     else:
         return None
-    return Problem("FP8 attention under context parallelism is not possible here: the first forward stops",
-                   f"FP8 attention with {found}", wanted, facts, (off,))
+    return Problem(
+        "FP8 attention under context parallelism is not possible here: the first forward stops",
+        f"FP8 attention with {found}",
+        wanted,
+        facts,
+        (off,),
+    )
 
 
 @rule(
-    "CP015", severity="error", effect="crash", stage="first-forward",
+    "CP015",
+    severity="error",
+    effect="crash",
+    stage="first-forward",
     source=(
-        Source("transformer-engine", _DPA + "context_parallel.py", "attn_forward_func_with_cp",
-               'assert not enable_mla or cp_comm_type in [', ">=2.5,<2.15"),
+        Source(
+            "transformer-engine",
+            _DPA + "context_parallel.py",
+            "attn_forward_func_with_cp",
+            "assert not enable_mla or cp_comm_type in [",
+            ">=2.5,<2.15",
+        ),
         Source("transformer-engine", _DPA + "utils.py", "get_attention_backend", "MLA attention", ">=2.5,<2.15"),
     ),
     applies=_wide_mla,
     good=Example("mlm", "--context-parallel-size 2 --multi-latent-attention --no-rope-fusion", "te=2.5"),
-    bad=Example("mlm", "--context-parallel-size 2 --multi-latent-attention --no-rope-fusion "
-                "--cp-comm-type all_gather", "te=2.14"),
+    bad=Example(
+        "mlm",
+        "--context-parallel-size 2 --multi-latent-attention --no-rope-fusion --cp-comm-type all_gather",
+        "te=2.14",
+    ),
 )
 def mla_has_its_transformer_engine(v: View) -> Problem | None:
     """Multi-latent attention has a Transformer Engine that can.
@@ -229,28 +327,58 @@ def mla_has_its_transformer_engine(v: View) -> Problem | None:
     facts: tuple[str, ...] = ("cp_comm_type", "mla", "te")
     message = "multi-latent attention under context parallelism is refused in the first forward"
     if not v.at_least("te", "2.5"):
-        return Problem(message, f"MLA at context_parallel_size {v.cp} with Transformer Engine {v.te}",
-                       "Transformer Engine 2.5 or newer", ("mla", "cp", "te"))
+        return Problem(
+            message,
+            f"MLA at context_parallel_size {v.cp} with Transformer Engine {v.te}",
+            "Transformer Engine 2.5 or newer",
+            ("mla", "cp", "te"),
+        )
     if any(kind in ("a2a", "all_gather") for kind in layer_types(v)):
-        return Problem(message, f"MLA with cp_comm_type {' '.join(v.comm_types)} and Transformer Engine {v.te}",
-                       "p2p or a2a+p2p, or Transformer Engine 2.15", facts, _to(v, "p2p"))
+        return Problem(
+            message,
+            f"MLA with cp_comm_type {' '.join(v.comm_types)} and Transformer Engine {v.te}",
+            "p2p or a2a+p2p, or Transformer Engine 2.15",
+            facts,
+            _to(v, "p2p"),
+        )
     if v.get("fp8") and (v.get("fp8_dot_product_attention") or v.get("fp8_multi_head_attention")):
-        return Problem(message, f"MLA with FP8 attention and Transformer Engine {v.te}",
-                       "16-bit attention, or Transformer Engine 2.15", ("fp8_dot_product_attention", "mla", "te"),
-                       (Fix({"fp8_dot_product_attention": False, "fp8_multi_head_attention": False},
-                            "attention in 16 bits"),))
+        return Problem(
+            message,
+            f"MLA with FP8 attention and Transformer Engine {v.te}",
+            "16-bit attention, or Transformer Engine 2.15",
+            ("fp8_dot_product_attention", "mla", "te"),
+            (Fix({"fp8_dot_product_attention": False, "fp8_multi_head_attention": False}, "attention in 16 bits"),),
+        )
     return None
 
 
 @rule(
-    "CP016", severity="error", effect="crash", stage="first-forward",
+    "CP016",
+    severity="error",
+    effect="crash",
+    stage="first-forward",
     source=(
-        Source("transformer-engine", _DPA + "utils.py", "get_attention_backend",
-               "Disabling FlashAttention for max_logit", ">=2.9"),
-        Source("transformer-engine", _DPA + "utils.py", "get_attention_backend",
-               "Disabling FusedAttention for max_logit with qkv_format = thd", ">=2.9,<2.11"),
-        Source("megatron-core", "megatron/core/extensions/transformer_engine.py", "TEDotProductAttention.__init__",
-               "qk-clip is only supported in TE 2.9.0 and later", ">=0.16"),
+        Source(
+            "transformer-engine",
+            _DPA + "utils.py",
+            "get_attention_backend",
+            "Disabling FlashAttention for max_logit",
+            ">=2.9",
+        ),
+        Source(
+            "transformer-engine",
+            _DPA + "utils.py",
+            "get_attention_backend",
+            "Disabling FusedAttention for max_logit with qkv_format = thd",
+            ">=2.9,<2.11",
+        ),
+        Source(
+            "megatron-core",
+            "megatron/core/extensions/transformer_engine.py",
+            "TEDotProductAttention.__init__",
+            "qk-clip is only supported in TE 2.9.0 and later",
+            ">=0.16",
+        ),
     ),
     applies=lambda v: _max_logit(v) is not None,
     good=Example("mlm", "--qk-clip --attention-backend fused", "te=2.9"),
@@ -267,19 +395,41 @@ def max_logit_has_its_backend(v: View) -> Problem | None:
     off = Fix({name: False}, f"no {name}")
     message = "no attention backend returns the largest logit here: the first forward stops"
     if v.attention_backend == "flash":
-        return Problem(message, f"{name} with attention_backend flash", "cuDNN's attention (fused, or auto)",
-                       ("attention_backend", name), (_FUSED, off))
+        return Problem(
+            message,
+            f"{name} with attention_backend flash",
+            "cuDNN's attention (fused, or auto)",
+            ("attention_backend", name),
+            (_FUSED, off),
+        )
     if v.get("fp8") and (v.get("fp8_dot_product_attention") or v.get("fp8_multi_head_attention")):
-        return Problem(message, f"{name} with FP8 attention", "16-bit attention",
-                       ("fp8_dot_product_attention", name), (off,))
+        return Problem(
+            message, f"{name} with FP8 attention", "16-bit attention", ("fp8_dot_product_attention", name), (off,)
+        )
     if not v.at_least("te", "2.9"):
-        return Problem("the largest logit needs a newer Transformer Engine: the model build stops",
-                       f"{name} with Transformer Engine {v.te}", "Transformer Engine 2.9 or newer", (name, "te"),
-                       (off,))
+        return Problem(
+            "the largest logit needs a newer Transformer Engine: the model build stops",
+            f"{name} with Transformer Engine {v.te}",
+            "Transformer Engine 2.9 or newer",
+            (name, "te"),
+            (off,),
+        )
     if v.get("thd") and not v.at_least("te", "2.11"):
-        return Problem(message, f"{name} with packed data on Transformer Engine {v.te}",
-                       "Transformer Engine 2.11 or newer", (name, "packing", "te"), (off,))
+        return Problem(
+            message,
+            f"{name} with packed data on Transformer Engine {v.te}",
+            "Transformer Engine 2.11 or newer",
+            (name, "packing", "te"),
+            (off,),
+        )
     return None
 
 
-RULES = (windows_have_a_comm_type, sinks_have_a_comm_type_and_backend, bias_runs_in_the_ring, fp8_attention_has_its_backend, mla_has_its_transformer_engine, max_logit_has_its_backend)
+RULES = (
+    windows_have_a_comm_type,
+    sinks_have_a_comm_type_and_backend,
+    bias_runs_in_the_ring,
+    fp8_attention_has_its_backend,
+    mla_has_its_transformer_engine,
+    max_logit_has_its_backend,
+)

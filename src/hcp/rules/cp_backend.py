@@ -44,16 +44,32 @@ def _wants_fa4(v: View) -> bool:
 
 
 @rule(
-    "CP004", severity="error", effect="crash", stage="first-forward",
+    "CP004",
+    severity="error",
+    effect="crash",
+    stage="first-forward",
     source=(
-        Source("transformer-engine", _DPA + "context_parallel.py", "attn_forward_func_with_cp",
-               "Unsupported communication type", ">=2.4"),
-        Source("megatron-lm", "megatron/training/arguments.py", "_add_distributed_args",
-               "p2p, a2a, allgather or a2a+p2p", where="checkout"),
+        Source(
+            "transformer-engine",
+            _DPA + "context_parallel.py",
+            "attn_forward_func_with_cp",
+            "Unsupported communication type",
+            ">=2.4",
+        ),
+        Source(
+            "megatron-lm",
+            "megatron/training/arguments.py",
+            "_add_distributed_args",
+            "p2p, a2a, allgather or a2a+p2p",
+            where="checkout",
+        ),
     ),
     applies=cp_may_be_on,
-    good=Example("mlm", "--context-parallel-size 2 --cp-comm-type allgather "
-                 "--experimental-attention-variant dsa --no-rope-fusion", "mcore=0.20"),
+    good=Example(
+        "mlm",
+        "--context-parallel-size 2 --cp-comm-type allgather --experimental-attention-variant dsa --no-rope-fusion",
+        "mcore=0.20",
+    ),
     bad=Example("mlm", "--context-parallel-size 2 --cp-comm-type allgather"),
 )
 def comm_type_is_spelled_right(v: View) -> Problem | None:
@@ -88,10 +104,18 @@ def comm_type_is_spelled_right(v: View) -> Problem | None:
 
 
 @rule(
-    "CP005", severity="error", effect="crash", stage="config",
+    "CP005",
+    severity="error",
+    effect="crash",
+    stage="config",
     source=(
-        Source("megatron-core", _CONFIG, "TransformerConfig.__post_init__",
-               "len(self.cp_comm_type) == self.num_layers", ">=0.12"),
+        Source(
+            "megatron-core",
+            _CONFIG,
+            "TransformerConfig.__post_init__",
+            "len(self.cp_comm_type) == self.num_layers",
+            ">=0.12",
+        ),
     ),
     applies=lambda v: cp_may_be_on(v) and isinstance(v.cp_comm_type, tuple),
     good=Example("mlm", "--context-parallel-size 2 --num-layers 2 --cp-comm-type p2p all_gather"),
@@ -116,11 +140,18 @@ def comm_types_match_layers(v: View) -> Problem | None:
 
 
 @rule(
-    "CP006", severity="error", effect="crash", stage="init",
+    "CP006",
+    severity="error",
+    effect="crash",
+    stage="init",
     source=(
-        Source("megatron-core", "megatron/core/transformer/dot_product_attention.py",
-               "DotProductAttention.__init__",
-               "Context parallelism is only supported by TEDotProductAttention!", ">=0.12"),
+        Source(
+            "megatron-core",
+            "megatron/core/transformer/dot_product_attention.py",
+            "DotProductAttention.__init__",
+            "Context parallelism is only supported by TEDotProductAttention!",
+            ">=0.12",
+        ),
     ),
     applies=cp_may_be_on,
     good=Example("mlm", "--context-parallel-size 2 --transformer-impl transformer_engine"),
@@ -148,12 +179,21 @@ def attention_is_transformer_engine(v: View) -> Problem | None:
 
 
 @rule(
-    "CP012", severity="error", effect="crash", stage="first-forward",
+    "CP012",
+    severity="error",
+    effect="crash",
+    stage="first-forward",
     source=(
-        Source("transformer-engine", _DPA + "utils.py", "get_attention_backend",
-               "Disabling UnfusedDotProductAttention as it does not support context parallelism", ">=2.4"),
-        Source("transformer-engine", _DPA + "utils.py", "get_attention_backend",
-               "causal_bottom_right masking", ">=2.4"),
+        Source(
+            "transformer-engine",
+            _DPA + "utils.py",
+            "get_attention_backend",
+            "Disabling UnfusedDotProductAttention as it does not support context parallelism",
+            ">=2.4",
+        ),
+        Source(
+            "transformer-engine", _DPA + "utils.py", "get_attention_backend", "causal_bottom_right masking", ">=2.4"
+        ),
     ),
     applies=cp_may_be_on,
     good=Example("mlm", "--context-parallel-size 2 --attention-backend fused"),
@@ -174,8 +214,10 @@ def backend_and_mask_exist(v: View) -> Problem | None:
             found=f"attention_backend unfused at context_parallel_size {v.cp}",
             wanted="auto, fused or flash",
             facts=("attention_backend", "cp"),
-            fixes=(Fix({"attention_backend": "auto"}, "Transformer Engine chooses"),
-                   Fix({"attention_backend": "fused"}, "cuDNN's attention")),
+            fixes=(
+                Fix({"attention_backend": "auto"}, "Transformer Engine chooses"),
+                Fix({"attention_backend": "fused"}, "cuDNN's attention"),
+            ),
         )
     mask = _bad_mask(v)
     if mask is None:
@@ -190,21 +232,36 @@ def backend_and_mask_exist(v: View) -> Problem | None:
 
 
 @rule(
-    "CP013", severity="error", effect="crash", stage="first-forward",
+    "CP013",
+    severity="error",
+    effect="crash",
+    stage="first-forward",
     source=(
-        Source("transformer-engine", _DPA + "utils.py", "get_attention_backend",
-               "Disabling FlashAttention 4 as it does not support context parallelism yet", ">=2.15,<2.19"),
-        Source("transformer-engine", _DPA + "utils.py", "get_attention_backend",
-               'fa4_cp_supported = cp_comm_type in ["p2p", "all_gather", "a2a"]', ">=2.19"),
-        Source("megatron-lm", "megatron/core/models/common/language_module/language_module.py",
-               "LanguageModule._set_attention_backend", "if version != self.config.flash_attention_version",
-               where="checkout"),
+        Source(
+            "transformer-engine",
+            _DPA + "utils.py",
+            "get_attention_backend",
+            "Disabling FlashAttention 4 as it does not support context parallelism yet",
+            ">=2.15,<2.19",
+        ),
+        Source(
+            "transformer-engine",
+            _DPA + "utils.py",
+            "get_attention_backend",
+            'fa4_cp_supported = cp_comm_type in ["p2p", "all_gather", "a2a"]',
+            ">=2.19",
+        ),
+        Source(
+            "megatron-lm",
+            "megatron/core/models/common/language_module/language_module.py",
+            "LanguageModule._set_attention_backend",
+            "if version != self.config.flash_attention_version",
+            where="checkout",
+        ),
     ),
     applies=_wants_fa4,
-    good=Example("mlm", "--context-parallel-size 2 --attention-backend flash --flash-attention-version 4",
-                 "te=2.19"),
-    bad=Example("mlm", "--context-parallel-size 2 --attention-backend flash --flash-attention-version 4",
-                "te=2.18"),
+    good=Example("mlm", "--context-parallel-size 2 --attention-backend flash --flash-attention-version 4", "te=2.19"),
+    bad=Example("mlm", "--context-parallel-size 2 --attention-backend flash --flash-attention-version 4", "te=2.18"),
 )
 def fa4_knows_cp(v: View) -> Problem | None:
     """FlashAttention 4 is pinned only where it has context parallelism.
@@ -236,10 +293,18 @@ def fa4_knows_cp(v: View) -> Problem | None:
 
 
 @rule(
-    "CP023", severity="error", effect="silent", stage="never",
+    "CP023",
+    severity="error",
+    effect="silent",
+    stage="never",
     source=(
-        Source("megatron-core", "megatron/core/extensions/transformer_engine.py", "TEDotProductAttention.__init__",
-               'if is_te_min_version("1.10.0"):', ">=0.12"),
+        Source(
+            "megatron-core",
+            "megatron/core/extensions/transformer_engine.py",
+            "TEDotProductAttention.__init__",
+            'if is_te_min_version("1.10.0"):',
+            ">=0.12",
+        ),
     ),
     applies=lambda v: cp_may_be_on(v) and any(kind in ("a2a", "all_gather") for kind in v.comm_types),
     good=Example("mlm", "--context-parallel-size 2 --cp-comm-type all_gather", "te=1.12"),
@@ -261,4 +326,11 @@ def comm_type_is_heard(v: View) -> Problem | None:
     )
 
 
-RULES = (comm_type_is_spelled_right, comm_types_match_layers, attention_is_transformer_engine, backend_and_mask_exist, fa4_knows_cp, comm_type_is_heard)
+RULES = (
+    comm_type_is_spelled_right,
+    comm_types_match_layers,
+    attention_is_transformer_engine,
+    backend_and_mask_exist,
+    fa4_knows_cp,
+    comm_type_is_heard,
+)

@@ -12,18 +12,34 @@ def _one_type(v: View, kind: str) -> dict[str, object]:
 
 
 @rule(
-    "CP027", severity="error", effect="crash", stage="init",
+    "CP027",
+    severity="error",
+    effect="crash",
+    stage="init",
     source=(
-        Source("megatron-core", "megatron/core/transformer/transformer_layer.py", "TransformerLayer.__init__",
-               "config.cp_comm_type[self.layer_number]", ">=0.12,<0.17"),
-        Source("megatron-core", "megatron/core/transformer/transformer_layer.py", "TransformerLayer.__init__",
-               "self.layer_number - 1", ">=0.17", "checkout"),
+        Source(
+            "megatron-core",
+            "megatron/core/transformer/transformer_layer.py",
+            "TransformerLayer.__init__",
+            "config.cp_comm_type[self.layer_number]",
+            ">=0.12,<0.17",
+        ),
+        Source(
+            "megatron-core",
+            "megatron/core/transformer/transformer_layer.py",
+            "TransformerLayer.__init__",
+            "self.layer_number - 1",
+            ">=0.17",
+            "checkout",
+        ),
     ),
     applies=lambda v: v.get("cp") != 1 and isinstance(v.cp_comm_type, tuple) and uses_cp(v),
-    good=Example("bridge", "model.num_layers=2 model.context_parallel_size=2 model.cp_comm_type=[p2p,all_gather]",
-                 "mcore=0.17.0"),
-    bad=Example("bridge", "model.num_layers=2 model.context_parallel_size=2 model.cp_comm_type=[p2p,all_gather]",
-                "mcore=0.16.1"),
+    good=Example(
+        "bridge", "model.num_layers=2 model.context_parallel_size=2 model.cp_comm_type=[p2p,all_gather]", "mcore=0.17.0"
+    ),
+    bad=Example(
+        "bridge", "model.num_layers=2 model.context_parallel_size=2 model.cp_comm_type=[p2p,all_gather]", "mcore=0.16.1"
+    ),
 )
 def comm_type_per_layer_is_supported(v: View) -> Problem | None:
     """A communication type per layer needs megatron-core 0.17 or newer.

@@ -22,12 +22,25 @@ def _dense_mask(v: View) -> bool:
 
 
 @rule(
-    "CP017", severity="error", effect="crash", stage="init",
+    "CP017",
+    severity="error",
+    effect="crash",
+    stage="init",
     source=(
-        Source("megatron-core", "megatron/core/extensions/transformer_engine.py", "TEDotProductAttention.__init__",
-               'os.getenv("NVTE_ALLOW_NONDETERMINISTIC_ALGO", "1")', ">=0.12"),
-        Source("megatron-lm", "megatron/training/determinism.py", "apply_determinism_env",
-               "all(t in ACCEPTED_NCCL_ALGO_TOKENS for t in tokens)", where="checkout"),
+        Source(
+            "megatron-core",
+            "megatron/core/extensions/transformer_engine.py",
+            "TEDotProductAttention.__init__",
+            'os.getenv("NVTE_ALLOW_NONDETERMINISTIC_ALGO", "1")',
+            ">=0.12",
+        ),
+        Source(
+            "megatron-lm",
+            "megatron/training/determinism.py",
+            "apply_determinism_env",
+            "all(t in ACCEPTED_NCCL_ALGO_TOKENS for t in tokens)",
+            where="checkout",
+        ),
     ),
     applies=lambda v: bool(v.get("deterministic")),
     good=Example("mlm", "--deterministic-mode", "env.NVTE_ALLOW_NONDETERMINISTIC_ALGO=0"),
@@ -68,10 +81,19 @@ def deterministic_mode_has_its_environment(v: View) -> Problem | None:
 
 
 @rule(
-    "CP018", severity="error", effect="crash", stage="config",
+    "CP018",
+    severity="error",
+    effect="crash",
+    stage="config",
     source=(
-        Source("megatron-core", _CONFIG, "TransformerConfig.__post_init__",
-               "Batch invariant mode does not support context parallelism", ">=0.19", where="checkout"),
+        Source(
+            "megatron-core",
+            _CONFIG,
+            "TransformerConfig.__post_init__",
+            "Batch invariant mode does not support context parallelism",
+            ">=0.19",
+            where="checkout",
+        ),
     ),
     applies=lambda v: bool(v.get("batch_invariant")),
     good=Example("mlm", "--batch-invariant-mode --attention-backend flash", "mcore=0.19"),
@@ -94,11 +116,19 @@ def batch_invariant_mode_has_no_cp(v: View) -> Problem | None:
 
 
 @rule(
-    "CP021", severity="error", effect="crash", stage="config",
+    "CP021",
+    severity="error",
+    effect="crash",
+    stage="config",
     source=(
-        Source("megatron-bridge", "megatron/bridge/training/config.py",
-               "ConfigContainer._validate_and_apply_megatron_fsdp_v2_configs",
-               "MFSDP V2 currently supports DP-only training", ">=0.7", where="checkout"),
+        Source(
+            "megatron-bridge",
+            "megatron/bridge/training/config.py",
+            "ConfigContainer._validate_and_apply_megatron_fsdp_v2_configs",
+            "MFSDP V2 currently supports DP-only training",
+            ">=0.7",
+            where="checkout",
+        ),
     ),
     applies=lambda v: v.kind == "bridge" and v.get("fsdp_version") == 2 and bool(v.get("fsdp")),
     good=Example("bridge", "model.context_parallel_size=1 ddp.use_megatron_fsdp=true ddp.megatron_fsdp_version=2"),
@@ -121,10 +151,18 @@ def fsdp_v2_has_no_cp(v: View) -> Problem | None:
 
 
 @rule(
-    "CP024", severity="warning", effect="oom", stage="training",
+    "CP024",
+    severity="warning",
+    effect="oom",
+    stage="training",
     source=(
-        Source("megatron-core", "megatron/core/datasets/gpt_dataset.py", "_get_ltor_masks_and_position_ids",
-               "torch.ones((seq_length, seq_length)", ">=0.12"),
+        Source(
+            "megatron-core",
+            "megatron/core/datasets/gpt_dataset.py",
+            "_get_ltor_masks_and_position_ids",
+            "torch.ones((seq_length, seq_length)",
+            ">=0.12",
+        ),
     ),
     applies=_dense_mask,
     good=Example("mlm", "--context-parallel-size 4 --seq-length 8192"),
@@ -152,10 +190,14 @@ def no_dense_mask_for_long_sequences(v: View) -> Problem | None:
 
 
 @rule(
-    "CP026", severity="error", effect="crash", stage="config",
+    "CP026",
+    severity="error",
+    effect="crash",
+    stage="config",
     source=(
-        Source("megatron-core", "megatron/core/transformer/multi_token_prediction.py", "roll_tensor", "cp_group",
-               ">=0.14"),
+        Source(
+            "megatron-core", "megatron/core/transformer/multi_token_prediction.py", "roll_tensor", "cp_group", ">=0.14"
+        ),
     ),
     applies=lambda v: v.kind == "mlm" and bool(v.get("mtp_layers")) and cp_may_be_on(v),
     good=Example("mlm", "--context-parallel-size 2 --mtp-num-layers 1", "mcore=0.14"),
@@ -177,4 +219,10 @@ def mtp_knows_cp(v: View) -> Problem | None:
     )
 
 
-RULES = (deterministic_mode_has_its_environment, batch_invariant_mode_has_no_cp, fsdp_v2_has_no_cp, no_dense_mask_for_long_sequences, mtp_knows_cp)
+RULES = (
+    deterministic_mode_has_its_environment,
+    batch_invariant_mode_has_no_cp,
+    fsdp_v2_has_no_cp,
+    no_dense_mask_for_long_sequences,
+    mtp_knows_cp,
+)

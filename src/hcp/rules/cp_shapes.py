@@ -20,8 +20,12 @@ def _longer(v: View, multiple: int) -> Fix:
 def _splits_over_tp(v: View) -> bool:
     """Dense rows whose length the launch states: packed rows have a length of their own (PACK001)."""
     return (
-        v.kind in ("mlm", "bridge", "bridge-provider") and cp_may_be_on(v) and v.get("tp") != 1
-        and bool(v.sequence_parallel) and not v.get("thd") and not v.get("vision")
+        v.kind in ("mlm", "bridge", "bridge-provider")
+        and cp_may_be_on(v)
+        and v.get("tp") != 1
+        and bool(v.sequence_parallel)
+        and not v.get("thd")
+        and not v.get("vision")
     )
 
 
@@ -30,8 +34,11 @@ _FP8_TOKENS = {"delayed": 16, "tensorwise": 16, "mxfp8": 32}
 
 def _fp8_rows(v: View) -> bool:
     return (
-        v.get("fp8") is not None and v.kind in ("mlm", "bridge", "bridge-provider") and cp_may_be_on(v)
-        and not v.get("thd") and v.fp8_recipe in _FP8_TOKENS
+        v.get("fp8") is not None
+        and v.kind in ("mlm", "bridge", "bridge-provider")
+        and cp_may_be_on(v)
+        and not v.get("thd")
+        and v.fp8_recipe in _FP8_TOKENS
     )
 
 
@@ -47,12 +54,25 @@ _CONTEXT_PARALLEL = "transformer_engine/pytorch/attention/dot_product_attention/
 
 
 @rule(
-    "CP001", severity="error", effect="crash", stage="config",
+    "CP001",
+    severity="error",
+    effect="crash",
+    stage="config",
     source=(
-        Source("megatron-lm", "megatron/training/arguments.py", "validate_args",
-               "args.seq_length % (args.context_parallel_size * 2) == 0", where="checkout"),
-        Source("megatron-bridge", "megatron/bridge/training/config.py", "ConfigContainer.validate",
-               "self.model.seq_length % (self.model.context_parallel_size * 2) == 0", ">=0.3"),
+        Source(
+            "megatron-lm",
+            "megatron/training/arguments.py",
+            "validate_args",
+            "args.seq_length % (args.context_parallel_size * 2) == 0",
+            where="checkout",
+        ),
+        Source(
+            "megatron-bridge",
+            "megatron/bridge/training/config.py",
+            "ConfigContainer.validate",
+            "self.model.seq_length % (self.model.context_parallel_size * 2) == 0",
+            ">=0.3",
+        ),
     ),
     applies=lambda v: v.kind != "verl" and cp_may_be_on(v),
     good=Example("mlm", "--context-parallel-size 4 --seq-length 4096"),
@@ -69,9 +89,8 @@ def sequence_divides_into_chunks(v: View) -> Problem | None:
         return None
     direct = v.kind == "bridge-provider"
     return Problem(
-        message="the sequence cannot be cut into the 2 x CP chunks that balance the ranks" + (
-            ": a tensor view fails in the first batch" if direct else ": the launch stops while it reads its arguments"
-        ),
+        message="the sequence cannot be cut into the 2 x CP chunks that balance the ranks"
+        + (": a tensor view fails in the first batch" if direct else ": the launch stops while it reads its arguments"),
         found=f"seq_length {length} at context_parallel_size {v.cp}",
         wanted=f"a multiple of {2 * v.cp}",
         facts=("seq_length", "cp"),
@@ -82,16 +101,30 @@ def sequence_divides_into_chunks(v: View) -> Problem | None:
 
 
 @rule(
-    "CP002", severity="error", effect="crash", stage="first-forward",
+    "CP002",
+    severity="error",
+    effect="crash",
+    stage="first-forward",
     source=(
-        Source("megatron-core", "megatron/core/tensor_parallel/mappings.py", "_split_along_first_dim",
-               "First dimension of the tensor should be divisible by tensor parallel size", ">=0.12"),
+        Source(
+            "megatron-core",
+            "megatron/core/tensor_parallel/mappings.py",
+            "_split_along_first_dim",
+            "First dimension of the tensor should be divisible by tensor parallel size",
+            ">=0.12",
+        ),
     ),
     applies=_splits_over_tp,
-    good=Example("mlm", "--context-parallel-size 2 --tensor-model-parallel-size 6 --sequence-parallel "
-                 "--seq-length 6144 --num-attention-heads 12"),
-    bad=Example("mlm", "--context-parallel-size 2 --tensor-model-parallel-size 6 --sequence-parallel "
-                "--seq-length 4096 --num-attention-heads 12"),
+    good=Example(
+        "mlm",
+        "--context-parallel-size 2 --tensor-model-parallel-size 6 --sequence-parallel "
+        "--seq-length 6144 --num-attention-heads 12",
+    ),
+    bad=Example(
+        "mlm",
+        "--context-parallel-size 2 --tensor-model-parallel-size 6 --sequence-parallel "
+        "--seq-length 4096 --num-attention-heads 12",
+    ),
 )
 def sequence_divides_over_tp(v: View) -> Problem | None:
     """With sequence parallelism a rank's part of the sequence divides over tensor parallelism.
@@ -113,12 +146,25 @@ def sequence_divides_over_tp(v: View) -> Problem | None:
 
 
 @rule(
-    "CP003", severity="error", effect="crash", stage="first-forward",
+    "CP003",
+    severity="error",
+    effect="crash",
+    stage="first-forward",
     source=(
-        Source("transformer-engine", "transformer_engine/pytorch/utils.py", "assert_dim_for_fp8_exec",
-               "math.prod(tensor.shape[:-1]) % 8", ">=2.4"),
-        Source("transformer-engine", "transformer_engine/pytorch/tensor/mxfp8_tensor.py",
-               "MXFP8Quantizer.is_quantizable", "% MXFP8_BLOCK_SCALING_SIZE != 0", ">=2.4"),
+        Source(
+            "transformer-engine",
+            "transformer_engine/pytorch/utils.py",
+            "assert_dim_for_fp8_exec",
+            "math.prod(tensor.shape[:-1]) % 8",
+            ">=2.4",
+        ),
+        Source(
+            "transformer-engine",
+            "transformer_engine/pytorch/tensor/mxfp8_tensor.py",
+            "MXFP8Quantizer.is_quantizable",
+            "% MXFP8_BLOCK_SCALING_SIZE != 0",
+            ">=2.4",
+        ),
     ),
     applies=_fp8_rows,
     good=Example("mlm", "--context-parallel-size 2 --fp8-format hybrid --seq-length 4096 --micro-batch-size 1"),
@@ -147,16 +193,30 @@ def fp8_blocks_are_whole(v: View) -> Problem | None:
 
 
 @rule(
-    "CP007", severity="error", effect="crash", stage="first-forward",
+    "CP007",
+    severity="error",
+    effect="crash",
+    stage="first-forward",
     source=(
-        Source("transformer-engine", _CONTEXT_PARALLEL, "AttnFuncWithCPAndQKVOA2A.forward",
-               "q.shape[-2] % cp_size == 0 and k.shape[-2] % cp_size == 0", ">=2.4"),
+        Source(
+            "transformer-engine",
+            _CONTEXT_PARALLEL,
+            "AttnFuncWithCPAndQKVOA2A.forward",
+            "q.shape[-2] % cp_size == 0 and k.shape[-2] % cp_size == 0",
+            ">=2.4",
+        ),
     ),
     applies=_flat_a2a,
-    good=Example("mlm", "--context-parallel-size 4 --cp-comm-type a2a --num-attention-heads 32 "
-                 "--group-query-attention --num-query-groups 8 --tensor-model-parallel-size 2"),
-    bad=Example("mlm", "--context-parallel-size 4 --cp-comm-type a2a --num-attention-heads 32 "
-                "--group-query-attention --num-query-groups 8 --tensor-model-parallel-size 4"),
+    good=Example(
+        "mlm",
+        "--context-parallel-size 4 --cp-comm-type a2a --num-attention-heads 32 "
+        "--group-query-attention --num-query-groups 8 --tensor-model-parallel-size 2",
+    ),
+    bad=Example(
+        "mlm",
+        "--context-parallel-size 4 --cp-comm-type a2a --num-attention-heads 32 "
+        "--group-query-attention --num-query-groups 8 --tensor-model-parallel-size 4",
+    ),
 )
 def heads_divide_for_a2a(v: View) -> Problem | None:
     """With a2a the heads of a rank divide by the context-parallel size.
@@ -180,18 +240,29 @@ def heads_divide_for_a2a(v: View) -> Problem | None:
 
 
 @rule(
-    "CP008", severity="error", effect="crash", stage="config",
+    "CP008",
+    severity="error",
+    effect="crash",
+    stage="config",
     source=(
-        Source("megatron-core", _CONFIG, "TransformerConfig.__post_init__",
-               "must be a multiple or divisor of", ">=0.16"),
-        Source("megatron-core", _CONFIG, "TransformerConfig.__post_init__",
-               "self.num_query_groups % self.tensor_model_parallel_size != 0", ">=0.12"),
+        Source(
+            "megatron-core", _CONFIG, "TransformerConfig.__post_init__", "must be a multiple or divisor of", ">=0.16"
+        ),
+        Source(
+            "megatron-core",
+            _CONFIG,
+            "TransformerConfig.__post_init__",
+            "self.num_query_groups % self.tensor_model_parallel_size != 0",
+            ">=0.12",
+        ),
     ),
     applies=lambda v: v.get("tp") != 1 and v.get("kv_heads", 1) is not None,
-    good=Example("mlm", "--tensor-model-parallel-size 4 --num-attention-heads 32 --group-query-attention "
-                 "--num-query-groups 8"),
-    bad=Example("mlm", "--tensor-model-parallel-size 4 --num-attention-heads 12 --group-query-attention "
-                "--num-query-groups 6"),
+    good=Example(
+        "mlm", "--tensor-model-parallel-size 4 --num-attention-heads 32 --group-query-attention --num-query-groups 8"
+    ),
+    bad=Example(
+        "mlm", "--tensor-model-parallel-size 4 --num-attention-heads 12 --group-query-attention --num-query-groups 6"
+    ),
 )
 def kv_heads_fit_tp(v: View) -> Problem | None:
     """The KV heads are a multiple or a divisor of the tensor-parallel size.
@@ -219,10 +290,12 @@ def kv_heads_fit_tp(v: View) -> Problem | None:
 
 
 @rule(
-    "PERF001", severity="info", effect="slow", stage="training",
+    "PERF001",
+    severity="info",
+    effect="slow",
+    stage="training",
     source=(
-        Source("megatron-bridge", "docs/training/moe-optimization.md", "", "seq_len / 4096", ">=0.7",
-               where="checkout"),
+        Source("megatron-bridge", "docs/training/moe-optimization.md", "", "seq_len / 4096", ">=0.7", where="checkout"),
     ),
     applies=lambda v: v.kind in ("mlm", "bridge") and cp_may_be_on(v) and v.known("seq_length"),
     good=Example("mlm", "--context-parallel-size 4 --seq-length 16384"),
@@ -248,4 +321,11 @@ def slices_hide_communication(v: View) -> Problem | None:
     )
 
 
-RULES = (sequence_divides_into_chunks, sequence_divides_over_tp, fp8_blocks_are_whole, heads_divide_for_a2a, kv_heads_fit_tp, slices_hide_communication)
+RULES = (
+    sequence_divides_into_chunks,
+    sequence_divides_over_tp,
+    fp8_blocks_are_whole,
+    heads_divide_for_a2a,
+    kv_heads_fit_tp,
+    slices_hide_communication,
+)

@@ -65,9 +65,7 @@ def windowed_types(v: View) -> tuple[str, ...]:
     if len(types) == 1:
         some = any(skip) if isinstance(skip, list | tuple) else skip != 1
         return types if some else ()
-    return tuple(dict.fromkeys(
-        kind for layer, kind in enumerate(types, start=1) if has_window_at(skip, layer)
-    ))
+    return tuple(dict.fromkeys(kind for layer, kind in enumerate(types, start=1) if has_window_at(skip, layer)))
 
 
 def has_window_at(skip: Any, layer: int) -> bool:

@@ -19,13 +19,17 @@ def _ignored_type(v: View) -> Problem | None:
         wanted="p2p, which is what runs, or a static CP size above 1",
         facts=("cp_comm_type", "cp"),
         fixes=(Fix(switch_types(v, ("p2p",)), "says what runs"),),
-        severity="warning", effect="silent", stage="never",
+        severity="warning",
+        effect="silent",
+        stage="never",
     )
 
 
-_HYBRID = ("--hybrid-context-parallel --max-seqlen-per-dp-cp-rank 4096 --seq-length 32768 "
-           "--no-create-attention-mask-in-dataloader --sft --calculate-per-token-loss --micro-batch-size 1 "
-           "--eval-iters 0 ")
+_HYBRID = (
+    "--hybrid-context-parallel --max-seqlen-per-dp-cp-rank 4096 --seq-length 32768 "
+    "--no-create-attention-mask-in-dataloader --sft --calculate-per-token-loss --micro-batch-size 1 "
+    "--eval-iters 0 "
+)
 _CP = "--context-parallel-size 8 "
 _ON = "world_size=8 mcore=0.17.0 te=2.14"
 _ACTOR = "actor_rollout_ref.actor.megatron."
@@ -33,18 +37,27 @@ _VERL = f"{_ACTOR}dynamic_context_parallel=True {_ACTOR}max_seqlen_per_dp_cp_ran
 
 
 @rule(
-    "DCP009", severity="error", effect="crash", stage="training",
+    "DCP009",
+    severity="error",
+    effect="crash",
+    stage="training",
     source=(
-        Source("megatron-core", _TE, "TEDotProductAttention.forward", "super().set_context_parallel_group(",
-               ">=0.16"),
-        Source("transformer-engine",
-               "transformer_engine/pytorch/attention/dot_product_attention/context_parallel.py",
-               "attn_forward_func_with_cp", "isinstance(cp_group, list) and len(cp_group) == 2", ">=2.8"),
+        Source("megatron-core", _TE, "TEDotProductAttention.forward", "super().set_context_parallel_group(", ">=0.16"),
+        Source(
+            "transformer-engine",
+            "transformer_engine/pytorch/attention/dot_product_attention/context_parallel.py",
+            "attn_forward_func_with_cp",
+            "isinstance(cp_group, list) and len(cp_group) == 2",
+            ">=2.8",
+        ),
     ),
     applies=is_dynamic,
     good=Example("mlm", _HYBRID + _CP, _ON),
-    bad=Example("mlm", _HYBRID + _CP + "--cp-comm-type a2a+p2p --hierarchical-context-parallel-sizes 4 2",
-                "world_size=8 mcore=0.17.0 te=2.20 arch=sm90"),
+    bad=Example(
+        "mlm",
+        _HYBRID + _CP + "--cp-comm-type a2a+p2p --hierarchical-context-parallel-sizes 4 2",
+        "world_size=8 mcore=0.17.0 te=2.20 arch=sm90",
+    ),
 )
 def comm_type_fits_any_group(v: View) -> Problem | None:
     """Dynamic CP exchanges K and V in a way that any group can.
@@ -78,17 +91,28 @@ def comm_type_fits_any_group(v: View) -> Problem | None:
 
 
 @rule(
-    "DCP010", severity="error", effect="crash", stage="training",
+    "DCP010",
+    severity="error",
+    effect="crash",
+    stage="training",
     source=(
-        Source("megatron-core", _TE, "TEDotProductAttention.__init__",
-               "if self.config.context_parallel_size > 1:", ">=0.16"),
+        Source(
+            "megatron-core",
+            _TE,
+            "TEDotProductAttention.__init__",
+            "if self.config.context_parallel_size > 1:",
+            ">=0.16",
+        ),
         Source("megatron-core", _TE, "TEDotProductAttention.forward", "TEDotProductAttention.cp_stream", ">=0.16"),
     ),
     applies=lambda v: v.kind in ("mlm", "bridge-provider") and is_hybrid(v) and not is_newer_than_read(v),
     good=Example("mlm", _HYBRID + _CP, _ON),
-    bad=Example("bridge-provider", "model.hybrid_context_parallel=true model.max_seqlen_per_dp_cp_rank=4096 "
-                "model.context_parallel_size=1 model.calculate_per_token_loss=true",
-                "mcore=0.17.0 world_size=8 dp=8"),
+    bad=Example(
+        "bridge-provider",
+        "model.hybrid_context_parallel=true model.max_seqlen_per_dp_cp_rank=4096 "
+        "model.context_parallel_size=1 model.calculate_per_token_loss=true",
+        "mcore=0.17.0 world_size=8 dp=8",
+    ),
 )
 def hybrid_cp_has_static_cp(v: View) -> Problem | None:
     """Hybrid CP has a static CP size above 1.
@@ -104,22 +128,34 @@ def hybrid_cp_has_static_cp(v: View) -> Problem | None:
         found="hybrid_context_parallel at context_parallel_size 1, where attention makes no stream for CP",
         wanted="a static context_parallel_size above 1; the groups are chosen all the same",
         facts=("cp",),
-        fixes=(Fix({"cp": ranks}, "the stream exists, and the group of all ranks is the static one"),) if ranks > 1
+        fixes=(Fix({"cp": ranks}, "the stream exists, and the group of all ranks is the static one"),)
+        if ranks > 1
         else (),
     )
 
 
 @rule(
-    "DCP011", severity="error", effect="crash", stage="first-forward",
+    "DCP011",
+    severity="error",
+    effect="crash",
+    stage="first-forward",
     source=(
-        Source("megatron-core", "megatron/core/transformer/multi_latent_attention.py",
-               "MLASelfAttention.get_query_key_value_tensors",
-               "hybrid_context_parallel is not supported with MLA yet", ">=0.16"),
+        Source(
+            "megatron-core",
+            "megatron/core/transformer/multi_latent_attention.py",
+            "MLASelfAttention.get_query_key_value_tensors",
+            "hybrid_context_parallel is not supported with MLA yet",
+            ">=0.16",
+        ),
     ),
     applies=lambda v: is_hybrid(v) and not is_newer_than_read(v),
     good=Example("mlm", _HYBRID + _CP, _ON),
-    bad=Example("bridge-provider", "model.hybrid_context_parallel=true model.max_seqlen_per_dp_cp_rank=4096 "
-                "model.multi_latent_attention=true model.calculate_per_token_loss=true", "mcore=0.17.0"),
+    bad=Example(
+        "bridge-provider",
+        "model.hybrid_context_parallel=true model.max_seqlen_per_dp_cp_rank=4096 "
+        "model.multi_latent_attention=true model.calculate_per_token_loss=true",
+        "mcore=0.17.0",
+    ),
 )
 def hybrid_cp_has_no_mla(v: View) -> Problem | None:
     """Hybrid CP runs without multi-latent attention.
@@ -138,10 +174,18 @@ def hybrid_cp_has_no_mla(v: View) -> Problem | None:
 
 
 @rule(
-    "DCP012", severity="error", effect="silent", stage="never",
+    "DCP012",
+    severity="error",
+    effect="silent",
+    stage="never",
     source=(
-        Source("megatron-core", "megatron/core/transformer/attention.py", "Attention.forward",
-               "cp_group=self.pg_collection.cp,", ">=0.16"),
+        Source(
+            "megatron-core",
+            "megatron/core/transformer/attention.py",
+            "Attention.forward",
+            "cp_group=self.pg_collection.cp,",
+            ">=0.16",
+        ),
     ),
     applies=lambda v: v.kind == "mlm" and is_hybrid(v) and not is_newer_than_read(v),
     good=Example("mlm", _HYBRID + _CP, _ON),

@@ -14,8 +14,9 @@ def _by_sequence(v: View) -> Problem | None:
         found="dynamic CP without calculate_per_token_loss",
         wanted="calculate_per_token_loss, and a loss function that returns its tokens",
         facts=("calculate_per_token_loss",),
-        fixes=(Fix({"calculate_per_token_loss": True, "average_in_collective": False},
-                   "sums over tokens, divided once"),),
+        fixes=(
+            Fix({"calculate_per_token_loss": True, "average_in_collective": False}, "sums over tokens, divided once"),
+        ),
     )
 
 
@@ -24,18 +25,33 @@ _VERL = f"{_ACTOR}dynamic_context_parallel=True {_ACTOR}max_seqlen_per_dp_cp_ran
 
 
 @rule(
-    "LOSS006", severity="error", effect="silent", stage="never",
+    "LOSS006",
+    severity="error",
+    effect="silent",
+    stage="never",
     source=(
-        Source("verl", "verl/workers/engine/megatron/transformer_impl.py", "MegatronEngine.get_data_parallel_size",
-               "we set dp=1", ">=0.8,<0.9"),
-        Source("megatron-core", "megatron/core/pipeline_parallel/schedules.py", "forward_step_calc_loss",
-               "if not config.calculate_per_token_loss:", ">=0.15"),
+        Source(
+            "verl",
+            "verl/workers/engine/megatron/transformer_impl.py",
+            "MegatronEngine.get_data_parallel_size",
+            "we set dp=1",
+            ">=0.8,<0.9",
+        ),
+        Source(
+            "megatron-core",
+            "megatron/core/pipeline_parallel/schedules.py",
+            "forward_step_calc_loss",
+            "if not config.calculate_per_token_loss:",
+            ">=0.15",
+        ),
     ),
     applies=lambda v: v.kind in ("verl", "bridge-provider") and is_dynamic(v),
     good=Example("verl", _VERL, "verl=0.9.1 mcore=0.19.0 mcore_branch=dev"),
-    bad=Example("verl", f"{_VERL} actor_rollout_ref.actor.use_dynamic_bsz=False "
-                "actor_rollout_ref.actor.ppo_micro_batch_size_per_gpu=8",
-                "verl=0.8.0 mcore=0.19.0 mcore_branch=dev"),
+    bad=Example(
+        "verl",
+        f"{_VERL} actor_rollout_ref.actor.use_dynamic_bsz=False actor_rollout_ref.actor.ppo_micro_batch_size_per_gpu=8",
+        "verl=0.8.0 mcore=0.19.0 mcore_branch=dev",
+    ),
 )
 def tokens_weigh_the_same_under_dynamic_cp(v: View) -> Problem | None:
     """Under dynamic CP every token weighs the same in the gradient.

@@ -18,13 +18,16 @@ def off(v: View) -> Fix:
 def _unknown_name(v: View, name: str, where: str, wanted: str) -> Problem:
     rename = {name: False, "hybrid_context_parallel": True}
     return Problem(
-        message="the command line refuses the flag" if v.kind == "mlm"
+        message="the command line refuses the flag"
+        if v.kind == "mlm"
         else "no dynamic groups are built: the setting goes nowhere, without a word",
         found=f"{name} with {where}",
         wanted=wanted,
         facts=(name, "mcore"),
-        fixes=(*([Fix(rename, "the name of main and of every release")] if name != "hybrid_context_parallel" else []),
-               off(v)),
+        fixes=(
+            *([Fix(rename, "the name of main and of every release")] if name != "hybrid_context_parallel" else []),
+            off(v),
+        ),
         effect="crash" if v.kind == "mlm" else "silent",
         stage="config" if v.kind == "mlm" else "never",
     )
@@ -49,9 +52,11 @@ def _dcp020_verl(v: View) -> Problem | None:
     )
 
 
-_HYBRID = ("--hybrid-context-parallel --max-seqlen-per-dp-cp-rank 4096 --context-parallel-size 8 --seq-length 32768 "
-           "--sft --no-create-attention-mask-in-dataloader --calculate-per-token-loss --micro-batch-size 1 "
-           "--eval-iters 0")
+_HYBRID = (
+    "--hybrid-context-parallel --max-seqlen-per-dp-cp-rank 4096 --context-parallel-size 8 --seq-length 32768 "
+    "--sft --no-create-attention-mask-in-dataloader --calculate-per-token-loss --micro-batch-size 1 "
+    "--eval-iters 0"
+)
 """A Megatron-LM launch with hybrid CP in which every rule of it holds (before megatron-core 0.18)."""
 _ACTOR = "actor_rollout_ref.actor.megatron."
 _VERL = f"{_ACTOR}dynamic_context_parallel=True {_ACTOR}max_seqlen_per_dp_cp_rank=4096"
@@ -59,10 +64,19 @@ _DEV = "verl=0.9.1 mcore=0.19.0 mcore_branch=dev"
 
 
 @rule(
-    "DCP001", severity="error", effect="crash", stage="training",
+    "DCP001",
+    severity="error",
+    effect="crash",
+    stage="training",
     source=(
-        Source("megatron-core", "megatron/core/utils.py", "get_batch_on_this_tp_rank",
-               "batch['tokens'].shape[1]", ">=0.18", "checkout"),
+        Source(
+            "megatron-core",
+            "megatron/core/utils.py",
+            "get_batch_on_this_tp_rank",
+            "batch['tokens'].shape[1]",
+            ">=0.18",
+            "checkout",
+        ),
     ),
     applies=lambda v: v.kind == "mlm" and is_hybrid(v),
     good=Example("mlm", _HYBRID, "world_size=8 mcore=0.17.0 te=2.14"),
@@ -79,7 +93,7 @@ def pretrain_script_feeds_hybrid_cp(v: View) -> Problem | None:
         return None
     ends = v.at_least("mcore", "0.20")
     return Problem(
-        message="the first batch stops with \"IndexError: tuple index out of range\""
+        message='the first batch stops with "IndexError: tuple index out of range"'
         + (", or hangs, because the ranks of a TP group disagree on what is broadcast" if v.tp > 1 else "")
         + (" (builds of 0.20 after August 2026 may hold the repair)" if ends else ""),
         found=f"hybrid_context_parallel with megatron-core {v.mcore}",
@@ -91,18 +105,34 @@ def pretrain_script_feeds_hybrid_cp(v: View) -> Problem | None:
 
 
 @rule(
-    "DCP016", severity="error", effect="crash", stage="training",
+    "DCP016",
+    severity="error",
+    effect="crash",
+    stage="training",
     source=(
-        Source("megatron-core", "megatron/core/pipeline_parallel/hybrid_cp_schedule.py",
-               "hybrid_context_parallel_forward_backward", "sample_id_groups = data[1]", ">=0.16"),
-        Source("megatron-lm", "megatron/training/training.py", "train",
-               "iter(HybridCPDataLoaderWrapper(train_data_iterator, config))", where="checkout"),
+        Source(
+            "megatron-core",
+            "megatron/core/pipeline_parallel/hybrid_cp_schedule.py",
+            "hybrid_context_parallel_forward_backward",
+            "sample_id_groups = data[1]",
+            ">=0.16",
+        ),
+        Source(
+            "megatron-lm",
+            "megatron/training/training.py",
+            "train",
+            "iter(HybridCPDataLoaderWrapper(train_data_iterator, config))",
+            where="checkout",
+        ),
     ),
-    applies=lambda v: (v.kind == "bridge" and is_dynamic(v))
-    or (v.kind == "verl" and bool(v.get("hybrid_context_parallel"))),
+    applies=lambda v: (
+        (v.kind == "bridge" and is_dynamic(v)) or (v.kind == "verl" and bool(v.get("hybrid_context_parallel")))
+    ),
     good=Example("verl", _VERL, _DEV),
-    bad=Example("bridge", "model.hybrid_context_parallel=true model.max_seqlen_per_dp_cp_rank=4096 "
-                "model.pipeline_model_parallel_size=1"),
+    bad=Example(
+        "bridge",
+        "model.hybrid_context_parallel=true model.max_seqlen_per_dp_cp_rank=4096 model.pipeline_model_parallel_size=1",
+    ),
 )
 def core_switch_is_left_to_megatron_lm(v: View) -> Problem | None:
     """Megatron-core's own switch of dynamic CP is left to Megatron-LM's training loop.
@@ -116,7 +146,8 @@ def core_switch_is_left_to_megatron_lm(v: View) -> Problem | None:
     trainer = "verl" if v.kind == "verl" else "Megatron-Bridge's training loop"
     unused = v.pp > 1
     return Problem(
-        message="no group is ever chosen: the schedules with a pipeline do not know the switch" if unused
+        message="no group is ever chosen: the schedules with a pipeline do not know the switch"
+        if unused
         else "the first step stops: the schedule expects (batch, groups) and gets a plain batch",
         found=f"{name} in {trainer}, which never wraps its data for it",
         wanted="verl's own dynamic_context_parallel" if v.kind == "verl" else "static context parallelism",
@@ -128,19 +159,42 @@ def core_switch_is_left_to_megatron_lm(v: View) -> Problem | None:
 
 
 @rule(
-    "DCP020", severity="error", effect="silent", stage="never",
+    "DCP020",
+    severity="error",
+    effect="silent",
+    stage="never",
     source=(
-        Source("megatron-core", _STATE, "initialize_model_parallel", "hybrid_context_parallel: bool = False",
-               ">=0.16", absent="dynamic_context_parallel"),
-        Source("megatron-bridge", "src/megatron/bridge/training/initialize.py", "_initialize_distributed",
-               'if "dynamic_context_parallel" in _init_mp_params', ">=0.6", "checkout"),
-        Source("verl", _ENGINE, "MegatronEngine._init_device_mesh",
-               "dynamic_context_parallel is not supported in your megatron version", ">=0.8"),
+        Source(
+            "megatron-core",
+            _STATE,
+            "initialize_model_parallel",
+            "hybrid_context_parallel: bool = False",
+            ">=0.16",
+            absent="dynamic_context_parallel",
+        ),
+        Source(
+            "megatron-bridge",
+            "src/megatron/bridge/training/initialize.py",
+            "_initialize_distributed",
+            'if "dynamic_context_parallel" in _init_mp_params',
+            ">=0.6",
+            "checkout",
+        ),
+        Source(
+            "verl",
+            _ENGINE,
+            "MegatronEngine._init_device_mesh",
+            "dynamic_context_parallel is not supported in your megatron version",
+            ">=0.8",
+        ),
     ),
     applies=lambda v: v.kind != "bridge" and is_dynamic(v),
     good=Example("mlm", _HYBRID, "world_size=8 mcore=0.17.0 te=2.14"),
-    bad=Example("bridge-provider", "model.dynamic_context_parallel=true model.max_seqlen_per_dp_cp_rank=4096 "
-                "model.calculate_per_token_loss=true", "mcore=0.16.1"),
+    bad=Example(
+        "bridge-provider",
+        "model.dynamic_context_parallel=true model.max_seqlen_per_dp_cp_rank=4096 model.calculate_per_token_loss=true",
+        "mcore=0.16.1",
+    ),
 )
 def switch_has_the_name_of_its_version(v: View) -> Problem | None:
     """Dynamic CP has the name that this version knows.
@@ -155,21 +209,40 @@ def switch_has_the_name_of_its_version(v: View) -> Problem | None:
     if name == "hybrid_context_parallel":
         if v.at_least("mcore", "0.16"):
             return None
-        return _unknown_name(v, name, f"megatron-core {v.mcore}, which has no dynamic CP",
-                             "megatron-core 0.16 or newer")
+        return _unknown_name(
+            v, name, f"megatron-core {v.mcore}, which has no dynamic CP", "megatron-core 0.16 or newer"
+        )
     if v.mcore_branch == "dev":
         return None
-    return _unknown_name(v, name, "megatron-core's main branch, where the name is hybrid_context_parallel",
-                         "hybrid_context_parallel, or megatron-core's dev branch")
+    return _unknown_name(
+        v,
+        name,
+        "megatron-core's main branch, where the name is hybrid_context_parallel",
+        "hybrid_context_parallel, or megatron-core's dev branch",
+    )
 
 
 @rule(
-    "DCP024", severity="error", effect="crash", stage="init",
+    "DCP024",
+    severity="error",
+    effect="crash",
+    stage="init",
     source=(
-        Source("verl", "verl/utils/dynamic_cp_scheduler.py", "get_megatron_dynamic_cp_scheduler_cls",
-               "from megatron.core.datasets.data_schedule import DefaultDynamicCPScheduler", ">=0.9"),
-        Source("megatron-core", "megatron/core/datasets/data_schedule.py", "<module>",
-               "class HybridCPDataLoaderWrapper", ">=0.16", absent="class DefaultDynamicCPScheduler"),
+        Source(
+            "verl",
+            "verl/utils/dynamic_cp_scheduler.py",
+            "get_megatron_dynamic_cp_scheduler_cls",
+            "from megatron.core.datasets.data_schedule import DefaultDynamicCPScheduler",
+            ">=0.9",
+        ),
+        Source(
+            "megatron-core",
+            "megatron/core/datasets/data_schedule.py",
+            "<module>",
+            "class HybridCPDataLoaderWrapper",
+            ">=0.16",
+            absent="class DefaultDynamicCPScheduler",
+        ),
     ),
     applies=is_verl,
     good=Example("verl", _VERL, _DEV),
@@ -193,4 +266,9 @@ def verl_finds_its_scheduler(v: View) -> Problem | None:
     )
 
 
-RULES = (pretrain_script_feeds_hybrid_cp, core_switch_is_left_to_megatron_lm, switch_has_the_name_of_its_version, verl_finds_its_scheduler)
+RULES = (
+    pretrain_script_feeds_hybrid_cp,
+    core_switch_is_left_to_megatron_lm,
+    switch_has_the_name_of_its_version,
+    verl_finds_its_scheduler,
+)

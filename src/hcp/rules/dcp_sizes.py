@@ -59,8 +59,9 @@ def _not_a_power(v: View) -> Problem | None:
     if at_start:
         message = "start-up stops: dynamic groups need an even number of ranks"
     elif missing:
-        message = (f"training stops as soon as the scheduler asks for a group of {missing[0]}: none is built"
-                   + (f"; the last ranks hold a smaller group under the size {broken[0]}" if broken else ""))
+        message = f"training stops as soon as the scheduler asks for a group of {missing[0]}: none is built" + (
+            f"; the last ranks hold a smaller group under the size {broken[0]}" if broken else ""
+        )
     else:
         message = f"the last ranks hold a smaller group under the size {broken[0]}, and wait for ranks outside it"
     return Problem(
@@ -73,8 +74,10 @@ def _not_a_power(v: View) -> Problem | None:
     )
 
 
-_HYBRID = ("--hybrid-context-parallel --seq-length 32768 --sft --no-create-attention-mask-in-dataloader "
-           "--calculate-per-token-loss --micro-batch-size 1 --eval-iters 0 ")
+_HYBRID = (
+    "--hybrid-context-parallel --seq-length 32768 --sft --no-create-attention-mask-in-dataloader "
+    "--calculate-per-token-loss --micro-batch-size 1 --eval-iters 0 "
+)
 _ON = "world_size=8 mcore=0.17.0 te=2.14"
 _ACTOR = "actor_rollout_ref.actor.megatron."
 _VERL = f"{_ACTOR}dynamic_context_parallel=True {_ACTOR}max_seqlen_per_dp_cp_rank=4096"
@@ -82,14 +85,32 @@ _DEV = "verl=0.9.1 mcore=0.19.0 mcore_branch=dev"
 
 
 @rule(
-    "DCP005", severity="error", effect="crash", stage="training",
+    "DCP005",
+    severity="error",
+    effect="crash",
+    stage="training",
     source=(
-        Source("megatron-core", _SCHEDULE, "BalancedCPScheduler.gpus_needed",
-               "seq_len / self.max_seq_len_per_rank", ">=0.16"),
-        Source("verl", "verl/workers/config/engine.py", "McoreEngineConfig.__post_init__",
-               "max_seqlen_per_dp_cp_rank must be a positive integer", ">=0.9"),
-        Source("verl", "verl/workers/engine/megatron/transformer_impl.py", "MegatronEngine._init_device_mesh",
-               "max_seqlen_per_dp_cp_rank is required when", ">=0.8,<0.9"),
+        Source(
+            "megatron-core",
+            _SCHEDULE,
+            "BalancedCPScheduler.gpus_needed",
+            "seq_len / self.max_seq_len_per_rank",
+            ">=0.16",
+        ),
+        Source(
+            "verl",
+            "verl/workers/config/engine.py",
+            "McoreEngineConfig.__post_init__",
+            "max_seqlen_per_dp_cp_rank must be a positive integer",
+            ">=0.9",
+        ),
+        Source(
+            "verl",
+            "verl/workers/engine/megatron/transformer_impl.py",
+            "MegatronEngine._init_device_mesh",
+            "max_seqlen_per_dp_cp_rank is required when",
+            ">=0.8,<0.9",
+        ),
     ),
     applies=is_dynamic,
     good=Example("mlm", _HYBRID + "--max-seqlen-per-dp-cp-rank 4096 --context-parallel-size 8", _ON),
@@ -105,7 +126,8 @@ def tokens_per_rank_are_stated(v: View) -> Problem | None:
         return None
     refused = v.kind == "verl"
     return Problem(
-        message="verl stops at start-up" if refused
+        message="verl stops at start-up"
+        if refused
         else "nothing looks at it until the first batch, which stops with a TypeError or a division by zero",
         found=f"dynamic CP with max_seqlen_per_dp_cp_rank {v.max_seqlen_per_dp_cp_rank}",
         wanted="the tokens that a rank can hold, a positive whole number",
@@ -116,10 +138,18 @@ def tokens_per_rank_are_stated(v: View) -> Problem | None:
 
 
 @rule(
-    "DCP006", severity="error", effect="crash", stage="training",
+    "DCP006",
+    severity="error",
+    effect="crash",
+    stage="training",
     source=(
-        Source("megatron-core", _SCHEDULE, "BalancedCPScheduler.next_hdp_group",
-               "There should be at least one group existing", ">=0.16"),
+        Source(
+            "megatron-core",
+            _SCHEDULE,
+            "BalancedCPScheduler.next_hdp_group",
+            "There should be at least one group existing",
+            ">=0.16",
+        ),
     ),
     applies=lambda v: is_hybrid(v) or is_dev(v),
     good=Example("mlm", _HYBRID + "--max-seqlen-per-dp-cp-rank 4096 --context-parallel-size 8", _ON),
@@ -142,7 +172,9 @@ def longest_sequence_fits_a_power_of_two(v: View) -> Problem | None:
     fixes.append(Fix({"seq_length": tokens * largest_power(ranks)}, "shorter sequences"))
     return Problem(
         message="the run stops at the first sequence that is too long, in the middle of training, and the error speaks "
-        "of groups that do not exist" if is_hybrid(v) else "the launcher stops: a row would not hold the sequence",
+        "of groups that do not exist"
+        if is_hybrid(v)
+        else "the launcher stops: a row would not hold the sequence",
         found=f"sequences up to {longest} tokens, and room for {tokens} x {largest_power(ranks)} on {ranks} ranks",
         wanted=f"max_seqlen_per_dp_cp_rank of at least {-(-longest // largest_power(ranks))}",
         facts=("max_seqlen_per_dp_cp_rank", "seq_length", "world_size"),
@@ -152,17 +184,33 @@ def longest_sequence_fits_a_power_of_two(v: View) -> Problem | None:
 
 
 @rule(
-    "DCP007", severity="error", effect="crash", stage="training",
+    "DCP007",
+    severity="error",
+    effect="crash",
+    stage="training",
     source=(
-        Source("megatron-core", _STATE, "initialize_model_parallel",
-               "Hybrid context parallel requires an even number of ranks", ">=0.16"),
-        Source("megatron-core", _STATE, "create_hybrid_dp_cp_groups",
-               "group_sizes = [2**i for i in range(int(log2(len(ranks))))][1:]", ">=0.16"),
+        Source(
+            "megatron-core",
+            _STATE,
+            "initialize_model_parallel",
+            "Hybrid context parallel requires an even number of ranks",
+            ">=0.16",
+        ),
+        Source(
+            "megatron-core",
+            _STATE,
+            "create_hybrid_dp_cp_groups",
+            "group_sizes = [2**i for i in range(int(log2(len(ranks))))][1:]",
+            ">=0.16",
+        ),
     ),
     applies=lambda v: is_hybrid(v) or is_dev(v),
     good=Example("mlm", _HYBRID + "--max-seqlen-per-dp-cp-rank 4096 --context-parallel-size 8", _ON),
-    bad=Example("mlm", _HYBRID + "--max-seqlen-per-dp-cp-rank 8192 --context-parallel-size 12 --seq-length 49152",
-                "world_size=12 mcore=0.17.0 te=2.14"),
+    bad=Example(
+        "mlm",
+        _HYBRID + "--max-seqlen-per-dp-cp-rank 8192 --context-parallel-size 12 --seq-length 49152",
+        "world_size=12 mcore=0.17.0 te=2.14",
+    ),
 )
 def ranks_are_a_power_of_two(v: View) -> Problem | None:
     """DP x CP is a power of two.
@@ -175,12 +223,25 @@ def ranks_are_a_power_of_two(v: View) -> Problem | None:
 
 
 @rule(
-    "DCP008", severity="error", effect="crash", stage="training",
+    "DCP008",
+    severity="error",
+    effect="crash",
+    stage="training",
     source=(
-        Source("megatron-lm", "megatron/training/datasets/sft_dataset.py", "SFTDataset.__getitem__",
-               "pad_granularity = self.config.context_parallel_size * 2", where="checkout"),
-        Source("megatron-core", "megatron/core/datasets/gpt_dataset.py", "GPTDatasetConfig",
-               "each sample should be divisible by the data parallel size * context parallel size * 2", ">=0.16"),
+        Source(
+            "megatron-lm",
+            "megatron/training/datasets/sft_dataset.py",
+            "SFTDataset.__getitem__",
+            "pad_granularity = self.config.context_parallel_size * 2",
+            where="checkout",
+        ),
+        Source(
+            "megatron-core",
+            "megatron/core/datasets/gpt_dataset.py",
+            "GPTDatasetConfig",
+            "each sample should be divisible by the data parallel size * context parallel size * 2",
+            ">=0.16",
+        ),
     ),
     applies=lambda v: v.kind == "mlm" and is_hybrid(v) and bool(v.get("sft")),
     good=Example("mlm", _HYBRID + "--max-seqlen-per-dp-cp-rank 4096 --context-parallel-size 8", _ON),
@@ -210,16 +271,27 @@ def padding_fits_the_widest_group(v: View) -> Problem | None:
 
 
 @rule(
-    "DCP019", severity="error", effect="silent", stage="never",
+    "DCP019",
+    severity="error",
+    effect="silent",
+    stage="never",
     source=(
-        Source("megatron-core", "megatron/core/datasets/data_schedule.py",
-               "HybridCPDataLoaderWrapper._gid_to_src_rank", "// self.tp_group.size()", ">=0.16"),
+        Source(
+            "megatron-core",
+            "megatron/core/datasets/data_schedule.py",
+            "HybridCPDataLoaderWrapper._gid_to_src_rank",
+            "// self.tp_group.size()",
+            ">=0.16",
+        ),
     ),
     applies=lambda v: is_hybrid(v) and not is_newer_than_read(v),
     good=Example("mlm", _HYBRID + "--max-seqlen-per-dp-cp-rank 4096 --context-parallel-size 8", _ON),
-    bad=Example("bridge-provider", "model.hybrid_context_parallel=true model.max_seqlen_per_dp_cp_rank=4096 "
-                "model.calculate_per_token_loss=true model.tensor_model_parallel_size=2",
-                "rank_order=cp-tp-dp-ep-pp mcore=0.16.1"),
+    bad=Example(
+        "bridge-provider",
+        "model.hybrid_context_parallel=true model.max_seqlen_per_dp_cp_rank=4096 "
+        "model.calculate_per_token_loss=true model.tensor_model_parallel_size=2",
+        "rank_order=cp-tp-dp-ep-pp mcore=0.16.1",
+    ),
 )
 def tp_is_the_fastest_axis(v: View) -> Problem | None:
     """Hybrid CP keeps tensor parallelism as the fastest axis of ranks.
@@ -239,10 +311,18 @@ def tp_is_the_fastest_axis(v: View) -> Problem | None:
 
 
 @rule(
-    "DCP021", severity="error", effect="crash", stage="training",
+    "DCP021",
+    severity="error",
+    effect="crash",
+    stage="training",
     source=(
-        Source("verl", "verl/workers/engine/megatron/transformer_impl.py", "_validate_dcp_world_size",
-               "dpcp_size < 2 or dpcp_size % 2 != 0", ">=0.9"),
+        Source(
+            "verl",
+            "verl/workers/engine/megatron/transformer_impl.py",
+            "_validate_dcp_world_size",
+            "dpcp_size < 2 or dpcp_size % 2 != 0",
+            ">=0.9",
+        ),
     ),
     applies=is_verl,
     good=Example("verl", _VERL + " trainer.nnodes=2 trainer.n_gpus_per_node=8", _DEV),
@@ -258,12 +338,25 @@ def verl_ranks_are_a_power_of_two(v: View) -> Problem | None:
 
 
 @rule(
-    "DCP022", severity="error", effect="crash", stage="training",
+    "DCP022",
+    severity="error",
+    effect="crash",
+    stage="training",
     source=(
-        Source("verl", "verl/utils/dynamic_cp_scheduler.py", "DynamicCPScheduler.schedule",
-               "required_ranks > self.total_ranks", ">=0.9"),
-        Source("verl", "verl/utils/megatron_utils.py", "dynamic_cp_split_batch",
-               "try to increase max_seqlen_per_dp_cp_rank", ">=0.8,<0.9"),
+        Source(
+            "verl",
+            "verl/utils/dynamic_cp_scheduler.py",
+            "DynamicCPScheduler.schedule",
+            "required_ranks > self.total_ranks",
+            ">=0.9",
+        ),
+        Source(
+            "verl",
+            "verl/utils/megatron_utils.py",
+            "dynamic_cp_split_batch",
+            "try to increase max_seqlen_per_dp_cp_rank",
+            ">=0.8,<0.9",
+        ),
     ),
     applies=is_verl,
     good=Example("verl", _VERL + " data.max_prompt_length=1024 data.max_response_length=31744", _DEV),
@@ -290,4 +383,12 @@ def verl_sequence_fits_all_ranks(v: View) -> Problem | None:
     )
 
 
-RULES = (tokens_per_rank_are_stated, longest_sequence_fits_a_power_of_two, ranks_are_a_power_of_two, padding_fits_the_widest_group, tp_is_the_fastest_axis, verl_ranks_are_a_power_of_two, verl_sequence_fits_all_ranks)
+RULES = (
+    tokens_per_rank_are_stated,
+    longest_sequence_fits_a_power_of_two,
+    ranks_are_a_power_of_two,
+    padding_fits_the_widest_group,
+    tp_is_the_fastest_axis,
+    verl_ranks_are_a_power_of_two,
+    verl_sequence_fits_all_ranks,
+)

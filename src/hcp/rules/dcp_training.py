@@ -10,27 +10,44 @@ from hcp.rules.rule import Example, Fix, Problem, Source, View, rule
 _ARGUMENTS = "megatron/training/arguments.py"
 _SCHEDULES = "megatron/core/pipeline_parallel/schedules.py"
 
-_HYBRID = ("--hybrid-context-parallel --max-seqlen-per-dp-cp-rank 4096 --context-parallel-size 8 --seq-length 32768 "
-           "--no-create-attention-mask-in-dataloader ")
+_HYBRID = (
+    "--hybrid-context-parallel --max-seqlen-per-dp-cp-rank 4096 --context-parallel-size 8 --seq-length 32768 "
+    "--no-create-attention-mask-in-dataloader "
+)
 _LOOP = "--sft --calculate-per-token-loss --micro-batch-size 1 --eval-iters 0"
 _ON = "world_size=8 mcore=0.17.0 te=2.14"
-_DYNAMIC = ("--dynamic-context-parallel --max-seqlen-per-dp-cp-rank 4096 --context-parallel-size 8 --seq-length 32768 "
-            "--no-create-attention-mask-in-dataloader " + _LOOP)
+_DYNAMIC = (
+    "--dynamic-context-parallel --max-seqlen-per-dp-cp-rank 4096 --context-parallel-size 8 --seq-length 32768 "
+    "--no-create-attention-mask-in-dataloader " + _LOOP
+)
 _ON_DEV = "world_size=8 mcore=0.19.0 mcore_branch=dev te=2.14"
 
 
 @rule(
-    "DCP002", severity="error", effect="crash", stage="config",
+    "DCP002",
+    severity="error",
+    effect="crash",
+    stage="config",
     source=(
-        Source("megatron-lm", _ARGUMENTS, "validate_args",
-               "Hybrid context parallelism not supported with pipeline parallelism", ">=0.16", "checkout"),
-        Source("megatron-core", _SCHEDULES, "forward_backward_pipelining_without_interleaving",
-               versions=">=0.16", absent="hybrid_context_parallel"),
+        Source(
+            "megatron-lm",
+            _ARGUMENTS,
+            "validate_args",
+            "Hybrid context parallelism not supported with pipeline parallelism",
+            ">=0.16",
+            "checkout",
+        ),
+        Source(
+            "megatron-core",
+            _SCHEDULES,
+            "forward_backward_pipelining_without_interleaving",
+            versions=">=0.16",
+            absent="hybrid_context_parallel",
+        ),
     ),
     applies=lambda v: v.kind == "mlm" and is_hybrid(v),
     good=Example("mlm", _HYBRID + _LOOP, _ON),
-    bad=Example("mlm", _HYBRID + _LOOP + " --pipeline-model-parallel-size 2",
-                "world_size=16 mcore=0.17.0 te=2.14"),
+    bad=Example("mlm", _HYBRID + _LOOP + " --pipeline-model-parallel-size 2", "world_size=16 mcore=0.17.0 te=2.14"),
 )
 def hybrid_cp_has_no_pipeline(v: View) -> Problem | None:
     """Hybrid CP runs without pipeline parallelism.
@@ -52,10 +69,19 @@ def hybrid_cp_has_no_pipeline(v: View) -> Problem | None:
 
 
 @rule(
-    "DCP003", severity="error", effect="crash", stage="config",
+    "DCP003",
+    severity="error",
+    effect="crash",
+    stage="config",
     source=(
-        Source("megatron-lm", _ARGUMENTS, "validate_args",
-               "Hybrid context parallelism not supported with CUDA Graph", ">=0.16", "checkout"),
+        Source(
+            "megatron-lm",
+            _ARGUMENTS,
+            "validate_args",
+            "Hybrid context parallelism not supported with CUDA Graph",
+            ">=0.16",
+            "checkout",
+        ),
         Source("megatron-lm", _ARGUMENTS, "validate_args", "del args.enable_cuda_graph", ">=0.16", "checkout"),
     ),
     applies=lambda v: v.kind == "mlm" and is_hybrid(v),
@@ -73,8 +99,10 @@ def hybrid_cp_has_no_cuda_graphs(v: View) -> Problem | None:
         message = "the command line stops with an AttributeError: it deletes the flag before it asks for it"
         fact = "enable_cuda_graph"
     elif v.cuda_graph_impl not in (None, "none"):
-        message = "the check for CUDA graphs asks for an older flag and lets this one pass: graphs are captured for " \
+        message = (
+            "the check for CUDA graphs asks for an older flag and lets this one pass: graphs are captured for "
             "shapes and groups that change with every micro-batch"
+        )
         fact = "cuda_graph_impl"
     else:
         return None
@@ -91,14 +119,35 @@ def hybrid_cp_has_no_cuda_graphs(v: View) -> Problem | None:
 
 
 @rule(
-    "DCP004", severity="error", effect="crash", stage="config",
+    "DCP004",
+    severity="error",
+    effect="crash",
+    stage="config",
     source=(
-        Source("megatron-lm", _ARGUMENTS, "validate_args", "must be used with --calculate-per-token-loss",
-               ">=0.16", "checkout"),
-        Source("megatron-lm", _ARGUMENTS, "validate_args", "only supported with single dataloader type", ">=0.16",
-               "checkout"),
-        Source("megatron-lm", _ARGUMENTS, "validate_args",
-               "Hybrid context parallelism not supported with Megatron FSDP", ">=0.16", "checkout"),
+        Source(
+            "megatron-lm",
+            _ARGUMENTS,
+            "validate_args",
+            "must be used with --calculate-per-token-loss",
+            ">=0.16",
+            "checkout",
+        ),
+        Source(
+            "megatron-lm",
+            _ARGUMENTS,
+            "validate_args",
+            "only supported with single dataloader type",
+            ">=0.16",
+            "checkout",
+        ),
+        Source(
+            "megatron-lm",
+            _ARGUMENTS,
+            "validate_args",
+            "Hybrid context parallelism not supported with Megatron FSDP",
+            ">=0.16",
+            "checkout",
+        ),
     ),
     applies=lambda v: v.kind == "mlm" and (is_hybrid(v) or is_dev(v)),
     good=Example("mlm", _HYBRID + _LOOP, _ON),
@@ -129,13 +178,25 @@ def training_loop_fits_dynamic_cp(v: View) -> Problem | None:
 
 
 @rule(
-    "DCP013", severity="error", effect="crash", stage="training",
+    "DCP013",
+    severity="error",
+    effect="crash",
+    stage="training",
     source=(
-        Source("megatron-lm", "megatron/training/training.py", "train",
-               "train_data_iterator = iter(HybridCPDataLoaderWrapper(train_data_iterator, config))",
-               where="checkout"),
-        Source("megatron-core", _SCHEDULES, "forward_backward_no_pipelining",
-               "elif config.hybrid_context_parallel:", ">=0.16"),
+        Source(
+            "megatron-lm",
+            "megatron/training/training.py",
+            "train",
+            "train_data_iterator = iter(HybridCPDataLoaderWrapper(train_data_iterator, config))",
+            where="checkout",
+        ),
+        Source(
+            "megatron-core",
+            _SCHEDULES,
+            "forward_backward_no_pipelining",
+            "elif config.hybrid_context_parallel:",
+            ">=0.16",
+        ),
     ),
     applies=lambda v: v.kind == "mlm" and is_hybrid(v),
     good=Example("mlm", _HYBRID + _LOOP, _ON),
@@ -159,10 +220,18 @@ def hybrid_cp_has_no_evaluation(v: View) -> Problem | None:
 
 
 @rule(
-    "DCP014", severity="error", effect="silent", stage="never",
+    "DCP014",
+    severity="error",
+    effect="silent",
+    stage="never",
     source=(
-        Source("megatron-core", _SCHEDULES, "forward_backward_no_pipelining",
-               "if config.overlap_moe_expert_parallel_comm and not forward_only:", ">=0.16"),
+        Source(
+            "megatron-core",
+            _SCHEDULES,
+            "forward_backward_no_pipelining",
+            "if config.overlap_moe_expert_parallel_comm and not forward_only:",
+            ">=0.16",
+        ),
     ),
     applies=lambda v: v.kind in ("mlm", "bridge-provider") and is_hybrid(v),
     good=Example("mlm", _HYBRID + _LOOP, _ON),
@@ -185,10 +254,18 @@ def hybrid_cp_has_no_expert_overlap(v: View) -> Problem | None:
 
 
 @rule(
-    "DCP015", severity="error", effect="crash", stage="training",
+    "DCP015",
+    severity="error",
+    effect="crash",
+    stage="training",
     source=(
-        Source("megatron-core", "megatron/core/datasets/data_schedule.py", "HybridCPDataLoaderWrapper.unpack_batch",
-               'sample["cu_seqlens"]', ">=0.16"),
+        Source(
+            "megatron-core",
+            "megatron/core/datasets/data_schedule.py",
+            "HybridCPDataLoaderWrapper.unpack_batch",
+            'sample["cu_seqlens"]',
+            ">=0.16",
+        ),
     ),
     applies=lambda v: v.kind == "mlm" and (is_hybrid(v) or is_dev(v)),
     good=Example("mlm", _HYBRID + _LOOP, _ON),
@@ -205,7 +282,8 @@ def rows_are_packed_singly(v: View) -> Problem | None:
     found = "a data set without --sft" if not v.sft else f"micro_batch_size {v.micro_batch_size}"
     edits = {"sft": True, "micro_batch_size": 1, "attention_mask_in_dataloader": False}
     return Problem(
-        message="the first batch stops: it has no boundaries of sequences" if not v.sft
+        message="the first batch stops: it has no boundaries of sequences"
+        if not v.sft
         else "the ranks of a TP group disagree on the shape of the batch",
         found=f"dynamic CP with {found}",
         wanted="packed rows (--sft) and micro_batch_size 1",
@@ -215,12 +293,26 @@ def rows_are_packed_singly(v: View) -> Problem | None:
 
 
 @rule(
-    "DCP017", severity="error", effect="crash", stage="config",
+    "DCP017",
+    severity="error",
+    effect="crash",
+    stage="config",
     source=(
-        Source("megatron-lm", "megatron/core/datasets/data_schedule.py", "wrap_data_iterator",
-               "config.sequence_packing_scheduler", ">=0.18", "checkout"),
-        Source("verl", "verl/workers/engine/megatron/transformer_impl.py", "MegatronEngine._build_tf_config",
-               '"sequence_packing_scheduler": "default_dynamic_cp"', ">=0.9"),
+        Source(
+            "megatron-lm",
+            "megatron/core/datasets/data_schedule.py",
+            "wrap_data_iterator",
+            "config.sequence_packing_scheduler",
+            ">=0.18",
+            "checkout",
+        ),
+        Source(
+            "verl",
+            "verl/workers/engine/megatron/transformer_impl.py",
+            "MegatronEngine._build_tf_config",
+            '"sequence_packing_scheduler": "default_dynamic_cp"',
+            ">=0.9",
+        ),
     ),
     applies=lambda v: v.kind == "mlm" and is_dev(v),
     good=Example("mlm", _DYNAMIC + " --sequence-packing-scheduler default_dynamic_cp", _ON_DEV),
@@ -259,4 +351,12 @@ def dev_branch_has_its_settings(v: View) -> Problem | None:
     )
 
 
-RULES = (hybrid_cp_has_no_pipeline, hybrid_cp_has_no_cuda_graphs, training_loop_fits_dynamic_cp, hybrid_cp_has_no_evaluation, hybrid_cp_has_no_expert_overlap, rows_are_packed_singly, dev_branch_has_its_settings)
+RULES = (
+    hybrid_cp_has_no_pipeline,
+    hybrid_cp_has_no_cuda_graphs,
+    training_loop_fits_dynamic_cp,
+    hybrid_cp_has_no_evaluation,
+    hybrid_cp_has_no_expert_overlap,
+    rows_are_packed_singly,
+    dev_branch_has_its_settings,
+)

@@ -17,16 +17,18 @@ _IGNORED = ("ppo_max_token_len_per_gpu", "use_dynamic_bsz", "micro_batch_size")
 def _splits_evenly(num_sequences: int, ranks: int) -> bool:
     """Whether 0.8's split of a micro-batch leaves no rank empty, whatever power of two of ranks it chooses."""
     sizes = [2**k for k in range(ranks.bit_length()) if 2**k <= ranks]
-    return all(
-        (parts - 1) * -(-num_sequences // parts) < num_sequences for parts in sizes
-    )
+    return all((parts - 1) * -(-num_sequences // parts) < num_sequences for parts in sizes)
 
 
 def _is_written(v: View) -> bool:
     """Whether some model of several says whether it has dynamic CP."""
     readings = (v.launch.reading, *v.launch.reading.others)
-    return v.kind == "verl" and len(readings) > 1 and any(
-        setting.key.endswith(".dynamic_context_parallel") for reading in readings for setting in reading.settings
+    return (
+        v.kind == "verl"
+        and len(readings) > 1
+        and any(
+            setting.key.endswith(".dynamic_context_parallel") for reading in readings for setting in reading.settings
+        )
     )
 
 
@@ -38,15 +40,26 @@ _REF = "actor_rollout_ref.actor.use_kl_loss=True actor_rollout_ref.ref.megatron.
 
 
 @rule(
-    "DCP018", severity="error", effect="crash", stage="init",
+    "DCP018",
+    severity="error",
+    effect="crash",
+    stage="init",
     source=(
-        Source("verl", _ENGINE, "_check_dcp_unsupported_features",
-               "Dynamic CP does not support FP8 training", ">=0.9"),
-        Source("verl", _ENGINE, "_check_dcp_unsupported_features",
-               "dynamic_context_parallel requires use_remove_padding=True", ">=0.9"),
-        Source("megatron-core", "megatron/core/distributed/distributed_data_parallel.py",
-               "DistributedDataParallel.__init__", "Cannot average in collective when calculating per-token loss!",
-               ">=0.12"),
+        Source("verl", _ENGINE, "_check_dcp_unsupported_features", "Dynamic CP does not support FP8 training", ">=0.9"),
+        Source(
+            "verl",
+            _ENGINE,
+            "_check_dcp_unsupported_features",
+            "dynamic_context_parallel requires use_remove_padding=True",
+            ">=0.9",
+        ),
+        Source(
+            "megatron-core",
+            "megatron/core/distributed/distributed_data_parallel.py",
+            "DistributedDataParallel.__init__",
+            "Cannot average in collective when calculating per-token loss!",
+            ">=0.12",
+        ),
     ),
     applies=is_verl,
     good=Example("verl", _VERL, _DEV),
@@ -84,9 +97,13 @@ def verl_has_what_dynamic_cp_needs(v: View) -> Problem | None:
     if v.get("average_in_collective"):
         wrong.append("average_in_collective")
         edits["average_in_collective"] = False
-    names = {"use_remove_padding": "no use_remove_padding", "vpp": "virtual pipeline stages", "fp8": "FP8",
-             "moe_router_fusion": "router replay and moe_router_fusion",
-             "distillation_loss": "distillation over the teacher's top-k tokens"}
+    names = {
+        "use_remove_padding": "no use_remove_padding",
+        "vpp": "virtual pipeline stages",
+        "fp8": "FP8",
+        "moe_router_fusion": "router replay and moe_router_fusion",
+        "distillation_loss": "distillation over the teacher's top-k tokens",
+    }
     found = [names.get(name, name) for name in wrong]
     is_value, is_vision = v.launch.reading.role == "critic", bool(v.get("vision"))
     if is_value or is_vision:
@@ -99,16 +116,28 @@ def verl_has_what_dynamic_cp_needs(v: View) -> Problem | None:
         wanted="packed data, a language model, and neither padding to a length, virtual stages, FP8, fused routing "
         "under replay, top-k distillation nor an average in the collective",
         facts=tuple(wrong) if wrong else ("dynamic_context_parallel",),
-        fixes=(Fix({"dynamic_context_parallel": False} if is_value or is_vision else edits,
-                   "static context parallelism" if is_value or is_vision else "what dynamic CP allows"),),
+        fixes=(
+            Fix(
+                {"dynamic_context_parallel": False} if is_value or is_vision else edits,
+                "static context parallelism" if is_value or is_vision else "what dynamic CP allows",
+            ),
+        ),
     )
 
 
 @rule(
-    "DCP023", severity="info", effect="note", stage="never",
+    "DCP023",
+    severity="info",
+    effect="note",
+    stage="never",
     source=(
-        Source("verl", _ENGINE, "MegatronEngine.forward_backward_batch",
-               "max_seqlen_per_dp_cp_rank=self.engine_config.max_seqlen_per_dp_cp_rank", ">=0.9"),
+        Source(
+            "verl",
+            _ENGINE,
+            "MegatronEngine.forward_backward_batch",
+            "max_seqlen_per_dp_cp_rank=self.engine_config.max_seqlen_per_dp_cp_rank",
+            ">=0.9",
+        ),
     ),
     applies=is_verl,
     good=Example("verl", _VERL, _DEV),
@@ -122,8 +151,11 @@ def verl_micro_batch_sizes_mean_nothing(v: View) -> Problem | None:
     """
     if not v.at_least("verl", "0.9"):
         return None
-    written = [name for name in _IGNORED
-               if (fact := v.fact(name)) is not None and fact.origin == "launch" and fact.value not in (None, False)]
+    written = [
+        name
+        for name in _IGNORED
+        if (fact := v.fact(name)) is not None and fact.origin == "launch" and fact.value not in (None, False)
+    ]
     if not written:
         return None
     return Problem(
@@ -135,15 +167,24 @@ def verl_micro_batch_sizes_mean_nothing(v: View) -> Problem | None:
 
 
 @rule(
-    "DCP025", severity="error", effect="hang", stage="training",
+    "DCP025",
+    severity="error",
+    effect="hang",
+    stage="training",
     source=(
-        Source("verl", _UTILS, "dynamic_cp_split_batch",
-               "num_seq_per_local_cp = math.ceil(len(seq_len_effective) / local_dp_size)", ">=0.8,<0.9"),
+        Source(
+            "verl",
+            _UTILS,
+            "dynamic_cp_split_batch",
+            "num_seq_per_local_cp = math.ceil(len(seq_len_effective) / local_dp_size)",
+            ">=0.8,<0.9",
+        ),
     ),
     applies=is_verl,
     good=Example("verl", _VERL, _DEV),
-    bad=Example("verl", "engine=megatron engine.dynamic_context_parallel=True "
-                "engine.max_seqlen_per_dp_cp_rank=4096", _OLD),
+    bad=Example(
+        "verl", "engine=megatron engine.dynamic_context_parallel=True engine.max_seqlen_per_dp_cp_rank=4096", _OLD
+    ),
 )
 def verl_can_split_its_sequences(v: View) -> Problem | None:
     """verl 0.8 splits micro-batches whose count of sequences it can split.
@@ -165,8 +206,10 @@ def verl_can_split_its_sequences(v: View) -> Problem | None:
     elif known:
         message = "training hangs: some ranks get no sequence of a micro-batch and stop, the others wait"
     else:
-        message = ("micro-batches with fewer sequences than ranks switch context parallelism off, and many counts "
-                   "leave ranks without a sequence: they stop, the others hang")
+        message = (
+            "micro-batches with fewer sequences than ranks switch context parallelism off, and many counts "
+            "leave ranks without a sequence: they stop, the others hang"
+        )
     return Problem(
         message=message,
         found=f"verl {v.verl}, which splits a micro-batch of "
@@ -174,7 +217,8 @@ def verl_can_split_its_sequences(v: View) -> Problem | None:
         wanted="verl 0.9 or newer, or a fixed micro-batch that is a multiple of DP x CP",
         facts=("dynamic_context_parallel", "verl", "micro_batch_size"),
         fixes=(Fix({"use_dynamic_bsz": False, "micro_batch_size": ranks}, "one sequence or more per rank"),)
-        if ranks is not None else (),
+        if ranks is not None
+        else (),
         severity=None if known else "warning",
         effect="silent" if unsplit else "hang",
         stage="never" if unsplit else "training",
@@ -182,12 +226,25 @@ def verl_can_split_its_sequences(v: View) -> Problem | None:
 
 
 @rule(
-    "DCP026", severity="info", effect="note", stage="never",
+    "DCP026",
+    severity="info",
+    effect="note",
+    stage="never",
     source=(
-        Source("verl", _ENGINE, "MegatronEngineWithLMHead.forward_step",
-               "dp_size=mpu.get_data_parallel_world_size()", ">=0.8,<0.9"),
-        Source("verl", _ENGINE, "MegatronEngine._build_tf_config",
-               '"context_parallel_size": self.engine_config.context_parallel_size', ">=0.9"),
+        Source(
+            "verl",
+            _ENGINE,
+            "MegatronEngineWithLMHead.forward_step",
+            "dp_size=mpu.get_data_parallel_world_size()",
+            ">=0.8,<0.9",
+        ),
+        Source(
+            "verl",
+            _ENGINE,
+            "MegatronEngine._build_tf_config",
+            '"context_parallel_size": self.engine_config.context_parallel_size',
+            ">=0.9",
+        ),
     ),
     applies=is_verl,
     good=Example("verl", _VERL, _DEV),
@@ -205,10 +262,12 @@ def verl_static_cp_means_what_it_says(v: View) -> Problem | None:
     old = not v.at_least("verl", "0.9")
     return Problem(
         message="batches are split by the data-parallel rank and groups are counted over DP x CP: sequences meet the "
-        "wrong ranks" if old
+        "wrong ranks"
+        if old
         else "the static size only counts towards DP x CP: each micro-batch chooses its own groups",
         found=f"dynamic_context_parallel at context_parallel_size {v.cp} with verl {v.verl}",
-        wanted="context_parallel_size 1" if old
+        wanted="context_parallel_size 1"
+        if old
         else f"what you meant: max_seqlen_per_dp_cp_rank is the packed budget of a static group / {v.cp}",
         facts=("cp", "verl"),
         fixes=(Fix({"cp": 1}, "all groups are dynamic"),),
@@ -218,10 +277,14 @@ def verl_static_cp_means_what_it_says(v: View) -> Problem | None:
 
 
 @rule(
-    "DCP027", severity="error", effect="crash", stage="init",
+    "DCP027",
+    severity="error",
+    effect="crash",
+    stage="init",
     source=(
-        Source("verl", _ENGINE, "MegatronEngine._init_device_mesh",
-               "initialized without dynamic DPxCP groups", ">=0.9"),
+        Source(
+            "verl", _ENGINE, "MegatronEngine._init_device_mesh", "initialized without dynamic DPxCP groups", ">=0.9"
+        ),
     ),
     applies=_is_written,
     good=Example("verl", f"{_VERL} {_REF}=True", _DEV),
@@ -255,4 +318,10 @@ def all_models_have_dynamic_cp(v: View) -> Problem | None:
     return None
 
 
-RULES = (verl_has_what_dynamic_cp_needs, verl_micro_batch_sizes_mean_nothing, verl_can_split_its_sequences, verl_static_cp_means_what_it_says, all_models_have_dynamic_cp)
+RULES = (
+    verl_has_what_dynamic_cp_needs,
+    verl_micro_batch_sizes_mean_nothing,
+    verl_can_split_its_sequences,
+    verl_static_cp_means_what_it_says,
+    all_models_have_dynamic_cp,
+)

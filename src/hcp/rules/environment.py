@@ -33,10 +33,18 @@ _SCALING = "env.NVTE_APPLY_QK_LAYER_SCALING"
 
 
 @rule(
-    "CP020", severity="error", effect="crash", stage="init",
+    "CP020",
+    severity="error",
+    effect="crash",
+    stage="init",
     source=(
-        Source("megatron-core", "megatron/core/parallel_state.py", "initialize_model_parallel",
-               "UCC-backend requires CUDA_DEVICE_MAX_CONNECTIONS > 1", ">=0.12"),
+        Source(
+            "megatron-core",
+            "megatron/core/parallel_state.py",
+            "initialize_model_parallel",
+            "UCC-backend requires CUDA_DEVICE_MAX_CONNECTIONS > 1",
+            ">=0.12",
+        ),
     ),
     applies=lambda v: v.get("pipeline_comm_backend") == "ucc",
     good=Example("bridge", "model.pipeline_model_parallel_comm_backend=ucc", "env.CUDA_DEVICE_MAX_CONNECTIONS=8"),
@@ -70,12 +78,25 @@ def ucc_pipeline_has_connections(v: View) -> Problem | None:
 
 
 @rule(
-    "ENV001", severity="error", effect="crash", stage="config",
+    "ENV001",
+    severity="error",
+    effect="crash",
+    stage="config",
     source=(
-        Source("megatron-lm", "megatron/training/arguments.py", "validate_args",
-               "os.environ.get('CUDA_DEVICE_MAX_CONNECTIONS') == \"1\"", where="checkout"),
-        Source("megatron-lm", "megatron/training/arguments.py", "validate_args",
-               "FSDP requires CUDA_DEVICE_MAX_CONNECTIONS > 1 or unset.", where="checkout"),
+        Source(
+            "megatron-lm",
+            "megatron/training/arguments.py",
+            "validate_args",
+            "os.environ.get('CUDA_DEVICE_MAX_CONNECTIONS') == \"1\"",
+            where="checkout",
+        ),
+        Source(
+            "megatron-lm",
+            "megatron/training/arguments.py",
+            "validate_args",
+            "FSDP requires CUDA_DEVICE_MAX_CONNECTIONS > 1 or unset.",
+            where="checkout",
+        ),
     ),
     applies=_env001_applies,
     good=Example("mlm", "--context-parallel-size 2", "arch=sm90 env.CUDA_DEVICE_MAX_CONNECTIONS=1"),
@@ -111,11 +132,18 @@ def max_connections_fit_the_parallelism(v: View) -> Problem | None:
 
 
 @rule(
-    "ENV002", severity="error", effect="crash", stage="init",
+    "ENV002",
+    severity="error",
+    effect="crash",
+    stage="init",
     source=(
-        Source("megatron-core", "megatron/core/models/common/language_module/language_module.py",
-               "LanguageModule._set_attention_backend",
-               "check_and_set_env_variable(\"NVTE_FUSED_ATTN\", 1, AttnBackend.auto)", ">=0.12"),
+        Source(
+            "megatron-core",
+            "megatron/core/models/common/language_module/language_module.py",
+            "LanguageModule._set_attention_backend",
+            'check_and_set_env_variable("NVTE_FUSED_ATTN", 1, AttnBackend.auto)',
+            ">=0.12",
+        ),
     ),
     applies=lambda v: any(v.get(f"env.{name}") is not None for name in _FLAGS),
     good=Example("mlm", "--attention-backend fused", "env.NVTE_FUSED_ATTN=1 env.NVTE_FLASH_ATTN=0"),
@@ -132,7 +160,8 @@ def attention_variables_fit_the_backend(v: View) -> Problem | None:
     if expected is None:
         return None
     wrong = {
-        name: value for name, value in zip(_FLAGS, expected)
+        name: value
+        for name, value in zip(_FLAGS, expected)
         if v.get(f"env.{name}") is not None and str(v.get(f"env.{name}")) != value
     }
     if not wrong:
@@ -148,13 +177,24 @@ def attention_variables_fit_the_backend(v: View) -> Problem | None:
 
 
 @rule(
-    "ENV003", severity="error", effect="crash", stage="init",
+    "ENV003",
+    severity="error",
+    effect="crash",
+    stage="init",
     source=(
-        Source("megatron-core", "megatron/core/extensions/transformer_engine.py", "TEDotProductAttention.__init__",
-               'os.getenv("NVTE_APPLY_QK_LAYER_SCALING", "0")', ">=0.13"),
+        Source(
+            "megatron-core",
+            "megatron/core/extensions/transformer_engine.py",
+            "TEDotProductAttention.__init__",
+            'os.getenv("NVTE_APPLY_QK_LAYER_SCALING", "0")',
+            ">=0.13",
+        ),
     ),
-    applies=lambda v: v.get("transformer_impl") != "local" and v.get("attention_backend") != "local"
-    and (v.known(_SCALING) or bool(v.get("qk_layer_scaling"))),
+    applies=lambda v: (
+        v.get("transformer_impl") != "local"
+        and v.get("attention_backend") != "local"
+        and (v.known(_SCALING) or bool(v.get("qk_layer_scaling")))
+    ),
     good=Example("mlm", "--apply-query-key-layer-scaling", "env.NVTE_APPLY_QK_LAYER_SCALING=1"),
     bad=Example("mlm", "--seq-length 4096", "env.NVTE_APPLY_QK_LAYER_SCALING=1"),
 )
@@ -177,22 +217,53 @@ def qk_layer_scaling_agrees(v: View) -> Problem | None:
 
 
 @rule(
-    "LOAD002", severity="error", effect="crash", stage="training",
+    "LOAD002",
+    severity="error",
+    effect="crash",
+    stage="training",
     source=(
-        Source("megatron-bridge", "megatron/bridge/training/config.py", "DistributedInitConfig",
-               "Requires use_decentralized_pg=True", ">=0.6", where="checkout"),
-        Source("megatron-bridge", "megatron/bridge/training/eval_context_parallel_rebinding.py",
-               "install_pg_collection", "module.cp_comm_type,", ">=0.6", where="checkout"),
-        Source("megatron-bridge", "megatron/bridge/training/config.py", "ConfigContainer.validate",
-               "is not divisible by eval model parallel size", ">=0.6", where="checkout"),
+        Source(
+            "megatron-bridge",
+            "megatron/bridge/training/config.py",
+            "DistributedInitConfig",
+            "Requires use_decentralized_pg=True",
+            ">=0.6",
+            where="checkout",
+        ),
+        Source(
+            "megatron-bridge",
+            "megatron/bridge/training/eval_context_parallel_rebinding.py",
+            "install_pg_collection",
+            "module.cp_comm_type,",
+            ">=0.6",
+            where="checkout",
+        ),
+        Source(
+            "megatron-bridge",
+            "megatron/bridge/training/config.py",
+            "ConfigContainer.validate",
+            "is not divisible by eval model parallel size",
+            ">=0.6",
+            where="checkout",
+        ),
     ),
-    applies=lambda v: v.kind == "bridge" and v.get("eval_context_parallel_size") is not None
-    and v.eval_context_parallel_size != v.get("cp"),
-    good=Example("bridge", "model.context_parallel_size=4 model.cp_comm_type=p2p dist.eval_context_parallel_size=2 "
-                 "dist.use_decentralized_pg=true model.seq_length=4096 model.tensor_model_parallel_size=1 "
-                 "model.pipeline_model_parallel_size=1", "world_size=8"),
-    bad=Example("bridge", "model.context_parallel_size=2 model.cp_comm_type=p2p dist.eval_context_parallel_size=3 "
-                "dist.use_decentralized_pg=true model.seq_length=4096"),
+    applies=lambda v: (
+        v.kind == "bridge"
+        and v.get("eval_context_parallel_size") is not None
+        and v.eval_context_parallel_size != v.get("cp")
+    ),
+    good=Example(
+        "bridge",
+        "model.context_parallel_size=4 model.cp_comm_type=p2p dist.eval_context_parallel_size=2 "
+        "dist.use_decentralized_pg=true model.seq_length=4096 model.tensor_model_parallel_size=1 "
+        "model.pipeline_model_parallel_size=1",
+        "world_size=8",
+    ),
+    bad=Example(
+        "bridge",
+        "model.context_parallel_size=2 model.cp_comm_type=p2p dist.eval_context_parallel_size=3 "
+        "dist.use_decentralized_pg=true model.seq_length=4096",
+    ),
 )
 def evaluation_cp_has_groups(v: View) -> Problem | None:
     """Evaluation with another context-parallel size has groups to switch to.
@@ -209,7 +280,9 @@ def evaluation_cp_has_groups(v: View) -> Problem | None:
             wanted="dist.use_decentralized_pg=true",
             facts=("eval_context_parallel_size", "use_decentralized_pg"),
             fixes=(Fix({"eval_context_parallel_size": None}, "evaluation as in training"),),
-            severity="warning", effect="silent", stage="never",
+            severity="warning",
+            effect="silent",
+            stage="never",
         )
     none = Fix({"eval_context_parallel_size": None}, "evaluation as in training")
     if "a2a+p2p" in v.comm_types:
@@ -217,7 +290,8 @@ def evaluation_cp_has_groups(v: View) -> Problem | None:
             message=f"{message}, one flat group for layers that stay a2a+p2p: the first evaluation stops",
             found=f"eval_context_parallel_size {size} with cp_comm_type a2a+p2p",
             wanted="a flat communication type",
-            facts=("eval_context_parallel_size", "cp_comm_type"), fixes=(none,),
+            facts=("eval_context_parallel_size", "cp_comm_type"),
+            fixes=(none,),
         )
     if "a2a" in v.comm_types and (v.heads_per_rank % size or v.kv_heads_per_rank % size):
         return Problem(
@@ -225,7 +299,8 @@ def evaluation_cp_has_groups(v: View) -> Problem | None:
             found=f"{v.heads_per_rank} query and {v.kv_heads_per_rank} KV heads per tensor-parallel rank at "
             f"eval_context_parallel_size {size}",
             wanted=f"both a multiple of {size}",
-            facts=("eval_context_parallel_size", "kv_heads", "heads"), fixes=(none,),
+            facts=("eval_context_parallel_size", "kv_heads", "heads"),
+            fixes=(none,),
         )
     length = v.seq_length
     if length and size > 1 and length % (2 * size):
@@ -233,7 +308,8 @@ def evaluation_cp_has_groups(v: View) -> Problem | None:
             message=f"{message}, and the sequence cannot be cut into their 2 x CP chunks",
             found=f"seq_length {length} at eval_context_parallel_size {size}",
             wanted=f"a multiple of {2 * size}",
-            facts=("eval_context_parallel_size", "seq_length"), fixes=(none,),
+            facts=("eval_context_parallel_size", "seq_length"),
+            fixes=(none,),
         )
     shard = v.tp * v.pp * size
     if v.world_size % shard:
@@ -241,9 +317,17 @@ def evaluation_cp_has_groups(v: View) -> Problem | None:
             message="the ranks do not divide by the evaluation's layout: Bridge's validation stops",
             found=f"{v.world_size} ranks at tp x pp x eval_context_parallel_size {shard}",
             wanted=f"a multiple of {shard}",
-            facts=("eval_context_parallel_size", "world_size"), fixes=(none,), stage="config",
+            facts=("eval_context_parallel_size", "world_size"),
+            fixes=(none,),
+            stage="config",
         )
     return None
 
 
-RULES = (ucc_pipeline_has_connections, max_connections_fit_the_parallelism, attention_variables_fit_the_backend, qk_layer_scaling_agrees, evaluation_cp_has_groups)
+RULES = (
+    ucc_pipeline_has_connections,
+    max_connections_fit_the_parallelism,
+    attention_variables_fit_the_backend,
+    qk_layer_scaling_agrees,
+    evaluation_cp_has_groups,
+)

@@ -33,17 +33,29 @@ def _window_fixes(v: View) -> list[Fix]:
 
 
 _HCP = "--context-parallel-size 4 --cp-comm-type a2a+p2p --hierarchical-context-parallel-sizes 2 2"
-_BRIDGE_HCP = ("model.context_parallel_size=4 model.cp_comm_type=a2a+p2p "
-               "model.hierarchical_context_parallel_sizes=[2,2]")
+_BRIDGE_HCP = "model.context_parallel_size=4 model.cp_comm_type=a2a+p2p model.hierarchical_context_parallel_sizes=[2,2]"
 
 
 @rule(
-    "HCP016", severity="error", effect="crash", stage="first-forward",
+    "HCP016",
+    severity="error",
+    effect="crash",
+    stage="first-forward",
     source=(
-        Source("transformer-engine", _CP, "attn_forward_func_with_cp",
-               "bias type is not supported with hierarchical CP implementation yet!", ">=2.8"),
-        Source("transformer-engine", _UTILS, "get_attention_backend",
-               'elif core_attention_bias_type != "no_bias" and cp_comm_type != "p2p":', ">=2.15"),
+        Source(
+            "transformer-engine",
+            _CP,
+            "attn_forward_func_with_cp",
+            "bias type is not supported with hierarchical CP implementation yet!",
+            ">=2.8",
+        ),
+        Source(
+            "transformer-engine",
+            _UTILS,
+            "get_attention_backend",
+            'elif core_attention_bias_type != "no_bias" and cp_comm_type != "p2p":',
+            ">=2.15",
+        ),
     ),
     applies=_has_bias,
     good=Example("mlm", "--context-parallel-size 4 --cp-comm-type p2p", "attention_bias=true"),
@@ -65,12 +77,25 @@ def no_attention_bias(v: View) -> Problem | None:
 
 
 @rule(
-    "HCP017", severity="error", effect="crash", stage="first-forward",
+    "HCP017",
+    severity="error",
+    effect="crash",
+    stage="first-forward",
     source=(
-        Source("transformer-engine", _CP, "attn_forward_func_with_cp",
-               'softmax_type == "vanilla" or cp_comm_type == "a2a"', ">=2.8"),
-        Source("transformer-engine", _UTILS, "get_attention_backend",
-               'if context_parallel and cp_comm_type != "a2a":', ">=2.15"),
+        Source(
+            "transformer-engine",
+            _CP,
+            "attn_forward_func_with_cp",
+            'softmax_type == "vanilla" or cp_comm_type == "a2a"',
+            ">=2.8",
+        ),
+        Source(
+            "transformer-engine",
+            _UTILS,
+            "get_attention_backend",
+            'if context_parallel and cp_comm_type != "a2a":',
+            ">=2.15",
+        ),
     ),
     applies=runs_hcp,
     good=Example("bridge", _BRIDGE_HCP + " model.softmax_type=vanilla"),
@@ -94,12 +119,21 @@ def no_attention_sinks(v: View) -> Problem | None:
 
 
 @rule(
-    "HCP018", severity="error", effect="crash", stage="first-forward",
+    "HCP018",
+    severity="error",
+    effect="crash",
+    stage="first-forward",
     source=(
-        Source("transformer-engine", _CP, "attn_forward_func_with_cp",
-               "assert not sliding_window_attn or cp_comm_type in [", ">=2.4"),
-        Source("transformer-engine", _UTILS, "get_attention_backend", 'and cp_comm_type in ["p2p", "a2a+p2p"]',
-               ">=2.15"),
+        Source(
+            "transformer-engine",
+            _CP,
+            "attn_forward_func_with_cp",
+            "assert not sliding_window_attn or cp_comm_type in [",
+            ">=2.4",
+        ),
+        Source(
+            "transformer-engine", _UTILS, "get_attention_backend", 'and cp_comm_type in ["p2p", "a2a+p2p"]', ">=2.15"
+        ),
     ),
     applies=runs_hcp,
     good=Example("bridge", _BRIDGE_HCP + " model.window_size=null"),

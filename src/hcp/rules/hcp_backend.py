@@ -26,17 +26,19 @@ def _hcp024_applies(v: View) -> bool:
 
 
 _HCP = "--context-parallel-size 4 --cp-comm-type a2a+p2p --hierarchical-context-parallel-sizes 2 2"
-_BRIDGE_HCP = ("model.context_parallel_size=4 model.cp_comm_type=a2a+p2p "
-               "model.hierarchical_context_parallel_sizes=[2,2]")
+_BRIDGE_HCP = "model.context_parallel_size=4 model.cp_comm_type=a2a+p2p model.hierarchical_context_parallel_sizes=[2,2]"
 
 
 @rule(
-    "HCP013", severity="error", effect="crash", stage="init",
+    "HCP013",
+    severity="error",
+    effect="crash",
+    stage="init",
     source=(
-        Source("megatron-core", _MCORE_TE, "TEDotProductAttention.__init__",
-               'must be >= 1.12.0 to support"', ">=0.12"),
-        Source("megatron-core", _MCORE_TE, "TEDotProductAttention.__init__",
-               'if is_te_min_version("1.10.0"):', ">=0.12"),
+        Source("megatron-core", _MCORE_TE, "TEDotProductAttention.__init__", 'must be >= 1.12.0 to support"', ">=0.12"),
+        Source(
+            "megatron-core", _MCORE_TE, "TEDotProductAttention.__init__", 'if is_te_min_version("1.10.0"):', ">=0.12"
+        ),
     ),
     applies=runs_hcp,
     good=Example("mlm", _HCP, "te=1.12.0"),
@@ -53,7 +55,8 @@ def transformer_engine_knows_levels(v: View) -> Problem | None:
     ignored = not v.at_least("te", "1.10.0")
     return Problem(
         message=(
-            "cp_comm_type is ignored: plain p2p runs" if ignored
+            "cp_comm_type is ignored: plain p2p runs"
+            if ignored
             else "building the attention layers stops with an assertion about the version"
         ),
         found=f"Transformer Engine {v.te} with cp_comm_type a2a+p2p",
@@ -66,10 +69,18 @@ def transformer_engine_knows_levels(v: View) -> Problem | None:
 
 
 @rule(
-    "HCP014", severity="error", effect="crash", stage="first-forward",
+    "HCP014",
+    severity="error",
+    effect="crash",
+    stage="first-forward",
     source=(
-        Source("transformer-engine", _CP, "attn_forward_func_with_cp",
-               "format is not supported with hierarchical CP implementation yet!", ">=2.8,<2.19"),
+        Source(
+            "transformer-engine",
+            _CP,
+            "attn_forward_func_with_cp",
+            "format is not supported with hierarchical CP implementation yet!",
+            ">=2.8,<2.19",
+        ),
         Source("transformer-engine", _CP, "AttnFuncWithCPAndKVP2P.forward", 'qkv_format != "thd"', ">=2.4,<2.8"),
     ),
     applies=runs_hcp,
@@ -99,19 +110,33 @@ def packing_has_its_transformer_engine(v: View) -> Problem | None:
 
 
 @rule(
-    "HCP015", severity="warning", effect="silent", stage="never",
+    "HCP015",
+    severity="warning",
+    effect="silent",
+    stage="never",
     source=(
-        Source("transformer-engine", "tests/pytorch/attention/test_attention_with_cp.py",
-               "test_cp_with_flash_attention", "pad_between_seqs is not yet supported with A2A+P2P", "",
-               "checkout"),
+        Source(
+            "transformer-engine",
+            "tests/pytorch/attention/test_attention_with_cp.py",
+            "test_cp_with_flash_attention",
+            "pad_between_seqs is not yet supported with A2A+P2P",
+            "",
+            "checkout",
+        ),
     ),
     applies=_hcp015_applies,
-    good=Example("bridge", _BRIDGE_HCP + " dataset.packed_sequence_specs.packed_sequence_size=8192 "
-                 "dataset.packed_sequence_specs.pad_seq_to_mult=8 model.attention_backend=fused",
-                 "te=2.20.2 flash_attn=3.0.0"),
-    bad=Example("bridge", _BRIDGE_HCP + " dataset.packed_sequence_specs.packed_sequence_size=8192 "
-                "dataset.packed_sequence_specs.pad_seq_to_mult=8 model.attention_backend=flash",
-                "te=2.20.2 flash_attn=3.0.0"),
+    good=Example(
+        "bridge",
+        _BRIDGE_HCP + " dataset.packed_sequence_specs.packed_sequence_size=8192 "
+        "dataset.packed_sequence_specs.pad_seq_to_mult=8 model.attention_backend=fused",
+        "te=2.20.2 flash_attn=3.0.0",
+    ),
+    bad=Example(
+        "bridge",
+        _BRIDGE_HCP + " dataset.packed_sequence_specs.packed_sequence_size=8192 "
+        "dataset.packed_sequence_specs.pad_seq_to_mult=8 model.attention_backend=flash",
+        "te=2.20.2 flash_attn=3.0.0",
+    ),
 )
 def padded_packing_avoids_fa3(v: View) -> Problem | None:
     """Padded packing with a2a+p2p does not run on FlashAttention 3.
@@ -126,7 +151,7 @@ def padded_packing_avoids_fa3(v: View) -> Problem | None:
     return Problem(
         message="no guard and no upstream test covers this cell; Transformer Engine's own test skips it",
         found=f"a2a+p2p with FlashAttention {v.flash_attn} and padding between packed sequences "
-              f"(pad_seq_to_mult {v.pad_seq_to_mult})",
+        f"(pad_seq_to_mult {v.pad_seq_to_mult})",
         wanted="fused attention, whose packed, padded and hierarchical case is tested",
         facts=("attention_backend", "pad_seq_to_mult", "cp_comm_type"),
         fixes=(Fix({"attention_backend": "fused"}, "the tested backend"), *flat_fixes(v)),
@@ -134,10 +159,18 @@ def padded_packing_avoids_fa3(v: View) -> Problem | None:
 
 
 @rule(
-    "HCP024", severity="info", effect="note", stage="never",
+    "HCP024",
+    severity="info",
+    effect="note",
+    stage="never",
     source=(
-        Source("transformer-engine", _DPA + "backends.py", "FusedAttention.forward",
-               'cp_group[0] if cp_comm_type == "a2a+p2p" else cp_group', ">=2.8"),
+        Source(
+            "transformer-engine",
+            _DPA + "backends.py",
+            "FusedAttention.forward",
+            'cp_group[0] if cp_comm_type == "a2a+p2p" else cp_group',
+            ">=2.8",
+        ),
     ),
     applies=_hcp024_applies,
     good=Example("mlm", _HCP + " --fp8-format hybrid --fp8-recipe delayed --fp8-dot-product-attention"),
@@ -160,4 +193,9 @@ def fp8_scale_is_shared_over_cp(v: View) -> Problem | None:
     )
 
 
-RULES = (transformer_engine_knows_levels, packing_has_its_transformer_engine, padded_packing_avoids_fa3, fp8_scale_is_shared_over_cp)
+RULES = (
+    transformer_engine_knows_levels,
+    packing_has_its_transformer_engine,
+    padded_packing_avoids_fa3,
+    fp8_scale_is_shared_over_cp,
+)

@@ -30,15 +30,22 @@ _EIGHT_KV = "--num-attention-heads 32 --group-query-attention --num-query-groups
 
 
 @rule(
-    "HCP007", severity="error", effect="crash", stage="first-forward",
-    source=(
-        Source("transformer-engine", _CP, "flash_attn_a2a_communicate", "// cp_size,", ">=2.4"),
-    ),
+    "HCP007",
+    severity="error",
+    effect="crash",
+    stage="first-forward",
+    source=(Source("transformer-engine", _CP, "flash_attn_a2a_communicate", "// cp_size,", ">=2.4"),),
     applies=runs_hcp,
-    good=Example("mlm", f"{_EIGHT_KV} --tensor-model-parallel-size 2 --context-parallel-size 8 "
-                 "--cp-comm-type a2a+p2p --hierarchical-context-parallel-sizes 4 2"),
-    bad=Example("mlm", f"{_EIGHT_KV} --tensor-model-parallel-size 4 --context-parallel-size 8 "
-                "--cp-comm-type a2a+p2p --hierarchical-context-parallel-sizes 4 2"),
+    good=Example(
+        "mlm",
+        f"{_EIGHT_KV} --tensor-model-parallel-size 2 --context-parallel-size 8 "
+        "--cp-comm-type a2a+p2p --hierarchical-context-parallel-sizes 4 2",
+    ),
+    bad=Example(
+        "mlm",
+        f"{_EIGHT_KV} --tensor-model-parallel-size 4 --context-parallel-size 8 "
+        "--cp-comm-type a2a+p2p --hierarchical-context-parallel-sizes 4 2",
+    ),
 )
 def inner_size_divides_heads(v: View) -> Problem | None:
     """The inner size divides the query and the KV heads of a TP rank.
@@ -63,19 +70,34 @@ def inner_size_divides_heads(v: View) -> Problem | None:
 
 
 @rule(
-    "HCP008", severity="warning", effect="slow", stage="never",
+    "HCP008",
+    severity="warning",
+    effect="slow",
+    stage="never",
     source=(
-        Source("transformer-engine", _UTILS, "get_attention_backend",
-               'elif cp_comm_type in ["a2a", "a2a+p2p"] and (num_heads % 2 != 0 or num_gqa_groups % 2 != 0):',
-               ">=2.15"),
+        Source(
+            "transformer-engine",
+            _UTILS,
+            "get_attention_backend",
+            'elif cp_comm_type in ["a2a", "a2a+p2p"] and (num_heads % 2 != 0 or num_gqa_groups % 2 != 0):',
+            ">=2.15",
+        ),
     ),
     applies=_splits_heads,
-    good=Example("mlm", "--num-attention-heads 24 --group-query-attention --num-query-groups 6 "
-                 "--context-parallel-size 6 --cp-comm-type a2a+p2p --hierarchical-context-parallel-sizes 3 2 "
-                 "--attention-backend fused", "te=2.20.2"),
-    bad=Example("mlm", "--num-attention-heads 24 --group-query-attention --num-query-groups 3 "
-                "--context-parallel-size 6 --cp-comm-type a2a+p2p --hierarchical-context-parallel-sizes 3 2 "
-                "--attention-backend fused", "te=2.20.2"),
+    good=Example(
+        "mlm",
+        "--num-attention-heads 24 --group-query-attention --num-query-groups 6 "
+        "--context-parallel-size 6 --cp-comm-type a2a+p2p --hierarchical-context-parallel-sizes 3 2 "
+        "--attention-backend fused",
+        "te=2.20.2",
+    ),
+    bad=Example(
+        "mlm",
+        "--num-attention-heads 24 --group-query-attention --num-query-groups 3 "
+        "--context-parallel-size 6 --cp-comm-type a2a+p2p --hierarchical-context-parallel-sizes 3 2 "
+        "--attention-backend fused",
+        "te=2.20.2",
+    ),
 )
 def head_counts_are_even(v: View) -> Problem | None:
     """Head counts are even where heads are split and fused attention is wanted.
@@ -98,11 +120,12 @@ def head_counts_are_even(v: View) -> Problem | None:
     fused = v.attention_backend == "fused"
     return Problem(
         message=(
-            "the first forward stops: no dot product attention backend is available" if fused
+            "the first forward stops: no dot product attention backend is available"
+            if fused
             else "fused attention is switched off without a word, and the slower flash attention runs"
         ),
         found=f"{_of_heads(*heads)} with cp_comm_type {', '.join(v.comm_types)} and attention_backend "
-              f"{v.attention_backend or 'auto'}",
+        f"{v.attention_backend or 'auto'}",
         wanted="even head counts on a TP rank, whatever the inner size",
         facts=("attention_backend", "heads", "kv_heads", "tp"),
         fixes=(
@@ -116,20 +139,39 @@ def head_counts_are_even(v: View) -> Problem | None:
 
 
 @rule(
-    "HCP019", severity="error", effect="crash", stage="first-forward",
+    "HCP019",
+    severity="error",
+    effect="crash",
+    stage="first-forward",
     source=(
-        Source("transformer-engine", _CP, "AttnFuncWithCPAndQKVOA2A.forward",
-               "q.shape[-2] % cp_size == 0 and k.shape[-2] % cp_size == 0", ">=2.4"),
-        Source("megatron-core", "megatron/core/transformer/transformer_layer.py", "TransformerLayer.__init__",
-               "isinstance(config.cp_comm_type, list)", ">=0.12"),
+        Source(
+            "transformer-engine",
+            _CP,
+            "AttnFuncWithCPAndQKVOA2A.forward",
+            "q.shape[-2] % cp_size == 0 and k.shape[-2] % cp_size == 0",
+            ">=2.4",
+        ),
+        Source(
+            "megatron-core",
+            "megatron/core/transformer/transformer_layer.py",
+            "TransformerLayer.__init__",
+            "isinstance(config.cp_comm_type, list)",
+            ">=0.12",
+        ),
     ),
     applies=_mixes,
-    good=Example("bridge", "model.num_layers=2 model.num_attention_heads=32 model.num_query_groups=8 "
-                 "model.tensor_model_parallel_size=1 model.context_parallel_size=8 "
-                 "model.cp_comm_type=[a2a,a2a+p2p] model.hierarchical_context_parallel_sizes=[4,2]"),
-    bad=Example("bridge", "model.num_layers=2 model.num_attention_heads=32 model.num_query_groups=4 "
-                "model.tensor_model_parallel_size=1 model.context_parallel_size=8 "
-                "model.cp_comm_type=[a2a,a2a+p2p] model.hierarchical_context_parallel_sizes=[4,2]"),
+    good=Example(
+        "bridge",
+        "model.num_layers=2 model.num_attention_heads=32 model.num_query_groups=8 "
+        "model.tensor_model_parallel_size=1 model.context_parallel_size=8 "
+        "model.cp_comm_type=[a2a,a2a+p2p] model.hierarchical_context_parallel_sizes=[4,2]",
+    ),
+    bad=Example(
+        "bridge",
+        "model.num_layers=2 model.num_attention_heads=32 model.num_query_groups=4 "
+        "model.tensor_model_parallel_size=1 model.context_parallel_size=8 "
+        "model.cp_comm_type=[a2a,a2a+p2p] model.hierarchical_context_parallel_sizes=[4,2]",
+    ),
 )
 def a2a_layers_divide_heads_by_cp(v: View) -> Problem | None:
     """Layers of type a2a beside hierarchical ones still divide the heads by the whole CP size.

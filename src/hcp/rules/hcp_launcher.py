@@ -14,18 +14,32 @@ def _hcp011_applies(v: View) -> bool:
     return bool(v.get("use_decentralized_pg")) and v.kind == "bridge" and (has_sizes(v) or uses_hcp(v))
 
 
-_SIZES = ("model.context_parallel_size=4 model.cp_comm_type=a2a+p2p "
-          "model.hierarchical_context_parallel_sizes=[2,2]")
+_SIZES = "model.context_parallel_size=4 model.cp_comm_type=a2a+p2p model.hierarchical_context_parallel_sizes=[2,2]"
 _FLAGS = "--context-parallel-size 4 --cp-comm-type a2a+p2p --hierarchical-context-parallel-sizes 2 2"
 
 
 @rule(
-    "HCP010", severity="error", effect="silent", stage="never",
+    "HCP010",
+    severity="error",
+    effect="silent",
+    stage="never",
     source=(
-        Source("megatron-bridge", _PROVIDER, "ModelProviderMixin.initialize_model_parallel",
-               "**model_parallel_kwargs,", ">=0.3", absent="hierarchical_context_parallel_sizes"),
-        Source("verl", _VERL_ENGINE, "MegatronEngine._init_device_mesh", "mpu.initialize_model_parallel(", ">=0.7",
-               absent="hierarchical_context_parallel_sizes"),
+        Source(
+            "megatron-bridge",
+            _PROVIDER,
+            "ModelProviderMixin.initialize_model_parallel",
+            "**model_parallel_kwargs,",
+            ">=0.3",
+            absent="hierarchical_context_parallel_sizes",
+        ),
+        Source(
+            "verl",
+            _VERL_ENGINE,
+            "MegatronEngine._init_device_mesh",
+            "mpu.initialize_model_parallel(",
+            ">=0.7",
+            absent="hierarchical_context_parallel_sizes",
+        ),
     ),
     applies=lambda v: v.kind in ("bridge-provider", "verl") and uses_hcp(v),
     good=Example("bridge", _SIZES),
@@ -43,21 +57,32 @@ def launcher_passes_sizes_on(v: View) -> Problem | None:
     provider = v.kind == "bridge-provider"
     return Problem(
         message=f"context parallelism is silently off: the groups of the levels are never built, so each rank attends "
-                f"only to its own 1/{v.cp} of the sequence",
+        f"only to its own 1/{v.cp} of the sequence",
         found=f"cp_comm_type a2a+p2p in a launch by {'a Bridge provider' if provider else 'verl'}, which passes no "
-              "hierarchical sizes to initialize_model_parallel",
+        "hierarchical sizes to initialize_model_parallel",
         wanted="a flat type; or, in your own code, provider.initialize_model_parallel("
-               "hierarchical_context_parallel_sizes=…)" if provider else "a flat type",
+        "hierarchical_context_parallel_sizes=…)"
+        if provider
+        else "a flat type",
         facts=("cp_comm_type", "hcp_sizes"),
         fixes=tuple(flat_fixes(v)),
     )
 
 
 @rule(
-    "HCP011", severity="error", effect="crash", stage="init",
+    "HCP011",
+    severity="error",
+    effect="crash",
+    stage="init",
     source=(
-        Source("megatron-bridge", "src/megatron/bridge/training/initialize.py", "_create_pg_collection",
-               "if hcp_sizes is not None:", ">=0.4", "checkout"),
+        Source(
+            "megatron-bridge",
+            "src/megatron/bridge/training/initialize.py",
+            "_create_pg_collection",
+            "if hcp_sizes is not None:",
+            ">=0.4",
+            "checkout",
+        ),
     ),
     applies=_hcp011_applies,
     good=Example("bridge", _SIZES + " dist.use_decentralized_pg=false"),
@@ -75,7 +100,8 @@ def decentralized_groups_have_no_levels(v: View) -> Problem | None:
     return Problem(
         message=(
             "start-up stops with NotImplementedError (Bridge before 0.4.0 turns context parallelism off silently)"
-            if refused else "context parallelism is silently off: this path builds no groups for the levels"
+            if refused
+            else "context parallelism is silently off: this path builds no groups for the levels"
         ),
         found="use_decentralized_pg with hierarchical context parallelism",
         wanted="the global process groups, or a flat communication type without sizes",
@@ -87,10 +113,11 @@ def decentralized_groups_have_no_levels(v: View) -> Problem | None:
 
 
 @rule(
-    "HCP020", severity="error", effect="crash", stage="init",
-    source=(
-        Source("megatron-core", _STATE, "create_hierarchical_groups", "if not HAVE_EINOPS:", ">=0.13"),
-    ),
+    "HCP020",
+    severity="error",
+    effect="crash",
+    stage="init",
+    source=(Source("megatron-core", _STATE, "create_hierarchical_groups", "if not HAVE_EINOPS:", ">=0.13"),),
     applies=lambda v: v.kind in ("mlm", "bridge") and has_sizes(v),
     good=Example("mlm", _FLAGS, "einops=true mcore=0.16.1"),
     bad=Example("mlm", _FLAGS, "einops=false mcore=0.16.1"),
@@ -113,10 +140,18 @@ def einops_is_installed(v: View) -> Problem | None:
 
 
 @rule(
-    "HCP022", severity="warning", effect="slow", stage="never",
+    "HCP022",
+    severity="warning",
+    effect="slow",
+    stage="never",
     source=(
-        Source("megatron-core", _STATE, "initialize_model_parallel",
-               'pg_options=get_nccl_options("hcp", nccl_comm_cfgs),', ">=0.13"),
+        Source(
+            "megatron-core",
+            _STATE,
+            "initialize_model_parallel",
+            'pg_options=get_nccl_options("hcp", nccl_comm_cfgs),',
+            ">=0.13",
+        ),
     ),
     applies=runs_hcp,
     good=Example("mlm", _FLAGS + " --high-priority-stream-groups cp hcp"),
@@ -142,15 +177,26 @@ def stream_priority_names_levels(v: View) -> Problem | None:
 
 
 @rule(
-    "LOAD001", severity="warning", effect="silent", stage="never",
+    "LOAD001",
+    severity="warning",
+    effect="silent",
+    stage="never",
     source=(
-        Source("megatron-bridge", "megatron/bridge/training/model_load_save.py", "load_megatron_model",
-               "model_cfg.hierarchical_context_parallel_sizes = None", ">=0.3", absent="cp_comm_type"),
+        Source(
+            "megatron-bridge",
+            "megatron/bridge/training/model_load_save.py",
+            "load_megatron_model",
+            "model_cfg.hierarchical_context_parallel_sizes = None",
+            ">=0.3",
+            absent="cp_comm_type",
+        ),
     ),
     applies=lambda v: v.kind == "bridge-provider" and v.get("cp") == 1,
     good=Example("bridge-provider", "model.context_parallel_size=1 model.cp_comm_type=p2p"),
-    bad=Example("bridge-provider", "model.context_parallel_size=1 model.cp_comm_type=a2a+p2p "
-                "model.hierarchical_context_parallel_sizes=null"),
+    bad=Example(
+        "bridge-provider",
+        "model.context_parallel_size=1 model.cp_comm_type=a2a+p2p model.hierarchical_context_parallel_sizes=null",
+    ),
 )
 def provider_at_cp_1_has_sizes(v: View) -> Problem | None:
     """A provider at CP size 1 does not keep a2a+p2p without sizes.
@@ -170,4 +216,10 @@ def provider_at_cp_1_has_sizes(v: View) -> Problem | None:
     )
 
 
-RULES = (launcher_passes_sizes_on, decentralized_groups_have_no_levels, einops_is_installed, stream_priority_names_levels, provider_at_cp_1_has_sizes)
+RULES = (
+    launcher_passes_sizes_on,
+    decentralized_groups_have_no_levels,
+    einops_is_installed,
+    stream_priority_names_levels,
+    provider_at_cp_1_has_sizes,
+)

@@ -30,22 +30,44 @@ def _sizes_reach(v: View) -> bool:
 
 
 @rule(
-    "HCP001", severity="error", effect="silent", stage="never",
+    "HCP001",
+    severity="error",
+    effect="silent",
+    stage="never",
     source=(
-        Source("megatron-core", "megatron/core/extensions/transformer_engine.py", "TEDotProductAttention.__init__",
-               "get_hierarchical_context_parallel_groups", ">=0.12"),
-        Source("transformer-engine", _DPA + "dot_product_attention.py", "DotProductAttention.forward",
-               "cp_size = 1", ">=2.4"),
-        Source("megatron-lm", _ARGUMENTS, "validate_args", 'if "a2a+p2p" in args.cp_comm_type:', ">=0.10",
-               "checkout"),
-        Source("megatron-bridge", _CONFIG, "ConfigContainer._validate_cp_comm_type",
-               'if any("a2a+p2p" in ct for ct in cp_comm_types):', ">=0.4", "checkout"),
+        Source(
+            "megatron-core",
+            "megatron/core/extensions/transformer_engine.py",
+            "TEDotProductAttention.__init__",
+            "get_hierarchical_context_parallel_groups",
+            ">=0.12",
+        ),
+        Source(
+            "transformer-engine",
+            _DPA + "dot_product_attention.py",
+            "DotProductAttention.forward",
+            "cp_size = 1",
+            ">=2.4",
+        ),
+        Source("megatron-lm", _ARGUMENTS, "validate_args", 'if "a2a+p2p" in args.cp_comm_type:', ">=0.10", "checkout"),
+        Source(
+            "megatron-bridge",
+            _CONFIG,
+            "ConfigContainer._validate_cp_comm_type",
+            'if any("a2a+p2p" in ct for ct in cp_comm_types):',
+            ">=0.4",
+            "checkout",
+        ),
     ),
     applies=_hcp001_applies,
-    good=Example("bridge", "model.context_parallel_size=4 model.cp_comm_type=a2a+p2p "
-                 "model.hierarchical_context_parallel_sizes=[2,2]"),
-    bad=Example("bridge", "model.context_parallel_size=4 model.cp_comm_type=a2a+p2p "
-                "model.hierarchical_context_parallel_sizes=null"),
+    good=Example(
+        "bridge",
+        "model.context_parallel_size=4 model.cp_comm_type=a2a+p2p model.hierarchical_context_parallel_sizes=[2,2]",
+    ),
+    bad=Example(
+        "bridge",
+        "model.context_parallel_size=4 model.cp_comm_type=a2a+p2p model.hierarchical_context_parallel_sizes=null",
+    ),
 )
 def sizes_are_given(v: View) -> Problem | None:
     """a2a+p2p comes with its hierarchical sizes.
@@ -76,19 +98,30 @@ def sizes_are_given(v: View) -> Problem | None:
 
 
 @rule(
-    "HCP002", severity="error", effect="crash", stage="init",
+    "HCP002",
+    severity="error",
+    effect="crash",
+    stage="init",
     source=(
-        Source("megatron-core", _STATE, "initialize_model_parallel",
-               "np.prod(hierarchical_context_parallel_sizes) == context_parallel_size", ">=0.13"),
-        Source("megatron-lm", _ARGUMENTS, "validate_args",
-               "args.context_parallel_size == prod(args.hierarchical_context_parallel_sizes)", ">=0.10",
-               "checkout"),
+        Source(
+            "megatron-core",
+            _STATE,
+            "initialize_model_parallel",
+            "np.prod(hierarchical_context_parallel_sizes) == context_parallel_size",
+            ">=0.13",
+        ),
+        Source(
+            "megatron-lm",
+            _ARGUMENTS,
+            "validate_args",
+            "args.context_parallel_size == prod(args.hierarchical_context_parallel_sizes)",
+            ">=0.10",
+            "checkout",
+        ),
     ),
     applies=_sizes_reach,
-    good=Example("mlm", "--context-parallel-size 4 --cp-comm-type a2a+p2p "
-                 "--hierarchical-context-parallel-sizes 2 2"),
-    bad=Example("mlm", "--context-parallel-size 6 --cp-comm-type a2a+p2p "
-                "--hierarchical-context-parallel-sizes 2 2"),
+    good=Example("mlm", "--context-parallel-size 4 --cp-comm-type a2a+p2p --hierarchical-context-parallel-sizes 2 2"),
+    bad=Example("mlm", "--context-parallel-size 6 --cp-comm-type a2a+p2p --hierarchical-context-parallel-sizes 2 2"),
 )
 def sizes_product(v: View) -> Problem | None:
     """The hierarchical sizes multiply to the context-parallel size.
@@ -113,18 +146,29 @@ def sizes_product(v: View) -> Problem | None:
 
 
 @rule(
-    "HCP003", severity="error", effect="crash", stage="first-forward",
+    "HCP003",
+    severity="error",
+    effect="crash",
+    stage="first-forward",
     source=(
-        Source("transformer-engine", _DPA + "context_parallel.py", "attn_forward_func_with_cp",
-               "isinstance(cp_group, list) and len(cp_group) == 2", ">=2.8"),
-        Source("transformer-engine", _DPA + "context_parallel.py", "attn_forward_func_with_cp",
-               "Current implementation only supports two-level CP groups!", ">=2.4,<2.8"),
+        Source(
+            "transformer-engine",
+            _DPA + "context_parallel.py",
+            "attn_forward_func_with_cp",
+            "isinstance(cp_group, list) and len(cp_group) == 2",
+            ">=2.8",
+        ),
+        Source(
+            "transformer-engine",
+            _DPA + "context_parallel.py",
+            "attn_forward_func_with_cp",
+            "Current implementation only supports two-level CP groups!",
+            ">=2.4,<2.8",
+        ),
     ),
     applies=runs_hcp,
-    good=Example("mlm", "--context-parallel-size 8 --cp-comm-type a2a+p2p "
-                 "--hierarchical-context-parallel-sizes 4 2"),
-    bad=Example("mlm", "--context-parallel-size 8 --cp-comm-type a2a+p2p "
-                "--hierarchical-context-parallel-sizes 2 2 2"),
+    good=Example("mlm", "--context-parallel-size 8 --cp-comm-type a2a+p2p --hierarchical-context-parallel-sizes 4 2"),
+    bad=Example("mlm", "--context-parallel-size 8 --cp-comm-type a2a+p2p --hierarchical-context-parallel-sizes 2 2 2"),
 )
 def two_levels_exactly(v: View) -> Problem | None:
     """There are exactly two hierarchical levels.
@@ -148,16 +192,22 @@ def two_levels_exactly(v: View) -> Problem | None:
 
 
 @rule(
-    "HCP004", severity="error", effect="crash", stage="init",
+    "HCP004",
+    severity="error",
+    effect="crash",
+    stage="init",
     source=(
-        Source("megatron-core", _STATE, "create_hierarchical_groups", "s=hierarchical_group_sizes[level],",
-               ">=0.13"),
+        Source("megatron-core", _STATE, "create_hierarchical_groups", "s=hierarchical_group_sizes[level],", ">=0.13"),
     ),
     applies=_sizes_reach,
-    good=Example("bridge", "model.context_parallel_size=4 model.cp_comm_type=a2a+p2p "
-                 "model.hierarchical_context_parallel_sizes=[2,2]"),
-    bad=Example("bridge", "model.context_parallel_size=4 model.cp_comm_type=a2a+p2p "
-                "model.hierarchical_context_parallel_sizes=[-2,-2]"),
+    good=Example(
+        "bridge",
+        "model.context_parallel_size=4 model.cp_comm_type=a2a+p2p model.hierarchical_context_parallel_sizes=[2,2]",
+    ),
+    bad=Example(
+        "bridge",
+        "model.context_parallel_size=4 model.cp_comm_type=a2a+p2p model.hierarchical_context_parallel_sizes=[-2,-2]",
+    ),
 )
 def sizes_are_positive(v: View) -> Problem | None:
     """Every hierarchical size is positive.
@@ -179,16 +229,22 @@ def sizes_are_positive(v: View) -> Problem | None:
 
 
 @rule(
-    "HCP005", severity="info", effect="note", stage="never",
+    "HCP005",
+    severity="info",
+    effect="note",
+    stage="never",
     source=(
-        Source("transformer-engine", _DPA + "context_parallel.py", "attn_forward_func_with_cp",
-               "if get_distributed_world_size(cp_group[0]) == 1:", ">=2.4"),
+        Source(
+            "transformer-engine",
+            _DPA + "context_parallel.py",
+            "attn_forward_func_with_cp",
+            "if get_distributed_world_size(cp_group[0]) == 1:",
+            ">=2.4",
+        ),
     ),
     applies=runs_hcp,
-    good=Example("mlm", "--context-parallel-size 4 --cp-comm-type a2a+p2p "
-                 "--hierarchical-context-parallel-sizes 2 2"),
-    bad=Example("mlm", "--context-parallel-size 4 --cp-comm-type a2a+p2p "
-                "--hierarchical-context-parallel-sizes 1 4"),
+    good=Example("mlm", "--context-parallel-size 4 --cp-comm-type a2a+p2p --hierarchical-context-parallel-sizes 2 2"),
+    bad=Example("mlm", "--context-parallel-size 4 --cp-comm-type a2a+p2p --hierarchical-context-parallel-sizes 1 4"),
 )
 def levels_hold_several_ranks(v: View) -> Problem | None:
     """Both hierarchical levels hold more than one rank.
@@ -211,16 +267,22 @@ def levels_hold_several_ranks(v: View) -> Problem | None:
 
 
 @rule(
-    "HCP006", severity="error", effect="silent", stage="never",
+    "HCP006",
+    severity="error",
+    effect="silent",
+    stage="never",
     source=(
-        Source("megatron-core", "megatron/core/extensions/transformer_engine.py", "TEDotProductAttention.__init__",
-               'elif cp_comm_type == "a2a+p2p":', ">=0.12"),
+        Source(
+            "megatron-core",
+            "megatron/core/extensions/transformer_engine.py",
+            "TEDotProductAttention.__init__",
+            'elif cp_comm_type == "a2a+p2p":',
+            ">=0.12",
+        ),
     ),
     applies=lambda v: v.get("cp") != 1 and has_sizes(v) and uses_cp(v),
-    good=Example("mlm", "--context-parallel-size 4 --cp-comm-type a2a+p2p "
-                 "--hierarchical-context-parallel-sizes 2 2"),
-    bad=Example("mlm", "--context-parallel-size 4 --cp-comm-type a2a "
-                "--hierarchical-context-parallel-sizes 2 2"),
+    good=Example("mlm", "--context-parallel-size 4 --cp-comm-type a2a+p2p --hierarchical-context-parallel-sizes 2 2"),
+    bad=Example("mlm", "--context-parallel-size 4 --cp-comm-type a2a --hierarchical-context-parallel-sizes 2 2"),
 )
 def sizes_are_used(v: View) -> Problem | None:
     """Hierarchical sizes are used by some layer.
@@ -242,4 +304,11 @@ def sizes_are_used(v: View) -> Problem | None:
     )
 
 
-RULES = (sizes_are_given, sizes_product, two_levels_exactly, sizes_are_positive, levels_hold_several_ranks, sizes_are_used)
+RULES = (
+    sizes_are_given,
+    sizes_product,
+    two_levels_exactly,
+    sizes_are_positive,
+    levels_hold_several_ranks,
+    sizes_are_used,
+)

@@ -21,10 +21,18 @@ def _misspelt(v: View) -> list[tuple[Setting, str]]:
 
 
 @rule(
-    "KEY001", severity="warning", effect="silent", stage="never",
+    "KEY001",
+    severity="warning",
+    effect="silent",
+    stage="never",
     source=(
-        Source("megatron-core", "megatron/core/model_parallel_config.py", "ModelParallelConfig",
-               "hierarchical_context_parallel_sizes", ">=0.12"),
+        Source(
+            "megatron-core",
+            "megatron/core/model_parallel_config.py",
+            "ModelParallelConfig",
+            "hierarchical_context_parallel_sizes",
+            ">=0.12",
+        ),
     ),
     applies=lambda v: bool(v.launch.reading.settings),
     good=Example("mlm", "--seq-length 4096 --our-own-option 1"),
@@ -46,7 +54,8 @@ def keys_are_spelled_right(v: View) -> Problem | None:
     more = f", and {len(found) - 1} more" if len(found) > 1 else ""
     decides = meant in index_of(v.kind, v.launch.reading.role)
     return Problem(
-        message="Megatron-LM stops at an option that it does not know" if flags
+        message="Megatron-LM stops at an option that it does not know"
+        if flags
         else f"no upstream version knows this key, so {meant.rpartition('.')[2]} keeps another value",
         found=f"{key}{more}",
         wanted=near,

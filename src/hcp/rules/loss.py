@@ -17,16 +17,32 @@ _VERL = "actor_rollout_ref.actor.megatron.override_transformer_config.calculate_
 
 
 @rule(
-    "LOSS001", severity="error", effect="crash", stage="config",
+    "LOSS001",
+    severity="error",
+    effect="crash",
+    stage="config",
     source=(
-        Source("megatron-bridge", "megatron/bridge/training/config.py", "ConfigContainer.validate",
-               "When finetuning with CP>1, calculate_per_token_loss must be True", ">=0.3"),
-        Source("megatron-core", "megatron/core/pipeline_parallel/schedules.py", "forward_step_calc_loss",
-               "if not config.calculate_per_token_loss:", ">=0.15"),
+        Source(
+            "megatron-bridge",
+            "megatron/bridge/training/config.py",
+            "ConfigContainer.validate",
+            "When finetuning with CP>1, calculate_per_token_loss must be True",
+            ">=0.3",
+        ),
+        Source(
+            "megatron-core",
+            "megatron/core/pipeline_parallel/schedules.py",
+            "forward_step_calc_loss",
+            "if not config.calculate_per_token_loss:",
+            ">=0.15",
+        ),
     ),
     applies=lambda v: v.kind in ("mlm", "bridge") and cp_may_be_on(v) and _is_finetuning(v),
-    good=Example("mlm", "--context-parallel-size 2 --sft --calculate-per-token-loss "
-                 "--no-create-attention-mask-in-dataloader", "te=2.14"),
+    good=Example(
+        "mlm",
+        "--context-parallel-size 2 --sft --calculate-per-token-loss --no-create-attention-mask-in-dataloader",
+        "te=2.14",
+    ),
     bad=Example("mlm", "--context-parallel-size 2 --sft --no-create-attention-mask-in-dataloader", "te=2.14"),
 )
 def fine_tuning_divides_by_all_tokens(v: View) -> Problem | None:
@@ -47,9 +63,15 @@ def fine_tuning_divides_by_all_tokens(v: View) -> Problem | None:
             found=f"fine-tuning at context_parallel_size {v.cp} without calculate_per_token_loss",
             wanted="calculate_per_token_loss",
             facts=("calculate_per_token_loss", "cp"),
-            fixes=(Fix({"calculate_per_token_loss": True, "average_in_collective": False},
-                       "gradients are divided by the tokens of the whole step"),),
-            severity="warning" if mlm else None, effect="silent" if mlm else None, stage="never" if mlm else None,
+            fixes=(
+                Fix(
+                    {"calculate_per_token_loss": True, "average_in_collective": False},
+                    "gradients are divided by the tokens of the whole step",
+                ),
+            ),
+            severity="warning" if mlm else None,
+            effect="silent" if mlm else None,
+            stage="never" if mlm else None,
         )
     if mlm or not v.average_in_collective:
         return None
@@ -63,11 +85,18 @@ def fine_tuning_divides_by_all_tokens(v: View) -> Problem | None:
 
 
 @rule(
-    "LOSS002", severity="error", effect="silent", stage="never",
+    "LOSS002",
+    severity="error",
+    effect="silent",
+    stage="never",
     source=(
-        Source("verl", "verl/workers/engine/megatron/transformer_impl.py",
-               "MegatronEngineWithLMHead.postprocess_micro_batch_func",
-               "calculate_per_token_loss and loss_function is not None", ">=0.9"),
+        Source(
+            "verl",
+            "verl/workers/engine/megatron/transformer_impl.py",
+            "MegatronEngineWithLMHead.postprocess_micro_batch_func",
+            "calculate_per_token_loss and loss_function is not None",
+            ">=0.9",
+        ),
     ),
     applies=lambda v: v.kind == "verl" and bool(v.get("calculate_per_token_loss")),
     good=Example("verl", _VERL, "verl=0.9.0"),
@@ -93,11 +122,19 @@ def loss_with_tokens_is_per_token(v: View) -> Problem | None:
 
 
 @rule(
-    "LOSS005", severity="error", effect="crash", stage="config",
+    "LOSS005",
+    severity="error",
+    effect="crash",
+    stage="config",
     source=(
-        Source("megatron-core", "megatron/core/distributed/distributed_data_parallel.py",
-               "DistributedDataParallel.__init__", "GTP requires average_in_collective=False", ">=0.19",
-               where="checkout"),
+        Source(
+            "megatron-core",
+            "megatron/core/distributed/distributed_data_parallel.py",
+            "DistributedDataParallel.__init__",
+            "GTP requires average_in_collective=False",
+            ">=0.19",
+            where="checkout",
+        ),
     ),
     applies=lambda v: (v.get("gtp") or 1) > 1,
     good=Example("mlm", "--tensor-parallel-num-weight-shards 2"),

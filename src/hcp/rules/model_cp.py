@@ -34,18 +34,31 @@ def _mamba_fits(heads: int, groups: int, tp: int, cp: int) -> bool:
 
 
 @rule(
-    "MODEL001", severity="error", effect="crash", stage="init",
+    "MODEL001",
+    severity="error",
+    effect="crash",
+    stage="init",
     source=(
-        Source("megatron-core", "megatron/core/ssm/mamba_context_parallel.py", "MambaContextParallel.__init__",
-               "nheads must be evenly divisible by tp_size * cp_size", ">=0.13"),
-        Source("megatron-core", "megatron/core/ssm/mamba_context_parallel.py", "MambaContextParallel.__init__",
-               "cp_size must be evenly divisible by ngroups/tp_size", ">=0.13"),
+        Source(
+            "megatron-core",
+            "megatron/core/ssm/mamba_context_parallel.py",
+            "MambaContextParallel.__init__",
+            "nheads must be evenly divisible by tp_size * cp_size",
+            ">=0.13",
+        ),
+        Source(
+            "megatron-core",
+            "megatron/core/ssm/mamba_context_parallel.py",
+            "MambaContextParallel.__init__",
+            "cp_size must be evenly divisible by ngroups/tp_size",
+            ">=0.13",
+        ),
     ),
     applies=_has_mamba,
-    good=Example("mlm", "--context-parallel-size 4 --hybrid-layer-pattern M*M- --hidden-size 1024 "
-                 "--mamba-num-groups 8"),
-    bad=Example("mlm", "--context-parallel-size 3 --hybrid-layer-pattern M*M- --hidden-size 1024 "
-                "--mamba-num-groups 8"),
+    good=Example(
+        "mlm", "--context-parallel-size 4 --hybrid-layer-pattern M*M- --hidden-size 1024 --mamba-num-groups 8"
+    ),
+    bad=Example("mlm", "--context-parallel-size 3 --hybrid-layer-pattern M*M- --hidden-size 1024 --mamba-num-groups 8"),
 )
 def mamba_heads_divide(v: View) -> Problem | None:
     """Mamba heads and groups divide over tensor and context parallelism.
@@ -75,24 +88,48 @@ def mamba_heads_divide(v: View) -> Problem | None:
             found=f"a2a+p2p in a model with Mamba layers at context_parallel_size {v.cp}",
             wanted="a CP group inside a node, where Mamba layers dominate",
             facts=("cp_comm_type", "hybrid_pattern", "cp"),
-            severity="warning", effect="slow", stage="training",
+            severity="warning",
+            effect="slow",
+            stage="training",
         )
     return None
 
 
 @rule(
-    "MODEL002", severity="error", effect="crash", stage="config",
+    "MODEL002",
+    severity="error",
+    effect="crash",
+    stage="config",
     source=(
-        Source("megatron-core", _CONFIG, "TransformerConfig.__post_init__",
-               "RoPE fusion is not supported for DSAttention", ">=0.16"),
-        Source("megatron-core", _CONFIG, "TransformerConfig.__post_init__", "cp_comm_type=allgather only", ">=0.19",
-               where="checkout"),
-        Source("megatron-core", _CONFIG, "TransformerConfig.__post_init__",
-               "Currently context parallelism is not supported by DSAttention!", ">=0.16,<0.19"),
+        Source(
+            "megatron-core",
+            _CONFIG,
+            "TransformerConfig.__post_init__",
+            "RoPE fusion is not supported for DSAttention",
+            ">=0.16",
+        ),
+        Source(
+            "megatron-core",
+            _CONFIG,
+            "TransformerConfig.__post_init__",
+            "cp_comm_type=allgather only",
+            ">=0.19",
+            where="checkout",
+        ),
+        Source(
+            "megatron-core",
+            _CONFIG,
+            "TransformerConfig.__post_init__",
+            "Currently context parallelism is not supported by DSAttention!",
+            ">=0.16,<0.19",
+        ),
     ),
     applies=lambda v: v.get("attention_variant") == "dsa",
-    good=Example("mlm", "--context-parallel-size 2 --cp-comm-type all_gather --experimental-attention-variant dsa "
-                 "--no-rope-fusion", "mcore=0.19"),
+    good=Example(
+        "mlm",
+        "--context-parallel-size 2 --cp-comm-type all_gather --experimental-attention-variant dsa --no-rope-fusion",
+        "mcore=0.19",
+    ),
     bad=Example("mlm", "--context-parallel-size 2 --experimental-attention-variant dsa --no-rope-fusion"),
 )
 def dsa_gathers(v: View) -> Problem | None:
@@ -134,12 +171,26 @@ def dsa_gathers(v: View) -> Problem | None:
 
 
 @rule(
-    "MODEL003", severity="error", effect="crash", stage="config",
+    "MODEL003",
+    severity="error",
+    effect="crash",
+    stage="config",
     source=(
-        Source("megatron-core", _CONFIG, "TransformerConfig.__post_init__",
-               "self.linear_num_key_heads % tp_cp_size", ">=0.18", where="checkout"),
-        Source("megatron-core", _CONFIG, "TransformerConfig.__post_init__",
-               "Gated delta net does not support context parallel for now", ">=0.16,<0.18"),
+        Source(
+            "megatron-core",
+            _CONFIG,
+            "TransformerConfig.__post_init__",
+            "self.linear_num_key_heads % tp_cp_size",
+            ">=0.18",
+            where="checkout",
+        ),
+        Source(
+            "megatron-core",
+            _CONFIG,
+            "TransformerConfig.__post_init__",
+            "Gated delta net does not support context parallel for now",
+            ">=0.16,<0.18",
+        ),
     ),
     applies=lambda v: v.get("attention_variant") in _GDN,
     good=Example("mlm", "--context-parallel-size 2 --experimental-attention-variant gated_delta_net", "mcore=0.18"),
@@ -176,10 +227,18 @@ def gated_delta_net_heads_divide(v: View) -> Problem | None:
 
 
 @rule(
-    "MODEL004", severity="error", effect="crash", stage="init",
+    "MODEL004",
+    severity="error",
+    effect="crash",
+    stage="init",
     source=(
-        Source("megatron-lm", "pretrain_vlm.py", "model_provider", "PP+CP is not yet supported by this script",
-               where="checkout"),
+        Source(
+            "megatron-lm",
+            "pretrain_vlm.py",
+            "model_provider",
+            "PP+CP is not yet supported by this script",
+            where="checkout",
+        ),
     ),
     applies=lambda v: str(v.get("script") or "").endswith("pretrain_vlm.py") and cp_may_be_on(v),
     good=Example("mlm", "--context-parallel-size 2", "script=pretrain_vlm.py"),
@@ -202,16 +261,26 @@ def vision_has_cp_or_pp(v: View) -> Problem | None:
 
 
 @rule(
-    "MODEL006", severity="info", effect="note", stage="never",
+    "MODEL006",
+    severity="info",
+    effect="note",
+    stage="never",
     source=(
-        Source("megatron-core", "megatron/core/transformer/transformer_layer.py", "TransformerLayer.__init__",
-               "config.cp_comm_type[", ">=0.12"),
+        Source(
+            "megatron-core",
+            "megatron/core/transformer/transformer_layer.py",
+            "TransformerLayer.__init__",
+            "config.cp_comm_type[",
+            ">=0.12",
+        ),
     ),
     applies=lambda v: bool(v.get("mtp_layers")) and cp_may_be_on(v) and isinstance(v.get("cp_comm_type"), tuple),
-    good=Example("mlm", "--context-parallel-size 2 --num-layers 2 --cp-comm-type p2p p2p --mtp-num-layers 1",
-                 "mcore=0.17"),
-    bad=Example("mlm", "--context-parallel-size 2 --num-layers 2 --cp-comm-type p2p all_gather --mtp-num-layers 1",
-                "mcore=0.17"),
+    good=Example(
+        "mlm", "--context-parallel-size 2 --num-layers 2 --cp-comm-type p2p p2p --mtp-num-layers 1", "mcore=0.17"
+    ),
+    bad=Example(
+        "mlm", "--context-parallel-size 2 --num-layers 2 --cp-comm-type p2p all_gather --mtp-num-layers 1", "mcore=0.17"
+    ),
 )
 def mtp_takes_the_first_comm_types(v: View) -> Problem | None:
     """Multi-token prediction takes the first entries of a list of communication types.
@@ -224,10 +293,16 @@ def mtp_takes_the_first_comm_types(v: View) -> Problem | None:
         return None
     return Problem(
         message="the layers of multi-token prediction count from 1 again, so they take the first entries of the list",
-        found=f"{v.mtp_layers} prediction layers with cp_comm_type {' '.join(types[:v.mtp_layers])}",
+        found=f"{v.mtp_layers} prediction layers with cp_comm_type {' '.join(types[: v.mtp_layers])}",
         wanted="the types that these layers need in the first places of the list",
         facts=("cp_comm_type", "mtp_layers"),
     )
 
 
-RULES = (mamba_heads_divide, dsa_gathers, gated_delta_net_heads_divide, vision_has_cp_or_pp, mtp_takes_the_first_comm_types)
+RULES = (
+    mamba_heads_divide,
+    dsa_gathers,
+    gated_delta_net_heads_divide,
+    vision_has_cp_or_pp,
+    mtp_takes_the_first_comm_types,
+)

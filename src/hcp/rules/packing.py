@@ -16,19 +16,32 @@ _CONTIGUOUS = ("dsv4_hybrid", "gated_delta_net", "gdn", "gdn2")
 
 
 @rule(
-    "PACK001", severity="error", effect="crash", stage="first-forward",
+    "PACK001",
+    severity="error",
+    effect="crash",
+    stage="first-forward",
     source=(
-        Source("transformer-engine",
-               "transformer_engine/pytorch/attention/dot_product_attention/context_parallel.py",
-               "attn_forward_func_with_cp", "cu_seqlens_padded can", ">=2.4"),
+        Source(
+            "transformer-engine",
+            "transformer_engine/pytorch/attention/dot_product_attention/context_parallel.py",
+            "attn_forward_func_with_cp",
+            "cu_seqlens_padded can",
+            ">=2.4",
+        ),
     ),
     applies=lambda v: _offline(v) and cp_may_be_on(v),
-    good=Example("bridge", "model.context_parallel_size=4 dataset.packed_sequence_specs.packed_sequence_size=4096 "
-                 "dataset.packed_sequence_specs.pad_seq_to_mult=8 model.calculate_per_token_loss=true "
-                 "ddp.average_in_collective=false"),
-    bad=Example("bridge", "model.context_parallel_size=4 dataset.packed_sequence_specs.packed_sequence_size=4100 "
-                "dataset.packed_sequence_specs.pad_seq_to_mult=8 model.calculate_per_token_loss=true "
-                "ddp.average_in_collective=false"),
+    good=Example(
+        "bridge",
+        "model.context_parallel_size=4 dataset.packed_sequence_specs.packed_sequence_size=4096 "
+        "dataset.packed_sequence_specs.pad_seq_to_mult=8 model.calculate_per_token_loss=true "
+        "ddp.average_in_collective=false",
+    ),
+    bad=Example(
+        "bridge",
+        "model.context_parallel_size=4 dataset.packed_sequence_specs.packed_sequence_size=4100 "
+        "dataset.packed_sequence_specs.pad_seq_to_mult=8 model.calculate_per_token_loss=true "
+        "ddp.average_in_collective=false",
+    ),
 )
 def packed_row_divides_into_chunks(v: View) -> Problem | None:
     """A packed row divides into the chunks that balance the ranks.
@@ -55,20 +68,40 @@ def packed_row_divides_into_chunks(v: View) -> Problem | None:
 
 
 @rule(
-    "PACK002", severity="error", effect="silent", stage="never",
+    "PACK002",
+    severity="error",
+    effect="silent",
+    stage="never",
     source=(
-        Source("megatron-bridge", "megatron/bridge/data/packing/config.py", "PackedSequenceSpecs",
-               "pad_seq_to_mult: int | None = 1", ">=0.7", where="checkout"),
-        Source("megatron-bridge", "megatron/bridge/data/datasets/packed_sequence.py", "PackedSequenceSpecs",
-               "pad_seq_to_mult", ">=0.3,<0.4"),
+        Source(
+            "megatron-bridge",
+            "megatron/bridge/data/packing/config.py",
+            "PackedSequenceSpecs",
+            "pad_seq_to_mult: int | None = 1",
+            ">=0.7",
+            where="checkout",
+        ),
+        Source(
+            "megatron-bridge",
+            "megatron/bridge/data/datasets/packed_sequence.py",
+            "PackedSequenceSpecs",
+            "pad_seq_to_mult",
+            ">=0.3,<0.4",
+        ),
     ),
     applies=lambda v: _offline(v) and cp_may_be_on(v),
-    good=Example("bridge", "model.context_parallel_size=2 dataset.packed_sequence_specs.packed_sequence_size=4096 "
-                 "dataset.packed_sequence_specs.pad_seq_to_mult=4 model.calculate_per_token_loss=true "
-                 "ddp.average_in_collective=false"),
-    bad=Example("bridge", "model.context_parallel_size=2 dataset.packed_sequence_specs.packed_sequence_size=4096 "
-                "dataset.packed_sequence_specs.pad_seq_to_mult=1 model.calculate_per_token_loss=true "
-                "ddp.average_in_collective=false"),
+    good=Example(
+        "bridge",
+        "model.context_parallel_size=2 dataset.packed_sequence_specs.packed_sequence_size=4096 "
+        "dataset.packed_sequence_specs.pad_seq_to_mult=4 model.calculate_per_token_loss=true "
+        "ddp.average_in_collective=false",
+    ),
+    bad=Example(
+        "bridge",
+        "model.context_parallel_size=2 dataset.packed_sequence_specs.packed_sequence_size=4096 "
+        "dataset.packed_sequence_specs.pad_seq_to_mult=1 model.calculate_per_token_loss=true "
+        "ddp.average_in_collective=false",
+    ),
 )
 def offline_packing_pads_each_sequence(v: View) -> Problem | None:
     """Offline packing pads each sequence to a multiple of twice the context-parallel size.
@@ -87,7 +120,8 @@ def offline_packing_pads_each_sequence(v: View) -> Problem | None:
     return Problem(
         message="sequences whose length does not divide are cut short: some tokens reach no rank, others two",
         found=f"sequences padded to a multiple of {padded}"
-        + (" (the default)" if fact and fact.origin == "default" else "") + f" at context_parallel_size {v.cp}",
+        + (" (the default)" if fact and fact.origin == "default" else "")
+        + f" at context_parallel_size {v.cp}",
         wanted=f"a multiple of {2 * v.cp}",
         facts=("pad_seq_to_mult", "packed_sequence_size", "cp"),
         fixes=(Fix({"pad_seq_to_mult": round_up(padded, wanted)}, "each sequence divides; pack the data again"),),
@@ -95,12 +129,25 @@ def offline_packing_pads_each_sequence(v: View) -> Problem | None:
 
 
 @rule(
-    "PACK003", severity="error", effect="crash", stage="config",
+    "PACK003",
+    severity="error",
+    effect="crash",
+    stage="config",
     source=(
-        Source("megatron-bridge", "megatron/bridge/training/config.py", "ConfigContainer.validate",
-               "Micro batch size should be 1 when training with packed sequence", ">=0.3"),
-        Source("megatron-bridge", "megatron/bridge/training/config.py", "ConfigContainer.validate",
-               "micro_batch_size should be greater than 1 when using", ">=0.3"),
+        Source(
+            "megatron-bridge",
+            "megatron/bridge/training/config.py",
+            "ConfigContainer.validate",
+            "Micro batch size should be 1 when training with packed sequence",
+            ">=0.3",
+        ),
+        Source(
+            "megatron-bridge",
+            "megatron/bridge/training/config.py",
+            "ConfigContainer.validate",
+            "micro_batch_size should be greater than 1 when using",
+            ">=0.3",
+        ),
     ),
     applies=lambda v: v.kind == "bridge" and v.get("packing") in ("offline", "in_batch", "energon"),
     good=Example("bridge", "dataset.packed_sequence_specs.packed_sequence_size=4096 train.micro_batch_size=1"),
@@ -136,10 +183,18 @@ def micro_batch_fits_the_packing(v: View) -> Problem | None:
 
 
 @rule(
-    "PACK006", severity="error", effect="silent", stage="never",
+    "PACK006",
+    severity="error",
+    effect="silent",
+    stage="never",
     source=(
-        Source("megatron-lm", "pretrain_gpt.py", "get_batch",
-               "use_per_sequence_balancing=args.dataloader_inter_document", where="checkout"),
+        Source(
+            "megatron-lm",
+            "pretrain_gpt.py",
+            "get_batch",
+            "use_per_sequence_balancing=args.dataloader_inter_document",
+            where="checkout",
+        ),
     ),
     applies=lambda v: v.kind == "mlm" and bool(v.get("inter_document_masking")),
     good=Example("mlm", "--dataloader-inter-document-masking --context-parallel-size 1"),
@@ -165,18 +220,34 @@ def document_masks_have_no_cp(v: View) -> Problem | None:
 
 
 @rule(
-    "PACK012", severity="error", effect="crash", stage="config",
+    "PACK012",
+    severity="error",
+    effect="crash",
+    stage="config",
     source=(
-        Source("transformer-engine",
-               "transformer_engine/pytorch/attention/dot_product_attention/context_parallel.py",
-               "attn_forward_func_with_cp", "No-load-balance THD partitioning requires cp_comm_type='all_gather'.",
-               ">=2.19"),
-        Source("megatron-bridge", "megatron/bridge/training/utils/packed_seq_utils.py", "get_packed_seq_params",
-               "cp_partition_mode available in dev MCore only.", ">=0.7", where="checkout"),
+        Source(
+            "transformer-engine",
+            "transformer_engine/pytorch/attention/dot_product_attention/context_parallel.py",
+            "attn_forward_func_with_cp",
+            "No-load-balance THD partitioning requires cp_comm_type='all_gather'.",
+            ">=2.19",
+        ),
+        Source(
+            "megatron-bridge",
+            "megatron/bridge/training/utils/packed_seq_utils.py",
+            "get_packed_seq_params",
+            "cp_partition_mode available in dev MCore only.",
+            ">=0.7",
+            where="checkout",
+        ),
     ),
     applies=lambda v: v.get("cp_partition_mode") == "contiguous",
-    good=Example("mlm", "--context-parallel-size 2 --experimental-attention-variant gated_delta_net "
-                 "--cp-partition-mode contiguous --sequence-packing-scheduler dp_balanced", "mcore=0.20"),
+    good=Example(
+        "mlm",
+        "--context-parallel-size 2 --experimental-attention-variant gated_delta_net "
+        "--cp-partition-mode contiguous --sequence-packing-scheduler dp_balanced",
+        "mcore=0.20",
+    ),
     bad=Example("mlm", "--context-parallel-size 2 --cp-partition-mode contiguous"),
 )
 def contiguous_chunks_have_their_attention(v: View) -> Problem | None:
@@ -211,10 +282,18 @@ def contiguous_chunks_have_their_attention(v: View) -> Problem | None:
 
 
 @rule(
-    "PACK013", severity="error", effect="crash", stage="training",
+    "PACK013",
+    severity="error",
+    effect="crash",
+    stage="training",
     source=(
-        Source("megatron-lm", "megatron/training/datasets/sft_dataset.py", "SFTDataset.__getitem__",
-               "assert not self.config.create_attention_mask", where="checkout"),
+        Source(
+            "megatron-lm",
+            "megatron/training/datasets/sft_dataset.py",
+            "SFTDataset.__getitem__",
+            "assert not self.config.create_attention_mask",
+            where="checkout",
+        ),
     ),
     applies=lambda v: v.kind == "mlm" and bool(v.get("sft")),
     good=Example("mlm", "--sft --no-create-attention-mask-in-dataloader"),
@@ -236,4 +315,11 @@ def sft_asks_for_no_mask(v: View) -> Problem | None:
     )
 
 
-RULES = (packed_row_divides_into_chunks, offline_packing_pads_each_sequence, micro_batch_fits_the_packing, document_masks_have_no_cp, contiguous_chunks_have_their_attention, sft_asks_for_no_mask)
+RULES = (
+    packed_row_divides_into_chunks,
+    offline_packing_pads_each_sequence,
+    micro_batch_fits_the_packing,
+    document_masks_have_no_cp,
+    contiguous_chunks_have_their_attention,
+    sft_asks_for_no_mask,
+)

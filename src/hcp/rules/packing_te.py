@@ -24,17 +24,31 @@ _FIRST = {"p2p": "1.8", "a2a": "2.10", "all_gather": "2.18"}
 
 
 @rule(
-    "PACK004", severity="error", effect="crash", stage="first-forward",
+    "PACK004",
+    severity="error",
+    effect="crash",
+    stage="first-forward",
     source=(
-        Source("megatron-bridge", "megatron/bridge/training/utils/packed_seq_utils.py",
-               "get_thd_cp_partition_indices", "THD context-parallel partitioning requires Megatron-Core >= 0.18.0",
-               ">=0.6", where="checkout"),
+        Source(
+            "megatron-bridge",
+            "megatron/bridge/training/utils/packed_seq_utils.py",
+            "get_thd_cp_partition_indices",
+            "THD context-parallel partitioning requires Megatron-Core >= 0.18.0",
+            ">=0.6",
+            where="checkout",
+        ),
     ),
     applies=lambda v: v.kind == "bridge" and _thd(v),
-    good=Example("bridge", "model.context_parallel_size=2 model.cp_comm_type=p2p " + _LOSS + _PACKED,
-                 "mcore=0.18 bridge=0.6 te=2.14"),
-    bad=Example("bridge", "model.context_parallel_size=2 model.cp_comm_type=p2p " + _LOSS + _PACKED,
-                "mcore=0.16.1 bridge=0.6 te=2.14"),
+    good=Example(
+        "bridge",
+        "model.context_parallel_size=2 model.cp_comm_type=p2p " + _LOSS + _PACKED,
+        "mcore=0.18 bridge=0.6 te=2.14",
+    ),
+    bad=Example(
+        "bridge",
+        "model.context_parallel_size=2 model.cp_comm_type=p2p " + _LOSS + _PACKED,
+        "mcore=0.16.1 bridge=0.6 te=2.14",
+    ),
 )
 def megatron_core_cuts_packed_rows(v: View) -> Problem | None:
     """Bridge's packed rows have a megatron-core that cuts them.
@@ -54,16 +68,30 @@ def megatron_core_cuts_packed_rows(v: View) -> Problem | None:
 
 
 @rule(
-    "PACK005", severity="error", effect="crash", stage="first-forward",
+    "PACK005",
+    severity="error",
+    effect="crash",
+    stage="first-forward",
     source=(
-        Source("transformer-engine", _DPA + "utils.py", "get_attention_backend",
-               "padding between sequences, i.e. [a, a, PAD", ">=2.4"),
-        Source("transformer-engine", _DPA + "utils.py", "get_attention_backend",
-               "FA3 supports pad_between_seqs via seqused_q/seqused_k", ">=2.18"),
+        Source(
+            "transformer-engine",
+            _DPA + "utils.py",
+            "get_attention_backend",
+            "padding between sequences, i.e. [a, a, PAD",
+            ">=2.4",
+        ),
+        Source(
+            "transformer-engine",
+            _DPA + "utils.py",
+            "get_attention_backend",
+            "FA3 supports pad_between_seqs via seqused_q/seqused_k",
+            ">=2.18",
+        ),
     ),
     applies=_pads_between,
-    good=Example("bridge", _PACKED + "model.attention_backend=flash train.micro_batch_size=1",
-                 "te=2.18 flash_attn=3.0 arch=sm90"),
+    good=Example(
+        "bridge", _PACKED + "model.attention_backend=flash train.micro_batch_size=1", "te=2.18 flash_attn=3.0 arch=sm90"
+    ),
     bad=Example("bridge", _PACKED + "model.attention_backend=flash train.micro_batch_size=1", "te=2.14"),
 )
 def backend_skips_padding(v: View) -> Problem | None:
@@ -90,24 +118,47 @@ def backend_skips_padding(v: View) -> Problem | None:
         wanted="attention_backend fused or auto (FlashAttention 3 on Hopper takes padding from Transformer Engine 2.16"
         " on, FlashAttention 4 from 2.19 on)",
         facts=("attention_backend", "pad_seq_to_mult", "te"),
-        fixes=(Fix({"attention_backend": "fused"}, "cuDNN's attention"),
-               Fix({"attention_backend": "auto"}, "Transformer Engine chooses")),
+        fixes=(
+            Fix({"attention_backend": "fused"}, "cuDNN's attention"),
+            Fix({"attention_backend": "auto"}, "Transformer Engine chooses"),
+        ),
     )
 
 
 @rule(
-    "PACK007", severity="error", effect="crash", stage="first-forward",
+    "PACK007",
+    severity="error",
+    effect="crash",
+    stage="first-forward",
     source=(
-        Source("transformer-engine", _DPA + "context_parallel.py", "AttnFuncWithCPAndQKVOA2A.forward",
-               'assert qkv_format != "thd"', ">=2.4,<2.10"),
-        Source("transformer-engine", _DPA + "context_parallel.py", "AttnFuncWithCPAndKVAllGather.forward",
-               "THD format requires padding mask type", ">=2.18"),
+        Source(
+            "transformer-engine",
+            _DPA + "context_parallel.py",
+            "AttnFuncWithCPAndQKVOA2A.forward",
+            'assert qkv_format != "thd"',
+            ">=2.4,<2.10",
+        ),
+        Source(
+            "transformer-engine",
+            _DPA + "context_parallel.py",
+            "AttnFuncWithCPAndKVAllGather.forward",
+            "THD format requires padding mask type",
+            ">=2.18",
+        ),
     ),
     applies=_thd,
-    good=Example("mlm", "--context-parallel-size 2 --sft --calculate-per-token-loss --num-attention-heads 8 "
-                 "--no-create-attention-mask-in-dataloader --cp-comm-type a2a", "te=2.10"),
-    bad=Example("mlm", "--context-parallel-size 2 --sft --calculate-per-token-loss --num-attention-heads 8 "
-                "--no-create-attention-mask-in-dataloader --cp-comm-type a2a", "te=2.9"),
+    good=Example(
+        "mlm",
+        "--context-parallel-size 2 --sft --calculate-per-token-loss --num-attention-heads 8 "
+        "--no-create-attention-mask-in-dataloader --cp-comm-type a2a",
+        "te=2.10",
+    ),
+    bad=Example(
+        "mlm",
+        "--context-parallel-size 2 --sft --calculate-per-token-loss --num-attention-heads 8 "
+        "--no-create-attention-mask-in-dataloader --cp-comm-type a2a",
+        "te=2.9",
+    ),
 )
 def comm_type_takes_packed_data(v: View) -> Problem | None:
     """The communication type takes packed data in this Transformer Engine.
@@ -131,15 +182,27 @@ def comm_type_takes_packed_data(v: View) -> Problem | None:
 
 
 @rule(
-    "PACK008", severity="error", effect="crash", stage="first-forward",
+    "PACK008",
+    severity="error",
+    effect="crash",
+    stage="first-forward",
     source=(
-        Source("megatron-core", "megatron/core/extensions/transformer_engine.py", "fused_apply_rotary_pos_emb_thd",
-               "Only TE >= 1.12 supports RoPE fusion for THD format with CP.", ">=0.14"),
-        Source("megatron-core", _CONFIG, "MLATransformerConfig.__post_init__",
-               "apply_rope_fusion for MLA only works with YARN RoPE.", ">=0.13"),
+        Source(
+            "megatron-core",
+            "megatron/core/extensions/transformer_engine.py",
+            "fused_apply_rotary_pos_emb_thd",
+            "Only TE >= 1.12 supports RoPE fusion for THD format with CP.",
+            ">=0.14",
+        ),
+        Source(
+            "megatron-core",
+            _CONFIG,
+            "MLATransformerConfig.__post_init__",
+            "apply_rope_fusion for MLA only works with YARN RoPE.",
+            ">=0.13",
+        ),
     ),
-    applies=lambda v: bool(v.get("rope_fusion"))
-    and (bool(v.get("mla")) or (cp_may_be_on(v) and bool(v.get("thd")))),
+    applies=lambda v: bool(v.get("rope_fusion")) and (bool(v.get("mla")) or (cp_may_be_on(v) and bool(v.get("thd")))),
     good=Example("mlm", "--multi-latent-attention --rope-type yarn --position-embedding-type rope"),
     bad=Example("mlm", "--multi-latent-attention --rope-type rope --position-embedding-type rope"),
 )
@@ -158,7 +221,8 @@ def fused_rotary_embedding_exists(v: View) -> Problem | None:
             found="apply_rope_fusion with rope_type rope and multi-latent attention",
             wanted="rope_type yarn, or no fusion",
             facts=("rope_fusion", "rope_type", "mla"),
-            fixes=(off,), stage="config",
+            fixes=(off,),
+            stage="config",
         )
     if not v.get("thd") or v.cp == 1 or v.at_least("te", "1.12"):
         return None
@@ -173,21 +237,39 @@ def fused_rotary_embedding_exists(v: View) -> Problem | None:
 
 
 @rule(
-    "PACK010", severity="error", effect="crash", stage="first-forward",
+    "PACK010",
+    severity="error",
+    effect="crash",
+    stage="first-forward",
     source=(
-        Source("verl", "verl/models/mcore/util.py", "preprocess_bshd",
-               "Context parallel size without seq_pack is not supported", ">=0.7"),
-        Source("verl", "verl/workers/engine/megatron/transformer_impl.py",
-               "MegatronEngineWithLMHead.postprocess_micro_batch_func",
-               "calculate_per_token_loss=True requires use_remove_padding=True", ">=0.9"),
+        Source(
+            "verl",
+            "verl/models/mcore/util.py",
+            "preprocess_bshd",
+            "Context parallel size without seq_pack is not supported",
+            ">=0.7",
+        ),
+        Source(
+            "verl",
+            "verl/workers/engine/megatron/transformer_impl.py",
+            "MegatronEngineWithLMHead.postprocess_micro_batch_func",
+            "calculate_per_token_loss=True requires use_remove_padding=True",
+            ">=0.9",
+        ),
     ),
     applies=lambda v: v.kind == "verl" and v.get("use_remove_padding") is False and cp_may_be_on(v),
-    good=Example("verl", "actor_rollout_ref.actor.megatron.context_parallel_size=2 "
-                 "actor_rollout_ref.model.use_remove_padding=False", "verl=0.8.0"),
-    bad=Example("verl", "actor_rollout_ref.actor.megatron.context_parallel_size=2 "
-                "actor_rollout_ref.model.use_remove_padding=False "
-                "actor_rollout_ref.actor.megatron.override_transformer_config.calculate_per_token_loss=True",
-                "verl=0.9.1"),
+    good=Example(
+        "verl",
+        "actor_rollout_ref.actor.megatron.context_parallel_size=2 actor_rollout_ref.model.use_remove_padding=False",
+        "verl=0.8.0",
+    ),
+    bad=Example(
+        "verl",
+        "actor_rollout_ref.actor.megatron.context_parallel_size=2 "
+        "actor_rollout_ref.model.use_remove_padding=False "
+        "actor_rollout_ref.actor.megatron.override_transformer_config.calculate_per_token_loss=True",
+        "verl=0.9.1",
+    ),
 )
 def verl_packs_under_cp(v: View) -> Problem | None:
     """verl packs its data under context parallelism.
@@ -209,8 +291,19 @@ def verl_packs_under_cp(v: View) -> Problem | None:
     else:
         message = "this verl cuts only packed data for CP: the first forward stops"
         found = "use_remove_padding false"
-    return Problem(message, f"{found} at context_parallel_size {v.cp} on verl {v.verl}", "use_remove_padding true",
-                   ("use_remove_padding", "cp", "verl"), (fix,))
+    return Problem(
+        message,
+        f"{found} at context_parallel_size {v.cp} on verl {v.verl}",
+        "use_remove_padding true",
+        ("use_remove_padding", "cp", "verl"),
+        (fix,),
+    )
 
 
-RULES = (megatron_core_cuts_packed_rows, backend_skips_padding, comm_type_takes_packed_data, fused_rotary_embedding_exists, verl_packs_under_cp)
+RULES = (
+    megatron_core_cuts_packed_rows,
+    backend_skips_padding,
+    comm_type_takes_packed_data,
+    fused_rotary_embedding_exists,
+    verl_packs_under_cp,
+)

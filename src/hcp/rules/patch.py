@@ -149,7 +149,8 @@ def _insert(launch: Launch, text: str, name: str, value: Any, key: str) -> _Chan
     """Beside the nearest setting of the same section: on its line in shell, on a line of its own in YAML."""
     section = key.rpartition(".")[0]
     beside = [
-        setting for setting in launch.reading.settings
+        setting
+        for setting in launch.reading.settings
         if setting.location is not None
         and setting.location.file == launch.reading.target
         and setting.key.rpartition(".")[0] == section

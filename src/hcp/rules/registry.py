@@ -89,8 +89,10 @@ def rule_of(rule_id: str) -> Rule:
         import difflib
 
         close = difflib.get_close_matches(rule_id.upper(), BY_ID, n=3, cutoff=0.5)
-        raise HcpError(f"found no rule {rule_id!r}; wanted an id such as {', '.join(close) or RULES[0].id}; "
-                       "`hcp explain` lists them all")
+        raise HcpError(
+            f"found no rule {rule_id!r}; wanted an id such as {', '.join(close) or RULES[0].id}; "
+            "`hcp explain` lists them all"
+        )
     return rule
 
 

@@ -103,21 +103,61 @@ class Rule:
     """Judges the check itself (assumptions, accepted findings) and not the launch: runs after all others."""
 
 
-def rule(id: str, *, severity: Severity, effect: Effect, stage: Stage, source: tuple[Source, ...],
-         applies: Callable[[View], bool], good: Example, bad: Example, last: bool = False,
-         ) -> Callable[[Callable[[View], Problem | None]], Rule]:
+def rule(
+    id: str,
+    *,
+    severity: Severity,
+    effect: Effect,
+    stage: Stage,
+    source: tuple[Source, ...],
+    applies: Callable[[View], bool],
+    good: Example,
+    bad: Example,
+    last: bool = False,
+) -> Callable[[Callable[[View], Problem | None]], Rule]:
     """A function as a rule: its docstring's first line is the title, the rest says why."""
+
     def make(check: Callable[[View], Problem | None]) -> Rule:
         title, _, why = (check.__doc__ or "").partition("\n")
-        return Rule(id, title.strip().removesuffix("."), severity, effect, stage, " ".join(why.split()), source, applies,
-                    check, good, bad, last)
+        return Rule(
+            id,
+            title.strip().removesuffix("."),
+            severity,
+            effect,
+            stage,
+            " ".join(why.split()),
+            source,
+            applies,
+            check,
+            good,
+            bad,
+            last,
+        )
+
     return make
 
 
-_NEVER_NONE = frozenset((
-    "tp", "pp", "cp", "ep", "etp", "gtp", "dp", "world_size", "nodes", "gpus_per_node", "nvlink_domain",
-    "ntasks_per_node", "num_layers", "hidden_size", "heads", "kv_heads", "num_distributed_optimizer_instances",
-))
+_NEVER_NONE = frozenset(
+    (
+        "tp",
+        "pp",
+        "cp",
+        "ep",
+        "etp",
+        "gtp",
+        "dp",
+        "world_size",
+        "nodes",
+        "gpus_per_node",
+        "nvlink_domain",
+        "ntasks_per_node",
+        "num_layers",
+        "hidden_size",
+        "heads",
+        "kv_heads",
+        "num_distributed_optimizer_instances",
+    )
+)
 """Sizes for which upstream has no None: a written null decides nothing, so it counts as unknown."""
 
 

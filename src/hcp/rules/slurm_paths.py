@@ -10,8 +10,15 @@ from hcp.rules.rule import Example, Problem, Source, View, rule
 
 _LOCAL = ("/tmp", "/var/tmp", "/dev/shm", "/run", "/local", "/localscratch", "/scratch/local", "/raid", "/mnt/nvme")
 """Folders that are by custom every node's own."""
-_CACHES = ("HF_HOME", "HF_DATASETS_CACHE", "HF_HUB_CACHE", "TRANSFORMERS_CACHE", "NEMO_HOME", "NEMORUN_HOME",
-           "UV_CACHE_DIR")
+_CACHES = (
+    "HF_HOME",
+    "HF_DATASETS_CACHE",
+    "HF_HUB_CACHE",
+    "TRANSFORMERS_CACHE",
+    "NEMO_HOME",
+    "NEMORUN_HOME",
+    "UV_CACHE_DIR",
+)
 _PATHS = ("checkpoint_save", "checkpoint_load", "data_path", "data_cache_path")
 
 
@@ -50,10 +57,14 @@ def _slurm012_applies(v: View) -> bool:
 
 
 @rule(
-    "SLURM005", severity="error", effect="silent", stage="never",
+    "SLURM005",
+    severity="error",
+    effect="silent",
+    stage="never",
     source=(
-        Source("megatron-core", "megatron/core/dist_checkpointing/serialization.py", "save", "checkpoint_dir",
-               ">=0.12"),
+        Source(
+            "megatron-core", "megatron/core/dist_checkpointing/serialization.py", "save", "checkpoint_dir", ">=0.12"
+        ),
     ),
     applies=_slurm005_applies,
     good=Example("mlm", "--save /shared/ckpt", "nodes=2"),
@@ -72,7 +83,7 @@ def paths_are_on_every_node(v: View) -> Problem | None:
         if any(_is_below(path, folder) for folder in _LOCAL):
             return Problem(
                 message="every node writes its own part of the checkpoint where the others do not see it: no node can "
-                        "load it, and it is lost with the node",
+                "load it, and it is lost with the node",
                 found=f"{name} {path} on {v.nodes} nodes",
                 wanted="a folder on a file system that all nodes share",
                 facts=(name,),
@@ -91,16 +102,24 @@ def paths_are_on_every_node(v: View) -> Problem | None:
 
 
 @rule(
-    "SLURM011", severity="warning", effect="crash", stage="config",
+    "SLURM011",
+    severity="warning",
+    effect="crash",
+    stage="config",
     source=(
-        Source("verl", "examples/tutorial/slurm/ray_on_slurm.slurm", "<module>", "#SBATCH --output", "",
-               "checkout"),
+        Source("verl", "examples/tutorial/slurm/ray_on_slurm.slurm", "<module>", "#SBATCH --output", "", "checkout"),
     ),
     applies=_slurm011_applies,
-    good=Example("mlm", "#SBATCH --output=logs/%x-%j.out\nsrun python pretrain_gpt.py --micro-batch-size 1\n",
-                 "log_directory=present ntasks_per_node=1 gpus_per_node=1 nodes=1 world_size=1"),
-    bad=Example("mlm", "#SBATCH --output=logs/%x-%j.out\nsrun python pretrain_gpt.py --micro-batch-size 1\n",
-                "log_directory=missing ntasks_per_node=1 gpus_per_node=1 nodes=1 world_size=1"),
+    good=Example(
+        "mlm",
+        "#SBATCH --output=logs/%x-%j.out\nsrun python pretrain_gpt.py --micro-batch-size 1\n",
+        "log_directory=present ntasks_per_node=1 gpus_per_node=1 nodes=1 world_size=1",
+    ),
+    bad=Example(
+        "mlm",
+        "#SBATCH --output=logs/%x-%j.out\nsrun python pretrain_gpt.py --micro-batch-size 1\n",
+        "log_directory=missing ntasks_per_node=1 gpus_per_node=1 nodes=1 world_size=1",
+    ),
 )
 def output_folder_exists(v: View) -> Problem | None:
     """The folder of --output exists when the job is submitted.
@@ -135,18 +154,33 @@ def output_folder_exists(v: View) -> Problem | None:
 
 
 @rule(
-    "SLURM012", severity="error", effect="silent", stage="never",
+    "SLURM012",
+    severity="error",
+    effect="silent",
+    stage="never",
     source=(
-        Source("megatron-bridge", "scripts/training/launch_with_sbatch.sh", "<module>", "--container-mounts", "",
-               "checkout"),
+        Source(
+            "megatron-bridge",
+            "scripts/training/launch_with_sbatch.sh",
+            "<module>",
+            "--container-mounts",
+            "",
+            "checkout",
+        ),
     ),
     applies=_slurm012_applies,
-    good=Example("mlm", "srun --ntasks=1 --container-image=x.sqsh --container-mounts=/ckpt:/ckpt python "
-                 "pretrain_gpt.py --micro-batch-size 1 --save /ckpt/run\n",
-                 "ntasks_per_node=1 gpus_per_node=1 nodes=1 world_size=1"),
-    bad=Example("mlm", "srun --ntasks=1 --container-image=x.sqsh --container-mounts=/data:/data python "
-                "pretrain_gpt.py --micro-batch-size 1 --save /ckpt/run\n",
-                "ntasks_per_node=1 gpus_per_node=1 nodes=1 world_size=1"),
+    good=Example(
+        "mlm",
+        "srun --ntasks=1 --container-image=x.sqsh --container-mounts=/ckpt:/ckpt python "
+        "pretrain_gpt.py --micro-batch-size 1 --save /ckpt/run\n",
+        "ntasks_per_node=1 gpus_per_node=1 nodes=1 world_size=1",
+    ),
+    bad=Example(
+        "mlm",
+        "srun --ntasks=1 --container-image=x.sqsh --container-mounts=/data:/data python "
+        "pretrain_gpt.py --micro-batch-size 1 --save /ckpt/run\n",
+        "ntasks_per_node=1 gpus_per_node=1 nodes=1 world_size=1",
+    ),
 )
 def container_mounts_the_paths(v: View) -> Problem | None:
     """A container sees the checkpoint and data paths of its job.
@@ -163,7 +197,7 @@ def container_mounts_the_paths(v: View) -> Problem | None:
             continue
         return Problem(
             message="the path is inside the container only: what is read there is not found, and what is written there "
-                    "is lost with the container",
+            "is lost with the container",
             found=f"{name} {path}, mounts {', '.join(mounts) or 'none'}",
             wanted=f"a mount that holds it: --container-mounts=…,{posixpath.dirname(path)}",
             facts=(name, "srun.container_mounts"),

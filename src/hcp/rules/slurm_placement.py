@@ -28,15 +28,18 @@ def _close_groups(v: View) -> tuple[str, Iterable[Sequence[int]]]:
 
 
 @rule(
-    "SLURM001", severity="warning", effect="slow", stage="never",
-    source=(
-        Source("megatron-core", _STATE, "initialize_model_parallel", 'order: str = "tp-cp-ep-dp-pp"', ">=0.12"),
-    ),
+    "SLURM001",
+    severity="warning",
+    effect="slow",
+    stage="never",
+    source=(Source("megatron-core", _STATE, "initialize_model_parallel", 'order: str = "tp-cp-ep-dp-pp"', ">=0.12"),),
     applies=lambda v: v.kind != "verl" and v.get("nodes", 1) > 1 and (v.tp > 1 or uses_cp(v)),
-    good=Example("mlm", "--tensor-model-parallel-size 8 --context-parallel-size 2",
-                 "nodes=2 gpus_per_node=8 placement=block"),
-    bad=Example("mlm", "--tensor-model-parallel-size 8 --context-parallel-size 2",
-                "nodes=2 gpus_per_node=8 placement=cyclic"),
+    good=Example(
+        "mlm", "--tensor-model-parallel-size 8 --context-parallel-size 2", "nodes=2 gpus_per_node=8 placement=block"
+    ),
+    bad=Example(
+        "mlm", "--tensor-model-parallel-size 8 --context-parallel-size 2", "nodes=2 gpus_per_node=8 placement=cyclic"
+    ),
 )
 def ranks_fill_nodes_in_order(v: View) -> Problem | None:
     """Ranks fill one node after the other.
@@ -57,7 +60,7 @@ def ranks_fill_nodes_in_order(v: View) -> Problem | None:
             return Problem(
                 message=f"neighbouring ranks are on different nodes: the {name} groups cross the network",
                 found=f"placement cyclic: ranks {', '.join(map(str, group[:16]))} are on {len(there)} nodes, "
-                      f"by block on {len(here)}",
+                f"by block on {len(here)}",
                 wanted="srun --distribution=block (Slurm's default)",
                 facts=("placement",),
                 fixes=(Fix({"placement": "block"}, "ranks fill one node after the other"),),
@@ -66,10 +69,19 @@ def ranks_fill_nodes_in_order(v: View) -> Problem | None:
 
 
 @rule(
-    "SLURM002", severity="error", effect="hang", stage="init",
+    "SLURM002",
+    severity="error",
+    effect="hang",
+    stage="init",
     source=(
-        Source("megatron-lm", "megatron/training/arguments.py", "parse_args",
-               """args.world_size = int(os.getenv("WORLD_SIZE", '1'))""", "", "checkout"),
+        Source(
+            "megatron-lm",
+            "megatron/training/arguments.py",
+            "parse_args",
+            """args.world_size = int(os.getenv("WORLD_SIZE", '1'))""",
+            "",
+            "checkout",
+        ),
     ),
     applies=lambda v: v.get("start") == "srun",
     good=Example("mlm", "--context-parallel-size 2", "start=srun nodes=2 gpus_per_node=8 ntasks_per_node=8"),

@@ -45,10 +45,19 @@ _BRIDGE_FT = "src/megatron/bridge/training/fault_tolerance.py"
 
 
 @rule(
-    "SLURM006", severity="warning", effect="silent", stage="never",
+    "SLURM006",
+    severity="warning",
+    effect="silent",
+    stage="never",
     source=(
-        Source("megatron-bridge", "src/megatron/bridge/training/state.py", "GlobalState", "exit_signal_handler", "",
-               "checkout"),
+        Source(
+            "megatron-bridge",
+            "src/megatron/bridge/training/state.py",
+            "GlobalState",
+            "exit_signal_handler",
+            "",
+            "checkout",
+        ),
     ),
     applies=lambda v: v.kind != "verl" and v.known("sbatch.signal"),
     good=Example("mlm", f"#SBATCH --signal=B:USR1@600\n{_SRUN} --exit-signal-handler\n", _ONE_RANK),
@@ -68,7 +77,7 @@ def signal_comes_early_enough(v: View) -> Problem | None:
     if not v.exit_signal_handler:
         return Problem(
             message="the trainer does not listen: it is killed by the signal or at the end, and what was trained since "
-                    "the last checkpoint is lost",
+            "the last checkpoint is lost",
             found=f"--signal={v['sbatch.signal']} without the exit-signal handler",
             wanted="--exit-signal-handler (Bridge: train.exit_signal_handler)",
             facts=("exit_signal_handler", "sbatch.signal"),
@@ -95,7 +104,10 @@ def signal_comes_early_enough(v: View) -> Problem | None:
 
 
 @rule(
-    "SLURM007", severity="error", effect="silent", stage="never",
+    "SLURM007",
+    severity="error",
+    effect="silent",
+    stage="never",
     source=(Source("megatron-bridge", _BRIDGE_FT, "<module>", "ft_launcher", "", "pypi"),),
     applies=lambda v: bool(v.get("ft_package")),
     good=Example("bridge", "ft.enable_ft_package=true", "start=ft_launcher"),
@@ -118,18 +130,31 @@ def fault_tolerance_has_ft_launcher(v: View) -> Problem | None:
 
 
 @rule(
-    "SLURM008", severity="error", effect="crash", stage="training",
+    "SLURM008",
+    severity="error",
+    effect="crash",
+    stage="training",
     source=(
-        Source("megatron-bridge", "src/megatron/bridge/training/inprocess_restart.py", "<module>",
-               "TORCH_CPP_LOG_LEVEL", "", "pypi"),
+        Source(
+            "megatron-bridge",
+            "src/megatron/bridge/training/inprocess_restart.py",
+            "<module>",
+            "TORCH_CPP_LOG_LEVEL",
+            "",
+            "pypi",
+        ),
     ),
     applies=lambda v: bool(v.get("inprocess_restart")),
-    good=Example("bridge", "inprocess_restart.enabled=true inprocess_restart.hard_timeout=90 "
-                 "dist.distributed_timeout_minutes=10",
-                 "env.TORCH_CPP_LOG_LEVEL=error env.TORCH_NCCL_RETHROW_CUDA_ERRORS=0 env.NCCL_NVLS_ENABLE=0"),
-    bad=Example("bridge", "inprocess_restart.enabled=true inprocess_restart.hard_timeout=90 "
-                "dist.distributed_timeout_minutes=10",
-                "env.TORCH_CPP_LOG_LEVEL=error env.TORCH_NCCL_RETHROW_CUDA_ERRORS=1 env.NCCL_NVLS_ENABLE=0"),
+    good=Example(
+        "bridge",
+        "inprocess_restart.enabled=true inprocess_restart.hard_timeout=90 dist.distributed_timeout_minutes=10",
+        "env.TORCH_CPP_LOG_LEVEL=error env.TORCH_NCCL_RETHROW_CUDA_ERRORS=0 env.NCCL_NVLS_ENABLE=0",
+    ),
+    bad=Example(
+        "bridge",
+        "inprocess_restart.enabled=true inprocess_restart.hard_timeout=90 dist.distributed_timeout_minutes=10",
+        "env.TORCH_CPP_LOG_LEVEL=error env.TORCH_NCCL_RETHROW_CUDA_ERRORS=1 env.NCCL_NVLS_ENABLE=0",
+    ),
 )
 def in_process_restart_has_its_settings(v: View) -> Problem | None:
     """In-process restart has the environment and timeouts that it needs.
@@ -148,8 +173,12 @@ def in_process_restart_has_its_settings(v: View) -> Problem | None:
                 found=f"{name} is {said if said is not None else 'not set'} with in-process restart",
                 wanted=f"{name}={allowed[0]}",
                 facts=(f"env.{name}", "inprocess_restart"),
-                fixes=(Fix({f"env.{key}": values[0] for key, values in _RESTART_ENVIRONMENT.items()},
-                           "as in-process restart needs it"),),
+                fixes=(
+                    Fix(
+                        {f"env.{key}": values[0] for key, values in _RESTART_ENVIRONMENT.items()},
+                        "as in-process restart needs it",
+                    ),
+                ),
             )
     if v.get("srun.kill_on_bad_exit") not in (None, "0", 0, False):
         return Problem(
@@ -171,13 +200,24 @@ def in_process_restart_has_its_settings(v: View) -> Problem | None:
 
 
 @rule(
-    "SLURM009", severity="warning", effect="crash", stage="training",
+    "SLURM009",
+    severity="warning",
+    effect="crash",
+    stage="training",
     source=(Source("megatron-bridge", _BRIDGE_FT, "<module>", "ft-rank_section_timeouts", "", "pypi"),),
     applies=lambda v: v.get("start") == "ft_launcher" and bool(_section_timeouts(v)),
-    good=Example("mlm", "ft_launcher --nnodes=1 --nproc-per-node=8 --ft-rank_section_timeouts=step:900 "
-                 "pretrain_gpt.py --micro-batch-size 1\n", "step_s=120"),
-    bad=Example("mlm", "ft_launcher --nnodes=1 --nproc-per-node=8 --ft-rank_section_timeouts=step:100 "
-                "pretrain_gpt.py --micro-batch-size 1\n", "step_s=120"),
+    good=Example(
+        "mlm",
+        "ft_launcher --nnodes=1 --nproc-per-node=8 --ft-rank_section_timeouts=step:900 "
+        "pretrain_gpt.py --micro-batch-size 1\n",
+        "step_s=120",
+    ),
+    bad=Example(
+        "mlm",
+        "ft_launcher --nnodes=1 --nproc-per-node=8 --ft-rank_section_timeouts=step:100 "
+        "pretrain_gpt.py --micro-batch-size 1\n",
+        "step_s=120",
+    ),
 )
 def ft_timeouts_are_long_enough(v: View) -> Problem | None:
     """The timeouts of fault tolerance are longer than a step and a checkpoint.
@@ -203,14 +243,22 @@ def ft_timeouts_are_long_enough(v: View) -> Problem | None:
 
 
 @rule(
-    "SLURM010", severity="warning", effect="hang", stage="never",
+    "SLURM010",
+    severity="warning",
+    effect="hang",
+    stage="never",
     source=(
-        Source("megatron-bridge", "src/megatron/bridge/recipes/run_plugins.py", "<module>", "num_job_retries", "",
-               "checkout"),
+        Source(
+            "megatron-bridge",
+            "src/megatron/bridge/recipes/run_plugins.py",
+            "<module>",
+            "num_job_retries",
+            "",
+            "checkout",
+        ),
     ),
     applies=lambda v: v.launch.reading.form == "shell" and (bool(v.get("sbatch.requeue")) or _requeues_itself(v)),
-    good=Example("mlm", "#SBATCH --requeue\n((${SLURM_RESTART_COUNT:-0} < 4)) || exit\n" + _SRUN + "\n",
-                 _ONE_RANK),
+    good=Example("mlm", "#SBATCH --requeue\n((${SLURM_RESTART_COUNT:-0} < 4)) || exit\n" + _SRUN + "\n", _ONE_RANK),
     bad=Example("mlm", "#SBATCH --requeue\n" + _SRUN + "\n", _ONE_RANK),
 )
 def requeued_job_counts_restarts(v: View) -> Problem | None:
@@ -235,4 +283,10 @@ def requeued_job_counts_restarts(v: View) -> Problem | None:
     )
 
 
-RULES = (signal_comes_early_enough, fault_tolerance_has_ft_launcher, in_process_restart_has_its_settings, ft_timeouts_are_long_enough, requeued_job_counts_restarts)
+RULES = (
+    signal_comes_early_enough,
+    fault_tolerance_has_ft_launcher,
+    in_process_restart_has_its_settings,
+    ft_timeouts_are_long_enough,
+    requeued_job_counts_restarts,
+)

@@ -6,16 +6,31 @@ from hcp.rules.rule import Example, Fix, Problem, Source, View, rule
 
 
 @rule(
-    "SLURM004", severity="error", effect="crash", stage="init",
+    "SLURM004",
+    severity="error",
+    effect="crash",
+    stage="init",
     source=(
-        Source("megatron-bridge", "scripts/training/launch_with_sbatch.sh", "<module>",
-               "--nproc_per_node=$SLURM_GPUS_PER_NODE", "", "checkout"),
+        Source(
+            "megatron-bridge",
+            "scripts/training/launch_with_sbatch.sh",
+            "<module>",
+            "--nproc_per_node=$SLURM_GPUS_PER_NODE",
+            "",
+            "checkout",
+        ),
     ),
     applies=lambda v: v.get("start") in ("torchrun", "ft_launcher") and bool(v.get("srun")),
-    good=Example("mlm", "#SBATCH --nodes=2\n#SBATCH --ntasks-per-node=1\n"
-                 "srun torchrun --nnodes=2 --nproc-per-node=8 pretrain_gpt.py --micro-batch-size 1\n"),
-    bad=Example("mlm", "#SBATCH --nodes=2\n#SBATCH --ntasks-per-node=8\n"
-                "srun torchrun --nnodes=2 --nproc-per-node=8 pretrain_gpt.py --micro-batch-size 1\n"),
+    good=Example(
+        "mlm",
+        "#SBATCH --nodes=2\n#SBATCH --ntasks-per-node=1\n"
+        "srun torchrun --nnodes=2 --nproc-per-node=8 pretrain_gpt.py --micro-batch-size 1\n",
+    ),
+    bad=Example(
+        "mlm",
+        "#SBATCH --nodes=2\n#SBATCH --ntasks-per-node=8\n"
+        "srun torchrun --nnodes=2 --nproc-per-node=8 pretrain_gpt.py --micro-batch-size 1\n",
+    ),
 )
 def one_launcher_per_node(v: View) -> Problem | None:
     """One launcher per node where torchrun starts the ranks.
@@ -35,7 +50,7 @@ def one_launcher_per_node(v: View) -> Problem | None:
     processes = tasks * (v.get("gpus_per_node") or 1)
     return Problem(
         message=f"{tasks} launchers start on every node: {processes} processes instead of one per GPU, and all but one "
-                "stop with EADDRINUSE, or ranks are counted twice",
+        "stop with EADDRINUSE, or ranks are counted twice",
         found=f"{v.start} under srun with {tasks} tasks per node",
         wanted=f"one task per node: {v.start} starts the node's ranks itself",
         facts=("ntasks_per_node", "srun.ntasks"),

@@ -10,16 +10,30 @@ _CONFIG = "megatron/core/transformer/transformer_config.py"
 
 
 @rule(
-    "TP001", severity="error", effect="crash", stage="config",
+    "TP001",
+    severity="error",
+    effect="crash",
+    stage="config",
     source=(
-        Source("megatron-core", _CONFIG, "TransformerConfig.__post_init__",
-               "self.num_attention_heads % self.tensor_model_parallel_size != 0", ">=0.12"),
+        Source(
+            "megatron-core",
+            _CONFIG,
+            "TransformerConfig.__post_init__",
+            "self.num_attention_heads % self.tensor_model_parallel_size != 0",
+            ">=0.12",
+        ),
     ),
     applies=lambda v: v.get("tp") != 1 and v.tp > 1,
-    good=Example("mlm", "--num-attention-heads 32 --group-query-attention --num-query-groups 4 "
-                 "--tensor-model-parallel-size 8", "mcore=0.16.1"),
-    bad=Example("mlm", "--num-attention-heads 20 --group-query-attention --num-query-groups 4 "
-                "--tensor-model-parallel-size 8", "mcore=0.16.1"),
+    good=Example(
+        "mlm",
+        "--num-attention-heads 32 --group-query-attention --num-query-groups 4 --tensor-model-parallel-size 8",
+        "mcore=0.16.1",
+    ),
+    bad=Example(
+        "mlm",
+        "--num-attention-heads 20 --group-query-attention --num-query-groups 4 --tensor-model-parallel-size 8",
+        "mcore=0.16.1",
+    ),
 )
 def tp_divides_heads(v: View) -> Problem | None:
     """Tensor parallelism divides the attention heads.
@@ -39,17 +53,30 @@ def tp_divides_heads(v: View) -> Problem | None:
 
 
 @rule(
-    "PAR001", severity="error", effect="crash", stage="config",
+    "PAR001",
+    severity="error",
+    effect="crash",
+    stage="config",
     source=(
-        Source("megatron-core", "megatron/core/model_parallel_config.py", "ModelParallelConfig.__post_init__",
-               "if self.sequence_parallel:", ">=0.12"),
-        Source("megatron-bridge", "megatron/bridge/models/transformer_config.py", "TransformerConfig.finalize",
-               "if self.sequence_parallel and self.tensor_model_parallel_size <= 1:", ">=0.4", where="checkout"),
+        Source(
+            "megatron-core",
+            "megatron/core/model_parallel_config.py",
+            "ModelParallelConfig.__post_init__",
+            "if self.sequence_parallel:",
+            ">=0.12",
+        ),
+        Source(
+            "megatron-bridge",
+            "megatron/bridge/models/transformer_config.py",
+            "TransformerConfig.finalize",
+            "if self.sequence_parallel and self.tensor_model_parallel_size <= 1:",
+            ">=0.4",
+            where="checkout",
+        ),
     ),
     applies=lambda v: bool(v.get("sequence_parallel")),
     good=Example("bridge-provider", "model.tensor_model_parallel_size=2 model.sequence_parallel=true"),
-    bad=Example("bridge-provider", "model.tensor_model_parallel_size=1 model.sequence_parallel=true",
-                "bridge=0.3.1"),
+    bad=Example("bridge-provider", "model.tensor_model_parallel_size=1 model.sequence_parallel=true", "bridge=0.3.1"),
 )
 def sequence_parallelism_has_tp(v: View) -> Problem | None:
     """Sequence parallelism comes with tensor parallelism.
@@ -65,7 +92,8 @@ def sequence_parallelism_has_tp(v: View) -> Problem | None:
         return None  # verl's own default, which it corrects itself
     return Problem(
         message=(
-            "sequence parallelism is switched off with a warning" if corrected
+            "sequence parallelism is switched off with a warning"
+            if corrected
             else "the config constructor stops: sequence parallelism needs tensor parallelism"
         ),
         found="sequence_parallel at tensor_model_parallel_size 1",

@@ -77,17 +77,27 @@ _HCP = "--cp-comm-type a2a+p2p --hierarchical-context-parallel-sizes"
 
 
 @rule(
-    "TOPO001", severity="warning", effect="slow", stage="never",
+    "TOPO001",
+    severity="warning",
+    effect="slow",
+    stage="never",
     source=(
-        Source("megatron-core", _STATE, "create_hierarchical_groups",
-               "u=int(np.prod(hierarchical_group_sizes[:level])),", ">=0.13"),
+        Source(
+            "megatron-core",
+            _STATE,
+            "create_hierarchical_groups",
+            "u=int(np.prod(hierarchical_group_sizes[:level])),",
+            ">=0.13",
+        ),
         Source("megatron-core", _STATE, "initialize_model_parallel", 'order: str = "tp-cp-ep-dp-pp"', ">=0.12"),
     ),
     applies=runs_hcp,
-    good=Example("mlm", f"--tensor-model-parallel-size 2 --context-parallel-size 8 {_HCP} 4 2",
-                 "nodes=2 gpus_per_node=8"),
-    bad=Example("mlm", f"--tensor-model-parallel-size 4 --context-parallel-size 8 {_HCP} 4 2",
-                "nodes=4 gpus_per_node=8"),
+    good=Example(
+        "mlm", f"--tensor-model-parallel-size 2 --context-parallel-size 8 {_HCP} 4 2", "nodes=2 gpus_per_node=8"
+    ),
+    bad=Example(
+        "mlm", f"--tensor-model-parallel-size 4 --context-parallel-size 8 {_HCP} 4 2", "nodes=4 gpus_per_node=8"
+    ),
 )
 def inner_level_stays_in_the_nvlink_domain(v: View) -> Problem | None:
     """The inner all-to-all stays inside an NVLink domain.
@@ -114,12 +124,19 @@ def inner_level_stays_in_the_nvlink_domain(v: View) -> Problem | None:
 
 
 @rule(
-    "TOPO002", severity="warning", effect="slow", stage="never",
+    "TOPO002",
+    severity="warning",
+    effect="slow",
+    stage="never",
     source=(
-        Source("megatron-core", _STATE, "create_hierarchical_groups", "s=hierarchical_group_sizes[level],",
-               ">=0.13"),
-        Source("transformer-engine", _TE_CP, "attn_forward_func_with_cp",
-               "cp_group = [a2a_cp_group, p2p_cp_group]", ">=2.8"),
+        Source("megatron-core", _STATE, "create_hierarchical_groups", "s=hierarchical_group_sizes[level],", ">=0.13"),
+        Source(
+            "transformer-engine",
+            _TE_CP,
+            "attn_forward_func_with_cp",
+            "cp_group = [a2a_cp_group, p2p_cp_group]",
+            ">=2.8",
+        ),
     ),
     applies=runs_hcp,
     good=Example("mlm", f"--context-parallel-size 16 {_HCP} 8 2", "nodes=2 gpus_per_node=8"),
@@ -147,10 +164,12 @@ def sizes_are_inner_first(v: View) -> Problem | None:
 
 
 @rule(
-    "SLURM003", severity="warning", effect="slow", stage="never",
+    "SLURM003",
+    severity="warning",
+    effect="slow",
+    stage="never",
     source=(
-        Source("megatron-core", _STATE, "create_hierarchical_groups", "s=hierarchical_group_sizes[level],",
-               ">=0.13"),
+        Source("megatron-core", _STATE, "create_hierarchical_groups", "s=hierarchical_group_sizes[level],", ">=0.13"),
     ),
     applies=runs_hcp,
     good=Example("mlm", f"--context-parallel-size 16 {_HCP} 8 2", "nodes=32 gpus_per_node=4 nvlink_domain=8"),

@@ -44,8 +44,13 @@ def _divides(v: View) -> bool:
 
 def _missing(v: View, axes: list[str]) -> list[str]:
     """The axes of size above 1 in either grid that the order does not name."""
-    sizes = {"tp": max(v.tp, v.etp), "cp": v.cp, "ep": v.ep, "pp": v.pp,
-             "dp": v.world_size // min(_dense(v), _expert(v))}
+    sizes = {
+        "tp": max(v.tp, v.etp),
+        "cp": v.cp,
+        "ep": v.ep,
+        "pp": v.pp,
+        "dp": v.world_size // min(_dense(v), _expert(v)),
+    }
     return [axis for axis, size in sizes.items() if size > 1 and axis not in axes]
 
 
@@ -63,10 +68,11 @@ def _pipeline_inside(v: View) -> bool:
 
 
 @rule(
-    "TOPO003", severity="error", effect="crash", stage="init",
-    source=(
-        Source("megatron-core", _STATE, "initialize_model_parallel", "world_size % ", ">=0.12"),
-    ),
+    "TOPO003",
+    severity="error",
+    effect="crash",
+    stage="init",
+    source=(Source("megatron-core", _STATE, "initialize_model_parallel", "world_size % ", ">=0.12"),),
     applies=lambda v: _dense(v) > 1,
     good=Example("mlm", "--tensor-model-parallel-size 2 --context-parallel-size 4", "world_size=16"),
     bad=Example("mlm", "--tensor-model-parallel-size 2 --context-parallel-size 4", "world_size=12"),
@@ -97,16 +103,28 @@ def ranks_fit_the_dense_layout(v: View) -> Problem | None:
 
 
 @rule(
-    "TOPO004", severity="error", effect="crash", stage="init",
+    "TOPO004",
+    severity="error",
+    effect="crash",
+    stage="init",
     source=(
-        Source("megatron-core", _STATE, "initialize_model_parallel",
-               "expert_tensor_model_pipeline_parallel_size", ">=0.14"),
+        Source(
+            "megatron-core", _STATE, "initialize_model_parallel", "expert_tensor_model_pipeline_parallel_size", ">=0.14"
+        ),
     ),
     applies=lambda v: bool(v.ep > 1 or v.etp != v.tp),
-    good=Example("mlm", "--tensor-model-parallel-size 2 --context-parallel-size 3 --expert-model-parallel-size 4 "
-                 "--expert-tensor-parallel-size 1 --num-experts 8", "world_size=12"),
-    bad=Example("mlm", "--tensor-model-parallel-size 2 --context-parallel-size 3 --expert-model-parallel-size 4 "
-                "--expert-tensor-parallel-size 1 --num-experts 8", "world_size=6"),
+    good=Example(
+        "mlm",
+        "--tensor-model-parallel-size 2 --context-parallel-size 3 --expert-model-parallel-size 4 "
+        "--expert-tensor-parallel-size 1 --num-experts 8",
+        "world_size=12",
+    ),
+    bad=Example(
+        "mlm",
+        "--tensor-model-parallel-size 2 --context-parallel-size 3 --expert-model-parallel-size 4 "
+        "--expert-tensor-parallel-size 1 --num-experts 8",
+        "world_size=6",
+    ),
 )
 def ranks_fit_the_expert_layout(v: View) -> Problem | None:
     """The ranks are a multiple of etp x ep x pp.
@@ -135,16 +153,29 @@ def ranks_fit_the_expert_layout(v: View) -> Problem | None:
 
 
 @rule(
-    "TOPO005", severity="error", effect="crash", stage="init",
+    "TOPO005",
+    severity="error",
+    effect="crash",
+    stage="init",
     source=(
-        Source("megatron-core", _STATE, "initialize_model_parallel",
-               "expert_data_parallel_size == data_parallel_size", ">=0.13"),
+        Source(
+            "megatron-core",
+            _STATE,
+            "initialize_model_parallel",
+            "expert_data_parallel_size == data_parallel_size",
+            ">=0.13",
+        ),
     ),
     applies=_pipeline_inside,
-    good=Example("mlm", "--pipeline-model-parallel-size 2 --context-parallel-size 2 --use-tp-pp-dp-mapping "
-                 "--num-experts 4 --expert-model-parallel-size 2", "world_size=8"),
-    bad=Example("mlm", "--pipeline-model-parallel-size 2 --context-parallel-size 2 --use-tp-pp-dp-mapping",
-                "world_size=8"),
+    good=Example(
+        "mlm",
+        "--pipeline-model-parallel-size 2 --context-parallel-size 2 --use-tp-pp-dp-mapping "
+        "--num-experts 4 --expert-model-parallel-size 2",
+        "world_size=8",
+    ),
+    bad=Example(
+        "mlm", "--pipeline-model-parallel-size 2 --context-parallel-size 2 --use-tp-pp-dp-mapping", "world_size=8"
+    ),
 )
 def dense_and_expert_pipelines_agree(v: View) -> Problem | None:
     """Dense and expert layers share their pipeline groups.
@@ -176,12 +207,25 @@ def dense_and_expert_pipelines_agree(v: View) -> Problem | None:
 
 
 @rule(
-    "TOPO006", severity="error", effect="crash", stage="init",
+    "TOPO006",
+    severity="error",
+    effect="crash",
+    stage="init",
     source=(
-        Source("megatron-core", _STATE, "initialize_model_parallel",
-               "expert_data_parallel_size % num_distributed_optimizer_instances == 0", ">=0.13"),
-        Source("megatron-core", _STATE, "initialize_model_parallel",
-               ") % num_distributed_optimizer_instances == 0, (", ">=0.12"),
+        Source(
+            "megatron-core",
+            _STATE,
+            "initialize_model_parallel",
+            "expert_data_parallel_size % num_distributed_optimizer_instances == 0",
+            ">=0.13",
+        ),
+        Source(
+            "megatron-core",
+            _STATE,
+            "initialize_model_parallel",
+            ") % num_distributed_optimizer_instances == 0, (",
+            ">=0.12",
+        ),
     ),
     applies=lambda v: v.get("num_distributed_optimizer_instances", 1) > 1,
     good=Example("mlm", "--context-parallel-size 2 --num-distributed-optimizer-instances 2", "world_size=8"),
@@ -209,17 +253,26 @@ def optimizer_instances_divide_dp_cp(v: View) -> Problem | None:
 
 
 @rule(
-    "TOPO007", severity="error", effect="crash", stage="init",
-    source=(
-        Source("megatron-core", _STATE, "RankGenerator.__init__", "but you haven't", ">=0.12"),
-    ),
+    "TOPO007",
+    severity="error",
+    effect="crash",
+    stage="init",
+    source=(Source("megatron-core", _STATE, "RankGenerator.__init__", "but you haven't", ">=0.12"),),
     applies=lambda v: v.get("rank_order") not in (None, DEFAULT_ORDER, "tp-cp-ep-pp-dp"),
-    good=Example("bridge-provider", "model.context_parallel_size=2 model.tensor_model_parallel_size=1 "
-                 "model.pipeline_model_parallel_size=1 model.expert_model_parallel_size=1 "
-                 "model.expert_tensor_parallel_size=1", "world_size=4 rank_order=cp-dp"),
-    bad=Example("bridge-provider", "model.context_parallel_size=2 model.tensor_model_parallel_size=1 "
-                "model.pipeline_model_parallel_size=1 model.expert_model_parallel_size=1 "
-                "model.expert_tensor_parallel_size=1", "world_size=4 rank_order=tp-dp"),
+    good=Example(
+        "bridge-provider",
+        "model.context_parallel_size=2 model.tensor_model_parallel_size=1 "
+        "model.pipeline_model_parallel_size=1 model.expert_model_parallel_size=1 "
+        "model.expert_tensor_parallel_size=1",
+        "world_size=4 rank_order=cp-dp",
+    ),
+    bad=Example(
+        "bridge-provider",
+        "model.context_parallel_size=2 model.tensor_model_parallel_size=1 "
+        "model.pipeline_model_parallel_size=1 model.expert_model_parallel_size=1 "
+        "model.expert_tensor_parallel_size=1",
+        "world_size=4 rank_order=tp-dp",
+    ),
 )
 def order_names_every_axis(v: View) -> Problem | None:
     """The rank order names every axis in use.
@@ -238,4 +291,10 @@ def order_names_every_axis(v: View) -> Problem | None:
     )
 
 
-RULES = (ranks_fit_the_dense_layout, ranks_fit_the_expert_layout, dense_and_expert_pipelines_agree, optimizer_instances_divide_dp_cp, order_names_every_axis)
+RULES = (
+    ranks_fit_the_dense_layout,
+    ranks_fit_the_expert_layout,
+    dense_and_expert_pipelines_agree,
+    optimizer_instances_divide_dp_cp,
+    order_names_every_axis,
+)

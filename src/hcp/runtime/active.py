@@ -45,8 +45,10 @@ def hcp_problem(model: torch.nn.Module | Iterable[torch.nn.Module], sizes: Seque
     """What assert_hcp_active would raise, as a sentence; None if it would not."""
     modules = list(_attention_modules(model))
     if not modules:
-        return ("no attention module declares cp_comm_type a2a+p2p: hierarchical CP is configured nowhere in this "
-                "model (HCP006), or context_parallel_size is 1")
+        return (
+            "no attention module declares cp_comm_type a2a+p2p: hierarchical CP is configured nowhere in this "
+            "model (HCP006), or context_parallel_size is 1"
+        )
     for name, module in modules:
         problem = _problem_of(module, sizes)
         if problem:
@@ -68,9 +70,12 @@ def _problem_of(module: Any, sizes: Sequence[int] | None) -> str | None:
     wanted = list(sizes or configured or [])
     groups = module.cp_group
     if not groups:
-        cause = ("the sizes are in the configuration, but mpu.initialize_model_parallel was not given them (HCP010), "
-                 "or the groups are only in a process group collection (HCP012)" if configured else
-                 "hierarchical_context_parallel_sizes is not set (HCP001)")
+        cause = (
+            "the sizes are in the configuration, but mpu.initialize_model_parallel was not given them (HCP010), "
+            "or the groups are only in a process group collection (HCP012)"
+            if configured
+            else "hierarchical_context_parallel_sizes is not set (HCP001)"
+        )
         return f"cp_group is {groups}, so context parallelism is silently off: {cause}"
     if not isinstance(groups, list):
         return "cp_group is one process group: wanted the list [inner, outer]"
@@ -79,11 +84,15 @@ def _problem_of(module: Any, sizes: Sequence[int] | None) -> str | None:
         return "cp_group holds process groups that are destroyed (HCP023)"
     found = [len(ranks) for ranks in members]
     if not wanted:
-        return (f"cp_group has levels of {found} ranks, but no sizes are configured: groups left over from an earlier "
-                "initialize_model_parallel (HCP023)")
+        return (
+            f"cp_group has levels of {found} ranks, but no sizes are configured: groups left over from an earlier "
+            "initialize_model_parallel (HCP023)"
+        )
     if found != wanted:
-        return (f"cp_group has levels of {found} ranks, wanted {wanted}: groups of another configuration, left over "
-                "from an earlier initialize_model_parallel (HCP023)")
+        return (
+            f"cp_group has levels of {found} ranks, wanted {wanted}: groups of another configuration, left over "
+            "from an earlier initialize_model_parallel (HCP023)"
+        )
     return _misplaced(list(module.cp_global_ranks or []), members, wanted)
 
 
@@ -98,8 +107,10 @@ def _misplaced(cp_ranks: list[int], members: list[list[int]], sizes: list[int]) 
         return f"levels {sizes} cover {product} ranks, but the CP group has {len(cp_ranks)} (HCP002, HCP023)"
     expected = [list(group) for group in level_groups_at(cp_ranks, sizes, cp_ranks.index(here))]
     if members != expected:
-        return (f"cp_group holds ranks {members}, wanted {expected}: the inner (a2a) level comes first, and is the "
-                "adjacent ranks of the CP group")
+        return (
+            f"cp_group holds ranks {members}, wanted {expected}: the inner (a2a) level comes first, and is the "
+            "adjacent ranks of the CP group"
+        )
     return None
 
 

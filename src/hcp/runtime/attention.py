@@ -46,8 +46,9 @@ def attend_alone(q: torch.Tensor, k: torch.Tensor, v: torch.Tensor, masking: Mas
     return finish(attend(q, k, v, tokens.sees(tokens, causal=masking.causal), masking.scale)).to(q.dtype)
 
 
-def p2p(q: torch.Tensor, k: torch.Tensor, v: torch.Tensor, masking: Masking, ring: dist.ProcessGroup,
-        inner_size: int = 1) -> torch.Tensor:
+def p2p(
+    q: torch.Tensor, k: torch.Tensor, v: torch.Tensor, masking: Masking, ring: dist.ProcessGroup, inner_size: int = 1
+) -> torch.Tensor:
     """Ring attention. Ring member r stands for the cp ranks r·inner_size … r·inner_size + inner_size - 1."""
     here, size = dist.get_rank(ring), dist.get_world_size(ring)
 
@@ -69,8 +70,9 @@ def p2p(q: torch.Tensor, k: torch.Tensor, v: torch.Tensor, masking: Masking, rin
     return finish(result).to(q.dtype)
 
 
-def a2a_p2p(q: torch.Tensor, k: torch.Tensor, v: torch.Tensor, masking: Masking,
-            groups: Sequence[dist.ProcessGroup]) -> torch.Tensor:
+def a2a_p2p(
+    q: torch.Tensor, k: torch.Tensor, v: torch.Tensor, masking: Masking, groups: Sequence[dist.ProcessGroup]
+) -> torch.Tensor:
     """Hierarchical CP: `groups` = (inner, outer), as Transformer Engine's cp_group[0] and cp_group[1].
 
     The inner all-to-all leaves each rank with the tokens of its whole inner group and with 1/inner of the heads; the
@@ -96,8 +98,9 @@ def a2a(q: torch.Tensor, k: torch.Tensor, v: torch.Tensor, masking: Masking, gro
     return tokens_to_heads(out, group)
 
 
-def gathered(q: torch.Tensor, k: torch.Tensor, v: torch.Tensor, masking: Masking,
-             group: dist.ProcessGroup) -> torch.Tensor:
+def gathered(
+    q: torch.Tensor, k: torch.Tensor, v: torch.Tensor, masking: Masking, group: dist.ProcessGroup
+) -> torch.Tensor:
     """`all_gather`: our queries against everyone's keys and values."""
     here, size = dist.get_rank(group), dist.get_world_size(group)
     mine = masking.batch.held_by([here], size, q.device)
@@ -119,5 +122,7 @@ def tokens_to_heads(x: torch.Tensor, group: dist.ProcessGroup) -> torch.Tensor:
 def _check_heads(q: torch.Tensor, k: torch.Tensor, group: dist.ProcessGroup) -> None:
     size = dist.get_world_size(group)
     if q.shape[HEADS] % size or k.shape[HEADS] % size:
-        raise HcpError(f"all-to-all over {size} ranks with {q.shape[HEADS]} query and {k.shape[HEADS]} key/value heads "
-                       f"per rank: wanted multiples of {size}; use a smaller inner size, or p2p")
+        raise HcpError(
+            f"all-to-all over {size} ranks with {q.shape[HEADS]} query and {k.shape[HEADS]} key/value heads "
+            f"per rank: wanted multiples of {size}; use a smaller inner size, or p2p"
+        )

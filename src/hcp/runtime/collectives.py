@@ -79,10 +79,12 @@ def _send_along(x: torch.Tensor, group: dist.ProcessGroup, step: int) -> torch.T
     ranks = dist.get_process_group_ranks(group)
     here = dist.get_rank(group)
     received = torch.empty_like(x, memory_format=torch.contiguous_format)
-    requests = dist.batch_isend_irecv([
-        dist.P2POp(dist.isend, x.contiguous(), ranks[(here + step) % len(ranks)], group=group),
-        dist.P2POp(dist.irecv, received, ranks[(here - step) % len(ranks)], group=group),
-    ])
+    requests = dist.batch_isend_irecv(
+        [
+            dist.P2POp(dist.isend, x.contiguous(), ranks[(here + step) % len(ranks)], group=group),
+            dist.P2POp(dist.irecv, received, ranks[(here - step) % len(ranks)], group=group),
+        ]
+    )
     for request in requests:
         request.wait()
     return received

@@ -24,8 +24,9 @@ class Outcome(NamedTuple):
     dv: torch.Tensor
 
 
-def run_attention(attend: Callable[..., torch.Tensor], inputs: Sequence[torch.Tensor],
-                  grad_output: torch.Tensor) -> Outcome:
+def run_attention(
+    attend: Callable[..., torch.Tensor], inputs: Sequence[torch.Tensor], grad_output: torch.Tensor
+) -> Outcome:
     """Forward and backward of `attend(q, k, v)` for one incoming gradient."""
     q, k, v = (x.detach().clone().requires_grad_() for x in inputs)
     output = attend(q, k, v)
@@ -33,9 +34,14 @@ def run_attention(attend: Callable[..., torch.Tensor], inputs: Sequence[torch.Te
     return Outcome(output.detach(), q.grad, k.grad, v.grad)
 
 
-def single_process_attention(q: torch.Tensor, k: torch.Tensor, v: torch.Tensor, layout: str,
-                             cu_seqlens_padded: Sequence[int] | None = None,
-                             cu_seqlens: Sequence[int] | None = None) -> torch.Tensor:
+def single_process_attention(
+    q: torch.Tensor,
+    k: torch.Tensor,
+    v: torch.Tensor,
+    layout: str,
+    cu_seqlens_padded: Sequence[int] | None = None,
+    cu_seqlens: Sequence[int] | None = None,
+) -> torch.Tensor:
     """Causal attention by torch.nn.functional.scaled_dot_product_attention over whole sequences: no code of ours.
 
     Args:
@@ -132,10 +138,18 @@ def errors_of(case: AttentionCase, attention: Any, device: torch.device) -> Erro
     if case.layout == "thd":
         cu_seqlens = torch.tensor(cu_seqlens_of(case.seqlens), dtype=torch.int32, device=device)
         padded = torch.tensor(cu_seqlens_padded, dtype=torch.int32, device=device)
-        packed = {"cu_seqlens_q": cu_seqlens, "cu_seqlens_kv": cu_seqlens, "cu_seqlens_q_padded": padded,
-                  "cu_seqlens_kv_padded": padded, "attn_mask_type": "padding_causal"}
-    found = run_attention(lambda q, k, v: attention(q, k, v, qkv_format=case.layout, **packed),
-                          [here(x) for x in inputs], here(grad_output))
+        packed = {
+            "cu_seqlens_q": cu_seqlens,
+            "cu_seqlens_kv": cu_seqlens,
+            "cu_seqlens_q_padded": padded,
+            "cu_seqlens_kv_padded": padded,
+            "attn_mask_type": "padding_causal",
+        }
+    found = run_attention(
+        lambda q, k, v: attention(q, k, v, qkv_format=case.layout, **packed),
+        [here(x) for x in inputs],
+        here(grad_output),
+    )
     is_token = here(case.is_token.to(device)) if packed else None
     largest, ratio = {}, {}
     for name, x, y, of_torch in zip(Outcome._fields, found, wanted, baseline):

@@ -37,8 +37,9 @@ def loss_for_backward(loss_sum: torch.Tensor, weights: Weights, loss_tokens: int
     return loss_sum * (float(weights.backward) / loss_tokens)
 
 
-def loss_for_report(loss_sum: torch.Tensor, weights: Weights, loss_tokens: int,
-                    over: Literal["mean", "sum"] = "mean") -> torch.Tensor:
+def loss_for_report(
+    loss_sum: torch.Tensor, weights: Weights, loss_tokens: int, over: Literal["mean", "sum"] = "mean"
+) -> torch.Tensor:
     """This rank's part of the loss that a log shows, detached: the mean (or sum) over ranks, added over micro-batches.
 
     Every rank of a group has the group's sum, also where only its own shard has a gradient, so this multiplier is

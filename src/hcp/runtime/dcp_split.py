@@ -80,8 +80,13 @@ def _share(table: TensorDict, lengths: Sequence[int], micro_batch: MicroBatch, r
     mine = [lengths[sample] for sample in group.samples]
     share = select_samples(table, group.samples)
     mask = padding_mask(mine, group.local_cp_size, cp_rank, align=align)
-    for key, value in ((LOCAL_CP_SIZE, group.local_cp_size), (DP_SIZE, len(micro_batch.groups)), (CP_RANK, cp_rank),
-                       (SAMPLE_IDS, list(group.samples)), (PADDING_MASK, mask)):
+    for key, value in (
+        (LOCAL_CP_SIZE, group.local_cp_size),
+        (DP_SIZE, len(micro_batch.groups)),
+        (CP_RANK, cp_rank),
+        (SAMPLE_IDS, list(group.samples)),
+        (PADDING_MASK, mask),
+    ):
         share.set_non_tensor(key, value)
     return share
 
@@ -124,7 +129,8 @@ def padding_mask(lengths: Sequence[int], cp_size: int, cp_rank: int, *, align: i
 
 
 def merge_outputs(
-    outputs: Sequence[tuple[TensorDict, Mapping[str, torch.Tensor]]], num_samples: int,
+    outputs: Sequence[tuple[TensorDict, Mapping[str, torch.Tensor]]],
+    num_samples: int,
     group: dist.ProcessGroup | None = None,
 ) -> dict[str, torch.Tensor]:
     """The outputs of all samples in their original order, on every rank: jagged [num_samples, ...] per key, detached.
@@ -174,8 +180,9 @@ def _in_order(records: Sequence[Any], num_samples: int, outputs: Sequence[Any]) 
         missing = sorted(set(range(num_samples)) - places.keys())
         if missing:
             raise HcpError(f"output {key!r} is missing for sample {missing[0]} and {len(missing) - 1} more")
-    return {key: _jagged([places[sample].to(device) for sample in range(num_samples)])
-            for key, places in ordered.items()}
+    return {
+        key: _jagged([places[sample].to(device) for sample in range(num_samples)]) for key, places in ordered.items()
+    }
 
 
 def _per_sample(key: str, value: Any, samples: Sequence[int]) -> list[torch.Tensor]:

@@ -105,8 +105,12 @@ class Trainer:
         mask = gather_rows(packed.loss_mask, group, "detached") if is_gathered else packed.loss_mask
         places = packed.batch.held_by(range(size), size) if is_gathered else packed.places
         context = Context(
-            dist.get_world_size(), size, len(micro_batch.groups), corpus.num_loss_tokens,
-            int(sum(corpus.loss_mask[sample].sum() for sample in mine.samples)), sum(corpus.lengths),
+            dist.get_world_size(),
+            size,
+            len(micro_batch.groups),
+            corpus.num_loss_tokens,
+            int(sum(corpus.loss_mask[sample].sum() for sample in mine.samples)),
+            sum(corpus.lengths),
         )
         counts = packed.loss_mask if weighing.divide_by == "loss" else packed.places.sequence >= 0
         return weighing.factor(context) * objective_of(rows, mask, places.sequence, self.objective), float(counts.sum())

@@ -36,10 +36,19 @@ class DotProductAttention(torch.nn.Module):  # type: ignore[misc]
     """
 
     def __init__(
-        self, num_attention_heads: int, kv_channels: int | tuple[int, int], num_gqa_groups: int | None = None,
-        attention_dropout: float = 0.0, qkv_format: str = "sbhd", attn_mask_type: str = "causal",
-        cp_group: CpGroup = None, cp_global_ranks: Sequence[int] | None = None, cp_stream: Any = None,
-        cp_comm_type: str = "p2p", softmax_scale: float | None = None, **unused: Any,
+        self,
+        num_attention_heads: int,
+        kv_channels: int | tuple[int, int],
+        num_gqa_groups: int | None = None,
+        attention_dropout: float = 0.0,
+        qkv_format: str = "sbhd",
+        attn_mask_type: str = "causal",
+        cp_group: CpGroup = None,
+        cp_global_ranks: Sequence[int] | None = None,
+        cp_stream: Any = None,
+        cp_comm_type: str = "p2p",
+        softmax_scale: float | None = None,
+        **unused: Any,
     ) -> None:
         super().__init__()
         if attention_dropout:
@@ -50,8 +59,9 @@ class DotProductAttention(torch.nn.Module):  # type: ignore[misc]
         self.softmax_scale = 1 / sqrt(head_dim) if softmax_scale is None else softmax_scale
         self.set_context_parallel_group(cp_group, cp_global_ranks, cp_stream, cp_comm_type)
 
-    def set_context_parallel_group(self, cp_group: CpGroup, cp_global_ranks: Sequence[int] | None,
-                                   cp_stream: Any = None, cp_comm_type: str = "p2p") -> None:
+    def set_context_parallel_group(
+        self, cp_group: CpGroup, cp_global_ranks: Sequence[int] | None, cp_stream: Any = None, cp_comm_type: str = "p2p"
+    ) -> None:
         """Changes the context parallelism of later forward passes; dynamic CP does so per micro-batch."""
         self.cp_group = cp_group
         self.cp_global_ranks = cp_global_ranks
@@ -70,11 +80,18 @@ class DotProductAttention(torch.nn.Module):  # type: ignore[misc]
         return size
 
     def forward(
-        self, query_layer: torch.Tensor, key_layer: torch.Tensor, value_layer: torch.Tensor,
-        attention_mask: torch.Tensor | None = None, qkv_format: str | None = None,
-        cu_seqlens_q: torch.Tensor | None = None, cu_seqlens_kv: torch.Tensor | None = None,
-        cu_seqlens_q_padded: torch.Tensor | None = None, cu_seqlens_kv_padded: torch.Tensor | None = None,
-        attn_mask_type: str | None = None, **unused: Any,
+        self,
+        query_layer: torch.Tensor,
+        key_layer: torch.Tensor,
+        value_layer: torch.Tensor,
+        attention_mask: torch.Tensor | None = None,
+        qkv_format: str | None = None,
+        cu_seqlens_q: torch.Tensor | None = None,
+        cu_seqlens_kv: torch.Tensor | None = None,
+        cu_seqlens_q_padded: torch.Tensor | None = None,
+        cu_seqlens_kv_padded: torch.Tensor | None = None,
+        attn_mask_type: str | None = None,
+        **unused: Any,
     ) -> torch.Tensor:
         """The attention output of this rank's queries: [s, b, heads·d], [b, s, heads·d] or [t, heads·d].
 

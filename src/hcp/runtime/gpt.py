@@ -29,18 +29,30 @@ def transformer_config(shape: GptShape, *, dtype: torch.dtype = torch.float64, *
     from megatron.core.transformer.transformer_config import TransformerConfig
 
     return TransformerConfig(
-        num_layers=shape.num_layers, hidden_size=shape.hidden_size, num_attention_heads=shape.heads,
-        num_query_groups=shape.kv_heads, attention_dropout=0.0, hidden_dropout=0.0, params_dtype=dtype,
-        bf16=dtype == torch.bfloat16, pipeline_dtype=dtype,
+        num_layers=shape.num_layers,
+        hidden_size=shape.hidden_size,
+        num_attention_heads=shape.heads,
+        num_query_groups=shape.kv_heads,
+        attention_dropout=0.0,
+        hidden_dropout=0.0,
+        params_dtype=dtype,
+        bf16=dtype == torch.bfloat16,
+        pipeline_dtype=dtype,
         # On the CPU each weight is drawn whole and then cut, so every TP size starts from the same weights.
-        use_cpu_initialization=True, calculate_per_token_loss=True, gradient_accumulation_fusion=False,
-        masked_softmax_fusion=False, bias_activation_fusion=False, bias_dropout_fusion=False, apply_rope_fusion=False,
+        use_cpu_initialization=True,
+        calculate_per_token_loss=True,
+        gradient_accumulation_fusion=False,
+        masked_softmax_fusion=False,
+        bias_activation_fusion=False,
+        bias_dropout_fusion=False,
+        apply_rope_fusion=False,
         **parallelism,
     )
 
 
-def build_gpt(config: Any, shape: GptShape, core_attention: Any, device: torch.device, *, seed: int = 1,
-              pg_collection: Any = None) -> Any:
+def build_gpt(
+    config: Any, shape: GptShape, core_attention: Any, device: torch.device, *, seed: int = 1, pg_collection: Any = None
+) -> Any:
     """megatron-core's GPTModel with rotary positions, `core_attention` in every layer. Collective."""
     from megatron.core.models.gpt import GPTModel
     from megatron.core.models.gpt.gpt_layer_specs import get_gpt_layer_local_spec
@@ -48,17 +60,28 @@ def build_gpt(config: Any, shape: GptShape, core_attention: Any, device: torch.d
     spec = get_gpt_layer_local_spec()
     spec.submodules.self_attention.submodules.core_attention = core_attention
     torch.manual_seed(seed)
-    model = GPTModel(config, spec, vocab_size=VOCAB_SIZE, max_sequence_length=shape.seq_length,
-                     position_embedding_type="rope", share_embeddings_and_output_weights=False,
-                     pg_collection=pg_collection)
+    model = GPTModel(
+        config,
+        spec,
+        vocab_size=VOCAB_SIZE,
+        max_sequence_length=shape.seq_length,
+        position_embedding_type="rope",
+        share_embeddings_and_output_weights=False,
+        pg_collection=pg_collection,
+    )
     return model.to(device, config.params_dtype)
 
 
-def build_hcp_gpt(shape: GptShape, device: torch.device, *, cp: int, sizes: Sequence[int] | None,
-                  pg_collection: Any = None) -> Any:
+def build_hcp_gpt(
+    shape: GptShape, device: torch.device, *, cp: int, sizes: Sequence[int] | None, pg_collection: Any = None
+) -> Any:
     """A GPT whose config asks for a2a+p2p over `cp` ranks, with `sizes` in the config, or forgotten. Collective."""
-    config = transformer_config(shape, context_parallel_size=cp, cp_comm_type="a2a+p2p",
-                                hierarchical_context_parallel_sizes=list(sizes) if sizes else None)
+    config = transformer_config(
+        shape,
+        context_parallel_size=cp,
+        cp_comm_type="a2a+p2p",
+        hierarchical_context_parallel_sizes=list(sizes) if sizes else None,
+    )
     return build_gpt(config, shape, core_attention_class(), device, pg_collection=pg_collection)
 
 
@@ -79,13 +102,18 @@ def global_batch(shape: GptShape, step: int, device: torch.device) -> dict[str, 
         text[:, i + 1] = (5 * text[:, i] + 7) % VOCAB_SIZE
     mask = torch.rand(shape.global_batch_size, shape.seq_length, generator=draw)
     position_ids = torch.arange(shape.seq_length).expand(shape.global_batch_size, -1)
-    batch = {"tokens": text[:, :-1], "labels": text[:, 1:], "loss_mask": (mask > 0.2).double(),
-             "position_ids": position_ids}
+    batch = {
+        "tokens": text[:, :-1],
+        "labels": text[:, 1:],
+        "loss_mask": (mask > 0.2).double(),
+        "position_ids": position_ids,
+    }
     return {name: x.to(device) for name, x in batch.items()}
 
 
-def on_this_cp_rank(batch: dict[str, torch.Tensor], rows: slice = slice(None),
-                    cp_group: dist.ProcessGroup | None = None) -> dict[str, torch.Tensor]:
+def on_this_cp_rank(
+    batch: dict[str, torch.Tensor], rows: slice = slice(None), cp_group: dist.ProcessGroup | None = None
+) -> dict[str, torch.Tensor]:
     """This rank's tokens of some sequences, cut by megatron-core's own get_batch_on_this_cp_rank.
 
     `cp_group` None means megatron-core's global CP group.
@@ -137,8 +165,9 @@ def train(config: Any, model: Any, shape: GptShape, device: torch.device, num_st
     optimizer = None
     if not config.bf16:
         # No clipping: upstream's asserts that gradients are CUDA fp32.
-        adam = OptimizerConfig(optimizer="adam", lr=1e-2, weight_decay=0.01, clip_grad=0.0,
-                               params_dtype=config.params_dtype)
+        adam = OptimizerConfig(
+            optimizer="adam", lr=1e-2, weight_decay=0.01, clip_grad=0.0, params_dtype=config.params_dtype
+        )
         optimizer = get_megatron_optimizer(adam, [ddp], use_gloo_process_groups=False)
     config.finalize_model_grads_func = finalize_model_grads
     dp, dp_rank = parallel_state.get_data_parallel_world_size(), parallel_state.get_data_parallel_rank()
@@ -148,11 +177,17 @@ def train(config: Any, model: Any, shape: GptShape, device: torch.device, num_st
         if optimizer is not None:
             optimizer.zero_grad()
         whole = global_batch(shape, step, device)
-        micro_batches = [on_this_cp_rank(whole, slice(row, row + 1))
-                         for row in range(dp_rank, shape.global_batch_size, dp)]
+        micro_batches = [
+            on_this_cp_rank(whole, slice(row, row + 1)) for row in range(dp_rank, shape.global_batch_size, dp)
+        ]
         losses = get_forward_backward_func()(
-            forward_step_func=_forward_step, data_iterator=iter(micro_batches), model=ddp,
-            num_microbatches=len(micro_batches), seq_length=shape.seq_length, micro_batch_size=1, forward_only=False,
+            forward_step_func=_forward_step,
+            data_iterator=iter(micro_batches),
+            model=ddp,
+            num_microbatches=len(micro_batches),
+            seq_length=shape.seq_length,
+            micro_batch_size=1,
+            forward_only=False,
         )
         totals = torch.stack([report["loss"] for report in losses]).sum(0)
         dist.all_reduce(totals, group=parallel_state.get_data_parallel_group(with_context_parallel=True))

@@ -46,8 +46,9 @@ class GroupBuilder:
             self._mine.append(mine)
         return mine
 
-    def build_levels(self, cp_groups: Iterable[Sequence[int]], sizes: Sequence[int],
-                     desc: str = "CONTEXT_PARALLEL_GROUP") -> list[dist.ProcessGroup]:
+    def build_levels(
+        self, cp_groups: Iterable[Sequence[int]], sizes: Sequence[int], desc: str = "CONTEXT_PARALLEL_GROUP"
+    ) -> list[dist.ProcessGroup]:
         """This rank's group of each level, inner first: what Transformer Engine takes as cp_group for a2a+p2p.
 
         Args:
@@ -59,15 +60,18 @@ class GroupBuilder:
         Raises:
             HcpError: the sizes do not cover the CP groups, or this rank is in none of them.
         """
-        levels = [self.build(lists, f"HIERARCHICAL_{desc}_L{level}")
-                  for level, lists in enumerate(all_levels_of(cp_groups, sizes))]
+        levels = [
+            self.build(lists, f"HIERARCHICAL_{desc}_L{level}")
+            for level, lists in enumerate(all_levels_of(cp_groups, sizes))
+        ]
         mine = [group for group in levels if group is not None]
         if len(mine) < len(levels):
             raise HcpError(f"rank {dist.get_rank()} is in no CP group: wanted CP groups that cover every rank")
         return mine
 
-    def build_dynamic_cp(self, dp_cp_groups: Iterable[Sequence[int]], sizes: Iterable[int],
-                         desc: str = "DYNAMIC_DP_CP_GROUP") -> dict[int, dist.ProcessGroup]:
+    def build_dynamic_cp(
+        self, dp_cp_groups: Iterable[Sequence[int]], sizes: Iterable[int], desc: str = "DYNAMIC_DP_CP_GROUP"
+    ) -> dict[int, dist.ProcessGroup]:
         """This rank's group of each size that dynamic CP may choose, by size: runs of consecutive members.
 
         Args:
@@ -98,8 +102,9 @@ class GroupBuilder:
     def __enter__(self) -> GroupBuilder:
         return self
 
-    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None,
-                 trace: TracebackType | None) -> None:
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
         self.destroy()
 
 

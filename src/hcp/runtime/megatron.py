@@ -55,8 +55,9 @@ def cpu_megatron() -> Iterator[None]:
 
 
 @contextlib.contextmanager
-def model_parallel(*, tp: int = 1, cp: int = 1, hcp_sizes: Sequence[int] | None = None, timeout: float = 60,
-                   **more: Any) -> Iterator[None]:
+def model_parallel(
+    *, tp: int = 1, cp: int = 1, hcp_sizes: Sequence[int] | None = None, timeout: float = 60, **more: Any
+) -> Iterator[None]:
     """megatron-core's process groups while the block runs. Collective.
 
     Args:
@@ -70,10 +71,12 @@ def model_parallel(*, tp: int = 1, cp: int = 1, hcp_sizes: Sequence[int] | None 
 
     before = list(dist.distributed_c10d._world.pg_map)
     parallel_state.initialize_model_parallel(
-        tensor_model_parallel_size=tp, context_parallel_size=cp,
+        tensor_model_parallel_size=tp,
+        context_parallel_size=cp,
         hierarchical_context_parallel_sizes=list(hcp_sizes) if hcp_sizes else None,
         distributed_timeout_minutes=timedelta(seconds=timeout) / timedelta(minutes=1),
-        create_gloo_process_groups=False, **more,
+        create_gloo_process_groups=False,
+        **more,
     )
     try:
         yield

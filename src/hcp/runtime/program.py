@@ -68,14 +68,25 @@ class World:
 
 def add_attention(parser: argparse.ArgumentParser) -> None:
     """Adds --attention: whose attention class a program runs on, and so whether on CPU or GPUs."""
-    parser.add_argument("--attention", choices=("reference", "transformer-engine"), default="reference",
-                        help="whose attention class: ours on the CPU (default), or Transformer Engine's on GPUs")
+    parser.add_argument(
+        "--attention",
+        choices=("reference", "transformer-engine"),
+        default="reference",
+        help="whose attention class: ours on the CPU (default), or Transformer Engine's on GPUs",
+    )
 
 
 def add_sizes(parser: argparse.ArgumentParser) -> None:
     """Adds --sizes, a list of (inner, outer) with one product."""
-    parser.add_argument("--sizes", nargs="+", type=_sizes, action=_SameProduct, default=[(2, 2)], metavar="INNER,OUTER",
-                        help="the levels of a2a+p2p (default: 2,2); several with one product run one after another")
+    parser.add_argument(
+        "--sizes",
+        nargs="+",
+        type=_sizes,
+        action=_SameProduct,
+        default=[(2, 2)],
+        metavar="INNER,OUTER",
+        help="the levels of a2a+p2p (default: 2,2); several with one product run one after another",
+    )
 
 
 def _sizes(text: str) -> tuple[int, int]:
@@ -89,8 +100,9 @@ def _sizes(text: str) -> tuple[int, int]:
 
 
 class _SameProduct(argparse.Action):
-    def __call__(self, parser: argparse.ArgumentParser, namespace: argparse.Namespace, values: Any,
-                 option: str | None = None) -> None:
+    def __call__(
+        self, parser: argparse.ArgumentParser, namespace: argparse.Namespace, values: Any, option: str | None = None
+    ) -> None:
         products = sorted({inner * outer for inner, outer in values})
         if len(products) > 1:
             parser.error(f"{option} with the products {products}: wanted one product, the number of CP ranks")
@@ -109,22 +121,36 @@ class Program:
         timeout: default for --timeout, seconds.
     """
 
-    def __init__(self, name: str, doc: str | None, work: Callable[[World, argparse.Namespace], None], *,
-                 world_size: Callable[[argparse.Namespace], int], needs: Sequence[str], timeout: float = 120,
-                 add_arguments: Callable[[argparse.ArgumentParser], None] | None = None) -> None:
+    def __init__(
+        self,
+        name: str,
+        doc: str | None,
+        work: Callable[[World, argparse.Namespace], None],
+        *,
+        world_size: Callable[[argparse.Namespace], int],
+        needs: Sequence[str],
+        timeout: float = 120,
+        add_arguments: Callable[[argparse.ArgumentParser], None] | None = None,
+    ) -> None:
         self.name = name
         self.work = work
         self.world_size = world_size
         self.needs = tuple(needs)
         self.parser = argparse.ArgumentParser(
-            prog=f"{name}.py", description=doc, formatter_class=argparse.RawDescriptionHelpFormatter,
+            prog=f"{name}.py",
+            description=doc,
+            formatter_class=argparse.RawDescriptionHelpFormatter,
             epilog="Exit status: 0 everything held, 1 something did not, 2 could not run.",
         )
         if add_arguments:
             add_arguments(self.parser)
         self.parser.add_argument("--json", action="store_true", help="print one JSON object instead of text")
-        self.parser.add_argument("--timeout", type=float, metavar="SECONDS",
-                                 help=f"end everything after this time (default: {timeout:g}, on GPUs {5 * timeout:g})")
+        self.parser.add_argument(
+            "--timeout",
+            type=float,
+            metavar="SECONDS",
+            help=f"end everything after this time (default: {timeout:g}, on GPUs {5 * timeout:g})",
+        )
         self.timeout = timeout
 
     def main(self, argv: Sequence[str] | None = None) -> int:
@@ -132,8 +158,16 @@ class Program:
         options = self.parser.parse_args(argv)
         options.timeout = options.timeout or self.timeout * (1 if _is_on_cpu(options) else 5)
         started = time.monotonic()
-        report: dict[str, Any] = {"schema": SCHEMA, "program": self.name, "ok": False, "world_size": None,
-                                  "backend": None, "versions": _versions(), "results": [], "error": None}
+        report: dict[str, Any] = {
+            "schema": SCHEMA,
+            "program": self.name,
+            "ok": False,
+            "world_size": None,
+            "backend": None,
+            "versions": _versions(),
+            "results": [],
+            "error": None,
+        }
         code, is_speaker = 1, os.environ.get("RANK", "0") == "0"
         try:
             _require(self.needs, options)
@@ -163,8 +197,9 @@ class Program:
         if "RANK" in os.environ and "WORLD_SIZE" in os.environ:
             found = int(os.environ["WORLD_SIZE"])
             if found != size:
-                raise HcpError(f"{self.name}.py runs on {size} processes, torchrun started {found}: "
-                               f"use --nproc-per-node {size}")
+                raise HcpError(
+                    f"{self.name}.py runs on {size} processes, torchrun started {found}: use --nproc-per-node {size}"
+                )
             die_with_parent(os.getppid())
             try:
                 return self._work_as(int(os.environ["RANK"]), size, options, None)
@@ -180,8 +215,9 @@ class Program:
             by_rank = run_workers(lambda rank: self._work_as(rank, size, options, store), size, options.timeout)
         return by_rank[0]  # type: ignore[no-any-return]
 
-    def _work_as(self, rank: int, size: int, options: argparse.Namespace,
-                 store: str | None) -> tuple[list[Result], str]:
+    def _work_as(
+        self, rank: int, size: int, options: argparse.Namespace, store: str | None
+    ) -> tuple[list[Result], str]:
         from hcp.runtime.workers import joined_world
 
         with joined_world(rank, size, options, store) as world:
@@ -218,8 +254,12 @@ def _require(needs: Sequence[str], options: argparse.Namespace) -> None:
     needs = [*needs, *([] if _is_on_cpu(options) else ["transformer_engine"])]
     missing = [name for name in needs if importlib.util.find_spec(name.split(".")[0]) is None]
     if missing:
-        packages = {"torch": "torch", "megatron.core": "megatron-core", "einops": "einops",
-                    "transformer_engine": "transformer-engine"}
+        packages = {
+            "torch": "torch",
+            "megatron.core": "megatron-core",
+            "einops": "einops",
+            "transformer_engine": "transformer-engine",
+        }
         names = ", ".join(packages.get(name, name) for name in missing)
         extra = "te" if "transformer_engine" in missing else "megatron"
         raise HcpError(f"{names} not installed: pip install 'megatron-hcp[{extra}]'")
@@ -244,8 +284,10 @@ def _text(report: dict[str, Any], code: int) -> str:
         return f"{verdict}: {report['error'].splitlines()[-1]}"
     stack = ", ".join(f"{name} {found}" for name, found in report["versions"].items() if found)
     held = sum(result["ok"] for result in report["results"])
-    lines.append(f"{verdict}: {held} of {len(report['results'])} results hold, {report['world_size']} processes, "
-                 f"{report['backend']}, {stack}, {report['seconds']} s")
+    lines.append(
+        f"{verdict}: {held} of {len(report['results'])} results hold, {report['world_size']} processes, "
+        f"{report['backend']}, {stack}, {report['seconds']} s"
+    )
     return "\n".join(lines)
 
 

@@ -14,7 +14,7 @@ METHOD = "_recover_function_args"
 
 
 def recompute_case(function: type) -> Literal["recovers", "plain"]:
-    """"recovers" if the class has the method, else "plain": its saved tensors are all the arguments."""
+    """ "recovers" if the class has the method, else "plain": its saved tensors are all the arguments."""
     return "recovers" if hasattr(function, METHOD) else "plain"
 
 

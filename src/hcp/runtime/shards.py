@@ -52,8 +52,9 @@ class Batch:
             HcpError: a sequence's padded length is no multiple of 2 x cp_size.
         """
         sequence, position = self._all_tokens(device)
-        indices = [index for cp_rank in cp_ranks
-                   for index in shard_thd_indices(self.cu_seqlens_padded, cp_rank, cp_size)]
+        indices = [
+            index for cp_rank in cp_ranks for index in shard_thd_indices(self.cu_seqlens_padded, cp_rank, cp_size)
+        ]
         rows = torch.tensor(indices, dtype=torch.int64, device=device)
         return Tokens(sequence[rows], position[rows])
 
@@ -66,8 +67,9 @@ class Batch:
         return Tokens(sequence.masked_fill(position >= lengths[sequence], -1), position)
 
 
-def shard(x: torch.Tensor, cp_rank: int, cp_size: int, layout: str,
-          cu_seqlens_padded: Sequence[int] | None = None) -> torch.Tensor:
+def shard(
+    x: torch.Tensor, cp_rank: int, cp_size: int, layout: str, cu_seqlens_padded: Sequence[int] | None = None
+) -> torch.Tensor:
     """The part of `x` that a rank holds: a copy, 1/cp_size along the layout's sequence dim.
 
     Raises:
@@ -82,8 +84,9 @@ def shard(x: torch.Tensor, cp_rank: int, cp_size: int, layout: str,
     return x.index_select(dim, torch.tensor(indices, dtype=torch.int64, device=x.device))
 
 
-def unshard(shards: Sequence[torch.Tensor], layout: str,
-            cu_seqlens_padded: Sequence[int] | None = None) -> torch.Tensor:
+def unshard(
+    shards: Sequence[torch.Tensor], layout: str, cu_seqlens_padded: Sequence[int] | None = None
+) -> torch.Tensor:
     """The whole tensor from all ranks' shards, given in cp order. `unshard` after `shard` is the identity."""
     dim = SEQUENCE_DIM[layout]
     joined = torch.cat(list(shards), dim)

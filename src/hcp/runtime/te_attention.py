@@ -51,8 +51,13 @@ def core_attention_class(attention: str = "reference", te_version: str = PRETEND
         return found >= Version(version) if check_equality else found > Version(version)
 
     pytorch = SimpleNamespace(DotProductAttention=DotProductAttention)
-    scope = {**vars(extension), "te": SimpleNamespace(pytorch=pytorch), "HAVE_TE": True,
-             "is_te_min_version": is_te_min_version, "get_te_version": lambda: found}
+    scope = {
+        **vars(extension),
+        "te": SimpleNamespace(pytorch=pytorch),
+        "HAVE_TE": True,
+        "is_te_min_version": is_te_min_version,
+        "get_te_version": lambda: found,
+    }
     exec(compile(_class_source(extension), inspect.getfile(extension), "exec"), scope)
     return scope[CLASS]
 

@@ -20,8 +20,11 @@ import torch.distributed as dist
 from hcp.core.errors import HcpError
 
 _FOLDER = "pytorch/attention/dot_product_attention"
-SOURCES = {"DotProductAttention": f"{_FOLDER}/dot_product_attention.py", "FlashAttention": f"{_FOLDER}/backends.py",
-           "FusedAttention": f"{_FOLDER}/backends.py"}
+SOURCES = {
+    "DotProductAttention": f"{_FOLDER}/dot_product_attention.py",
+    "FlashAttention": f"{_FOLDER}/backends.py",
+    "FusedAttention": f"{_FOLDER}/backends.py",
+}
 """Where the classes are inside the package transformer_engine, since 2.4."""
 OLD_SOURCE = "pytorch/attention.py"
 """Where all of them are before 2.4."""
@@ -70,7 +73,8 @@ def _rule_of(package: Path, name: str) -> Callable[[Any, Any], tuple[int, bool]]
         raise HcpError(f"{source}: {name}.forward does not derive cp_size from cp_group in a way known here")
     scope: dict[str, Any] = {
         # In every version to 2.20, pytorch/constants.py and pytorch/distributed.py define these names so.
-        "dist_group_type": dist.ProcessGroup, "get_distributed_world_size": lambda group: dist.get_world_size(group),
+        "dist_group_type": dist.ProcessGroup,
+        "get_distributed_world_size": lambda group: dist.get_world_size(group),
     }
     exec(compile(ast.fix_missing_locations(_as_function(statements)), str(source), "exec"), scope)
     return scope["decide"]  # type: ignore[no-any-return]
@@ -93,8 +97,10 @@ def _deciding_statements(tree: ast.Module, name: str) -> Iterator[list[ast.stmt]
 def _run_between(body: Any) -> list[ast.stmt] | None:
     if not isinstance(body, list):
         return None
-    targets = [node.targets[0].id if isinstance(node, ast.Assign) and isinstance(node.targets[0], ast.Name) else None
-               for node in body]
+    targets = [
+        node.targets[0].id if isinstance(node, ast.Assign) and isinstance(node.targets[0], ast.Name) else None
+        for node in body
+    ]
     if "cp_size" not in targets or "context_parallel" not in targets:
         return None
     return body[targets.index("cp_size") : targets.index("context_parallel") + 1]

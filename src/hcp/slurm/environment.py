@@ -6,8 +6,20 @@ from collections.abc import Mapping
 from typing import Any, NamedTuple
 
 _BLACKWELL = ("sm100", "sm103", "sm110", "sm120", "sm121")
-_RESERVED = ("MASTER_ADDR", "MASTER_PORT", "RANK", "WORLD_SIZE", "LOCAL_RANK", "VIRTUAL_ENV", "PATH", "BASH_ENV",
-             "ENV", "IFS", "SHELLOPTS", "BASHOPTS")
+_RESERVED = (
+    "MASTER_ADDR",
+    "MASTER_PORT",
+    "RANK",
+    "WORLD_SIZE",
+    "LOCAL_RANK",
+    "VIRTUAL_ENV",
+    "PATH",
+    "BASH_ENV",
+    "ENV",
+    "IFS",
+    "SHELLOPTS",
+    "BASHOPTS",
+)
 
 
 class Variable(NamedTuple):
@@ -18,8 +30,9 @@ class Variable(NamedTuple):
     why: str = ""
 
 
-def environment_of(kind: str | None, facts: Mapping[str, Any], stated: Mapping[str, str | None],
-                   cpus_per_task: int | None) -> tuple[Variable, ...]:
+def environment_of(
+    kind: str | None, facts: Mapping[str, Any], stated: Mapping[str, str | None], cpus_per_task: int | None
+) -> tuple[Variable, ...]:
     """The variables that a job exports, in order; what is stated wins over what is computed.
 
     Args:
@@ -30,13 +43,21 @@ def environment_of(kind: str | None, facts: Mapping[str, Any], stated: Mapping[s
     """
     computed = [Variable("OMP_NUM_THREADS", "1", "One thread per rank in CPU libraries: the ranks share the cores.")]
     if cpus_per_task is not None:
-        computed.append(Variable("SRUN_CPUS_PER_TASK", str(cpus_per_task),
-                                 "Since Slurm 22.05 srun does not take --cpus-per-task over from the job."))
+        computed.append(
+            Variable(
+                "SRUN_CPUS_PER_TASK",
+                str(cpus_per_task),
+                "Since Slurm 22.05 srun does not take --cpus-per-task over from the job.",
+            )
+        )
     connections = _connections(kind, facts)
     if connections is not None:
         computed.append(connections)
-    computed.append(Variable("TORCH_NCCL_ASYNC_ERROR_HANDLING", "1",
-                             "A rank whose collective failed ends instead of waiting for ever."))
+    computed.append(
+        Variable(
+            "TORCH_NCCL_ASYNC_ERROR_HANDLING", "1", "A rank whose collective failed ends instead of waiting for ever."
+        )
+    )
     computed.append(Variable("PYTHONUNBUFFERED", "1", "The last lines before a crash reach the log."))
     kept = [item for item in computed if item.name not in stated]
     return (*kept, *(Variable(name, value) for name, value in stated.items()))
@@ -54,7 +75,8 @@ def needs_arch(kind: str | None, facts: Mapping[str, Any]) -> bool:
 
 def _wants_connections(kind: str | None, facts: Mapping[str, Any]) -> bool:
     return kind in ("mlm", "bridge", "bridge-provider") and (
-        _fsdp(facts) or _overlaps(facts) or (facts.get("tp") or 1) > 1 or (facts.get("cp") or 1) > 1)
+        _fsdp(facts) or _overlaps(facts) or (facts.get("tp") or 1) > 1 or (facts.get("cp") or 1) > 1
+    )
 
 
 def _fsdp(facts: Mapping[str, Any]) -> bool:

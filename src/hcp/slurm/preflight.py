@@ -63,8 +63,12 @@ def _node(gpus: int, mounts: Sequence[str]) -> int:
 
     facts = {name: value for name, value in machine_facts().items() if name not in ("nodes", "world_size")}
     found = {
-        "node": node_name(), "facts": facts, "driver": _driver(), "clock": time.time(),
-        "wanted_gpus": gpus, "mounts": {path: os.path.isdir(path) and os.access(path, os.R_OK) for path in mounts},
+        "node": node_name(),
+        "facts": facts,
+        "driver": _driver(),
+        "clock": time.time(),
+        "wanted_gpus": gpus,
+        "mounts": {path: os.path.isdir(path) and os.access(path, os.R_OK) for path in mounts},
     }
     sys.stdout.write(json.dumps(found) + "\n")
     return 0
@@ -72,8 +76,12 @@ def _node(gpus: int, mounts: Sequence[str]) -> int:
 
 def _driver() -> str | None:
     try:
-        done = subprocess.run(["nvidia-smi", "--query-gpu=driver_version", "--format=csv,noheader"],
-                              capture_output=True, text=True, timeout=20)
+        done = subprocess.run(
+            ["nvidia-smi", "--query-gpu=driver_version", "--format=csv,noheader"],
+            capture_output=True,
+            text=True,
+            timeout=20,
+        )
     except (OSError, subprocess.TimeoutExpired):
         return None
     versions = sorted(set(done.stdout.split()))
@@ -129,8 +137,16 @@ def _ranks(lines: Iterable[str], options: argparse.Namespace) -> int:
     nodes = [line.split()[1] for line in sorted(lines, key=lambda line: int(line.split()[0])) if line.strip()]
     per_node = options.gpus_per_node
     sizes = tuple(int(size) for size in options.hcp.split(",")) if options.hcp else ()
-    grids = grids_of(len(nodes), tp=options.tp or 1, cp=options.cp or 1, pp=options.pp or 1, ep=options.ep or 1,
-                     etp=options.etp or None, gtp=options.gtp or 1, order=options.order or DEFAULT_ORDER)
+    grids = grids_of(
+        len(nodes),
+        tp=options.tp or 1,
+        cp=options.cp or 1,
+        pp=options.pp or 1,
+        ep=options.ep or 1,
+        etp=options.etp or None,
+        gtp=options.gtp or 1,
+        order=options.order or DEFAULT_ORDER,
+    )
     cp = grids.groups("cp")
     for rank, node in enumerate(nodes):
         place = {name: value for name, value in grids.dense.coordinates(rank).items() if name in ("tp", "dp", "pp")}
@@ -148,8 +164,10 @@ def _ranks(lines: Iterable[str], options: argparse.Namespace) -> int:
     misplaced = misplaced_rank(nodes, per_node)
     if misplaced is not None:
         first = misplaced // per_node * per_node
-        raise HcpError(f"rank {misplaced} is on {nodes[misplaced]}, rank {first} on {nodes[first]}: the ranks are not "
-                       "placed in blocks, so inner groups cross nodes; use --distribution=block")
+        raise HcpError(
+            f"rank {misplaced} is on {nodes[misplaced]}, rank {first} on {nodes[first]}: the ranks are not "
+            "placed in blocks, so inner groups cross nodes; use --distribution=block"
+        )
     return 0
 
 

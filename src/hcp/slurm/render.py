@@ -30,8 +30,14 @@ class Container(NamedTuple):
     mounts: tuple[str, ...]
 
 
-def render_job(start: str, site: Mapping[str, Any], launch: Launch | None = None, spoken: Sequence[str] = (),
-               steps: Sequence[str] = (), model_file: str | None = None) -> str:
+def render_job(
+    start: str,
+    site: Mapping[str, Any],
+    launch: Launch | None = None,
+    spoken: Sequence[str] = (),
+    steps: Sequence[str] = (),
+    model_file: str | None = None,
+) -> str:
     """The text of an sbatch script.
 
     Args:
@@ -96,8 +102,10 @@ def render_job(start: str, site: Mapping[str, Any], launch: Launch | None = None
     }
     text = _fill(f"{start}.sbatch.j2", context)
     if len(text.encode()) > _MAX_SCRIPT:
-        raise HcpError(f"the script has {len(text.encode()):,} bytes; wanted at most {_MAX_SCRIPT:,}, Slurm's limit; "
-                       "move long values into files")
+        raise HcpError(
+            f"the script has {len(text.encode()):,} bytes; wanted at most {_MAX_SCRIPT:,}, Slurm's limit; "
+            "move long values into files"
+        )
     return text
 
 
@@ -117,15 +125,25 @@ def _fill(template: str, context: Mapping[str, Any]) -> str:
 
     # No escaping of HTML: it is a shell script, whose values go through the filter `sh`.
     environment = Environment(
-        loader=FileSystemLoader(pack_dir("templates")), undefined=StrictUndefined, trim_blocks=True,
-        lstrip_blocks=True, keep_trailing_newline=True, finalize=shown,
+        loader=FileSystemLoader(pack_dir("templates")),
+        undefined=StrictUndefined,
+        trim_blocks=True,
+        lstrip_blocks=True,
+        keep_trailing_newline=True,
+        finalize=shown,
     )
     environment.filters["sh"] = _quoted
     return environment.get_template(template).render(context)
 
 
-def _require(start: str, site: Mapping[str, Any], facts: Mapping[str, Any], kind: str | None, program: Sequence[str],
-             checkpoint_dir: str | None) -> None:
+def _require(
+    start: str,
+    site: Mapping[str, Any],
+    facts: Mapping[str, Any],
+    kind: str | None,
+    program: Sequence[str],
+    checkpoint_dir: str | None,
+) -> None:
     missing = [f"{name} ({key.needed})" for name, key in BY_NAME.items() if key.needed and site[name] is None]
     if start != "verify":
         if not program:
@@ -139,25 +157,32 @@ def _require(start: str, site: Mapping[str, Any], facts: Mapping[str, Any], kind
     if site["mounts"] and site["container_image"] is None:
         missing.append("container_image (mounts are the container's)")
     if missing:
-        raise HcpError(f"not stated: {'; '.join(missing)}; wanted each as an option (--gpus-per-node 8) or a line of "
-                       "the site file (gpus_per_node: 8)")
+        raise HcpError(
+            f"not stated: {'; '.join(missing)}; wanted each as an option (--gpus-per-node 8) or a line of "
+            "the site file (gpus_per_node: 8)"
+        )
     limit = seconds_of(site["time"])
     if site["signal"] >= limit:
-        raise HcpError(f"signal: found {site['signal']} s before the end of a job of {limit} s; wanted less than the "
-                       "time limit, or the trainer is asked to end at once; lower it, or raise time")
+        raise HcpError(
+            f"signal: found {site['signal']} s before the end of a job of {limit} s; wanted less than the "
+            "time limit, or the trainer is asked to end at once; lower it, or raise time"
+        )
     if start == "ray" and kind != "verl":
-        raise HcpError(f"found --start ray for a {kind} launch; wanted verl, which starts its ranks with Ray; "
-                       "use srun or torchrun")
+        raise HcpError(
+            f"found --start ray for a {kind} launch; wanted verl, which starts its ranks with Ray; use srun or torchrun"
+        )
     if kind == "verl" and start != "ray":
-        raise HcpError(f"found --start {start} for a verl launch; wanted ray, which starts verl's workers; "
-                       "use --start ray")
+        raise HcpError(
+            f"found --start {start} for a verl launch; wanted ray, which starts verl's workers; use --start ray"
+        )
 
 
 def _refuse_reserved(stated: Mapping[str, str | None]) -> None:
     names = reserved_in(stated)
     if names:
-        raise HcpError(f"env: {names[0]} is set by the job itself or changes how it is read; wanted other variables; "
-                       "leave it out")
+        raise HcpError(
+            f"env: {names[0]} is set by the job itself or changes how it is read; wanted other variables; leave it out"
+        )
 
 
 def _verl_cluster(launch: Launch, site: Mapping[str, Any]) -> list[tuple[str, ...]]:
@@ -168,31 +193,45 @@ def _verl_cluster(launch: Launch, site: Mapping[str, Any]) -> list[tuple[str, ..
         if key not in stated:
             added.append((f"{key}={site[name]}",))
         elif str(stated[key]) != str(site[name]):
-            raise HcpError(f"{key}: the launch says {stated[key]}, the job has {site[name]}; wanted the same; correct "
-                           f"one, or leave {key} out of the launch")
+            raise HcpError(
+                f"{key}: the launch says {stated[key]}, the job has {site[name]}; wanted the same; correct "
+                f"one, or leave {key} out of the launch"
+            )
     return added
 
 
 def _title(start: str, launch: Launch | None, steps: Sequence[str]) -> str:
     if launch is None:
         return f"Verification across nodes: {len(steps) or 'all'} steps."
-    words = {"srun": "srun starts every rank", "torchrun": "torchrun on every node",
-             "ft_launcher": "ft_launcher on every node", "ray": "one Ray cluster over all nodes"}
+    words = {
+        "srun": "srun starts every rank",
+        "torchrun": "torchrun on every node",
+        "ft_launcher": "ft_launcher on every node",
+        "ray": "one Ray cluster over all nodes",
+    }
     return f"Training on the Megatron stack, {launch.kind}: {words[start]}."
 
 
 def _directives(start: str, site: Mapping[str, Any]) -> list[tuple[str, Any]]:
     per_node = site["gpus_per_node"]
     found: list[tuple[str, Any]] = [("job-name", site["job_name"])]
-    found += [(name, site[name]) for name in ("account", "partition", "qos", "reservation", "constraint", "nodelist",
-                                              "exclude")]
+    found += [
+        (name, site[name])
+        for name in ("account", "partition", "qos", "reservation", "constraint", "nodelist", "exclude")
+    ]
     found += [("nodes", site["nodes"]), ("ntasks-per-node", per_node if start == "srun" else 1)]
     if site["gpu_request"] == "gres":
         found.append(("gres", f"gpu:{per_node}"))
     elif site["gpu_request"] == "gpus-per-node":
         found.append(("gpus-per-node", per_node))
-    found += [("cpus-per-task", site["cpus_per_task"]), ("mem", site["mem"]), ("distribution", "block"),
-              ("segment", site["segment"]), ("switches", site["switches"]), ("time", site["time"])]
+    found += [
+        ("cpus-per-task", site["cpus_per_task"]),
+        ("mem", site["mem"]),
+        ("distribution", "block"),
+        ("segment", site["segment"]),
+        ("switches", site["switches"]),
+        ("time", site["time"]),
+    ]
     logs = _directive_path(site["logs"])
     unit = "%x-%A_%a" if site["array"] else "%x-%j"
     found += [("output", f"{logs}/{unit}.out"), ("signal", f"B:USR1@{site['signal']}")]
@@ -207,8 +246,10 @@ def _directives(start: str, site: Mapping[str, Any]) -> list[tuple[str, Any]]:
 
 def _directive_path(path: str) -> str:
     if any(character in path for character in " \t\r\n\"'\\%#$`") or path.startswith("-") or not path.isascii():
-        raise HcpError(f"logs: found {path[:60]!r}; wanted a path of plain characters: Slurm's directives have no "
-                       "quoting; choose another folder")
+        raise HcpError(
+            f"logs: found {path[:60]!r}; wanted a path of plain characters: Slurm's directives have no "
+            "quoting; choose another folder"
+        )
     return path.rstrip("/") or "/"
 
 
@@ -220,8 +261,11 @@ def _container(site: Mapping[str, Any]) -> Container:
     if any("," in mount for mount in mounts):
         raise HcpError("mounts: found a comma in a path; wanted paths without: it separates mounts; rename the folder")
     if runtime == "pyxis":
-        options = (f"--container-image={image}", "--no-container-mount-home",
-                   *((f"--container-workdir={workdir}",) if workdir else ()))
+        options = (
+            f"--container-image={image}",
+            "--no-container-mount-home",
+            *((f"--container-workdir={workdir}",) if workdir else ()),
+        )
     else:
         options = ("--no-home", *(("--pwd", workdir) if workdir else ()))
     return Container(runtime, image, options, mounts)
@@ -238,16 +282,22 @@ def _saved_to(launch: Launch | None) -> str | None:
     return None
 
 
-def _check_arguments(start: str, site: Mapping[str, Any], launch: Launch | None, facts: Mapping[str, Any],
-                     model_file: str | None) -> tuple[str, ...]:
+def _check_arguments(
+    start: str, site: Mapping[str, Any], launch: Launch | None, facts: Mapping[str, Any], model_file: str | None
+) -> tuple[str, ...]:
     if launch is None:
         return ()
     words = [launch.reading.target] if launch.reading.form == "yaml" else []
     words.append(f"--launcher={launch.kind}")
-    stated = {"start": start, "nodes": site["nodes"], "gpus_per_node": site["gpus_per_node"], "placement": "block",
-              "ntasks_per_node": site["gpus_per_node"] if start == "srun" else 1,
-              **{name: site[name] for name in ("arch", "nvlink_domain") if site[name] is not None},
-              **(site["facts"] or {})}
+    stated = {
+        "start": start,
+        "nodes": site["nodes"],
+        "gpus_per_node": site["gpus_per_node"],
+        "placement": "block",
+        "ntasks_per_node": site["gpus_per_node"] if start == "srun" else 1,
+        **{name: site[name] for name in ("arch", "nvlink_domain") if site[name] is not None},
+        **(site["facts"] or {}),
+    }
     words += [f"--assume={name}={value}" for name, value in stated.items() if value is not None]
     if model_file is not None:
         words.append(f"--model={model_file}")
@@ -283,6 +333,7 @@ def _rank_arguments(facts: Mapping[str, Any], per_node: int) -> tuple[str, ...]:
 def default_name(target: str) -> str:
     """A job name out of a target's: plain characters only."""
     stem = PurePath(target).stem
-    kept = "".join(character if character.isascii() and (character.isalnum() or character in "._-") else "-"
-                   for character in stem).strip("-.")
+    kept = "".join(
+        character if character.isascii() and (character.isalnum() or character in "._-") else "-" for character in stem
+    ).strip("-.")
     return kept[:100] or "train"

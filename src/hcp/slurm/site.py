@@ -10,8 +10,22 @@ from typing import Any, Literal
 
 from hcp.core.errors import HcpError
 
-KeyType = Literal["size", "count", "name", "word", "text", "path", "time", "bool", "choice", "texts", "paths", "map",
-                  "array", "timeouts"]
+KeyType = Literal[
+    "size",
+    "count",
+    "name",
+    "word",
+    "text",
+    "path",
+    "time",
+    "bool",
+    "choice",
+    "texts",
+    "paths",
+    "map",
+    "array",
+    "timeouts",
+]
 
 _WORD = re.compile(r"[A-Za-z0-9@%_][A-Za-z0-9@%_+=:,./\[\]&|!*()-]*\Z")
 _PLAIN = re.compile(r"[A-Za-z0-9_][A-Za-z0-9._-]{0,99}\Z")
@@ -140,6 +154,7 @@ def checked(key: Key, value: Any, where: str) -> Any:
         HcpError: it is not of the type, or holds what can be quoted nowhere (NUL, too long, a line break in a
             directive). Says where it stood, what was found, and what was wanted.
     """
+
     def wrong(wanted: str) -> HcpError:
         shown = repr(value)
         shown = shown if len(shown) <= 60 else shown[:57] + "..."

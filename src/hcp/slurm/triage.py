@@ -75,9 +75,16 @@ def triage(paths: Sequence[Path], plan: Plan, advanced: Callable[[int], None] = 
     if failure:
         noise[failure.signature.id] -= 1
     return Outcome(
-        "failed" if failure else "running" if steps else "no-failure", failure,
-        line_number(failure.path, failure.offset) if failure else None, judge(cp, job.groups, plan), job, +noise,
-        sum(entry.survived for entry in files), steps, tuple(paths), sum(path.stat().st_size for path in paths),
+        "failed" if failure else "running" if steps else "no-failure",
+        failure,
+        line_number(failure.path, failure.offset) if failure else None,
+        judge(cp, job.groups, plan),
+        job,
+        +noise,
+        sum(entry.survived for entry in files),
+        steps,
+        tuple(paths),
+        sum(path.stat().st_size for path in paths),
     )
 
 

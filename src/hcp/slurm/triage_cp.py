@@ -17,11 +17,15 @@ _FASTEST = 2 * max(PEAK_TFLOPS.values())
 _MARGIN = 1.05
 _SAMPLES = 512
 
-_SPEED = re.compile(r"(?:TFLOP/s/GPU\): (?P<mlm>[\d.]+))|(?:(?P<bridge>[\d.]+) ?(?:MODEL_)?TFLOP/s/GPU)"
-                    r"|(?:perf/mfu/actor:\s*(?:np\.float64\()?(?P<mfu>[\d.]+))")
+_SPEED = re.compile(
+    r"(?:TFLOP/s/GPU\): (?P<mlm>[\d.]+))|(?:(?P<bridge>[\d.]+) ?(?:MODEL_)?TFLOP/s/GPU)"
+    r"|(?:perf/mfu/actor:\s*(?:np\.float64\()?(?P<mfu>[\d.]+))"
+)
 _STEP = re.compile(r"elapsed time per iteration \(ms\): (?P<ms>[\d.]+)")
-_GROUP = re.compile(r"PG (?:ID \d+ PG )?GUID (?P<guid>[^\s(]+)"
-                    r"\((?P<desc>HIERARCHICAL_CONTEXT_PARALLEL_GROUP_L\d)\) Rank (?P<rank>\d+)")
+_GROUP = re.compile(
+    r"PG (?:ID \d+ PG )?GUID (?P<guid>[^\s(]+)"
+    r"\((?P<desc>HIERARCHICAL_CONTEXT_PARALLEL_GROUP_L\d)\) Rank (?P<rank>\d+)"
+)
 _ECHO = re.compile(r"hierarchical context-parallel sizes: \[?(?P<sizes>[\d, ]+)\]?")
 
 
@@ -91,8 +95,14 @@ def judge(found: CpEvidence, stated: list[tuple[str, tuple[int, ...]]], plan: Pl
     """
     evidence = [*_speed(found, plan), *_jump(found, plan), *_groups(found, stated, plan)]
     if found.echoed:
-        evidence.append(Evidence("nothing", "HCP006", f"the log echoes hierarchical sizes [{found.echoed}]: that is "
-                                 "the configuration, printed also where attention does not use it"))
+        evidence.append(
+            Evidence(
+                "nothing",
+                "HCP006",
+                f"the log echoes hierarchical sizes [{found.echoed}]: that is "
+                "the configuration, printed also where attention does not use it",
+            )
+        )
     said = {item.says for item in evidence}
     if "off" in said:
         return Verdict("off", tuple(evidence))
@@ -104,8 +114,14 @@ def judge(found: CpEvidence, stated: list[tuple[str, tuple[int, ...]]], plan: Pl
 def _speed(found: CpEvidence, plan: Plan) -> list[Evidence]:
     evidence = []
     if found.largest_mfu > 1:
-        evidence.append(Evidence("off", "LOG001", f"MFU {found.largest_mfu:.2f} is above 1: more work is counted than "
-                                 "done, so ranks attend only to their own part of the sequence"))
+        evidence.append(
+            Evidence(
+                "off",
+                "LOG001",
+                f"MFU {found.largest_mfu:.2f} is above 1: more work is counted than "
+                "done, so ranks attend only to their own part of the sequence",
+            )
+        )
     if not found.speeds:
         return evidence
     steady = sorted(found.speeds)[len(found.speeds) // 2]
@@ -115,11 +131,23 @@ def _speed(found: CpEvidence, plan: Plan) -> list[Evidence]:
     limit = peak if peak is not None else _FASTEST
     if steady > limit * _MARGIN:
         what = f"the peak of {plan.arch} ({limit:g})" if peak is not None else f"any GPU's peak ({limit:g})"
-        evidence.append(Evidence("off", "LOG001", f"{steady:g} TFLOP/s per GPU is above {what}: more work is counted "
-                                 "than done, so ranks attend only to their own part of the sequence"))
+        evidence.append(
+            Evidence(
+                "off",
+                "LOG001",
+                f"{steady:g} TFLOP/s per GPU is above {what}: more work is counted "
+                "than done, so ranks attend only to their own part of the sequence",
+            )
+        )
     elif peak is None and steady > PEAK_TFLOPS["sm90"] * _MARGIN:
-        evidence.append(Evidence("nothing", "LOG001", f"{steady:g} TFLOP/s per GPU is above the bf16 peak of sm90 "
-                                 "(990): say which GPU it is with --assume arch=sm90"))
+        evidence.append(
+            Evidence(
+                "nothing",
+                "LOG001",
+                f"{steady:g} TFLOP/s per GPU is above the bf16 peak of sm90 "
+                "(990): say which GPU it is with --assume arch=sm90",
+            )
+        )
     return evidence
 
 
@@ -137,8 +165,14 @@ def _jump(found: CpEvidence, plan: Plan) -> list[Evidence]:
     ratio = slow / fast
     if not 0.6 * plan.cp <= ratio <= 1.5 * plan.cp or ratio < 1.8:
         return []
-    return [Evidence("off", "LOG001", f"a step takes {fast:g} ms in {fast_log}, {slow:g} ms in {slow_log}: {ratio:.1f} "
-                     f"times as long at a CP size of {plan.cp}: if both do the same work, CP is off in the first")]
+    return [
+        Evidence(
+            "off",
+            "LOG001",
+            f"a step takes {fast:g} ms in {fast_log}, {slow:g} ms in {slow_log}: {ratio:.1f} "
+            f"times as long at a CP size of {plan.cp}: if both do the same work, CP is off in the first",
+        )
+    ]
 
 
 def _groups(found: CpEvidence, stated: list[tuple[str, tuple[int, ...]]], plan: Plan) -> list[Evidence]:
@@ -159,8 +193,14 @@ def _groups(found: CpEvidence, stated: list[tuple[str, tuple[int, ...]]], plan: 
             wrong += 1
     if plan.hcp_sizes and not wrong and {0, 1} <= seen:
         checked = " with the planned members" if plan.levels else ""
-        evidence.append(Evidence("on", "LOG002", f"groups of both levels were built{checked}; that attention uses them "
-                                 "only the assertion in the process proves"))
+        evidence.append(
+            Evidence(
+                "on",
+                "LOG002",
+                f"groups of both levels were built{checked}; that attention uses them "
+                "only the assertion in the process proves",
+            )
+        )
     elif {0, 1} <= seen and not wrong:
         evidence.append(Evidence("on", "LOG002", "groups of both levels were built"))
     return evidence

@@ -17,14 +17,28 @@ from hcp.slurm.triage_scan import around
 _KEPT = 200
 _STEPS_THAT_SURVIVE = 3
 """A failure after which the same log reports so many training steps did not end the job."""
-_SIGNALS = {"Killed": 9, "Segmentation fault": 11, "Bus error": 7, "Aborted": 6, "Floating point exception": 8,
-            "Out Of Memory": 9, "Illegal instruction": 4, "Quit": 3}
+_SIGNALS = {
+    "Killed": 9,
+    "Segmentation fault": 11,
+    "Bus error": 7,
+    "Aborted": 6,
+    "Floating point exception": 8,
+    "Out Of Memory": 9,
+    "Illegal instruction": 4,
+    "Quit": 3,
+}
 _CODES = {
-    1: "an error (read the traceback)", 2: "wrong arguments", 9: "killed (SIGKILL): usually memory of the node",
+    1: "an error (read the traceback)",
+    2: "wrong arguments",
+    9: "killed (SIGKILL): usually memory of the node",
     16: "asked to resume so that a suspicious result can be told from a faulty machine",
-    17: "a result failed its validation: suspect the machine", 126: "the program may not be executed",
-    127: "the program was not found", 134: "aborted (SIGABRT)", 137: "killed (SIGKILL): usually memory of the node",
-    139: "a segmentation fault", 143: "terminated (SIGTERM)",
+    17: "a result failed its validation: suspect the machine",
+    126: "the program may not be executed",
+    127: "the program was not found",
+    134: "aborted (SIGABRT)",
+    137: "killed (SIGKILL): usually memory of the node",
+    139: "a segmentation fault",
+    143: "terminated (SIGTERM)",
 }
 
 
@@ -135,8 +149,9 @@ def first_failure(files: Iterable[FileEvents], job: Job, general: Signature) -> 
         candidates += [(level, entry, event) for level, event in best.items()]
     if not candidates:
         return None
-    times = {id(event): event.line.when or last_time(around(entry.path, event.offset)[0])
-             for _, entry, event in candidates}
+    times = {
+        id(event): event.line.when or last_time(around(entry.path, event.offset)[0]) for _, entry, event in candidates
+    }
 
     def order(item: tuple[int, FileEvents, Event]) -> tuple[int, bool, When, int, int]:
         when = times[id(item[2])]
@@ -179,15 +194,20 @@ def _exit_code(event: Event) -> int | None:
     return int(event.groups["code"]) if event.groups.get("code") else None
 
 
-def _failure(entry: FileEvents, event: Event, when: When | None, job: Job,
-             others: list[tuple[int, FileEvents, Event]]) -> Failure:
+def _failure(
+    entry: FileEvents, event: Event, when: When | None, job: Job, others: list[tuple[int, FileEvents, Event]]
+) -> Failure:
     groups = dict(event.groups)
     rank, node, local = _place(entry, event, job)
     code = _exit_code(event)
     if event.signature.id == "torchrun-root":
         root = _root_cause(around(entry.path, event.offset)[1])
-        rank, node, local, code = root.get("rank", rank), root.get("host", node), root.get("local", local), root.get(
-            "exitcode", code)
+        rank, node, local, code = (
+            root.get("rank", rank),
+            root.get("host", node),
+            root.get("local", local),
+            root.get("exitcode", code),
+        )
     if rank is None:
         # A launcher that named a task first names the one that failed first.
         reports = [item for item in others if item[2].signature.id == "srun-task"]
@@ -200,8 +220,19 @@ def _failure(entry: FileEvents, event: Event, when: When | None, job: Job,
         cause = cause.replace("{" + name + "}", value or "")
     if code is not None:
         cause += f"; {explain_code(code)}"
-    return Failure(event.signature, cause, rank, node, local, when, event.line.body[:500], entry.path, event.offset,
-                   code, groups.get("rule") or event.signature.rule)
+    return Failure(
+        event.signature,
+        cause,
+        rank,
+        node,
+        local,
+        when,
+        event.line.body[:500],
+        entry.path,
+        event.offset,
+        code,
+        groups.get("rule") or event.signature.rule,
+    )
 
 
 def explain_code(code: int) -> str:

@@ -10,19 +10,22 @@ _ANSI = re.compile(r"\x1b\[[0-9;]*[A-Za-z]")
 _DATE = r"\d{4}-(?P<month>\d\d)-(?P<day>\d\d)[ T_](?P<time>\d\d:\d\d:\d\d(?:[.,]\d+)?)\S*"
 _TIME = re.compile(_DATE)
 _GLOG = r"[EWIF](?P<month>\d{1,2})(?P<day>\d\d) (?P<time>\d\d:\d\d:\d\d(?:\.\d+)?)"
-_PREFIXES = tuple(re.compile(text) for text in (
-    r"\s*(?P<label>\d{1,6}): ?",
-    r"\[rank(?P<rank>\d+)\]:\s?",
-    r"\[[A-Za-z_]+(?P<local>\d+)\]:\s?",
-    rf"\[{_GLOG} [^\]]*\]\s?",
-    rf"{_GLOG} \d+ [^\]\s]+\]\s?",
-    r"\[Rank (?P<rank>\d+)\]\s?",
-    r"\((?P<actor>[A-Za-z_]\w*) pid=(?P<pid>\d+)(?:, ip=(?P<node>[\d.a-fA-F:]+))?\)\s?",
-    r"(?P<node>[A-Za-z0-9][\w.-]*):\d+:\d+ \[(?P<local>\d+)\] (?=NCCL )",
-    rf"\[{_DATE}\]?\s*",
-    rf"{_DATE}\s*(?:[-|:]\s*)?",
-    r"(?:ERROR|CRITICAL|WARNING|INFO|DEBUG)\s*[:|-]\s*(?:[\w.]+:)?\s*",
-))
+_PREFIXES = tuple(
+    re.compile(text)
+    for text in (
+        r"\s*(?P<label>\d{1,6}): ?",
+        r"\[rank(?P<rank>\d+)\]:\s?",
+        r"\[[A-Za-z_]+(?P<local>\d+)\]:\s?",
+        rf"\[{_GLOG} [^\]]*\]\s?",
+        rf"{_GLOG} \d+ [^\]\s]+\]\s?",
+        r"\[Rank (?P<rank>\d+)\]\s?",
+        r"\((?P<actor>[A-Za-z_]\w*) pid=(?P<pid>\d+)(?:, ip=(?P<node>[\d.a-fA-F:]+))?\)\s?",
+        r"(?P<node>[A-Za-z0-9][\w.-]*):\d+:\d+ \[(?P<local>\d+)\] (?=NCCL )",
+        rf"\[{_DATE}\]?\s*",
+        rf"{_DATE}\s*(?:[-|:]\s*)?",
+        r"(?:ERROR|CRITICAL|WARNING|INFO|DEBUG)\s*[:|-]\s*(?:[\w.]+:)?\s*",
+    )
+)
 _FILE_RANK = re.compile(r"(?:^|[^a-z])(?:global_)?rank[-_]?(\d+)", re.I)
 _FILE_NODE = re.compile(r"-r(?P<attempt>\d+)-node(?P<index>\d+)\.(?:log|out|err)$")
 _FILE_ATTEMPT = re.compile(r"-r(?P<attempt>\d+)-(?P<node>[A-Za-z0-9][\w.-]*?)\.(?:log|out|err)$")
@@ -57,12 +60,18 @@ def read_line(raw: bytes) -> Line:
         if match is None or not match[0]:
             break
         said |= {name: value for name, value in match.groupdict().items() if value is not None and name not in said}
-        text = text[match.end():]
+        text = text[match.end() :]
     found = _TIME.search(text) if "time" not in said else None
     if found:
         said |= found.groupdict()
-    return Line(text.strip() if not text.startswith((" ", "\t")) else text.rstrip(), _int(said, "label"),
-                _int(said, "local"), _int(said, "rank"), said.get("node"), _when(said))
+    return Line(
+        text.strip() if not text.startswith((" ", "\t")) else text.rstrip(),
+        _int(said, "label"),
+        _int(said, "local"),
+        _int(said, "rank"),
+        said.get("node"),
+        _when(said),
+    )
 
 
 def last_time(text: str) -> When | None:
@@ -100,8 +109,9 @@ def read_name(path: str) -> Name:
     if numbered:
         return Name(None, None, None, int(numbered["attempt"]), int(numbered["index"]))
     ours, rank = _FILE_ATTEMPT.search(name), _FILE_RANK.search(name)
-    return Name(int(rank[1]) if rank else None, None, ours["node"] if ours else None,
-                int(ours["attempt"]) if ours else None)
+    return Name(
+        int(rank[1]) if rank else None, None, ours["node"] if ours else None, int(ours["attempt"]) if ours else None
+    )
 
 
 def _int(said: dict[str, str], name: str) -> int | None:

@@ -43,9 +43,16 @@ def _levels(facts: dict[str, Any], sizes: Any) -> tuple[tuple[tuple[int, ...], .
     from hcp.core.ranks import DEFAULT_ORDER, grids_of
 
     try:
-        grids = grids_of(world, tp=facts.get("tp") or 1, cp=cp, pp=facts.get("pp") or 1, ep=facts.get("ep") or 1,
-                         etp=facts.get("etp"), gtp=facts.get("gtp") or 1,
-                         order=facts.get("rank_order") or DEFAULT_ORDER)
+        grids = grids_of(
+            world,
+            tp=facts.get("tp") or 1,
+            cp=cp,
+            pp=facts.get("pp") or 1,
+            ep=facts.get("ep") or 1,
+            etp=facts.get("etp"),
+            gtp=facts.get("gtp") or 1,
+            order=facts.get("rank_order") or DEFAULT_ORDER,
+        )
         levels = all_levels_of(grids.groups("cp"), sizes)
     except HcpError:
         return ()  # the launch is wrong: `hcp check` says so; there is no plan to compare with

@@ -20,7 +20,7 @@ _CP_NEXT = {
     "off": "hcp check {launch} --select HCP,LOAD",
     "wrong": "hcp check {launch} --select TOPO,SLURM",
     "unknown": "assert in the process, once the model is built, that every TEDotProductAttention has cp_comm_type "
-               "'a2a+p2p' and a list of two groups of the planned sizes as its cp_group",
+    "'a2a+p2p' and a list of two groups of the planned sizes as its cp_group",
 }
 
 
@@ -40,7 +40,9 @@ def outcome_json(outcome: Outcome, launch: str | None) -> dict[str, Any]:
         "schema": "hcp.triage/1",
         "ok": outcome.ok,
         "state": outcome.state,
-        "first_failure": None if failure is None else {
+        "first_failure": None
+        if failure is None
+        else {
             "signature": failure.signature.id,
             "rule": failure.rule or None,
             "kind": failure.signature.role,
@@ -82,8 +84,10 @@ def outcome_text(outcome: Outcome, launch: str | None) -> str:
             where = f"local rank {failure.local_rank}"
         where += f" on {failure.node}" if failure.node else ""
         when = _time(failure.when)
-        lines.append(f"first failure: {where}{f' at {when}' if when else ''}: {failure.cause}"
-                     + (f" [{failure.rule}]" if failure.rule else ""))
+        lines.append(
+            f"first failure: {where}{f' at {when}' if when else ''}: {failure.cause}"
+            + (f" [{failure.rule}]" if failure.rule else "")
+        )
         lines.append(f"  {shown(failure.path)}:{outcome.line}: {_short(failure.message)}")
         if failure.signature.role == "effect":
             lines.append("  this is what others say when a rank is gone: the cause is in no log that was read")
@@ -104,8 +108,12 @@ def next_steps(failure: Failure, outcome: Outcome, launch: str | None) -> list[s
     """The signature's steps, with what is known about the job filled in."""
     from hcp.rules.registry import BY_ID
 
-    known = {"job": outcome.job.id or "JOBID", "node": failure.node or "NODE", "launch": launch or "LAUNCH",
-             "rule": failure.rule}
+    known = {
+        "job": outcome.job.id or "JOBID",
+        "node": failure.node or "NODE",
+        "launch": launch or "LAUNCH",
+        "rule": failure.rule,
+    }
     steps = []
     for step in failure.signature.next:
         named = re.findall(r"\b(?:explain|--select) ([A-Z]+\d+)\b", step)

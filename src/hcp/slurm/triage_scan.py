@@ -55,7 +55,10 @@ def is_text(path: Path) -> bool:
 
 
 def scan(
-    file: BinaryIO, tokens: Sequence[bytes], repeated: Sequence[bytes], progress: Sequence[bytes],
+    file: BinaryIO,
+    tokens: Sequence[bytes],
+    repeated: Sequence[bytes],
+    progress: Sequence[bytes],
     advanced: Callable[[int], None] = lambda count: None,
 ) -> Iterator[Hit]:
     """The lines of a file that hold a token, in order.
@@ -83,8 +86,9 @@ def scan(
             return
 
 
-def _hits(data: bytes, end: int, base: int, tokens: Sequence[bytes], repeated: Sequence[bytes],
-          progress: Sequence[bytes]) -> Iterator[Hit]:
+def _hits(
+    data: bytes, end: int, base: int, tokens: Sequence[bytes], repeated: Sequence[bytes], progress: Sequence[bytes]
+) -> Iterator[Hit]:
     starts: set[int] = set()
     for token in tokens:
         at = data.find(token, 0, end)
@@ -104,8 +108,11 @@ def _hits(data: bytes, end: int, base: int, tokens: Sequence[bytes], repeated: S
     before = 0
     for start in sorted(starts):
         stop = data.find(b"\n", start, end)
-        yield Hit(base + start, data[start:stop if stop >= 0 else end][:_LONGEST_LINE],
-                  sum(data.count(token, before, start) for token in progress))
+        yield Hit(
+            base + start,
+            data[start : stop if stop >= 0 else end][:_LONGEST_LINE],
+            sum(data.count(token, before, start) for token in progress),
+        )
         before = start
     if end:
         yield Hit(base + end, b"", sum(data.count(token, before, end) for token in progress))
@@ -130,4 +137,4 @@ def around(path: Path, offset: int, before: int = 16384, after: int = 2048) -> t
     with path.open("rb") as file:
         file.seek(start)
         data = file.read(offset - start + after)
-    return data[:offset - start].decode("utf-8", "replace"), data[offset - start:].decode("utf-8", "replace")
+    return data[: offset - start].decode("utf-8", "replace"), data[offset - start :].decode("utf-8", "replace")

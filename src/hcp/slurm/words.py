@@ -30,8 +30,10 @@ def launch_words(launch: Launch, spoken: Sequence[str]) -> Lines:
     _all_known(reading)
     if reading.form == "shell":
         if reading.argv is None:
-            raise HcpError(f"{reading.target}: an argument of the training command is not known; wanted every word of "
-                           "it; write the value out, or give the launch's words after --")
+            raise HcpError(
+                f"{reading.target}: an argument of the training command is not known; wanted every word of "
+                "it; write the value out, or give the launch's words after --"
+            )
         return _lines((*reading.argv, *spoken))
     if reading.kind == "mlm":
         return tuple(_flag(setting.key, setting.value) for setting in reading.settings)
@@ -69,15 +71,20 @@ def program_words(launch: Launch, stated: Sequence[str]) -> tuple[str, ...]:
 
 
 def _all_known(reading: Reading) -> None:
-    lost = [(key, why) for key, why in reading.unknown.items()
-            if key not in _NOT_WORDS and not key.startswith(("env.", "sbatch.", "srun.", "torchrun."))]
+    lost = [
+        (key, why)
+        for key, why in reading.unknown.items()
+        if key not in _NOT_WORDS and not key.startswith(("env.", "sbatch.", "srun.", "torchrun."))
+    ]
     if reading.unseen is not None:
         lost.append(("the arguments", reading.unseen))
     if lost:
         key, why = lost[0]
         more = f" (and {len(lost) - 1} more)" if len(lost) > 1 else ""
-        raise HcpError(f"{reading.target}: {key} is not known: {why}{more}; wanted every word of the launch; "
-                       "write the value out, or give the launch's words after --")
+        raise HcpError(
+            f"{reading.target}: {key} is not known: {why}{more}; wanted every word of the launch; "
+            "write the value out, or give the launch's words after --"
+        )
 
 
 def _flag(key: str, value: Any) -> tuple[str, ...]:
@@ -87,8 +94,10 @@ def _flag(key: str, value: Any) -> tuple[str, ...]:
 
 def _config_file(reading: Reading) -> Lines:
     if reading.target.startswith("<"):
-        raise HcpError(f"{reading.target}: a configuration on standard input is not there when the job runs; wanted a "
-                       "file; write it to one that the nodes see")
+        raise HcpError(
+            f"{reading.target}: a configuration on standard input is not there when the job runs; wanted a "
+            "file; write it to one that the nodes see"
+        )
     if reading.kind == "verl":
         path = PurePath(reading.target)
         return ("--config-path", str(path.parent)), ("--config-name", path.stem)

@@ -162,6 +162,7 @@ def test_each_multiplier_is_off_by_the_ratio_that_was_measured(reduction, gather
         toy = Toy(chance)
         micro_batches = [[toy.group(size) for _ in range(world_size // size)] for _ in range(2)]
         x, y = total(toy.gradient(keys) for groups in micro_batches for keys in groups)
+
         def mu(c: int, _: list[int], ranks: int = world_size) -> Fraction:
             return Fraction(multiplier(ranks, c))
 

@@ -85,8 +85,7 @@ class PlansGroups:
             raise HcpError(f"min_cp_size: found {self.min_cp_size}, but policy balanced plans from 1 on; leave it at 1")
         if self.max_num_seqs is not None:
             raise HcpError(
-                f"max_num_seqs: found {self.max_num_seqs}, but policy balanced does not limit their number; "
-                "unset it"
+                f"max_num_seqs: found {self.max_num_seqs}, but policy balanced does not limit their number; unset it"
             )
         pairs = [(sample, int(length)) for sample, length in sample_id_seqlens]
         world_size = self.dp_size * self.cp_size

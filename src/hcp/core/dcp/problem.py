@@ -90,4 +90,3 @@ def build_problem(
         work_before=[0.0, *accumulate(work)], length_before=[0, *accumulate(length)], cost=cost,
         min_micro_batches=-(-sum(-(-tokens // align) for tokens in length) // (world_size * max(1, capacity[0]))),
     )  # fmt: skip
-
