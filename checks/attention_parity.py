@@ -20,7 +20,7 @@ from math import prod
 from typing import Any, NamedTuple
 
 from hcp.core.errors import HcpError
-from hcp.runtime.program import Program, add_attention, add_sizes
+from hcp.proofs.program import Program, add_attention, add_sizes
 
 HEADS = {"MHA": (8, 8), "GQA": (8, 4), "MQA": (8, 1)}
 LAYOUTS = ["sbhd", "bshd", "thd"]
@@ -53,9 +53,9 @@ def work(world, options):
     # Imported here, so that --help and "torch is not installed" work without torch.
     import torch
 
-    from hcp.runtime.compare import AttentionCase, errors_of
+    from hcp.proofs.compare import AttentionCase, errors_of
+    from hcp.proofs.te_attention import dot_product_attention_class
     from hcp.runtime.groups import GroupBuilder
-    from hcp.runtime.te_attention import dot_product_attention_class
 
     is_ours = options.attention == "reference"
     layouts = options.layouts or (LAYOUTS if is_ours else ["sbhd", "bshd"])

@@ -10,7 +10,7 @@ The way out is shown too: set_context_parallel_group on every core attention, af
 
 import sys
 
-from hcp.runtime.program import Program
+from hcp.proofs.program import Program
 
 BOUND = 1e-10
 CP, SIZES = 4, [2, 2]
@@ -20,8 +20,8 @@ def work(world, options):
     # Imported here, so that --help and "torch is not installed" work without torch.
     import torch.distributed as dist
 
-    from hcp.runtime.gpt import GptShape, build_hcp_gpt, core_attentions, global_batch, logits_error, logits_of
-    from hcp.runtime.megatron import cpu_megatron, hcp_problem, model_parallel
+    from hcp.proofs.gpt import GptShape, build_hcp_gpt, core_attentions, global_batch, logits_error, logits_of
+    from hcp.proofs.megatron import cpu_megatron, hcp_problem, model_parallel
 
     shape = GptShape()
     batch = global_batch(shape, 0, world.device)

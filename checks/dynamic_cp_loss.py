@@ -12,7 +12,7 @@ one weight that is a ratio (D/W for pull request verl#5869, 1/W^2 for verl 0.8.0
 
 import sys
 
-from hcp.runtime.program import Program
+from hcp.proofs.program import Program
 
 BOUND = 1e-12
 LAYOUTS = {
@@ -41,8 +41,8 @@ def add_arguments(parser):
 def work(world, options):
     # Imported here, so that --help and "torch is not installed" work without torch.
     from hcp.core.dcp import usable_sizes
-    from hcp.runtime.dcp_step import Trainer
-    from hcp.runtime.dcp_toy import draw_corpus
+    from hcp.proofs.dcp_step import Trainer
+    from hcp.proofs.dcp_toy import draw_corpus
     from hcp.runtime.groups import GroupBuilder
 
     sizes = [size for size in usable_sizes(world.size, "main") if size > 1]
@@ -61,7 +61,7 @@ def compare_by_sequence(world, trainer, micro_batches):
     """The factors do not depend on the loss: one that is not linear in the tokens, exp of a sequence's mean."""
     import torch
 
-    from hcp.runtime.dcp_step import gradient_alone
+    from hcp.proofs.dcp_step import gradient_alone
 
     corpus, right = trainer.corpus, right_weighings()
     parts = [gradient_alone(corpus, group.samples, "sequences") for batch in micro_batches for group in batch.groups]
@@ -86,7 +86,7 @@ def micro_batches_of(shape, num_samples):
 def compare(world, trainer, layout, micro_batches):
     import torch
 
-    from hcp.runtime.dcp_step import gradient_alone, loss_sum_alone
+    from hcp.proofs.dcp_step import gradient_alone, loss_sum_alone
 
     corpus = trainer.corpus
     groups = [(batch, group) for batch in micro_batches for group in batch.groups]
@@ -116,7 +116,7 @@ def compare(world, trainer, layout, micro_batches):
 def report(world, trainer, layout, micro_batches, loss):
     """The value that a log shows: duplicated C times in every mode, so its factor is not that of the gradient."""
     from hcp.core.dcp.normalize import loss_weights
-    from hcp.runtime.dcp_step import Weighing, loss_sum_alone
+    from hcp.proofs.dcp_step import Weighing, loss_sum_alone
 
     corpus = trainer.corpus
 
@@ -146,7 +146,7 @@ def report(world, trainer, layout, micro_batches, loss):
 def right_weighings():
     """What hcp.core.dcp.normalize says, for each way of reducing and gathering."""
     from hcp.core.dcp.normalize import loss_weights
-    from hcp.runtime.dcp_step import Weighing
+    from hcp.proofs.dcp_step import Weighing
 
     def weights(c, **how):
         # A group's multipliers depend on its own size alone: the other ranks may as well be alone.
@@ -178,7 +178,7 @@ def right_weighings():
 
 def wrong_weighings():
     """Published or proposed, and wrong somewhere; where one happens to be right its ratio is 1."""
-    from hcp.runtime.dcp_step import Weighing
+    from hcp.proofs.dcp_step import Weighing
 
     return {
         "mean, detached, D/T (verl#5869)": Weighing(lambda c: c.num_groups / c.loss_tokens),
@@ -195,7 +195,7 @@ def wrong_weighings():
 
 
 def context_of(corpus, world_size, batch, group):
-    from hcp.runtime.dcp_step import Context
+    from hcp.proofs.dcp_step import Context
 
     return Context(
         world_size,

@@ -9,7 +9,7 @@ waiting.
 
 import sys
 
-from hcp.runtime.program import Program
+from hcp.proofs.program import Program
 
 BOUND = 1e-12
 MAX_SEQLEN = 12
@@ -22,7 +22,7 @@ def add_arguments(parser):
 def work(world, options):
     # Imported here, so that --help and "torch is not installed" work without torch.
     from hcp.core.dcp import usable_sizes
-    from hcp.runtime.dcp_toy import draw_corpus
+    from hcp.proofs.dcp_toy import draw_corpus
     from hcp.runtime.groups import GroupBuilder, built_groups
 
     sizes = [size for size in usable_sizes(world.size, "main") if size > 1]
@@ -58,8 +58,8 @@ def round_trip(world, corpus, groups, policy, sizes):
     import torch
     from tensordict import NonTensorStack, TensorDict
 
+    from hcp.proofs.dcp_toy import ToyModel, pack
     from hcp.runtime.dcp_split import merge_outputs, plan_for, split_batch
-    from hcp.runtime.dcp_toy import ToyModel, pack
 
     ids = torch.nested.nested_tensor(corpus.tokens, layout=torch.jagged)
     batch = TensorDict({"input_ids": ids, "place": torch.arange(len(corpus.tokens))}, batch_size=[len(corpus.tokens)])

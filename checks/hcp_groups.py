@@ -10,7 +10,7 @@ import sys
 
 from hcp.core.levels import all_levels_of
 from hcp.core.ranks import GROUPS, grids_of
-from hcp.runtime.program import Program
+from hcp.proofs.program import Program
 
 TOPOLOGIES = {
     4: [
@@ -53,8 +53,8 @@ def work(world, options):
 def compare_megatron(world, label, topology, grids, sizes, order):
     from megatron.core import parallel_state
 
+    from hcp.proofs.megatron import model_parallel
     from hcp.runtime.groups import built_groups
-    from hcp.runtime.megatron import model_parallel
 
     with model_parallel(
         tp=sizes["tp"],

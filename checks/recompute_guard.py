@@ -10,7 +10,7 @@ from the saved tensors alone. Two stand-ins show that the cases are told apart.
 
 import sys
 
-from hcp.runtime.program import Program
+from hcp.proofs.program import Program
 
 
 class Recovering:
@@ -33,7 +33,7 @@ def work(world, options):
     # Imported here, so that --help and "torch is not installed" work without torch.
     from megatron.core.tensor_parallel.random import CheckpointFunction
 
-    from hcp.runtime.recompute import METHOD
+    from hcp.proofs.recompute import METHOD
 
     case = consistent_case(CheckpointFunction)
     world.expect(
@@ -53,7 +53,7 @@ def work(world, options):
 
 def consistent_case(function):
     """The case, or None where the class's own backward does otherwise."""
-    from hcp.runtime.recompute import METHOD, names_used, recompute_case
+    from hcp.proofs.recompute import METHOD, names_used, recompute_case
 
     case, names = recompute_case(function), names_used(function, "backward")
     agrees = METHOD in names if case == "recovers" else METHOD not in names and "saved_tensors" in names

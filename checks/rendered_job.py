@@ -17,7 +17,7 @@ from outcomes import Outcomes, run_parts
 from slurm_standin import StandinSlurm, run_hcp
 
 from hcp.core.errors import HcpError
-from hcp.pack import pack_dir
+from hcp.resources import pack_dir
 
 _LAUNCH = (
     "--context-parallel-size",

@@ -147,8 +147,8 @@ def missing_facts(outcomes: Outcomes) -> None:
 def hostile_values(outcomes: Outcomes) -> None:
     """Values that a shell could take for code arrive in variables and arguments unchanged; none is evaluated."""
     from hcp.launch.load import LoadOptions, load_launch
-    from hcp.slurm.render import render_job
-    from hcp.slurm.site import load_site
+    from hcp.render.job import render_job
+    from hcp.render.site import load_site
 
     words = ("--seq-length", "8", *(word for n, value in enumerate(_HOSTILE) for word in (f"--note-{n}", value)))
     variables = {f"VALUE_{n}": value for n, value in enumerate(_HOSTILE)}

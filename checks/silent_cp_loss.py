@@ -14,7 +14,7 @@ Each --te-source adds what that Transformer Engine version would decide from the
 import sys
 from pathlib import Path
 
-from hcp.runtime.program import Program
+from hcp.proofs.program import Program
 
 BOUND = 1e-10
 CP, SIZES = 4, [2, 2]
@@ -33,9 +33,9 @@ def add_arguments(parser):
 
 def work(world, options):
     # Imported here, so that --help and "torch is not installed" work without torch.
-    from hcp.runtime.gpt import GptShape, build_hcp_gpt, global_batch, logits_of
-    from hcp.runtime.megatron import cpu_megatron, model_parallel
-    from hcp.runtime.te_rule import installed_te, load_te_rule
+    from hcp.proofs.gpt import GptShape, build_hcp_gpt, global_batch, logits_of
+    from hcp.proofs.megatron import cpu_megatron, model_parallel
+    from hcp.proofs.te_rule import installed_te, load_te_rule
 
     sources = options.te_source or [path for path in [installed_te()] if path]
     te_rules = {path.name: load_te_rule(path) for path in sources}
@@ -50,8 +50,8 @@ def work(world, options):
 
 
 def examine(world, model, sizes, batch, expected, te_rules):
-    from hcp.runtime.gpt import core_attentions, logits_error, logits_of
-    from hcp.runtime.megatron import hcp_problem
+    from hcp.proofs.gpt import core_attentions, logits_error, logits_of
+    from hcp.proofs.megatron import hcp_problem
 
     said = hcp_problem(model)
     logits = logits_of(model, batch)
@@ -77,7 +77,7 @@ def examine(world, model, sizes, batch, expected, te_rules):
 
 
 def with_other_token_0(batch):
-    from hcp.runtime.gpt import VOCAB_SIZE
+    from hcp.proofs.gpt import VOCAB_SIZE
 
     tokens = batch["tokens"].clone()
     tokens[:, 0] = (tokens[:, 0] + 1) % VOCAB_SIZE

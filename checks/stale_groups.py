@@ -11,7 +11,7 @@ The way out is shown too: forgetting the groups after destroy_model_parallel, wh
 import sys
 
 from hcp.core.errors import HcpError
-from hcp.runtime.program import Program
+from hcp.proofs.program import Program
 
 BOUND = 1e-10
 
@@ -20,8 +20,8 @@ def work(world, options):
     # Imported here, so that --help and "torch is not installed" work without torch.
     from megatron.core import parallel_state
 
-    from hcp.runtime.gpt import GptShape, build_hcp_gpt, core_attentions, global_batch, logits_error, logits_of
-    from hcp.runtime.megatron import cpu_megatron, drop_hierarchical_groups, hcp_problem, model_parallel
+    from hcp.proofs.gpt import GptShape, build_hcp_gpt, core_attentions, global_batch, logits_error, logits_of
+    from hcp.proofs.megatron import cpu_megatron, drop_hierarchical_groups, hcp_problem, model_parallel
 
     shape = GptShape()
     batch = global_batch(shape, 0, world.device)

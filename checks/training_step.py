@@ -16,7 +16,7 @@ import contextlib
 import sys
 from math import prod
 
-from hcp.runtime.program import Program, add_attention, add_sizes
+from hcp.proofs.program import Program, add_attention, add_sizes
 
 BOUND = 1e-10
 BOUND_RATIO = 2.0
@@ -37,7 +37,7 @@ def world_size(options):
 
 def work(world, options):
     # Imported here, so that --help and "torch is not installed" work without torch.
-    from hcp.runtime.megatron import cpu_megatron
+    from hcp.proofs.megatron import cpu_megatron
 
     is_exact = (options.dtype or ("float64" if options.attention == "reference" else "bfloat16")) == "float64"
     compare = compare_exactly if is_exact else compare_in_bfloat16
@@ -94,9 +94,9 @@ def compare_in_bfloat16(world, options, layout):
 
 def trained(world, options, layout, dtype, num_steps, rounded=None):
     """The steps of one training, and in how many attention modules hierarchical CP is active."""
-    from hcp.runtime.gpt import GptShape, build_gpt, train, transformer_config
-    from hcp.runtime.megatron import assert_hcp_active, model_parallel
-    from hcp.runtime.te_attention import core_attention_class
+    from hcp.proofs.gpt import GptShape, build_gpt, train, transformer_config
+    from hcp.proofs.megatron import assert_hcp_active, model_parallel
+    from hcp.proofs.te_attention import core_attention_class
 
     shape = GptShape(seq_length=16 * world.size, global_batch_size=world.size)
     if world.device.type == "cuda":  # GPU kernels want longer chunks and wider heads

@@ -10,7 +10,7 @@ A wrong order of the sizes ([2, 4] where [4, 2] fits the node) is another matter
 
 import sys
 
-from hcp.runtime.program import Program
+from hcp.proofs.program import Program
 
 BOUND = 1e-10
 SIZES = (2, 2)
@@ -20,9 +20,9 @@ def work(world, options):
     # Imported here, so that --help and "torch is not installed" work without torch.
     import torch
 
+    from hcp.proofs.compare import AttentionCase, errors_of
+    from hcp.proofs.dot_product_attention import DotProductAttention
     from hcp.runtime.active import hcp_problem
-    from hcp.runtime.compare import AttentionCase, errors_of
-    from hcp.runtime.dot_product_attention import DotProductAttention
     from hcp.runtime.groups import GroupBuilder
 
     everyone = list(range(world.size))

@@ -16,6 +16,11 @@ from pathlib import Path
 import pytest
 from hypothesis import settings
 
+from support.ranks import ranks
+from support.slurm import slurm
+
+__all__ = ["ranks", "slurm"]
+
 # A loaded machine is no failure: no deadline per example.
 settings.register_profile("hcp", deadline=None)
 settings.load_profile("hcp")

@@ -17,8 +17,8 @@ def test_programs_and_modules_that_are_started_count_like_imports() -> None:
         "checks/train_standin.py",
         "checks/comm_levels.py",
         "cli/check.py",
-        "slurm/render.py",
-        "slurm/preflight.py",
+        "render/job.py",
+        "render/preflight.py",
         "templates/srun.sbatch.j2",
         "rules/topology.py",
     } <= names

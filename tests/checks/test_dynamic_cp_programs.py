@@ -20,7 +20,7 @@ normalize.loss_weights = divided
 """
 THE_GATHER_DETACHES_NOTHING = """
 import hcp.runtime.dcp_loss as dcp_loss
-import hcp.runtime.dcp_step as dcp_step
+import hcp.proofs.dcp_step as dcp_step
 gather = dcp_loss.gather_rows
 def attached(rows, group, how):
     return gather(rows, group, "autograd" if how == "detached" and rows.is_floating_point() else how)

@@ -16,7 +16,7 @@ import hcp.runtime.collectives as collectives
 collectives._RingShift.backward = staticmethod(lambda ctx, grad: (grad, None, None))
 """
 CONTIGUOUS_SHARDS = """
-import hcp.runtime.compare as compare
+import hcp.proofs.compare as compare
 compare.shard = lambda x, cp_rank, cp_size, layout, cu: x.chunk(cp_size, dim=int(layout == "bshd"))[cp_rank]
 """
 ANY_NUMBER_OF_HEADS = """
@@ -50,15 +50,15 @@ import hcp.runtime.active as active
 active._problem_of = lambda module, sizes: None
 """
 THE_LOGITS_ARE_NOT_COMPARED = """
-import hcp.runtime.gpt as gpt
+import hcp.proofs.gpt as gpt
 gpt.logits_error = lambda *args: 0.0
 """
 ATTENTION_STAYS_ON_EACH_RANK = """
-from hcp.runtime.dot_product_attention import DotProductAttention
+from hcp.proofs.dot_product_attention import DotProductAttention
 DotProductAttention.cp_size = 1
 """
 UPSTREAM_TAKES_THE_COLLECTIONS_GROUPS = """
-import hcp.runtime.gpt as gpt
+import hcp.proofs.gpt as gpt
 inner = gpt.core_attention_class()
 class Mended(inner):
     def __init__(self, *args, pg_collection=None, **kwargs):

@@ -24,7 +24,7 @@ PROGRAMS = [
 
 
 def test_this_list_names_every_program_that_states_results(checks_dir):
-    stating = [path.stem for path in checks_dir.glob("*.py") if "hcp.runtime.program" in path.read_text()]
+    stating = [path.stem for path in checks_dir.glob("*.py") if "hcp.proofs.program" in path.read_text()]
     assert sorted(stating) == PROGRAMS
 
 
@@ -79,7 +79,7 @@ def test_every_transformer_engine_version_would_leave_cp_off_without_the_sizes(f
 
 
 CPUS_STAND_FOR_GPUS = """
-import torch, hcp.runtime.program as program, hcp.runtime.workers as workers
+import torch, hcp.proofs.program as program, hcp.proofs.world as workers
 program._require = lambda needs, options: None
 workers.place_of = lambda rank, size, attention: (torch.device("cpu"), "gloo")
 """
@@ -87,7 +87,7 @@ OURS_STANDS_FOR_TRANSFORMER_ENGINES = (
     CPUS_STAND_FOR_GPUS
     + """
 import sys, types
-from hcp.runtime.dot_product_attention import DotProductAttention
+from hcp.proofs.dot_product_attention import DotProductAttention
 package = types.ModuleType("transformer_engine")
 package.pytorch = types.ModuleType("transformer_engine.pytorch")
 package.pytorch.DotProductAttention = DotProductAttention
@@ -98,7 +98,7 @@ OURS_STANDS_FOR_MEGATRON_CORES = (
     CPUS_STAND_FOR_GPUS
     + """
 import megatron.core.extensions.transformer_engine as extension
-from hcp.runtime.te_attention import core_attention_class
+from hcp.proofs.te_attention import core_attention_class
 extension.TEDotProductAttention = core_attention_class()
 """
 )

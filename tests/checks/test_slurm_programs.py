@@ -17,14 +17,14 @@ PARTS = {
     "rendered_job": ("trains", "killed-rank", "interrupted"),
 }
 RENDERED = """
-import hcp.slurm.render as render
+import hcp.render.job as render
 fill = render._fill
 def spoiled(template, context):
     return fill(template, context).replace({old!r}, {new!r})
 render._fill = spoiled
 """
 UNQUOTED = """
-import hcp.slurm.render as render
+import hcp.render.job as render
 render.shlex = type("shlex", (), {"quote": staticmethod(str)})
 """
 NO_RULE = """
@@ -32,7 +32,7 @@ from hcp.rules.registry import BY_ID
 object.__setattr__(BY_ID[{rule!r}], "check", lambda v: None)
 """
 NO_SIGNATURE = """
-import hcp.slurm.triage as triage
+import hcp.triage.read as triage
 table = triage.table
 triage.table = lambda: tuple(row for row in table() if row.rule != {rule!r})
 """

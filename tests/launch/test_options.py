@@ -10,10 +10,10 @@ import pytest
 from hcp.core.errors import HcpError
 from hcp.launch.build import build_launch
 from hcp.launch.fact import Launch
-from hcp.launch.machine import machine_facts
-from hcp.launch.names import ROWS
+from hcp.launch.facts.table import ROWS
 from hcp.launch.options import apply_sets, parse_assumptions, read_facts_file
 from hcp.launch.read import read_target, read_text
+from hcp.launch.this_machine import machine_facts
 
 
 def launch(text: str, name: str = "x") -> Launch:

@@ -10,10 +10,10 @@ import pytest
 from hcp.launch.build import build_launch
 from hcp.launch.coerce import coerce
 from hcp.launch.fact import Fact, Kind, Launch, Setting
-from hcp.launch.names import ROWS
-from hcp.launch.names_row import Row
+from hcp.launch.facts.row import Row
+from hcp.launch.facts.table import ROWS
 from hcp.launch.read import read_text
-from hcp.launch.words import Word, reading_of_words
+from hcp.launch.words.settings import Word, reading_of_words
 
 
 def launch(kind: Kind, text: str, assume: str = "") -> Launch:

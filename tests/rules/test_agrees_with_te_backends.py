@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import itertools
 import random
-import sys
 from collections import Counter
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -19,9 +18,7 @@ from hcp.launch.fact import Launch
 from hcp.rules.engine import check_launch
 from hcp.rules.registry import RULES
 from hcp.rules.rule import Rule
-
-sys.path.insert(0, str(Path(__file__).parent))
-from te_upstream import NO_BACKEND, Call, Release
+from support.te_upstream import NO_BACKEND, Call, Release
 
 pytestmark = pytest.mark.upstream
 

@@ -12,8 +12,8 @@ from hypothesis import strategies as st
 
 from hcp.launch.build import build_launch
 from hcp.launch.fact import KINDS, Fact, Launch, Reading
-from hcp.launch.names import ROWS
-from hcp.launch.names_row import Row
+from hcp.launch.facts.row import Row
+from hcp.launch.facts.table import ROWS
 from hcp.rules.engine import check_launch
 from hcp.rules.registry import RULES
 from hcp.rules.rule import Rule

@@ -4,7 +4,7 @@ import pytest
 
 from hcp.launch.build import build_launch
 from hcp.launch.fact import Fact
-from hcp.launch.names import ROWS
+from hcp.launch.facts.table import ROWS
 from hcp.launch.read import read_text
 from hcp.rules.engine import check_launch
 from hcp.rules.registry import BY_ID

@@ -88,8 +88,8 @@ def test_the_probe_passes_what_is_right_and_names_what_is_wrong(ranks):
 
 
 def test_it_raises_what_it_found_and_counts_what_is_active(ranks):
+    from hcp.proofs.megatron import assert_hcp_active
     from hcp.runtime.groups import GroupBuilder
-    from hcp.runtime.megatron import assert_hcp_active
 
     def work(rank):
         with GroupBuilder(30) as builder:

@@ -10,7 +10,7 @@ from typing import Any, Literal, cast
 import yaml
 
 from hcp.core.errors import HcpError
-from hcp.pack import pack_dir
+from hcp.resources import pack_dir
 from hcp.rules.rule import Source
 
 Level = Literal["static", "cpu", "gpu"]

@@ -15,14 +15,14 @@ import hcp
 from hcp.cards.card import Card, Step
 from hcp.cards.steps import Result
 from hcp.core.errors import HcpError
-from hcp.launch.machine import installed_versions
-from hcp.pack import pack_dir
+from hcp.launch.this_machine import installed_versions
+from hcp.resources import pack_dir
 
 RECORD_PATH = Path("config") / "verified.json"
 SCHEMA = "hcp.verified/1"
 _PACKAGE = Path(hcp.__file__).resolve().parent
 _STARTED = re.compile(r"""-m"?,? "?(hcp(?:\.\w+)*)\b""")
-"""A module that is started as a program, in Python (`"-m", "hcp"`) or in a script (`-m hcp.slurm.preflight`)."""
+"""A module that is started as a program, in Python (`"-m", "hcp"`) or in a script (`-m hcp.render.preflight`)."""
 _PROGRAM = re.compile(r'pack_dir\("checks"\) / "(\w+)\.py"|preflight run (\w+)')
 
 

@@ -17,7 +17,7 @@ from typing import Any, Literal
 from hcp.cards.card import LEVELS, Card, Level, Step
 from hcp.cards.processes import Ended, run_program
 from hcp.core.errors import HcpError
-from hcp.pack import pack_dir
+from hcp.resources import pack_dir
 
 Status = Literal["passed", "failed", "skipped"]
 _MISSING = object()

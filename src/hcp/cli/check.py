@@ -84,7 +84,7 @@ def check(
     words: tuple[str, ...] = click.get_current_context().obj or ()
     kind: Kind | None = None if launcher == "auto" else launcher  # type: ignore[assignment]
     if site_file is not None:
-        from hcp.slurm.site import load_site, site_assumptions
+        from hcp.render.site import load_site, site_assumptions
 
         # What is assumed by word wins over the site's file.
         assumes = (*site_assumptions(load_site(site_file, {})), *assumes)
@@ -107,7 +107,7 @@ def check(
 
 def _without_assumptions(words: Sequence[str]) -> tuple[list[str], list[str]]:
     """Targets, and facts that follow an --assume without one of their own: `--assume te=2.14 mcore=0.16.1`."""
-    from hcp.launch.names import ROWS
+    from hcp.launch.facts.table import ROWS
 
     facts = [
         word
@@ -132,14 +132,14 @@ def _check(name: str, options: LoadOptions, select: str | None, ignore: str | No
 def _show(names: Sequence[str], options: LoadOptions, fmt: str) -> int:
     launches = [load_launch(name, options) for name in names]
     if fmt == "json":
-        from hcp.cli.report_json import facts_json, target_json
+        from hcp.cli.reports.json import facts_json, target_json
 
         shown = [
             {"schema": "hcp.show/1", "target": target_json(launch), "facts": facts_json(launch)} for launch in launches
         ]
         click.echo(_dump(shown[0] if len(shown) == 1 else {"schema": "hcp.show-many/1", "results": shown}))
         return 0
-    from hcp.cli.report_text import show_text
+    from hcp.cli.reports.text import show_text
 
     click.echo("\n".join(map(show_text, launches)))
     return 0
@@ -163,7 +163,7 @@ def _print(outcomes: Sequence[Outcome], fmt: str, strict: bool) -> None:
 def _render(outcomes: Sequence[Outcome], fmt: str, strict: bool) -> str:
     reports = [outcome.report for outcome in outcomes if outcome.report is not None]
     if fmt == "json":
-        from hcp.cli.report_json import many_json, report_json, unusable_json
+        from hcp.cli.reports.json import many_json, report_json, unusable_json
 
         results = [
             unusable_json(outcome.target, outcome.error)
@@ -173,15 +173,15 @@ def _render(outcomes: Sequence[Outcome], fmt: str, strict: bool) -> str:
         ]
         return _dump(results[0] if len(results) == 1 else many_json(results))
     if fmt == "sarif":
-        from hcp.cli.report_sarif import reports_sarif
+        from hcp.cli.reports.sarif import reports_sarif
 
         unusable = [(outcome.target, outcome.error) for outcome in outcomes if outcome.report is None]
         return _dump(reports_sarif(reports, unusable))
     render: Callable[[Report], str]
     if fmt == "github":
-        from hcp.cli.report_github import report_github as render
+        from hcp.cli.reports.github import report_github as render
     else:
-        from hcp.cli.report_text import report_text
+        from hcp.cli.reports.text import report_text
 
         def render(report: Report) -> str:
             return report_text(report, strict=strict)

@@ -11,7 +11,7 @@ import click
 from hcp.core.errors import HcpError
 
 if TYPE_CHECKING:
-    from hcp.plan.dcp_timeline import Timeline
+    from hcp.draw.timeline_rows import Timeline
 
 POLICIES = ("balanced", "pr5869")
 MAX_WORLD_SIZE = 2**20
@@ -88,10 +88,10 @@ def plan(
     hcp dcp plan --world-size 8 --max-seqlen 8192 --lengths 30000,9000,800,700
     hcp dcp plan --world-size 64 --max-seqlen 8192 --lengths data.jsonl --field num_tokens --compare --svg plan.svg
     """
-    from hcp.cli import report_dcp as report
+    from hcp.cli.lengths import read_lengths
+    from hcp.cli.reports import dcp as report
     from hcp.core.dcp import parse_cost, plan_micro_batches
-    from hcp.plan.dcp_lengths import read_lengths
-    from hcp.plan.dcp_timeline import timeline_of
+    from hcp.draw.timeline_rows import timeline_of
 
     if world_size > MAX_WORLD_SIZE:
         raise HcpError(f"--world-size {str(world_size)[:20]}: wanted at most {MAX_WORLD_SIZE} ranks")
@@ -158,7 +158,7 @@ def weights(world_size: int, sizes: tuple[str, ...], reduction: str, gather: str
     hcp dcp weights --world-size 8 --sizes 8 --sizes 4,2,1,1
     hcp dcp weights --world-size 8 --sizes 2,2,2,2 --gather replicated
     """
-    from hcp.cli import report_dcp as report
+    from hcp.cli.reports import dcp as report
 
     if not 1 <= world_size <= MAX_WORLD_SIZE:
         raise HcpError(f"--world-size {str(world_size)[:20]}: wanted 1 to {MAX_WORLD_SIZE} ranks")
@@ -181,7 +181,7 @@ def _sizes(text: str, world_size: int) -> list[int]:
 
 
 def _draw(timelines: list[Timeline], failed: list[tuple[str, str]], path: Path, is_page: bool) -> None:
-    from hcp.plan.dcp_picture import render_page, render_timelines
+    from hcp.draw.timeline import render_page, render_timelines
 
     drawn = (render_page if is_page else render_timelines)(timelines, failed)
     try:

@@ -90,7 +90,7 @@ def _write_pages(folder: Path) -> None:
 
 
 def _rule_json(rule: Rule) -> dict[str, Any]:
-    from hcp.cli.report_json import sources_json
+    from hcp.cli.reports.json import sources_json
 
     def example(item: Example) -> dict[str, str]:
         return {"kind": item.kind, "text": item.text, "assume": item.assume, "command": _example(item)}

@@ -6,7 +6,7 @@ import json
 
 import click
 
-from hcp.launch.machine import machine_facts
+from hcp.launch.this_machine import machine_facts
 
 
 @click.command()

@@ -93,7 +93,7 @@ def groups(
             f"--world-size {world_size}: at most {MAX_LISTED} ranks are listed or drawn; "
             "ask for one rank's groups in text (--rank R)"
         )
-    from hcp.cli import report_groups as report
+    from hcp.cli.reports import groups as report
 
     world = report.World(grids, sizes, place)
     if picture:
@@ -105,7 +105,7 @@ def groups(
 
 
 def _draw(grids: Grids, sizes: tuple[int, ...], place: Placement, path: Path) -> None:
-    from hcp.plan.group_picture import render_groups
+    from hcp.draw.groups import render_groups
 
     drawn = render_groups(grids, sizes, place)
     try:

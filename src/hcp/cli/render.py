@@ -10,7 +10,7 @@ import click
 
 from hcp.core.errors import HcpError
 from hcp.launch.fact import Launch
-from hcp.slurm.site import KEYS, Key, load_site, site_assumptions
+from hcp.render.site import KEYS, Key, load_site, site_assumptions
 
 _STARTS = ("srun", "torchrun", "ft_launcher", "ray", "verify")
 _REPEATED = ("texts", "paths", "map", "array")
@@ -72,7 +72,7 @@ def render(
     \b
     hcp render train.sh --start torchrun --nodes 4 --site site.yaml -o train.sbatch
     """
-    from hcp.slurm.render import default_name, render_job
+    from hcp.render.job import default_name, render_job
 
     words: tuple[str, ...] = click.get_current_context().obj or ()
     site = load_site(site_file, options)

@@ -16,7 +16,7 @@ import click
 from hcp.core.errors import HcpError
 
 if TYPE_CHECKING:
-    from hcp.slurm.triage_cp import Plan
+    from hcp.triage.is_cp_on import Plan
 
 
 @click.command()
@@ -38,9 +38,9 @@ def triage(logs: Sequence[str], launch: str | None, launcher: str, assumes: Sequ
     with the rule that knows it, and the next command; for a job that runs, whether context parallelism is really on.
     Exits with 1 if a failure was found, or context parallelism is off.
     """
-    from hcp.slurm.triage import triage as read_logs
-    from hcp.slurm.triage_report import SPOOL, outcome_json, outcome_text
-    from hcp.slurm.triage_scan import find_logs
+    from hcp.triage.read import triage as read_logs
+    from hcp.triage.report import SPOOL, outcome_json, outcome_text
+    from hcp.triage.scan import find_logs
 
     plan = _plan(launch, launcher, tuple(assumes))
     with tempfile.TemporaryDirectory(prefix=SPOOL) as folder:
@@ -72,11 +72,11 @@ def _has_text(path: Path) -> bool:
 
 
 def _plan(launch: str | None, launcher: str, assumes: tuple[str, ...]) -> Plan:
-    from hcp.slurm.triage_cp import Plan
+    from hcp.triage.is_cp_on import Plan
 
     if launch is None and not assumes:
         return Plan()
-    from hcp.slurm.triage_plan import plan_of_assumptions, plan_of_launch
+    from hcp.triage.expected import plan_of_assumptions, plan_of_launch
 
     return plan_of_launch(launch, launcher, assumes) if launch is not None else plan_of_assumptions(assumes)
 

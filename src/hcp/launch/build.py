@@ -9,8 +9,8 @@ from typing import Any
 from hcp.launch.coerce import coerce
 from hcp.launch.derive import derive
 from hcp.launch.fact import Fact, Launch, Reading, Setting
-from hcp.launch.names import ROWS, default_of, index_of
-from hcp.launch.names_row import UNKNOWN
+from hcp.launch.facts.row import UNKNOWN
+from hcp.launch.facts.table import ROWS, default_of, index_of
 
 
 def build_launch(

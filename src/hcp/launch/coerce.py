@@ -6,7 +6,7 @@ from typing import Any
 
 from hcp.core.errors import HcpError
 from hcp.launch.fact import Setting
-from hcp.launch.names_row import Row
+from hcp.launch.facts.row import Row
 
 _LARGEST = 10**12
 _TRUE = {"true", "1", "yes", "on"}

@@ -177,7 +177,7 @@ def unknown_dialect(target: str, keys: Collection[str]) -> HcpError:
 
 
 def has_references(settings: Iterable[Setting]) -> bool:
-    """Whether a value needs `hcp.launch.interpolate`: `${…}`, or the `???` of a value still to be given."""
+    """Whether a value needs `hcp.launch.yaml.interpolate`: `${…}`, or the `???` of a value still to be given."""
     texts = (str(value) if isinstance(value, list) else value for _, value, _ in settings)
     return any(isinstance(text, str) and ("${" in text or text == "???") for text in texts)
 

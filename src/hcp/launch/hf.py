@@ -177,7 +177,7 @@ def _whole(value: Any, path: str, name: str) -> int | None:
 
 def _parsed(text: str, name: str) -> tuple[dict[str, Any], dict[str, Location]]:
     """The config, and where its fields stand. JSON is nearly YAML, whose reader knows places; where not: no places."""
-    from hcp.launch.yaml_source import load_yaml
+    from hcp.launch.yaml.settings import load_yaml
 
     try:
         doc = load_yaml(text, name)

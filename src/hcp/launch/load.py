@@ -45,7 +45,7 @@ def launch_of(reading: Reading, options: LoadOptions) -> Launch:
 
     assumed = read_facts_file(options.facts_file) if options.facts_file else {}
     if "installed" in options.assumes:
-        from hcp.launch.machine import installed_versions
+        from hcp.launch.this_machine import installed_versions
 
         assumed |= {name: Fact(value, "installed") for name, value in installed_versions().items()}
     assumed |= parse_assumptions(text for text in options.assumes if text != "installed")

@@ -10,9 +10,9 @@ from hcp.core.errors import HcpError
 from hcp.launch.build import build_launch, with_facts, with_settings
 from hcp.launch.coerce import coerce
 from hcp.launch.fact import Fact, Kind, Launch, Origin, Setting
-from hcp.launch.hydra import hydra_value
-from hcp.launch.names import ROWS, index_of
-from hcp.launch.words import flat_settings
+from hcp.launch.facts.table import ROWS, index_of
+from hcp.launch.words.hydra import hydra_value
+from hcp.launch.words.settings import flat_settings
 
 _PLAIN = frozenset(("placement", "start", "nodes", "gpus_per_node", "ntasks_per_node"))
 """Facts that a launch has outside its configuration: they are set under their own names."""
@@ -47,7 +47,7 @@ def apply_sets(launch: Launch, texts: Sequence[str]) -> Launch:
             continue
         settings += flat_settings(*setting) if launch.kind != "mlm" else [setting]
     if launch.kind == "verl" and settings:
-        from hcp.launch.read_words import with_more
+        from hcp.launch.words.read import with_more
 
         # ref and critic may follow from what is set: read everything anew.
         reading = with_more(launch.reading, [*launch.reading.settings, *settings])

@@ -16,7 +16,7 @@ from hcp.launch.dialects import (
     unknown_dialect,
 )
 from hcp.launch.fact import Kind, Reading
-from hcp.launch.names import index_of
+from hcp.launch.facts.table import index_of
 from hcp.launch.source import text_of_target
 
 _SHELL = {".sh", ".bash", ".sbatch", ".slurm", ".sub", ".job", ".ksh", ".zsh"}
@@ -36,14 +36,14 @@ def read_target(
         HcpError: the target cannot be read, is no launch, or is another framework's.
     """
     if not target:
-        from hcp.launch.read_words import read_words
+        from hcp.launch.words.read import read_words
 
         return read_words(words, kind)
     name, text = text_of_target(target, stdin)
     reading = read_text(text, name, kind=kind)
     if not words:
         return reading
-    from hcp.launch.read_words import extended
+    from hcp.launch.words.read import extended
 
     return extended(reading, words)
 
@@ -58,10 +58,10 @@ def read_text(text: str, target: str, *, kind: Kind | None = None) -> Reading:
     if form == "yaml":
         return _read_yaml(text, target, kind)
     if form == "overrides":
-        from hcp.launch.overrides import kind_of_words, read_overrides, split_words
+        from hcp.launch.words.overrides import kind_of_words, read_overrides, split_words
 
         return read_overrides(text, target, kind or kind_of_words(split_words(text, target)) or "mlm")
-    from hcp.launch.shell import read_shell
+    from hcp.launch.script.read import read_shell
 
     return read_shell(text, target, kind)
 
@@ -87,7 +87,7 @@ def _form(text: str, target: str, kind: Kind | None) -> str:
         return "yaml"
     if _is_word_list(text, target, kind):
         return "overrides"
-    from hcp.launch.shell_detect import looks_like_shell
+    from hcp.launch.script.detect import looks_like_shell
 
     if re.search(_PYTHON_LINE, text) and not looks_like_shell(text):
         raise HcpError(
@@ -99,8 +99,8 @@ def _form(text: str, target: str, kind: Kind | None) -> str:
 
 def _is_word_list(text: str, target: str, kind: Kind | None) -> bool:
     """Whether the text is overrides and nothing else, or flags from its first word on."""
-    from hcp.launch.overrides import split_words
-    from hcp.launch.words import settings_of_overrides
+    from hcp.launch.words.overrides import split_words
+    from hcp.launch.words.settings import settings_of_overrides
 
     try:
         words = split_words(text, target)
@@ -124,19 +124,19 @@ def _require_known_key(kind: Kind, keys: Collection[str], target: str) -> None:
     roles = ("", "model.transformer") if kind == "bridge" else ("actor_rollout_ref.actor", "engine", "critic")
     if any(key in index_of(kind, role) for role in roles for key in keys):
         return
-    from hcp.launch.known_keys import is_known
+    from hcp.launch.facts.known_keys import is_known
 
     if not any(is_known(kind, key) for key in keys if "." in key):
         raise unknown_dialect(target, list(keys))
 
 
 def _read_yaml(text: str, target: str, kind: Kind | None) -> Reading:
-    from hcp.launch.yaml_source import load_yaml
+    from hcp.launch.yaml.settings import load_yaml
 
     doc = load_yaml(text, target, last_wins=True)
     if kind in (None, "mlm") and ("MODEL_ARGS" in doc.data or "ENV_VARS" in doc.data):
         # Upstream's own files of this form write some flags twice, and their loader takes the last.
-        from hcp.launch.args_yaml import read_args_yaml
+        from hcp.launch.yaml.mlm import read_args_yaml
 
         return read_args_yaml(text, target)
     if doc.duplicates:
@@ -151,9 +151,9 @@ def _read_yaml(text: str, target: str, kind: Kind | None) -> Reading:
     if kind is None:
         _require_known_key(found, keys, target)
     if (kind or found) == "verl":
-        from hcp.launch.verl_yaml import read_verl_yaml
+        from hcp.launch.yaml.verl import read_verl_yaml
 
         return read_verl_yaml(doc)
-    from hcp.launch.bridge_yaml import read_bridge_yaml
+    from hcp.launch.yaml.bridge import read_bridge_yaml
 
     return read_bridge_yaml(doc, kind or found)

@@ -6,7 +6,7 @@ from collections.abc import Collection, Iterable
 
 from hcp.launch.build import build_launch
 from hcp.launch.fact import Acceptance, Fact, Launch, Location
-from hcp.launch.names import ROWS, keys_of
+from hcp.launch.facts.table import ROWS, keys_of
 from hcp.rules.fixes import offer
 from hcp.rules.report import Finding, NotChecked, Report
 from hcp.rules.rule import Problem, Rule, Unknown, View

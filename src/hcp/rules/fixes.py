@@ -9,7 +9,7 @@ from typing import Any
 from hcp.core.errors import HcpError
 from hcp.launch.build import with_facts, with_settings
 from hcp.launch.fact import Fact, Launch, Setting
-from hcp.launch.names import ROWS, index_of, keys_of
+from hcp.launch.facts.table import ROWS, index_of, keys_of
 from hcp.rules.report import Finding, OfferedFix
 from hcp.rules.rule import Fix, Rule
 

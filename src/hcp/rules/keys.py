@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from hcp.launch.fact import Setting
-from hcp.launch.names import index_of
+from hcp.launch.facts.table import index_of
 from hcp.rules.rule import Example, Problem, Source, View, rule
 
 
 def _misspelt(v: View) -> list[tuple[Setting, str]]:
     """(setting, the key that was meant), those first that other rules go by."""
-    from hcp.launch.known_keys import near_miss  # late: it reads a large file
+    from hcp.launch.facts.known_keys import near_miss  # late: it reads a large file
 
     index = index_of(v.kind, v.launch.reading.role)
     found = [

@@ -1,0 +1,229 @@
+"""What a script has set so far: variables, arguments, functions; and what is known of those it does not set."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Mapping, Sequence
+from typing import TYPE_CHECKING, NamedTuple
+
+from hcp.bash.arith import Arithmetic, Undecidable
+from hcp.bash.merge import merged, merged_items
+from hcp.bash.value import (
+    Hole,
+    Items,
+    Lit,
+    Source,
+    Span,
+    Unseen,
+    Value,
+    Word,
+    reason_of,
+    size_of,
+    text_of,
+)
+
+if TYPE_CHECKING:
+    from tree_sitter import Node
+
+    from hcp.bash.split import Frag
+
+MAX_VALUE = 200_000
+_AT_RUN_TIME_NAMES = (
+    "PWD OLDPWD HOME USER LOGNAME HOSTNAME HOSTTYPE RANDOM SECONDS LINENO UID EUID PATH LD_LIBRARY_PATH TMPDIR SHELL "
+    "BASH_SOURCE BASHPID PPID BASH_VERSION DIRSTACK FUNCNAME PIPESTATUS EPOCHSECONDS OPTARG OPTIND REPLY"
+)
+_AT_RUN_TIME = frozenset(_AT_RUN_TIME_NAMES.split())
+_SLURM_SAME = {
+    "SLURM_NNODES": "nodes",
+    "SLURM_JOB_NUM_NODES": "nodes",
+    "SLURM_NTASKS_PER_NODE": "ntasks_per_node",
+    "SLURM_NTASKS": "ntasks",
+    "SLURM_NPROCS": "ntasks",
+    "SLURM_GPUS_PER_NODE": "gpus_per_node",
+    "SLURM_CPUS_PER_TASK": "cpus_per_task",
+    "SLURM_GPUS_PER_TASK": "gpus_per_task",
+    "SLURM_GPUS": "gpus",
+    "SLURM_JOB_NAME": "job_name",
+    "SLURM_JOB_PARTITION": "partition",
+}
+"""What Slurm sets to the value of an #SBATCH option."""
+_ASSIGNED = re.compile(rb"(?<![\w$.\-/:{+@%])([A-Za-z_]\w*)(?:\[[^\]\n]*\])?\+?=(?![\"']?\$\{?\1\b)")
+
+
+class Var(NamedTuple):
+    """A variable: `value` of a plain one, `items` of an array. `exported` None = on some paths only."""
+
+    value: Value | None
+    items: Items | None = None
+    exported: bool | None = False
+    span: Span | None = None
+
+
+class State:
+    """The variables of a running script, and where it stands."""
+
+    def __init__(self, source: Source) -> None:
+        self.source = source
+        self.depth = 0
+        self.steps = 0
+        """What following the script has cost so far, in statements; long values count for several."""
+        self.vars: dict[str, Var] = {}
+        self.positional: Items | None = None
+        """The arguments of the function that runs; None at the script's own level, whose arguments are not known."""
+        self.functions: dict[str, tuple[Node, Source]] = {}
+        self.slurm: Mapping[str, tuple[str, Span]] = {}
+        """The #SBATCH options in effect: long name with underscores -> (value, place)."""
+        self.sourced: str | None = None
+        self.to_export: set[str] = set()
+        """Names that are exported before they are set."""
+        self.assigned = frozenset(name.decode() for name in _ASSIGNED.findall(source.data))
+        self.used_arguments = False
+        self.captured: Callable[[Node], Value]
+        """What a command substitution prints; set by the machine that runs the script."""
+        self.expansion: Callable[[Node, bool], list[Frag]]
+        """What `$x` or `${…}` becomes."""
+
+    def lookup(self, name: str, span: Span) -> tuple[Value, bool]:
+        """A variable's value, and whether it counts as set (what `${x:-default}` asks)."""
+        var = self.vars.get(name)
+        if var is not None:
+            if var.value is not None:
+                return var.value, True
+            items = var.items or ()
+            if not items:
+                return (), False
+            return (items[0].parts if isinstance(items[0], Word) else (Hole(items[0].reason, span),)), True
+        if name.isdecimal():
+            return self._argument(int(name), span)
+        if name.startswith("SLURM_"):
+            return self._slurm(name, span), True
+        if name in _AT_RUN_TIME:
+            return (Hole(f"{name} is known only where the script runs", span),), True
+        if name in self.assigned:
+            return (), False
+        if self.sourced is not None:
+            return (Hole(f"{name} may be set by {self.sourced}", span),), True
+        return (Hole(f"{name} is not set in this script", span),), False
+
+    def _argument(self, number: int, span: Span) -> tuple[Value, bool]:
+        if number == 0:
+            return (Hole("$0 is known only where the script runs", span),), True
+        if self.positional is None:
+            return (Hole(f"${number} is an argument of the script", span),), False
+        for place, item in enumerate(self.positional[:number]):
+            if not isinstance(item, Word):
+                return (Hole(item.reason, span),), True
+            if place == number - 1:
+                return item.parts, True
+        return (), False
+
+    def _slurm(self, name: str, span: Span) -> Value:
+        option = self.slurm.get(_SLURM_SAME.get(name, ""))
+        if option is not None:
+            return (Lit(option[0], span, False),)
+        if name in ("SLURM_NTASKS", "SLURM_NPROCS") and {"nodes", "ntasks_per_node"} <= set(self.slurm):
+            nodes, tasks = self.slurm["nodes"][0], self.slurm["ntasks_per_node"][0]
+            if nodes.isdecimal() and tasks.isdecimal() and len(nodes) + len(tasks) < 12:
+                return (Lit(str(int(nodes) * int(tasks)), span, False),)
+        return (Hole(f"{name} is set by Slurm when the job runs", span),)
+
+    def items_of(self, name: str, span: Span) -> Items:
+        """The words of `"${name[@]}"`, also for `@` and `*` (the arguments)."""
+        if name in ("@", "*"):
+            if self.positional is None:
+                self.used_arguments = True
+            return self.positional or ()
+        var = self.vars.get(name)
+        if var is not None:
+            if var.items is not None:
+                return var.items
+            value = var.value or ()
+            return (Word(value, var.span or span),) if value else ()
+        value, is_set = self.lookup(name, span)
+        if not value:
+            return ()
+        return (Word(value, span),) if is_set and text_of(value) is not None else (Unseen(reason_of(value), span),)
+
+    def assign(self, name: str, value: Value, span: Span, *, append: bool = False, exported: bool = False) -> None:
+        """Sets a plain variable; `append` is `+=`."""
+        before = self.vars.get(name)
+        if append:
+            if before is not None and before.items is not None:
+                self.assign_array(name, (Word(value, span),), span, append=True)
+                return
+            value = self.lookup(name, span)[0] + value
+        size = size_of(value)
+        self.steps += (size + 50 * len(value)) // 1000
+        if size > MAX_VALUE:
+            value = (Hole(f"{name} is too long", span),)
+        was = before.exported if before is not None else name in self.to_export
+        self.vars[name] = Var(value, None, True if exported else was, span)
+
+    def assign_array(self, name: str, items: Items, span: Span, *, append: bool = False) -> None:
+        before = self.vars.get(name)
+        if append:
+            items = self.items_of(name, span) + items
+        self.steps += len(items) // 20
+        if len(items) > MAX_VALUE // 40:
+            items = (Unseen(f"{name} is too long", span),)
+        self.vars[name] = Var(None, items, before.exported if before is not None else False, span)
+
+    def forget(self, name: str, reason: str, span: Span) -> None:
+        """Makes a variable unknown; an array keeps the words that it starts with."""
+        before = self.vars.get(name)
+        if before is not None and before.items is not None:
+            self.vars[name] = before._replace(items=(*before.items, Unseen(reason, span)))
+        else:
+            self.vars[name] = Var((Hole(reason, span),), None, before.exported if before else False, span)
+
+    def arithmetic(self, text: str) -> int:
+        """Raises: Undecidable."""
+        span = (self.source, 0, 0)
+
+        def read(name: str) -> str:
+            value, _ = self.lookup(name, span)
+            known = text_of(value)
+            if known is None:
+                raise Undecidable(reason_of(value))
+            return known
+
+        def write(name: str, text: str) -> None:
+            self.assign(name, (Lit(text, span, False),), span)
+
+        return Arithmetic(read, write).value(text)
+
+    def meet(self, before: dict[str, Var], after: Sequence[dict[str, Var]], reason: str, span: Span) -> None:
+        """Continues after branches that left the variables `after`: what differs is a choice."""
+        if len(after) == 1:
+            self.vars = after[0]
+            return
+        self.vars = dict(before)
+        names = dict.fromkeys(name for env in after for name in env)
+        self.steps += len(names) * len(after) // 100
+        for name in names:
+            found = [env.get(name) for env in after]
+            if all(var is found[0] for var in found):
+                if found[0] is not None:
+                    self.vars[name] = found[0]
+                continue
+            self.vars[name] = self._merged(name, found, reason, span)
+
+    def _merged(self, name: str, found: Sequence[Var | None], reason: str, span: Span) -> Var:
+        known = [var for var in found if var is not None]
+        exports = {var.exported if var is not None else False for var in found}
+        exported = exports.pop() if len(exports) == 1 else None
+        place = known[0].span
+        if any(var.items is not None for var in known):
+            lists = [
+                () if var is None else (Word(var.value or (), var.span or span),) if var.items is None else var.items
+                for var in found
+            ]
+            return Var(None, merged_items(lists, reason, span), exported, place)
+        self.vars.pop(name, None)
+        absent = self.lookup(name, span)[0]
+        values = [absent if var is None or var.value is None else var.value for var in found]
+        return Var(merged(values, reason, span), None, exported, place)
+
+    def environment(self) -> dict[str, Var]:
+        """The exported variables."""
+        return {name: var for name, var in self.vars.items() if var.exported is not False}

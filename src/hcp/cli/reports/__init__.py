@@ -1,0 +1,1 @@
+"""What a command found, as text, JSON, SARIF or GitHub annotations."""

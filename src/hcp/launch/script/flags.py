@@ -1,0 +1,231 @@
+"""A training command's words as settings, with the reason where one cannot be told."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable
+from typing import NamedTuple
+
+from hcp.bash.value import Item, Items, Maybe, Span, Unseen, Word, reason_of
+from hcp.launch.fact import Location, Setting
+from hcp.launch.facts.table import ROWS, index_of
+from hcp.launch.words.settings import Word as Spoken
+
+_FLAG = re.compile(r"--[A-Za-z]")
+_SHORT_FLAG = re.compile(r"-[a-z]{1,3}")
+_KEY = re.compile(r"([+]{0,2}|~)([A-Za-z_][\w.@/:-]*)=")
+_BARE_FLAG = re.compile(r"(no|use|disable|untie|overlap|enable)_")
+_SEVERAL = re.compile(r"(data_path|data_args)$|^(data|blend)")
+_ARGUMENTS = re.compile(r"(ARG|OPT|OPTION|FLAG|EXTRA|PARAM|OVERRIDE|CONFIG|CMD)", re.I)
+
+
+class Gathered(NamedTuple):
+    """`settings` as read, `unknown` key -> why, and why further ones may exist that could not be seen."""
+
+    settings: tuple[Setting, ...]
+    unknown: dict[str, str]
+    unseen: str | None
+
+
+def location_of(span: Span) -> Location:
+    return span[0].location(span[1], span[2])
+
+
+def flags_of(items: Iterable[Item], *, short: bool = False) -> Gathered:
+    """Megatron-LM's flags. As in argparse, the last one of a name counts. `short`: also `-tp 4`."""
+    gatherer = _Flags(short)
+    for item in items:
+        gatherer.take(item)
+    gatherer.finish()
+    return Gathered(tuple(gatherer.settings), gatherer.unknown, gatherer.unseen)
+
+
+class _Flags:
+    def __init__(self, short: bool) -> None:
+        self.short = short
+        self.settings: list[Setting] = []
+        self.unknown: dict[str, str] = {}
+        self.unseen: str | None = None
+        self.key: str | None = None
+        self.values: list[str] = []
+        self.place: Location | None = None
+        self.doubt: str | None = None
+
+    def take(self, item: Item) -> None:
+        if isinstance(item, Maybe):
+            self._maybe(item)
+        elif isinstance(item, Unseen):
+            self._unseen(item)
+        elif item.text is not None:
+            self._known(item, item.text)
+        else:
+            self._partly_known(item)
+
+    def finish(self) -> None:
+        """Ends the flag that is being read."""
+        if self.key is not None:
+            if self.doubt is not None:
+                self.unknown[self.key] = self.doubt
+            else:
+                self.unknown.pop(self.key, None)
+                self.settings.append(Setting(self.key, self.values, self.place))
+        self.key, self.values, self.place, self.doubt = None, [], None, None
+
+    def _start(self, word: str, span: Span) -> None:
+        self.finish()
+        flag, equals, value = word.partition("=")
+        self.key = flag.lstrip("-").replace("-", "_")
+        self.values = [value] if equals else []
+        self.place = location_of(span)
+
+    def _known(self, word: Word, text: str) -> None:
+        if _FLAG.match(text) or (self.short and _SHORT_FLAG.fullmatch(text)):
+            self._start(text, word.span)
+        elif self.short and _KEY.match(text):
+            self.finish()  # an override
+        elif self.key is not None:
+            self.values.append(text)
+            self._extend(word.span)
+
+    def _extend(self, span: Span) -> None:
+        end = location_of(span)
+        place = self.place
+        if place is not None and end.file == place.file and place[3:5] <= end[1:3]:
+            self.place = place._replace(end_line=end.end_line, end_column=end.end_column)
+
+    def _partly_known(self, word: Word) -> None:
+        prefix, reason = word.prefix, reason_of(word.parts)
+        if _FLAG.match(prefix) and "=" in prefix:
+            self._start(prefix, word.span)
+            self.doubt = reason
+        elif prefix.startswith("--") or (not prefix and not self._wants_value()):
+            self.finish()
+            self.unseen = reason
+        else:
+            self._doubt(reason, word.span)
+
+    def _unseen(self, item: Unseen) -> None:
+        known = self.key is not None and (self.key in index_of("mlm") or _SEVERAL.search(self.key) is not None)
+        if (item.scalar or known) and self._wants_value() and not self._is_for_flags(item):
+            self._doubt(item.reason, item.span)
+        else:
+            self.finish()
+            self.unseen = item.reason
+
+    def _doubt(self, reason: str, span: Span) -> None:
+        if self.key is not None and self.doubt is None:
+            self.doubt = reason
+            self.values.append("")
+            self._extend(span)
+
+    def _is_for_flags(self, item: Unseen) -> bool:
+        """Whether a variable's name says that it holds flags: `$EXTRA_ARGS`."""
+        written = item.span[0].data[item.span[1] : item.span[2]].decode("utf-8", "replace")
+        return _ARGUMENTS.search(written) is not None and len(written) < 80
+
+    def _wants_value(self) -> bool:
+        """Whether an unknown word here is rather the flag's value than something of its own."""
+        if self.key is None:
+            return False
+        entry = index_of("mlm").get(self.key)
+        kind = ROWS[entry.fact].type if entry is not None else ""
+        if kind == "bool" or (not kind and _BARE_FLAG.match(self.key)):
+            return False
+        return not self.values or kind in ("sizes", "comm") or _SEVERAL.search(self.key) is not None
+
+    def _maybe(self, item: Maybe) -> None:
+        gathered = []
+        for option in item.options:
+            first = next((place for place, word in enumerate(option) if _starts_flag(word)), len(option))
+            if _begins_with_value(option) and self._wants_value():
+                self._doubt(item.reason, item.span)
+            elif any(
+                isinstance(word, Unseen) or (isinstance(word, Word) and word.text is None and not word.prefix)
+                for word in option[:first]
+            ):
+                self.unseen = item.reason
+            gathered.append(flags_of(option[first:], short=self.short))
+        self.finish()
+        self.unseen = self.unseen or next((one.unseen for one in gathered if one.unseen), None)
+        for key in dict.fromkeys(setting.key for one in gathered for setting in one.settings):
+            last = [next((s for s in reversed(one.settings) if s.key == key), None) for one in gathered]
+            first_setting = last[0]
+            if first_setting is not None and all(s is not None and s.value == first_setting.value for s in last):
+                self.unknown.pop(key, None)
+                self.settings.append(first_setting)
+            else:
+                self.unknown[key] = item.reason
+        for one in gathered:
+            self.unknown.update(one.unknown)
+
+
+def _starts_flag(item: Item) -> bool:
+    return isinstance(item, Maybe) or (isinstance(item, Word) and item.prefix.startswith("--"))
+
+
+def _begins_with_value(items: Items) -> bool:
+    """Whether the first word may be a value of the flag before."""
+    if not items:
+        return False
+    if isinstance(items[0], Maybe):
+        return any(map(_begins_with_value, items[0].options))
+    return not _starts_flag(items[0])
+
+
+class Overrides(NamedTuple):
+    """Override words as read, `unknown` key -> why, and why further ones may exist."""
+
+    words: tuple[Spoken, ...]
+    unknown: dict[str, str]
+    unseen: str | None
+
+
+def overrides_of(items: Iterable[Item]) -> Overrides:
+    """Overrides (`key=value`) and other words, for the readers of Bridge's and verl's lists."""
+    words: list[Spoken] = []
+    unknown: dict[str, str] = {}
+    unseen: str | None = None
+    for item in items:
+        if isinstance(item, Unseen):
+            unseen = item.reason
+        elif isinstance(item, Maybe):
+            options = [overrides_of(option) for option in item.options]
+            unseen = unseen or next((option.unseen for option in options if option.unseen), None)
+            same = set.intersection(*({word.text for word in option.words} for option in options))
+            for option in options:
+                unknown.update(option.unknown)
+                for word in option.words:
+                    key = _KEY.match(word.text)
+                    if word.text in same:
+                        unknown.pop(key[2] if key else "", None)
+                        words.append(word)
+                    elif key:
+                        unknown[key[2]] = item.reason
+        elif item.text is not None:
+            key = _KEY.match(item.text)
+            if key:
+                unknown.pop(key[2], None)
+            words.append(Spoken(item.text, location_of(item.span)))
+        else:
+            key = _KEY.match(item.prefix)
+            if key:
+                unknown[key[2]] = reason_of(item.parts)
+            elif not item.prefix.startswith("-") and not (words and words[-1].text.startswith("-")):
+                unseen = reason_of(item.parts)
+    return Overrides(tuple(words), unknown, unseen)
+
+
+def flag_names(items: Items) -> set[str]:
+    """The names of all flags and overrides that the words may hold."""
+    names: set[str] = set()
+    for item in items:
+        if isinstance(item, Maybe):
+            for option in item.options:
+                names |= flag_names(option)
+        elif isinstance(item, Word):
+            prefix = item.prefix
+            if prefix.startswith("--"):
+                names.add("--" + prefix[2:].partition("=")[0].replace("-", "_"))
+            elif "=" in prefix and (key := _KEY.match(prefix)):
+                names.add(key[2])
+    return names

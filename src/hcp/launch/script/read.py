@@ -1,0 +1,238 @@
+"""Launches inside shell scripts and sbatch files. The script is parsed and followed, never run."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from dataclasses import replace
+
+from hcp.bash.value import Items, Source, Unseen
+from hcp.bash.value import Word as ShellWord
+from hcp.bash.walker import Machine
+from hcp.core.errors import HcpError
+from hcp.launch.comments import acceptances_in
+from hcp.launch.dialects import WANTED, kind_of_keys, not_supported
+from hcp.launch.fact import Acceptance, Fact, Kind, Reading, Setting
+from hcp.launch.facts.table import index_of
+from hcp.launch.mlm_args import taken_from_elsewhere
+from hcp.launch.script.facts import facts_of, is_parallel
+from hcp.launch.script.flags import flag_names, flags_of, location_of, overrides_of
+from hcp.launch.script.started import Launched
+from hcp.launch.words.overrides import in_script
+from hcp.launch.words.settings import Word, reading_of_words
+
+MAX_CHARACTERS = 1_000_000
+
+_VERL = re.compile(r"(^|[./])verl[./]|main_(ppo|dapo|grpo|generation)|(^|\.)(fully_async|one_step_off)")
+_BRIDGE = re.compile(r"(^|/)(run_recipe|run_script|setup_experiment|bootstrap)\.py$|[Mm]egatron[._-]?[Bb]ridge")
+_MLM = re.compile(r"(^|/)(pretrain|finetune|train)\w*\.py$")
+_CORE = {"num_layers", "hidden_size", "num_attention_heads", "use_mcore_models"}
+_FOREIGN = (
+    (re.compile(r"torchtitan"), "a torchtitan launch"),
+    (
+        re.compile(r"nemo_rl|nemo-rl|(^|/)run_grpo(_math|_sliding_puzzle)?\.py$|(^|/)run_(sft|dpo)\.py$", re.I),
+        "a NeMo-RL launch",
+    ),
+    (re.compile(r"(^|[./])openrlhf[./]"), "an OpenRLHF launch"),
+    (re.compile(r"llamafactory|llama_factory"), "a LLaMA-Factory launch"),
+    (re.compile(r"(^|[./])axolotl([./]|$)"), "an Axolotl launch"),
+    (re.compile(r"(^|[./])nemo([./]|$)"), "a NeMo launch"),
+)
+_BRIDGE_FLAGS = {
+    "tensor_model_parallel_size": "model.tensor_model_parallel_size",
+    "tp": "model.tensor_model_parallel_size",
+    "pipeline_model_parallel_size": "model.pipeline_model_parallel_size",
+    "pp": "model.pipeline_model_parallel_size",
+    "context_parallel_size": "model.context_parallel_size",
+    "cp": "model.context_parallel_size",
+    "virtual_pipeline_model_parallel_size": "model.virtual_pipeline_model_parallel_size",
+    "vp": "model.virtual_pipeline_model_parallel_size",
+    "expert_model_parallel_size": "model.expert_model_parallel_size",
+    "ep": "model.expert_model_parallel_size",
+    "expert_tensor_parallel_size": "model.expert_tensor_parallel_size",
+    "et": "model.expert_tensor_parallel_size",
+    "num_layers": "model.num_layers",
+    "hidden_size": "model.hidden_size",
+    "num_moe_experts": "model.num_moe_experts",
+    "seq_length": "model.seq_length",
+    "sl": "model.seq_length",
+    "micro_batch_size": "train.micro_batch_size",
+    "mb": "train.micro_batch_size",
+    "global_batch_size": "train.global_batch_size",
+    "gb": "train.global_batch_size",
+    "cuda_graph_impl": "model.cuda_graph_impl",
+}
+"""What the flags of Bridge's own training scripts set."""
+
+
+def read_shell(text: str, target: str, forced_kind: Kind | None = None) -> Reading:
+    """The launch in a script: the last training command that says how the model is split, else the last one.
+
+    Raises:
+        HcpError: no training command, another framework's, or a text that is too long or binary.
+    """
+    if len(text) > MAX_CHARACTERS:
+        raise HcpError(
+            f"{target} has {len(text):,} characters; wanted a launch script of at most {MAX_CHARACTERS:,}; "
+            "give the script itself, not a log or a data file"
+        )
+    if "\0" in text:
+        raise HcpError(f"{target} is binary; wanted a launch script as text; name the script")
+    data = text.encode("utf-8", "replace").replace(b"\\\r\n", b" \\\n").replace(b"\r\n", b" \n")
+    machine = Machine(Source(data, target))
+    machine.walk()
+    launched, kind, notes = _chosen(machine, target, forced_kind)
+    return _reading(machine, launched, kind, text, target, notes)
+
+
+def _chosen(machine: Machine, target: str, forced: Kind | None) -> tuple[Launched, Kind, list[str]]:
+    """The command that is the launch, its dialect, and what is to be said about the choice."""
+    found: list[tuple[Launched, Kind, bool]] = []
+    foreign: str | None = None
+    for launched in machine.launches:
+        if _is_hcp(launched):
+            continue
+        names = flag_names(launched.started.arguments)
+        kind = _kind(launched, names)
+        if kind is None:
+            foreign = foreign or _foreign(launched)
+            if forced is None:
+                continue
+        family = "bridge" if forced == "bridge-provider" else forced
+        if family is None or family == kind:
+            found.append((launched, forced or kind or "mlm", is_parallel(names)))
+    if not found and forced is not None:
+        found = [(launched, forced, False) for launched in machine.launches]
+    if not found:
+        if foreign is not None:
+            raise not_supported(target, foreign)
+        if machine.is_cut_short:
+            raise HcpError(
+                f"{target}: {next(note for note in machine.notes if 'too long' in note)}, and no training "
+                f"command stands before; {WANTED}; give a shorter script, or its command line after --"
+            )
+        others = f" ({len(machine.launches)} other Python command(s))" if machine.launches else ""
+        raise HcpError(
+            f"{target} has no training command{others}; {WANTED} (torchrun, srun python, python -m …); "
+            "give the script that starts the training"
+        )
+    split = [entry for entry in found if entry[2]]
+    launched, kind, _ = (split or found)[-1]
+    notes = []
+    if len(found) > 1:
+        line = location_of(launched.started.span).line
+        which = "the last that says how the model is split" if split else "the last one"
+        notes.append(f"{len(found)} training commands; this is {which}, in line {line}")
+    if launched.doubt:
+        notes.append(f"whether this command runs {launched.doubt}")
+    return launched, kind, notes
+
+
+def _kind(launched: Launched, names: set[str]) -> Kind | None:
+    """The dialect of a command; None where it is no training command that can be read."""
+    script = launched.started.script or ""
+    if _foreign(launched):
+        return None
+    keys = [name for name in names if not name.startswith("--")]
+    by_keys = kind_of_keys(keys)
+    if _VERL.search(script) or by_keys == "verl":
+        return "verl" if keys or "main_" in script or "sft_trainer" in script else None
+    if by_keys == "bridge" or _BRIDGE.search(script):
+        return "bridge"
+    flags = {name[2:] for name in names if name.startswith("--")}
+    if flags & _CORE or any(is_parallel({flag}) for flag in flags):
+        return "mlm"
+    unseen = any(isinstance(item, Unseen) for item in launched.started.arguments)
+    return "mlm" if _MLM.search(script) and (unseen or flags & set(index_of("mlm"))) else None
+
+
+def _is_hcp(launched: Launched) -> bool:
+    """`python -m hcp check … -- LAUNCH` in a job that checks itself: it starts no training."""
+    script = launched.started.script or ""
+    return launched.started.is_module and (script == "hcp" or script.startswith("hcp."))
+
+
+def _foreign(launched: Launched) -> str | None:
+    script = launched.started.script or ""
+    return next((name for pattern, name in _FOREIGN if pattern.search(script)), None)
+
+
+def _reading(machine: Machine, launched: Launched, kind: Kind, text: str, target: str, notes: Sequence[str]) -> Reading:
+    facts = facts_of(launched, kind)
+    items = launched.started.arguments
+    unknown = dict(facts.unknown)
+    if kind == "mlm":
+        gathered = flags_of(items)
+        elsewhere, unseen = taken_from_elsewhere(gathered.settings)
+        settings, unseen = gathered.settings, gathered.unseen or unseen
+        unknown |= {**elsewhere, **gathered.unknown}
+        reading = Reading(kind, target, "shell", settings)
+    else:
+        overrides = overrides_of(items)
+        unseen = overrides.unseen
+        words = [word for word in overrides.words if not word.text.startswith("-")]
+        if kind != "verl":
+            flags = flags_of(items, short=True)
+            words = [*_bridge_words(flags.settings), *words]
+            unknown |= {_BRIDGE_FLAGS[key]: why for key, why in flags.unknown.items() if key in _BRIDGE_FLAGS}
+            _bridge_facts(facts.known, flags.settings)
+        else:
+            words = list(overrides.words)
+        unknown |= overrides.unknown
+        reading = reading_of_words(kind, words, target)
+    said = [*notes, *machine.notes]
+    if machine.used_arguments:
+        said.append("the script's own arguments ($1, $@) are not known; it is read as started without any")
+    if "\r\n" in text:
+        said.append("the file has Windows line ends (CRLF): bash does not run it as it looks")
+    reading = replace(
+        reading,
+        form="shell",
+        acceptances=_acceptances(text, target),
+        text=text,
+        notes=(*reading.notes, *said),
+        argv=_argv(items),
+    )
+    return in_script(reading, facts.known, unknown, unseen)
+
+
+def _argv(items: Items) -> tuple[str, ...] | None:
+    words = [item.text if isinstance(item, ShellWord) else None for item in items]
+    return tuple(word for word in words if word is not None) if None not in words else None
+
+
+def _bridge_words(settings: Sequence[Setting]) -> list[Word]:
+    return [
+        Word(f"{_BRIDGE_FLAGS[setting.key]}={setting.value[0]}", setting.location)
+        for setting in settings
+        if setting.key in _BRIDGE_FLAGS and len(setting.value) == 1
+    ]
+
+
+def _bridge_facts(facts: dict[str, Fact], settings: Sequence[Setting]) -> None:
+    names = {
+        "recipe": "model_name",
+        "model": "model_name",
+        "model_recipe_name": "model_name",
+        "num_gpus": "world_size",
+        "gpus_per_node": "gpus_per_node",
+    }
+    for setting in settings:
+        name = names.get(setting.key)
+        if name is None or len(setting.value) != 1:
+            continue
+        word: str = setting.value[0]
+        if name == "model_name":
+            facts[name] = Fact(word, "launch", setting.location, "--" + setting.key)
+        elif word.isdecimal() and 0 < int(word[:10]) < 10**9:
+            facts[name] = Fact(int(word), "launch", setting.location, "--" + setting.key)
+
+
+def _acceptances(text: str, target: str) -> tuple[Acceptance, ...]:
+    if "hcp:" not in text:
+        return ()
+    return tuple(
+        acceptance
+        for number, line in enumerate(text.split("\n"), 1)
+        for acceptance in acceptances_in(line, target, number)
+    )

@@ -1,0 +1,69 @@
+"""What a command starts, and how: the results of taking its words apart."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from types import MappingProxyType
+from typing import TYPE_CHECKING, NamedTuple
+
+from hcp.bash.value import Items, Span, Value
+from hcp.launch.script.options import Option
+
+if TYPE_CHECKING:
+    from hcp.bash.state import Var
+
+
+class Context(NamedTuple):
+    """What the words so far say about how the program is started."""
+
+    start: str | None = None
+    doubt: str | None = None
+    """Why `start` is not known."""
+    options: Mapping[str, Option] = MappingProxyType({})
+    """`srun.nodes`, `sbatch.time`, `torchrun.nnodes`, …"""
+    hidden: Mapping[str, str] = MappingProxyType({})
+    """Programs whose options are not all known -> why."""
+    environment: Mapping[str, tuple[Value | None, Span]] = MappingProxyType({})
+    by_srun: bool = False
+    """srun is among what starts the program, so there is one launcher per Slurm task."""
+
+    def with_options(self, program: str, found: tuple[Option, ...], unseen: str | None) -> Context:
+        options = {**self.options, **{f"{program}.{option.name}": option for option in found}}
+        hidden = {**self.hidden, program: unseen} if unseen else self.hidden
+        return self._replace(options=options, hidden=hidden)
+
+    def with_environment(self, more: Mapping[str, tuple[Value | None, Span]]) -> Context:
+        return self._replace(environment={**self.environment, **more})
+
+    def with_start(self, start: str) -> Context:
+        return self._replace(start=start, doubt=None)
+
+
+class Started(NamedTuple):
+    """A program with its arguments. `script` None: its name is not known."""
+
+    context: Context
+    script: str | None
+    is_module: bool
+    arguments: Items
+    span: Span
+
+
+class Launched(NamedTuple):
+    """A program that the script starts, with the variables that it gets."""
+
+    started: Started
+    environment: dict[str, Var]
+    doubt: str | None
+    """The condition, not decidable here, under which it is started."""
+
+
+class Handed(NamedTuple):
+    """A script that another shell is given: as a text, as the name of a file, or (both None) on standard input."""
+
+    context: Context
+    text: Value | None = None
+    path: str | None = None
+    is_job: bool = False
+    arguments: Items = ()
+    """What the script gets as $1, $2, …"""

@@ -1,0 +1,96 @@
+"""Words after `--`: a launch of their own, or more of one that was read."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+
+from hcp.core.errors import HcpError
+from hcp.launch.dialects import WANTED, refuse_foreign
+from hcp.launch.fact import Kind, Reading, Setting
+from hcp.launch.words.overrides import kind_of_words, reading_of_overrides
+from hcp.launch.words.settings import Word, settings_of_flags, settings_of_overrides
+
+_COMMAND_LINE = "<command line>"
+
+
+def extended(reading: Reading, texts: Sequence[str]) -> Reading:
+    """The reading with further words of its own dialect behind it: flags for Megatron-LM, else overrides.
+
+    Raises:
+        HcpError: a word is neither.
+    """
+    words = [Word(text) for text in texts]
+    if reading.kind == "mlm":
+        settings = settings_of_flags(words)
+        if not words[0].text.startswith("--"):
+            raise HcpError(
+                f"{words[0].text!r} after -- is no flag; wanted Megatron-LM's flags (--name value); correct the word"
+            )
+        return replace(reading, settings=(*reading.settings, *settings))
+    settings, others = settings_of_overrides(words, reading.settings)
+    if others:
+        raise HcpError(f"{others[0].text!r} after -- is no override; wanted key=value; correct the word")
+    return with_more(reading, settings)
+
+
+def with_more(reading: Reading, settings: Sequence[Setting]) -> Reading:
+    """The Bridge or verl reading with all its settings replaced, and what follows from them made anew."""
+    if reading.kind == "verl":
+        from hcp.launch.yaml.verl import verl_reading
+
+        new = verl_reading(reading.target, reading.form, settings, role=reading.role)
+    else:
+        from hcp.launch.yaml.bridge import bridge_reading
+
+        new = bridge_reading(reading.kind, reading.target, reading.form, settings, complete=reading.complete)
+    ours = {name: fact for name, fact in reading.facts.items() if name not in new.facts or name == "start"}
+    # What was unknown stays so (its setting is gone), unless a new setting of the same key says it.
+    given = {setting.key for setting in new.settings}
+    unknown = {key: why for key, why in reading.unknown.items() if key not in given}
+    return replace(
+        reading,
+        settings=new.settings,
+        facts={**new.facts, **ours},
+        unknown={**unknown, **new.unknown},
+        complete=new.complete,
+        role=new.role,
+        others=new.others,
+        notes=tuple(dict.fromkeys((*reading.notes, *new.notes))),
+    )
+
+
+def read_words(texts: Sequence[str], kind: Kind | None) -> Reading:
+    """The launch that words alone make.
+
+    Raises:
+        HcpError: they are neither flags nor overrides, or another framework's.
+    """
+    words = [Word(text) for text in texts]
+    settings, others = settings_of_overrides(words)
+    keys = [setting.key for setting in settings]
+    if kind is None:
+        refuse_foreign(keys, "the words after --")
+        kind = kind_of_words(words)
+    if kind is None:
+        shown = " ".join(word.text for word in words)[:60]
+        raise HcpError(f"found {shown!r} after --; {WANTED} in words (--name value, or key=value); correct them")
+    if kind == "mlm":
+        if not words or not words[0].text.startswith("--"):
+            raise HcpError(
+                f"{words[0].text[:60]!r} after -- is no flag; wanted Megatron-LM's flags (--name value); "
+                "correct the word"
+            )
+        _refuse_dotted_flags(words)
+        return Reading("mlm", _COMMAND_LINE, "args", tuple(settings_of_flags(words)))
+    stray = [word for word in others if not word.text.startswith("-")]
+    if not keys or (stray and not others[0].text.startswith("-")):
+        shown = (stray or words)[0].text[:60] if words else ""
+        raise HcpError(f"{shown!r} after -- is no override; wanted key=value; correct the word")
+    return reading_of_overrides(kind, words, _COMMAND_LINE)
+
+
+def _refuse_dotted_flags(words: Sequence[Word]) -> None:
+    """torchtitan's flags are dotted (--parallelism.context_parallel_degree); Megatron-LM has none."""
+    keys = [word.text[2:].partition("=")[0] for word in words if word.text.startswith("--")]
+    refuse_foreign([key for key in keys if "." in key], "the words after --")

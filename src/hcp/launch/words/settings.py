@@ -1,0 +1,84 @@
+"""Settings out of words: a Megatron-LM command line, or an override list (Bridge, verl)."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Sequence
+from typing import NamedTuple
+
+from hcp.launch.fact import Kind, Location, Reading, Setting
+from hcp.launch.words.hydra import hydra_value
+
+_FLAG = re.compile(r"--[A-Za-z]")
+_OVERRIDE = re.compile(r"(?P<sign>\+{0,2}|~)(?P<key>[A-Za-z_][\w.@/:-]*)(?:=(?P<value>.*))?\Z", re.S)
+
+
+class Word(NamedTuple):
+    """One word of a command line after quoting, and where it stands."""
+
+    text: str
+    location: Location | None = None
+
+
+def settings_of_flags(words: Sequence[Word]) -> list[Setting]:
+    """Megatron-LM flags as settings; words that belong to no flag are left out.
+
+    >>> settings_of_flags([Word("--cp-comm-type"), Word("p2p"), Word("a2a"), Word("--sft")])
+    [Setting(key='cp_comm_type', value=['p2p', 'a2a'], location=None), Setting(key='sft', value=[], location=None)]
+    """
+    settings: list[Setting] = []
+    for word in words:
+        if _FLAG.match(word.text):
+            flag, equals, value = word.text.partition("=")
+            settings.append(Setting(flag[2:].replace("-", "_"), [value] if equals else [], word.location))
+        elif settings:
+            last = settings[-1]
+            settings[-1] = Setting(last.key, [*last.value, word.text], _span(last.location, word.location))
+    return settings
+
+
+def settings_of_overrides(words: Iterable[Word], before: Iterable[Setting] = ()) -> tuple[list[Setting], list[Word]]:
+    """Hydra overrides (`key=value`, `+key=value`, `++key=value`, `~key`) as settings, and the words that are none.
+
+    A mapping becomes one setting per key; `~key` takes back what earlier words, and `before`, said below that key.
+
+    >>> [tuple(s)[:2] for s in settings_of_overrides([Word("+m.o={a:1,b:[x]}"), Word("m.c=2"), Word("~m.c")])[0]]
+    [('m.o.a', 1), ('m.o.b', ['x'])]
+    """
+    settings = list(before)
+    others: list[Word] = []
+    for word in words:
+        match = _OVERRIDE.match(word.text)
+        if match is None or (match["value"] is None and match["sign"] != "~"):
+            others.append(word)
+        elif match["sign"] == "~":
+            key = match["key"]
+            settings = [s for s in settings if s.key != key and not s.key.startswith(key + ".")]
+        else:
+            settings += flat_settings(match["key"], hydra_value(match["value"]), word.location)
+    return settings, others
+
+
+def flat_settings(key: str, value: object, location: Location | None) -> list[Setting]:
+    """One setting, or one per leaf where the value is a mapping that is not empty."""
+    if not isinstance(value, dict) or not value:
+        return [Setting(key, value, location)]
+    return [leaf for name, item in value.items() for leaf in flat_settings(f"{key}.{name}", item, location)]
+
+
+def reading_of_words(kind: Kind, words: Sequence[Word], target: str, role: str = "") -> Reading:
+    """A reading of a bare command line (mlm) or override list (Bridge, verl).
+
+    verl's role is told from the keys where `role` is empty: the actor, or `engine` for its fine-tuning trainer.
+    """
+    if kind == "mlm":
+        return Reading(kind, target, "args", tuple(settings_of_flags(words)))
+    from hcp.launch.words.overrides import reading_of_overrides
+
+    return reading_of_overrides(kind, words, target, role)
+
+
+def _span(first: Location | None, last: Location | None) -> Location | None:
+    if first is None or last is None or first.file != last.file:
+        return first
+    return first._replace(end_line=last.end_line, end_column=last.end_column)

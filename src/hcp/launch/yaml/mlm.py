@@ -1,0 +1,94 @@
+"""Megatron-LM's functional-test configurations: `MODEL_ARGS:` as flags, `ENV_VARS:` as the environment."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from hcp.core.errors import HcpError
+from hcp.launch.dialects import not_supported
+from hcp.launch.fact import Fact, Reading, Setting
+from hcp.launch.mlm_args import taken_from_elsewhere
+from hcp.launch.yaml.settings import load_yaml
+
+_STARTS = {"torchrun", "ft_launcher"}
+
+
+def read_args_yaml(text: str, target: str) -> Reading:
+    """A reading of a `model_config.yaml`.
+
+    Values become words as upstream's `tests/functional_tests/shell_test_utils/_run_training.sh` makes them: `true`
+    is a bare flag, brackets around a list fall away, every other value follows its flag. Of a flag that is written
+    twice the last one counts (22 of upstream's 333 files have one). A value with `${…}` is
+    filled in by that script: it is unknown. Locations are those of the values.
+
+    Raises:
+        HcpError: no such YAML (as `load_yaml`), or `MODEL_ARGS` is no mapping of flags.
+    """
+    doc = load_yaml(text, target, last_wins=True)
+    arguments = doc.data.get("MODEL_ARGS", False)
+    if arguments is not None and not isinstance(arguments, dict):
+        raise HcpError(
+            f"{target} has no MODEL_ARGS mapping; wanted `MODEL_ARGS:` with one flag per line "
+            "(--num-layers: 12); correct the file"
+        )
+    if arguments and not any(str(key).startswith("-") for key in arguments):
+        raise not_supported(target, "a NeMo 2 test launch")  # dotted keys of a recipe in place of flags
+    settings: list[Setting] = []
+    facts: dict[str, Fact] = {}
+    unknown: dict[str, str] = {}
+    for setting in doc.settings:
+        section, _, name = setting.key.partition(".")
+        if section == "MODEL_ARGS" and name:
+            _flag(setting, name.lstrip("-").replace("-", "_"), settings, unknown)
+        elif section == "ENV_VARS" and name:
+            _variable(setting, name, facts, unknown)
+        elif setting.key == "LAUNCHER" and setting.value in _STARTS:
+            facts["start"] = Fact(setting.value, "launch", setting.location, "LAUNCHER")
+    elsewhere, unseen = taken_from_elsewhere(settings)
+    return Reading(
+        "mlm",
+        target,
+        "args-yaml",
+        tuple(settings),
+        facts,
+        {**elsewhere, **unknown},
+        unseen=unseen,
+        acceptances=doc.acceptances,
+        text=text,
+        notes=tuple(f"{twice}; the last one counts, as for argparse" for twice in map(_found, doc.duplicates)),
+    )
+
+
+def _found(error: HcpError) -> str:
+    """What an error found, without its place, wish and advice."""
+    return str(error).partition(";")[0].rpartition(": ")[2]
+
+
+def _flag(setting: Setting, key: str, settings: list[Setting], unknown: dict[str, str]) -> None:
+    words = _words(setting.value)
+    if any("${" in word for word in words):
+        unknown[key] = "is filled in when the test runs"
+    settings.append(Setting(key, words, setting.location))
+
+
+def _words(value: Any) -> list[str]:
+    if value is True:
+        return []
+    if value is False:
+        return ["false"]
+    if isinstance(value, list):
+        return [str(item) for item in value]
+    text = "" if value is None else str(value).strip()
+    if text[:1] == "[" and text[-1:] == "]" and "]" not in text[1:-1]:
+        return text[1:-1].split()
+    return [text] if text else []
+
+
+def _variable(setting: Setting, name: str, facts: dict[str, Fact], unknown: dict[str, str]) -> None:
+    text = "" if setting.value is None else str(setting.value)
+    if isinstance(setting.value, bool):
+        text = text.lower()
+    if "${" in text:
+        unknown[f"env.{name}"] = "is filled in when the test runs"
+    else:
+        facts[f"env.{name}"] = Fact(text, "launch", setting.location, name)

@@ -1,0 +1,252 @@
+"""verl: its trainers' YAML (whole or a part), and its overrides. One reading per megatron model of the launch."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable
+from dataclasses import replace
+from typing import Any
+
+from hcp.launch.dialects import has_references
+from hcp.launch.fact import Acceptance, Fact, Form, Reading, Setting
+from hcp.launch.facts.row import UNKNOWN
+from hcp.launch.facts.table import ROWS, default_of, index_of
+from hcp.launch.yaml.settings import YamlDoc
+
+ACTOR, REF, CRITIC, ENGINE = "actor_rollout_ref.actor", "actor_rollout_ref.ref", "critic", "engine"
+
+_BACKENDS = {"dp": "fsdp"}
+"""verl's `model_engine` choices whose strategy has another name."""
+
+_INHERITED = frozenset(
+    (
+        "tensor_model_parallel_size",
+        "pipeline_model_parallel_size",
+        "virtual_pipeline_model_parallel_size",
+        "context_parallel_size",
+        "expert_model_parallel_size",
+        "expert_tensor_parallel_size",
+        "dynamic_context_parallel",
+        "max_seqlen_per_dp_cp_rank",
+        "use_remove_padding",
+        "pad_to_length",
+        "pad_to_length_bucket",
+    )
+)
+"""Keys of ref.megatron that take the actor's value where they are absent (verl 0.7.1 to 0.9.1; the dynamic ones
+since 0.9.0); `override_transformer_config` does as a whole."""
+
+_OWN_COMM_TYPE = ("mistral", "ministral", "glm-5", "glm5", "glm_5", "kimi-k3")
+"""Models for which Megatron-Bridge sets cp_comm_type itself: what verl's absent key means depends on the model."""
+
+_NO_MEGATRON = {
+    "cp": 1,
+    "tp": 1,
+    "pp": 1,
+    "ep": 1,
+    "etp": 1,
+    "hcp_sizes": None,
+    "hybrid_context_parallel": False,
+    "dynamic_context_parallel": False,
+}
+
+
+def read_verl_yaml(doc: YamlDoc) -> Reading:
+    """A reading of a verl YAML; an absent key has verl's default. A Hydra `defaults` list chooses the backend."""
+    return verl_reading(
+        doc.file, "yaml", [*_defaults_list(doc), *doc.settings], text=doc.text, acceptances=doc.acceptances
+    )
+
+
+def verl_reading(
+    target: str,
+    form: Form,
+    settings: Iterable[Setting],
+    *,
+    text: str | None = None,
+    acceptances: tuple[Acceptance, ...] = (),
+    role: str = "",
+) -> Reading:
+    """The main model's reading (the actor, or the fine-tuning engine) with ref and critic in `others`.
+
+    Only models that megatron trains are read in full: any other strategy has no megatron context parallelism,
+    which the facts say (`strategy`, cp 1).
+    """
+    resolved, unknown = list(settings), dict[str, str]()
+    if has_references(resolved):
+        from hcp.launch.yaml.interpolate import resolve
+
+        resolved, unknown = resolve(resolved, _default)
+    by_key = {setting.key: setting for setting in resolved}
+    role = role or _role(by_key)
+    strategy = _strategy(by_key, role)
+    facts: dict[str, Fact] = {"strategy": strategy}
+    if role != ENGINE:
+        facts["start"] = Fact("ray", "derived")
+    if strategy.value != "megatron":
+        facts |= {name: Fact(value, "derived", strategy.location, strategy.key) for name, value in _NO_MEGATRON.items()}
+        # Keys of the other backend's section have no effect.
+        section = "engine." if role == ENGINE else f"{role}.megatron."
+        resolved = [setting for setting in resolved if not setting.key.startswith(section)]
+        note = f"{strategy.value} trains the model, not megatron: there is no megatron context parallelism to check"
+        return Reading(
+            "verl",
+            target,
+            form,
+            tuple(resolved),
+            facts,
+            unknown,
+            False,
+            acceptances=acceptances,
+            text=text,
+            role=role,
+            notes=(note,),
+        )
+    unknown = unknown | _unknown_by_model(role, by_key) | _unknown_by_role(role, by_key)
+    main = Reading(
+        "verl", target, form, tuple(resolved), facts, unknown, True, acceptances=acceptances, text=text, role=role
+    )
+    return replace(main, others=tuple(_others(main, by_key)))
+
+
+def _default(key: str) -> Any:
+    """verl's default of a key that the table of names knows."""
+    role = next((role for role in (ACTOR, REF, CRITIC, ENGINE) if key.startswith(role + ".")), ACTOR)
+    entry = index_of("verl", role).get(key)
+    return UNKNOWN if entry is None else default_of(ROWS[entry.fact], "verl")
+
+
+def _defaults_list(doc: YamlDoc) -> list[Setting]:
+    """Hydra's `defaults:` as the words that would say the same: `- override model_engine: megatron`."""
+    listed = next((setting for setting in doc.settings if setting.key == "defaults"), None)
+    out: list[Setting] = []
+    for item in listed.value if listed is not None and isinstance(listed.value, list) else ():
+        groups = item.items() if isinstance(item, dict) else (("--config-name", item),)
+        for group, choice in groups:
+            if isinstance(choice, str) and choice != "_self_" and listed is not None:
+                out.append(Setting(group.removeprefix("override ").lstrip("./"), choice, listed.location))
+    return out
+
+
+def _role(by_key: dict[str, Setting]) -> str:
+    if any(key.startswith("actor_rollout_ref.") for key in by_key):
+        return ACTOR
+    sections = ("engine.", "model.", "optim.", "data.max_length", "data.max_token_len_per_gpu")
+    if any(key.startswith(sections) or key in ("engine", "optim") for key in by_key):
+        return ENGINE
+    return ACTOR
+
+
+def _strategy(by_key: dict[str, Setting], role: str) -> Fact:
+    """The backend that trains the role's model, and what says so: its key, a config group, the keys that are there."""
+    for key in (f"{role}.strategy", *_GROUPS[role], "model_engine", "--config-name"):
+        setting = by_key.get(key)
+        if setting is None or not isinstance(setting.value, str):
+            continue
+        name = _backend(setting.value)
+        if key == "--config-name":
+            name = "megatron" if "megatron" in name else ""
+        if name:
+            return Fact(name, "launch", setting.location, setting.key)
+    if role == REF:
+        return _strategy(by_key, ACTOR)
+    section = "engine." if role == ENGINE else f"{role}.megatron."
+    fields = {key.removeprefix(section).partition(".")[0] for key in by_key if key.startswith(section)}
+    if fields & _INHERITED if role == ENGINE else fields:
+        return Fact("megatron", "derived")
+    return Fact("fsdp", "default")
+
+
+_GROUPS = {
+    ACTOR: ("actor@actor_rollout_ref.actor",),
+    REF: ("ref@actor_rollout_ref.ref",),
+    CRITIC: ("critic@critic", "critic"),
+    ENGINE: ("engine@engine", "engine"),
+}
+"""Hydra's config group of a role's section: `engine=megatron` chooses the file that fills it."""
+
+
+def _backend(name: str) -> str:
+    name = name.removesuffix("_actor").removesuffix("_ref").removesuffix("_critic")
+    return _BACKENDS.get(name, name)
+
+
+def _unknown_by_model(role: str, by_key: dict[str, Setting]) -> dict[str, str]:
+    model = by_key.get(f"{_MODELS.get(role, 'actor_rollout_ref.model')}.path")
+    written = any(key.endswith(".override_transformer_config.cp_comm_type") for key in by_key)
+    if model is None or written or not any(part in str(model.value).lower() for part in _OWN_COMM_TYPE):
+        return {}
+    return {"cp_comm_type": f"Megatron-Bridge sets it for the model {model.value}"}
+
+
+_MODELS = {CRITIC: "critic.model", ENGINE: "model"}
+
+
+def _unknown_by_role(role: str, by_key: dict[str, Setting]) -> dict[str, str]:
+    """Defaults of the table that belong to verl's PPO trainer only."""
+    if role != ENGINE:
+        return {}
+    index = index_of("verl", role)
+    written = {index[key].fact for key in by_key if key in index}
+    reason = "verl's fine-tuning trainer has no such key, or another default"
+    names = (
+        "nodes",
+        "gpus_per_node",
+        "use_dynamic_bsz",
+        "ppo_max_token_len_per_gpu",
+        "max_prompt_length",
+        "max_response_length",
+        "micro_batch_size",
+        "global_batch_size",
+    )
+    return {name: reason for name in names if name not in written}
+
+
+def _others(main: Reading, by_key: dict[str, Setting]) -> Iterable[Reading]:
+    """ref and critic, where the launch has them and megatron trains them."""
+    if main.role != ACTOR:
+        return
+    unknown = {key: reason for key, reason in main.unknown.items() if not key.startswith(ACTOR + ".")}
+    if _true(by_key, "algorithm.use_kl_in_reward") or _true(by_key, f"{ACTOR}.use_kl_loss"):
+        yield from _other(main, REF, (*_inherited(by_key), *main.settings), _strategy(by_key, REF), unknown)
+    if _needs_critic(by_key):
+        unknown.pop("cp_comm_type", None)
+        yield from _other(main, CRITIC, main.settings, _strategy(by_key, CRITIC), unknown)
+
+
+def _other(
+    main: Reading, role: str, settings: tuple[Setting, ...], strategy: Fact, unknown: dict[str, str]
+) -> Iterable[Reading]:
+    if strategy.value == "megatron":
+        yield Reading(
+            "verl", main.target, main.form, settings, {**main.facts, "strategy": strategy}, dict(unknown), role=role
+        )
+
+
+def _inherited(by_key: dict[str, Setting]) -> list[Setting]:
+    """The actor's settings that ref takes over, under ref's keys and at the actor's place."""
+    return [by_key[actors]._replace(key=key) for actors, key in inherited_keys(by_key) if key not in by_key]
+
+
+def inherited_keys(keys: Collection[str]) -> list[tuple[str, str]]:
+    """(the actor's key, ref's key) of those keys that ref takes over where it has none of its own."""
+    section, overrides = f"{ACTOR}.megatron.", "override_transformer_config"
+    own_overrides = any(key.startswith(f"{REF}.megatron.{overrides}") for key in keys)
+    names = [key.removeprefix(section) for key in keys if key.startswith(section)]
+    return [
+        (section + name, f"{REF}.megatron.{name}")
+        for name in names
+        if name in _INHERITED or (name.startswith(overrides + ".") and not own_overrides)
+    ]
+
+
+def _needs_critic(by_key: dict[str, Setting]) -> bool:
+    enable = by_key.get("critic.enable")
+    if enable is not None and enable.value is not None:
+        return _true(by_key, "critic.enable")
+    estimator = by_key.get("algorithm.adv_estimator")
+    return estimator is None or estimator.value == "gae"
+
+
+def _true(by_key: dict[str, Setting], key: str) -> bool:
+    setting = by_key.get(key)
+    return setting is not None and str(setting.value).lower() == "true"

@@ -1,1 +1,0 @@
-"""Layouts, their cost, and the pictures of them."""

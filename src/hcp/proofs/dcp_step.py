@@ -1,0 +1,153 @@
+"""One training step under dynamic CP with torch's own DDP: the gradient that a way of weighing the loss produces.
+
+Each rank runs its share of every micro-batch, adds up gradients without synchronizing, and synchronizes in the last
+one. What differs from framework to framework is in a `Weighing`: the factor on the loss, how the outputs of a group are
+gathered, whether DDP takes the mean or the sum, and what the gradients are divided by afterwards.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import copy
+from collections.abc import Callable, Mapping, Sequence
+from typing import Literal, NamedTuple
+
+import torch
+import torch.distributed as dist
+from torch.nn.parallel import DistributedDataParallel
+
+from hcp.core.dcp import MicroBatch
+from hcp.proofs.dcp_toy import Corpus, Packed, ToyModel, pack
+from hcp.runtime.dcp_loss import Gather, gather_rows
+from hcp.runtime.dcp_split import group_of
+
+Objective = Literal["tokens", "sequences"]
+Groups = Mapping[int, dist.ProcessGroup]
+
+
+class Context(NamedTuple):
+    """What a factor may depend on, in one micro-batch and one group of it."""
+
+    world_size: int
+    local_cp_size: int
+    num_groups: int
+    loss_tokens: int
+    """T, of the whole step."""
+    group_loss_tokens: int
+    real_tokens: int
+    """R: tokens of the whole step, masked or not, without padding."""
+
+
+class Weighing(NamedTuple):
+    """A way of weighing the loss.
+
+    factor: the scalar that is differentiated is factor(context) x the group's loss sum (gather "none": this rank's).
+    gather: how a rank gets the losses of its group: "detached" (peers' without gradient, as in verl), "autograd",
+        "replicated" (every rank computes all sequences), "none" (each rank keeps its own part, as in megatron-core).
+    reduction: what DDP does with the gradients.
+    divide_by: after the reduction, gradients are divided by the tokens that the ranks counted: "real" or "loss".
+    """
+
+    factor: Callable[[Context], float]
+    gather: Gather = "detached"
+    reduction: Literal["mean", "sum"] = "mean"
+    divide_by: Literal["real", "loss"] | None = None
+
+
+class Outcome(NamedTuple):
+    gradient: torch.Tensor
+    """[parameters], float64, after the reduction: the same on every rank."""
+    reported: float
+    """The mean over ranks of what they differentiated: what a log shows as the loss."""
+
+
+class Trainer:
+    """The model under DDP twice, once with the mean and once with the sum. Collective; one step at a time."""
+
+    def __init__(self, corpus: Corpus, groups: Groups, objective: Objective = "tokens") -> None:
+        self.corpus = corpus
+        self.groups = groups
+        self.objective: Objective = objective
+        model = ToyModel(max(corpus.lengths))
+        self.ddp = {reduction: DistributedDataParallel(copy.deepcopy(model)) for reduction in ("mean", "sum")}
+        self.ddp["sum"].register_comm_hook(None, _sum_hook)
+
+    def step(self, micro_batches: Sequence[MicroBatch], weighing: Weighing) -> Outcome:
+        """The gradient of one step. `micro_batches` are groups over the ranks of the world."""
+        ddp = self.ddp[weighing.reduction]
+        ddp.zero_grad(set_to_none=True)
+        reported, counted = torch.zeros((), dtype=torch.float64), torch.zeros((), dtype=torch.float64)
+        for index, micro_batch in enumerate(micro_batches):
+            is_last = index == len(micro_batches) - 1
+            with contextlib.nullcontext() if is_last else ddp.no_sync():
+                scalar, count = self._loss(ddp, micro_batch, weighing)
+                scalar.backward()
+            reported += scalar.detach()
+            counted += count
+        gradient = torch.cat([parameter.grad.flatten() for parameter in ddp.parameters()])
+        dist.all_reduce(reported)
+        dist.all_reduce(counted)
+        if weighing.divide_by:
+            gradient = gradient / counted
+        return Outcome(gradient, (reported / dist.get_world_size()).item())
+
+    def _loss(self, ddp: torch.nn.Module, micro_batch: MicroBatch, weighing: Weighing) -> tuple[torch.Tensor, float]:
+        rank, corpus = dist.get_rank(), self.corpus
+        mine = group_of(micro_batch, rank)
+        size, cp_rank = mine.local_cp_size, rank - mine.start
+        if weighing.gather == "replicated":
+            packed, group = pack(corpus, mine.samples, 1, 0), None
+        else:
+            packed = pack(corpus, mine.samples, size, cp_rank)
+            group = self.groups[size] if size > 1 else None
+        rows = gather_rows(ddp(packed, group), group, weighing.gather)
+        is_gathered = group is not None and weighing.gather != "none"
+        mask = gather_rows(packed.loss_mask, group, "detached") if is_gathered else packed.loss_mask
+        places = packed.batch.held_by(range(size), size) if is_gathered else packed.places
+        context = Context(
+            dist.get_world_size(),
+            size,
+            len(micro_batch.groups),
+            corpus.num_loss_tokens,
+            int(sum(corpus.loss_mask[sample].sum() for sample in mine.samples)),
+            sum(corpus.lengths),
+        )
+        counts = packed.loss_mask if weighing.divide_by == "loss" else packed.places.sequence >= 0
+        return weighing.factor(context) * objective_of(rows, mask, places.sequence, self.objective), float(counts.sum())
+
+
+def objective_of(
+    losses: torch.Tensor, mask: torch.Tensor, sequence: torch.Tensor, objective: Objective
+) -> torch.Tensor:
+    """The loss of some sequences out of the rows of all their tokens: a scalar.
+
+    "tokens": the sum over the rows that count. "sequences": the sum over sequences of exp(mean over its rows), which
+    is not linear in the rows: a group's ranks must see each other's.
+    """
+    if objective == "tokens":
+        return torch.where(mask, losses, losses.new_zeros(())).sum()
+    return torch.stack([losses[mask & (sequence == one)].mean().exp() for one in sequence.unique() if one >= 0]).sum()
+
+
+def gradient_alone(corpus: Corpus, samples: Sequence[int], objective: Objective = "tokens") -> torch.Tensor:
+    """The gradient of the loss of these sequences, in one process: [parameters]."""
+    model = ToyModel(max(corpus.lengths))
+    packed: Packed = pack(corpus, samples, 1, 0)
+    objective_of(model(packed, None), packed.loss_mask, packed.places.sequence, objective).backward()
+    return torch.cat([parameter.grad.flatten() for parameter in model.parameters()])
+
+
+def loss_sum_alone(corpus: Corpus, samples: Sequence[int]) -> float:
+    """The loss sum of these sequences, in one process."""
+    packed = pack(corpus, samples, 1, 0)
+    with torch.no_grad():
+        return float((ToyModel(max(corpus.lengths))(packed, None) * packed.loss_mask).sum())
+
+
+def _sum_hook(_: object, bucket: dist.GradBucket) -> torch.futures.Future[torch.Tensor]:
+    """DDP's reduction without the division by the number of ranks (megatron-core's factor 1.0)."""
+    work = dist.all_reduce(bucket.buffer(), async_op=True)
+    return work.get_future().then(lambda done: done.value()[0])
+
+
+_sum_hook.__annotations__.clear()  # DDP compares them with types, and here they are strings

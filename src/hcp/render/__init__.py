@@ -1,0 +1,1 @@
+"""sbatch scripts from launches and site files."""

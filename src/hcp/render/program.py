@@ -1,0 +1,112 @@
+"""A launch as the words of a command: what the program is given in the job."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import PurePath
+from typing import Any
+
+from hcp.core.errors import HcpError
+from hcp.launch.fact import Launch, Reading
+
+_NOT_WORDS = ("start", "nodes", "gpus_per_node", "ntasks_per_node", "placement", "world_size", "script")
+"""Facts that no word of the program's arguments holds: the job states them anew."""
+
+Lines = tuple[tuple[str, ...], ...]
+"""The words, one option with its values per line."""
+
+
+def launch_words(launch: Launch, spoken: Sequence[str]) -> Lines:
+    """The words that start this launch, without the program.
+
+    Args:
+        launch: as read from a target, `spoken` included.
+        spoken: the words after `--` on our own command line.
+
+    Raises:
+        HcpError: a value cannot be told from the text (a variable that the script does not set, …).
+    """
+    reading = launch.reading
+    _all_known(reading)
+    if reading.form == "shell":
+        if reading.argv is None:
+            raise HcpError(
+                f"{reading.target}: an argument of the training command is not known; wanted every word of "
+                "it; write the value out, or give the launch's words after --"
+            )
+        return _lines((*reading.argv, *spoken))
+    if reading.kind == "mlm":
+        return tuple(_flag(setting.key, setting.value) for setting in reading.settings)
+    if reading.form == "yaml":
+        return (*_config_file(reading), *((word,) for word in spoken))
+    if reading.target == "<command line>":
+        return tuple((word,) for word in spoken)
+    if reading.form == "overrides" and reading.text is not None:
+        from hcp.launch.words.overrides import split_words
+
+        return (*((word.text,) for word in split_words(reading.text, reading.target)), *((word,) for word in spoken))
+    return tuple((f"{setting.key}={_yaml(setting.value)}",) for setting in reading.settings)
+
+
+def _lines(words: Sequence[str]) -> Lines:
+    """One option with its values per line; what is no option stands alone."""
+    lines: list[tuple[str, ...]] = []
+    for word in words:
+        if lines and lines[-1][0].startswith("-") and not word.startswith("-") and "=" not in word:
+            lines[-1] = (*lines[-1], word)
+        else:
+            lines.append((word,))
+    return tuple(lines)
+
+
+def program_words(launch: Launch, stated: Sequence[str]) -> tuple[str, ...]:
+    """What is started, in words: stated by the user, named by the launch, or the dialect's own; empty = unknown."""
+    if stated:
+        return tuple(stated)
+    script = launch.facts.get("script")
+    if script is not None and script.value:
+        name = str(script.value)
+        return (name,) if name.endswith(".py") or "/" in name else ("-m", name)
+    return ("-m", "verl.trainer.main_ppo") if launch.kind == "verl" else ()
+
+
+def _all_known(reading: Reading) -> None:
+    lost = [
+        (key, why)
+        for key, why in reading.unknown.items()
+        if key not in _NOT_WORDS and not key.startswith(("env.", "sbatch.", "srun.", "torchrun."))
+    ]
+    if reading.unseen is not None:
+        lost.append(("the arguments", reading.unseen))
+    if lost:
+        key, why = lost[0]
+        more = f" (and {len(lost) - 1} more)" if len(lost) > 1 else ""
+        raise HcpError(
+            f"{reading.target}: {key} is not known: {why}{more}; wanted every word of the launch; "
+            "write the value out, or give the launch's words after --"
+        )
+
+
+def _flag(key: str, value: Any) -> tuple[str, ...]:
+    values = value if isinstance(value, list | tuple) else [value]
+    return ("--" + key.replace("_", "-"), *map(str, values))
+
+
+def _config_file(reading: Reading) -> Lines:
+    if reading.target.startswith("<"):
+        raise HcpError(
+            f"{reading.target}: a configuration on standard input is not there when the job runs; wanted a "
+            "file; write it to one that the nodes see"
+        )
+    if reading.kind == "verl":
+        path = PurePath(reading.target)
+        return ("--config-path", str(path.parent)), ("--config-name", path.stem)
+    return (("--config-file", reading.target),)
+
+
+def _yaml(value: Any) -> str:
+    import json
+
+    if isinstance(value, str):
+        return value
+    return json.dumps(value, ensure_ascii=False, separators=(",", ":"))

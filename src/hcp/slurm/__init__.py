@@ -1,1 +1,0 @@
-"""Slurm scripts: rendering them, and reading the logs that their jobs leave."""

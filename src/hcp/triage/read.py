@@ -1,0 +1,139 @@
+"""Reads the logs of a job: the first failure of a dead one, and whether context parallelism is on in a living one."""
+
+from __future__ import annotations
+
+import re
+from collections import Counter
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Literal
+
+from hcp.triage.events import Event, Failure, FileEvents, Job, first_failure
+from hcp.triage.is_cp_on import ECHO_TOKEN, GROUP_TOKEN, SPEED_TOKENS, CpEvidence, Plan, Verdict, judge
+from hcp.triage.line import Line, read_line, read_name
+from hcp.triage.scan import Hit, line_number, scan
+from hcp.triage.signatures.table import Signature, compiled, table
+
+PROGRESS_TOKENS = (b"elapsed time per iteration", b"training/global_step", b"hcp-step ")
+JOB_TOKEN = b"hcp-job: "
+_AGENT = b"torch/distributed/elastic/agent/server/api.py:"
+_SHUTDOWN = b"has failed to shutdown the rendezvous"
+_ALWAYS = (JOB_TOKEN, GROUP_TOKEN, ECHO_TOKEN, *SPEED_TOKENS)
+"""Lines with these are read every time: their numbers are what counts."""
+_NUMBER = re.compile(rb"\d{3,}|0x[0-9a-f]+")
+_LONGEST_SHAPE, _SHAPES, _ENOUGH = 2000, 20000, 1000
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """What the logs of one job say. `noise` counts the failure lines that are not the first, by signature."""
+
+    state: Literal["failed", "running", "no-failure"]
+    failure: Failure | None
+    line: int | None
+    cp: Verdict
+    job: Job
+    noise: Counter[str]
+    survived: int
+    steps: int
+    files: tuple[Path, ...]
+    bytes: int
+
+    @property
+    def ok(self) -> bool:
+        return self.failure is None and self.cp.state in ("on", "unknown")
+
+
+def triage(paths: Sequence[Path], plan: Plan, advanced: Callable[[int], None] = lambda count: None) -> Outcome:
+    """Reads the files, in constant memory.
+
+    Args:
+        paths: log files of one job.
+        plan: what the launch plans, as far as it is known.
+        advanced: called with the number of bytes of every chunk read.
+    """
+    rows = compiled(table())
+    tokens = (*dict.fromkeys(row.token for row, _ in rows), GROUP_TOKEN, ECHO_TOKEN, JOB_TOKEN)
+    job, cp = Job(), CpEvidence()
+    reader = _Reader(rows, job, cp)
+    files = []
+    for number, path in enumerate(paths):
+        entry = FileEvents(path, read_name(str(path)))
+        with path.open("rb", buffering=0) as file:
+            for hit in scan(file, tokens, SPEED_TOKENS, PROGRESS_TOKENS, advanced):
+                entry.progress(hit.progress)
+                if hit.line:
+                    reader.read(hit, number, entry)
+        files.append(entry)
+    latest = max((entry.name.attempt or 0 for entry in files), default=0)
+    current = [entry for entry in files if entry.name.attempt in (None, latest)]
+    general = next(row for row, _ in rows if row.id == "exception")
+    failure = first_failure(current, job, general)
+    steps = sum(entry.steps for entry in files)
+    noise = sum((entry.counts for entry in current), Counter[str]())
+    if failure:
+        noise[failure.signature.id] -= 1
+    return Outcome(
+        "failed" if failure else "running" if steps else "no-failure",
+        failure,
+        line_number(failure.path, failure.offset) if failure else None,
+        judge(cp, job.groups, plan),
+        job,
+        +noise,
+        sum(entry.survived for entry in files),
+        steps,
+        tuple(paths),
+        sum(path.stat().st_size for path in paths),
+    )
+
+
+class _Reader:
+    """Tries the rows on the lines that were found, and remembers what a repeated line turned out to be.
+
+    A warning that thousands of lines repeat would otherwise cost the whole table every time. Lines count as the same
+    if they differ in numbers of three digits and more (times, ids, addresses): the rows look at no such number.
+    """
+
+    def __init__(self, rows: list[tuple[Signature, re.Pattern[str]]], job: Job, cp: CpEvidence) -> None:
+        self.rows = rows
+        self.job = job
+        self.cp = cp
+        self.known: dict[bytes, str | None] = {}
+
+    def read(self, hit: Hit, file: int, entry: FileEvents) -> None:
+        shape = _NUMBER.sub(b"0", hit.line) if len(hit.line) <= _LONGEST_SHAPE else b""
+        row_id = self.known.get(shape, "")
+        if row_id is None or (row_id and entry.counts[row_id] > _ENOUGH):
+            if row_id:
+                entry.counts[row_id] += 1
+            return
+        line = read_line(hit.line)
+        if any(token in hit.line for token in _ALWAYS):
+            self._read_facts(hit, line, entry)
+            shape = b""
+        for row, pattern in self.rows:
+            if row.token in hit.line:
+                match = pattern.search(line.body)
+                # The first node to end takes torchrun's store along: agents of a good job that still wait log it.
+                if match and _SHUTDOWN not in hit.line and not (row.generic and _AGENT in hit.line):
+                    groups = {name: value or "" for name, value in match.groupdict().items()}
+                    entry.add(Event(row, groups, line, file, hit.offset))
+                    self._remember(shape, row.id)
+                    return
+        self._remember(shape, None)
+
+    def _remember(self, shape: bytes, row_id: str | None) -> None:
+        if len(self.known) >= _SHAPES:
+            self.known.clear()
+        if shape:
+            self.known[shape] = row_id
+
+    def _read_facts(self, hit: Hit, line: Line, entry: FileEvents) -> None:
+        if JOB_TOKEN in hit.line:
+            before = self.job.attempt
+            self.job.read(line.body.partition("hcp-job: ")[2])
+            if self.job.attempt > before:
+                entry.forget()
+        else:
+            self.cp.read(hit.line.decode("utf-8", "replace"), line.rank, str(entry.path))

@@ -1,0 +1,1 @@
+"""What failures look like in a log, one row each."""

@@ -1,0 +1,108 @@
+"""`MODEL_ARGS:` files: values become words as upstream's test runner makes them."""
+
+from __future__ import annotations
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from hcp.core.errors import HcpError
+from hcp.launch.build import build_launch
+from hcp.launch.yaml.mlm import read_args_yaml
+
+TEXT = """\
+ENV_VARS:
+  CUDA_DEVICE_MAX_CONNECTIONS: 1
+  NCCL_ALGO: Ring
+  X: ${PLACE}/x
+  NVTE_FLAG: true
+MODEL_ARGS:
+  --num-layers: 12
+  --context-parallel-size: 4  # hcp: ignore=TOPO001 only one node
+  --cp-comm-type: a2a+p2p
+  --hierarchical-context-parallel-sizes: "[2 2]"
+  --sequence-parallel: true
+  --seq-length: 1024
+  --data-path: ${DATA_PATH}/text
+  --moe-layer-freq: ([0]*3+[1]*11)
+  --recompute-modules: [mlp, "moe act"]
+  --lr-warmup-fraction: .01
+  --empty:
+TEST_TYPE: regular
+LAUNCHER: ft_launcher
+"""
+
+
+def test_values_become_words() -> None:
+    reading = read_args_yaml(TEXT, "model_config.yaml")
+    assert {s.key: s.value for s in reading.settings} == {
+        "num_layers": ["12"],
+        "context_parallel_size": ["4"],
+        "cp_comm_type": ["a2a+p2p"],
+        "hierarchical_context_parallel_sizes": ["2", "2"],
+        "sequence_parallel": [],
+        "seq_length": ["1024"],
+        "data_path": ["${DATA_PATH}/text"],
+        "moe_layer_freq": ["([0]*3+[1]*11)"],
+        "recompute_modules": ["mlp", "moe act"],
+        "lr_warmup_fraction": ["0.01"],
+        "empty": [],
+    }
+    assert (reading.kind, reading.form, reading.complete, reading.text) == ("mlm", "args-yaml", True, TEXT)
+    assert set(reading.unknown) == {"data_path", "env.X"}
+    assert {name: fact.value for name, fact in reading.facts.items()} == {
+        "env.CUDA_DEVICE_MAX_CONNECTIONS": "1",
+        "env.NCCL_ALGO": "Ring",
+        "env.NVTE_FLAG": "true",
+        "start": "ft_launcher",
+    }
+    assert [(a.rule, a.location.line) for a in reading.acceptances] == [("TOPO001", 8)]
+
+
+def test_the_launch_has_the_flags_meaning_and_the_values_places() -> None:
+    facts = build_launch(read_args_yaml(TEXT, "model_config.yaml")).facts
+    assert (facts["cp"].value, facts["hcp_sizes"].value, facts["sequence_parallel"].value) == (4, (2, 2), True)
+    place = facts["hcp_sizes"].location
+    assert place is not None and TEXT.split("\n")[place.line - 1][place.column - 1 : place.end_column - 1] == '"[2 2]"'
+
+
+def test_a_flag_set_to_false_gets_the_word_false() -> None:
+    # Upstream's runner makes `--x false` of it, which argparse refuses for a flag without a value.
+    assert read_args_yaml("MODEL_ARGS:\n  --x: false\n", "x.yaml").settings[0].value == ["false"]
+
+
+def test_of_a_flag_that_is_written_twice_the_last_counts() -> None:
+    reading = read_args_yaml("MODEL_ARGS:\n  --x: 1\n  --y: 2\n  --x: 3\n", "x.yaml")
+    assert {s.key: s.value for s in reading.settings} == {"y": ["2"], "x": ["3"]}
+    assert reading.notes == ("'--x' is written twice, first in line 2; the last one counts, as for argparse",)
+
+
+def test_anchors_are_expanded() -> None:
+    text = "BASE: &base\n  --x: 1\n  --y: 2\nMODEL_ARGS:\n  <<: *base\n  --y: 3\n"
+    assert {s.key: s.value for s in read_args_yaml(text, "x.yaml").settings} == {"x": ["1"], "y": ["3"]}
+
+
+def test_arguments_out_of_a_checkpoint_are_unknown() -> None:
+    reading = read_args_yaml("MODEL_ARGS:\n  --load: x\n  --use-checkpoint-args: true\n  --num-layers: 2\n", "x.yaml")
+    assert "num_attention_heads" in reading.unknown and "num_layers" not in reading.unknown
+
+
+@pytest.mark.parametrize("text", ["MODEL_ARGS: 3\n", "MODEL_ARGS: [--x, 1]\n", "ENV_VARS:\n  A: 1\n"])
+def test_what_has_no_flags_is_one_clear_line(text: str) -> None:
+    with pytest.raises(HcpError, match="no MODEL_ARGS mapping; wanted"):
+        read_args_yaml(text, "x.yaml")
+
+
+def test_an_empty_mapping_is_a_launch_without_flags() -> None:
+    assert read_args_yaml("ENV_VARS:\n  A: 1\nMODEL_ARGS:\n", "x.yaml").settings == ()
+
+
+@settings(max_examples=200, deadline=None)
+@given(st.text(max_size=60).map(lambda text: "MODEL_ARGS:\n  --x: " + text))
+def test_any_value_is_read_or_one_clear_line(text: str) -> None:
+    try:
+        reading = read_args_yaml(text, "x.yaml")
+    except HcpError as error:
+        assert "\n" not in str(error)
+        return
+    assert all(isinstance(word, str) for setting in reading.settings for word in setting.value)

@@ -1,0 +1,134 @@
+"""What the job's first phases find on its nodes, without a cluster."""
+
+import json
+import subprocess
+import sys
+
+import pytest
+
+from hcp.render.preflight import differences, misplaced_rank
+
+
+def _node(name, clock=1000.0, driver="550.1", wanted=8, mounts=None, **facts):
+    return {
+        "node": name,
+        "facts": {"torch": "2.5.1", "gpus_per_node": 8, **facts},
+        "driver": driver,
+        "clock": clock,
+        "wanted_gpus": wanted,
+        "mounts": mounts or {},
+    }
+
+
+@pytest.mark.parametrize(
+    ("second", "said"),
+    [
+        (_node("b"), None),
+        (_node("b", torch="2.4.0"), "torch differs: 2.5.1 on a, 2.4.0 on b"),
+        (_node("b", te="2.14"), "te differs: None on a, 2.14 on b"),
+        (_node("b", driver="560.0"), "driver differs: 550.1 on a, 560.0 on b"),
+        (_node("b", gpus_per_node=7), "gpus_per_node differs: 8 on a, 7 on b"),
+        (_node("b", clock=1100.0), "the clocks are 100 s apart"),
+        (_node("b", mounts={"/data": False}), "/data is not there on b"),
+    ],
+)
+def test_nodes_that_differ_are_named(second, said):
+    found = differences([_node("a"), second], 2)
+    assert found[:1] == ([said] if said else [])
+
+
+def test_a_node_that_did_not_report_is_missed():
+    assert differences([_node("a")], 2) == ["1 of 2 nodes reported (a): the others did not start a task"]
+
+
+def test_too_few_gpus_on_every_node_are_found():
+    both = [_node(name, gpus_per_node=4) for name in "ab"]
+    assert differences(both, 2) == ["a has 4 GPUs: wanted 8", "b has 4 GPUs: wanted 8"]
+
+
+@pytest.mark.parametrize(
+    ("nodes", "rank"),
+    [
+        ("aabb", None),
+        ("abab", 1),
+        ("aaab", 3),
+        ("aabc", 3),
+        ("ab", 1),
+        ("aa", None),
+        ("bbaa", None),
+    ],
+)
+def test_the_first_rank_outside_its_block_is_found(nodes, rank):
+    assert misplaced_rank(nodes, 2) == rank
+
+
+def _preflight(*words, stdin=""):
+    return subprocess.run(
+        [sys.executable, "-m", "hcp.render.preflight", *map(str, words)],
+        input=stdin,
+        text=True,
+        capture_output=True,
+        timeout=60,
+    )
+
+
+def test_what_a_node_prints_is_what_the_comparison_reads(tmp_path):
+    node = _preflight("node", "--mount", tmp_path)
+    assert node.returncode == 0, node.stderr
+    agreed = _preflight("agree", "--nodes", 1, stdin="a line of somebody else\n" + node.stdout)
+    assert agreed.returncode == 0, agreed.stderr
+    facts = json.loads(node.stdout)["facts"]
+    assert dict(line.split("=", 1) for line in agreed.stdout.splitlines()) == {
+        name: str(value).lower() if isinstance(value, bool) else str(value) for name, value in facts.items()
+    }
+    assert _preflight("agree", "--nodes", 2, stdin=node.stdout).returncode == 1
+    missing = _preflight("node", "--mount", tmp_path / "nowhere").stdout
+    refused = _preflight("agree", "--nodes", 1, stdin=missing)
+    assert (refused.returncode, refused.stdout) == (1, "") and "nowhere is not there" in refused.stderr
+
+
+def _ranks(nodes, *words):
+    done = _preflight(
+        "ranks", *words, stdin="".join(f"{rank} {node}\n" for rank, node in reversed(list(enumerate(nodes))))
+    )
+    events = [json.loads(line.partition(": ")[2]) for line in done.stdout.splitlines()]
+    return done, events
+
+
+def test_the_map_of_ranks_names_every_place():
+    done, events = _ranks(["a"] * 4 + ["b"] * 4, "--gpus-per-node=4", "--tp=2", "--cp=2", "--hcp=2,1", "--pp=2")
+    assert done.returncode == 0, done.stderr
+    ranks = {event["rank"]: event for event in events if event["event"] == "rank"}
+    assert ranks[6] == {
+        "event": "rank",
+        "rank": 6,
+        "node": "b",
+        "tp": 0,
+        "dp": 0,
+        "pp": 1,
+        "cp_inner": 1,
+        "cp_outer": 0,
+    }
+    assert {"event": "group", "desc": "HIERARCHICAL_CONTEXT_PARALLEL_GROUP_L0", "ranks": [5, 7]} in events
+    assert events[-1] == {"event": "inner-groups", "inside_a_node": True}
+
+
+def test_inner_groups_that_leave_their_node_by_plan_are_said_but_do_not_stop_the_job():
+    done, events = _ranks("aabb", "--gpus-per-node=2", "--cp=4", "--hcp=4,1")
+    assert done.returncode == 0 and events[-1]["inside_a_node"] is False
+
+
+def test_ranks_that_are_not_in_blocks_stop_the_job():
+    done, events = _ranks("abab", "--gpus-per-node=2", "--cp=4", "--hcp=2,2")
+    assert done.returncode == 1 and "rank 1 is on b, rank 0 on a" in done.stderr
+    assert events[-1] == {"event": "inner-groups", "inside_a_node": False}
+
+
+def test_a_world_that_the_sizes_do_not_divide_is_refused_in_one_line():
+    done, _ = _ranks("aabb", "--gpus-per-node=2", "--cp=3")
+    assert done.returncode == 1 and done.stderr.count("\n") == 1 and "multiple" in done.stderr
+
+
+def test_an_unknown_check_is_refused():
+    done = _preflight("run", "no_such_check")
+    assert done.returncode == 1 and "no such check" in done.stderr

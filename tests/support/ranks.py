@@ -1,0 +1,30 @@
+"""Worker processes for tests that need several ranks."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+
+def run_ranks(work: Callable[[int], Any], size: int = 4, timeout: float = 60) -> list[Any]:
+    """What `work(rank)` returned on each of `size` ranks that share a gloo world."""
+    import tempfile
+    from argparse import Namespace
+
+    from hcp.proofs.procs import run_workers
+    from hcp.proofs.world import joined_world
+
+    with tempfile.TemporaryDirectory() as folder:
+
+        def in_world(rank: int) -> Any:
+            with joined_world(rank, size, Namespace(timeout=timeout), f"{folder}/store"):
+                return work(rank)
+
+        return run_workers(in_world, size, timeout)
+
+
+@pytest.fixture
+def ranks():  # type: ignore[no-untyped-def]
+    return run_ranks

@@ -1,0 +1,102 @@
+"""Every row of the triage table: its example is recognised in a log, its near miss is not."""
+
+import re
+
+import pytest
+
+from hcp.triage.is_cp_on import Plan
+from hcp.triage.read import triage
+from hcp.triage.signatures.table import table
+
+ROWS = table()
+_CONTEXT = '  File "megatron/core/datasets/data_schedule.py", line 9, in get_groups_and_subsamples\n'
+
+
+def _seen(tmp_path, line, context=""):
+    log = tmp_path / "x.log"
+    log.write_text(context + "a line before\n" + line + "\na line after\n")
+    failure = triage([log], Plan()).failure
+    return failure.signature.id if failure else None
+
+
+@pytest.mark.parametrize("row", ROWS, ids=lambda row: row.id)
+def test_the_example_is_recognised_as_this_row(row, tmp_path):
+    assert _seen(tmp_path, row.example, _CONTEXT if row.context else "") == row.id
+
+
+@pytest.mark.parametrize("row", ROWS, ids=lambda row: row.id)
+def test_the_near_miss_is_not_this_row(row, tmp_path):
+    assert _seen(tmp_path, row.near, _CONTEXT) != row.id
+
+
+@pytest.mark.parametrize("row", [row for row in ROWS if row.context], ids=lambda row: row.id)
+def test_a_text_that_other_faults_share_needs_its_context(row, tmp_path):
+    assert _seen(tmp_path, row.example) == "exception"
+
+
+def test_ids_are_unique_and_rules_are_ids_of_the_catalogue():
+    assert len({row.id for row in ROWS}) == len(ROWS)
+    assert all(re.fullmatch(r"|[A-Z]+\d{3}", row.rule) for row in ROWS)
+
+
+@pytest.mark.parametrize("row", ROWS, ids=lambda row: row.id)
+def test_every_name_in_a_cause_is_a_group_of_the_pattern(row):
+    assert set(re.findall(r"{(\w+)}", row.cause)) <= set(re.compile(row.pattern).groupindex)
+    assert set(re.findall(r"{(\w+)}", " ".join(row.next))) <= {"job", "node", "launch", "rule"}
+
+
+_SAID_BY = {
+    "hcp-product-source": ("megatron-core", "np.prod(hierarchical_context_parallel_sizes) == context_parallel_size"),
+    "hcp-two-levels": ("transformer-engine", "requires cp_group = [a2a_cp_group, p2p_cp_group]"),
+    "hcp-te-too-old": ("megatron-core", "hierarchical cp commucation"),
+    "hcp-bias": ("transformer-engine", "bias type is not supported with hierarchical CP"),
+    "cp-window": ("transformer-engine", "support sliding window att"),
+    "cp-tp-slice": ("megatron-core", "First dimension of the tensor should be divisible by tensor parallel size"),
+    "cp-comm-spelling": ("transformer-engine", "Unsupported communication type: "),
+    "cp-comm-list": ("megatron-core", "Length of cp_comm_type ("),
+    "cp-local-attention": ("megatron-core", "Context parallelism is only supported by TEDotProductAttention"),
+    "cp-a2a-heads": ("transformer-engine", "requires num_heads % cp_size == 0"),
+    "cp-gqa-tp": ("megatron-core", "must be a multiple or divisor of"),
+    "cp-padding-mask": ("transformer-engine", "Padding mask not supported with context parallelism"),
+    "cp-fp8": ("transformer-engine", "FP8 is only supported with Fused Attention"),
+    "attention-backend": ("transformer-engine", "No dot product attention backend is available"),
+    "pack-micro-batch": ("megatron-bridge", "Micro batch size should be 1 when training with packed"),
+    "pack-verl": ("verl", "Context parallel size without seq_pack"),
+    "loss-per-token": ("megatron-bridge", "When finetuning with CP>1"),
+    "topology-world": ("megatron-core", "is not divisible by"),
+    "topology-order": ("megatron-core", "When not using pp-last rank ordering"),
+    "mamba-heads": ("megatron-core", "nheads must be evenly divisible by tp_size"),
+    "nvte-switch": ("megatron-core", "for attention backend type"),
+    "dcp-too-long": ("megatron-core", "There should be at least one group existing, cannot re"),
+    "dcp-even": ("megatron-core", "requires an even number of ranks"),
+    "dcp-mla": ("megatron-core", "hybrid_context_parallel is not supported with MLA"),
+    "dcp-build": ("verl", "Dynamic CP requires a Megatron-Core build"),
+    "dcp-verl-length": ("verl", "tokens needs at least"),
+    "nan-loss": ("megatron-core", "found NaN in local"),
+}
+"""Row -> (distribution, a text of its source that stands in the row's example)."""
+
+
+@pytest.fixture(scope="session")
+def python_sources(upstream_dir):
+    texts = {}
+    for folder in sorted(upstream_dir.iterdir()):
+        name = folder.name.rpartition("-")[0]
+        texts.setdefault(name, []).extend(path.read_text(errors="replace") for path in folder.rglob("*.py"))
+    return {name: "\n".join(parts) for name, parts in texts.items()}
+
+
+@pytest.fixture(scope="session")
+def upstream_dir():
+    import os
+    from pathlib import Path
+
+    return Path(os.environ.get("HCP_UPSTREAM", Path.home() / ".cache" / "hcp-upstream"))
+
+
+@pytest.mark.upstream
+@pytest.mark.parametrize("row", [row for row in ROWS if row.id in _SAID_BY], ids=lambda row: row.id)
+def test_upstream_really_says_it(row, python_sources):
+    distribution, text = _SAID_BY[row.id]
+    assert text in python_sources[distribution]
+    assert text in row.example
