@@ -2,17 +2,10 @@
 
 from __future__ import annotations
 
-from hcp.rules.rule import Example, Problem, Source, View, rule
+from hcp.rules.rule import Example, Problem, View, rule
+from hcp.rules.upstream import MODEL_PARALLEL_CONFIG
 
-_OWN = (
-    Source(
-        "megatron-core",
-        "megatron/core/model_parallel_config.py",
-        "ModelParallelConfig",
-        "context_parallel_size",
-        ">=0.12",
-    ),
-)
+_OWN = (MODEL_PARALLEL_CONFIG.says("ModelParallelConfig", "context_parallel_size", ">=0.12"),)
 
 
 @rule(

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from hcp.rules.cp_view import cp_may_be_on, has_window, is_dsa, layer_types, switch_types, windowed_types
-from hcp.rules.rule import Example, Fix, Problem, Source, View, rule
+from hcp.rules.rule import Example, Fix, Problem, View, rule
+from hcp.rules.upstream import EXTENSION_TE, TE_ATTENTION_UTILS, TE_CONTEXT_PARALLEL, TRANSFORMER_UTILS
 
-_DPA = "transformer_engine/pytorch/attention/dot_product_attention/"
 _FUSED = Fix({"attention_backend": "fused"}, "cuDNN's attention")
 
 
@@ -55,20 +55,10 @@ def _max_logit(v: View) -> str | None:
     effect="crash",
     stage="first-forward",
     source=(
-        Source(
-            "transformer-engine",
-            _DPA + "context_parallel.py",
-            "attn_forward_func_with_cp",
-            "Context parallelism does not support sliding window attention with",
-            ">=2.8",
+        TE_CONTEXT_PARALLEL.says(
+            "attn_forward_func_with_cp", "Context parallelism does not support sliding window attention with", ">=2.8"
         ),
-        Source(
-            "megatron-core",
-            "megatron/core/transformer/utils.py",
-            "is_layer_window_attention",
-            "layer_number % window_attn_skip_freq != 0",
-            ">=0.15",
-        ),
+        TRANSFORMER_UTILS.says("is_layer_window_attention", "layer_number % window_attn_skip_freq != 0", ">=0.15"),
     ),
     applies=lambda v: cp_may_be_on(v) and has_window(v),
     good=Example("mlm", "--context-parallel-size 2 --cp-comm-type all_gather --window-size 1024,0"),
@@ -98,27 +88,11 @@ def windows_have_a_comm_type(v: View) -> Problem | None:
     effect="crash",
     stage="first-forward",
     source=(
-        Source(
-            "transformer-engine",
-            _DPA + "context_parallel.py",
-            "attn_forward_func_with_cp",
-            'softmax_type == "vanilla" or cp_comm_type == "a2a"',
-            ">=2.8",
+        TE_CONTEXT_PARALLEL.says(
+            "attn_forward_func_with_cp", 'softmax_type == "vanilla" or cp_comm_type == "a2a"', ">=2.8"
         ),
-        Source(
-            "transformer-engine",
-            _DPA + "context_parallel.py",
-            "attn_forward_func_with_cp",
-            "Before cuDNN 9.18.0",
-            ">=2.12",
-        ),
-        Source(
-            "transformer-engine",
-            _DPA + "utils.py",
-            "get_attention_backend",
-            "for determinism reasons with softmax_type",
-            ">=2.12",
-        ),
+        TE_CONTEXT_PARALLEL.says("attn_forward_func_with_cp", "Before cuDNN 9.18.0", ">=2.12"),
+        TE_ATTENTION_UTILS.says("get_attention_backend", "for determinism reasons with softmax_type", ">=2.12"),
     ),
     applies=_sinks,
     good=Example(
@@ -172,16 +146,10 @@ def sinks_have_a_comm_type_and_backend(v: View) -> Problem | None:
     effect="crash",
     stage="first-forward",
     source=(
-        Source(
-            "transformer-engine",
-            _DPA + "context_parallel.py",
-            "attn_forward_func_with_cp",
-            'use_fused_attention and "padding" not in attn_mask_type',
-            ">=2.4",
+        TE_CONTEXT_PARALLEL.says(
+            "attn_forward_func_with_cp", 'use_fused_attention and "padding" not in attn_mask_type', ">=2.4"
         ),
-        Source(
-            "transformer-engine", _DPA + "utils.py", "get_attention_backend", "attention bias for THD format", ">=2.4"
-        ),
+        TE_ATTENTION_UTILS.says("get_attention_backend", "attention bias for THD format", ">=2.4"),
     ),
     applies=lambda v: cp_may_be_on(v) and bool(v.get("attention_bias")),
     good=Example("mlm", "--context-parallel-size 2", "attention_bias=true"),
@@ -225,22 +193,14 @@ def bias_runs_in_the_ring(v: View) -> Problem | None:
     effect="crash",
     stage="first-forward",
     source=(
-        Source(
-            "transformer-engine",
-            _DPA + "utils.py",
+        TE_ATTENTION_UTILS.says(
             "get_attention_backend",
             "Disabling FlashAttention as it does not support context parallelism with FP8",
             ">=2.4",
         ),
-        Source(
-            "transformer-engine", _DPA + "utils.py", "get_attention_backend", "attention and THD format", ">=2.15,<2.19"
-        ),
-        Source(
-            "transformer-engine",
-            _DPA + "context_parallel.py",
-            "_reject_custom_recipe_under_cp",
-            "CustomRecipe + Context Parallelism is not yet supported",
-            ">=2.16",
+        TE_ATTENTION_UTILS.says("get_attention_backend", "attention and THD format", ">=2.15,<2.19"),
+        TE_CONTEXT_PARALLEL.says(
+            "_reject_custom_recipe_under_cp", "CustomRecipe + Context Parallelism is not yet supported", ">=2.16"
         ),
     ),
     applies=_fp8_attention,
@@ -299,14 +259,10 @@ def fp8_attention_has_its_backend(v: View) -> Problem | None:
     effect="crash",
     stage="first-forward",
     source=(
-        Source(
-            "transformer-engine",
-            _DPA + "context_parallel.py",
-            "attn_forward_func_with_cp",
-            "assert not enable_mla or cp_comm_type in [",
-            ">=2.5,<2.15",
+        TE_CONTEXT_PARALLEL.says(
+            "attn_forward_func_with_cp", "assert not enable_mla or cp_comm_type in [", ">=2.5,<2.15"
         ),
-        Source("transformer-engine", _DPA + "utils.py", "get_attention_backend", "MLA attention", ">=2.5,<2.15"),
+        TE_ATTENTION_UTILS.says("get_attention_backend", "MLA attention", ">=2.5,<2.15"),
     ),
     applies=_wide_mla,
     good=Example("mlm", "--context-parallel-size 2 --multi-latent-attention --no-rope-fusion", "te=2.5"),
@@ -358,26 +314,12 @@ def mla_has_its_transformer_engine(v: View) -> Problem | None:
     effect="crash",
     stage="first-forward",
     source=(
-        Source(
-            "transformer-engine",
-            _DPA + "utils.py",
-            "get_attention_backend",
-            "Disabling FlashAttention for max_logit",
-            ">=2.9",
+        TE_ATTENTION_UTILS.says("get_attention_backend", "Disabling FlashAttention for max_logit", ">=2.9"),
+        TE_ATTENTION_UTILS.says(
+            "get_attention_backend", "Disabling FusedAttention for max_logit with qkv_format = thd", ">=2.9,<2.11"
         ),
-        Source(
-            "transformer-engine",
-            _DPA + "utils.py",
-            "get_attention_backend",
-            "Disabling FusedAttention for max_logit with qkv_format = thd",
-            ">=2.9,<2.11",
-        ),
-        Source(
-            "megatron-core",
-            "megatron/core/extensions/transformer_engine.py",
-            "TEDotProductAttention.__init__",
-            "qk-clip is only supported in TE 2.9.0 and later",
-            ">=0.16",
+        EXTENSION_TE.says(
+            "TEDotProductAttention.__init__", "qk-clip is only supported in TE 2.9.0 and later", ">=0.16"
         ),
     ),
     applies=lambda v: _max_logit(v) is not None,

@@ -3,10 +3,17 @@
 from __future__ import annotations
 
 from hcp.rules.cp_view import PARALLEL_TYPES, cp_may_be_on, is_dsa, layer_types, switch_types
-from hcp.rules.rule import Example, Fix, Problem, Source, View, rule
+from hcp.rules.rule import Example, Fix, Problem, View, rule
+from hcp.rules.upstream import (
+    ARGUMENTS,
+    CORE_DOT_PRODUCT_ATTENTION,
+    EXTENSION_TE,
+    LM_LANGUAGE_MODULE,
+    TE_ATTENTION_UTILS,
+    TE_CONTEXT_PARALLEL,
+    TRANSFORMER_CONFIG,
+)
 
-_DPA = "transformer_engine/pytorch/attention/dot_product_attention/"
-_CONFIG = "megatron/core/transformer/transformer_config.py"
 _NO_BACKEND = "no attention backend is left and the first forward stops"
 
 
@@ -49,20 +56,8 @@ def _wants_fa4(v: View) -> bool:
     effect="crash",
     stage="first-forward",
     source=(
-        Source(
-            "transformer-engine",
-            _DPA + "context_parallel.py",
-            "attn_forward_func_with_cp",
-            "Unsupported communication type",
-            ">=2.4",
-        ),
-        Source(
-            "megatron-lm",
-            "megatron/training/arguments.py",
-            "_add_distributed_args",
-            "p2p, a2a, allgather or a2a+p2p",
-            where="checkout",
-        ),
+        TE_CONTEXT_PARALLEL.says("attn_forward_func_with_cp", "Unsupported communication type", ">=2.4"),
+        ARGUMENTS.says("_add_distributed_args", "p2p, a2a, allgather or a2a+p2p"),
     ),
     applies=cp_may_be_on,
     good=Example(
@@ -109,12 +104,8 @@ def comm_type_is_spelled_right(v: View) -> Problem | None:
     effect="crash",
     stage="config",
     source=(
-        Source(
-            "megatron-core",
-            _CONFIG,
-            "TransformerConfig.__post_init__",
-            "len(self.cp_comm_type) == self.num_layers",
-            ">=0.12",
+        TRANSFORMER_CONFIG.says(
+            "TransformerConfig.__post_init__", "len(self.cp_comm_type) == self.num_layers", ">=0.12"
         ),
     ),
     applies=lambda v: cp_may_be_on(v) and isinstance(v.cp_comm_type, tuple),
@@ -145,12 +136,8 @@ def comm_types_match_layers(v: View) -> Problem | None:
     effect="crash",
     stage="init",
     source=(
-        Source(
-            "megatron-core",
-            "megatron/core/transformer/dot_product_attention.py",
-            "DotProductAttention.__init__",
-            "Context parallelism is only supported by TEDotProductAttention!",
-            ">=0.12",
+        CORE_DOT_PRODUCT_ATTENTION.says(
+            "DotProductAttention.__init__", "Context parallelism is only supported by TEDotProductAttention!", ">=0.12"
         ),
     ),
     applies=cp_may_be_on,
@@ -184,16 +171,12 @@ def attention_is_transformer_engine(v: View) -> Problem | None:
     effect="crash",
     stage="first-forward",
     source=(
-        Source(
-            "transformer-engine",
-            _DPA + "utils.py",
+        TE_ATTENTION_UTILS.says(
             "get_attention_backend",
             "Disabling UnfusedDotProductAttention as it does not support context parallelism",
             ">=2.4",
         ),
-        Source(
-            "transformer-engine", _DPA + "utils.py", "get_attention_backend", "causal_bottom_right masking", ">=2.4"
-        ),
+        TE_ATTENTION_UTILS.says("get_attention_backend", "causal_bottom_right masking", ">=2.4"),
     ),
     applies=cp_may_be_on,
     good=Example("mlm", "--context-parallel-size 2 --attention-backend fused"),
@@ -237,26 +220,16 @@ def backend_and_mask_exist(v: View) -> Problem | None:
     effect="crash",
     stage="first-forward",
     source=(
-        Source(
-            "transformer-engine",
-            _DPA + "utils.py",
+        TE_ATTENTION_UTILS.says(
             "get_attention_backend",
             "Disabling FlashAttention 4 as it does not support context parallelism yet",
             ">=2.15,<2.19",
         ),
-        Source(
-            "transformer-engine",
-            _DPA + "utils.py",
-            "get_attention_backend",
-            'fa4_cp_supported = cp_comm_type in ["p2p", "all_gather", "a2a"]',
-            ">=2.19",
+        TE_ATTENTION_UTILS.says(
+            "get_attention_backend", 'fa4_cp_supported = cp_comm_type in ["p2p", "all_gather", "a2a"]', ">=2.19"
         ),
-        Source(
-            "megatron-lm",
-            "megatron/core/models/common/language_module/language_module.py",
-            "LanguageModule._set_attention_backend",
-            "if version != self.config.flash_attention_version",
-            where="checkout",
+        LM_LANGUAGE_MODULE.says(
+            "LanguageModule._set_attention_backend", "if version != self.config.flash_attention_version"
         ),
     ),
     applies=_wants_fa4,
@@ -297,15 +270,7 @@ def fa4_knows_cp(v: View) -> Problem | None:
     severity="error",
     effect="silent",
     stage="never",
-    source=(
-        Source(
-            "megatron-core",
-            "megatron/core/extensions/transformer_engine.py",
-            "TEDotProductAttention.__init__",
-            'if is_te_min_version("1.10.0"):',
-            ">=0.12",
-        ),
-    ),
+    source=(EXTENSION_TE.says("TEDotProductAttention.__init__", 'if is_te_min_version("1.10.0"):', ">=0.12"),),
     applies=lambda v: cp_may_be_on(v) and any(kind in ("a2a", "all_gather") for kind in v.comm_types),
     good=Example("mlm", "--context-parallel-size 2 --cp-comm-type all_gather", "te=1.12"),
     bad=Example("mlm", "--context-parallel-size 2 --cp-comm-type all_gather", "te=1.9"),

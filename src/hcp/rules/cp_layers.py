@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from hcp.rules.comm import uses_cp
-from hcp.rules.rule import Example, Fix, Problem, Source, View, rule
+from hcp.rules.rule import Example, Fix, Problem, View, rule
+from hcp.rules.upstream import TRANSFORMER_LAYER
 
 
 def _one_type(v: View, kind: str) -> dict[str, object]:
@@ -17,21 +18,8 @@ def _one_type(v: View, kind: str) -> dict[str, object]:
     effect="crash",
     stage="init",
     source=(
-        Source(
-            "megatron-core",
-            "megatron/core/transformer/transformer_layer.py",
-            "TransformerLayer.__init__",
-            "config.cp_comm_type[self.layer_number]",
-            ">=0.12,<0.17",
-        ),
-        Source(
-            "megatron-core",
-            "megatron/core/transformer/transformer_layer.py",
-            "TransformerLayer.__init__",
-            "self.layer_number - 1",
-            ">=0.17",
-            "checkout",
-        ),
+        TRANSFORMER_LAYER.says("TransformerLayer.__init__", "config.cp_comm_type[self.layer_number]", ">=0.12,<0.17"),
+        TRANSFORMER_LAYER.says("TransformerLayer.__init__", "self.layer_number - 1", ">=0.17", where="checkout"),
     ),
     applies=lambda v: v.get("cp") != 1 and isinstance(v.cp_comm_type, tuple) and uses_cp(v),
     good=Example(

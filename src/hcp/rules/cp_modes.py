@@ -3,9 +3,16 @@
 from __future__ import annotations
 
 from hcp.rules.cp_view import cp_may_be_on
-from hcp.rules.rule import Example, Fix, Problem, Source, View, rule
+from hcp.rules.rule import Example, Fix, Problem, View, rule
+from hcp.rules.upstream import (
+    BRIDGE_CONFIG,
+    DETERMINISM,
+    EXTENSION_TE,
+    GPT_DATASET,
+    MULTI_TOKEN_PREDICTION,
+    TRANSFORMER_CONFIG,
+)
 
-_CONFIG = "megatron/core/transformer/transformer_config.py"
 _ALGOS = frozenset({"Ring", "CollnetDirect", "CollnetChain", "^NVLS"})
 _NONDETERMINISTIC = "env.NVTE_ALLOW_NONDETERMINISTIC_ALGO"
 
@@ -27,20 +34,10 @@ def _dense_mask(v: View) -> bool:
     effect="crash",
     stage="init",
     source=(
-        Source(
-            "megatron-core",
-            "megatron/core/extensions/transformer_engine.py",
-            "TEDotProductAttention.__init__",
-            'os.getenv("NVTE_ALLOW_NONDETERMINISTIC_ALGO", "1")',
-            ">=0.12",
+        EXTENSION_TE.says(
+            "TEDotProductAttention.__init__", 'os.getenv("NVTE_ALLOW_NONDETERMINISTIC_ALGO", "1")', ">=0.12"
         ),
-        Source(
-            "megatron-lm",
-            "megatron/training/determinism.py",
-            "apply_determinism_env",
-            "all(t in ACCEPTED_NCCL_ALGO_TOKENS for t in tokens)",
-            where="checkout",
-        ),
+        DETERMINISM.says("apply_determinism_env", "all(t in ACCEPTED_NCCL_ALGO_TOKENS for t in tokens)"),
     ),
     applies=lambda v: bool(v.get("deterministic")),
     good=Example("mlm", "--deterministic-mode", "env.NVTE_ALLOW_NONDETERMINISTIC_ALGO=0"),
@@ -86,9 +83,7 @@ def deterministic_mode_has_its_environment(v: View) -> Problem | None:
     effect="crash",
     stage="config",
     source=(
-        Source(
-            "megatron-core",
-            _CONFIG,
+        TRANSFORMER_CONFIG.says(
             "TransformerConfig.__post_init__",
             "Batch invariant mode does not support context parallelism",
             ">=0.19",
@@ -121,9 +116,7 @@ def batch_invariant_mode_has_no_cp(v: View) -> Problem | None:
     effect="crash",
     stage="config",
     source=(
-        Source(
-            "megatron-bridge",
-            "megatron/bridge/training/config.py",
+        BRIDGE_CONFIG.says(
             "ConfigContainer._validate_and_apply_megatron_fsdp_v2_configs",
             "MFSDP V2 currently supports DP-only training",
             ">=0.7",
@@ -155,15 +148,7 @@ def fsdp_v2_has_no_cp(v: View) -> Problem | None:
     severity="warning",
     effect="oom",
     stage="training",
-    source=(
-        Source(
-            "megatron-core",
-            "megatron/core/datasets/gpt_dataset.py",
-            "_get_ltor_masks_and_position_ids",
-            "torch.ones((seq_length, seq_length)",
-            ">=0.12",
-        ),
-    ),
+    source=(GPT_DATASET.says("_get_ltor_masks_and_position_ids", "torch.ones((seq_length, seq_length)", ">=0.12"),),
     applies=_dense_mask,
     good=Example("mlm", "--context-parallel-size 4 --seq-length 8192"),
     bad=Example("mlm", "--context-parallel-size 4 --seq-length 131072"),
@@ -194,11 +179,7 @@ def no_dense_mask_for_long_sequences(v: View) -> Problem | None:
     severity="error",
     effect="crash",
     stage="config",
-    source=(
-        Source(
-            "megatron-core", "megatron/core/transformer/multi_token_prediction.py", "roll_tensor", "cp_group", ">=0.14"
-        ),
-    ),
+    source=(MULTI_TOKEN_PREDICTION.says("roll_tensor", "cp_group", ">=0.14"),),
     applies=lambda v: v.kind == "mlm" and bool(v.get("mtp_layers")) and cp_may_be_on(v),
     good=Example("mlm", "--context-parallel-size 2 --mtp-num-layers 1", "mcore=0.14"),
     bad=Example("mlm", "--context-parallel-size 2 --mtp-num-layers 1", "mcore=0.13"),

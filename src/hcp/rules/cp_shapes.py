@@ -5,7 +5,17 @@ from __future__ import annotations
 from math import gcd
 
 from hcp.rules.cp_view import cp_may_be_on, layer_types, round_up, sequence_multiple, smaller_divisors, switch_types
-from hcp.rules.rule import Example, Fix, Problem, Source, View, rule
+from hcp.rules.rule import Example, Fix, Problem, View, rule
+from hcp.rules.upstream import (
+    ARGUMENTS,
+    BRIDGE_CONFIG,
+    BRIDGE_MOE_DOC,
+    MAPPINGS,
+    TE_CONTEXT_PARALLEL,
+    TE_MXFP8_TENSOR,
+    TE_UTILS,
+    TRANSFORMER_CONFIG,
+)
 
 
 def _longer(v: View, multiple: int) -> Fix:
@@ -49,9 +59,6 @@ def _flat_a2a(v: View) -> bool:
 
 _SHORT = 1024
 
-_CONFIG = "megatron/core/transformer/transformer_config.py"
-_CONTEXT_PARALLEL = "transformer_engine/pytorch/attention/dot_product_attention/context_parallel.py"
-
 
 @rule(
     "CP001",
@@ -59,19 +66,9 @@ _CONTEXT_PARALLEL = "transformer_engine/pytorch/attention/dot_product_attention/
     effect="crash",
     stage="config",
     source=(
-        Source(
-            "megatron-lm",
-            "megatron/training/arguments.py",
-            "validate_args",
-            "args.seq_length % (args.context_parallel_size * 2) == 0",
-            where="checkout",
-        ),
-        Source(
-            "megatron-bridge",
-            "megatron/bridge/training/config.py",
-            "ConfigContainer.validate",
-            "self.model.seq_length % (self.model.context_parallel_size * 2) == 0",
-            ">=0.3",
+        ARGUMENTS.says("validate_args", "args.seq_length % (args.context_parallel_size * 2) == 0"),
+        BRIDGE_CONFIG.says(
+            "ConfigContainer.validate", "self.model.seq_length % (self.model.context_parallel_size * 2) == 0", ">=0.3"
         ),
     ),
     applies=lambda v: v.kind != "verl" and cp_may_be_on(v),
@@ -106,9 +103,7 @@ def sequence_divides_into_chunks(v: View) -> Problem | None:
     effect="crash",
     stage="first-forward",
     source=(
-        Source(
-            "megatron-core",
-            "megatron/core/tensor_parallel/mappings.py",
+        MAPPINGS.says(
             "_split_along_first_dim",
             "First dimension of the tensor should be divisible by tensor parallel size",
             ">=0.12",
@@ -151,20 +146,8 @@ def sequence_divides_over_tp(v: View) -> Problem | None:
     effect="crash",
     stage="first-forward",
     source=(
-        Source(
-            "transformer-engine",
-            "transformer_engine/pytorch/utils.py",
-            "assert_dim_for_fp8_exec",
-            "math.prod(tensor.shape[:-1]) % 8",
-            ">=2.4",
-        ),
-        Source(
-            "transformer-engine",
-            "transformer_engine/pytorch/tensor/mxfp8_tensor.py",
-            "MXFP8Quantizer.is_quantizable",
-            "% MXFP8_BLOCK_SCALING_SIZE != 0",
-            ">=2.4",
-        ),
+        TE_UTILS.says("assert_dim_for_fp8_exec", "math.prod(tensor.shape[:-1]) % 8", ">=2.4"),
+        TE_MXFP8_TENSOR.says("MXFP8Quantizer.is_quantizable", "% MXFP8_BLOCK_SCALING_SIZE != 0", ">=2.4"),
     ),
     applies=_fp8_rows,
     good=Example("mlm", "--context-parallel-size 2 --fp8-format hybrid --seq-length 4096 --micro-batch-size 1"),
@@ -198,12 +181,8 @@ def fp8_blocks_are_whole(v: View) -> Problem | None:
     effect="crash",
     stage="first-forward",
     source=(
-        Source(
-            "transformer-engine",
-            _CONTEXT_PARALLEL,
-            "AttnFuncWithCPAndQKVOA2A.forward",
-            "q.shape[-2] % cp_size == 0 and k.shape[-2] % cp_size == 0",
-            ">=2.4",
+        TE_CONTEXT_PARALLEL.says(
+            "AttnFuncWithCPAndQKVOA2A.forward", "q.shape[-2] % cp_size == 0 and k.shape[-2] % cp_size == 0", ">=2.4"
         ),
     ),
     applies=_flat_a2a,
@@ -245,15 +224,9 @@ def heads_divide_for_a2a(v: View) -> Problem | None:
     effect="crash",
     stage="config",
     source=(
-        Source(
-            "megatron-core", _CONFIG, "TransformerConfig.__post_init__", "must be a multiple or divisor of", ">=0.16"
-        ),
-        Source(
-            "megatron-core",
-            _CONFIG,
-            "TransformerConfig.__post_init__",
-            "self.num_query_groups % self.tensor_model_parallel_size != 0",
-            ">=0.12",
+        TRANSFORMER_CONFIG.says("TransformerConfig.__post_init__", "must be a multiple or divisor of", ">=0.16"),
+        TRANSFORMER_CONFIG.says(
+            "TransformerConfig.__post_init__", "self.num_query_groups % self.tensor_model_parallel_size != 0", ">=0.12"
         ),
     ),
     applies=lambda v: v.get("tp") != 1 and v.get("kv_heads", 1) is not None,
@@ -294,9 +267,7 @@ def kv_heads_fit_tp(v: View) -> Problem | None:
     severity="info",
     effect="slow",
     stage="training",
-    source=(
-        Source("megatron-bridge", "docs/training/moe-optimization.md", "", "seq_len / 4096", ">=0.7", where="checkout"),
-    ),
+    source=(BRIDGE_MOE_DOC.says("", "seq_len / 4096", ">=0.7"),),
     applies=lambda v: v.kind in ("mlm", "bridge") and cp_may_be_on(v) and v.known("seq_length"),
     good=Example("mlm", "--context-parallel-size 4 --seq-length 16384"),
     bad=Example("mlm", "--context-parallel-size 4 --seq-length 1024"),

@@ -5,9 +5,8 @@ from __future__ import annotations
 from hcp.rules.comm import HIERARCHICAL, flat_edits
 from hcp.rules.cp_view import switch_types
 from hcp.rules.dcp_view import is_dynamic, is_hybrid, is_newer_than_read, num_ranks
-from hcp.rules.rule import Example, Fix, Problem, Source, View, rule
-
-_TE = "megatron/core/extensions/transformer_engine.py"
+from hcp.rules.rule import Example, Fix, Problem, View, rule
+from hcp.rules.upstream import CORE_ATTENTION, EXTENSION_TE, MULTI_LATENT_ATTENTION, TE_CONTEXT_PARALLEL
 
 
 def _ignored_type(v: View) -> Problem | None:
@@ -32,8 +31,6 @@ _HYBRID = (
 )
 _CP = "--context-parallel-size 8 "
 _ON = "world_size=8 mcore=0.17.0 te=2.14"
-_ACTOR = "actor_rollout_ref.actor.megatron."
-_VERL = f"{_ACTOR}dynamic_context_parallel=True {_ACTOR}max_seqlen_per_dp_cp_rank=4096"
 
 
 @rule(
@@ -42,13 +39,9 @@ _VERL = f"{_ACTOR}dynamic_context_parallel=True {_ACTOR}max_seqlen_per_dp_cp_ran
     effect="crash",
     stage="training",
     source=(
-        Source("megatron-core", _TE, "TEDotProductAttention.forward", "super().set_context_parallel_group(", ">=0.16"),
-        Source(
-            "transformer-engine",
-            "transformer_engine/pytorch/attention/dot_product_attention/context_parallel.py",
-            "attn_forward_func_with_cp",
-            "isinstance(cp_group, list) and len(cp_group) == 2",
-            ">=2.8",
+        EXTENSION_TE.says("TEDotProductAttention.forward", "super().set_context_parallel_group(", ">=0.16"),
+        TE_CONTEXT_PARALLEL.says(
+            "attn_forward_func_with_cp", "isinstance(cp_group, list) and len(cp_group) == 2", ">=2.8"
         ),
     ),
     applies=is_dynamic,
@@ -96,14 +89,8 @@ def comm_type_fits_any_group(v: View) -> Problem | None:
     effect="crash",
     stage="training",
     source=(
-        Source(
-            "megatron-core",
-            _TE,
-            "TEDotProductAttention.__init__",
-            "if self.config.context_parallel_size > 1:",
-            ">=0.16",
-        ),
-        Source("megatron-core", _TE, "TEDotProductAttention.forward", "TEDotProductAttention.cp_stream", ">=0.16"),
+        EXTENSION_TE.says("TEDotProductAttention.__init__", "if self.config.context_parallel_size > 1:", ">=0.16"),
+        EXTENSION_TE.says("TEDotProductAttention.forward", "TEDotProductAttention.cp_stream", ">=0.16"),
     ),
     applies=lambda v: v.kind in ("mlm", "bridge-provider") and is_hybrid(v) and not is_newer_than_read(v),
     good=Example("mlm", _HYBRID + _CP, _ON),
@@ -140,9 +127,7 @@ def hybrid_cp_has_static_cp(v: View) -> Problem | None:
     effect="crash",
     stage="first-forward",
     source=(
-        Source(
-            "megatron-core",
-            "megatron/core/transformer/multi_latent_attention.py",
+        MULTI_LATENT_ATTENTION.says(
             "MLASelfAttention.get_query_key_value_tensors",
             "hybrid_context_parallel is not supported with MLA yet",
             ">=0.16",
@@ -178,15 +163,7 @@ def hybrid_cp_has_no_mla(v: View) -> Problem | None:
     severity="error",
     effect="silent",
     stage="never",
-    source=(
-        Source(
-            "megatron-core",
-            "megatron/core/transformer/attention.py",
-            "Attention.forward",
-            "cp_group=self.pg_collection.cp,",
-            ">=0.16",
-        ),
-    ),
+    source=(CORE_ATTENTION.says("Attention.forward", "cp_group=self.pg_collection.cp,", ">=0.16"),),
     applies=lambda v: v.kind == "mlm" and is_hybrid(v) and not is_newer_than_read(v),
     good=Example("mlm", _HYBRID + _CP, _ON),
     bad=Example("mlm", _HYBRID + _CP + "--position-embedding-type rope", _ON),

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from hcp.rules.dcp_view import is_dynamic, num_ranks
-from hcp.rules.rule import Example, Fix, Problem, Source, View, rule
+from hcp.rules.rule import Example, Fix, Problem, View, rule
+from hcp.rules.upstream import SCHEDULES, VERL_ENGINE
 
 
 def _by_sequence(v: View) -> Problem | None:
@@ -30,20 +31,8 @@ _VERL = f"{_ACTOR}dynamic_context_parallel=True {_ACTOR}max_seqlen_per_dp_cp_ran
     effect="silent",
     stage="never",
     source=(
-        Source(
-            "verl",
-            "verl/workers/engine/megatron/transformer_impl.py",
-            "MegatronEngine.get_data_parallel_size",
-            "we set dp=1",
-            ">=0.8,<0.9",
-        ),
-        Source(
-            "megatron-core",
-            "megatron/core/pipeline_parallel/schedules.py",
-            "forward_step_calc_loss",
-            "if not config.calculate_per_token_loss:",
-            ">=0.15",
-        ),
+        VERL_ENGINE.says("MegatronEngine.get_data_parallel_size", "we set dp=1", ">=0.8,<0.9"),
+        SCHEDULES.says("forward_step_calc_loss", "if not config.calculate_per_token_loss:", ">=0.15"),
     ),
     applies=lambda v: v.kind in ("verl", "bridge-provider") and is_dynamic(v),
     good=Example("verl", _VERL, "verl=0.9.1 mcore=0.19.0 mcore_branch=dev"),

@@ -3,10 +3,17 @@
 from __future__ import annotations
 
 from hcp.rules.dcp_view import is_dynamic, is_hybrid, is_newer_than_read, is_verl, switch
-from hcp.rules.rule import Example, Fix, Problem, Source, View, rule
-
-_STATE = "megatron/core/parallel_state.py"
-_ENGINE = "verl/workers/engine/megatron/transformer_impl.py"
+from hcp.rules.rule import Example, Fix, Problem, View, rule
+from hcp.rules.upstream import (
+    BRIDGE_INITIALIZE,
+    CORE_UTILS,
+    DATA_SCHEDULE,
+    HYBRID_CP_SCHEDULE,
+    PARALLEL_STATE,
+    TRAINING,
+    VERL_DYNAMIC_CP_SCHEDULER,
+    VERL_ENGINE,
+)
 
 
 def off(v: View) -> Fix:
@@ -68,16 +75,7 @@ _DEV = "verl=0.9.1 mcore=0.19.0 mcore_branch=dev"
     severity="error",
     effect="crash",
     stage="training",
-    source=(
-        Source(
-            "megatron-core",
-            "megatron/core/utils.py",
-            "get_batch_on_this_tp_rank",
-            "batch['tokens'].shape[1]",
-            ">=0.18",
-            "checkout",
-        ),
-    ),
+    source=(CORE_UTILS.says("get_batch_on_this_tp_rank", "batch['tokens'].shape[1]", ">=0.18"),),
     applies=lambda v: v.kind == "mlm" and is_hybrid(v),
     good=Example("mlm", _HYBRID, "world_size=8 mcore=0.17.0 te=2.14"),
     bad=Example("mlm", _HYBRID, "world_size=8 mcore=0.19.0 te=2.14"),
@@ -110,20 +108,8 @@ def pretrain_script_feeds_hybrid_cp(v: View) -> Problem | None:
     effect="crash",
     stage="training",
     source=(
-        Source(
-            "megatron-core",
-            "megatron/core/pipeline_parallel/hybrid_cp_schedule.py",
-            "hybrid_context_parallel_forward_backward",
-            "sample_id_groups = data[1]",
-            ">=0.16",
-        ),
-        Source(
-            "megatron-lm",
-            "megatron/training/training.py",
-            "train",
-            "iter(HybridCPDataLoaderWrapper(train_data_iterator, config))",
-            where="checkout",
-        ),
+        HYBRID_CP_SCHEDULE.says("hybrid_context_parallel_forward_backward", "sample_id_groups = data[1]", ">=0.16"),
+        TRAINING.says("train", "iter(HybridCPDataLoaderWrapper(train_data_iterator, config))"),
     ),
     applies=lambda v: (
         (v.kind == "bridge" and is_dynamic(v)) or (v.kind == "verl" and bool(v.get("hybrid_context_parallel")))
@@ -164,25 +150,14 @@ def core_switch_is_left_to_megatron_lm(v: View) -> Problem | None:
     effect="silent",
     stage="never",
     source=(
-        Source(
-            "megatron-core",
-            _STATE,
+        PARALLEL_STATE.says(
             "initialize_model_parallel",
             "hybrid_context_parallel: bool = False",
             ">=0.16",
             absent="dynamic_context_parallel",
         ),
-        Source(
-            "megatron-bridge",
-            "src/megatron/bridge/training/initialize.py",
-            "_initialize_distributed",
-            'if "dynamic_context_parallel" in _init_mp_params',
-            ">=0.6",
-            "checkout",
-        ),
-        Source(
-            "verl",
-            _ENGINE,
+        BRIDGE_INITIALIZE.says("_initialize_distributed", 'if "dynamic_context_parallel" in _init_mp_params', ">=0.6"),
+        VERL_ENGINE.says(
             "MegatronEngine._init_device_mesh",
             "dynamic_context_parallel is not supported in your megatron version",
             ">=0.8",
@@ -228,20 +203,13 @@ def switch_has_the_name_of_its_version(v: View) -> Problem | None:
     effect="crash",
     stage="init",
     source=(
-        Source(
-            "verl",
-            "verl/utils/dynamic_cp_scheduler.py",
+        VERL_DYNAMIC_CP_SCHEDULER.says(
             "get_megatron_dynamic_cp_scheduler_cls",
             "from megatron.core.datasets.data_schedule import DefaultDynamicCPScheduler",
             ">=0.9",
         ),
-        Source(
-            "megatron-core",
-            "megatron/core/datasets/data_schedule.py",
-            "<module>",
-            "class HybridCPDataLoaderWrapper",
-            ">=0.16",
-            absent="class DefaultDynamicCPScheduler",
+        DATA_SCHEDULE.says(
+            "<module>", "class HybridCPDataLoaderWrapper", ">=0.16", absent="class DefaultDynamicCPScheduler"
         ),
     ),
     applies=is_verl,

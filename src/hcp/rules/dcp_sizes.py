@@ -15,10 +15,19 @@ from hcp.rules.dcp_view import (
     num_ranks,
     tokens_per_rank,
 )
-from hcp.rules.rule import Example, Fix, Problem, Source, Unknown, View, rule
+from hcp.rules.rule import Example, Fix, Problem, Unknown, View, rule
+from hcp.rules.upstream import (
+    DATA_SCHEDULE,
+    GPT_DATASET,
+    HYBRID_CP_SCHEDULE,
+    PARALLEL_STATE,
+    SFT_DATASET,
+    VERL_DYNAMIC_CP_SCHEDULER,
+    VERL_ENGINE,
+    VERL_ENGINE_CONFIG,
+    VERL_MEGATRON_UTILS,
+)
 
-_STATE = "megatron/core/parallel_state.py"
-_SCHEDULE = "megatron/core/pipeline_parallel/hybrid_cp_schedule.py"
 _UNIT = 1024
 _MOST_RANKS = 2**20
 
@@ -90,26 +99,12 @@ _DEV = "verl=0.9.1 mcore=0.19.0 mcore_branch=dev"
     effect="crash",
     stage="training",
     source=(
-        Source(
-            "megatron-core",
-            _SCHEDULE,
-            "BalancedCPScheduler.gpus_needed",
-            "seq_len / self.max_seq_len_per_rank",
-            ">=0.16",
+        HYBRID_CP_SCHEDULE.says("BalancedCPScheduler.gpus_needed", "seq_len / self.max_seq_len_per_rank", ">=0.16"),
+        VERL_ENGINE_CONFIG.says(
+            "McoreEngineConfig.__post_init__", "max_seqlen_per_dp_cp_rank must be a positive integer", ">=0.9"
         ),
-        Source(
-            "verl",
-            "verl/workers/config/engine.py",
-            "McoreEngineConfig.__post_init__",
-            "max_seqlen_per_dp_cp_rank must be a positive integer",
-            ">=0.9",
-        ),
-        Source(
-            "verl",
-            "verl/workers/engine/megatron/transformer_impl.py",
-            "MegatronEngine._init_device_mesh",
-            "max_seqlen_per_dp_cp_rank is required when",
-            ">=0.8,<0.9",
+        VERL_ENGINE.says(
+            "MegatronEngine._init_device_mesh", "max_seqlen_per_dp_cp_rank is required when", ">=0.8,<0.9"
         ),
     ),
     applies=is_dynamic,
@@ -143,12 +138,8 @@ def tokens_per_rank_are_stated(v: View) -> Problem | None:
     effect="crash",
     stage="training",
     source=(
-        Source(
-            "megatron-core",
-            _SCHEDULE,
-            "BalancedCPScheduler.next_hdp_group",
-            "There should be at least one group existing",
-            ">=0.16",
+        HYBRID_CP_SCHEDULE.says(
+            "BalancedCPScheduler.next_hdp_group", "There should be at least one group existing", ">=0.16"
         ),
     ),
     applies=lambda v: is_hybrid(v) or is_dev(v),
@@ -189,19 +180,11 @@ def longest_sequence_fits_a_power_of_two(v: View) -> Problem | None:
     effect="crash",
     stage="training",
     source=(
-        Source(
-            "megatron-core",
-            _STATE,
-            "initialize_model_parallel",
-            "Hybrid context parallel requires an even number of ranks",
-            ">=0.16",
+        PARALLEL_STATE.says(
+            "initialize_model_parallel", "Hybrid context parallel requires an even number of ranks", ">=0.16"
         ),
-        Source(
-            "megatron-core",
-            _STATE,
-            "create_hybrid_dp_cp_groups",
-            "group_sizes = [2**i for i in range(int(log2(len(ranks))))][1:]",
-            ">=0.16",
+        PARALLEL_STATE.says(
+            "create_hybrid_dp_cp_groups", "group_sizes = [2**i for i in range(int(log2(len(ranks))))][1:]", ">=0.16"
         ),
     ),
     applies=lambda v: is_hybrid(v) or is_dev(v),
@@ -228,16 +211,8 @@ def ranks_are_a_power_of_two(v: View) -> Problem | None:
     effect="crash",
     stage="training",
     source=(
-        Source(
-            "megatron-lm",
-            "megatron/training/datasets/sft_dataset.py",
-            "SFTDataset.__getitem__",
-            "pad_granularity = self.config.context_parallel_size * 2",
-            where="checkout",
-        ),
-        Source(
-            "megatron-core",
-            "megatron/core/datasets/gpt_dataset.py",
+        SFT_DATASET.says("SFTDataset.__getitem__", "pad_granularity = self.config.context_parallel_size * 2"),
+        GPT_DATASET.says(
             "GPTDatasetConfig",
             "each sample should be divisible by the data parallel size * context parallel size * 2",
             ">=0.16",
@@ -275,15 +250,7 @@ def padding_fits_the_widest_group(v: View) -> Problem | None:
     severity="error",
     effect="silent",
     stage="never",
-    source=(
-        Source(
-            "megatron-core",
-            "megatron/core/datasets/data_schedule.py",
-            "HybridCPDataLoaderWrapper._gid_to_src_rank",
-            "// self.tp_group.size()",
-            ">=0.16",
-        ),
-    ),
+    source=(DATA_SCHEDULE.says("HybridCPDataLoaderWrapper._gid_to_src_rank", "// self.tp_group.size()", ">=0.16"),),
     applies=lambda v: is_hybrid(v) and not is_newer_than_read(v),
     good=Example("mlm", _HYBRID + "--max-seqlen-per-dp-cp-rank 4096 --context-parallel-size 8", _ON),
     bad=Example(
@@ -315,15 +282,7 @@ def tp_is_the_fastest_axis(v: View) -> Problem | None:
     severity="error",
     effect="crash",
     stage="training",
-    source=(
-        Source(
-            "verl",
-            "verl/workers/engine/megatron/transformer_impl.py",
-            "_validate_dcp_world_size",
-            "dpcp_size < 2 or dpcp_size % 2 != 0",
-            ">=0.9",
-        ),
-    ),
+    source=(VERL_ENGINE.says("_validate_dcp_world_size", "dpcp_size < 2 or dpcp_size % 2 != 0", ">=0.9"),),
     applies=is_verl,
     good=Example("verl", _VERL + " trainer.nnodes=2 trainer.n_gpus_per_node=8", _DEV),
     bad=Example("verl", _VERL + " trainer.nnodes=3 trainer.n_gpus_per_node=8", _DEV),
@@ -343,20 +302,8 @@ def verl_ranks_are_a_power_of_two(v: View) -> Problem | None:
     effect="crash",
     stage="training",
     source=(
-        Source(
-            "verl",
-            "verl/utils/dynamic_cp_scheduler.py",
-            "DynamicCPScheduler.schedule",
-            "required_ranks > self.total_ranks",
-            ">=0.9",
-        ),
-        Source(
-            "verl",
-            "verl/utils/megatron_utils.py",
-            "dynamic_cp_split_batch",
-            "try to increase max_seqlen_per_dp_cp_rank",
-            ">=0.8,<0.9",
-        ),
+        VERL_DYNAMIC_CP_SCHEDULER.says("DynamicCPScheduler.schedule", "required_ranks > self.total_ranks", ">=0.9"),
+        VERL_MEGATRON_UTILS.says("dynamic_cp_split_batch", "try to increase max_seqlen_per_dp_cp_rank", ">=0.8,<0.9"),
     ),
     applies=is_verl,
     good=Example("verl", _VERL + " data.max_prompt_length=1024 data.max_response_length=31744", _DEV),

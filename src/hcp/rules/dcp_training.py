@@ -5,10 +5,8 @@ from __future__ import annotations
 from typing import Any
 
 from hcp.rules.dcp_view import is_dev, is_hybrid, num_ranks
-from hcp.rules.rule import Example, Fix, Problem, Source, View, rule
-
-_ARGUMENTS = "megatron/training/arguments.py"
-_SCHEDULES = "megatron/core/pipeline_parallel/schedules.py"
+from hcp.rules.rule import Example, Fix, Problem, View, rule
+from hcp.rules.upstream import ARGUMENTS, DATA_SCHEDULE, LM_DATA_SCHEDULE, SCHEDULES, TRAINING, VERL_ENGINE
 
 _HYBRID = (
     "--hybrid-context-parallel --max-seqlen-per-dp-cp-rank 4096 --context-parallel-size 8 --seq-length 32768 "
@@ -29,20 +27,9 @@ _ON_DEV = "world_size=8 mcore=0.19.0 mcore_branch=dev te=2.14"
     effect="crash",
     stage="config",
     source=(
-        Source(
-            "megatron-lm",
-            _ARGUMENTS,
-            "validate_args",
-            "Hybrid context parallelism not supported with pipeline parallelism",
-            ">=0.16",
-            "checkout",
-        ),
-        Source(
-            "megatron-core",
-            _SCHEDULES,
-            "forward_backward_pipelining_without_interleaving",
-            versions=">=0.16",
-            absent="hybrid_context_parallel",
+        ARGUMENTS.says("validate_args", "Hybrid context parallelism not supported with pipeline parallelism", ">=0.16"),
+        SCHEDULES.says(
+            "forward_backward_pipelining_without_interleaving", versions=">=0.16", absent="hybrid_context_parallel"
         ),
     ),
     applies=lambda v: v.kind == "mlm" and is_hybrid(v),
@@ -74,15 +61,8 @@ def hybrid_cp_has_no_pipeline(v: View) -> Problem | None:
     effect="crash",
     stage="config",
     source=(
-        Source(
-            "megatron-lm",
-            _ARGUMENTS,
-            "validate_args",
-            "Hybrid context parallelism not supported with CUDA Graph",
-            ">=0.16",
-            "checkout",
-        ),
-        Source("megatron-lm", _ARGUMENTS, "validate_args", "del args.enable_cuda_graph", ">=0.16", "checkout"),
+        ARGUMENTS.says("validate_args", "Hybrid context parallelism not supported with CUDA Graph", ">=0.16"),
+        ARGUMENTS.says("validate_args", "del args.enable_cuda_graph", ">=0.16"),
     ),
     applies=lambda v: v.kind == "mlm" and is_hybrid(v),
     good=Example("mlm", _HYBRID + _LOOP, _ON),
@@ -124,30 +104,9 @@ def hybrid_cp_has_no_cuda_graphs(v: View) -> Problem | None:
     effect="crash",
     stage="config",
     source=(
-        Source(
-            "megatron-lm",
-            _ARGUMENTS,
-            "validate_args",
-            "must be used with --calculate-per-token-loss",
-            ">=0.16",
-            "checkout",
-        ),
-        Source(
-            "megatron-lm",
-            _ARGUMENTS,
-            "validate_args",
-            "only supported with single dataloader type",
-            ">=0.16",
-            "checkout",
-        ),
-        Source(
-            "megatron-lm",
-            _ARGUMENTS,
-            "validate_args",
-            "Hybrid context parallelism not supported with Megatron FSDP",
-            ">=0.16",
-            "checkout",
-        ),
+        ARGUMENTS.says("validate_args", "must be used with --calculate-per-token-loss", ">=0.16"),
+        ARGUMENTS.says("validate_args", "only supported with single dataloader type", ">=0.16"),
+        ARGUMENTS.says("validate_args", "Hybrid context parallelism not supported with Megatron FSDP", ">=0.16"),
     ),
     applies=lambda v: v.kind == "mlm" and (is_hybrid(v) or is_dev(v)),
     good=Example("mlm", _HYBRID + _LOOP, _ON),
@@ -183,20 +142,8 @@ def training_loop_fits_dynamic_cp(v: View) -> Problem | None:
     effect="crash",
     stage="training",
     source=(
-        Source(
-            "megatron-lm",
-            "megatron/training/training.py",
-            "train",
-            "train_data_iterator = iter(HybridCPDataLoaderWrapper(train_data_iterator, config))",
-            where="checkout",
-        ),
-        Source(
-            "megatron-core",
-            _SCHEDULES,
-            "forward_backward_no_pipelining",
-            "elif config.hybrid_context_parallel:",
-            ">=0.16",
-        ),
+        TRAINING.says("train", "train_data_iterator = iter(HybridCPDataLoaderWrapper(train_data_iterator, config))"),
+        SCHEDULES.says("forward_backward_no_pipelining", "elif config.hybrid_context_parallel:", ">=0.16"),
     ),
     applies=lambda v: v.kind == "mlm" and is_hybrid(v),
     good=Example("mlm", _HYBRID + _LOOP, _ON),
@@ -225,9 +172,7 @@ def hybrid_cp_has_no_evaluation(v: View) -> Problem | None:
     effect="silent",
     stage="never",
     source=(
-        Source(
-            "megatron-core",
-            _SCHEDULES,
+        SCHEDULES.says(
             "forward_backward_no_pipelining",
             "if config.overlap_moe_expert_parallel_comm and not forward_only:",
             ">=0.16",
@@ -258,15 +203,7 @@ def hybrid_cp_has_no_expert_overlap(v: View) -> Problem | None:
     severity="error",
     effect="crash",
     stage="training",
-    source=(
-        Source(
-            "megatron-core",
-            "megatron/core/datasets/data_schedule.py",
-            "HybridCPDataLoaderWrapper.unpack_batch",
-            'sample["cu_seqlens"]',
-            ">=0.16",
-        ),
-    ),
+    source=(DATA_SCHEDULE.says("HybridCPDataLoaderWrapper.unpack_batch", 'sample["cu_seqlens"]', ">=0.16"),),
     applies=lambda v: v.kind == "mlm" and (is_hybrid(v) or is_dev(v)),
     good=Example("mlm", _HYBRID + _LOOP, _ON),
     bad=Example("mlm", _HYBRID + _LOOP.replace("--micro-batch-size 1", "--micro-batch-size 2"), _ON),
@@ -298,20 +235,9 @@ def rows_are_packed_singly(v: View) -> Problem | None:
     effect="crash",
     stage="config",
     source=(
-        Source(
-            "megatron-lm",
-            "megatron/core/datasets/data_schedule.py",
-            "wrap_data_iterator",
-            "config.sequence_packing_scheduler",
-            ">=0.18",
-            "checkout",
-        ),
-        Source(
-            "verl",
-            "verl/workers/engine/megatron/transformer_impl.py",
-            "MegatronEngine._build_tf_config",
-            '"sequence_packing_scheduler": "default_dynamic_cp"',
-            ">=0.9",
+        LM_DATA_SCHEDULE.says("wrap_data_iterator", "config.sequence_packing_scheduler", ">=0.18"),
+        VERL_ENGINE.says(
+            "MegatronEngine._build_tf_config", '"sequence_packing_scheduler": "default_dynamic_cp"', ">=0.9"
         ),
     ),
     applies=lambda v: v.kind == "mlm" and is_dev(v),

@@ -6,10 +6,8 @@ from typing import Any
 
 from hcp.launch.build import build_launch
 from hcp.rules.dcp_view import is_verl, num_ranks
-from hcp.rules.rule import Example, Fix, Problem, Source, View, rule
-
-_ENGINE = "verl/workers/engine/megatron/transformer_impl.py"
-_UTILS = "verl/utils/megatron_utils.py"
+from hcp.rules.rule import Example, Fix, Problem, View, rule
+from hcp.rules.upstream import DDP, VERL_ENGINE, VERL_MEGATRON_UTILS
 
 _IGNORED = ("ppo_max_token_len_per_gpu", "use_dynamic_bsz", "micro_batch_size")
 
@@ -45,17 +43,11 @@ _REF = "actor_rollout_ref.actor.use_kl_loss=True actor_rollout_ref.ref.megatron.
     effect="crash",
     stage="init",
     source=(
-        Source("verl", _ENGINE, "_check_dcp_unsupported_features", "Dynamic CP does not support FP8 training", ">=0.9"),
-        Source(
-            "verl",
-            _ENGINE,
-            "_check_dcp_unsupported_features",
-            "dynamic_context_parallel requires use_remove_padding=True",
-            ">=0.9",
+        VERL_ENGINE.says("_check_dcp_unsupported_features", "Dynamic CP does not support FP8 training", ">=0.9"),
+        VERL_ENGINE.says(
+            "_check_dcp_unsupported_features", "dynamic_context_parallel requires use_remove_padding=True", ">=0.9"
         ),
-        Source(
-            "megatron-core",
-            "megatron/core/distributed/distributed_data_parallel.py",
+        DDP.says(
             "DistributedDataParallel.__init__",
             "Cannot average in collective when calculating per-token loss!",
             ">=0.12",
@@ -131,9 +123,7 @@ def verl_has_what_dynamic_cp_needs(v: View) -> Problem | None:
     effect="note",
     stage="never",
     source=(
-        Source(
-            "verl",
-            _ENGINE,
+        VERL_ENGINE.says(
             "MegatronEngine.forward_backward_batch",
             "max_seqlen_per_dp_cp_rank=self.engine_config.max_seqlen_per_dp_cp_rank",
             ">=0.9",
@@ -172,9 +162,7 @@ def verl_micro_batch_sizes_mean_nothing(v: View) -> Problem | None:
     effect="hang",
     stage="training",
     source=(
-        Source(
-            "verl",
-            _UTILS,
+        VERL_MEGATRON_UTILS.says(
             "dynamic_cp_split_batch",
             "num_seq_per_local_cp = math.ceil(len(seq_len_effective) / local_dp_size)",
             ">=0.8,<0.9",
@@ -231,16 +219,10 @@ def verl_can_split_its_sequences(v: View) -> Problem | None:
     effect="note",
     stage="never",
     source=(
-        Source(
-            "verl",
-            _ENGINE,
-            "MegatronEngineWithLMHead.forward_step",
-            "dp_size=mpu.get_data_parallel_world_size()",
-            ">=0.8,<0.9",
+        VERL_ENGINE.says(
+            "MegatronEngineWithLMHead.forward_step", "dp_size=mpu.get_data_parallel_world_size()", ">=0.8,<0.9"
         ),
-        Source(
-            "verl",
-            _ENGINE,
+        VERL_ENGINE.says(
             "MegatronEngine._build_tf_config",
             '"context_parallel_size": self.engine_config.context_parallel_size',
             ">=0.9",
@@ -281,11 +263,7 @@ def verl_static_cp_means_what_it_says(v: View) -> Problem | None:
     severity="error",
     effect="crash",
     stage="init",
-    source=(
-        Source(
-            "verl", _ENGINE, "MegatronEngine._init_device_mesh", "initialized without dynamic DPxCP groups", ">=0.9"
-        ),
-    ),
+    source=(VERL_ENGINE.says("MegatronEngine._init_device_mesh", "initialized without dynamic DPxCP groups", ">=0.9"),),
     applies=_is_written,
     good=Example("verl", f"{_VERL} {_REF}=True", _DEV),
     bad=Example("verl", f"{_VERL} {_REF}=False", _DEV),

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from hcp.rules.cp_view import states_environment
-from hcp.rules.rule import Example, Fix, Problem, Source, View, rule
+from hcp.rules.rule import Example, Fix, Problem, View, rule
+from hcp.rules.upstream import ARGUMENTS, BRIDGE_CONFIG, BRIDGE_EVAL_CP, EXTENSION_TE, LANGUAGE_MODULE, PARALLEL_STATE
 
 _CONNECTIONS = "env.CUDA_DEVICE_MAX_CONNECTIONS"
 _BLACKWELL = ("sm100", "sm103", "sm110", "sm120", "sm121")
@@ -38,12 +39,8 @@ _SCALING = "env.NVTE_APPLY_QK_LAYER_SCALING"
     effect="crash",
     stage="init",
     source=(
-        Source(
-            "megatron-core",
-            "megatron/core/parallel_state.py",
-            "initialize_model_parallel",
-            "UCC-backend requires CUDA_DEVICE_MAX_CONNECTIONS > 1",
-            ">=0.12",
+        PARALLEL_STATE.says(
+            "initialize_model_parallel", "UCC-backend requires CUDA_DEVICE_MAX_CONNECTIONS > 1", ">=0.12"
         ),
     ),
     applies=lambda v: v.get("pipeline_comm_backend") == "ucc",
@@ -83,20 +80,8 @@ def ucc_pipeline_has_connections(v: View) -> Problem | None:
     effect="crash",
     stage="config",
     source=(
-        Source(
-            "megatron-lm",
-            "megatron/training/arguments.py",
-            "validate_args",
-            "os.environ.get('CUDA_DEVICE_MAX_CONNECTIONS') == \"1\"",
-            where="checkout",
-        ),
-        Source(
-            "megatron-lm",
-            "megatron/training/arguments.py",
-            "validate_args",
-            "FSDP requires CUDA_DEVICE_MAX_CONNECTIONS > 1 or unset.",
-            where="checkout",
-        ),
+        ARGUMENTS.says("validate_args", "os.environ.get('CUDA_DEVICE_MAX_CONNECTIONS') == \"1\""),
+        ARGUMENTS.says("validate_args", "FSDP requires CUDA_DEVICE_MAX_CONNECTIONS > 1 or unset."),
     ),
     applies=_env001_applies,
     good=Example("mlm", "--context-parallel-size 2", "arch=sm90 env.CUDA_DEVICE_MAX_CONNECTIONS=1"),
@@ -137,9 +122,7 @@ def max_connections_fit_the_parallelism(v: View) -> Problem | None:
     effect="crash",
     stage="init",
     source=(
-        Source(
-            "megatron-core",
-            "megatron/core/models/common/language_module/language_module.py",
+        LANGUAGE_MODULE.says(
             "LanguageModule._set_attention_backend",
             'check_and_set_env_variable("NVTE_FUSED_ATTN", 1, AttnBackend.auto)',
             ">=0.12",
@@ -182,13 +165,7 @@ def attention_variables_fit_the_backend(v: View) -> Problem | None:
     effect="crash",
     stage="init",
     source=(
-        Source(
-            "megatron-core",
-            "megatron/core/extensions/transformer_engine.py",
-            "TEDotProductAttention.__init__",
-            'os.getenv("NVTE_APPLY_QK_LAYER_SCALING", "0")',
-            ">=0.13",
-        ),
+        EXTENSION_TE.says("TEDotProductAttention.__init__", 'os.getenv("NVTE_APPLY_QK_LAYER_SCALING", "0")', ">=0.13"),
     ),
     applies=lambda v: (
         v.get("transformer_impl") != "local"
@@ -222,29 +199,10 @@ def qk_layer_scaling_agrees(v: View) -> Problem | None:
     effect="crash",
     stage="training",
     source=(
-        Source(
-            "megatron-bridge",
-            "megatron/bridge/training/config.py",
-            "DistributedInitConfig",
-            "Requires use_decentralized_pg=True",
-            ">=0.6",
-            where="checkout",
-        ),
-        Source(
-            "megatron-bridge",
-            "megatron/bridge/training/eval_context_parallel_rebinding.py",
-            "install_pg_collection",
-            "module.cp_comm_type,",
-            ">=0.6",
-            where="checkout",
-        ),
-        Source(
-            "megatron-bridge",
-            "megatron/bridge/training/config.py",
-            "ConfigContainer.validate",
-            "is not divisible by eval model parallel size",
-            ">=0.6",
-            where="checkout",
+        BRIDGE_CONFIG.says("DistributedInitConfig", "Requires use_decentralized_pg=True", ">=0.6", where="checkout"),
+        BRIDGE_EVAL_CP.says("install_pg_collection", "module.cp_comm_type,", ">=0.6"),
+        BRIDGE_CONFIG.says(
+            "ConfigContainer.validate", "is not divisible by eval model parallel size", ">=0.6", where="checkout"
         ),
     ),
     applies=lambda v: (

@@ -4,11 +4,8 @@ from __future__ import annotations
 
 from hcp.rules.comm import HIERARCHICAL, flat_fixes, runs_hcp, two_levels
 from hcp.rules.cp_view import has_window, has_window_at, skip_freq, windowed_types
-from hcp.rules.rule import Example, Fix, Problem, Source, View, rule
-
-_DPA = "transformer_engine/pytorch/attention/dot_product_attention/"
-_CP = _DPA + "context_parallel.py"
-_UTILS = _DPA + "utils.py"
+from hcp.rules.rule import Example, Fix, Problem, View, rule
+from hcp.rules.upstream import TE_ATTENTION_UTILS, TE_CONTEXT_PARALLEL
 
 
 def _has_bias(v: View) -> bool:
@@ -42,19 +39,11 @@ _BRIDGE_HCP = "model.context_parallel_size=4 model.cp_comm_type=a2a+p2p model.hi
     effect="crash",
     stage="first-forward",
     source=(
-        Source(
-            "transformer-engine",
-            _CP,
-            "attn_forward_func_with_cp",
-            "bias type is not supported with hierarchical CP implementation yet!",
-            ">=2.8",
+        TE_CONTEXT_PARALLEL.says(
+            "attn_forward_func_with_cp", "bias type is not supported with hierarchical CP implementation yet!", ">=2.8"
         ),
-        Source(
-            "transformer-engine",
-            _UTILS,
-            "get_attention_backend",
-            'elif core_attention_bias_type != "no_bias" and cp_comm_type != "p2p":',
-            ">=2.15",
+        TE_ATTENTION_UTILS.says(
+            "get_attention_backend", 'elif core_attention_bias_type != "no_bias" and cp_comm_type != "p2p":', ">=2.15"
         ),
     ),
     applies=_has_bias,
@@ -82,20 +71,10 @@ def no_attention_bias(v: View) -> Problem | None:
     effect="crash",
     stage="first-forward",
     source=(
-        Source(
-            "transformer-engine",
-            _CP,
-            "attn_forward_func_with_cp",
-            'softmax_type == "vanilla" or cp_comm_type == "a2a"',
-            ">=2.8",
+        TE_CONTEXT_PARALLEL.says(
+            "attn_forward_func_with_cp", 'softmax_type == "vanilla" or cp_comm_type == "a2a"', ">=2.8"
         ),
-        Source(
-            "transformer-engine",
-            _UTILS,
-            "get_attention_backend",
-            'if context_parallel and cp_comm_type != "a2a":',
-            ">=2.15",
-        ),
+        TE_ATTENTION_UTILS.says("get_attention_backend", 'if context_parallel and cp_comm_type != "a2a":', ">=2.15"),
     ),
     applies=runs_hcp,
     good=Example("bridge", _BRIDGE_HCP + " model.softmax_type=vanilla"),
@@ -124,16 +103,10 @@ def no_attention_sinks(v: View) -> Problem | None:
     effect="crash",
     stage="first-forward",
     source=(
-        Source(
-            "transformer-engine",
-            _CP,
-            "attn_forward_func_with_cp",
-            "assert not sliding_window_attn or cp_comm_type in [",
-            ">=2.4",
+        TE_CONTEXT_PARALLEL.says(
+            "attn_forward_func_with_cp", "assert not sliding_window_attn or cp_comm_type in [", ">=2.4"
         ),
-        Source(
-            "transformer-engine", _UTILS, "get_attention_backend", 'and cp_comm_type in ["p2p", "a2a+p2p"]', ">=2.15"
-        ),
+        TE_ATTENTION_UTILS.says("get_attention_backend", 'and cp_comm_type in ["p2p", "a2a+p2p"]', ">=2.15"),
     ),
     applies=runs_hcp,
     good=Example("bridge", _BRIDGE_HCP + " model.window_size=null"),

@@ -3,11 +3,8 @@
 from __future__ import annotations
 
 from hcp.rules.comm import flat_fixes, runs_hcp
-from hcp.rules.rule import Example, Fix, Problem, Source, View, rule
-
-_DPA = "transformer_engine/pytorch/attention/dot_product_attention/"
-_CP = _DPA + "context_parallel.py"
-_MCORE_TE = "megatron/core/extensions/transformer_engine.py"
+from hcp.rules.rule import Example, Fix, Problem, View, rule
+from hcp.rules.upstream import EXTENSION_TE, TE_BACKENDS, TE_CONTEXT_PARALLEL, TE_CP_TEST
 
 
 def _hcp015_applies(v: View) -> bool:
@@ -35,10 +32,8 @@ _BRIDGE_HCP = "model.context_parallel_size=4 model.cp_comm_type=a2a+p2p model.hi
     effect="crash",
     stage="init",
     source=(
-        Source("megatron-core", _MCORE_TE, "TEDotProductAttention.__init__", 'must be >= 1.12.0 to support"', ">=0.12"),
-        Source(
-            "megatron-core", _MCORE_TE, "TEDotProductAttention.__init__", 'if is_te_min_version("1.10.0"):', ">=0.12"
-        ),
+        EXTENSION_TE.says("TEDotProductAttention.__init__", 'must be >= 1.12.0 to support"', ">=0.12"),
+        EXTENSION_TE.says("TEDotProductAttention.__init__", 'if is_te_min_version("1.10.0"):', ">=0.12"),
     ),
     applies=runs_hcp,
     good=Example("mlm", _HCP, "te=1.12.0"),
@@ -74,14 +69,12 @@ def transformer_engine_knows_levels(v: View) -> Problem | None:
     effect="crash",
     stage="first-forward",
     source=(
-        Source(
-            "transformer-engine",
-            _CP,
+        TE_CONTEXT_PARALLEL.says(
             "attn_forward_func_with_cp",
             "format is not supported with hierarchical CP implementation yet!",
             ">=2.8,<2.19",
         ),
-        Source("transformer-engine", _CP, "AttnFuncWithCPAndKVP2P.forward", 'qkv_format != "thd"', ">=2.4,<2.8"),
+        TE_CONTEXT_PARALLEL.says("AttnFuncWithCPAndKVP2P.forward", 'qkv_format != "thd"', ">=2.4,<2.8"),
     ),
     applies=runs_hcp,
     good=Example("mlm", _HCP, "te=2.19.0 thd=true"),
@@ -114,16 +107,7 @@ def packing_has_its_transformer_engine(v: View) -> Problem | None:
     severity="warning",
     effect="silent",
     stage="never",
-    source=(
-        Source(
-            "transformer-engine",
-            "tests/pytorch/attention/test_attention_with_cp.py",
-            "test_cp_with_flash_attention",
-            "pad_between_seqs is not yet supported with A2A+P2P",
-            "",
-            "checkout",
-        ),
-    ),
+    source=(TE_CP_TEST.says("test_cp_with_flash_attention", "pad_between_seqs is not yet supported with A2A+P2P", ""),),
     applies=_hcp015_applies,
     good=Example(
         "bridge",
@@ -164,13 +148,7 @@ def padded_packing_avoids_fa3(v: View) -> Problem | None:
     effect="note",
     stage="never",
     source=(
-        Source(
-            "transformer-engine",
-            _DPA + "backends.py",
-            "FusedAttention.forward",
-            'cp_group[0] if cp_comm_type == "a2a+p2p" else cp_group',
-            ">=2.8",
-        ),
+        TE_BACKENDS.says("FusedAttention.forward", 'cp_group[0] if cp_comm_type == "a2a+p2p" else cp_group', ">=2.8"),
     ),
     applies=_hcp024_applies,
     good=Example("mlm", _HCP + " --fp8-format hybrid --fp8-recipe delayed --fp8-dot-product-attention"),

@@ -3,10 +3,8 @@
 from __future__ import annotations
 
 from hcp.rules.comm import HIERARCHICAL, flat_fixes, level_fixes, runs_hcp, two_levels, uses_cp
-from hcp.rules.rule import Example, Fix, Problem, Source, View, rule
-
-_CP = "transformer_engine/pytorch/attention/dot_product_attention/context_parallel.py"
-_UTILS = "transformer_engine/pytorch/attention/dot_product_attention/utils.py"
+from hcp.rules.rule import Example, Fix, Problem, View, rule
+from hcp.rules.upstream import TE_ATTENTION_UTILS, TE_CONTEXT_PARALLEL, TRANSFORMER_LAYER
 
 
 def _heads(v: View) -> tuple[int, int] | None:
@@ -34,7 +32,7 @@ _EIGHT_KV = "--num-attention-heads 32 --group-query-attention --num-query-groups
     severity="error",
     effect="crash",
     stage="first-forward",
-    source=(Source("transformer-engine", _CP, "flash_attn_a2a_communicate", "// cp_size,", ">=2.4"),),
+    source=(TE_CONTEXT_PARALLEL.says("flash_attn_a2a_communicate", "// cp_size,", ">=2.4"),),
     applies=runs_hcp,
     good=Example(
         "mlm",
@@ -75,9 +73,7 @@ def inner_size_divides_heads(v: View) -> Problem | None:
     effect="slow",
     stage="never",
     source=(
-        Source(
-            "transformer-engine",
-            _UTILS,
+        TE_ATTENTION_UTILS.says(
             "get_attention_backend",
             'elif cp_comm_type in ["a2a", "a2a+p2p"] and (num_heads % 2 != 0 or num_gqa_groups % 2 != 0):',
             ">=2.15",
@@ -144,20 +140,10 @@ def head_counts_are_even(v: View) -> Problem | None:
     effect="crash",
     stage="first-forward",
     source=(
-        Source(
-            "transformer-engine",
-            _CP,
-            "AttnFuncWithCPAndQKVOA2A.forward",
-            "q.shape[-2] % cp_size == 0 and k.shape[-2] % cp_size == 0",
-            ">=2.4",
+        TE_CONTEXT_PARALLEL.says(
+            "AttnFuncWithCPAndQKVOA2A.forward", "q.shape[-2] % cp_size == 0 and k.shape[-2] % cp_size == 0", ">=2.4"
         ),
-        Source(
-            "megatron-core",
-            "megatron/core/transformer/transformer_layer.py",
-            "TransformerLayer.__init__",
-            "isinstance(config.cp_comm_type, list)",
-            ">=0.12",
-        ),
+        TRANSFORMER_LAYER.says("TransformerLayer.__init__", "isinstance(config.cp_comm_type, list)", ">=0.12"),
     ),
     applies=_mixes,
     good=Example(

@@ -3,11 +3,8 @@
 from __future__ import annotations
 
 from hcp.rules.comm import HIERARCHICAL, drop_fixes, flat_fixes, has_sizes, runs_hcp, uses_hcp
-from hcp.rules.rule import Example, Fix, Problem, Source, View, rule
-
-_PROVIDER = "megatron/bridge/models/model_provider.py"
-_VERL_ENGINE = "verl/workers/engine/megatron/transformer_impl.py"
-_STATE = "megatron/core/parallel_state.py"
+from hcp.rules.rule import Example, Fix, Problem, View, rule
+from hcp.rules.upstream import BRIDGE_INITIALIZE, BRIDGE_LOAD_SAVE, BRIDGE_PROVIDER, PARALLEL_STATE, VERL_ENGINE
 
 
 def _hcp011_applies(v: View) -> bool:
@@ -24,17 +21,13 @@ _FLAGS = "--context-parallel-size 4 --cp-comm-type a2a+p2p --hierarchical-contex
     effect="silent",
     stage="never",
     source=(
-        Source(
-            "megatron-bridge",
-            _PROVIDER,
+        BRIDGE_PROVIDER.says(
             "ModelProviderMixin.initialize_model_parallel",
             "**model_parallel_kwargs,",
             ">=0.3",
             absent="hierarchical_context_parallel_sizes",
         ),
-        Source(
-            "verl",
-            _VERL_ENGINE,
+        VERL_ENGINE.says(
             "MegatronEngine._init_device_mesh",
             "mpu.initialize_model_parallel(",
             ">=0.7",
@@ -74,16 +67,7 @@ def launcher_passes_sizes_on(v: View) -> Problem | None:
     severity="error",
     effect="crash",
     stage="init",
-    source=(
-        Source(
-            "megatron-bridge",
-            "src/megatron/bridge/training/initialize.py",
-            "_create_pg_collection",
-            "if hcp_sizes is not None:",
-            ">=0.4",
-            "checkout",
-        ),
-    ),
+    source=(BRIDGE_INITIALIZE.says("_create_pg_collection", "if hcp_sizes is not None:", ">=0.4"),),
     applies=_hcp011_applies,
     good=Example("bridge", _SIZES + " dist.use_decentralized_pg=false"),
     bad=Example("bridge", _SIZES + " dist.use_decentralized_pg=true"),
@@ -117,7 +101,7 @@ def decentralized_groups_have_no_levels(v: View) -> Problem | None:
     severity="error",
     effect="crash",
     stage="init",
-    source=(Source("megatron-core", _STATE, "create_hierarchical_groups", "if not HAVE_EINOPS:", ">=0.13"),),
+    source=(PARALLEL_STATE.says("create_hierarchical_groups", "if not HAVE_EINOPS:", ">=0.13"),),
     applies=lambda v: v.kind in ("mlm", "bridge") and has_sizes(v),
     good=Example("mlm", _FLAGS, "einops=true mcore=0.16.1"),
     bad=Example("mlm", _FLAGS, "einops=false mcore=0.16.1"),
@@ -145,12 +129,8 @@ def einops_is_installed(v: View) -> Problem | None:
     effect="slow",
     stage="never",
     source=(
-        Source(
-            "megatron-core",
-            _STATE,
-            "initialize_model_parallel",
-            'pg_options=get_nccl_options("hcp", nccl_comm_cfgs),',
-            ">=0.13",
+        PARALLEL_STATE.says(
+            "initialize_model_parallel", 'pg_options=get_nccl_options("hcp", nccl_comm_cfgs),', ">=0.13"
         ),
     ),
     applies=runs_hcp,
@@ -182,9 +162,7 @@ def stream_priority_names_levels(v: View) -> Problem | None:
     effect="silent",
     stage="never",
     source=(
-        Source(
-            "megatron-bridge",
-            "megatron/bridge/training/model_load_save.py",
+        BRIDGE_LOAD_SAVE.says(
             "load_megatron_model",
             "model_cfg.hierarchical_context_parallel_sizes = None",
             ">=0.3",

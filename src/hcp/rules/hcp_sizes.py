@@ -5,12 +5,15 @@ from __future__ import annotations
 from math import prod
 
 from hcp.rules.comm import HIERARCHICAL, drop_fixes, flat_fixes, has_sizes, level_fixes, runs_hcp, uses_cp, uses_hcp
-from hcp.rules.rule import Example, Fix, Problem, Source, View, rule
-
-_DPA = "transformer_engine/pytorch/attention/dot_product_attention/"
-_ARGUMENTS = "megatron/training/arguments.py"
-_CONFIG = "src/megatron/bridge/training/config.py"
-_STATE = "megatron/core/parallel_state.py"
+from hcp.rules.rule import Example, Fix, Problem, View, rule
+from hcp.rules.upstream import (
+    ARGUMENTS,
+    BRIDGE_CONFIG,
+    EXTENSION_TE,
+    PARALLEL_STATE,
+    TE_CONTEXT_PARALLEL,
+    TE_DOT_PRODUCT_ATTENTION,
+)
 
 
 def _demands_sizes(v: View) -> bool:
@@ -35,28 +38,14 @@ def _sizes_reach(v: View) -> bool:
     effect="silent",
     stage="never",
     source=(
-        Source(
-            "megatron-core",
-            "megatron/core/extensions/transformer_engine.py",
-            "TEDotProductAttention.__init__",
-            "get_hierarchical_context_parallel_groups",
-            ">=0.12",
-        ),
-        Source(
-            "transformer-engine",
-            _DPA + "dot_product_attention.py",
-            "DotProductAttention.forward",
-            "cp_size = 1",
-            ">=2.4",
-        ),
-        Source("megatron-lm", _ARGUMENTS, "validate_args", 'if "a2a+p2p" in args.cp_comm_type:', ">=0.10", "checkout"),
-        Source(
-            "megatron-bridge",
-            _CONFIG,
+        EXTENSION_TE.says("TEDotProductAttention.__init__", "get_hierarchical_context_parallel_groups", ">=0.12"),
+        TE_DOT_PRODUCT_ATTENTION.says("DotProductAttention.forward", "cp_size = 1", ">=2.4"),
+        ARGUMENTS.says("validate_args", 'if "a2a+p2p" in args.cp_comm_type:', ">=0.10"),
+        BRIDGE_CONFIG.says(
             "ConfigContainer._validate_cp_comm_type",
             'if any("a2a+p2p" in ct for ct in cp_comm_types):',
             ">=0.4",
-            "checkout",
+            where="checkout",
         ),
     ),
     applies=_hcp001_applies,
@@ -103,20 +92,13 @@ def sizes_are_given(v: View) -> Problem | None:
     effect="crash",
     stage="init",
     source=(
-        Source(
-            "megatron-core",
-            _STATE,
+        PARALLEL_STATE.says(
             "initialize_model_parallel",
             "np.prod(hierarchical_context_parallel_sizes) == context_parallel_size",
             ">=0.13",
         ),
-        Source(
-            "megatron-lm",
-            _ARGUMENTS,
-            "validate_args",
-            "args.context_parallel_size == prod(args.hierarchical_context_parallel_sizes)",
-            ">=0.10",
-            "checkout",
+        ARGUMENTS.says(
+            "validate_args", "args.context_parallel_size == prod(args.hierarchical_context_parallel_sizes)", ">=0.10"
         ),
     ),
     applies=_sizes_reach,
@@ -151,19 +133,11 @@ def sizes_product(v: View) -> Problem | None:
     effect="crash",
     stage="first-forward",
     source=(
-        Source(
-            "transformer-engine",
-            _DPA + "context_parallel.py",
-            "attn_forward_func_with_cp",
-            "isinstance(cp_group, list) and len(cp_group) == 2",
-            ">=2.8",
+        TE_CONTEXT_PARALLEL.says(
+            "attn_forward_func_with_cp", "isinstance(cp_group, list) and len(cp_group) == 2", ">=2.8"
         ),
-        Source(
-            "transformer-engine",
-            _DPA + "context_parallel.py",
-            "attn_forward_func_with_cp",
-            "Current implementation only supports two-level CP groups!",
-            ">=2.4,<2.8",
+        TE_CONTEXT_PARALLEL.says(
+            "attn_forward_func_with_cp", "Current implementation only supports two-level CP groups!", ">=2.4,<2.8"
         ),
     ),
     applies=runs_hcp,
@@ -196,9 +170,7 @@ def two_levels_exactly(v: View) -> Problem | None:
     severity="error",
     effect="crash",
     stage="init",
-    source=(
-        Source("megatron-core", _STATE, "create_hierarchical_groups", "s=hierarchical_group_sizes[level],", ">=0.13"),
-    ),
+    source=(PARALLEL_STATE.says("create_hierarchical_groups", "s=hierarchical_group_sizes[level],", ">=0.13"),),
     applies=_sizes_reach,
     good=Example(
         "bridge",
@@ -234,12 +206,8 @@ def sizes_are_positive(v: View) -> Problem | None:
     effect="note",
     stage="never",
     source=(
-        Source(
-            "transformer-engine",
-            _DPA + "context_parallel.py",
-            "attn_forward_func_with_cp",
-            "if get_distributed_world_size(cp_group[0]) == 1:",
-            ">=2.4",
+        TE_CONTEXT_PARALLEL.says(
+            "attn_forward_func_with_cp", "if get_distributed_world_size(cp_group[0]) == 1:", ">=2.4"
         ),
     ),
     applies=runs_hcp,
@@ -271,15 +239,7 @@ def levels_hold_several_ranks(v: View) -> Problem | None:
     severity="error",
     effect="silent",
     stage="never",
-    source=(
-        Source(
-            "megatron-core",
-            "megatron/core/extensions/transformer_engine.py",
-            "TEDotProductAttention.__init__",
-            'elif cp_comm_type == "a2a+p2p":',
-            ">=0.12",
-        ),
-    ),
+    source=(EXTENSION_TE.says("TEDotProductAttention.__init__", 'elif cp_comm_type == "a2a+p2p":', ">=0.12"),),
     applies=lambda v: v.get("cp") != 1 and has_sizes(v) and uses_cp(v),
     good=Example("mlm", "--context-parallel-size 4 --cp-comm-type a2a+p2p --hierarchical-context-parallel-sizes 2 2"),
     bad=Example("mlm", "--context-parallel-size 4 --cp-comm-type a2a --hierarchical-context-parallel-sizes 2 2"),

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from hcp.launch.fact import Setting
 from hcp.launch.facts.table import index_of
-from hcp.rules.rule import Example, Problem, Source, View, rule
+from hcp.rules.rule import Example, Problem, View, rule
+from hcp.rules.upstream import MODEL_PARALLEL_CONFIG
 
 
 def _misspelt(v: View) -> list[tuple[Setting, str]]:
@@ -25,15 +26,7 @@ def _misspelt(v: View) -> list[tuple[Setting, str]]:
     severity="warning",
     effect="silent",
     stage="never",
-    source=(
-        Source(
-            "megatron-core",
-            "megatron/core/model_parallel_config.py",
-            "ModelParallelConfig",
-            "hierarchical_context_parallel_sizes",
-            ">=0.12",
-        ),
-    ),
+    source=(MODEL_PARALLEL_CONFIG.says("ModelParallelConfig", "hierarchical_context_parallel_sizes", ">=0.12"),),
     applies=lambda v: bool(v.launch.reading.settings),
     good=Example("mlm", "--seq-length 4096 --our-own-option 1"),
     bad=Example("mlm", "--seq-lenght 4096"),

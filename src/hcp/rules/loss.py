@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from hcp.rules.cp_view import cp_may_be_on
-from hcp.rules.rule import Example, Fix, Problem, Source, View, rule
+from hcp.rules.rule import Example, Fix, Problem, View, rule
+from hcp.rules.upstream import BRIDGE_CONFIG, DDP, SCHEDULES, VERL_ENGINE
 
 
 def _is_finetuning(v: View) -> bool:
@@ -22,20 +23,10 @@ _VERL = "actor_rollout_ref.actor.megatron.override_transformer_config.calculate_
     effect="crash",
     stage="config",
     source=(
-        Source(
-            "megatron-bridge",
-            "megatron/bridge/training/config.py",
-            "ConfigContainer.validate",
-            "When finetuning with CP>1, calculate_per_token_loss must be True",
-            ">=0.3",
+        BRIDGE_CONFIG.says(
+            "ConfigContainer.validate", "When finetuning with CP>1, calculate_per_token_loss must be True", ">=0.3"
         ),
-        Source(
-            "megatron-core",
-            "megatron/core/pipeline_parallel/schedules.py",
-            "forward_step_calc_loss",
-            "if not config.calculate_per_token_loss:",
-            ">=0.15",
-        ),
+        SCHEDULES.says("forward_step_calc_loss", "if not config.calculate_per_token_loss:", ">=0.15"),
     ),
     applies=lambda v: v.kind in ("mlm", "bridge") and cp_may_be_on(v) and _is_finetuning(v),
     good=Example(
@@ -90,9 +81,7 @@ def fine_tuning_divides_by_all_tokens(v: View) -> Problem | None:
     effect="silent",
     stage="never",
     source=(
-        Source(
-            "verl",
-            "verl/workers/engine/megatron/transformer_impl.py",
+        VERL_ENGINE.says(
             "MegatronEngineWithLMHead.postprocess_micro_batch_func",
             "calculate_per_token_loss and loss_function is not None",
             ">=0.9",
@@ -127,13 +116,8 @@ def loss_with_tokens_is_per_token(v: View) -> Problem | None:
     effect="crash",
     stage="config",
     source=(
-        Source(
-            "megatron-core",
-            "megatron/core/distributed/distributed_data_parallel.py",
-            "DistributedDataParallel.__init__",
-            "GTP requires average_in_collective=False",
-            ">=0.19",
-            where="checkout",
+        DDP.says(
+            "DistributedDataParallel.__init__", "GTP requires average_in_collective=False", ">=0.19", where="checkout"
         ),
     ),
     applies=lambda v: (v.get("gtp") or 1) > 1,

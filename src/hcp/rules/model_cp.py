@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from hcp.rules.cp_view import cp_may_be_on, layer_types, smaller_divisors, switch_types
-from hcp.rules.rule import Example, Fix, Problem, Source, Unknown, View, rule
+from hcp.rules.rule import Example, Fix, Problem, Unknown, View, rule
+from hcp.rules.upstream import MAMBA_CONTEXT_PARALLEL, PRETRAIN_VLM, TRANSFORMER_CONFIG, TRANSFORMER_LAYER
 
-_CONFIG = "megatron/core/transformer/transformer_config.py"
 _GDN = ("gated_delta_net", "gdn", "gdn2")
 
 
@@ -39,19 +39,11 @@ def _mamba_fits(heads: int, groups: int, tp: int, cp: int) -> bool:
     effect="crash",
     stage="init",
     source=(
-        Source(
-            "megatron-core",
-            "megatron/core/ssm/mamba_context_parallel.py",
-            "MambaContextParallel.__init__",
-            "nheads must be evenly divisible by tp_size * cp_size",
-            ">=0.13",
+        MAMBA_CONTEXT_PARALLEL.says(
+            "MambaContextParallel.__init__", "nheads must be evenly divisible by tp_size * cp_size", ">=0.13"
         ),
-        Source(
-            "megatron-core",
-            "megatron/core/ssm/mamba_context_parallel.py",
-            "MambaContextParallel.__init__",
-            "cp_size must be evenly divisible by ngroups/tp_size",
-            ">=0.13",
+        MAMBA_CONTEXT_PARALLEL.says(
+            "MambaContextParallel.__init__", "cp_size must be evenly divisible by ngroups/tp_size", ">=0.13"
         ),
     ),
     applies=_has_mamba,
@@ -101,24 +93,13 @@ def mamba_heads_divide(v: View) -> Problem | None:
     effect="crash",
     stage="config",
     source=(
-        Source(
-            "megatron-core",
-            _CONFIG,
-            "TransformerConfig.__post_init__",
-            "RoPE fusion is not supported for DSAttention",
-            ">=0.16",
+        TRANSFORMER_CONFIG.says(
+            "TransformerConfig.__post_init__", "RoPE fusion is not supported for DSAttention", ">=0.16"
         ),
-        Source(
-            "megatron-core",
-            _CONFIG,
-            "TransformerConfig.__post_init__",
-            "cp_comm_type=allgather only",
-            ">=0.19",
-            where="checkout",
+        TRANSFORMER_CONFIG.says(
+            "TransformerConfig.__post_init__", "cp_comm_type=allgather only", ">=0.19", where="checkout"
         ),
-        Source(
-            "megatron-core",
-            _CONFIG,
+        TRANSFORMER_CONFIG.says(
             "TransformerConfig.__post_init__",
             "Currently context parallelism is not supported by DSAttention!",
             ">=0.16,<0.19",
@@ -176,17 +157,10 @@ def dsa_gathers(v: View) -> Problem | None:
     effect="crash",
     stage="config",
     source=(
-        Source(
-            "megatron-core",
-            _CONFIG,
-            "TransformerConfig.__post_init__",
-            "self.linear_num_key_heads % tp_cp_size",
-            ">=0.18",
-            where="checkout",
+        TRANSFORMER_CONFIG.says(
+            "TransformerConfig.__post_init__", "self.linear_num_key_heads % tp_cp_size", ">=0.18", where="checkout"
         ),
-        Source(
-            "megatron-core",
-            _CONFIG,
+        TRANSFORMER_CONFIG.says(
             "TransformerConfig.__post_init__",
             "Gated delta net does not support context parallel for now",
             ">=0.16,<0.18",
@@ -231,15 +205,7 @@ def gated_delta_net_heads_divide(v: View) -> Problem | None:
     severity="error",
     effect="crash",
     stage="init",
-    source=(
-        Source(
-            "megatron-lm",
-            "pretrain_vlm.py",
-            "model_provider",
-            "PP+CP is not yet supported by this script",
-            where="checkout",
-        ),
-    ),
+    source=(PRETRAIN_VLM.says("model_provider", "PP+CP is not yet supported by this script"),),
     applies=lambda v: str(v.get("script") or "").endswith("pretrain_vlm.py") and cp_may_be_on(v),
     good=Example("mlm", "--context-parallel-size 2", "script=pretrain_vlm.py"),
     bad=Example("mlm", "--context-parallel-size 2 --pipeline-model-parallel-size 2", "script=pretrain_vlm.py"),
@@ -265,15 +231,7 @@ def vision_has_cp_or_pp(v: View) -> Problem | None:
     severity="info",
     effect="note",
     stage="never",
-    source=(
-        Source(
-            "megatron-core",
-            "megatron/core/transformer/transformer_layer.py",
-            "TransformerLayer.__init__",
-            "config.cp_comm_type[",
-            ">=0.12",
-        ),
-    ),
+    source=(TRANSFORMER_LAYER.says("TransformerLayer.__init__", "config.cp_comm_type[", ">=0.12"),),
     applies=lambda v: bool(v.get("mtp_layers")) and cp_may_be_on(v) and isinstance(v.get("cp_comm_type"), tuple),
     good=Example(
         "mlm", "--context-parallel-size 2 --num-layers 2 --cp-comm-type p2p p2p --mtp-num-layers 1", "mcore=0.17"

@@ -3,7 +3,16 @@
 from __future__ import annotations
 
 from hcp.rules.cp_view import cp_may_be_on, round_up, sequence_multiple
-from hcp.rules.rule import Example, Fix, Problem, Source, View, rule
+from hcp.rules.rule import Example, Fix, Problem, View, rule
+from hcp.rules.upstream import (
+    BRIDGE_CONFIG,
+    BRIDGE_PACKED_SEQ_UTILS,
+    BRIDGE_PACKED_SEQUENCE,
+    BRIDGE_PACKING_CONFIG,
+    PRETRAIN_GPT,
+    SFT_DATASET,
+    TE_CONTEXT_PARALLEL,
+)
 
 _BRIDGE = ("bridge", "bridge-provider")
 
@@ -20,15 +29,7 @@ _CONTIGUOUS = ("dsv4_hybrid", "gated_delta_net", "gdn", "gdn2")
     severity="error",
     effect="crash",
     stage="first-forward",
-    source=(
-        Source(
-            "transformer-engine",
-            "transformer_engine/pytorch/attention/dot_product_attention/context_parallel.py",
-            "attn_forward_func_with_cp",
-            "cu_seqlens_padded can",
-            ">=2.4",
-        ),
-    ),
+    source=(TE_CONTEXT_PARALLEL.says("attn_forward_func_with_cp", "cu_seqlens_padded can", ">=2.4"),),
     applies=lambda v: _offline(v) and cp_may_be_on(v),
     good=Example(
         "bridge",
@@ -73,21 +74,8 @@ def packed_row_divides_into_chunks(v: View) -> Problem | None:
     effect="silent",
     stage="never",
     source=(
-        Source(
-            "megatron-bridge",
-            "megatron/bridge/data/packing/config.py",
-            "PackedSequenceSpecs",
-            "pad_seq_to_mult: int | None = 1",
-            ">=0.7",
-            where="checkout",
-        ),
-        Source(
-            "megatron-bridge",
-            "megatron/bridge/data/datasets/packed_sequence.py",
-            "PackedSequenceSpecs",
-            "pad_seq_to_mult",
-            ">=0.3,<0.4",
-        ),
+        BRIDGE_PACKING_CONFIG.says("PackedSequenceSpecs", "pad_seq_to_mult: int | None = 1", ">=0.7"),
+        BRIDGE_PACKED_SEQUENCE.says("PackedSequenceSpecs", "pad_seq_to_mult", ">=0.3,<0.4"),
     ),
     applies=lambda v: _offline(v) and cp_may_be_on(v),
     good=Example(
@@ -134,20 +122,10 @@ def offline_packing_pads_each_sequence(v: View) -> Problem | None:
     effect="crash",
     stage="config",
     source=(
-        Source(
-            "megatron-bridge",
-            "megatron/bridge/training/config.py",
-            "ConfigContainer.validate",
-            "Micro batch size should be 1 when training with packed sequence",
-            ">=0.3",
+        BRIDGE_CONFIG.says(
+            "ConfigContainer.validate", "Micro batch size should be 1 when training with packed sequence", ">=0.3"
         ),
-        Source(
-            "megatron-bridge",
-            "megatron/bridge/training/config.py",
-            "ConfigContainer.validate",
-            "micro_batch_size should be greater than 1 when using",
-            ">=0.3",
-        ),
+        BRIDGE_CONFIG.says("ConfigContainer.validate", "micro_batch_size should be greater than 1 when using", ">=0.3"),
     ),
     applies=lambda v: v.kind == "bridge" and v.get("packing") in ("offline", "in_batch", "energon"),
     good=Example("bridge", "dataset.packed_sequence_specs.packed_sequence_size=4096 train.micro_batch_size=1"),
@@ -187,15 +165,7 @@ def micro_batch_fits_the_packing(v: View) -> Problem | None:
     severity="error",
     effect="silent",
     stage="never",
-    source=(
-        Source(
-            "megatron-lm",
-            "pretrain_gpt.py",
-            "get_batch",
-            "use_per_sequence_balancing=args.dataloader_inter_document",
-            where="checkout",
-        ),
-    ),
+    source=(PRETRAIN_GPT.says("get_batch", "use_per_sequence_balancing=args.dataloader_inter_document"),),
     applies=lambda v: v.kind == "mlm" and bool(v.get("inter_document_masking")),
     good=Example("mlm", "--dataloader-inter-document-masking --context-parallel-size 1"),
     bad=Example("mlm", "--dataloader-inter-document-masking --context-parallel-size 2"),
@@ -225,20 +195,13 @@ def document_masks_have_no_cp(v: View) -> Problem | None:
     effect="crash",
     stage="config",
     source=(
-        Source(
-            "transformer-engine",
-            "transformer_engine/pytorch/attention/dot_product_attention/context_parallel.py",
+        TE_CONTEXT_PARALLEL.says(
             "attn_forward_func_with_cp",
             "No-load-balance THD partitioning requires cp_comm_type='all_gather'.",
             ">=2.19",
         ),
-        Source(
-            "megatron-bridge",
-            "megatron/bridge/training/utils/packed_seq_utils.py",
-            "get_packed_seq_params",
-            "cp_partition_mode available in dev MCore only.",
-            ">=0.7",
-            where="checkout",
+        BRIDGE_PACKED_SEQ_UTILS.says(
+            "get_packed_seq_params", "cp_partition_mode available in dev MCore only.", ">=0.7"
         ),
     ),
     applies=lambda v: v.get("cp_partition_mode") == "contiguous",
@@ -286,15 +249,7 @@ def contiguous_chunks_have_their_attention(v: View) -> Problem | None:
     severity="error",
     effect="crash",
     stage="training",
-    source=(
-        Source(
-            "megatron-lm",
-            "megatron/training/datasets/sft_dataset.py",
-            "SFTDataset.__getitem__",
-            "assert not self.config.create_attention_mask",
-            where="checkout",
-        ),
-    ),
+    source=(SFT_DATASET.says("SFTDataset.__getitem__", "assert not self.config.create_attention_mask"),),
     applies=lambda v: v.kind == "mlm" and bool(v.get("sft")),
     good=Example("mlm", "--sft --no-create-attention-mask-in-dataloader"),
     bad=Example("mlm", "--sft"),

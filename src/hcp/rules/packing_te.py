@@ -3,10 +3,17 @@
 from __future__ import annotations
 
 from hcp.rules.cp_view import cp_may_be_on, layer_types, switch_types
-from hcp.rules.rule import Example, Fix, Problem, Source, View, rule
+from hcp.rules.rule import Example, Fix, Problem, View, rule
+from hcp.rules.upstream import (
+    BRIDGE_PACKED_SEQ_UTILS,
+    EXTENSION_TE,
+    TE_ATTENTION_UTILS,
+    TE_CONTEXT_PARALLEL,
+    TRANSFORMER_CONFIG,
+    VERL_ENGINE,
+    VERL_MCORE_UTIL,
+)
 
-_DPA = "transformer_engine/pytorch/attention/dot_product_attention/"
-_CONFIG = "megatron/core/transformer/transformer_config.py"
 _PACKED = "dataset.packed_sequence_specs.packed_sequence_size=4096 dataset.packed_sequence_specs.pad_seq_to_mult=4 "
 _LOSS = "model.calculate_per_token_loss=true ddp.average_in_collective=false "
 
@@ -29,13 +36,10 @@ _FIRST = {"p2p": "1.8", "a2a": "2.10", "all_gather": "2.18"}
     effect="crash",
     stage="first-forward",
     source=(
-        Source(
-            "megatron-bridge",
-            "megatron/bridge/training/utils/packed_seq_utils.py",
+        BRIDGE_PACKED_SEQ_UTILS.says(
             "get_thd_cp_partition_indices",
             "THD context-parallel partitioning requires Megatron-Core >= 0.18.0",
             ">=0.6",
-            where="checkout",
         ),
     ),
     applies=lambda v: v.kind == "bridge" and _thd(v),
@@ -73,19 +77,9 @@ def megatron_core_cuts_packed_rows(v: View) -> Problem | None:
     effect="crash",
     stage="first-forward",
     source=(
-        Source(
-            "transformer-engine",
-            _DPA + "utils.py",
-            "get_attention_backend",
-            "padding between sequences, i.e. [a, a, PAD",
-            ">=2.4",
-        ),
-        Source(
-            "transformer-engine",
-            _DPA + "utils.py",
-            "get_attention_backend",
-            "FA3 supports pad_between_seqs via seqused_q/seqused_k",
-            ">=2.18",
+        TE_ATTENTION_UTILS.says("get_attention_backend", "padding between sequences, i.e. [a, a, PAD", ">=2.4"),
+        TE_ATTENTION_UTILS.says(
+            "get_attention_backend", "FA3 supports pad_between_seqs via seqused_q/seqused_k", ">=2.18"
         ),
     ),
     applies=_pads_between,
@@ -131,19 +125,9 @@ def backend_skips_padding(v: View) -> Problem | None:
     effect="crash",
     stage="first-forward",
     source=(
-        Source(
-            "transformer-engine",
-            _DPA + "context_parallel.py",
-            "AttnFuncWithCPAndQKVOA2A.forward",
-            'assert qkv_format != "thd"',
-            ">=2.4,<2.10",
-        ),
-        Source(
-            "transformer-engine",
-            _DPA + "context_parallel.py",
-            "AttnFuncWithCPAndKVAllGather.forward",
-            "THD format requires padding mask type",
-            ">=2.18",
+        TE_CONTEXT_PARALLEL.says("AttnFuncWithCPAndQKVOA2A.forward", 'assert qkv_format != "thd"', ">=2.4,<2.10"),
+        TE_CONTEXT_PARALLEL.says(
+            "AttnFuncWithCPAndKVAllGather.forward", "THD format requires padding mask type", ">=2.18"
         ),
     ),
     applies=_thd,
@@ -187,19 +171,11 @@ def comm_type_takes_packed_data(v: View) -> Problem | None:
     effect="crash",
     stage="first-forward",
     source=(
-        Source(
-            "megatron-core",
-            "megatron/core/extensions/transformer_engine.py",
-            "fused_apply_rotary_pos_emb_thd",
-            "Only TE >= 1.12 supports RoPE fusion for THD format with CP.",
-            ">=0.14",
+        EXTENSION_TE.says(
+            "fused_apply_rotary_pos_emb_thd", "Only TE >= 1.12 supports RoPE fusion for THD format with CP.", ">=0.14"
         ),
-        Source(
-            "megatron-core",
-            _CONFIG,
-            "MLATransformerConfig.__post_init__",
-            "apply_rope_fusion for MLA only works with YARN RoPE.",
-            ">=0.13",
+        TRANSFORMER_CONFIG.says(
+            "MLATransformerConfig.__post_init__", "apply_rope_fusion for MLA only works with YARN RoPE.", ">=0.13"
         ),
     ),
     applies=lambda v: bool(v.get("rope_fusion")) and (bool(v.get("mla")) or (cp_may_be_on(v) and bool(v.get("thd")))),
@@ -242,16 +218,8 @@ def fused_rotary_embedding_exists(v: View) -> Problem | None:
     effect="crash",
     stage="first-forward",
     source=(
-        Source(
-            "verl",
-            "verl/models/mcore/util.py",
-            "preprocess_bshd",
-            "Context parallel size without seq_pack is not supported",
-            ">=0.7",
-        ),
-        Source(
-            "verl",
-            "verl/workers/engine/megatron/transformer_impl.py",
+        VERL_MCORE_UTIL.says("preprocess_bshd", "Context parallel size without seq_pack is not supported", ">=0.7"),
+        VERL_ENGINE.says(
             "MegatronEngineWithLMHead.postprocess_micro_batch_func",
             "calculate_per_token_loss=True requires use_remove_padding=True",
             ">=0.9",

@@ -12,6 +12,8 @@ from hcp.launch.fact import Acceptance, Fact, Kind, Launch, Location
 
 Severity = Literal["error", "warning", "info"]
 Effect = Literal["silent", "crash", "hang", "slow", "oom", "note"]
+Repo = Literal["megatron-lm", "megatron-core", "megatron-bridge", "verl", "transformer-engine"]
+Where = Literal["pypi", "checkout"]
 Stage = Literal["config", "init", "first-forward", "training", "never"]
 
 
@@ -32,12 +34,12 @@ class Source:
     `absent` is a text that must NOT be there (for "nothing checks this").
     """
 
-    repo: Literal["megatron-lm", "megatron-core", "megatron-bridge", "verl", "transformer-engine"]
+    repo: Repo
     path: str
     qualname: str
     contains: str = ""
     versions: str = ""
-    where: Literal["pypi", "checkout"] = "pypi"
+    where: Where = "pypi"
     absent: str = ""
 
 

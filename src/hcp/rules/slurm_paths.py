@@ -6,7 +6,8 @@ import posixpath
 import re
 from collections.abc import Iterator
 
-from hcp.rules.rule import Example, Problem, Source, View, rule
+from hcp.rules.rule import Example, Problem, View, rule
+from hcp.rules.upstream import BRIDGE_SBATCH, DIST_CHECKPOINTING, VERL_RAY_ON_SLURM
 
 _LOCAL = ("/tmp", "/var/tmp", "/dev/shm", "/run", "/local", "/localscratch", "/scratch/local", "/raid", "/mnt/nvme")
 """Folders that are by custom every node's own."""
@@ -61,11 +62,7 @@ def _slurm012_applies(v: View) -> bool:
     severity="error",
     effect="silent",
     stage="never",
-    source=(
-        Source(
-            "megatron-core", "megatron/core/dist_checkpointing/serialization.py", "save", "checkpoint_dir", ">=0.12"
-        ),
-    ),
+    source=(DIST_CHECKPOINTING.says("save", "checkpoint_dir", ">=0.12"),),
     applies=_slurm005_applies,
     good=Example("mlm", "--save /shared/ckpt", "nodes=2"),
     bad=Example("mlm", "--save /tmp/ckpt", "nodes=2"),
@@ -106,9 +103,7 @@ def paths_are_on_every_node(v: View) -> Problem | None:
     severity="warning",
     effect="crash",
     stage="config",
-    source=(
-        Source("verl", "examples/tutorial/slurm/ray_on_slurm.slurm", "<module>", "#SBATCH --output", "", "checkout"),
-    ),
+    source=(VERL_RAY_ON_SLURM.says("<module>", "#SBATCH --output", ""),),
     applies=_slurm011_applies,
     good=Example(
         "mlm",
@@ -158,16 +153,7 @@ def output_folder_exists(v: View) -> Problem | None:
     severity="error",
     effect="silent",
     stage="never",
-    source=(
-        Source(
-            "megatron-bridge",
-            "scripts/training/launch_with_sbatch.sh",
-            "<module>",
-            "--container-mounts",
-            "",
-            "checkout",
-        ),
-    ),
+    source=(BRIDGE_SBATCH.says("<module>", "--container-mounts", ""),),
     applies=_slurm012_applies,
     good=Example(
         "mlm",

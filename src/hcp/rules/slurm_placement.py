@@ -7,10 +7,10 @@ from itertools import islice
 
 from hcp.core.placement import Placement
 from hcp.rules.comm import two_levels, uses_cp, uses_hcp
-from hcp.rules.rule import Effect, Example, Fix, Problem, Source, View, rule
+from hcp.rules.rule import Effect, Example, Fix, Problem, View, rule
 from hcp.rules.topology import dense_mesh, inner_groups
+from hcp.rules.upstream import ARGUMENTS, PARALLEL_STATE
 
-_STATE = "megatron/core/parallel_state.py"
 _ENOUGH = 2_000
 
 
@@ -32,7 +32,7 @@ def _close_groups(v: View) -> tuple[str, Iterable[Sequence[int]]]:
     severity="warning",
     effect="slow",
     stage="never",
-    source=(Source("megatron-core", _STATE, "initialize_model_parallel", 'order: str = "tp-cp-ep-dp-pp"', ">=0.12"),),
+    source=(PARALLEL_STATE.says("initialize_model_parallel", 'order: str = "tp-cp-ep-dp-pp"', ">=0.12"),),
     applies=lambda v: v.kind != "verl" and v.get("nodes", 1) > 1 and (v.tp > 1 or uses_cp(v)),
     good=Example(
         "mlm", "--tensor-model-parallel-size 8 --context-parallel-size 2", "nodes=2 gpus_per_node=8 placement=block"
@@ -73,16 +73,7 @@ def ranks_fill_nodes_in_order(v: View) -> Problem | None:
     severity="error",
     effect="hang",
     stage="init",
-    source=(
-        Source(
-            "megatron-lm",
-            "megatron/training/arguments.py",
-            "parse_args",
-            """args.world_size = int(os.getenv("WORLD_SIZE", '1'))""",
-            "",
-            "checkout",
-        ),
-    ),
+    source=(ARGUMENTS.says("parse_args", """args.world_size = int(os.getenv("WORLD_SIZE", '1'))""", ""),),
     applies=lambda v: v.get("start") == "srun",
     good=Example("mlm", "--context-parallel-size 2", "start=srun nodes=2 gpus_per_node=8 ntasks_per_node=8"),
     bad=Example("mlm", "--context-parallel-size 2", "start=srun nodes=2 gpus_per_node=8 ntasks_per_node=1"),

@@ -5,7 +5,8 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping
 
-from hcp.rules.rule import Effect, Example, Fix, Problem, Source, View, rule
+from hcp.rules.rule import Effect, Example, Fix, Problem, View, rule
+from hcp.rules.upstream import BRIDGE_FAULT_TOLERANCE, BRIDGE_INPROCESS_RESTART, BRIDGE_RUN_PLUGINS, BRIDGE_STATE
 
 _SIGNAL = re.compile(r"(?P<target>[RB]{1,2}:)?(?P<signal>[A-Z0-9]+)(?:@(?P<seconds>\d+))?\Z")
 _DEFAULT_LEAD_S = 60
@@ -41,7 +42,6 @@ def _requeues_itself(v: View) -> bool:
 
 
 _SRUN = "srun --ntasks=1 python pretrain_gpt.py --micro-batch-size 1"
-_BRIDGE_FT = "src/megatron/bridge/training/fault_tolerance.py"
 
 
 @rule(
@@ -49,16 +49,7 @@ _BRIDGE_FT = "src/megatron/bridge/training/fault_tolerance.py"
     severity="warning",
     effect="silent",
     stage="never",
-    source=(
-        Source(
-            "megatron-bridge",
-            "src/megatron/bridge/training/state.py",
-            "GlobalState",
-            "exit_signal_handler",
-            "",
-            "checkout",
-        ),
-    ),
+    source=(BRIDGE_STATE.says("GlobalState", "exit_signal_handler", ""),),
     applies=lambda v: v.kind != "verl" and v.known("sbatch.signal"),
     good=Example("mlm", f"#SBATCH --signal=B:USR1@600\n{_SRUN} --exit-signal-handler\n", _ONE_RANK),
     bad=Example("mlm", f"#SBATCH --signal=B:USR1@600\n{_SRUN}\n", _ONE_RANK),
@@ -108,7 +99,7 @@ def signal_comes_early_enough(v: View) -> Problem | None:
     severity="error",
     effect="silent",
     stage="never",
-    source=(Source("megatron-bridge", _BRIDGE_FT, "<module>", "ft_launcher", "", "pypi"),),
+    source=(BRIDGE_FAULT_TOLERANCE.says("<module>", "ft_launcher", ""),),
     applies=lambda v: bool(v.get("ft_package")),
     good=Example("bridge", "ft.enable_ft_package=true", "start=ft_launcher"),
     bad=Example("bridge", "ft.enable_ft_package=true", "start=torchrun"),
@@ -134,16 +125,7 @@ def fault_tolerance_has_ft_launcher(v: View) -> Problem | None:
     severity="error",
     effect="crash",
     stage="training",
-    source=(
-        Source(
-            "megatron-bridge",
-            "src/megatron/bridge/training/inprocess_restart.py",
-            "<module>",
-            "TORCH_CPP_LOG_LEVEL",
-            "",
-            "pypi",
-        ),
-    ),
+    source=(BRIDGE_INPROCESS_RESTART.says("<module>", "TORCH_CPP_LOG_LEVEL", ""),),
     applies=lambda v: bool(v.get("inprocess_restart")),
     good=Example(
         "bridge",
@@ -204,7 +186,7 @@ def in_process_restart_has_its_settings(v: View) -> Problem | None:
     severity="warning",
     effect="crash",
     stage="training",
-    source=(Source("megatron-bridge", _BRIDGE_FT, "<module>", "ft-rank_section_timeouts", "", "pypi"),),
+    source=(BRIDGE_FAULT_TOLERANCE.says("<module>", "ft-rank_section_timeouts", ""),),
     applies=lambda v: v.get("start") == "ft_launcher" and bool(_section_timeouts(v)),
     good=Example(
         "mlm",
@@ -247,16 +229,7 @@ def ft_timeouts_are_long_enough(v: View) -> Problem | None:
     severity="warning",
     effect="hang",
     stage="never",
-    source=(
-        Source(
-            "megatron-bridge",
-            "src/megatron/bridge/recipes/run_plugins.py",
-            "<module>",
-            "num_job_retries",
-            "",
-            "checkout",
-        ),
-    ),
+    source=(BRIDGE_RUN_PLUGINS.says("<module>", "num_job_retries", ""),),
     applies=lambda v: v.launch.reading.form == "shell" and (bool(v.get("sbatch.requeue")) or _requeues_itself(v)),
     good=Example("mlm", "#SBATCH --requeue\n((${SLURM_RESTART_COUNT:-0} < 4)) || exit\n" + _SRUN + "\n", _ONE_RANK),
     bad=Example("mlm", "#SBATCH --requeue\n" + _SRUN + "\n", _ONE_RANK),

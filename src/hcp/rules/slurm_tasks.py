@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from hcp.rules.rule import Example, Fix, Problem, Source, View, rule
+from hcp.rules.rule import Example, Fix, Problem, View, rule
+from hcp.rules.upstream import BRIDGE_SBATCH
 
 
 @rule(
@@ -10,16 +11,7 @@ from hcp.rules.rule import Example, Fix, Problem, Source, View, rule
     severity="error",
     effect="crash",
     stage="init",
-    source=(
-        Source(
-            "megatron-bridge",
-            "scripts/training/launch_with_sbatch.sh",
-            "<module>",
-            "--nproc_per_node=$SLURM_GPUS_PER_NODE",
-            "",
-            "checkout",
-        ),
-    ),
+    source=(BRIDGE_SBATCH.says("<module>", "--nproc_per_node=$SLURM_GPUS_PER_NODE", ""),),
     applies=lambda v: v.get("start") in ("torchrun", "ft_launcher") and bool(v.get("srun")),
     good=Example(
         "mlm",

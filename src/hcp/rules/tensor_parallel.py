@@ -4,9 +4,8 @@ from __future__ import annotations
 
 from math import gcd
 
-from hcp.rules.rule import Example, Fix, Problem, Source, View, rule
-
-_CONFIG = "megatron/core/transformer/transformer_config.py"
+from hcp.rules.rule import Example, Fix, Problem, View, rule
+from hcp.rules.upstream import BRIDGE_TRANSFORMER_CONFIG, MODEL_PARALLEL_CONFIG, TRANSFORMER_CONFIG
 
 
 @rule(
@@ -15,9 +14,7 @@ _CONFIG = "megatron/core/transformer/transformer_config.py"
     effect="crash",
     stage="config",
     source=(
-        Source(
-            "megatron-core",
-            _CONFIG,
+        TRANSFORMER_CONFIG.says(
             "TransformerConfig.__post_init__",
             "self.num_attention_heads % self.tensor_model_parallel_size != 0",
             ">=0.12",
@@ -58,20 +55,9 @@ def tp_divides_heads(v: View) -> Problem | None:
     effect="crash",
     stage="config",
     source=(
-        Source(
-            "megatron-core",
-            "megatron/core/model_parallel_config.py",
-            "ModelParallelConfig.__post_init__",
-            "if self.sequence_parallel:",
-            ">=0.12",
-        ),
-        Source(
-            "megatron-bridge",
-            "megatron/bridge/models/transformer_config.py",
-            "TransformerConfig.finalize",
-            "if self.sequence_parallel and self.tensor_model_parallel_size <= 1:",
-            ">=0.4",
-            where="checkout",
+        MODEL_PARALLEL_CONFIG.says("ModelParallelConfig.__post_init__", "if self.sequence_parallel:", ">=0.12"),
+        BRIDGE_TRANSFORMER_CONFIG.says(
+            "TransformerConfig.finalize", "if self.sequence_parallel and self.tensor_model_parallel_size <= 1:", ">=0.4"
         ),
     ),
     applies=lambda v: bool(v.get("sequence_parallel")),

@@ -7,10 +7,9 @@ from itertools import islice
 
 from hcp.core.ranks import DEFAULT_ORDER, RankMesh
 from hcp.rules.comm import fits_heads, flat_fixes, level_sizes, runs_hcp, two_levels
-from hcp.rules.rule import Example, Fix, Problem, Source, View, rule
+from hcp.rules.rule import Example, Fix, Problem, View, rule
+from hcp.rules.upstream import PARALLEL_STATE, TE_CONTEXT_PARALLEL
 
-_STATE = "megatron/core/parallel_state.py"
-_TE_CP = "transformer_engine/pytorch/attention/dot_product_attention/context_parallel.py"
 _ENOUGH = 20_000
 """Groups looked at: far more than the pattern of any domain needs before it repeats."""
 
@@ -82,14 +81,10 @@ _HCP = "--cp-comm-type a2a+p2p --hierarchical-context-parallel-sizes"
     effect="slow",
     stage="never",
     source=(
-        Source(
-            "megatron-core",
-            _STATE,
-            "create_hierarchical_groups",
-            "u=int(np.prod(hierarchical_group_sizes[:level])),",
-            ">=0.13",
+        PARALLEL_STATE.says(
+            "create_hierarchical_groups", "u=int(np.prod(hierarchical_group_sizes[:level])),", ">=0.13"
         ),
-        Source("megatron-core", _STATE, "initialize_model_parallel", 'order: str = "tp-cp-ep-dp-pp"', ">=0.12"),
+        PARALLEL_STATE.says("initialize_model_parallel", 'order: str = "tp-cp-ep-dp-pp"', ">=0.12"),
     ),
     applies=runs_hcp,
     good=Example(
@@ -129,14 +124,8 @@ def inner_level_stays_in_the_nvlink_domain(v: View) -> Problem | None:
     effect="slow",
     stage="never",
     source=(
-        Source("megatron-core", _STATE, "create_hierarchical_groups", "s=hierarchical_group_sizes[level],", ">=0.13"),
-        Source(
-            "transformer-engine",
-            _TE_CP,
-            "attn_forward_func_with_cp",
-            "cp_group = [a2a_cp_group, p2p_cp_group]",
-            ">=2.8",
-        ),
+        PARALLEL_STATE.says("create_hierarchical_groups", "s=hierarchical_group_sizes[level],", ">=0.13"),
+        TE_CONTEXT_PARALLEL.says("attn_forward_func_with_cp", "cp_group = [a2a_cp_group, p2p_cp_group]", ">=2.8"),
     ),
     applies=runs_hcp,
     good=Example("mlm", f"--context-parallel-size 16 {_HCP} 8 2", "nodes=2 gpus_per_node=8"),
@@ -168,9 +157,7 @@ def sizes_are_inner_first(v: View) -> Problem | None:
     severity="warning",
     effect="slow",
     stage="never",
-    source=(
-        Source("megatron-core", _STATE, "create_hierarchical_groups", "s=hierarchical_group_sizes[level],", ">=0.13"),
-    ),
+    source=(PARALLEL_STATE.says("create_hierarchical_groups", "s=hierarchical_group_sizes[level],", ">=0.13"),),
     applies=runs_hcp,
     good=Example("mlm", f"--context-parallel-size 16 {_HCP} 8 2", "nodes=32 gpus_per_node=4 nvlink_domain=8"),
     bad=Example("mlm", f"--context-parallel-size 16 {_HCP} 4 4", "nodes=32 gpus_per_node=4 nvlink_domain=64"),

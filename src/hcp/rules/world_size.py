@@ -5,9 +5,8 @@ from __future__ import annotations
 from math import gcd, lcm, prod
 
 from hcp.core.ranks import DEFAULT_ORDER
-from hcp.rules.rule import Example, Fix, Problem, Source, View, rule
-
-_STATE = "megatron/core/parallel_state.py"
+from hcp.rules.rule import Example, Fix, Problem, View, rule
+from hcp.rules.upstream import PARALLEL_STATE
 
 
 def _dense(v: View) -> int:
@@ -72,7 +71,7 @@ def _pipeline_inside(v: View) -> bool:
     severity="error",
     effect="crash",
     stage="init",
-    source=(Source("megatron-core", _STATE, "initialize_model_parallel", "world_size % ", ">=0.12"),),
+    source=(PARALLEL_STATE.says("initialize_model_parallel", "world_size % ", ">=0.12"),),
     applies=lambda v: _dense(v) > 1,
     good=Example("mlm", "--tensor-model-parallel-size 2 --context-parallel-size 4", "world_size=16"),
     bad=Example("mlm", "--tensor-model-parallel-size 2 --context-parallel-size 4", "world_size=12"),
@@ -107,11 +106,7 @@ def ranks_fit_the_dense_layout(v: View) -> Problem | None:
     severity="error",
     effect="crash",
     stage="init",
-    source=(
-        Source(
-            "megatron-core", _STATE, "initialize_model_parallel", "expert_tensor_model_pipeline_parallel_size", ">=0.14"
-        ),
-    ),
+    source=(PARALLEL_STATE.says("initialize_model_parallel", "expert_tensor_model_pipeline_parallel_size", ">=0.14"),),
     applies=lambda v: bool(v.ep > 1 or v.etp != v.tp),
     good=Example(
         "mlm",
@@ -158,13 +153,7 @@ def ranks_fit_the_expert_layout(v: View) -> Problem | None:
     effect="crash",
     stage="init",
     source=(
-        Source(
-            "megatron-core",
-            _STATE,
-            "initialize_model_parallel",
-            "expert_data_parallel_size == data_parallel_size",
-            ">=0.13",
-        ),
+        PARALLEL_STATE.says("initialize_model_parallel", "expert_data_parallel_size == data_parallel_size", ">=0.13"),
     ),
     applies=_pipeline_inside,
     good=Example(
@@ -212,20 +201,12 @@ def dense_and_expert_pipelines_agree(v: View) -> Problem | None:
     effect="crash",
     stage="init",
     source=(
-        Source(
-            "megatron-core",
-            _STATE,
+        PARALLEL_STATE.says(
             "initialize_model_parallel",
             "expert_data_parallel_size % num_distributed_optimizer_instances == 0",
             ">=0.13",
         ),
-        Source(
-            "megatron-core",
-            _STATE,
-            "initialize_model_parallel",
-            ") % num_distributed_optimizer_instances == 0, (",
-            ">=0.12",
-        ),
+        PARALLEL_STATE.says("initialize_model_parallel", ") % num_distributed_optimizer_instances == 0, (", ">=0.12"),
     ),
     applies=lambda v: v.get("num_distributed_optimizer_instances", 1) > 1,
     good=Example("mlm", "--context-parallel-size 2 --num-distributed-optimizer-instances 2", "world_size=8"),
@@ -257,7 +238,7 @@ def optimizer_instances_divide_dp_cp(v: View) -> Problem | None:
     severity="error",
     effect="crash",
     stage="init",
-    source=(Source("megatron-core", _STATE, "RankGenerator.__init__", "but you haven't", ">=0.12"),),
+    source=(PARALLEL_STATE.says("RankGenerator.__init__", "but you haven't", ">=0.12"),),
     applies=lambda v: v.get("rank_order") not in (None, DEFAULT_ORDER, "tp-cp-ep-pp-dp"),
     good=Example(
         "bridge-provider",

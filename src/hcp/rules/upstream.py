@@ -1,0 +1,98 @@
+"""The upstream files that rules cite, each named once.
+
+A rule says what a file says by content, never by line: `PARALLEL_STATE.says("initialize_model_parallel", "...")`.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from hcp.rules.rule import Repo, Source, Where
+
+
+@dataclass(frozen=True)
+class UpstreamFile:
+    """A file of an upstream repository, as its wheel lays it out (Megatron-Bridge's checkout has it under src/)."""
+
+    repo: Repo
+    path: str
+    where: Where = "pypi"
+
+    def says(
+        self, qualname: str, contains: str = "", versions: str = "", *, absent: str = "", where: Where | None = None
+    ) -> Source:
+        """What the function or class `qualname` contains, and what is absent from it, in these versions.
+
+        `where` is for what this file says in the repository only, before any release on PyPI does.
+        """
+        return Source(self.repo, self.path, qualname, contains, versions, where or self.where, absent)
+
+
+_TE_ATTENTION = "transformer_engine/pytorch/attention/dot_product_attention/"
+
+ARGUMENTS = UpstreamFile("megatron-lm", "megatron/training/arguments.py", "checkout")
+DETERMINISM = UpstreamFile("megatron-lm", "megatron/training/determinism.py", "checkout")
+LM_DATA_SCHEDULE = UpstreamFile("megatron-lm", "megatron/core/datasets/data_schedule.py", "checkout")
+LM_LANGUAGE_MODULE = UpstreamFile(
+    "megatron-lm", "megatron/core/models/common/language_module/language_module.py", "checkout"
+)
+PRETRAIN_GPT = UpstreamFile("megatron-lm", "pretrain_gpt.py", "checkout")
+PRETRAIN_VLM = UpstreamFile("megatron-lm", "pretrain_vlm.py", "checkout")
+SFT_DATASET = UpstreamFile("megatron-lm", "megatron/training/datasets/sft_dataset.py", "checkout")
+TRAINING = UpstreamFile("megatron-lm", "megatron/training/training.py", "checkout")
+
+CORE_UTILS = UpstreamFile("megatron-core", "megatron/core/utils.py", "checkout")
+DATA_SCHEDULE = UpstreamFile("megatron-core", "megatron/core/datasets/data_schedule.py")
+DDP = UpstreamFile("megatron-core", "megatron/core/distributed/distributed_data_parallel.py")
+DIST_CHECKPOINTING = UpstreamFile("megatron-core", "megatron/core/dist_checkpointing/serialization.py")
+EXTENSION_TE = UpstreamFile("megatron-core", "megatron/core/extensions/transformer_engine.py")
+GPT_DATASET = UpstreamFile("megatron-core", "megatron/core/datasets/gpt_dataset.py")
+HYBRID_CP_SCHEDULE = UpstreamFile("megatron-core", "megatron/core/pipeline_parallel/hybrid_cp_schedule.py")
+LANGUAGE_MODULE = UpstreamFile("megatron-core", "megatron/core/models/common/language_module/language_module.py")
+CORE_ATTENTION = UpstreamFile("megatron-core", "megatron/core/transformer/attention.py")
+CORE_DOT_PRODUCT_ATTENTION = UpstreamFile("megatron-core", "megatron/core/transformer/dot_product_attention.py")
+MAMBA_CONTEXT_PARALLEL = UpstreamFile("megatron-core", "megatron/core/ssm/mamba_context_parallel.py")
+MAPPINGS = UpstreamFile("megatron-core", "megatron/core/tensor_parallel/mappings.py")
+MODEL_PARALLEL_CONFIG = UpstreamFile("megatron-core", "megatron/core/model_parallel_config.py")
+MULTI_LATENT_ATTENTION = UpstreamFile("megatron-core", "megatron/core/transformer/multi_latent_attention.py")
+MULTI_TOKEN_PREDICTION = UpstreamFile("megatron-core", "megatron/core/transformer/multi_token_prediction.py")
+PARALLEL_STATE = UpstreamFile("megatron-core", "megatron/core/parallel_state.py")
+SCHEDULES = UpstreamFile("megatron-core", "megatron/core/pipeline_parallel/schedules.py")
+TRANSFORMER_CONFIG = UpstreamFile("megatron-core", "megatron/core/transformer/transformer_config.py")
+TRANSFORMER_LAYER = UpstreamFile("megatron-core", "megatron/core/transformer/transformer_layer.py")
+TRANSFORMER_UTILS = UpstreamFile("megatron-core", "megatron/core/transformer/utils.py")
+
+BRIDGE_CONFIG = UpstreamFile("megatron-bridge", "megatron/bridge/training/config.py")
+BRIDGE_EVAL_CP = UpstreamFile(
+    "megatron-bridge", "megatron/bridge/training/eval_context_parallel_rebinding.py", "checkout"
+)
+BRIDGE_FAULT_TOLERANCE = UpstreamFile("megatron-bridge", "megatron/bridge/training/fault_tolerance.py")
+BRIDGE_INITIALIZE = UpstreamFile("megatron-bridge", "megatron/bridge/training/initialize.py", "checkout")
+BRIDGE_INPROCESS_RESTART = UpstreamFile("megatron-bridge", "megatron/bridge/training/inprocess_restart.py")
+BRIDGE_LOAD_SAVE = UpstreamFile("megatron-bridge", "megatron/bridge/training/model_load_save.py")
+BRIDGE_MOE_DOC = UpstreamFile("megatron-bridge", "docs/training/moe-optimization.md", "checkout")
+BRIDGE_PACKED_SEQUENCE = UpstreamFile("megatron-bridge", "megatron/bridge/data/datasets/packed_sequence.py")
+BRIDGE_PACKED_SEQ_UTILS = UpstreamFile(
+    "megatron-bridge", "megatron/bridge/training/utils/packed_seq_utils.py", "checkout"
+)
+BRIDGE_PACKING_CONFIG = UpstreamFile("megatron-bridge", "megatron/bridge/data/packing/config.py", "checkout")
+BRIDGE_PROVIDER = UpstreamFile("megatron-bridge", "megatron/bridge/models/model_provider.py")
+BRIDGE_RUN_PLUGINS = UpstreamFile("megatron-bridge", "megatron/bridge/recipes/run_plugins.py", "checkout")
+BRIDGE_SBATCH = UpstreamFile("megatron-bridge", "scripts/training/launch_with_sbatch.sh", "checkout")
+BRIDGE_STATE = UpstreamFile("megatron-bridge", "megatron/bridge/training/state.py", "checkout")
+BRIDGE_TRANSFORMER_CONFIG = UpstreamFile("megatron-bridge", "megatron/bridge/models/transformer_config.py", "checkout")
+
+TE_BACKENDS = UpstreamFile("transformer-engine", _TE_ATTENTION + "backends.py")
+TE_CONTEXT_PARALLEL = UpstreamFile("transformer-engine", _TE_ATTENTION + "context_parallel.py")
+TE_CP_TEST = UpstreamFile("transformer-engine", "tests/pytorch/attention/test_attention_with_cp.py", "checkout")
+TE_DOT_PRODUCT_ATTENTION = UpstreamFile("transformer-engine", _TE_ATTENTION + "dot_product_attention.py")
+TE_ATTENTION_UTILS = UpstreamFile("transformer-engine", _TE_ATTENTION + "utils.py")
+TE_MXFP8_TENSOR = UpstreamFile("transformer-engine", "transformer_engine/pytorch/tensor/mxfp8_tensor.py")
+TE_UTILS = UpstreamFile("transformer-engine", "transformer_engine/pytorch/utils.py")
+
+VERL_DYNAMIC_CP_SCHEDULER = UpstreamFile("verl", "verl/utils/dynamic_cp_scheduler.py")
+VERL_ENGINE = UpstreamFile("verl", "verl/workers/engine/megatron/transformer_impl.py")
+VERL_ENGINE_CONFIG = UpstreamFile("verl", "verl/workers/config/engine.py")
+VERL_MCORE_UTIL = UpstreamFile("verl", "verl/models/mcore/util.py")
+VERL_MEGATRON_UTILS = UpstreamFile("verl", "verl/utils/megatron_utils.py")
+VERL_RAY_ON_SLURM = UpstreamFile("verl", "examples/tutorial/slurm/ray_on_slurm.slurm", "checkout")
