@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from hcp.launch.fact import Launch
-from hcp.rules.cp_view import windowed_types
+from hcp.rules.cp.view import windowed_types
 from hcp.rules.engine import check_launch
 from hcp.rules.registry import BY_ID
 from hcp.rules.rule import View

@@ -56,7 +56,7 @@ def test_the_scheduler_asserts_exactly_where_the_longest_sequence_is_refused(lau
 def test_the_scheduler_chooses_sizes_without_a_group_where_ranks_are_no_power_of_two(
     launch_of: LaunchOf, ranks: int
 ) -> None:
-    from hcp.rules.dcp_view import group_sizes, largest_power
+    from hcp.rules.dcp.view import group_sizes, largest_power
 
     wide = largest_power(ranks) * 1024
     assert largest_power(ranks) in _groups_of([wide, 100], ranks, 1024)
@@ -66,7 +66,7 @@ def test_the_scheduler_chooses_sizes_without_a_group_where_ranks_are_no_power_of
 
 @pytest.mark.parametrize("ranks", [2, 4, 8, 16, 32])
 def test_powers_of_two_have_a_group_for_every_size_that_is_chosen(launch_of: LaunchOf, ranks: int) -> None:
-    from hcp.rules.dcp_view import group_sizes
+    from hcp.rules.dcp.view import group_sizes
 
     draw = random.Random(ranks)
     for _ in range(20):

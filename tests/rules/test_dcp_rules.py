@@ -8,7 +8,7 @@ from collections.abc import Callable
 import pytest
 
 from hcp.launch.fact import Launch
-from hcp.rules.dcp_view import group_sizes, largest_power
+from hcp.rules.dcp.view import group_sizes, largest_power
 from hcp.rules.engine import check_launch
 from hcp.rules.registry import RULES
 from hcp.rules.report import Finding, Report

@@ -3,73 +3,79 @@
 from __future__ import annotations
 
 from hcp.core.errors import HcpError
-from hcp.rules import (
-    bookkeeping,
-    cp_attention,
-    cp_backend,
-    cp_layers,
-    cp_modes,
-    cp_shapes,
-    dcp_attention,
-    dcp_loss,
-    dcp_names,
-    dcp_sizes,
-    dcp_training,
-    dcp_verl,
-    environment,
-    hcp_attention,
-    hcp_backend,
-    hcp_heads,
-    hcp_launcher,
-    hcp_sizes,
-    keys,
-    loss,
-    model_cp,
-    packing,
-    packing_te,
-    slurm_paths,
-    slurm_placement,
-    slurm_resilience,
-    slurm_tasks,
-    tensor_parallel,
-    topology,
-    world_size,
-)
+from hcp.rules import accept, assume, env, key, load, loss, par, perf, tp
+from hcp.rules.cp import attention as cp_attention
+from hcp.rules.cp import backends as cp_backends
+from hcp.rules.cp import comm_types as cp_comm_types
+from hcp.rules.cp import heads as cp_heads
+from hcp.rules.cp import lengths as cp_lengths
+from hcp.rules.cp import modes as cp_modes
+from hcp.rules.dcp import attention as dcp_attention
+from hcp.rules.dcp import names as dcp_names
+from hcp.rules.dcp import ranks as dcp_ranks
+from hcp.rules.dcp import schedules as dcp_schedules
+from hcp.rules.dcp import tokens as dcp_tokens
+from hcp.rules.dcp import training as dcp_training
+from hcp.rules.dcp import verl as dcp_verl
+from hcp.rules.hcp import attention as hcp_attention
+from hcp.rules.hcp import backend as hcp_backend
+from hcp.rules.hcp import heads as hcp_heads
+from hcp.rules.hcp import launcher as hcp_launcher
+from hcp.rules.hcp import sizes as hcp_sizes
+from hcp.rules.model import mixers as model_mixers
+from hcp.rules.model import training as model_training
+from hcp.rules.pack import kernels as pack_kernels
+from hcp.rules.pack import masks as pack_masks
+from hcp.rules.pack import rows as pack_rows
 from hcp.rules.rule import Rule
+from hcp.rules.slurm import paths as slurm_paths
+from hcp.rules.slurm import placement as slurm_placement
+from hcp.rules.slurm import resilience as slurm_resilience
+from hcp.rules.slurm import tasks as slurm_tasks
+from hcp.rules.topo import levels as topo_levels
+from hcp.rules.topo import ranks as topo_ranks
 
 RULES: tuple[Rule, ...] = tuple(
     sorted(
         (
-            *keys.RULES,
-            *bookkeeping.RULES,
-            *cp_attention.RULES,
-            *cp_backend.RULES,
-            *cp_layers.RULES,
-            *cp_modes.RULES,
-            *cp_shapes.RULES,
-            *dcp_attention.RULES,
-            *dcp_loss.RULES,
-            *dcp_names.RULES,
-            *dcp_sizes.RULES,
-            *dcp_training.RULES,
-            *dcp_verl.RULES,
-            *environment.RULES,
-            *hcp_attention.RULES,
-            *hcp_backend.RULES,
+            *hcp_sizes.RULES,
             *hcp_heads.RULES,
             *hcp_launcher.RULES,
-            *hcp_sizes.RULES,
+            *hcp_backend.RULES,
+            *hcp_attention.RULES,
+            *cp_lengths.RULES,
+            *cp_heads.RULES,
+            *cp_comm_types.RULES,
+            *cp_backends.RULES,
+            *cp_attention.RULES,
+            *cp_modes.RULES,
+            *dcp_attention.RULES,
+            *dcp_names.RULES,
+            *dcp_tokens.RULES,
+            *dcp_ranks.RULES,
+            *dcp_schedules.RULES,
+            *dcp_training.RULES,
+            *dcp_verl.RULES,
             *loss.RULES,
-            *model_cp.RULES,
-            *packing.RULES,
-            *packing_te.RULES,
+            *env.RULES,
+            *load.RULES,
+            *key.RULES,
+            *accept.RULES,
+            *assume.RULES,
+            *perf.RULES,
+            *tp.RULES,
+            *par.RULES,
+            *model_mixers.RULES,
+            *model_training.RULES,
+            *pack_rows.RULES,
+            *pack_masks.RULES,
+            *pack_kernels.RULES,
             *slurm_paths.RULES,
             *slurm_placement.RULES,
-            *slurm_resilience.RULES,
             *slurm_tasks.RULES,
-            *tensor_parallel.RULES,
-            *topology.RULES,
-            *world_size.RULES,
+            *slurm_resilience.RULES,
+            *topo_levels.RULES,
+            *topo_ranks.RULES,
         ),
         key=lambda rule: rule.id,
     )

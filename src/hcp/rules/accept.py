@@ -1,0 +1,56 @@
+"""Rules about the check itself: what was assumed against the launch, and which findings were accepted."""
+
+from __future__ import annotations
+
+from hcp.rules.rule import Example, Problem, View, rule
+from hcp.rules.upstream import (
+    MODEL_PARALLEL_CONFIG,
+)
+
+OWN = (MODEL_PARALLEL_CONFIG.says("ModelParallelConfig", "context_parallel_size", ">=0.12"),)
+
+
+@rule(
+    "ACCEPT001",
+    severity="warning",
+    effect="note",
+    stage="never",
+    source=OWN,
+    applies=lambda v: bool(v.launch.reading.acceptances),
+    good=Example(
+        "bridge", "model.context_parallel_size=3  # hcp: ignore=CP001 padded by our own loader\nmodel.seq_length=4096\n"
+    ),
+    bad=Example(
+        "bridge", "model.context_parallel_size=4  # hcp: ignore=CP001 padded by our own loader\nmodel.seq_length=4096\n"
+    ),
+    last=True,
+)
+def acceptances_have_reasons(v: View) -> Problem | None:
+    """Each accepted finding has a reason, a rule, and something to accept.
+
+    A comment '# hcp: ignore=RULE reason' beside a key, or on the line above it, accepts that rule's finding.
+    Without a reason, for an unknown rule, or where the rule finds nothing it has no effect, and only hides what may
+    come back later.
+    """
+    from hcp.rules.registry import BY_ID  # here, because the registry imports this module
+
+    for acceptance in v.launch.reading.acceptances:
+        if acceptance.rule not in BY_ID:
+            message, wanted = "this comment accepts nothing: there is no such rule", "a rule's id"
+        elif not acceptance.reason:
+            message, wanted = "this comment accepts nothing: it gives no reason", "a reason after the rule's id"
+        elif acceptance in v.unused:
+            message, wanted = "this comment accepts nothing: the rule is content here", "no comment"
+        else:
+            continue
+        return Problem(
+            message,
+            f"# hcp: ignore={acceptance.rule} {acceptance.reason}".rstrip(),
+            wanted,
+            (),
+            location=acceptance.location,
+        )
+    return None
+
+
+RULES = (acceptances_have_reasons,)

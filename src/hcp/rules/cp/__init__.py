@@ -1,0 +1,1 @@
+"""Flat context parallelism: lengths, heads, communication types, backends, attention features, training modes."""

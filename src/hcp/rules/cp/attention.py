@@ -1,0 +1,323 @@
+"""Context parallelism: which kinds of attention exist with it, by communication type and Transformer Engine version."""
+
+from __future__ import annotations
+
+from hcp.rules.cp.view import (
+    FUSED,
+    cp_may_be_on,
+    has_window,
+    is_dsa,
+    layer_types,
+    switch_types,
+    windowed_types,
+)
+from hcp.rules.rule import Example, Fix, Problem, View, rule
+from hcp.rules.upstream import (
+    TE_ATTENTION_UTILS,
+    TE_CONTEXT_PARALLEL,
+    TRANSFORMER_UTILS,
+)
+
+
+def _to(v: View, *types: str) -> tuple[Fix, ...]:
+    effects = {
+        "a2a": "one all-to-all over the whole CP group",
+        "p2p": "a ring over the whole CP group",
+        "all_gather": "K and V are gathered over the whole CP group",
+    }
+    return tuple(Fix(switch_types(v, (kind,)), effects[kind]) for kind in types)
+
+
+def _sinks(v: View) -> bool:
+    return cp_may_be_on(v) and v.softmax_type not in (None, "vanilla")
+
+
+def _is_deterministic(v: View) -> bool:
+    """Whether cuDNN's attention with sinks has a deterministic backward pass here."""
+    if v.at_least("te", "2.12"):
+        return False
+    return v.arch == "sm90" or (v.arch not in ("sm80", "sm86", "sm89") and not v.at_least("te", "2.9"))
+
+
+def _fp8_attention(v: View) -> bool:
+    asked = v.get("fp8_dot_product_attention") or v.get("fp8_multi_head_attention")
+    return bool(asked) and cp_may_be_on(v) and v.fp8 is not None
+
+
+def _wide_mla(v: View) -> bool:
+    """MLA whose value heads are narrower than its query heads, as Transformer Engine sees them."""
+    if not cp_may_be_on(v) or not v.mla or is_dsa(v):
+        return False
+    widths = [v.get(name) for name in ("qk_head_dim", "qk_pos_emb_head_dim", "v_head_dim")]
+    if None not in widths and widths[0] + widths[1] == widths[2]:
+        return False
+    # Packed values are padded to the query's width: by verl, and by megatron-core from 0.18 on.
+    return not v.get("thd") or (v.kind != "verl" and not v.at_least("mcore", "0.18"))
+
+
+@rule(
+    "CP009",
+    severity="error",
+    effect="crash",
+    stage="first-forward",
+    source=(
+        TE_CONTEXT_PARALLEL.says(
+            "attn_forward_func_with_cp", "Context parallelism does not support sliding window attention with", ">=2.8"
+        ),
+        TRANSFORMER_UTILS.says("is_layer_window_attention", "layer_number % window_attn_skip_freq != 0", ">=0.15"),
+    ),
+    applies=lambda v: cp_may_be_on(v) and has_window(v),
+    good=Example("mlm", "--context-parallel-size 2 --cp-comm-type all_gather --window-size 1024,0"),
+    bad=Example("mlm", "--context-parallel-size 2 --window-size 1024,0"),
+)
+def windows_have_a_comm_type(v: View) -> Problem | None:
+    """Layers with a sliding window use a2a or all_gather.
+
+    The ring exchanges whole chunks and knows no window. Transformer Engine drops cuDNN's attention for it without a
+    word and asserts in what is left. Layers without a window may stay on the ring: give one type per layer.
+    """
+    if v.cp == 1 or not has_window(v) or "p2p" not in windowed_types(v):
+        return None
+    default = v.cp_comm_type is None or ((fact := v.fact("cp_comm_type")) is not None and fact.origin == "default")
+    return Problem(
+        message="Transformer Engine has no sliding window in the p2p ring and stops in the first forward",
+        found=f"window_size {tuple(v.window_size)} in layers with cp_comm_type p2p{' (default)' if default else ''}",
+        wanted="a2a or all_gather in the layers that have a window",
+        facts=("cp_comm_type", "window_size", "cp"),
+        fixes=_to(v, "a2a", "all_gather"),
+    )
+
+
+@rule(
+    "CP010",
+    severity="error",
+    effect="crash",
+    stage="first-forward",
+    source=(
+        TE_CONTEXT_PARALLEL.says(
+            "attn_forward_func_with_cp", 'softmax_type == "vanilla" or cp_comm_type == "a2a"', ">=2.8"
+        ),
+        TE_CONTEXT_PARALLEL.says("attn_forward_func_with_cp", "Before cuDNN 9.18.0", ">=2.12"),
+        TE_ATTENTION_UTILS.says("get_attention_backend", "for determinism reasons with softmax_type", ">=2.12"),
+    ),
+    applies=_sinks,
+    good=Example(
+        "mlm",
+        "--context-parallel-size 2 --cp-comm-type a2a --softmax-type learnable --num-attention-heads 8",
+        "te=2.14",
+    ),
+    bad=Example("mlm", "--context-parallel-size 2 --softmax-type learnable"),
+)
+def sinks_have_a_comm_type_and_backend(v: View) -> Problem | None:
+    """Attention sinks run with a2a and cuDNN's attention.
+
+    A sink adds a term to each row's softmax, which only the flat all-to-all keeps whole. What Transformer Engine
+    prints is 'No dot product attention backend is available for the provided inputs'.
+    """
+    if v.cp == 1:
+        return None
+    types = layer_types(v)
+    found = f"softmax_type {v.softmax_type}"
+    facts: tuple[str, ...] = ("softmax_type", "attention_backend", "cp")
+    message = "attention sinks under context parallelism have no backend: the first forward stops"
+    fixes: tuple[Fix, ...] = ()
+    if any(kind in ("p2p", "all_gather") for kind in types):
+        found += f" with cp_comm_type {' '.join(v.comm_types)}"
+        wanted, facts, fixes = "a2a in every layer", ("cp_comm_type", "softmax_type", "cp"), _to(v, "a2a")
+    elif v.get("attention_backend") == "flash":
+        found += " with attention_backend flash"
+        wanted, facts, fixes = "cuDNN's attention (fused, or auto)", ("attention_backend", "softmax_type"), (FUSED,)
+    elif not v.at_least("te", "2.8"):
+        message = "attention sinks need a newer Transformer Engine: the model build stops"
+        found += f" with Transformer Engine {v.te}"
+        wanted, facts = "Transformer Engine 2.8 or newer", ("te", "softmax_type")
+    elif v.deterministic and not _is_deterministic(v):
+        found += f" in deterministic mode on Transformer Engine {v.te}"
+        wanted, facts = "deterministic_mode off", ("deterministic", "softmax_type")
+        fixes = (Fix({"deterministic": False}, "non-deterministic attention"),)
+    elif v.get("thd"):
+        if v.at_least("te", "2.12") and v.at_least("cudnn", "9.18"):
+            return None
+        found += f" with packed data on Transformer Engine {v.te}"
+        wanted = "Transformer Engine 2.12 and cuDNN 9.18 or newer, or data that is not packed"
+        facts = ("softmax_type", "packing", "te")
+    else:
+        return None
+    return Problem(message, found, wanted, facts, fixes)
+
+
+@rule(
+    "CP011",
+    severity="error",
+    effect="crash",
+    stage="first-forward",
+    source=(
+        TE_CONTEXT_PARALLEL.says(
+            "attn_forward_func_with_cp", 'use_fused_attention and "padding" not in attn_mask_type', ">=2.4"
+        ),
+        TE_ATTENTION_UTILS.says("get_attention_backend", "attention bias for THD format", ">=2.4"),
+    ),
+    applies=lambda v: cp_may_be_on(v) and bool(v.get("attention_bias")),
+    good=Example("mlm", "--context-parallel-size 2", "attention_bias=true"),
+    bad=Example("mlm", "--context-parallel-size 2 --attention-backend flash", "attention_bias=true"),
+)
+def bias_runs_in_the_ring(v: View) -> Problem | None:
+    """An attention bias runs in the p2p ring, without packing, on cuDNN's attention.
+
+    Only the ring knows which part of the bias belongs to which chunk, and only cuDNN's attention takes it. ALiBi
+    slopes are never supported under CP. ModelOpt's EAGLE and relative positions add a bias too.
+    """
+    if v.cp == 1:
+        return None
+    message = "an attention bias under context parallelism has no backend: the first forward stops"
+    if any(kind in ("a2a", "all_gather") for kind in layer_types(v)):
+        return Problem(
+            message,
+            f"attention bias with cp_comm_type {' '.join(v.comm_types)}",
+            "p2p in every layer",
+            ("cp_comm_type", "attention_bias"),
+            _to(v, "p2p"),
+        )
+    if v.get("thd"):
+        return Problem(
+            message, "attention bias with packed data", "data that is not packed", ("packing", "attention_bias")
+        )
+    if v.get("attention_backend") == "flash":
+        return Problem(
+            message,
+            "attention bias with attention_backend flash",
+            "cuDNN's attention (fused, or auto)",
+            ("attention_backend", "attention_bias"),
+            (FUSED,),
+        )
+    return None
+
+
+@rule(
+    "CP014",
+    severity="error",
+    effect="crash",
+    stage="first-forward",
+    source=(
+        TE_ATTENTION_UTILS.says(
+            "get_attention_backend",
+            "Disabling FlashAttention as it does not support context parallelism with FP8",
+            ">=2.4",
+        ),
+        TE_ATTENTION_UTILS.says("get_attention_backend", "attention and THD format", ">=2.15,<2.19"),
+        TE_CONTEXT_PARALLEL.says(
+            "_reject_custom_recipe_under_cp", "CustomRecipe + Context Parallelism is not yet supported", ">=2.16"
+        ),
+    ),
+    applies=_fp8_attention,
+    good=Example(
+        "mlm",
+        "--context-parallel-size 2 --fp8-format hybrid --fp8-dot-product-attention "
+        "--attention-backend fused --seq-length 4096 --micro-batch-size 1",
+    ),
+    bad=Example(
+        "mlm",
+        "--context-parallel-size 2 --fp8-format hybrid --fp8-dot-product-attention "
+        "--attention-backend flash --seq-length 4096 --micro-batch-size 1",
+    ),
+)
+def fp8_attention_has_its_backend(v: View) -> Problem | None:
+    """FP8 attention runs on cuDNN, on Hopper or newer.
+
+    Only cuDNN's attention has FP8 under CP, from sm90 on. Transformer Engine 2.15 to 2.18 refuse it for packed
+    data, and 2.16 and later refuse custom recipes.
+    """
+    if v.cp == 1:
+        return None
+    facts: tuple[str, ...] = ("fp8_dot_product_attention", "fp8_multi_head_attention")
+    off = Fix({"fp8_dot_product_attention": False, "fp8_multi_head_attention": False}, "attention in 16 bits")
+    if v.get("attention_backend") in ("flash", "unfused"):
+        found, wanted = f"attention_backend {v.attention_backend}", "cuDNN's attention (fused, or auto)"
+        return Problem(
+            "FP8 attention under context parallelism exists only in cuDNN: the first forward stops",
+            f"FP8 attention with {found}",
+            wanted,
+            ("attention_backend", *facts),
+            (FUSED, off),
+        )
+    if v.fp8_recipe == "custom" and v.at_least("te", "2.16"):
+        found, wanted = "the custom recipe", "a built-in recipe"
+        facts = ("fp8_recipe", *facts)
+    elif v.get("arch") in ("sm80", "sm86", "sm89"):
+        found, wanted = str(v.arch), "Hopper or newer"
+    elif v.get("thd") and v.at_least("te", "2.15") and not v.at_least("te", "2.19"):
+        found, wanted = f"packed data on Transformer Engine {v.te}", "Transformer Engine 2.19 or newer, or no packing"
+        facts = ("packing", *facts)
+    else:
+        return None
+    return Problem(
+        "FP8 attention under context parallelism is not possible here: the first forward stops",
+        f"FP8 attention with {found}",
+        wanted,
+        facts,
+        (off,),
+    )
+
+
+@rule(
+    "CP015",
+    severity="error",
+    effect="crash",
+    stage="first-forward",
+    source=(
+        TE_CONTEXT_PARALLEL.says(
+            "attn_forward_func_with_cp", "assert not enable_mla or cp_comm_type in [", ">=2.5,<2.15"
+        ),
+        TE_ATTENTION_UTILS.says("get_attention_backend", "MLA attention", ">=2.5,<2.15"),
+    ),
+    applies=_wide_mla,
+    good=Example("mlm", "--context-parallel-size 2 --multi-latent-attention --no-rope-fusion", "te=2.5"),
+    bad=Example(
+        "mlm",
+        "--context-parallel-size 2 --multi-latent-attention --no-rope-fusion --cp-comm-type all_gather",
+        "te=2.14",
+    ),
+)
+def mla_has_its_transformer_engine(v: View) -> Problem | None:
+    """Multi-latent attention has a Transformer Engine that can.
+
+    MLA's query and key heads are wider than its value heads. Transformer Engine before 2.5 has no CP for that; 2.5
+    to 2.14 have it in p2p and a2a+p2p, not with FP8 attention; 2.15 lifts both.
+    """
+    if v.cp == 1 or v.at_least("te", "2.15"):
+        return None
+    facts: tuple[str, ...] = ("cp_comm_type", "mla", "te")
+    message = "multi-latent attention under context parallelism is refused in the first forward"
+    if not v.at_least("te", "2.5"):
+        return Problem(
+            message,
+            f"MLA at context_parallel_size {v.cp} with Transformer Engine {v.te}",
+            "Transformer Engine 2.5 or newer",
+            ("mla", "cp", "te"),
+        )
+    if any(kind in ("a2a", "all_gather") for kind in layer_types(v)):
+        return Problem(
+            message,
+            f"MLA with cp_comm_type {' '.join(v.comm_types)} and Transformer Engine {v.te}",
+            "p2p or a2a+p2p, or Transformer Engine 2.15",
+            facts,
+            _to(v, "p2p"),
+        )
+    if v.get("fp8") and (v.get("fp8_dot_product_attention") or v.get("fp8_multi_head_attention")):
+        return Problem(
+            message,
+            f"MLA with FP8 attention and Transformer Engine {v.te}",
+            "16-bit attention, or Transformer Engine 2.15",
+            ("fp8_dot_product_attention", "mla", "te"),
+            (Fix({"fp8_dot_product_attention": False, "fp8_multi_head_attention": False}, "attention in 16 bits"),),
+        )
+    return None
+
+
+RULES = (
+    windows_have_a_comm_type,
+    sinks_have_a_comm_type_and_backend,
+    bias_runs_in_the_ring,
+    fp8_attention_has_its_backend,
+    mla_has_its_transformer_engine,
+)

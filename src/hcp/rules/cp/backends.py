@@ -1,0 +1,254 @@
+"""Context parallelism: the communication type, and the attention implementation that carries it."""
+
+from __future__ import annotations
+
+from hcp.rules.cp.view import (
+    FUSED,
+    cp_may_be_on,
+    layer_types,
+)
+from hcp.rules.rule import Example, Fix, Problem, View, rule
+from hcp.rules.upstream import (
+    CORE_DOT_PRODUCT_ATTENTION,
+    EXTENSION_TE,
+    LM_LANGUAGE_MODULE,
+    TE_ATTENTION_UTILS,
+)
+
+
+def _max_logit(v: View) -> str | None:
+    return next((name for name in ("qk_clip", "log_max_attention_logit") if v.get(name)), None)
+
+
+_NO_BACKEND = "no attention backend is left and the first forward stops"
+
+
+def _is_local(v: View) -> str | None:
+    """The fact that replaces Transformer Engine's attention by megatron-core's own; None where none does."""
+    if v.attention_backend == "local":
+        return "attention_backend"
+    spec = v.get("spec")
+    words = spec if isinstance(spec, list | tuple) and spec else [spec]
+    if words[0] == "local":
+        return "spec"
+    return "transformer_impl" if spec is None and v.transformer_impl == "local" else None
+
+
+_MASKS = {
+    "causal_bottom_right": "bottom-right causal masks",
+    "padding_causal_bottom_right": "bottom-right causal masks",
+    "arbitrary": "arbitrary masks",
+}
+
+
+def _bad_mask(v: View) -> str | None:
+    mask = v.get("attention_mask")
+    if mask == "padding" and not v.get("thd"):
+        return "padding masks outside packed data"
+    return _MASKS.get(mask) if isinstance(mask, str) else None
+
+
+def _wants_fa4(v: View) -> bool:
+    return cp_may_be_on(v) and v.get("attention_backend") == "flash" and str(v.get("flash_attention_version")) == "4"
+
+
+@rule(
+    "CP016",
+    severity="error",
+    effect="crash",
+    stage="first-forward",
+    source=(
+        TE_ATTENTION_UTILS.says("get_attention_backend", "Disabling FlashAttention for max_logit", ">=2.9"),
+        TE_ATTENTION_UTILS.says(
+            "get_attention_backend", "Disabling FusedAttention for max_logit with qkv_format = thd", ">=2.9,<2.11"
+        ),
+        EXTENSION_TE.says(
+            "TEDotProductAttention.__init__", "qk-clip is only supported in TE 2.9.0 and later", ">=0.16"
+        ),
+    ),
+    applies=lambda v: _max_logit(v) is not None,
+    good=Example("mlm", "--qk-clip --attention-backend fused", "te=2.9"),
+    bad=Example("mlm", "--qk-clip --attention-backend flash"),
+)
+def max_logit_has_its_backend(v: View) -> Problem | None:
+    """The largest attention logit is asked of a backend that returns it.
+
+    QK clipping and logging of the largest logit switch FlashAttention off, and every backend for FP8 attention.
+    Transformer Engine 2.9 and 2.10 refuse packed data as well. Unfused attention would do, but not under CP.
+    """
+    name = _max_logit(v)
+    assert name is not None
+    off = Fix({name: False}, f"no {name}")
+    message = "no attention backend returns the largest logit here: the first forward stops"
+    if v.attention_backend == "flash":
+        return Problem(
+            message,
+            f"{name} with attention_backend flash",
+            "cuDNN's attention (fused, or auto)",
+            ("attention_backend", name),
+            (FUSED, off),
+        )
+    if v.get("fp8") and (v.get("fp8_dot_product_attention") or v.get("fp8_multi_head_attention")):
+        return Problem(
+            message, f"{name} with FP8 attention", "16-bit attention", ("fp8_dot_product_attention", name), (off,)
+        )
+    if not v.at_least("te", "2.9"):
+        return Problem(
+            "the largest logit needs a newer Transformer Engine: the model build stops",
+            f"{name} with Transformer Engine {v.te}",
+            "Transformer Engine 2.9 or newer",
+            (name, "te"),
+            (off,),
+        )
+    if v.get("thd") and not v.at_least("te", "2.11"):
+        return Problem(
+            message,
+            f"{name} with packed data on Transformer Engine {v.te}",
+            "Transformer Engine 2.11 or newer",
+            (name, "packing", "te"),
+            (off,),
+        )
+    return None
+
+
+@rule(
+    "CP006",
+    severity="error",
+    effect="crash",
+    stage="init",
+    source=(
+        CORE_DOT_PRODUCT_ATTENTION.says(
+            "DotProductAttention.__init__", "Context parallelism is only supported by TEDotProductAttention!", ">=0.12"
+        ),
+    ),
+    applies=cp_may_be_on,
+    good=Example("mlm", "--context-parallel-size 2 --transformer-impl transformer_engine"),
+    bad=Example("mlm", "--context-parallel-size 2 --transformer-impl local"),
+)
+def attention_is_transformer_engine(v: View) -> Problem | None:
+    """Context parallelism runs on Transformer Engine's attention.
+
+    Ring, all-to-all and all-gather live in Transformer Engine. megatron-core's local attention asserts that the
+    context-parallel size is 1; the config constructor does not look.
+    """
+    name = None if v.cp == 1 else _is_local(v)
+    if name is None:
+        return None
+    fact = v.fact(name)
+    key = (fact.key if fact else None) or name
+    value = {"attention_backend": "auto", "spec": None, "transformer_impl": "transformer_engine"}[name]
+    return Problem(
+        message="megatron-core's own attention refuses context parallelism while the model is built",
+        found=f"{key.rpartition('.')[2]} local at context_parallel_size {v.cp}",
+        wanted="Transformer Engine's attention",
+        facts=(name, "cp"),
+        fixes=(Fix({name: value}, "attention by Transformer Engine"),),
+    )
+
+
+@rule(
+    "CP012",
+    severity="error",
+    effect="crash",
+    stage="first-forward",
+    source=(
+        TE_ATTENTION_UTILS.says(
+            "get_attention_backend",
+            "Disabling UnfusedDotProductAttention as it does not support context parallelism",
+            ">=2.4",
+        ),
+        TE_ATTENTION_UTILS.says("get_attention_backend", "causal_bottom_right masking", ">=2.4"),
+    ),
+    applies=cp_may_be_on,
+    good=Example("mlm", "--context-parallel-size 2 --attention-backend fused"),
+    bad=Example("mlm", "--context-parallel-size 2 --attention-backend unfused"),
+)
+def backend_and_mask_exist(v: View) -> Problem | None:
+    """The attention backend and the mask exist with context parallelism.
+
+    Transformer Engine drops every backend that cannot do what is asked, with a debug message only; unfused
+    attention is always dropped under CP, and no backend has bottom-right or arbitrary masks there. NVTE_DEBUG=1
+    NVTE_DEBUG_LEVEL=2 prints the reasons.
+    """
+    if v.cp == 1:
+        return None
+    if v.attention_backend == "unfused":
+        return Problem(
+            message=f"Transformer Engine's unfused attention has no context parallelism: {_NO_BACKEND}",
+            found=f"attention_backend unfused at context_parallel_size {v.cp}",
+            wanted="auto, fused or flash",
+            facts=("attention_backend", "cp"),
+            fixes=(
+                Fix({"attention_backend": "auto"}, "Transformer Engine chooses"),
+                Fix({"attention_backend": "fused"}, "cuDNN's attention"),
+            ),
+        )
+    mask = _bad_mask(v)
+    if mask is None:
+        return None
+    return Problem(
+        message=f"context parallelism has no {mask}: {_NO_BACKEND}",
+        found=f"attention mask {v.attention_mask} at context_parallel_size {v.cp}",
+        wanted="a causal mask, or none",
+        facts=("attention_mask", "cp"),
+        fixes=(Fix({"attention_mask": "causal"}, "a causal mask"),),
+    )
+
+
+@rule(
+    "CP013",
+    severity="error",
+    effect="crash",
+    stage="first-forward",
+    source=(
+        TE_ATTENTION_UTILS.says(
+            "get_attention_backend",
+            "Disabling FlashAttention 4 as it does not support context parallelism yet",
+            ">=2.15,<2.19",
+        ),
+        TE_ATTENTION_UTILS.says(
+            "get_attention_backend", 'fa4_cp_supported = cp_comm_type in ["p2p", "all_gather", "a2a"]', ">=2.19"
+        ),
+        LM_LANGUAGE_MODULE.says(
+            "LanguageModule._set_attention_backend", "if version != self.config.flash_attention_version"
+        ),
+    ),
+    applies=_wants_fa4,
+    good=Example("mlm", "--context-parallel-size 2 --attention-backend flash --flash-attention-version 4", "te=2.19"),
+    bad=Example("mlm", "--context-parallel-size 2 --attention-backend flash --flash-attention-version 4", "te=2.18"),
+)
+def fa4_knows_cp(v: View) -> Problem | None:
+    """FlashAttention 4 is pinned only where it has context parallelism.
+
+    megatron-core pins a generation by switching the others off, which Transformer Engine hears from 2.18 on. That
+    one has no context parallelism for generation 4; from 2.19 it has p2p, all_gather and a2a, but not a2a+p2p.
+    """
+    if v.cp == 1:
+        return None
+    if not v.at_least("te", "2.18"):
+        return None  # the pin is not heard: another generation runs
+    if "a2a+p2p" in layer_types(v):
+        why, wanted = "for a2a+p2p", "another communication type, or another backend"
+    elif not v.at_least("te", "2.19"):
+        why, wanted = f"in Transformer Engine {v.te}", "Transformer Engine 2.19, or another backend"
+    else:
+        return None
+    return Problem(
+        message=f"FlashAttention 4 has no context parallelism {why}, and the other backends are switched off: "
+        f"{_NO_BACKEND}",
+        found="flash_attention_version 4 with attention_backend flash",
+        wanted=wanted,
+        facts=("flash_attention_version", "attention_backend", "cp_comm_type"),
+        fixes=(
+            Fix({"flash_attention_version": "3"}, "FlashAttention 3 (Hopper only)"),
+            Fix({"attention_backend": "fused", "flash_attention_version": None}, "cuDNN's attention"),
+        ),
+    )
+
+
+RULES = (
+    max_logit_has_its_backend,
+    attention_is_transformer_engine,
+    backend_and_mask_exist,
+    fa4_knows_cp,
+)

@@ -1,0 +1,179 @@
+"""Context parallelism: the communication type, and the attention implementation that carries it."""
+
+from __future__ import annotations
+
+from hcp.rules.cp.view import (
+    PARALLEL_TYPES,
+    cp_may_be_on,
+    is_dsa,
+    layer_types,
+    switch_types,
+)
+from hcp.rules.hcp.view import (
+    uses_cp,
+)
+from hcp.rules.rule import Example, Fix, Problem, View, rule
+from hcp.rules.upstream import (
+    ARGUMENTS,
+    EXTENSION_TE,
+    TE_CONTEXT_PARALLEL,
+    TRANSFORMER_CONFIG,
+    TRANSFORMER_LAYER,
+)
+
+
+def _unknown_types(v: View) -> tuple[str, ...]:
+    return tuple(kind for kind in dict.fromkeys(layer_types(v)) if kind not in PARALLEL_TYPES)
+
+
+def _one_type(v: View, kind: str) -> dict[str, object]:
+    drop = {"hcp_sizes": None} if v.get("hcp_sizes") and kind != "a2a+p2p" else {}
+    return {"cp_comm_type": kind, **drop}
+
+
+@rule(
+    "CP004",
+    severity="error",
+    effect="crash",
+    stage="first-forward",
+    source=(
+        TE_CONTEXT_PARALLEL.says("attn_forward_func_with_cp", "Unsupported communication type", ">=2.4"),
+        ARGUMENTS.says("_add_distributed_args", "p2p, a2a, allgather or a2a+p2p"),
+    ),
+    applies=cp_may_be_on,
+    good=Example(
+        "mlm",
+        "--context-parallel-size 2 --cp-comm-type allgather --experimental-attention-variant dsa --no-rope-fusion",
+        "mcore=0.20",
+    ),
+    bad=Example("mlm", "--context-parallel-size 2 --cp-comm-type allgather"),
+)
+def comm_type_is_spelled_right(v: View) -> Problem | None:
+    """The communication type is spelled as Transformer Engine spells it.
+
+    megatron-core passes any string on. Transformer Engine compares letter by letter in the first forward:
+    'allgather', which Megatron-LM's help text offers, is refused; 'all_gather' is meant.
+    """
+    if v.cp == 1:
+        return None
+    wrong = _unknown_types(v)
+    if not wrong:
+        return None
+    if all(kind.replace("_", "").lower() == "allgather" for kind in wrong) and is_dsa(v):
+        return None  # DSA exchanges KV by itself, and takes both spellings
+    meant = {kind.replace("_", "").replace("-", "").lower(): kind for kind in PARALLEL_TYPES}
+    near = meant.get(wrong[0].replace("_", "").replace("-", "").lower())
+    value = v.cp_comm_type
+    names = tuple(near if kind in wrong and near else kind for kind in layer_types(v))
+    fixes = []
+    if near and len(wrong) == 1:
+        fixes.append(Fix({"cp_comm_type": names if isinstance(value, tuple) else near}, "the spelling that it knows"))
+    fixes.append(Fix(switch_types(v, ("p2p",)), "a ring over the whole CP group"))
+    return Problem(
+        message="Transformer Engine knows no such communication type and stops in the first forward"
+        + ("; the help text of --cp-comm-type is wrong here" if v.kind == "mlm" and "allgather" in wrong else ""),
+        found=f"cp_comm_type {' '.join(wrong)}",
+        wanted="one of " + ", ".join(PARALLEL_TYPES),
+        facts=("cp_comm_type",),
+        fixes=tuple(fixes),
+    )
+
+
+@rule(
+    "CP005",
+    severity="error",
+    effect="crash",
+    stage="config",
+    source=(
+        TRANSFORMER_CONFIG.says(
+            "TransformerConfig.__post_init__", "len(self.cp_comm_type) == self.num_layers", ">=0.12"
+        ),
+    ),
+    applies=lambda v: cp_may_be_on(v) and isinstance(v.cp_comm_type, tuple),
+    good=Example("mlm", "--context-parallel-size 2 --num-layers 2 --cp-comm-type p2p all_gather"),
+    bad=Example("mlm", "--context-parallel-size 2 --num-layers 4 --cp-comm-type p2p all_gather"),
+)
+def comm_types_match_layers(v: View) -> Problem | None:
+    """A list of communication types has one entry per layer.
+
+    The config constructor asserts it, and only where the context-parallel size is above 1.
+    """
+    types = v.cp_comm_type
+    if v.cp == 1 or len(types) == v.num_layers:
+        return None
+    distinct = tuple(dict.fromkeys(layer_types(v)))
+    return Problem(
+        message="the model config is refused: a list gives the communication type of each layer",
+        found=f"{len(types)} entries in cp_comm_type for {v.num_layers} layers",
+        wanted=f"one word, or {v.num_layers} entries",
+        facts=("cp_comm_type", "num_layers"),
+        fixes=tuple(Fix(switch_types(v, (kind,)), f"{kind} in every layer") for kind in distinct[:1]),
+    )
+
+
+@rule(
+    "CP023",
+    severity="error",
+    effect="silent",
+    stage="never",
+    source=(EXTENSION_TE.says("TEDotProductAttention.__init__", 'if is_te_min_version("1.10.0"):', ">=0.12"),),
+    applies=lambda v: cp_may_be_on(v) and any(kind in ("a2a", "all_gather") for kind in v.comm_types),
+    good=Example("mlm", "--context-parallel-size 2 --cp-comm-type all_gather", "te=1.12"),
+    bad=Example("mlm", "--context-parallel-size 2 --cp-comm-type all_gather", "te=1.9"),
+)
+def comm_type_is_heard(v: View) -> Problem | None:
+    """Transformer Engine is new enough to hear the communication type.
+
+    Before Transformer Engine 1.10 megatron-core does not pass the type on: every layer runs the p2p ring.
+    """
+    if v.cp == 1 or v.at_least("te", "1.10"):
+        return None
+    return Problem(
+        message="the communication type is dropped without a word and a plain ring runs",
+        found=f"cp_comm_type {' '.join(v.comm_types)} with Transformer Engine {v.te}",
+        wanted="Transformer Engine 1.10 or newer",
+        facts=("cp_comm_type", "te"),
+        fixes=(Fix(switch_types(v, ("p2p",)), "what runs anyway"),),
+    )
+
+
+@rule(
+    "CP027",
+    severity="error",
+    effect="crash",
+    stage="init",
+    source=(
+        TRANSFORMER_LAYER.says("TransformerLayer.__init__", "config.cp_comm_type[self.layer_number]", ">=0.12,<0.17"),
+        TRANSFORMER_LAYER.says("TransformerLayer.__init__", "self.layer_number - 1", ">=0.17", where="checkout"),
+    ),
+    applies=lambda v: v.get("cp") != 1 and isinstance(v.cp_comm_type, tuple) and uses_cp(v),
+    good=Example(
+        "bridge", "model.num_layers=2 model.context_parallel_size=2 model.cp_comm_type=[p2p,all_gather]", "mcore=0.17.0"
+    ),
+    bad=Example(
+        "bridge", "model.num_layers=2 model.context_parallel_size=2 model.cp_comm_type=[p2p,all_gather]", "mcore=0.16.1"
+    ),
+)
+def comm_type_per_layer_is_supported(v: View) -> Problem | None:
+    """A communication type per layer needs megatron-core 0.17 or newer.
+
+    Up to 0.16 megatron-core looks the type up under the layer's number, which counts from 1, in a list that counts
+    from 0. The constructor demands exactly one entry per layer, so the last layer always misses; corrected in 0.17.
+    """
+    if v.at_least("mcore", "0.17"):
+        return None
+    return Problem(
+        message="building the last layer stops with IndexError; each layer before it gets the type of the next one",
+        found=f"cp_comm_type as a list of {len(v.cp_comm_type)} with megatron-core {v.mcore}",
+        wanted="one type for all layers, or megatron-core 0.17 or newer",
+        facts=("cp_comm_type", "mcore"),
+        fixes=tuple(Fix(_one_type(v, kind), f"{kind} on every layer") for kind in v.comm_types),
+    )
+
+
+RULES = (
+    comm_type_is_spelled_right,
+    comm_types_match_layers,
+    comm_type_is_heard,
+    comm_type_per_layer_is_supported,
+)

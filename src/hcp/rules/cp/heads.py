@@ -1,0 +1,114 @@
+"""Context parallelism: what the sequence and the heads must divide by."""
+
+from __future__ import annotations
+
+from math import gcd
+
+from hcp.rules.cp.view import (
+    cp_may_be_on,
+    layer_types,
+    switch_types,
+)
+from hcp.rules.rule import Example, Fix, Problem, View, rule
+from hcp.rules.upstream import (
+    TE_CONTEXT_PARALLEL,
+    TRANSFORMER_CONFIG,
+)
+
+
+def _flat_a2a(v: View) -> bool:
+    # Beside hierarchical layers it is HCP019, which has other ways out.
+    return cp_may_be_on(v) and "a2a" in layer_types(v) and "a2a+p2p" not in layer_types(v)
+
+
+@rule(
+    "CP007",
+    severity="error",
+    effect="crash",
+    stage="first-forward",
+    source=(
+        TE_CONTEXT_PARALLEL.says(
+            "AttnFuncWithCPAndQKVOA2A.forward", "q.shape[-2] % cp_size == 0 and k.shape[-2] % cp_size == 0", ">=2.4"
+        ),
+    ),
+    applies=_flat_a2a,
+    good=Example(
+        "mlm",
+        "--context-parallel-size 4 --cp-comm-type a2a --num-attention-heads 32 "
+        "--group-query-attention --num-query-groups 8 --tensor-model-parallel-size 2",
+    ),
+    bad=Example(
+        "mlm",
+        "--context-parallel-size 4 --cp-comm-type a2a --num-attention-heads 32 "
+        "--group-query-attention --num-query-groups 8 --tensor-model-parallel-size 4",
+    ),
+)
+def heads_divide_for_a2a(v: View) -> Problem | None:
+    """With a2a the heads of a rank divide by the context-parallel size.
+
+    a2a exchanges sequence for heads: each CP rank takes 1/CP of the query and of the KV heads that its
+    tensor-parallel rank holds. Only Transformer Engine checks it, in the first forward, after the model was built
+    and the checkpoint loaded. Fewer KV heads than tensor-parallel ranks leave one per rank.
+    """
+    if v.cp == 1:
+        return None
+    heads, kv_heads = v.heads_per_rank, v.kv_heads_per_rank
+    if heads % v.cp == 0 and kv_heads % v.cp == 0:
+        return None
+    return Problem(
+        message="a2a deals whole heads to the CP ranks and there are not enough of them: the first forward stops",
+        found=f"{heads} query and {kv_heads} KV heads per tensor-parallel rank at context_parallel_size {v.cp}",
+        wanted=f"both a multiple of {v.cp}",
+        facts=("cp_comm_type", "cp", "kv_heads", "heads", "tp"),
+        fixes=(Fix(switch_types(v, ("p2p",)), "a ring: heads stay whole"),),
+    )
+
+
+@rule(
+    "CP008",
+    severity="error",
+    effect="crash",
+    stage="config",
+    source=(
+        TRANSFORMER_CONFIG.says("TransformerConfig.__post_init__", "must be a multiple or divisor of", ">=0.16"),
+        TRANSFORMER_CONFIG.says(
+            "TransformerConfig.__post_init__", "self.num_query_groups % self.tensor_model_parallel_size != 0", ">=0.12"
+        ),
+    ),
+    applies=lambda v: v.get("tp") != 1 and v.get("kv_heads", 1) is not None,
+    good=Example(
+        "mlm", "--tensor-model-parallel-size 4 --num-attention-heads 32 --group-query-attention --num-query-groups 8"
+    ),
+    bad=Example(
+        "mlm", "--tensor-model-parallel-size 4 --num-attention-heads 12 --group-query-attention --num-query-groups 6"
+    ),
+)
+def kv_heads_fit_tp(v: View) -> Problem | None:
+    """The KV heads are a multiple or a divisor of the tensor-parallel size.
+
+    Each tensor-parallel rank holds whole KV heads, or (megatron-core 0.16 and later) shares one with its
+    neighbours. What fits neither is refused when the model config is built.
+    """
+    groups, tp = v.kv_heads, v.tp
+    if groups % tp == 0:
+        return None
+    if tp % groups == 0:
+        if v.at_least("mcore", "0.16"):
+            return None
+        wanted = f"a multiple of {tp}: megatron-core before 0.16 does not replicate KV heads"
+    else:
+        wanted = f"a multiple or a divisor of {tp}"
+    fitting = gcd(groups, tp)
+    return Problem(
+        message="the KV heads cannot be divided over the tensor-parallel ranks: the model config is refused",
+        found=f"{groups} KV heads at tensor_model_parallel_size {tp}",
+        wanted=wanted,
+        facts=("kv_heads", "tp"),
+        fixes=(Fix({"tp": fitting}, f"tensor parallelism over {fitting} ranks"),),
+    )
+
+
+RULES = (
+    heads_divide_for_a2a,
+    kv_heads_fit_tp,
+)

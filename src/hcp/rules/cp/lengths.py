@@ -1,0 +1,217 @@
+"""Context parallelism: what the sequence and the heads must divide by."""
+
+from __future__ import annotations
+
+from hcp.rules.cp.view import (
+    cp_may_be_on,
+    round_up,
+    sequence_multiple,
+)
+from hcp.rules.rule import Example, Fix, Problem, View, rule
+from hcp.rules.upstream import (
+    ARGUMENTS,
+    BRIDGE_CONFIG,
+    GPT_DATASET,
+    MAPPINGS,
+    TE_MXFP8_TENSOR,
+    TE_UTILS,
+)
+
+_HUGE = 1 << 30
+"""Bytes of one dense mask, a byte per pair of tokens, from which the rule speaks."""
+
+
+def _dense_mask(v: View) -> bool:
+    if not cp_may_be_on(v) or v.kind not in ("mlm", "bridge"):
+        return False
+    if v.kind == "bridge":
+        return v.get("skip_attention_mask") is False
+    return bool(v.attention_mask_in_dataloader) and not v.get("inter_document_masking")
+
+
+def _longer(v: View, multiple: int) -> Fix:
+    """A sequence length that fits, in the model and (Bridge) in the dataset."""
+    length = round_up(int(v.seq_length), multiple)
+    edits = {"seq_length": length}
+    if v.get("dataset_seq_length") is not None:
+        edits["dataset_seq_length"] = length
+    return Fix(edits, f"sequences of {length} tokens, a multiple of {multiple}")
+
+
+def _splits_over_tp(v: View) -> bool:
+    """Dense rows whose length the launch states: packed rows have a length of their own (PACK001)."""
+    return (
+        v.kind in ("mlm", "bridge", "bridge-provider")
+        and cp_may_be_on(v)
+        and v.get("tp") != 1
+        and bool(v.sequence_parallel)
+        and not v.get("thd")
+        and not v.get("vision")
+    )
+
+
+_FP8_TOKENS = {"delayed": 16, "tensorwise": 16, "mxfp8": 32}
+
+
+def _fp8_rows(v: View) -> bool:
+    return (
+        v.get("fp8") is not None
+        and v.kind in ("mlm", "bridge", "bridge-provider")
+        and cp_may_be_on(v)
+        and not v.get("thd")
+        and v.fp8_recipe in _FP8_TOKENS
+    )
+
+
+@rule(
+    "CP024",
+    severity="warning",
+    effect="oom",
+    stage="training",
+    source=(GPT_DATASET.says("_get_ltor_masks_and_position_ids", "torch.ones((seq_length, seq_length)", ">=0.12"),),
+    applies=_dense_mask,
+    good=Example("mlm", "--context-parallel-size 4 --seq-length 8192"),
+    bad=Example("mlm", "--context-parallel-size 4 --seq-length 131072"),
+)
+def no_dense_mask_for_long_sequences(v: View) -> Problem | None:
+    """The dataloader makes no dense attention mask for long sequences.
+
+    Megatron-LM's datasets make a square mask for every sample unless told not to. It is ignored for causal
+    attention, but built, pinned and broadcast: at 131,072 tokens it takes 16 GiB a sample.
+    """
+    length = v.seq_length
+    if v.cp == 1 or length is None or length * length < _HUGE:
+        return None
+    mlm = v.kind == "mlm"
+    off = {"attention_mask_in_dataloader": False} if mlm else {"skip_attention_mask": True}
+    return Problem(
+        message=f"every sample carries a dense mask of {length * length / 2**30:.0f} GiB that causal attention ignores:"
+        " dataloader workers run out of memory or hang",
+        found=f"a mask from the dataloader at seq_length {length}",
+        wanted="no mask from the dataloader",
+        facts=("attention_mask_in_dataloader" if mlm else "skip_attention_mask", "seq_length"),
+        fixes=(Fix(off, "Transformer Engine makes the causal mask"),),
+    )
+
+
+@rule(
+    "CP001",
+    severity="error",
+    effect="crash",
+    stage="config",
+    source=(
+        ARGUMENTS.says("validate_args", "args.seq_length % (args.context_parallel_size * 2) == 0"),
+        BRIDGE_CONFIG.says(
+            "ConfigContainer.validate", "self.model.seq_length % (self.model.context_parallel_size * 2) == 0", ">=0.3"
+        ),
+    ),
+    applies=lambda v: v.kind != "verl" and cp_may_be_on(v),
+    good=Example("mlm", "--context-parallel-size 4 --seq-length 4096"),
+    bad=Example("mlm", "--context-parallel-size 3 --seq-length 4096"),
+)
+def sequence_divides_into_chunks(v: View) -> Problem | None:
+    """The sequence length is a multiple of twice the context-parallel size.
+
+    Causal attention is balanced by giving rank r the chunks r and 2 CP - 1 - r of 2 CP. Megatron-LM's command line
+    and Bridge's validation refuse other lengths; megatron-core itself fails in a view of the first batch.
+    """
+    length = v.seq_length
+    if v.cp == 1 or length is None or length % (2 * v.cp) == 0:
+        return None
+    direct = v.kind == "bridge-provider"
+    return Problem(
+        message="the sequence cannot be cut into the 2 x CP chunks that balance the ranks"
+        + (": a tensor view fails in the first batch" if direct else ": the launch stops while it reads its arguments"),
+        found=f"seq_length {length} at context_parallel_size {v.cp}",
+        wanted=f"a multiple of {2 * v.cp}",
+        facts=("seq_length", "cp"),
+        fixes=(_longer(v, sequence_multiple(v)),),
+        severity="warning" if direct else None,
+        stage="first-forward" if direct else None,
+    )
+
+
+@rule(
+    "CP002",
+    severity="error",
+    effect="crash",
+    stage="first-forward",
+    source=(
+        MAPPINGS.says(
+            "_split_along_first_dim",
+            "First dimension of the tensor should be divisible by tensor parallel size",
+            ">=0.12",
+        ),
+    ),
+    applies=_splits_over_tp,
+    good=Example(
+        "mlm",
+        "--context-parallel-size 2 --tensor-model-parallel-size 6 --sequence-parallel "
+        "--seq-length 6144 --num-attention-heads 12",
+    ),
+    bad=Example(
+        "mlm",
+        "--context-parallel-size 2 --tensor-model-parallel-size 6 --sequence-parallel "
+        "--seq-length 4096 --num-attention-heads 12",
+    ),
+)
+def sequence_divides_over_tp(v: View) -> Problem | None:
+    """With sequence parallelism a rank's part of the sequence divides over tensor parallelism.
+
+    After the split over CP, sequence parallelism scatters the rest over the tensor-parallel ranks. Neither
+    Megatron-LM nor Bridge's pre-training path checks the product; the embedding asserts in the first forward.
+    """
+    length = v.seq_length
+    if v.cp == 1 or v.tp == 1 or length is None or length % (v.tp * v.cp) == 0:
+        return None
+    return Problem(
+        message="sequence parallelism cannot split a rank's part of the sequence: the embedding stops with "
+        "'First dimension of the tensor should be divisible by tensor parallel size'",
+        found=f"seq_length {length} at tensor_model_parallel_size {v.tp} and context_parallel_size {v.cp}",
+        wanted=f"a multiple of {v.tp * v.cp}",
+        facts=("seq_length", "tp", "cp"),
+        fixes=(_longer(v, sequence_multiple(v)), Fix({"sequence_parallel": False}, "no sequence parallelism")),
+    )
+
+
+@rule(
+    "CP003",
+    severity="error",
+    effect="crash",
+    stage="first-forward",
+    source=(
+        TE_UTILS.says("assert_dim_for_fp8_exec", "math.prod(tensor.shape[:-1]) % 8", ">=2.4"),
+        TE_MXFP8_TENSOR.says("MXFP8Quantizer.is_quantizable", "% MXFP8_BLOCK_SCALING_SIZE != 0", ">=2.4"),
+    ),
+    applies=_fp8_rows,
+    good=Example("mlm", "--context-parallel-size 2 --fp8-format hybrid --seq-length 4096 --micro-batch-size 1"),
+    bad=Example("mlm", "--context-parallel-size 2 --fp8-format hybrid --seq-length 4104 --micro-batch-size 1"),
+)
+def fp8_blocks_are_whole(v: View) -> Problem | None:
+    """FP8 training has whole blocks of tokens on each rank.
+
+    Transformer Engine asserts that tokens come in eights, cuBLAS wants sixteens in the weight gradient, MXFP8
+    scales blocks of 32. CP divides the tokens of a rank, so short sequences break it first.
+    """
+    if v.cp == 1 or v.seq_length is None or v.micro_batch_size is None:
+        return None
+    wanted = _FP8_TOKENS[v.fp8_recipe]
+    tokens = v.seq_length * v.micro_batch_size
+    if tokens % v.cp or tokens // v.cp % wanted == 0:
+        return None  # not a whole number of tokens is CP001
+    return Problem(
+        message="FP8 matrix products need whole blocks of tokens on each rank: Transformer Engine or cuBLAS stops",
+        found=f"{tokens // v.cp} tokens per rank (seq_length {v.seq_length} x micro_batch_size {v.micro_batch_size} "
+        f"/ context_parallel_size {v.cp})",
+        wanted=f"a multiple of {wanted} for the {v.fp8_recipe} recipe",
+        facts=("seq_length", "micro_batch_size", "cp"),
+        fixes=(_longer(v, sequence_multiple(v) * wanted),),
+    )
+
+
+RULES = (
+    no_dense_mask_for_long_sequences,
+    sequence_divides_into_chunks,
+    sequence_divides_over_tp,
+    fp8_blocks_are_whole,
+)

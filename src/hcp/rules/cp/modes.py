@@ -1,0 +1,215 @@
+"""Context parallelism and other modes of a run: determinism, batch invariance, FSDP, masks, token prediction."""
+
+from __future__ import annotations
+
+from hcp.rules.cp.view import (
+    BLACKWELL,
+    CONNECTIONS,
+    cp_may_be_on,
+    wants_one,
+)
+from hcp.rules.rule import Example, Fix, Problem, View, rule
+from hcp.rules.upstream import (
+    BRIDGE_CONFIG,
+    DETERMINISM,
+    EXTENSION_TE,
+    MULTI_TOKEN_PREDICTION,
+    PARALLEL_STATE,
+    TRANSFORMER_CONFIG,
+)
+
+_ALGOS = frozenset({"Ring", "CollnetDirect", "CollnetChain", "^NVLS"})
+
+
+_NONDETERMINISTIC = "env.NVTE_ALLOW_NONDETERMINISTIC_ALGO"
+
+
+@rule(
+    "CP017",
+    severity="error",
+    effect="crash",
+    stage="init",
+    source=(
+        EXTENSION_TE.says(
+            "TEDotProductAttention.__init__", 'os.getenv("NVTE_ALLOW_NONDETERMINISTIC_ALGO", "1")', ">=0.12"
+        ),
+        DETERMINISM.says("apply_determinism_env", "all(t in ACCEPTED_NCCL_ALGO_TOKENS for t in tokens)"),
+    ),
+    applies=lambda v: bool(v.get("deterministic")),
+    good=Example("mlm", "--deterministic-mode", "env.NVTE_ALLOW_NONDETERMINISTIC_ALGO=0"),
+    bad=Example("mlm", "--deterministic-mode", "env.NVTE_ALLOW_NONDETERMINISTIC_ALGO=1"),
+)
+def deterministic_mode_has_its_environment(v: View) -> Problem | None:
+    """Deterministic mode has the environment that it asks for.
+
+    megatron-core refuses to build Transformer Engine's attention in deterministic mode unless
+    NVTE_ALLOW_NONDETERMINISTIC_ALGO is 0, and the launchers refuse reductions whose order varies. Megatron-LM 0.19
+    and later set the first by themselves, and no longer accept NCCL_ALGO=Tree.
+    """
+    chosen = v.get("env.NCCL_ALGO")
+    if chosen is not None and v.kind in ("mlm", "bridge"):
+        accepted = _ALGOS
+        if "Tree" in str(chosen) and (v.kind == "bridge" or not v.at_least("mcore", "0.19")):
+            accepted = _ALGOS | {"Tree"}
+        if not {word.strip() for word in str(chosen).split(",")} <= accepted:
+            return Problem(
+                message="deterministic mode refuses this reduction: the launch stops",
+                found=f"NCCL_ALGO={chosen}",
+                wanted=f"one of {', '.join(sorted(accepted))}",
+                facts=("env.NCCL_ALGO", "deterministic"),
+                fixes=(Fix({"env.NCCL_ALGO": "Ring"}, "rings: the sum has one order"),),
+            )
+    if not v.known(_NONDETERMINISTIC) and v.kind == "mlm" and v.at_least("mcore", "0.19"):
+        return None  # its command line sets the variable
+    value = v[_NONDETERMINISTIC]
+    if str(value) == "0":
+        return None
+    return Problem(
+        message="deterministic mode wants Transformer Engine told so: the model build stops",
+        found=f"NVTE_ALLOW_NONDETERMINISTIC_ALGO={value}",
+        wanted="0",
+        facts=(_NONDETERMINISTIC, "deterministic"),
+        fixes=(Fix({_NONDETERMINISTIC: "0"}, "only deterministic kernels"),),
+    )
+
+
+@rule(
+    "CP018",
+    severity="error",
+    effect="crash",
+    stage="config",
+    source=(
+        TRANSFORMER_CONFIG.says(
+            "TransformerConfig.__post_init__",
+            "Batch invariant mode does not support context parallelism",
+            ">=0.19",
+            where="checkout",
+        ),
+    ),
+    applies=lambda v: bool(v.get("batch_invariant")),
+    good=Example("mlm", "--batch-invariant-mode --attention-backend flash", "mcore=0.19"),
+    bad=Example("mlm", "--batch-invariant-mode --attention-backend flash --context-parallel-size 2", "mcore=0.19"),
+)
+def batch_invariant_mode_has_no_cp(v: View) -> Problem | None:
+    """Batch-invariant mode runs without context parallelism.
+
+    CP calls FlashAttention 2's kernels directly, whose schedule depends on the batch; 0.19 and later assert.
+    """
+    if v.cp == 1 or not v.at_least("mcore", "0.19"):
+        return None
+    return Problem(
+        message="batch-invariant mode has no context parallelism: the model config is refused",
+        found=f"batch_invariant_mode at context_parallel_size {v.cp}",
+        wanted="context_parallel_size 1",
+        facts=("batch_invariant", "cp"),
+        fixes=(Fix({"batch_invariant": False}, "results may depend on the batch"),),
+    )
+
+
+@rule(
+    "CP021",
+    severity="error",
+    effect="crash",
+    stage="config",
+    source=(
+        BRIDGE_CONFIG.says(
+            "ConfigContainer._validate_and_apply_megatron_fsdp_v2_configs",
+            "MFSDP V2 currently supports DP-only training",
+            ">=0.7",
+            where="checkout",
+        ),
+    ),
+    applies=lambda v: v.kind == "bridge" and v.get("fsdp_version") == 2 and bool(v.get("fsdp")),
+    good=Example("bridge", "model.context_parallel_size=1 ddp.use_megatron_fsdp=true ddp.megatron_fsdp_version=2"),
+    bad=Example("bridge", "model.context_parallel_size=2 ddp.use_megatron_fsdp=true ddp.megatron_fsdp_version=2"),
+)
+def fsdp_v2_has_no_cp(v: View) -> Problem | None:
+    """The second generation of Megatron-FSDP runs without context parallelism.
+
+    Bridge's validation accepts generation 2 for data parallelism alone.
+    """
+    if v.cp == 1:
+        return None
+    return Problem(
+        message="the second generation of Megatron-FSDP is data-parallel only: Bridge's validation stops",
+        found=f"megatron_fsdp_version 2 at context_parallel_size {v.cp}",
+        wanted="context_parallel_size 1, or generation 1",
+        facts=("fsdp_version", "cp"),
+        fixes=(Fix({"fsdp_version": 1}, "the first generation"),),
+    )
+
+
+@rule(
+    "CP026",
+    severity="error",
+    effect="crash",
+    stage="config",
+    source=(MULTI_TOKEN_PREDICTION.says("roll_tensor", "cp_group", ">=0.14"),),
+    applies=lambda v: v.kind == "mlm" and bool(v.get("mtp_layers")) and cp_may_be_on(v),
+    good=Example("mlm", "--context-parallel-size 2 --mtp-num-layers 1", "mcore=0.14"),
+    bad=Example("mlm", "--context-parallel-size 2 --mtp-num-layers 1", "mcore=0.13"),
+)
+def mtp_knows_cp(v: View) -> Problem | None:
+    """Multi-token prediction with context parallelism has a Megatron-LM that can.
+
+    The command lines of 0.12 and 0.13 assert a context-parallel size of 1; 0.14 shifts tokens across ranks.
+    """
+    if v.cp == 1 or v.at_least("mcore", "0.14"):
+        return None
+    return Problem(
+        message="this Megatron-LM's command line refuses multi-token prediction with context parallelism",
+        found=f"mtp_num_layers {v.mtp_layers} at context_parallel_size {v.cp} with megatron-core {v.mcore}",
+        wanted="megatron-core 0.14 or newer",
+        facts=("mtp_layers", "cp", "mcore"),
+        fixes=(Fix({"mtp_layers": None}, "no multi-token prediction"),),
+    )
+
+
+@rule(
+    "CP020",
+    severity="error",
+    effect="crash",
+    stage="init",
+    source=(
+        PARALLEL_STATE.says(
+            "initialize_model_parallel", "UCC-backend requires CUDA_DEVICE_MAX_CONNECTIONS > 1", ">=0.12"
+        ),
+    ),
+    applies=lambda v: v.get("pipeline_comm_backend") == "ucc",
+    good=Example("bridge", "model.pipeline_model_parallel_comm_backend=ucc", "env.CUDA_DEVICE_MAX_CONNECTIONS=8"),
+    bad=Example("mlm", "--pipeline-model-parallel-comm-backend ucc", "env.CUDA_DEVICE_MAX_CONNECTIONS=1"),
+)
+def ucc_pipeline_has_connections(v: View) -> Problem | None:
+    """A pipeline over UCC has the connections it needs.
+
+    UCC's messages queue behind everything else on a single connection, so megatron-core asserts that there are
+    more; tensor and context parallelism before Blackwell want exactly one.
+    """
+    fix = Fix({"pipeline_comm_backend": "nccl"}, "the pipeline over NCCL")
+    if str(v.get(CONNECTIONS)) == "1":
+        return Problem(
+            message="UCC needs several connections to overlap and asserts it where the groups are made",
+            found="CUDA_DEVICE_MAX_CONNECTIONS=1 with pipeline_model_parallel_comm_backend ucc",
+            wanted="more connections, or nccl",
+            facts=("pipeline_comm_backend", CONNECTIONS),
+            fixes=(fix,),
+        )
+    if not wants_one(v) or v.arch in BLACKWELL:
+        return None
+    return Problem(
+        message="no value of CUDA_DEVICE_MAX_CONNECTIONS is right: UCC refuses 1, and Megatron-LM's command line asks"
+        " for 1 with tensor or context parallelism before Blackwell",
+        found=f"pipeline_model_parallel_comm_backend ucc on {v.arch}",
+        wanted="nccl",
+        facts=("pipeline_comm_backend",),
+        fixes=(fix,),
+    )
+
+
+RULES = (
+    deterministic_mode_has_its_environment,
+    batch_invariant_mode_has_no_cp,
+    fsdp_v2_has_no_cp,
+    mtp_knows_cp,
+    ucc_pipeline_has_connections,
+)

@@ -1,0 +1,1 @@
+"""Dynamic context parallelism in Megatron-LM, Megatron-Bridge and verl."""

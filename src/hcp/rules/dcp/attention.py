@@ -1,0 +1,213 @@
+"""Dynamic context parallelism: whether attention can change its group from one sequence to the next."""
+
+from __future__ import annotations
+
+from hcp.rules.cp.view import (
+    switch_types,
+)
+from hcp.rules.dcp.view import (
+    ON,
+    is_dynamic,
+    is_hybrid,
+    is_newer_than_read,
+    num_ranks,
+)
+from hcp.rules.hcp.view import (
+    HIERARCHICAL,
+    flat_edits,
+)
+from hcp.rules.rule import Example, Fix, Problem, View, rule
+from hcp.rules.upstream import (
+    CORE_ATTENTION,
+    EXTENSION_TE,
+    MULTI_LATENT_ATTENTION,
+    TE_CONTEXT_PARALLEL,
+)
+
+
+def _ignored_type(v: View) -> Problem | None:
+    if v.comm_types == ("p2p",) or v.fact("cp_comm_type") is None:
+        return None
+    return Problem(
+        message="every group exchanges K and V by p2p: at a static CP size of 1 the layers are built without the type",
+        found=f"dynamic CP with cp_comm_type {', '.join(v.comm_types)} at context_parallel_size 1",
+        wanted="p2p, which is what runs, or a static CP size above 1",
+        facts=("cp_comm_type", "cp"),
+        fixes=(Fix(switch_types(v, ("p2p",)), "says what runs"),),
+        severity="warning",
+        effect="silent",
+        stage="never",
+    )
+
+
+_HYBRID = (
+    "--hybrid-context-parallel --max-seqlen-per-dp-cp-rank 4096 --seq-length 32768 "
+    "--no-create-attention-mask-in-dataloader --sft --calculate-per-token-loss --micro-batch-size 1 "
+    "--eval-iters 0 "
+)
+
+
+_CP = "--context-parallel-size 8 "
+
+
+@rule(
+    "DCP009",
+    severity="error",
+    effect="crash",
+    stage="training",
+    source=(
+        EXTENSION_TE.says("TEDotProductAttention.forward", "super().set_context_parallel_group(", ">=0.16"),
+        TE_CONTEXT_PARALLEL.says(
+            "attn_forward_func_with_cp", "isinstance(cp_group, list) and len(cp_group) == 2", ">=2.8"
+        ),
+    ),
+    applies=is_dynamic,
+    good=Example("mlm", _HYBRID + _CP, ON),
+    bad=Example(
+        "mlm",
+        _HYBRID + _CP + "--cp-comm-type a2a+p2p --hierarchical-context-parallel-sizes 4 2",
+        "world_size=8 mcore=0.17.0 te=2.20 arch=sm90",
+    ),
+)
+def comm_type_fits_any_group(v: View) -> Problem | None:
+    """Dynamic CP exchanges K and V in a way that any group can.
+
+    Each sequence brings one process group, and attention is handed that group with the communication type of the
+    layer. a2a+p2p wants a pair of groups; a2a wants heads that divide by the widest group. At a static CP size of 1
+    the type never reaches Transformer Engine.
+    """
+    types = v.comm_types
+    if v.cp == 1:
+        return _ignored_type(v)
+    if HIERARCHICAL in types:
+        return Problem(
+            message="the first sequence in a group of its own stops: a2a+p2p wants two groups and gets one",
+            found="dynamic CP with cp_comm_type a2a+p2p",
+            wanted="p2p, all_gather or a2a",
+            facts=("cp_comm_type", "hcp_sizes"),
+            fixes=(Fix(flat_edits(v, "p2p"), "a ring over whatever group is chosen"),),
+        )
+    ranks = num_ranks(v)
+    if "a2a" not in types or (v.heads_per_rank % ranks == 0 and v.kv_heads_per_rank % ranks == 0):
+        return None
+    return Problem(
+        message="the first group that is wider than the heads allow stops in the all-to-all",
+        found=f"cp_comm_type a2a with {v.heads_per_rank} heads and {v.kv_heads_per_rank} KV heads on a TP rank, in "
+        f"groups of up to {ranks}",
+        wanted=f"heads that divide by {ranks}, or p2p",
+        facts=("cp_comm_type", "heads", "kv_heads"),
+        fixes=(Fix(switch_types(v, ("p2p",)), "a ring over whatever group is chosen"),),
+    )
+
+
+@rule(
+    "DCP010",
+    severity="error",
+    effect="crash",
+    stage="training",
+    source=(
+        EXTENSION_TE.says("TEDotProductAttention.__init__", "if self.config.context_parallel_size > 1:", ">=0.16"),
+        EXTENSION_TE.says("TEDotProductAttention.forward", "TEDotProductAttention.cp_stream", ">=0.16"),
+    ),
+    applies=lambda v: v.kind in ("mlm", "bridge-provider") and is_hybrid(v) and not is_newer_than_read(v),
+    good=Example("mlm", _HYBRID + _CP, ON),
+    bad=Example(
+        "bridge-provider",
+        "model.hybrid_context_parallel=true model.max_seqlen_per_dp_cp_rank=4096 "
+        "model.context_parallel_size=1 model.calculate_per_token_loss=true",
+        "mcore=0.17.0 world_size=8 dp=8",
+    ),
+)
+def hybrid_cp_has_static_cp(v: View) -> Problem | None:
+    """Hybrid CP has a static CP size above 1.
+
+    Attention makes the CUDA stream for CP where it is built, if the static CP size is above 1. Hybrid CP hands that
+    stream to Transformer Engine with each group; without it the first wait fails.
+    """
+    if v.cp > 1:
+        return None
+    ranks = num_ranks(v)
+    return Problem(
+        message="the first sequence that is split stops: 'NoneType' object has no attribute 'wait_event'",
+        found="hybrid_context_parallel at context_parallel_size 1, where attention makes no stream for CP",
+        wanted="a static context_parallel_size above 1; the groups are chosen all the same",
+        facts=("cp",),
+        fixes=(Fix({"cp": ranks}, "the stream exists, and the group of all ranks is the static one"),)
+        if ranks > 1
+        else (),
+    )
+
+
+@rule(
+    "DCP011",
+    severity="error",
+    effect="crash",
+    stage="first-forward",
+    source=(
+        MULTI_LATENT_ATTENTION.says(
+            "MLASelfAttention.get_query_key_value_tensors",
+            "hybrid_context_parallel is not supported with MLA yet",
+            ">=0.16",
+        ),
+    ),
+    applies=lambda v: is_hybrid(v) and not is_newer_than_read(v),
+    good=Example("mlm", _HYBRID + _CP, ON),
+    bad=Example(
+        "bridge-provider",
+        "model.hybrid_context_parallel=true model.max_seqlen_per_dp_cp_rank=4096 "
+        "model.multi_latent_attention=true model.calculate_per_token_loss=true",
+        "mcore=0.17.0",
+    ),
+)
+def hybrid_cp_has_no_mla(v: View) -> Problem | None:
+    """Hybrid CP runs without multi-latent attention.
+
+    Multi-latent attention of main asserts that no sequence brings a group; the dev branch follows.
+    """
+    if not v.mla:
+        return None
+    return Problem(
+        message="the first forward stops with an assertion",
+        found="hybrid_context_parallel with multi-latent attention",
+        wanted="megatron-core's dev branch, or static context parallelism",
+        facts=("mla",),
+        fixes=(Fix({"hybrid_context_parallel": False}, "static context parallelism"),),
+    )
+
+
+@rule(
+    "DCP012",
+    severity="error",
+    effect="silent",
+    stage="never",
+    source=(CORE_ATTENTION.says("Attention.forward", "cp_group=self.pg_collection.cp,", ">=0.16"),),
+    applies=lambda v: v.kind == "mlm" and is_hybrid(v) and not is_newer_than_read(v),
+    good=Example("mlm", _HYBRID + _CP, ON),
+    bad=Example("mlm", _HYBRID + _CP + "--position-embedding-type rope", ON),
+)
+def rotary_embedding_fits_hybrid_cp(v: View) -> Problem | None:
+    """Hybrid CP runs without a rotary embedding that reads the static CP group.
+
+    Packed data takes its rotary angles by the rank and size of a CP group. On main that is the static one, not the
+    one that the sequence brings, so ranks of a wider or narrower group rotate by other positions. A report says
+    that with luck it fails, and without it trains wrong.
+    """
+    kind = "rope" if v.use_rotary_position_embeddings else v.position_embedding_type
+    if kind not in ("rope", "mrope", "yarn"):
+        return None
+    return Problem(
+        message="positions are wrong wherever a sequence is on another number of ranks than the static CP size: the "
+        "model trains worse, or reads beyond its tables",
+        found=f"hybrid_context_parallel with position_embedding_type {kind}",
+        wanted="static context parallelism, or megatron-core's dev branch",
+        facts=("position_embedding_type",),
+        fixes=(Fix({"hybrid_context_parallel": False}, "static context parallelism"),),
+    )
+
+
+RULES = (
+    comm_type_fits_any_group,
+    hybrid_cp_has_static_cp,
+    hybrid_cp_has_no_mla,
+    rotary_embedding_fits_hybrid_cp,
+)

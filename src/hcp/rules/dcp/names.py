@@ -1,0 +1,247 @@
+"""Dynamic context parallelism: the two names, the versions that have it, and those in which it works."""
+
+from __future__ import annotations
+
+from hcp.rules.dcp.view import (
+    DEV,
+    VERL,
+    is_dynamic,
+    is_hybrid,
+    is_newer_than_read,
+    is_verl,
+    switch,
+)
+from hcp.rules.rule import Example, Fix, Problem, View, rule
+from hcp.rules.upstream import (
+    BRIDGE_INITIALIZE,
+    CORE_UTILS,
+    DATA_SCHEDULE,
+    HYBRID_CP_SCHEDULE,
+    PARALLEL_STATE,
+    TRAINING,
+    VERL_DYNAMIC_CP_SCHEDULER,
+    VERL_ENGINE,
+)
+
+
+def off(v: View) -> Fix:
+    """Dynamic CP switched off under every name that is on."""
+    names = [name for name in ("hybrid_context_parallel", "dynamic_context_parallel") if v.get(name)]
+    return Fix(dict.fromkeys(names, False), "static context parallelism")
+
+
+def _unknown_name(v: View, name: str, where: str, wanted: str) -> Problem:
+    rename = {name: False, "hybrid_context_parallel": True}
+    return Problem(
+        message="the command line refuses the flag"
+        if v.kind == "mlm"
+        else "no dynamic groups are built: the setting goes nowhere, without a word",
+        found=f"{name} with {where}",
+        wanted=wanted,
+        facts=(name, "mcore"),
+        fixes=(
+            *([Fix(rename, "the name of main and of every release")] if name != "hybrid_context_parallel" else []),
+            off(v),
+        ),
+        effect="crash" if v.kind == "mlm" else "silent",
+        stage="config" if v.kind == "mlm" else "never",
+    )
+
+
+def _dcp020_verl(v: View) -> Problem | None:
+    if not v.at_least("verl", "0.8"):
+        message, wanted = "verl knows no such key: start-up stops", "verl 0.8 or newer"
+    elif v.at_least("verl", "0.9") or v.mcore_branch == "dev":
+        return None  # from 0.9 on verl asks for the scheduler first: DCP024
+    else:
+        message = "start-up stops with an assertion: megatron-core's main branch has another name for the parameter"
+        wanted = "megatron-core's dev branch"
+    return Problem(
+        message=message,
+        found=f"dynamic_context_parallel with verl {v.verl}",
+        wanted=wanted,
+        facts=("dynamic_context_parallel", "verl", "mcore"),
+        fixes=(off(v),),
+        effect="crash",
+        stage="init",
+    )
+
+
+_HYBRID = (
+    "--hybrid-context-parallel --max-seqlen-per-dp-cp-rank 4096 --context-parallel-size 8 --seq-length 32768 "
+    "--sft --no-create-attention-mask-in-dataloader --calculate-per-token-loss --micro-batch-size 1 "
+    "--eval-iters 0"
+)
+"""A Megatron-LM launch with hybrid CP in which every rule of it holds (before megatron-core 0.18)."""
+
+
+@rule(
+    "DCP001",
+    severity="error",
+    effect="crash",
+    stage="training",
+    source=(CORE_UTILS.says("get_batch_on_this_tp_rank", "batch['tokens'].shape[1]", ">=0.18"),),
+    applies=lambda v: v.kind == "mlm" and is_hybrid(v),
+    good=Example("mlm", _HYBRID, "world_size=8 mcore=0.17.0 te=2.14"),
+    bad=Example("mlm", _HYBRID, "world_size=8 mcore=0.19.0 te=2.14"),
+)
+def pretrain_script_feeds_hybrid_cp(v: View) -> Problem | None:
+    """Hybrid CP runs on a megatron-core whose pretrain_gpt.py can feed it.
+
+    From 0.18 on the function that turned a packed row into a batch for hybrid CP is gone: the samples that reach
+    get_batch are one-dimensional and have lost their boundaries. The broadcast of the batch then asks for a second
+    dimension. With the shapes mended by hand, every sample goes to the static CP group.
+    """
+    if not v.at_least("mcore", "0.18") or is_newer_than_read(v):
+        return None
+    ends = v.at_least("mcore", "0.20")
+    return Problem(
+        message='the first batch stops with "IndexError: tuple index out of range"'
+        + (", or hangs, because the ranks of a TP group disagree on what is broadcast" if v.tp > 1 else "")
+        + (" (builds of 0.20 after August 2026 may hold the repair)" if ends else ""),
+        found=f"hybrid_context_parallel with megatron-core {v.mcore}",
+        wanted="megatron-core 0.16 or 0.17, the dev branch, or a newer build",
+        facts=("hybrid_context_parallel", "mcore"),
+        fixes=(off(v),),
+        severity="warning" if ends else None,
+    )
+
+
+@rule(
+    "DCP016",
+    severity="error",
+    effect="crash",
+    stage="training",
+    source=(
+        HYBRID_CP_SCHEDULE.says("hybrid_context_parallel_forward_backward", "sample_id_groups = data[1]", ">=0.16"),
+        TRAINING.says("train", "iter(HybridCPDataLoaderWrapper(train_data_iterator, config))"),
+    ),
+    applies=lambda v: (
+        (v.kind == "bridge" and is_dynamic(v)) or (v.kind == "verl" and bool(v.get("hybrid_context_parallel")))
+    ),
+    good=Example("verl", VERL, DEV),
+    bad=Example(
+        "bridge",
+        "model.hybrid_context_parallel=true model.max_seqlen_per_dp_cp_rank=4096 model.pipeline_model_parallel_size=1",
+    ),
+)
+def core_switch_is_left_to_megatron_lm(v: View) -> Problem | None:
+    """Megatron-core's own switch of dynamic CP is left to Megatron-LM's training loop.
+
+    The switch changes megatron-core's schedule, which then reads groups of samples from the data iterator. Only
+    Megatron-LM's loop wraps the iterator so. Bridge's loop and verl's engine hand over plain batches.
+    """
+    name = switch(v)
+    if not v[name]:
+        return None
+    trainer = "verl" if v.kind == "verl" else "Megatron-Bridge's training loop"
+    unused = v.pp > 1
+    return Problem(
+        message="no group is ever chosen: the schedules with a pipeline do not know the switch"
+        if unused
+        else "the first step stops: the schedule expects (batch, groups) and gets a plain batch",
+        found=f"{name} in {trainer}, which never wraps its data for it",
+        wanted="verl's own dynamic_context_parallel" if v.kind == "verl" else "static context parallelism",
+        facts=(name, "pp"),
+        fixes=(off(v),),
+        effect="silent" if unused else None,
+        stage="never" if unused else None,
+    )
+
+
+@rule(
+    "DCP020",
+    severity="error",
+    effect="silent",
+    stage="never",
+    source=(
+        PARALLEL_STATE.says(
+            "initialize_model_parallel",
+            "hybrid_context_parallel: bool = False",
+            ">=0.16",
+            absent="dynamic_context_parallel",
+        ),
+        BRIDGE_INITIALIZE.says("_initialize_distributed", 'if "dynamic_context_parallel" in _init_mp_params', ">=0.6"),
+        VERL_ENGINE.says(
+            "MegatronEngine._init_device_mesh",
+            "dynamic_context_parallel is not supported in your megatron version",
+            ">=0.8",
+        ),
+    ),
+    applies=lambda v: v.kind != "bridge" and is_dynamic(v),
+    good=Example("mlm", _HYBRID, "world_size=8 mcore=0.17.0 te=2.14"),
+    bad=Example(
+        "bridge-provider",
+        "model.dynamic_context_parallel=true model.max_seqlen_per_dp_cp_rank=4096 model.calculate_per_token_loss=true",
+        "mcore=0.16.1",
+    ),
+)
+def switch_has_the_name_of_its_version(v: View) -> Problem | None:
+    """Dynamic CP has the name that this version knows.
+
+    megatron-core main and all releases from 0.16 on say hybrid_context_parallel; the dev branch renamed it to
+    dynamic_context_parallel and keeps the old name as an alias; verl says dynamic_context_parallel since 0.8.
+    Bridge passes on the names that megatron-core's signature has, and drops the others without a word.
+    """
+    if is_verl(v):
+        return _dcp020_verl(v)
+    name = switch(v)
+    if name == "hybrid_context_parallel":
+        if v.at_least("mcore", "0.16"):
+            return None
+        return _unknown_name(
+            v, name, f"megatron-core {v.mcore}, which has no dynamic CP", "megatron-core 0.16 or newer"
+        )
+    if v.mcore_branch == "dev":
+        return None
+    return _unknown_name(
+        v,
+        name,
+        "megatron-core's main branch, where the name is hybrid_context_parallel",
+        "hybrid_context_parallel, or megatron-core's dev branch",
+    )
+
+
+@rule(
+    "DCP024",
+    severity="error",
+    effect="crash",
+    stage="init",
+    source=(
+        VERL_DYNAMIC_CP_SCHEDULER.says(
+            "get_megatron_dynamic_cp_scheduler_cls",
+            "from megatron.core.datasets.data_schedule import DefaultDynamicCPScheduler",
+            ">=0.9",
+        ),
+        DATA_SCHEDULE.says(
+            "<module>", "class HybridCPDataLoaderWrapper", ">=0.16", absent="class DefaultDynamicCPScheduler"
+        ),
+    ),
+    applies=is_verl,
+    good=Example("verl", VERL, DEV),
+    bad=Example("verl", VERL, "verl=0.9.1 mcore=0.19.0"),
+)
+def verl_finds_its_scheduler(v: View) -> Problem | None:
+    """verl's dynamic CP finds its scheduler in megatron-core.
+
+    From 0.9 on verl borrows megatron-core's DefaultDynamicCPScheduler. That class is on the dev branch only
+    (Megatron-LM#5154); the ports to main were not merged, and no release up to 0.19 has it. An image with a
+    released megatron-core cannot start.
+    """
+    if not v.at_least("verl", "0.9") or v.mcore_branch == "dev":
+        return None
+    return Problem(
+        message="start-up stops with a RuntimeError that names a Megatron-LM pull request",
+        found=f"verl {v.verl} with dynamic_context_parallel on megatron-core's main branch",
+        wanted="megatron-core's dev branch: no release to 0.19 has DefaultDynamicCPScheduler",
+        facts=("dynamic_context_parallel", "mcore", "verl"),
+        fixes=(off(v),),
+    )
+
+
+RULES = (
+    pretrain_script_feeds_hybrid_cp,
+    core_switch_is_left_to_megatron_lm,
+    switch_has_the_name_of_its_version,
+    verl_finds_its_scheduler,
+)

@@ -1,0 +1,152 @@
+"""Dynamic context parallelism: whether the longest sequence fits, and whether every group size exists."""
+
+from __future__ import annotations
+
+from hcp.rules.dcp.view import (
+    DEV,
+    ON,
+    UNSIZED,
+    VERL,
+    group_sizes,
+    is_dev,
+    is_hybrid,
+    is_newer_than_read,
+    is_verl,
+    largest_power,
+    num_ranks,
+)
+from hcp.rules.rule import Example, Fix, Problem, View, rule
+from hcp.rules.upstream import (
+    DATA_SCHEDULE,
+    PARALLEL_STATE,
+    VERL_ENGINE,
+)
+
+_MOST_RANKS = 2**20
+
+
+def _wanted_ranks(v: View, ranks: int) -> list[Fix]:
+    """Node counts that make DP x CP a power of two."""
+    width = v.world_size // ranks
+    lower = largest_power(ranks)
+    fixes = []
+    for target in (lower, 2 * lower):
+        if v.known("nodes", "gpus_per_node") and (target * width) % v.gpus_per_node == 0:
+            nodes = target * width // v.gpus_per_node
+            fixes.append(Fix({"nodes": nodes}, f"{target} ranks share a batch"))
+    return fixes
+
+
+def _not_a_power(v: View) -> Problem | None:
+    ranks = num_ranks(v)
+    at_start = ranks % 2 == 1  # the one case that megatron-core, which builds the groups, and verl refuse
+    if (ranks == largest_power(ranks) and ranks > 1) or ranks > _MOST_RANKS:
+        return None
+    sizes = () if at_start else group_sizes(ranks)
+    missing = [size for size in (2**k for k in range(1, ranks.bit_length())) if size not in sizes]
+    broken = [size for size in sizes if ranks % size]
+    if at_start:
+        message = "start-up stops: dynamic groups need an even number of ranks"
+    elif missing:
+        message = f"training stops as soon as the scheduler asks for a group of {missing[0]}: none is built" + (
+            f"; the last ranks hold a smaller group under the size {broken[0]}" if broken else ""
+        )
+    else:
+        message = f"the last ranks hold a smaller group under the size {broken[0]}, and wait for ranks outside it"
+    return Problem(
+        message=message,
+        found=f"DP x CP = {ranks}",
+        wanted=f"a power of two, such as {largest_power(ranks) if ranks > 1 else 2} or {2 * largest_power(ranks)}",
+        facts=("world_size", "cp", "tp", "pp"),
+        fixes=tuple(_wanted_ranks(v, ranks)),
+        stage="init" if at_start else "training",
+    )
+
+
+@rule(
+    "DCP007",
+    severity="error",
+    effect="crash",
+    stage="training",
+    source=(
+        PARALLEL_STATE.says(
+            "initialize_model_parallel", "Hybrid context parallel requires an even number of ranks", ">=0.16"
+        ),
+        PARALLEL_STATE.says(
+            "create_hybrid_dp_cp_groups", "group_sizes = [2**i for i in range(int(log2(len(ranks))))][1:]", ">=0.16"
+        ),
+    ),
+    applies=lambda v: is_hybrid(v) or is_dev(v),
+    good=Example("mlm", UNSIZED + "--max-seqlen-per-dp-cp-rank 4096 --context-parallel-size 8", ON),
+    bad=Example(
+        "mlm",
+        UNSIZED + "--max-seqlen-per-dp-cp-rank 8192 --context-parallel-size 12 --seq-length 49152",
+        "world_size=12 mcore=0.17.0 te=2.14",
+    ),
+)
+def ranks_are_a_power_of_two(v: View) -> Problem | None:
+    """DP x CP is a power of two.
+
+    megatron-core builds groups of 2, 4, ... below the largest power of two in DP x CP, and one of all ranks. The
+    scheduler asks for any power of two. On 6 ranks there is no group of 4, on 12 none of 8; on 10 the last two
+    ranks keep a group of two under the size 4. Only an odd number is refused.
+    """
+    return _not_a_power(v)
+
+
+@rule(
+    "DCP019",
+    severity="error",
+    effect="silent",
+    stage="never",
+    source=(DATA_SCHEDULE.says("HybridCPDataLoaderWrapper._gid_to_src_rank", "// self.tp_group.size()", ">=0.16"),),
+    applies=lambda v: is_hybrid(v) and not is_newer_than_read(v),
+    good=Example("mlm", UNSIZED + "--max-seqlen-per-dp-cp-rank 4096 --context-parallel-size 8", ON),
+    bad=Example(
+        "bridge-provider",
+        "model.hybrid_context_parallel=true model.max_seqlen_per_dp_cp_rank=4096 "
+        "model.calculate_per_token_loss=true model.tensor_model_parallel_size=2",
+        "rank_order=cp-tp-dp-ep-pp mcore=0.16.1",
+    ),
+)
+def tp_is_the_fastest_axis(v: View) -> Problem | None:
+    """Hybrid CP keeps tensor parallelism as the fastest axis of ranks.
+
+    The wrapper around the data loader computes which DP x CP rank a global rank is as rank // TP size. That is
+    right only where TP ranks are neighbours.
+    """
+    order = str(v.rank_order)
+    if v.tp == 1 or order.startswith("tp"):
+        return None
+    return Problem(
+        message="samples go to the wrong ranks without a word: the data loader takes ranks // TP for the DP x CP rank",
+        found=f"rank order {order} at tensor_model_parallel_size {v.tp}",
+        wanted="an order in which tp is the fastest axis",
+        facts=("rank_order", "tp"),
+    )
+
+
+@rule(
+    "DCP021",
+    severity="error",
+    effect="crash",
+    stage="training",
+    source=(VERL_ENGINE.says("_validate_dcp_world_size", "dpcp_size < 2 or dpcp_size % 2 != 0", ">=0.9"),),
+    applies=is_verl,
+    good=Example("verl", VERL + " trainer.nnodes=2 trainer.n_gpus_per_node=8", DEV),
+    bad=Example("verl", VERL + " trainer.nnodes=3 trainer.n_gpus_per_node=8", DEV),
+)
+def verl_ranks_are_a_power_of_two(v: View) -> Problem | None:
+    """verl's dynamic CP has a power of two of DP x CP ranks.
+
+    verl and its manual accept every even number. Of realistic batches on 6 or 12 ranks nearly all end in a
+    KeyError, an IndexError or an assertion, because the scheduler chooses powers of two that have no group.
+    """
+    return _not_a_power(v)
+
+
+RULES = (
+    ranks_are_a_power_of_two,
+    tp_is_the_fastest_axis,
+    verl_ranks_are_a_power_of_two,
+)

@@ -1,0 +1,209 @@
+"""Dynamic context parallelism: whether the longest sequence fits, and whether every group size exists."""
+
+from __future__ import annotations
+
+from hcp.rules.cp.view import (
+    round_up,
+)
+from hcp.rules.dcp.view import (
+    DEV,
+    ON,
+    UNSIZED,
+    VERL,
+    is_dev,
+    is_dynamic,
+    is_hybrid,
+    is_verl,
+    largest_power,
+    max_sequence,
+    num_ranks,
+    tokens_per_rank,
+)
+from hcp.rules.rule import Example, Fix, Problem, Unknown, View, rule
+from hcp.rules.upstream import (
+    GPT_DATASET,
+    HYBRID_CP_SCHEDULE,
+    SFT_DATASET,
+    VERL_DYNAMIC_CP_SCHEDULER,
+    VERL_ENGINE,
+    VERL_ENGINE_CONFIG,
+    VERL_MEGATRON_UTILS,
+)
+
+_UNIT = 1024
+
+
+def _enough(v: View, ranks: int) -> int:
+    """Tokens per rank with which the longest sequence fits, a round number."""
+    return round_up(-(-max_sequence(v) // ranks), _UNIT)
+
+
+def _budget_fixes(v: View) -> list[Fix]:
+    try:
+        tokens = _enough(v, largest_power(num_ranks(v)))
+    except Unknown:
+        return []
+    return [Fix({"max_seqlen_per_dp_cp_rank": tokens}, f"{tokens} tokens a rank: the longest sequence fits")]
+
+
+@rule(
+    "DCP005",
+    severity="error",
+    effect="crash",
+    stage="training",
+    source=(
+        HYBRID_CP_SCHEDULE.says("BalancedCPScheduler.gpus_needed", "seq_len / self.max_seq_len_per_rank", ">=0.16"),
+        VERL_ENGINE_CONFIG.says(
+            "McoreEngineConfig.__post_init__", "max_seqlen_per_dp_cp_rank must be a positive integer", ">=0.9"
+        ),
+        VERL_ENGINE.says(
+            "MegatronEngine._init_device_mesh", "max_seqlen_per_dp_cp_rank is required when", ">=0.8,<0.9"
+        ),
+    ),
+    applies=is_dynamic,
+    good=Example("mlm", UNSIZED + "--max-seqlen-per-dp-cp-rank 4096 --context-parallel-size 8", ON),
+    bad=Example("mlm", UNSIZED + "--context-parallel-size 8", ON),
+)
+def tokens_per_rank_are_stated(v: View) -> Problem | None:
+    """Dynamic CP says how many tokens a rank holds.
+
+    The scheduler divides each length by max_seqlen_per_dp_cp_rank to find the smallest group. Its default is None.
+    Megatron-LM and megatron-core do not look at it before the first batch; verl refuses it at start-up.
+    """
+    if tokens_per_rank(v) is not None:
+        return None
+    refused = v.kind == "verl"
+    return Problem(
+        message="verl stops at start-up"
+        if refused
+        else "nothing looks at it until the first batch, which stops with a TypeError or a division by zero",
+        found=f"dynamic CP with max_seqlen_per_dp_cp_rank {v.max_seqlen_per_dp_cp_rank}",
+        wanted="the tokens that a rank can hold, a positive whole number",
+        facts=("max_seqlen_per_dp_cp_rank",),
+        fixes=tuple(_budget_fixes(v)),
+        stage="config" if refused else "training",
+    )
+
+
+@rule(
+    "DCP006",
+    severity="error",
+    effect="crash",
+    stage="training",
+    source=(
+        HYBRID_CP_SCHEDULE.says(
+            "BalancedCPScheduler.next_hdp_group", "There should be at least one group existing", ">=0.16"
+        ),
+    ),
+    applies=lambda v: is_hybrid(v) or is_dev(v),
+    good=Example("mlm", UNSIZED + "--max-seqlen-per-dp-cp-rank 4096 --context-parallel-size 8", ON),
+    bad=Example("mlm", UNSIZED + "--max-seqlen-per-dp-cp-rank 2048 --context-parallel-size 8", ON),
+)
+def longest_sequence_fits_a_power_of_two(v: View) -> Problem | None:
+    """The longest sequence fits on the widest power of two of ranks.
+
+    A sequence needs s / max_seqlen_per_dp_cp_rank ranks, rounded up to a power of two. Where that is more than
+    there are, the scheduler of main asserts that there should be a group, not that the sequence is too long, when
+    the batch that holds it is planned. The dev branch compares the numbers at start-up.
+    """
+    tokens = tokens_per_rank(v)
+    if tokens is None:
+        return None
+    longest, ranks = max_sequence(v), num_ranks(v)
+    if longest <= tokens * largest_power(ranks):
+        return None
+    fixes = _budget_fixes(v)
+    fixes.append(Fix({"seq_length": tokens * largest_power(ranks)}, "shorter sequences"))
+    return Problem(
+        message="the run stops at the first sequence that is too long, in the middle of training, and the error speaks "
+        "of groups that do not exist"
+        if is_hybrid(v)
+        else "the launcher stops: a row would not hold the sequence",
+        found=f"sequences up to {longest} tokens, and room for {tokens} x {largest_power(ranks)} on {ranks} ranks",
+        wanted=f"max_seqlen_per_dp_cp_rank of at least {-(-longest // largest_power(ranks))}",
+        facts=("max_seqlen_per_dp_cp_rank", "seq_length", "world_size"),
+        fixes=tuple(fixes),
+        stage="training" if is_hybrid(v) else "config",
+    )
+
+
+@rule(
+    "DCP008",
+    severity="error",
+    effect="crash",
+    stage="training",
+    source=(
+        SFT_DATASET.says("SFTDataset.__getitem__", "pad_granularity = self.config.context_parallel_size * 2"),
+        GPT_DATASET.says(
+            "GPTDatasetConfig",
+            "each sample should be divisible by the data parallel size * context parallel size * 2",
+            ">=0.16",
+        ),
+    ),
+    applies=lambda v: v.kind == "mlm" and is_hybrid(v) and bool(v.get("sft")),
+    good=Example("mlm", UNSIZED + "--max-seqlen-per-dp-cp-rank 4096 --context-parallel-size 8", ON),
+    bad=Example("mlm", UNSIZED + "--max-seqlen-per-dp-cp-rank 4096 --context-parallel-size 4", ON),
+)
+def padding_fits_the_widest_group(v: View) -> Problem | None:
+    """Conversations are padded for the widest group that the scheduler may choose.
+
+    A group of C ranks cuts each conversation into 2 C chunks (times TP with sequence parallelism). C can be any
+    size up to DP x CP, also for a short conversation, because idle ranks are filled by widening groups.
+    Megatron-LM's --sft pads for the static CP size alone.
+    """
+    split = v.tp if v.get("sequence_parallel") and v.tp > 1 else 1
+    ranks = num_ranks(v)
+    padded, needed = 2 * v.cp, 2 * ranks * split
+    if padded % needed == 0:
+        return None
+    fixes = [Fix({"cp": ranks}, "rows padded for the widest group")] if split == 1 else []
+    return Problem(
+        message="training stops, or loses tokens, where the scheduler spreads a conversation over more ranks than its "
+        "padding allows: it also widens groups to fill idle ranks",
+        found=f"--sft, which pads to multiples of 2 x {v.cp} = {padded}, and groups of up to {ranks} ranks",
+        wanted=f"multiples of {needed}" + (": a data set that pads so itself" if split > 1 else ""),
+        facts=("cp", "world_size"),
+        fixes=tuple(fixes),
+    )
+
+
+@rule(
+    "DCP022",
+    severity="error",
+    effect="crash",
+    stage="training",
+    source=(
+        VERL_DYNAMIC_CP_SCHEDULER.says("DynamicCPScheduler.schedule", "required_ranks > self.total_ranks", ">=0.9"),
+        VERL_MEGATRON_UTILS.says("dynamic_cp_split_batch", "try to increase max_seqlen_per_dp_cp_rank", ">=0.8,<0.9"),
+    ),
+    applies=is_verl,
+    good=Example("verl", VERL + " data.max_prompt_length=1024 data.max_response_length=31744", DEV),
+    bad=Example("verl", VERL + " data.max_prompt_length=2048 data.max_response_length=32768", DEV),
+)
+def verl_sequence_fits_all_ranks(v: View) -> Problem | None:
+    """The longest prompt and response fit on all ranks together.
+
+    verl compares the longest sequence with DP x CP x max_seqlen_per_dp_cp_rank when a batch arrives. A long rollout
+    can arrive late, and only then does the run stop.
+    """
+    tokens = tokens_per_rank(v)
+    if tokens is None:
+        return None
+    longest, ranks = max_sequence(v), num_ranks(v)
+    if longest <= tokens * ranks:
+        return None
+    return Problem(
+        message="the run stops at the first rollout that is too long, hours after the start",
+        found=f"prompt and response up to {longest} tokens, and room for {tokens} x {ranks} = {tokens * ranks}",
+        wanted=f"max_seqlen_per_dp_cp_rank of at least {-(-longest // ranks)}, or a shorter response",
+        facts=("max_seqlen_per_dp_cp_rank", "max_response_length", "max_prompt_length"),
+        fixes=tuple(_budget_fixes(v)),
+    )
+
+
+RULES = (
+    tokens_per_rank_are_stated,
+    longest_sequence_fits_a_power_of_two,
+    padding_fits_the_widest_group,
+    verl_sequence_fits_all_ranks,
+)

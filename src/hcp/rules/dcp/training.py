@@ -1,0 +1,153 @@
+"""Dynamic context parallelism in Megatron-LM: what else its training loop asks for, on main and on dev."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from hcp.rules.dcp.view import (
+    LOOP,
+    ON,
+    SIZED,
+    is_dev,
+    is_hybrid,
+    num_ranks,
+)
+from hcp.rules.rule import Example, Fix, Problem, View, rule
+from hcp.rules.upstream import (
+    ARGUMENTS,
+    DATA_SCHEDULE,
+    LM_DATA_SCHEDULE,
+    VERL_ENGINE,
+)
+
+_DYNAMIC = (
+    "--dynamic-context-parallel --max-seqlen-per-dp-cp-rank 4096 --context-parallel-size 8 --seq-length 32768 "
+    "--no-create-attention-mask-in-dataloader " + LOOP
+)
+
+
+_ON_DEV = "world_size=8 mcore=0.19.0 mcore_branch=dev te=2.14"
+
+
+@rule(
+    "DCP004",
+    severity="error",
+    effect="crash",
+    stage="config",
+    source=(
+        ARGUMENTS.says("validate_args", "must be used with --calculate-per-token-loss", ">=0.16"),
+        ARGUMENTS.says("validate_args", "only supported with single dataloader type", ">=0.16"),
+        ARGUMENTS.says("validate_args", "Hybrid context parallelism not supported with Megatron FSDP", ">=0.16"),
+    ),
+    applies=lambda v: v.kind == "mlm" and (is_hybrid(v) or is_dev(v)),
+    good=Example("mlm", SIZED + LOOP, ON),
+    bad=Example("mlm", SIZED + LOOP + " --dataloader-type cyclic", ON),
+)
+def training_loop_fits_dynamic_cp(v: View) -> Problem | None:
+    """Dynamic CP in Megatron-LM has per-token loss, the single loader and no Megatron-FSDP.
+
+    A rank may run more sequences than its neighbour, so only sums over tokens, divided once, are right. The sampler
+    that hands whole batches to the scheduler belongs to the single data loader.
+    """
+    wrong: dict[str, tuple[Any, str]] = {}
+    if not v.calculate_per_token_loss:
+        wrong["calculate_per_token_loss"] = (True, "no calculate_per_token_loss")
+    if v.dataloader_type not in (None, "single"):
+        wrong["dataloader_type"] = ("single", f"dataloader_type {v.dataloader_type}")
+    if v.fsdp:
+        wrong["fsdp"] = (False, "Megatron-FSDP")
+    if not wrong:
+        return None
+    return Problem(
+        message="the command line stops with an assertion",
+        found=f"dynamic CP with {', '.join(text for _, text in wrong.values())}",
+        wanted="per-token loss, the single data loader and no Megatron-FSDP",
+        facts=tuple(wrong),
+        fixes=(Fix({name: value for name, (value, _) in wrong.items()}, "what dynamic CP needs"),),
+    )
+
+
+@rule(
+    "DCP015",
+    severity="error",
+    effect="crash",
+    stage="training",
+    source=(DATA_SCHEDULE.says("HybridCPDataLoaderWrapper.unpack_batch", 'sample["cu_seqlens"]', ">=0.16"),),
+    applies=lambda v: v.kind == "mlm" and (is_hybrid(v) or is_dev(v)),
+    good=Example("mlm", SIZED + LOOP, ON),
+    bad=Example("mlm", SIZED + LOOP.replace("--micro-batch-size 1", "--micro-batch-size 2"), ON),
+)
+def rows_are_packed_singly(v: View) -> Problem | None:
+    """Dynamic CP in Megatron-LM gets packed rows, one per micro-batch.
+
+    The wrapper cuts rows at cu_seqlens, which only the data set of --sft returns. Ranks that receive the batch from
+    another TP rank allocate micro-batch-size rows for what is a single packed one.
+    """
+    if v.sft and v.micro_batch_size in (None, 1):
+        return None
+    found = "a data set without --sft" if not v.sft else f"micro_batch_size {v.micro_batch_size}"
+    edits = {"sft": True, "micro_batch_size": 1, "attention_mask_in_dataloader": False}
+    return Problem(
+        message="the first batch stops: it has no boundaries of sequences"
+        if not v.sft
+        else "the ranks of a TP group disagree on the shape of the batch",
+        found=f"dynamic CP with {found}",
+        wanted="packed rows (--sft) and micro_batch_size 1",
+        facts=("sft", "micro_batch_size") if not v.sft else ("micro_batch_size", "sft"),
+        fixes=(Fix(edits, "packed rows, one per micro-batch"),),
+    )
+
+
+@rule(
+    "DCP017",
+    severity="error",
+    effect="crash",
+    stage="config",
+    source=(
+        LM_DATA_SCHEDULE.says("wrap_data_iterator", "config.sequence_packing_scheduler", ">=0.18"),
+        VERL_ENGINE.says(
+            "MegatronEngine._build_tf_config", '"sequence_packing_scheduler": "default_dynamic_cp"', ">=0.9"
+        ),
+    ),
+    applies=lambda v: v.kind == "mlm" and is_dev(v),
+    good=Example("mlm", _DYNAMIC + " --sequence-packing-scheduler default_dynamic_cp", _ON_DEV),
+    bad=Example("mlm", _DYNAMIC, _ON_DEV),
+)
+def dev_branch_has_its_settings(v: View) -> Problem | None:
+    """The dev branch's dynamic CP has its scheduler, its group sizes and its versions.
+
+    The dev branch asserts that the scheduler is default_dynamic_cp, that the smallest group is 1 to DP x CP, that
+    experts exchange tokens by alltoall or flex, and that Transformer Engine is 2.9 or newer. On main the
+    scheduler's name is read, and no field holds it.
+    """
+    wrong: list[str] = []
+    edits: dict[str, Any] = {}
+    if v.sequence_packing_scheduler != "default_dynamic_cp":
+        wrong.append(f"sequence_packing_scheduler {v.sequence_packing_scheduler or 'unset'}")
+        edits["sequence_packing_scheduler"] = "default_dynamic_cp"
+    smallest = v.min_dynamic_context_parallel_size
+    if smallest is None or not 1 <= smallest <= num_ranks(v):
+        wrong.append(f"min_dynamic_context_parallel_size {smallest} of {num_ranks(v)} ranks")
+        edits["min_dynamic_context_parallel_size"] = 1
+    if v.get("num_experts") and v.moe_token_dispatcher_type not in ("alltoall", "flex"):
+        wrong.append(f"moe_token_dispatcher_type {v.moe_token_dispatcher_type}")
+        edits["moe_token_dispatcher_type"] = "alltoall"
+    if v.known("te") and not v.at_least("te", "2.9"):
+        wrong.append(f"Transformer Engine {v.te}")
+    if not wrong:
+        return None
+    return Problem(
+        message="start-up stops with an assertion of the dev branch",
+        found=f"dynamic_context_parallel with {', '.join(wrong)}",
+        wanted="the scheduler default_dynamic_cp, a smallest group of 1 to DP x CP, a dispatcher alltoall or flex, and "
+        "Transformer Engine 2.9 or newer",
+        facts=(*edits, *(() if edits else ("te",))),
+        fixes=(Fix(edits, "what the dev branch asks for"),) if edits else (),
+    )
+
+
+RULES = (
+    training_loop_fits_dynamic_cp,
+    rows_are_packed_singly,
+    dev_branch_has_its_settings,
+)

@@ -1,0 +1,104 @@
+"""Dynamic context parallelism: what its rules ask of a launch."""
+
+from __future__ import annotations
+
+from hcp.rules.rule import Unknown, View
+
+ACTOR = "actor_rollout_ref.actor.megatron."
+VERL = f"{ACTOR}dynamic_context_parallel=True {ACTOR}max_seqlen_per_dp_cp_rank=4096"
+DEV = "verl=0.9.1 mcore=0.19.0 mcore_branch=dev"
+ON = "world_size=8 mcore=0.17.0 te=2.14"
+"""What the examples of these rules build on: verl's launch, and what is assumed there and of Megatron-LM's main."""
+
+LAST_BROKEN = "0.20"
+"""The newest megatron-core whose sources were read: what they show is not claimed of newer ones."""
+
+
+def is_hybrid(v: View) -> bool:
+    """Whether megatron-core main's switch is on, outside verl (which has its own). Asks for nothing."""
+    return v.kind != "verl" and bool(v.get("hybrid_context_parallel"))
+
+
+def is_dev(v: View) -> bool:
+    """Whether the switch of megatron-core's dev branch is on, outside verl. Asks for nothing."""
+    return v.kind != "verl" and bool(v.get("dynamic_context_parallel"))
+
+
+def is_verl(v: View) -> bool:
+    """Whether verl's dynamic CP is on. Asks for nothing."""
+    return v.kind == "verl" and bool(v.get("dynamic_context_parallel"))
+
+
+def is_dynamic(v: View) -> bool:
+    """Whether dynamic CP is on under any of its names. Asks for nothing."""
+    return is_hybrid(v) or is_dev(v) or is_verl(v)
+
+
+def switch(v: View) -> str:
+    """The fact that switches it on here."""
+    return "hybrid_context_parallel" if is_hybrid(v) else "dynamic_context_parallel"
+
+
+def num_ranks(v: View) -> int:
+    """W: the ranks that share a batch, DP x CP. Where the sizes do not divide, TOPO003 speaks."""
+    if not v.known("world_size"):
+        raise Unknown("world_size")
+    return int(v.dp) * int(v.cp)
+
+
+def largest_power(size: int) -> int:
+    """The largest power of two that is at most `size`.
+
+    >>> largest_power(12)
+    8
+    """
+    return 1 << (size.bit_length() - 1)
+
+
+def group_sizes(ranks: int) -> tuple[int, ...]:
+    """The sizes that a group of megatron-core's main or dev branch can have, for an even number of ranks.
+
+    >>> group_sizes(8), group_sizes(12), group_sizes(6)
+    ((1, 2, 4, 8), (1, 2, 4, 12), (1, 2, 6))
+    """
+    from hcp.core.dcp.groups import usable_sizes  # here, so that other launches do not pay for it
+
+    return usable_sizes(ranks, "main")
+
+
+def is_newer_than_read(v: View) -> bool:
+    """Whether megatron-core is known to be newer than the sources that a rule rests on. Asks for nothing."""
+    if not v.known("mcore"):
+        return False
+    major, minor = (int(part) for part in LAST_BROKEN.split("."))
+    return (v.version("mcore").major, v.version("mcore").minor) > (major, minor)
+
+
+def max_sequence(v: View) -> int:
+    """Tokens of the longest sequence that the launch admits."""
+    names = ("max_prompt_length", "max_response_length") if v.kind == "verl" else ("seq_length",)
+    lengths = [v[name] for name in names]
+    if None in lengths:
+        raise Unknown(names[lengths.index(None)])
+    return sum(lengths)
+
+
+def tokens_per_rank(v: View) -> int | None:
+    """M where it is a usable number; else DCP005 speaks."""
+    value = v.max_seqlen_per_dp_cp_rank
+    return int(value) if value is not None and value > 0 else None
+
+
+UNSIZED = (
+    "--hybrid-context-parallel --seq-length 32768 --sft --no-create-attention-mask-in-dataloader "
+    "--calculate-per-token-loss --micro-batch-size 1 --eval-iters 0 "
+)
+
+
+SIZED = (
+    "--hybrid-context-parallel --max-seqlen-per-dp-cp-rank 4096 --context-parallel-size 8 --seq-length 32768 "
+    "--no-create-attention-mask-in-dataloader "
+)
+
+
+LOOP = "--sft --calculate-per-token-loss --micro-batch-size 1 --eval-iters 0"

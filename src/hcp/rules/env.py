@@ -1,0 +1,158 @@
+"""Environment variables that must fit the configuration, and Bridge's evaluation with another CP size."""
+
+from __future__ import annotations
+
+from hcp.rules.cp.view import (
+    BLACKWELL,
+    CONNECTIONS,
+    is_fsdp,
+    states_environment,
+    wants_one,
+)
+from hcp.rules.rule import Example, Fix, Problem, View, rule
+from hcp.rules.upstream import (
+    ARGUMENTS,
+    EXTENSION_TE,
+    LANGUAGE_MODULE,
+)
+
+
+def _env001_applies(v: View) -> bool:
+    if is_fsdp(v):
+        return v.kind in ("mlm", "bridge") and v.known(CONNECTIONS)
+    return wants_one(v) and v.get("arch") not in BLACKWELL and (v.known(CONNECTIONS) or states_environment(v))
+
+
+_FLAGS = ("NVTE_FLASH_ATTN", "NVTE_FUSED_ATTN", "NVTE_UNFUSED_ATTN")
+
+
+_EXPECTED = {"local": "000", "flash": "100", "fused": "010", "unfused": "001", "auto": "111"}
+
+
+_SCALING = "env.NVTE_APPLY_QK_LAYER_SCALING"
+
+
+@rule(
+    "ENV001",
+    severity="error",
+    effect="crash",
+    stage="config",
+    source=(
+        ARGUMENTS.says("validate_args", "os.environ.get('CUDA_DEVICE_MAX_CONNECTIONS') == \"1\""),
+        ARGUMENTS.says("validate_args", "FSDP requires CUDA_DEVICE_MAX_CONNECTIONS > 1 or unset."),
+    ),
+    applies=_env001_applies,
+    good=Example("mlm", "--context-parallel-size 2", "arch=sm90 env.CUDA_DEVICE_MAX_CONNECTIONS=1"),
+    bad=Example("mlm", "--context-parallel-size 2", "arch=sm90 env.CUDA_DEVICE_MAX_CONNECTIONS=8"),
+)
+def max_connections_fit_the_parallelism(v: View) -> Problem | None:
+    """CUDA_DEVICE_MAX_CONNECTIONS fits the parallelism.
+
+    Before Blackwell, Megatron-LM's command line asserts one connection with tensor or context parallelism, so that
+    communication starts in order. FSDP asserts the opposite, in Bridge too. Bridge asks for nothing else.
+    """
+    value = str(v[CONNECTIONS])
+    if is_fsdp(v):
+        if value != "1":
+            return None
+        return Problem(
+            message="FSDP overlaps communication with computation and refuses a single connection: the launch stops",
+            found="CUDA_DEVICE_MAX_CONNECTIONS=1 with FSDP",
+            wanted="more than 1, or unset",
+            facts=(CONNECTIONS, "fsdp"),
+            fixes=(Fix({CONNECTIONS: "32"}, "32 connections"),),
+        )
+    if value == "1" or v.arch in BLACKWELL:
+        return None
+    axis = "tp" if (v.get("tp") or 1) > 1 else "cp"
+    return Problem(
+        message="Megatron-LM's command line asserts one connection for tensor or context parallelism before Blackwell",
+        found=f"CUDA_DEVICE_MAX_CONNECTIONS={value} on {v.arch}",
+        wanted="1",
+        facts=(CONNECTIONS, axis),
+        fixes=(Fix({CONNECTIONS: "1"}, "kernels start in the order of their launch"),),
+    )
+
+
+@rule(
+    "ENV002",
+    severity="error",
+    effect="crash",
+    stage="init",
+    source=(
+        LANGUAGE_MODULE.says(
+            "LanguageModule._set_attention_backend",
+            'check_and_set_env_variable("NVTE_FUSED_ATTN", 1, AttnBackend.auto)',
+            ">=0.12",
+        ),
+    ),
+    applies=lambda v: any(v.get(f"env.{name}") is not None for name in _FLAGS),
+    good=Example("mlm", "--attention-backend fused", "env.NVTE_FUSED_ATTN=1 env.NVTE_FLASH_ATTN=0"),
+    bad=Example("mlm", "--seq-length 4096", "env.NVTE_FUSED_ATTN=0"),
+)
+def attention_variables_fit_the_backend(v: View) -> Problem | None:
+    """NVTE_*_ATTN are unset or fit the attention backend.
+
+    megatron-core sets these variables from attention_backend and asserts that nobody set them otherwise. auto
+    expects 1 for all three, so an exported NVTE_FUSED_ATTN=0 stops a launch that names no backend.
+    """
+    backend = v.attention_backend
+    expected = _EXPECTED.get("auto" if backend is None and v.kind == "mlm" else str(backend))
+    if expected is None:
+        return None
+    wrong = {
+        name: value
+        for name, value in zip(_FLAGS, expected)
+        if v.get(f"env.{name}") is not None and str(v.get(f"env.{name}")) != value
+    }
+    if not wrong:
+        return None
+    first = next(iter(wrong))
+    return Problem(
+        message=f"megatron-core asserts that {first} fits the attention backend: the model build stops",
+        found=" ".join(f"{name}={v.get(f'env.{name}')}" for name in wrong) + f" with attention_backend {backend}",
+        wanted="unset, or " + " ".join(f"{name}={value}" for name, value in wrong.items()),
+        facts=(f"env.{first}", "attention_backend"),
+        fixes=(Fix({f"env.{name}": value for name, value in wrong.items()}, "as the attention backend has it"),),
+    )
+
+
+@rule(
+    "ENV003",
+    severity="error",
+    effect="crash",
+    stage="init",
+    source=(
+        EXTENSION_TE.says("TEDotProductAttention.__init__", 'os.getenv("NVTE_APPLY_QK_LAYER_SCALING", "0")', ">=0.13"),
+    ),
+    applies=lambda v: (
+        v.get("transformer_impl") != "local"
+        and v.get("attention_backend") != "local"
+        and (v.known(_SCALING) or bool(v.get("qk_layer_scaling")))
+    ),
+    good=Example("mlm", "--apply-query-key-layer-scaling", "env.NVTE_APPLY_QK_LAYER_SCALING=1"),
+    bad=Example("mlm", "--seq-length 4096", "env.NVTE_APPLY_QK_LAYER_SCALING=1"),
+)
+def qk_layer_scaling_agrees(v: View) -> Problem | None:
+    """NVTE_APPLY_QK_LAYER_SCALING agrees with the configuration.
+
+    Transformer Engine reads layer scaling from the environment; megatron-core raises where the two differ.
+    """
+    scaling, value = bool(v.qk_layer_scaling), str(v[_SCALING])
+    if value.strip().isdecimal() and bool(int(value)) == scaling:
+        return None
+    return Problem(
+        message="Transformer Engine's attention takes layer scaling from the environment only, and megatron-core wants"
+        " the two to agree: the model build stops",
+        found=f"NVTE_APPLY_QK_LAYER_SCALING={value} with apply_query_key_layer_scaling {str(scaling).lower()}",
+        wanted=f"NVTE_APPLY_QK_LAYER_SCALING={int(scaling)}",
+        facts=(_SCALING, "qk_layer_scaling"),
+        fixes=(Fix({_SCALING: str(int(scaling))}, "as the configuration has it"),),
+    )
+
+
+RULES = (
+    max_connections_fit_the_parallelism,
+    attention_variables_fit_the_backend,
+    qk_layer_scaling_agrees,
+)

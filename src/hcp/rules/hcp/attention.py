@@ -1,0 +1,154 @@
+"""Hierarchical CP: kinds of attention that it does not run with: biases, sinks, windows."""
+
+from __future__ import annotations
+
+from hcp.rules.cp.view import (
+    has_window,
+    has_window_at,
+    skip_freq,
+    windowed_types,
+)
+from hcp.rules.hcp.view import (
+    HIERARCHICAL,
+    flat_fixes,
+    runs_hcp,
+    two_levels,
+)
+from hcp.rules.rule import Example, Fix, Problem, View, rule
+from hcp.rules.upstream import (
+    TE_ATTENTION_UTILS,
+    TE_CONTEXT_PARALLEL,
+)
+
+
+def _has_bias(v: View) -> bool:
+    return bool(v.get("attention_bias")) and runs_hcp(v)
+
+
+def _window_fixes(v: View) -> list[Fix]:
+    """A list that keeps the hierarchy on the full-attention layers, where there are some."""
+    count = v.get("num_layers")
+    skip = skip_freq(v)
+    if count is None or not 1 < count <= 512 or skip is None:
+        return []
+    written = v.cp_comm_type if isinstance(v.cp_comm_type, tuple) else (HIERARCHICAL,) * count
+    if len(written) != count:
+        return []
+    kept = tuple(
+        "a2a" if item == HIERARCHICAL and has_window_at(skip, layer) else item for layer, item in enumerate(written, 1)
+    )
+    if HIERARCHICAL not in kept:
+        return []
+    return [Fix({"cp_comm_type": kept}, "a2a on the windowed layers, the hierarchy on the others")]
+
+
+_HCP = "--context-parallel-size 4 --cp-comm-type a2a+p2p --hierarchical-context-parallel-sizes 2 2"
+
+
+_BRIDGE_HCP = "model.context_parallel_size=4 model.cp_comm_type=a2a+p2p model.hierarchical_context_parallel_sizes=[2,2]"
+
+
+@rule(
+    "HCP016",
+    severity="error",
+    effect="crash",
+    stage="first-forward",
+    source=(
+        TE_CONTEXT_PARALLEL.says(
+            "attn_forward_func_with_cp", "bias type is not supported with hierarchical CP implementation yet!", ">=2.8"
+        ),
+        TE_ATTENTION_UTILS.says(
+            "get_attention_backend", 'elif core_attention_bias_type != "no_bias" and cp_comm_type != "p2p":', ">=2.15"
+        ),
+    ),
+    applies=_has_bias,
+    good=Example("mlm", "--context-parallel-size 4 --cp-comm-type p2p", "attention_bias=true"),
+    bad=Example("mlm", _HCP, "attention_bias=true"),
+)
+def no_attention_bias(v: View) -> Problem | None:
+    """a2a+p2p has no attention bias.
+
+    A bias on the scores (relative positions, EAGLE heads of ModelOpt) is refused for hierarchical CP in the first
+    forward; the fused backend is filtered out before that, because it takes a bias with p2p only.
+    """
+    return Problem(
+        message="the first forward stops: a bias on the attention scores is not supported with hierarchical CP",
+        found="an attention bias with cp_comm_type a2a+p2p",
+        wanted='cp_comm_type "p2p", the only one that takes a bias',
+        facts=("cp_comm_type", "attention_bias"),
+        fixes=tuple(flat_fixes(v, "p2p")),
+    )
+
+
+@rule(
+    "HCP017",
+    severity="error",
+    effect="crash",
+    stage="first-forward",
+    source=(
+        TE_CONTEXT_PARALLEL.says(
+            "attn_forward_func_with_cp", 'softmax_type == "vanilla" or cp_comm_type == "a2a"', ">=2.8"
+        ),
+        TE_ATTENTION_UTILS.says("get_attention_backend", 'if context_parallel and cp_comm_type != "a2a":', ">=2.15"),
+    ),
+    applies=runs_hcp,
+    good=Example("bridge", _BRIDGE_HCP + " model.softmax_type=vanilla"),
+    bad=Example("bridge", _BRIDGE_HCP + " model.softmax_type=learnable"),
+)
+def no_attention_sinks(v: View) -> Problem | None:
+    """a2a+p2p has no attention sinks.
+
+    Sinks (softmax_type off-by-one or learnable, as in gpt-oss) run with a2a on fused attention only. Upstream's
+    message is mostly "No dot product attention backend is available for the provided inputs".
+    """
+    if v.softmax_type in (None, "vanilla"):
+        return None
+    return Problem(
+        message="the first forward stops: no dot product attention backend is left for attention sinks",
+        found=f"softmax_type {v.softmax_type} with cp_comm_type a2a+p2p",
+        wanted='cp_comm_type "a2a", the only one that takes sinks',
+        facts=("cp_comm_type", "softmax_type"),
+        fixes=tuple(flat_fixes(v, "a2a")),
+    )
+
+
+@rule(
+    "HCP018",
+    severity="error",
+    effect="crash",
+    stage="first-forward",
+    source=(
+        TE_CONTEXT_PARALLEL.says(
+            "attn_forward_func_with_cp", "assert not sliding_window_attn or cp_comm_type in [", ">=2.4"
+        ),
+        TE_ATTENTION_UTILS.says("get_attention_backend", 'and cp_comm_type in ["p2p", "a2a+p2p"]', ">=2.15"),
+    ),
+    applies=runs_hcp,
+    good=Example("bridge", _BRIDGE_HCP + " model.window_size=null"),
+    bad=Example("bridge", _BRIDGE_HCP + " model.window_size=[128,0] model.window_attn_skip_freq=null"),
+)
+def no_window_on_hierarchical_layers(v: View) -> Problem | None:
+    """No layer with a sliding window uses a2a+p2p.
+
+    Sliding windows run with a2a or all_gather only. The first forward stops with "Context parallelism does not
+    support sliding window attention" (2.8 to 2.10 print the literal {cp_comm_type=}), or with no backend.
+    """
+    if not has_window(v) or HIERARCHICAL not in windowed_types(v):
+        return None
+    levels = two_levels(v) if v.known("hcp_sizes") else None
+    if levels is not None and levels[1] == 1 and v.get("attention_backend") != "fused":
+        return None  # Transformer Engine runs a2a, which takes a window: HCP005 says so
+    return Problem(
+        message="the first forward stops: sliding-window attention is not supported with hierarchical CP",
+        found=f"window_size {list(v.window_size)} on layers of type a2a+p2p",
+        wanted="a2a or all_gather on the layers that have a window",
+        facts=("cp_comm_type", "window_size"),
+        fixes=(*_window_fixes(v), *flat_fixes(v, "a2a", "all_gather")),
+    )
+
+
+RULES = (
+    no_attention_bias,
+    no_attention_sinks,
+    no_window_on_hierarchical_layers,
+)

@@ -1,0 +1,189 @@
+"""Hierarchical CP: versions of Transformer Engine, packed data, and FP8."""
+
+from __future__ import annotations
+
+from hcp.rules.hcp.view import (
+    flat_fixes,
+    runs_hcp,
+)
+from hcp.rules.rule import Example, Fix, Problem, View, rule
+from hcp.rules.upstream import (
+    EXTENSION_TE,
+    TE_BACKENDS,
+    TE_CONTEXT_PARALLEL,
+    TE_CP_TEST,
+)
+
+
+def _hcp015_applies(v: View) -> bool:
+    # Only Bridge's offline packing hands Transformer Engine lengths with and without padding that differ.
+    return (
+        v.kind == "bridge"
+        and (v.get("packed_sequence_size") or 0) > 0
+        and (v.get("pad_seq_to_mult") or 0) > 1
+        and runs_hcp(v)
+    )
+
+
+def _hcp024_applies(v: View) -> bool:
+    fp8_attention = v.get("fp8_dot_product_attention") or v.get("fp8_multi_head_attention")
+    return bool(fp8_attention) and v.get("fp8") is not None and runs_hcp(v)
+
+
+_HCP = "--context-parallel-size 4 --cp-comm-type a2a+p2p --hierarchical-context-parallel-sizes 2 2"
+
+
+_BRIDGE_HCP = "model.context_parallel_size=4 model.cp_comm_type=a2a+p2p model.hierarchical_context_parallel_sizes=[2,2]"
+
+
+@rule(
+    "HCP013",
+    severity="error",
+    effect="crash",
+    stage="init",
+    source=(
+        EXTENSION_TE.says("TEDotProductAttention.__init__", 'must be >= 1.12.0 to support"', ">=0.12"),
+        EXTENSION_TE.says("TEDotProductAttention.__init__", 'if is_te_min_version("1.10.0"):', ">=0.12"),
+    ),
+    applies=runs_hcp,
+    good=Example("mlm", _HCP, "te=1.12.0"),
+    bad=Example("mlm", _HCP, "te=1.11.0"),
+)
+def transformer_engine_knows_levels(v: View) -> Problem | None:
+    """a2a+p2p runs on Transformer Engine 1.12 or newer.
+
+    megatron-core asserts the version where it builds the attention layers. Below 1.10 it passes no communication
+    type at all, so plain p2p runs and nothing says so.
+    """
+    if v.at_least("te", "1.12.0"):
+        return None
+    ignored = not v.at_least("te", "1.10.0")
+    return Problem(
+        message=(
+            "cp_comm_type is ignored: plain p2p runs"
+            if ignored
+            else "building the attention layers stops with an assertion about the version"
+        ),
+        found=f"Transformer Engine {v.te} with cp_comm_type a2a+p2p",
+        wanted="Transformer Engine 1.12.0 or newer",
+        facts=("te", "cp_comm_type"),
+        fixes=tuple(flat_fixes(v, "p2p") if ignored else flat_fixes(v)),
+        effect="silent" if ignored else "crash",
+        stage="never" if ignored else "init",
+    )
+
+
+@rule(
+    "HCP014",
+    severity="error",
+    effect="crash",
+    stage="first-forward",
+    source=(
+        TE_CONTEXT_PARALLEL.says(
+            "attn_forward_func_with_cp",
+            "format is not supported with hierarchical CP implementation yet!",
+            ">=2.8,<2.19",
+        ),
+        TE_CONTEXT_PARALLEL.says("AttnFuncWithCPAndKVP2P.forward", 'qkv_format != "thd"', ">=2.4,<2.8"),
+    ),
+    applies=runs_hcp,
+    good=Example("mlm", _HCP, "te=2.19.0 thd=true"),
+    bad=Example("mlm", _HCP, "te=2.18.0 thd=true"),
+)
+def packing_has_its_transformer_engine(v: View) -> Problem | None:
+    # Either fact alone can clear the launch, so the one that is known is asked first.
+    """Packed sequences with a2a+p2p run on Transformer Engine 2.19 or newer.
+
+    Up to 2.18 the thd layout is refused for hierarchical CP, in the first forward: "thd format is not supported
+    with hierarchical CP implementation yet!", or, from 2.15 on with fused attention, "No dot product attention
+    backend is available".
+    """
+    # Either fact alone can clear the launch, so the one that is known is asked first.
+    if v.known("te") and v.at_least("te", "2.19"):
+        return None
+    if not v.thd or v.at_least("te", "2.19"):
+        return None
+    return Problem(
+        message="the first forward stops: packed (thd) input is not supported with hierarchical CP",
+        found=f"packed sequences and cp_comm_type a2a+p2p with Transformer Engine {v.te}",
+        wanted="Transformer Engine 2.19 or newer, a flat type, or no packing",
+        facts=("cp_comm_type", "packing", "te"),
+        fixes=tuple(flat_fixes(v)),
+    )
+
+
+@rule(
+    "HCP015",
+    severity="warning",
+    effect="silent",
+    stage="never",
+    source=(TE_CP_TEST.says("test_cp_with_flash_attention", "pad_between_seqs is not yet supported with A2A+P2P", ""),),
+    applies=_hcp015_applies,
+    good=Example(
+        "bridge",
+        _BRIDGE_HCP + " dataset.packed_sequence_specs.packed_sequence_size=8192 "
+        "dataset.packed_sequence_specs.pad_seq_to_mult=8 model.attention_backend=fused",
+        "te=2.20.2 flash_attn=3.0.0",
+    ),
+    bad=Example(
+        "bridge",
+        _BRIDGE_HCP + " dataset.packed_sequence_specs.packed_sequence_size=8192 "
+        "dataset.packed_sequence_specs.pad_seq_to_mult=8 model.attention_backend=flash",
+        "te=2.20.2 flash_attn=3.0.0",
+    ),
+)
+def padded_packing_avoids_fa3(v: View) -> Problem | None:
+    """Padded packing with a2a+p2p does not run on FlashAttention 3.
+
+    With padding between packed sequences FlashAttention 3 needs the used length of each one. For a2a+p2p
+    Transformer Engine's test of exactly this case is skipped as not supported yet, and nothing stops a launch.
+    """
+    if v.attention_backend != "flash" or not str(v.flash_attn or "").startswith("3"):
+        return None
+    if not v.at_least("te", "2.19"):
+        return None  # HCP014
+    return Problem(
+        message="no guard and no upstream test covers this cell; Transformer Engine's own test skips it",
+        found=f"a2a+p2p with FlashAttention {v.flash_attn} and padding between packed sequences "
+        f"(pad_seq_to_mult {v.pad_seq_to_mult})",
+        wanted="fused attention, whose packed, padded and hierarchical case is tested",
+        facts=("attention_backend", "pad_seq_to_mult", "cp_comm_type"),
+        fixes=(Fix({"attention_backend": "fused"}, "the tested backend"), *flat_fixes(v)),
+    )
+
+
+@rule(
+    "HCP024",
+    severity="info",
+    effect="note",
+    stage="never",
+    source=(
+        TE_BACKENDS.says("FusedAttention.forward", 'cp_group[0] if cp_comm_type == "a2a+p2p" else cp_group', ">=2.8"),
+    ),
+    applies=_hcp024_applies,
+    good=Example("mlm", _HCP + " --fp8-format hybrid --fp8-recipe delayed --fp8-dot-product-attention"),
+    bad=Example("mlm", _HCP + " --fp8-format hybrid --fp8-recipe tensorwise --fp8-dot-product-attention"),
+)
+def fp8_scale_is_shared_over_cp(v: View) -> Problem | None:
+    """FP8 attention with current scaling shares its scale over the whole CP group.
+
+    With current scaling the largest absolute value is reduced over the CP group, so that all ranks quantize alike.
+    Under a2a+p2p that group is the inner level only.
+    """
+    if v.fp8_recipe != "tensorwise":
+        return None
+    return Problem(
+        message="the scale of Q, K and V is agreed on inside the inner level only; ring neighbours may use another",
+        found="FP8 attention with current scaling (tensorwise) and cp_comm_type a2a+p2p",
+        wanted="a comparison of the loss with BF16 attention before a long run",
+        facts=("fp8_recipe", "cp_comm_type"),
+        fixes=tuple(flat_fixes(v)),
+    )
+
+
+RULES = (
+    transformer_engine_knows_levels,
+    packing_has_its_transformer_engine,
+    padded_packing_avoids_fa3,
+    fp8_scale_is_shared_over_cp,
+)

@@ -1,0 +1,200 @@
+"""Hierarchical CP: the inner all-to-all splits the attention heads."""
+
+from __future__ import annotations
+
+from hcp.rules.hcp.view import (
+    HIERARCHICAL,
+    flat_fixes,
+    level_fixes,
+    runs_hcp,
+    two_levels,
+    uses_cp,
+)
+from hcp.rules.rule import Example, Fix, Problem, View, rule
+from hcp.rules.upstream import (
+    TE_ATTENTION_UTILS,
+    TE_CONTEXT_PARALLEL,
+    TRANSFORMER_LAYER,
+)
+
+
+def _heads(v: View) -> tuple[int, int] | None:
+    """(query, KV) heads of a TP rank; None where TP does not divide the heads, which is TP001's finding."""
+    return None if v.heads % v.tp else (v.heads_per_rank, v.kv_heads_per_rank)
+
+
+def _of_heads(queries: int, keys: int) -> str:
+    return f"{queries} query and {keys} KV head{'s' if keys > 1 else ''} on a TP rank"
+
+
+def _mixes(v: View) -> bool:
+    return v.get("cp") != 1 and {"a2a", HIERARCHICAL} <= set(v.comm_types) and uses_cp(v)
+
+
+def _splits_heads(v: View) -> bool:
+    return v.get("cp") != 1 and not {"a2a", HIERARCHICAL}.isdisjoint(v.comm_types) and uses_cp(v)
+
+
+_EIGHT_KV = "--num-attention-heads 32 --group-query-attention --num-query-groups 8"
+
+
+@rule(
+    "HCP007",
+    severity="error",
+    effect="crash",
+    stage="first-forward",
+    source=(TE_CONTEXT_PARALLEL.says("flash_attn_a2a_communicate", "// cp_size,", ">=2.4"),),
+    applies=runs_hcp,
+    good=Example(
+        "mlm",
+        f"{_EIGHT_KV} --tensor-model-parallel-size 2 --context-parallel-size 8 "
+        "--cp-comm-type a2a+p2p --hierarchical-context-parallel-sizes 4 2",
+    ),
+    bad=Example(
+        "mlm",
+        f"{_EIGHT_KV} --tensor-model-parallel-size 4 --context-parallel-size 8 "
+        "--cp-comm-type a2a+p2p --hierarchical-context-parallel-sizes 4 2",
+    ),
+)
+def inner_size_divides_heads(v: View) -> Problem | None:
+    """The inner size divides the query and the KV heads of a TP rank.
+
+    The inner all-to-all gives each rank heads / inner size of the heads. Nothing checks that this is whole: the
+    first forward reshapes to a wrong shape and stops there. With fewer KV heads than TP ranks each TP rank has one
+    KV head, so no inner size above 1 works. MLA has as many KV heads as query heads.
+    """
+    levels = two_levels(v)
+    if levels is None or levels[0] == 1:
+        return None
+    inner, heads = levels[0], _heads(v)
+    if heads is None or (heads[0] % inner == 0 and heads[1] % inner == 0):
+        return None
+    return Problem(
+        message="the first forward stops with a shape error that names neither heads nor sizes",
+        found=f"inner size {inner} with {_of_heads(*heads)}",
+        wanted="an inner size that divides both",
+        facts=("hcp_sizes", "kv_heads", "heads", "tp"),
+        fixes=(*level_fixes(v), *flat_fixes(v)),
+    )
+
+
+@rule(
+    "HCP008",
+    severity="warning",
+    effect="slow",
+    stage="never",
+    source=(
+        TE_ATTENTION_UTILS.says(
+            "get_attention_backend",
+            'elif cp_comm_type in ["a2a", "a2a+p2p"] and (num_heads % 2 != 0 or num_gqa_groups % 2 != 0):',
+            ">=2.15",
+        ),
+    ),
+    applies=_splits_heads,
+    good=Example(
+        "mlm",
+        "--num-attention-heads 24 --group-query-attention --num-query-groups 6 "
+        "--context-parallel-size 6 --cp-comm-type a2a+p2p --hierarchical-context-parallel-sizes 3 2 "
+        "--attention-backend fused",
+        "te=2.20.2",
+    ),
+    bad=Example(
+        "mlm",
+        "--num-attention-heads 24 --group-query-attention --num-query-groups 3 "
+        "--context-parallel-size 6 --cp-comm-type a2a+p2p --hierarchical-context-parallel-sizes 3 2 "
+        "--attention-backend fused",
+        "te=2.20.2",
+    ),
+)
+def head_counts_are_even(v: View) -> Problem | None:
+    """Head counts are even where heads are split and fused attention is wanted.
+
+    From 2.15 on Transformer Engine drops fused attention for a2a and a2a+p2p when a head count is odd. The 2 is
+    fixed in its code; it is not the inner size, so legal layouts such as three KV heads over three ranks lose fused
+    attention. Only NVTE_DEBUG=1 NVTE_DEBUG_LEVEL=2 shows it; with attention_backend fused nothing is left.
+    """
+    heads = _heads(v)
+    if heads is None or (heads[0] % 2 == 0 and heads[1] % 2 == 0):
+        return None
+    if HIERARCHICAL in v.comm_types:
+        levels = two_levels(v)
+        if levels is None or (levels[0] > 1 and any(count % levels[0] for count in heads)):
+            return None  # the sizes are wrong anyway: HCP001 to HCP004, HCP007
+    if "a2a" in v.comm_types and any(count % v.cp for count in heads):
+        return None  # CP007, HCP019
+    if v.attention_backend == "flash" or not v.at_least("te", "2.15"):
+        return None
+    fused = v.attention_backend == "fused"
+    return Problem(
+        message=(
+            "the first forward stops: no dot product attention backend is available"
+            if fused
+            else "fused attention is switched off without a word, and the slower flash attention runs"
+        ),
+        found=f"{_of_heads(*heads)} with cp_comm_type {', '.join(v.comm_types)} and attention_backend "
+        f"{v.attention_backend or 'auto'}",
+        wanted="even head counts on a TP rank, whatever the inner size",
+        facts=("attention_backend", "heads", "kv_heads", "tp"),
+        fixes=(
+            Fix({"attention_backend": "flash"}, "flash attention, which has no such test"),
+            *(flat_fixes(v, "p2p") if HIERARCHICAL in v.comm_types else [Fix({"cp_comm_type": "p2p"}, "one ring")]),
+        ),
+        severity="error" if fused else "warning",
+        effect="crash" if fused else "slow",
+        stage="first-forward" if fused else "never",
+    )
+
+
+@rule(
+    "HCP019",
+    severity="error",
+    effect="crash",
+    stage="first-forward",
+    source=(
+        TE_CONTEXT_PARALLEL.says(
+            "AttnFuncWithCPAndQKVOA2A.forward", "q.shape[-2] % cp_size == 0 and k.shape[-2] % cp_size == 0", ">=2.4"
+        ),
+        TRANSFORMER_LAYER.says("TransformerLayer.__init__", "isinstance(config.cp_comm_type, list)", ">=0.12"),
+    ),
+    applies=_mixes,
+    good=Example(
+        "bridge",
+        "model.num_layers=2 model.num_attention_heads=32 model.num_query_groups=8 "
+        "model.tensor_model_parallel_size=1 model.context_parallel_size=8 "
+        "model.cp_comm_type=[a2a,a2a+p2p] model.hierarchical_context_parallel_sizes=[4,2]",
+    ),
+    bad=Example(
+        "bridge",
+        "model.num_layers=2 model.num_attention_heads=32 model.num_query_groups=4 "
+        "model.tensor_model_parallel_size=1 model.context_parallel_size=8 "
+        "model.cp_comm_type=[a2a,a2a+p2p] model.hierarchical_context_parallel_sizes=[4,2]",
+    ),
+)
+def a2a_layers_divide_heads_by_cp(v: View) -> Problem | None:
+    """Layers of type a2a beside hierarchical ones still divide the heads by the whole CP size.
+
+    Types may differ from layer to layer: the layout of the sequence is the same for all. The head counts are not: a
+    hierarchical layer splits them by the inner size, a plain a2a layer by the whole CP size.
+    """
+    heads = _heads(v)
+    if heads is None or not any(count % v.cp for count in heads):
+        return None
+    types = tuple(HIERARCHICAL if item == "a2a" else item for item in v.cp_comm_type)
+    ring = tuple("p2p" if item == "a2a" else item for item in v.cp_comm_type)
+    return Problem(
+        message="the first forward of an a2a layer stops with an assertion about heads",
+        found=f"layers of type a2a at context_parallel_size {v.cp} with {_of_heads(*heads)}",
+        wanted=f"for a2a layers head counts that {v.cp} divides (a2a+p2p layers need that of the inner size only)",
+        facts=("cp_comm_type", "kv_heads", "heads", "tp"),
+        fixes=(
+            Fix({"cp_comm_type": types}, "the a2a layers become hierarchical"),
+            Fix({"cp_comm_type": ring}, "the a2a layers use the ring"),
+        ),
+    )
+
+
+RULES = (
+    inner_size_divides_heads,
+    head_counts_are_even,
+    a2a_layers_divide_heads_by_cp,
+)

@@ -1,0 +1,177 @@
+"""Hierarchical CP: whether the launcher hands the sizes to the code that builds the groups."""
+
+from __future__ import annotations
+
+from hcp.rules.hcp.view import (
+    drop_fixes,
+    flat_fixes,
+    has_sizes,
+    runs_hcp,
+    uses_hcp,
+)
+from hcp.rules.rule import Example, Fix, Problem, View, rule
+from hcp.rules.upstream import (
+    BRIDGE_INITIALIZE,
+    BRIDGE_PROVIDER,
+    PARALLEL_STATE,
+    VERL_ENGINE,
+)
+
+
+def _hcp011_applies(v: View) -> bool:
+    return bool(v.get("use_decentralized_pg")) and v.kind == "bridge" and (has_sizes(v) or uses_hcp(v))
+
+
+_SIZES = "model.context_parallel_size=4 model.cp_comm_type=a2a+p2p model.hierarchical_context_parallel_sizes=[2,2]"
+
+
+_FLAGS = "--context-parallel-size 4 --cp-comm-type a2a+p2p --hierarchical-context-parallel-sizes 2 2"
+
+
+@rule(
+    "HCP010",
+    severity="error",
+    effect="silent",
+    stage="never",
+    source=(
+        BRIDGE_PROVIDER.says(
+            "ModelProviderMixin.initialize_model_parallel",
+            "**model_parallel_kwargs,",
+            ">=0.3",
+            absent="hierarchical_context_parallel_sizes",
+        ),
+        VERL_ENGINE.says(
+            "MegatronEngine._init_device_mesh",
+            "mpu.initialize_model_parallel(",
+            ">=0.7",
+            absent="hierarchical_context_parallel_sizes",
+        ),
+    ),
+    applies=lambda v: v.kind in ("bridge-provider", "verl") and uses_hcp(v),
+    good=Example("bridge", _SIZES),
+    bad=Example("bridge-provider", _SIZES),
+)
+def launcher_passes_sizes_on(v: View) -> Problem | None:
+    """The launcher passes the hierarchical sizes on.
+
+    Only Megatron-LM's command line and Bridge's training loop give the sizes to initialize_model_parallel. Bridge's
+    model providers (conversion, inference, NeMo-RL) and verl accept both keys and pass neither on, so attention
+    gets None for its group and stays local. Nothing is logged.
+    """
+    if not v.hcp_sizes:
+        return None  # HCP001
+    provider = v.kind == "bridge-provider"
+    return Problem(
+        message=f"context parallelism is silently off: the groups of the levels are never built, so each rank attends "
+        f"only to its own 1/{v.cp} of the sequence",
+        found=f"cp_comm_type a2a+p2p in a launch by {'a Bridge provider' if provider else 'verl'}, which passes no "
+        "hierarchical sizes to initialize_model_parallel",
+        wanted="a flat type; or, in your own code, provider.initialize_model_parallel("
+        "hierarchical_context_parallel_sizes=…)"
+        if provider
+        else "a flat type",
+        facts=("cp_comm_type", "hcp_sizes"),
+        fixes=tuple(flat_fixes(v)),
+    )
+
+
+@rule(
+    "HCP011",
+    severity="error",
+    effect="crash",
+    stage="init",
+    source=(BRIDGE_INITIALIZE.says("_create_pg_collection", "if hcp_sizes is not None:", ">=0.4"),),
+    applies=_hcp011_applies,
+    good=Example("bridge", _SIZES + " dist.use_decentralized_pg=false"),
+    bad=Example("bridge", _SIZES + " dist.use_decentralized_pg=true"),
+)
+def decentralized_groups_have_no_levels(v: View) -> Problem | None:
+    # The guard looks at the sizes alone; where they are missing, HCP001 speaks and the groups are missing too.
+    """Decentralized process groups go without hierarchical CP.
+
+    Bridge's decentralized path builds its groups from a rank grid that has no levels. From 0.4.0 on it refuses
+    hierarchical sizes; 0.3 set them aside without a word.
+    """
+    # The guard looks at the sizes alone; where they are missing, HCP001 speaks and the groups are missing too.
+    refused = v.hcp_sizes is not None and not (v.known("bridge") and not v.at_least("bridge", "0.4.0"))
+    return Problem(
+        message=(
+            "start-up stops with NotImplementedError (Bridge before 0.4.0 turns context parallelism off silently)"
+            if refused
+            else "context parallelism is silently off: this path builds no groups for the levels"
+        ),
+        found="use_decentralized_pg with hierarchical context parallelism",
+        wanted="the global process groups, or a flat communication type without sizes",
+        facts=("use_decentralized_pg", "hcp_sizes"),
+        fixes=(Fix({"use_decentralized_pg": False}, "the global process groups, which know levels"), *drop_fixes(v)),
+        effect="crash" if refused else "silent",
+        stage="init" if refused else "never",
+    )
+
+
+@rule(
+    "HCP020",
+    severity="error",
+    effect="crash",
+    stage="init",
+    source=(PARALLEL_STATE.says("create_hierarchical_groups", "if not HAVE_EINOPS:", ">=0.13"),),
+    applies=lambda v: v.kind in ("mlm", "bridge") and has_sizes(v),
+    good=Example("mlm", _FLAGS, "einops=true mcore=0.16.1"),
+    bad=Example("mlm", _FLAGS, "einops=false mcore=0.16.1"),
+)
+def einops_is_installed(v: View) -> Problem | None:
+    """einops is installed where hierarchical groups are built.
+
+    From 0.13 on megatron-core splits a CP group into levels with einops, and imports it on demand. Its wheel does
+    not require einops, so a lean image starts, and stops once the groups are built.
+    """
+    if v.einops or not v.at_least("mcore", "0.13"):
+        return None
+    return Problem(
+        message="building the groups of the levels stops with ImportError",
+        found="hierarchical sizes where einops cannot be imported",
+        wanted="einops in the image: it is not among the base requirements of megatron-core",
+        facts=("einops", "hcp_sizes"),
+        fixes=tuple(drop_fixes(v)),
+    )
+
+
+@rule(
+    "HCP022",
+    severity="warning",
+    effect="slow",
+    stage="never",
+    source=(
+        PARALLEL_STATE.says(
+            "initialize_model_parallel", 'pg_options=get_nccl_options("hcp", nccl_comm_cfgs),', ">=0.13"
+        ),
+    ),
+    applies=runs_hcp,
+    good=Example("mlm", _FLAGS + " --high-priority-stream-groups cp hcp"),
+    bad=Example("mlm", _FLAGS + " --high-priority-stream-groups cp"),
+)
+def stream_priority_names_levels(v: View) -> Problem | None:
+    """Stream priority for CP names the hierarchical groups too.
+
+    megatron-core looks up NCCL options under the name hcp for the groups of both levels, and under cp for the flat
+    group, which a2a+p2p layers do not use. The same holds for the NCCL communicator config file.
+    """
+    groups = v.high_priority_stream_groups
+    names = groups if isinstance(groups, tuple) else (groups,)
+    if "cp" not in names or "hcp" in names:
+        return None
+    return Problem(
+        message="the groups of both levels keep normal priority: the name cp reaches the flat CP group only",
+        found=f"high_priority_stream_groups {', '.join(map(str, names))} with cp_comm_type a2a+p2p",
+        wanted="the name hcp, which stands for all levels",
+        facts=("high_priority_stream_groups", "cp_comm_type"),
+        fixes=(Fix({"high_priority_stream_groups": (*names, "hcp")}, "the levels get the priority too"),),
+    )
+
+
+RULES = (
+    launcher_passes_sizes_on,
+    decentralized_groups_have_no_levels,
+    einops_is_installed,
+    stream_priority_names_levels,
+)

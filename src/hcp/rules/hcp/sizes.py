@@ -1,0 +1,283 @@
+"""Hierarchical CP: whether the sizes of the levels are there, legal and used."""
+
+from __future__ import annotations
+
+from math import prod
+
+from hcp.rules.hcp.view import (
+    HIERARCHICAL,
+    drop_fixes,
+    flat_fixes,
+    has_sizes,
+    level_fixes,
+    runs_hcp,
+    uses_cp,
+    uses_hcp,
+)
+from hcp.rules.rule import Example, Fix, Problem, View, rule
+from hcp.rules.upstream import (
+    ARGUMENTS,
+    BRIDGE_CONFIG,
+    EXTENSION_TE,
+    PARALLEL_STATE,
+    TE_CONTEXT_PARALLEL,
+    TE_DOT_PRODUCT_ATTENTION,
+)
+
+
+def _demands_sizes(v: View) -> bool:
+    """Whether the launcher stops at start-up where a2a+p2p has no sizes, whatever the CP size."""
+    return v.kind == "mlm" or (v.kind == "bridge" and v.at_least("bridge", "0.4.0"))
+
+
+def _hcp001_applies(v: View) -> bool:
+    if v.get("cp") == 1 and v.kind in ("mlm", "bridge"):
+        # Without CP an unknown type concerns nobody.
+        return v.known("cp_comm_type") and HIERARCHICAL in v.comm_types and _demands_sizes(v)
+    return uses_hcp(v)
+
+
+def _sizes_reach(v: View) -> bool:
+    return v.kind != "verl" and has_sizes(v)
+
+
+@rule(
+    "HCP001",
+    severity="error",
+    effect="silent",
+    stage="never",
+    source=(
+        EXTENSION_TE.says("TEDotProductAttention.__init__", "get_hierarchical_context_parallel_groups", ">=0.12"),
+        TE_DOT_PRODUCT_ATTENTION.says("DotProductAttention.forward", "cp_size = 1", ">=2.4"),
+        ARGUMENTS.says("validate_args", 'if "a2a+p2p" in args.cp_comm_type:', ">=0.10"),
+        BRIDGE_CONFIG.says(
+            "ConfigContainer._validate_cp_comm_type",
+            'if any("a2a+p2p" in ct for ct in cp_comm_types):',
+            ">=0.4",
+            where="checkout",
+        ),
+    ),
+    applies=_hcp001_applies,
+    good=Example(
+        "bridge",
+        "model.context_parallel_size=4 model.cp_comm_type=a2a+p2p model.hierarchical_context_parallel_sizes=[2,2]",
+    ),
+    bad=Example(
+        "bridge",
+        "model.context_parallel_size=4 model.cp_comm_type=a2a+p2p model.hierarchical_context_parallel_sizes=null",
+    ),
+)
+def sizes_are_given(v: View) -> Problem | None:
+    """a2a+p2p comes with its hierarchical sizes.
+
+    Without sizes megatron-core builds no hierarchical groups and hands Transformer Engine None instead of the CP
+    group. Transformer Engine takes that for a CP size of 1, so each rank runs causal attention over its own slice.
+    Nothing is logged; throughput looks several times too good and the loss stays too high. Megatron-LM's command
+    line and Bridge from 0.4.0 on refuse such a launch; Bridge's providers, verl and older Bridges do not.
+    """
+    if v.hcp_sizes or (v.cp == 1 and v.hcp_sizes is not None):
+        return None
+    # An unknown Bridge version changes the effect, not the verdict: it is not asked for.
+    refused = v.kind == "mlm" or (v.kind == "bridge" and v.known("bridge") and _demands_sizes(v))
+    message = f"context parallelism is silently off: each rank attends only to its own 1/{v.cp} of the sequence"
+    if refused:
+        message = "the launcher stops at start-up with an assertion"
+    elif v.kind == "bridge" and not v.known("bridge"):
+        message += " (Bridge from 0.4.0 on stops at start-up instead)"
+    return Problem(
+        message=message,
+        found="cp_comm_type a2a+p2p without hierarchical_context_parallel_sizes",
+        wanted=f"two sizes with the product {v.cp}" if v.cp > 3 else f"a flat communication type at CP size {v.cp}",
+        facts=("hcp_sizes", "cp_comm_type"),
+        fixes=(*level_fixes(v), *flat_fixes(v)),
+        effect="crash" if refused else "silent",
+        stage="config" if refused else "never",
+    )
+
+
+@rule(
+    "HCP002",
+    severity="error",
+    effect="crash",
+    stage="init",
+    source=(
+        PARALLEL_STATE.says(
+            "initialize_model_parallel",
+            "np.prod(hierarchical_context_parallel_sizes) == context_parallel_size",
+            ">=0.13",
+        ),
+        ARGUMENTS.says(
+            "validate_args", "args.context_parallel_size == prod(args.hierarchical_context_parallel_sizes)", ">=0.10"
+        ),
+    ),
+    applies=_sizes_reach,
+    good=Example("mlm", "--context-parallel-size 4 --cp-comm-type a2a+p2p --hierarchical-context-parallel-sizes 2 2"),
+    bad=Example("mlm", "--context-parallel-size 6 --cp-comm-type a2a+p2p --hierarchical-context-parallel-sizes 2 2"),
+)
+def sizes_product(v: View) -> Problem | None:
+    """The hierarchical sizes multiply to the context-parallel size.
+
+    megatron-core compares the product with the CP size where it builds the groups, and asserts without a text;
+    Megatron-LM's command line does the same earlier, and Bridge from 0.4.0 on names the numbers. The config
+    constructors do not look.
+    """
+    sizes = v.hcp_sizes
+    product = prod(sizes)
+    if min(sizes) < 1 or product == v.cp:
+        return None
+    named = v.kind == "bridge" and v.known("bridge") and v.at_least("bridge", "0.4.0")
+    return Problem(
+        message="start-up stops with an AssertionError" + ("" if named else " that has no text"),
+        found=f"hierarchical_context_parallel_sizes {list(sizes)}, product {product}, at context_parallel_size {v.cp}",
+        wanted=f"a product of {v.cp}",
+        facts=("hcp_sizes", "cp"),
+        fixes=(*level_fixes(v), Fix({"cp": product}, f"context parallelism over {product} ranks"), *drop_fixes(v)),
+        stage="config" if v.kind == "mlm" or named else "init",
+    )
+
+
+@rule(
+    "HCP003",
+    severity="error",
+    effect="crash",
+    stage="first-forward",
+    source=(
+        TE_CONTEXT_PARALLEL.says(
+            "attn_forward_func_with_cp", "isinstance(cp_group, list) and len(cp_group) == 2", ">=2.8"
+        ),
+        TE_CONTEXT_PARALLEL.says(
+            "attn_forward_func_with_cp", "Current implementation only supports two-level CP groups!", ">=2.4,<2.8"
+        ),
+    ),
+    applies=runs_hcp,
+    good=Example("mlm", "--context-parallel-size 8 --cp-comm-type a2a+p2p --hierarchical-context-parallel-sizes 4 2"),
+    bad=Example("mlm", "--context-parallel-size 8 --cp-comm-type a2a+p2p --hierarchical-context-parallel-sizes 2 2 2"),
+)
+def two_levels_exactly(v: View) -> Problem | None:
+    """There are exactly two hierarchical levels.
+
+    megatron-core builds any number of levels, and its docstring shows three. Transformer Engine takes two, and says
+    so in the first forward: the cluster has started, the model is built and the checkpoint is loaded.
+    """
+    sizes = v.hcp_sizes
+    if not sizes or len(sizes) == 2:
+        return None
+    fixes = level_fixes(v)
+    if len(sizes) > 2 and min(sizes) >= 1:
+        fixes.insert(0, Fix({"hcp_sizes": (sizes[0], prod(sizes[1:]))}, "keeps the inner level, joins the others"))
+    return Problem(
+        message="the first forward stops with an assertion, after the model, the checkpoint and the data are loaded",
+        found=f"hierarchical_context_parallel_sizes {list(sizes)}: {len(sizes)} level{'s' if len(sizes) > 1 else ''}",
+        wanted="two sizes: the inner (a2a) one and the outer (p2p) one",
+        facts=("hcp_sizes",),
+        fixes=(*fixes, *flat_fixes(v)),
+    )
+
+
+@rule(
+    "HCP004",
+    severity="error",
+    effect="crash",
+    stage="init",
+    source=(PARALLEL_STATE.says("create_hierarchical_groups", "s=hierarchical_group_sizes[level],", ">=0.13"),),
+    applies=_sizes_reach,
+    good=Example(
+        "bridge",
+        "model.context_parallel_size=4 model.cp_comm_type=a2a+p2p model.hierarchical_context_parallel_sizes=[2,2]",
+    ),
+    bad=Example(
+        "bridge",
+        "model.context_parallel_size=4 model.cp_comm_type=a2a+p2p model.hierarchical_context_parallel_sizes=[-2,-2]",
+    ),
+)
+def sizes_are_positive(v: View) -> Problem | None:
+    """Every hierarchical size is positive.
+
+    Two negative sizes pass every product test, because the product is right. The groups are then built with
+    negative lengths, which fails deep inside einops or torch with a message about shapes.
+    """
+    sizes = v.hcp_sizes
+    if min(sizes) >= 1:
+        return None
+    unsigned = [] if 0 in sizes else [Fix({"hcp_sizes": tuple(map(abs, sizes))}, "the same sizes without signs")]
+    return Problem(
+        message="start-up fails where the groups of the levels are built, with an error that names no option",
+        found=f"hierarchical_context_parallel_sizes {list(sizes)}",
+        wanted="sizes of 1 or more",
+        facts=("hcp_sizes",),
+        fixes=(*unsigned, *level_fixes(v), *drop_fixes(v)),
+    )
+
+
+@rule(
+    "HCP005",
+    severity="info",
+    effect="note",
+    stage="never",
+    source=(
+        TE_CONTEXT_PARALLEL.says(
+            "attn_forward_func_with_cp", "if get_distributed_world_size(cp_group[0]) == 1:", ">=2.4"
+        ),
+    ),
+    applies=runs_hcp,
+    good=Example("mlm", "--context-parallel-size 4 --cp-comm-type a2a+p2p --hierarchical-context-parallel-sizes 2 2"),
+    bad=Example("mlm", "--context-parallel-size 4 --cp-comm-type a2a+p2p --hierarchical-context-parallel-sizes 1 4"),
+)
+def levels_hold_several_ranks(v: View) -> Problem | None:
+    """Both hierarchical levels hold more than one rank.
+
+    With an inner size of 1 Transformer Engine runs p2p, with an outer size of 1 it runs a2a. The backend is still
+    chosen as if for a2a+p2p, so fused attention can be lost for a sliding window or an odd head count although the
+    flat type allows it. The flat name says what runs.
+    """
+    sizes = v.hcp_sizes
+    if not sizes or len(sizes) != 2 or 1 not in sizes or prod(sizes) != v.cp:
+        return None
+    flat = "p2p" if sizes[0] == 1 else "a2a"
+    return Problem(
+        message=f"a level of one rank is no level: Transformer Engine runs plain {flat} without a word",
+        found=f"hierarchical_context_parallel_sizes {list(sizes)}",
+        wanted=f'two sizes above 1, or cp_comm_type "{flat}"',
+        facts=("hcp_sizes", "cp_comm_type"),
+        fixes=(*flat_fixes(v, flat), *level_fixes(v)),
+    )
+
+
+@rule(
+    "HCP006",
+    severity="error",
+    effect="silent",
+    stage="never",
+    source=(EXTENSION_TE.says("TEDotProductAttention.__init__", 'elif cp_comm_type == "a2a+p2p":', ">=0.12"),),
+    applies=lambda v: v.get("cp") != 1 and has_sizes(v) and uses_cp(v),
+    good=Example("mlm", "--context-parallel-size 4 --cp-comm-type a2a+p2p --hierarchical-context-parallel-sizes 2 2"),
+    bad=Example("mlm", "--context-parallel-size 4 --cp-comm-type a2a --hierarchical-context-parallel-sizes 2 2"),
+)
+def sizes_are_used(v: View) -> Problem | None:
+    """Hierarchical sizes are used by some layer.
+
+    Only layers of type a2a+p2p look at the levels. With any other type the groups are created and never used;
+    Megatron-LM still prints the sizes in its start-up line, so the log looks as if hierarchical CP were on.
+    """
+    if HIERARCHICAL in v.comm_types:
+        return None
+    fixes = [Fix({"hcp_sizes": None}, "nothing changes but the setting that misleads")]
+    if len(v.hcp_sizes) == 2 and not isinstance(v.cp_comm_type, tuple):
+        fixes.insert(0, Fix({"cp_comm_type": HIERARCHICAL}, "the layers use the levels"))
+    return Problem(
+        message="hierarchical CP is off: its groups are built (and logged as sizes), and no layer uses them",
+        found=f"hierarchical_context_parallel_sizes {list(v.hcp_sizes)} with cp_comm_type {', '.join(v.comm_types)}",
+        wanted="cp_comm_type a2a+p2p on some layer, or no sizes",
+        facts=("cp_comm_type", "hcp_sizes"),
+        fixes=tuple(fixes),
+    )
+
+
+RULES = (
+    sizes_are_given,
+    sizes_product,
+    two_levels_exactly,
+    sizes_are_positive,
+    levels_hold_several_ranks,
+    sizes_are_used,
+)

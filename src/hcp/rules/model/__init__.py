@@ -1,0 +1,1 @@
+"""Models whose layers are not plain attention."""

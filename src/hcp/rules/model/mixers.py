@@ -1,0 +1,215 @@
+"""Models with a context parallelism of their own: Mamba, gated delta nets, DSA, vision, multi-token prediction."""
+
+from __future__ import annotations
+
+from hcp.rules.cp.view import (
+    cp_may_be_on,
+    layer_types,
+    smaller_divisors,
+    switch_types,
+)
+from hcp.rules.rule import Example, Fix, Problem, Unknown, View, rule
+from hcp.rules.upstream import (
+    MAMBA_CONTEXT_PARALLEL,
+    TRANSFORMER_CONFIG,
+)
+
+_GDN = ("gated_delta_net", "gdn", "gdn2")
+
+
+def _has_mamba(v: View) -> bool:
+    pattern = v.get("hybrid_pattern")
+    return isinstance(pattern, str) and "M" in pattern and cp_may_be_on(v)
+
+
+def _mamba_heads(v: View) -> int:
+    heads = v.mamba_num_heads
+    # The mixer's inner width is twice the model's.
+    if heads is not None:
+        return int(heads)
+    width = v.mamba_head_dim
+    if width is None:
+        raise Unknown("mamba_head_dim")
+    return 2 * int(v.hidden_size) // int(width)
+
+
+def _mamba_fits(heads: int, groups: int, tp: int, cp: int) -> bool:
+    """megatron-core's MambaMixer and MambaContextParallel."""
+    if heads % tp or groups % tp or heads // tp % cp:
+        return False
+    groups //= tp
+    return cp % groups == 0 if groups < cp else groups % cp == 0
+
+
+@rule(
+    "MODEL001",
+    severity="error",
+    effect="crash",
+    stage="init",
+    source=(
+        MAMBA_CONTEXT_PARALLEL.says(
+            "MambaContextParallel.__init__", "nheads must be evenly divisible by tp_size * cp_size", ">=0.13"
+        ),
+        MAMBA_CONTEXT_PARALLEL.says(
+            "MambaContextParallel.__init__", "cp_size must be evenly divisible by ngroups/tp_size", ">=0.13"
+        ),
+    ),
+    applies=_has_mamba,
+    good=Example(
+        "mlm", "--context-parallel-size 4 --hybrid-layer-pattern M*M- --hidden-size 1024 --mamba-num-groups 8"
+    ),
+    bad=Example("mlm", "--context-parallel-size 3 --hybrid-layer-pattern M*M- --hidden-size 1024 --mamba-num-groups 8"),
+)
+def mamba_heads_divide(v: View) -> Problem | None:
+    """Mamba heads and groups divide over tensor and context parallelism.
+
+    Mamba layers exchange sequence for heads over the whole CP group, whatever cp_comm_type and the hierarchical
+    sizes say. Each rank needs whole heads; groups are split, or repeated where there are fewer than ranks.
+    """
+    if v.cp == 1:
+        return None
+    groups = v.mamba_num_groups
+    if groups is None:
+        raise Unknown("mamba_num_groups")
+    heads, tp = _mamba_heads(v), int(v.tp)
+    if not _mamba_fits(heads, groups, tp, int(v.cp)):
+        smaller = [size for size in smaller_divisors(int(v.cp)) if _mamba_fits(heads, groups, tp, size)]
+        return Problem(
+            message="Mamba deals whole heads and groups to the ranks and cannot: the model build stops",
+            found=f"{heads} Mamba heads and {groups} groups at tensor_model_parallel_size {tp} and "
+            f"context_parallel_size {v.cp}",
+            wanted=f"heads a multiple of {tp * v.cp}; groups per tensor rank a multiple or a divisor of {v.cp}",
+            facts=("cp", "mamba_num_heads", "mamba_num_groups", "tp"),
+            fixes=tuple(Fix({"cp": size}, f"context parallelism over {size} ranks") for size in smaller[:1]),
+        )
+    if "a2a+p2p" in layer_types(v) and v.get("hcp_sizes"):
+        return Problem(
+            message="the Mamba layers ignore the levels: their all-to-all spans the whole CP group, nodes included",
+            found=f"a2a+p2p in a model with Mamba layers at context_parallel_size {v.cp}",
+            wanted="a CP group inside a node, where Mamba layers dominate",
+            facts=("cp_comm_type", "hybrid_pattern", "cp"),
+            severity="warning",
+            effect="slow",
+            stage="training",
+        )
+    return None
+
+
+@rule(
+    "MODEL002",
+    severity="error",
+    effect="crash",
+    stage="config",
+    source=(
+        TRANSFORMER_CONFIG.says(
+            "TransformerConfig.__post_init__", "RoPE fusion is not supported for DSAttention", ">=0.16"
+        ),
+        TRANSFORMER_CONFIG.says(
+            "TransformerConfig.__post_init__", "cp_comm_type=allgather only", ">=0.19", where="checkout"
+        ),
+        TRANSFORMER_CONFIG.says(
+            "TransformerConfig.__post_init__",
+            "Currently context parallelism is not supported by DSAttention!",
+            ">=0.16,<0.19",
+        ),
+    ),
+    applies=lambda v: v.get("attention_variant") == "dsa",
+    good=Example(
+        "mlm",
+        "--context-parallel-size 2 --cp-comm-type all_gather --experimental-attention-variant dsa --no-rope-fusion",
+        "mcore=0.19",
+    ),
+    bad=Example("mlm", "--context-parallel-size 2 --experimental-attention-variant dsa --no-rope-fusion"),
+)
+def dsa_gathers(v: View) -> Problem | None:
+    # What holds in every version comes first; the version is asked where it decides.
+    """DSA gathers, and has no fused rotary embedding.
+
+    Each query of DSA picks its keys from the whole sequence, so CP gathers them. megatron-core before 0.19 has no
+    CP for it at all, and no version has a fused rotary embedding. Both spellings, all_gather and allgather, are
+    taken here.
+    """
+    # What holds in every version comes first; the version is asked where it decides.
+    types = layer_types(v) if v.get("cp") != 1 else ()
+    spread = [kind for kind in dict.fromkeys(types) if kind.replace("_", "").lower() != "allgather"]
+    if v.cp > 1 and spread:
+        return Problem(
+            message="DSA gathers K and V of the whole sequence and has no other exchange: the model config is refused",
+            found=f"cp_comm_type {' '.join(spread)} with experimental_attention_variant dsa",
+            wanted="all_gather in every layer, and megatron-core 0.19 or newer",
+            facts=("cp_comm_type", "attention_variant", "cp"),
+            fixes=(Fix(switch_types(v, ("all_gather",)), "K and V are gathered over the whole CP group"),),
+        )
+    if v.cp > 1 and not v.at_least("mcore", "0.19"):
+        return Problem(
+            message="DSA has no context parallelism in this megatron-core: the model config is refused",
+            found=f"experimental_attention_variant dsa at context_parallel_size {v.cp} with megatron-core {v.mcore}",
+            wanted="megatron-core 0.19 or newer",
+            facts=("attention_variant", "cp", "mcore"),
+            fixes=(Fix({"cp": 1}, "no context parallelism"),),
+        )
+    if v.rope_fusion:
+        return Problem(
+            message="DSA has no fused rotary embedding: the model config is refused",
+            found="apply_rope_fusion with experimental_attention_variant dsa",
+            wanted="apply_rope_fusion off",
+            facts=("rope_fusion", "attention_variant"),
+            fixes=(Fix({"rope_fusion": False}, "the rotary embedding is not fused"),),
+        )
+    return None
+
+
+@rule(
+    "MODEL003",
+    severity="error",
+    effect="crash",
+    stage="config",
+    source=(
+        TRANSFORMER_CONFIG.says(
+            "TransformerConfig.__post_init__", "self.linear_num_key_heads % tp_cp_size", ">=0.18", where="checkout"
+        ),
+        TRANSFORMER_CONFIG.says(
+            "TransformerConfig.__post_init__",
+            "Gated delta net does not support context parallel for now",
+            ">=0.16,<0.18",
+        ),
+    ),
+    applies=lambda v: v.get("attention_variant") in _GDN,
+    good=Example("mlm", "--context-parallel-size 2 --experimental-attention-variant gated_delta_net", "mcore=0.18"),
+    bad=Example("mlm", "--context-parallel-size 32 --experimental-attention-variant gated_delta_net"),
+)
+def gated_delta_net_heads_divide(v: View) -> Problem | None:
+    """The heads of a gated delta net divide over tensor and context parallelism.
+
+    Like Mamba, gated delta nets deal heads over the whole CP group; before 0.18 they have no CP at all.
+    """
+    keys, values = v.linear_num_key_heads, v.linear_num_value_heads
+    if keys is None or values is None:
+        return None
+    ranks = int(v.tp) * int(v.cp)
+    found = f"{keys} key and {values} value heads"
+    if keys % ranks or values % ranks:
+        fits = [size for size in smaller_divisors(int(v.cp)) if not keys % (v.tp * size) and not values % (v.tp * size)]
+        return Problem(
+            message="a gated delta net deals whole heads to the ranks and cannot: the model config is refused",
+            found=f"{found} at tensor_model_parallel_size {v.tp} and context_parallel_size {v.cp}",
+            wanted=f"both a multiple of {ranks}",
+            facts=("linear_num_key_heads", "linear_num_value_heads", "tp", "cp"),
+            fixes=tuple(Fix({"cp": size}, f"context parallelism over {size} ranks") for size in fits[:1]),
+        )
+    if v.cp == 1 or v.at_least("mcore", "0.18"):
+        return None
+    return Problem(
+        message="gated delta nets have no context parallelism in this megatron-core: the model config is refused",
+        found=f"context_parallel_size {v.cp} with megatron-core {v.mcore}",
+        wanted="megatron-core 0.18 or newer",
+        facts=("attention_variant", "cp", "mcore"),
+        fixes=(Fix({"cp": 1}, "no context parallelism"),),
+    )
+
+
+RULES = (
+    mamba_heads_divide,
+    dsa_gathers,
+    gated_delta_net_heads_divide,
+)

@@ -1,0 +1,76 @@
+"""Models with a context parallelism of their own: Mamba, gated delta nets, DSA, vision, multi-token prediction."""
+
+from __future__ import annotations
+
+from hcp.rules.cp.view import (
+    cp_may_be_on,
+    layer_types,
+)
+from hcp.rules.rule import Example, Fix, Problem, View, rule
+from hcp.rules.upstream import (
+    PRETRAIN_VLM,
+    TRANSFORMER_LAYER,
+)
+
+
+@rule(
+    "MODEL004",
+    severity="error",
+    effect="crash",
+    stage="init",
+    source=(PRETRAIN_VLM.says("model_provider", "PP+CP is not yet supported by this script"),),
+    applies=lambda v: str(v.get("script") or "").endswith("pretrain_vlm.py") and cp_may_be_on(v),
+    good=Example("mlm", "--context-parallel-size 2", "script=pretrain_vlm.py"),
+    bad=Example("mlm", "--context-parallel-size 2 --pipeline-model-parallel-size 2", "script=pretrain_vlm.py"),
+)
+def vision_has_cp_or_pp(v: View) -> Problem | None:
+    """The vision script has context or pipeline parallelism, not both.
+
+    pretrain_vlm.py asserts it while it builds the model: its data lacks the shapes that a pipeline needs.
+    """
+    if v.cp == 1 or v.pp == 1:
+        return None
+    return Problem(
+        message="the vision script refuses context and pipeline parallelism together: the model build stops",
+        found=f"context_parallel_size {v.cp} and pipeline_model_parallel_size {v.pp} with {v.script}",
+        wanted="one of the two",
+        facts=("cp", "pp", "script"),
+        fixes=(Fix({"cp": 1}, "no context parallelism"), Fix({"pp": 1}, "no pipeline")),
+    )
+
+
+@rule(
+    "MODEL006",
+    severity="info",
+    effect="note",
+    stage="never",
+    source=(TRANSFORMER_LAYER.says("TransformerLayer.__init__", "config.cp_comm_type[", ">=0.12"),),
+    applies=lambda v: bool(v.get("mtp_layers")) and cp_may_be_on(v) and isinstance(v.get("cp_comm_type"), tuple),
+    good=Example(
+        "mlm", "--context-parallel-size 2 --num-layers 2 --cp-comm-type p2p p2p --mtp-num-layers 1", "mcore=0.17"
+    ),
+    bad=Example(
+        "mlm", "--context-parallel-size 2 --num-layers 2 --cp-comm-type p2p all_gather --mtp-num-layers 1", "mcore=0.17"
+    ),
+)
+def mtp_takes_the_first_comm_types(v: View) -> Problem | None:
+    """Multi-token prediction takes the first entries of a list of communication types.
+
+    A list has one entry per layer of the main model. The inner layers of multi-token prediction number themselves
+    1, 2, … and so read the first entries.
+    """
+    types = layer_types(v)
+    if v.cp == 1 or len(set(types)) == 1:
+        return None
+    return Problem(
+        message="the layers of multi-token prediction count from 1 again, so they take the first entries of the list",
+        found=f"{v.mtp_layers} prediction layers with cp_comm_type {' '.join(types[: v.mtp_layers])}",
+        wanted="the types that these layers need in the first places of the list",
+        facts=("cp_comm_type", "mtp_layers"),
+    )
+
+
+RULES = (
+    vision_has_cp_or_pp,
+    mtp_takes_the_first_comm_types,
+)

@@ -1,0 +1,283 @@
+"""Packed data: which versions and backends take it under context parallelism."""
+
+from __future__ import annotations
+
+from hcp.rules.cp.view import (
+    cp_may_be_on,
+    layer_types,
+    switch_types,
+)
+from hcp.rules.rule import Example, Fix, Problem, View, rule
+from hcp.rules.upstream import (
+    BRIDGE_PACKED_SEQ_UTILS,
+    EXTENSION_TE,
+    TE_ATTENTION_UTILS,
+    TE_CONTEXT_PARALLEL,
+    TRANSFORMER_CONFIG,
+    VERL_ENGINE,
+    VERL_MCORE_UTIL,
+)
+
+_PACKED = "dataset.packed_sequence_specs.packed_sequence_size=4096 dataset.packed_sequence_specs.pad_seq_to_mult=4 "
+
+
+_LOSS = "model.calculate_per_token_loss=true ddp.average_in_collective=false "
+
+
+def _thd(v: View) -> bool:
+    """Packed data under CP; asks whether the data is packed, since so much hangs on it."""
+    return cp_may_be_on(v) and bool(v.thd)
+
+
+def _pads_between(v: View) -> bool:
+    return v.kind == "bridge" and v.get("packing") == "offline" and v.get("attention_backend") == "flash"
+
+
+_FIRST = {"p2p": "1.8", "a2a": "2.10", "all_gather": "2.18"}
+
+
+@rule(
+    "PACK004",
+    severity="error",
+    effect="crash",
+    stage="first-forward",
+    source=(
+        BRIDGE_PACKED_SEQ_UTILS.says(
+            "get_thd_cp_partition_indices",
+            "THD context-parallel partitioning requires Megatron-Core >= 0.18.0",
+            ">=0.6",
+        ),
+    ),
+    applies=lambda v: v.kind == "bridge" and _thd(v),
+    good=Example(
+        "bridge",
+        "model.context_parallel_size=2 model.cp_comm_type=p2p " + _LOSS + _PACKED,
+        "mcore=0.18 bridge=0.6 te=2.14",
+    ),
+    bad=Example(
+        "bridge",
+        "model.context_parallel_size=2 model.cp_comm_type=p2p " + _LOSS + _PACKED,
+        "mcore=0.16.1 bridge=0.6 te=2.14",
+    ),
+)
+def megatron_core_cuts_packed_rows(v: View) -> Problem | None:
+    """Bridge's packed rows have a megatron-core that cuts them.
+
+    From 0.6 on Bridge leaves the cut of packed rows to megatron-core, which learned it in 0.18.
+    """
+    if v.cp == 1 or (v.known("mcore") and v.at_least("mcore", "0.18")) or not v.at_least("bridge", "0.6"):
+        return None
+    if v.at_least("mcore", "0.18"):
+        return None
+    return Problem(
+        message="Bridge lets megatron-core cut packed rows for CP, which this version cannot: the first batch stops",
+        found=f"Megatron-Bridge {v.bridge} with megatron-core {v.mcore}",
+        wanted="megatron-core 0.18 or newer",
+        facts=("mcore", "bridge", "packing", "cp"),
+    )
+
+
+@rule(
+    "PACK005",
+    severity="error",
+    effect="crash",
+    stage="first-forward",
+    source=(
+        TE_ATTENTION_UTILS.says("get_attention_backend", "padding between sequences, i.e. [a, a, PAD", ">=2.4"),
+        TE_ATTENTION_UTILS.says(
+            "get_attention_backend", "FA3 supports pad_between_seqs via seqused_q/seqused_k", ">=2.18"
+        ),
+    ),
+    applies=_pads_between,
+    good=Example(
+        "bridge", _PACKED + "model.attention_backend=flash train.micro_batch_size=1", "te=2.18 flash_attn=3.0 arch=sm90"
+    ),
+    bad=Example("bridge", _PACKED + "model.attention_backend=flash train.micro_batch_size=1", "te=2.14"),
+)
+def backend_skips_padding(v: View) -> Problem | None:
+    """Sequences padded inside a row run on a backend that skips the padding.
+
+    With pad_seq_to_mult above 1 Bridge passes both the real and the padded boundaries. FlashAttention 2 cannot skip
+    the gaps and is dropped; so were all generations before Transformer Engine 2.16. attention_backend=flash leaves
+    nothing else.
+    """
+    if (v.pad_seq_to_mult or 1) == 1:
+        return None
+    generation = 0
+    if v.at_least("te", "2.16"):
+        # Which of the three is installed decides; Hopper alone has the third.
+        installed = v.flash_attn
+        generation = 0 if installed is None else v.version("flash_attn").major
+        if (generation == 4 and v.at_least("te", "2.19")) or (generation == 3 and v.arch == "sm90"):
+            return None
+    return Problem(
+        message="padding between the sequences of a row switches this FlashAttention off, and the other backends are"
+        " off already: the first forward stops",
+        found=f"attention_backend flash with pad_seq_to_mult {v.pad_seq_to_mult} on Transformer Engine {v.te}"
+        + (f" and flash-attention {v.flash_attn}" if generation else ""),
+        wanted="attention_backend fused or auto (FlashAttention 3 on Hopper takes padding from Transformer Engine 2.16"
+        " on, FlashAttention 4 from 2.19 on)",
+        facts=("attention_backend", "pad_seq_to_mult", "te"),
+        fixes=(
+            Fix({"attention_backend": "fused"}, "cuDNN's attention"),
+            Fix({"attention_backend": "auto"}, "Transformer Engine chooses"),
+        ),
+    )
+
+
+@rule(
+    "PACK007",
+    severity="error",
+    effect="crash",
+    stage="first-forward",
+    source=(
+        TE_CONTEXT_PARALLEL.says("AttnFuncWithCPAndQKVOA2A.forward", 'assert qkv_format != "thd"', ">=2.4,<2.10"),
+        TE_CONTEXT_PARALLEL.says(
+            "AttnFuncWithCPAndKVAllGather.forward", "THD format requires padding mask type", ">=2.18"
+        ),
+    ),
+    applies=_thd,
+    good=Example(
+        "mlm",
+        "--context-parallel-size 2 --sft --calculate-per-token-loss --num-attention-heads 8 "
+        "--no-create-attention-mask-in-dataloader --cp-comm-type a2a",
+        "te=2.10",
+    ),
+    bad=Example(
+        "mlm",
+        "--context-parallel-size 2 --sft --calculate-per-token-loss --num-attention-heads 8 "
+        "--no-create-attention-mask-in-dataloader --cp-comm-type a2a",
+        "te=2.9",
+    ),
+)
+def comm_type_takes_packed_data(v: View) -> Problem | None:
+    """The communication type takes packed data in this Transformer Engine.
+
+    The ring takes packed data since 1.8, a2a since 2.10, all_gather since 2.18 (a2a+p2p: HCP014).
+    """
+    if v.cp == 1:
+        return None
+    for kind in dict.fromkeys(layer_types(v)):
+        first = _FIRST.get(kind)
+        if first is None or v.at_least("te", first):
+            continue
+        return Problem(
+            message=f"Transformer Engine has no packed data with {kind} yet: the first forward stops",
+            found=f"packed data with cp_comm_type {kind} on Transformer Engine {v.te}",
+            wanted=f"Transformer Engine {first} or newer, or p2p",
+            facts=("cp_comm_type", "packing", "te"),
+            fixes=(Fix(switch_types(v, ("p2p",)), "a ring over the whole CP group"),) if kind != "p2p" else (),
+        )
+    return None
+
+
+@rule(
+    "PACK008",
+    severity="error",
+    effect="crash",
+    stage="first-forward",
+    source=(
+        EXTENSION_TE.says(
+            "fused_apply_rotary_pos_emb_thd", "Only TE >= 1.12 supports RoPE fusion for THD format with CP.", ">=0.14"
+        ),
+        TRANSFORMER_CONFIG.says(
+            "MLATransformerConfig.__post_init__", "apply_rope_fusion for MLA only works with YARN RoPE.", ">=0.13"
+        ),
+    ),
+    applies=lambda v: bool(v.get("rope_fusion")) and (bool(v.get("mla")) or (cp_may_be_on(v) and bool(v.get("thd")))),
+    good=Example("mlm", "--multi-latent-attention --rope-type yarn --position-embedding-type rope"),
+    bad=Example("mlm", "--multi-latent-attention --rope-type rope --position-embedding-type rope"),
+)
+def fused_rotary_embedding_exists(v: View) -> Problem | None:
+    """The fused rotary embedding exists for this model and this data.
+
+    Transformer Engine cuts the fused embedding of packed data for CP since 1.12. MLA's fused kernel knows YaRN
+    only, which the config constructor checks.
+    """
+    off = Fix({"rope_fusion": False}, "the rotary embedding is not fused")
+    if v.get("mla"):
+        if v.get("rope_type") != "rope":
+            return None
+        return Problem(
+            message="multi-latent attention fuses only YaRN's rotary embedding: the model config is refused",
+            found="apply_rope_fusion with rope_type rope and multi-latent attention",
+            wanted="rope_type yarn, or no fusion",
+            facts=("rope_fusion", "rope_type", "mla"),
+            fixes=(off,),
+            stage="config",
+        )
+    if not v.get("thd") or v.cp == 1 or v.at_least("te", "1.12"):
+        return None
+    return Problem(
+        message="the fused rotary embedding of this Transformer Engine cannot cut packed data for CP: the first"
+        " forward stops",
+        found=f"apply_rope_fusion with packed data at context_parallel_size {v.cp} on Transformer Engine {v.te}",
+        wanted="Transformer Engine 1.12 or newer, or no fusion",
+        facts=("rope_fusion", "packing", "te"),
+        fixes=(off,),
+    )
+
+
+@rule(
+    "PACK010",
+    severity="error",
+    effect="crash",
+    stage="first-forward",
+    source=(
+        VERL_MCORE_UTIL.says("preprocess_bshd", "Context parallel size without seq_pack is not supported", ">=0.7"),
+        VERL_ENGINE.says(
+            "MegatronEngineWithLMHead.postprocess_micro_batch_func",
+            "calculate_per_token_loss=True requires use_remove_padding=True",
+            ">=0.9",
+        ),
+    ),
+    applies=lambda v: v.kind == "verl" and v.get("use_remove_padding") is False and cp_may_be_on(v),
+    good=Example(
+        "verl",
+        "actor_rollout_ref.actor.megatron.context_parallel_size=2 actor_rollout_ref.model.use_remove_padding=False",
+        "verl=0.8.0",
+    ),
+    bad=Example(
+        "verl",
+        "actor_rollout_ref.actor.megatron.context_parallel_size=2 "
+        "actor_rollout_ref.model.use_remove_padding=False "
+        "actor_rollout_ref.actor.megatron.override_transformer_config.calculate_per_token_loss=True",
+        "verl=0.9.1",
+    ),
+)
+def verl_packs_under_cp(v: View) -> Problem | None:
+    """verl packs its data under context parallelism.
+
+    verl 0.7's own workers cut only packed data. Later engines cut padded data too, but 0.9 and later refuse it with
+    per-token loss, which several of Bridge's model providers switch on under CP.
+    """
+    if v.cp == 1:
+        return None
+    fix = Fix({"use_remove_padding": True}, "packed data")
+    fact = v.fact("use_remove_padding")
+    if v.at_least("verl", "0.9"):
+        if not v.calculate_per_token_loss:
+            return None
+        message = "verl refuses per-token loss on padded data: the first training step stops"
+        found = "use_remove_padding false with calculate_per_token_loss"
+    elif v.at_least("verl", "0.8") or fact is None or not str(fact.key).endswith("megatron.use_remove_padding"):
+        return None
+    else:
+        message = "this verl cuts only packed data for CP: the first forward stops"
+        found = "use_remove_padding false"
+    return Problem(
+        message,
+        f"{found} at context_parallel_size {v.cp} on verl {v.verl}",
+        "use_remove_padding true",
+        ("use_remove_padding", "cp", "verl"),
+        (fix,),
+    )
+
+
+RULES = (
+    megatron_core_cuts_packed_rows,
+    backend_skips_padding,
+    comm_type_takes_packed_data,
+    fused_rotary_embedding_exists,
+    verl_packs_under_cp,
+)

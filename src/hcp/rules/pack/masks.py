@@ -1,0 +1,130 @@
+"""Packed data: how long each sequence and each row must be, and which data is cut for which attention."""
+
+from __future__ import annotations
+
+from hcp.rules.rule import Example, Fix, Problem, View, rule
+from hcp.rules.upstream import (
+    BRIDGE_PACKED_SEQ_UTILS,
+    PRETRAIN_GPT,
+    SFT_DATASET,
+    TE_CONTEXT_PARALLEL,
+)
+
+_CONTIGUOUS = ("dsv4_hybrid", "gated_delta_net", "gdn", "gdn2")
+
+
+@rule(
+    "PACK006",
+    severity="error",
+    effect="silent",
+    stage="never",
+    source=(PRETRAIN_GPT.says("get_batch", "use_per_sequence_balancing=args.dataloader_inter_document"),),
+    applies=lambda v: v.kind == "mlm" and bool(v.get("inter_document_masking")),
+    good=Example("mlm", "--dataloader-inter-document-masking --context-parallel-size 1"),
+    bad=Example("mlm", "--dataloader-inter-document-masking --context-parallel-size 2"),
+)
+def document_masks_have_no_cp(v: View) -> Problem | None:
+    """Masking between documents runs without context parallelism.
+
+    Documents in a row do not divide by 2 CP, so Megatron-LM slices the row as a whole, and then hands Transformer
+    Engine the document boundaries of the whole row. Attention and the rotary embedding take the slice for slices of
+    documents. Upstream's test compares shapes only.
+    """
+    if v.cp == 1 or v.sft:
+        return None
+    return Problem(
+        message="each rank gets a zigzag slice of the row while attention and rotary positions expect one of each"
+        " document: positions and masks are wrong without a word",
+        found=f"--dataloader-inter-document-masking at context_parallel_size {v.cp}",
+        wanted="context_parallel_size 1, or no document masking",
+        facts=("inter_document_masking", "cp"),
+        fixes=(Fix({"inter_document_masking": False}, "documents of a row see each other"),),
+    )
+
+
+@rule(
+    "PACK012",
+    severity="error",
+    effect="crash",
+    stage="config",
+    source=(
+        TE_CONTEXT_PARALLEL.says(
+            "attn_forward_func_with_cp",
+            "No-load-balance THD partitioning requires cp_comm_type='all_gather'.",
+            ">=2.19",
+        ),
+        BRIDGE_PACKED_SEQ_UTILS.says(
+            "get_packed_seq_params", "cp_partition_mode available in dev MCore only.", ">=0.7"
+        ),
+    ),
+    applies=lambda v: v.get("cp_partition_mode") == "contiguous",
+    good=Example(
+        "mlm",
+        "--context-parallel-size 2 --experimental-attention-variant gated_delta_net "
+        "--cp-partition-mode contiguous --sequence-packing-scheduler dp_balanced",
+        "mcore=0.20",
+    ),
+    bad=Example("mlm", "--context-parallel-size 2 --cp-partition-mode contiguous"),
+)
+def contiguous_chunks_have_their_attention(v: View) -> Problem | None:
+    """Contiguous chunks go with attention that knows them.
+
+    megatron-core's dev branch can give each rank one contiguous chunk of packed data instead of two, for
+    DeepSeek-V4's hybrid attention and gated delta nets. Its config constructor refuses the rest; released versions
+    do not know the key. Transformer Engine 2.19 has a layout without load balance of its own (packed data,
+    all_gather), which no launcher can ask for yet.
+    """
+    if v.cp == 1:
+        return None
+    back = Fix({"cp_partition_mode": "zigzag"}, "two chunks of each sequence per rank")
+    if v.attention_variant not in _CONTIGUOUS:
+        return Problem(
+            message="attention would take contiguous chunks for a zigzag: the model config is refused, or the key is"
+            " not known at all",
+            found=f"cp_partition_mode contiguous with experimental_attention_variant {v.attention_variant}",
+            wanted="dsv4_hybrid or gated_delta_net on megatron-core's dev branch, or zigzag",
+            facts=("cp_partition_mode", "attention_variant", "cp"),
+            fixes=(back,),
+        )
+    if v.kind != "mlm" or v.sequence_packing_scheduler is not None:
+        return None
+    return Problem(
+        message="contiguous chunks are defined for packed rows of a scheduler alone: the model config is refused",
+        found="cp_partition_mode contiguous without sequence_packing_scheduler",
+        wanted="a sequence_packing_scheduler, or zigzag",
+        facts=("cp_partition_mode", "sequence_packing_scheduler", "cp"),
+        fixes=(back,),
+    )
+
+
+@rule(
+    "PACK013",
+    severity="error",
+    effect="crash",
+    stage="training",
+    source=(SFT_DATASET.says("SFTDataset.__getitem__", "assert not self.config.create_attention_mask"),),
+    applies=lambda v: v.kind == "mlm" and bool(v.get("sft")),
+    good=Example("mlm", "--sft --no-create-attention-mask-in-dataloader"),
+    bad=Example("mlm", "--sft"),
+)
+def sft_asks_for_no_mask(v: View) -> Problem | None:
+    """Fine-tuning with --sft asks the dataloader for no mask.
+
+    The dataset of --sft returns boundaries instead of a mask and asserts it; the mask is on by default.
+    """
+    if not v.attention_mask_in_dataloader or (v.known("mcore") and not v.at_least("mcore", "0.16")):
+        return None  # before 0.16 --sft did not pack, and made masks
+    return Problem(
+        message="the fine-tuning dataset makes no mask and asserts that none is asked for: the first sample stops",
+        found="--sft with a mask from the dataloader (the default)",
+        wanted="--no-create-attention-mask-in-dataloader",
+        facts=("attention_mask_in_dataloader", "sft"),
+        fixes=(Fix({"attention_mask_in_dataloader": False}, "packed attention needs no mask"),),
+    )
+
+
+RULES = (
+    document_masks_have_no_cp,
+    contiguous_chunks_have_their_attention,
+    sft_asks_for_no_mask,
+)

@@ -1,0 +1,165 @@
+"""Packed data: how long each sequence and each row must be, and which data is cut for which attention."""
+
+from __future__ import annotations
+
+from hcp.rules.cp.view import (
+    cp_may_be_on,
+    round_up,
+    sequence_multiple,
+)
+from hcp.rules.rule import Example, Fix, Problem, View, rule
+from hcp.rules.upstream import (
+    BRIDGE_CONFIG,
+    BRIDGE_PACKED_SEQUENCE,
+    BRIDGE_PACKING_CONFIG,
+    TE_CONTEXT_PARALLEL,
+)
+
+_BRIDGE = ("bridge", "bridge-provider")
+
+
+def _offline(v: View) -> bool:
+    return v.kind in _BRIDGE and v.get("packing") == "offline"
+
+
+@rule(
+    "PACK001",
+    severity="error",
+    effect="crash",
+    stage="first-forward",
+    source=(TE_CONTEXT_PARALLEL.says("attn_forward_func_with_cp", "cu_seqlens_padded can", ">=2.4"),),
+    applies=lambda v: _offline(v) and cp_may_be_on(v),
+    good=Example(
+        "bridge",
+        "model.context_parallel_size=4 dataset.packed_sequence_specs.packed_sequence_size=4096 "
+        "dataset.packed_sequence_specs.pad_seq_to_mult=8 model.calculate_per_token_loss=true "
+        "ddp.average_in_collective=false",
+    ),
+    bad=Example(
+        "bridge",
+        "model.context_parallel_size=4 dataset.packed_sequence_specs.packed_sequence_size=4100 "
+        "dataset.packed_sequence_specs.pad_seq_to_mult=8 model.calculate_per_token_loss=true "
+        "ddp.average_in_collective=false",
+    ),
+)
+def packed_row_divides_into_chunks(v: View) -> Problem | None:
+    """A packed row divides into the chunks that balance the ranks.
+
+    With packed data every sequence is cut into 2 CP chunks by itself, the padding at the end of a row included, so
+    the row's length must divide as well, and by tensor x context parallelism where sequence parallelism scatters
+    it. Transformer Engine checks the total; per sequence it has a device assert that release builds leave out.
+    """
+    row = v.packed_sequence_size
+    if v.cp == 1 or row is None:
+        return None
+    wanted = sequence_multiple(v)
+    if row % wanted == 0:
+        return None
+    fits = round_up(row, wanted)
+    return Problem(
+        message="the last sequence of a packed row ends where the row ends, and cannot be cut for the ranks: the first "
+        "batch stops, or tokens are lost",
+        found=f"packed_sequence_size {row} at context_parallel_size {v.cp}",
+        wanted=f"a multiple of {wanted}",
+        facts=("packed_sequence_size", "cp"),
+        fixes=(Fix({"packed_sequence_size": fits}, f"rows of {fits} tokens"),),
+    )
+
+
+@rule(
+    "PACK002",
+    severity="error",
+    effect="silent",
+    stage="never",
+    source=(
+        BRIDGE_PACKING_CONFIG.says("PackedSequenceSpecs", "pad_seq_to_mult: int | None = 1", ">=0.7"),
+        BRIDGE_PACKED_SEQUENCE.says("PackedSequenceSpecs", "pad_seq_to_mult", ">=0.3,<0.4"),
+    ),
+    applies=lambda v: _offline(v) and cp_may_be_on(v),
+    good=Example(
+        "bridge",
+        "model.context_parallel_size=2 dataset.packed_sequence_specs.packed_sequence_size=4096 "
+        "dataset.packed_sequence_specs.pad_seq_to_mult=4 model.calculate_per_token_loss=true "
+        "ddp.average_in_collective=false",
+    ),
+    bad=Example(
+        "bridge",
+        "model.context_parallel_size=2 dataset.packed_sequence_specs.packed_sequence_size=4096 "
+        "dataset.packed_sequence_specs.pad_seq_to_mult=1 model.calculate_per_token_loss=true "
+        "ddp.average_in_collective=false",
+    ),
+)
+def offline_packing_pads_each_sequence(v: View) -> Problem | None:
+    """Offline packing pads each sequence to a multiple of twice the context-parallel size.
+
+    The default of pad_seq_to_mult is 1 and Bridge's validation does not look. Lengths that do not divide are
+    rounded down per chunk: at CP 2 a row with sequences of 10 and 22 tokens loses tokens 9 and 31 and holds 6 and
+    25 twice. Nothing is logged, the loss is merely a little wrong.
+    """
+    if v.cp == 1:
+        return None
+    padded = v.pad_seq_to_mult or 1
+    if padded % (2 * v.cp) == 0:
+        return None
+    wanted = sequence_multiple(v)
+    fact = v.fact("pad_seq_to_mult")
+    return Problem(
+        message="sequences whose length does not divide are cut short: some tokens reach no rank, others two",
+        found=f"sequences padded to a multiple of {padded}"
+        + (" (the default)" if fact and fact.origin == "default" else "")
+        + f" at context_parallel_size {v.cp}",
+        wanted=f"a multiple of {2 * v.cp}",
+        facts=("pad_seq_to_mult", "packed_sequence_size", "cp"),
+        fixes=(Fix({"pad_seq_to_mult": round_up(padded, wanted)}, "each sequence divides; pack the data again"),),
+    )
+
+
+@rule(
+    "PACK003",
+    severity="error",
+    effect="crash",
+    stage="config",
+    source=(
+        BRIDGE_CONFIG.says(
+            "ConfigContainer.validate", "Micro batch size should be 1 when training with packed sequence", ">=0.3"
+        ),
+        BRIDGE_CONFIG.says("ConfigContainer.validate", "micro_batch_size should be greater than 1 when using", ">=0.3"),
+    ),
+    applies=lambda v: v.kind == "bridge" and v.get("packing") in ("offline", "in_batch", "energon"),
+    good=Example("bridge", "dataset.packed_sequence_specs.packed_sequence_size=4096 train.micro_batch_size=1"),
+    bad=Example("bridge", "dataset.packed_sequence_specs.packed_sequence_size=4096 train.micro_batch_size=2"),
+)
+def micro_batch_fits_the_packing(v: View) -> Problem | None:
+    """Packed rows are micro-batches of one, in-batch packing has more.
+
+    Offline packing puts many sequences into one row; in-batch packing joins the sequences of a micro-batch.
+    """
+    rows = v.micro_batch_size
+    if rows is None:
+        return None
+    if v.packing == "in_batch":
+        if rows > 1:
+            return None
+        return Problem(
+            message="packing inside a micro-batch of one sequence packs nothing: Bridge's validation stops",
+            found=f"train.micro_batch_size {rows} with in-batch packing",
+            wanted="2 or more",
+            facts=("micro_batch_size", "pack_sequences_in_batch"),
+            fixes=(Fix({"micro_batch_size": 2}, "two sequences a micro-batch"),),
+        )
+    if rows == 1 or (v.packing == "energon" and not v.at_least("bridge", "0.7")):
+        return None
+    return Problem(
+        message="a packed row is a micro-batch: Bridge's validation stops",
+        found=f"train.micro_batch_size {rows} with packed rows",
+        wanted="1, and longer rows",
+        facts=("micro_batch_size", "packing"),
+        fixes=(Fix({"micro_batch_size": 1}, "one packed row a micro-batch"),),
+    )
+
+
+RULES = (
+    packed_row_divides_into_chunks,
+    offline_packing_pads_each_sequence,
+    micro_batch_fits_the_packing,
+)

@@ -1,0 +1,1 @@
+"""What a Slurm script asks for, and what its job survives."""

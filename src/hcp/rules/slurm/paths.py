@@ -1,0 +1,206 @@
+"""Where a job's files are: on every node, inside the container, and there when Slurm opens them."""
+
+from __future__ import annotations
+
+import posixpath
+import re
+from collections.abc import Iterator
+
+from hcp.rules.rule import Example, Problem, View, rule
+from hcp.rules.upstream import (
+    BRIDGE_SBATCH,
+    DIST_CHECKPOINTING,
+    VERL_RAY_ON_SLURM,
+)
+
+_LOCAL = ("/tmp", "/var/tmp", "/dev/shm", "/run", "/local", "/localscratch", "/scratch/local", "/raid", "/mnt/nvme")
+"""Folders that are by custom every node's own."""
+
+
+_CACHES = (
+    "HF_HOME",
+    "HF_DATASETS_CACHE",
+    "HF_HUB_CACHE",
+    "TRANSFORMERS_CACHE",
+    "NEMO_HOME",
+    "NEMORUN_HOME",
+    "UV_CACHE_DIR",
+)
+
+
+_PATHS = ("checkpoint_save", "checkpoint_load", "data_path", "data_cache_path")
+
+
+def _paths(v: View, names: tuple[str, ...]) -> Iterator[tuple[str, str]]:
+    """(fact, absolute path) of the facts that are known."""
+    for name in names:
+        value = v.get(name)
+        for item in value if isinstance(value, list | tuple) else [value]:
+            if isinstance(item, str) and item.startswith("/"):
+                yield name, posixpath.normpath(item)
+
+
+def _is_below(path: str, folder: str) -> bool:
+    return path == folder or path.startswith(folder.rstrip("/") + "/")
+
+
+def _slurm005_applies(v: View) -> bool:
+    names = (*_PATHS, *(f"env.{name}" for name in _CACHES))
+    return any(True for _ in _paths(v, names))
+
+
+def _slurm011_applies(v: View) -> bool:
+    return "/" in str(v.get("sbatch.output") or v.get("sbatch.error") or "").lstrip("./")
+
+
+def _container_mounts(v: View) -> list[str]:
+    """The container's side of every mount. Without the option it is unknown: a site may mount folders by default."""
+    name = "sbatch.container_mounts" if v.known("sbatch.container_mounts") else "srun.container_mounts"
+    entries = [entry.split(":") for entry in str(v[name]).split(",") if entry]
+    return [posixpath.normpath(entry[1] if len(entry) > 1 else entry[0]) for entry in entries]
+
+
+def _slurm012_applies(v: View) -> bool:
+    has_image = bool(v.get("srun.container_image") or v.get("sbatch.container_image"))
+    return has_image and any(True for _ in _paths(v, _PATHS))
+
+
+@rule(
+    "SLURM005",
+    severity="error",
+    effect="silent",
+    stage="never",
+    source=(DIST_CHECKPOINTING.says("save", "checkpoint_dir", ">=0.12"),),
+    applies=_slurm005_applies,
+    good=Example("mlm", "--save /shared/ckpt", "nodes=2"),
+    bad=Example("mlm", "--save /tmp/ckpt", "nodes=2"),
+)
+def paths_are_on_every_node(v: View) -> Problem | None:
+    """Checkpoints, data and caches lie where every node sees them.
+
+    Distributed checkpoints are written by all ranks into one folder. In /tmp or on a node's own disk each node
+    keeps a part that no other sees: saving reports success and loading fails. A cache in such a place is filled
+    once per node, and packed data that is prepared several times can differ.
+    """
+    if v.nodes in (None, 1):
+        return None
+    for name, path in _paths(v, _PATHS[:2]):
+        if any(_is_below(path, folder) for folder in _LOCAL):
+            return Problem(
+                message="every node writes its own part of the checkpoint where the others do not see it: no node can "
+                "load it, and it is lost with the node",
+                found=f"{name} {path} on {v.nodes} nodes",
+                wanted="a folder on a file system that all nodes share",
+                facts=(name,),
+            )
+    caches = (*_PATHS[2:], *(f"env.{name}" for name in _CACHES))
+    for name, path in _paths(v, caches):
+        if any(_is_below(path, folder) for folder in _LOCAL):
+            return Problem(
+                message="every node downloads and prepares its own copy, and packed data may differ between nodes",
+                found=f"{name.removeprefix('env.')} {path} on {v.nodes} nodes",
+                wanted="a folder on a file system that all nodes share",
+                facts=(name,),
+                severity="warning",
+            )
+    return None
+
+
+@rule(
+    "SLURM011",
+    severity="warning",
+    effect="crash",
+    stage="config",
+    source=(VERL_RAY_ON_SLURM.says("<module>", "#SBATCH --output", ""),),
+    applies=_slurm011_applies,
+    good=Example(
+        "mlm",
+        "#SBATCH --output=logs/%x-%j.out\nsrun python pretrain_gpt.py --micro-batch-size 1\n",
+        "log_directory=present ntasks_per_node=1 gpus_per_node=1 nodes=1 world_size=1",
+    ),
+    bad=Example(
+        "mlm",
+        "#SBATCH --output=logs/%x-%j.out\nsrun python pretrain_gpt.py --micro-batch-size 1\n",
+        "log_directory=missing ntasks_per_node=1 gpus_per_node=1 nodes=1 world_size=1",
+    ),
+)
+def output_folder_exists(v: View) -> Problem | None:
+    """The folder of --output exists when the job is submitted.
+
+    Slurm opens the log file before it starts the script and makes no folders. If the folder is missing the job ends
+    at once, or runs on with its output dropped, depending on the version. A mkdir in the script comes too late, and
+    a pattern such as %j in the folder's name can never be there before.
+    """
+    name = "sbatch.output" if "/" in str(v.get("sbatch.output") or "").lstrip("./") else "sbatch.error"
+    output = str(v[name])
+    folder = posixpath.dirname(output)
+    if "%" in folder:
+        return Problem(
+            message="Slurm makes no folder for the log: the job fails at once, or runs with its output thrown away",
+            found=f"--output={output}: the folder {folder} has a name that only the job gets",
+            wanted="the % pattern in the file's name, in a folder that exists",
+            facts=(name,),
+            severity="error",
+        )
+    if v.get("log_directory") == "present":
+        return None
+    text = v.launch.reading.text or ""
+    made = re.search(rf"^\s*mkdir\b[^\n]*[\s/\"'=]{re.escape(posixpath.normpath(folder))}(?=[/\s\"';&]|$)", text, re.M)
+    if made is None and v.log_directory != "missing":
+        return None
+    return Problem(
+        message="the folder has to exist when the job is submitted: Slurm opens the log before the script runs",
+        found=f"--output={output}, " + (f"and {folder} is made by the job itself" if made else f"no folder {folder}"),
+        wanted=f"mkdir -p {folder} before sbatch",
+        facts=(name,),
+    )
+
+
+@rule(
+    "SLURM012",
+    severity="error",
+    effect="silent",
+    stage="never",
+    source=(BRIDGE_SBATCH.says("<module>", "--container-mounts", ""),),
+    applies=_slurm012_applies,
+    good=Example(
+        "mlm",
+        "srun --ntasks=1 --container-image=x.sqsh --container-mounts=/ckpt:/ckpt python "
+        "pretrain_gpt.py --micro-batch-size 1 --save /ckpt/run\n",
+        "ntasks_per_node=1 gpus_per_node=1 nodes=1 world_size=1",
+    ),
+    bad=Example(
+        "mlm",
+        "srun --ntasks=1 --container-image=x.sqsh --container-mounts=/data:/data python "
+        "pretrain_gpt.py --micro-batch-size 1 --save /ckpt/run\n",
+        "ntasks_per_node=1 gpus_per_node=1 nodes=1 world_size=1",
+    ),
+)
+def container_mounts_the_paths(v: View) -> Problem | None:
+    """A container sees the checkpoint and data paths of its job.
+
+    A path that no mount covers exists only inside the container. Data is then not found, after the whole job has
+    started; a checkpoint is written into the container's own layer and thrown away with it, without a word. Paths
+    below /home count as mounted unless --no-container-mount-home is given.
+    """
+    without_home = v.get("srun.no_container_mount_home") or v.get("sbatch.no_container_mount_home")
+    paths = [(name, path) for name, path in _paths(v, _PATHS) if without_home or not path.startswith("/home/")]
+    mounts = _container_mounts(v) if paths else []
+    for name, path in paths:
+        if any(_is_below(path, mount) for mount in mounts):
+            continue
+        return Problem(
+            message="the path is inside the container only: what is read there is not found, and what is written there "
+            "is lost with the container",
+            found=f"{name} {path}, mounts {', '.join(mounts) or 'none'}",
+            wanted=f"a mount that holds it: --container-mounts=…,{posixpath.dirname(path)}",
+            facts=(name, "srun.container_mounts"),
+        )
+    return None
+
+
+RULES = (
+    paths_are_on_every_node,
+    output_folder_exists,
+    container_mounts_the_paths,
+)

@@ -1,0 +1,96 @@
+"""How Slurm starts the ranks: how many, and on which nodes."""
+
+from __future__ import annotations
+
+from hcp.rules.rule import Effect, Example, Fix, Problem, View, rule
+from hcp.rules.upstream import (
+    ARGUMENTS,
+    BRIDGE_SBATCH,
+)
+
+
+@rule(
+    "SLURM002",
+    severity="error",
+    effect="hang",
+    stage="init",
+    source=(ARGUMENTS.says("parse_args", """args.world_size = int(os.getenv("WORLD_SIZE", '1'))""", ""),),
+    applies=lambda v: v.get("start") == "srun",
+    good=Example("mlm", "--context-parallel-size 2", "start=srun nodes=2 gpus_per_node=8 ntasks_per_node=8"),
+    bad=Example("mlm", "--context-parallel-size 2", "start=srun nodes=2 gpus_per_node=8 ntasks_per_node=1"),
+)
+def srun_starts_all_ranks(v: View) -> Problem | None:
+    """srun starts as many ranks as the launch counts on.
+
+    With srun each task is a rank. With fewer tasks than the job counts on, the others wait in init_process_group,
+    or GPUs stay idle; more tasks put two ranks on a GPU.
+    """
+    tasks, gpus = v.ntasks_per_node, v.gpus_per_node
+    started = v.nodes * tasks
+    if started == v.world_size and tasks == gpus:
+        return None
+    effect: Effect = "hang" if started < v.world_size else "slow" if tasks < gpus else "crash"
+    messages = {
+        "hang": "ranks are missing: start-up waits for them until its timeout",
+        "slow": "GPUs stay idle: there are fewer tasks than GPUs on a node",
+        "crash": "more ranks start than there are GPUs or places for them",
+    }
+    return Problem(
+        message=messages[effect],
+        found=f"{v.nodes} nodes x {tasks} tasks = {started} ranks, for a job of {v.world_size} with {gpus} GPUs a node",
+        wanted="one Slurm task per GPU: nodes x ntasks-per-node equal to the number of ranks",
+        facts=("ntasks_per_node", "nodes", "world_size"),
+        fixes=(Fix({"ntasks_per_node": gpus}, "one task per GPU"),) if tasks != gpus else (),
+        severity="warning" if effect == "slow" else "error",
+        effect=effect,
+    )
+
+
+@rule(
+    "SLURM004",
+    severity="error",
+    effect="crash",
+    stage="init",
+    source=(BRIDGE_SBATCH.says("<module>", "--nproc_per_node=$SLURM_GPUS_PER_NODE", ""),),
+    applies=lambda v: v.get("start") in ("torchrun", "ft_launcher") and bool(v.get("srun")),
+    good=Example(
+        "mlm",
+        "#SBATCH --nodes=2\n#SBATCH --ntasks-per-node=1\n"
+        "srun torchrun --nnodes=2 --nproc-per-node=8 pretrain_gpt.py --micro-batch-size 1\n",
+    ),
+    bad=Example(
+        "mlm",
+        "#SBATCH --nodes=2\n#SBATCH --ntasks-per-node=8\n"
+        "srun torchrun --nnodes=2 --nproc-per-node=8 pretrain_gpt.py --micro-batch-size 1\n",
+    ),
+)
+def one_launcher_per_node(v: View) -> Problem | None:
+    """One launcher per node where torchrun starts the ranks.
+
+    srun starts its command once per task, and torchrun starts one process per GPU each time. Eight tasks of
+    torchrun with eight processes are 64 on a node: the first takes the rendezvous port and the others stop with
+    EADDRINUSE, or join as nodes that do not exist. One task per GPU is right only where srun starts the ranks
+    themselves.
+    """
+    if not v.known("ntasks_per_node") and v.known("srun.ntasks"):
+        total, nodes = str(v["srun.ntasks"]), v.nodes or 1
+        tasks = -(-int(total[:9]) // nodes) if total.isdecimal() else None
+    else:
+        tasks = v.ntasks_per_node
+    if tasks in (None, 1):
+        return None
+    processes = tasks * (v.get("gpus_per_node") or 1)
+    return Problem(
+        message=f"{tasks} launchers start on every node: {processes} processes instead of one per GPU, and all but one "
+        "stop with EADDRINUSE, or ranks are counted twice",
+        found=f"{v.start} under srun with {tasks} tasks per node",
+        wanted=f"one task per node: {v.start} starts the node's ranks itself",
+        facts=("ntasks_per_node", "srun.ntasks"),
+        fixes=(Fix({"ntasks_per_node": 1}, "one launcher per node"),),
+    )
+
+
+RULES = (
+    srun_starts_all_ranks,
+    one_launcher_per_node,
+)

@@ -1,0 +1,1 @@
+"""How the ranks fit the layout, and where groups lie."""

@@ -1,0 +1,283 @@
+"""Whether the parallel sizes fit the number of ranks, in megatron-core's dense grid and in its expert grid."""
+
+from __future__ import annotations
+
+from math import gcd, lcm, prod
+
+from hcp.core.ranks import DEFAULT_ORDER
+from hcp.rules.rule import Example, Fix, Problem, View, rule
+from hcp.rules.upstream import (
+    PARALLEL_STATE,
+)
+
+
+def _dense(v: View) -> int:
+    """Ranks of one replica: tp x cp x pp (x weight shards, where they are known)."""
+    return int(v.tp * v.get("gtp", 1) * v.cp * v.pp)
+
+
+def _expert(v: View) -> int:
+    return int(v.etp * v.ep * v.pp)
+
+
+def _order(v: View) -> str:
+    return str(v.get("rank_order") or DEFAULT_ORDER)
+
+
+def _node_fixes(v: View, unit: int) -> list[Fix]:
+    """The next larger number of nodes whose ranks are a multiple of `unit`."""
+    if not v.known("nodes", "gpus_per_node") or v.world_size != v.nodes * v.gpus_per_node:
+        return []
+    step = unit // gcd(unit, v.gpus_per_node)
+    nodes = -(-v.nodes // step) * step
+    return [Fix({"nodes": nodes}, f"{nodes * v.gpus_per_node} ranks")]
+
+
+def _ranks(count: int) -> str:
+    return f"{count} rank{'' if count == 1 else 's'}"
+
+
+def _divides(v: View) -> bool:
+    """Whether both grids divide the ranks: else TOPO003 or TOPO004 speaks."""
+    world_size = int(v.world_size)
+    return world_size % _dense(v) == 0 and world_size % _expert(v) == 0
+
+
+def _missing(v: View, axes: list[str]) -> list[str]:
+    """The axes of size above 1 in either grid that the order does not name."""
+    sizes = {
+        "tp": max(v.tp, v.etp),
+        "cp": v.cp,
+        "ep": v.ep,
+        "pp": v.pp,
+        "dp": v.world_size // min(_dense(v), _expert(v)),
+    }
+    return [axis for axis, size in sizes.items() if size > 1 and axis not in axes]
+
+
+def _pipeline_stride(v: View, axes: list[str], expert: bool) -> int:
+    """How far the stages of a pipeline stand apart in the numbering of ranks of a grid."""
+    if expert:
+        sizes = {"tp": v.etp, "ep": v.ep, "dp": v.world_size // _expert(v)}
+    else:
+        sizes = {"tp": v.tp * v.get("gtp", 1), "cp": v.cp, "dp": v.world_size // _dense(v)}
+    return prod(sizes.get(axis, 1) for axis in axes[: axes.index("pp")])
+
+
+def _pipeline_inside(v: View) -> bool:
+    return v.get("pp") != 1 and not _order(v).endswith("pp") and v.pp > 1
+
+
+@rule(
+    "TOPO003",
+    severity="error",
+    effect="crash",
+    stage="init",
+    source=(PARALLEL_STATE.says("initialize_model_parallel", "world_size % ", ">=0.12"),),
+    applies=lambda v: _dense(v) > 1,
+    good=Example("mlm", "--tensor-model-parallel-size 2 --context-parallel-size 4", "world_size=16"),
+    bad=Example("mlm", "--tensor-model-parallel-size 2 --context-parallel-size 4", "world_size=12"),
+)
+def ranks_fit_the_dense_layout(v: View) -> Problem | None:
+    """The ranks are a multiple of tp x cp x pp.
+
+    The data-parallel size is what is left of the ranks after tp, cp, pp and weight shards; it must be whole.
+    """
+    shard = _dense(v)
+    if v.world_size % shard == 0:
+        return None
+    fixes = _node_fixes(v, shard)
+    for axis, edit in (("cp", "context parallelism over {}"), ("pp", "{} pipeline stages")):
+        others = shard // v[axis]
+        if v.world_size % others == 0 and not (axis == "cp" and v.get("hcp_sizes")):
+            size = gcd(v.world_size // others, v[axis])
+            fixes.append(Fix({axis: size}, edit.format(_ranks(size) if axis == "cp" else size)))
+    shards = f" x weight shards {v.gtp}" if v.get("gtp", 1) > 1 else ""
+    return Problem(
+        message="start-up stops: no data-parallel size fits",
+        found=f"{_ranks(v.world_size)} for tp {v.tp} x cp {v.cp} x pp {v.pp}{shards} = {shard}",
+        wanted=f"a multiple of {shard} ranks",
+        facts=("world_size", "cp", "tp", "pp"),
+        fixes=tuple(fixes),
+        stage="init" if v.kind in ("bridge-provider", "verl") else "config",
+    )
+
+
+@rule(
+    "TOPO004",
+    severity="error",
+    effect="crash",
+    stage="init",
+    source=(PARALLEL_STATE.says("initialize_model_parallel", "expert_tensor_model_pipeline_parallel_size", ">=0.14"),),
+    applies=lambda v: bool(v.ep > 1 or v.etp != v.tp),
+    good=Example(
+        "mlm",
+        "--tensor-model-parallel-size 2 --context-parallel-size 3 --expert-model-parallel-size 4 "
+        "--expert-tensor-parallel-size 1 --num-experts 8",
+        "world_size=12",
+    ),
+    bad=Example(
+        "mlm",
+        "--tensor-model-parallel-size 2 --context-parallel-size 3 --expert-model-parallel-size 4 "
+        "--expert-tensor-parallel-size 1 --num-experts 8",
+        "world_size=6",
+    ),
+)
+def ranks_fit_the_expert_layout(v: View) -> Problem | None:
+    """The ranks are a multiple of etp x ep x pp.
+
+    Experts have a grid of their own over the same ranks, without a CP axis. The smallest world that both grids fit
+    is pp x lcm(tp x cp, etp x ep), which can be more than the larger of the two products.
+    """
+    expert = _expert(v)
+    if v.world_size % expert == 0:
+        return None
+    both = lcm(_dense(v), expert)
+    fixes = _node_fixes(v, both)
+    others = v.etp * v.pp
+    if v.world_size % others == 0:
+        ep = gcd(v.world_size // others, v.ep)
+        fixes.append(Fix({"ep": ep}, f"experts over {_ranks(ep)}"))
+    if v.etp != v.tp:
+        fixes.append(Fix({"etp": v.tp}, "experts split as the dense layers are"))
+    return Problem(
+        message="start-up stops: the expert grid, which has no CP axis, does not divide the ranks",
+        found=f"{_ranks(v.world_size)} for etp {v.etp} x ep {v.ep} x pp {v.pp} = {expert}",
+        wanted=f"a multiple of {expert} ranks; with the dense grid, of {both}",
+        facts=("ep", "etp", "world_size", "pp"),
+        fixes=tuple(fixes),
+    )
+
+
+@rule(
+    "TOPO005",
+    severity="error",
+    effect="crash",
+    stage="init",
+    source=(
+        PARALLEL_STATE.says("initialize_model_parallel", "expert_data_parallel_size == data_parallel_size", ">=0.13"),
+    ),
+    applies=_pipeline_inside,
+    good=Example(
+        "mlm",
+        "--pipeline-model-parallel-size 2 --context-parallel-size 2 --use-tp-pp-dp-mapping "
+        "--num-experts 4 --expert-model-parallel-size 2",
+        "world_size=8",
+    ),
+    bad=Example(
+        "mlm", "--pipeline-model-parallel-size 2 --context-parallel-size 2 --use-tp-pp-dp-mapping", "world_size=8"
+    ),
+)
+def dense_and_expert_pipelines_agree(v: View) -> Problem | None:
+    """Dense and expert layers share their pipeline groups.
+
+    Where the pipeline axis is not the slowest one, the two grids agree on pipeline groups only if their
+    data-parallel sizes are equal. The expert grid exists in dense models too, so a dense model with pp > 1 and cp >
+    1 always fails under --use-tp-pp-dp-mapping.
+    """
+    order = _order(v)
+    axes = order.lower().split("-")
+    if not _divides(v) or _missing(v, axes):
+        return None
+    # Upstream compares the two data-parallel sizes, then the lists of pipeline groups.
+    if _dense(v) == _expert(v) and _pipeline_stride(v, axes, False) == _pipeline_stride(v, axes, True):
+        return None
+    width = v.tp * v.get("gtp", 1) * v.cp
+    fixes = []
+    if v.get("use_tp_pp_dp_mapping"):
+        fixes.append(Fix({"use_tp_pp_dp_mapping": False}, "the pipeline axis comes last"))
+    if v.get("num_experts") and width % v.etp == 0:
+        fixes.append(Fix({"ep": width // v.etp}, f"experts over {width // v.etp} ranks"))
+    return Problem(
+        message="start-up stops: dense and expert layers would get different pipeline groups, also in a dense model",
+        found=f"rank order {order} with tp x cp = {width} and etp x ep = {v.etp * v.ep} at pp {v.pp}",
+        wanted=f"the order {DEFAULT_ORDER}, or etp x ep equal to tp x cp",
+        facts=("rank_order", "ep", "cp"),
+        fixes=tuple(fixes),
+    )
+
+
+@rule(
+    "TOPO006",
+    severity="error",
+    effect="crash",
+    stage="init",
+    source=(
+        PARALLEL_STATE.says(
+            "initialize_model_parallel",
+            "expert_data_parallel_size % num_distributed_optimizer_instances == 0",
+            ">=0.13",
+        ),
+        PARALLEL_STATE.says("initialize_model_parallel", ") % num_distributed_optimizer_instances == 0, (", ">=0.12"),
+    ),
+    applies=lambda v: v.get("num_distributed_optimizer_instances", 1) > 1,
+    good=Example("mlm", "--context-parallel-size 2 --num-distributed-optimizer-instances 2", "world_size=8"),
+    bad=Example("mlm", "--context-parallel-size 2 --num-distributed-optimizer-instances 3", "world_size=8"),
+)
+def optimizer_instances_divide_dp_cp(v: View) -> Problem | None:
+    """Distributed-optimizer instances divide DP x CP and the experts' data-parallel size.
+
+    megatron-core asserts both where it builds the data-parallel groups of each grid.
+    """
+    if not _divides(v):
+        return None
+    count = v.num_distributed_optimizer_instances
+    with_cp, of_experts = v.world_size // _dense(v) * v.cp, v.world_size // _expert(v)
+    if with_cp % count == 0 and of_experts % count == 0:
+        return None
+    fitting = gcd(with_cp, of_experts, count)
+    return Problem(
+        message="start-up stops: the distributed optimizer cannot be split into that many instances",
+        found=f"{count} instances for DP x CP = {with_cp} and an expert data-parallel size of {of_experts}",
+        wanted="a number of instances that divides both",
+        facts=("num_distributed_optimizer_instances", "cp", "ep", "world_size"),
+        fixes=(Fix({"num_distributed_optimizer_instances": fitting}, f"{fitting} instance(s)"),),
+    )
+
+
+@rule(
+    "TOPO007",
+    severity="error",
+    effect="crash",
+    stage="init",
+    source=(PARALLEL_STATE.says("RankGenerator.__init__", "but you haven't", ">=0.12"),),
+    applies=lambda v: v.get("rank_order") not in (None, DEFAULT_ORDER, "tp-cp-ep-pp-dp"),
+    good=Example(
+        "bridge-provider",
+        "model.context_parallel_size=2 model.tensor_model_parallel_size=1 "
+        "model.pipeline_model_parallel_size=1 model.expert_model_parallel_size=1 "
+        "model.expert_tensor_parallel_size=1",
+        "world_size=4 rank_order=cp-dp",
+    ),
+    bad=Example(
+        "bridge-provider",
+        "model.context_parallel_size=2 model.tensor_model_parallel_size=1 "
+        "model.pipeline_model_parallel_size=1 model.expert_model_parallel_size=1 "
+        "model.expert_tensor_parallel_size=1",
+        "world_size=4 rank_order=tp-dp",
+    ),
+)
+def order_names_every_axis(v: View) -> Problem | None:
+    """The rank order names every axis in use.
+
+    A rank order of your own (an argument of initialize_model_parallel) may leave out axes of size 1 only. The place
+    of cp in it also decides which ranks the inner all-to-all joins.
+    """
+    missing = _missing(v, _order(v).lower().split("-")) if _divides(v) else []
+    if not missing:
+        return None
+    return Problem(
+        message="start-up stops: the rank order leaves out an axis that is in use",
+        found=f"rank order {_order(v)} without {', '.join(missing)}",
+        wanted=f"every axis of size above 1, as in {DEFAULT_ORDER}",
+        facts=("rank_order",),
+    )
+
+
+RULES = (
+    ranks_fit_the_dense_layout,
+    ranks_fit_the_expert_layout,
+    dense_and_expert_pipelines_agree,
+    optimizer_instances_divide_dp_cp,
+    order_names_every_axis,
+)
