@@ -74,7 +74,7 @@ def main() -> int:
             unread.append(f"{name}: {error}")
             continue
         read += 1
-        kinds[launch.kind] += 1
+        kinds[launch.dialect] += 1
         cp = launch.facts.get("cp")
         parallel += bool(cp and cp.value and cp.value > 1)
         report = check_launch(launch, RULES)

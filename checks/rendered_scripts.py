@@ -162,7 +162,7 @@ def hostile_values(outcomes: Outcomes) -> None:
             "env": tuple(f"{name}={value}" for name, value in variables.items()),
         },
     )
-    text = render_job("srun", site, load_launch("", LoadOptions(kind="mlm", words=words)), words)
+    text = render_job("srun", site, load_launch("", LoadOptions(dialect="mlm", words=words)), words)
     phase, marker, _ = text.partition("# ---- state:")
     assert marker, "the script has no section `state`"
     slurm = StandinSlurm(outcomes.folder / "job")

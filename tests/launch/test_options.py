@@ -10,7 +10,7 @@ import pytest
 from hcp.core.errors import HcpError
 from hcp.launch.build import build_launch
 from hcp.launch.fact import Launch
-from hcp.launch.facts.table import ROWS
+from hcp.launch.facts.table import FACTS
 from hcp.launch.options import apply_sets, parse_assumptions, read_facts_file
 from hcp.launch.read import read_target, read_text
 from hcp.launch.this_machine import machine_facts
@@ -122,7 +122,7 @@ def test_what_hcp_facts_writes_comes_back(tmp_path: Path) -> None:
     known = machine_facts()
     data = {"schema": "hcp.facts/1", "facts": {n: {"value": v, "origin": "installed"} for n, v in known.items()}}
     read = read_facts_file(str(facts_file(tmp_path, json.dumps(data))))
-    assert {name: fact.value for name, fact in read.items()} == known and set(known) <= set(ROWS)
+    assert {name: fact.value for name, fact in read.items()} == known and set(known) <= set(FACTS)
     assert {fact.origin for fact in read.values()} <= {"installed"}
 
 

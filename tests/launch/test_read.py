@@ -47,7 +47,7 @@ def value(reading: Reading, name: str) -> object:
 )
 def test_form_and_dialect_come_from_name_and_text(name: str, text: str, kind: str, form: str) -> None:
     reading = read_text(text, name)
-    assert (reading.kind, reading.form) == (kind, form)
+    assert (reading.dialect, reading.form) == (kind, form)
     assert value(reading, "cp") == 4
 
 
@@ -77,10 +77,10 @@ def test_words_after_a_target_are_appended_to_it(tmp_path: Path) -> None:
 
 def test_the_dialect_can_be_forced() -> None:
     text = "model:\n  context_parallel_size: 4\n"
-    assert read_text(text, "a.yaml", kind="bridge-provider").kind == "bridge-provider"
-    assert read_text("my.own_key=1 model.context_parallel_size=2", "a", kind="bridge").kind == "bridge"
+    assert read_text(text, "a.yaml", dialect="bridge-provider").dialect == "bridge-provider"
+    assert read_text("my.own_key=1 model.context_parallel_size=2", "a", dialect="bridge").dialect == "bridge"
     with pytest.raises(HcpError, match="no key of a known dialect"):
-        read_text(text, "a.yaml", kind="mlm")
+        read_text(text, "a.yaml", dialect="mlm")
 
 
 FOREIGN = {
@@ -215,7 +215,7 @@ HOSTILE = {
 def test_hostile_text_is_read_or_refused_in_one_line(name: str) -> None:
     for target, kind in (("x.yaml", None), ("x.txt", "bridge"), ("x.txt", "verl")):
         try:
-            build_launch(read_text(HOSTILE[name], target, kind=kind))  # type: ignore[arg-type]
+            build_launch(read_text(HOSTILE[name], target, dialect=kind))  # type: ignore[arg-type]
         except HcpError as error:
             assert "\n" not in str(error)
 
@@ -227,7 +227,7 @@ def test_arbitrary_bytes_are_read_or_refused(tmp_path: Path, data: bytes, name: 
     path.write_bytes(data)
     for kind in (None, "bridge", "verl"):
         try:
-            build_launch(read_target(str(path), kind=kind))
+            build_launch(read_target(str(path), dialect=kind))
         except HcpError as error:
             assert "\n" not in str(error)
 
@@ -264,7 +264,7 @@ tree = st.recursive(
 @settings(max_examples=400, deadline=None)
 def test_any_tree_of_known_keys_is_read_or_refused(data: dict[str, object], kind: str | None) -> None:
     try:
-        reading = read_text(json.dumps(data), "x.yaml", kind=kind)  # type: ignore[arg-type]
+        reading = read_text(json.dumps(data), "x.yaml", dialect=kind)  # type: ignore[arg-type]
         for one in (reading, *reading.others):
             build_launch(one)
     except HcpError as error:

@@ -65,7 +65,7 @@ print(json.dumps({"environment": dict(os.environ), "words": sys.argv[1:]}))
 
 
 def _script(env=(), words=(), **site):
-    launch = load_launch("", LoadOptions(kind="mlm", words=("--seq-length", "8", *words)))
+    launch = load_launch("", LoadOptions(dialect="mlm", words=("--seq-length", "8", *words)))
     values = load_site(None, {**BASE, "program": ("x.py",), "env": tuple(env), **site})
     return render_job("srun", values, launch, ("--seq-length", "8", *words))
 

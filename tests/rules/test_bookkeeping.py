@@ -16,7 +16,7 @@ SHORT = "model.context_parallel_size=3\nmodel.seq_length=4096"
 
 def check(text: str, rules: tuple = RULES, **assumed: object) -> Report:
     facts = {name: Fact(value, "assumed") for name, value in assumed.items()}
-    return check_launch(build_launch(read_text(text + "\n", "launch", kind="bridge"), assumed=facts), rules)
+    return check_launch(build_launch(read_text(text + "\n", "launch", dialect="bridge"), assumed=facts), rules)
 
 
 def found(report: Report) -> list[str]:

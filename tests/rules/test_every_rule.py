@@ -22,7 +22,7 @@ each_rule = pytest.mark.parametrize("rule", RULES, ids=lambda rule: rule.id)
 
 
 def _report(launch_of: LaunchOf, example: Example, *, fixes: bool = False) -> Report:
-    return check_launch(launch_of(example.kind, example.text, example.assume), RULES, fixes=fixes)
+    return check_launch(launch_of(example.dialect, example.text, example.assume), RULES, fixes=fixes)
 
 
 @each_rule
@@ -53,7 +53,7 @@ def test_a_fix_is_offered_wherever_the_rule_has_one(rule: Rule, launch_of: Launc
 
 @each_rule
 def test_every_offered_fix_clears_the_rule_and_adds_no_error(rule: Rule, launch_of: LaunchOf) -> None:
-    launch = launch_of(rule.bad.kind, rule.bad.text, rule.bad.assume)
+    launch = launch_of(rule.bad.dialect, rule.bad.text, rule.bad.assume)
     for fix in check_launch(launch, RULES).findings[0].fixes:
         fixed = apply_edits(launch, dict(fix.edits))
         assert fixed is not None

@@ -12,7 +12,7 @@ from hcp.rules.report import Finding
 
 
 def finding_of(kind: str, text: str) -> Finding | None:
-    report = check_launch(build_launch(read_text(text, "launch", kind=kind)), (BY_ID["KEY001"],))
+    report = check_launch(build_launch(read_text(text, "launch", dialect=kind)), (BY_ID["KEY001"],))
     return report.findings[0] if report.findings else None
 
 
@@ -65,7 +65,7 @@ def test_neighbouring_real_keys_and_own_keys_pass(kind: str, text: str) -> None:
 
 def test_on_a_command_line_a_slip_stops_the_launch() -> None:
     report = check_launch(
-        build_launch(read_text("pretrain_gpt.py --adam-beta1 0.9 --contex-parallel-size 2\n", "run.sh", kind="mlm")),
+        build_launch(read_text("pretrain_gpt.py --adam-beta1 0.9 --contex-parallel-size 2\n", "run.sh", dialect="mlm")),
         (BY_ID["KEY001"],),
     )
     assert [(f.problem.wanted, f.severity, f.effect) for f in report.findings] == [

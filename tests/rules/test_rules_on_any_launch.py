@@ -11,9 +11,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from hcp.launch.build import build_launch
-from hcp.launch.fact import KINDS, Fact, Launch, Reading
-from hcp.launch.facts.row import Row
-from hcp.launch.facts.table import ROWS
+from hcp.launch.fact import DIALECTS, Fact, Launch, Reading
+from hcp.launch.facts.row import FactSpec
+from hcp.launch.facts.table import FACTS
 from hcp.rules.engine import check_launch
 from hcp.rules.registry import RULES
 from hcp.rules.rule import Rule
@@ -94,16 +94,16 @@ _by_type: dict[str, st.SearchStrategy[Any]] = {
 }
 
 
-def _fact_of(row: Row) -> st.SearchStrategy[Fact]:
+def _fact_of(row: FactSpec) -> st.SearchStrategy[Fact]:
     values = st.one_of(st.none(), _by_type[row.type], _by_type[row.type], _by_type[row.type])
     return values.map(lambda value: Fact(value, "assumed"))
 
 
-_facts = st.fixed_dictionaries({}, optional={name: _fact_of(row) for name, row in ROWS.items()})
+_facts = st.fixed_dictionaries({}, optional={name: _fact_of(row) for name, row in FACTS.items()})
 
 
 @settings(max_examples=400, deadline=20_000, derandomize=True)
-@given(kind=st.sampled_from(KINDS), facts=_facts, complete=st.booleans())
+@given(kind=st.sampled_from(DIALECTS), facts=_facts, complete=st.booleans())
 def test_no_launch_makes_a_rule_raise(kind: Any, facts: dict[str, Fact], complete: bool) -> None:
     launch = build_launch(Reading(kind, "-", "yaml", complete=complete, role="actor_rollout_ref.actor"), assumed=facts)
     report = check_launch(launch, RULES, fixes=False)
@@ -111,7 +111,7 @@ def test_no_launch_makes_a_rule_raise(kind: Any, facts: dict[str, Fact], complet
 
 
 @settings(max_examples=60, deadline=20_000, derandomize=True)
-@given(kind=st.sampled_from(KINDS), facts=_facts)
+@given(kind=st.sampled_from(DIALECTS), facts=_facts)
 def test_no_launch_makes_a_fix_raise(kind: Any, facts: dict[str, Fact]) -> None:
     launch = build_launch(Reading(kind, "-", "yaml", role="actor_rollout_ref.actor"), assumed=facts)
     for finding in check_launch(launch, RULES).findings:
@@ -120,7 +120,7 @@ def test_no_launch_makes_a_fix_raise(kind: Any, facts: dict[str, Fact]) -> None:
 
 
 def test_an_empty_launch_has_no_finding() -> None:
-    for kind in KINDS:
+    for kind in DIALECTS:
         launch = build_launch(Reading(kind, "-", "overrides", complete=False))
         report = check_launch(launch, RULES)
         assert report.findings == ()
@@ -134,7 +134,7 @@ ONLY_WHAT_IS_STATED = {"CP017", "CP020", "PACK008", "SLURM010"}
 @pytest.mark.parametrize("rule", _RULES_ON_FACTS, ids=lambda rule: rule.id)
 def test_a_rule_that_lacks_a_fact_is_not_checked_and_never_passed(rule: Rule, launch_of: LaunchOf) -> None:
     """Of the bad example's facts at least one is needed, and a finding never rests on the one that it blames."""
-    bad = launch_of(rule.bad.kind, rule.bad.text, rule.bad.assume)
+    bad = launch_of(rule.bad.dialect, rule.bad.text, rule.bad.assume)
     blamed = check_launch(bad, (rule,), fixes=False).findings[0].problem.facts
     needed = set()
     for name in bad.facts:

@@ -4,7 +4,7 @@ import pytest
 
 from hcp.launch.build import build_launch
 from hcp.launch.fact import Fact
-from hcp.launch.facts.table import ROWS
+from hcp.launch.facts.table import FACTS
 from hcp.launch.read import read_text
 from hcp.rules.engine import check_launch
 from hcp.rules.registry import BY_ID
@@ -14,8 +14,8 @@ MLM = "pretrain_gpt.py --micro-batch-size 1"
 
 def _check(rule, text, kind="mlm", **assumed):
     facts = {name: Fact(value, "assumed") for name, value in assumed.items()}
-    assert set(assumed) <= set(ROWS) | {"env.X"}
-    report = check_launch(build_launch(read_text(text, "job.sh", kind=kind), assumed=facts), (BY_ID[rule],))
+    assert set(assumed) <= set(FACTS) | {"env.X"}
+    report = check_launch(build_launch(read_text(text, "job.sh", dialect=kind), assumed=facts), (BY_ID[rule],))
     if report.not_checked:
         return "unknown"
     return report.findings[0].severity if report.findings else "fine" if report.applied else "not concerned"

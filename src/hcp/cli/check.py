@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import click
 
 from hcp.core.errors import HcpError
-from hcp.launch.fact import Kind
+from hcp.launch.fact import Dialect
 from hcp.launch.load import LoadOptions, load_launch
 
 if TYPE_CHECKING:
@@ -82,13 +82,13 @@ def check(
     names, more = _without_assumptions(targets)
     assumes = (*assumes, *more)
     words: tuple[str, ...] = click.get_current_context().obj or ()
-    kind: Kind | None = None if launcher == "auto" else launcher  # type: ignore[assignment]
+    dialect: Dialect | None = None if launcher == "auto" else launcher  # type: ignore[assignment]
     if site_file is not None:
         from hcp.render.site import load_site, site_assumptions
 
         # What is assumed by word wins over the site's file.
         assumes = (*site_assumptions(load_site(site_file, {})), *assumes)
-    options = LoadOptions(kind, words, tuple(sets), tuple(assumes), facts_file, model_file)
+    options = LoadOptions(dialect, words, tuple(sets), tuple(assumes), facts_file, model_file)
     if len(names) > 1 and words:
         raise HcpError(f"found overrides after -- with {len(names)} targets; wanted one target; check them one by one")
     if not names and not words:
@@ -107,12 +107,12 @@ def check(
 
 def _without_assumptions(words: Sequence[str]) -> tuple[list[str], list[str]]:
     """Targets, and facts that follow an --assume without one of their own: `--assume te=2.14 mcore=0.16.1`."""
-    from hcp.launch.facts.table import ROWS
+    from hcp.launch.facts.table import FACTS
 
     facts = [
         word
         for word in words
-        if "=" in word and not Path(word).exists() and (word.partition("=")[0] in ROWS or word.startswith("env."))
+        if "=" in word and not Path(word).exists() and (word.partition("=")[0] in FACTS or word.startswith("env."))
     ]
     return [word for word in words if word not in facts], facts
 

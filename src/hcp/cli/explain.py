@@ -63,8 +63,8 @@ def _example(example: Example) -> str:
     assume = "".join(f" --assume {item}" for item in example.assume.split())
     if "\n" in example.text:
         lines = "".join(f"\n        {line}" for line in example.text.splitlines())
-        return f"hcp check --launcher {example.kind}{assume} FILE, where FILE holds{lines}"
-    return f"hcp check --launcher {example.kind}{assume} -- {example.text}"
+        return f"hcp check --launcher {example.dialect}{assume} FILE, where FILE holds{lines}"
+    return f"hcp check --launcher {example.dialect}{assume} -- {example.text}"
 
 
 def _source(source: Source) -> str:
@@ -93,7 +93,7 @@ def _rule_json(rule: Rule) -> dict[str, Any]:
     from hcp.cli.reports.json import sources_json
 
     def example(item: Example) -> dict[str, str]:
-        return {"kind": item.kind, "text": item.text, "assume": item.assume, "command": _example(item)}
+        return {"kind": item.dialect, "text": item.text, "assume": item.assume, "command": _example(item)}
 
     return {
         "rule": rule.id,

@@ -112,8 +112,8 @@ def _load(
     from hcp.launch.load import LoadOptions, load_launch
 
     assumes = (f"start={start}", "placement=block", *site_assumptions(site))
-    kind: Any = None if launcher == "auto" else launcher
-    return load_launch(target, LoadOptions(kind=kind, words=words, assumes=assumes, model_file=model_file))
+    dialect: Any = None if launcher == "auto" else launcher
+    return load_launch(target, LoadOptions(dialect=dialect, words=words, assumes=assumes, model_file=model_file))
 
 
 def _warn(launch: Launch, text: str) -> bool:
@@ -133,7 +133,8 @@ def _warn(launch: Launch, text: str) -> bool:
     script = launch
     if launch.reading.form != "yaml":
         assumed = {**launch.assumed, "log_directory": Fact("present", "assumed")}
-        script = build_launch(read_text(text, "job.sbatch", kind=launch.kind), assumed=assumed, model=launch.model)
+        reading = read_text(text, "job.sbatch", dialect=launch.dialect)
+        script = build_launch(reading, assumed=assumed, model=launch.model)
     found = {
         finding.rule.id: finding
         for each, rules in ((script, RULES), (launch, training))

@@ -10,7 +10,7 @@ from hcp.launch.coerce import coerce
 from hcp.launch.derive import derive
 from hcp.launch.fact import Fact, Launch, Reading, Setting
 from hcp.launch.facts.row import UNKNOWN
-from hcp.launch.facts.table import ROWS, default_of, index_of
+from hcp.launch.facts.table import FACTS, default_of, index_of
 
 
 def build_launch(
@@ -36,7 +36,7 @@ def build_launch(
             conflicts.append((name, before, fact))
         facts[name] = fact
         unknown.pop(name, None)
-    derive(reading.kind, facts, unknown)
+    derive(reading.dialect, facts, unknown)
     return Launch(reading, facts, unknown, assumed, model, tuple(conflicts))
 
 
@@ -46,7 +46,7 @@ def with_settings(launch: Launch, edits: Iterable[Setting], removed: frozenset[s
     An edit drops an assumption about the same fact: what is tried is the edit.
     """
     edits = tuple(edits)
-    index = index_of(launch.kind, launch.reading.role)
+    index = index_of(launch.dialect, launch.reading.role)
     changed = {edit.key for edit in edits} | removed
     touched = {index[key].fact for key in changed if key in index}
     same = {key for key, entry in index.items() if entry.fact in touched}
@@ -66,7 +66,7 @@ def with_facts(launch: Launch, facts: Mapping[str, Fact]) -> Launch:
 
 
 def _stated(reading: Reading) -> tuple[dict[str, Fact], dict[str, str]]:
-    index = index_of(reading.kind, reading.role)
+    index = index_of(reading.dialect, reading.role)
     facts = dict(reading.facts)
     unknown: dict[str, str] = {}
     rank: dict[str, int] = {}
@@ -80,7 +80,7 @@ def _stated(reading: Reading) -> tuple[dict[str, Fact], dict[str, str]]:
         if order[setting.key] > rank.get(entry.fact, len(order)):
             continue
         rank[entry.fact] = order[setting.key]
-        value = coerce(ROWS[entry.fact], _unwrap(reading.kind, setting), entry.negated)
+        value = coerce(FACTS[entry.fact], _unwrap(reading.dialect, setting), entry.negated)
         facts[entry.fact] = Fact(value, "launch", setting.location, setting.key)
     for key, reason in reading.unknown.items():
         name = index[key].fact if key in index else key
@@ -91,9 +91,9 @@ def _stated(reading: Reading) -> tuple[dict[str, Fact], dict[str, str]]:
     return facts, unknown
 
 
-def _unwrap(kind: str, setting: Setting) -> Setting:
+def _unwrap(dialect: str, setting: Setting) -> Setting:
     """argparse's `nargs="+"` with one value: Megatron-LM keeps the value itself, not a list of one."""
-    if kind == "mlm" and isinstance(setting.value, list) and len(setting.value) == 1:
+    if dialect == "mlm" and isinstance(setting.value, list) and len(setting.value) == 1:
         return setting._replace(value=setting.value[0])
     return setting
 
@@ -102,10 +102,10 @@ def _defaults(reading: Reading, stated: Mapping[str, Fact], unknown: Mapping[str
     if not reading.complete or reading.unseen is not None:
         return {}
     facts: dict[str, Fact] = {}
-    for name, row in ROWS.items():
+    for name, row in FACTS.items():
         if name in stated or name in unknown:
             continue
-        value: Any = default_of(row, reading.kind)
+        value: Any = default_of(row, reading.dialect)
         if value is not UNKNOWN:
             facts[name] = Fact(value, "default")
     return facts

@@ -6,7 +6,7 @@ from typing import Any
 
 from hcp.core.errors import HcpError
 from hcp.launch.fact import Setting
-from hcp.launch.facts.row import Row
+from hcp.launch.facts.row import FactSpec
 
 _LARGEST = 10**12
 _TRUE = {"true", "1", "yes", "on"}
@@ -14,7 +14,7 @@ _FALSE = {"false", "0", "no", "off"}
 _NONE = {"none", "null", "~", ""}
 
 
-def coerce(row: Row, setting: Setting, negated: bool = False) -> Any:
+def coerce(row: FactSpec, setting: Setting, negated: bool = False) -> Any:
     """The fact's value, typed as the table says.
 
     Raises:

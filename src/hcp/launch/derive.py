@@ -6,19 +6,19 @@ from collections.abc import Mapping, MutableMapping
 from math import prod
 from typing import Any
 
-from hcp.launch.fact import Fact, Kind
+from hcp.launch.fact import Dialect, Fact
 
 Facts = MutableMapping[str, Fact]
 _ON = Fact(True, "launch")
 
 
-def derive(kind: Kind, facts: Facts, unknown: MutableMapping[str, str]) -> None:
+def derive(dialect: Dialect, facts: Facts, unknown: MutableMapping[str, str]) -> None:
     """Adds the derived facts to `facts`, in place."""
     _branch(facts)
-    _model(kind, facts)
-    _sizes(kind, facts)
+    _model(dialect, facts)
+    _sizes(dialect, facts)
     _cluster(facts, unknown)
-    _packing(kind, facts)
+    _packing(dialect, facts)
 
 
 def _known(facts: Facts, *names: str) -> bool:
@@ -44,8 +44,8 @@ def _branch(facts: Facts) -> None:
         _put(facts, "mcore_branch", "dev" if "+" in version else "main", "mcore")
 
 
-def _model(kind: Kind, facts: Facts) -> None:
-    if kind == "mlm" and _value(facts, "rope_fusion") and not _value(facts, "use_rotary_position_embeddings"):
+def _model(dialect: Dialect, facts: Facts) -> None:
+    if dialect == "mlm" and _value(facts, "rope_fusion") and not _value(facts, "use_rotary_position_embeddings"):
         # Its command line switches the fusion off for every other embedding, whatever was said.
         position = facts.get("position_embedding_type")
         if position is not None and position.value != "rope":
@@ -54,9 +54,9 @@ def _model(kind: Kind, facts: Facts) -> None:
         hidden, heads = _value(facts, "hidden_size"), _value(facts, "heads")
         if hidden and heads:
             _put(facts, "head_dim", hidden // heads, "hidden_size")
-    if kind == "mlm" and _value(facts, "group_query_attention") is False and _known(facts, "heads"):
+    if dialect == "mlm" and _value(facts, "group_query_attention") is False and _known(facts, "heads"):
         _put(facts, "kv_heads", _value(facts, "heads"), "heads")
-    elif kind == "mlm" and _value(facts, "group_query_attention") and not _known(facts, "num_query_groups"):
+    elif dialect == "mlm" and _value(facts, "group_query_attention") and not _known(facts, "num_query_groups"):
         # Megatron-LM's argparse default: --num-query-groups 1.
         _put(facts, "kv_heads", 1, "group_query_attention")
     elif _known(facts, "num_query_groups"):
@@ -67,7 +67,7 @@ def _model(kind: Kind, facts: Facts) -> None:
             _put(facts, "kv_heads", _value(facts, "heads"), "heads")
 
 
-def _sizes(kind: Kind, facts: Facts) -> None:
+def _sizes(dialect: Dialect, facts: Facts) -> None:
     if _known(facts, "etp") and _value(facts, "etp") is None and _known(facts, "tp"):
         _put(facts, "etp", _value(facts, "tp"), "tp")
     if _known(facts, "weight_shards", "tp"):
@@ -84,7 +84,7 @@ def _sizes(kind: Kind, facts: Facts) -> None:
             "tp-cp-ep-pp-dp" if _value(facts, "use_tp_pp_dp_mapping") else "tp-cp-ep-dp-pp",
             "use_tp_pp_dp_mapping",
         )
-    if kind == "verl" and _value(facts, "tp") == 1 and facts.get("sequence_parallel", _ON).origin == "default":
+    if dialect == "verl" and _value(facts, "tp") == 1 and facts.get("sequence_parallel", _ON).origin == "default":
         facts["sequence_parallel"] = Fact(False, "default")  # verl's default is True, and it turns it off at tp=1
     if not _known(facts, "seq_length") and _known(facts, "dataset_seq_length"):
         # Bridge's run_recipe copies the dataset's length to the model, and validation wants them equal.
@@ -109,8 +109,8 @@ def _cluster(facts: Facts, unknown: Mapping[str, str]) -> None:
         facts["placement"] = Fact("block", "default")  # Slurm's own, unless the job says otherwise
 
 
-def _packing(kind: Kind, facts: Facts) -> None:
-    packing, source = _packing_of(kind, facts)
+def _packing(dialect: Dialect, facts: Facts) -> None:
+    packing, source = _packing_of(dialect, facts)
     if packing is not None:
         _put(facts, "packing", packing, source)
     if _known(facts, "packing"):
@@ -123,13 +123,13 @@ def _pads_rows(facts: Facts) -> bool:
     return len(words) == 2 and all(word.isdecimal() for word in words) and [int(word) for word in words] < [0, 16]
 
 
-def _packing_of(kind: Kind, facts: Facts) -> tuple[str | None, str | None]:
+def _packing_of(dialect: Dialect, facts: Facts) -> tuple[str | None, str | None]:
     """How the launch packs sequences, and the fact that says so; (None, None) = it cannot be told."""
-    if kind == "verl":
+    if dialect == "verl":
         if _value(facts, "use_remove_padding"):
             return "online", "use_remove_padding"
         return ("none", "use_remove_padding") if _known(facts, "use_remove_padding") else (None, None)
-    if kind == "mlm":
+    if dialect == "mlm":
         if _value(facts, "sft"):
             return ("none" if _pads_rows(facts) else "sft"), "sft"
         if _value(facts, "inter_document_masking"):

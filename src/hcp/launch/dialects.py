@@ -6,7 +6,7 @@ from collections.abc import Collection, Iterable, Mapping
 from typing import Any
 
 from hcp.core.errors import HcpError
-from hcp.launch.fact import Kind, Setting
+from hcp.launch.fact import Dialect, Setting
 
 WANTED = "wanted a Megatron-Bridge, Megatron-LM or verl launch"
 
@@ -125,11 +125,13 @@ _TARGETS = (
 )
 
 
-def kind_of_keys(keys: Collection[str]) -> Kind | None:
+def dialect_of_keys(keys: Collection[str]) -> Dialect | None:
     """`verl` or `bridge` as the dotted keys tell; None where they tell nothing.
 
-    >>> kind_of_keys(["model.context_parallel_size"]), kind_of_keys(["model.path", "engine.context_parallel_size"])
-    ('bridge', 'verl')
+    >>> dialect_of_keys(["model.context_parallel_size"])
+    'bridge'
+    >>> dialect_of_keys(["model.path", "engine.context_parallel_size"])
+    'verl'
     """
     roots = {key.partition(".")[0] for key in keys if "." in key or key in _ALONE}
     if roots & _VERL:

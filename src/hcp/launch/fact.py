@@ -6,11 +6,11 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any, Literal, NamedTuple
 
-Kind = Literal["mlm", "bridge", "bridge-provider", "verl"]
+Dialect = Literal["mlm", "bridge", "bridge-provider", "verl"]
 Form = Literal["shell", "args-yaml", "yaml", "overrides", "args"]
 Origin = Literal["launch", "default", "model", "assumed", "installed", "derived"]
 
-KINDS: tuple[Kind, ...] = ("mlm", "bridge", "bridge-provider", "verl")
+DIALECTS: tuple[Dialect, ...] = ("mlm", "bridge", "bridge-provider", "verl")
 
 
 class Location(NamedTuple):
@@ -69,7 +69,7 @@ class Reading:
     absent key is unknown even where `complete` is True.
     """
 
-    kind: Kind
+    dialect: Dialect
     target: str
     form: Form
     settings: tuple[Setting, ...] = ()
@@ -103,5 +103,5 @@ class Launch:
     """(name, what the launch says, what was assumed instead)"""
 
     @property
-    def kind(self) -> Kind:
-        return self.reading.kind
+    def dialect(self) -> Dialect:
+        return self.reading.dialect

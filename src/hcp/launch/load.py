@@ -7,14 +7,14 @@ from dataclasses import replace
 from typing import NamedTuple
 
 from hcp.launch.build import build_launch
-from hcp.launch.fact import Fact, Kind, Launch, Reading
+from hcp.launch.fact import Dialect, Fact, Launch, Reading
 from hcp.launch.read import read_target, read_text
 
 
 class LoadOptions(NamedTuple):
     """How a target is to be read: forced dialect, words after `--`, --set, --assume, --facts FILE, --model FILE."""
 
-    kind: Kind | None = None
+    dialect: Dialect | None = None
     words: tuple[str, ...] = ()
     sets: tuple[str, ...] = ()
     assumes: tuple[str, ...] = ()
@@ -28,7 +28,7 @@ def load_launch(target: str, options: LoadOptions) -> Launch:
     Raises:
         HcpError: the target, an option or a value cannot be used.
     """
-    reading = read_target(target, kind=options.kind, words=options.words, stdin=sys.stdin.buffer.read)
+    reading = read_target(target, dialect=options.dialect, words=options.words, stdin=sys.stdin.buffer.read)
     return launch_of(reading, options)
 
 
@@ -54,5 +54,5 @@ def launch_of(reading: Reading, options: LoadOptions) -> Launch:
 
 def load_text(launch: Launch, text: str) -> Launch:
     """The same launch with another text in place of its file: how a patch is proved."""
-    reading = read_text(text, launch.reading.target, kind=launch.kind)
-    return build_launch(replace(reading, kind=launch.kind), assumed=launch.assumed, model=launch.model)
+    reading = read_text(text, launch.reading.target, dialect=launch.dialect)
+    return build_launch(replace(reading, dialect=launch.dialect), assumed=launch.assumed, model=launch.model)

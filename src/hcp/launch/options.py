@@ -9,8 +9,8 @@ from typing import Any
 from hcp.core.errors import HcpError
 from hcp.launch.build import build_launch, with_facts, with_settings
 from hcp.launch.coerce import coerce
-from hcp.launch.fact import Fact, Kind, Launch, Origin, Setting
-from hcp.launch.facts.table import ROWS, index_of
+from hcp.launch.fact import Dialect, Fact, Launch, Origin, Setting
+from hcp.launch.facts.table import FACTS, index_of
 from hcp.launch.words.hydra import hydra_value
 from hcp.launch.words.settings import flat_settings
 
@@ -38,15 +38,15 @@ def apply_sets(launch: Launch, texts: Sequence[str]) -> Launch:
     removed: set[str] = set()
     for text in texts:
         key, value = _key_and_value(text)
-        if key.startswith("env.") or (key in _PLAIN and key not in index_of(launch.kind, launch.reading.role)):
+        if key.startswith("env.") or (key in _PLAIN and key not in index_of(launch.dialect, launch.reading.role)):
             facts[key] = _env_fact(key, value) if key.startswith("env.") else _typed_fact(key, value, "launch", text)
             continue
-        setting = parse_set(text, launch.kind)
-        if launch.kind == "mlm" and setting.value == ["null"]:
+        setting = parse_set(text, launch.dialect)
+        if launch.dialect == "mlm" and setting.value == ["null"]:
             removed |= _same_fact(setting.key, launch)
             continue
-        settings += flat_settings(*setting) if launch.kind != "mlm" else [setting]
-    if launch.kind == "verl" and settings:
+        settings += flat_settings(*setting) if launch.dialect != "mlm" else [setting]
+    if launch.dialect == "verl" and settings:
         from hcp.launch.words.read import with_more
 
         # ref and critic may follow from what is set: read everything anew.
@@ -57,7 +57,7 @@ def apply_sets(launch: Launch, texts: Sequence[str]) -> Launch:
     return with_facts(launch, facts) if facts else launch
 
 
-def parse_set(text: str, kind: Kind) -> Setting:
+def parse_set(text: str, dialect: Dialect) -> Setting:
     """`KEY=VALUE` as a setting of the dialect; flags may be written as on the command line.
 
     >>> parse_set("--context-parallel-size=8", "mlm")
@@ -66,7 +66,7 @@ def parse_set(text: str, kind: Kind) -> Setting:
     ['a2a', 'p2p']
     """
     key, value = _key_and_value(text)
-    if kind == "mlm":
+    if dialect == "mlm":
         return Setting(key.replace("-", "_"), value.split())
     return Setting(key, hydra_value(value))
 
@@ -80,7 +80,7 @@ def _key_and_value(text: str) -> tuple[str, str]:
 
 
 def _same_fact(key: str, launch: Launch) -> set[str]:
-    index = index_of(launch.kind, launch.reading.role)
+    index = index_of(launch.dialect, launch.reading.role)
     if key not in index:
         return {key}
     return {key, *(other for other, entry in index.items() if entry.fact == index[key].fact)}
@@ -136,11 +136,11 @@ def _stored_fact(name: str, entry: Any, file: str) -> Fact:
 def _typed_fact(name: str, value: Any, origin: Origin, where: str) -> Fact:
     if name.startswith("env.") and len(name) > 4:
         return _env_fact(name, value, origin)
-    row = ROWS.get(name)
+    row = FACTS.get(name)
     if row is None:
         from difflib import get_close_matches
 
-        near = get_close_matches(name, ROWS, n=1)
+        near = get_close_matches(name, FACTS, n=1)
         do = f"did you mean {near[0]}?" if near else "`hcp check --show TARGET` lists them"
         raise HcpError(f"{where}: there is no fact {name[:40]!r}; wanted one of hcp's fact names; {do}")
     fact = Fact(coerce(row, Setting(name, value)), origin)

@@ -9,13 +9,13 @@ from pathlib import PurePath
 from hcp.core.errors import HcpError
 from hcp.launch.dialects import (
     WANTED,
-    kind_of_keys,
+    dialect_of_keys,
     not_supported,
     refuse_foreign,
     refuse_foreign_mapping,
     unknown_dialect,
 )
-from hcp.launch.fact import Kind, Reading
+from hcp.launch.fact import Dialect, Reading
 from hcp.launch.facts.table import index_of
 from hcp.launch.source import text_of_target
 
@@ -26,11 +26,11 @@ _YAML_LINE = r"""\s*(---|\{|["']?[\w.@/-]+["']?\s*:(\s|$))"""
 
 
 def read_target(
-    target: str, *, kind: Kind | None = None, words: Sequence[str] = (), stdin: Callable[[], bytes] = lambda: b""
+    target: str, *, dialect: Dialect | None = None, words: Sequence[str] = (), stdin: Callable[[], bytes] = lambda: b""
 ) -> Reading:
     """The launch that a target holds: a file, "-" for `stdin`, or "" for `words` alone.
 
-    With a target, `words` (those after `--`) are appended to the launch. `kind` forces the dialect.
+    With a target, `words` (those after `--`) are appended to the launch. `dialect` forces the dialect.
 
     Raises:
         HcpError: the target cannot be read, is no launch, or is another framework's.
@@ -38,9 +38,9 @@ def read_target(
     if not target:
         from hcp.launch.words.read import read_words
 
-        return read_words(words, kind)
+        return read_words(words, dialect)
     name, text = text_of_target(target, stdin)
-    reading = read_text(text, name, kind=kind)
+    reading = read_text(text, name, dialect=dialect)
     if not words:
         return reading
     from hcp.launch.words.read import extended
@@ -48,25 +48,25 @@ def read_target(
     return extended(reading, words)
 
 
-def read_text(text: str, target: str, *, kind: Kind | None = None) -> Reading:
+def read_text(text: str, target: str, *, dialect: Dialect | None = None) -> Reading:
     """The launch in a text; `target` is its name, whose ending helps to tell the form.
 
     Raises:
         HcpError: as `read_target`.
     """
-    form = _form(text, target, kind)
+    form = _form(text, target, dialect)
     if form == "yaml":
-        return _read_yaml(text, target, kind)
+        return _read_yaml(text, target, dialect)
     if form == "overrides":
-        from hcp.launch.words.overrides import kind_of_words, read_overrides, split_words
+        from hcp.launch.words.overrides import dialect_of_words, read_overrides, split_words
 
-        return read_overrides(text, target, kind or kind_of_words(split_words(text, target)) or "mlm")
+        return read_overrides(text, target, dialect or dialect_of_words(split_words(text, target)) or "mlm")
     from hcp.launch.script.read import read_shell
 
-    return read_shell(text, target, kind)
+    return read_shell(text, target, dialect)
 
 
-def _form(text: str, target: str, kind: Kind | None) -> str:
+def _form(text: str, target: str, dialect: Dialect | None) -> str:
     """`yaml`, `overrides` (or bare flags) or `shell`."""
     suffix = PurePath(target).suffix.lower()
     first = next((line for line in text.splitlines() if line.strip()), "")
@@ -85,7 +85,7 @@ def _form(text: str, target: str, kind: Kind | None) -> str:
     head = next(lines, "")
     if re.match(_YAML_LINE, head):
         return "yaml"
-    if _is_word_list(text, target, kind):
+    if _is_word_list(text, target, dialect):
         return "overrides"
     from hcp.launch.script.detect import looks_like_shell
 
@@ -97,7 +97,7 @@ def _form(text: str, target: str, kind: Kind | None) -> str:
     return "shell"
 
 
-def _is_word_list(text: str, target: str, kind: Kind | None) -> bool:
+def _is_word_list(text: str, target: str, dialect: Dialect | None) -> bool:
     """Whether the text is overrides and nothing else, or flags from its first word on."""
     from hcp.launch.words.overrides import split_words
     from hcp.launch.words.settings import settings_of_overrides
@@ -109,32 +109,32 @@ def _is_word_list(text: str, target: str, kind: Kind | None) -> bool:
     settings, others = settings_of_overrides(words)
     if not others:
         keys = [setting.key for setting in settings]
-        found = kind_of_keys(keys)
-        if kind is None:
+        found = dialect_of_keys(keys)
+        if dialect is None:
             refuse_foreign(keys, target)
             if found is not None:
                 _require_known_key(found, keys, target)
-        return kind is not None or found is not None
+        return dialect is not None or found is not None
     commands = any(word.text in ("|", "&&", ";", "$@") for word in words)
     return words[0].text.startswith("--") and not commands and not any("$" in word.text for word in words)
 
 
-def _require_known_key(kind: Kind, keys: Collection[str], target: str) -> None:
+def _require_known_key(dialect: Dialect, keys: Collection[str], target: str) -> None:
     """Refuses a configuration that only shares section names with the dialect."""
-    roles = ("", "model.transformer") if kind == "bridge" else ("actor_rollout_ref.actor", "engine", "critic")
-    if any(key in index_of(kind, role) for role in roles for key in keys):
+    roles = ("", "model.transformer") if dialect == "bridge" else ("actor_rollout_ref.actor", "engine", "critic")
+    if any(key in index_of(dialect, role) for role in roles for key in keys):
         return
     from hcp.launch.facts.known_keys import is_known
 
-    if not any(is_known(kind, key) for key in keys if "." in key):
+    if not any(is_known(dialect, key) for key in keys if "." in key):
         raise unknown_dialect(target, list(keys))
 
 
-def _read_yaml(text: str, target: str, kind: Kind | None) -> Reading:
+def _read_yaml(text: str, target: str, dialect: Dialect | None) -> Reading:
     from hcp.launch.yaml.settings import load_yaml
 
     doc = load_yaml(text, target, last_wins=True)
-    if kind in (None, "mlm") and ("MODEL_ARGS" in doc.data or "ENV_VARS" in doc.data):
+    if dialect in (None, "mlm") and ("MODEL_ARGS" in doc.data or "ENV_VARS" in doc.data):
         # Upstream's own files of this form write some flags twice, and their loader takes the last.
         from hcp.launch.yaml.mlm import read_args_yaml
 
@@ -142,18 +142,18 @@ def _read_yaml(text: str, target: str, kind: Kind | None) -> Reading:
     if doc.duplicates:
         raise doc.duplicates[0]
     keys = {setting.key for setting in doc.settings} | set(doc.mappings) - {""}
-    if kind is None:
+    if dialect is None:
         refuse_foreign_mapping(doc.data, keys, target)
-    found = kind_of_keys(keys)
-    if kind == "mlm" or (found is None if kind is None else not keys):
+    found = dialect_of_keys(keys)
+    if dialect == "mlm" or (found is None if dialect is None else not keys):
         raise unknown_dialect(target, [setting.key for setting in doc.settings])
-    found = found or kind or "bridge"
-    if kind is None:
+    found = found or dialect or "bridge"
+    if dialect is None:
         _require_known_key(found, keys, target)
-    if (kind or found) == "verl":
+    if (dialect or found) == "verl":
         from hcp.launch.yaml.verl import read_verl_yaml
 
         return read_verl_yaml(doc)
     from hcp.launch.yaml.bridge import read_bridge_yaml
 
-    return read_bridge_yaml(doc, kind or found)
+    return read_bridge_yaml(doc, dialect or found)

@@ -31,12 +31,12 @@ class Variable(NamedTuple):
 
 
 def environment_of(
-    kind: str | None, facts: Mapping[str, Any], stated: Mapping[str, str | None], cpus_per_task: int | None
+    dialect: str | None, facts: Mapping[str, Any], stated: Mapping[str, str | None], cpus_per_task: int | None
 ) -> tuple[Variable, ...]:
     """The variables that a job exports, in order; what is stated wins over what is computed.
 
     Args:
-        kind: the launch's dialect; None: no launch (a verification job).
+        dialect: the launch's dialect; None: no launch (a verification job).
         facts: the launch's facts by name, and `arch`.
         stated: the site's and the user's variables.
         cpus_per_task: of the job, if stated.
@@ -50,7 +50,7 @@ def environment_of(
                 "Since Slurm 22.05 srun does not take --cpus-per-task over from the job.",
             )
         )
-    connections = _connections(kind, facts)
+    connections = _connections(dialect, facts)
     if connections is not None:
         computed.append(connections)
     computed.append(
@@ -68,13 +68,13 @@ def reserved_in(stated: Mapping[str, str | None]) -> list[str]:
     return [name for name in stated if name in _RESERVED or name.startswith(("SLURM_", "BASH_FUNC"))]
 
 
-def needs_arch(kind: str | None, facts: Mapping[str, Any]) -> bool:
+def needs_arch(dialect: str | None, facts: Mapping[str, Any]) -> bool:
     """Whether CUDA_DEVICE_MAX_CONNECTIONS depends on an architecture that is not known."""
-    return _wants_connections(kind, facts) and not _overlaps(facts) and not _fsdp(facts) and not facts.get("arch")
+    return _wants_connections(dialect, facts) and not _overlaps(facts) and not _fsdp(facts) and not facts.get("arch")
 
 
-def _wants_connections(kind: str | None, facts: Mapping[str, Any]) -> bool:
-    return kind in ("mlm", "bridge", "bridge-provider") and (
+def _wants_connections(dialect: str | None, facts: Mapping[str, Any]) -> bool:
+    return dialect in ("mlm", "bridge", "bridge-provider") and (
         _fsdp(facts) or _overlaps(facts) or (facts.get("tp") or 1) > 1 or (facts.get("cp") or 1) > 1
     )
 
@@ -87,11 +87,11 @@ def _overlaps(facts: Mapping[str, Any]) -> bool:
     return bool(facts.get("overlap_moe_expert_parallel_comm"))
 
 
-def _connections(kind: str | None, facts: Mapping[str, Any]) -> Variable | None:
+def _connections(dialect: str | None, facts: Mapping[str, Any]) -> Variable | None:
     """CUDA_DEVICE_MAX_CONNECTIONS: 1 keeps kernels in launch order, which TP and CP overlap relies on before Blackwell;
     FSDP and expert-parallel overlap need several. verl sets it itself."""
     name = "CUDA_DEVICE_MAX_CONNECTIONS"
-    if not _wants_connections(kind, facts):
+    if not _wants_connections(dialect, facts):
         return None
     if _fsdp(facts):
         return Variable(name, None, "FSDP overlaps communication with computation: it needs more than one connection.")

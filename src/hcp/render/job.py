@@ -54,16 +54,16 @@ def render_job(
     facts = {name: fact.value for name, fact in launch.facts.items()} if launch else {}
     cluster = ("arch", "nvlink_domain", "gpus_per_node", "nodes")
     facts |= {name: site[name] for name in cluster if site[name] is not None}
-    kind = launch.kind if launch else None
+    dialect = launch.dialect if launch else None
     lines = launch_words(launch, spoken) if launch else ()
     program = program_words(launch, site["program"] or ()) if launch else ()
     checkpoint_dir = site["checkpoint_dir"] or facts.get("save_dir") or _saved_to(launch)
-    _require(start, site, facts, kind, program, checkpoint_dir)
+    _require(start, site, facts, dialect, program, checkpoint_dir)
     _refuse_reserved(site["env"] or {})
     for line in lines:
         for word in line:
             check_text(word, lambda wanted: HcpError(f"a word of the launch: wanted {wanted}; shorten or correct it"))
-    if launch is not None and kind == "verl":
+    if launch is not None and dialect == "verl":
         lines = (*lines, *_verl_cluster(launch, site))
     container = _container(site)
     per_node = site["gpus_per_node"]
@@ -71,7 +71,7 @@ def render_job(
         "title": _title(start, launch, steps),
         "start": start,
         "directives": _directives(start, site),
-        "environment": environment_of(kind, facts, site["env"] or {}, site["cpus_per_task"]),
+        "environment": environment_of(dialect, facts, site["env"] or {}, site["cpus_per_task"]),
         "modules": site["modules"] or (),
         "venv": site["venv"],
         "python": site["python"],
@@ -90,7 +90,7 @@ def render_job(
         "stop_signal": "USR1" if start in ("torchrun", "ft_launcher") else "TERM",
         "check_arguments": _check_arguments(start, site, launch, facts, model_file),
         "check_skip": _check_skip(launch, lines),
-        "has_connections": kind in ("mlm", "bridge", "bridge-provider"),
+        "has_connections": dialect in ("mlm", "bridge", "bridge-provider"),
         "rank_arguments": _rank_arguments(facts, per_node) if launch else (f"--gpus-per-node {per_node}",),
         "comm_test": site["comm_test"],
         "comm_arguments": _sizes(facts),
@@ -140,7 +140,7 @@ def _require(
     start: str,
     site: Mapping[str, Any],
     facts: Mapping[str, Any],
-    kind: str | None,
+    dialect: str | None,
     program: Sequence[str],
     checkpoint_dir: str | None,
 ) -> None:
@@ -148,7 +148,7 @@ def _require(
     if start != "verify":
         if not program:
             missing.append("program (the launch does not name what it starts)")
-        if needs_arch(kind, facts):
+        if needs_arch(dialect, facts):
             missing.append("arch (CUDA_DEVICE_MAX_CONNECTIONS depends on it with TP or CP)")
         if site["requeue"] and not checkpoint_dir:
             missing.append("checkpoint_dir (whether a requeued job makes progress)")
@@ -167,11 +167,12 @@ def _require(
             f"signal: found {site['signal']} s before the end of a job of {limit} s; wanted less than the "
             "time limit, or the trainer is asked to end at once; lower it, or raise time"
         )
-    if start == "ray" and kind != "verl":
+    if start == "ray" and dialect != "verl":
         raise HcpError(
-            f"found --start ray for a {kind} launch; wanted verl, which starts its ranks with Ray; use srun or torchrun"
+            f"found --start ray for a {dialect} launch; wanted verl, which starts its ranks with Ray; "
+            "use srun or torchrun"
         )
-    if kind == "verl" and start != "ray":
+    if dialect == "verl" and start != "ray":
         raise HcpError(
             f"found --start {start} for a verl launch; wanted ray, which starts verl's workers; use --start ray"
         )
@@ -209,7 +210,7 @@ def _title(start: str, launch: Launch | None, steps: Sequence[str]) -> str:
         "ft_launcher": "ft_launcher on every node",
         "ray": "one Ray cluster over all nodes",
     }
-    return f"Training on the Megatron stack, {launch.kind}: {words[start]}."
+    return f"Training on the Megatron stack, {launch.dialect}: {words[start]}."
 
 
 def _directives(start: str, site: Mapping[str, Any]) -> list[tuple[str, Any]]:
@@ -274,7 +275,7 @@ def _container(site: Mapping[str, Any]) -> Container:
 def _saved_to(launch: Launch | None) -> str | None:
     if launch is None:
         return None
-    keys = {"mlm": "save", "verl": "trainer.default_local_dir"}.get(launch.kind, "checkpoint.save")
+    keys = {"mlm": "save", "verl": "trainer.default_local_dir"}.get(launch.dialect, "checkpoint.save")
     for setting in reversed(launch.reading.settings):
         if setting.key == keys:
             value = setting.value[-1] if isinstance(setting.value, list) and setting.value else setting.value
@@ -288,7 +289,7 @@ def _check_arguments(
     if launch is None:
         return ()
     words = [launch.reading.target] if launch.reading.form == "yaml" else []
-    words.append(f"--launcher={launch.kind}")
+    words.append(f"--launcher={launch.dialect}")
     stated = {
         "start": start,
         "nodes": site["nodes"],
@@ -307,12 +308,12 @@ def _check_arguments(
 def _check_skip(launch: Launch | None, lines: Sequence[Sequence[str]]) -> int:
     """How many words at the start `hcp check` is not given: the file's name (it is given the file itself), or words
     before Megatron-LM's first flag."""
-    if launch is not None and launch.kind == "mlm":
+    if launch is not None and launch.dialect == "mlm":
         words = [word for line in lines for word in line]
         return next((place for place, word in enumerate(words) if word.startswith("--")), 0)
     if launch is None or launch.reading.form != "yaml":
         return 0
-    return 4 if launch.kind == "verl" else 2
+    return 4 if launch.dialect == "verl" else 2
 
 
 def _sizes(facts: Mapping[str, Any]) -> list[str]:

@@ -35,7 +35,7 @@ def launch_words(launch: Launch, spoken: Sequence[str]) -> Lines:
                 "it; write the value out, or give the launch's words after --"
             )
         return _lines((*reading.argv, *spoken))
-    if reading.kind == "mlm":
+    if reading.dialect == "mlm":
         return tuple(_flag(setting.key, setting.value) for setting in reading.settings)
     if reading.form == "yaml":
         return (*_config_file(reading), *((word,) for word in spoken))
@@ -67,7 +67,7 @@ def program_words(launch: Launch, stated: Sequence[str]) -> tuple[str, ...]:
     if script is not None and script.value:
         name = str(script.value)
         return (name,) if name.endswith(".py") or "/" in name else ("-m", name)
-    return ("-m", "verl.trainer.main_ppo") if launch.kind == "verl" else ()
+    return ("-m", "verl.trainer.main_ppo") if launch.dialect == "verl" else ()
 
 
 def _all_known(reading: Reading) -> None:
@@ -98,7 +98,7 @@ def _config_file(reading: Reading) -> Lines:
             f"{reading.target}: a configuration on standard input is not there when the job runs; wanted a "
             "file; write it to one that the nodes see"
         )
-    if reading.kind == "verl":
+    if reading.dialect == "verl":
         path = PurePath(reading.target)
         return ("--config-path", str(path.parent)), ("--config-name", path.stem)
     return (("--config-file", reading.target),)

@@ -6,7 +6,7 @@ from collections.abc import Collection, Iterable
 
 from hcp.launch.build import build_launch
 from hcp.launch.fact import Acceptance, Fact, Launch, Location
-from hcp.launch.facts.table import ROWS, keys_of
+from hcp.launch.facts.table import FACTS, keys_of
 from hcp.rules.fixes import offer
 from hcp.rules.report import Finding, NotChecked, Report
 from hcp.rules.rule import Problem, Rule, Unknown, View
@@ -75,8 +75,8 @@ def _finding(launch: Launch, rule: Rule, problem: Problem) -> Finding:
         fact = launch.facts.get(name)
         if fact is not None and fact.key is not None:
             keys.append(fact.key)
-        elif name in ROWS:
-            keys.extend(keys_of(ROWS[name], launch.kind, launch.reading.role)[:1])
+        elif name in FACTS:
+            keys.extend(keys_of(FACTS[name], launch.dialect, launch.reading.role)[:1])
         else:
             keys.append(name)
     return Finding(

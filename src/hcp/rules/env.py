@@ -19,7 +19,7 @@ from hcp.rules.upstream import (
 
 def _env001_applies(v: View) -> bool:
     if is_fsdp(v):
-        return v.kind in ("mlm", "bridge") and v.known(CONNECTIONS)
+        return v.dialect in ("mlm", "bridge") and v.known(CONNECTIONS)
     return wants_one(v) and v.get("arch") not in BLACKWELL and (v.known(CONNECTIONS) or states_environment(v))
 
 
@@ -97,7 +97,7 @@ def attention_variables_fit_the_backend(v: View) -> Problem | None:
     expects 1 for all three, so an exported NVTE_FUSED_ATTN=0 stops a launch that names no backend.
     """
     backend = v.attention_backend
-    expected = _EXPECTED.get("auto" if backend is None and v.kind == "mlm" else str(backend))
+    expected = _EXPECTED.get("auto" if backend is None and v.dialect == "mlm" else str(backend))
     if expected is None:
         return None
     wrong = {

@@ -9,7 +9,7 @@ from typing import Any
 from hcp.core.errors import HcpError
 from hcp.launch.build import with_facts, with_settings
 from hcp.launch.fact import Fact, Launch, Setting
-from hcp.launch.facts.table import ROWS, index_of, keys_of
+from hcp.launch.facts.table import FACTS, index_of, keys_of
 from hcp.rules.report import Finding, OfferedFix
 from hcp.rules.rule import Fix, Rule
 
@@ -41,8 +41,8 @@ def apply_edits(launch: Launch, edits: Mapping[str, Any]) -> Launch | None:
             return None
         if key is None:
             facts[name] = Fact(value, "launch")
-        elif value is None and launch.kind == "mlm":
-            removed |= {key, *(k for k, entry in index_of(launch.kind).items() if entry.fact == name)}
+        elif value is None and launch.dialect == "mlm":
+            removed |= {key, *(k for k, entry in index_of(launch.dialect).items() if entry.fact == name)}
         else:
             settings.append(Setting(key, _setting_value(launch, key, name, value)))
     try:
@@ -55,19 +55,19 @@ def apply_edits(launch: Launch, edits: Mapping[str, Any]) -> Launch | None:
 def writable_key(launch: Launch, name: str) -> str | None:
     """The upstream key to write for a fact: the one already written, else the dialect's first."""
     fact = launch.facts.get(name)
-    index = index_of(launch.kind, launch.reading.role)
+    index = index_of(launch.dialect, launch.reading.role)
     if fact is not None and fact.key in index and index[fact.key].fact == name:
         return fact.key
-    row = ROWS.get(name)
-    keys = keys_of(row, launch.kind, launch.reading.role) if row else ()
+    row = FACTS.get(name)
+    keys = keys_of(row, launch.dialect, launch.reading.role) if row else ()
     return keys[0] if keys else None
 
 
 def _key_for(launch: Launch, name: str, value: Any) -> str | None:
     """The key that can say this value: a flag that only switches off (`--no-…`) where False has to be written."""
     key = writable_key(launch, name)
-    if launch.kind == "mlm" and value is False and key is not None and not index_of("mlm")[key].negated:
-        return next(iter(ROWS[name].mlm_not), key)
+    if launch.dialect == "mlm" and value is False and key is not None and not index_of("mlm")[key].negated:
+        return next(iter(FACTS[name].mlm_not), key)
     return key
 
 
@@ -77,9 +77,9 @@ def _is_plain_fact(name: str) -> bool:
 
 
 def _setting_value(launch: Launch, key: str, name: str, value: Any) -> Any:
-    if index_of(launch.kind, launch.reading.role)[key].negated:
+    if index_of(launch.dialect, launch.reading.role)[key].negated:
         value = not value
-    if launch.kind == "mlm":
+    if launch.dialect == "mlm":
         if isinstance(value, bool):
             return [] if value else ["false"]
         return [str(item) for item in value] if isinstance(value, tuple) else [str(value)]
@@ -102,7 +102,7 @@ def written_edit(launch: Launch, name: str, value: Any) -> tuple[str, list[str]]
     if key is None:
         override = f"{name}={'null' if value is None else value}"
         return override, [override.removeprefix("env.")] if name.startswith("env.") else []
-    if launch.kind == "mlm":
+    if launch.dialect == "mlm":
         flag = "--" + key.replace("_", "-")
         if value is None:
             return f"{key}=null", []

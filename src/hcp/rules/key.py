@@ -14,11 +14,11 @@ def _misspelt(v: View) -> list[tuple[Setting, str]]:
     """(setting, the key that was meant), those first that other rules go by."""
     from hcp.launch.facts.known_keys import near_miss  # late: it reads a large file
 
-    index = index_of(v.kind, v.launch.reading.role)
+    index = index_of(v.dialect, v.launch.reading.role)
     found = [
         (setting, meant)
         for setting in v.launch.reading.settings
-        if setting.key not in index and (meant := near_miss(v.kind, setting.key)) is not None
+        if setting.key not in index and (meant := near_miss(v.dialect, setting.key)) is not None
     ]
     return sorted(found, key=lambda pair: pair[1] not in index)
 
@@ -44,10 +44,10 @@ def keys_are_spelled_right(v: View) -> Problem | None:
     if not found:
         return None
     setting, meant = found[0]
-    flags = v.kind == "mlm"
+    flags = v.dialect == "mlm"
     key, near = (f"--{name.replace('_', '-')}" if flags else name for name in (setting.key, meant))
     more = f", and {len(found) - 1} more" if len(found) > 1 else ""
-    decides = meant in index_of(v.kind, v.launch.reading.role)
+    decides = meant in index_of(v.dialect, v.launch.reading.role)
     return Problem(
         message="Megatron-LM stops at an option that it does not know"
         if flags

@@ -27,7 +27,7 @@ from hcp.rules.upstream import (
         ),
     ),
     applies=lambda v: (
-        v.kind == "bridge"
+        v.dialect == "bridge"
         and v.get("eval_context_parallel_size") is not None
         and v.eval_context_parallel_size != v.get("cp")
     ),
@@ -116,7 +116,7 @@ def evaluation_cp_has_groups(v: View) -> Problem | None:
             absent="cp_comm_type",
         ),
     ),
-    applies=lambda v: v.kind == "bridge-provider" and v.get("cp") == 1,
+    applies=lambda v: v.dialect == "bridge-provider" and v.get("cp") == 1,
     good=Example("bridge-provider", "model.context_parallel_size=1 model.cp_comm_type=p2p"),
     bad=Example(
         "bridge-provider",

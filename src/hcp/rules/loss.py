@@ -35,7 +35,7 @@ def _by_sequence(v: View) -> Problem | None:
 
 def _is_finetuning(v: View) -> bool:
     """Whether answers, not all tokens, carry the loss. A Bridge launch that packs rows fine-tunes."""
-    if v.kind == "mlm":
+    if v.dialect == "mlm":
         return bool(v.sft)
     return v.get("packing") in ("offline", "energon") or bool(v.finetune)
 
@@ -52,7 +52,7 @@ _PER_TOKEN_IN_VERL = "actor_rollout_ref.actor.megatron.override_transformer_conf
         VERL_ENGINE.says("MegatronEngine.get_data_parallel_size", "we set dp=1", ">=0.8,<0.9"),
         SCHEDULES.says("forward_step_calc_loss", "if not config.calculate_per_token_loss:", ">=0.15"),
     ),
-    applies=lambda v: v.kind in ("verl", "bridge-provider") and is_dynamic(v),
+    applies=lambda v: v.dialect in ("verl", "bridge-provider") and is_dynamic(v),
     good=Example("verl", VERL, "verl=0.9.1 mcore=0.19.0 mcore_branch=dev"),
     bad=Example(
         "verl",
@@ -68,7 +68,7 @@ def tokens_weigh_the_same_under_dynamic_cp(v: View) -> Problem | None:
     1/C, a wrong direction where C differs. verl 0.9 and per-token loss in megatron-core are exact; outside
     Megatron-LM's command line nothing asks for the latter.
     """
-    if v.kind != "verl":
+    if v.dialect != "verl":
         return _by_sequence(v)
     if v.at_least("verl", "0.9") or not v.at_least("verl", "0.8"):
         return None
@@ -95,7 +95,7 @@ def tokens_weigh_the_same_under_dynamic_cp(v: View) -> Problem | None:
         ),
         SCHEDULES.says("forward_step_calc_loss", "if not config.calculate_per_token_loss:", ">=0.15"),
     ),
-    applies=lambda v: v.kind in ("mlm", "bridge") and cp_may_be_on(v) and _is_finetuning(v),
+    applies=lambda v: v.dialect in ("mlm", "bridge") and cp_may_be_on(v) and _is_finetuning(v),
     good=Example(
         "mlm",
         "--context-parallel-size 2 --sft --calculate-per-token-loss --no-create-attention-mask-in-dataloader",
@@ -112,7 +112,7 @@ def fine_tuning_divides_by_all_tokens(v: View) -> Problem | None:
     """
     if v.cp == 1:
         return None
-    mlm = v.kind == "mlm"
+    mlm = v.dialect == "mlm"
     silent = "ranks that hold few answer tokens weigh as much as the others: gradients are biased without a word"
     stops = "Bridge's validation stops; without it, " + silent
     if not v.calculate_per_token_loss:
@@ -154,7 +154,7 @@ def fine_tuning_divides_by_all_tokens(v: View) -> Problem | None:
             ">=0.9",
         ),
     ),
-    applies=lambda v: v.kind == "verl" and bool(v.get("calculate_per_token_loss")),
+    applies=lambda v: v.dialect == "verl" and bool(v.get("calculate_per_token_loss")),
     good=Example("verl", _PER_TOKEN_IN_VERL, "verl=0.9.0"),
     bad=Example("verl", _PER_TOKEN_IN_VERL, "verl=0.8.0"),
 )

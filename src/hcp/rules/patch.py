@@ -130,7 +130,7 @@ def _replace(launch: Launch, text: str, name: str, value: Any, place: Location) 
     override, words = written_edit(launch, name, value)
     if launch.reading.form == "yaml":
         return _Change(start, end, override.partition("=")[2])
-    if launch.kind != "mlm":
+    if launch.dialect != "mlm":
         # Some readers place an override at its whole word, others at its value.
         written = text[start:end].lstrip("'\"")
         if "=" not in written.partition("[")[0]:
@@ -164,7 +164,7 @@ def _insert(launch: Launch, text: str, name: str, value: Any, key: str) -> _Chan
     if launch.reading.form in ("yaml", "args-yaml"):
         return _insert_line(text, place, key, neighbour, override, words, launch.reading.form)
     end = _offset(text, place.end_line, place.end_column)
-    new = words if launch.kind == "mlm" else words or [override]
+    new = words if launch.dialect == "mlm" else words or [override]
     before = text[_offset(text, place.line, 1) : _offset(text, place.line, place.column)]
     alone = before.strip().lstrip("+") in ("", f"{neighbour.key}=")
     rest = text[end:].partition("\n")[0].strip()

@@ -20,7 +20,7 @@ _SHORT = 1024
     effect="slow",
     stage="training",
     source=(BRIDGE_MOE_DOC.says("", "seq_len / 4096", ">=0.7"),),
-    applies=lambda v: v.kind in ("mlm", "bridge") and cp_may_be_on(v) and v.known("seq_length"),
+    applies=lambda v: v.dialect in ("mlm", "bridge") and cp_may_be_on(v) and v.known("seq_length"),
     good=Example("mlm", "--context-parallel-size 4 --seq-length 16384"),
     bad=Example("mlm", "--context-parallel-size 4 --seq-length 1024"),
 )

@@ -8,7 +8,7 @@ from typing import Any, Literal
 
 from packaging.version import InvalidVersion, Version
 
-from hcp.launch.fact import Acceptance, Fact, Kind, Launch, Location
+from hcp.launch.fact import Acceptance, Dialect, Fact, Launch, Location
 
 Severity = Literal["error", "warning", "info"]
 Effect = Literal["silent", "crash", "hang", "slow", "oom", "note"]
@@ -59,7 +59,7 @@ class Fix:
 class Problem:
     """What a check found. `message` says the consequence; `facts` names the facts involved, the guilty one first.
 
-    `severity`, `effect` and `stage` override the rule's where the launcher kind changes them. `location` is for what no
+    `severity`, `effect` and `stage` override the rule's where the dialect changes them. `location` is for what no
     fact holds; else the place is that of the first fact that has one.
     """
 
@@ -81,7 +81,7 @@ class Example:
     A text of several lines is a file's text: an override list or a YAML.
     """
 
-    kind: Kind
+    dialect: Dialect
     text: str
     assume: str = ""
 
@@ -170,7 +170,7 @@ class View:
         self.launch = launch
         self.unused = unused
         """Accepted findings that no rule had; only for rules that run last."""
-        self.kind: Kind = launch.kind
+        self.dialect: Dialect = launch.dialect
         self._facts = launch.facts
 
     def __getattr__(self, name: str) -> Any:

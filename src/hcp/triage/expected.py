@@ -16,8 +16,8 @@ def plan_of_launch(target: str, launcher: str, assumes: tuple[str, ...]) -> Plan
     """
     from hcp.launch.load import LoadOptions, load_launch
 
-    kind: Any = None if launcher == "auto" else launcher
-    launch = load_launch(target, LoadOptions(kind=kind, assumes=assumes))
+    dialect: Any = None if launcher == "auto" else launcher
+    launch = load_launch(target, LoadOptions(dialect=dialect, assumes=assumes))
     return _plan({name: fact.value for name, fact in launch.facts.items()})
 
 

@@ -123,7 +123,7 @@ def test_bridge_and_verl_commands_are_read_as_theirs() -> None:
         "torchrun --nproc_per_node 8 scripts/training/run_recipe.py --recipe llama3_8b_pretrain_config -tp 2 "
         "model.context_parallel_size=4 'model.cp_comm_type=[p2p,a2a]'"
     )
-    assert bridge.kind == "bridge" and not bridge.complete
+    assert bridge.dialect == "bridge" and not bridge.complete
     assert {s.key: s.value for s in bridge.settings} == {
         "model.tensor_model_parallel_size": 2,
         "model.context_parallel_size": 4,
@@ -134,14 +134,14 @@ def test_bridge_and_verl_commands_are_read_as_theirs() -> None:
         "python3 -m verl.trainer.main_ppo \\\n actor_rollout_ref.actor.megatron.context_parallel_size=2 \\\n"
         " +actor_rollout_ref.actor.megatron.x=$FOO trainer.nnodes=2 $@"
     )
-    assert verl.kind == "verl" and verl.facts["start"].value == "ray"
+    assert verl.dialect == "verl" and verl.facts["start"].value == "ray"
     assert verl.unseen is None and any("arguments" in note for note in verl.notes)
     assert verl.unknown["actor_rollout_ref.actor.megatron.x"] == "FOO is not set in this script"
     sft = read(
         "torchrun --nnodes 1 --nproc_per_node=8 -m verl.trainer.sft_trainer engine=megatron "
         "engine.context_parallel_size=2 model.path=x"
     )
-    assert sft.kind == "verl" and sft.facts["start"].value == "torchrun" and sft.facts["gpus_per_node"].value == 8
+    assert sft.dialect == "verl" and sft.facts["start"].value == "torchrun" and sft.facts["gpus_per_node"].value == 8
 
 
 HEADER = "#!/bin/bash\n#SBATCH --nodes=4\n#SBATCH --ntasks-per-node=8 --gpus-per-node=h100:8  # all of them\n"
@@ -268,11 +268,11 @@ def test_the_last_command_that_splits_the_model_is_taken_and_said() -> None:
     assert reading.notes == ("3 training commands; this is the last that says how the model is split, in line 3",)
 
 
-def test_a_forced_kind_reads_what_detection_would_not() -> None:
+def test_a_forced_dialect_reads_what_detection_would_not() -> None:
     reading = read_shell("python my_own.py --context-parallel-size 4", "x.sh")
-    assert reading.kind == "mlm"
+    assert reading.dialect == "mlm"
     forced = read_shell("python my_own.py model.context_parallel_size=4", "x.sh", "bridge-provider")
-    assert forced.kind == "bridge-provider" and forced.settings[0].key == "model.context_parallel_size"
+    assert forced.dialect == "bridge-provider" and forced.settings[0].key == "model.context_parallel_size"
 
 
 @pytest.mark.parametrize(

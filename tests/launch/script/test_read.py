@@ -136,7 +136,7 @@ def test_notes_tell_what_a_person_should_know() -> None:
 def test_the_text_is_kept_for_patches() -> None:
     script = "torchrun pretrain_gpt.py --num-layers 2\n"
     reading = read(script)
-    assert (reading.text, reading.form, reading.kind, reading.complete) == (script, "shell", "mlm", True)
+    assert (reading.text, reading.form, reading.dialect, reading.complete) == (script, "shell", "mlm", True)
 
 
 @pytest.mark.parametrize("text", ["a\0b", "x" * (MAX_CHARACTERS + 1)])

@@ -160,7 +160,7 @@ def test_the_named_recipes_set_what_upstreams_functions_set(upstream: Path) -> N
 
 
 def test_a_model_config_with_a_nested_transformer_is_read_and_written_there() -> None:
-    from hcp.launch.facts.table import ROWS, keys_of
+    from hcp.launch.facts.table import FACTS, keys_of
 
     text = (
         "_target_: m.ConfigContainer\nmodel:\n  _target_: m.BridgeGPTModelConfig\n  seq_length: 8192\n"
@@ -168,7 +168,7 @@ def test_a_model_config_with_a_nested_transformer_is_read_and_written_there() ->
     )
     read = launch(text)
     assert [read.facts[name].value for name in ("cp", "cp_comm_type", "seq_length")] == [4, "a2a", 8192]
-    assert keys_of(ROWS["hcp_sizes"], "bridge", read.reading.role)[0].startswith("model.transformer.")
+    assert keys_of(FACTS["hcp_sizes"], "bridge", read.reading.role)[0].startswith("model.transformer.")
 
 
 def test_environment_defaults_are_environment_facts() -> None:

@@ -48,7 +48,7 @@ def test_values_become_words() -> None:
         "lr_warmup_fraction": ["0.01"],
         "empty": [],
     }
-    assert (reading.kind, reading.form, reading.complete, reading.text) == ("mlm", "args-yaml", True, TEXT)
+    assert (reading.dialect, reading.form, reading.complete, reading.text) == ("mlm", "args-yaml", True, TEXT)
     assert set(reading.unknown) == {"data_path", "env.X"}
     assert {name: fact.value for name, fact in reading.facts.items()} == {
         "env.CUDA_DEVICE_MAX_CONNECTIONS": "1",

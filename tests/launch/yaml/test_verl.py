@@ -10,7 +10,7 @@ import pytest
 from hcp.launch.build import build_launch
 from hcp.launch.fact import Launch, Reading
 from hcp.launch.facts.row import UNKNOWN
-from hcp.launch.facts.table import ROWS, default_of, index_of
+from hcp.launch.facts.table import FACTS, default_of, index_of
 from hcp.launch.read import read_target, read_text
 from hcp.launch.yaml.interpolate import resolve
 from hcp.launch.yaml.settings import load_yaml
@@ -94,7 +94,7 @@ def test_the_tables_defaults_are_those_of_every_verl_release(upstream: Path) -> 
         theirs = {setting.key: setting.value for setting in settings}
         compared = 0
         for key, entry in index_of("verl", A).items():
-            default = default_of(ROWS[entry.fact], "verl")
+            default = default_of(FACTS[entry.fact], "verl")
             if default is UNKNOWN or key not in theirs:
                 continue
             if key == "actor_rollout_ref.model.use_remove_padding" and "verl-0.7" in str(path):
@@ -182,7 +182,7 @@ def test_the_fine_tuning_trainer_has_the_engine_at_the_top() -> None:
     assert "nodes" not in read.facts and "start" not in read.facts  # torchrun decides
     from hcp.launch.facts.table import keys_of
 
-    assert keys_of(ROWS["hcp_sizes"], "verl", read.reading.role) == (
+    assert keys_of(FACTS["hcp_sizes"], "verl", read.reading.role) == (
         "engine.override_transformer_config.hierarchical_context_parallel_sizes",
     )
 

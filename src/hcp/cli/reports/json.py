@@ -46,7 +46,7 @@ def many_json(results: list[dict[str, Any]]) -> dict[str, Any]:
 
 def target_json(launch: Launch) -> dict[str, Any]:
     reading = launch.reading
-    return {"name": reading.target, "kind": reading.kind, "form": reading.form, "notes": list(reading.notes)}
+    return {"name": reading.target, "kind": reading.dialect, "form": reading.form, "notes": list(reading.notes)}
 
 
 def facts_json(launch: Launch) -> dict[str, Any]:

@@ -28,7 +28,7 @@ def report_text(report: Report, *, strict: bool = False) -> str:
 def show_text(launch: Launch) -> str:
     """The launch as it was read: every fact with its value, its origin and its place."""
     reading = launch.reading
-    lines = [f"{reading.target}: {reading.kind} ({reading.form})"]
+    lines = [f"{reading.target}: {reading.dialect} ({reading.form})"]
     width = max((len(name) for name in launch.facts), default=0)
     for name, fact in sorted(launch.facts.items()):
         place = f"  {fact.location.file}:{fact.location.line}:{fact.location.column}" if fact.location else ""
@@ -58,7 +58,7 @@ def value_text(value: Any) -> str:
 
 def fix_text(launch: Launch, fix: OfferedFix) -> str:
     """What to type: flags for a Megatron-LM command line, overrides elsewhere."""
-    if launch.kind == "mlm":
+    if launch.dialect == "mlm":
         written = [launch.facts[name] for name, value in fix.edits if value is None and name in launch.facts]
         gone = [fact.key for fact in written if fact.key and fact.origin == "launch"]
         flags = ", ".join(f"--{key.replace('_', '-')}" for key in gone)

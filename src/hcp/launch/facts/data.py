@@ -1,16 +1,16 @@
 """Fact names: sequence length, packing, loss, training loop, environment."""
 
-from hcp.launch.facts.row import UNKNOWN, Row, field_row
+from hcp.launch.facts.row import UNKNOWN, FactSpec, field_spec
 
-DATA_ROWS: tuple[Row, ...] = (
-    Row("seq_length", "size", "tokens of a training sequence", mlm=("seq_length",), bridge=("model.seq_length",)),
-    Row(
+DATA_FACTS: tuple[FactSpec, ...] = (
+    FactSpec("seq_length", "size", "tokens of a training sequence", mlm=("seq_length",), bridge=("model.seq_length",)),
+    FactSpec(
         "dataset_seq_length",
         "size",
         "tokens of a sequence as the dataset makes it",
         bridge=("dataset.seq_length", "dataset.sequence_length"),
     ),
-    Row(
+    FactSpec(
         "micro_batch_size",
         "size",
         "sequences per forward",
@@ -19,7 +19,7 @@ DATA_ROWS: tuple[Row, ...] = (
         verl=("@.ppo_micro_batch_size_per_gpu",),
         defaults={"verl": None},
     ),
-    Row(
+    FactSpec(
         "global_batch_size",
         "size",
         "sequences per step",
@@ -28,14 +28,14 @@ DATA_ROWS: tuple[Row, ...] = (
         verl=("@.ppo_mini_batch_size",),
         defaults={"verl": 256},
     ),
-    Row(
+    FactSpec(
         "max_prompt_length",
         "size",
         "verl: tokens of the longest prompt",
         verl=("data.max_prompt_length",),
         defaults={"verl": 512},
     ),
-    Row(
+    FactSpec(
         "max_response_length",
         "size",
         "verl: tokens of the longest response",
@@ -43,10 +43,10 @@ DATA_ROWS: tuple[Row, ...] = (
         defaults={"verl": 512},
     ),
     # Packing.
-    Row("packing", "str", "none, offline, in_batch, energon, sft, online, document (derived from the keys)"),
-    Row("thd", "bool", "attention gets packed (thd) data (derived)"),
-    Row("sft", "bool", "Megatron-LM --sft", mlm=("sft",), default=UNKNOWN, defaults={"mlm": False}),
-    Row(
+    FactSpec("packing", "str", "none, offline, in_batch, energon, sft, online, document (derived from the keys)"),
+    FactSpec("thd", "bool", "attention gets packed (thd) data (derived)"),
+    FactSpec("sft", "bool", "Megatron-LM --sft", mlm=("sft",), default=UNKNOWN, defaults={"mlm": False}),
+    FactSpec(
         "inter_document_masking",
         "bool",
         "documents mask each other in the dataloader",
@@ -54,7 +54,7 @@ DATA_ROWS: tuple[Row, ...] = (
         default=UNKNOWN,
         defaults={"mlm": False},
     ),
-    Row(
+    FactSpec(
         "packed_sequence_size",
         "int",
         "Bridge offline packing: tokens of a packed row; > 0 = on",
@@ -64,14 +64,14 @@ DATA_ROWS: tuple[Row, ...] = (
         ),
         defaults={"bridge": None},
     ),
-    Row(
+    FactSpec(
         "packing_buffer_size",
         "int",
         "Bridge, Energon data: samples that its packing buffers; null = no packing",
         bridge=("dataset.packing_buffer_size",),
         defaults={"bridge": None},
     ),
-    Row(
+    FactSpec(
         "pack_sequences_in_batch",
         "bool",
         "Bridge in-batch packing",
@@ -79,42 +79,42 @@ DATA_ROWS: tuple[Row, ...] = (
         default=UNKNOWN,
         defaults={"bridge": False},
     ),
-    Row(
+    FactSpec(
         "pad_seq_to_mult",
         "int",
         "Bridge offline packing: each sequence is padded to a multiple of this",
         bridge=("dataset.packed_sequence_specs.pad_seq_to_mult", "dataset.offline_packing_specs.pad_seq_to_mult"),
     ),
-    Row("dataset_target", "str", "Bridge: the class of the dataset config", bridge=("dataset._target_",)),
-    Row(
+    FactSpec("dataset_target", "str", "Bridge: the class of the dataset config", bridge=("dataset._target_",)),
+    FactSpec(
         "use_remove_padding",
         "bool",
         "verl: packed data; the model's key decides and the engine's is overwritten",
         verl=("@model.use_remove_padding", "@.megatron.use_remove_padding"),
         defaults={"verl": True},
     ),
-    Row(
+    FactSpec(
         "pad_to_length",
         "any",
         "verl: pads packed rows to a length",
         verl=("@.megatron.pad_to_length",),
         defaults={"verl": False},
     ),
-    Row(
+    FactSpec(
         "use_dynamic_bsz",
         "bool",
         "verl: micro-batches by tokens",
         verl=("@.use_dynamic_bsz", "data.use_dynamic_bsz"),
         defaults={"verl": False},
     ),
-    Row(
+    FactSpec(
         "ppo_max_token_len_per_gpu",
         "int",
         "verl: tokens of a micro-batch per GPU",
         verl=("@.ppo_max_token_len_per_gpu", "data.max_token_len_per_gpu"),
         defaults={"verl": 16384},
     ),
-    Row(
+    FactSpec(
         "attention_mask_in_dataloader",
         "bool",
         "the dataloader makes a dense attention mask",
@@ -123,7 +123,7 @@ DATA_ROWS: tuple[Row, ...] = (
         default=UNKNOWN,
         defaults={"mlm": True},
     ),
-    Row(
+    FactSpec(
         "skip_attention_mask",
         "bool",
         "Bridge: no dense attention mask from the dataset",
@@ -131,7 +131,7 @@ DATA_ROWS: tuple[Row, ...] = (
         default=UNKNOWN,
         defaults={"bridge": True},
     ),
-    Row(
+    FactSpec(
         "dataloader_type",
         "str",
         "single, cyclic, external, batch",
@@ -141,22 +141,22 @@ DATA_ROWS: tuple[Row, ...] = (
         defaults={"mlm": None},
     ),
     # Loss.
-    field_row(
+    field_spec(
         "calculate_per_token_loss",
         "bool",
         "calculate_per_token_loss",
         False,
         "gradients are divided by the tokens of the whole step",
     ),
-    Row("finetune", "bool", "Bridge: a fine-tuning dataset (derived)"),
-    Row(
+    FactSpec("finetune", "bool", "Bridge: a fine-tuning dataset (derived)"),
+    FactSpec(
         "distillation",
         "bool",
         "verl: distillation from a teacher",
         verl=("distillation.enabled",),
         defaults={"verl": False},
     ),
-    Row(
+    FactSpec(
         "distillation_loss",
         "str",
         "verl: the loss of distillation; forward_kl_topk carries teacher logits",
@@ -164,7 +164,7 @@ DATA_ROWS: tuple[Row, ...] = (
         defaults={"verl": "k3"},
     ),
     # Environment and loop.
-    Row(
+    FactSpec(
         "eval_iters",
         "int",
         "evaluation iterations",
@@ -173,17 +173,19 @@ DATA_ROWS: tuple[Row, ...] = (
         default=UNKNOWN,
         defaults={"mlm": 100},
     ),
-    field_row(
+    field_spec(
         "pipeline_comm_backend",
         "str",
         "pipeline_model_parallel_comm_backend",
         None,
         "what carries the pipeline's messages: nccl (also null) or ucc",
     ),
-    field_row("qk_layer_scaling", "bool", "apply_query_key_layer_scaling", False, "scores divided by the layer number"),
+    field_spec(
+        "qk_layer_scaling", "bool", "apply_query_key_layer_scaling", False, "scores divided by the layer number"
+    ),
     # The job around the training.
-    Row("srun", "bool", "srun starts the launcher or the ranks (derived)"),
-    Row(
+    FactSpec("srun", "bool", "srun starts the launcher or the ranks (derived)"),
+    FactSpec(
         "exit_signal_handler",
         "bool",
         "the trainer saves and ends when it gets a signal",
@@ -192,8 +194,8 @@ DATA_ROWS: tuple[Row, ...] = (
         default=UNKNOWN,
         defaults={"mlm": False, "bridge": False},
     ),
-    Row("exit_signal", "any", "Bridge: that signal; null = SIGTERM", bridge=("train.exit_signal",), default=None),
-    Row(
+    FactSpec("exit_signal", "any", "Bridge: that signal; null = SIGTERM", bridge=("train.exit_signal",), default=None),
+    FactSpec(
         "checkpoint_save",
         "any",
         "where checkpoints are written",
@@ -201,12 +203,12 @@ DATA_ROWS: tuple[Row, ...] = (
         bridge=("checkpoint.save",),
         verl=("trainer.default_local_dir",),
     ),
-    Row("checkpoint_load", "any", "where checkpoints are read", mlm=("load",), bridge=("checkpoint.load",)),
-    Row("data_path", "any", "training data", mlm=("data_path",), verl=("data.train_files",)),
-    Row(
+    FactSpec("checkpoint_load", "any", "where checkpoints are read", mlm=("load",), bridge=("checkpoint.load",)),
+    FactSpec("data_path", "any", "training data", mlm=("data_path",), verl=("data.train_files",)),
+    FactSpec(
         "data_cache_path", "any", "index cache of the data", mlm=("data_cache_path",), bridge=("dataset.path_to_cache",)
     ),
-    Row(
+    FactSpec(
         "ft_package",
         "bool",
         "fault tolerance of nvidia-resiliency-ext",
@@ -215,7 +217,7 @@ DATA_ROWS: tuple[Row, ...] = (
         default=UNKNOWN,
         defaults={"mlm": False, "bridge": False},
     ),
-    Row(
+    FactSpec(
         "inprocess_restart",
         "bool",
         "restart inside the processes",
@@ -224,7 +226,7 @@ DATA_ROWS: tuple[Row, ...] = (
         default=UNKNOWN,
         defaults={"mlm": False, "bridge": False},
     ),
-    Row(
+    FactSpec(
         "inprocess_hard_timeout",
         "float",
         "seconds until a hung rank is killed",
@@ -233,7 +235,7 @@ DATA_ROWS: tuple[Row, ...] = (
         default=UNKNOWN,
         defaults={"mlm": 90.0, "bridge": 90.0},
     ),
-    Row(
+    FactSpec(
         "distributed_timeout_minutes",
         "float",
         "timeout of the process groups",
@@ -242,8 +244,8 @@ DATA_ROWS: tuple[Row, ...] = (
         default=UNKNOWN,
         defaults={"mlm": 10.0, "bridge": 10.0},
     ),
-    Row("step_s", "float", "seconds of the longest training step"),
-    Row("checkpoint_s", "float", "seconds to write a checkpoint"),
-    Row("log_directory", "str", "the folder that --output names, on the machine that submits: present or missing"),
-    Row("script", "str", "the program that is launched (derived)"),
+    FactSpec("step_s", "float", "seconds of the longest training step"),
+    FactSpec("checkpoint_s", "float", "seconds to write a checkpoint"),
+    FactSpec("log_directory", "str", "the folder that --output names, on the machine that submits: present or missing"),
+    FactSpec("script", "str", "the program that is launched (derived)"),
 )

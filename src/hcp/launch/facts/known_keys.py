@@ -5,7 +5,7 @@ from __future__ import annotations
 from functools import cache
 from pathlib import Path
 
-from hcp.launch.fact import Kind
+from hcp.launch.fact import Dialect
 
 _OPEN_SECTIONS = {  # verl: what stands below these is a field of the named class
     "override_transformer_config": "transformer",
@@ -15,13 +15,13 @@ _OPEN_SECTIONS = {  # verl: what stands below these is a field of the named clas
 }
 
 
-def is_known(kind: Kind, key: str) -> bool:
+def is_known(dialect: Dialect, key: str) -> bool:
     """Whether some version of upstream declares the key (an option's name, or a dotted path)."""
-    known, name = _candidates(kind, key)
+    known, name = _candidates(dialect, key)
     return name in known or _is_private(key)
 
 
-def near_miss(kind: Kind, key: str) -> str | None:
+def near_miss(dialect: Dialect, key: str) -> str | None:
     """The known key that is one edit away from an unknown one (a letter more, less, other, or two swapped).
 
     None for a known key, and where no known key is that near. For verl's override sections the field is compared.
@@ -29,7 +29,7 @@ def near_miss(kind: Kind, key: str) -> str | None:
     >>> near_miss("mlm", "hierarchical_context_parallel_size")
     'hierarchical_context_parallel_sizes'
     """
-    known, name = _candidates(kind, key)
+    known, name = _candidates(dialect, key)
     if name in known or len(name) < 4 or _is_private(key):
         return None
     by_length = _by_length(known)
@@ -66,11 +66,11 @@ def one_edit_apart(first: str, second: str) -> bool:
     return swapped and first[start + 2 :] == second[start + 2 :]
 
 
-def _candidates(kind: Kind, key: str) -> tuple[frozenset[str], str]:
+def _candidates(dialect: Dialect, key: str) -> tuple[frozenset[str], str]:
     """(the known names, the part of the key that is one of them)."""
-    if kind == "mlm":
+    if dialect == "mlm":
         return _section("mlm"), key
-    if kind == "verl":
+    if dialect == "verl":
         for section, name in _OPEN_SECTIONS.items():
             head, found, field = key.partition(f".{section}.")
             if found and head:

@@ -1,14 +1,14 @@
 """Fact names: the model, its attention, its precision."""
 
-from hcp.launch.facts.row import UNKNOWN, Row, field_row
+from hcp.launch.facts.row import UNKNOWN, FactSpec, field_spec
 
 _BACKEND = {"mlm": "auto", "bridge": None, "verl": "flash"}
 
-MODEL_ROWS: tuple[Row, ...] = (
-    field_row("num_layers", "size", "num_layers", UNKNOWN, "transformer layers"),
-    field_row("hidden_size", "size", "hidden_size", UNKNOWN, "width of the model"),
-    field_row("heads", "size", "num_attention_heads", UNKNOWN, "attention (query) heads"),
-    Row(
+MODEL_FACTS: tuple[FactSpec, ...] = (
+    field_spec("num_layers", "size", "num_layers", UNKNOWN, "transformer layers"),
+    field_spec("hidden_size", "size", "hidden_size", UNKNOWN, "width of the model"),
+    field_spec("heads", "size", "num_attention_heads", UNKNOWN, "attention (query) heads"),
+    FactSpec(
         "group_query_attention",
         "bool",
         "GQA is on (Megatron-LM's command line only)",
@@ -16,10 +16,10 @@ MODEL_ROWS: tuple[Row, ...] = (
         default=UNKNOWN,
         defaults={"mlm": False},
     ),
-    field_row("num_query_groups", "size", "num_query_groups", UNKNOWN, "KV heads as configured; null = heads"),
-    Row("kv_heads", "size", "KV heads: num_query_groups, else heads (derived)"),
-    field_row("head_dim", "size", "kv_channels", UNKNOWN, "channels per head; null = hidden_size / heads"),
-    Row(
+    field_spec("num_query_groups", "size", "num_query_groups", UNKNOWN, "KV heads as configured; null = heads"),
+    FactSpec("kv_heads", "size", "KV heads: num_query_groups, else heads (derived)"),
+    field_spec("head_dim", "size", "kv_channels", UNKNOWN, "channels per head; null = hidden_size / heads"),
+    FactSpec(
         "mla",
         "bool",
         "multi-latent attention",
@@ -28,10 +28,10 @@ MODEL_ROWS: tuple[Row, ...] = (
         default=UNKNOWN,
         defaults={"mlm": False, "bridge": False},
     ),
-    field_row("v_head_dim", "size", "v_head_dim", UNKNOWN, "MLA: channels of a value head"),
-    field_row("qk_head_dim", "size", "qk_head_dim", UNKNOWN, "MLA: non-rotary channels of a query or key head"),
-    field_row("qk_pos_emb_head_dim", "size", "qk_pos_emb_head_dim", UNKNOWN, "MLA: rotary channels of a head"),
-    Row(
+    field_spec("v_head_dim", "size", "v_head_dim", UNKNOWN, "MLA: channels of a value head"),
+    field_spec("qk_head_dim", "size", "qk_head_dim", UNKNOWN, "MLA: non-rotary channels of a query or key head"),
+    field_spec("qk_pos_emb_head_dim", "size", "qk_pos_emb_head_dim", UNKNOWN, "MLA: rotary channels of a head"),
+    FactSpec(
         "attention_variant",
         "str",
         "experimental attention: dsa, gated_delta_net, …; null = none",
@@ -40,14 +40,14 @@ MODEL_ROWS: tuple[Row, ...] = (
         default=None,
         defaults={"verl": UNKNOWN},
     ),
-    field_row("window_size", "window", "window_size", None, "sliding window (left, right); null = full attention"),
-    field_row("window_attn_skip_freq", "any", "window_attn_skip_freq", None, "which layers are full attention"),
-    field_row("softmax_type", "str", "softmax_type", "vanilla", "vanilla, off-by-one or learnable (sinks)"),
-    Row("attention_bias", "bool", "a bias is added to the attention scores (ALiBi, post-scale bias)"),
-    Row("attention_mask", "str", "mask: causal, padding, causal_bottom_right, arbitrary"),
-    field_row("mtp_layers", "int", "mtp_num_layers", None, "multi-token-prediction layers; null = none"),
-    field_row("num_experts", "size", "num_moe_experts", None, "MoE experts; null = dense", mlm=("num_experts",)),
-    Row(
+    field_spec("window_size", "window", "window_size", None, "sliding window (left, right); null = full attention"),
+    field_spec("window_attn_skip_freq", "any", "window_attn_skip_freq", None, "which layers are full attention"),
+    field_spec("softmax_type", "str", "softmax_type", "vanilla", "vanilla, off-by-one or learnable (sinks)"),
+    FactSpec("attention_bias", "bool", "a bias is added to the attention scores (ALiBi, post-scale bias)"),
+    FactSpec("attention_mask", "str", "mask: causal, padding, causal_bottom_right, arbitrary"),
+    field_spec("mtp_layers", "int", "mtp_num_layers", None, "multi-token-prediction layers; null = none"),
+    field_spec("num_experts", "size", "num_moe_experts", None, "MoE experts; null = dense", mlm=("num_experts",)),
+    FactSpec(
         "hybrid_pattern",
         "str",
         "layer pattern of a hybrid (Mamba) model; null = none",
@@ -56,13 +56,13 @@ MODEL_ROWS: tuple[Row, ...] = (
         default=None,
         defaults={"verl": UNKNOWN},
     ),
-    field_row("mamba_num_heads", "size", "mamba_num_heads", None, "Mamba: heads"),
-    field_row("mamba_num_groups", "size", "mamba_num_groups", 8, "Mamba: groups"),
-    field_row("mamba_head_dim", "size", "mamba_head_dim", 64, "Mamba: channels per head"),
-    field_row("linear_num_key_heads", "size", "linear_num_key_heads", 16, "gated delta net: key heads"),
-    field_row("linear_num_value_heads", "size", "linear_num_value_heads", 32, "gated delta net: value heads"),
-    Row("vision", "bool", "the model has a vision tower"),
-    Row(
+    field_spec("mamba_num_heads", "size", "mamba_num_heads", None, "Mamba: heads"),
+    field_spec("mamba_num_groups", "size", "mamba_num_groups", 8, "Mamba: groups"),
+    field_spec("mamba_head_dim", "size", "mamba_head_dim", 64, "Mamba: channels per head"),
+    field_spec("linear_num_key_heads", "size", "linear_num_key_heads", 16, "gated delta net: key heads"),
+    field_spec("linear_num_value_heads", "size", "linear_num_value_heads", 32, "gated delta net: value heads"),
+    FactSpec("vision", "bool", "the model has a vision tower"),
+    FactSpec(
         "model_name",
         "str",
         "the recipe or model that the launch names",
@@ -70,7 +70,7 @@ MODEL_ROWS: tuple[Row, ...] = (
         verl=("@model.path",),
     ),
     # Attention implementation.
-    field_row(
+    field_spec(
         "attention_backend",
         "str",
         "attention_backend",
@@ -78,11 +78,11 @@ MODEL_ROWS: tuple[Row, ...] = (
         "flash, fused, unfused, local or auto",
         defaults=_BACKEND,
     ),
-    field_row(
+    field_spec(
         "transformer_impl", "str", "transformer_impl", "transformer_engine", "local or transformer_engine", kept=True
     ),
-    Row("spec", "any", "layer spec", mlm=("spec",), default=None),
-    Row(
+    FactSpec("spec", "any", "layer spec", mlm=("spec",), default=None),
+    FactSpec(
         "flash_attention_version",
         "str",
         "flash-attention version asked for",
@@ -90,11 +90,13 @@ MODEL_ROWS: tuple[Row, ...] = (
         bridge=("model.flash_attention_version",),
         default=None,
     ),
-    field_row("deterministic", "bool", "deterministic_mode", False, "deterministic mode", kept=True),
-    field_row("batch_invariant", "bool", "batch_invariant_mode", False, "batch-invariant mode", kept=True),
-    field_row("qk_clip", "bool", "qk_clip", False, "QK clipping (max logit)", kept=True),
-    field_row("log_max_attention_logit", "bool", "log_max_attention_logit", False, "logs the largest logit", kept=True),
-    field_row(
+    field_spec("deterministic", "bool", "deterministic_mode", False, "deterministic mode", kept=True),
+    field_spec("batch_invariant", "bool", "batch_invariant_mode", False, "batch-invariant mode", kept=True),
+    field_spec("qk_clip", "bool", "qk_clip", False, "QK clipping (max logit)", kept=True),
+    field_spec(
+        "log_max_attention_logit", "bool", "log_max_attention_logit", False, "logs the largest logit", kept=True
+    ),
+    field_spec(
         "rope_fusion",
         "bool",
         "apply_rope_fusion",
@@ -104,7 +106,7 @@ MODEL_ROWS: tuple[Row, ...] = (
         mlm=("apply_rope_fusion",),
         mlm_not=("no_rope_fusion",),
     ),
-    Row(
+    FactSpec(
         "position_embedding_type",
         "str",
         "learned_absolute, rope, yarn, mrope, relative or none",
@@ -113,7 +115,7 @@ MODEL_ROWS: tuple[Row, ...] = (
         default=UNKNOWN,
         defaults={"mlm": "learned_absolute"},
     ),
-    Row(
+    FactSpec(
         "use_rotary_position_embeddings",
         "bool",
         "Megatron-LM's older flag for rope",
@@ -121,10 +123,10 @@ MODEL_ROWS: tuple[Row, ...] = (
         default=UNKNOWN,
         defaults={"mlm": False},
     ),
-    field_row("rotary_interleaved", "bool", "rotary_interleaved", False, "interleaved rotary embedding"),
-    field_row("rope_type", "str", "rope_type", UNKNOWN, "rope or yarn"),
+    field_spec("rotary_interleaved", "bool", "rotary_interleaved", False, "interleaved rotary embedding"),
+    field_spec("rope_type", "str", "rope_type", UNKNOWN, "rope or yarn"),
     # Precision. Bridge copies every field of `mixed_precision` over the model's, so that it decides.
-    field_row(
+    field_spec(
         "fp8",
         "str",
         "fp8",
@@ -134,7 +136,7 @@ MODEL_ROWS: tuple[Row, ...] = (
         bridge=("mixed_precision.fp8", "model.fp8"),
         kept=True,
     ),
-    field_row(
+    field_spec(
         "fp8_recipe",
         "str",
         "fp8_recipe",
@@ -143,7 +145,7 @@ MODEL_ROWS: tuple[Row, ...] = (
         bridge=("mixed_precision.fp8_recipe", "model.fp8_recipe"),
         kept=True,
     ),
-    field_row(
+    field_spec(
         "fp8_dot_product_attention",
         "bool",
         "fp8_dot_product_attention",
@@ -152,7 +154,7 @@ MODEL_ROWS: tuple[Row, ...] = (
         bridge=("mixed_precision.fp8_dot_product_attention", "model.fp8_dot_product_attention"),
         kept=True,
     ),
-    field_row(
+    field_spec(
         "fp8_multi_head_attention",
         "bool",
         "fp8_multi_head_attention",
@@ -161,9 +163,9 @@ MODEL_ROWS: tuple[Row, ...] = (
         bridge=("mixed_precision.fp8_multi_head_attention", "model.fp8_multi_head_attention"),
         kept=True,
     ),
-    field_row("tp_only_amax_red", "bool", "tp_only_amax_red", False, "amax reduced over tp only", kept=True),
+    field_spec("tp_only_amax_red", "bool", "tp_only_amax_red", False, "amax reduced over tp only", kept=True),
     # What else decides with CP.
-    field_row(
+    field_spec(
         "overlap_moe_expert_parallel_comm",
         "bool",
         "overlap_moe_expert_parallel_comm",
@@ -171,7 +173,7 @@ MODEL_ROWS: tuple[Row, ...] = (
         "overlaps the expert all-to-all",
         kept=True,
     ),
-    field_row(
+    field_spec(
         "moe_token_dispatcher_type",
         "str",
         "moe_token_dispatcher_type",
@@ -179,17 +181,17 @@ MODEL_ROWS: tuple[Row, ...] = (
         "MoE dispatcher",
         defaults={"verl": "alltoall"},
     ),
-    field_row("moe_router_fusion", "bool", "moe_router_fusion", False, "fused MoE router", kept=True),
-    Row(
+    field_spec("moe_router_fusion", "bool", "moe_router_fusion", False, "fused MoE router", kept=True),
+    FactSpec(
         "router_replay",
         "str",
         "verl: replay of the router's choices: disabled, R2, R3",
         verl=("@.megatron.router_replay.mode",),
         defaults={"verl": "disabled"},
     ),
-    field_row(
+    field_spec(
         "cuda_graph_impl", "str", "cuda_graph_impl", "none", "CUDA graphs: none, local, transformer_engine", kept=True
     ),
-    field_row("enable_cuda_graph", "bool", "enable_cuda_graph", False, "CUDA graphs (older key)", kept=True),
-    field_row("recompute_granularity", "str", "recompute_granularity", None, "activation recomputation", kept=True),
+    field_spec("enable_cuda_graph", "bool", "enable_cuda_graph", False, "CUDA graphs (older key)", kept=True),
+    field_spec("recompute_granularity", "str", "recompute_granularity", None, "activation recomputation", kept=True),
 )

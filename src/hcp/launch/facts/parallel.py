@@ -1,34 +1,34 @@
 """Fact names: versions, cluster, parallel sizes and process groups."""
 
-from hcp.launch.facts.row import UNKNOWN, Row, field_row
+from hcp.launch.facts.row import UNKNOWN, FactSpec, field_spec
 
 
 def _verl(key: str) -> tuple[str, ...]:
     return (f"@.megatron.{key}", f"@.megatron.override_transformer_config.{key}")
 
 
-PARALLEL_ROWS: tuple[Row, ...] = (
+PARALLEL_FACTS: tuple[FactSpec, ...] = (
     # Versions: unknown unless stated.
-    Row("te", "version", "Transformer Engine version"),
-    Row("mcore", "version", "megatron-core version"),
-    Row("mcore_branch", "str", "megatron-core's branch: main (every release is) or dev (derived for a release)"),
-    Row("bridge", "version", "Megatron-Bridge version"),
-    Row("verl", "version", "verl version"),
-    Row("torch", "version", "torch version"),
-    Row("cudnn", "version", "cuDNN version"),
-    Row("flash_attn", "version", "flash-attention version (2.x, 3.x or 4.x); null = not installed"),
-    Row("einops", "bool", "einops can be imported"),
+    FactSpec("te", "version", "Transformer Engine version"),
+    FactSpec("mcore", "version", "megatron-core version"),
+    FactSpec("mcore_branch", "str", "megatron-core's branch: main (every release is) or dev (derived for a release)"),
+    FactSpec("bridge", "version", "Megatron-Bridge version"),
+    FactSpec("verl", "version", "verl version"),
+    FactSpec("torch", "version", "torch version"),
+    FactSpec("cudnn", "version", "cuDNN version"),
+    FactSpec("flash_attn", "version", "flash-attention version (2.x, 3.x or 4.x); null = not installed"),
+    FactSpec("einops", "bool", "einops can be imported"),
     # Cluster.
-    Row("arch", "str", "GPU architecture: sm80, sm90, sm100, …"),
-    Row("nodes", "size", "nodes of the job", verl=("trainer.nnodes",), defaults={"verl": 1}),
-    Row("gpus_per_node", "size", "GPUs (ranks) per node", verl=("trainer.n_gpus_per_node",), defaults={"verl": 8}),
-    Row("ntasks_per_node", "size", "Slurm tasks per node"),
-    Row("nvlink_domain", "size", "GPUs that NVLink joins: 8 on HGX, up to 72 on NVL72"),
-    Row("placement", "str", "how ranks fall on nodes: block or cyclic"),
-    Row("start", "str", "how ranks are started: srun, torchrun, ft_launcher, ray, python"),
-    Row("world_size", "size", "ranks of the job", mlm=("world_size",)),
+    FactSpec("arch", "str", "GPU architecture: sm80, sm90, sm100, …"),
+    FactSpec("nodes", "size", "nodes of the job", verl=("trainer.nnodes",), defaults={"verl": 1}),
+    FactSpec("gpus_per_node", "size", "GPUs (ranks) per node", verl=("trainer.n_gpus_per_node",), defaults={"verl": 8}),
+    FactSpec("ntasks_per_node", "size", "Slurm tasks per node"),
+    FactSpec("nvlink_domain", "size", "GPUs that NVLink joins: 8 on HGX, up to 72 on NVL72"),
+    FactSpec("placement", "str", "how ranks fall on nodes: block or cyclic"),
+    FactSpec("start", "str", "how ranks are started: srun, torchrun, ft_launcher, ray, python"),
+    FactSpec("world_size", "size", "ranks of the job", mlm=("world_size",)),
     # Parallel sizes.
-    field_row(
+    field_spec(
         "tp",
         "size",
         "tensor_model_parallel_size",
@@ -37,7 +37,7 @@ PARALLEL_ROWS: tuple[Row, ...] = (
         verl=_verl("tensor_model_parallel_size"),
         kept=True,
     ),
-    field_row(
+    field_spec(
         "pp",
         "size",
         "pipeline_model_parallel_size",
@@ -46,7 +46,7 @@ PARALLEL_ROWS: tuple[Row, ...] = (
         verl=_verl("pipeline_model_parallel_size"),
         kept=True,
     ),
-    field_row(
+    field_spec(
         "vpp",
         "size",
         "virtual_pipeline_model_parallel_size",
@@ -55,7 +55,7 @@ PARALLEL_ROWS: tuple[Row, ...] = (
         verl=_verl("virtual_pipeline_model_parallel_size"),
         kept=True,
     ),
-    field_row(
+    field_spec(
         "cp",
         "size",
         "context_parallel_size",
@@ -64,7 +64,7 @@ PARALLEL_ROWS: tuple[Row, ...] = (
         verl=_verl("context_parallel_size"),
         kept=True,
     ),
-    field_row(
+    field_spec(
         "ep",
         "size",
         "expert_model_parallel_size",
@@ -73,7 +73,7 @@ PARALLEL_ROWS: tuple[Row, ...] = (
         verl=_verl("expert_model_parallel_size"),
         kept=True,
     ),
-    field_row(
+    field_spec(
         "etp",
         "size",
         "expert_tensor_parallel_size",
@@ -82,7 +82,7 @@ PARALLEL_ROWS: tuple[Row, ...] = (
         verl=_verl("expert_tensor_parallel_size"),
         kept=True,
     ),
-    field_row(
+    field_spec(
         "weight_shards",
         "size",
         "tensor_parallel_num_weight_shards",
@@ -90,9 +90,9 @@ PARALLEL_ROWS: tuple[Row, ...] = (
         "tensor-parallel weight shards (mcore >= 0.19); tp x gtp",
         kept=True,
     ),
-    Row("gtp", "size", "weight shards beyond tp: tensor_parallel_num_weight_shards / tp (derived)"),
-    Row("dp", "size", "data-parallel size: world_size / (tp pp cp gtp) (derived)"),
-    field_row(
+    FactSpec("gtp", "size", "weight shards beyond tp: tensor_parallel_num_weight_shards / tp (derived)"),
+    FactSpec("dp", "size", "data-parallel size: world_size / (tp pp cp gtp) (derived)"),
+    field_spec(
         "cp_comm_type",
         "comm",
         "cp_comm_type",
@@ -100,7 +100,7 @@ PARALLEL_ROWS: tuple[Row, ...] = (
         "how CP ranks exchange K and V; one, or one per layer",
         defaults={"bridge": None, "verl": None},
     ),
-    field_row(
+    field_spec(
         "hcp_sizes",
         "sizes",
         "hierarchical_context_parallel_sizes",
@@ -108,7 +108,7 @@ PARALLEL_ROWS: tuple[Row, ...] = (
         "sizes of the hierarchical CP levels, (inner a2a, outer p2p)",
         kept=True,
     ),
-    field_row(
+    field_spec(
         "sequence_parallel",
         "bool",
         "sequence_parallel",
@@ -117,8 +117,8 @@ PARALLEL_ROWS: tuple[Row, ...] = (
         verl=_verl("sequence_parallel"),
         defaults={"verl": True},
     ),
-    Row("rank_order", "str", "order of the rank mesh, fastest axis first (derived)"),
-    Row(
+    FactSpec("rank_order", "str", "order of the rank mesh, fastest axis first (derived)"),
+    FactSpec(
         "use_tp_pp_dp_mapping",
         "bool",
         "rank order tp-cp-ep-pp-dp",
@@ -126,14 +126,14 @@ PARALLEL_ROWS: tuple[Row, ...] = (
         bridge=("dist.use_tp_pp_dp_mapping",),
         default=False,
     ),
-    Row(
+    FactSpec(
         "use_decentralized_pg",
         "bool",
         "process groups outside megatron's global state",
         bridge=("dist.use_decentralized_pg",),
         default=False,
     ),
-    Row(
+    FactSpec(
         "high_priority_stream_groups",
         "comm",
         "process groups whose NCCL stream has high priority",
@@ -141,7 +141,7 @@ PARALLEL_ROWS: tuple[Row, ...] = (
         bridge=("dist.high_priority_stream_groups",),
         default=None,
     ),
-    Row(
+    FactSpec(
         "num_distributed_optimizer_instances",
         "size",
         "distributed-optimizer instances",
@@ -149,14 +149,14 @@ PARALLEL_ROWS: tuple[Row, ...] = (
         bridge=("ddp.num_distributed_optimizer_instances",),
         default=1,
     ),
-    Row(
+    FactSpec(
         "eval_context_parallel_size",
         "size",
         "CP size of evaluation; null = that of training",
         bridge=("dist.eval_context_parallel_size",),
         default=None,
     ),
-    Row(
+    FactSpec(
         "fsdp",
         "bool",
         "Megatron-FSDP",
@@ -165,7 +165,7 @@ PARALLEL_ROWS: tuple[Row, ...] = (
         verl=("@.megatron.use_megatron_fsdp",),
         default=False,
     ),
-    Row(
+    FactSpec(
         "torch_fsdp2",
         "bool",
         "Megatron-LM's torch FSDP2",
@@ -173,7 +173,7 @@ PARALLEL_ROWS: tuple[Row, ...] = (
         default=UNKNOWN,
         defaults={"mlm": False},
     ),
-    Row(
+    FactSpec(
         "fsdp_version",
         "int",
         "Bridge: the generation of Megatron-FSDP",
@@ -181,13 +181,13 @@ PARALLEL_ROWS: tuple[Row, ...] = (
         default=UNKNOWN,
         defaults={"bridge": 1},
     ),
-    Row(
+    FactSpec(
         "strategy",
         "str",
         "verl: the training backend; only megatron has the parallel sizes of this table",
         verl=("@.strategy",),
     ),
-    Row(
+    FactSpec(
         "average_in_collective",
         "bool",
         "DDP averages inside the collective",
@@ -198,10 +198,10 @@ PARALLEL_ROWS: tuple[Row, ...] = (
         defaults={"bridge": UNKNOWN},
     ),
     # Dynamic context parallelism.
-    field_row(
+    field_spec(
         "hybrid_context_parallel", "bool", "hybrid_context_parallel", False, "dynamic CP, megatron-core main", kept=True
     ),
-    field_row(
+    field_spec(
         "dynamic_context_parallel",
         "bool",
         "dynamic_context_parallel",
@@ -210,7 +210,7 @@ PARALLEL_ROWS: tuple[Row, ...] = (
         verl=_verl("dynamic_context_parallel"),
         kept=True,
     ),
-    field_row(
+    field_spec(
         "max_seqlen_per_dp_cp_rank",
         "int",
         "max_seqlen_per_dp_cp_rank",
@@ -219,7 +219,7 @@ PARALLEL_ROWS: tuple[Row, ...] = (
         verl=_verl("max_seqlen_per_dp_cp_rank"),
         kept=True,
     ),
-    field_row(
+    field_spec(
         "cp_partition_mode",
         "str",
         "cp_partition_mode",
@@ -227,7 +227,7 @@ PARALLEL_ROWS: tuple[Row, ...] = (
         "how packed rows are cut for CP: zigzag, or contiguous (mcore dev)",
         defaults={"mlm": "zigzag", "bridge": "zigzag"},
     ),
-    field_row(
+    field_spec(
         "min_dynamic_context_parallel_size",
         "int",
         "min_dynamic_context_parallel_size",
@@ -235,7 +235,7 @@ PARALLEL_ROWS: tuple[Row, ...] = (
         "dynamic CP: the smallest group (mcore dev)",
         kept=True,
     ),
-    field_row(
+    field_spec(
         "sequence_packing_scheduler",
         "str",
         "sequence_packing_scheduler",

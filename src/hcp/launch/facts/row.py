@@ -19,7 +19,7 @@ UNKNOWN: Final = _Unknown()
 
 
 @dataclass(frozen=True)
-class Row:
+class FactSpec:
     """One fact. `verl` keys write `@.megatron` for the engine's section of a role and `@model` for its model's.
     A role is `actor_rollout_ref.actor`, `actor_rollout_ref.ref`, `critic` or (fine-tuning) `engine`; see `keys_of`.
 
@@ -39,7 +39,7 @@ class Row:
     defaults: Mapping[str, Any] = field(default_factory=dict)
 
 
-def field_row(
+def field_spec(
     name: str,
     type: Type,
     upstream: str,
@@ -52,13 +52,13 @@ def field_row(
     verl: tuple[str, ...] | None = None,
     defaults: Mapping[str, Any] | None = None,
     kept: bool = False,
-) -> Row:
+) -> FactSpec:
     """A field of megatron-core's config: the same name as a flag, under Bridge's `model.` and in verl's override.
 
     In verl a field that nobody overrides comes from the model's own config: unknown, unless `defaults["verl"]` says
     what verl sets, or `kept` that no model of Megatron-Bridge changes the field's default.
     """
-    return Row(
+    return FactSpec(
         name,
         type,
         doc,

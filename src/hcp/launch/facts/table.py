@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from typing import Any, NamedTuple
 
-from hcp.launch.facts.data import DATA_ROWS
-from hcp.launch.facts.model import MODEL_ROWS
-from hcp.launch.facts.parallel import PARALLEL_ROWS
-from hcp.launch.facts.row import Row
+from hcp.launch.facts.data import DATA_FACTS
+from hcp.launch.facts.model import MODEL_FACTS
+from hcp.launch.facts.parallel import PARALLEL_FACTS
+from hcp.launch.facts.row import FactSpec
 
 
 class Key(NamedTuple):
@@ -17,18 +17,18 @@ class Key(NamedTuple):
     negated: bool = False
 
 
-ROWS: dict[str, Row] = {row.name: row for row in (*PARALLEL_ROWS, *MODEL_ROWS, *DATA_ROWS)}
+FACTS: dict[str, FactSpec] = {row.name: row for row in (*PARALLEL_FACTS, *MODEL_FACTS, *DATA_FACTS)}
 
 
-def keys_of(row: Row, kind: str, role: str = "") -> tuple[str, ...]:
+def keys_of(row: FactSpec, dialect: str, role: str = "") -> tuple[str, ...]:
     """The upstream keys of a fact in the dialect, the one to write first.
 
-    >>> keys_of(ROWS["cp"], "verl", "actor_rollout_ref.actor")[0]
+    >>> keys_of(FACTS["cp"], "verl", "actor_rollout_ref.actor")[0]
     'actor_rollout_ref.actor.megatron.context_parallel_size'
     """
-    if kind == "mlm":
+    if dialect == "mlm":
         return row.mlm
-    if kind == "verl":
+    if dialect == "verl":
         return tuple(filter(None, (_verl_key(key, role) for key in row.verl)))
     if role:  # Bridge's model configs that keep megatron-core's fields one level down: model.transformer.*
         nested = [f"{role}.{key[6:]}" for key in row.bridge if key.startswith("model.")]
@@ -53,18 +53,18 @@ def _verl_key(key: str, role: str) -> str | None:
 _INDEXES: dict[tuple[str, str], dict[str, Key]] = {}
 
 
-def index_of(kind: str, role: str = "") -> dict[str, Key]:
+def index_of(dialect: str, role: str = "") -> dict[str, Key]:
     """From upstream key to fact name, for one dialect (and, in verl, one role)."""
-    family = "bridge" if kind == "bridge-provider" else kind
+    family = "bridge" if dialect == "bridge-provider" else dialect
     index = _INDEXES.get((family, role))
     if index is None:
-        index = {key: Key(row.name) for row in ROWS.values() for key in keys_of(row, kind, role)}
-        if kind == "mlm":
-            index |= {key: Key(row.name, True) for row in ROWS.values() for key in row.mlm_not}
+        index = {key: Key(row.name) for row in FACTS.values() for key in keys_of(row, dialect, role)}
+        if dialect == "mlm":
+            index |= {key: Key(row.name, True) for row in FACTS.values() for key in row.mlm_not}
         _INDEXES[family, role] = index
     return index
 
 
-def default_of(row: Row, kind: str) -> Any:
+def default_of(row: FactSpec, dialect: str) -> Any:
     """Upstream's default in that dialect, or `UNKNOWN` where it is decided elsewhere."""
-    return row.defaults.get("bridge" if kind == "bridge-provider" else kind, row.default)
+    return row.defaults.get("bridge" if dialect == "bridge-provider" else dialect, row.default)

@@ -6,7 +6,7 @@ import re
 from collections.abc import Mapping
 
 from hcp.bash.value import Span, Value, reason_of, text_of
-from hcp.launch.fact import Fact, Kind
+from hcp.launch.fact import Dialect, Fact
 from hcp.launch.script.flags import location_of
 from hcp.launch.script.options import Option, gpu_count
 from hcp.launch.script.started import Context, Launched
@@ -31,7 +31,7 @@ class Facts:
             self.unknown[name] = reason
 
 
-def facts_of(launched: Launched, kind: Kind) -> Facts:
+def facts_of(launched: Launched, dialect: Dialect) -> Facts:
     """The facts of one started program."""
     facts = Facts()
     context = launched.started.context
@@ -41,7 +41,7 @@ def facts_of(launched: Launched, kind: Kind) -> Facts:
         facts.put("srun", True)
     _options(facts, context)
     _environment(facts, launched)
-    start = "ray" if kind == "verl" and context.start in ("python", "srun") and _is_ray(launched) else context.start
+    start = "ray" if dialect == "verl" and context.start in ("python", "srun") and _is_ray(launched) else context.start
     if start is None:
         facts.lack("start", context.doubt or "not known")
     else:

@@ -8,7 +8,7 @@ from typing import NamedTuple
 
 from hcp.bash.value import Item, Items, Maybe, Span, Unseen, Word, reason_of
 from hcp.launch.fact import Location, Setting
-from hcp.launch.facts.table import ROWS, index_of
+from hcp.launch.facts.table import FACTS, index_of
 from hcp.launch.words.settings import Word as Spoken
 
 _FLAG = re.compile(r"--[A-Za-z]")
@@ -128,7 +128,7 @@ class _Flags:
         if self.key is None:
             return False
         entry = index_of("mlm").get(self.key)
-        kind = ROWS[entry.fact].type if entry is not None else ""
+        kind = FACTS[entry.fact].type if entry is not None else ""
         if kind == "bool" or (not kind and _BARE_FLAG.match(self.key)):
             return False
         return not self.values or kind in ("sizes", "comm") or _SEVERAL.search(self.key) is not None

@@ -11,8 +11,8 @@ from hcp.bash.value import Word as ShellWord
 from hcp.bash.walker import Machine
 from hcp.core.errors import HcpError
 from hcp.launch.comments import acceptances_in
-from hcp.launch.dialects import WANTED, kind_of_keys, not_supported
-from hcp.launch.fact import Acceptance, Fact, Kind, Reading, Setting
+from hcp.launch.dialects import WANTED, dialect_of_keys, not_supported
+from hcp.launch.fact import Acceptance, Dialect, Fact, Reading, Setting
 from hcp.launch.facts.table import index_of
 from hcp.launch.mlm_args import taken_from_elsewhere
 from hcp.launch.script.facts import facts_of, is_parallel
@@ -65,7 +65,7 @@ _BRIDGE_FLAGS = {
 """What the flags of Bridge's own training scripts set."""
 
 
-def read_shell(text: str, target: str, forced_kind: Kind | None = None) -> Reading:
+def read_shell(text: str, target: str, forced_dialect: Dialect | None = None) -> Reading:
     """The launch in a script: the last training command that says how the model is split, else the last one.
 
     Raises:
@@ -81,26 +81,26 @@ def read_shell(text: str, target: str, forced_kind: Kind | None = None) -> Readi
     data = text.encode("utf-8", "replace").replace(b"\\\r\n", b" \\\n").replace(b"\r\n", b" \n")
     machine = Machine(Source(data, target))
     machine.walk()
-    launched, kind, notes = _chosen(machine, target, forced_kind)
-    return _reading(machine, launched, kind, text, target, notes)
+    launched, dialect, notes = _chosen(machine, target, forced_dialect)
+    return _reading(machine, launched, dialect, text, target, notes)
 
 
-def _chosen(machine: Machine, target: str, forced: Kind | None) -> tuple[Launched, Kind, list[str]]:
+def _chosen(machine: Machine, target: str, forced: Dialect | None) -> tuple[Launched, Dialect, list[str]]:
     """The command that is the launch, its dialect, and what is to be said about the choice."""
-    found: list[tuple[Launched, Kind, bool]] = []
+    found: list[tuple[Launched, Dialect, bool]] = []
     foreign: str | None = None
     for launched in machine.launches:
         if _is_hcp(launched):
             continue
         names = flag_names(launched.started.arguments)
-        kind = _kind(launched, names)
-        if kind is None:
+        dialect = _dialect(launched, names)
+        if dialect is None:
             foreign = foreign or _foreign(launched)
             if forced is None:
                 continue
         family = "bridge" if forced == "bridge-provider" else forced
-        if family is None or family == kind:
-            found.append((launched, forced or kind or "mlm", is_parallel(names)))
+        if family is None or family == dialect:
+            found.append((launched, forced or dialect or "mlm", is_parallel(names)))
     if not found and forced is not None:
         found = [(launched, forced, False) for launched in machine.launches]
     if not found:
@@ -117,7 +117,7 @@ def _chosen(machine: Machine, target: str, forced: Kind | None) -> tuple[Launche
             "give the script that starts the training"
         )
     split = [entry for entry in found if entry[2]]
-    launched, kind, _ = (split or found)[-1]
+    launched, dialect, _ = (split or found)[-1]
     notes = []
     if len(found) > 1:
         line = location_of(launched.started.span).line
@@ -125,16 +125,16 @@ def _chosen(machine: Machine, target: str, forced: Kind | None) -> tuple[Launche
         notes.append(f"{len(found)} training commands; this is {which}, in line {line}")
     if launched.doubt:
         notes.append(f"whether this command runs {launched.doubt}")
-    return launched, kind, notes
+    return launched, dialect, notes
 
 
-def _kind(launched: Launched, names: set[str]) -> Kind | None:
+def _dialect(launched: Launched, names: set[str]) -> Dialect | None:
     """The dialect of a command; None where it is no training command that can be read."""
     script = launched.started.script or ""
     if _foreign(launched):
         return None
     keys = [name for name in names if not name.startswith("--")]
-    by_keys = kind_of_keys(keys)
+    by_keys = dialect_of_keys(keys)
     if _VERL.search(script) or by_keys == "verl":
         return "verl" if keys or "main_" in script or "sft_trainer" in script else None
     if by_keys == "bridge" or _BRIDGE.search(script):
@@ -157,21 +157,23 @@ def _foreign(launched: Launched) -> str | None:
     return next((name for pattern, name in _FOREIGN if pattern.search(script)), None)
 
 
-def _reading(machine: Machine, launched: Launched, kind: Kind, text: str, target: str, notes: Sequence[str]) -> Reading:
-    facts = facts_of(launched, kind)
+def _reading(
+    machine: Machine, launched: Launched, dialect: Dialect, text: str, target: str, notes: Sequence[str]
+) -> Reading:
+    facts = facts_of(launched, dialect)
     items = launched.started.arguments
     unknown = dict(facts.unknown)
-    if kind == "mlm":
+    if dialect == "mlm":
         gathered = flags_of(items)
         elsewhere, unseen = taken_from_elsewhere(gathered.settings)
         settings, unseen = gathered.settings, gathered.unseen or unseen
         unknown |= {**elsewhere, **gathered.unknown}
-        reading = Reading(kind, target, "shell", settings)
+        reading = Reading(dialect, target, "shell", settings)
     else:
         overrides = overrides_of(items)
         unseen = overrides.unseen
         words = [word for word in overrides.words if not word.text.startswith("-")]
-        if kind != "verl":
+        if dialect != "verl":
             flags = flags_of(items, short=True)
             words = [*_bridge_words(flags.settings), *words]
             unknown |= {_BRIDGE_FLAGS[key]: why for key, why in flags.unknown.items() if key in _BRIDGE_FLAGS}
@@ -179,7 +181,7 @@ def _reading(machine: Machine, launched: Launched, kind: Kind, text: str, target
         else:
             words = list(overrides.words)
         unknown |= overrides.unknown
-        reading = reading_of_words(kind, words, target)
+        reading = reading_of_words(dialect, words, target)
     said = [*notes, *machine.notes]
     if machine.used_arguments:
         said.append("the script's own arguments ($1, $@) are not known; it is read as started without any")

@@ -7,8 +7,8 @@ from dataclasses import replace
 
 from hcp.core.errors import HcpError
 from hcp.launch.comments import acceptances_of
-from hcp.launch.dialects import kind_of_keys
-from hcp.launch.fact import Acceptance, Fact, Kind, Location, Reading, Setting
+from hcp.launch.dialects import dialect_of_keys
+from hcp.launch.fact import Acceptance, Dialect, Fact, Location, Reading, Setting
 from hcp.launch.words.settings import Word, settings_of_flags, settings_of_overrides
 
 MAX_CHARACTERS = 300_000
@@ -102,7 +102,7 @@ def _quote_end(line: str, start: int) -> int | None:
     return None
 
 
-def read_overrides(text: str, target: str, kind: Kind) -> Reading:
+def read_overrides(text: str, target: str, dialect: Dialect) -> Reading:
     """A reading of a file that holds nothing but overrides (Bridge, verl) or flags (Megatron-LM).
 
     Raises:
@@ -110,18 +110,18 @@ def read_overrides(text: str, target: str, kind: Kind) -> Reading:
     """
     words = split_words(text, target)
     acceptances = acceptances_of(text, target)
-    if kind == "mlm":
-        return Reading(kind, target, "args", tuple(settings_of_flags(words)), text=text, acceptances=acceptances)
+    if dialect == "mlm":
+        return Reading(dialect, target, "args", tuple(settings_of_flags(words)), text=text, acceptances=acceptances)
     others = settings_of_overrides(words)[1]
     if others:
         place = others[0].location
         where = f"{target}:{place.line}:{place.column}" if place else target
         raise HcpError(f"{where}: {others[0].text[:60]!r} is no override; wanted key=value; correct the word")
-    return reading_of_overrides(kind, words, target, text=text, acceptances=acceptances)
+    return reading_of_overrides(dialect, words, target, text=text, acceptances=acceptances)
 
 
 def reading_of_overrides(
-    kind: Kind,
+    dialect: Dialect,
     words: Sequence[Word],
     target: str,
     role: str = "",
@@ -131,10 +131,12 @@ def reading_of_overrides(
 ) -> Reading:
     """A reading of words that are overrides; other words (a script's own options) are passed over."""
     settings, others = settings_of_overrides(words)
-    if kind != "verl":
+    if dialect != "verl":
         from hcp.launch.yaml.bridge import bridge_reading
 
-        return bridge_reading(kind, target, "overrides", settings, complete=False, text=text, acceptances=acceptances)
+        return bridge_reading(
+            dialect, target, "overrides", settings, complete=False, text=text, acceptances=acceptances
+        )
     from hcp.launch.yaml.verl import verl_reading
 
     return verl_reading(
@@ -175,10 +177,10 @@ def _config_name(words: Sequence[Word]) -> list[Setting]:
     return []
 
 
-def kind_of_words(words: Sequence[Word]) -> Kind | None:
+def dialect_of_words(words: Sequence[Word]) -> Dialect | None:
     """The dialect of bare words: overrides tell Bridge or verl, flags alone are Megatron-LM's."""
     settings, others = settings_of_overrides(words)
-    kind = kind_of_keys([setting.key for setting in settings])
-    if kind is not None:
-        return kind
+    dialect = dialect_of_keys([setting.key for setting in settings])
+    if dialect is not None:
+        return dialect
     return "mlm" if any(word.text.startswith("--") for word in others) else None

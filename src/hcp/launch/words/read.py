@@ -7,8 +7,8 @@ from dataclasses import replace
 
 from hcp.core.errors import HcpError
 from hcp.launch.dialects import WANTED, refuse_foreign
-from hcp.launch.fact import Kind, Reading, Setting
-from hcp.launch.words.overrides import kind_of_words, reading_of_overrides
+from hcp.launch.fact import Dialect, Reading, Setting
+from hcp.launch.words.overrides import dialect_of_words, reading_of_overrides
 from hcp.launch.words.settings import Word, settings_of_flags, settings_of_overrides
 
 _COMMAND_LINE = "<command line>"
@@ -21,7 +21,7 @@ def extended(reading: Reading, texts: Sequence[str]) -> Reading:
         HcpError: a word is neither.
     """
     words = [Word(text) for text in texts]
-    if reading.kind == "mlm":
+    if reading.dialect == "mlm":
         settings = settings_of_flags(words)
         if not words[0].text.startswith("--"):
             raise HcpError(
@@ -36,14 +36,14 @@ def extended(reading: Reading, texts: Sequence[str]) -> Reading:
 
 def with_more(reading: Reading, settings: Sequence[Setting]) -> Reading:
     """The Bridge or verl reading with all its settings replaced, and what follows from them made anew."""
-    if reading.kind == "verl":
+    if reading.dialect == "verl":
         from hcp.launch.yaml.verl import verl_reading
 
         new = verl_reading(reading.target, reading.form, settings, role=reading.role)
     else:
         from hcp.launch.yaml.bridge import bridge_reading
 
-        new = bridge_reading(reading.kind, reading.target, reading.form, settings, complete=reading.complete)
+        new = bridge_reading(reading.dialect, reading.target, reading.form, settings, complete=reading.complete)
     ours = {name: fact for name, fact in reading.facts.items() if name not in new.facts or name == "start"}
     # What was unknown stays so (its setting is gone), unless a new setting of the same key says it.
     given = {setting.key for setting in new.settings}
@@ -60,7 +60,7 @@ def with_more(reading: Reading, settings: Sequence[Setting]) -> Reading:
     )
 
 
-def read_words(texts: Sequence[str], kind: Kind | None) -> Reading:
+def read_words(texts: Sequence[str], dialect: Dialect | None) -> Reading:
     """The launch that words alone make.
 
     Raises:
@@ -69,13 +69,13 @@ def read_words(texts: Sequence[str], kind: Kind | None) -> Reading:
     words = [Word(text) for text in texts]
     settings, others = settings_of_overrides(words)
     keys = [setting.key for setting in settings]
-    if kind is None:
+    if dialect is None:
         refuse_foreign(keys, "the words after --")
-        kind = kind_of_words(words)
-    if kind is None:
+        dialect = dialect_of_words(words)
+    if dialect is None:
         shown = " ".join(word.text for word in words)[:60]
         raise HcpError(f"found {shown!r} after --; {WANTED} in words (--name value, or key=value); correct them")
-    if kind == "mlm":
+    if dialect == "mlm":
         if not words or not words[0].text.startswith("--"):
             raise HcpError(
                 f"{words[0].text[:60]!r} after -- is no flag; wanted Megatron-LM's flags (--name value); "
@@ -87,7 +87,7 @@ def read_words(texts: Sequence[str], kind: Kind | None) -> Reading:
     if not keys or (stray and not others[0].text.startswith("-")):
         shown = (stray or words)[0].text[:60] if words else ""
         raise HcpError(f"{shown!r} after -- is no override; wanted key=value; correct the word")
-    return reading_of_overrides(kind, words, _COMMAND_LINE)
+    return reading_of_overrides(dialect, words, _COMMAND_LINE)
 
 
 def _refuse_dotted_flags(words: Sequence[Word]) -> None:

@@ -6,7 +6,7 @@ import re
 from collections.abc import Iterable, Sequence
 from typing import NamedTuple
 
-from hcp.launch.fact import Kind, Location, Reading, Setting
+from hcp.launch.fact import Dialect, Location, Reading, Setting
 from hcp.launch.words.hydra import hydra_value
 
 _FLAG = re.compile(r"--[A-Za-z]")
@@ -66,16 +66,16 @@ def flat_settings(key: str, value: object, location: Location | None) -> list[Se
     return [leaf for name, item in value.items() for leaf in flat_settings(f"{key}.{name}", item, location)]
 
 
-def reading_of_words(kind: Kind, words: Sequence[Word], target: str, role: str = "") -> Reading:
+def reading_of_words(dialect: Dialect, words: Sequence[Word], target: str, role: str = "") -> Reading:
     """A reading of a bare command line (mlm) or override list (Bridge, verl).
 
     verl's role is told from the keys where `role` is empty: the actor, or `engine` for its fine-tuning trainer.
     """
-    if kind == "mlm":
-        return Reading(kind, target, "args", tuple(settings_of_flags(words)))
+    if dialect == "mlm":
+        return Reading(dialect, target, "args", tuple(settings_of_flags(words)))
     from hcp.launch.words.overrides import reading_of_overrides
 
-    return reading_of_overrides(kind, words, target, role)
+    return reading_of_overrides(dialect, words, target, role)
 
 
 def _span(first: Location | None, last: Location | None) -> Location | None:

@@ -6,7 +6,7 @@ from collections.abc import Iterable
 from typing import Any
 
 from hcp.launch.dialects import has_references
-from hcp.launch.fact import Acceptance, Fact, Form, Kind, Location, Reading, Setting
+from hcp.launch.fact import Acceptance, Dialect, Fact, Form, Location, Reading, Setting
 from hcp.launch.yaml.settings import YamlDoc
 
 _ENUMS = {"AttnBackend": {1: "flash", 2: "fused", 3: "unfused", 4: "local", 5: "auto"}}
@@ -38,18 +38,18 @@ _FP8_RECIPES = (  # part of a mixed-precision recipe's name -> (format, recipe)
 )
 
 
-def read_bridge_yaml(doc: YamlDoc, kind: Kind) -> Reading:
+def read_bridge_yaml(doc: YamlDoc, dialect: Dialect) -> Reading:
     """A reading of a Bridge YAML; complete where the YAML is a dumped container, else the recipe decides the rest."""
     settings = plain_targets(doc)
     dumped = str(doc.data.get("_target_")).endswith("ConfigContainer")
     complete = dumped or any(setting.key == "model._target_" for setting in settings)
     return bridge_reading(
-        kind, doc.file, "yaml", settings, complete=complete, text=doc.text, acceptances=doc.acceptances
+        dialect, doc.file, "yaml", settings, complete=complete, text=doc.text, acceptances=doc.acceptances
     )
 
 
 def bridge_reading(
-    kind: Kind,
+    dialect: Dialect,
     target: str,
     form: Form,
     settings: Iterable[Setting],
@@ -84,7 +84,7 @@ def bridge_reading(
         resolved += _precision(precision.value, precision.location)
     nested = any(key.startswith(_NESTED + ".") for key in by_key)
     return Reading(
-        kind,
+        dialect,
         target,
         form,
         tuple(resolved),

@@ -9,7 +9,7 @@ from typing import Any
 from hcp.launch.dialects import has_references
 from hcp.launch.fact import Acceptance, Fact, Form, Reading, Setting
 from hcp.launch.facts.row import UNKNOWN
-from hcp.launch.facts.table import ROWS, default_of, index_of
+from hcp.launch.facts.table import FACTS, default_of, index_of
 from hcp.launch.yaml.settings import YamlDoc
 
 ACTOR, REF, CRITIC, ENGINE = "actor_rollout_ref.actor", "actor_rollout_ref.ref", "critic", "engine"
@@ -112,7 +112,7 @@ def _default(key: str) -> Any:
     """verl's default of a key that the table of names knows."""
     role = next((role for role in (ACTOR, REF, CRITIC, ENGINE) if key.startswith(role + ".")), ACTOR)
     entry = index_of("verl", role).get(key)
-    return UNKNOWN if entry is None else default_of(ROWS[entry.fact], "verl")
+    return UNKNOWN if entry is None else default_of(FACTS[entry.fact], "verl")
 
 
 def _defaults_list(doc: YamlDoc) -> list[Setting]:

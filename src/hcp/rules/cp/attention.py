@@ -52,7 +52,7 @@ def _wide_mla(v: View) -> bool:
     if None not in widths and widths[0] + widths[1] == widths[2]:
         return False
     # Packed values are padded to the query's width: by verl, and by megatron-core from 0.18 on.
-    return not v.get("thd") or (v.kind != "verl" and not v.at_least("mcore", "0.18"))
+    return not v.get("thd") or (v.dialect != "verl" and not v.at_least("mcore", "0.18"))
 
 
 @rule(

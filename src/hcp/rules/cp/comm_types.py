@@ -71,7 +71,7 @@ def comm_type_is_spelled_right(v: View) -> Problem | None:
     fixes.append(Fix(switch_types(v, ("p2p",)), "a ring over the whole CP group"))
     return Problem(
         message="Transformer Engine knows no such communication type and stops in the first forward"
-        + ("; the help text of --cp-comm-type is wrong here" if v.kind == "mlm" and "allgather" in wrong else ""),
+        + ("; the help text of --cp-comm-type is wrong here" if v.dialect == "mlm" and "allgather" in wrong else ""),
         found=f"cp_comm_type {' '.join(wrong)}",
         wanted="one of " + ", ".join(PARALLEL_TYPES),
         facts=("cp_comm_type",),

@@ -22,9 +22,9 @@ _HUGE = 1 << 30
 
 
 def _dense_mask(v: View) -> bool:
-    if not cp_may_be_on(v) or v.kind not in ("mlm", "bridge"):
+    if not cp_may_be_on(v) or v.dialect not in ("mlm", "bridge"):
         return False
-    if v.kind == "bridge":
+    if v.dialect == "bridge":
         return v.get("skip_attention_mask") is False
     return bool(v.attention_mask_in_dataloader) and not v.get("inter_document_masking")
 
@@ -41,7 +41,7 @@ def _longer(v: View, multiple: int) -> Fix:
 def _splits_over_tp(v: View) -> bool:
     """Dense rows whose length the launch states: packed rows have a length of their own (PACK001)."""
     return (
-        v.kind in ("mlm", "bridge", "bridge-provider")
+        v.dialect in ("mlm", "bridge", "bridge-provider")
         and cp_may_be_on(v)
         and v.get("tp") != 1
         and bool(v.sequence_parallel)
@@ -56,7 +56,7 @@ _FP8_TOKENS = {"delayed": 16, "tensorwise": 16, "mxfp8": 32}
 def _fp8_rows(v: View) -> bool:
     return (
         v.get("fp8") is not None
-        and v.kind in ("mlm", "bridge", "bridge-provider")
+        and v.dialect in ("mlm", "bridge", "bridge-provider")
         and cp_may_be_on(v)
         and not v.get("thd")
         and v.fp8_recipe in _FP8_TOKENS
@@ -82,7 +82,7 @@ def no_dense_mask_for_long_sequences(v: View) -> Problem | None:
     length = v.seq_length
     if v.cp == 1 or length is None or length * length < _HUGE:
         return None
-    mlm = v.kind == "mlm"
+    mlm = v.dialect == "mlm"
     off = {"attention_mask_in_dataloader": False} if mlm else {"skip_attention_mask": True}
     return Problem(
         message=f"every sample carries a dense mask of {length * length / 2**30:.0f} GiB that causal attention ignores:"
@@ -105,7 +105,7 @@ def no_dense_mask_for_long_sequences(v: View) -> Problem | None:
             "ConfigContainer.validate", "self.model.seq_length % (self.model.context_parallel_size * 2) == 0", ">=0.3"
         ),
     ),
-    applies=lambda v: v.kind != "verl" and cp_may_be_on(v),
+    applies=lambda v: v.dialect != "verl" and cp_may_be_on(v),
     good=Example("mlm", "--context-parallel-size 4 --seq-length 4096"),
     bad=Example("mlm", "--context-parallel-size 3 --seq-length 4096"),
 )
@@ -118,7 +118,7 @@ def sequence_divides_into_chunks(v: View) -> Problem | None:
     length = v.seq_length
     if v.cp == 1 or length is None or length % (2 * v.cp) == 0:
         return None
-    direct = v.kind == "bridge-provider"
+    direct = v.dialect == "bridge-provider"
     return Problem(
         message="the sequence cannot be cut into the 2 x CP chunks that balance the ranks"
         + (": a tensor view fails in the first batch" if direct else ": the launch stops while it reads its arguments"),

@@ -47,9 +47,9 @@ def deterministic_mode_has_its_environment(v: View) -> Problem | None:
     and later set the first by themselves, and no longer accept NCCL_ALGO=Tree.
     """
     chosen = v.get("env.NCCL_ALGO")
-    if chosen is not None and v.kind in ("mlm", "bridge"):
+    if chosen is not None and v.dialect in ("mlm", "bridge"):
         accepted = _ALGOS
-        if "Tree" in str(chosen) and (v.kind == "bridge" or not v.at_least("mcore", "0.19")):
+        if "Tree" in str(chosen) and (v.dialect == "bridge" or not v.at_least("mcore", "0.19")):
             accepted = _ALGOS | {"Tree"}
         if not {word.strip() for word in str(chosen).split(",")} <= accepted:
             return Problem(
@@ -59,7 +59,7 @@ def deterministic_mode_has_its_environment(v: View) -> Problem | None:
                 facts=("env.NCCL_ALGO", "deterministic"),
                 fixes=(Fix({"env.NCCL_ALGO": "Ring"}, "rings: the sum has one order"),),
             )
-    if not v.known(_NONDETERMINISTIC) and v.kind == "mlm" and v.at_least("mcore", "0.19"):
+    if not v.known(_NONDETERMINISTIC) and v.dialect == "mlm" and v.at_least("mcore", "0.19"):
         return None  # its command line sets the variable
     value = v[_NONDETERMINISTIC]
     if str(value) == "0":
@@ -119,7 +119,7 @@ def batch_invariant_mode_has_no_cp(v: View) -> Problem | None:
             where="checkout",
         ),
     ),
-    applies=lambda v: v.kind == "bridge" and v.get("fsdp_version") == 2 and bool(v.get("fsdp")),
+    applies=lambda v: v.dialect == "bridge" and v.get("fsdp_version") == 2 and bool(v.get("fsdp")),
     good=Example("bridge", "model.context_parallel_size=1 ddp.use_megatron_fsdp=true ddp.megatron_fsdp_version=2"),
     bad=Example("bridge", "model.context_parallel_size=2 ddp.use_megatron_fsdp=true ddp.megatron_fsdp_version=2"),
 )
@@ -145,7 +145,7 @@ def fsdp_v2_has_no_cp(v: View) -> Problem | None:
     effect="crash",
     stage="config",
     source=(MULTI_TOKEN_PREDICTION.says("roll_tensor", "cp_group", ">=0.14"),),
-    applies=lambda v: v.kind == "mlm" and bool(v.get("mtp_layers")) and cp_may_be_on(v),
+    applies=lambda v: v.dialect == "mlm" and bool(v.get("mtp_layers")) and cp_may_be_on(v),
     good=Example("mlm", "--context-parallel-size 2 --mtp-num-layers 1", "mcore=0.14"),
     bad=Example("mlm", "--context-parallel-size 2 --mtp-num-layers 1", "mcore=0.13"),
 )

@@ -131,6 +131,6 @@ def is_fsdp(v: View) -> bool:
 
 def wants_one(v: View) -> bool:
     """Whether Megatron-LM's command line asserts one connection; before Blackwell, which the check asks."""
-    if v.kind != "mlm" or is_fsdp(v) or v.get("overlap_moe_expert_parallel_comm"):
+    if v.dialect != "mlm" or is_fsdp(v) or v.get("overlap_moe_expert_parallel_comm"):
         return False
     return (v.get("tp") or 1) > 1 or (v.get("cp") or 1) > 1

@@ -109,7 +109,7 @@ def comm_type_fits_any_group(v: View) -> Problem | None:
         EXTENSION_TE.says("TEDotProductAttention.__init__", "if self.config.context_parallel_size > 1:", ">=0.16"),
         EXTENSION_TE.says("TEDotProductAttention.forward", "TEDotProductAttention.cp_stream", ">=0.16"),
     ),
-    applies=lambda v: v.kind in ("mlm", "bridge-provider") and is_hybrid(v) and not is_newer_than_read(v),
+    applies=lambda v: v.dialect in ("mlm", "bridge-provider") and is_hybrid(v) and not is_newer_than_read(v),
     good=Example("mlm", _HYBRID + _CP, ON),
     bad=Example(
         "bridge-provider",
@@ -181,7 +181,7 @@ def hybrid_cp_has_no_mla(v: View) -> Problem | None:
     effect="silent",
     stage="never",
     source=(CORE_ATTENTION.says("Attention.forward", "cp_group=self.pg_collection.cp,", ">=0.16"),),
-    applies=lambda v: v.kind == "mlm" and is_hybrid(v) and not is_newer_than_read(v),
+    applies=lambda v: v.dialect == "mlm" and is_hybrid(v) and not is_newer_than_read(v),
     good=Example("mlm", _HYBRID + _CP, ON),
     bad=Example("mlm", _HYBRID + _CP + "--position-embedding-type rope", ON),
 )

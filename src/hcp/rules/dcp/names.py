@@ -34,7 +34,7 @@ def _unknown_name(v: View, name: str, where: str, wanted: str) -> Problem:
     rename = {name: False, "hybrid_context_parallel": True}
     return Problem(
         message="the command line refuses the flag"
-        if v.kind == "mlm"
+        if v.dialect == "mlm"
         else "no dynamic groups are built: the setting goes nowhere, without a word",
         found=f"{name} with {where}",
         wanted=wanted,
@@ -43,8 +43,8 @@ def _unknown_name(v: View, name: str, where: str, wanted: str) -> Problem:
             *([Fix(rename, "the name of main and of every release")] if name != "hybrid_context_parallel" else []),
             off(v),
         ),
-        effect="crash" if v.kind == "mlm" else "silent",
-        stage="config" if v.kind == "mlm" else "never",
+        effect="crash" if v.dialect == "mlm" else "silent",
+        stage="config" if v.dialect == "mlm" else "never",
     )
 
 
@@ -81,7 +81,7 @@ _HYBRID = (
     effect="crash",
     stage="training",
     source=(CORE_UTILS.says("get_batch_on_this_tp_rank", "batch['tokens'].shape[1]", ">=0.18"),),
-    applies=lambda v: v.kind == "mlm" and is_hybrid(v),
+    applies=lambda v: v.dialect == "mlm" and is_hybrid(v),
     good=Example("mlm", _HYBRID, "world_size=8 mcore=0.17.0 te=2.14"),
     bad=Example("mlm", _HYBRID, "world_size=8 mcore=0.19.0 te=2.14"),
 )
@@ -117,7 +117,7 @@ def pretrain_script_feeds_hybrid_cp(v: View) -> Problem | None:
         TRAINING.says("train", "iter(HybridCPDataLoaderWrapper(train_data_iterator, config))"),
     ),
     applies=lambda v: (
-        (v.kind == "bridge" and is_dynamic(v)) or (v.kind == "verl" and bool(v.get("hybrid_context_parallel")))
+        (v.dialect == "bridge" and is_dynamic(v)) or (v.dialect == "verl" and bool(v.get("hybrid_context_parallel")))
     ),
     good=Example("verl", VERL, DEV),
     bad=Example(
@@ -134,14 +134,14 @@ def core_switch_is_left_to_megatron_lm(v: View) -> Problem | None:
     name = switch(v)
     if not v[name]:
         return None
-    trainer = "verl" if v.kind == "verl" else "Megatron-Bridge's training loop"
+    trainer = "verl" if v.dialect == "verl" else "Megatron-Bridge's training loop"
     unused = v.pp > 1
     return Problem(
         message="no group is ever chosen: the schedules with a pipeline do not know the switch"
         if unused
         else "the first step stops: the schedule expects (batch, groups) and gets a plain batch",
         found=f"{name} in {trainer}, which never wraps its data for it",
-        wanted="verl's own dynamic_context_parallel" if v.kind == "verl" else "static context parallelism",
+        wanted="verl's own dynamic_context_parallel" if v.dialect == "verl" else "static context parallelism",
         facts=(name, "pp"),
         fixes=(off(v),),
         effect="silent" if unused else None,
@@ -168,7 +168,7 @@ def core_switch_is_left_to_megatron_lm(v: View) -> Problem | None:
             ">=0.8",
         ),
     ),
-    applies=lambda v: v.kind != "bridge" and is_dynamic(v),
+    applies=lambda v: v.dialect != "bridge" and is_dynamic(v),
     good=Example("mlm", _HYBRID, "world_size=8 mcore=0.17.0 te=2.14"),
     bad=Example(
         "bridge-provider",

@@ -27,7 +27,7 @@ from hcp.rules.upstream import (
             "forward_backward_pipelining_without_interleaving", versions=">=0.16", absent="hybrid_context_parallel"
         ),
     ),
-    applies=lambda v: v.kind == "mlm" and is_hybrid(v),
+    applies=lambda v: v.dialect == "mlm" and is_hybrid(v),
     good=Example("mlm", SIZED + LOOP, ON),
     bad=Example("mlm", SIZED + LOOP + " --pipeline-model-parallel-size 2", "world_size=16 mcore=0.17.0 te=2.14"),
 )
@@ -59,7 +59,7 @@ def hybrid_cp_has_no_pipeline(v: View) -> Problem | None:
         ARGUMENTS.says("validate_args", "Hybrid context parallelism not supported with CUDA Graph", ">=0.16"),
         ARGUMENTS.says("validate_args", "del args.enable_cuda_graph", ">=0.16"),
     ),
-    applies=lambda v: v.kind == "mlm" and is_hybrid(v),
+    applies=lambda v: v.dialect == "mlm" and is_hybrid(v),
     good=Example("mlm", SIZED + LOOP, ON),
     bad=Example("mlm", SIZED + LOOP + " --enable-cuda-graph", ON),
 )
@@ -102,7 +102,7 @@ def hybrid_cp_has_no_cuda_graphs(v: View) -> Problem | None:
         TRAINING.says("train", "train_data_iterator = iter(HybridCPDataLoaderWrapper(train_data_iterator, config))"),
         SCHEDULES.says("forward_backward_no_pipelining", "elif config.hybrid_context_parallel:", ">=0.16"),
     ),
-    applies=lambda v: v.kind == "mlm" and is_hybrid(v),
+    applies=lambda v: v.dialect == "mlm" and is_hybrid(v),
     good=Example("mlm", SIZED + LOOP, ON),
     bad=Example("mlm", SIZED + LOOP.replace("--eval-iters 0", "--eval-iters 10"), ON),
 )
@@ -135,7 +135,7 @@ def hybrid_cp_has_no_evaluation(v: View) -> Problem | None:
             ">=0.16",
         ),
     ),
-    applies=lambda v: v.kind in ("mlm", "bridge-provider") and is_hybrid(v),
+    applies=lambda v: v.dialect in ("mlm", "bridge-provider") and is_hybrid(v),
     good=Example("mlm", SIZED + LOOP, ON),
     bad=Example("mlm", SIZED + LOOP + " --overlap-moe-expert-parallel-comm", ON),
 )

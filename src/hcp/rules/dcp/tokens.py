@@ -72,7 +72,7 @@ def tokens_per_rank_are_stated(v: View) -> Problem | None:
     """
     if tokens_per_rank(v) is not None:
         return None
-    refused = v.kind == "verl"
+    refused = v.dialect == "verl"
     return Problem(
         message="verl stops at start-up"
         if refused
@@ -140,7 +140,7 @@ def longest_sequence_fits_a_power_of_two(v: View) -> Problem | None:
             ">=0.16",
         ),
     ),
-    applies=lambda v: v.kind == "mlm" and is_hybrid(v) and bool(v.get("sft")),
+    applies=lambda v: v.dialect == "mlm" and is_hybrid(v) and bool(v.get("sft")),
     good=Example("mlm", UNSIZED + "--max-seqlen-per-dp-cp-rank 4096 --context-parallel-size 8", ON),
     bad=Example("mlm", UNSIZED + "--max-seqlen-per-dp-cp-rank 4096 --context-parallel-size 4", ON),
 )

@@ -39,7 +39,7 @@ _ON_DEV = "world_size=8 mcore=0.19.0 mcore_branch=dev te=2.14"
         ARGUMENTS.says("validate_args", "only supported with single dataloader type", ">=0.16"),
         ARGUMENTS.says("validate_args", "Hybrid context parallelism not supported with Megatron FSDP", ">=0.16"),
     ),
-    applies=lambda v: v.kind == "mlm" and (is_hybrid(v) or is_dev(v)),
+    applies=lambda v: v.dialect == "mlm" and (is_hybrid(v) or is_dev(v)),
     good=Example("mlm", SIZED + LOOP, ON),
     bad=Example("mlm", SIZED + LOOP + " --dataloader-type cyclic", ON),
 )
@@ -73,7 +73,7 @@ def training_loop_fits_dynamic_cp(v: View) -> Problem | None:
     effect="crash",
     stage="training",
     source=(DATA_SCHEDULE.says("HybridCPDataLoaderWrapper.unpack_batch", 'sample["cu_seqlens"]', ">=0.16"),),
-    applies=lambda v: v.kind == "mlm" and (is_hybrid(v) or is_dev(v)),
+    applies=lambda v: v.dialect == "mlm" and (is_hybrid(v) or is_dev(v)),
     good=Example("mlm", SIZED + LOOP, ON),
     bad=Example("mlm", SIZED + LOOP.replace("--micro-batch-size 1", "--micro-batch-size 2"), ON),
 )
@@ -109,7 +109,7 @@ def rows_are_packed_singly(v: View) -> Problem | None:
             "MegatronEngine._build_tf_config", '"sequence_packing_scheduler": "default_dynamic_cp"', ">=0.9"
         ),
     ),
-    applies=lambda v: v.kind == "mlm" and is_dev(v),
+    applies=lambda v: v.dialect == "mlm" and is_dev(v),
     good=Example("mlm", _DYNAMIC + " --sequence-packing-scheduler default_dynamic_cp", _ON_DEV),
     bad=Example("mlm", _DYNAMIC, _ON_DEV),
 )

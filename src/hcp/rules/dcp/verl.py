@@ -32,7 +32,7 @@ def _is_written(v: View) -> bool:
     """Whether some model of several says whether it has dynamic CP."""
     readings = (v.launch.reading, *v.launch.reading.others)
     return (
-        v.kind == "verl"
+        v.dialect == "verl"
         and len(readings) > 1
         and any(
             setting.key.endswith(".dynamic_context_parallel") for reading in readings for setting in reading.settings

@@ -16,17 +16,17 @@ LAST_BROKEN = "0.20"
 
 def is_hybrid(v: View) -> bool:
     """Whether megatron-core main's switch is on, outside verl (which has its own). Asks for nothing."""
-    return v.kind != "verl" and bool(v.get("hybrid_context_parallel"))
+    return v.dialect != "verl" and bool(v.get("hybrid_context_parallel"))
 
 
 def is_dev(v: View) -> bool:
     """Whether the switch of megatron-core's dev branch is on, outside verl. Asks for nothing."""
-    return v.kind != "verl" and bool(v.get("dynamic_context_parallel"))
+    return v.dialect != "verl" and bool(v.get("dynamic_context_parallel"))
 
 
 def is_verl(v: View) -> bool:
     """Whether verl's dynamic CP is on. Asks for nothing."""
-    return v.kind == "verl" and bool(v.get("dynamic_context_parallel"))
+    return v.dialect == "verl" and bool(v.get("dynamic_context_parallel"))
 
 
 def is_dynamic(v: View) -> bool:
@@ -76,7 +76,7 @@ def is_newer_than_read(v: View) -> bool:
 
 def max_sequence(v: View) -> int:
     """Tokens of the longest sequence that the launch admits."""
-    names = ("max_prompt_length", "max_response_length") if v.kind == "verl" else ("seq_length",)
+    names = ("max_prompt_length", "max_response_length") if v.dialect == "verl" else ("seq_length",)
     lengths = [v[name] for name in names]
     if None in lengths:
         raise Unknown(names[lengths.index(None)])

@@ -18,7 +18,7 @@ from hcp.rules.upstream import (
 def _hcp015_applies(v: View) -> bool:
     # Only Bridge's offline packing hands Transformer Engine lengths with and without padding that differ.
     return (
-        v.kind == "bridge"
+        v.dialect == "bridge"
         and (v.get("packed_sequence_size") or 0) > 0
         and (v.get("pad_seq_to_mult") or 0) > 1
         and runs_hcp(v)

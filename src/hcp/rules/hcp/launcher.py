@@ -19,7 +19,7 @@ from hcp.rules.upstream import (
 
 
 def _hcp011_applies(v: View) -> bool:
-    return bool(v.get("use_decentralized_pg")) and v.kind == "bridge" and (has_sizes(v) or uses_hcp(v))
+    return bool(v.get("use_decentralized_pg")) and v.dialect == "bridge" and (has_sizes(v) or uses_hcp(v))
 
 
 _SIZES = "model.context_parallel_size=4 model.cp_comm_type=a2a+p2p model.hierarchical_context_parallel_sizes=[2,2]"
@@ -47,7 +47,7 @@ _FLAGS = "--context-parallel-size 4 --cp-comm-type a2a+p2p --hierarchical-contex
             absent="hierarchical_context_parallel_sizes",
         ),
     ),
-    applies=lambda v: v.kind in ("bridge-provider", "verl") and uses_hcp(v),
+    applies=lambda v: v.dialect in ("bridge-provider", "verl") and uses_hcp(v),
     good=Example("bridge", _SIZES),
     bad=Example("bridge-provider", _SIZES),
 )
@@ -60,7 +60,7 @@ def launcher_passes_sizes_on(v: View) -> Problem | None:
     """
     if not v.hcp_sizes:
         return None  # HCP001
-    provider = v.kind == "bridge-provider"
+    provider = v.dialect == "bridge-provider"
     return Problem(
         message=f"context parallelism is silently off: the groups of the levels are never built, so each rank attends "
         f"only to its own 1/{v.cp} of the sequence",
@@ -115,7 +115,7 @@ def decentralized_groups_have_no_levels(v: View) -> Problem | None:
     effect="crash",
     stage="init",
     source=(PARALLEL_STATE.says("create_hierarchical_groups", "if not HAVE_EINOPS:", ">=0.13"),),
-    applies=lambda v: v.kind in ("mlm", "bridge") and has_sizes(v),
+    applies=lambda v: v.dialect in ("mlm", "bridge") and has_sizes(v),
     good=Example("mlm", _FLAGS, "einops=true mcore=0.16.1"),
     bad=Example("mlm", _FLAGS, "einops=false mcore=0.16.1"),
 )

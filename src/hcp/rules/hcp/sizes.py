@@ -27,18 +27,18 @@ from hcp.rules.upstream import (
 
 def _demands_sizes(v: View) -> bool:
     """Whether the launcher stops at start-up where a2a+p2p has no sizes, whatever the CP size."""
-    return v.kind == "mlm" or (v.kind == "bridge" and v.at_least("bridge", "0.4.0"))
+    return v.dialect == "mlm" or (v.dialect == "bridge" and v.at_least("bridge", "0.4.0"))
 
 
 def _hcp001_applies(v: View) -> bool:
-    if v.get("cp") == 1 and v.kind in ("mlm", "bridge"):
+    if v.get("cp") == 1 and v.dialect in ("mlm", "bridge"):
         # Without CP an unknown type concerns nobody.
         return v.known("cp_comm_type") and HIERARCHICAL in v.comm_types and _demands_sizes(v)
     return uses_hcp(v)
 
 
 def _sizes_reach(v: View) -> bool:
-    return v.kind != "verl" and has_sizes(v)
+    return v.dialect != "verl" and has_sizes(v)
 
 
 @rule(
@@ -78,11 +78,11 @@ def sizes_are_given(v: View) -> Problem | None:
     if v.hcp_sizes or (v.cp == 1 and v.hcp_sizes is not None):
         return None
     # An unknown Bridge version changes the effect, not the verdict: it is not asked for.
-    refused = v.kind == "mlm" or (v.kind == "bridge" and v.known("bridge") and _demands_sizes(v))
+    refused = v.dialect == "mlm" or (v.dialect == "bridge" and v.known("bridge") and _demands_sizes(v))
     message = f"context parallelism is silently off: each rank attends only to its own 1/{v.cp} of the sequence"
     if refused:
         message = "the launcher stops at start-up with an assertion"
-    elif v.kind == "bridge" and not v.known("bridge"):
+    elif v.dialect == "bridge" and not v.known("bridge"):
         message += " (Bridge from 0.4.0 on stops at start-up instead)"
     return Problem(
         message=message,
@@ -125,14 +125,14 @@ def sizes_product(v: View) -> Problem | None:
     product = prod(sizes)
     if min(sizes) < 1 or product == v.cp:
         return None
-    named = v.kind == "bridge" and v.known("bridge") and v.at_least("bridge", "0.4.0")
+    named = v.dialect == "bridge" and v.known("bridge") and v.at_least("bridge", "0.4.0")
     return Problem(
         message="start-up stops with an AssertionError" + ("" if named else " that has no text"),
         found=f"hierarchical_context_parallel_sizes {list(sizes)}, product {product}, at context_parallel_size {v.cp}",
         wanted=f"a product of {v.cp}",
         facts=("hcp_sizes", "cp"),
         fixes=(*level_fixes(v), Fix({"cp": product}, f"context parallelism over {product} ranks"), *drop_fixes(v)),
-        stage="config" if v.kind == "mlm" or named else "init",
+        stage="config" if v.dialect == "mlm" or named else "init",
     )
 
 

@@ -22,7 +22,7 @@ def uses_hcp(v: View) -> bool:
 
 def runs_hcp(v: View) -> bool:
     """Whether groups for the levels can exist. verl passes no sizes on: HCP001 and HCP010 say all there is to say."""
-    return v.kind != "verl" and uses_hcp(v)
+    return v.dialect != "verl" and uses_hcp(v)
 
 
 def has_sizes(v: View) -> bool:

@@ -30,7 +30,7 @@ def _thd(v: View) -> bool:
 
 
 def _pads_between(v: View) -> bool:
-    return v.kind == "bridge" and v.get("packing") == "offline" and v.get("attention_backend") == "flash"
+    return v.dialect == "bridge" and v.get("packing") == "offline" and v.get("attention_backend") == "flash"
 
 
 _FIRST = {"p2p": "1.8", "a2a": "2.10", "all_gather": "2.18"}
@@ -48,7 +48,7 @@ _FIRST = {"p2p": "1.8", "a2a": "2.10", "all_gather": "2.18"}
             ">=0.6",
         ),
     ),
-    applies=lambda v: v.kind == "bridge" and _thd(v),
+    applies=lambda v: v.dialect == "bridge" and _thd(v),
     good=Example(
         "bridge",
         "model.context_parallel_size=2 model.cp_comm_type=p2p " + _LOSS + _PACKED,
@@ -231,7 +231,7 @@ def fused_rotary_embedding_exists(v: View) -> Problem | None:
             ">=0.9",
         ),
     ),
-    applies=lambda v: v.kind == "verl" and v.get("use_remove_padding") is False and cp_may_be_on(v),
+    applies=lambda v: v.dialect == "verl" and v.get("use_remove_padding") is False and cp_may_be_on(v),
     good=Example(
         "verl",
         "actor_rollout_ref.actor.megatron.context_parallel_size=2 actor_rollout_ref.model.use_remove_padding=False",

@@ -19,7 +19,7 @@ _CONTIGUOUS = ("dsv4_hybrid", "gated_delta_net", "gdn", "gdn2")
     effect="silent",
     stage="never",
     source=(PRETRAIN_GPT.says("get_batch", "use_per_sequence_balancing=args.dataloader_inter_document"),),
-    applies=lambda v: v.kind == "mlm" and bool(v.get("inter_document_masking")),
+    applies=lambda v: v.dialect == "mlm" and bool(v.get("inter_document_masking")),
     good=Example("mlm", "--dataloader-inter-document-masking --context-parallel-size 1"),
     bad=Example("mlm", "--dataloader-inter-document-masking --context-parallel-size 2"),
 )
@@ -86,7 +86,7 @@ def contiguous_chunks_have_their_attention(v: View) -> Problem | None:
             facts=("cp_partition_mode", "attention_variant", "cp"),
             fixes=(back,),
         )
-    if v.kind != "mlm" or v.sequence_packing_scheduler is not None:
+    if v.dialect != "mlm" or v.sequence_packing_scheduler is not None:
         return None
     return Problem(
         message="contiguous chunks are defined for packed rows of a scheduler alone: the model config is refused",
@@ -103,7 +103,7 @@ def contiguous_chunks_have_their_attention(v: View) -> Problem | None:
     effect="crash",
     stage="training",
     source=(SFT_DATASET.says("SFTDataset.__getitem__", "assert not self.config.create_attention_mask"),),
-    applies=lambda v: v.kind == "mlm" and bool(v.get("sft")),
+    applies=lambda v: v.dialect == "mlm" and bool(v.get("sft")),
     good=Example("mlm", "--sft --no-create-attention-mask-in-dataloader"),
     bad=Example("mlm", "--sft"),
 )

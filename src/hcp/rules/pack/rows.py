@@ -19,7 +19,7 @@ _BRIDGE = ("bridge", "bridge-provider")
 
 
 def _offline(v: View) -> bool:
-    return v.kind in _BRIDGE and v.get("packing") == "offline"
+    return v.dialect in _BRIDGE and v.get("packing") == "offline"
 
 
 @rule(
@@ -125,7 +125,7 @@ def offline_packing_pads_each_sequence(v: View) -> Problem | None:
         ),
         BRIDGE_CONFIG.says("ConfigContainer.validate", "micro_batch_size should be greater than 1 when using", ">=0.3"),
     ),
-    applies=lambda v: v.kind == "bridge" and v.get("packing") in ("offline", "in_batch", "energon"),
+    applies=lambda v: v.dialect == "bridge" and v.get("packing") in ("offline", "in_batch", "energon"),
     good=Example("bridge", "dataset.packed_sequence_specs.packed_sequence_size=4096 train.micro_batch_size=1"),
     bad=Example("bridge", "dataset.packed_sequence_specs.packed_sequence_size=4096 train.micro_batch_size=2"),
 )

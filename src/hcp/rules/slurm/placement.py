@@ -41,7 +41,7 @@ def _close_groups(v: View) -> tuple[str, Iterable[Sequence[int]]]:
     effect="slow",
     stage="never",
     source=(PARALLEL_STATE.says("initialize_model_parallel", 'order: str = "tp-cp-ep-dp-pp"', ">=0.12"),),
-    applies=lambda v: v.kind != "verl" and v.get("nodes", 1) > 1 and (v.tp > 1 or uses_cp(v)),
+    applies=lambda v: v.dialect != "verl" and v.get("nodes", 1) > 1 and (v.tp > 1 or uses_cp(v)),
     good=Example(
         "mlm", "--tensor-model-parallel-size 8 --context-parallel-size 2", "nodes=2 gpus_per_node=8 placement=block"
     ),

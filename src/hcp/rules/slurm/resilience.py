@@ -63,7 +63,7 @@ _SRUN = "srun --ntasks=1 python pretrain_gpt.py --micro-batch-size 1"
     effect="silent",
     stage="never",
     source=(BRIDGE_STATE.says("GlobalState", "exit_signal_handler", ""),),
-    applies=lambda v: v.kind != "verl" and v.known("sbatch.signal"),
+    applies=lambda v: v.dialect != "verl" and v.known("sbatch.signal"),
     good=Example("mlm", f"#SBATCH --signal=B:USR1@600\n{_SRUN} --exit-signal-handler\n", _ONE_RANK),
     bad=Example("mlm", f"#SBATCH --signal=B:USR1@600\n{_SRUN}\n", _ONE_RANK),
 )

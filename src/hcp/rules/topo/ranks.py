@@ -99,7 +99,7 @@ def ranks_fit_the_dense_layout(v: View) -> Problem | None:
         wanted=f"a multiple of {shard} ranks",
         facts=("world_size", "cp", "tp", "pp"),
         fixes=tuple(fixes),
-        stage="init" if v.kind in ("bridge-provider", "verl") else "config",
+        stage="init" if v.dialect in ("bridge-provider", "verl") else "config",
     )
 
 
