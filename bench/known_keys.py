@@ -1,4 +1,4 @@
-"""Writes src/hcp/launch/known_keys.txt: every key that upstream's own sources declare, of all versions given.
+"""Writes src/hcp/launch/facts/known_keys.txt: every key that upstream's own sources declare, of all versions given.
 
     python bench/known_keys.py --megatron-lm CHECKOUT --bridge CHECKOUT --verl CHECKOUT --wheels FOLDER
 
@@ -18,7 +18,7 @@ from typing import NamedTuple
 import yaml
 
 ROOT = Path(__file__).resolve().parents[1]
-TARGET = ROOT / "src" / "hcp" / "launch" / "known_keys.txt"
+TARGET = ROOT / "src" / "hcp" / "launch" / "facts" / "known_keys.txt"
 SECTIONS = ("mlm", "bridge", "verl", "transformer", "ddp", "optimizer")
 _DEPTH = 3
 _DEV = frozenset(("dynamic_context_parallel", "min_dynamic_context_parallel_size", "sequence_packing_scheduler"))
