@@ -55,7 +55,9 @@ def _tensor_dict_only(*_: Any, **__: Any) -> Any:
 
 
 @pytest.mark.parametrize("version", ["0.9.0", "0.9.1"])
-def test_unsupported_features_are_those_that_verl_refuses(version: str, upstream: Path, launch_of: LaunchOf) -> None:
+def test_dcp018_unsupported_features_are_those_that_verl_refuses(
+    version: str, upstream: Path, launch_of: LaunchOf
+) -> None:
     check = _function(
         upstream / f"verl-{version}" / ENGINE,
         "_check_dcp_unsupported_features",
@@ -87,7 +89,7 @@ def test_unsupported_features_are_those_that_verl_refuses(version: str, upstream
 
 
 @pytest.mark.parametrize("version", ["0.9.0", "0.9.1"])
-def test_what_verl_refuses_by_the_number_of_ranks_we_refuse_at_start_up_and_more_later(
+def test_dcp021_what_verl_refuses_by_the_number_of_ranks_we_refuse_at_start_up_and_more_later(
     version: str, upstream: Path, launch_of: LaunchOf
 ) -> None:
     check = _function(upstream / f"verl-{version}" / ENGINE, "_validate_dcp_world_size")
@@ -102,7 +104,9 @@ def test_what_verl_refuses_by_the_number_of_ranks_we_refuse_at_start_up_and_more
 
 
 @pytest.mark.parametrize("version", ["0.9.0", "0.9.1"])
-def test_tokens_per_rank_are_refused_where_verl_refuses_them(version: str, upstream: Path, launch_of: LaunchOf) -> None:
+def test_dcp005_tokens_per_rank_are_refused_where_verl_refuses_them(
+    version: str, upstream: Path, launch_of: LaunchOf
+) -> None:
     """verl's condition is one `if` of the config's constructor: taken out of it and evaluated."""
     file = upstream / f"verl-{version}" / "verl/workers/config/engine.py"
     tree = ast.parse(file.read_text(encoding="utf-8"))
@@ -137,7 +141,7 @@ class _Lengths:
         return self.lengths
 
 
-def test_verl_0_8_leaves_ranks_empty_or_unsplit_for_exactly_the_counts_that_we_name(
+def test_dcp025_verl_0_8_leaves_ranks_empty_or_unsplit_for_exactly_the_counts_that_we_name(
     upstream: Path, launch_of: LaunchOf
 ) -> None:
     chosen: list[list[int]] = []
@@ -170,7 +174,7 @@ def test_verl_0_8_leaves_ranks_empty_or_unsplit_for_exactly_the_counts_that_we_n
 
 
 @pytest.mark.parametrize("version", ["0.9.0", "0.9.1"])
-def test_the_only_distillation_with_top_k_logits_is_the_one_that_we_name(version: str, upstream: Path) -> None:
+def test_dcp018_the_only_distillation_with_top_k_logits_is_the_one_that_we_name(version: str, upstream: Path) -> None:
     file = upstream / f"verl-{version}" / "verl/trainer/distillation/losses.py"
     settings = [
         node

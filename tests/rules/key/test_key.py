@@ -41,7 +41,7 @@ def finding_of(kind: str, text: str) -> Finding | None:
         ("bridge", "train.train_iter=10\n", "train.train_iters", "warning"),
     ],
 )
-def test_a_slip_names_what_was_meant_and_weighs_what_hangs_on_it(
+def test_key001_a_slip_names_what_was_meant_and_weighs_what_hangs_on_it(
     kind: str, text: str, meant: str, severity: str
 ) -> None:
     found = finding_of(kind, text)
@@ -59,11 +59,11 @@ def test_a_slip_names_what_was_meant_and_weighs_what_hangs_on_it(
         ("verl", "trainer.our_own_switch=true\n"),
     ],
 )
-def test_neighbouring_real_keys_and_own_keys_pass(kind: str, text: str) -> None:
+def test_key001_neighbouring_real_keys_and_own_keys_pass(kind: str, text: str) -> None:
     assert finding_of(kind, text) is None
 
 
-def test_on_a_command_line_a_slip_stops_the_launch() -> None:
+def test_key001_on_a_command_line_a_slip_stops_the_launch() -> None:
     report = check_launch(
         build_launch(read_text("pretrain_gpt.py --adam-beta1 0.9 --contex-parallel-size 2\n", "run.sh", dialect="mlm")),
         (BY_ID["KEY001"],),

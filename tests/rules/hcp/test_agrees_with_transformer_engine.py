@@ -136,7 +136,9 @@ def our_verdict(launch_of: LaunchOf, version: str, case: dict[str, Any]) -> list
     return [item.rule.id for item in findings if item.severity == "error" and item.rule.id.startswith("HCP")]
 
 
-def test_every_release_agrees_on_levels_formats_biases_windows_and_sinks(upstream: Path, launch_of: LaunchOf) -> None:
+def test_hcp003_hcp014_to_hcp018_every_release_agrees_on_levels_formats_biases_windows_and_sinks(
+    upstream: Path, launch_of: LaunchOf
+) -> None:
     verdicts = {"accepted": 0, "rejected": 0}
     for version, path in releases(upstream):
         knows_sinks = "softmax_type" in {argument.arg for argument in parts(path)[0].args.args}
@@ -165,7 +167,7 @@ def test_every_release_agrees_on_levels_formats_biases_windows_and_sinks(upstrea
     assert min(verdicts.values()) >= 16, verdicts
 
 
-def test_releases_that_know_sinks_start_with_2_8(upstream: Path) -> None:
+def test_hcp017_releases_that_know_sinks_start_with_2_8(upstream: Path) -> None:
     knowing = [
         version
         for version, path in releases(upstream)
@@ -179,7 +181,7 @@ class _Reached(Exception):
 
 
 @pytest.mark.torch
-def test_every_release_reshapes_heads_as_the_inner_size_rule_says(upstream: Path, launch_of: LaunchOf) -> None:
+def test_hcp007_every_release_reshapes_heads_as_the_inner_size_rule_says(upstream: Path, launch_of: LaunchOf) -> None:
     import torch
 
     calls = []

@@ -1,4 +1,4 @@
-"""Rules about the check itself, and how the engine honours accepted findings."""
+"""ACCEPT001, and how the engine honours accepted findings."""
 
 from __future__ import annotations
 
@@ -23,24 +23,24 @@ def found(report: Report) -> list[str]:
     return [finding.rule.id for finding in report.findings]
 
 
-def test_a_finding_accepted_with_a_reason_is_no_finding_and_the_comment_is_used() -> None:
+def test_accept001_a_finding_accepted_with_a_reason_is_no_finding_and_the_comment_is_used() -> None:
     report = check(SHORT.replace("=4096", "=4096  # hcp: ignore=CP001 padded by our loader"))
     assert found(report) == []
     assert [finding.rule.id for finding in report.accepted] == ["CP001"]
 
 
-def test_the_comment_may_stand_on_the_line_above() -> None:
+def test_accept001_the_comment_may_stand_on_the_line_above() -> None:
     report = check("model.context_parallel_size=3\n# hcp: ignore=CP001 padded by our loader\nmodel.seq_length=4096")
     assert found(report) == []
 
 
-def test_without_a_reason_nothing_is_accepted() -> None:
+def test_accept001_without_a_reason_nothing_is_accepted() -> None:
     report = check(SHORT.replace("=4096", "=4096  # hcp: ignore=CP001"))
     assert found(report) == ["ACCEPT001", "CP001"]
     assert "no reason" in report.findings[0].problem.message
 
 
-def test_an_unknown_rule_is_a_finding_at_the_comment() -> None:
+def test_accept001_an_unknown_rule_is_a_finding_at_the_comment() -> None:
     report = check(SHORT.replace("=3", "=4") + "  # hcp: ignore=CP999 because")
     assert found(report) == ["ACCEPT001"]
     place = report.findings[0].location
@@ -48,12 +48,12 @@ def test_an_unknown_rule_is_a_finding_at_the_comment() -> None:
     assert (place.line, place.file) == (2, "launch")
 
 
-def test_a_comment_far_from_the_key_is_unused() -> None:
+def test_accept001_a_comment_far_from_the_key_is_unused() -> None:
     text = "# hcp: ignore=CP001 padded by our loader\nmodel.bf16=true\nmodel.hidden_size=64\n" + SHORT
     assert found(check(text)) == ["ACCEPT001", "CP001"]
 
 
-def test_a_comment_for_a_rule_that_was_not_run_or_not_decided_is_not_called_unused() -> None:
+def test_accept001_a_comment_for_a_rule_that_was_not_run_or_not_decided_is_not_called_unused() -> None:
     text = "model.context_parallel_size=3  # hcp: ignore=CP001 padded by our loader"
     report = check(text)
     assert "ACCEPT001" not in found(report)
@@ -63,20 +63,7 @@ def test_a_comment_for_a_rule_that_was_not_run_or_not_decided_is_not_called_unus
 
 
 @pytest.mark.parametrize("reason", ["", "because"])
-def test_the_comment_about_comments_is_not_accepted_by_a_comment(reason: str) -> None:
+def test_accept001_the_comment_about_comments_is_not_accepted_by_a_comment(reason: str) -> None:
     report = check(SHORT.replace("=3", "=4") + f"  # hcp: ignore=ACCEPT001 {reason}")
     assert found(report) in (["ACCEPT001"], [])
     assert BY_ID["ACCEPT001"].last
-
-
-def test_an_assumption_against_the_launch_shows_both_values_at_the_launchs_key() -> None:
-    report = check("model.context_parallel_size=4\nmodel.seq_length=4096", cp=2, te="2.14")
-    assert found(report) == ["ASSUME001"]
-    finding = report.findings[0]
-    assert finding.problem.found == "cp is 4 in the launch and 2 by assumption"
-    assert finding.location is not None and finding.location.line == 1
-    assert not report.failed()
-
-
-def test_an_assumption_about_an_open_fact_is_no_finding() -> None:
-    assert found(check("model.context_parallel_size=4\nmodel.seq_length=4096", te="2.14")) == []

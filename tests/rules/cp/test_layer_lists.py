@@ -35,7 +35,7 @@ def _type_of_layer(number: int) -> Any:
     return layer.self_attention.cp_comm_type
 
 
-def test_the_last_layer_of_a_list_cannot_be_built_and_the_others_get_their_neighbours_type() -> None:
+def test_cp027_the_last_layer_of_a_list_cannot_be_built_and_the_others_get_their_neighbours_type() -> None:
     import megatron.core
     from packaging.version import Version
 

@@ -8,6 +8,7 @@ from types import SimpleNamespace
 
 import pytest
 
+from hcp.core.dcp.groups import usable_sizes
 from hcp.launch.fact import Launch
 from hcp.rules.engine import check_launch
 from hcp.rules.registry import BY_ID
@@ -41,7 +42,9 @@ def _groups_of(lengths: list[int], ranks: int, tokens: int) -> set[int]:
 
 
 @pytest.mark.parametrize("ranks", [2, 4, 8, 16])
-def test_the_scheduler_asserts_exactly_where_the_longest_sequence_is_refused(launch_of: LaunchOf, ranks: int) -> None:
+def test_dcp006_the_scheduler_asserts_exactly_where_the_longest_sequence_is_refused(
+    launch_of: LaunchOf, ranks: int
+) -> None:
     tokens = 1024
     for longest in (tokens, tokens * ranks - 1, tokens * ranks, tokens * ranks + 1, 3 * tokens * ranks):
         try:
@@ -53,23 +56,20 @@ def test_the_scheduler_asserts_exactly_where_the_longest_sequence_is_refused(lau
 
 
 @pytest.mark.parametrize("ranks", [6, 12])
-def test_the_scheduler_chooses_sizes_without_a_group_where_ranks_are_no_power_of_two(
+def test_dcp007_the_scheduler_chooses_sizes_without_a_group_where_ranks_are_no_power_of_two(
     launch_of: LaunchOf, ranks: int
 ) -> None:
-    from hcp.rules.dcp.view import group_sizes, largest_power
-
-    wide = largest_power(ranks) * 1024
-    assert largest_power(ranks) in _groups_of([wide, 100], ranks, 1024)
-    assert largest_power(ranks) not in group_sizes(ranks)
+    largest = 1 << (ranks.bit_length() - 1)
+    wide = largest * 1024
+    assert largest in _groups_of([wide, 100], ranks, 1024)
+    assert largest not in usable_sizes(ranks, "main")
     assert _fires(launch_of, "DCP007", ranks, 1024, wide)
 
 
 @pytest.mark.parametrize("ranks", [2, 4, 8, 16, 32])
-def test_powers_of_two_have_a_group_for_every_size_that_is_chosen(launch_of: LaunchOf, ranks: int) -> None:
-    from hcp.rules.dcp.view import group_sizes
-
+def test_dcp007_powers_of_two_have_a_group_for_every_size_that_is_chosen(launch_of: LaunchOf, ranks: int) -> None:
     draw = random.Random(ranks)
     for _ in range(20):
         lengths = [draw.randint(1, 1024 * ranks) for _ in range(draw.randint(1, 40))]
-        assert _groups_of(lengths, ranks, 1024) <= set(group_sizes(ranks))
+        assert _groups_of(lengths, ranks, 1024) <= set(usable_sizes(ranks, "main"))
     assert not _fires(launch_of, "DCP007", ranks, 1024, 1024)
