@@ -12,7 +12,6 @@ from __future__ import annotations
 
 import argparse
 import ast
-import copy
 import dataclasses
 import gc
 import importlib
@@ -29,7 +28,7 @@ from collections.abc import Callable, Iterable, Iterator
 from functools import cache
 from pathlib import Path
 from types import CodeType, FunctionType, ModuleType
-from typing import Any
+from typing import Any, TextIO
 
 import pytest
 import yaml
@@ -81,6 +80,16 @@ class Mutant:
     def where(self) -> str:
         """The rule's id, or the name of what several rules use."""
         return self.part.owners[0] if len(self.part.owners) == 1 else self.part.name
+
+    @property
+    def place(self) -> str:
+        line = self.mutation.line if self.mutation else self.part.line
+        return f"src/{self.part.module.replace('.', '/')}.py:{line}"
+
+    @property
+    def key(self) -> tuple[str, str]:
+        """What a list of mutants that are known can name it by."""
+        return self.where, str(self)
 
     def __str__(self) -> str:
         return self.whole or str(self.mutation)
@@ -176,7 +185,9 @@ def _definition(module: str, name: str) -> tuple[int, ast.AST] | None:
     for index, node in enumerate(tree_of(module).body):
         if isinstance(node, ast.FunctionDef) and node.name == name:
             return index, node
-        targets = node.targets if isinstance(node, ast.Assign) else [node.target] if isinstance(node, ast.AnnAssign) else []
+        targets = (
+            node.targets if isinstance(node, ast.Assign) else [node.target] if isinstance(node, ast.AnnAssign) else []
+        )
         if any(isinstance(target, ast.Name) and target.id == name for target in targets):
             return index, node
     return None
@@ -333,34 +344,155 @@ def run(mutants: list[Mutant], rules: dict[str, Any], report: Callable[[Mutant, 
     families = sorted({mutant.part.family for mutant in mutants})
     folders = [str(ROOT / "tests" / "rules" / family) for family in families]
     quiet = ["-p", "no:terminal", "-p", "no:cacheprovider", "-o", "addopts=--import-mode=importlib --strict-markers"]
-    status = pytest.main([*quiet, "--rootdir", str(ROOT), "-m", MARKERS, *folders], plugins=[Server(mutants, rules, report)])
-    if status not in (pytest.ExitCode.OK, pytest.ExitCode.NO_TESTS_COLLECTED):
-        sys.exit(f"the tests themselves ended with {status!r}: run pytest {' '.join(folders)}")
+    server = Server(mutants, rules, report)
+    status = pytest.main([*quiet, "--rootdir", str(ROOT), "-m", MARKERS, *folders], plugins=[server])
+    if status != pytest.ExitCode.OK:
+        sys.exit(f"the tests ended with {status!r}; run them alone: pytest {' '.join(folders)}")
+
+
+def in_jobs(mutants: list[Mutant], rules: dict[str, Any], jobs: int, report: Callable[[Mutant, str], None]) -> None:
+    """`run` in several processes, each with its share; verdicts are reported here, as they come."""
+    reading, writing = os.pipe()
+    children = []
+    for job in range(jobs):
+        child = os.fork()
+        if child == 0:
+            os.close(reading)
+            with os.fdopen(writing, "w", buffering=1) as pipe:
+                _run_share(range(job, len(mutants), jobs), mutants, rules, pipe)
+            os._exit(0)
+        children.append(child)
+    os.close(writing)
+    try:
+        with os.fdopen(reading) as pipe:
+            for line in pipe:
+                number, _, red = line.rstrip("\n").partition(" ")
+                report(mutants[int(number)], red)
+    except KeyboardInterrupt:
+        for child in children:
+            os.kill(child, signal.SIGTERM)
+        raise
+    statuses = [os.waitpid(child, 0)[1] for child in children]
+    if any(statuses):
+        sys.exit("a process ended early: see above")
+
+
+def _run_share(share: range, mutants: list[Mutant], rules: dict[str, Any], pipe: TextIO) -> None:
+    numbers = iter(share)
+
+    def write(mutant: Mutant, red: str) -> None:
+        print(next(numbers), red, file=pipe)
+
+    run([mutants[number] for number in share], rules, write)
+
+
+def seconds_until_red(mutant: Mutant) -> tuple[float, bool]:
+    """How long `pytest tests/rules/<family>` takes to go red where a copy of the checkout holds the mutant."""
+    with tempfile.TemporaryDirectory() as folder:
+        copied = Path(folder)
+        for name in ("src", "tests", "pyproject.toml"):
+            (shutil.copytree if (ROOT / name).is_dir() else shutil.copy)(ROOT / name, copied / name)
+        assert mutant.mutation is not None
+        broken = copied.joinpath("src", *mutant.part.module.split(".")).with_suffix(".py")
+        broken.write_text(ast.unparse(mutant.mutation.apply(tree_of(mutant.part.module))), encoding="utf-8")
+        command = [sys.executable, "-m", "pytest", "-x", "-m", MARKERS, f"tests/rules/{mutant.part.family}"]
+        environment = {**os.environ, "PYTHONPATH": str(copied / "src")}
+        started = time.perf_counter()
+        done = subprocess.run(command, cwd=copied, env=environment, capture_output=True, text=True)
+        return time.perf_counter() - started, done.returncode == pytest.ExitCode.TESTS_FAILED
+
+
+def measured(dead: list[Mutant]) -> list[str]:
+    """For each rule the seconds until the first mutant of its own code is red; what stays green is returned."""
+    first = {mutant.where: mutant for mutant in reversed(dead) if mutant.mutation and len(mutant.part.owners) == 1}
+    taken, green = [], []
+    for rule_id, mutant in sorted(first.items()):
+        seconds, red = seconds_until_red(mutant)
+        taken.append(seconds)
+        print(f"{rule_id}: red after {seconds:.1f} s" if red else f"{rule_id}: green after {seconds:.1f} s", flush=True)
+        green += [] if red else [rule_id]
+    print(f"median {statistics.median(taken):.1f} s, slowest {max(taken):.1f} s, of {len(taken)} rules")
+    return green
+
+
+# What is said of them.
+
+
+def known_equivalents() -> dict[tuple[str, str], str]:
+    """(where, mutation) -> why no test can tell the mutant from the rule."""
+    entries = yaml.safe_load(EQUIVALENT.read_text(encoding="utf-8")) or []
+    return {(entry["where"], " ".join(entry["mutation"].split())): entry["why"] for entry in entries}
+
+
+def chosen(families: list[str], ids: list[str], rules: dict[str, Any]) -> list[Mutant]:
+    """The mutants of some families, of some rules, or (with neither) of all."""
+    unknown = {*families} - {family_of(rule_id) for rule_id in rules} | {*ids} - {*rules}
+    if unknown:
+        sys.exit(f"neither a family nor a rule: {', '.join(sorted(unknown))}")
+    return [
+        mutant
+        for mutant in mutants_of(parts_of(rules.values()), rules)
+        if (not families and not ids) or mutant.part.family in families or not {*ids}.isdisjoint(mutant.part.owners)
+    ]
 
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--family", action="append", default=[])
-    parser.add_argument("--rule", action="append", default=[])
-    parser.add_argument("--list", action="store_true", help="the mutants, without running anything")
+    parser.add_argument("--family", action="append", default=[], help="a folder of tests/rules; may be repeated")
+    parser.add_argument("--rule", action="append", default=[], help="the id of a rule; may be repeated")
+    parser.add_argument("--list", action="store_true", help="print the mutants and run nothing")
+    parser.add_argument("--seconds", action="store_true", help="also measure each rule's seconds until red")
+    parser.add_argument("--jobs", type=int, default=1)
     options = parser.parse_args()
-    from hcp.rules.registry import BY_ID, RULES
+    from hcp.rules.registry import BY_ID
 
-    parts = parts_of(RULES)
-    mutants = [
-        m for m in mutants_of(parts, BY_ID)
-        if (not options.family or m.part.family in options.family) and (not options.rule or set(options.rule) & set(m.part.owners))
-    ]
+    mutants = chosen(options.family, options.rule, BY_ID)
     if options.list:
-        for m in mutants: print(m.where, m.part.module, m.mutation.line if m.mutation else m.part.line, m)
-        print(len(mutants)); return
-    t=time.time()
-    n=[0,0]
-    def report(m, red):
-        n[bool(red)]+=1
-        if not red: print(m.where, m.part.module, m.mutation.line if m.mutation else m.part.line, m, flush=True)
-    run(mutants, BY_ID, report)
-    print(n, time.time()-t)
+        print("\n".join(f"{mutant.place}: {mutant.where}: {mutant}" for mutant in mutants))
+        return
+    progress = Progress(len(mutants), known_equivalents())
+    in_jobs(mutants, BY_ID, options.jobs, progress.report)
+    green = measured(progress.dead) if options.seconds else []
+    whole = not options.family and not options.rule
+    sys.exit(progress.summary(stale_too=whole) or bool(green))
+
+
+class Progress:
+    """Counts verdicts, prints survivors as they come, and on a terminal how far it is."""
+
+    def __init__(self, total: int, equivalents: dict[tuple[str, str], str]) -> None:
+        self.total, self.equivalents = total, equivalents
+        self.dead: list[Mutant] = []
+        self.survivors: list[Mutant] = []
+        self.excused: list[Mutant] = []
+        self.started = time.perf_counter()
+
+    def report(self, mutant: Mutant, red: str) -> None:
+        if red:
+            self.dead.append(mutant)
+        elif mutant.key in self.equivalents:
+            self.excused.append(mutant)
+        else:
+            self.survivors.append(mutant)
+            print(f"{mutant.place}: {mutant.where}: {mutant}", flush=True)
+        if sys.stderr.isatty():
+            done = len(self.dead) + len(self.excused) + len(self.survivors)
+            print(f"{done} of {self.total}, {len(self.survivors)} survive", end="\r", file=sys.stderr, flush=True)
+
+    def summary(self, stale_too: bool) -> bool:
+        """Prints what came out; whether something is wrong: a survivor, or an excuse that nothing needs."""
+        excused = {mutant.key for mutant in self.excused}
+        stale = sorted(
+            set(self.equivalents) - excused if stale_too else {m.key for m in self.dead} & set(self.equivalents)
+        )
+        stale = [key for key in stale if key not in excused]
+        for where, mutation in stale:
+            print(f"{EQUIVALENT.name}: no such mutant survives any more: {where}: {mutation}")
+        print(
+            f"{self.total} mutants in {time.perf_counter() - self.started:.0f} s: {len(self.dead)} dead, "
+            f"{len(self.excused)} equivalent, {len(self.survivors)} survive"
+        )
+        return bool(self.survivors or stale)
 
 
 if __name__ == "__main__":

@@ -3,11 +3,9 @@
 from __future__ import annotations
 
 import re
-from pathlib import Path
 
 from hcp.rules.registry import BY_ID, RULES
-
-FROZEN = Path(__file__).with_name("published_ids.txt")
+from support.rules import PUBLISHED
 
 
 def test_rules_are_ordered_by_id_and_ids_are_unique() -> None:
@@ -19,8 +17,8 @@ def test_rules_are_ordered_by_id_and_ids_are_unique() -> None:
 
 def test_a_published_id_is_never_removed_and_a_new_one_is_published() -> None:
     """The file only grows: an id that was shipped keeps its meaning for ever."""
-    frozen = FROZEN.read_text().split()
-    assert frozen == sorted(set(frozen)), "keep published_ids.txt sorted, one id per line"
+    frozen = [line.split()[0] for line in PUBLISHED.read_text().splitlines()]
+    assert frozen == sorted(set(frozen)), f"keep {PUBLISHED.name} sorted, one rule per line"
     removed, new = set(frozen) - set(BY_ID), set(BY_ID) - set(frozen)
     assert not removed, f"published rules that are gone: {sorted(removed)}"
-    assert not new, f"rules to add to {FROZEN.name}: {sorted(new)}"
+    assert not new, f"rules to add to {PUBLISHED.name}: {sorted(new)}"

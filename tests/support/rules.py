@@ -18,6 +18,7 @@ import re
 import shlex
 from dataclasses import replace
 from functools import cache
+from pathlib import Path
 
 from hcp.launch.build import build_launch
 from hcp.launch.coerce import coerce
@@ -34,6 +35,9 @@ from hcp.rules.rule import Example, Rule
 
 Row = tuple[str, Dialect, str, str, str]
 FixRow = tuple[str, Dialect, str, str, tuple[str, ...]]
+
+PUBLISHED = Path(__file__).parents[1] / "rules" / "published_rules.txt"
+"""Each rule that was ever shipped, with its severity, effect and stage. An id keeps its meaning for ever."""
 
 ONLY_WHAT_IS_STATED = {"CP017", "CP020", "PACK008", "SLURM010"}
 """Rules that answer to stated facts alone, so that nothing can be missing. This set may only shrink."""
@@ -153,6 +157,9 @@ class Examples:
         assert 10 < len(rule.title) <= 90 and not rule.title.endswith(".")
         assert 30 < len(rule.why) <= 600 and rule.why.endswith((".", '"'))
         assert rule.source
+
+    def test_severity_effect_and_stage_are_those_that_are_published(self, rule: Rule) -> None:
+        assert f"{rule.id} {rule.severity} {rule.effect} {rule.stage}" in PUBLISHED.read_text().splitlines()
 
     def test_the_severity_fits_the_effect(self, rule: Rule) -> None:
         allowed = {
