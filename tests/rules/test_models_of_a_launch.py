@@ -10,7 +10,8 @@ from hcp.launch.build import build_launch
 from hcp.launch.read import read_target, read_text
 from hcp.rules.engine import check_launch
 from hcp.rules.registry import BY_ID
-from hcp.rules.rule import Fix, Problem, Rule, View
+from hcp.rules.rule import Fix, Problem, Rule
+from hcp.rules.view import View
 
 ACTOR, REF = "actor_rollout_ref.actor.megatron", "actor_rollout_ref.ref.megatron"
 
