@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
-
 import pytest
 
 from hcp.launch.build import build_launch
@@ -22,7 +20,7 @@ def odd(v: View) -> Problem | None:
     return Problem("odd", f"cp {v.cp}", "an even cp", ("cp",), (Fix({"cp": v.cp + 1}, "evens it"),))
 
 
-RULE: Rule = replace(BY_ID["HCP002"], id="ODD001", severity="error", applies=lambda v: True, check=odd)
+RULE: Rule = BY_ID["HCP002"]._replace(id="ODD001", severity="error", applies=lambda v: True, check=odd)
 
 
 def launch(*words: str):  # type: ignore[no-untyped-def]

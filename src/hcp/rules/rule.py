@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
-from typing import Any, Literal
+from typing import Any, Literal, NamedTuple
 
 from hcp.launch.fact import Dialect, Location
 from hcp.rules.view import View
@@ -16,8 +15,7 @@ Where = Literal["pypi", "checkout"]
 Stage = Literal["config", "init", "first-forward", "training", "never"]
 
 
-@dataclass(frozen=True)
-class Source:
+class Source(NamedTuple):
     """Where upstream's code says it. `contains` is a short text inside the named function or class; never a line.
 
     `versions` is a PEP 440 specifier of the releases in which it holds ("" = all known).
@@ -34,8 +32,7 @@ class Source:
     absent: str = ""
 
 
-@dataclass(frozen=True)
-class Fix:
+class Fix(NamedTuple):
     """An edit of facts, and what it does. A value None unsets the key.
 
     The engine writes it in the target's dialect, tries it, and offers it only if it clears its rule and creates
@@ -46,8 +43,7 @@ class Fix:
     effect: str
 
 
-@dataclass(frozen=True)
-class Problem:
+class Problem(NamedTuple):
     """What a check found. `message` says the consequence; `facts` names the facts involved, the guilty one first.
 
     `severity`, `effect` and `stage` override the rule's where the dialect changes them. `location` is for what no
@@ -65,8 +61,7 @@ class Problem:
     location: Location | None = None
 
 
-@dataclass(frozen=True)
-class Example:
+class Example(NamedTuple):
     """A launch in a few words: flags for `mlm`, overrides for the others; `assume` as on the command line.
 
     A text of several lines is a file's text: an override list or a YAML.
@@ -77,16 +72,13 @@ class Example:
     assume: str = ""
 
 
-@dataclass(frozen=True)
-class Rule:
+class Rule(NamedTuple):
     """One thing that must hold. Pure: reads the view, answers, never raises (but `Unknown`)."""
 
     id: str
-    title: str
     severity: Severity
     effect: Effect
     stage: Stage
-    why: str
     source: tuple[Source, ...]
     applies: Callable[[View], bool]
     check: Callable[[View], Problem | None]
@@ -94,6 +86,20 @@ class Rule:
     bad: Example
     last: bool = False
     """Judges the check itself (assumptions, accepted findings) and not the launch: runs after all others."""
+
+    @property
+    def title(self) -> str:
+        """What holds: the first line of the check's docstring."""
+        return self._doc()[0].strip().removesuffix(".")
+
+    @property
+    def why(self) -> str:
+        """What would be seen if it did not hold: the rest of the check's docstring."""
+        return " ".join(self._doc()[2].split())
+
+    def _doc(self) -> tuple[str, str, str]:
+        assert self.check.__doc__ is not None, f"{self.id} has no docstring, which holds its title"
+        return self.check.__doc__.partition("\n")
 
 
 def rule(
@@ -108,23 +114,5 @@ def rule(
     bad: Example,
     last: bool = False,
 ) -> Callable[[Callable[[View], Problem | None]], Rule]:
-    """A function as a rule: its docstring's first line is the title, the rest says why."""
-
-    def make(check: Callable[[View], Problem | None]) -> Rule:
-        title, _, why = (check.__doc__ or "").partition("\n")
-        return Rule(
-            id,
-            title.strip().removesuffix("."),
-            severity,
-            effect,
-            stage,
-            " ".join(why.split()),
-            source,
-            applies,
-            check,
-            good,
-            bad,
-            last,
-        )
-
-    return make
+    """The decorated function as a rule; its docstring's first line is the title, the rest says why."""
+    return lambda check: Rule(id, severity, effect, stage, source, applies, check, good, bad, last)
