@@ -9,6 +9,8 @@ import sys
 
 import pytest
 
+from support.processes import HANG_S
+
 PARTS = {
     "careless_scripts": ("launch", "resiliency"),
     "dead_jobs": ("first-cause", "context-parallelism"),
@@ -50,7 +52,7 @@ def program(checks_dir, tmp_path):
             [sys.executable, checks_dir / f"{name}.py", *parts, "--json"],
             capture_output=True,
             text=True,
-            timeout=400,
+            timeout=HANG_S,
             env={**os.environ, "PYTHONPATH": path, "OMP_NUM_THREADS": "1"},
         )
         report = json.loads(done.stdout)

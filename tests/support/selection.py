@@ -88,9 +88,7 @@ def _group(items: list[pytest.Item]) -> None:
 def _named(config: pytest.Config) -> list[tuple[Path, str]]:
     """The arguments that name tests: their file and what follows it."""
     folder = config.invocation_params.dir
-    return [
-        ((folder / file).resolve(), name) for file, _, name in (arg.partition("::") for arg in config.args) if name
-    ]
+    return [((folder / file).resolve(), name) for file, _, name in (arg.partition("::") for arg in config.args) if name]
 
 
 def _is_named(item: pytest.Item, named: list[tuple[Path, str]]) -> bool:
