@@ -78,6 +78,7 @@ def test_missing_gpus_are_counted(monkeypatch: pytest.MonkeyPatch) -> None:
     assert (result.status, result.reason) == ("skipped", "needs 4 GPUs, found 0")
 
 
+@pytest.mark.slow
 def test_a_hanging_step_is_ended_with_everything_it_started(tmp_path: Path) -> None:
     """The grandchild sits in a session of its own and ignores SIGTERM, as torchrun's workers may."""
     pids = tmp_path / "pids"

@@ -212,7 +212,12 @@ HOSTILE = {
 }
 
 
-@pytest.mark.parametrize("name", HOSTILE)
+SLOW = {"quotes", "keys"}
+
+
+@pytest.mark.parametrize(
+    "name", [pytest.param(name, marks=pytest.mark.slow if name in SLOW else ()) for name in HOSTILE]
+)
 def test_hostile_text_is_read_or_refused_in_one_line(name: str) -> None:
     for target, kind in (("x.yaml", None), ("x.txt", "bridge"), ("x.txt", "verl")):
         try:

@@ -236,6 +236,7 @@ def test_line_numbers_count_from_one(tmp_path):
     assert [line_number(path, offset) for offset in (0, 2, 5)] == [1, 2, 3]
 
 
+@pytest.mark.slow
 def test_a_hundred_megabytes_without_a_line_end_fit_in_constant_memory(tmp_path):
     path = tmp_path / "big.log"
     with path.open("wb") as file:
