@@ -9,6 +9,7 @@ from hypothesis import strategies as st
 from hcp.core.errors import HcpError
 from hcp.launch.build import build_launch
 from hcp.launch.yaml.mlm import read_args_yaml
+from support.selection import examples
 
 TEXT = """\
 ENV_VARS:
@@ -97,7 +98,7 @@ def test_an_empty_mapping_is_a_launch_without_flags() -> None:
     assert read_args_yaml("ENV_VARS:\n  A: 1\nMODEL_ARGS:\n", "x.yaml").settings == ()
 
 
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=examples(quick=50, full=200))
 @given(st.text(max_size=60).map(lambda text: "MODEL_ARGS:\n  --x: " + text))
 def test_any_value_is_read_or_one_clear_line(text: str) -> None:
     try:
