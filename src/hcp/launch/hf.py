@@ -7,7 +7,8 @@ from collections.abc import Mapping
 from typing import Any
 
 from hcp.core.errors import HcpError
-from hcp.launch.fact import Fact, Location
+from hcp.core.place import Location
+from hcp.launch.fact import Fact
 from hcp.launch.source import text_of_target
 
 _LANGUAGE = ("text_config", "llm_config", "language_config", "thinker_config.text_config")

@@ -8,7 +8,8 @@ from typing import Any, Literal
 
 from packaging.version import InvalidVersion, Version
 
-from hcp.launch.fact import Acceptance, Dialect, Fact, Launch, Location
+from hcp.core.place import Location
+from hcp.launch.fact import Acceptance, Dialect, Fact, Launch
 
 Severity = Literal["error", "warning", "info"]
 Effect = Literal["silent", "crash", "hang", "slow", "oom", "note"]

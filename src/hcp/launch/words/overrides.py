@@ -6,9 +6,10 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 
 from hcp.core.errors import HcpError
+from hcp.core.place import Location
 from hcp.launch.comments import acceptances_of
 from hcp.launch.dialects import dialect_of_keys
-from hcp.launch.fact import Acceptance, Dialect, Fact, Location, Reading, Setting
+from hcp.launch.fact import Acceptance, Dialect, Fact, Reading, Setting
 from hcp.launch.words.settings import Word, settings_of_flags, settings_of_overrides
 
 MAX_CHARACTERS = 300_000

@@ -6,7 +6,8 @@ import re
 from collections.abc import Iterable, Sequence
 from typing import NamedTuple
 
-from hcp.launch.fact import Dialect, Location, Reading, Setting
+from hcp.core.place import Location
+from hcp.launch.fact import Dialect, Reading, Setting
 from hcp.launch.words.hydra import hydra_value
 
 _FLAG = re.compile(r"--[A-Za-z]")
