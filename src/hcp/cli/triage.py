@@ -9,14 +9,14 @@ import tempfile
 import time
 from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import click
 
 from hcp.core.errors import HcpError
 
 if TYPE_CHECKING:
-    from hcp.triage.is_cp_on import Plan
+    from hcp.triage.is_cp_on import CpPlan
 
 
 @click.command()
@@ -39,46 +39,42 @@ def triage(logs: Sequence[str], launch: str | None, launcher: str, assumes: Sequ
     Exits with 1 if a failure was found, or context parallelism is off.
     """
     from hcp.triage.read import triage as read_logs
-    from hcp.triage.report import SPOOL, outcome_json, outcome_text
-    from hcp.triage.scan import find_logs
+    from hcp.triage.report import SPOOL, diagnosis_json, diagnosis_text
+    from hcp.triage.scan import find_logs, has_text
 
     plan = _plan(launch, launcher, tuple(assumes))
     with tempfile.TemporaryDirectory(prefix=SPOOL) as folder:
         paths = find_logs([_spooled(Path(folder)) if name == "-" else Path(name) for name in logs])
         try:
-            if not any(map(_has_text, paths)):
+            if not any(map(has_text, paths)):
                 raise HcpError(
                     f"found no text in {', '.join(logs)}; wanted the job's logs; a job that wrote nothing "
                     "may have had no folder for its output (SLURM011)"
                 )
-            outcome = read_logs(paths, plan, _progress(sum(path.stat().st_size for path in paths)))
+            diagnosis = read_logs(paths, plan, _progress(sum(path.stat().st_size for path in paths)))
         except OSError as error:
             raise HcpError(f"{error.filename or 'a log'}: {error.strerror}; wanted readable files") from None
         finally:
             if sys.stderr.isatty():
                 click.echo("\r\x1b[K", nl=False, err=True)
         if fmt == "json":
-            click.echo(json.dumps(outcome_json(outcome, launch), indent=2, ensure_ascii=False))
+            click.echo(json.dumps(diagnosis_json(diagnosis, launch), indent=2, ensure_ascii=False))
         else:
-            click.echo(outcome_text(outcome, launch))
-    return 0 if outcome.ok else 1
+            click.echo(diagnosis_text(diagnosis, launch))
+    return 0 if diagnosis.ok else 1
 
 
-def _has_text(path: Path) -> bool:
-    """Whether a file starts like a log: it has bytes, and none of the first is NUL."""
-    with open(path, "rb") as file:
-        start = file.read(4096)
-    return bool(start) and b"\0" not in start
-
-
-def _plan(launch: str | None, launcher: str, assumes: tuple[str, ...]) -> Plan:
-    from hcp.triage.is_cp_on import Plan
+def _plan(launch: str | None, launcher: str, assumes: tuple[str, ...]) -> CpPlan:
+    from hcp.triage.is_cp_on import CpPlan
 
     if launch is None and not assumes:
-        return Plan()
+        return CpPlan()
     from hcp.triage.expected import plan_of_assumptions, plan_of_launch
 
-    return plan_of_launch(launch, launcher, assumes) if launch is not None else plan_of_assumptions(assumes)
+    if launch is None:
+        return plan_of_assumptions(assumes)
+    dialect: Any = None if launcher == "auto" else launcher
+    return plan_of_launch(launch, dialect, assumes)
 
 
 def _spooled(folder: Path) -> Path:
