@@ -9,7 +9,7 @@ from hcp.launch.coerce import coerce
 from hcp.launch.derive import derive
 from hcp.launch.edit import edit_facts, edit_settings
 from hcp.launch.fact import Fact, Launch, Reading, Setting
-from hcp.launch.facts.row import UNKNOWN
+from hcp.launch.facts.spec import UNKNOWN
 from hcp.launch.facts.table import FACTS, default_of, index_of
 
 
@@ -89,10 +89,10 @@ def _defaults(reading: Reading, stated: Mapping[str, Fact], unknown: Mapping[str
     if not reading.complete or reading.unseen is not None:
         return {}
     facts: dict[str, Fact] = {}
-    for name, row in FACTS.items():
+    for name, spec in FACTS.items():
         if name in stated or name in unknown:
             continue
-        value: Any = default_of(row, reading.dialect)
+        value: Any = default_of(spec, reading.dialect)
         if value is not UNKNOWN:
             facts[name] = Fact(value, "default")
     return facts

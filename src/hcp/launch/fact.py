@@ -13,6 +13,8 @@ Form = Literal["shell", "args-yaml", "yaml", "overrides", "args"]
 Origin = Literal["launch", "default", "model", "assumed", "installed", "derived"]
 
 DIALECTS: tuple[Dialect, ...] = ("mlm", "bridge", "bridge-provider", "verl")
+ELASTIC_STARTS = ("torchrun", "ft_launcher")
+"""Values of the fact `start` for programs that run once on a node and start its ranks."""
 
 
 class Fact(NamedTuple):

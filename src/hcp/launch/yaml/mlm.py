@@ -6,11 +6,9 @@ from typing import Any
 
 from hcp.core.errors import HcpError
 from hcp.launch.dialects import not_supported
-from hcp.launch.fact import Fact, Reading, Setting
+from hcp.launch.fact import ELASTIC_STARTS, Fact, Reading, Setting
 from hcp.launch.facts.elsewhere import taken_from_elsewhere
 from hcp.launch.yaml.settings import YamlDoc
-
-_STARTS = {"torchrun", "ft_launcher"}
 
 
 def read_args_yaml(doc: YamlDoc) -> Reading:
@@ -41,7 +39,7 @@ def read_args_yaml(doc: YamlDoc) -> Reading:
             _flag(setting, name.lstrip("-").replace("-", "_"), settings, unknown)
         elif section == "ENV_VARS" and name:
             _variable(setting, name, facts, unknown)
-        elif setting.key == "LAUNCHER" and setting.value in _STARTS:
+        elif setting.key == "LAUNCHER" and setting.value in ELASTIC_STARTS:
             facts["start"] = Fact(setting.value, "launch", setting.location, "LAUNCHER")
     elsewhere, unseen = taken_from_elsewhere(settings)
     return Reading(
