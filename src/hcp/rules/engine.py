@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterable
 
+from hcp.core.place import Location
 from hcp.launch.build import build_launch
-from hcp.launch.fact import Acceptance, Fact, Launch, Location
+from hcp.launch.fact import Acceptance, Fact, Launch
 from hcp.launch.facts.table import FACTS, keys_of
 from hcp.rules.fixes import offer
 from hcp.rules.report import Finding, NotChecked, Report

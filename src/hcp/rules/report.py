@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
-from hcp.launch.fact import Launch, Location
+from hcp.core.place import Location
+from hcp.launch.fact import Launch
 from hcp.rules.rule import Effect, Problem, Rule, Severity, Stage
 
 

@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import Any, Literal, NamedTuple
 
-from hcp.launch.fact import Dialect, Location
+from hcp.core.place import Location
+from hcp.launch.fact import Dialect
 from hcp.rules.view import View
 
 Severity = Literal["error", "warning", "info"]

@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import Any
 
-from hcp.launch.fact import Fact, Launch, Location
+from hcp.core.place import Location
+from hcp.launch.fact import Fact, Launch
 from hcp.rules.report import Finding, Report
 from hcp.rules.rule import Source
 
