@@ -1,6 +1,7 @@
 """What a test needs (markers torch, upstream, slurm), and how tests start `hcp` as a user would.
 
-A test whose need is absent is skipped; with HCP_REQUIRE=torch,upstream,slurm (CI) it fails instead.
+A test whose need is absent is skipped; with HCP_REQUIRE=torch,upstream,slurm (CI) it fails instead. Which tests run
+at all is decided in support/selection.py.
 """
 
 from __future__ import annotations
@@ -14,16 +15,14 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from hypothesis import settings
 
+from support.processes import HANG_S
 from support.ranks import ranks
 from support.slurm import slurm
 
 __all__ = ["ranks", "slurm"]
 
-# A loaded machine is no failure: no deadline per example.
-settings.register_profile("hcp", deadline=None)
-settings.load_profile("hcp")
+pytest_plugins = ["support.selection"]
 
 ROOT = Path(__file__).resolve().parents[1]
 NEEDS = frozenset(("torch", "upstream", "slurm"))
@@ -81,7 +80,6 @@ def run_hcp(
     *args: str | os.PathLike[str],
     cwd: Path | None = None,
     stdin: str | None = None,
-    timeout: float = 60,
     env: dict[str, str] | None = None,
 ) -> subprocess.CompletedProcess[str]:
     """`hcp ARGS` as a process of its own, its output captured."""
@@ -91,7 +89,7 @@ def run_hcp(
         input=stdin,
         capture_output=True,
         text=True,
-        timeout=timeout,
+        timeout=HANG_S,
         env={**os.environ, **(env or {})},
     )
 

@@ -13,6 +13,8 @@ from hcp.core.errors import HcpError
 from hcp.launch.load import LoadOptions, load_launch
 from hcp.render.job import render_job
 from hcp.render.site import KEYS, load_site
+from support.processes import HANG_S
+from support.selection import examples
 
 HOSTILE = [
     "a b",
@@ -81,7 +83,7 @@ def _arrives(script, folder, after=""):
         cwd=folder,
         capture_output=True,
         text=True,
-        timeout=20,
+        timeout=HANG_S,
         env={
             "PATH": os.environ["PATH"],
             "SLURM_JOB_ID": "7",
@@ -100,7 +102,7 @@ def _arrives(script, folder, after=""):
     return json.loads(done.stdout)
 
 
-quiet = settings(max_examples=60, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+quiet = settings(max_examples=examples(quick=10, full=60), suppress_health_check=[HealthCheck.function_scoped_fixture])
 
 
 @quiet
@@ -167,7 +169,7 @@ def test_shared_folders_reach_the_program_that_looks_for_them(tmp_path, value):
     command = script[script.index('"${per_node[@]}" "${container[@]}"') :].split(" >")[0]
     path = tmp_path / "command.sh"
     path.write_text('per_node=() container=() inside=() python=print\nprint() { printf "%s\\0" "$@"; }\n' + command)
-    done = subprocess.run(["bash", path], capture_output=True, timeout=20, env={"PATH": os.environ["PATH"]})
+    done = subprocess.run(["bash", path], capture_output=True, timeout=HANG_S, env={"PATH": os.environ["PATH"]})
     assert done.stdout.decode().split("\0")[-3:-1] == ["--mount", value], done.stderr
 
 

@@ -9,10 +9,11 @@ from hypothesis import strategies as st
 
 from hcp.launch.build import build_launch
 from hcp.launch.fact import DIALECTS, Fact, Reading
-from hcp.launch.facts.row import FactSpec
+from hcp.launch.facts.spec import FactSpec
 from hcp.launch.facts.table import FACTS
 from hcp.rules.engine import check_launch
 from hcp.rules.registry import RULES
+from support.selection import examples
 
 HUGE = 10**12
 
@@ -96,7 +97,7 @@ def _fact_of(row: FactSpec) -> st.SearchStrategy[Fact]:
 _facts = st.fixed_dictionaries({}, optional={name: _fact_of(row) for name, row in FACTS.items()})
 
 
-@settings(max_examples=400, deadline=20_000, derandomize=True)
+@settings(max_examples=examples(quick=60, full=400), derandomize=True)
 @given(kind=st.sampled_from(DIALECTS), facts=_facts, complete=st.booleans())
 def test_no_launch_makes_a_rule_raise(kind: Any, facts: dict[str, Fact], complete: bool) -> None:
     launch = build_launch(Reading(kind, "-", "yaml", complete=complete, role="actor_rollout_ref.actor"), assumed=facts)
@@ -104,7 +105,7 @@ def test_no_launch_makes_a_rule_raise(kind: Any, facts: dict[str, Fact], complet
     assert report.applied + len(report.not_checked) <= len(RULES)
 
 
-@settings(max_examples=60, deadline=20_000, derandomize=True)
+@settings(max_examples=examples(quick=20, full=60), derandomize=True)
 @given(kind=st.sampled_from(DIALECTS), facts=_facts)
 def test_no_launch_makes_a_fix_raise(kind: Any, facts: dict[str, Fact]) -> None:
     launch = build_launch(Reading(kind, "-", "yaml", role="actor_rollout_ref.actor"), assumed=facts)

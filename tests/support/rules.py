@@ -23,10 +23,11 @@ from pathlib import Path
 from hcp.launch.build import build_launch
 from hcp.launch.coerce import coerce
 from hcp.launch.fact import Dialect, Fact, Launch, Setting
-from hcp.launch.facts.row import FactSpec
+from hcp.launch.facts.spec import FactSpec
 from hcp.launch.facts.table import FACTS
 from hcp.launch.read import read_text
-from hcp.launch.words.settings import Word, reading_of_words
+from hcp.launch.words.overrides import reading_of_words
+from hcp.launch.words.settings import Word
 from hcp.rules.engine import check_launch
 from hcp.rules.fixes import apply_edits
 from hcp.rules.registry import BY_ID, RULES
@@ -145,7 +146,7 @@ class Examples:
             assert fixed is not None
             after = check_launch(fixed, RULES, fixes=False)
             assert rule.id not in {item.rule.id for item in after.findings}
-            assert after.count("error") == 0
+            assert after.num_findings("error") == 0
 
     def test_the_finding_says_what_happens_what_was_found_and_what_is_wanted(self, rule: Rule) -> None:
         problem = self.report(rule.bad).findings[0].problem

@@ -22,6 +22,8 @@ from pathlib import Path
 
 import pytest
 
+from support.processes import HANG_S
+
 _PREFIX = "hcp-slurm-"
 _MARK = "HCP_TEST_CLUSTER"
 _PR_SET_PDEATHSIG = 1
@@ -45,7 +47,7 @@ class Cluster:
         self._daemon("slurmctld", "-D", "-i", "-f", str(self.conf))
         for number in range(1, 5):
             self._daemon("slurmd", "-D", "-f", str(self.conf), "-N", f"n{number}")
-        self.wait_until(lambda: self.run("sinfo", "-h", "-o", "%T %D").stdout.strip() == "idle 4", 60, "4 idle nodes")
+        self.wait_until(lambda: self.run("sinfo", "-h", "-o", "%T %D").stdout.strip() == "idle 4", "4 idle nodes")
 
     def stop(self) -> None:
         if self.daemons:
@@ -66,7 +68,6 @@ class Cluster:
         *argv: str | Path,
         cwd: Path | None = None,
         check: bool = True,
-        timeout: float = 60,
         env: dict[str, str] | None = None,
     ) -> subprocess.CompletedProcess[str]:
         done = subprocess.run(
@@ -75,7 +76,7 @@ class Cluster:
             env={**self.env, **(env or {})},
             text=True,
             capture_output=True,
-            timeout=timeout,
+            timeout=HANG_S,
         )
         assert not check or done.returncode == 0, f"{argv}: exit {done.returncode}\n{done.stdout}{done.stderr}"
         return done
@@ -91,11 +92,11 @@ class Cluster:
         assert match, f"no field {name} in:\n{text}"
         return match[1]
 
-    def wait_for_state(self, job: int, *states: str, timeout: float = 120) -> str:
-        self.wait_until(lambda: self.field(job, "JobState") in states, timeout, f"job {job} in state {states}")
+    def wait_for_state(self, job: int, *states: str) -> str:
+        self.wait_until(lambda: self.field(job, "JobState") in states, f"job {job} in state {states}")
         return self.field(job, "JobState")
 
-    def finish(self, job: int, timeout: float = 180) -> str:
+    def finish(self, job: int) -> str:
         """Waits for the end of a job; its last state."""
         return self.wait_for_state(
             job,
@@ -108,7 +109,6 @@ class Cluster:
             "BOOT_FAIL",
             "DEADLINE",
             "PREEMPTED",
-            timeout=timeout,
         )
 
     def hurry(self, job: int) -> None:
@@ -120,10 +120,10 @@ class Cluster:
         time.sleep(3)
         self.run("scontrol", "update", f"JobId={job}", "StartTime=now")
 
-    def wait_until(self, true: Callable[[], bool], timeout: float, what: str) -> None:
-        end = time.monotonic() + timeout
+    def wait_until(self, true: Callable[[], bool], what: str) -> None:
+        end = time.monotonic() + HANG_S
         while not true():
-            assert time.monotonic() < end, f"waited {timeout:g} s for {what}\n{self.state()}"
+            assert time.monotonic() < end, f"waited {HANG_S} s for {what}\n{self.state()}"
             time.sleep(0.3)
 
     def state(self) -> str:
@@ -147,7 +147,7 @@ class Cluster:
             f"--seed-file={self.folder}/munge/seed",
             f"--log-file={self.folder}/log/munged.log",
         )
-        self.wait_until(self.munge_socket.exists, 20, "the munge socket")
+        self.wait_until(self.munge_socket.exists, "the munge socket")
 
     def _configure(self) -> None:
         ports = _free_ports(5)
