@@ -79,7 +79,9 @@ def _group(items: list[pytest.Item]) -> None:
     """Keeps in one process what shares something there: a cluster, or an import that takes seconds (megatron-core)."""
     on_slurm = [item for item in items if item.get_closest_marker("slurm")]
     for number, item in enumerate(on_slurm):
-        item.add_marker(pytest.mark.xdist_group(f"slurm-{number % NUM_CLUSTERS}"))
+        callspec = getattr(item, "callspec", None)
+        cluster = callspec.params.get("cluster", number) if callspec else number
+        item.add_marker(pytest.mark.xdist_group(f"slurm-{cluster % NUM_CLUSTERS}"))
     for item in items:
         if item.get_closest_marker("torch") and not item.get_closest_marker("slurm"):
             item.add_marker(pytest.mark.xdist_group("torch"))
