@@ -11,6 +11,7 @@ import subprocess
 import sys
 from collections.abc import Sequence
 from pathlib import Path
+from typing import Any
 
 from outcomes import Outcomes, run_parts
 from slurm_standin import StandinSlurm, run_hcp
@@ -76,7 +77,13 @@ _BROKEN = {
 
 def kinds(outcomes: Outcomes) -> None:
     """Every kind of job parses as bash, and `hcp check` reads the launch back out of it and finds nothing."""
-    cases = {"srun": _MLM, "torchrun": _MLM, "ft_launcher": _MLM, "ray": _VERL, "verify": ()}
+    cases = {
+        "srun": _MLM,
+        "torchrun": _MLM,
+        "ft_launcher": _MLM,
+        "ray": _VERL,
+        "verify": (),
+    }
     for start, launch in cases.items():
         slurm = StandinSlurm(outcomes.folder / start)
         program = () if start in ("ray", "verify") else ("--program", "pretrain_gpt.py")
@@ -86,7 +93,9 @@ def kinds(outcomes: Outcomes) -> None:
         if not launch:
             continue
         done = run_hcp("check", str(script), "--format", "json", "--assume", "nvlink_domain=2", folder=slurm.folder)
-        found = json.loads(done.stdout) if done.stdout.startswith("{") else {"findings": [done.stderr], "facts": {}}
+        found: dict[str, Any] = {"findings": [done.stderr], "facts": {}}
+        if done.stdout.startswith("{"):
+            found = json.loads(done.stdout)
         serious = [item for item in found["findings"] if item == done.stderr or item["severity"] != "info"]
         outcomes.expect(f"{start}: hcp check finds nothing in it", done.returncode == 0 and not serious, f"{serious}")
         facts = {name: fact["value"] for name, fact in found["facts"].items()}

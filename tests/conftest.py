@@ -95,7 +95,7 @@ def run_hcp(
 
 
 @pytest.fixture
-def hcp():  # type: ignore[no-untyped-def]
+def hcp():
     return run_hcp
 
 

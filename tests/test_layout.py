@@ -93,7 +93,7 @@ def wrong_imports(module: str, names: frozenset[str]) -> set[str]:
 def circles_in(graph: dict[str, set[str]]) -> list[str]:
     """The circles of a graph (a module, and what it imports): each is opened at one place, to find the next."""
     left = {module: names - {module} for module, names in graph.items()}
-    circles = []
+    circles: list[str] = []
     while True:
         try:
             TopologicalSorter(left).prepare()
@@ -180,11 +180,10 @@ def written_rules() -> Iterator[tuple[str, Path, int]]:
     """Each rule's id, its file, and its lines from the decorator to the end of the check."""
     for path in (PACKAGE / "rules").rglob("*.py"):
         for node in ast.walk(tree_of(path)):
-            for decorator in node.decorator_list if isinstance(node, ast.FunctionDef) else ():
-                if isinstance(decorator, ast.Call) and ast.unparse(decorator.func) == "rule":
-                    first, last = decorator.lineno, node.end_lineno
-                    assert isinstance(node, ast.FunctionDef) and last is not None
-                    yield ast.literal_eval(decorator.args[0]), path, last - first + 1
+            if isinstance(node, ast.FunctionDef) and node.end_lineno:
+                for decorator in node.decorator_list:
+                    if isinstance(decorator, ast.Call) and ast.unparse(decorator.func) == "rule":
+                        yield ast.literal_eval(decorator.args[0]), path, node.end_lineno - decorator.lineno + 1
 
 
 def test_a_rule_stays_within_its_budget() -> None:

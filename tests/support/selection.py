@@ -24,7 +24,7 @@ MAX_WORKERS = 8
 settings.register_profile("quick", deadline=None, max_examples=25)
 settings.register_profile("full", deadline=None)
 
-_num_left_out = pytest.StashKey[Counter[str]]()
+_num_left_out = pytest.StashKey[dict[str, int]]()
 
 
 def examples(*, quick: int, full: int) -> int:
@@ -62,7 +62,7 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
     elif not config.getoption("markexpr"):
         named = _named(config)
         left_out = [item for item in items if _marker_of(item)[1] and not _is_named(item, named)]
-        config.stash[_num_left_out] = Counter(_marker_of(item)[1] for item in left_out)
+        config.stash[_num_left_out] = dict(Counter(_marker_of(item)[1] for item in left_out))
         config.hook.pytest_deselected(items=left_out)
         items[:] = [item for item in items if item not in set(left_out)]
 
@@ -100,19 +100,21 @@ def _is_named(item: pytest.Item, named: list[tuple[Path, str]]) -> bool:
 
 @pytest.hookimpl(optionalhook=True)
 def pytest_testnodedown(node: Any) -> None:
-    """Takes the numbers over from a worker; all collect the same."""
-    node.config.stash[_num_left_out] = Counter(getattr(node, "workeroutput", {}).get("left_out", {}))
+    """Takes the numbers over from a worker; all workers collect the same."""
+    if hasattr(node, "workeroutput"):
+        node.config.stash[_num_left_out] = node.workeroutput["left_out"]
 
 
 def pytest_sessionfinish(session: pytest.Session) -> None:
     if hasattr(session.config, "workeroutput"):
-        session.config.workeroutput["left_out"] = dict(session.config.stash.get(_num_left_out, Counter()))
+        session.config.workeroutput["left_out"] = session.config.stash.get(_num_left_out, {})
 
 
 def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter, config: pytest.Config) -> None:
-    left_out = config.stash.get(_num_left_out, Counter())
+    left_out = config.stash.get(_num_left_out, {})
     if left_out:
-        each = ", ".join(f"{name} {left_out[name]}" for name in LEFT_OUT if left_out[name])
+        each = ", ".join(f"{name} {left_out[name]}" for name in LEFT_OUT if name in left_out)
         terminalreporter.write_line(
-            f"left out: {left_out.total()} ({each}); --all runs everything, -m MARKER or the name of a test just that"
+            f"left out: {sum(left_out.values())} ({each}); "
+            "--all runs everything, -m MARKER or the name of a test just that"
         )

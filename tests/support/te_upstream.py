@@ -69,7 +69,7 @@ class _Anything:
         return False
 
 
-class _Named(dict):  # type: ignore[type-arg]
+class _Named(dict[str, Any]):
     """Globals of an upstream function: what the case does not define is a stand-in."""
 
     def __missing__(self, name: str) -> Any:
