@@ -47,6 +47,11 @@ def test_the_pictures_are_those_that_the_command_draws(hcp, tmp_path: Path, name
     assert drawn.read_text(encoding="utf-8") == (ROOT / "examples" / name).read_text(encoding="utf-8")
 
 
+def test_the_command_that_ci_runs_leaves_no_test_out() -> None:
+    (block,) = re.findall(r"<!-- ci: test -->\n```bash\n(.*?)```", README, re.S)
+    assert block.endswith(" -m pytest --all\n")
+
+
 def test_every_command_is_in_the_readmes_table() -> None:
     from hcp.cli.main import COMMANDS
 
