@@ -20,7 +20,8 @@ from math import prod
 from typing import Any, NamedTuple
 
 from hcp.core.errors import HcpError
-from hcp.proofs.program import Program, add_attention, add_sizes
+from hcp.proofs.arguments import add_attention, add_sizes
+from hcp.proofs.program import Program
 
 HEADS = {"MHA": (8, 8), "GQA": (8, 4), "MQA": (8, 1)}
 LAYOUTS = ["sbhd", "bshd", "thd"]

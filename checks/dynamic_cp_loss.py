@@ -198,9 +198,9 @@ def wrong_weighings():
 
 
 def context_of(corpus, world_size, batch, group):
-    from hcp.proofs.dcp_step import Context
+    from hcp.proofs.dcp_step import WeighingContext
 
-    return Context(
+    return WeighingContext(
         world_size,
         group.local_cp_size,
         len(batch.groups),

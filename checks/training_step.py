@@ -16,7 +16,8 @@ import contextlib
 import sys
 from math import prod
 
-from hcp.proofs.program import Program, add_attention, add_sizes
+from hcp.proofs.arguments import add_attention, add_sizes
+from hcp.proofs.program import Program
 
 BOUND = 1e-10
 BOUND_RATIO = 2.0
@@ -95,8 +96,9 @@ def compare_in_bfloat16(world, options, layout):
 def trained(world, options, layout, dtype, num_steps, rounded=None):
     """The steps of one training, and in how many attention modules hierarchical CP is active."""
     from hcp.proofs.gpt import GptShape, build_gpt, train, transformer_config
-    from hcp.proofs.megatron import assert_hcp_active, model_parallel
+    from hcp.proofs.megatron import model_parallel
     from hcp.proofs.te_attention import core_attention_class
+    from hcp.runtime.active import assert_hcp_active
 
     shape = GptShape(seq_length=16 * world.size, global_batch_size=world.size)
     if world.device.type == "cuda":  # GPU kernels want longer chunks and wider heads

@@ -81,9 +81,9 @@ def test_every_transformer_engine_version_would_leave_cp_off_without_the_sizes(f
 
 
 CPUS_STAND_FOR_GPUS = """
-import torch, hcp.proofs.program as program, hcp.proofs.world as workers
+import torch, hcp.proofs.program as program, hcp.proofs.world as world
 program._require = lambda needs, options: None
-workers.place_of = lambda rank, size, attention: (torch.device("cpu"), "gloo")
+world.place_of = lambda rank, size, attention: (torch.device("cpu"), "gloo")
 """
 OURS_STANDS_FOR_TRANSFORMER_ENGINES = (
     CPUS_STAND_FOR_GPUS

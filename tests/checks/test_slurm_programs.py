@@ -35,8 +35,7 @@ object.__setattr__(BY_ID[{rule!r}], "check", lambda v: None)
 """
 NO_SIGNATURE = """
 import hcp.triage.read as triage
-table = triage.table
-triage.table = lambda: tuple(row for row in table() if row.rule != {rule!r})
+triage.SIGNATURES = tuple(row for row in triage.SIGNATURES if row.rule != {rule!r})
 """
 
 

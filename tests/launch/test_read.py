@@ -31,7 +31,7 @@ def value(reading: Reading, name: str) -> object:
 
 
 @pytest.mark.parametrize(
-    ("name", "text", "kind", "form"),
+    ("name", "text", "dialect", "form"),
     [
         ("a.yaml", "model:\n  context_parallel_size: 4\n", "bridge", "yaml"),
         ("a", "model:\n  context_parallel_size: 4\n", "bridge", "yaml"),
@@ -46,9 +46,9 @@ def value(reading: Reading, name: str) -> object:
         ("a", "--context-parallel-size 4\n--cp-comm-type p2p  # ring\n", "mlm", "args"),
     ],
 )
-def test_form_and_dialect_come_from_name_and_text(name: str, text: str, kind: str, form: str) -> None:
+def test_form_and_dialect_come_from_name_and_text(name: str, text: str, dialect: str, form: str) -> None:
     reading = read_text(text, name)
-    assert (reading.dialect, reading.form) == (kind, form)
+    assert (reading.dialect, reading.form) == (dialect, form)
     assert value(reading, "cp") == 4
 
 
@@ -127,6 +127,12 @@ def test_another_frameworks_words_are_refused(words: list[str], name: str) -> No
 def test_a_section_name_alone_makes_no_bridge_launch() -> None:
     """Many frameworks have `model:` and `train:`; only a known key makes the file Bridge's."""
     assert "no key of a known dialect" in refusal("model: {d_model: 512}\ntrain: {steps: 3}\n", "x.yaml")
+
+
+def test_a_refusal_names_the_sections_in_the_files_order_every_time(hcp, tmp_path: Path) -> None:  # type: ignore[no-untyped-def]
+    (tmp_path / "card.yaml").write_text("title: x\nsummary: y\nmodel: {a: 1}\nitems: []\nmore: {b: 1}\n")
+    said = [hcp("check", "card.yaml", cwd=tmp_path, env={"PYTHONHASHSEED": seed}).stderr for seed in ("0", "1")]
+    assert "(it has title, summary, model, items, more)" in said[0] and said[0] == said[1]
 
 
 @pytest.mark.parametrize(
@@ -219,9 +225,9 @@ SLOW = {"quotes", "keys"}
     "name", [pytest.param(name, marks=pytest.mark.slow if name in SLOW else ()) for name in HOSTILE]
 )
 def test_hostile_text_is_read_or_refused_in_one_line(name: str) -> None:
-    for target, kind in (("x.yaml", None), ("x.txt", "bridge"), ("x.txt", "verl")):
+    for target, dialect in (("x.yaml", None), ("x.txt", "bridge"), ("x.txt", "verl")):
         try:
-            build_launch(read_text(HOSTILE[name], target, dialect=kind))  # type: ignore[arg-type]
+            build_launch(read_text(HOSTILE[name], target, dialect=dialect))  # type: ignore[arg-type]
         except HcpError as error:
             assert "\n" not in str(error)
 
@@ -231,9 +237,9 @@ def test_hostile_text_is_read_or_refused_in_one_line(name: str) -> None:
 def test_arbitrary_bytes_are_read_or_refused(tmp_path: Path, data: bytes, name: str) -> None:
     path = tmp_path / name
     path.write_bytes(data)
-    for kind in (None, "bridge", "verl"):
+    for dialect in (None, "bridge", "verl"):
         try:
-            build_launch(read_target(str(path), dialect=kind))
+            build_launch(read_target(str(path), dialect=dialect))
         except HcpError as error:
             assert "\n" not in str(error)
 
@@ -268,9 +274,9 @@ tree = st.recursive(
     st.dictionaries(keys, tree, min_size=1, max_size=5), st.sampled_from([None, "bridge", "bridge-provider", "verl"])
 )
 @settings(max_examples=examples(quick=60, full=400))
-def test_any_tree_of_known_keys_is_read_or_refused(data: dict[str, object], kind: str | None) -> None:
+def test_any_tree_of_known_keys_is_read_or_refused(data: dict[str, object], dialect: str | None) -> None:
     try:
-        reading = read_text(json.dumps(data), "x.yaml", dialect=kind)  # type: ignore[arg-type]
+        reading = read_text(json.dumps(data), "x.yaml", dialect=dialect)  # type: ignore[arg-type]
         for one in (reading, *reading.others):
             build_launch(one)
     except HcpError as error:

@@ -10,10 +10,11 @@ import pytest
 from hcp.launch.build import build_launch
 from hcp.launch.coerce import coerce
 from hcp.launch.fact import Dialect, Fact, Launch, Setting
-from hcp.launch.facts.row import FactSpec
+from hcp.launch.facts.spec import FactSpec
 from hcp.launch.facts.table import FACTS
 from hcp.launch.read import read_text
-from hcp.launch.words.settings import Word, reading_of_words
+from hcp.launch.words.overrides import reading_of_words
+from hcp.launch.words.settings import Word
 
 
 def launch(kind: Dialect, text: str, assume: str = "") -> Launch:

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from hcp.launch.build import build_launch
 from hcp.launch.fact import DIALECTS, Fact, Launch, Reading
-from hcp.launch.facts.row import FactSpec
+from hcp.launch.facts.spec import FactSpec
 from hcp.launch.facts.table import FACTS
 from hcp.rules.engine import check_launch
 from hcp.rules.registry import RULES

@@ -88,7 +88,7 @@ def test_the_probe_passes_what_is_right_and_names_what_is_wrong(ranks):
 
 
 def test_it_raises_what_it_found_and_counts_what_is_active(ranks):
-    from hcp.proofs.megatron import assert_hcp_active
+    from hcp.runtime.active import assert_hcp_active
     from hcp.runtime.groups import GroupBuilder
 
     def work(rank):

@@ -8,7 +8,7 @@ import sys
 
 import pytest
 
-from hcp.triage.is_cp_on import Plan
+from hcp.triage.is_cp_on import CpPlan
 from hcp.triage.line import last_time, read_line, read_name
 from hcp.triage.read import triage
 from hcp.triage.scan import line_number, scan
@@ -34,7 +34,7 @@ def _logs(tmp_path, **files):
 
 
 def _failure(tmp_path, **files):
-    return triage(_logs(tmp_path, **files), Plan()).failure
+    return triage(_logs(tmp_path, **files), CpPlan()).failure
 
 
 def test_the_rank_that_failed_first_wins_over_those_that_lost_it(tmp_path):
@@ -160,16 +160,16 @@ def test_the_ranks_that_the_job_printed_name_the_node(tmp_path):
 def test_a_failure_after_which_training_went_on_is_none(tmp_path):
     error = "[rank3]: RuntimeError: could not send metrics\n"
     steps = "".join(STEP.format(s=s, speed=400.0) for s in range(3))
-    outcome = triage(_logs(tmp_path, a_log=error + steps), Plan())
+    outcome = triage(_logs(tmp_path, a_log=error + steps), CpPlan())
     assert (outcome.failure, outcome.survived, outcome.state) == (None, 1, "running")
-    outcome = triage(_logs(tmp_path, b_log=error + steps[: len(steps) // 3 * 2]), Plan())
+    outcome = triage(_logs(tmp_path, b_log=error + steps[: len(steps) // 3 * 2]), CpPlan())
     assert outcome.failure.rank == 3
 
 
 def test_an_earlier_attempt_does_not_count(tmp_path):
     first = START_LINE.format(a=0, start="srun") + "3: ValueError: of the first attempt\n"
     second = START_LINE.format(a=1, start="srun")
-    assert triage(_logs(tmp_path, a_log=first + second), Plan()).failure is None
+    assert triage(_logs(tmp_path, a_log=first + second), CpPlan()).failure is None
     failure = _failure(tmp_path, b_log=first + second + "4: ValueError: of the second attempt\n")
     assert failure.rank == 4
 
@@ -182,7 +182,7 @@ def test_the_log_of_an_earlier_attempt_does_not_count(tmp_path):
 
 
 def test_a_text_of_the_launch_that_is_broken_json_is_passed_over(tmp_path):
-    assert triage(_logs(tmp_path, a_log="hcp-job: {no\nhcp-job: [1]\nhcp-job: 7\n"), Plan()).failure is None
+    assert triage(_logs(tmp_path, a_log="hcp-job: {no\nhcp-job: [1]\nhcp-job: 7\n"), CpPlan()).failure is None
 
 
 @pytest.mark.parametrize(
@@ -263,17 +263,17 @@ def _verdict(tmp_path, text, plan):
 def test_more_work_than_the_hardware_can_do_means_that_cp_is_off(tmp_path):
     # Bridge#2667: 1937 TFLOP/s per GPU on H200.
     text = "".join(STEP.format(s=s, speed=1937.0) for s in range(9))
-    verdict = _verdict(tmp_path, text, Plan(cp=16, arch="sm90"))
+    verdict = _verdict(tmp_path, text, CpPlan(cp=16, arch="sm90"))
     assert verdict.state == "off" and verdict.evidence[0].rule == "LOG001"
-    assert _verdict(tmp_path, text, Plan(cp=16, arch="sm90", fp8=True)).state == "unknown"
-    assert _verdict(tmp_path, text, Plan(cp=16, arch="sm100")).state == "unknown"
-    unknown = _verdict(tmp_path, text, Plan())
+    assert _verdict(tmp_path, text, CpPlan(cp=16, arch="sm90", fp8=True)).state == "unknown"
+    assert _verdict(tmp_path, text, CpPlan(cp=16, arch="sm100")).state == "unknown"
+    unknown = _verdict(tmp_path, text, CpPlan())
     assert unknown.state == "unknown" and "arch=sm90" in unknown.evidence[0].text
 
 
 def test_one_wild_step_is_no_proof(tmp_path):
     text = "".join(STEP.format(s=s, speed=400.0) for s in range(9)) + STEP.format(s=10, speed=5000.0)
-    assert _verdict(tmp_path, text, Plan(arch="sm90")).state == "unknown"
+    assert _verdict(tmp_path, text, CpPlan(arch="sm90")).state == "unknown"
 
 
 def test_steps_that_are_shorter_by_the_cp_size_than_before_mean_that_cp_is_off(tmp_path):
@@ -281,19 +281,19 @@ def test_steps_that_are_shorter_by_the_cp_size_than_before_mean_that_cp_is_off(t
         return "".join(STEP.format(s=s, speed=400.0).replace(": 5.0 |", f": {ms} |") for s in range(5))
 
     before, after, slower = _logs(tmp_path, before_log=steps(8000.0), after_log=steps(1100.0), slower_log=steps(7000.0))
-    verdict = triage([before, after], Plan(cp=8)).cp
+    verdict = triage([before, after], CpPlan(cp=8)).cp
     assert verdict.state == "off" and "after.log" in verdict.evidence[0].text
-    assert triage([before, slower], Plan(cp=8)).cp.state == "unknown"
-    assert triage([before, after], Plan(cp=2)).cp.state == "unknown"
-    assert triage([before, after], Plan()).cp.state == "unknown"
+    assert triage([before, slower], CpPlan(cp=8)).cp.state == "unknown"
+    assert triage([before, after], CpPlan(cp=2)).cp.state == "unknown"
+    assert triage([before, after], CpPlan()).cp.state == "unknown"
 
 
 def test_an_mfu_above_one_means_that_cp_is_off(tmp_path):
-    assert _verdict(tmp_path, "step:1 - perf/mfu/actor:1.93 - x:2\n", Plan()).state == "off"
-    assert _verdict(tmp_path, "step:1 - perf/mfu/actor:0.43 - x:2\n", Plan()).state == "unknown"
+    assert _verdict(tmp_path, "step:1 - perf/mfu/actor:1.93 - x:2\n", CpPlan()).state == "off"
+    assert _verdict(tmp_path, "step:1 - perf/mfu/actor:0.43 - x:2\n", CpPlan()).state == "unknown"
 
 
-PLAN = Plan(cp=4, hcp_sizes=(2, 2), levels=(((0, 2), (4, 6), (1, 3), (5, 7)), ((0, 4), (2, 6), (1, 5), (3, 7))))
+PLAN = CpPlan(cp=4, hcp_sizes=(2, 2), levels=(((0, 2), (4, 6), (1, 3), (5, 7)), ((0, 4), (2, 6), (1, 5), (3, 7))))
 
 
 def _group(rank, guid, level, place):

@@ -4,42 +4,41 @@ import re
 
 import pytest
 
-from hcp.triage.is_cp_on import Plan
+from hcp.triage.is_cp_on import CpPlan
 from hcp.triage.read import triage
-from hcp.triage.signatures.table import table
+from hcp.triage.signatures.table import SIGNATURES
 
-ROWS = table()
 _CONTEXT = '  File "megatron/core/datasets/data_schedule.py", line 9, in get_groups_and_subsamples\n'
 
 
 def _seen(tmp_path, line, context=""):
     log = tmp_path / "x.log"
     log.write_text(context + "a line before\n" + line + "\na line after\n")
-    failure = triage([log], Plan()).failure
+    failure = triage([log], CpPlan()).failure
     return failure.signature.id if failure else None
 
 
-@pytest.mark.parametrize("row", ROWS, ids=lambda row: row.id)
+@pytest.mark.parametrize("row", SIGNATURES, ids=lambda row: row.id)
 def test_the_example_is_recognised_as_this_row(row, tmp_path):
     assert _seen(tmp_path, row.example, _CONTEXT if row.context else "") == row.id
 
 
-@pytest.mark.parametrize("row", ROWS, ids=lambda row: row.id)
+@pytest.mark.parametrize("row", SIGNATURES, ids=lambda row: row.id)
 def test_the_near_miss_is_not_this_row(row, tmp_path):
     assert _seen(tmp_path, row.near, _CONTEXT) != row.id
 
 
-@pytest.mark.parametrize("row", [row for row in ROWS if row.context], ids=lambda row: row.id)
+@pytest.mark.parametrize("row", [row for row in SIGNATURES if row.context], ids=lambda row: row.id)
 def test_a_text_that_other_faults_share_needs_its_context(row, tmp_path):
     assert _seen(tmp_path, row.example) == "exception"
 
 
 def test_ids_are_unique_and_rules_are_ids_of_the_catalogue():
-    assert len({row.id for row in ROWS}) == len(ROWS)
-    assert all(re.fullmatch(r"|[A-Z]+\d{3}", row.rule) for row in ROWS)
+    assert len({row.id for row in SIGNATURES}) == len(SIGNATURES)
+    assert all(re.fullmatch(r"|[A-Z]+\d{3}", row.rule) for row in SIGNATURES)
 
 
-@pytest.mark.parametrize("row", ROWS, ids=lambda row: row.id)
+@pytest.mark.parametrize("row", SIGNATURES, ids=lambda row: row.id)
 def test_every_name_in_a_cause_is_a_group_of_the_pattern(row):
     assert set(re.findall(r"{(\w+)}", row.cause)) <= set(re.compile(row.pattern).groupindex)
     assert set(re.findall(r"{(\w+)}", " ".join(row.next))) <= {"job", "node", "launch", "rule"}
@@ -95,7 +94,7 @@ def upstream_dir():
 
 
 @pytest.mark.upstream
-@pytest.mark.parametrize("row", [row for row in ROWS if row.id in _SAID_BY], ids=lambda row: row.id)
+@pytest.mark.parametrize("row", [row for row in SIGNATURES if row.id in _SAID_BY], ids=lambda row: row.id)
 def test_upstream_really_says_it(row, python_sources):
     distribution, text = _SAID_BY[row.id]
     assert text in python_sources[distribution]

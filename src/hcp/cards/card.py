@@ -189,7 +189,7 @@ class _Parser:
         return Claim(self._text(where, data, "id"), self._text(where, data, "text"), proved_by, sources)
 
     def _source(self, where: str, data: dict[str, Any]) -> Source:
-        names = {item.name for item in fields(Source)}
+        names = set(Source._fields)
         self._unknown_keys(f"{where}, source", data, names)
         texts = {name: str(data[name]) for name in names if name in data}
         if not {"repo", "path", "qualname"} <= texts.keys():

@@ -20,6 +20,7 @@ from hcp.cards.anchors import (
     unpacked_roots,
     verdicts,
 )
+from hcp.cli.options import format_option
 from hcp.core.errors import HcpError
 
 
@@ -38,7 +39,7 @@ from hcp.core.errors import HcpError
     help="A folder of unpacked wheels, each <dist>-<version> (also $HCP_UPSTREAM).",
 )
 @click.option("--all", "every", is_flag=True, help="List the anchors that hold or are unverified here, too.")
-@click.option("--format", "fmt", type=click.Choice(("text", "json")), default="text", show_default=True)
+@format_option("text", "json")
 def anchors(repos: Sequence[str], sources: str | None, every: bool, fmt: str) -> int:
     """Tell which source anchors hold, moved, changed or are gone; unverified here = no sources to look in.
 

@@ -8,11 +8,12 @@ from typing import Any
 
 import click
 
+from hcp.cli.options import dialect_option, model_option, site_option
 from hcp.core.errors import HcpError
-from hcp.launch.fact import Launch
+from hcp.launch.fact import Dialect, Launch
+from hcp.render.job import STARTS
 from hcp.render.site import KEYS, Key, load_site, site_assumptions
 
-_STARTS = ("srun", "torchrun", "ft_launcher", "ray", "verify")
 _REPEATED = ("texts", "paths", "map", "array")
 
 
@@ -39,27 +40,21 @@ def _option(key: Key) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
 @click.argument("targets", nargs=-1, metavar="[TARGET] [-- OVERRIDE...]")
 @click.option(
     "--start",
-    type=click.Choice(_STARTS),
+    type=click.Choice(STARTS),
     required=True,
     help="What starts the ranks; verify: a job that runs `hcp verify TARGET...` on every node.",
 )
-@click.option("--site", "site_file", metavar="FILE", help="YAML with the site's facts, under the options' names.")
+@site_option
 @click.option("-o", "--output", metavar="FILE", help="Write the script there instead of standard output.")
-@click.option(
-    "--launcher",
-    type=click.Choice(("auto", "mlm", "bridge", "bridge-provider", "verl")),
-    default="auto",
-    show_default=True,
-    help="The launch's dialect.",
-)
-@click.option("--model", "model_file", metavar="FILE", help="A Hugging Face config.json, for the model's facts.")
+@dialect_option
+@model_option
 @_site_options
 def render(
     targets: Sequence[str],
     start: str,
     site_file: str | None,
     output: str | None,
-    launcher: str,
+    dialect: Dialect | None,
     model_file: str | None,
     **options: Any,
 ) -> int:
@@ -93,7 +88,7 @@ def render(
         target = targets[0] if targets else ""
         if options["job_name"] is None and site["job_name"] == "train" and target:
             site["job_name"] = default_name(target)
-        launch = _load(target, words, launcher, model_file, start, site)
+        launch = _load(target, words, dialect, model_file, start, site)
         text = render_job(start, site, launch, words, model_file=model_file)
         failed = _warn(launch, text)
     if output is None:
@@ -107,12 +102,16 @@ def render(
 
 
 def _load(
-    target: str, words: tuple[str, ...], launcher: str, model_file: str | None, start: str, site: dict[str, Any]
+    target: str,
+    words: tuple[str, ...],
+    dialect: Dialect | None,
+    model_file: str | None,
+    start: str,
+    site: dict[str, Any],
 ) -> Launch:
     from hcp.launch.load import LoadOptions, load_launch
 
     assumes = (f"start={start}", "placement=block", *site_assumptions(site))
-    dialect: Any = None if launcher == "auto" else launcher
     return load_launch(target, LoadOptions(dialect=dialect, words=words, assumes=assumes, model_file=model_file))
 
 

@@ -13,25 +13,21 @@ from typing import TYPE_CHECKING
 
 import click
 
+from hcp.cli.options import assume_option, dialect_option, format_option
 from hcp.core.errors import HcpError
 
 if TYPE_CHECKING:
-    from hcp.triage.is_cp_on import Plan
+    from hcp.launch.fact import Dialect
+    from hcp.triage.is_cp_on import CpPlan
 
 
 @click.command()
 @click.argument("logs", nargs=-1, required=True, metavar="LOG...")
 @click.option("--launch", metavar="TARGET", help="The launch of the job: its groups and sizes are the plan.")
-@click.option(
-    "--launcher",
-    type=click.Choice(("auto", "mlm", "bridge", "bridge-provider", "verl")),
-    default="auto",
-    show_default=True,
-    help="The launch's dialect.",
-)
-@click.option("--assume", "assumes", multiple=True, metavar="NAME=VALUE", help="State a fact: arch=sm90 world_size=32.")
-@click.option("--format", "fmt", type=click.Choice(("text", "json")), default="text", show_default=True)
-def triage(logs: Sequence[str], launch: str | None, launcher: str, assumes: Sequence[str], fmt: str) -> int:
+@dialect_option
+@assume_option("State a fact: arch=sm90 world_size=32.")
+@format_option("text", "json")
+def triage(logs: Sequence[str], launch: str | None, dialect: Dialect | None, assumes: Sequence[str], fmt: str) -> int:
     """Read the logs of a dead or suspicious job.
 
     LOG is a file, a folder of logs, or - for standard input. Gives the rank and node that failed first, the cause
@@ -39,46 +35,41 @@ def triage(logs: Sequence[str], launch: str | None, launcher: str, assumes: Sequ
     Exits with 1 if a failure was found, or context parallelism is off.
     """
     from hcp.triage.read import triage as read_logs
-    from hcp.triage.report import SPOOL, outcome_json, outcome_text
-    from hcp.triage.scan import find_logs
+    from hcp.triage.report import SPOOL, diagnosis_json, diagnosis_text
+    from hcp.triage.scan import find_logs, has_text
 
-    plan = _plan(launch, launcher, tuple(assumes))
+    plan = _plan(launch, dialect, tuple(assumes))
     with tempfile.TemporaryDirectory(prefix=SPOOL) as folder:
         paths = find_logs([_spooled(Path(folder)) if name == "-" else Path(name) for name in logs])
         try:
-            if not any(map(_has_text, paths)):
+            if not any(map(has_text, paths)):
                 raise HcpError(
                     f"found no text in {', '.join(logs)}; wanted the job's logs; a job that wrote nothing "
                     "may have had no folder for its output (SLURM011)"
                 )
-            outcome = read_logs(paths, plan, _progress(sum(path.stat().st_size for path in paths)))
+            diagnosis = read_logs(paths, plan, _progress(sum(path.stat().st_size for path in paths)))
         except OSError as error:
             raise HcpError(f"{error.filename or 'a log'}: {error.strerror}; wanted readable files") from None
         finally:
             if sys.stderr.isatty():
                 click.echo("\r\x1b[K", nl=False, err=True)
         if fmt == "json":
-            click.echo(json.dumps(outcome_json(outcome, launch), indent=2, ensure_ascii=False))
+            click.echo(json.dumps(diagnosis_json(diagnosis, launch), indent=2, ensure_ascii=False))
         else:
-            click.echo(outcome_text(outcome, launch))
-    return 0 if outcome.ok else 1
+            click.echo(diagnosis_text(diagnosis, launch))
+    return 0 if diagnosis.ok else 1
 
 
-def _has_text(path: Path) -> bool:
-    """Whether a file starts like a log: it has bytes, and none of the first is NUL."""
-    with open(path, "rb") as file:
-        start = file.read(4096)
-    return bool(start) and b"\0" not in start
-
-
-def _plan(launch: str | None, launcher: str, assumes: tuple[str, ...]) -> Plan:
-    from hcp.triage.is_cp_on import Plan
+def _plan(launch: str | None, dialect: Dialect | None, assumes: tuple[str, ...]) -> CpPlan:
+    from hcp.triage.is_cp_on import CpPlan
 
     if launch is None and not assumes:
-        return Plan()
+        return CpPlan()
     from hcp.triage.expected import plan_of_assumptions, plan_of_launch
 
-    return plan_of_launch(launch, launcher, assumes) if launch is not None else plan_of_assumptions(assumes)
+    if launch is None:
+        return plan_of_assumptions(assumes)
+    return plan_of_launch(launch, dialect, assumes)
 
 
 def _spooled(folder: Path) -> Path:

@@ -12,6 +12,7 @@ import click
 
 from hcp.cards.card import LEVELS, Card, Level, Step, find_skill, load_card, skill_dirs
 from hcp.cards.steps import StepResult, program_of, run_step, steps_up_to, why_not
+from hcp.cli.options import format_option
 from hcp.core.errors import HcpError
 
 _COLOURS = {"passed": "green", "failed": "red", "skipped": "yellow"}
@@ -26,7 +27,7 @@ _COLOURS = {"passed": "green", "failed": "red", "skipped": "yellow"}
 @click.option("--dry-run", is_flag=True, help="Print what would run; run nothing.")
 @click.option("--record", is_flag=True, help="Write the outcomes to the skills' verified.json (in a checkout).")
 @click.option("--trust", is_flag=True, help="Allow a card from outside the installed pack to run its steps.")
-@click.option("--format", "fmt", type=click.Choice(("text", "json")), default="text", show_default=True)
+@format_option("text", "json")
 def verify(
     names: Sequence[str], level: Level, only_list: bool, dry_run: bool, record: bool, trust: bool, fmt: str
 ) -> int:

@@ -6,21 +6,15 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any, Literal, NamedTuple
 
+from hcp.core.place import Location
+
 Dialect = Literal["mlm", "bridge", "bridge-provider", "verl"]
 Form = Literal["shell", "args-yaml", "yaml", "overrides", "args"]
 Origin = Literal["launch", "default", "model", "assumed", "installed", "derived"]
 
 DIALECTS: tuple[Dialect, ...] = ("mlm", "bridge", "bridge-provider", "verl")
-
-
-class Location(NamedTuple):
-    """A span of text: 1-based line and column (in characters), the end exclusive."""
-
-    file: str
-    line: int
-    column: int
-    end_line: int
-    end_column: int
+ELASTIC_STARTS = ("torchrun", "ft_launcher")
+"""Values of the fact `start` for programs that run once on a node and start its ranks."""
 
 
 class Fact(NamedTuple):

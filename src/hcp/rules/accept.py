@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from hcp.rules.rule import Example, Problem, View, rule
+from hcp.rules.rule import Example, Problem, rule
 from hcp.rules.upstream import (
     MODEL_PARALLEL_CONFIG,
 )
+from hcp.rules.view import View
 
 OWN = (MODEL_PARALLEL_CONFIG.says("ModelParallelConfig", "context_parallel_size", ">=0.12"),)
 

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from hcp.rules.accept import OWN
-from hcp.rules.rule import Example, Problem, View, rule
+from hcp.rules.rule import Example, Problem, rule
+from hcp.rules.view import View
 
 
 @rule(

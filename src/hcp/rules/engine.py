@@ -4,12 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterable
 
+from hcp.core.place import Location
 from hcp.launch.build import build_launch
-from hcp.launch.fact import Acceptance, Fact, Launch, Location
+from hcp.launch.fact import Acceptance, Fact, Launch
 from hcp.launch.facts.table import FACTS, keys_of
 from hcp.rules.fixes import offer
 from hcp.rules.report import Finding, NotChecked, Report
-from hcp.rules.rule import Problem, Rule, Unknown, View
+from hcp.rules.rule import Problem, Rule
+from hcp.rules.view import Unknown, View
 
 
 def check_launch(launch: Launch, rules: Iterable[Rule], *, fixes: bool = True) -> Report:

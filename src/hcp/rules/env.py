@@ -9,12 +9,13 @@ from hcp.rules.cp.view import (
     states_environment,
     wants_one,
 )
-from hcp.rules.rule import Example, Fix, Problem, View, rule
+from hcp.rules.rule import Example, Fix, Problem, rule
 from hcp.rules.upstream import (
     ARGUMENTS,
     EXTENSION_TE,
     LANGUAGE_MODULE,
 )
+from hcp.rules.view import View
 
 
 def _env001_applies(v: View) -> bool:

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 from hcp.launch.fact import Setting
 from hcp.launch.facts.table import index_of
-from hcp.rules.rule import Example, Problem, View, rule
+from hcp.rules.rule import Example, Problem, rule
 from hcp.rules.upstream import (
     MODEL_PARALLEL_CONFIG,
 )
+from hcp.rules.view import View
 
 
 def _misspelt(v: View) -> list[tuple[Setting, str]]:

@@ -6,12 +6,13 @@ from hcp.rules.hcp.view import (
     HIERARCHICAL,
     flat_fixes,
 )
-from hcp.rules.rule import Example, Fix, Problem, View, rule
+from hcp.rules.rule import Example, Fix, Problem, rule
 from hcp.rules.upstream import (
     BRIDGE_CONFIG,
     BRIDGE_EVAL_CP,
     BRIDGE_LOAD_SAVE,
 )
+from hcp.rules.view import View
 
 
 @rule(

@@ -10,13 +10,14 @@ from hcp.rules.dcp.view import (
     is_dynamic,
     num_ranks,
 )
-from hcp.rules.rule import Example, Fix, Problem, View, rule
+from hcp.rules.rule import Example, Fix, Problem, rule
 from hcp.rules.upstream import (
     BRIDGE_CONFIG,
     DDP,
     SCHEDULES,
     VERL_ENGINE,
 )
+from hcp.rules.view import View
 
 
 def _by_sequence(v: View) -> Problem | None:

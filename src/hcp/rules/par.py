@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from hcp.rules.rule import Example, Fix, Problem, View, rule
+from hcp.rules.rule import Example, Fix, Problem, rule
 from hcp.rules.upstream import (
     BRIDGE_TRANSFORMER_CONFIG,
     MODEL_PARALLEL_CONFIG,
 )
+from hcp.rules.view import View
 
 
 @rule(

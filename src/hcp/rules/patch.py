@@ -8,8 +8,9 @@ from collections.abc import Iterable, Mapping
 from typing import Any, NamedTuple
 
 from hcp.core.errors import HcpError
+from hcp.core.place import Location
 from hcp.launch.build import build_launch
-from hcp.launch.fact import Launch, Location, Setting
+from hcp.launch.fact import Launch, Setting
 from hcp.launch.load import load_text
 from hcp.rules.engine import rerun
 from hcp.rules.fixes import apply_edits, writable_key, written_edit

@@ -6,10 +6,11 @@ from hcp.rules.cp.view import (
     cp_may_be_on,
     smaller_divisors,
 )
-from hcp.rules.rule import Example, Fix, Problem, View, rule
+from hcp.rules.rule import Example, Fix, Problem, rule
 from hcp.rules.upstream import (
     BRIDGE_MOE_DOC,
 )
+from hcp.rules.view import View
 
 _SHORT = 1024
 

@@ -5,13 +5,12 @@ A rule says what a file says by content, never by line: `PARALLEL_STATE.says("in
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from typing import NamedTuple
 
 from hcp.rules.rule import Repo, Source, Where
 
 
-@dataclass(frozen=True)
-class UpstreamFile:
+class UpstreamFile(NamedTuple):
     """A file of an upstream repository, as its wheel lays it out (Megatron-Bridge's checkout has it under src/)."""
 
     repo: Repo

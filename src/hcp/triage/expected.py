@@ -2,37 +2,39 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from hcp.core.errors import HcpError
-from hcp.triage.is_cp_on import Plan
+from hcp.triage.is_cp_on import CpPlan
+
+if TYPE_CHECKING:
+    from hcp.launch.fact import Dialect
 
 
-def plan_of_launch(target: str, launcher: str, assumes: tuple[str, ...]) -> Plan:
-    """The plan of a launch, as far as it says.
+def plan_of_launch(target: str, dialect: Dialect | None, assumes: tuple[str, ...]) -> CpPlan:
+    """What a launch plans, as far as it states it; `dialect` None: told from the target.
 
     Raises:
         HcpError: the launch cannot be read.
     """
     from hcp.launch.load import LoadOptions, load_launch
 
-    dialect: Any = None if launcher == "auto" else launcher
     launch = load_launch(target, LoadOptions(dialect=dialect, assumes=assumes))
     return _plan({name: fact.value for name, fact in launch.facts.items()})
 
 
-def plan_of_assumptions(assumes: tuple[str, ...]) -> Plan:
-    """The plan that `--assume` alone states."""
+def plan_of_assumptions(assumes: tuple[str, ...]) -> CpPlan:
+    """What assumptions alone plan, where no launch is given."""
     from hcp.launch.options import parse_assumptions
 
     return _plan({name: fact.value for name, fact in parse_assumptions(assumes).items()})
 
 
-def _plan(facts: dict[str, Any]) -> Plan:
+def _plan(facts: dict[str, Any]) -> CpPlan:
     comm = facts.get("cp_comm_type")
     kinds = tuple(dict.fromkeys(str(item) for item in (comm if isinstance(comm, tuple) else (comm,)) if item))
     sizes = facts.get("hcp_sizes") or None
-    return Plan(facts.get("cp"), sizes, kinds, _levels(facts, sizes), facts.get("arch"), bool(facts.get("fp8")))
+    return CpPlan(facts.get("cp"), sizes, kinds, _levels(facts, sizes), facts.get("arch"), bool(facts.get("fp8")))
 
 
 def _levels(facts: dict[str, Any], sizes: Any) -> tuple[tuple[tuple[int, ...], ...], ...]:

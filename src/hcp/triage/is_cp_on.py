@@ -29,7 +29,7 @@ _GROUP = re.compile(
 _ECHO = re.compile(r"hierarchical context-parallel sizes: \[?(?P<sizes>[\d, ]+)\]?")
 
 
-class Plan(NamedTuple):
+class CpPlan(NamedTuple):
     """What the launch plans, as far as it is known. `levels[k]` are the groups of level k, each a tuple of ranks."""
 
     cp: int | None = None
@@ -48,7 +48,7 @@ class Evidence(NamedTuple):
     text: str
 
 
-class Verdict(NamedTuple):
+class CpVerdict(NamedTuple):
     state: Literal["on", "off", "wrong", "unknown"]
     evidence: tuple[Evidence, ...]
 
@@ -85,7 +85,7 @@ class CpEvidence:
             self.echoed = echo["sizes"].strip()
 
 
-def judge(found: CpEvidence, stated: list[tuple[str, tuple[int, ...]]], plan: Plan) -> Verdict:
+def judge(found: CpEvidence, stated: list[tuple[str, tuple[int, ...]]], plan: CpPlan) -> CpVerdict:
     """The verdict on context parallelism.
 
     Args:
@@ -105,13 +105,13 @@ def judge(found: CpEvidence, stated: list[tuple[str, tuple[int, ...]]], plan: Pl
         )
     said = {item.says for item in evidence}
     if "off" in said:
-        return Verdict("off", tuple(evidence))
+        return CpVerdict("off", tuple(evidence))
     if "wrong" in said:
-        return Verdict("wrong", tuple(evidence))
-    return Verdict("on" if "on" in said else "unknown", tuple(evidence))
+        return CpVerdict("wrong", tuple(evidence))
+    return CpVerdict("on" if "on" in said else "unknown", tuple(evidence))
 
 
-def _speed(found: CpEvidence, plan: Plan) -> list[Evidence]:
+def _speed(found: CpEvidence, plan: CpPlan) -> list[Evidence]:
     evidence = []
     if found.largest_mfu > 1:
         evidence.append(
@@ -156,7 +156,7 @@ def _sampled(samples: list[float], value: float) -> list[float]:
     return [*(samples[::2] if len(samples) >= _SAMPLES else samples), value]
 
 
-def _jump(found: CpEvidence, plan: Plan) -> list[Evidence]:
+def _jump(found: CpEvidence, plan: CpPlan) -> list[Evidence]:
     """Two logs of the same training whose steps differ by about the CP size: in the fast one CP is off."""
     steady = sorted((sorted(times)[len(times) // 2], log) for log, times in found.step_ms.items() if len(times) >= 3)
     if plan.cp is None or plan.cp < 2 or len(steady) < 2 or steady[0][0] <= 0:
@@ -175,7 +175,7 @@ def _jump(found: CpEvidence, plan: Plan) -> list[Evidence]:
     ]
 
 
-def _groups(found: CpEvidence, stated: list[tuple[str, tuple[int, ...]]], plan: Plan) -> list[Evidence]:
+def _groups(found: CpEvidence, stated: list[tuple[str, tuple[int, ...]]], plan: CpPlan) -> list[Evidence]:
     evidence = []
     wrong = 0
     seen: set[int] = set()
@@ -211,7 +211,7 @@ def _level_of(desc: str) -> set[int]:
     return {int(match[1])} if match else set()
 
 
-def _against_plan(desc: str, members: dict[int, int], size: int | None, plan: Plan) -> Evidence | None:
+def _against_plan(desc: str, members: dict[int, int], size: int | None, plan: CpPlan) -> Evidence | None:
     """What differs between a group that was seen (global rank -> place in it; perhaps not all) and the plan."""
     level = next(iter(_level_of(desc)), None)
     if level is None or level >= len(plan.levels):

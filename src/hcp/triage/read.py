@@ -9,11 +9,14 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal
 
-from hcp.triage.events import Event, Failure, FileEvents, Job, first_failure
-from hcp.triage.is_cp_on import ECHO_TOKEN, GROUP_TOKEN, SPEED_TOKENS, CpEvidence, Plan, Verdict, judge
+from hcp.triage.events import Event, FileEvents
+from hcp.triage.failure import Failure, first_failure
+from hcp.triage.is_cp_on import ECHO_TOKEN, GROUP_TOKEN, SPEED_TOKENS, CpEvidence, CpPlan, CpVerdict, judge
 from hcp.triage.line import Line, read_line, read_name
+from hcp.triage.logged_job import LoggedJob
 from hcp.triage.scan import Hit, line_number, scan
-from hcp.triage.signatures.table import Signature, compiled, table
+from hcp.triage.signatures.row import Signature
+from hcp.triage.signatures.table import SIGNATURES, compiled
 
 PROGRESS_TOKENS = (b"elapsed time per iteration", b"training/global_step", b"hcp-step ")
 JOB_TOKEN = b"hcp-job: "
@@ -26,14 +29,14 @@ _LONGEST_SHAPE, _SHAPES, _ENOUGH = 2000, 20000, 1000
 
 
 @dataclass(frozen=True)
-class Outcome:
-    """What the logs of one job say. `noise` counts the failure lines that are not the first, by signature."""
+class Diagnosis:
+    """What the logs of one job show. `noise` counts the failure lines that are not the first, by signature."""
 
     state: Literal["failed", "running", "no-failure"]
     failure: Failure | None
     line: int | None
-    cp: Verdict
-    job: Job
+    cp: CpVerdict
+    job: LoggedJob
     noise: Counter[str]
     survived: int
     steps: int
@@ -45,17 +48,17 @@ class Outcome:
         return self.failure is None and self.cp.state in ("on", "unknown")
 
 
-def triage(paths: Sequence[Path], plan: Plan, advanced: Callable[[int], None] = lambda count: None) -> Outcome:
-    """Reads the files, in constant memory.
+def triage(paths: Sequence[Path], plan: CpPlan, advanced: Callable[[int], None] = lambda count: None) -> Diagnosis:
+    """What the logs of one job show: its first failure, and whether context parallelism is on. Needs constant memory.
 
     Args:
         paths: log files of one job.
         plan: what the launch plans, as far as it is known.
         advanced: called with the number of bytes of every chunk read.
     """
-    rows = compiled(table())
+    rows = compiled(SIGNATURES)
     tokens = (*dict.fromkeys(row.token for row, _ in rows), GROUP_TOKEN, ECHO_TOKEN, JOB_TOKEN)
-    job, cp = Job(), CpEvidence()
+    job, cp = LoggedJob(), CpEvidence()
     reader = _Reader(rows, job, cp)
     files = []
     for number, path in enumerate(paths):
@@ -74,7 +77,7 @@ def triage(paths: Sequence[Path], plan: Plan, advanced: Callable[[int], None] = 
     noise = sum((entry.counts for entry in current), Counter[str]())
     if failure:
         noise[failure.signature.id] -= 1
-    return Outcome(
+    return Diagnosis(
         "failed" if failure else "running" if steps else "no-failure",
         failure,
         line_number(failure.path, failure.offset) if failure else None,
@@ -95,7 +98,7 @@ class _Reader:
     if they differ in numbers of three digits and more (times, ids, addresses): the rows look at no such number.
     """
 
-    def __init__(self, rows: list[tuple[Signature, re.Pattern[str]]], job: Job, cp: CpEvidence) -> None:
+    def __init__(self, rows: list[tuple[Signature, re.Pattern[str]]], job: LoggedJob, cp: CpEvidence) -> None:
         self.rows = rows
         self.job = job
         self.cp = cp

@@ -1,4 +1,4 @@
-"""The outcome of triage as text and as JSON."""
+"""The diagnosis of triage as text and as JSON."""
 
 from __future__ import annotations
 
@@ -6,9 +6,9 @@ import re
 from pathlib import Path
 from typing import Any
 
-from hcp.triage.events import Failure
+from hcp.triage.failure import Failure
 from hcp.triage.line import When
-from hcp.triage.read import Outcome
+from hcp.triage.read import Diagnosis
 
 _CP_WORDS = {
     "on": "on, as far as logs can tell",
@@ -33,13 +33,13 @@ def shown(path: Path) -> str:
     return "<stdin>" if path.parent.name.startswith(SPOOL) else str(path)
 
 
-def outcome_json(outcome: Outcome, launch: str | None) -> dict[str, Any]:
+def diagnosis_json(diagnosis: Diagnosis, launch: str | None) -> dict[str, Any]:
     """The object `hcp.triage/1`."""
-    failure = outcome.failure
+    failure = diagnosis.failure
     return {
         "schema": "hcp.triage/1",
-        "ok": outcome.ok,
-        "state": outcome.state,
+        "ok": diagnosis.ok,
+        "state": diagnosis.state,
         "first_failure": None
         if failure is None
         else {
@@ -53,31 +53,31 @@ def outcome_json(outcome: Outcome, launch: str | None) -> dict[str, Any]:
             "exit_code": failure.exit_code,
             "time": _time(failure.when),
             "message": failure.message,
-            "location": {"file": shown(failure.path), "line": outcome.line},
-            "next": next_steps(failure, outcome, launch),
+            "location": {"file": shown(failure.path), "line": diagnosis.line},
+            "next": next_steps(failure, diagnosis, launch),
         },
         "context_parallel": {
-            "state": outcome.cp.state,
-            "evidence": [{"says": item.says, "rule": item.rule, "text": item.text} for item in outcome.cp.evidence],
-            "next": _cp_next(outcome, launch),
+            "state": diagnosis.cp.state,
+            "evidence": [{"says": item.says, "rule": item.rule, "text": item.text} for item in diagnosis.cp.evidence],
+            "next": _cp_next(diagnosis, launch),
         },
-        "also": [{"signature": name, "count": count} for name, count in sorted(outcome.noise.items())],
-        "survived": outcome.survived,
-        "steps": outcome.steps,
-        "job": outcome.job.id,
-        "attempt": outcome.job.attempt,
-        "files": [shown(path) for path in outcome.files],
-        "bytes": outcome.bytes,
+        "also": [{"signature": name, "count": count} for name, count in sorted(diagnosis.noise.items())],
+        "survived": diagnosis.survived,
+        "steps": diagnosis.steps,
+        "job": diagnosis.job.id,
+        "attempt": diagnosis.job.attempt,
+        "files": [shown(path) for path in diagnosis.files],
+        "bytes": diagnosis.bytes,
     }
 
 
-def outcome_text(outcome: Outcome, launch: str | None) -> str:
+def diagnosis_text(diagnosis: Diagnosis, launch: str | None) -> str:
     """A few lines: the first failure and what to do, then the verdict on context parallelism."""
     lines = []
-    failure = outcome.failure
+    failure = diagnosis.failure
     if failure is None:
-        steps = f", {outcome.steps} training steps" if outcome.steps else ""
-        lines.append(f"no failure in {_count(len(outcome.files), 'file')}{steps}")
+        steps = f", {diagnosis.steps} training steps" if diagnosis.steps else ""
+        lines.append(f"no failure in {_count(len(diagnosis.files), 'file')}{steps}")
     else:
         where = f"rank {failure.rank}" if failure.rank is not None else "a rank that the logs do not name"
         if failure.rank is None and failure.local_rank is not None:
@@ -88,28 +88,28 @@ def outcome_text(outcome: Outcome, launch: str | None) -> str:
             f"first failure: {where}{f' at {when}' if when else ''}: {failure.cause}"
             + (f" [{failure.rule}]" if failure.rule else "")
         )
-        lines.append(f"  {shown(failure.path)}:{outcome.line}: {_short(failure.message)}")
+        lines.append(f"  {shown(failure.path)}:{diagnosis.line}: {_short(failure.message)}")
         if failure.signature.role == "effect":
             lines.append("  this is what others say when a rank is gone: the cause is in no log that was read")
-        lines += [f"  next: {step}" for step in next_steps(failure, outcome, launch)]
-        if outcome.noise:
-            also = ", ".join(f"{count} x {name}" for name, count in sorted(outcome.noise.items()))
+        lines += [f"  next: {step}" for step in next_steps(failure, diagnosis, launch)]
+        if diagnosis.noise:
+            also = ", ".join(f"{count} x {name}" for name, count in sorted(diagnosis.noise.items()))
             lines.append(f"  after it: {also}")
-    if outcome.survived:
-        lines.append(f"  survived earlier: {_count(outcome.survived, 'failure line')}, training went on")
-    if failure is None or outcome.cp.evidence:
-        lines.append(f"context parallelism: {_CP_WORDS[outcome.cp.state]}")
-        lines += [f"  {item.rule}: {item.text}" for item in outcome.cp.evidence]
-        lines += [f"  next: {step}" for step in _cp_next(outcome, launch)]
+    if diagnosis.survived:
+        lines.append(f"  survived earlier: {_count(diagnosis.survived, 'failure line')}, training went on")
+    if failure is None or diagnosis.cp.evidence:
+        lines.append(f"context parallelism: {_CP_WORDS[diagnosis.cp.state]}")
+        lines += [f"  {item.rule}: {item.text}" for item in diagnosis.cp.evidence]
+        lines += [f"  next: {step}" for step in _cp_next(diagnosis, launch)]
     return "\n".join(lines)
 
 
-def next_steps(failure: Failure, outcome: Outcome, launch: str | None) -> list[str]:
+def next_steps(failure: Failure, diagnosis: Diagnosis, launch: str | None) -> list[str]:
     """The signature's steps, with what is known about the job filled in."""
     from hcp.rules.registry import BY_ID
 
     known = {
-        "job": outcome.job.id or "JOBID",
+        "job": diagnosis.job.id or "JOBID",
         "node": failure.node or "NODE",
         "launch": launch or "LAUNCH",
         "rule": failure.rule,
@@ -125,8 +125,8 @@ def next_steps(failure: Failure, outcome: Outcome, launch: str | None) -> list[s
     return steps
 
 
-def _cp_next(outcome: Outcome, launch: str | None) -> list[str]:
-    step = _CP_NEXT.get(outcome.cp.state)
+def _cp_next(diagnosis: Diagnosis, launch: str | None) -> list[str]:
+    step = _CP_NEXT.get(diagnosis.cp.state)
     return [step.replace("{launch}", launch or "LAUNCH")] if step else []
 
 

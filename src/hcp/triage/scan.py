@@ -54,6 +54,13 @@ def is_text(path: Path) -> bool:
         return False
 
 
+def has_text(path: Path) -> bool:
+    """Whether a file starts like a log: it has bytes, and none of the first is NUL."""
+    with path.open("rb") as file:
+        start = file.read(4096)
+    return bool(start) and b"\0" not in start
+
+
 def scan(
     file: BinaryIO,
     tokens: Sequence[bytes],

@@ -17,7 +17,7 @@ A = "actor_rollout_ref.actor.megatron"
 
 
 @pytest.mark.parametrize(
-    ("kind", "key", "meant"),
+    ("dialect", "key", "meant"),
     [
         ("mlm", "hierarchical_context_parallel_size", "hierarchical_context_parallel_sizes"),
         ("mlm", "context_parallell_size", "context_parallel_size"),
@@ -32,12 +32,12 @@ A = "actor_rollout_ref.actor.megatron"
         ("verl", "engine.context_parallel_siz", "engine.context_parallel_size"),
     ],
 )
-def test_one_edit_away_from_a_known_key_is_that_key(kind: str, key: str, meant: str) -> None:
-    assert near_miss(kind, key) == meant  # type: ignore[arg-type]
+def test_one_edit_away_from_a_known_key_is_that_key(dialect: str, key: str, meant: str) -> None:
+    assert near_miss(dialect, key) == meant  # type: ignore[arg-type]
 
 
 @pytest.mark.parametrize(
-    ("kind", "key"),
+    ("dialect", "key"),
     [
         ("mlm", "context_parallel_size"),
         ("mlm", "fp8"),
@@ -53,17 +53,17 @@ def test_one_edit_away_from_a_known_key_is_that_key(kind: str, key: str, meant: 
         ("verl", "reward.my_setting"),
     ],
 )
-def test_a_known_key_and_a_key_of_ones_own_are_no_near_miss(kind: str, key: str) -> None:
-    assert near_miss(kind, key) is None  # type: ignore[arg-type]
+def test_a_known_key_and_a_key_of_ones_own_are_no_near_miss(dialect: str, key: str) -> None:
+    assert near_miss(dialect, key) is None  # type: ignore[arg-type]
 
 
 @pytest.mark.parametrize(
-    ("kind", "role"),
+    ("dialect", "role"),
     [("mlm", ""), ("bridge", ""), ("verl", "actor_rollout_ref.actor"), ("verl", "critic"), ("verl", "engine")],
 )
-def test_every_key_of_the_fact_table_is_upstreams(kind: str, role: str) -> None:
+def test_every_key_of_the_fact_table_is_upstreams(dialect: str, role: str) -> None:
     ours = {"world_size", "create_attention_mask_in_dataloader"}  # --world-size is of Bridge's converter
-    unknown = {key for key in index_of(kind, role) if not is_known(kind, key)} - ours  # type: ignore[arg-type]
+    unknown = {key for key in index_of(dialect, role) if not is_known(dialect, key)} - ours  # type: ignore[arg-type]
     # Only megatron-core's dev branch has it, which neither a wheel nor the checkout of the known keys holds.
     unknown = {key for key in unknown if key.rpartition(".")[2] != "cp_partition_mode"}
     assert unknown == set()

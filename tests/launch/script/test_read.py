@@ -10,8 +10,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from hcp.core.errors import HcpError
+from hcp.core.place import Location
 from hcp.launch.build import build_launch
-from hcp.launch.fact import Location, Reading
+from hcp.launch.fact import Reading
 from hcp.launch.script.read import MAX_CHARACTERS, read_shell
 from support.selection import examples
 

@@ -9,7 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from hcp.launch.fact import Setting
-from hcp.launch.facts.row import UNKNOWN
+from hcp.launch.facts.spec import UNKNOWN
 from hcp.launch.words.hydra import hydra_value
 from hcp.launch.yaml.interpolate import resolve
 from hcp.launch.yaml.settings import load_yaml

@@ -13,13 +13,13 @@ from hcp.core.errors import HcpError
 from hcp.launch.comments import acceptances_in
 from hcp.launch.dialects import WANTED, dialect_of_keys, not_supported
 from hcp.launch.fact import Acceptance, Dialect, Fact, Reading, Setting
+from hcp.launch.facts.elsewhere import taken_from_elsewhere
 from hcp.launch.facts.table import index_of
-from hcp.launch.mlm_args import taken_from_elsewhere
 from hcp.launch.script.facts import facts_of, is_parallel
 from hcp.launch.script.flags import flag_names, flags_of, location_of, overrides_of
 from hcp.launch.script.started import Launched
-from hcp.launch.words.overrides import in_script
-from hcp.launch.words.settings import Word, reading_of_words
+from hcp.launch.words.overrides import in_script, reading_of_words
+from hcp.launch.words.settings import Word
 
 MAX_CHARACTERS = 1_000_000
 

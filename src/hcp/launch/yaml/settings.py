@@ -7,7 +7,8 @@ from dataclasses import dataclass
 from typing import Any, NamedTuple
 
 from hcp.core.errors import HcpError
-from hcp.launch.fact import Acceptance, Location, Setting
+from hcp.core.place import Location
+from hcp.launch.fact import Acceptance, Setting
 from hcp.launch.yaml.nodes import MAX_DEPTH, MAX_VALUES, List, Map, Node, Parser, Scalar
 
 __all__ = ("MAX_CHARACTERS", "MAX_DEPTH", "MAX_VALUES", "Place", "YamlDoc", "load_yaml")

@@ -8,7 +8,7 @@ from typing import Any
 
 from hcp.launch.dialects import has_references
 from hcp.launch.fact import Acceptance, Fact, Form, Reading, Setting
-from hcp.launch.facts.row import UNKNOWN
+from hcp.launch.facts.spec import UNKNOWN
 from hcp.launch.facts.table import FACTS, default_of, index_of
 from hcp.launch.yaml.settings import YamlDoc
 

@@ -11,12 +11,13 @@ from hcp.rules.cp.view import (
     switch_types,
     windowed_types,
 )
-from hcp.rules.rule import Example, Fix, Problem, View, rule
+from hcp.rules.rule import Example, Fix, Problem, rule
 from hcp.rules.upstream import (
     TE_ATTENTION_UTILS,
     TE_CONTEXT_PARALLEL,
     TRANSFORMER_UTILS,
 )
+from hcp.rules.view import View
 
 
 def _to(v: View, *types: str) -> tuple[Fix, ...]:

@@ -7,13 +7,14 @@ from hcp.rules.cp.view import (
     cp_may_be_on,
     layer_types,
 )
-from hcp.rules.rule import Example, Fix, Problem, View, rule
+from hcp.rules.rule import Example, Fix, Problem, rule
 from hcp.rules.upstream import (
     CORE_DOT_PRODUCT_ATTENTION,
     EXTENSION_TE,
     LM_LANGUAGE_MODULE,
     TE_ATTENTION_UTILS,
 )
+from hcp.rules.view import View
 
 
 def _max_logit(v: View) -> str | None:

@@ -12,7 +12,7 @@ from hcp.rules.cp.view import (
 from hcp.rules.hcp.view import (
     uses_cp,
 )
-from hcp.rules.rule import Example, Fix, Problem, View, rule
+from hcp.rules.rule import Example, Fix, Problem, rule
 from hcp.rules.upstream import (
     ARGUMENTS,
     EXTENSION_TE,
@@ -20,6 +20,7 @@ from hcp.rules.upstream import (
     TRANSFORMER_CONFIG,
     TRANSFORMER_LAYER,
 )
+from hcp.rules.view import View
 
 
 def _unknown_types(v: View) -> tuple[str, ...]:

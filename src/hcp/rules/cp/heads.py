@@ -9,11 +9,12 @@ from hcp.rules.cp.view import (
     layer_types,
     switch_types,
 )
-from hcp.rules.rule import Example, Fix, Problem, View, rule
+from hcp.rules.rule import Example, Fix, Problem, rule
 from hcp.rules.upstream import (
     TE_CONTEXT_PARALLEL,
     TRANSFORMER_CONFIG,
 )
+from hcp.rules.view import View
 
 
 def _flat_a2a(v: View) -> bool:

@@ -7,7 +7,7 @@ from hcp.rules.cp.view import (
     round_up,
     sequence_multiple,
 )
-from hcp.rules.rule import Example, Fix, Problem, View, rule
+from hcp.rules.rule import Example, Fix, Problem, rule
 from hcp.rules.upstream import (
     ARGUMENTS,
     BRIDGE_CONFIG,
@@ -16,6 +16,7 @@ from hcp.rules.upstream import (
     TE_MXFP8_TENSOR,
     TE_UTILS,
 )
+from hcp.rules.view import View
 
 _HUGE = 1 << 30
 """Bytes of one dense mask, a byte per pair of tokens, from which the rule speaks."""

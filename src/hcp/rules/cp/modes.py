@@ -8,7 +8,7 @@ from hcp.rules.cp.view import (
     cp_may_be_on,
     wants_one,
 )
-from hcp.rules.rule import Example, Fix, Problem, View, rule
+from hcp.rules.rule import Example, Fix, Problem, rule
 from hcp.rules.upstream import (
     BRIDGE_CONFIG,
     DETERMINISM,
@@ -17,6 +17,7 @@ from hcp.rules.upstream import (
     PARALLEL_STATE,
     TRANSFORMER_CONFIG,
 )
+from hcp.rules.view import View
 
 _ALGOS = frozenset({"Ring", "CollnetDirect", "CollnetChain", "^NVLS"})
 

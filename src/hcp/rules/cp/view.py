@@ -5,7 +5,8 @@ from __future__ import annotations
 from math import lcm
 from typing import Any
 
-from hcp.rules.rule import Fix, Unknown, View
+from hcp.rules.rule import Fix
+from hcp.rules.view import Unknown, View
 
 _LARGEST_GROUP = 4096
 PARALLEL_TYPES = ("p2p", "all_gather", "a2a", "a2a+p2p")

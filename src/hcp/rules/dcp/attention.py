@@ -16,13 +16,14 @@ from hcp.rules.hcp.view import (
     HIERARCHICAL,
     flat_edits,
 )
-from hcp.rules.rule import Example, Fix, Problem, View, rule
+from hcp.rules.rule import Example, Fix, Problem, rule
 from hcp.rules.upstream import (
     CORE_ATTENTION,
     EXTENSION_TE,
     MULTI_LATENT_ATTENTION,
     TE_CONTEXT_PARALLEL,
 )
+from hcp.rules.view import View
 
 
 def _ignored_type(v: View) -> Problem | None:

@@ -11,7 +11,7 @@ from hcp.rules.dcp.view import (
     is_verl,
     switch,
 )
-from hcp.rules.rule import Example, Fix, Problem, View, rule
+from hcp.rules.rule import Example, Fix, Problem, rule
 from hcp.rules.upstream import (
     BRIDGE_INITIALIZE,
     CORE_UTILS,
@@ -22,6 +22,7 @@ from hcp.rules.upstream import (
     VERL_DYNAMIC_CP_SCHEDULER,
     VERL_ENGINE,
 )
+from hcp.rules.view import View
 
 
 def off(v: View) -> Fix:

@@ -15,12 +15,13 @@ from hcp.rules.dcp.view import (
     largest_power,
     num_ranks,
 )
-from hcp.rules.rule import Example, Fix, Problem, View, rule
+from hcp.rules.rule import Example, Fix, Problem, rule
 from hcp.rules.upstream import (
     DATA_SCHEDULE,
     PARALLEL_STATE,
     VERL_ENGINE,
 )
+from hcp.rules.view import View
 
 _MOST_RANKS = 2**20
 

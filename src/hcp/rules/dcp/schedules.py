@@ -8,12 +8,13 @@ from hcp.rules.dcp.view import (
     SIZED,
     is_hybrid,
 )
-from hcp.rules.rule import Example, Fix, Problem, View, rule
+from hcp.rules.rule import Example, Fix, Problem, rule
 from hcp.rules.upstream import (
     ARGUMENTS,
     SCHEDULES,
     TRAINING,
 )
+from hcp.rules.view import View
 
 
 @rule(

@@ -19,7 +19,7 @@ from hcp.rules.dcp.view import (
     num_ranks,
     tokens_per_rank,
 )
-from hcp.rules.rule import Example, Fix, Problem, Unknown, View, rule
+from hcp.rules.rule import Example, Fix, Problem, rule
 from hcp.rules.upstream import (
     GPT_DATASET,
     HYBRID_CP_SCHEDULE,
@@ -29,6 +29,7 @@ from hcp.rules.upstream import (
     VERL_ENGINE_CONFIG,
     VERL_MEGATRON_UTILS,
 )
+from hcp.rules.view import Unknown, View
 
 _UNIT = 1024
 

@@ -12,13 +12,14 @@ from hcp.rules.dcp.view import (
     is_hybrid,
     num_ranks,
 )
-from hcp.rules.rule import Example, Fix, Problem, View, rule
+from hcp.rules.rule import Example, Fix, Problem, rule
 from hcp.rules.upstream import (
     ARGUMENTS,
     DATA_SCHEDULE,
     LM_DATA_SCHEDULE,
     VERL_ENGINE,
 )
+from hcp.rules.view import View
 
 _DYNAMIC = (
     "--dynamic-context-parallel --max-seqlen-per-dp-cp-rank 4096 --context-parallel-size 8 --seq-length 32768 "

@@ -12,12 +12,13 @@ from hcp.rules.dcp.view import (
     is_verl,
     num_ranks,
 )
-from hcp.rules.rule import Example, Fix, Problem, View, rule
+from hcp.rules.rule import Example, Fix, Problem, rule
 from hcp.rules.upstream import (
     DDP,
     VERL_ENGINE,
     VERL_MEGATRON_UTILS,
 )
+from hcp.rules.view import View
 
 _IGNORED = ("ppo_max_token_len_per_gpu", "use_dynamic_bsz", "micro_batch_size")
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from hcp.rules.rule import Unknown, View
+from hcp.rules.view import Unknown, View
 
 ACTOR = "actor_rollout_ref.actor.megatron."
 VERL = f"{ACTOR}dynamic_context_parallel=True {ACTOR}max_seqlen_per_dp_cp_rank=4096"

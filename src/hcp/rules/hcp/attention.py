@@ -14,11 +14,12 @@ from hcp.rules.hcp.view import (
     runs_hcp,
     two_levels,
 )
-from hcp.rules.rule import Example, Fix, Problem, View, rule
+from hcp.rules.rule import Example, Fix, Problem, rule
 from hcp.rules.upstream import (
     TE_ATTENTION_UTILS,
     TE_CONTEXT_PARALLEL,
 )
+from hcp.rules.view import View
 
 
 def _has_bias(v: View) -> bool:

@@ -6,13 +6,14 @@ from hcp.rules.hcp.view import (
     flat_fixes,
     runs_hcp,
 )
-from hcp.rules.rule import Example, Fix, Problem, View, rule
+from hcp.rules.rule import Example, Fix, Problem, rule
 from hcp.rules.upstream import (
     EXTENSION_TE,
     TE_BACKENDS,
     TE_CONTEXT_PARALLEL,
     TE_CP_TEST,
 )
+from hcp.rules.view import View
 
 
 def _hcp015_applies(v: View) -> bool:

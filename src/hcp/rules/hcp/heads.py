@@ -10,12 +10,13 @@ from hcp.rules.hcp.view import (
     two_levels,
     uses_cp,
 )
-from hcp.rules.rule import Example, Fix, Problem, View, rule
+from hcp.rules.rule import Example, Fix, Problem, rule
 from hcp.rules.upstream import (
     TE_ATTENTION_UTILS,
     TE_CONTEXT_PARALLEL,
     TRANSFORMER_LAYER,
 )
+from hcp.rules.view import View
 
 
 def _heads(v: View) -> tuple[int, int] | None:

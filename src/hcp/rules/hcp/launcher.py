@@ -9,13 +9,14 @@ from hcp.rules.hcp.view import (
     runs_hcp,
     uses_hcp,
 )
-from hcp.rules.rule import Example, Fix, Problem, View, rule
+from hcp.rules.rule import Example, Fix, Problem, rule
 from hcp.rules.upstream import (
     BRIDGE_INITIALIZE,
     BRIDGE_PROVIDER,
     PARALLEL_STATE,
     VERL_ENGINE,
 )
+from hcp.rules.view import View
 
 
 def _hcp011_applies(v: View) -> bool:

@@ -14,7 +14,7 @@ from hcp.rules.hcp.view import (
     uses_cp,
     uses_hcp,
 )
-from hcp.rules.rule import Example, Fix, Problem, View, rule
+from hcp.rules.rule import Example, Fix, Problem, rule
 from hcp.rules.upstream import (
     ARGUMENTS,
     BRIDGE_CONFIG,
@@ -23,6 +23,7 @@ from hcp.rules.upstream import (
     TE_CONTEXT_PARALLEL,
     TE_DOT_PRODUCT_ATTENTION,
 )
+from hcp.rules.view import View
 
 
 def _demands_sizes(v: View) -> bool:

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
-from hcp.rules.rule import Fix, Unknown, View
+from hcp.rules.rule import Fix
+from hcp.rules.view import Unknown, View
 
 HIERARCHICAL = "a2a+p2p"
 _WIDEST = 4096

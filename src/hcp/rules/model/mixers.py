@@ -8,11 +8,12 @@ from hcp.rules.cp.view import (
     smaller_divisors,
     switch_types,
 )
-from hcp.rules.rule import Example, Fix, Problem, Unknown, View, rule
+from hcp.rules.rule import Example, Fix, Problem, rule
 from hcp.rules.upstream import (
     MAMBA_CONTEXT_PARALLEL,
     TRANSFORMER_CONFIG,
 )
+from hcp.rules.view import Unknown, View
 
 _GDN = ("gated_delta_net", "gdn", "gdn2")
 

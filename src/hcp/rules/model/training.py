@@ -6,11 +6,12 @@ from hcp.rules.cp.view import (
     cp_may_be_on,
     layer_types,
 )
-from hcp.rules.rule import Example, Fix, Problem, View, rule
+from hcp.rules.rule import Example, Fix, Problem, rule
 from hcp.rules.upstream import (
     PRETRAIN_VLM,
     TRANSFORMER_LAYER,
 )
+from hcp.rules.view import View
 
 
 @rule(

@@ -7,7 +7,7 @@ from hcp.rules.cp.view import (
     layer_types,
     switch_types,
 )
-from hcp.rules.rule import Example, Fix, Problem, View, rule
+from hcp.rules.rule import Example, Fix, Problem, rule
 from hcp.rules.upstream import (
     BRIDGE_PACKED_SEQ_UTILS,
     EXTENSION_TE,
@@ -17,6 +17,7 @@ from hcp.rules.upstream import (
     VERL_ENGINE,
     VERL_MCORE_UTIL,
 )
+from hcp.rules.view import View
 
 _PACKED = "dataset.packed_sequence_specs.packed_sequence_size=4096 dataset.packed_sequence_specs.pad_seq_to_mult=4 "
 

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from hcp.rules.rule import Example, Fix, Problem, View, rule
+from hcp.rules.rule import Example, Fix, Problem, rule
 from hcp.rules.upstream import (
     BRIDGE_PACKED_SEQ_UTILS,
     PRETRAIN_GPT,
     SFT_DATASET,
     TE_CONTEXT_PARALLEL,
 )
+from hcp.rules.view import View
 
 _CONTIGUOUS = ("dsv4_hybrid", "gated_delta_net", "gdn", "gdn2")
 

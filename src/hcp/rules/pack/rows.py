@@ -7,13 +7,14 @@ from hcp.rules.cp.view import (
     round_up,
     sequence_multiple,
 )
-from hcp.rules.rule import Example, Fix, Problem, View, rule
+from hcp.rules.rule import Example, Fix, Problem, rule
 from hcp.rules.upstream import (
     BRIDGE_CONFIG,
     BRIDGE_PACKED_SEQUENCE,
     BRIDGE_PACKING_CONFIG,
     TE_CONTEXT_PARALLEL,
 )
+from hcp.rules.view import View
 
 _BRIDGE = ("bridge", "bridge-provider")
 

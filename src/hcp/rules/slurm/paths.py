@@ -6,12 +6,13 @@ import posixpath
 import re
 from collections.abc import Iterator
 
-from hcp.rules.rule import Example, Problem, View, rule
+from hcp.rules.rule import Example, Problem, rule
 from hcp.rules.upstream import (
     BRIDGE_SBATCH,
     DIST_CHECKPOINTING,
     VERL_RAY_ON_SLURM,
 )
+from hcp.rules.view import View
 
 _LOCAL = ("/tmp", "/var/tmp", "/dev/shm", "/run", "/local", "/localscratch", "/scratch/local", "/raid", "/mnt/nvme")
 """Folders that are by custom every node's own."""

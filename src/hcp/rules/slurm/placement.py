@@ -13,11 +13,12 @@ from hcp.rules.hcp.view import (
     uses_cp,
     uses_hcp,
 )
-from hcp.rules.rule import Example, Fix, Problem, View, rule
+from hcp.rules.rule import Example, Fix, Problem, rule
 from hcp.rules.topo.view import HCP, dense_mesh, inner_groups, wider
 from hcp.rules.upstream import (
     PARALLEL_STATE,
 )
+from hcp.rules.view import View
 
 _ENOUGH = 2_000
 

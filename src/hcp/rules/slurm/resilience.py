@@ -5,13 +5,14 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping
 
-from hcp.rules.rule import Effect, Example, Fix, Problem, View, rule
+from hcp.rules.rule import Effect, Example, Fix, Problem, rule
 from hcp.rules.upstream import (
     BRIDGE_FAULT_TOLERANCE,
     BRIDGE_INPROCESS_RESTART,
     BRIDGE_RUN_PLUGINS,
     BRIDGE_STATE,
 )
+from hcp.rules.view import View
 
 _SIGNAL = re.compile(r"(?P<target>[RB]{1,2}:)?(?P<signal>[A-Z0-9]+)(?:@(?P<seconds>\d+))?\Z")
 

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from hcp.rules.rule import Effect, Example, Fix, Problem, View, rule
+from hcp.rules.rule import Effect, Example, Fix, Problem, rule
 from hcp.rules.upstream import (
     ARGUMENTS,
     BRIDGE_SBATCH,
 )
+from hcp.rules.view import View
 
 
 @rule(

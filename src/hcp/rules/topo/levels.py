@@ -8,12 +8,13 @@ from hcp.rules.hcp.view import (
     runs_hcp,
     two_levels,
 )
-from hcp.rules.rule import Example, Fix, Problem, View, rule
+from hcp.rules.rule import Example, Fix, Problem, rule
 from hcp.rules.topo.view import HCP, leaving_here, wider
 from hcp.rules.upstream import (
     PARALLEL_STATE,
     TE_CONTEXT_PARALLEL,
 )
+from hcp.rules.view import View
 
 
 def _one_domain(v: View) -> bool:

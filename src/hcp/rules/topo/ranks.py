@@ -5,10 +5,11 @@ from __future__ import annotations
 from math import gcd, lcm, prod
 
 from hcp.core.ranks import DEFAULT_ORDER
-from hcp.rules.rule import Example, Fix, Problem, View, rule
+from hcp.rules.rule import Example, Fix, Problem, rule
 from hcp.rules.upstream import (
     PARALLEL_STATE,
 )
+from hcp.rules.view import View
 
 
 def _dense(v: View) -> int:

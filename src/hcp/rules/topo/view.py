@@ -9,7 +9,7 @@ from hcp.core.ranks import DEFAULT_ORDER, RankMesh
 from hcp.rules.hcp.view import (
     fits_heads,
 )
-from hcp.rules.rule import View
+from hcp.rules.view import View
 
 ENOUGH = 20_000
 """Groups looked at: far more than the pattern of any domain needs before it repeats."""

@@ -1,4 +1,4 @@
-"""The row type of the table of fact names, and the short constructors that its parts use."""
+"""What the table says of one fact, and the short constructor for facts that are fields of megatron-core's config."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What some Megatron-LM flags do to all others: arguments out of a checkpoint, or out of a YAML file."""
+"""Megatron-LM arguments that the command line does not give: those out of a checkpoint, or out of a YAML file."""
 
 from __future__ import annotations
 
