@@ -1,14 +1,9 @@
-"""Packed data: how long each sequence and each row must be, and which data is cut for which attention."""
+"""Packed data: which masks and which cut of the rows attention goes with."""
 
 from __future__ import annotations
 
 from hcp.rules.rule import Example, Fix, Problem, rule
-from hcp.rules.upstream import (
-    BRIDGE_PACKED_SEQ_UTILS,
-    PRETRAIN_GPT,
-    SFT_DATASET,
-    TE_CONTEXT_PARALLEL,
-)
+from hcp.rules.upstream import BRIDGE_PACKED_SEQ_UTILS, PRETRAIN_GPT, SFT_DATASET, TE_CONTEXT_PARALLEL
 from hcp.rules.view import View
 
 _CONTIGUOUS = ("dsv4_hybrid", "gated_delta_net", "gdn", "gdn2")
@@ -108,7 +103,7 @@ def contiguous_chunks_have_their_attention(v: View) -> Problem | None:
     good=Example("mlm", "--sft --no-create-attention-mask-in-dataloader"),
     bad=Example("mlm", "--sft"),
 )
-def sft_asks_for_no_mask(v: View) -> Problem | None:
+def sft_gets_no_mask(v: View) -> Problem | None:
     """Fine-tuning with --sft asks the dataloader for no mask.
 
     The dataset of --sft returns boundaries instead of a mask and asserts it; the mask is on by default.
@@ -127,5 +122,5 @@ def sft_asks_for_no_mask(v: View) -> Problem | None:
 RULES = (
     document_masks_have_no_cp,
     contiguous_chunks_have_their_attention,
-    sft_asks_for_no_mask,
+    sft_gets_no_mask,
 )
