@@ -22,7 +22,7 @@ from hcp.rules.view import View
     ),
     last=True,
 )
-def acceptances_have_reason_and_rule(v: View) -> Problem | None:
+def acceptances_accept_something(v: View) -> Problem | None:
     """Each accepted finding has a reason, a rule, and something to accept.
 
     A comment '# hcp: ignore=RULE reason' beside a key, or on the line above it, accepts that rule's finding.
@@ -48,4 +48,4 @@ def acceptances_have_reason_and_rule(v: View) -> Problem | None:
     return None
 
 
-RULES = (acceptances_have_reason_and_rule,)
+RULES = (acceptances_accept_something,)

@@ -123,7 +123,7 @@ def attention_flags_fit_the_backend(v: View) -> Problem | None:
     good=Example("mlm", "--apply-query-key-layer-scaling", "env.NVTE_APPLY_QK_LAYER_SCALING=1"),
     bad=Example("mlm", "--seq-length 4096", "env.NVTE_APPLY_QK_LAYER_SCALING=1"),
 )
-def layer_scaling_fits_the_configuration(v: View) -> Problem | None:
+def layer_scaling_agrees_with_the_configuration(v: View) -> Problem | None:
     """NVTE_APPLY_QK_LAYER_SCALING agrees with the configuration.
 
     Transformer Engine reads layer scaling from the environment; megatron-core raises where the two differ.
@@ -144,5 +144,5 @@ def layer_scaling_fits_the_configuration(v: View) -> Problem | None:
 RULES = (
     connections_fit_the_parallelism,
     attention_flags_fit_the_backend,
-    layer_scaling_fits_the_configuration,
+    layer_scaling_agrees_with_the_configuration,
 )

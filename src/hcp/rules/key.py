@@ -32,7 +32,7 @@ def _near_misses(v: View) -> list[tuple[Setting, str]]:
     good=Example("mlm", "--seq-length 4096 --our-own-option 1"),
     bad=Example("mlm", "--seq-lenght 4096"),
 )
-def keys_are_spelled_right(v: View) -> Problem | None:
+def keys_are_spelled_correctly(v: View) -> Problem | None:
     """No key is one letter away from a known one.
 
     Megatron-LM's command line refuses an unknown option, after the job waited for its nodes. Overrides and config
@@ -61,4 +61,4 @@ def keys_are_spelled_right(v: View) -> Problem | None:
     )
 
 
-RULES = (keys_are_spelled_right,)
+RULES = (keys_are_spelled_correctly,)

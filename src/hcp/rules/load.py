@@ -127,7 +127,7 @@ def evaluation_cp_has_groups(v: View) -> Problem | None:
         "model.context_parallel_size=1 model.cp_comm_type=a2a+p2p model.hierarchical_context_parallel_sizes=null",
     ),
 )
-def provider_at_cp_1_keeps_no_bare_hierarchy(v: View) -> Problem | None:
+def provider_drops_hierarchy_with_its_sizes(v: View) -> Problem | None:
     """A provider at CP size 1 does not keep a2a+p2p without sizes.
 
     Loading a checkpoint into a provider resets the CP size and clears the hierarchical sizes, but leaves
@@ -147,5 +147,5 @@ def provider_at_cp_1_keeps_no_bare_hierarchy(v: View) -> Problem | None:
 
 RULES = (
     evaluation_cp_has_groups,
-    provider_at_cp_1_keeps_no_bare_hierarchy,
+    provider_drops_hierarchy_with_its_sizes,
 )

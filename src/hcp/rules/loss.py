@@ -147,7 +147,7 @@ def fine_tuning_divides_by_all_tokens(v: View) -> Problem | None:
     good=Example("verl", _PER_TOKEN_IN_VERL, "verl=0.9.0"),
     bad=Example("verl", _PER_TOKEN_IN_VERL, "verl=0.8.0"),
 )
-def loss_with_tokens_is_per_token(v: View) -> Problem | None:
+def loss_function_reports_its_tokens(v: View) -> Problem | None:
     """A loss function that reports its tokens goes with per-token loss.
 
     With calculate_per_token_loss megatron-core divides gradients by the tokens that the loss function returns. verl
@@ -200,6 +200,6 @@ def weight_shards_sum_in_the_collective(v: View) -> Problem | None:
 RULES = (
     tokens_weigh_the_same_under_dynamic_cp,
     fine_tuning_divides_by_all_tokens,
-    loss_with_tokens_is_per_token,
+    loss_function_reports_its_tokens,
     weight_shards_sum_in_the_collective,
 )

@@ -90,7 +90,7 @@ def windows_use_a2a_or_all_gather(v: View) -> Problem | None:
     ),
     bad=Example("mlm", "--context-parallel-size 2 --softmax-type learnable"),
 )
-def sinks_run_with_a2a_on_cudnn(v: View) -> Problem | None:
+def sinks_use_a2a_and_cudnn(v: View) -> Problem | None:
     """Attention sinks run with a2a and cuDNN's attention.
 
     A sink adds a term to each row's softmax, which only the flat all-to-all keeps whole. What Transformer Engine
@@ -140,7 +140,7 @@ def sinks_run_with_a2a_on_cudnn(v: View) -> Problem | None:
     good=Example("mlm", "--context-parallel-size 2", "attention_bias=true"),
     bad=Example("mlm", "--context-parallel-size 2 --attention-backend flash", "attention_bias=true"),
 )
-def bias_runs_in_the_ring(v: View) -> Problem | None:
+def bias_uses_the_ring_and_cudnn(v: View) -> Problem | None:
     """An attention bias runs in the p2p ring, without packing, on cuDNN's attention.
 
     Only the ring knows which part of the bias belongs to which chunk, and only cuDNN's attention takes it. ALiBi
@@ -252,7 +252,7 @@ def fp8_attention_runs_on_cudnn(v: View) -> Problem | None:
         "te=2.14",
     ),
 )
-def transformer_engine_runs_mla(v: View) -> Problem | None:
+def transformer_engine_supports_mla(v: View) -> Problem | None:
     """Multi-latent attention has a Transformer Engine that can.
 
     MLA's query and key heads are wider than its value heads. Transformer Engine before 2.5 has no CP for that; 2.5
@@ -289,8 +289,8 @@ def transformer_engine_runs_mla(v: View) -> Problem | None:
 
 RULES = (
     windows_use_a2a_or_all_gather,
-    sinks_run_with_a2a_on_cudnn,
-    bias_runs_in_the_ring,
+    sinks_use_a2a_and_cudnn,
+    bias_uses_the_ring_and_cudnn,
     fp8_attention_runs_on_cudnn,
-    transformer_engine_runs_mla,
+    transformer_engine_supports_mla,
 )

@@ -57,7 +57,7 @@ def _impossible_mask(v: View) -> str | None:
     good=Example("mlm", "--qk-clip --attention-backend fused", "te=2.9"),
     bad=Example("mlm", "--qk-clip --attention-backend flash"),
 )
-def backend_returns_the_max_logit(v: View) -> Problem | None:
+def backend_returns_max_logit(v: View) -> Problem | None:
     """The largest attention logit is asked of a backend that returns it.
 
     QK clipping and logging of the largest logit switch FlashAttention off, and every backend for FP8 attention.
@@ -112,7 +112,7 @@ def backend_returns_the_max_logit(v: View) -> Problem | None:
     good=Example("mlm", "--context-parallel-size 2 --transformer-impl transformer_engine"),
     bad=Example("mlm", "--context-parallel-size 2 --transformer-impl local"),
 )
-def attention_is_transformer_engines(v: View) -> Problem | None:
+def attention_comes_from_transformer_engine(v: View) -> Problem | None:
     """Context parallelism runs on Transformer Engine's attention.
 
     Ring, all-to-all and all-gather live in Transformer Engine. megatron-core's local attention asserts that the
@@ -150,7 +150,7 @@ def attention_is_transformer_engines(v: View) -> Problem | None:
     good=Example("mlm", "--context-parallel-size 2 --attention-backend fused"),
     bad=Example("mlm", "--context-parallel-size 2 --attention-backend unfused"),
 )
-def backend_and_mask_have_cp(v: View) -> Problem | None:
+def backend_and_mask_support_cp(v: View) -> Problem | None:
     """The attention backend and the mask exist with context parallelism.
 
     Transformer Engine drops every backend that cannot do what is asked, with a debug message only; unfused
@@ -202,7 +202,7 @@ def backend_and_mask_have_cp(v: View) -> Problem | None:
     good=Example("mlm", "--context-parallel-size 2 --attention-backend flash --flash-attention-version 4", "te=2.19"),
     bad=Example("mlm", "--context-parallel-size 2 --attention-backend flash --flash-attention-version 4", "te=2.18"),
 )
-def pinned_fa4_has_cp(v: View) -> Problem | None:
+def pinned_fa4_supports_cp(v: View) -> Problem | None:
     """FlashAttention 4 is pinned only where it has context parallelism.
 
     megatron-core pins a generation by switching the others off, which Transformer Engine hears from 2.18 on. That
@@ -230,8 +230,8 @@ def pinned_fa4_has_cp(v: View) -> Problem | None:
 
 
 RULES = (
-    backend_returns_the_max_logit,
-    attention_is_transformer_engines,
-    backend_and_mask_have_cp,
-    pinned_fa4_has_cp,
+    backend_returns_max_logit,
+    attention_comes_from_transformer_engine,
+    backend_and_mask_support_cp,
+    pinned_fa4_supports_cp,
 )

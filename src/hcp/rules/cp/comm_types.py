@@ -25,7 +25,7 @@ from hcp.rules.view import View
     ),
     bad=Example("mlm", "--context-parallel-size 2 --cp-comm-type allgather"),
 )
-def comm_type_is_spelled_right(v: View) -> Problem | None:
+def comm_type_is_spelled_correctly(v: View) -> Problem | None:
     """The communication type is spelled as Transformer Engine spells it.
 
     megatron-core passes any string on. Transformer Engine compares letter by letter in the first forward:
@@ -67,7 +67,7 @@ def comm_type_is_spelled_right(v: View) -> Problem | None:
     good=Example("mlm", "--context-parallel-size 2 --num-layers 2 --cp-comm-type p2p all_gather"),
     bad=Example("mlm", "--context-parallel-size 2 --num-layers 4 --cp-comm-type p2p all_gather"),
 )
-def each_layer_has_a_comm_type(v: View) -> Problem | None:
+def comm_type_list_matches_layers(v: View) -> Problem | None:
     """A list of communication types has one entry per layer.
 
     The config constructor asserts it, and only where the context-parallel size is above 1.
@@ -94,7 +94,7 @@ def each_layer_has_a_comm_type(v: View) -> Problem | None:
     good=Example("mlm", "--context-parallel-size 2 --cp-comm-type all_gather", "te=1.12"),
     bad=Example("mlm", "--context-parallel-size 2 --cp-comm-type all_gather", "te=1.9"),
 )
-def transformer_engine_hears_the_comm_type(v: View) -> Problem | None:
+def comm_type_reaches_transformer_engine(v: View) -> Problem | None:
     """Transformer Engine is new enough to hear the communication type.
 
     Before Transformer Engine 1.10 megatron-core does not pass the type on: every layer runs the p2p ring.
@@ -127,7 +127,7 @@ def transformer_engine_hears_the_comm_type(v: View) -> Problem | None:
         "bridge", "model.num_layers=2 model.context_parallel_size=2 model.cp_comm_type=[p2p,all_gather]", "mcore=0.16.1"
     ),
 )
-def megatron_core_finds_each_layers_type(v: View) -> Problem | None:
+def comm_type_per_layer_is_supported(v: View) -> Problem | None:
     """A communication type per layer needs megatron-core 0.17 or newer.
 
     Up to 0.16 megatron-core looks the type up under the layer's number, which counts from 1, in a list that counts
@@ -145,8 +145,8 @@ def megatron_core_finds_each_layers_type(v: View) -> Problem | None:
 
 
 RULES = (
-    comm_type_is_spelled_right,
-    each_layer_has_a_comm_type,
-    transformer_engine_hears_the_comm_type,
-    megatron_core_finds_each_layers_type,
+    comm_type_is_spelled_correctly,
+    comm_type_list_matches_layers,
+    comm_type_reaches_transformer_engine,
+    comm_type_per_layer_is_supported,
 )

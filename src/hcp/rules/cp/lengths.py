@@ -62,7 +62,7 @@ def _trains_dense_rows_in_fp8(v: View) -> bool:
     good=Example("mlm", "--context-parallel-size 4 --seq-length 8192"),
     bad=Example("mlm", "--context-parallel-size 4 --seq-length 131072"),
 )
-def no_dense_mask_for_long_sequences(v: View) -> Problem | None:
+def long_sequences_have_no_dense_mask(v: View) -> Problem | None:
     """The dataloader makes no dense attention mask for long sequences.
 
     Megatron-LM's datasets make a square mask for every sample unless told not to. It is ignored for causal
@@ -199,7 +199,7 @@ def fp8_blocks_are_whole(v: View) -> Problem | None:
 
 
 RULES = (
-    no_dense_mask_for_long_sequences,
+    long_sequences_have_no_dense_mask,
     sequence_divides_into_chunks,
     sequence_divides_over_tp,
     fp8_blocks_are_whole,

@@ -84,7 +84,7 @@ def deterministic_mode_has_its_environment(v: View) -> Problem | None:
     good=Example("mlm", "--batch-invariant-mode --attention-backend flash", "mcore=0.19"),
     bad=Example("mlm", "--batch-invariant-mode --attention-backend flash --context-parallel-size 2", "mcore=0.19"),
 )
-def batch_invariant_mode_has_no_cp(v: View) -> Problem | None:
+def batch_invariant_mode_excludes_cp(v: View) -> Problem | None:
     """Batch-invariant mode runs without context parallelism.
 
     CP calls FlashAttention 2's kernels directly, whose schedule depends on the batch; 0.19 and later assert.
@@ -117,7 +117,7 @@ def batch_invariant_mode_has_no_cp(v: View) -> Problem | None:
     good=Example("bridge", "model.context_parallel_size=1 ddp.use_megatron_fsdp=true ddp.megatron_fsdp_version=2"),
     bad=Example("bridge", "model.context_parallel_size=2 ddp.use_megatron_fsdp=true ddp.megatron_fsdp_version=2"),
 )
-def fsdp_v2_has_no_cp(v: View) -> Problem | None:
+def fsdp_v2_excludes_cp(v: View) -> Problem | None:
     """The second generation of Megatron-FSDP runs without context parallelism.
 
     Bridge's validation accepts generation 2 for data parallelism alone.
@@ -143,7 +143,7 @@ def fsdp_v2_has_no_cp(v: View) -> Problem | None:
     good=Example("mlm", "--context-parallel-size 2 --mtp-num-layers 1", "mcore=0.14"),
     bad=Example("mlm", "--context-parallel-size 2 --mtp-num-layers 1", "mcore=0.13"),
 )
-def megatron_lm_shifts_tokens_for_mtp(v: View) -> Problem | None:
+def mtp_supports_cp(v: View) -> Problem | None:
     """Multi-token prediction with context parallelism has a Megatron-LM that can.
 
     The command lines of 0.12 and 0.13 assert a context-parallel size of 1; 0.14 shifts tokens across ranks.
@@ -173,7 +173,7 @@ def megatron_lm_shifts_tokens_for_mtp(v: View) -> Problem | None:
     good=Example("bridge", "model.pipeline_model_parallel_comm_backend=ucc", "env.CUDA_DEVICE_MAX_CONNECTIONS=8"),
     bad=Example("mlm", "--pipeline-model-parallel-comm-backend ucc", "env.CUDA_DEVICE_MAX_CONNECTIONS=1"),
 )
-def ucc_pipeline_has_its_connections(v: View) -> Problem | None:
+def ucc_pipeline_has_enough_connections(v: View) -> Problem | None:
     """A pipeline over UCC has the connections it needs.
 
     UCC's messages queue behind everything else on a single connection, so megatron-core asserts that there are
@@ -202,8 +202,8 @@ def ucc_pipeline_has_its_connections(v: View) -> Problem | None:
 
 RULES = (
     deterministic_mode_has_its_environment,
-    batch_invariant_mode_has_no_cp,
-    fsdp_v2_has_no_cp,
-    megatron_lm_shifts_tokens_for_mtp,
-    ucc_pipeline_has_its_connections,
+    batch_invariant_mode_excludes_cp,
+    fsdp_v2_excludes_cp,
+    mtp_supports_cp,
+    ucc_pipeline_has_enough_connections,
 )

@@ -45,7 +45,7 @@ def _ignores_type(v: View) -> Problem | None:
         "world_size=8 mcore=0.17.0 te=2.20 arch=sm90",
     ),
 )
-def comm_type_fits_any_group(v: View) -> Problem | None:
+def comm_type_works_in_any_group(v: View) -> Problem | None:
     """Dynamic CP exchanges K and V in a way that any group can.
 
     Each sequence brings one process group, and attention is handed that group with the communication type of the
@@ -94,7 +94,7 @@ def comm_type_fits_any_group(v: View) -> Problem | None:
         "mcore=0.17.0 world_size=8 dp=8",
     ),
 )
-def hybrid_cp_has_static_cp(v: View) -> Problem | None:
+def hybrid_cp_has_static_cp_above_1(v: View) -> Problem | None:
     """Hybrid CP has a static CP size above 1.
 
     Attention makes the CUDA stream for CP where it is built, if the static CP size is above 1. Hybrid CP hands that
@@ -135,7 +135,7 @@ def hybrid_cp_has_static_cp(v: View) -> Problem | None:
         "mcore=0.17.0",
     ),
 )
-def hybrid_cp_has_no_mla(v: View) -> Problem | None:
+def hybrid_cp_excludes_mla(v: View) -> Problem | None:
     """Hybrid CP runs without multi-latent attention.
 
     Multi-latent attention of main asserts that no sequence brings a group; the dev branch follows.
@@ -161,7 +161,7 @@ def hybrid_cp_has_no_mla(v: View) -> Problem | None:
     good=Example("mlm", HYBRID, ON_MAIN),
     bad=Example("mlm", hybrid(position_embedding_type="rope"), ON_MAIN),
 )
-def rotary_embedding_fits_hybrid_cp(v: View) -> Problem | None:
+def hybrid_cp_excludes_static_rotary_embedding(v: View) -> Problem | None:
     """Hybrid CP runs without a rotary embedding that reads the static CP group.
 
     Packed data takes its rotary angles by the rank and size of a CP group. On main that is the static one, not the
@@ -182,8 +182,8 @@ def rotary_embedding_fits_hybrid_cp(v: View) -> Problem | None:
 
 
 RULES = (
-    comm_type_fits_any_group,
-    hybrid_cp_has_static_cp,
-    hybrid_cp_has_no_mla,
-    rotary_embedding_fits_hybrid_cp,
+    comm_type_works_in_any_group,
+    hybrid_cp_has_static_cp_above_1,
+    hybrid_cp_excludes_mla,
+    hybrid_cp_excludes_static_rotary_embedding,
 )

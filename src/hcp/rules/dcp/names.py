@@ -164,7 +164,7 @@ def core_switch_is_left_to_megatron_lm(v: View) -> Problem | None:
         "mcore=0.16.1",
     ),
 )
-def switch_has_the_name_of_its_version(v: View) -> Problem | None:
+def switch_has_the_name_this_version_knows(v: View) -> Problem | None:
     """Dynamic CP has the name that this version knows.
 
     megatron-core main and all releases from 0.16 on say hybrid_context_parallel; the dev branch renamed it to
@@ -209,7 +209,7 @@ def switch_has_the_name_of_its_version(v: View) -> Problem | None:
     good=Example("verl", VERL, VERL_0_9),
     bad=Example("verl", VERL, "verl=0.9.1 mcore=0.19.0"),
 )
-def verl_finds_its_scheduler(v: View) -> Problem | None:
+def megatron_core_has_verls_scheduler(v: View) -> Problem | None:
     """verl's dynamic CP finds its scheduler in megatron-core.
 
     From 0.9 on verl borrows megatron-core's DefaultDynamicCPScheduler. That class is on the dev branch only
@@ -230,6 +230,6 @@ def verl_finds_its_scheduler(v: View) -> Problem | None:
 RULES = (
     pretrain_script_feeds_hybrid_cp,
     core_switch_is_left_to_megatron_lm,
-    switch_has_the_name_of_its_version,
-    verl_finds_its_scheduler,
+    switch_has_the_name_this_version_knows,
+    megatron_core_has_verls_scheduler,
 )

@@ -70,7 +70,7 @@ def _not_a_power(v: View) -> Problem | None:
         "world_size=12 mcore=0.17.0 te=2.14",
     ),
 )
-def ranks_are_a_power_of_two(v: View) -> Problem | None:
+def dp_cp_ranks_are_a_power_of_two(v: View) -> Problem | None:
     """DP x CP is a power of two.
 
     megatron-core builds groups of 2, 4, ... below the largest power of two in DP x CP, and one of all ranks. The
@@ -132,7 +132,7 @@ def verl_ranks_are_a_power_of_two(v: View) -> Problem | None:
 
 
 RULES = (
-    ranks_are_a_power_of_two,
+    dp_cp_ranks_are_a_power_of_two,
     tp_is_the_fastest_axis,
     verl_ranks_are_a_power_of_two,
 )

@@ -24,7 +24,7 @@ from hcp.rules.view import View
     good=Example("mlm", HYBRID, ON_MAIN),
     bad=Example("mlm", hybrid(pipeline_model_parallel_size=2), "world_size=16 mcore=0.17.0 te=2.14"),
 )
-def hybrid_cp_has_no_pipeline(v: View) -> Problem | None:
+def hybrid_cp_excludes_pipelines(v: View) -> Problem | None:
     """Hybrid CP runs without pipeline parallelism.
 
     Of megatron-core's three schedules only the one without a pipeline has a branch for hybrid CP.
@@ -56,7 +56,7 @@ def hybrid_cp_has_no_pipeline(v: View) -> Problem | None:
     good=Example("mlm", HYBRID, ON_MAIN),
     bad=Example("mlm", hybrid(enable_cuda_graph=True), ON_MAIN),
 )
-def hybrid_cp_has_no_cuda_graphs(v: View) -> Problem | None:
+def hybrid_cp_excludes_cuda_graphs(v: View) -> Problem | None:
     """Hybrid CP runs without CUDA graphs.
 
     Group and length change from one sequence to the next, and a graph is captured for one of each. The command line
@@ -99,7 +99,7 @@ def hybrid_cp_has_no_cuda_graphs(v: View) -> Problem | None:
     good=Example("mlm", HYBRID, ON_MAIN),
     bad=Example("mlm", hybrid(eval_iters=10), ON_MAIN),
 )
-def hybrid_cp_has_no_evaluation(v: View) -> Problem | None:
+def hybrid_cp_excludes_evaluation(v: View) -> Problem | None:
     """Hybrid CP trains without evaluation.
 
     Megatron-LM wraps the training iterator alone. The schedule decides by the configuration, so evaluation takes
@@ -132,7 +132,7 @@ def hybrid_cp_has_no_evaluation(v: View) -> Problem | None:
     good=Example("mlm", HYBRID, ON_MAIN),
     bad=Example("mlm", hybrid(overlap_moe_expert_parallel_comm=True), ON_MAIN),
 )
-def hybrid_cp_has_no_expert_overlap(v: View) -> Problem | None:
+def hybrid_cp_excludes_expert_overlap(v: View) -> Problem | None:
     """Hybrid CP and the overlapped expert all-to-all exclude each other.
 
     The schedule asks for the overlap first and only else for hybrid CP; nothing compares the two switches.
@@ -149,8 +149,8 @@ def hybrid_cp_has_no_expert_overlap(v: View) -> Problem | None:
 
 
 RULES = (
-    hybrid_cp_has_no_pipeline,
-    hybrid_cp_has_no_cuda_graphs,
-    hybrid_cp_has_no_evaluation,
-    hybrid_cp_has_no_expert_overlap,
+    hybrid_cp_excludes_pipelines,
+    hybrid_cp_excludes_cuda_graphs,
+    hybrid_cp_excludes_evaluation,
+    hybrid_cp_excludes_expert_overlap,
 )

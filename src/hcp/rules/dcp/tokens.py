@@ -60,7 +60,7 @@ def _budget_fixes(v: View) -> list[Fix]:
     good=Example("mlm", HYBRID, ON_MAIN),
     bad=Example("mlm", hybrid(max_seqlen_per_dp_cp_rank=None), ON_MAIN),
 )
-def tokens_per_rank_are_stated(v: View) -> Problem | None:
+def tokens_per_rank_are_set(v: View) -> Problem | None:
     """Dynamic CP says how many tokens a rank holds.
 
     The scheduler divides each length by max_seqlen_per_dp_cp_rank to find the smallest group. Its default is None.
@@ -95,7 +95,7 @@ def tokens_per_rank_are_stated(v: View) -> Problem | None:
     good=Example("mlm", HYBRID, ON_MAIN),
     bad=Example("mlm", hybrid(max_seqlen_per_dp_cp_rank=2048), ON_MAIN),
 )
-def longest_sequence_fits_a_power_of_two(v: View) -> Problem | None:
+def longest_sequence_fits_a_group(v: View) -> Problem | None:
     """The longest sequence fits on the widest power of two of ranks.
 
     A sequence needs s / max_seqlen_per_dp_cp_rank ranks, rounded up to a power of two. Where that is more than
@@ -176,7 +176,7 @@ def padding_fits_the_widest_group(v: View) -> Problem | None:
     good=Example("verl", f"{VERL} data.max_prompt_length=1024 data.max_response_length=31744", VERL_0_9),
     bad=Example("verl", f"{VERL} data.max_prompt_length=2048 data.max_response_length=32768", VERL_0_9),
 )
-def verl_sequence_fits_all_ranks(v: View) -> Problem | None:
+def longest_rollout_fits_on_all_ranks(v: View) -> Problem | None:
     """The longest prompt and response fit on all ranks together.
 
     verl compares the longest sequence with DP x CP x max_seqlen_per_dp_cp_rank when a batch arrives. A long rollout
@@ -198,8 +198,8 @@ def verl_sequence_fits_all_ranks(v: View) -> Problem | None:
 
 
 RULES = (
-    tokens_per_rank_are_stated,
-    longest_sequence_fits_a_power_of_two,
+    tokens_per_rank_are_set,
+    longest_sequence_fits_a_group,
     padding_fits_the_widest_group,
-    verl_sequence_fits_all_ranks,
+    longest_rollout_fits_on_all_ranks,
 )

@@ -59,7 +59,7 @@ def training_loop_fits_dynamic_cp(v: View) -> Problem | None:
     good=Example("mlm", HYBRID, ON_MAIN),
     bad=Example("mlm", hybrid(micro_batch_size=2), ON_MAIN),
 )
-def rows_are_packed_singly(v: View) -> Problem | None:
+def each_micro_batch_is_one_packed_row(v: View) -> Problem | None:
     """Dynamic CP in Megatron-LM gets packed rows, one per micro-batch.
 
     The wrapper cuts rows at cu_seqlens, which only the data set of --sft returns. Ranks that receive the batch from
@@ -130,6 +130,6 @@ def dev_branch_has_its_settings(v: View) -> Problem | None:
 
 RULES = (
     training_loop_fits_dynamic_cp,
-    rows_are_packed_singly,
+    each_micro_batch_is_one_packed_row,
     dev_branch_has_its_settings,
 )

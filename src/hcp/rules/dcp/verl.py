@@ -62,7 +62,7 @@ def _some_model_says(v: View) -> bool:
     good=Example("verl", VERL, VERL_0_9),
     bad=Example("verl", f"{VERL} {ACTOR}pad_to_length=8192", VERL_0_9),
 )
-def verl_has_what_dynamic_cp_needs(v: View) -> Problem | None:
+def verl_settings_suit_dynamic_cp(v: View) -> Problem | None:
     """verl's dynamic CP trains a language model on packed data, without what it excludes.
 
     From 0.9 on verl refuses what the scheduler and the loss cannot do: padded batches, value and vision models,
@@ -111,7 +111,7 @@ def verl_has_what_dynamic_cp_needs(v: View) -> Problem | None:
     good=Example("verl", VERL, VERL_0_9),
     bad=Example("verl", f"{VERL} {ACTOR}context_parallel_size=4", VERL_0_9),
 )
-def verl_static_cp_means_what_it_says(v: View) -> Problem | None:
+def static_cp_size_is_1_under_verl(v: View) -> Problem | None:
     """The static CP size under verl's dynamic CP says what this version takes it for.
 
     verl 0.8 splits a batch by the data-parallel rank, while megatron-core's groups count DP x CP ranks: the two
@@ -147,7 +147,7 @@ def verl_static_cp_means_what_it_says(v: View) -> Problem | None:
     good=Example("verl", f"{VERL} {_REF}=True", VERL_0_9),
     bad=Example("verl", f"{VERL} {_REF}=False", VERL_0_9),
 )
-def all_models_have_dynamic_cp(v: View) -> Problem | None:
+def models_of_a_worker_agree_on_dynamic_cp(v: View) -> Problem | None:
     """Every model of a worker has dynamic CP, or none has.
 
     Models that share a worker share megatron-core's process groups, which the first engine builds. From 0.9 on the
@@ -176,7 +176,7 @@ def all_models_have_dynamic_cp(v: View) -> Problem | None:
 
 
 RULES = (
-    verl_has_what_dynamic_cp_needs,
-    verl_static_cp_means_what_it_says,
-    all_models_have_dynamic_cp,
+    verl_settings_suit_dynamic_cp,
+    static_cp_size_is_1_under_verl,
+    models_of_a_worker_agree_on_dynamic_cp,
 )

@@ -35,7 +35,7 @@ def _splits_evenly(num_sequences: int, ranks: int) -> bool:
     good=Example("verl", VERL, VERL_0_9),
     bad=Example("verl", f"{VERL} actor_rollout_ref.actor.ppo_max_token_len_per_gpu=32768", VERL_0_9),
 )
-def verl_micro_batch_sizes_mean_nothing(v: View) -> Problem | None:
+def no_ignored_micro_batch_sizes(v: View) -> Problem | None:
     """Under dynamic CP verl's other micro-batch sizes mean nothing.
 
     From 0.9 on the engine skips the code that forms micro-batches and takes them from megatron-core's scheduler,
@@ -76,7 +76,7 @@ def verl_micro_batch_sizes_mean_nothing(v: View) -> Problem | None:
         "verl", "engine=megatron engine.dynamic_context_parallel=True engine.max_seqlen_per_dp_cp_rank=4096", VERL_0_8
     ),
 )
-def verl_can_split_its_sequences(v: View) -> Problem | None:
+def verl_can_split_its_micro_batches(v: View) -> Problem | None:
     """verl 0.8 splits micro-batches whose count of sequences it can split.
 
     verl 0.8 returns a micro-batch with fewer sequences than ranks unsplit and without a CP size, and cuts others
@@ -116,6 +116,6 @@ def verl_can_split_its_sequences(v: View) -> Problem | None:
 
 
 RULES = (
-    verl_micro_batch_sizes_mean_nothing,
-    verl_can_split_its_sequences,
+    no_ignored_micro_batch_sizes,
+    verl_can_split_its_micro_batches,
 )

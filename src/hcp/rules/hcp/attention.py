@@ -44,7 +44,7 @@ def _window_fixes(v: View) -> list[Fix]:
     good=Example("mlm", "--context-parallel-size 4 --cp-comm-type p2p", "attention_bias=true"),
     bad=Example("mlm", MLM, "attention_bias=true"),
 )
-def no_attention_bias(v: View) -> Problem | None:
+def hierarchical_layers_have_no_bias(v: View) -> Problem | None:
     """a2a+p2p has no attention bias.
 
     A bias on the scores (relative positions, EAGLE heads of ModelOpt) is refused for hierarchical CP in the first
@@ -74,7 +74,7 @@ def no_attention_bias(v: View) -> Problem | None:
     good=Example("bridge", f"{BRIDGE} model.softmax_type=vanilla"),
     bad=Example("bridge", f"{BRIDGE} model.softmax_type=learnable"),
 )
-def no_attention_sinks(v: View) -> Problem | None:
+def hierarchical_layers_have_no_sinks(v: View) -> Problem | None:
     """a2a+p2p has no attention sinks.
 
     Sinks (softmax_type off-by-one or learnable, as in gpt-oss) run with a2a on fused attention only. Upstream's
@@ -106,7 +106,7 @@ def no_attention_sinks(v: View) -> Problem | None:
     good=Example("bridge", f"{BRIDGE} model.window_size=null"),
     bad=Example("bridge", f"{BRIDGE} model.window_size=[128,0] model.window_attn_skip_freq=null"),
 )
-def no_window_on_hierarchical_layers(v: View) -> Problem | None:
+def hierarchical_layers_have_no_window(v: View) -> Problem | None:
     """No layer with a sliding window uses a2a+p2p.
 
     Sliding windows run with a2a or all_gather only. The first forward stops with "Context parallelism does not
@@ -127,7 +127,7 @@ def no_window_on_hierarchical_layers(v: View) -> Problem | None:
 
 
 RULES = (
-    no_attention_bias,
-    no_attention_sinks,
-    no_window_on_hierarchical_layers,
+    hierarchical_layers_have_no_bias,
+    hierarchical_layers_have_no_sinks,
+    hierarchical_layers_have_no_window,
 )

@@ -37,7 +37,7 @@ def _has_padded_rows(v: View) -> bool:
     good=Example("mlm", MLM, "te=1.12.0"),
     bad=Example("mlm", MLM, "te=1.11.0"),
 )
-def transformer_engine_knows_levels(v: View) -> Problem | None:
+def transformer_engine_supports_levels(v: View) -> Problem | None:
     """a2a+p2p runs on Transformer Engine 1.12 or newer.
 
     megatron-core asserts the version where it builds the attention layers. Below 1.10 it passes no communication
@@ -78,7 +78,7 @@ def transformer_engine_knows_levels(v: View) -> Problem | None:
     good=Example("mlm", MLM, "te=2.19.0 thd=true"),
     bad=Example("mlm", MLM, "te=2.18.0 thd=true"),
 )
-def packing_has_its_transformer_engine(v: View) -> Problem | None:
+def transformer_engine_supports_packed_levels(v: View) -> Problem | None:
     """Packed sequences with a2a+p2p run on Transformer Engine 2.19 or newer.
 
     Up to 2.18 the thd layout is refused for hierarchical CP, in the first forward: "thd format is not supported
@@ -159,8 +159,8 @@ def fp8_scale_is_shared_over_cp(v: View) -> Problem | None:
 
 
 RULES = (
-    transformer_engine_knows_levels,
-    packing_has_its_transformer_engine,
+    transformer_engine_supports_levels,
+    transformer_engine_supports_packed_levels,
     padded_packing_avoids_fa3,
     fp8_scale_is_shared_over_cp,
 )

@@ -152,7 +152,7 @@ def head_counts_are_even(v: View) -> Problem | None:
         "model.cp_comm_type=[a2a,a2a+p2p] model.hierarchical_context_parallel_sizes=[4,2]",
     ),
 )
-def a2a_layers_divide_heads_by_cp(v: View) -> Problem | None:
+def cp_divides_heads_of_a2a_layers(v: View) -> Problem | None:
     """Layers of type a2a beside hierarchical ones still divide the heads by the whole CP size.
 
     Types may differ from layer to layer: the layout of the sequence is the same for all. The head counts are not: a
@@ -178,5 +178,5 @@ def a2a_layers_divide_heads_by_cp(v: View) -> Problem | None:
 RULES = (
     inner_size_divides_heads,
     head_counts_are_even,
-    a2a_layers_divide_heads_by_cp,
+    cp_divides_heads_of_a2a_layers,
 )

@@ -66,7 +66,7 @@ def launcher_passes_sizes_on(v: View) -> Problem | None:
     good=Example("bridge", f"{BRIDGE} dist.use_decentralized_pg=false"),
     bad=Example("bridge", f"{BRIDGE} dist.use_decentralized_pg=true"),
 )
-def decentralized_groups_have_no_levels(v: View) -> Problem | None:
+def decentralized_groups_exclude_levels(v: View) -> Problem | None:
     """Decentralized process groups go without hierarchical CP.
 
     Bridge's decentralized path builds its groups from a rank grid that has no levels. From 0.4.0 on it refuses
@@ -151,7 +151,7 @@ def stream_priority_names_levels(v: View) -> Problem | None:
 
 RULES = (
     launcher_passes_sizes_on,
-    decentralized_groups_have_no_levels,
+    decentralized_groups_exclude_levels,
     einops_is_installed,
     stream_priority_names_levels,
 )

@@ -107,7 +107,7 @@ def sizes_are_given(v: View) -> Problem | None:
     good=Example("mlm", MLM),
     bad=Example("mlm", f"--context-parallel-size 6 {LEVELS} 2 2"),
 )
-def sizes_product(v: View) -> Problem | None:
+def sizes_multiply_to_cp(v: View) -> Problem | None:
     """The hierarchical sizes multiply to the context-parallel size.
 
     megatron-core compares the product with the CP size where it builds the groups, and asserts without a text;
@@ -146,7 +146,7 @@ def sizes_product(v: View) -> Problem | None:
     good=Example("mlm", f"--context-parallel-size 8 {LEVELS} 4 2"),
     bad=Example("mlm", f"--context-parallel-size 8 {LEVELS} 2 2 2"),
 )
-def two_levels_exactly(v: View) -> Problem | None:
+def there_are_two_levels(v: View) -> Problem | None:
     """There are exactly two hierarchical levels.
 
     megatron-core builds any number of levels, and its docstring shows three. Transformer Engine takes two, and says
@@ -213,7 +213,7 @@ def sizes_are_positive(v: View) -> Problem | None:
     good=Example("mlm", MLM),
     bad=Example("mlm", f"--context-parallel-size 4 {LEVELS} 1 4"),
 )
-def levels_hold_several_ranks(v: View) -> Problem | None:
+def each_level_has_several_ranks(v: View) -> Problem | None:
     """Both hierarchical levels hold more than one rank.
 
     With an inner size of 1 Transformer Engine runs p2p, with an outer size of 1 it runs a2a. The backend is still
@@ -265,9 +265,9 @@ def sizes_are_used(v: View) -> Problem | None:
 
 RULES = (
     sizes_are_given,
-    sizes_product,
-    two_levels_exactly,
+    sizes_multiply_to_cp,
+    there_are_two_levels,
     sizes_are_positive,
-    levels_hold_several_ranks,
+    each_level_has_several_ranks,
     sizes_are_used,
 )

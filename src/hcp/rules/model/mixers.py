@@ -53,7 +53,7 @@ def _mamba_fits(heads: int, groups: int, tp: int, cp: int) -> bool:
     ),
     bad=Example("mlm", "--context-parallel-size 3 --hybrid-layer-pattern M*M- --hidden-size 1024 --mamba-num-groups 8"),
 )
-def mamba_heads_divide(v: View) -> Problem | None:
+def mamba_heads_and_groups_divide(v: View) -> Problem | None:
     """Mamba heads and groups divide over tensor and context parallelism.
 
     Mamba layers exchange sequence for heads over the whole CP group, whatever cp_comm_type and the hierarchical
@@ -112,7 +112,7 @@ def mamba_heads_divide(v: View) -> Problem | None:
     ),
     bad=Example("mlm", "--context-parallel-size 2 --experimental-attention-variant dsa --no-rope-fusion"),
 )
-def dsa_gathers(v: View) -> Problem | None:
+def dsa_gathers_without_fused_rope(v: View) -> Problem | None:
     """DSA gathers, and has no fused rotary embedding.
 
     Each query of DSA picks its keys from the whole sequence, so CP gathers them. megatron-core before 0.19 has no
@@ -199,7 +199,7 @@ def gated_delta_net_heads_divide(v: View) -> Problem | None:
 
 
 RULES = (
-    mamba_heads_divide,
-    dsa_gathers,
+    mamba_heads_and_groups_divide,
+    dsa_gathers_without_fused_rope,
     gated_delta_net_heads_divide,
 )

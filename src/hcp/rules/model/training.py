@@ -18,7 +18,7 @@ from hcp.rules.view import View
     good=Example("mlm", "--context-parallel-size 2", "script=pretrain_vlm.py"),
     bad=Example("mlm", "--context-parallel-size 2 --pipeline-model-parallel-size 2", "script=pretrain_vlm.py"),
 )
-def vision_has_cp_or_pp(v: View) -> Problem | None:
+def vision_script_uses_cp_or_pp(v: View) -> Problem | None:
     """The vision script has context or pipeline parallelism, not both.
 
     pretrain_vlm.py asserts it while it builds the model: its data lacks the shapes that a pipeline needs.
@@ -66,6 +66,6 @@ def mtp_takes_the_first_comm_types(v: View) -> Problem | None:
 
 
 RULES = (
-    vision_has_cp_or_pp,
+    vision_script_uses_cp_or_pp,
     mtp_takes_the_first_comm_types,
 )

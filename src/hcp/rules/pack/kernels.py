@@ -145,7 +145,7 @@ def backend_skips_padding(v: View) -> Problem | None:
         "te=2.9",
     ),
 )
-def comm_type_takes_packed_data(v: View) -> Problem | None:
+def comm_type_supports_packed_data(v: View) -> Problem | None:
     """The communication type takes packed data in this Transformer Engine.
 
     The ring takes packed data since 1.8, a2a since 2.10, all_gather since 2.18 (a2a+p2p: HCP014).
@@ -267,7 +267,7 @@ def verl_packs_under_cp(v: View) -> Problem | None:
 RULES = (
     megatron_core_cuts_packed_rows,
     backend_skips_padding,
-    comm_type_takes_packed_data,
+    comm_type_supports_packed_data,
     fused_rotary_embedding_exists,
     verl_packs_under_cp,
 )

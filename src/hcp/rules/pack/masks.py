@@ -19,7 +19,7 @@ _CONTIGUOUS = ("dsv4_hybrid", "gated_delta_net", "gdn", "gdn2")
     good=Example("mlm", "--dataloader-inter-document-masking --context-parallel-size 1"),
     bad=Example("mlm", "--dataloader-inter-document-masking --context-parallel-size 2"),
 )
-def document_masks_have_no_cp(v: View) -> Problem | None:
+def document_masks_exclude_cp(v: View) -> Problem | None:
     """Masking between documents runs without context parallelism.
 
     Documents in a row do not divide by 2 CP, so Megatron-LM slices the row as a whole, and then hands Transformer
@@ -62,7 +62,7 @@ def document_masks_have_no_cp(v: View) -> Problem | None:
     ),
     bad=Example("mlm", "--context-parallel-size 2 --cp-partition-mode contiguous"),
 )
-def contiguous_chunks_have_their_attention(v: View) -> Problem | None:
+def contiguous_chunks_suit_the_attention(v: View) -> Problem | None:
     """Contiguous chunks go with attention that knows them.
 
     megatron-core's dev branch can give each rank one contiguous chunk of packed data instead of two, for
@@ -120,7 +120,7 @@ def sft_gets_no_mask(v: View) -> Problem | None:
 
 
 RULES = (
-    document_masks_have_no_cp,
-    contiguous_chunks_have_their_attention,
+    document_masks_exclude_cp,
+    contiguous_chunks_suit_the_attention,
     sft_gets_no_mask,
 )

@@ -53,7 +53,7 @@ def _container_mounts(v: View) -> list[str]:
     good=Example("mlm", "--save /shared/ckpt", "nodes=2"),
     bad=Example("mlm", "--save /tmp/ckpt", "nodes=2"),
 )
-def paths_are_on_every_node(v: View) -> Problem | None:
+def paths_are_shared_by_all_nodes(v: View) -> Problem | None:
     """Checkpoints, data and caches lie where every node sees them.
 
     Distributed checkpoints are written by all ranks into one folder. In /tmp or on a node's own disk each node
@@ -177,7 +177,7 @@ def container_mounts_the_paths(v: View) -> Problem | None:
 
 
 RULES = (
-    paths_are_on_every_node,
+    paths_are_shared_by_all_nodes,
     output_folder_exists,
     container_mounts_the_paths,
 )

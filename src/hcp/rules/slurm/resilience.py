@@ -102,7 +102,7 @@ def signal_comes_early_enough(v: View) -> Problem | None:
     good=Example("bridge", "ft.enable_ft_package=true", "start=ft_launcher"),
     bad=Example("bridge", "ft.enable_ft_package=true", "start=torchrun"),
 )
-def fault_tolerance_has_ft_launcher(v: View) -> Problem | None:
+def fault_tolerance_uses_ft_launcher(v: View) -> Problem | None:
     """Fault tolerance is started by ft_launcher.
 
     The fault-tolerance package of nvidia-resiliency-ext talks to a monitor that only ft_launcher starts. Under
@@ -253,7 +253,7 @@ def requeued_job_counts_restarts(v: View) -> Problem | None:
 
 RULES = (
     signal_comes_early_enough,
-    fault_tolerance_has_ft_launcher,
+    fault_tolerance_uses_ft_launcher,
     in_process_restart_has_its_settings,
     ft_timeouts_are_long_enough,
     requeued_job_counts_restarts,
