@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -140,7 +139,7 @@ def test_a_rule_that_lacks_a_fact_is_not_checked_and_never_passed(rule: Rule, la
     needed = set()
     for name in bad.facts:
         others = {other: fact for other, fact in bad.facts.items() if other != name}
-        report = check_launch(replace(bad, facts=others), (rule,), fixes=False)
+        report = check_launch(bad._replace(facts=others), (rule,), fixes=False)
         needed |= {name for item in report.not_checked if name in item.needs}
         if name == blamed[0]:
             assert not report.findings, f"{rule.id} finds a fault in {name} although it is unknown"
