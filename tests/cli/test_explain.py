@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import re
+import shlex
 from pathlib import Path
 
 import pytest
@@ -44,8 +45,6 @@ def test_pages_that_are_kept_name_no_line(hcp, tmp_path: Path) -> None:  # type:
 
 @pytest.mark.parametrize("which", ["good", "bad"])
 def test_the_command_of_an_example_runs(hcp, tmp_path: Path, which: str) -> None:  # type: ignore[no-untyped-def]
-    import shlex
-
     (rule,) = json.loads(hcp("explain", "HCP002", "--format", "json").stdout)["rules"]
     words = shlex.split(rule[which]["command"])
     assert words[:2] == ["hcp", "check"]

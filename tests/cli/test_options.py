@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import pytest
 
 OVERRIDES = ("my.own_key=1", "model.context_parallel_size=4")
@@ -19,7 +21,7 @@ def test_every_command_that_reads_a_launch_offers_the_same_dialects(hcp, command
     assert "--dialect, --launcher [auto|mlm|bridge|bridge-provider|verl]" in text
 
 
-def test_a_word_wins_over_the_site_file(hcp, tmp_path) -> None:  # type: ignore[no-untyped-def]
+def test_a_word_wins_over_the_site_file(hcp, tmp_path: Path) -> None:  # type: ignore[no-untyped-def]
     (tmp_path / "site.yaml").write_text("nodes: 2\narch: sm90\n")
     done = hcp("check", "--show", "--site", "site.yaml", "--assume", "nodes=4", "--", *OVERRIDES, cwd=tmp_path)
     lines = [line.split() for line in done.stdout.splitlines()]
