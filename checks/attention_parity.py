@@ -20,7 +20,8 @@ from math import prod
 from typing import Any, NamedTuple
 
 from hcp.core.errors import HcpError
-from hcp.proofs.program import Program, add_attention, add_sizes
+from hcp.proofs.arguments import add_attention, add_sizes
+from hcp.proofs.program import Program
 
 HEADS = {"MHA": (8, 8), "GQA": (8, 4), "MQA": (8, 1)}
 LAYOUTS = ["sbhd", "bshd", "thd"]
@@ -97,7 +98,7 @@ def work(world, options):
 
 def report(world, name, errors, is_exact):
     measured = {case: max((e.largest if is_exact else e.ratio).values()) for case, e in errors.items()}
-    worst = max(measured, key=measured.get)
+    worst = max(measured, key=lambda case: measured[case])
     detail = f"{len(errors)} cases, worst {worst}: {errors[worst]}"
     if is_exact:
         world.expect_at_most(name, measured[worst], BOUND, detail)

@@ -21,7 +21,8 @@ def work(world, options):
     import torch.distributed as dist
 
     from hcp.proofs.gpt import GptShape, build_hcp_gpt, core_attentions, global_batch, logits_error, logits_of
-    from hcp.proofs.megatron import cpu_megatron, hcp_problem, model_parallel
+    from hcp.proofs.megatron import cpu_megatron, model_parallel
+    from hcp.runtime.active import hcp_problem
 
     shape = GptShape()
     batch = global_batch(shape, 0, world.device)

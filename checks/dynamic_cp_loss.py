@@ -11,6 +11,7 @@ one weight that is a ratio (D/W for pull request verl#5869, 1/W^2 for verl 0.8.0
 """
 
 import sys
+from typing import Literal
 
 from hcp.proofs.program import Program
 
@@ -76,7 +77,7 @@ def micro_batches_of(shape, num_samples):
     from hcp.core.dcp import Group, MicroBatch
 
     slots = [(index, size) for index, sizes in enumerate(shape) for size in sizes]
-    made, start = [[] for _ in shape], 0
+    made: list[list[Group]] = [[] for _ in shape]
     for slot, (index, size) in enumerate(slots):
         start = sum(group.local_cp_size for group in made[index])
         made[index].append(Group(start, size, tuple(range(slot, num_samples, len(slots)))))
@@ -147,6 +148,7 @@ def right_weighings():
     """What hcp.core.dcp.normalize says, for each way of reducing and gathering."""
     from hcp.core.dcp.normalize import loss_weights
     from hcp.proofs.dcp_step import Weighing
+    from hcp.runtime.dcp_loss import Gather
 
     def weights(c, **how):
         # A group's multipliers depend on its own size alone: the other ranks may as well be alone.
@@ -155,16 +157,17 @@ def right_weighings():
     def backward(**how):
         return lambda c: float(weights(c, **how).backward) / c.loss_tokens
 
+    ways: list[tuple[Literal["mean", "sum"], Gather, str]] = [
+        ("mean", "detached", "W/T"),
+        ("mean", "autograd", "(W/C)/T"),
+        ("mean", "replicated", "(W/C)/T"),
+        ("sum", "detached", "1/T"),
+        ("sum", "autograd", "(1/C)/T"),
+        ("sum", "replicated", "(1/C)/T"),
+    ]
     weighings = {
         f"{reduction}, {gather}, {factor}": Weighing(backward(reduction=reduction, gather=gather), gather, reduction)
-        for reduction, gather, factor in (
-            ("mean", "detached", "W/T"),
-            ("mean", "autograd", "(W/C)/T"),
-            ("mean", "replicated", "(W/C)/T"),
-            ("sum", "detached", "1/T"),
-            ("sum", "autograd", "(1/C)/T"),
-            ("sum", "replicated", "(1/C)/T"),
-        )
+        for reduction, gather, factor in ways
     }
     return weighings | {
         "sum, detached, R/T, divided by all real tokens (verl 0.9)": Weighing(
@@ -195,9 +198,9 @@ def wrong_weighings():
 
 
 def context_of(corpus, world_size, batch, group):
-    from hcp.proofs.dcp_step import Context
+    from hcp.proofs.dcp_step import WeighingContext
 
-    return Context(
+    return WeighingContext(
         world_size,
         group.local_cp_size,
         len(batch.groups),

@@ -92,7 +92,7 @@ def round_trip(world, corpus, groups, policy, sizes):
     )
     world.expect(f"{policy}: samples are in their places", merged["place"].tolist() == list(range(len(corpus.tokens))))
     if policy == "balanced":
-        used = [None] * world.size
+        used: list[set[int]] = [set()] * world.size
         import torch.distributed as dist
 
         dist.all_gather_object(used, {share["local_cp_size"] for share in shares})

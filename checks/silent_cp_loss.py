@@ -51,7 +51,7 @@ def work(world, options):
 
 def examine(world, model, sizes, batch, expected, te_rules):
     from hcp.proofs.gpt import core_attentions, logits_error, logits_of
-    from hcp.proofs.megatron import hcp_problem
+    from hcp.runtime.active import hcp_problem
 
     said = hcp_problem(model)
     logits = logits_of(model, batch)

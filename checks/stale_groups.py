@@ -5,7 +5,7 @@ time without sizes, as after training and before an export. Its hierarchical gro
 a new a2a+p2p model takes them, and attends over 4 ranks where CP is 2. That must be detected: by the probe, and by
 logits that differ from those of CP 1.
 
-The way out is shown too: forgetting the groups after destroy_model_parallel, which hcp.runtime's model_parallel does.
+The way out is shown too: hcp.proofs.megatron.model_parallel forgets the groups after destroy_model_parallel.
 """
 
 import sys
@@ -21,7 +21,8 @@ def work(world, options):
     from megatron.core import parallel_state
 
     from hcp.proofs.gpt import GptShape, build_hcp_gpt, core_attentions, global_batch, logits_error, logits_of
-    from hcp.proofs.megatron import cpu_megatron, drop_hierarchical_groups, hcp_problem, model_parallel
+    from hcp.proofs.megatron import cpu_megatron, drop_hierarchical_groups, model_parallel
+    from hcp.runtime.active import hcp_problem
 
     shape = GptShape()
     batch = global_batch(shape, 0, world.device)

@@ -16,7 +16,8 @@ import contextlib
 import sys
 from math import prod
 
-from hcp.proofs.program import Program, add_attention, add_sizes
+from hcp.proofs.arguments import add_attention, add_sizes
+from hcp.proofs.program import Program
 
 BOUND = 1e-10
 BOUND_RATIO = 2.0
@@ -62,7 +63,7 @@ def compare_exactly(world, options, layout):
     errors = {
         param: max(relative(a.grads[param], b.grads[param]) for a, b in zip(found, alone)) for param in alone[0].grads
     }
-    worst = max(errors, key=errors.get)
+    worst = max(errors, key=lambda param: errors[param])
     world.expect_at_most(
         f"{name}: gradients", errors[worst], BOUND, f"{len(errors)} parameters, {options.steps} steps, worst {worst}"
     )
@@ -83,7 +84,7 @@ def compare_in_bfloat16(world, options, layout):
         param: relative(found.grads[param], truth.grads[param]) / relative(alone.grads[param], truth.grads[param])
         for param in truth.grads
     }
-    worst = max(ratios, key=ratios.get)
+    worst = max(ratios, key=lambda param: ratios[param])
     world.expect_at_most(
         f"{name}: gradients, times the error of CP 1",
         ratios[worst],
@@ -95,8 +96,9 @@ def compare_in_bfloat16(world, options, layout):
 def trained(world, options, layout, dtype, num_steps, rounded=None):
     """The steps of one training, and in how many attention modules hierarchical CP is active."""
     from hcp.proofs.gpt import GptShape, build_gpt, train, transformer_config
-    from hcp.proofs.megatron import assert_hcp_active, model_parallel
+    from hcp.proofs.megatron import model_parallel
     from hcp.proofs.te_attention import core_attention_class
+    from hcp.runtime.active import assert_hcp_active
 
     shape = GptShape(seq_length=16 * world.size, global_batch_size=world.size)
     if world.device.type == "cuda":  # GPU kernels want longer chunks and wider heads

@@ -9,6 +9,8 @@ import sys
 
 import pytest
 
+from support.processes import HANG_S
+
 PROGRAMS = [
     "attention_parity",
     "decentralized_collection",
@@ -79,9 +81,9 @@ def test_every_transformer_engine_version_would_leave_cp_off_without_the_sizes(f
 
 
 CPUS_STAND_FOR_GPUS = """
-import torch, hcp.proofs.program as program, hcp.proofs.world as workers
+import torch, hcp.proofs.program as program, hcp.proofs.world as world
 program._require = lambda needs, options: None
-workers.place_of = lambda rank, size, attention: (torch.device("cpu"), "gloo")
+world.place_of = lambda rank, size, attention: (torch.device("cpu"), "gloo")
 """
 OURS_STANDS_FOR_TRANSFORMER_ENGINES = (
     CPUS_STAND_FOR_GPUS
@@ -138,7 +140,7 @@ def test_a_program_runs_under_torchrun_as_it_does_alone(checks_dir):
         ],
         capture_output=True,
         text=True,
-        timeout=150,
+        timeout=HANG_S,
         env={**os.environ, "OMP_NUM_THREADS": "1"},
     )
     assert done.returncode == 0, done.stderr

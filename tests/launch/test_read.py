@@ -16,6 +16,7 @@ from hcp.core.errors import HcpError
 from hcp.launch.build import build_launch
 from hcp.launch.fact import Reading
 from hcp.launch.read import read_target, read_text
+from support.selection import examples
 
 
 def refusal(text: str, name: str = "x") -> str:
@@ -217,7 +218,12 @@ HOSTILE = {
 }
 
 
-@pytest.mark.parametrize("name", HOSTILE)
+SLOW = {"quotes", "keys"}
+
+
+@pytest.mark.parametrize(
+    "name", [pytest.param(name, marks=pytest.mark.slow if name in SLOW else ()) for name in HOSTILE]
+)
 def test_hostile_text_is_read_or_refused_in_one_line(name: str) -> None:
     for target, dialect in (("x.yaml", None), ("x.txt", "bridge"), ("x.txt", "verl")):
         try:
@@ -227,7 +233,7 @@ def test_hostile_text_is_read_or_refused_in_one_line(name: str) -> None:
 
 
 @given(st.binary(max_size=200), st.sampled_from(["x.yaml", "x.txt", "x", "x.json"]))
-@settings(max_examples=400, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(max_examples=examples(quick=60, full=400), suppress_health_check=[HealthCheck.function_scoped_fixture])
 def test_arbitrary_bytes_are_read_or_refused(tmp_path: Path, data: bytes, name: str) -> None:
     path = tmp_path / name
     path.write_bytes(data)
@@ -267,7 +273,7 @@ tree = st.recursive(
 @given(
     st.dictionaries(keys, tree, min_size=1, max_size=5), st.sampled_from([None, "bridge", "bridge-provider", "verl"])
 )
-@settings(max_examples=400, deadline=None)
+@settings(max_examples=examples(quick=60, full=400))
 def test_any_tree_of_known_keys_is_read_or_refused(data: dict[str, object], dialect: str | None) -> None:
     try:
         reading = read_text(json.dumps(data), "x.yaml", dialect=dialect)  # type: ignore[arg-type]

@@ -11,8 +11,11 @@ from hypothesis import strategies as st
 
 from hcp.core.errors import HcpError
 from hcp.launch.load import LoadOptions, load_launch
-from hcp.render.job import render_job
+from hcp.render.job import plan_job
+from hcp.render.script import render_job
 from hcp.render.site import KEYS, load_site
+from support.processes import HANG_S
+from support.selection import examples
 
 HOSTILE = [
     "a b",
@@ -67,7 +70,7 @@ print(json.dumps({"environment": dict(os.environ), "words": sys.argv[1:]}))
 def _script(env=(), words=(), **site):
     launch = load_launch("", LoadOptions(dialect="mlm", words=("--seq-length", "8", *words)))
     values = load_site(None, {**BASE, "program": ("x.py",), "env": tuple(env), **site})
-    return render_job("srun", values, launch, ("--seq-length", "8", *words))
+    return render_job(plan_job("srun", values, launch, ("--seq-length", "8", *words)))
 
 
 def _arrives(script, folder, after=""):
@@ -81,7 +84,7 @@ def _arrives(script, folder, after=""):
         cwd=folder,
         capture_output=True,
         text=True,
-        timeout=20,
+        timeout=HANG_S,
         env={
             "PATH": os.environ["PATH"],
             "SLURM_JOB_ID": "7",
@@ -100,7 +103,7 @@ def _arrives(script, folder, after=""):
     return json.loads(done.stdout)
 
 
-quiet = settings(max_examples=60, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+quiet = settings(max_examples=examples(quick=10, full=60), suppress_health_check=[HealthCheck.function_scoped_fixture])
 
 
 @quiet
@@ -167,7 +170,7 @@ def test_shared_folders_reach_the_program_that_looks_for_them(tmp_path, value):
     command = script[script.index('"${per_node[@]}" "${container[@]}"') :].split(" >")[0]
     path = tmp_path / "command.sh"
     path.write_text('per_node=() container=() inside=() python=print\nprint() { printf "%s\\0" "$@"; }\n' + command)
-    done = subprocess.run(["bash", path], capture_output=True, timeout=20, env={"PATH": os.environ["PATH"]})
+    done = subprocess.run(["bash", path], capture_output=True, timeout=HANG_S, env={"PATH": os.environ["PATH"]})
     assert done.stdout.decode().split("\0")[-3:-1] == ["--mount", value], done.stderr
 
 
@@ -196,7 +199,7 @@ def test_what_no_quoting_can_carry_is_refused(value):
 
 
 def test_the_property_would_notice_a_value_without_quotes(tmp_path, monkeypatch):
-    monkeypatch.setattr("hcp.render.job.shlex.quote", lambda value: value)
+    monkeypatch.setattr("hcp.render.script.shlex.quote", lambda value: value)
     script = _script(env=["A=$HOME/x"])
     with pytest.raises((AssertionError, KeyError)):
         assert _arrives(script, tmp_path)["environment"]["A"] == "$HOME/x"

@@ -59,7 +59,7 @@ def test_every_offered_fix_clears_the_rule_and_adds_no_error(rule: Rule, launch_
         assert fixed is not None
         after = check_launch(fixed, RULES, fixes=False)
         assert rule.id not in {finding.rule.id for finding in after.findings}
-        assert after.count("error") == 0
+        assert after.num_findings("error") == 0
 
 
 @each_rule

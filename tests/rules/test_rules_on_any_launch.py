@@ -16,6 +16,7 @@ from hcp.launch.facts.table import FACTS
 from hcp.rules.engine import check_launch
 from hcp.rules.registry import RULES
 from hcp.rules.rule import Rule
+from support.selection import examples
 
 LaunchOf = Callable[..., Launch]
 HUGE = 10**12
@@ -101,7 +102,7 @@ def _fact_of(row: FactSpec) -> st.SearchStrategy[Fact]:
 _facts = st.fixed_dictionaries({}, optional={name: _fact_of(row) for name, row in FACTS.items()})
 
 
-@settings(max_examples=400, deadline=20_000, derandomize=True)
+@settings(max_examples=examples(quick=60, full=400), derandomize=True)
 @given(kind=st.sampled_from(DIALECTS), facts=_facts, complete=st.booleans())
 def test_no_launch_makes_a_rule_raise(kind: Any, facts: dict[str, Fact], complete: bool) -> None:
     launch = build_launch(Reading(kind, "-", "yaml", complete=complete, role="actor_rollout_ref.actor"), assumed=facts)
@@ -109,7 +110,7 @@ def test_no_launch_makes_a_rule_raise(kind: Any, facts: dict[str, Fact], complet
     assert report.applied + len(report.not_checked) <= len(RULES)
 
 
-@settings(max_examples=60, deadline=20_000, derandomize=True)
+@settings(max_examples=examples(quick=20, full=60), derandomize=True)
 @given(kind=st.sampled_from(DIALECTS), facts=_facts)
 def test_no_launch_makes_a_fix_raise(kind: Any, facts: dict[str, Fact]) -> None:
     launch = build_launch(Reading(kind, "-", "yaml", role="actor_rollout_ref.actor"), assumed=facts)

@@ -13,7 +13,7 @@ pytestmark = pytest.mark.torch
 SIZES = [2, 2]
 
 
-class Attention(torch.nn.Module):
+class Attention(torch.nn.Module):  # type: ignore[name-defined]
     """What the probe sees of Transformer Engine's module."""
 
     def __init__(self, cp_group, comm_type="a2a+p2p", sizes=SIZES, cp_ranks=range(4)):
@@ -88,7 +88,7 @@ def test_the_probe_passes_what_is_right_and_names_what_is_wrong(ranks):
 
 
 def test_it_raises_what_it_found_and_counts_what_is_active(ranks):
-    from hcp.proofs.megatron import assert_hcp_active
+    from hcp.runtime.active import assert_hcp_active
     from hcp.runtime.groups import GroupBuilder
 
     def work(rank):

@@ -47,8 +47,8 @@ def test_a_requeued_job_starts_again_without_the_wait(slurm, tmp_path):
     )
     job = slurm.submit(script, "--requeue", "-o", "out", cwd=tmp_path)
     slurm.wait_until(
-        lambda: slurm.field(job, "Restarts") == "1" and slurm.field(job, "JobState") == "PENDING", 30, "the requeue"
+        lambda: slurm.field(job, "Restarts") == "1" and slurm.field(job, "JobState") == "PENDING", "the requeue"
     )
     slurm.hurry(job)
-    assert slurm.finish(job, timeout=60) == "COMPLETED"
+    assert slurm.finish(job) == "COMPLETED"
     assert (tmp_path / "runs").read_text().split("\n")[:2] == ["run 0", "run 1"]

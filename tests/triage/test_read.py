@@ -12,6 +12,7 @@ from hcp.triage.is_cp_on import CpPlan
 from hcp.triage.line import last_time, read_line, read_name
 from hcp.triage.read import triage
 from hcp.triage.scan import line_number, scan
+from support.processes import HANG_S
 
 STEP = (
     "[2026-08-22 10:00:{s:02}] iteration {s}/ 100 | elapsed time per iteration (ms): 5.0 | "
@@ -235,6 +236,7 @@ def test_line_numbers_count_from_one(tmp_path):
     assert [line_number(path, offset) for offset in (0, 2, 5)] == [1, 2, 3]
 
 
+@pytest.mark.slow
 def test_a_hundred_megabytes_without_a_line_end_fit_in_constant_memory(tmp_path):
     path = tmp_path / "big.log"
     with path.open("wb") as file:
@@ -245,7 +247,7 @@ def test_a_hundred_megabytes_without_a_line_end_fit_in_constant_memory(tmp_path)
         env={**os.environ},
         capture_output=True,
         text=True,
-        timeout=60,
+        timeout=HANG_S,
         preexec_fn=lambda: resource.setrlimit(resource.RLIMIT_AS, (160 << 20, 160 << 20)),
     )
     assert "no failure" in done.stdout, done.stderr[-500:]

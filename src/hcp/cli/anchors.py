@@ -12,8 +12,8 @@ import click
 
 from hcp.cards.anchors import (
     STATUSES,
+    AnchorVerdict,
     Root,
-    Verdict,
     all_anchors,
     installed_roots,
     named_root,
@@ -60,7 +60,7 @@ def anchors(repos: Sequence[str], sources: str | None, every: bool, fmt: str) ->
     return 0 if ok else 1
 
 
-def _json(found: Sequence[Verdict], ok: bool) -> dict[str, object]:
+def _json(found: Sequence[AnchorVerdict], ok: bool) -> dict[str, object]:
     rows = [
         {
             "owner": verdict.anchor.owner,
@@ -82,7 +82,7 @@ def _json(found: Sequence[Verdict], ok: bool) -> dict[str, object]:
     }
 
 
-def _print(found: Sequence[Verdict], roots: Sequence[Root], every: bool) -> None:
+def _print(found: Sequence[AnchorVerdict], roots: Sequence[Root], every: bool) -> None:
     for verdict in found:
         if every or verdict.status not in ("holds", "unverified here"):
             source = verdict.anchor.source

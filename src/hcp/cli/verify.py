@@ -11,7 +11,7 @@ from typing import Any
 import click
 
 from hcp.cards.card import LEVELS, Card, Level, Step, find_skill, load_card, skill_dirs
-from hcp.cards.steps import Result, program_of, run_step, steps_up_to, why_not
+from hcp.cards.steps import StepResult, program_of, run_step, steps_up_to, why_not
 from hcp.cli.options import format_option
 from hcp.core.errors import HcpError
 
@@ -80,7 +80,7 @@ def _chosen(names: Sequence[str], level: Level) -> list[tuple[Card, Step]]:
     return chosen
 
 
-def _run(card: Card, step: Step, fmt: str) -> Result:
+def _run(card: Card, step: Step, fmt: str) -> StepResult:
     name = f"{card.skill}:{step.id}"
     result = run_step(card, step, _ticker(name))
     if fmt == "text":
@@ -107,7 +107,7 @@ def _ticker(name: str) -> Callable[[float], None]:
     return tick
 
 
-def _record(results: Sequence[Result]) -> None:
+def _record(results: Sequence[StepResult]) -> None:
     from hcp.cards.record import write_record
 
     cards = {result.card.skill: result.card for result in results}
@@ -130,7 +130,7 @@ def _print_steps(chosen: Sequence[tuple[Card, Step]], fmt: str, *, programs: boo
         click.echo(f"{card.skill}:{step.id}  {step.level}  {shlex.join(words)}{'  (' + reason + ')' if reason else ''}")
 
 
-def _json(result: Result) -> dict[str, Any]:
+def _json(result: StepResult) -> dict[str, Any]:
     return {
         "skill": result.card.skill,
         "step": result.step.id,

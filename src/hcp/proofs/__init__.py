@@ -1,1 +1,1 @@
-"""The harness of `checks/`: worker processes, comparison, stand-ins, the adapter to megatron-core. Needs torch."""
+"""The harness of checks/: worker processes, comparison, stand-ins, the adapter to megatron-core. Needs torch."""

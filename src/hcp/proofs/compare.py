@@ -15,7 +15,7 @@ from hcp.core.shards import cu_seqlens_of
 from hcp.runtime.shards import shard
 
 
-class Outcome(NamedTuple):
+class OutputAndGrads(NamedTuple):
     """The output of an attention and the gradients of its inputs, in the layout of the inputs."""
 
     output: torch.Tensor
@@ -26,12 +26,12 @@ class Outcome(NamedTuple):
 
 def run_attention(
     attend: Callable[..., torch.Tensor], inputs: Sequence[torch.Tensor], grad_output: torch.Tensor
-) -> Outcome:
+) -> OutputAndGrads:
     """Forward and backward of `attend(q, k, v)` for one incoming gradient."""
     q, k, v = (x.detach().clone().requires_grad_() for x in inputs)
     output = attend(q, k, v)
     output.backward(grad_output)
-    return Outcome(output.detach(), q.grad, k.grad, v.grad)
+    return OutputAndGrads(output.detach(), q.grad, k.grad, v.grad)
 
 
 def single_process_attention(
@@ -152,7 +152,7 @@ def errors_of(case: AttentionCase, attention: Any, device: torch.device) -> Erro
     )
     is_token = here(case.is_token.to(device)) if packed else None
     largest, ratio = {}, {}
-    for name, x, y, of_torch in zip(Outcome._fields, found, wanted, baseline):
+    for name, x, y, of_torch in zip(OutputAndGrads._fields, found, wanted, baseline):
         error = x.double() - here(y)
         if is_token is not None:
             error = error[is_token]
@@ -166,7 +166,9 @@ def errors_of(case: AttentionCase, attention: Any, device: torch.device) -> Erro
 
 
 @lru_cache(maxsize=64)
-def _expected(case: AttentionCase, device: torch.device) -> tuple[list[torch.Tensor], torch.Tensor, Outcome, Outcome]:
+def _expected(
+    case: AttentionCase, device: torch.device
+) -> tuple[list[torch.Tensor], torch.Tensor, OutputAndGrads, OutputAndGrads]:
     """The inputs, the gradient of the output, and what float64 and the case's own dtype make of them."""
     heads = (case.num_heads, case.kv_heads, case.kv_heads)
     inputs = [case.draw(num, seed, device) for seed, num in enumerate(heads)]

@@ -25,7 +25,7 @@ Objective = Literal["tokens", "sequences"]
 Groups = Mapping[int, dist.ProcessGroup]
 
 
-class Context(NamedTuple):
+class WeighingContext(NamedTuple):
     """What a factor may depend on, in one micro-batch and one group of it."""
 
     world_size: int
@@ -48,13 +48,15 @@ class Weighing(NamedTuple):
     divide_by: after the reduction, gradients are divided by the tokens that the ranks counted: "real" or "loss".
     """
 
-    factor: Callable[[Context], float]
+    factor: Callable[[WeighingContext], float]
     gather: Gather = "detached"
     reduction: Literal["mean", "sum"] = "mean"
     divide_by: Literal["real", "loss"] | None = None
 
 
-class Outcome(NamedTuple):
+class WeighedStep(NamedTuple):
+    """What one step produced under a weighing."""
+
     gradient: torch.Tensor
     """[parameters], float64, after the reduction: the same on every rank."""
     reported: float
@@ -72,7 +74,7 @@ class Trainer:
         self.ddp = {reduction: DistributedDataParallel(copy.deepcopy(model)) for reduction in ("mean", "sum")}
         self.ddp["sum"].register_comm_hook(None, _sum_hook)
 
-    def step(self, micro_batches: Sequence[MicroBatch], weighing: Weighing) -> Outcome:
+    def step(self, micro_batches: Sequence[MicroBatch], weighing: Weighing) -> WeighedStep:
         """The gradient of one step. `micro_batches` are groups over the ranks of the world."""
         ddp = self.ddp[weighing.reduction]
         ddp.zero_grad(set_to_none=True)
@@ -89,7 +91,7 @@ class Trainer:
         dist.all_reduce(counted)
         if weighing.divide_by:
             gradient = gradient / counted
-        return Outcome(gradient, (reported / dist.get_world_size()).item())
+        return WeighedStep(gradient, (reported / dist.get_world_size()).item())
 
     def _loss(self, ddp: torch.nn.Module, micro_batch: MicroBatch, weighing: Weighing) -> tuple[torch.Tensor, float]:
         rank, corpus = dist.get_rank(), self.corpus
@@ -104,7 +106,7 @@ class Trainer:
         is_gathered = group is not None and weighing.gather != "none"
         mask = gather_rows(packed.loss_mask, group, "detached") if is_gathered else packed.loss_mask
         places = packed.batch.held_by(range(size), size) if is_gathered else packed.places
-        context = Context(
+        context = WeighingContext(
             dist.get_world_size(),
             size,
             len(micro_batch.groups),

@@ -140,7 +140,7 @@ def logits_error(logits: torch.Tensor, expected: torch.Tensor, cp_group: dist.Pr
     return float(error)
 
 
-class Step(NamedTuple):
+class TrainingStep(NamedTuple):
     """What one training step did."""
 
     loss_mean: float
@@ -148,7 +148,7 @@ class Step(NamedTuple):
     """By parameter name: the gradient that the optimizer uses, reduced over DP and CP."""
 
 
-def train(config: Any, model: Any, shape: GptShape, device: torch.device, num_steps: int) -> Iterator[Step]:
+def train(config: Any, model: Any, shape: GptShape, device: torch.device, num_steps: int) -> Iterator[TrainingStep]:
     """Trains with megatron-core's DDP, schedule, gradient finalization and Adam, and yields each step. Collective.
 
     Each data-parallel rank takes its sequences of the global batch one by one, as micro-batches, so that any split of
@@ -194,7 +194,7 @@ def train(config: Any, model: Any, shape: GptShape, device: torch.device, num_st
         grads = {name: param.main_grad.detach().clone() for name, param in model.named_parameters()}
         if optimizer is not None:
             optimizer.step()
-        yield Step((totals[0] / totals[1]).item(), grads)
+        yield TrainingStep((totals[0] / totals[1]).item(), grads)
 
 
 def _forward_step(micro_batches: Iterator[dict[str, torch.Tensor]], model: Any) -> tuple[torch.Tensor, Any]:

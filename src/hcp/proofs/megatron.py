@@ -1,4 +1,4 @@
-"""megatron-core on a CPU: its model-parallel groups over gloo, and a real GPTModel with context-parallel attention.
+"""megatron-core on a CPU: its process groups over gloo, its models and optimizers without CUDA.
 
 megatron-core asks for CUDA in three ways: torch.cuda.current_device() as a device, device="cuda" or .cuda() on
 tensors, and pinned memory and streams for overlap. `cpu_megatron` answers all three with the CPU while it is entered.
@@ -15,9 +15,6 @@ from unittest import mock
 import torch
 import torch.distributed as dist
 from torch.overrides import TorchFunctionMode
-
-from hcp.runtime.active import assert_hcp_active as assert_hcp_active
-from hcp.runtime.active import hcp_problem as hcp_problem
 
 
 class _CpuForCuda(TorchFunctionMode):  # type: ignore[misc]

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import replace
 from typing import Any
 
 from hcp.core.errors import HcpError
@@ -27,7 +26,7 @@ def offer(launch: Launch, finding: Finding, rules: Iterable[Rule], errors: set[s
         new = {rule_id for rule_id, item in after.items() if item.severity == "error"} - errors
         if finding.rule.id not in after and not new:
             offered.append(_written(launch, fix))
-    return replace(finding, fixes=tuple(offered))
+    return finding._replace(fixes=tuple(offered))
 
 
 def apply_edits(launch: Launch, edits: Mapping[str, Any]) -> Launch | None:

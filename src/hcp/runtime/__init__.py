@@ -1,1 +1,1 @@
-"""The only folder that imports torch: process groups, shards, reference attention, losses, the megatron adapter."""
+"""What a training job may import: process groups, shards, attention, losses, assert_hcp_active. Needs torch."""

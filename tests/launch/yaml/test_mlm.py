@@ -11,6 +11,7 @@ from hcp.launch.build import build_launch
 from hcp.launch.fact import Reading
 from hcp.launch.yaml.mlm import read_args_yaml
 from hcp.launch.yaml.settings import load_yaml
+from support.selection import examples
 
 TEXT = """\
 ENV_VARS:
@@ -103,7 +104,7 @@ def test_an_empty_mapping_is_a_launch_without_flags() -> None:
     assert read("ENV_VARS:\n  A: 1\nMODEL_ARGS:\n").settings == ()
 
 
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=examples(quick=50, full=200))
 @given(st.text(max_size=60).map(lambda text: "MODEL_ARGS:\n  --x: " + text))
 def test_any_value_is_read_or_one_clear_line(text: str) -> None:
     try:

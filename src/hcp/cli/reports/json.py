@@ -72,9 +72,9 @@ def place_json(location: Location | None) -> dict[str, Any] | None:
 
 def summary_json(report: Report) -> dict[str, int]:
     return {
-        "error": report.count("error"),
-        "warning": report.count("warning"),
-        "info": report.count("info"),
+        "error": report.num_findings("error"),
+        "warning": report.num_findings("warning"),
+        "info": report.num_findings("info"),
         "applied": report.applied,
         "not_checked": len(report.not_checked),
         "accepted": len(report.accepted),

@@ -94,7 +94,7 @@ def _not_checked_lines(report: Report) -> list[str]:
 
 
 def _summary_line(report: Report, strict: bool) -> str:
-    counts = [_number(report.count(severity), severity) for severity in SEVERITIES]
+    counts = [_number(report.num_findings(severity), severity) for severity in SEVERITIES]
     verdict = "FAILED" if report.failed(strict) else "ok"
     colour = "red" if report.failed(strict) else "green"
     accepted = f", {len(report.accepted)} accepted" if report.accepted else ""

@@ -1,4 +1,4 @@
-"""The scheduling problem, prepared: sequences by falling length, group sizes, and what fits on what."""
+"""What is to be scheduled: sequences by falling length, group sizes, and what fits on what."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from hcp.core.dcp.cost import Cost
 
 
 class Pack:
-    """Sequences that share a group, while it is made: `size` is an index into Problem.sizes, `room` free units."""
+    """Sequences that share a group, while it is made: `size` is an index into Workload.sizes, `room` free units."""
 
     __slots__ = ("height", "items", "room", "size")
 
@@ -19,13 +19,14 @@ class Pack:
         self.size = size
         self.height = height  # work per rank
         self.room = room
-        self.items = items  # positions in Problem.length
+        self.items = items  # positions in Workload.length
 
 
-MicroBatch = list[Pack]
+Packs = list[Pack]
+"""The groups of one micro-batch."""
 
 
-class Problem(NamedTuple):
+class Workload(NamedTuple):
     """Arrays over the sequences, longest first (ties in the order given), and over the group sizes, smallest first.
 
     Tokens are counted in units, so that padding is exact: a group of size C holds its sequences padded to multiples of
@@ -65,10 +66,10 @@ class Problem(NamedTuple):
         return self.cost.comm * self.length[position] * (self.doublings[size] - self.doublings[self.need[position]])
 
 
-def build_problem(
+def workload_of(
     lengths: list[int], world_size: int, max_seqlen: int, sizes: tuple[int, ...], cost: Cost, align: int
-) -> Problem:
-    """Sorts the sequences and computes what each needs; one that fits nowhere has need = len(sizes)."""
+) -> Workload:
+    """The sequences, sorted, with what each needs; one that fits nowhere has need = len(sizes)."""
     if max_seqlen < 2 * align:  # no room for a padded sequence on more than one rank
         sizes = sizes[:1]
     unit = [align if size == 1 else 2 * align * size for size in sizes]
@@ -83,7 +84,7 @@ def build_problem(
         runs.append((size, start, stop))
         start = stop
     work = [cost.work(tokens) for tokens in length]
-    return Problem(
+    return Workload(
         world_size=world_size, sizes=sizes, unit=unit, capacity=capacity, longest=longest, ids=ids, length=length,
         work=work, need=need, runs=runs, doublings=[log2(size) for size in sizes],
         falling=[-amount for amount in work], shrinking=[-tokens for tokens in length],
