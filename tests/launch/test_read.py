@@ -129,7 +129,7 @@ def test_a_section_name_alone_makes_no_bridge_launch() -> None:
     assert "no key of a known dialect" in refusal("model: {d_model: 512}\ntrain: {steps: 3}\n", "x.yaml")
 
 
-def test_a_refusal_names_the_sections_in_the_files_order_every_time(hcp, tmp_path: Path) -> None:  # type: ignore[no-untyped-def]
+def test_a_refusal_names_the_sections_in_the_files_order_every_time(hcp, tmp_path: Path) -> None:
     (tmp_path / "card.yaml").write_text("title: x\nsummary: y\nmodel: {a: 1}\nitems: []\nmore: {b: 1}\n")
     said = [hcp("check", "card.yaml", cwd=tmp_path, env={"PYTHONHASHSEED": seed}).stderr for seed in ("0", "1")]
     assert "(it has title, summary, model, items, more)" in said[0] and said[0] == said[1]
