@@ -156,7 +156,8 @@ def missing_facts(outcomes: Outcomes) -> None:
 def hostile_values(outcomes: Outcomes) -> None:
     """Values that a shell could take for code arrive in variables and arguments unchanged; none is evaluated."""
     from hcp.launch.load import LoadOptions, load_launch
-    from hcp.render.job import render_job
+    from hcp.render.job import plan_job
+    from hcp.render.script import render_job
     from hcp.render.site import load_site
 
     words = ("--seq-length", "8", *(word for n, value in enumerate(_HOSTILE) for word in (f"--note-{n}", value)))
@@ -171,7 +172,7 @@ def hostile_values(outcomes: Outcomes) -> None:
             "env": tuple(f"{name}={value}" for name, value in variables.items()),
         },
     )
-    text = render_job("srun", site, load_launch("", LoadOptions(dialect="mlm", words=words)), words)
+    text = render_job(plan_job("srun", site, load_launch("", LoadOptions(dialect="mlm", words=words)), words))
     phase, marker, _ = text.partition("# ---- state:")
     assert marker, "the script has no section `state`"
     slurm = StandinSlurm(outcomes.folder / "job")

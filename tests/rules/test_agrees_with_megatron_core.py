@@ -37,7 +37,7 @@ NOT_OURS = {
 """Rejections that no rule has, by upstream's text, each with the reason. The verdicts are not compared then."""
 
 LATER = {
-    "CP027": "reached when the last layer is built (test_layer_lists)",
+    "CP027": "reached when the last layer is built (cp/test_layer_lists.py)",
 }
 """Rules whose stage is start-up, but after the constructors and the groups."""
 

@@ -9,6 +9,7 @@ from hcp.launch.build import build_launch
 from hcp.launch.fact import Acceptance, Fact, Launch
 from hcp.launch.facts.table import FACTS, keys_of
 from hcp.rules.fixes import offer
+from hcp.rules.registry import BY_ID
 from hcp.rules.report import Finding, NotChecked, Report
 from hcp.rules.rule import Problem, Rule
 from hcp.rules.view import Unknown, View
@@ -43,7 +44,7 @@ def check_launch(launch: Launch, rules: Iterable[Rule], *, fixes: bool = True) -
         findings = [offer(owner, finding, rules, errors, rerun) for owner, finding in kept]
     decided = {rule.id for rule in rules} - {item.rule.id for item in not_checked}
     unused = tuple(item for item in acceptances if item not in used and item.rule in decided)
-    more, unknown, judged = _run(View(launch, unused), last)
+    more, unknown, judged = _run(View(launch, unused, BY_ID), last)
     findings = sorted(findings + more, key=lambda finding: finding.rule.id)
     return Report(launch, tuple(findings), tuple(not_checked + unknown), applied + judged, tuple(accepted))
 

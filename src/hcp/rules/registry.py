@@ -17,6 +17,7 @@ from hcp.rules.dcp import schedules as dcp_schedules
 from hcp.rules.dcp import tokens as dcp_tokens
 from hcp.rules.dcp import training as dcp_training
 from hcp.rules.dcp import verl as dcp_verl
+from hcp.rules.dcp import verl_batches as dcp_verl_batches
 from hcp.rules.hcp import attention as hcp_attention
 from hcp.rules.hcp import backend as hcp_backend
 from hcp.rules.hcp import heads as hcp_heads
@@ -56,6 +57,7 @@ RULES: tuple[Rule, ...] = tuple(
             *dcp_schedules.RULES,
             *dcp_training.RULES,
             *dcp_verl.RULES,
+            *dcp_verl_batches.RULES,
             *loss.RULES,
             *env.RULES,
             *load.RULES,

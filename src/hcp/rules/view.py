@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Collection
 from typing import Any
 
 from packaging.version import InvalidVersion, Version
@@ -27,10 +28,13 @@ _NEVER_NONE = frozenset(
 class View:
     """What rules read: `v.cp` is the fact's value; an unknown one raises `Unknown` and so ends the rule."""
 
-    def __init__(self, launch: Launch, unused: tuple[Acceptance, ...] = ()) -> None:
+    def __init__(
+        self, launch: Launch, unused: tuple[Acceptance, ...] = (), rule_ids: Collection[str] = frozenset()
+    ) -> None:
         self.launch = launch
         self.unused = unused
-        """Accepted findings that no rule had; only for rules that run last."""
+        """Accepted findings that no rule had; only for rules that run last, as `rule_ids`, which are all there are."""
+        self.rule_ids = rule_ids
         self.dialect: Dialect = launch.dialect
         self._facts = launch.facts
 
@@ -71,26 +75,6 @@ class View:
     def at_least(self, name: str, minimum: str) -> bool:
         """Whether the version is `minimum` or newer, by release number: 0.16.0rc0 counts as 0.16.0."""
         return _release(self.version(name)) >= _release(_version(minimum))
-
-    @property
-    def comm_types(self) -> tuple[str, ...]:
-        """The distinct communication types over all layers; an unset one is upstream's p2p."""
-        value = self.cp_comm_type
-        items = value if isinstance(value, tuple) else (value,)
-        return tuple(dict.fromkeys("p2p" if item is None else str(item) for item in items))
-
-    @property
-    def kv_heads_per_rank(self) -> int:
-        """KV heads on a TP rank: kv_heads / tp; 1 where there are fewer KV heads than TP ranks (replicated)."""
-        if self.get("mla"):
-            return int(self.heads) // int(self.tp)  # K is projected up to all heads
-        kv_heads, tp = int(self.kv_heads), int(self.tp)
-        return kv_heads // tp if kv_heads >= tp else 1
-
-    @property
-    def heads_per_rank(self) -> int:
-        """Query heads on a TP rank."""
-        return int(self.heads) // int(self.tp)
 
 
 def _release(version: Version) -> tuple[int, int, int]:
