@@ -1,4 +1,4 @@
-"""The command line itself: what it loads, help, input that cannot be used, a closed pipe, a fault of ours, an old Python."""
+"""The command line itself: what it loads, help, unusable input, a closed pipe, a fault of ours, an old Python."""
 
 from __future__ import annotations
 
