@@ -64,7 +64,7 @@ def is_newer_than_read(v: View) -> bool:
     """Whether megatron-core is known to be newer than the sources that a rule rests on. Asks for nothing."""
     if not v.known("mcore"):
         return False
-    return (v.version("mcore").major, v.version("mcore").minor) > _NEWEST_READ
+    return v.release("mcore")[:2] > _NEWEST_READ
 
 
 def max_sequence(v: View) -> int:

@@ -102,7 +102,7 @@ def backend_skips_padding(v: View) -> Problem | None:
     if v.at_least("te", "2.16"):
         # Which of the three is installed decides; Hopper alone has the third.
         installed = v.flash_attn
-        generation = 0 if installed is None else v.version("flash_attn").major
+        generation = 0 if installed is None else v.release("flash_attn")[0]
         if (generation == 4 and v.at_least("te", "2.19")) or (generation == 3 and v.arch == "sm90"):
             return None
     return Problem(
