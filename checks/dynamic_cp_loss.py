@@ -76,7 +76,7 @@ def micro_batches_of(shape, num_samples):
     from hcp.core.dcp import Group, MicroBatch
 
     slots = [(index, size) for index, sizes in enumerate(shape) for size in sizes]
-    made, start = [[] for _ in shape], 0
+    made: list[list[Group]] = [[] for _ in shape]
     for slot, (index, size) in enumerate(slots):
         start = sum(group.local_cp_size for group in made[index])
         made[index].append(Group(start, size, tuple(range(slot, num_samples, len(slots)))))
@@ -149,8 +149,8 @@ def right_weighings():
     """What hcp.runtime.dcp_loss makes of a loss sum, for each way of reducing and gathering."""
     import torch
 
-    from hcp.proofs.dcp_step import Weighing
-    from hcp.runtime.dcp_loss import loss_for_backward, per_token_loss, weights_of_rank
+    from hcp.proofs.dcp_step import Reduction, Weighing
+    from hcp.runtime.dcp_loss import Gather, loss_for_backward, per_token_loss, weights_of_rank
 
     one = torch.ones((), dtype=torch.float64)
 
@@ -169,16 +169,17 @@ def right_weighings():
             local_real_tokens=c.local_real_tokens,
         )
 
+    ways: tuple[tuple[Reduction, Gather, str], ...] = (
+        ("mean", "detached", "W/T"),
+        ("mean", "autograd", "(W/C)/T"),
+        ("mean", "replicated", "(W/C)/T"),
+        ("sum", "detached", "1/T"),
+        ("sum", "autograd", "(1/C)/T"),
+        ("sum", "replicated", "(1/C)/T"),
+    )
     weighings = {
         f"{reduction}, {gather}, {factor}": Weighing(backward(reduction=reduction, gather=gather), gather, reduction)
-        for reduction, gather, factor in (
-            ("mean", "detached", "W/T"),
-            ("mean", "autograd", "(W/C)/T"),
-            ("mean", "replicated", "(W/C)/T"),
-            ("sum", "detached", "1/T"),
-            ("sum", "autograd", "(1/C)/T"),
-            ("sum", "replicated", "(1/C)/T"),
-        )
+        for reduction, gather, factor in ways
     }
     return weighings | {
         "sum, detached, R/T, divided by all real tokens (verl 0.9)": Weighing(

@@ -93,12 +93,12 @@ def round_trip(world, corpus, groups, policy, sizes):
     )
     world.expect(f"{policy}: samples are in their places", merged["place"].tolist() == list(range(len(corpus.tokens))))
     if policy == "balanced":
-        used = [None] * world.size
+        used: list[set[int]] = [set()] * world.size
         import torch.distributed as dist
 
         dist.all_gather_object(used, {share["local_cp_size"] for share in shares})
         wanted = {1, sizes[-1]}
-        world.expect("narrow and wide groups were used", wanted <= set().union(*used), str(sorted(set().union(*used))))
+        world.expect("narrow and wide groups were used", wanted <= set.union(*used), str(sorted(set.union(*used))))
     for size in sizes:
         total = torch.ones(()) * world.rank
         torch.distributed.all_reduce(total, group=groups[size])

@@ -51,7 +51,7 @@ HOSTILE = [
     "\u2028",
     "'\"'\"'",
 ]
-CHARACTERS = st.characters(blacklist_categories=("Cs",), blacklist_characters="\0")
+CHARACTERS = st.characters(blacklist_categories=["Cs"], blacklist_characters="\0")
 VALUES = st.one_of(st.sampled_from(HOSTILE), st.text(CHARACTERS, min_size=1, max_size=60))
 BASE = {"nodes": "2", "gpus_per_node": "2", "time": "30", "signal": "60", "arch": "sm90", "gpu_request": "none"}
 STUBS = """

@@ -4,6 +4,7 @@ import json
 import os
 import shutil
 import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -160,7 +161,7 @@ KINDS = {
 }
 
 
-_DONE = {}
+_DONE: dict[str, subprocess.CompletedProcess[str]] = {}
 
 
 @pytest.fixture
@@ -196,7 +197,7 @@ def test_bash_can_parse_it_and_shellcheck_has_nothing_to_say(name, rendered, tmp
     script = tmp_path / "job.sbatch"
     script.write_text(rendered(name).stdout)
     assert subprocess.run(["bash", "-n", script], capture_output=True, text=True).stderr == ""
-    shellcheck = shutil.which("shellcheck") or str(Path(os.sys.executable).parent / "shellcheck")
+    shellcheck = shutil.which("shellcheck") or str(Path(sys.executable).parent / "shellcheck")
     done = subprocess.run([shellcheck, "--norc", script], capture_output=True, text=True)
     assert (done.returncode, done.stdout) == (0, "")
 
