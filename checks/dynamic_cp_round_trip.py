@@ -98,7 +98,7 @@ def round_trip(world, corpus, groups, policy, sizes):
 
         dist.all_gather_object(used, {share["local_cp_size"] for share in shares})
         wanted = {1, sizes[-1]}
-        world.expect("narrow and wide groups were used", wanted <= set().union(*used), str(sorted(set().union(*used))))
+        world.expect("narrow and wide groups were used", wanted <= set.union(*used), str(sorted(set.union(*used))))
     for size in sizes:
         total = torch.ones(()) * world.rank
         torch.distributed.all_reduce(total, group=groups[size])

@@ -30,7 +30,7 @@ _WORDS = {
     ),
     "ft_launcher": (
         f"--start ft_launcher --nodes 2 {_SITE} --program train.py --requeue 1 --checkpoint-dir /ckpt/run "
-        "--ft-timeouts setup:3600,step:1200,checkpointing:1800 --launcher bridge -- "
+        "--ft-timeouts setup:3600,step:1200,checkpointing:1800 --dialect bridge -- "
         "model.tensor_model_parallel_size=2 model.context_parallel_size=2 model.cp_comm_type=a2a "
         "checkpoint.save=/ckpt/run"
     ),

@@ -5,7 +5,6 @@ from __future__ import annotations
 import subprocess
 import sys
 from collections.abc import Callable
-from dataclasses import replace
 
 import pytest
 
@@ -65,9 +64,9 @@ def test_no_single_fact_concerns_a_rule_of_a_family_that_is_left_out(launch_of: 
     plain = {(launch.dialect, launch.reading.form): launch for launch in sorted(launches, key=_num_rules, reverse=True)}
     for launch in plain.values():
         for (name, _), fact in values.items():
-            assert left_out_wrongly(replace(launch, facts={**launch.facts, name: fact})) == [], (name, fact.value)
+            assert left_out_wrongly(launch._replace(facts={**launch.facts, name: fact})) == [], (name, fact.value)
             without = {other: known for other, known in launch.facts.items() if other != name}
-            assert left_out_wrongly(replace(launch, facts=without)) == [], f"without {name}"
+            assert left_out_wrongly(launch._replace(facts=without)) == [], f"without {name}"
 
 
 def _num_rules(launch: Launch) -> int:
@@ -76,7 +75,7 @@ def _num_rules(launch: Launch) -> int:
 
 def test_a_fix_is_judged_by_the_families_that_it_brings_in(launch_of: LaunchOf) -> None:
     launch = launch_of("mlm", "--context-parallel-size 2")
-    dynamic = replace(launch, facts={**launch.facts, "hybrid_context_parallel": Fact(True, "launch")})
+    dynamic = launch._replace(facts={**launch.facts, "hybrid_context_parallel": Fact(True, "launch")})
     brought_in = {rule.id for rule in rules_for(dynamic)} - {rule.id for rule in rules_for(launch)}
     assert {rule_id[:3] for rule_id in brought_in} == {"DCP"}
 

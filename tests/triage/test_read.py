@@ -139,10 +139,10 @@ def test_the_ranks_that_the_job_printed_name_the_node(tmp_path):
 def test_a_failure_after_which_training_went_on_is_none(tmp_path):
     error = "[rank3]: RuntimeError: could not send metrics\n"
     steps = "".join(STEP.format(s=s, speed=400.0) for s in range(3))
-    outcome = triage(write_logs(tmp_path, a_log=error + steps), CpPlan())
-    assert (outcome.failure, outcome.survived, outcome.state) == (None, 1, "running")
-    outcome = triage(write_logs(tmp_path, b_log=error + steps[: len(steps) // 3 * 2]), CpPlan())
-    assert outcome.failure and outcome.failure.rank == 3
+    diagnosis = triage(write_logs(tmp_path, a_log=error + steps), CpPlan())
+    assert (diagnosis.failure, diagnosis.survived, diagnosis.state) == (None, 1, "running")
+    diagnosis = triage(write_logs(tmp_path, b_log=error + steps[: len(steps) // 3 * 2]), CpPlan())
+    assert diagnosis.failure and diagnosis.failure.rank == 3
 
 
 def test_an_earlier_attempt_does_not_count(tmp_path):

@@ -23,6 +23,7 @@ from hcp.runtime.dcp_loss import Gather, gather_rows
 from hcp.runtime.dcp_split import group_of
 
 Objective = Literal["tokens", "sequences"]
+Reduction = Literal["mean", "sum"]
 Groups = Mapping[int, dist.ProcessGroup]
 
 
@@ -89,7 +90,7 @@ class Weighing(NamedTuple):
 
     factor: Callable[[WeighingContext], float]
     gather: Gather = "detached"
-    reduction: Literal["mean", "sum"] = "mean"
+    reduction: Reduction = "mean"
     local_count: Callable[[WeighingContext], int] | None = None
 
 

@@ -5,9 +5,10 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any, NamedTuple
 
+from hcp.rules.cp.view import BLACKWELL
+
 MEGATRON = ("mlm", "bridge", "bridge-provider")
 """Dialects whose framework wants CUDA_DEVICE_MAX_CONNECTIONS set by the job; verl sets it itself."""
-_BLACKWELL = ("sm100", "sm103", "sm110", "sm120", "sm121")
 _RESERVED = (
     "MASTER_ADDR",
     "MASTER_PORT",
@@ -99,6 +100,6 @@ def _connections(dialect: str | None, facts: Mapping[str, Any]) -> Variable | No
         return Variable(name, None, "FSDP overlaps communication with computation: it needs more than one connection.")
     if _overlaps(facts):
         return Variable(name, "32", "The overlap of expert-parallel communication needs many connections.")
-    if facts.get("arch") in _BLACKWELL:
+    if facts.get("arch") in BLACKWELL:
         return None
     return Variable(name, "1", "Before Blackwell, TP and CP overlap rely on kernels that start in launch order.")

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from hcp.launch.fact import Launch, Location
+from hcp.core.place import Location
+from hcp.launch.fact import Launch
 from hcp.launch.facts.table import FACTS, keys_of
 from hcp.rules.report import Finding, NotChecked
 from hcp.rules.rule import Problem, Rule
