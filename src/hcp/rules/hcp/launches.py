@@ -1,4 +1,4 @@
-"""Launches with hierarchical CP in which all is well: what the examples of its rules build on."""
+"""Sound launches with hierarchical CP, which the examples of its rules build on."""
 
 from __future__ import annotations
 
