@@ -9,6 +9,7 @@ that `pytest tests/rules/<family>` takes to go red is measured.
 """
 
 from __future__ import annotations
+import __future__
 
 import argparse
 import ast
@@ -25,7 +26,6 @@ import tempfile
 import time
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Iterator
-from functools import cache
 from pathlib import Path
 from types import CodeType, FunctionType, ModuleType
 from typing import Any, TextIO
@@ -38,9 +38,10 @@ sys.path[:0] = [str(ROOT / "bench"), str(ROOT / "src"), str(ROOT / "tests")]
 
 from mutations import Mutation, mutations  # noqa: E402
 
+from support.rule_code import Part, node_at, parts_of, tree_of  # noqa: E402
+from support.rules import family_of  # noqa: E402
+
 EQUIVALENT = Path(__file__).with_name("mutants_equivalent.yaml")
-FRAMEWORK = ("engine", "fixes", "patch", "registry", "report", "rule", "upstream")
-"""Modules of hcp.rules that serve all rules alike: they have tests of their own."""
 MARKERS = "not upstream and not torch and not slurm and not slow"
 TIMEOUT_S = 60
 OTHER = {
@@ -48,25 +49,6 @@ OTHER = {
     "effect": defaultdict(lambda: "crash", crash="silent"),
     "stage": defaultdict(lambda: "init", init="config"),
 }
-
-
-@dataclasses.dataclass(frozen=True)
-class Part:
-    """A function, lambda or table, and the rules that use it."""
-
-    module: str
-    name: str
-    line: int
-    path: tuple[tuple[str, int | None], ...]
-    owners: tuple[str, ...]
-    is_table: bool
-
-    @property
-    def family(self) -> str:
-        """The family whose tests must notice: that of the folder, if one of its rules uses this, else the first."""
-        families = [family_of(owner) for owner in self.owners]
-        here = self.module.split(".")[2]
-        return here if here in families else families[0]
 
 
 @dataclasses.dataclass(frozen=True)
@@ -95,111 +77,6 @@ class Mutant:
         return self.whole or str(self.mutation)
 
 
-def family_of(rule_id: str) -> str:
-    return rule_id.rstrip("0123456789").lower()
-
-
-# What rules are made of.
-
-
-@cache
-def tree_of(module: str) -> ast.Module:
-    return ast.parse(source_of(module))
-
-
-@cache
-def source_of(module: str) -> str:
-    return Path(str(importlib.import_module(module).__file__)).read_text(encoding="utf-8")
-
-
-def parts_of(rules: Iterable[Any]) -> list[Part]:
-    """Every part of every rule, with all rules that use it."""
-    found: dict[tuple[str, int, bool], tuple[Any, set[str]]] = {}
-    for rule in rules:
-        for key, place in _reached(rule):
-            found.setdefault(key, (place, set()))[1].add(rule.id)
-    return [
-        Part(module, name, line, path, tuple(sorted(owners)), is_table)
-        for (module, line, is_table), ((name, path), owners) in sorted(found.items())
-    ]
-
-
-def _reached(rule: Any) -> Iterator[tuple[tuple[str, int, bool], tuple[str, Any]]]:
-    """The rule's function, its `applies`, and what these use, followed through all modules of rules."""
-    module = rule.check.__module__
-    index, node = _definition(module, rule.check.__name__)
-    assert isinstance(node, ast.FunctionDef)
-    waiting: list[tuple[str, ast.AST, str, Any]] = [(module, node, node.name, (("body", index),))]
-    call = next(item for item in node.decorator_list if isinstance(item, ast.Call))
-    which, applies = next((n, item.value) for n, item in enumerate(call.keywords) if item.arg == "applies")
-    decorator = node.decorator_list.index(call)
-    way = (("body", index), ("decorator_list", decorator), ("keywords", which), ("value", None))
-    waiting.append((module, applies, f"{node.name}: applies", way))
-    seen = set()
-    while waiting:
-        module, node, name, path = waiting.pop()
-        is_table = isinstance(node, ast.Assign | ast.AnnAssign)
-        key = (module, getattr(node, "lineno", 0), is_table)
-        if key in seen:
-            continue
-        seen.add(key)
-        yield key, (name, path)
-        namespace = vars(importlib.import_module(module))
-        for used in _names(node):
-            owner = _owner(namespace, used)
-            if owner is None:
-                continue
-            home, original = owner
-            where = _definition(home, original)
-            if where is not None:
-                waiting.append((home, where[1], original, (("body", where[0]),)))
-
-
-def _names(node: ast.AST) -> set[str]:
-    """The names that a function's body, a lambda or a table reads."""
-    parts = node.body if isinstance(node, ast.FunctionDef) else [node]
-    return {
-        item.id
-        for part in parts
-        for item in ast.walk(part)
-        if isinstance(item, ast.Name) and isinstance(item.ctx, ast.Load)
-    }
-
-
-def _owner(namespace: dict[str, Any], name: str) -> tuple[str, str] | None:
-    """The module of rules that defines a name, and its name there."""
-    here = namespace["__name__"]
-    if name not in namespace:
-        return None
-    for node in tree_of(here).body:
-        if isinstance(node, ast.ImportFrom):
-            for alias in node.names:
-                if (alias.asname or alias.name) == name:
-                    home = str(node.module)
-                    served = home.startswith("hcp.rules.") and home.split(".")[2] not in (*FRAMEWORK, "view")
-                    return (home, alias.name) if served else None
-    return here, name
-
-
-def _definition(module: str, name: str) -> tuple[int, ast.AST] | None:
-    for index, node in enumerate(tree_of(module).body):
-        if isinstance(node, ast.FunctionDef) and node.name == name:
-            return index, node
-        targets = (
-            node.targets if isinstance(node, ast.Assign) else [node.target] if isinstance(node, ast.AnnAssign) else []
-        )
-        if any(isinstance(target, ast.Name) and target.id == name for target in targets):
-            return index, node
-    return None
-
-
-def node_at(module: str, path: tuple[tuple[str, int | None], ...]) -> ast.AST:
-    node: Any = tree_of(module)
-    for field, index in path:
-        node = getattr(node, field) if index is None else getattr(node, field)[index]
-    return node  # type: ignore[no-any-return]
-
-
 def mutants_of(parts: Iterable[Part], rules: dict[str, Any]) -> Iterator[Mutant]:
     for part in parts:
         node = node_at(part.module, part.path)
@@ -216,48 +93,75 @@ def mutants_of(parts: Iterable[Part], rules: dict[str, Any]) -> Iterator[Mutant]
 # How one is made, in a process that is thrown away.
 
 
-def break_it(mutant: Mutant, rules: dict[str, Any]) -> None:
-    """Changes the loaded modules; only for a forked child."""
-    if mutant.mutation is None:
-        rule = rules[mutant.part.owners[0]]
+class Held:
+    """Where the loaded modules and the collected tests hold rules and the code of rules."""
+
+    def __init__(self, rules: dict[str, Any]) -> None:
+        self.rules = rules
+        self.functions: dict[tuple[str, str, int], list[FunctionType]] = defaultdict(list)
+        self.dicts: list[dict[Any, Any]] = []
+        ours = {*map(id, rules.values())}
+        for held in gc.get_objects():
+            if isinstance(held, FunctionType) and str(held.__module__).startswith("hcp.rules"):
+                self.functions[_place(held.__code__)].append(held)
+            elif isinstance(held, dict) and any(
+                id(value) in ours or (type(value) is tuple and not ours.isdisjoint(map(id, value)))
+                for value in held.values()
+            ):
+                self.dicts.append(held)
+        gc.freeze()  # children share the pages
+
+    def break_by(self, mutant: Mutant) -> None:
+        """Makes the mutant of what is loaded; only for a forked child."""
+        if mutant.mutation is None:
+            self._replace_rule(mutant)
+            return
+        module = importlib.import_module(mutant.part.module)
+        number = mutant.part.path[0][1]
+        old = tree_of(mutant.part.module).body[number or 0]
+        new = mutant.mutation.apply(tree_of(mutant.part.module)).body[number or 0]
+        if mutant.part.is_table:
+            _replace_table(module, mutant.part.name, new)
+        else:
+            self._replace_code(module, old, new)
+
+    def _replace_rule(self, mutant: Mutant) -> None:
+        old = self.rules[mutant.part.owners[0]]
         field, _, value = mutant.whole.partition(": ")
-        applies = rule.applies
-        replaced = {"always": lambda v: True, "never": lambda v: False, "the opposite": lambda v: not applies(v)}
-        object.__setattr__(rule, field, replaced[value] if field == "applies" else value)
-        return
-    module = importlib.import_module(mutant.part.module)
-    changed = mutant.mutation.apply(tree_of(mutant.part.module))
-    if mutant.part.is_table:
-        _replace_table(module, mutant.part, changed)
-    else:
-        _replace_code(module, changed)
+        applies = {"always": lambda v: True, "never": lambda v: False, "the opposite": lambda v: not old.applies(v)}
+        new = old._replace(**{field: applies[value] if field == "applies" else value})
+        for held in self.dicts:
+            for key, value in list(held.items()):
+                if value is old:
+                    held[key] = new
+                elif type(value) is tuple and any(item is old for item in value):
+                    held[key] = tuple(new if item is old else item for item in value)
+
+    def _replace_code(self, module: ModuleType, old: ast.stmt, new: ast.stmt) -> None:
+        """Gives the functions and lambdas of a statement their new code, wherever they are held."""
+        for before, after in zip(_codes(module, old), _codes(module, new), strict=True):
+            held = self.functions[_place(before)]
+            assert len({id(function.__code__) for function in held}) == 1, f"several functions at {_place(before)}"
+            for function in held if before != after else ():
+                function.__code__ = after
 
 
-def _replace_table(module: ModuleType, part: Part, changed: ast.Module) -> None:
-    statement: Any = changed.body[part.path[0][1]]  # type: ignore[index]
-    value = eval(compile(ast.Expression(statement.value), str(module.__file__), "eval"), vars(module))
-    old = vars(module)[part.name]
+def _place(code: CodeType) -> tuple[str, str, int]:
+    return code.co_filename, code.co_name, code.co_firstlineno
+
+
+def _replace_table(module: ModuleType, name: str, changed: Any) -> None:
+    value = eval(compile(ast.Expression(changed.value), str(module.__file__), "eval"), vars(module))
+    old = vars(module)[name]
     for other in list(sys.modules.values()):
-        if getattr(other, "__name__", "").startswith("hcp.rules"):
-            for name, held in list(vars(other).items()):
-                if held is old and name == part.name:
-                    setattr(other, name, value)
+        if getattr(other, "__name__", "").startswith("hcp.rules") and vars(other).get(name) is old:
+            setattr(other, name, value)
 
 
-def _replace_code(module: ModuleType, changed: ast.Module) -> None:
-    """Gives each function of the module its code from the changed tree, wherever the function is held."""
-    file = str(module.__file__)
-    before = list(_codes(compile(tree_of(module.__name__), file, "exec", dont_inherit=True)))
-    after = list(_codes(compile(changed, file, "exec", dont_inherit=True)))
-    assert [code.co_name for code in before] == [code.co_name for code in after]
-    pairs = dict(zip(before, after))
-    for held in gc.get_objects():
-        if isinstance(held, FunctionType) and held.__code__ in pairs:
-            held.__code__ = pairs[held.__code__]
-
-
-def _codes(code: CodeType) -> Iterator[CodeType]:
-    """The module's functions and lambdas, without what is nested in them."""
+def _codes(module: ModuleType, statement: ast.stmt) -> Iterator[CodeType]:
+    """The function and the lambdas of a statement, without what is nested in them."""
+    flags = __future__.annotations.compiler_flag
+    code = compile(ast.Module([statement], []), str(module.__file__), "exec", flags=flags, dont_inherit=True)
     for constant in code.co_consts:
         if isinstance(constant, CodeType):
             yield constant
@@ -286,6 +190,7 @@ class Server:
         red = _first_red(session, list(items))
         if red:
             raise session.Failed(f"{red} is red without any mutant")
+        self.held = Held(self.rules)
         for mutant in self.mutants:
             owned = [item for owner in mutant.part.owners for item in tests[f"{mutant.part.family} {owner}"]]
             self.report(mutant, self._verdict(session, mutant, list(dict.fromkeys(owned))))
@@ -301,7 +206,7 @@ class Server:
                 signal.signal(signal.SIGINT, signal.SIG_IGN)
                 signal.alarm(TIMEOUT_S)
                 os.close(reading)
-                break_it(mutant, self.rules)
+                self.held.break_by(mutant)
                 os.write(writing, (_first_red(session, items) or "").encode())
                 status = 0
             except BaseException as error:  # whatever it is: the parent must hear of it

@@ -27,6 +27,10 @@ FLIPS: dict[type[ast.cmpop], tuple[type[ast.cmpop], ...]] = {
 }
 OPPOSITE = {ast.Lt: ast.GtE, ast.LtE: ast.Gt, ast.Gt: ast.LtE, ast.GtE: ast.Lt}
 CALLS = {"any": "all", "all": "any", "min": "max", "max": "min"}
+WIDEST = 160
+"""Characters of code that are shown."""
+SHOWN = (ast.expr, ast.Assign, ast.AnnAssign)
+"""What shows where a constant stands."""
 OVERRIDES = ("severity", "effect", "stage")
 
 
@@ -43,13 +47,14 @@ class Mutation:
     """The node's replacement; None drops a statement."""
 
     def __str__(self) -> str:
-        return f"{self.before}  ->  {self.after}"
+        return f"{self.before} -> {self.after}"
 
     def apply(self, tree: ast.Module) -> ast.Module:
-        """A copy of the tree with the change made."""
-        changed = copy.deepcopy(tree)
-        *way, (field, index) = self.path
-        parent: Any = changed
+        """The tree with the change made in a copy of its statement."""
+        (_, number), *way, (field, index) = self.path
+        assert number is not None
+        parent: Any = copy.deepcopy(tree.body[number])
+        changed = ast.Module([*tree.body[:number], parent, *tree.body[number + 1 :]], tree.type_ignores)
         for name, position in way:
             parent = getattr(parent, name) if position is None else getattr(parent, name)[position]
         old = getattr(parent, field) if index is None else getattr(parent, field)[index]
@@ -60,7 +65,8 @@ class Mutation:
             setattr(parent, field, new)
         else:
             getattr(parent, field)[index] = new
-        return ast.fix_missing_locations(changed)
+        ast.fix_missing_locations(changed.body[number])
+        return changed
 
 
 Path = tuple[tuple[str, int | None], ...]
@@ -83,6 +89,8 @@ def _of(node: ast.AST, path: Path, parent: ast.AST) -> Iterator[Mutation]:
     def change(after: Callable[[Any], Any]) -> Mutation:
         replaced = after(copy.deepcopy(node))
         line = getattr(node, "lineno", 0) or getattr(parent, "lineno", 0)
+        if isinstance(node, ast.Constant) and isinstance(parent, SHOWN) and len(ast.unparse(parent)) <= WIDEST:
+            return Mutation(_short(parent), _short(_with(parent, path[-1], replaced)), line, path, after)
         return Mutation(_short(node), "(dropped)" if replaced is None else _short(replaced), line, path, after)
 
     match node:
@@ -163,7 +171,18 @@ def _short(node: ast.AST) -> str:
         kept = [f"{item.arg}={ast.unparse(item.value)}" for item in node.keywords if item.arg in OVERRIDES]
         return f"Problem({', '.join(kept) or 'no override'})"
     text = " ".join(ast.unparse(node).split())
-    return text if len(text) <= 160 else f"{text[:157]}..."
+    return text if len(text) <= WIDEST else f"{text[: WIDEST - 3]}..."
+
+
+def _with(parent: ast.AST, place: tuple[str, int | None], child: ast.AST) -> ast.AST:
+    """A copy in which one child is replaced."""
+    changed = copy.deepcopy(parent)
+    field, index = place
+    if index is None:
+        setattr(changed, field, child)
+    else:
+        getattr(changed, field)[index] = child
+    return changed
 
 
 def _flipped(old: ast.BoolOp) -> ast.BoolOp:

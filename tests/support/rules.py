@@ -6,7 +6,7 @@ parametrizes them, so that the id of the rule stands in every test id.
 * `VERDICTS`: (rule, dialect, launch, assumed, verdict), for `test_verdict`. A verdict is "error", "error crash" or
   "error crash init" (as exact as the row means it), "needs FACT", "fine" (the rule applies and finds nothing), "not
   concerned" (it does not apply), or "all: HCP002 HCP003": just these findings when every rule runs ("all:" is none).
-* `TEXTS`: (rule, dialect, launch, assumed, text), for `test_text`: what the finding says, somewhere.
+* `TEXTS`: (rule, dialect, launch, assumed, text), for `test_text`: what the finding, one of its keys, or a fix says.
 * `FIXES`: (rule, dialect, launch, assumed, fixes), for `test_fixes`: what each offered fix writes, in order.
 
 A launch is what its dialect has on a command line, or a file's text if it has several lines.
@@ -106,8 +106,10 @@ def test_verdict(verdict_row: Row) -> None:
 
 def test_text(text_row: Row) -> None:
     rule_id, dialect, words, assumed, expected = text_row
-    problem = finding(rule_id, launch(dialect, words, assumed)).problem
-    assert expected in " | ".join((problem.message, problem.found, problem.wanted))
+    found = finding(rule_id, launch(dialect, words, assumed))
+    problem = found.problem
+    said = (problem.message, problem.found, problem.wanted, *found.keys, *(fix.effect for fix in problem.fixes))
+    assert expected in " | ".join(said)
 
 
 def test_fixes(fix_row: FixRow) -> None:

@@ -10,8 +10,17 @@ from hcp.launch.read import read_text
 from hcp.rules.engine import check_launch
 from hcp.rules.registry import BY_ID, RULES
 from hcp.rules.report import Report
+from support.rules import Row, test_verdict
+
+__all__ = ["test_verdict"]
+
 
 SHORT = "model.context_parallel_size=3\nmodel.seq_length=4096"
+
+VERDICTS: list[Row] = [
+    # rule, dialect, launch, assumed, verdict
+    ("ACCEPT001", "bridge", "model.seq_length=4096", "", "not concerned"),
+]
 
 
 def check(text: str, rules: tuple = RULES, **assumed: object) -> Report:

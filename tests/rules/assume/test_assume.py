@@ -8,6 +8,21 @@ from hcp.launch.read import read_text
 from hcp.rules.engine import check_launch
 from hcp.rules.registry import RULES
 from hcp.rules.report import Report
+from support.launches import CP, TP
+from support.rules import Row, test_text, test_verdict
+
+__all__ = ["test_text", "test_verdict"]
+
+VERDICTS: list[Row] = [
+    # rule, dialect, launch, assumed, verdict
+    ("ASSUME001", "mlm", f"{CP} 2", "", "not concerned"),
+]
+
+TEXTS: list[Row] = [
+    # rule, dialect, launch, assumed, what the finding says
+    ("ASSUME001", "mlm", f"{CP} 2 {TP} 2", "cp=4 tp=4", "by assumption, and 1 more"),
+    ("ASSUME001", "mlm", f"{CP} 2", "cp=4", "cp is 2 in the launch and 4 by assumption |"),
+]
 
 
 def check(text: str, **assumed: object) -> Report:

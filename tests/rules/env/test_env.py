@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from support.launches import CP
-from support.rules import Row, test_verdict
+from support.launches import CP, TP
+from support.rules import Row, test_text, test_verdict
 
-__all__ = ["test_verdict"]
+__all__ = ["test_text", "test_verdict"]
 
 FSDP = "dist.use_megatron_fsdp=true "
 
@@ -31,6 +31,36 @@ VERDICTS: list[Row] = [
         "env.CUDA_DEVICE_MAX_CONNECTIONS=8 arch=sm90",
         "not concerned",
     ),
+    ("ENV001", "verl", "", "fsdp=true env.CUDA_DEVICE_MAX_CONNECTIONS=1", "not concerned"),
+    ("ENV001", "mlm", "--use-torch-fsdp2", "", "not concerned"),
+    ("ENV001", "mlm", "--use-torch-fsdp2", "env.CUDA_DEVICE_MAX_CONNECTIONS=8", "fine"),
+    ("ENV001", "mlm", f"{TP} 2", "env.CUDA_DEVICE_MAX_CONNECTIONS=8 arch=sm90", "error crash config"),
+    ("ENV002", "mlm", "--attention-backend fused", "", "not concerned"),
+    ("ENV002", "bridge", "model.attention_backend=null", "env.NVTE_FUSED_ATTN=0", "fine"),  # Bridge sets none of them
+    ("ENV002", "mlm", "", "attention_backend=null env.NVTE_FUSED_ATTN=0", "error crash init"),  # the default is auto
+    (
+        "ENV002",
+        "mlm",
+        "--attention-backend fused",
+        "env.NVTE_FLASH_ATTN=1 env.NVTE_FUSED_ATTN=1 env.NVTE_UNFUSED_ATTN=1",
+        "error crash init",
+    ),
     ("ENV003", "mlm", "--apply-query-key-layer-scaling", "", "needs env.NVTE_APPLY_QK_LAYER_SCALING"),
     ("ENV003", "mlm", "--transformer-impl local", "env.NVTE_APPLY_QK_LAYER_SCALING=1", "not concerned"),
+    ("ENV003", "mlm", "--attention-backend local", "env.NVTE_APPLY_QK_LAYER_SCALING=1", "not concerned"),
+    ("ENV003", "mlm", "--seq-length 4096", "", "not concerned"),
+    ("ENV003", "mlm", "--seq-length 4096", "env.NVTE_APPLY_QK_LAYER_SCALING=yes", "error crash init"),  # no number
+]
+
+TEXTS: list[Row] = [
+    # rule, dialect, launch, assumed, what the finding says
+    ("ENV001", "mlm", f"{TP} 2", "env.CUDA_DEVICE_MAX_CONNECTIONS=8 arch=sm90", "tensor_model_parallel_size"),
+    ("ENV001", "mlm", f"{CP} 2", "env.CUDA_DEVICE_MAX_CONNECTIONS=8 arch=sm90", "context_parallel_size"),
+    (
+        "ENV001",
+        "mlm",
+        f"pretrain_gpt.py {TP} $TP {CP} 2\n",
+        "env.CUDA_DEVICE_MAX_CONNECTIONS=8 arch=sm90",
+        "context_parallel_size",
+    ),
 ]

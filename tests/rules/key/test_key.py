@@ -10,6 +10,36 @@ from hcp.launch.read import read_text
 from hcp.rules.engine import check_launch
 from hcp.rules.registry import BY_ID
 from hcp.rules.report import Finding
+from support.rules import Row, test_text, test_verdict
+
+__all__ = ["test_text", "test_verdict"]
+
+VERDICTS: list[Row] = [
+    # rule, dialect, launch, assumed, verdict
+    ("KEY001", "mlm", "", "", "not concerned"),
+    ("KEY001", "mlm", "--seq-lenght 4096", "", "error crash config"),
+    ("KEY001", "bridge", "model.cp_com_type=a2a", "", "error silent never"),
+    ("KEY001", "bridge", "train.train_iter=10", "", "warning silent never"),
+]
+
+TEXTS: list[Row] = [
+    # rule, dialect, launch, assumed, what the finding says
+    ("KEY001", "mlm", "--seq-lenght 4096", "", "stops at an option"),
+    (
+        "KEY001",
+        "bridge",
+        "model.cp_com_type=a2a",
+        "",
+        "so cp_comm_type keeps another value | model.cp_com_type | model.cp_comm_type",
+    ),
+    (
+        "KEY001",
+        "bridge",
+        "train.train_iter=10 model.cp_com_type=a2a",
+        "",
+        "model.cp_com_type, and 1 more | model.cp_comm_type",
+    ),
+]
 
 
 def finding_of(kind: Dialect, text: str) -> Finding | None:

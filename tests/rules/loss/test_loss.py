@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from support.launches import ACTOR, CP, PACKED, PROVIDER
-from support.rules import Row, test_verdict
+from support.launches import ACTOR, CP, HYBRID, ON_MAIN, OVERRIDE, PACKED, PROVIDER, VERL
+from support.rules import Row, test_text, test_verdict
 
-__all__ = ["test_verdict"]
+__all__ = ["test_text", "test_verdict"]
 
 VERDICTS: list[Row] = [
     # rule, dialect, launch, assumed, verdict
@@ -26,7 +26,36 @@ VERDICTS: list[Row] = [
         "finetune=false",
         "not concerned",
     ),
+    ("LOSS001", "mlm", f"{CP} 2 --sft", "", "warning silent never"),
+    ("LOSS001", "mlm", f"{CP} 2 --sft --calculate-per-token-loss --ddp-average-in-collective", "", "fine"),
+    (
+        "LOSS001",
+        "bridge",
+        "",
+        "cp=2 packing=offline finetune=false calculate_per_token_loss=false",
+        "error crash config",
+    ),
+    (
+        "LOSS001",
+        "bridge",
+        "",
+        "cp=2 packing=energon finetune=false calculate_per_token_loss=false",
+        "error crash config",
+    ),
+    ("LOSS001", "bridge", "", "cp=2 packing=null finetune=true calculate_per_token_loss=false", "error crash config"),
+    (
+        "LOSS001",
+        "bridge",
+        "",
+        "cp=2 finetune=true calculate_per_token_loss=true average_in_collective=true",
+        "error crash config",
+    ),
+    ("LOSS001", "bridge", "", "finetune=true calculate_per_token_loss=true average_in_collective=false", "needs cp"),
+    ("LOSS001", "verl", "", "cp=2 packing=offline finetune=true calculate_per_token_loss=false", "not concerned"),
     ("LOSS002", "verl", f"{ACTOR}override_transformer_config.calculate_per_token_loss=True", "", "needs verl"),
+    ("LOSS002", "mlm", "--calculate-per-token-loss", "verl=0.8", "not concerned"),
+    ("LOSS002", "verl", f"{OVERRIDE}calculate_per_token_loss=True", "verl=0.8", "error silent never"),
+    ("LOSS002", "verl", f"{OVERRIDE}calculate_per_token_loss=True", "verl=0.9", "fine"),
     (
         "LOSS005",
         "mlm",
@@ -34,11 +63,37 @@ VERDICTS: list[Row] = [
         "",
         "not concerned",
     ),
+    ("LOSS005", "bridge", "ddp.average_in_collective=true", "", "not concerned"),
     (
         "LOSS006",
         "bridge-provider",
         f"{PROVIDER} model.calculate_per_token_loss=false",
         "mcore=0.16.1 te=2.14",
         "all: LOSS006",
+    ),
+    ("LOSS006", "bridge-provider", f"{PROVIDER}", "mcore=0.16.1 te=2.14", "fine"),
+    (
+        "LOSS006",
+        "mlm",
+        f"{HYBRID.replace('--calculate-per-token-loss', '')}",
+        ON_MAIN,
+        "not concerned",
+    ),  # the command line asks
+    ("LOSS006", "verl", f"{VERL}", "verl=0.7 mcore=0.19.0 mcore_branch=dev", "fine"),  # DCP020
+    ("LOSS006", "verl", f"{VERL}", "verl=0.8 mcore=0.19.0 mcore_branch=dev", "error silent never"),
+    ("LOSS006", "verl", f"{VERL}", "verl=0.9 mcore=0.19.0 mcore_branch=dev", "fine"),
+    ("LOSS006", "verl", f"{VERL} trainer.n_gpus_per_node=1", "verl=0.8", "fine"),
+    ("LOSS006", "verl", f"{VERL} trainer.n_gpus_per_node=2", "verl=0.8", "error silent never"),
+]
+
+TEXTS: list[Row] = [
+    # rule, dialect, launch, assumed, what the finding says
+    ("LOSS001", "mlm", f"{CP} 2 --sft", "", "gradients are biased without a word | fine-tuning"),
+    (
+        "LOSS001",
+        "bridge",
+        "",
+        "cp=2 finetune=true calculate_per_token_loss=false",
+        "Bridge's validation stops; without it, ranks",
     ),
 ]

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 from support.launches import MLM
-from support.rules import Row, test_verdict
+from support.rules import Row, test_text, test_verdict
 
-__all__ = ["test_verdict"]
+__all__ = ["test_text", "test_verdict"]
 
 IMAGE = "srun --container-image=x"
+LOGS = "#SBATCH --output=logs/%j.out\n"
+RUN = f"srun python {MLM}\n"
 
 VERDICTS: list[Row] = [
     # rule, dialect, launch, assumed, verdict
@@ -38,52 +40,19 @@ VERDICTS: list[Row] = [
         "warning silent never",
     ),
     ("SLURM005", "mlm", f"export HF_HOME=/shared/hf\ntorchrun --nnodes=2 --nproc-per-node=8 {MLM}\n", "", "fine"),
-    ("SLURM011", "mlm", f"#SBATCH --output=out.log\n\nsrun python {MLM}\n", "", "not concerned"),
-    ("SLURM011", "mlm", f"#SBATCH --output=./%j.out\n\nsrun python {MLM}\n", "", "not concerned"),
-    ("SLURM011", "mlm", f"#SBATCH --output=logs/%j.out\n\nsrun python {MLM}\n", "", "needs log_directory"),
-    ("SLURM011", "mlm", f"#SBATCH --output=logs/%j/x.out\n\nsrun python {MLM}\n", "", "error crash config"),
-    (
-        "SLURM011",
-        "mlm",
-        f"#SBATCH --output=logs/%j.out\nmkdir -p logs\nsrun python {MLM}\n",
-        "",
-        "warning crash config",
-    ),
-    (
-        "SLURM011",
-        "mlm",
-        f"#SBATCH --output=logs/%j.out\nmkdir -p logs/extra\nsrun python {MLM}\n",
-        "",
-        "warning crash config",
-    ),
-    (
-        "SLURM011",
-        "mlm",
-        f"#SBATCH --output=logs/%j.out\nmkdir -p mylogs\nsrun python {MLM}\n",
-        "",
-        "needs log_directory",
-    ),
-    (
-        "SLURM011",
-        "mlm",
-        f"#SBATCH --output=logs/%j.out\nmkdir -p logs\nsrun python {MLM}\n",
-        "log_directory=present",
-        "fine",
-    ),
-    (
-        "SLURM011",
-        "mlm",
-        f"#SBATCH --output=logs/%j.out\n\nsrun python {MLM}\n",
-        "log_directory=missing",
-        "warning crash config",
-    ),
-    (
-        "SLURM011",
-        "mlm",
-        f'#SBATCH --output=/shared/logs/x\nmkdir -p "/shared/logs"\nsrun python {MLM}\n',
-        "",
-        "warning crash config",
-    ),
+    ("SLURM005", "mlm", "--save /tmp", "nodes=2", "error silent never"),
+    ("SLURM011", "mlm", f"#SBATCH --output=out.log\n\n{RUN}", "", "not concerned"),
+    ("SLURM011", "mlm", f"#SBATCH --output=./%j.out\n\n{RUN}", "", "not concerned"),
+    ("SLURM011", "mlm", f"{LOGS}{RUN}", "", "needs log_directory"),
+    ("SLURM011", "mlm", f"#SBATCH --output=logs/%j/x.out\n\n{RUN}", "", "error crash config"),
+    ("SLURM011", "mlm", f"{LOGS}mkdir -p logs\n{RUN}", "", "warning crash config"),
+    ("SLURM011", "mlm", f"{LOGS}mkdir -p logs/extra\n{RUN}", "", "warning crash config"),
+    ("SLURM011", "mlm", f"{LOGS}mkdir -p mylogs\n{RUN}", "", "needs log_directory"),
+    ("SLURM011", "mlm", f"{LOGS}mkdir -p logs\n{RUN}", "log_directory=present", "fine"),
+    ("SLURM011", "mlm", f"{LOGS}{RUN}", "log_directory=missing", "warning crash config"),
+    ("SLURM011", "mlm", f'#SBATCH --output=/shared/logs/x\nmkdir -p "/shared/logs"\n{RUN}', "", "warning crash config"),
+    ("SLURM011", "mlm", "--num-layers 2", "sbatch.output=logs/x.out", "needs log_directory"),
+    ("SLURM011", "mlm", f"#SBATCH --error=logs/%j.err\n{RUN}", "", "needs log_directory"),
     ("SLURM012", "mlm", f"{IMAGE} --container-mounts=/ckpt python {MLM} --save /ckpt/run\n", "", "fine"),
     ("SLURM012", "mlm", f"{IMAGE} --container-mounts=/a:/ckpt:rw,/b:/data python {MLM} --save /ckpt/run\n", "", "fine"),
     (
@@ -118,4 +87,28 @@ VERDICTS: list[Row] = [
         "",
         "error silent never",
     ),
+    ("SLURM012", "mlm", f"{IMAGE} --container-mounts=/ckpt python {MLM} --save /ckpt\n", "", "fine"),
+    (
+        "SLURM012",
+        "mlm",
+        f"#SBATCH --container-image=x\n#SBATCH --container-mounts=/ckpt\n{RUN[:-1]} --save /data/run\n",
+        "",
+        "error silent never",
+    ),
+    (
+        "SLURM012",
+        "mlm",
+        f"#SBATCH --no-container-mount-home\n{IMAGE} --container-mounts=/a python {MLM} --save /home/u1/run\n",
+        "",
+        "error silent never",
+    ),
+    ("SLURM012", "mlm", f"{IMAGE} python {MLM}\n", "", "not concerned"),
+]
+
+TEXTS: list[Row] = [
+    # rule, dialect, launch, assumed, what the finding says
+    ("SLURM011", "mlm", f"{LOGS}mkdir -p logs\n{RUN}", "", "logs is made by the job itself"),
+    ("SLURM011", "mlm", f"{LOGS}{RUN}", "log_directory=missing", "no folder logs"),
+    ("SLURM012", "mlm", f"{IMAGE} --container-mounts=/data, python {MLM} --save /ckpt/run\n", "", "mounts /data |"),
+    ("SLURM012", "mlm", f"{IMAGE} --container-mounts=, python {MLM} --save /ckpt/run\n", "", "mounts none"),
 ]

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from support.launches import MLM
-from support.rules import Row, test_verdict
+from support.rules import FixRow, Row, test_fixes, test_text, test_verdict
 
-__all__ = ["test_verdict"]
+__all__ = ["test_fixes", "test_text", "test_verdict"]
 
 LOG, RETHROW, NVLS = "TORCH_CPP_LOG_LEVEL=error", "TORCH_NCCL_RETHROW_CUDA_ERRORS=0", "NCCL_NVLS_ENABLE=0"
 RESTARTING = f"export {LOG} {RETHROW} {NVLS}\nsrun"
@@ -26,6 +26,17 @@ VERDICTS: list[Row] = [
     ("SLURM006", "mlm", f"#SBATCH --signal=B:TERM@600\n{HANDLER}", "checkpoint_s=900.0", "warning silent never"),
     ("SLURM006", "mlm", f"#SBATCH --signal=B:TERM@30\n{HANDLER}", "", "warning silent never"),
     ("SLURM006", "mlm", f"#SBATCH --signal=B:TERM\n{HANDLER}", "checkpoint_s=90.0", "warning silent never"),
+    ("SLURM006", "verl", "", "sbatch.signal=B:USR1@600", "not concerned"),
+    ("SLURM006", "mlm", "--num-layers 2", "", "not concerned"),
+    ("SLURM006", "mlm", "--exit-signal-handler", "sbatch.signal=soon", "fine"),  # Slurm refuses it
+    ("SLURM006", "mlm", "--exit-signal-handler", "sbatch.signal=USR1@600 exit_signal=SIGUSR1", "fine"),
+    ("SLURM006", "mlm", "--exit-signal-handler", "sbatch.signal=B:TERM@300", "fine"),
+    ("SLURM006", "mlm", "--exit-signal-handler", "sbatch.signal=B:TERM@299", "needs checkpoint_s"),
+    ("SLURM006", "mlm", "--exit-signal-handler", "sbatch.signal=B:TERM@60 checkpoint_s=30", "fine"),
+    ("SLURM006", "mlm", "--exit-signal-handler", "sbatch.signal=B:TERM@59 checkpoint_s=30", "warning silent never"),
+    ("SLURM006", "mlm", "--exit-signal-handler", "sbatch.signal=B:TERM checkpoint_s=60", "fine"),
+    ("SLURM006", "mlm", "--exit-signal-handler", "sbatch.signal=B:TERM@120 checkpoint_s=120", "fine"),
+    ("SLURM006", "mlm", "--exit-signal-handler", "sbatch.signal=B:TERM@120 checkpoint_s=null", "fine"),
     ("SLURM007", "mlm", f"ft_launcher {MLM} --enable-ft-package\n", "", "fine"),
     ("SLURM007", "mlm", f"ft_launcher {MLM}\n", "", "not concerned"),
     ("SLURM007", "mlm", f"torchrun {MLM} --enable-ft-package\n", "", "error silent never"),
@@ -48,6 +59,10 @@ VERDICTS: list[Row] = [
     ("SLURM008", "mlm", f"export {RETHROW} {NVLS}\n{RESTART}", "", "error crash training"),
     ("SLURM008", "mlm", f"export {LOG} {NVLS}\n{RESTART}", "", "error crash training"),
     ("SLURM008", "mlm", f"export {LOG} {RETHROW}\n{RESTART}", "", "error crash training"),
+    ("SLURM008", "mlm", "--num-layers 2", "", "not concerned"),
+    ("SLURM008", "mlm", f"export {LOG} {RETHROW} NCCL_NVLS_ENABLE=$N\n{RESTART}", "", "needs env.NCCL_NVLS_ENABLE"),
+    ("SLURM008", "mlm", f"{RESTARTING} python {MLM} --inprocess-restart\n", "distributed_timeout_minutes=null", "fine"),
+    ("SLURM008", "mlm", f"{RESTARTING} python {MLM} --inprocess-restart\n", "inprocess_hard_timeout=null", "fine"),
     ("SLURM009", "mlm", f"ft_launcher {TIMEOUTS}=step:900 {MLM}\n", "", "fine"),
     ("SLURM009", "mlm", f"ft_launcher {TIMEOUTS}=step:100 {MLM}\n", "", "needs step_s"),
     ("SLURM009", "mlm", f"ft_launcher {TIMEOUTS}=step:100 {MLM}\n", "step_s=30.0", "fine"),
@@ -61,6 +76,12 @@ VERDICTS: list[Row] = [
     ),
     ("SLURM009", "mlm", f"ft_launcher {TIMEOUTS}=step:900 {MLM}\n", "step_s=1000.0", "warning crash training"),
     ("SLURM009", "mlm", f"ft_launcher {TIMEOUTS}=setup:5 {MLM}\n", "", "fine"),
+    ("SLURM009", "mlm", f"torchrun {TIMEOUTS}=step:100 {MLM}\n", "", "not concerned"),
+    ("SLURM009", "mlm", f"ft_launcher {MLM}\n", "", "not concerned"),
+    ("SLURM009", "mlm", f"ft_launcher --ft-param-rank_section_timeouts=step:100 {MLM}\n", "", "needs step_s"),
+    ("SLURM009", "mlm", f"ft_launcher {TIMEOUTS}=step:300 {MLM}\n", "", "fine"),
+    ("SLURM009", "mlm", f"ft_launcher {TIMEOUTS}=step:299 {MLM}\n", "", "needs step_s"),
+    ("SLURM009", "mlm", f"ft_launcher {TIMEOUTS}=step:100 {MLM}\n", "step_s=null", "fine"),
     ("SLURM010", "mlm", f"#!/bin/bash\n#SBATCH --requeue\nsrun python {MLM}\n", "", "warning hang never"),
     ("SLURM010", "mlm", f"#!/bin/bash\n#SBATCH --no-requeue\nsrun python {MLM}\n", "", "not concerned"),
     ("SLURM010", "mlm", f"#!/bin/bash\nsrun python {MLM}\n", "", "not concerned"),
@@ -85,4 +106,24 @@ VERDICTS: list[Row] = [
         "",
         "warning hang never",
     ),
+    ("SLURM010", "mlm", "--num-layers 2", "sbatch.requeue=true", "not concerned"),
+]
+
+TEXTS: list[Row] = [
+    # rule, dialect, launch, assumed, what the finding says
+    ("SLURM008", "mlm", f"export {LOG} {RETHROW}\n{RESTART}", "", "NCCL_NVLS_ENABLE is not set"),
+    ("SLURM008", "mlm", f"export {LOG} {RETHROW} NCCL_NVLS_ENABLE=1\n{RESTART}", "", "NCCL_NVLS_ENABLE is 1"),
+    ("SLURM010", "mlm", f"#SBATCH --requeue\nsrun python {MLM}\n", "", "--requeue, and nothing looks"),
+    (
+        "SLURM010",
+        "mlm",
+        f"trap 'scontrol requeue $SLURM_JOB_ID' USR1\nsrun python {MLM}\n",
+        "",
+        "the script requeues itself",
+    ),
+]
+
+FIXES: list[FixRow] = [
+    # rule, dialect, launch, assumed, what each fix writes
+    ("SLURM008", "mlm", f"{HARD} 600\n", "", ("distributed_timeout_minutes=20",)),
 ]
