@@ -11,6 +11,7 @@ one weight that is a ratio (D/W for pull request verl#5869, 1/W^2 for verl 0.8.0
 """
 
 import sys
+from typing import Literal
 
 from hcp.proofs.program import Program
 
@@ -149,7 +150,7 @@ def right_weighings():
     """What hcp.runtime.dcp_loss makes of a loss sum, for each way of reducing and gathering."""
     import torch
 
-    from hcp.proofs.dcp_step import Reduction, Weighing
+    from hcp.proofs.dcp_step import Weighing
     from hcp.runtime.dcp_loss import Gather, loss_for_backward, per_token_loss, weights_of_rank
 
     one = torch.ones((), dtype=torch.float64)
@@ -169,14 +170,14 @@ def right_weighings():
             local_real_tokens=c.local_real_tokens,
         )
 
-    ways: tuple[tuple[Reduction, Gather, str], ...] = (
+    ways: list[tuple[Literal["mean", "sum"], Gather, str]] = [
         ("mean", "detached", "W/T"),
         ("mean", "autograd", "(W/C)/T"),
         ("mean", "replicated", "(W/C)/T"),
         ("sum", "detached", "1/T"),
         ("sum", "autograd", "(1/C)/T"),
         ("sum", "replicated", "(1/C)/T"),
-    )
+    ]
     weighings = {
         f"{reduction}, {gather}, {factor}": Weighing(backward(reduction=reduction, gather=gather), gather, reduction)
         for reduction, gather, factor in ways

@@ -79,9 +79,10 @@ def compare_megatron(world, label, topology, grids, sizes, order):
             compare_levels(world, f"megatron-core {label}", levels, grids, topology["hcp"], built)
         if "dynamic" in topology:
             ranks = list(grids.groups("dp-cp").of(world.rank))
-            runs = {size: [run_of(ranks, size, world.rank)] for size in dynamic_sizes(len(ranks))}
-            found = {size: built.get(f"HYBRID_DP_CP_GROUP_{size}") for size in runs}
-            world.expect(f"megatron-core {label}: dynamic CP sizes {[*runs]}", found == runs, f"found {found}")
+            widths = dynamic_sizes(len(ranks))
+            runs = {size: [run_of(ranks, size, world.rank)] for size in widths}
+            found = {size: built.get(f"HYBRID_DP_CP_GROUP_{size}") for size in widths}
+            world.expect(f"megatron-core {label}: dynamic CP sizes {widths}", found == runs, f"found {found}")
 
 
 def compare_ours(world, label, topology, grids):

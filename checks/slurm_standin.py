@@ -2,7 +2,7 @@
 
 It makes `srun`, `scontrol` and `scancel` as far as the scripts of `hcp render` use them: every task of every node is a
 process here that knows its node by SLURMD_NODENAME. It schedules nothing and isolates nothing: that Slurm itself runs
-the scripts is tested on a real one (tests/slurm).
+the scripts is tested on a real one (tests/render).
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from typing import Any, NamedTuple
 from hcp.cards.processes import descendants
 
 _COMMANDS = ("srun", "scontrol", "scancel")
-_PATIENCE_S = 90.0
+_PATIENCE_S = 600.0
 
 
 class Attempt(NamedTuple):
@@ -207,8 +207,8 @@ def _srun(words: Sequence[str], environment: Mapping[str, str]) -> int:
             stderr=subprocess.STDOUT if "output" in options else None,
         )
         (folder / "tasks" / str(process.pid)).touch()
-        output = options["output"].replace("%n", str(node)) if "output" in options else None
-        thread = threading.Thread(target=_copy, args=(process, output, f"{rank}: " if "label" in options else ""))
+        target = options["output"].replace("%n", str(node)) if "output" in options else None
+        thread = threading.Thread(target=_copy, args=(process, target, f"{rank}: " if "label" in options else ""))
         thread.start()
         tasks.append((rank, node, process, thread))
     return _wait(tasks, is_strict="kill-on-bad-exit" in options)

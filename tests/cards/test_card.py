@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -12,11 +13,13 @@ from hcp.cards.skill import faults_of
 from hcp.core.errors import HcpError
 
 GOOD = """\
-schema: hcp.card/1
+schema: hcp.card/2
 skill: a-skill
 title: A title
 summary: A summary
 stack: {megatron-core: ">=0.13"}
+recommended:
+- {dialect: mlm, text: --context-parallel-size 2, assume: [nodes=1], why: it is small}
 rules: [HCP001]
 claims:
 - {id: c1, text: It holds, proved_by: ["rule:HCP001", "step:s1"]}
@@ -25,6 +28,7 @@ verify:
 limitations: []
 unknown: []
 """
+FIRST = GOOD.replace("hcp.card/2", "hcp.card/1").replace("recommended:", "config:").replace("dialect:", "launcher:")
 
 
 def card_in(folder: Path, text: str) -> Path:
@@ -38,12 +42,33 @@ def test_a_good_card_is_read(tmp_path: Path) -> None:
     card = load_card(card_in(tmp_path, GOOD))
     assert (card.skill, card.rules, card.verify[0].run) == ("a-skill", ("HCP001",), ("python", "-V"))
     assert card.claims[0].proved_by == ("rule:HCP001", "step:s1")
+    (launch,) = card.recommended
+    assert (launch.dialect, launch.text, launch.assume) == ("mlm", "--context-parallel-size 2", ("nodes=1",))
+
+
+def test_a_card_of_the_first_schema_is_read_as_one_of_today(tmp_path: Path) -> None:
+    first, today = load_card(card_in(tmp_path / "1", FIRST)), load_card(card_in(tmp_path / "2", GOOD))
+    assert replace(first, folder=today.folder) == today
+
+
+@pytest.mark.parametrize(
+    ("card", "own", "other"),
+    [
+        (FIRST, "config", "recommended"),
+        (FIRST, "launcher", "dialect"),
+        (GOOD, "recommended", "config"),
+        (GOOD, "dialect", "launcher"),
+    ],
+)
+def test_the_names_of_the_two_schemas_are_not_mixed(tmp_path: Path, card: str, own: str, other: str) -> None:
+    with pytest.raises(HcpError, match=f"unknown keys {other}"):
+        load_card(card_in(tmp_path, card.replace(f"{own}:", f"{other}:")))
 
 
 @pytest.mark.parametrize(
     ("old", "new", "fault"),
     [
-        ("hcp.card/1", "hcp.card/9", "schema is 'hcp.card/9'; wanted hcp.card/1"),
+        ("hcp.card/2", "hcp.card/9", "schema is 'hcp.card/9'; wanted hcp.card/2"),
         ("skill: a-skill", "skill: other", "wanted the folder's name, 'a-skill'"),
         ("title: A title", "titel: A title", "unknown keys titel"),
         ("title: A title\n", "", "title is missing"),
@@ -55,6 +80,8 @@ def test_a_good_card_is_read(tmp_path: Path) -> None:
         ("level: static", "level: easy", "wanted one of static, cpu, gpu"),
         ("timeout_s: 5", "timeout_s: 0", "wanted seconds above 0"),
         ("timeout_s: 5", "timeout_s: 5, status: verified", "unknown keys status"),
+        ("dialect: mlm", "dialct: mlm", "recommended launch: unknown keys dialct"),
+        ("schema: hcp.card/2", "schema: [1]", "schema is [1]; wanted hcp.card/2"),
         ("limitations: []", "limitations: [[1]]", "limitations is no list of texts"),
     ],
 )
@@ -94,10 +121,10 @@ def test_every_test_that_a_claim_names_exists(folder: Path, root: Path) -> None:
 
 
 @pytest.mark.parametrize("folder", skill_dirs(), ids=lambda folder: folder.name)
-def test_every_launch_that_a_card_recommends_checks_clean(folder: Path, hcp) -> None:  # type: ignore[no-untyped-def]
-    for launch in load_card(folder).config:
+def test_every_launch_that_a_card_recommends_checks_clean(folder: Path, hcp) -> None:
+    for launch in load_card(folder).recommended:
         assumed = [word for item in launch.assume for word in ("--assume", item)]
-        done = hcp("check", "--launcher", launch.launcher, *assumed, "--", *launch.text.split())
+        done = hcp("check", "--launcher", launch.dialect, *assumed, "--", *launch.text.split())
         assert done.returncode == 0 and " 0 errors, 0 warnings" in done.stdout, done.stdout
 
 
@@ -108,7 +135,7 @@ def test_the_reference_validator_accepts_every_skill(folder: Path) -> None:
 
 
 @pytest.mark.parametrize("folder", skill_dirs(), ids=lambda folder: folder.name)
-def test_every_command_in_a_skill_runs(folder: Path, hcp, tmp_path: Path) -> None:  # type: ignore[no-untyped-def]
+def test_every_command_in_a_skill_runs(folder: Path, hcp, tmp_path: Path) -> None:
     """The `hcp` lines of SKILL.md that need no file and prove nothing at length: they run, and end with 0 or 1."""
     import shlex
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 from pathlib import Path
 
 import pytest
@@ -10,7 +11,7 @@ import pytest
 import hcp.cards.record as record
 from hcp.cards.card import Step, find_skill, load_card
 from hcp.cards.record import closure_of, digest_of, stale_steps, write_record
-from hcp.cards.steps import Result
+from hcp.cards.steps import StepResult
 from hcp.core.errors import HcpError
 
 STEP = Step("parity", ("python", "checks/attention_parity.py", "--sizes", "2,2"), "cpu", 10)
@@ -40,6 +41,18 @@ def test_the_digest_changes_with_the_words_and_with_any_file_of_the_closure(
     assert digest_of(STEP) != before
 
 
+def test_an_edit_is_noticed_although_files_are_parsed_once(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    (tmp_path / "parity.py").write_text("import json\n")
+    (tmp_path / "helper.py").write_text("")
+    monkeypatch.setattr(record, "pack_dir", lambda name: tmp_path)
+    step = Step("parity", ("python", "checks/parity.py"), "cpu", 10)
+    assert names(step) == {"parity.py"}
+    before = digest_of(step)
+    (tmp_path / "parity.py").write_text("import helper\n")
+    os.utime(tmp_path / "parity.py", (1, 1))  # an editor may be quicker than the clock of the file system
+    assert names(step) == {"parity.py", "helper.py"} and digest_of(step) != before
+
+
 def test_a_record_of_other_code_a_failed_step_and_a_missing_one_are_stale(tmp_path: Path) -> None:
     card = load_card(find_skill("hierarchical-context-parallel"))
     step = card.verify[0]
@@ -62,4 +75,4 @@ def test_only_a_checkout_is_written_to(tmp_path: Path) -> None:
     card = load_card(find_skill("hierarchical-context-parallel"))
     copy = type(card)(**{**vars(card), "folder": tmp_path})
     with pytest.raises(HcpError, match="wanted a checkout"):
-        write_record(copy, [Result(copy, card.verify[0], "passed")])
+        write_record(copy, [StepResult(copy, card.verify[0], "passed")])

@@ -9,13 +9,13 @@ import pytest
 from hcp.cards.card import Card, Expect, Needs, Step
 from hcp.cards.steps import program_of, run_step, steps_up_to
 from hcp.core.errors import HcpError
-from support.processes import have_ended
+from support.processes import HANG_S, have_ended
 
 CARD = Card("a-skill", "t", "s", {"x": ">=1"}, (), (), (), (), (), (), Path("."))
 
 
 def python(code: str, **options: object) -> Step:
-    return Step(**{"id": "s", "run": ("python", "-c", code), "level": "cpu", "timeout_s": 20, **options})  # type: ignore[arg-type]
+    return Step(**{"id": "s", "run": ("python", "-c", code), "level": "cpu", "timeout_s": HANG_S, **options})  # type: ignore[arg-type]
 
 
 @pytest.mark.parametrize(
@@ -78,6 +78,7 @@ def test_missing_gpus_are_counted(monkeypatch: pytest.MonkeyPatch) -> None:
     assert (result.status, result.reason) == ("skipped", "needs 4 GPUs, found 0")
 
 
+@pytest.mark.slow
 def test_a_hanging_step_is_ended_with_everything_it_started(tmp_path: Path) -> None:
     """The grandchild sits in a session of its own and ignores SIGTERM, as torchrun's workers may."""
     pids = tmp_path / "pids"

@@ -16,6 +16,8 @@ from typing import Any, NamedTuple
 
 import pytest
 
+from support.processes import HANG_S
+
 CHECKS = Path(__file__).resolve().parents[2] / "checks"
 
 
@@ -34,13 +36,13 @@ class Ran(NamedTuple):
         return [result["name"] for result in self.report["results"] if not result["ok"]]
 
 
-def run_check(program: str, *arguments: str, timeout: float = 150) -> Ran:
+def run_check(program: str, *arguments: str) -> Ran:
     """Runs `checks/PROGRAM.py --json` as a process of its own."""
     done = subprocess.run(
         [sys.executable, str(CHECKS / f"{program}.py"), *arguments, "--json"],
         capture_output=True,
         text=True,
-        timeout=timeout,
+        timeout=HANG_S,
         env={**os.environ, "OMP_NUM_THREADS": "1"},
     )
     return Ran(done.returncode, _report(done.stdout), done.stderr)
@@ -63,7 +65,7 @@ def run_in_fork(program: str, *arguments: str, patch: str = "") -> Ran:
                 os.dup2(out.fileno(), 1)
                 os.dup2(err.fileno(), 2)
                 sys.stdout, sys.stderr = os.fdopen(1, "w"), os.fdopen(2, "w")
-                sys.argv = [str(CHECKS / f"{program}.py"), *arguments, "--json", "--timeout", "120"]
+                sys.argv = [str(CHECKS / f"{program}.py"), *arguments, "--json", "--timeout", str(HANG_S)]
                 exec(patch, {})
                 runpy.run_path(sys.argv[0], run_name="__main__")
             except SystemExit as done:
@@ -85,12 +87,12 @@ def _report(stdout: str) -> dict[str, Any]:
 
 
 @pytest.fixture
-def started():  # type: ignore[no-untyped-def]
+def started():
     return run_check
 
 
 @pytest.fixture
-def forked():  # type: ignore[no-untyped-def]
+def forked():
     return run_in_fork
 
 

@@ -6,6 +6,8 @@ import sys
 
 import pytest
 
+from support.processes import HANG_S
+
 pytestmark = pytest.mark.torch
 
 
@@ -20,14 +22,14 @@ def _run(program, *words, ranks=4):
             str(ranks),
             str(program),
             "--timeout",
-            "60",
+            str(HANG_S),
             "--megabytes",
             "0.01",
             *words,
         ],
         capture_output=True,
         text=True,
-        timeout=180,
+        timeout=HANG_S,
     )
     events = [json.loads(line.partition(": ")[2]) for line in done.stdout.splitlines() if line.startswith("hcp-job: ")]
     return done, events

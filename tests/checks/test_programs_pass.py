@@ -9,6 +9,8 @@ import sys
 
 import pytest
 
+from support.processes import HANG_S
+
 PROGRAMS = [
     "attention_parity",
     "decentralized_collection",
@@ -138,7 +140,7 @@ def test_a_program_runs_under_torchrun_as_it_does_alone(checks_dir):
         ],
         capture_output=True,
         text=True,
-        timeout=150,
+        timeout=HANG_S,
         env={**os.environ, "OMP_NUM_THREADS": "1"},
     )
     assert done.returncode == 0, done.stderr

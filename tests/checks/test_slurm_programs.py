@@ -9,6 +9,8 @@ import sys
 
 import pytest
 
+from support.processes import HANG_S
+
 PARTS = {
     "careless_scripts": ("launch", "resiliency"),
     "dead_jobs": ("first-cause", "context-parallelism"),
@@ -49,7 +51,7 @@ def program(checks_dir, tmp_path):
             [sys.executable, checks_dir / f"{name}.py", *parts, "--json"],
             capture_output=True,
             text=True,
-            timeout=400,
+            timeout=HANG_S,
             env={**os.environ, "PYTHONPATH": path, "OMP_NUM_THREADS": "1"},
         )
         report = json.loads(done.stdout)
@@ -62,6 +64,7 @@ def program(checks_dir, tmp_path):
 
 
 @pytest.mark.parametrize("name", [name for name in PARTS if name != "rendered_job"])
+@pytest.mark.slow
 def test_a_program_passes_without_a_cluster_and_without_torch(program, name):
     assert program(name) == []
 
@@ -103,6 +106,7 @@ def test_a_rendered_job_trains_names_the_killed_rank_and_loses_nothing(program):
         ("requeue_guard", "exit-codes", 'exit "$code"\n', "exit 1\n", "exit code 16 is the job's"),
     ],
 )
+@pytest.mark.slow
 def test_a_script_that_is_broken_is_found(program, name, part, old, new, failed):
     found = program(name, part, patch=RENDERED.format(old=old, new=new))
     assert any(failed in result for result in found), found
@@ -115,11 +119,13 @@ def test_a_trainer_that_is_not_asked_to_save_is_found(program):
     assert "srun: saved in the middle" in found, found
 
 
+@pytest.mark.slow
 def test_values_without_quotes_are_found(program):
     assert program("rendered_scripts", "hostile-values", patch=UNQUOTED) != []
 
 
 @pytest.mark.parametrize(("part", "rule"), [("launch", "SLURM004"), ("resiliency", "SLURM010")])
+@pytest.mark.slow
 def test_a_rule_that_is_silent_is_found(program, part, rule):
     found = program("careless_scripts", part, patch=NO_RULE.format(rule=rule))
     assert len(found) == 1 and found[0].endswith(rule)

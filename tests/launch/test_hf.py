@@ -14,6 +14,7 @@ from hcp.core.errors import HcpError
 from hcp.launch.build import build_launch
 from hcp.launch.hf import read_model
 from hcp.launch.read import read_text
+from support.selection import examples
 
 BASE = {"model_type": "llama", "hidden_size": 4096, "num_attention_heads": 32, "num_hidden_layers": 4}
 
@@ -196,7 +197,7 @@ values = st.recursive(
 
 
 @given(st.dictionaries(names, values, max_size=8))
-@settings(max_examples=150, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(max_examples=examples(quick=25, full=150), suppress_health_check=[HealthCheck.function_scoped_fixture])
 def test_any_json_object_is_read_or_refused(tmp_path: Path, data: dict[str, Any]) -> None:
     path = tmp_path / "config.json"
     path.write_text(json.dumps({**data, "num_attention_heads": data.get("num_attention_heads") or 4}))

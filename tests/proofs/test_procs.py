@@ -32,6 +32,7 @@ def test_results_come_in_rank_order():
     assert run_workers(work, 3, HANG_S) == [0, 1, 4]
 
 
+@pytest.mark.slow
 def test_a_worker_that_raises_is_named_with_its_traceback():
     def work(rank):
         if rank == 1:
@@ -42,6 +43,7 @@ def test_a_worker_that_raises_is_named_with_its_traceback():
         run_workers(work, 3, HANG_S)
 
 
+@pytest.mark.slow
 def test_a_worker_that_is_killed_is_named_with_its_signal():
     def work(rank):
         if rank == 2:
@@ -71,6 +73,7 @@ def test_a_user_fault_in_a_worker_stays_a_user_fault():
         run_workers(work, 2, HANG_S)
 
 
+@pytest.mark.slow
 def test_workers_that_hang_are_ended_when_time_is_up(tmp_path):
     def work(rank):
         (tmp_path / str(rank)).write_text(str(os.getpid()))

@@ -14,6 +14,8 @@ from hcp.launch.load import LoadOptions, load_launch
 from hcp.render.job import plan_job
 from hcp.render.script import render_job
 from hcp.render.site import KEYS, load_site
+from support.processes import HANG_S
+from support.selection import examples
 
 HOSTILE = [
     "a b",
@@ -51,7 +53,7 @@ HOSTILE = [
     "\u2028",
     "'\"'\"'",
 ]
-CHARACTERS = st.characters(blacklist_categories=["Cs"], blacklist_characters="\0")
+CHARACTERS = st.characters(codec="utf-8", exclude_characters="\0")
 VALUES = st.one_of(st.sampled_from(HOSTILE), st.text(CHARACTERS, min_size=1, max_size=60))
 BASE = {"nodes": "2", "gpus_per_node": "2", "time": "30", "signal": "60", "arch": "sm90", "gpu_request": "none"}
 STUBS = """
@@ -82,7 +84,7 @@ def _arrives(script, folder, after=""):
         cwd=folder,
         capture_output=True,
         text=True,
-        timeout=20,
+        timeout=HANG_S,
         env={
             "PATH": os.environ["PATH"],
             "SLURM_JOB_ID": "7",
@@ -101,7 +103,7 @@ def _arrives(script, folder, after=""):
     return json.loads(done.stdout)
 
 
-quiet = settings(max_examples=60, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+quiet = settings(max_examples=examples(quick=10, full=60), suppress_health_check=[HealthCheck.function_scoped_fixture])
 
 
 @quiet
@@ -168,7 +170,7 @@ def test_shared_folders_reach_the_program_that_looks_for_them(tmp_path, value):
     command = script[script.index('"${per_node[@]}" "${container[@]}"') :].split(" >")[0]
     path = tmp_path / "command.sh"
     path.write_text('per_node=() container=() inside=() python=print\nprint() { printf "%s\\0" "$@"; }\n' + command)
-    done = subprocess.run(["bash", path], capture_output=True, timeout=20, env={"PATH": os.environ["PATH"]})
+    done = subprocess.run(["bash", path], capture_output=True, timeout=HANG_S, env={"PATH": os.environ["PATH"]})
     assert done.stdout.decode().split("\0")[-3:-1] == ["--mount", value], done.stderr
 
 

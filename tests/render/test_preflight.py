@@ -7,6 +7,7 @@ import sys
 import pytest
 
 from hcp.render.preflight import differences, misplaced_rank
+from support.processes import HANG_S
 
 
 def _node(name, clock=1000.0, driver="550.1", wanted=8, mounts=None, **facts):
@@ -68,7 +69,7 @@ def _preflight(*words, stdin=""):
         input=stdin,
         text=True,
         capture_output=True,
-        timeout=60,
+        timeout=HANG_S,
     )
 
 

@@ -1,34 +1,54 @@
-"""Launches out of a rule's examples."""
+"""Tables and rules as parameters: the id of a rule stands in every test id below the folder of its family."""
 
 from __future__ import annotations
 
-import shlex
-from collections.abc import Callable
+from collections import Counter
+from collections.abc import Callable, Iterable
+from pathlib import Path
 
 import pytest
 
-from hcp.launch.build import build_launch
-from hcp.launch.coerce import coerce
-from hcp.launch.fact import Dialect, Fact, Launch, Setting
-from hcp.launch.facts.row import FactSpec
-from hcp.launch.facts.table import FACTS
-from hcp.launch.read import read_text
-from hcp.launch.words.settings import Word, reading_of_words
+pytest.register_assert_rewrite("support.rules")
+
+from hcp.launch.fact import Launch  # noqa: E402 - after the line above
+from hcp.rules.registry import RULES  # noqa: E402
+from support.rules import FAMILIES, family_of, launch  # noqa: E402
+
+HERE = Path(__file__).parent
+TABLES = {"verdict_row": "VERDICTS", "text_row": "TEXTS", "fix_row": "FIXES"}
+"""The table of a test module that each parameter walks through."""
 
 
-def launch(kind: Dialect, text: str, assume: str = "") -> Launch:
-    """The launch that a command line or override list describes, with assumptions (`te=2.14 nodes=2`).
+def ids_of(table: Iterable[tuple[object, ...]]) -> list[str]:
+    """`HCP002-1`, `HCP002-2`, …: the rule of a row, counted within the table."""
+    seen: Counter[object] = Counter()
+    names = []
+    for rule_id, *_ in table:
+        seen[rule_id] += 1
+        names.append(f"{rule_id}-{seen[rule_id]}")
+    return names
 
-    A text of several lines is a file's.
-    """
-    assumed = {}
-    for word in assume.split():
-        name, _, value = word.partition("=")
-        row = FACTS[name] if name in FACTS else FactSpec(name, "str", "")
-        assumed[name] = Fact(coerce(row, Setting(name, value)), "assumed")
-    if "\n" in text:
-        return build_launch(read_text(text, "example", dialect=kind), assumed=assumed)
-    return build_launch(reading_of_words(kind, [Word(word) for word in shlex.split(text)], "-"), assumed=assumed)
+
+def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
+    for parameter, name in TABLES.items():
+        if parameter in metafunc.fixturenames:
+            table = getattr(metafunc.module, name)
+            metafunc.parametrize(parameter, table, ids=ids_of(table))
+    if "rule" in metafunc.fixturenames:
+        folder = Path(metafunc.module.__file__ or "").parent.name
+        rules = [rule for rule in RULES if folder not in FAMILIES or family_of(rule.id) == folder]
+        metafunc.parametrize("rule", rules, ids=[rule.id for rule in rules])
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """A test below a family's folder that names no rule of it stops the run: nobody would find it by its rule."""
+    for item in items:
+        folder = item.path.parent.name
+        if item.path.parents[1] == HERE and folder in FAMILIES:
+            ids = [rule.id for rule in RULES if family_of(rule.id) == folder]
+            name = item.nodeid.rpartition("::")[2].upper()
+            if not any(rule_id in name for rule_id in ids):
+                raise pytest.UsageError(f"{item.nodeid} names no rule of {folder}, such as {ids[0]}")
 
 
 @pytest.fixture

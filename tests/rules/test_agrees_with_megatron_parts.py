@@ -14,7 +14,7 @@ from hcp.launch.fact import Launch
 from hcp.rules.cp.view import windowed_types
 from hcp.rules.engine import check_launch
 from hcp.rules.registry import BY_ID
-from hcp.rules.rule import View
+from hcp.rules.view import View
 
 pytestmark = pytest.mark.torch
 

@@ -2,15 +2,14 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
-
 import pytest
 
 from hcp.launch.build import build_launch
 from hcp.launch.read import read_target, read_text
 from hcp.rules.engine import check_launch
 from hcp.rules.registry import BY_ID
-from hcp.rules.rule import Fix, Problem, Rule, View
+from hcp.rules.rule import Fix, Problem, Rule
+from hcp.rules.view import View
 
 ACTOR, REF = "actor_rollout_ref.actor.megatron", "actor_rollout_ref.ref.megatron"
 
@@ -21,10 +20,10 @@ def odd(v: View) -> Problem | None:
     return Problem("odd", f"cp {v.cp}", "an even cp", ("cp",), (Fix({"cp": v.cp + 1}, "evens it"),))
 
 
-RULE: Rule = replace(BY_ID["HCP002"], id="ODD001", severity="error", applies=lambda v: True, check=odd)
+RULE: Rule = BY_ID["HCP002"]._replace(id="ODD001", severity="error", applies=lambda v: True, check=odd)
 
 
-def launch(*words: str):  # type: ignore[no-untyped-def]
+def launch(*words: str):
     return build_launch(
         read_target("", words=["actor_rollout_ref.actor.use_kl_loss=true", "algorithm.adv_estimator=grpo", *words])
     )

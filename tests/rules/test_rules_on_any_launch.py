@@ -2,25 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from dataclasses import replace
 from typing import Any
 
-import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from hcp.launch.build import build_launch
-from hcp.launch.fact import DIALECTS, Fact, Launch, Reading
-from hcp.launch.facts.row import FactSpec
+from hcp.launch.fact import DIALECTS, Fact, Reading
+from hcp.launch.facts.spec import FactSpec
 from hcp.launch.facts.table import FACTS
 from hcp.rules.engine import check_launch
 from hcp.rules.registry import RULES
-from hcp.rules.rule import Rule
+from support.selection import examples
 
-LaunchOf = Callable[..., Launch]
 HUGE = 10**12
-_RULES_ON_FACTS = [rule for rule in RULES if not rule.last and rule.id != "KEY001"]  # KEY001 reads the keys themselves
 
 _sizes = st.one_of(st.integers(1, 16), st.sampled_from([32, 64, 72, 4096, 131072, HUGE]))
 _integers = st.one_of(st.integers(-4, 64), st.sampled_from([-HUGE, HUGE]))
@@ -102,7 +97,7 @@ def _fact_of(row: FactSpec) -> st.SearchStrategy[Fact]:
 _facts = st.fixed_dictionaries({}, optional={name: _fact_of(row) for name, row in FACTS.items()})
 
 
-@settings(max_examples=400, deadline=20_000, derandomize=True)
+@settings(max_examples=examples(quick=60, full=400), derandomize=True)
 @given(kind=st.sampled_from(DIALECTS), facts=_facts, complete=st.booleans())
 def test_no_launch_makes_a_rule_raise(kind: Any, facts: dict[str, Fact], complete: bool) -> None:
     launch = build_launch(Reading(kind, "-", "yaml", complete=complete, role="actor_rollout_ref.actor"), assumed=facts)
@@ -110,7 +105,7 @@ def test_no_launch_makes_a_rule_raise(kind: Any, facts: dict[str, Fact], complet
     assert report.applied + len(report.not_checked) <= len(RULES)
 
 
-@settings(max_examples=60, deadline=20_000, derandomize=True)
+@settings(max_examples=examples(quick=20, full=60), derandomize=True)
 @given(kind=st.sampled_from(DIALECTS), facts=_facts)
 def test_no_launch_makes_a_fix_raise(kind: Any, facts: dict[str, Fact]) -> None:
     launch = build_launch(Reading(kind, "-", "yaml", role="actor_rollout_ref.actor"), assumed=facts)
@@ -125,22 +120,3 @@ def test_an_empty_launch_has_no_finding() -> None:
         report = check_launch(launch, RULES)
         assert report.findings == ()
         assert report.not_checked, "a launch of which nothing is known passes no rule"
-
-
-ONLY_WHAT_IS_STATED = {"CP017", "CP020", "PACK008", "SLURM010"}
-"""Rules that answer to stated facts alone, so that nothing can be missing. This set may only shrink."""
-
-
-@pytest.mark.parametrize("rule", _RULES_ON_FACTS, ids=lambda rule: rule.id)
-def test_a_rule_that_lacks_a_fact_is_not_checked_and_never_passed(rule: Rule, launch_of: LaunchOf) -> None:
-    """Of the bad example's facts at least one is needed, and a finding never rests on the one that it blames."""
-    bad = launch_of(rule.bad.dialect, rule.bad.text, rule.bad.assume)
-    blamed = check_launch(bad, (rule,), fixes=False).findings[0].problem.facts
-    needed = set()
-    for name in bad.facts:
-        others = {other: fact for other, fact in bad.facts.items() if other != name}
-        report = check_launch(replace(bad, facts=others), (rule,), fixes=False)
-        needed |= {name for item in report.not_checked if name in item.needs}
-        if name == blamed[0]:
-            assert not report.findings, f"{rule.id} finds a fault in {name} although it is unknown"
-    assert bool(needed) != (rule.id in ONLY_WHAT_IS_STATED), f"{rule.id} asks for {needed or 'nothing'}"

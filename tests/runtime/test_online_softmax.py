@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 torch = pytest.importorskip("torch")
 
 from hcp.runtime.online_softmax import attend, finish, merge  # noqa: E402
+from support.selection import examples  # noqa: E402
 
 pytestmark = pytest.mark.torch
 
@@ -37,7 +38,7 @@ def naive(q, k, v, visible, scale):
     return out
 
 
-@settings(max_examples=30, deadline=None)
+@settings(max_examples=examples(quick=10, full=30))
 @given(seed=st.integers(0, 10_000), cuts=st.lists(st.integers(0, 7), max_size=4), swap=st.booleans())
 def test_keys_cut_into_blocks_and_merged_in_any_order_give_the_softmax_over_all(seed, cuts, swap):
     q, k, v, visible = drawn(seed)

@@ -11,6 +11,7 @@ torch = pytest.importorskip("torch")
 from hcp.core.errors import HcpError  # noqa: E402
 from hcp.core.shards import cu_seqlens_of  # noqa: E402
 from hcp.runtime.shards import Batch, shard, unshard  # noqa: E402
+from support.selection import examples  # noqa: E402
 
 pytestmark = pytest.mark.torch
 
@@ -18,7 +19,7 @@ cp_sizes = st.integers(1, 6)
 packed_units = st.lists(st.integers(1, 4), min_size=1, max_size=4)
 
 
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=examples(quick=10, full=40))
 @given(cp_size=cp_sizes, units=packed_units, layout=st.sampled_from(["sbhd", "bshd", "thd"]))
 def test_shards_of_all_ranks_put_together_are_the_tensor(cp_size, units, layout):
     padded = cu_seqlens_of([2 * cp_size * unit for unit in units])
@@ -42,7 +43,7 @@ def test_a_shard_is_what_megatron_core_gives_the_rank(ranks):
         assert shard(tokens, cp_rank, 4, "bshd").tolist() == theirs
 
 
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=examples(quick=10, full=40))
 @given(cp_size=cp_sizes, units=packed_units, data=st.data())
 def test_every_row_of_a_shard_knows_its_sequence_and_position(cp_size, units, data):
     padded = [2 * cp_size * unit for unit in units]

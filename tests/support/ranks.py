@@ -7,8 +7,10 @@ from typing import Any
 
 import pytest
 
+from support.processes import HANG_S
 
-def run_ranks(work: Callable[[int], Any], size: int = 4, timeout: float = 60) -> list[Any]:
+
+def run_ranks(work: Callable[[int], Any], size: int = 4) -> list[Any]:
     """What `work(rank)` returned on each of `size` ranks that share a gloo world."""
     import tempfile
     from argparse import Namespace
@@ -19,12 +21,12 @@ def run_ranks(work: Callable[[int], Any], size: int = 4, timeout: float = 60) ->
     with tempfile.TemporaryDirectory() as folder:
 
         def in_world(rank: int) -> Any:
-            with joined_world(rank, size, Namespace(timeout=timeout), f"{folder}/store"):
+            with joined_world(rank, size, Namespace(timeout=HANG_S), f"{folder}/store"):
                 return work(rank)
 
-        return run_workers(in_world, size, timeout)
+        return run_workers(in_world, size, HANG_S)
 
 
 @pytest.fixture
-def ranks():  # type: ignore[no-untyped-def]
+def ranks():
     return run_ranks

@@ -6,6 +6,7 @@ steps too) carries its folder in the environment: what a killed session left beh
 
 from __future__ import annotations
 
+import contextlib
 import ctypes
 import getpass
 import os
@@ -22,6 +23,8 @@ from pathlib import Path
 
 import pytest
 
+from support.processes import HANG_S
+
 _PREFIX = "hcp-slurm-"
 _MARK = "HCP_TEST_CLUSTER"
 _PR_SET_PDEATHSIG = 1
@@ -31,8 +34,9 @@ _SRC = Path(__file__).resolve().parents[2] / "src"
 class Cluster:
     """Four nodes n1..n4 of eight CPUs and eight (empty) GPUs each."""
 
-    def __init__(self, folder: Path) -> None:
+    def __init__(self, folder: Path, first_job: int = 1) -> None:
         self.folder = folder
+        self.first_job = first_job
         self.conf = folder / "slurm.conf"
         self.env = {**os.environ, "SLURM_CONF": str(self.conf), _MARK: str(folder), "LC_ALL": "C.UTF-8"}
         self.daemons: list[subprocess.Popen[bytes]] = []
@@ -45,7 +49,7 @@ class Cluster:
         self._daemon("slurmctld", "-D", "-i", "-f", str(self.conf))
         for number in range(1, 5):
             self._daemon("slurmd", "-D", "-f", str(self.conf), "-N", f"n{number}")
-        self.wait_until(lambda: self.run("sinfo", "-h", "-o", "%T %D").stdout.strip() == "idle 4", 60, "4 idle nodes")
+        self.wait_until(lambda: self.run("sinfo", "-h", "-o", "%T %D").stdout.strip() == "idle 4", "4 idle nodes")
 
     def stop(self) -> None:
         if self.daemons:
@@ -66,7 +70,6 @@ class Cluster:
         *argv: str | Path,
         cwd: Path | None = None,
         check: bool = True,
-        timeout: float = 60,
         env: dict[str, str] | None = None,
     ) -> subprocess.CompletedProcess[str]:
         done = subprocess.run(
@@ -75,7 +78,7 @@ class Cluster:
             env={**self.env, **(env or {})},
             text=True,
             capture_output=True,
-            timeout=timeout,
+            timeout=HANG_S,
         )
         assert not check or done.returncode == 0, f"{argv}: exit {done.returncode}\n{done.stdout}{done.stderr}"
         return done
@@ -91,11 +94,11 @@ class Cluster:
         assert match, f"no field {name} in:\n{text}"
         return match[1]
 
-    def wait_for_state(self, job: int, *states: str, timeout: float = 120) -> str:
-        self.wait_until(lambda: self.field(job, "JobState") in states, timeout, f"job {job} in state {states}")
+    def wait_for_state(self, job: int, *states: str) -> str:
+        self.wait_until(lambda: self.field(job, "JobState") in states, f"job {job} in state {states}")
         return self.field(job, "JobState")
 
-    def finish(self, job: int, timeout: float = 180) -> str:
+    def finish(self, job: int) -> str:
         """Waits for the end of a job; its last state."""
         return self.wait_for_state(
             job,
@@ -108,7 +111,6 @@ class Cluster:
             "BOOT_FAIL",
             "DEADLINE",
             "PREEMPTED",
-            timeout=timeout,
         )
 
     def hurry(self, job: int) -> None:
@@ -120,11 +122,15 @@ class Cluster:
         time.sleep(3)
         self.run("scontrol", "update", f"JobId={job}", "StartTime=now")
 
-    def wait_until(self, true: Callable[[], bool], timeout: float, what: str) -> None:
-        end = time.monotonic() + timeout
+    def wait_until(self, true: Callable[[], bool], what: str) -> None:
+        end = time.monotonic() + HANG_S
         while not true():
-            assert time.monotonic() < end, f"waited {timeout:g} s for {what}\n{self.state()}"
+            assert time.monotonic() < end, f"waited {HANG_S} s for {what}\n{self.state()}"
             time.sleep(0.3)
+
+    def commands(self) -> list[str]:
+        """The command lines of all that runs on the cluster, the daemons among them."""
+        return list(_processes_of(self.folder).values())
 
     def state(self) -> str:
         queue = self.run("squeue", "-a", check=False).stdout + self.run("sinfo", check=False).stdout
@@ -147,7 +153,7 @@ class Cluster:
             f"--seed-file={self.folder}/munge/seed",
             f"--log-file={self.folder}/log/munged.log",
         )
-        self.wait_until(self.munge_socket.exists, 20, "the munge socket")
+        self.wait_until(self.munge_socket.exists, "the munge socket")
 
     def _configure(self) -> None:
         ports = _free_ports(5)
@@ -165,6 +171,7 @@ class Cluster:
 ClusterName=hcp
 SlurmctldHost={host}(127.0.0.1)
 SlurmctldPort={ports[0]}
+FirstJobId={self.first_job}
 SlurmUser={user}
 SlurmdUser={user}
 AuthType=auth/munge
@@ -219,19 +226,28 @@ def _free_ports(number: int) -> list[int]:
     return ports
 
 
-def _end_processes_of(folder: Path) -> None:
-    """Ends what a cluster started and left: found by the folder that its environment names."""
+def _processes_of(folder: Path) -> dict[int, str]:
+    """What a cluster started and what that started: the command line of each, by process id.
+
+    They are found by the folder that their environment names.
+    """
     mark = f"{_MARK}={folder}".encode()
+    found = {}
+    for process in Path("/proc").glob("[0-9]*"):
+        try:
+            if int(process.name) != os.getpid() and mark in (process / "environ").read_bytes().split(b"\0"):
+                found[int(process.name)] = (process / "cmdline").read_text().replace("\0", " ")
+        except OSError:
+            continue  # it has ended, or is somebody else's
+    return found
+
+
+def _end_processes_of(folder: Path) -> None:
     for sign in (signal.SIGTERM, signal.SIGKILL):
-        left = []
-        for environ in Path("/proc").glob("[0-9]*/environ"):
-            try:
-                pid = int(environ.parent.name)
-                if pid != os.getpid() and mark in environ.read_bytes().split(b"\0"):
-                    os.kill(pid, sign)
-                    left.append(pid)
-            except OSError:
-                continue  # it has ended, or is somebody else's
+        left = _processes_of(folder)
+        for pid in left:
+            with contextlib.suppress(ProcessLookupError):
+                os.kill(pid, sign)
         if not left:
             return
         time.sleep(1)
@@ -252,13 +268,15 @@ def _clear_leftovers() -> None:
 
 @pytest.fixture(scope="session")
 def slurm() -> Iterator[Cluster]:
-    """Four idle nodes; started once per test session."""
+    """Four idle nodes; started once per test session, with pytest-xdist once in each process that has such tests."""
     _clear_leftovers()
     # A short path: a unix socket's path has at most 107 characters. Readable: munge wants that of its socket.
     folder = Path(tempfile.mkdtemp(prefix=_PREFIX))
     folder.chmod(0o755)
     (folder / "owner").write_text(str(os.getpid()))
-    cluster = Cluster(folder)
+    # A job's ports follow from its number: those of clusters that run side by side must not meet.
+    worker = int(os.environ.get("PYTEST_XDIST_WORKER", "gw0").removeprefix("gw"))
+    cluster = Cluster(folder, first_job=1 + 100 * worker)
     cluster.env["PYTHONPATH"] = os.pathsep.join(filter(None, [str(_SRC), os.environ.get("PYTHONPATH", "")]))
     cluster.env["PATH"] = os.pathsep.join([str(Path(sys.executable).parent), os.environ["PATH"]])
     try:

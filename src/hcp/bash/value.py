@@ -7,7 +7,7 @@ from bisect import bisect_right
 from collections.abc import Iterable, Sequence
 from typing import NamedTuple
 
-from hcp.launch.fact import Location
+from hcp.core.place import Location
 
 BLANK = " \t\n"
 _STRIDE = 1024

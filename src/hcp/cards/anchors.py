@@ -20,8 +20,8 @@ from hcp.core.errors import HcpError
 from hcp.rules.registry import RULES
 from hcp.rules.rule import Source
 
-Status = Literal["holds", "moved", "changed", "gone", "unverified here"]
-STATUSES: tuple[Status, ...] = ("holds", "moved", "changed", "gone", "unverified here")
+AnchorStatus = Literal["holds", "moved", "changed", "gone", "unverified here"]
+STATUSES: tuple[AnchorStatus, ...] = ("holds", "moved", "changed", "gone", "unverified here")
 
 _MODULES = {
     "megatron-core": "megatron",
@@ -47,11 +47,11 @@ class Root(NamedTuple):
     is_checkout: bool = False
 
 
-class Verdict(NamedTuple):
+class AnchorVerdict(NamedTuple):
     """What a source tree says about an anchor; `where` is the tree's version, or its path for a checkout."""
 
     anchor: Anchor
-    status: Status
+    status: AnchorStatus
     where: str
     detail: str = ""
 
@@ -122,17 +122,17 @@ def _checkout_version(name: str, path: Path) -> str | None:
     return match[1] if match else None
 
 
-def verdicts(anchors: Iterable[Anchor], roots: Iterable[Root]) -> Iterator[Verdict]:
+def verdicts(anchors: Iterable[Anchor], roots: Iterable[Root]) -> Iterator[AnchorVerdict]:
     """Each anchor against every source tree that it claims; one `unverified here` where there is none."""
     roots = list(roots)
     for anchor in anchors:
         trees = [root for root in roots if _claims(anchor.source, root)]
         if not trees:
             versions = anchor.source.versions or "any version"
-            yield Verdict(anchor, "unverified here", "", f"no sources of {anchor.source.repo} {versions}")
+            yield AnchorVerdict(anchor, "unverified here", "", f"no sources of {anchor.source.repo} {versions}")
         for root in trees:
             status, detail = _status(anchor.source, root)
-            yield Verdict(anchor, status, root.version or os.fspath(root.path), detail)
+            yield AnchorVerdict(anchor, status, root.version or os.fspath(root.path), detail)
 
 
 def _claims(source: Source, root: Root) -> bool:
@@ -148,7 +148,7 @@ def _claims(source: Source, root: Root) -> bool:
         raise HcpError(f"{found}; wanted a PEP 440 range") from None
 
 
-def _status(source: Source, root: Root) -> tuple[Status, str]:
+def _status(source: Source, root: Root) -> tuple[AnchorStatus, str]:
     # A repository may keep under src/ what its wheel has at the top.
     bare = source.path.removeprefix("src/")
     file = next((path for path in (root.path / bare, root.path / "src" / bare) if path.is_file()), None)

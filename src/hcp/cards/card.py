@@ -1,4 +1,4 @@
-"""A skill's `config/card.yaml` (schema `hcp.card/1`): what it claims, what proves it, what it runs."""
+"""A skill's `config/card.yaml` (schema hcp.card/2, and still /1): what it claims, what proves it, what it runs."""
 
 from __future__ import annotations
 
@@ -15,7 +15,9 @@ from hcp.rules.rule import Source
 
 Level = Literal["static", "cpu", "gpu"]
 LEVELS: tuple[Level, ...] = ("static", "cpu", "gpu")
-SCHEMA = "hcp.card/1"
+SCHEMA = "hcp.card/2"
+_NAMES = {"hcp.card/1": ("config", "launcher"), SCHEMA: ("recommended", "dialect")}
+"""What a schema calls the launches that a card recommends, and the dialect of one."""
 CARD_PATH = Path("config") / "card.yaml"
 
 
@@ -67,7 +69,7 @@ class Claim:
 class Recommended:
     """A launch that the card recommends: `hcp check` finds nothing in it."""
 
-    launcher: str
+    dialect: str
     text: str
     assume: tuple[str, ...] = ()
     why: str = ""
@@ -79,7 +81,7 @@ class Card:
     title: str
     summary: str
     stack: Mapping[str, str]
-    config: tuple[Recommended, ...]
+    recommended: tuple[Recommended, ...]
     rules: tuple[str, ...]
     claims: tuple[Claim, ...]
     verify: tuple[Step, ...]
@@ -140,9 +142,10 @@ class _Parser:
         if not isinstance(data, dict):
             self.faults.append("found no mapping at the top; wanted the keys of a card")
             data = {}
-        if data.get("schema") != SCHEMA:
+        if str(data.get("schema")) not in _NAMES:
             self.faults.append(f"schema is {data.get('schema')!r}; wanted {SCHEMA}")
-        known = {item.name for item in fields(Card)} - {"folder"} | {"schema"}
+        recommended, dialect = _NAMES.get(str(data.get("schema")), _NAMES[SCHEMA])
+        known = {item.name for item in fields(Card)} - {"folder", "recommended"} | {"schema", recommended}
         self._unknown_keys("card", data, known)
         if data.get("skill") != folder.name:
             self.faults.append(f"skill is {data.get('skill')!r}; wanted the folder's name, {folder.name!r}")
@@ -154,7 +157,7 @@ class _Parser:
             title=self._text("card", data, "title"),
             summary=self._text("card", data, "summary"),
             stack={str(key): str(value) for key, value in stack.items()} if isinstance(stack, dict) else {},
-            config=self._objects(data, "config", self._recommended),
+            recommended=self._objects(data, recommended, lambda item: self._recommended(item, dialect)),
             rules=self._texts("card", data, "rules"),
             claims=self._objects(data, "claims", self._claim),
             verify=self._objects(data, "verify", self._step),
@@ -163,12 +166,13 @@ class _Parser:
             folder=folder,
         )
 
-    def _recommended(self, data: dict[str, Any]) -> Recommended:
-        self._unknown_keys("config", data, {"launcher", "text", "assume", "why"})
+    def _recommended(self, data: dict[str, Any], dialect: str) -> Recommended:
+        where = "recommended launch"
+        self._unknown_keys(where, data, {dialect, "text", "assume", "why"})
         return Recommended(
-            self._text("config", data, "launcher"),
-            self._text("config", data, "text"),
-            self._texts("config", data, "assume"),
+            self._text(where, data, dialect),
+            self._text(where, data, "text"),
+            self._texts(where, data, "assume"),
             str(data.get("why", "")),
         )
 
@@ -185,7 +189,7 @@ class _Parser:
         return Claim(self._text(where, data, "id"), self._text(where, data, "text"), proved_by, sources)
 
     def _source(self, where: str, data: dict[str, Any]) -> Source:
-        names = {item.name for item in fields(Source)}
+        names = set(Source._fields)
         self._unknown_keys(f"{where}, source", data, names)
         texts = {name: str(data[name]) for name in names if name in data}
         if not {"repo", "path", "qualname"} <= texts.keys():

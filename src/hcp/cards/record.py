@@ -8,12 +8,13 @@ import json
 import platform
 import re
 from collections.abc import Iterable
+from functools import cache
 from pathlib import Path
 from typing import Any
 
 import hcp
 from hcp.cards.card import Card, Step
-from hcp.cards.steps import Result
+from hcp.cards.steps import StepResult
 from hcp.core.errors import HcpError
 from hcp.launch.this_machine import installed_versions
 from hcp.resources import pack_dir
@@ -50,9 +51,14 @@ def closure_of(step: Step) -> set[Path]:
         path = queue.pop()
         if path not in found and path.is_file():
             found.add(path)
-            queue += _imports(path) if path.suffix == ".py" else ()
-            queue += _beside(path)
+            queue += _used_by(path, path.stat().st_mtime_ns)
     return found
+
+
+@cache
+def _used_by(path: Path, changed_ns: int) -> tuple[Path, ...]:
+    """The files that a file names; looked for once for all steps, and again when the file has changed."""
+    return (*(_imports(path) if path.suffix == ".py" else ()), *_beside(path))
 
 
 def _beside(path: Path) -> Iterable[Path]:
@@ -92,7 +98,7 @@ def _module_files(module: str, importer: Path) -> Iterable[Path]:
     return [file for file in (place.with_suffix(".py"), place / "__init__.py") if file.is_file()]
 
 
-def write_record(card: Card, results: Iterable[Result]) -> Path:
+def write_record(card: Card, results: Iterable[StepResult]) -> Path:
     """Writes the outcomes of steps that ran to the skill's `verified.json`, keeping those of other steps.
 
     Raises:
@@ -115,7 +121,7 @@ def write_record(card: Card, results: Iterable[Result]) -> Path:
     return path
 
 
-def _entry(result: Result) -> dict[str, Any]:
+def _entry(result: StepResult) -> dict[str, Any]:
     return {
         "status": result.status,
         "exit": result.exit,

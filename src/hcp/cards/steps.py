@@ -19,17 +19,17 @@ from hcp.cards.processes import Ended, run_program
 from hcp.core.errors import HcpError
 from hcp.resources import pack_dir
 
-Status = Literal["passed", "failed", "skipped"]
+StepStatus = Literal["passed", "failed", "skipped"]
 _MISSING = object()
 
 
 @dataclass(frozen=True)
-class Result:
+class StepResult:
     """What became of one step. `reason` says why it failed or was skipped; `last_line` is its last line of output."""
 
     card: Card
     step: Step
-    status: Status
+    status: StepStatus
     reason: str = ""
     seconds: float = 0.0
     exit: int | None = None
@@ -99,19 +99,19 @@ def num_gpus() -> int:
     return sum(line.startswith("GPU ") for line in done.stdout.splitlines())
 
 
-def run_step(card: Card, step: Step, on_tick: Callable[[float], None] = lambda seconds: None) -> Result:
+def run_step(card: Card, step: Step, on_tick: Callable[[float], None] = lambda seconds: None) -> StepResult:
     """Runs one step and judges it; never raises for what the step does."""
     reason = why_not(step)
     if reason:
-        return Result(card, step, "skipped", reason)
+        return StepResult(card, step, "skipped", reason)
     try:
         ended = run_program(program_of(step), timeout_s=step.timeout_s, environment=_environment(), on_tick=on_tick)
     except HcpError as error:
-        return Result(card, step, "failed", str(error))
+        return StepResult(card, step, "failed", str(error))
     except OSError as error:
-        return Result(card, step, "failed", f"could not start: {error.strerror}")
+        return StepResult(card, step, "failed", f"could not start: {error.strerror}")
     fault = _fault(step, ended)
-    return Result(
+    return StepResult(
         card, step, "failed" if fault else "passed", fault, ended.seconds, ended.status, _evidence(step, ended)
     )
 

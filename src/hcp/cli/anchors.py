@@ -12,14 +12,15 @@ import click
 
 from hcp.cards.anchors import (
     STATUSES,
+    AnchorVerdict,
     Root,
-    Verdict,
     all_anchors,
     installed_roots,
     named_root,
     unpacked_roots,
     verdicts,
 )
+from hcp.cli.options import format_option
 from hcp.core.errors import HcpError
 
 
@@ -38,7 +39,7 @@ from hcp.core.errors import HcpError
     help="A folder of unpacked wheels, each <dist>-<version> (also $HCP_UPSTREAM).",
 )
 @click.option("--all", "every", is_flag=True, help="List the anchors that hold or are unverified here, too.")
-@click.option("--format", "fmt", type=click.Choice(("text", "json")), default="text", show_default=True)
+@format_option("text", "json")
 def anchors(repos: Sequence[str], sources: str | None, every: bool, fmt: str) -> int:
     """Tell which source anchors hold, moved, changed or are gone; unverified here = no sources to look in.
 
@@ -59,7 +60,7 @@ def anchors(repos: Sequence[str], sources: str | None, every: bool, fmt: str) ->
     return 0 if ok else 1
 
 
-def _json(found: Sequence[Verdict], ok: bool) -> dict[str, object]:
+def _json(found: Sequence[AnchorVerdict], ok: bool) -> dict[str, object]:
     rows = [
         {
             "owner": verdict.anchor.owner,
@@ -81,7 +82,7 @@ def _json(found: Sequence[Verdict], ok: bool) -> dict[str, object]:
     }
 
 
-def _print(found: Sequence[Verdict], roots: Sequence[Root], every: bool) -> None:
+def _print(found: Sequence[AnchorVerdict], roots: Sequence[Root], every: bool) -> None:
     for verdict in found:
         if every or verdict.status not in ("holds", "unverified here"):
             source = verdict.anchor.source

@@ -8,12 +8,14 @@ from typing import TYPE_CHECKING
 
 import click
 
+from hcp.cli.options import format_option
+from hcp.core.dcp import POLICIES, TARGETS, parse_cost, plan_micro_batches
+from hcp.core.dcp.normalize import GATHERS, REDUCTIONS
 from hcp.core.errors import HcpError
 
 if TYPE_CHECKING:
     from hcp.draw.timeline_rows import Timeline
 
-POLICIES = ("balanced", "pr5869")
 MAX_WORLD_SIZE = 2**20
 
 
@@ -50,7 +52,7 @@ def dcp() -> None:
 @click.option("--sequence-parallel/--no-sequence-parallel", default=True, show_default=True)
 @click.option(
     "--groups",
-    type=click.Choice(["main", "dev", "pow2"]),
+    type=click.Choice(TARGETS),
     default="pow2",
     show_default=True,
     help="Whose process groups: megatron-core's main or dev branch, or every power of two.",
@@ -66,7 +68,7 @@ def dcp() -> None:
 @click.option(
     "--html", type=click.Path(path_type=Path), metavar="FILE", help="Write the timeline and tables as a page."
 )
-@click.option("--format", "form", type=click.Choice(["text", "json"]), default="text", show_default=True)
+@format_option("text", "json")
 def plan(
     world_size: int,
     max_seqlen: int,
@@ -80,7 +82,7 @@ def plan(
     cost_text: str,
     svg: Path | None,
     html: Path | None,
-    form: str,
+    fmt: str,
 ) -> None:
     """Assign sequences to micro-batches and to groups of ranks that share them.
 
@@ -90,7 +92,6 @@ def plan(
     """
     from hcp.cli.lengths import read_lengths
     from hcp.cli.reports import dcp as report
-    from hcp.core.dcp import parse_cost, plan_micro_batches
     from hcp.draw.timeline_rows import timeline_of
 
     if world_size > MAX_WORLD_SIZE:
@@ -121,7 +122,7 @@ def plan(
     for path, is_page in ((svg, False), (html, True)):
         if path is not None:
             _draw(timelines, failed, path, is_page)
-    if form == "json":
+    if fmt == "json":
         click.echo(report.compare_json(plans, failed) if compare else report.plan_json(plans[0]))
     else:
         click.echo(report.plan_text(timelines, failed, groups))
@@ -138,20 +139,20 @@ def plan(
 )
 @click.option(
     "--reduction",
-    type=click.Choice(["mean", "sum"]),
+    type=click.Choice(REDUCTIONS),
     default="mean",
     show_default=True,
     help="What DDP does with the gradients (sum: calculate_per_token_loss).",
 )
 @click.option(
     "--gather",
-    type=click.Choice(["detached", "autograd", "replicated"]),
+    type=click.Choice(GATHERS),
     default="detached",
     show_default=True,
     help="How a rank gets its group's outputs: verl's engine is detached.",
 )
-@click.option("--format", "form", type=click.Choice(["text", "json"]), default="text", show_default=True)
-def weights(world_size: int, sizes: tuple[str, ...], reduction: str, gather: str, form: str) -> None:
+@format_option("text", "json")
+def weights(world_size: int, sizes: tuple[str, ...], reduction: str, gather: str, fmt: str) -> None:
     """Say what to multiply the loss by, for the gradient and for the log.
 
     \b
@@ -164,7 +165,7 @@ def weights(world_size: int, sizes: tuple[str, ...], reduction: str, gather: str
         raise HcpError(f"--world-size {str(world_size)[:20]}: wanted 1 to {MAX_WORLD_SIZE} ranks")
     micro_batches = [_sizes(text, world_size) for text in sizes]
     rows = report.weight_rows(world_size, micro_batches, reduction, gather)
-    if form == "json":
+    if fmt == "json":
         click.echo(json.dumps(report.weights_json(world_size, reduction, gather, rows), indent=2))
     else:
         click.echo(report.weights_text(world_size, reduction, gather, rows))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import inspect
 import json
 from collections.abc import Sequence
 from pathlib import Path
@@ -9,6 +10,7 @@ from typing import Any
 
 import click
 
+from hcp.cli.options import format_option
 from hcp.core.errors import HcpError
 from hcp.rules.registry import RULES, rule_of
 from hcp.rules.rule import Example, Rule, Source
@@ -18,7 +20,7 @@ from hcp.rules.rule import Example, Rule, Source
 @click.argument("ids", nargs=-1, metavar="[RULE]...")
 @click.option("--all", "every", is_flag=True, help="All rules: one page each.")
 @click.option("-o", "folder", metavar="DIR", help="With --all: write the pages there as Markdown, with an index.")
-@click.option("--format", "fmt", type=click.Choice(("text", "json")), default="text", show_default=True)
+@format_option("text", "json")
 def explain(ids: Sequence[str], every: bool, folder: str | None, fmt: str) -> None:
     """Why a rule holds, what would be seen, and where upstream says it. Without a rule: the list of all."""
     if folder is not None and not every:
@@ -30,7 +32,7 @@ def explain(ids: Sequence[str], every: bool, folder: str | None, fmt: str) -> No
         data = {"schema": "hcp.explain/1", "rules": [_rule_json(rule) for rule in rules]}
         click.echo(json.dumps(data, indent=2, ensure_ascii=False))
     elif every or ids:
-        click.echo("\n\n".join(page(rule) for rule in rules))
+        click.echo("\n\n".join(f"{page(rule)}\n\n{_place_text(rule)}" for rule in rules))
     else:
         click.echo("\n".join(f"{rule.id:<9} {rule.severity:<8} {rule.title}" for rule in rules))
 
@@ -59,12 +61,25 @@ def page(rule: Rule) -> str:
     return "\n".join(lines)
 
 
+def _place(rule: Rule) -> dict[str, str | int]:
+    """Where the rule is written, in this project's tree: its file, the line it starts in, and its function."""
+    check = inspect.unwrap(rule.check)
+    file = f"src/{check.__module__.replace('.', '/')}.py"
+    return {"file": file, "line": check.__code__.co_firstlineno, "function": check.__name__}
+
+
+def _place_text(rule: Rule) -> str:
+    """The place as an editor takes it. Pages that are kept do not have it: the next edit would move the line."""
+    place = _place(rule)
+    return f"{place['file']}:{place['line']} {place['function']}"
+
+
 def _example(example: Example) -> str:
     assume = "".join(f" --assume {item}" for item in example.assume.split())
     if "\n" in example.text:
         lines = "".join(f"\n        {line}" for line in example.text.splitlines())
-        return f"hcp check --launcher {example.dialect}{assume} FILE, where FILE holds{lines}"
-    return f"hcp check --launcher {example.dialect}{assume} -- {example.text}"
+        return f"hcp check --dialect {example.dialect}{assume} FILE, where FILE holds{lines}"
+    return f"hcp check --dialect {example.dialect}{assume} -- {example.text}"
 
 
 def _source(source: Source) -> str:
@@ -105,4 +120,5 @@ def _rule_json(rule: Rule) -> dict[str, Any]:
         "good": example(rule.good),
         "bad": example(rule.bad),
         "source": sources_json(rule.source),
+        "defined_in": _place(rule),
     }

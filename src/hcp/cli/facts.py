@@ -6,11 +6,12 @@ import json
 
 import click
 
+from hcp.cli.options import format_option
 from hcp.launch.this_machine import machine_facts
 
 
 @click.command()
-@click.option("--format", "fmt", type=click.Choice(("json", "text")), default="json", show_default=True)
+@format_option("json", "text")
 def facts(fmt: str) -> None:
     """What this machine or container has, as facts for `hcp check --facts FILE`.
 

@@ -6,6 +6,7 @@ from pathlib import Path
 
 import click
 
+from hcp.cli.options import format_option
 from hcp.core.errors import HcpError
 from hcp.core.placement import Placement
 from hcp.core.ranks import DEFAULT_ORDER, Grids, grids_of
@@ -49,7 +50,7 @@ def level_sizes(text: str) -> tuple[int, ...]:
 )
 @click.option("--rank", type=int, help="Only the groups of this rank; quick at any size.")
 @click.option("--all", "is_all", is_flag=True, help="Text: every group with all its ranks.")
-@click.option("--format", "form", type=click.Choice(["text", "json"]), default="text", show_default=True)
+@format_option("text", "json")
 @click.option(
     "--svg",
     "picture",
@@ -72,7 +73,7 @@ def groups(
     placement: str,
     rank: int | None,
     is_all: bool,
-    form: str,
+    fmt: str,
     picture: Path | None,
 ) -> None:
     """List all rank groups in megatron-core's order, and tell which of them leave their node.
@@ -88,7 +89,7 @@ def groups(
     place = Placement(world_size, gpus_per_node, nvlink_domain, placement)
     if rank is not None and not 0 <= rank < world_size:
         raise HcpError(f"--rank is outside a world of {world_size} ranks: wanted 0 to {world_size - 1}")
-    if world_size > MAX_LISTED and (rank is None or is_all or picture or form == "json"):
+    if world_size > MAX_LISTED and (rank is None or is_all or picture or fmt == "json"):
         raise HcpError(
             f"--world-size {world_size}: at most {MAX_LISTED} ranks are listed or drawn; "
             "ask for one rank's groups in text (--rank R)"
@@ -98,7 +99,7 @@ def groups(
     placed = report.PlacedGroups(grids, sizes, place)
     if picture:
         _draw(grids, sizes, place, picture)
-    if form == "json":
+    if fmt == "json":
         click.echo(report.groups_json(placed) if rank is None else report.rank_json(placed, rank))
     else:
         click.echo(report.groups_text(placed, is_all) if rank is None else report.rank_text(placed, rank, is_all))

@@ -8,8 +8,9 @@ from typing import Any
 
 import click
 
+from hcp.cli.options import dialect_option, model_option, site_option
 from hcp.core.errors import HcpError
-from hcp.launch.fact import Launch
+from hcp.launch.fact import Dialect, Launch
 from hcp.render.site import KEYS, STARTS, SiteKey, load_site, site_assumptions
 
 _METAVARS = {"size": "N", "count": "N", "time": "TIME", "path": "PATH"}
@@ -43,23 +44,17 @@ def _option(key: SiteKey) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
     required=True,
     help="What starts the ranks; verify: a job that runs `hcp verify TARGET...` on every node.",
 )
-@click.option("--site", "site_file", metavar="FILE", help="YAML with the site's facts, under the options' names.")
+@site_option
 @click.option("-o", "--output", metavar="FILE", help="Write the script there instead of standard output.")
-@click.option(
-    "--launcher",
-    type=click.Choice(("auto", "mlm", "bridge", "bridge-provider", "verl")),
-    default="auto",
-    show_default=True,
-    help="The launch's dialect.",
-)
-@click.option("--model", "model_file", metavar="FILE", help="A Hugging Face config.json, for the model's facts.")
+@dialect_option
+@model_option
 @_site_options
 def render(
     targets: Sequence[str],
     start: str,
     site_file: str | None,
     output: str | None,
-    launcher: str,
+    dialect: Dialect | None,
     model_file: str | None,
     **options: Any,
 ) -> int:
@@ -94,7 +89,7 @@ def render(
         target = targets[0] if targets else ""
         if options["job_name"] is None and site["job_name"] == "train" and target:
             site["job_name"] = default_name(target)
-        launch = _load(target, words, launcher, model_file, start, site)
+        launch = _load(target, words, dialect, model_file, start, site)
         text = render_job(plan_job(start, site, launch, words, model_file=model_file))
         failed = _warn(launch, text)
     if output is None:
@@ -108,11 +103,15 @@ def render(
 
 
 def _load(
-    target: str, words: tuple[str, ...], launcher: str, model_file: str | None, start: str, site: dict[str, Any]
+    target: str,
+    words: tuple[str, ...],
+    dialect: Dialect | None,
+    model_file: str | None,
+    start: str,
+    site: dict[str, Any],
 ) -> Launch:
     from hcp.launch.load import LoadOptions, load_launch
 
-    dialect: Any = None if launcher == "auto" else launcher
     assumes = (f"start={start}", "placement=block", *site_assumptions(site))
     return load_launch(target, LoadOptions(dialect=dialect, words=words, assumes=assumes, model_file=model_file))
 

@@ -11,6 +11,7 @@ import click
 
 from hcp.cards.card import find_skill, load_card, skill_dirs
 from hcp.cards.skill import faults_of, front_matter
+from hcp.cli.options import format_option
 from hcp.core.errors import HcpError
 
 _AGENT_FOLDERS = {"agents": ".agents/skills", "claude": ".claude/skills"}
@@ -22,7 +23,7 @@ def skills() -> None:
 
 
 @skills.command(name="list")
-@click.option("--format", "fmt", type=click.Choice(("text", "json")), default="text", show_default=True)
+@format_option("text", "json")
 def list_skills(fmt: str) -> None:
     """List the skills: name and what each is for."""
     rows = [(folder.name, str(front_matter(folder)[0].get("description", ""))) for folder in skill_dirs()]
@@ -35,7 +36,7 @@ def list_skills(fmt: str) -> None:
 
 @skills.command()
 @click.argument("skill")
-@click.option("--format", "fmt", type=click.Choice(("text", "json")), default="text", show_default=True)
+@format_option("text", "json")
 def show(skill: str, fmt: str) -> None:
     """Print a skill's SKILL.md, or with --format json its card."""
     folder = find_skill(skill)
@@ -60,7 +61,7 @@ def show(skill: str, fmt: str) -> None:
 
 @skills.command()
 @click.argument("names", nargs=-1, metavar="[SKILL|FOLDER]...")
-@click.option("--format", "fmt", type=click.Choice(("text", "json")), default="text", show_default=True)
+@format_option("text", "json")
 def validate(names: Sequence[str], fmt: str) -> int:
     """Check SKILL.md and card against the format, and every id and program that they name. Exit 1 on a fault."""
     folders = [find_skill(name) for name in names] or skill_dirs()

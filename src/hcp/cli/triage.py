@@ -9,29 +9,25 @@ import tempfile
 import time
 from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import click
 
+from hcp.cli.options import assume_option, dialect_option, format_option
 from hcp.core.errors import HcpError
 
 if TYPE_CHECKING:
+    from hcp.launch.fact import Dialect
     from hcp.triage.is_cp_on import CpPlan
 
 
 @click.command()
 @click.argument("logs", nargs=-1, required=True, metavar="LOG...")
 @click.option("--launch", metavar="TARGET", help="The launch of the job: its groups and sizes are the plan.")
-@click.option(
-    "--launcher",
-    type=click.Choice(("auto", "mlm", "bridge", "bridge-provider", "verl")),
-    default="auto",
-    show_default=True,
-    help="The launch's dialect.",
-)
-@click.option("--assume", "assumes", multiple=True, metavar="NAME=VALUE", help="State a fact: arch=sm90 world_size=32.")
-@click.option("--format", "fmt", type=click.Choice(("text", "json")), default="text", show_default=True)
-def triage(logs: Sequence[str], launch: str | None, launcher: str, assumes: Sequence[str], fmt: str) -> int:
+@dialect_option
+@assume_option("State a fact: arch=sm90 world_size=32.")
+@format_option("text", "json")
+def triage(logs: Sequence[str], launch: str | None, dialect: Dialect | None, assumes: Sequence[str], fmt: str) -> int:
     """Read the logs of a dead or suspicious job.
 
     LOG is a file, a folder of logs, or - for standard input. Gives the rank and node that failed first, the cause
@@ -42,7 +38,7 @@ def triage(logs: Sequence[str], launch: str | None, launcher: str, assumes: Sequ
     from hcp.triage.report import SPOOL, diagnosis_json, diagnosis_text
     from hcp.triage.scan import find_logs, has_text
 
-    plan = _plan(launch, launcher, tuple(assumes))
+    plan = _plan(launch, dialect, tuple(assumes))
     with tempfile.TemporaryDirectory(prefix=SPOOL) as folder:
         paths = find_logs([_spooled(Path(folder)) if name == "-" else Path(name) for name in logs])
         try:
@@ -64,7 +60,7 @@ def triage(logs: Sequence[str], launch: str | None, launcher: str, assumes: Sequ
     return 0 if diagnosis.ok else 1
 
 
-def _plan(launch: str | None, launcher: str, assumes: tuple[str, ...]) -> CpPlan:
+def _plan(launch: str | None, dialect: Dialect | None, assumes: tuple[str, ...]) -> CpPlan:
     from hcp.triage.is_cp_on import CpPlan
 
     if launch is None and not assumes:
@@ -73,7 +69,6 @@ def _plan(launch: str | None, launcher: str, assumes: tuple[str, ...]) -> CpPlan
 
     if launch is None:
         return plan_of_assumptions(assumes)
-    dialect: Any = None if launcher == "auto" else launcher
     return plan_of_launch(launch, dialect, assumes)
 
 

@@ -11,7 +11,8 @@ from typing import Any
 import click
 
 from hcp.cards.card import LEVELS, Card, Level, Step, find_skill, load_card, skill_dirs
-from hcp.cards.steps import Result, program_of, run_step, steps_up_to, why_not
+from hcp.cards.steps import StepResult, program_of, run_step, steps_up_to, why_not
+from hcp.cli.options import format_option
 from hcp.core.errors import HcpError
 
 _COLOURS = {"passed": "green", "failed": "red", "skipped": "yellow"}
@@ -26,7 +27,7 @@ _COLOURS = {"passed": "green", "failed": "red", "skipped": "yellow"}
 @click.option("--dry-run", is_flag=True, help="Print what would run; run nothing.")
 @click.option("--record", is_flag=True, help="Write the outcomes to the skills' verified.json (in a checkout).")
 @click.option("--trust", is_flag=True, help="Allow a card from outside the installed pack to run its steps.")
-@click.option("--format", "fmt", type=click.Choice(("text", "json")), default="text", show_default=True)
+@format_option("text", "json")
 def verify(
     names: Sequence[str], level: Level, only_list: bool, dry_run: bool, record: bool, trust: bool, fmt: str
 ) -> int:
@@ -79,7 +80,7 @@ def _chosen(names: Sequence[str], level: Level) -> list[tuple[Card, Step]]:
     return chosen
 
 
-def _run(card: Card, step: Step, fmt: str) -> Result:
+def _run(card: Card, step: Step, fmt: str) -> StepResult:
     name = f"{card.skill}:{step.id}"
     result = run_step(card, step, _ticker(name))
     if fmt == "text":
@@ -106,7 +107,7 @@ def _ticker(name: str) -> Callable[[float], None]:
     return tick
 
 
-def _record(results: Sequence[Result]) -> None:
+def _record(results: Sequence[StepResult]) -> None:
     from hcp.cards.record import write_record
 
     cards = {result.card.skill: result.card for result in results}
@@ -129,7 +130,7 @@ def _print_steps(chosen: Sequence[tuple[Card, Step]], fmt: str, *, programs: boo
         click.echo(f"{card.skill}:{step.id}  {step.level}  {shlex.join(words)}{'  (' + reason + ')' if reason else ''}")
 
 
-def _json(result: Result) -> dict[str, Any]:
+def _json(result: StepResult) -> dict[str, Any]:
     return {
         "skill": result.card.skill,
         "step": result.step.id,

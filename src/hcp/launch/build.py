@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from dataclasses import replace
 from typing import Any
 
 from hcp.launch.coerce import coerce
 from hcp.launch.derive import derive
+from hcp.launch.edit import edit_facts, edit_settings
 from hcp.launch.fact import Fact, Launch, Reading, Setting
-from hcp.launch.facts.row import UNKNOWN
+from hcp.launch.facts.spec import UNKNOWN
 from hcp.launch.facts.table import FACTS, default_of, index_of
 
 
@@ -41,28 +41,15 @@ def build_launch(
 
 
 def with_settings(launch: Launch, edits: Iterable[Setting], removed: frozenset[str] = frozenset()) -> Launch:
-    """The launch as it would be with the settings changed: same-named ones replaced, `removed` keys left out.
-
-    An edit drops an assumption about the same fact: what is tried is the edit.
-    """
-    edits = tuple(edits)
-    index = index_of(launch.dialect, launch.reading.role)
-    changed = {edit.key for edit in edits} | removed
-    touched = {index[key].fact for key in changed if key in index}
-    same = {key for key, entry in index.items() if entry.fact in touched}
-    kept = tuple(s for s in launch.reading.settings if s.key not in same and s.key not in changed)
-    facts = {n: f for n, f in launch.reading.facts.items() if n not in touched}
-    unknown = {n: r for n, r in launch.reading.unknown.items() if n not in touched and n not in same}
-    reading = replace(launch.reading, settings=kept + edits, facts=facts, unknown=unknown)
-    assumed = {name: fact for name, fact in launch.assumed.items() if name not in touched}
-    return build_launch(reading, assumed=assumed, model=launch.model)
+    """The launch as it would be with the settings changed, under whatever key their facts were written."""
+    edit = edit_settings(launch.reading, edits, removed)
+    return build_launch(edit.reading, assumed=edit.still_assumed(launch.assumed), model=launch.model)
 
 
 def with_facts(launch: Launch, facts: Mapping[str, Fact]) -> Launch:
     """The launch with facts that no key holds replaced (an environment variable, the placement)."""
-    reading = replace(launch.reading, facts={**launch.reading.facts, **facts})
-    assumed = {name: fact for name, fact in launch.assumed.items() if name not in facts}
-    return build_launch(reading, assumed=assumed, model=launch.model)
+    edit = edit_facts(launch.reading, facts)
+    return build_launch(edit.reading, assumed=edit.still_assumed(launch.assumed), model=launch.model)
 
 
 def _stated(reading: Reading) -> tuple[dict[str, Fact], dict[str, str]]:
@@ -102,10 +89,10 @@ def _defaults(reading: Reading, stated: Mapping[str, Fact], unknown: Mapping[str
     if not reading.complete or reading.unseen is not None:
         return {}
     facts: dict[str, Fact] = {}
-    for name, row in FACTS.items():
+    for name, spec in FACTS.items():
         if name in stated or name in unknown:
             continue
-        value: Any = default_of(row, reading.dialect)
+        value: Any = default_of(spec, reading.dialect)
         if value is not UNKNOWN:
             facts[name] = Fact(value, "default")
     return facts

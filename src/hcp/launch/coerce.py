@@ -6,7 +6,7 @@ from typing import Any
 
 from hcp.core.errors import HcpError
 from hcp.launch.fact import Setting
-from hcp.launch.facts.row import FactSpec
+from hcp.launch.facts.spec import FactSpec
 
 _LARGEST = 10**12
 _TRUE = {"true", "1", "yes", "on"}
@@ -14,37 +14,37 @@ _FALSE = {"false", "0", "no", "off"}
 _NONE = {"none", "null", "~", ""}
 
 
-def coerce(row: FactSpec, setting: Setting, negated: bool = False) -> Any:
+def coerce(spec: FactSpec, setting: Setting, negated: bool = False) -> Any:
     """The fact's value, typed as the table says.
 
     Raises:
         HcpError: the value cannot be of the type; names the key, the place, the value and what was wanted.
     """
     raw = setting.value
-    if row.type == "bool":
+    if spec.type == "bool":
         value = _bool(raw, setting)
         return value if value is None else value != negated
-    if isinstance(raw, list | tuple) and row.type not in ("sizes", "comm", "window", "any"):
+    if isinstance(raw, list | tuple) and spec.type not in ("sizes", "comm", "window", "any"):
         if len(raw) != 1:
             raise _wrong(setting, "one value")
         raw = raw[0]
     if raw is None or (isinstance(raw, str) and raw.strip().lower() in _NONE):
         return None
-    if row.type in ("size", "int"):
+    if spec.type in ("size", "int"):
         number = _int(raw, setting)
-        if row.type == "size" and number < 1:
+        if spec.type == "size" and number < 1:
             raise _wrong(setting, "a whole number of at least 1")
         return number
-    if row.type == "float":
+    if spec.type == "float":
         return _float(raw, setting)
-    if row.type == "sizes":
+    if spec.type == "sizes":
         return tuple(_int(item, setting) for item in _items(raw))
-    if row.type == "comm":
+    if spec.type == "comm":
         items = tuple(item if item is None else str(item) for item in _items(raw))
         return items[0] if isinstance(raw, str) and len(items) == 1 else items
-    if row.type == "window":
+    if spec.type == "window":
         return _window(raw, setting)
-    if row.type in ("str", "version"):
+    if spec.type in ("str", "version"):
         if isinstance(raw, dict):
             raise _wrong(setting, "a single word")
         return str(raw)

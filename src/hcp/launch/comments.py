@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import re
 
-from hcp.launch.fact import Acceptance, Location
+from hcp.core.place import Location
+from hcp.launch.fact import Acceptance
 
 IGNORE = re.compile(
     r"(?:^|\s)#+\s*hcp:\s*ignore\s*=\s*(?P<rules>[A-Za-z]+[0-9]+(?:,[A-Za-z]+[0-9]+)*)(?P<reason>[^\n]*)"

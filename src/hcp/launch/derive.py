@@ -6,7 +6,7 @@ from collections.abc import Mapping, MutableMapping
 from math import prod
 from typing import Any
 
-from hcp.launch.fact import Dialect, Fact
+from hcp.launch.fact import ELASTIC_STARTS, Dialect, Fact
 
 Facts = MutableMapping[str, Fact]
 _ON = Fact(True, "launch")
@@ -103,7 +103,7 @@ def _cluster(facts: Facts, unknown: Mapping[str, str]) -> None:
         tray = _value(facts, "gpus_per_node") == 4 and _value(facts, "arch") in (None, "sm100", "sm103")
         if not tray:
             _put(facts, "nvlink_domain", _value(facts, "gpus_per_node"), "gpus_per_node")
-    if _value(facts, "start") in ("torchrun", "ft_launcher"):
+    if _value(facts, "start") in ELASTIC_STARTS:
         _put(facts, "placement", "block", "start")
     if _value(facts, "start") == "srun" and "placement" not in facts and "placement" not in unknown:
         facts["placement"] = Fact("block", "default")  # Slurm's own, unless the job says otherwise

@@ -166,15 +166,16 @@ def refuse_foreign_mapping(data: Mapping[str, Any], keys: Collection[str], targe
 
 def not_supported(target: str, name: str) -> HcpError:
     return HcpError(
-        f"{target} looks like {name}, which is not supported; {WANTED}; if it is one, name its dialect with --launcher"
+        f"{target} looks like {name}, which is not supported; {WANTED}; if it is one, name its dialect with --dialect"
     )
 
 
-def unknown_dialect(target: str, keys: Collection[str]) -> HcpError:
+def unknown_dialect(target: str, keys: Iterable[str]) -> HcpError:
+    """The refusal of a configuration with none of our keys; names the sections of `keys`, in their order."""
     roots = list(dict.fromkeys(key.partition(".")[0][:40] for key in keys))[:6]
     return HcpError(
         f"{target} has no key of a known dialect (it has {', '.join(roots) or 'none'}); {WANTED}; "
-        "give the launch's own file, or name its dialect with --launcher"
+        "give the launch's own file, or name its dialect with --dialect"
     )
 
 

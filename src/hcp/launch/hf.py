@@ -7,7 +7,8 @@ from collections.abc import Mapping
 from typing import Any
 
 from hcp.core.errors import HcpError
-from hcp.launch.fact import Fact, Location
+from hcp.core.place import Location
+from hcp.launch.fact import Fact
 from hcp.launch.source import text_of_target
 
 _LANGUAGE = ("text_config", "llm_config", "language_config", "thinker_config.text_config")
@@ -84,11 +85,11 @@ def read_model(path: str) -> dict[str, Fact]:
         size = _whole(value, at, name)
         if size or (value is None and fact in _NONE_IF_ABSENT) or (size == 0 and fact in _NONE_IF_ABSENT):
             facts[fact] = config.fact(size or None, at)
-    kind = str(config.get("model_type") or "")
+    model_type = str(config.get("model_type") or "")
     if "num_query_groups" not in facts:
         if config.get("multi_query"):
             facts["num_query_groups"] = config.fact(1, config.find("multi_query")[1])
-        elif kind in _NO_GROUPS:
+        elif model_type in _NO_GROUPS:
             facts["num_query_groups"] = config.fact(None)
     groups = facts.get("num_query_groups")
     if groups is not None and "heads" in facts:
@@ -112,8 +113,8 @@ def _attention(config: _Config, name: str) -> dict[str, Fact]:
             if value is not None:
                 facts[fact] = config.fact(_whole(value, place, name), place)
         scaling = config.get("rope_scaling", "rope_parameters")
-        kind = (scaling.get("rope_type") or scaling.get("type")) if isinstance(scaling, dict) else None
-        facts["rope_type"] = config.fact("yarn" if kind == "yarn" else "rope", config.find("rope_scaling")[1])
+        rope_type = (scaling.get("rope_type") or scaling.get("type")) if isinstance(scaling, dict) else None
+        facts["rope_type"] = config.fact("yarn" if rope_type == "yarn" else "rope", config.find("rope_scaling")[1])
     facts |= _window(config, name)
     sinks, place = config.find("add_swa_attention_sink_bias", "add_full_attention_sink_bias")
     gpt_oss = str(config.get("model_type")).startswith("gpt_oss")

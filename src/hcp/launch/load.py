@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import sys
-from dataclasses import replace
 from typing import NamedTuple
 
 from hcp.launch.build import build_launch
-from hcp.launch.fact import Dialect, Fact, Launch, Reading
+from hcp.launch.edit import Edit
+from hcp.launch.fact import Dialect, Fact, Launch
 from hcp.launch.read import read_target, read_text
 
 
@@ -29,30 +29,34 @@ def load_launch(target: str, options: LoadOptions) -> Launch:
         HcpError: the target, an option or a value cannot be used.
     """
     reading = read_target(target, dialect=options.dialect, words=options.words, stdin=sys.stdin.buffer.read)
-    return launch_of(reading, options)
+    edit = Edit(reading)
+    if options.sets:
+        from hcp.launch.sets import apply_sets
 
-
-def launch_of(reading: Reading, options: LoadOptions) -> Launch:
-    """A reading with the options' assumptions, facts, model and changes applied."""
+        edit = apply_sets(reading, options.sets)
     model: dict[str, Fact] = {}
     if options.model_file:
         from hcp.launch.hf import read_model
 
         model = read_model(options.model_file)
-    if not (options.facts_file or options.assumes or options.sets):
-        return build_launch(reading, model=model)
-    from hcp.launch.options import apply_sets, parse_assumptions, read_facts_file
+    return build_launch(edit.reading, assumed=edit.still_assumed(_assumed(options)), model=model)
+
+
+def _assumed(options: LoadOptions) -> dict[str, Fact]:
+    """What the options state about the launch; a later one wins."""
+    if not (options.facts_file or options.assumes):
+        return {}
+    from hcp.launch.options import parse_assumptions, read_facts_file
 
     assumed = read_facts_file(options.facts_file) if options.facts_file else {}
     if "installed" in options.assumes:
         from hcp.launch.this_machine import installed_versions
 
         assumed |= {name: Fact(value, "installed") for name, value in installed_versions().items()}
-    assumed |= parse_assumptions(text for text in options.assumes if text != "installed")
-    return apply_sets(build_launch(reading, assumed=assumed, model=model), options.sets)
+    return assumed | parse_assumptions(text for text in options.assumes if text != "installed")
 
 
 def load_text(launch: Launch, text: str) -> Launch:
     """The same launch with another text in place of its file: how a patch is proved."""
     reading = read_text(text, launch.reading.target, dialect=launch.dialect)
-    return build_launch(replace(reading, dialect=launch.dialect), assumed=launch.assumed, model=launch.model)
+    return build_launch(reading._replace(dialect=launch.dialect), assumed=launch.assumed, model=launch.model)

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import os
 import re
 from collections.abc import Callable, Collection, Sequence
-from pathlib import PurePath
+from typing import TYPE_CHECKING, Literal
 
 from hcp.core.errors import HcpError
 from hcp.launch.dialects import (
@@ -18,6 +19,9 @@ from hcp.launch.dialects import (
 from hcp.launch.fact import Dialect, Reading
 from hcp.launch.facts.table import index_of
 from hcp.launch.source import text_of_target
+
+if TYPE_CHECKING:
+    from hcp.launch.words.settings import Word
 
 _SHELL = {".sh", ".bash", ".sbatch", ".slurm", ".sub", ".job", ".ksh", ".zsh"}
 _YAML = {".yaml", ".yml", ".json"}
@@ -54,27 +58,25 @@ def read_text(text: str, target: str, *, dialect: Dialect | None = None) -> Read
     Raises:
         HcpError: as `read_target`.
     """
-    form = _form(text, target, dialect)
+    form = _form_at_sight(text, target)
     if form == "yaml":
         return _read_yaml(text, target, dialect)
-    if form == "overrides":
-        from hcp.launch.words.overrides import dialect_of_words, read_overrides, split_words
-
-        return read_overrides(text, target, dialect or dialect_of_words(split_words(text, target)) or "mlm")
+    if form is None:
+        reading = _read_words_alone(text, target, dialect)
+        if reading is not None:
+            return reading
+        _refuse_python(text, target)
     from hcp.launch.script.read import read_shell
 
     return read_shell(text, target, dialect)
 
 
-def _form(text: str, target: str, dialect: Dialect | None) -> str:
-    """`yaml`, `overrides` (or bare flags) or `shell`."""
-    suffix = PurePath(target).suffix.lower()
+def _form_at_sight(text: str, target: str) -> Literal["yaml", "shell"] | None:
+    """The form that the name or the first line tells; None: the words must tell it."""
+    suffix = os.path.splitext(target)[1].lower()
     first = next((line for line in text.splitlines() if line.strip()), "")
     if suffix in (".py", ".ipynb") or (first.startswith("#!") and "python" in first):
-        raise HcpError(
-            f"{target} is Python, which is never executed; {WANTED}; for a Bridge recipe give the YAML "
-            "that its --dryrun writes"
-        )
+        raise _python(f"{target} is Python")
     if suffix == ".toml":
         raise not_supported(target, "a TOML configuration (torchtitan)")
     if suffix in _YAML:
@@ -82,52 +84,60 @@ def _form(text: str, target: str, dialect: Dialect | None) -> str:
     if suffix in _SHELL or first.startswith("#!") or "\n#SBATCH" in text:
         return "shell"
     lines = (line for line in text.splitlines() if line.strip() and not line.lstrip().startswith("#"))
-    head = next(lines, "")
-    if re.match(_YAML_LINE, head):
-        return "yaml"
-    if _is_word_list(text, target, dialect):
-        return "overrides"
+    return "yaml" if re.match(_YAML_LINE, next(lines, "")) else None
+
+
+def _read_words_alone(text: str, target: str, dialect: Dialect | None) -> Reading | None:
+    """The launch in a text that is overrides and nothing else, or flags from its first word on; else None."""
+    from hcp.launch.words.overrides import dialect_of_words, read_overrides, word_list
+    from hcp.launch.words.split import split_words
+
+    try:
+        listed = word_list(split_words(text, target))
+    except HcpError:
+        return None
+    told = dialect_of_words(listed)
+    if not listed.others:
+        keys = [setting.key for setting in listed.settings]
+        if dialect is None:
+            refuse_foreign(keys, target)
+            if told is None:
+                return None
+            if not _has_known_key(told, keys):
+                raise unknown_dialect(target, keys)
+    elif not _are_flags(listed.words):
+        return None
+    return read_overrides(listed, text, target, dialect or told or "mlm")
+
+
+def _are_flags(words: Sequence[Word]) -> bool:
+    """Whether words start with a flag, and no shell is needed to read them."""
+    return words[0].text.startswith("--") and not any(
+        "$" in word.text or word.text in ("|", "&&", ";") for word in words
+    )
+
+
+def _refuse_python(text: str, target: str) -> None:
     from hcp.launch.script.detect import looks_like_shell
 
     if re.search(_PYTHON_LINE, text) and not looks_like_shell(text):
-        raise HcpError(
-            f"{target} looks like Python, which is never executed; {WANTED}; for a Bridge recipe give the "
-            "YAML that its --dryrun writes"
-        )
-    return "shell"
+        raise _python(f"{target} looks like Python")
 
 
-def _is_word_list(text: str, target: str, dialect: Dialect | None) -> bool:
-    """Whether the text is overrides and nothing else, or flags from its first word on."""
-    from hcp.launch.words.overrides import split_words
-    from hcp.launch.words.settings import settings_of_overrides
-
-    try:
-        words = split_words(text, target)
-    except HcpError:
-        return False
-    settings, others = settings_of_overrides(words)
-    if not others:
-        keys = [setting.key for setting in settings]
-        found = dialect_of_keys(keys)
-        if dialect is None:
-            refuse_foreign(keys, target)
-            if found is not None:
-                _require_known_key(found, keys, target)
-        return dialect is not None or found is not None
-    commands = any(word.text in ("|", "&&", ";", "$@") for word in words)
-    return words[0].text.startswith("--") and not commands and not any("$" in word.text for word in words)
+def _python(found: str) -> HcpError:
+    return HcpError(
+        f"{found}, which is never executed; {WANTED}; for a Bridge recipe give the YAML that its --dryrun writes"
+    )
 
 
-def _require_known_key(dialect: Dialect, keys: Collection[str], target: str) -> None:
-    """Refuses a configuration that only shares section names with the dialect."""
+def _has_known_key(dialect: Dialect, keys: Collection[str]) -> bool:
+    """Whether a configuration does more than share the names of its sections with the dialect."""
     roles = ("", "model.transformer") if dialect == "bridge" else ("actor_rollout_ref.actor", "engine", "critic")
     if any(key in index_of(dialect, role) for role in roles for key in keys):
-        return
+        return True
     from hcp.launch.facts.known_keys import is_known
 
-    if not any(is_known(dialect, key) for key in keys if "." in key):
-        raise unknown_dialect(target, list(keys))
+    return any(is_known(dialect, key) for key in keys if "." in key)
 
 
 def _read_yaml(text: str, target: str, dialect: Dialect | None) -> Reading:
@@ -138,22 +148,22 @@ def _read_yaml(text: str, target: str, dialect: Dialect | None) -> Reading:
         # Upstream's own files of this form write some flags twice, and their loader takes the last.
         from hcp.launch.yaml.mlm import read_args_yaml
 
-        return read_args_yaml(text, target)
+        return read_args_yaml(doc)
     if doc.duplicates:
         raise doc.duplicates[0]
     keys = {setting.key for setting in doc.settings} | set(doc.mappings) - {""}
     if dialect is None:
         refuse_foreign_mapping(doc.data, keys, target)
-    found = dialect_of_keys(keys)
-    if dialect == "mlm" or (found is None if dialect is None else not keys):
-        raise unknown_dialect(target, [setting.key for setting in doc.settings])
-    found = found or dialect or "bridge"
-    if dialect is None:
-        _require_known_key(found, keys, target)
-    if (dialect or found) == "verl":
+        dialect = dialect_of_keys(keys)
+        is_one = dialect is not None and _has_known_key(dialect, keys)
+    else:
+        is_one = dialect != "mlm" and bool(keys)
+    if dialect is None or not is_one:
+        raise unknown_dialect(target, doc.data)
+    if dialect == "verl":
         from hcp.launch.yaml.verl import read_verl_yaml
 
         return read_verl_yaml(doc)
     from hcp.launch.yaml.bridge import read_bridge_yaml
 
-    return read_bridge_yaml(doc, dialect or found)
+    return read_bridge_yaml(doc, dialect)

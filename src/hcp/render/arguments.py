@@ -24,7 +24,7 @@ def check_arguments(
     }
     return (
         *([launch.reading.target] if launch.reading.form == "yaml" else []),
-        f"--launcher={launch.dialect}",
+        f"--dialect={launch.dialect}",
         *(f"--assume={name}={value}" for name, value in stated.items() if value is not None),
         *([f"--model={model_file}"] if model_file is not None else []),
     )

@@ -42,7 +42,7 @@ def launch_words(launch: Launch, cli_words: Sequence[str]) -> Lines:
     if reading.target == "<command line>":
         return tuple((word,) for word in cli_words)
     if reading.form == "overrides" and reading.text is not None:
-        from hcp.launch.words.overrides import split_words
+        from hcp.launch.words.split import split_words
 
         return (*((word.text,) for word in split_words(reading.text, reading.target)), *((word,) for word in cli_words))
     return tuple((f"{setting.key}={_yaml(setting.value)}",) for setting in reading.settings)

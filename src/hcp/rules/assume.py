@@ -1,9 +1,10 @@
-"""Rules about the check itself: what was assumed against the launch, and which findings were accepted."""
+"""What was assumed, against what the launch says."""
 
 from __future__ import annotations
 
-from hcp.rules.accept import OWN
-from hcp.rules.rule import Example, Problem, View, rule
+from hcp.rules.rule import Example, Problem, rule
+from hcp.rules.upstream import OWN
+from hcp.rules.view import View
 
 
 @rule(
@@ -11,7 +12,7 @@ from hcp.rules.rule import Example, Problem, View, rule
     severity="info",
     effect="note",
     stage="never",
-    source=OWN,
+    source=(OWN,),
     applies=lambda v: bool(v.launch.assumed),
     good=Example("mlm", "--context-parallel-size 2", "te=2.14"),
     bad=Example("mlm", "--context-parallel-size 2", "cp=4"),

@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from typing import NamedTuple
 
-from hcp.launch.fact import Launch, Location
+from hcp.core.place import Location
+from hcp.launch.fact import Launch
 from hcp.rules.rule import Effect, Problem, Rule, Severity, Stage
 
 
-@dataclass(frozen=True)
-class OfferedFix:
+class OfferedFix(NamedTuple):
     """A fix in the target's dialect, tried: it clears its rule and creates no new error.
 
     `overrides` fit `hcp check --set`; `cli` are the words to append to the launch's command line (empty where a
@@ -23,8 +23,7 @@ class OfferedFix:
     """(fact, value) pairs, for patches."""
 
 
-@dataclass(frozen=True)
-class Finding:
+class Finding(NamedTuple):
     rule: Rule
     problem: Problem
     severity: Severity
@@ -37,16 +36,14 @@ class Finding:
     role: str = ""
 
 
-@dataclass(frozen=True)
-class NotChecked:
+class NotChecked(NamedTuple):
     """A rule that concerns the launch but could not be decided, and the facts that it lacks."""
 
     rule: Rule
     needs: tuple[str, ...]
 
 
-@dataclass(frozen=True)
-class Report:
+class Report(NamedTuple):
     """The outcome for one launch. `applied` counts the rules decided; `accepted` were ignored with a reason."""
 
     launch: Launch
@@ -55,12 +52,12 @@ class Report:
     applied: int
     accepted: tuple[Finding, ...] = ()
 
-    def count(self, severity: Severity) -> int:
+    def num_findings(self, severity: Severity) -> int:
         return sum(finding.severity == severity for finding in self.findings)
 
     def failed(self, strict: bool = False) -> bool:
         """Whether the launch must not start; `strict` counts warnings and undecided error rules too."""
-        if self.count("error"):
+        if self.num_findings("error"):
             return True
         undecided = any(item.rule.severity == "error" for item in self.not_checked)
-        return strict and (self.count("warning") > 0 or undecided)
+        return strict and (self.num_findings("warning") > 0 or undecided)

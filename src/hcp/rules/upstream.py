@@ -5,13 +5,12 @@ A rule says what a file says by content, never by line: `PARALLEL_STATE.says("in
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from typing import NamedTuple
 
 from hcp.rules.rule import Repo, Source, Where
 
 
-@dataclass(frozen=True)
-class UpstreamFile:
+class UpstreamFile(NamedTuple):
     """A file of an upstream repository, as its wheel lays it out (Megatron-Bridge's checkout has it under src/)."""
 
     repo: Repo
@@ -96,3 +95,6 @@ VERL_ENGINE_CONFIG = UpstreamFile("verl", "verl/workers/config/engine.py")
 VERL_MCORE_UTIL = UpstreamFile("verl", "verl/models/mcore/util.py")
 VERL_MEGATRON_UTILS = UpstreamFile("verl", "verl/utils/megatron_utils.py")
 VERL_RAY_ON_SLURM = UpstreamFile("verl", "examples/tutorial/slurm/ray_on_slurm.slurm", "checkout")
+
+OWN = MODEL_PARALLEL_CONFIG.says("ModelParallelConfig", "context_parallel_size", ">=0.12")
+"""What rules about the check itself cite: nothing upstream decides them."""

@@ -10,6 +10,7 @@ import pytest
 
 from hcp.core.dcp import Cost, Plan, plan_micro_batches, usable_sizes
 from hcp.core.errors import HcpError
+from support.selection import examples
 
 Faults = Callable[..., list[str]]
 
@@ -39,9 +40,9 @@ def fitting(world_size: int, most: int, align: int) -> int:
 
 
 def test_any_plan_keeps_every_promise(faults: Faults) -> None:
-    """2,000 problems: any W up to 40, now and then up to 512; every target; TP; costs; few and many sequences."""
+    """Any W up to 40, now and then up to 512; every target; TP; costs; few and many sequences."""
     chance = random.Random(20)
-    for case in range(2000):
+    for case in range(examples(quick=150, full=2000)):
         world_size = chance.randint(1, 512) if case % 40 == 0 else chance.randint(1, 40)
         target = chance.choice(["main", "dev", "pow2"]) if world_size % 2 == 0 else "pow2"
         tp = chance.choice([1, 1, 2, 8])
@@ -60,7 +61,7 @@ def test_any_plan_keeps_every_promise(faults: Faults) -> None:
 @pytest.mark.parametrize("target, world_sizes", [("main", range(2, 513, 2)), ("pow2", range(1, 513))])
 def test_every_number_of_ranks_up_to_512_has_a_plan(target: str, world_sizes: range, faults: Faults) -> None:
     chance = random.Random(target)
-    for world_size in world_sizes:
+    for world_size in chance.sample(world_sizes, examples(quick=30, full=len(world_sizes))):
         longest = fitting(world_size, 4096, 1)
         count = chance.choice([1, 4, 10, world_size // 10 + 1])
         lengths = [longest, *random_lengths(chance, count, min(longest, 60000))]
@@ -130,7 +131,7 @@ def test_padding_counts_against_max_seqlen(faults: Faults) -> None:
 @pytest.mark.parametrize("target", ["main", "pow2"])
 def test_a_sequence_that_does_not_fit_is_named_with_what_would_do(target: str) -> None:
     chance = random.Random(target)
-    for _ in range(300):
+    for _ in range(examples(quick=60, full=300)):
         world_size, tp = chance.choice([1, 2, 6, 8, 12, 64]), chance.choice([1, 2, 8])
         most = chance.randint(1, 3000)
         longest = chance.randint(1, 4) * fitting(world_size, most, tp) + chance.randint(1, 500)

@@ -13,6 +13,8 @@ from hcp.bash.value import Source
 from hcp.bash.walker import Machine
 from hcp.launch.script.flags import Gathered, flags_of
 from hcp.launch.words.settings import Word, settings_of_flags
+from support.processes import HANG_S
+from support.selection import examples
 
 BASH = shutil.which("bash")
 OUTPUT = "the output of a command in line 1 is not known: commands are never run"
@@ -201,13 +203,15 @@ def bash_flags(script: str, value: str) -> dict[str, list[str]] | None:
     """The flags that bash makes with E=value in the environment; None where the script ends before."""
     assert BASH is not None
     stub = "python() { printf '%s\\0' \"$@\"; }\ngrep() { [[ $E == 2 ]]; }\n"
-    done = subprocess.run([BASH, "-c", stub + script], capture_output=True, timeout=20, env={"PATH": "/no", "E": value})
+    done = subprocess.run(
+        [BASH, "-c", stub + script], capture_output=True, timeout=HANG_S, env={"PATH": "/no", "E": value}
+    )
     words = done.stdout.decode().split("\0")[:-1]
     return {s.key: s.value for s in settings_of_flags([Word(word) for word in words[1:]])} if words else None
 
 
 @pytest.mark.skipif(BASH is None, reason="bash is not installed")
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=examples(quick=20, full=60))
 @given(st.lists(blocks(), min_size=1, max_size=5))
 def test_whatever_is_called_known_is_so_in_every_environment(lines: list[str]) -> None:
     """Soundness: E is not known here, so no value that depends on it may be called known, nor a flag absent."""

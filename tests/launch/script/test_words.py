@@ -11,6 +11,8 @@ from hypothesis import strategies as st
 
 from hcp.bash.value import Item, Maybe, Source, Unseen, Word, reason_of
 from hcp.bash.walker import Machine
+from support.processes import HANG_S
+from support.selection import examples
 
 BASH = shutil.which("bash")
 
@@ -36,7 +38,9 @@ def bash_words(script: str) -> list[str]:
     """The same from bash, with a function in place of python. Only for scripts that start nothing else."""
     assert BASH is not None
     stub = "python() { printf '%s\\0' \"$@\"; }\n"
-    done = subprocess.run([BASH, "-c", stub + script], capture_output=True, timeout=20, env={"PATH": "/nonexistent"})
+    done = subprocess.run(
+        [BASH, "-c", stub + script], capture_output=True, timeout=HANG_S, env={"PATH": "/nonexistent"}
+    )
     words = done.stdout.decode().split("\0")[:-1]
     return words[words.index("train.py") + 1 :]
 
@@ -216,7 +220,7 @@ def statements(draw: st.DrawFn) -> str:
 
 
 @pytest.mark.skipif(BASH is None, reason="bash is not installed")
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=examples(quick=30, full=150))
 @given(st.lists(statements(), max_size=8))
 def test_random_scripts_give_the_words_that_bash_gives(lines: list[str]) -> None:
     script = "\n".join(["A= B= CC= L=()", *lines, 'python train.py $A "$B" x$CC "${L[@]}" ${L[@]} "${A}${B}" end'])

@@ -9,10 +9,11 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from hcp.launch.fact import Setting
-from hcp.launch.facts.row import UNKNOWN
+from hcp.launch.facts.spec import UNKNOWN
 from hcp.launch.words.hydra import hydra_value
 from hcp.launch.yaml.interpolate import resolve
 from hcp.launch.yaml.settings import load_yaml
+from support.selection import examples
 
 
 @pytest.mark.parametrize(
@@ -60,7 +61,7 @@ def test_values_follow_hydras_grammar_and_other_text_stays_text(text: str, value
 
 
 @given(st.text("[]{}'\",:\\ ab1-", max_size=40) | st.text(max_size=40))
-@settings(max_examples=500, deadline=None)
+@settings(max_examples=examples(quick=100, full=500))
 def test_no_text_breaks_the_value_reader(text: str) -> None:
     hydra_value(text)
     hydra_value("[" * 10_000 + text)

@@ -8,7 +8,10 @@ from hypothesis import strategies as st
 
 from hcp.core.errors import HcpError
 from hcp.launch.build import build_launch
+from hcp.launch.fact import Reading
 from hcp.launch.yaml.mlm import read_args_yaml
+from hcp.launch.yaml.settings import load_yaml
+from support.selection import examples
 
 TEXT = """\
 ENV_VARS:
@@ -33,8 +36,12 @@ LAUNCHER: ft_launcher
 """
 
 
+def read(text: str, name: str = "x.yaml") -> Reading:
+    return read_args_yaml(load_yaml(text, name, last_wins=True))
+
+
 def test_values_become_words() -> None:
-    reading = read_args_yaml(TEXT, "model_config.yaml")
+    reading = read(TEXT, "model_config.yaml")
     assert {s.key: s.value for s in reading.settings} == {
         "num_layers": ["12"],
         "context_parallel_size": ["4"],
@@ -60,7 +67,7 @@ def test_values_become_words() -> None:
 
 
 def test_the_launch_has_the_flags_meaning_and_the_values_places() -> None:
-    facts = build_launch(read_args_yaml(TEXT, "model_config.yaml")).facts
+    facts = build_launch(read(TEXT, "model_config.yaml")).facts
     assert (facts["cp"].value, facts["hcp_sizes"].value, facts["sequence_parallel"].value) == (4, (2, 2), True)
     place = facts["hcp_sizes"].location
     assert place is not None and TEXT.split("\n")[place.line - 1][place.column - 1 : place.end_column - 1] == '"[2 2]"'
@@ -68,40 +75,40 @@ def test_the_launch_has_the_flags_meaning_and_the_values_places() -> None:
 
 def test_a_flag_set_to_false_gets_the_word_false() -> None:
     # Upstream's runner makes `--x false` of it, which argparse refuses for a flag without a value.
-    assert read_args_yaml("MODEL_ARGS:\n  --x: false\n", "x.yaml").settings[0].value == ["false"]
+    assert read("MODEL_ARGS:\n  --x: false\n").settings[0].value == ["false"]
 
 
 def test_of_a_flag_that_is_written_twice_the_last_counts() -> None:
-    reading = read_args_yaml("MODEL_ARGS:\n  --x: 1\n  --y: 2\n  --x: 3\n", "x.yaml")
+    reading = read("MODEL_ARGS:\n  --x: 1\n  --y: 2\n  --x: 3\n")
     assert {s.key: s.value for s in reading.settings} == {"y": ["2"], "x": ["3"]}
     assert reading.notes == ("'--x' is written twice, first in line 2; the last one counts, as for argparse",)
 
 
 def test_anchors_are_expanded() -> None:
     text = "BASE: &base\n  --x: 1\n  --y: 2\nMODEL_ARGS:\n  <<: *base\n  --y: 3\n"
-    assert {s.key: s.value for s in read_args_yaml(text, "x.yaml").settings} == {"x": ["1"], "y": ["3"]}
+    assert {s.key: s.value for s in read(text).settings} == {"x": ["1"], "y": ["3"]}
 
 
 def test_arguments_out_of_a_checkpoint_are_unknown() -> None:
-    reading = read_args_yaml("MODEL_ARGS:\n  --load: x\n  --use-checkpoint-args: true\n  --num-layers: 2\n", "x.yaml")
+    reading = read("MODEL_ARGS:\n  --load: x\n  --use-checkpoint-args: true\n  --num-layers: 2\n")
     assert "num_attention_heads" in reading.unknown and "num_layers" not in reading.unknown
 
 
 @pytest.mark.parametrize("text", ["MODEL_ARGS: 3\n", "MODEL_ARGS: [--x, 1]\n", "ENV_VARS:\n  A: 1\n"])
 def test_what_has_no_flags_is_one_clear_line(text: str) -> None:
     with pytest.raises(HcpError, match="no MODEL_ARGS mapping; wanted"):
-        read_args_yaml(text, "x.yaml")
+        read(text)
 
 
 def test_an_empty_mapping_is_a_launch_without_flags() -> None:
-    assert read_args_yaml("ENV_VARS:\n  A: 1\nMODEL_ARGS:\n", "x.yaml").settings == ()
+    assert read("ENV_VARS:\n  A: 1\nMODEL_ARGS:\n").settings == ()
 
 
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=examples(quick=50, full=200))
 @given(st.text(max_size=60).map(lambda text: "MODEL_ARGS:\n  --x: " + text))
 def test_any_value_is_read_or_one_clear_line(text: str) -> None:
     try:
-        reading = read_args_yaml(text, "x.yaml")
+        reading = read(text)
     except HcpError as error:
         assert "\n" not in str(error)
         return

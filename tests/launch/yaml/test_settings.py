@@ -9,6 +9,7 @@ from hypothesis import strategies as st
 
 from hcp.core.errors import HcpError
 from hcp.launch.yaml.settings import MAX_CHARACTERS, MAX_VALUES, load_yaml
+from support.selection import examples
 
 LOADER = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
 
@@ -138,7 +139,7 @@ plain = st.recursive(
 
 
 @given(st.dictionaries(st.text("xyz", min_size=1, max_size=3), plain, max_size=4), st.booleans())
-@settings(deadline=None, max_examples=200)
+@settings(max_examples=examples(quick=50, full=200))
 def test_what_pyyaml_writes_comes_back(data: dict[str, object], flow: bool) -> None:
     text = yaml.safe_dump(data, default_flow_style=flow, allow_unicode=True)
     if data:
@@ -146,7 +147,7 @@ def test_what_pyyaml_writes_comes_back(data: dict[str, object], flow: bool) -> N
 
 
 @given(st.text(max_size=60) | st.text("ab:-[]{}&*!<>|'\"#\n\t ,?%@`=~1.", max_size=60))
-@settings(deadline=None, max_examples=500)
+@settings(max_examples=examples(quick=50, full=500))
 def test_any_text_is_read_as_pyyaml_reads_it_or_refused(text: str) -> None:
     try:
         doc = load_yaml(text, "x.yaml")

@@ -9,7 +9,7 @@ import pytest
 
 from hcp.launch.build import build_launch
 from hcp.launch.fact import Launch, Reading
-from hcp.launch.facts.row import UNKNOWN
+from hcp.launch.facts.spec import UNKNOWN
 from hcp.launch.facts.table import FACTS, default_of, index_of
 from hcp.launch.read import read_target, read_text
 from hcp.launch.yaml.interpolate import resolve

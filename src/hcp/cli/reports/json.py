@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import Any
 
-from hcp.launch.fact import Fact, Launch, Location
+from hcp.core.place import Location
+from hcp.launch.fact import Fact, Launch
 from hcp.rules.report import Finding, Report
 from hcp.rules.rule import Source
 
@@ -71,9 +72,9 @@ def place_json(location: Location | None) -> dict[str, Any] | None:
 
 def summary_json(report: Report) -> dict[str, int]:
     return {
-        "error": report.count("error"),
-        "warning": report.count("warning"),
-        "info": report.count("info"),
+        "error": report.num_findings("error"),
+        "warning": report.num_findings("warning"),
+        "info": report.num_findings("info"),
         "applied": report.applied,
         "not_checked": len(report.not_checked),
         "accepted": len(report.accepted),

@@ -9,7 +9,7 @@ from urllib.parse import quote
 
 from hcp import __version__
 from hcp.cli.reports.text import fix_text
-from hcp.launch.fact import Location
+from hcp.core.place import Location
 from hcp.rules.report import Finding, Report
 from hcp.rules.rule import Rule
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import shlex
 from typing import Any
 
 import click
@@ -59,6 +58,8 @@ def value_text(value: Any) -> str:
 def fix_text(launch: Launch, fix: OfferedFix) -> str:
     """What to type: flags for a Megatron-LM command line, overrides elsewhere."""
     if launch.dialect == "mlm":
+        import shlex
+
         written = [launch.facts[name] for name, value in fix.edits if value is None and name in launch.facts]
         gone = [fact.key for fact in written if fact.key and fact.origin == "launch"]
         flags = ", ".join(f"--{key.replace('_', '-')}" for key in gone)
@@ -93,7 +94,7 @@ def _not_checked_lines(report: Report) -> list[str]:
 
 
 def _summary_line(report: Report, strict: bool) -> str:
-    counts = [_number(report.count(severity), severity) for severity in SEVERITIES]
+    counts = [_number(report.num_findings(severity), severity) for severity in SEVERITIES]
     verdict = "FAILED" if report.failed(strict) else "ok"
     colour = "red" if report.failed(strict) else "green"
     accepted = f", {len(report.accepted)} accepted" if report.accepted else ""

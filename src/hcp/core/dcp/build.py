@@ -1,4 +1,4 @@
-"""Builds one plan from a choice: a height, a number of micro-batches, and how to fill."""
+"""Builds one plan from a height, a number of micro-batches, and how to fill."""
 
 from __future__ import annotations
 
@@ -7,10 +7,10 @@ from typing import NamedTuple
 from hcp.core.dcp.cover import settle
 from hcp.core.dcp.fill import fill, fill_tightly
 from hcp.core.dcp.levels import cut, groups_apart, groups_joined
-from hcp.core.dcp.problem import MicroBatch, Pack, Problem
+from hcp.core.dcp.workload import Pack, Packs, Workload
 
 
-class Choice(NamedTuple):
+class BuildOptions(NamedTuple):
     """What decides a plan."""
 
     height: float
@@ -26,38 +26,38 @@ class Choice(NamedTuple):
     """Whether short sequences are packed for room, not for even work."""
 
 
-def build(problem: Problem, choice: Choice) -> list[MicroBatch] | None:
-    """The plan for one choice, or None where the sequences do not fit into it."""
-    groups, singles = (groups_joined if choice.joined else groups_apart)(problem, choice.height)
-    used = sum([len(alike) * width for alike, width in zip(groups, problem.sizes)])
-    ranks = choice.num_micro_batches * problem.world_size - used
+def build(workload: Workload, options: BuildOptions) -> list[Packs] | None:
+    """The plan for these options, or None where the sequences do not fit into it."""
+    groups, singles = (groups_joined if options.joined else groups_apart)(workload, options.height)
+    used = sum([len(alike) * width for alike, width in zip(groups, workload.sizes)])
+    ranks = options.num_micro_batches * workload.world_size - used
     if ranks < 0:
         return None
-    work = problem.work
+    work = workload.work
     left, tall = sum([work[i] for i in singles]), 0
     # A single sequence with more work than its share of the single ranks has a rank for itself, and its own place.
     while tall < min(len(singles), ranks - 1) and work[singles[tall]] * (ranks - tall) > left:
         left -= work[singles[tall]]
         tall += 1
-    groups[0] = [problem.group(0, [i]) for i in reversed(singles[:tall])]
+    groups[0] = [workload.group(0, [i]) for i in reversed(singles[:tall])]
     ranks -= tall
-    levels = cut(problem, groups, ranks, choice.bias * left / ranks if ranks else 0.0)
+    levels = cut(workload, groups, ranks, options.bias * left / ranks if ranks else 0.0)
     rest = singles[tall:]
-    if not (fill_tightly(problem, levels, rest) if choice.tight else fill(problem, levels, rest, choice.widest)):
+    if not (fill_tightly(workload, levels, rest) if options.tight else fill(workload, levels, rest, options.widest)):
         return None
     plan = [batch for batch, _ in levels if batch]
     _swap_alike(plan)
-    return [settled for batch in plan for settled in settle(problem, batch)]
+    return [settled for batch in plan for settled in settle(workload, batch)]
 
 
-def plan_cost(problem: Problem, plan: list[MicroBatch]) -> float:
+def plan_cost(workload: Workload, plan: list[Packs]) -> float:
     """The time of all ranks from start to end, idle or not, and the price of sequences spread wider than they need."""
     time = sum([max([group.height for group in batch]) for batch in plan])
-    price = sum([problem.price(group.size, i) for batch in plan for group in batch if group.size for i in group.items])
-    return time * problem.world_size + price
+    price = sum([workload.price(group.size, i) for batch in plan for group in batch if group.size for i in group.items])
+    return time * workload.world_size + price
 
 
-def _swap_alike(plan: list[MicroBatch]) -> None:
+def _swap_alike(plan: list[Packs]) -> None:
     """Exchanges groups of the same size, so that tall ones are together: no micro-batch gets longer, some shorter."""
     plan.sort(key=lambda batch: max([group.height for group in batch]), reverse=True)
     alike: dict[int, list[Pack]] = {}

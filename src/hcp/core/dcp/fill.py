@@ -5,10 +5,10 @@ from __future__ import annotations
 from heapq import heapify, heappop, heappush, heapreplace
 from math import inf
 
-from hcp.core.dcp.problem import MicroBatch, Pack, Problem
+from hcp.core.dcp.workload import Pack, Packs, Workload
 
 
-def fill(problem: Problem, levels: list[tuple[MicroBatch, int]], singles: list[int], widest: int) -> bool:
+def fill(workload: Workload, levels: list[tuple[Packs, int]], singles: list[int], widest: int) -> bool:
     """Adds a group for each single rank, then gives out the sequences, longest first, to who lacks the most work.
 
     What a group lacks follows from the height that its micro-batch should reach: that of its tallest group, or the one
@@ -16,7 +16,7 @@ def fill(problem: Problem, levels: list[tuple[MicroBatch, int]], singles: list[i
     Micro-batches grow in place. Returns whether all sequences found room; with too few of them, ranks stay without
     a group.
     """
-    work, length, sizes, unit = problem.work, problem.length, problem.sizes, problem.unit
+    work, length, sizes, unit = workload.work, workload.length, workload.sizes, workload.unit
     left = sum([work[i] for i in singles])
     sea = _sea_level(levels, left, [width if size <= widest else 0 for size, width in enumerate(sizes)])
     groups: list[Pack] = []
@@ -30,7 +30,7 @@ def fill(problem: Problem, levels: list[tuple[MicroBatch, int]], singles: list[i
                 lacks.append((group.height - wanted) * sizes[group.size])
         # Every rank needs work, so one sequence each comes first: the longest where the micro-batch is the tallest.
         for i in singles[first : first + ranks]:
-            group = Pack(0, work[i], problem.capacity[0] - problem.units(0, i), [i])
+            group = Pack(0, work[i], workload.capacity[0] - workload.units(0, i), [i])
             batch.append(group)
             if group.room:
                 groups.append(group)
@@ -61,14 +61,14 @@ def fill(problem: Problem, levels: list[tuple[MicroBatch, int]], singles: list[i
     return True
 
 
-def fill_tightly(problem: Problem, levels: list[tuple[MicroBatch, int]], singles: list[int]) -> bool:
+def fill_tightly(workload: Workload, levels: list[tuple[Packs, int]], singles: list[int]) -> bool:
     """As `fill`, on single ranks only: each sequence, longest first, to where it leaves the least room.
 
     Needs fewer micro-batches where the tokens nearly fill them, and gives less even work.
     """
-    ranks = _Ranks(problem)
+    ranks = _Ranks(workload)
     for batch, free in levels:
-        batch += [Pack(0, 0.0, problem.capacity[0], []) for _ in range(free)]
+        batch += [Pack(0, 0.0, workload.capacity[0], []) for _ in range(free)]
         for group in batch:
             if group.size == 0:
                 ranks.add(group)
@@ -78,12 +78,12 @@ def fill_tightly(problem: Problem, levels: list[tuple[MicroBatch, int]], singles
     return placed
 
 
-def ranks_for(problem: Problem, singles: list[int]) -> int:
+def ranks_for(workload: Workload, singles: list[int]) -> int:
     """How many single ranks the sequences take, packed for room."""
-    ranks, count = _Ranks(problem), 0
+    ranks, count = _Ranks(workload), 0
     for i in singles:
         if ranks.place(i) is None:
-            ranks.add(Pack(0, 0.0, problem.capacity[0], []))
+            ranks.add(Pack(0, 0.0, workload.capacity[0], []))
             count += 1
             ranks.place(i)
     return count
@@ -92,9 +92,9 @@ def ranks_for(problem: Problem, singles: list[int]) -> int:
 class _Ranks:
     """Groups of one rank by their room, so that the fullest one that still holds a sequence is found at once."""
 
-    def __init__(self, problem: Problem) -> None:
-        self.problem = problem
-        self.coarse = max(0, problem.capacity[0].bit_length() - 16)
+    def __init__(self, workload: Workload) -> None:
+        self.workload = workload
+        self.coarse = max(0, workload.capacity[0].bit_length() - 16)
         self.by_room: dict[int, list[Pack]] = {}
         self.some = 0  # bit r is set if by_room[r] is not empty
 
@@ -105,7 +105,7 @@ class _Ranks:
 
     def place(self, i: int) -> Pack | None:
         """The group that took the sequence, or None if none has the room."""
-        units = self.problem.units(0, i)
+        units = self.workload.units(0, i)
         least = -(-units >> self.coarse)
         enough = self.some >> least
         if not enough:
@@ -115,13 +115,13 @@ class _Ranks:
         if not self.by_room[room]:
             self.some ^= 1 << room
         group.room -= units
-        group.height += self.problem.work[i]
+        group.height += self.workload.work[i]
         group.items.append(i)
         self.add(group)
         return group
 
 
-def _sea_level(levels: list[tuple[MicroBatch, int]], work: float, width: list[int]) -> float:
+def _sea_level(levels: list[tuple[Packs, int]], work: float, width: list[int]) -> float:
     """The height up to which the work fills the single ranks and the gaps of other groups below it or their tallest."""
     shores: list[tuple[float, int, float]] = []  # height of the tallest, ranks that share, their work
     for batch, ranks in levels:

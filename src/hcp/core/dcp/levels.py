@@ -4,21 +4,21 @@ from __future__ import annotations
 
 from bisect import bisect_left
 
-from hcp.core.dcp.problem import MicroBatch, Pack, Problem
+from hcp.core.dcp.workload import Pack, Packs, Workload
 
 NARROW = 0.9
 """A group lower than this part of the height takes in further sequences."""
 
 
-def group_sizes(problem: Problem, height: float) -> tuple[list[list[range]], range]:
+def group_sizes(workload: Workload, height: float) -> tuple[list[list[range]], range]:
     """The smallest size for each sequence that holds it and keeps its work per rank at most `height`.
 
     Returns, per size above 1, the ranges of positions that get it (longest first), and the range left for single ranks.
     """
-    sizes, falling = problem.sizes, problem.falling
+    sizes, falling = workload.sizes, workload.falling
     ranges: list[list[range]] = [[] for _ in sizes]
     singles = range(len(falling), len(falling))
-    for need, start, end in problem.runs:
+    for need, start, end in workload.runs:
         for size in range(len(sizes) - 1, need - 1, -1):
             stop = end if size == need else bisect_left(falling, -height * sizes[size - 1], start, end)
             if size == 0:
@@ -29,13 +29,13 @@ def group_sizes(problem: Problem, height: float) -> tuple[list[list[range]], ran
     return ranges, singles
 
 
-def groups_apart(problem: Problem, height: float) -> tuple[list[list[Pack]], list[int]]:
+def groups_apart(workload: Workload, height: float) -> tuple[list[list[Pack]], list[int]]:
     """One group for each sequence that needs several ranks at this height, per size, tallest last; and the rest."""
-    ranges, singles = group_sizes(problem, height)
-    work, length = problem.work, problem.length
+    ranges, singles = group_sizes(workload, height)
+    work, length = workload.work, workload.length
     groups: list[list[Pack]] = []
     for size, parts in enumerate(ranges):
-        width, unit, capacity = problem.sizes[size], problem.unit[size], problem.capacity[size]
+        width, unit, capacity = workload.sizes[size], workload.unit[size], workload.capacity[size]
         groups.append([
             Pack(size, work[i] / width, capacity - -(-length[i] // unit), [i]) for part in parts for i in part
         ])  # fmt: skip
@@ -43,14 +43,14 @@ def groups_apart(problem: Problem, height: float) -> tuple[list[list[Pack]], lis
     return groups, list(singles)
 
 
-def groups_joined(problem: Problem, height: float) -> tuple[list[list[Pack]], list[int]]:
+def groups_joined(workload: Workload, height: float) -> tuple[list[list[Pack]], list[int]]:
     """As `groups_apart`, but a group with height to spare takes in further sequences, the largest that fits first.
 
     Worth its price where sequences are few: the ranks that the second sequence leaves free make another group wider.
     """
-    ranges, singles = group_sizes(problem, height)
+    ranges, singles = group_sizes(workload, height)
     sizes, work, length, falling, shrinking = (
-        problem.sizes, problem.work, problem.length, problem.falling, problem.shrinking
+        workload.sizes, workload.work, workload.length, workload.falling, workload.shrinking
     )  # fmt: skip
     size_of = [0] * len(work)
     for size, parts in enumerate(ranges):
@@ -63,15 +63,15 @@ def groups_joined(problem: Problem, height: float) -> tuple[list[list[Pack]], li
             continue
         waiting.take(i)
         size = size_of[i]
-        unit, width = problem.unit[size], sizes[size]
-        group = Pack(size, work[i] / width, problem.capacity[size] - -(-length[i] // unit), [i])
+        unit, width = workload.unit[size], sizes[size]
+        group = Pack(size, work[i] / width, workload.capacity[size] - -(-length[i] // unit), [i])
         while group.height < NARROW * height and group.room:
             fits_height = bisect_left(falling, (group.height - height) * width, i)
             item = waiting.first(max(fits_height, bisect_left(shrinking, -group.room * unit, i)))
             if item == len(work):
                 break
             saved = min(sizes[size_of[item]] * height, 2 * work[item])
-            if problem.price(size, item) - problem.price(size_of[item], item) > saved:
+            if workload.price(size, item) - workload.price(size_of[item], item) > saved:
                 break
             waiting.take(item)
             group.items.append(item)
@@ -100,18 +100,18 @@ class _Waiting:
         self.next[i] = i + 1
 
 
-def cut(problem: Problem, groups: list[list[Pack]], single_ranks: int, level: float) -> list[tuple[MicroBatch, int]]:
+def cut(workload: Workload, groups: list[list[Pack]], single_ranks: int, level: float) -> list[tuple[Packs, int]]:
     """Cuts the groups (per size, tallest last; emptied) into micro-batches, tallest first, each W ranks wide.
 
     `single_ranks` ranks carry single-rank groups of about the height `level`, made later: they take their place in the
     order. Returns each micro-batch with the number of its ranks for those; what no group fits on counts as one of them.
     """
-    sizes = problem.sizes
+    sizes = workload.sizes
     filled = [size for size in range(len(sizes) - 1, -1, -1) if groups[size]]
     left = sum(map(len, groups))
-    result: list[tuple[MicroBatch, int]] = []
+    result: list[tuple[Packs, int]] = []
     while left or single_ranks > 0:
-        free, singles, batch = problem.world_size, 0, []
+        free, singles, batch = workload.world_size, 0, []
         while free:
             tallest, best = -1.0, -1
             for size in filled:

@@ -8,9 +8,9 @@ from hcp.core.dcp.cost import DEFAULT_COST, Cost
 from hcp.core.dcp.groups import usable_sizes
 from hcp.core.dcp.lengths import check_lengths, check_positive
 from hcp.core.dcp.plan import Group, MicroBatch, Plan, measure, padded_length
-from hcp.core.dcp.problem import Problem, build_problem
 from hcp.core.dcp.search import cheapest_plan
 from hcp.core.dcp.split import split_pr5869
+from hcp.core.dcp.workload import Workload, workload_of
 from hcp.core.errors import HcpError
 
 POLICIES = ("balanced", "pr5869")
@@ -58,9 +58,9 @@ def plan_micro_batches(
         batches: tuple[MicroBatch, ...] = (_one_micro_batch(lengths, world_size, max_seqlen_per_rank),)
     else:
         check_lengths(lengths)
-        problem = build_problem(list(lengths), world_size, max_seqlen_per_rank, sizes, cost, align)
-        _check_fit(problem, max_seqlen_per_rank, groups, align)
-        batches = _as_planned(problem)
+        workload = workload_of(list(lengths), world_size, max_seqlen_per_rank, sizes, cost, align)
+        _check_fit(workload, max_seqlen_per_rank, groups, align)
+        batches = _as_planned(workload)
     metrics = measure(batches, lengths, world_size, max_seqlen_per_rank, sizes, cost, align)
     return Plan(policy, world_size, max_seqlen_per_rank, lengths, batches, metrics)
 
@@ -71,32 +71,32 @@ def _one_micro_batch(lengths: tuple[int, ...], world_size: int, max_seqlen: int)
     return MicroBatch(tuple(Group(size * k, size, tuple(part)) for k, part in enumerate(split.samples)))
 
 
-def _as_planned(problem: Problem) -> tuple[MicroBatch, ...]:
+def _as_planned(workload: Workload) -> tuple[MicroBatch, ...]:
     """The cheapest plan on ranks: in each micro-batch the widest groups first, so that each is aligned to its size."""
-    plan = cheapest_plan(problem)
+    plan = cheapest_plan(workload)
     plan.sort(key=lambda batch: max(pack.height for pack in batch), reverse=True)
     result = []
     for batch in plan:
         start, groups = 0, []
         for pack in sorted(batch, key=lambda pack: (-pack.size, -pack.height, min(pack.items))):
-            width = problem.sizes[pack.size]
-            groups.append(Group(start, width, tuple(sorted([problem.ids[i] for i in pack.items]))))
+            width = workload.sizes[pack.size]
+            groups.append(Group(start, width, tuple(sorted([workload.ids[i] for i in pack.items]))))
             start += width
-        assert start == problem.world_size, (start, problem.world_size)
+        assert start == workload.world_size, (start, workload.world_size)
         result.append(MicroBatch(tuple(groups)))
     return tuple(result)
 
 
-def _check_fit(problem: Problem, max_seqlen: int, target: str, align: int) -> None:
+def _check_fit(workload: Workload, max_seqlen: int, target: str, align: int) -> None:
     """Raises HcpError, with what would do, if the longest sequence fits nowhere, or M is too small to share at all."""
-    world_size = problem.world_size
-    longest = problem.length[0]
-    if world_size > 1 and max_seqlen < 2 * align and longest <= problem.longest[0]:
+    world_size = workload.world_size
+    longest = workload.length[0]
+    if world_size > 1 and max_seqlen < 2 * align and longest <= workload.longest[0]:
         raise HcpError(
             f"max_seqlen: found {max_seqlen}, but on several ranks each holds a multiple of {2 * align} padded tokens; "
             f"raise it to {2 * align}"
         )
-    if problem.need[0] < len(problem.sizes):
+    if workload.need[0] < len(workload.sizes):
         return
     least = max(-(-padded_length(longest, world_size, align) // world_size), 2 * align if world_size > 1 else 1)
     advice = f"raise max_seqlen to {least}"
@@ -105,6 +105,6 @@ def _check_fit(problem: Problem, max_seqlen: int, target: str, align: int) -> No
         ranks += ranks % 2 if target != "pow2" else 0
         advice += f" or world_size to {ranks}"
     raise HcpError(
-        f"sequence {problem.ids[0]} has {longest} tokens, more than fit on {world_size} ranks of at most "
+        f"sequence {workload.ids[0]} has {longest} tokens, more than fit on {world_size} ranks of at most "
         f"{max_seqlen} padded tokens each; {advice}"
     )

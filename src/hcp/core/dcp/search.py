@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from math import inf
 
-from hcp.core.dcp.build import Choice, build, plan_cost
+from hcp.core.dcp.build import BuildOptions, build, plan_cost
 from hcp.core.dcp.cover import whole_groups
 from hcp.core.dcp.fill import ranks_for
 from hcp.core.dcp.levels import group_sizes, groups_joined
-from hcp.core.dcp.problem import MicroBatch, Problem
+from hcp.core.dcp.workload import Packs, Workload
 
 FEW, MANY = 8, 16
 """Sequences per rank: below FEW, long sequences may share a group, and more is tried; from MANY on, short ones fill the
@@ -27,37 +27,37 @@ SCAN = 1.15
 BIASES = (1.0, 0.8)
 
 
-def cheapest_plan(problem: Problem) -> list[MicroBatch]:
-    """The plan of the least cost among those tried; the same problem always has the same plan."""
-    search = _Search(problem)
+def cheapest_plan(workload: Workload) -> list[Packs]:
+    """The plan of the least cost among those tried; the same workload always has the same plan."""
+    search = _Search(workload)
     search.run()
     if search.best is None:
-        return whole_groups(problem, list(range(len(problem.length))))
+        return whole_groups(workload, list(range(len(workload.length))))
     return search.best[1]
 
 
 class _Search:
-    """Hill climbing over `Choice`, from starts spread over the sensible range; builds are counted, not timed."""
+    """Hill climbing over `BuildOptions`, from starts spread over the sensible range; builds are counted, not timed."""
 
-    def __init__(self, problem: Problem) -> None:
-        self.problem = problem
-        self.best: tuple[float, list[MicroBatch]] | None = None
-        self.costs: dict[Choice, float] = {}
-        count = len(problem.length)
-        self.few = count < FEW * problem.world_size
+    def __init__(self, workload: Workload) -> None:
+        self.workload = workload
+        self.best: tuple[float, list[Packs]] | None = None
+        self.costs: dict[BuildOptions, float] = {}
+        count = len(workload.length)
+        self.few = count < FEW * workload.world_size
         # At this height every sequence has the smallest group that holds it; above it nothing changes.
-        self.natural = max([work / problem.sizes[size] for work, size in zip(problem.work, problem.need)])
-        need = problem.min_micro_batches
+        self.natural = max([work / workload.sizes[size] for work, size in zip(workload.work, workload.need)])
+        need = workload.min_micro_batches
         self.limit = max(need + 1, int((MORE_IF_FEW if self.few else MORE_MICRO_BATCHES) * need))
-        visits = count + problem.world_size + VISITS_PER_MICRO_BATCH * self.limit
+        visits = count + workload.world_size + VISITS_PER_MICRO_BATCH * self.limit
         self.builds = max(MIN_BUILDS, min(MAX_BUILDS, WORK // visits))
 
     def run(self) -> None:
         starts = sorted(self.starts(), key=self.cost)
-        for number in (self.problem.min_micro_batches, self.problem.min_micro_batches + 1):
-            choice = Choice(self.natural, number, False, 0)
-            if self.costs.get(choice._replace(widest=starts[0].widest), inf) == inf:
-                self.cost(choice._replace(tight=True))
+        for number in (self.workload.min_micro_batches, self.workload.min_micro_batches + 1):
+            options = BuildOptions(self.natural, number, False, 0)
+            if self.costs.get(options._replace(widest=starts[0].widest), inf) == inf:
+                self.cost(options._replace(tight=True))
         for start in starts[:CLIMBS]:
             self.climb(start)
         if self.best is None:
@@ -65,33 +65,33 @@ class _Search:
 
     def exceed_limit(self) -> None:
         """Starts at the number of micro-batches that sequences need which share ranks badly."""
-        ranges, singles = group_sizes(self.problem, self.natural)
-        used = sum([len(part) * width for parts, width in zip(ranges, self.problem.sizes) for part in parts])
-        least = (used + ranks_for(self.problem, list(singles))) // self.problem.world_size
+        ranges, singles = group_sizes(self.workload, self.natural)
+        used = sum([len(part) * width for parts, width in zip(ranges, self.workload.sizes) for part in parts])
+        least = (used + ranks_for(self.workload, list(singles))) // self.workload.world_size
         self.builds += 2 * MIN_BUILDS
         for number in range(max(self.limit + 1, least), max(self.limit + 1, least) + MIN_BUILDS):
-            choice = Choice(self.natural, number, False, 0, tight=True)
-            self.cost(choice._replace(tight=False))
-            if self.cost(choice) < inf:
+            options = BuildOptions(self.natural, number, False, 0, tight=True)
+            self.cost(options._replace(tight=False))
+            if self.cost(options) < inf:
                 break
 
-    def starts(self) -> list[Choice]:
-        many = len(self.problem.length) >= MANY * self.problem.world_size
-        widest = min(2 if many else 1, len(self.problem.sizes) - 1)
+    def starts(self) -> list[BuildOptions]:
+        many = len(self.workload.length) >= MANY * self.workload.world_size
+        widest = min(2 if many else 1, len(self.workload.sizes) - 1)
         joins = (False, True) if self.few else (False,)
-        starts = [Choice(self.natural, number, joined, widest) for number in self.numbers() for joined in joins]
-        for choice in tuple(starts):
-            height = self.lowest(choice.num_micro_batches, choice.joined)
+        starts = [BuildOptions(self.natural, number, joined, widest) for number in self.numbers() for joined in joins]
+        for options in tuple(starts):
+            height = self.lowest(options.num_micro_batches, options.joined)
             while height < self.natural * 0.999:
-                starts.append(choice._replace(height=height))
+                starts.append(options._replace(height=height))
                 height *= SCAN if self.few else inf
         return starts
 
     def numbers(self) -> list[int]:
         """Numbers of micro-batches worth a try, the largest first."""
-        least = self.problem.min_micro_batches
+        least = self.workload.min_micro_batches
         if not self.few:
-            natural = int(_ranks_needed(self.problem, self.natural, False, inf) / self.problem.world_size)
+            natural = int(_ranks_needed(self.workload, self.natural, False, inf) / self.workload.world_size)
             least = max(least, min(self.limit, natural))
         span = self.limit - least
         steps = max(1, min(span, max(2, self.builds // 8)))
@@ -99,17 +99,17 @@ class _Search:
 
     def lowest(self, number: int, joined: bool) -> float:
         """About the least height at which the groups have room on so many micro-batches."""
-        ranks = number * self.problem.world_size
-        low, high = self.problem.work[0] / self.problem.world_size / 2, self.natural
+        ranks = number * self.workload.world_size
+        low, high = self.workload.work[0] / self.workload.world_size / 2, self.natural
         for _ in range(8 if joined else 14):
             middle = (low * high) ** 0.5
-            if _ranks_needed(self.problem, middle, joined, middle) <= ranks:
+            if _ranks_needed(self.workload, middle, joined, middle) <= ranks:
                 high = middle
             else:
                 low = middle
         return high
 
-    def climb(self, here: Choice) -> None:
+    def climb(self, here: BuildOptions) -> None:
         step = FIRST_STEP
         while step > LAST_STEP and len(self.costs) < self.builds:
             best = min(self.around(here, step), key=self.cost)
@@ -118,39 +118,39 @@ class _Search:
             else:
                 step **= 0.5
 
-    def around(self, here: Choice, step: float) -> list[Choice]:
+    def around(self, here: BuildOptions, step: float) -> list[BuildOptions]:
         near = [here._replace(height=here.height / step)]
         if here.height < self.natural:
             near.append(here._replace(height=min(here.height * step, self.natural)))
         if self.few:
             sizes = (here.widest - 1, here.widest + 1)
-            near += [here._replace(widest=size) for size in sizes if 0 <= size < len(self.problem.sizes)]
+            near += [here._replace(widest=size) for size in sizes if 0 <= size < len(self.workload.sizes)]
         return near + [here._replace(bias=bias) for bias in BIASES if bias != here.bias]
 
-    def cost(self, choice: Choice) -> float:
-        if choice not in self.costs:
+    def cost(self, options: BuildOptions) -> float:
+        if options not in self.costs:
             if len(self.costs) >= self.builds:
                 return inf
-            plan = build(self.problem, choice)
-            more = 0 if plan is None else len(plan) / self.problem.min_micro_batches - 1
-            self.costs[choice] = inf if plan is None else plan_cost(self.problem, plan) * (1 + TIE * more)
-            if plan is not None and (self.best is None or self.costs[choice] < self.best[0]):
-                self.best = self.costs[choice], plan
-        return self.costs[choice]
+            plan = build(self.workload, options)
+            more = 0 if plan is None else len(plan) / self.workload.min_micro_batches - 1
+            self.costs[options] = inf if plan is None else plan_cost(self.workload, plan) * (1 + TIE * more)
+            if plan is not None and (self.best is None or self.costs[options] < self.best[0]):
+                self.best = self.costs[options], plan
+        return self.costs[options]
 
 
-def _ranks_needed(problem: Problem, height: float, joined: bool, reach: float) -> float:
+def _ranks_needed(workload: Workload, height: float, joined: bool, reach: float) -> float:
     """Ranks of all micro-batches together that the groups of this height take, and the short sequences.
 
     These take as many as their tokens need, or their work at `reach` per rank.
     """
     if joined:
-        groups, rest = groups_joined(problem, height)
-        used = sum([len(alike) * width for alike, width in zip(groups, problem.sizes)])
-        tokens, work = sum([problem.length[i] for i in rest]), sum([problem.work[i] for i in rest])
+        groups, rest = groups_joined(workload, height)
+        used = sum([len(alike) * width for alike, width in zip(groups, workload.sizes)])
+        tokens, work = sum([workload.length[i] for i in rest]), sum([workload.work[i] for i in rest])
     else:
-        ranges, singles = group_sizes(problem, height)
-        used = sum([len(part) * width for parts, width in zip(ranges, problem.sizes) for part in parts])
-        tokens = problem.length_before[singles.stop] - problem.length_before[singles.start]
-        work = problem.work_before[singles.stop] - problem.work_before[singles.start]
-    return used + max(tokens / problem.longest[0], work / reach)
+        ranges, singles = group_sizes(workload, height)
+        used = sum([len(part) * width for parts, width in zip(ranges, workload.sizes) for part in parts])
+        tokens = workload.length_before[singles.stop] - workload.length_before[singles.start]
+        work = workload.work_before[singles.stop] - workload.work_before[singles.start]
+    return used + max(tokens / workload.longest[0], work / reach)

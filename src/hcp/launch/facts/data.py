@@ -1,6 +1,6 @@
 """Fact names: sequence length, packing, loss, training loop, environment."""
 
-from hcp.launch.facts.row import UNKNOWN, FactSpec, field_spec
+from hcp.launch.facts.spec import UNKNOWN, FactSpec, field_spec
 
 DATA_FACTS: tuple[FactSpec, ...] = (
     FactSpec("seq_length", "size", "tokens of a training sequence", mlm=("seq_length",), bridge=("model.seq_length",)),

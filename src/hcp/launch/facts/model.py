@@ -1,6 +1,6 @@
 """Fact names: the model, its attention, its precision."""
 
-from hcp.launch.facts.row import UNKNOWN, FactSpec, field_spec
+from hcp.launch.facts.spec import UNKNOWN, FactSpec, field_spec
 
 _BACKEND = {"mlm": "auto", "bridge": None, "verl": "flash"}
 

@@ -1,6 +1,6 @@
 """Fact names: versions, cluster, parallel sizes and process groups."""
 
-from hcp.launch.facts.row import UNKNOWN, FactSpec, field_spec
+from hcp.launch.facts.spec import UNKNOWN, FactSpec, field_spec
 
 
 def _verl(key: str) -> tuple[str, ...]:

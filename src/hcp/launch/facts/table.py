@@ -7,7 +7,7 @@ from typing import Any, NamedTuple
 from hcp.launch.facts.data import DATA_FACTS
 from hcp.launch.facts.model import MODEL_FACTS
 from hcp.launch.facts.parallel import PARALLEL_FACTS
-from hcp.launch.facts.row import FactSpec
+from hcp.launch.facts.spec import FactSpec
 
 
 class Key(NamedTuple):
@@ -17,23 +17,23 @@ class Key(NamedTuple):
     negated: bool = False
 
 
-FACTS: dict[str, FactSpec] = {row.name: row for row in (*PARALLEL_FACTS, *MODEL_FACTS, *DATA_FACTS)}
+FACTS: dict[str, FactSpec] = {spec.name: spec for spec in (*PARALLEL_FACTS, *MODEL_FACTS, *DATA_FACTS)}
 
 
-def keys_of(row: FactSpec, dialect: str, role: str = "") -> tuple[str, ...]:
+def keys_of(spec: FactSpec, dialect: str, role: str = "") -> tuple[str, ...]:
     """The upstream keys of a fact in the dialect, the one to write first.
 
     >>> keys_of(FACTS["cp"], "verl", "actor_rollout_ref.actor")[0]
     'actor_rollout_ref.actor.megatron.context_parallel_size'
     """
     if dialect == "mlm":
-        return row.mlm
+        return spec.mlm
     if dialect == "verl":
-        return tuple(filter(None, (_verl_key(key, role) for key in row.verl)))
+        return tuple(filter(None, (_verl_key(key, role) for key in spec.verl)))
     if role:  # Bridge's model configs that keep megatron-core's fields one level down: model.transformer.*
-        nested = [f"{role}.{key[6:]}" for key in row.bridge if key.startswith("model.")]
-        return (*nested, *row.bridge)
-    return row.bridge
+        nested = [f"{role}.{key[6:]}" for key in spec.bridge if key.startswith("model.")]
+        return (*nested, *spec.bridge)
+    return spec.bridge
 
 
 _MODEL_OF_ROLE = {"critic": "critic.model", "engine": "model"}
@@ -55,16 +55,21 @@ _INDEXES: dict[tuple[str, str], dict[str, Key]] = {}
 
 def index_of(dialect: str, role: str = "") -> dict[str, Key]:
     """From upstream key to fact name, for one dialect (and, in verl, one role)."""
-    family = "bridge" if dialect == "bridge-provider" else dialect
-    index = _INDEXES.get((family, role))
+    dialect = key_dialect(dialect)
+    index = _INDEXES.get((dialect, role))
     if index is None:
-        index = {key: Key(row.name) for row in FACTS.values() for key in keys_of(row, dialect, role)}
+        index = {key: Key(spec.name) for spec in FACTS.values() for key in keys_of(spec, dialect, role)}
         if dialect == "mlm":
-            index |= {key: Key(row.name, True) for row in FACTS.values() for key in row.mlm_not}
-        _INDEXES[family, role] = index
+            index |= {key: Key(spec.name, True) for spec in FACTS.values() for key in spec.mlm_not}
+        _INDEXES[dialect, role] = index
     return index
 
 
-def default_of(row: FactSpec, dialect: str) -> Any:
+def default_of(spec: FactSpec, dialect: str) -> Any:
     """Upstream's default in that dialect, or `UNKNOWN` where it is decided elsewhere."""
-    return row.defaults.get("bridge" if dialect == "bridge-provider" else dialect, row.default)
+    return spec.defaults.get(key_dialect(dialect), spec.default)
+
+
+def key_dialect(dialect: str) -> str:
+    """The dialect whose keys and defaults a launch has: a bare model provider's are those of Bridge."""
+    return "bridge" if dialect == "bridge-provider" else dialect

@@ -7,7 +7,8 @@ from collections.abc import Iterable
 from typing import NamedTuple
 
 from hcp.bash.value import Item, Items, Maybe, Span, Unseen, Word, reason_of
-from hcp.launch.fact import Location, Setting
+from hcp.core.place import Location
+from hcp.launch.fact import Setting
 from hcp.launch.facts.table import FACTS, index_of
 from hcp.launch.words.settings import Word as Spoken
 

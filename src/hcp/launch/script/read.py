@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import re
 from collections.abc import Sequence
-from dataclasses import replace
 
 from hcp.bash.value import Items, Source, Unseen
 from hcp.bash.value import Word as ShellWord
@@ -13,13 +12,13 @@ from hcp.core.errors import HcpError
 from hcp.launch.comments import acceptances_in
 from hcp.launch.dialects import WANTED, dialect_of_keys, not_supported
 from hcp.launch.fact import Acceptance, Dialect, Fact, Reading, Setting
+from hcp.launch.facts.elsewhere import taken_from_elsewhere
 from hcp.launch.facts.table import index_of
-from hcp.launch.mlm_args import taken_from_elsewhere
 from hcp.launch.script.facts import facts_of, is_parallel
 from hcp.launch.script.flags import flag_names, flags_of, location_of, overrides_of
 from hcp.launch.script.started import Launched
-from hcp.launch.words.overrides import in_script
-from hcp.launch.words.settings import Word, reading_of_words
+from hcp.launch.words.overrides import in_script, reading_of_words
+from hcp.launch.words.settings import Word
 
 MAX_CHARACTERS = 1_000_000
 
@@ -187,8 +186,7 @@ def _reading(
         said.append("the script's own arguments ($1, $@) are not known; it is read as started without any")
     if "\r\n" in text:
         said.append("the file has Windows line ends (CRLF): bash does not run it as it looks")
-    reading = replace(
-        reading,
+    reading = reading._replace(
         form="shell",
         acceptances=_acceptances(text, target),
         text=text,

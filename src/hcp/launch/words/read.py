@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import replace
 
 from hcp.core.errors import HcpError
 from hcp.launch.dialects import WANTED, refuse_foreign
 from hcp.launch.fact import Dialect, Reading, Setting
-from hcp.launch.words.overrides import dialect_of_words, reading_of_overrides
+from hcp.launch.words.overrides import dialect_of_words, reading_of_overrides, reading_of_words, word_list
 from hcp.launch.words.settings import Word, settings_of_flags, settings_of_overrides
 
 _COMMAND_LINE = "<command line>"
@@ -22,19 +21,15 @@ def extended(reading: Reading, texts: Sequence[str]) -> Reading:
     """
     words = [Word(text) for text in texts]
     if reading.dialect == "mlm":
-        settings = settings_of_flags(words)
-        if not words[0].text.startswith("--"):
-            raise HcpError(
-                f"{words[0].text!r} after -- is no flag; wanted Megatron-LM's flags (--name value); correct the word"
-            )
-        return replace(reading, settings=(*reading.settings, *settings))
+        _require_flag(words)
+        return reading._replace(settings=(*reading.settings, *settings_of_flags(words)))
     settings, others = settings_of_overrides(words, reading.settings)
     if others:
         raise HcpError(f"{others[0].text!r} after -- is no override; wanted key=value; correct the word")
-    return with_more(reading, settings)
+    return read_again(reading, settings)
 
 
-def with_more(reading: Reading, settings: Sequence[Setting]) -> Reading:
+def read_again(reading: Reading, settings: Sequence[Setting]) -> Reading:
     """The Bridge or verl reading with all its settings replaced, and what follows from them made anew."""
     if reading.dialect == "verl":
         from hcp.launch.yaml.verl import verl_reading
@@ -48,8 +43,7 @@ def with_more(reading: Reading, settings: Sequence[Setting]) -> Reading:
     # What was unknown stays so (its setting is gone), unless a new setting of the same key says it.
     given = {setting.key for setting in new.settings}
     unknown = {key: why for key, why in reading.unknown.items() if key not in given}
-    return replace(
-        reading,
+    return reading._replace(
         settings=new.settings,
         facts={**new.facts, **ours},
         unknown={**unknown, **new.unknown},
@@ -66,28 +60,29 @@ def read_words(texts: Sequence[str], dialect: Dialect | None) -> Reading:
     Raises:
         HcpError: they are neither flags nor overrides, or another framework's.
     """
-    words = [Word(text) for text in texts]
-    settings, others = settings_of_overrides(words)
-    keys = [setting.key for setting in settings]
+    listed = word_list([Word(text) for text in texts])
+    words = listed.words
     if dialect is None:
-        refuse_foreign(keys, "the words after --")
-        dialect = dialect_of_words(words)
+        refuse_foreign([setting.key for setting in listed.settings], "the words after --")
+        dialect = dialect_of_words(listed)
     if dialect is None:
-        shown = " ".join(word.text for word in words)[:60]
+        shown = " ".join(texts)[:60]
         raise HcpError(f"found {shown!r} after --; {WANTED} in words (--name value, or key=value); correct them")
     if dialect == "mlm":
-        if not words or not words[0].text.startswith("--"):
-            raise HcpError(
-                f"{words[0].text[:60]!r} after -- is no flag; wanted Megatron-LM's flags (--name value); "
-                "correct the word"
-            )
+        _require_flag(words)
         _refuse_dotted_flags(words)
-        return Reading("mlm", _COMMAND_LINE, "args", tuple(settings_of_flags(words)))
-    stray = [word for word in others if not word.text.startswith("-")]
-    if not keys or (stray and not others[0].text.startswith("-")):
+        return reading_of_words("mlm", words, _COMMAND_LINE)
+    stray = [word for word in listed.others if not word.text.startswith("-")]
+    if not listed.settings or (stray and not listed.others[0].text.startswith("-")):
         shown = (stray or words)[0].text[:60] if words else ""
         raise HcpError(f"{shown!r} after -- is no override; wanted key=value; correct the word")
-    return reading_of_overrides(dialect, words, _COMMAND_LINE)
+    return reading_of_overrides(dialect, listed, _COMMAND_LINE)
+
+
+def _require_flag(words: Sequence[Word]) -> None:
+    if not words[0].text.startswith("--"):
+        shown = words[0].text[:60]
+        raise HcpError(f"{shown!r} after -- is no flag; wanted Megatron-LM's flags (--name value); correct the word")
 
 
 def _refuse_dotted_flags(words: Sequence[Word]) -> None:

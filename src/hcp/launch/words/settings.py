@@ -6,7 +6,8 @@ import re
 from collections.abc import Iterable, Sequence
 from typing import NamedTuple
 
-from hcp.launch.fact import Dialect, Location, Reading, Setting
+from hcp.core.place import Location
+from hcp.launch.fact import Setting
 from hcp.launch.words.hydra import hydra_value
 
 _FLAG = re.compile(r"--[A-Za-z]")
@@ -64,18 +65,6 @@ def flat_settings(key: str, value: object, location: Location | None) -> list[Se
     if not isinstance(value, dict) or not value:
         return [Setting(key, value, location)]
     return [leaf for name, item in value.items() for leaf in flat_settings(f"{key}.{name}", item, location)]
-
-
-def reading_of_words(dialect: Dialect, words: Sequence[Word], target: str, role: str = "") -> Reading:
-    """A reading of a bare command line (mlm) or override list (Bridge, verl).
-
-    verl's role is told from the keys where `role` is empty: the actor, or `engine` for its fine-tuning trainer.
-    """
-    if dialect == "mlm":
-        return Reading(dialect, target, "args", tuple(settings_of_flags(words)))
-    from hcp.launch.words.overrides import reading_of_overrides
-
-    return reading_of_overrides(dialect, words, target, role)
 
 
 def _span(first: Location | None, last: Location | None) -> Location | None:

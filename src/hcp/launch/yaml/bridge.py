@@ -5,8 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import Any
 
+from hcp.core.place import Location
 from hcp.launch.dialects import has_references
-from hcp.launch.fact import Acceptance, Dialect, Fact, Form, Location, Reading, Setting
+from hcp.launch.fact import Acceptance, Dialect, Fact, Form, Reading, Setting
 from hcp.launch.yaml.settings import YamlDoc
 
 _ENUMS = {"AttnBackend": {1: "flash", 2: "fused", 3: "unfused", 4: "local", 5: "auto"}}

@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterable
 from typing import Any
 
 from hcp.launch.fact import Setting
-from hcp.launch.facts.row import UNKNOWN
+from hcp.launch.facts.spec import UNKNOWN
 from hcp.launch.words.hydra import hydra_value
 
 _LONGEST = 10_000

@@ -6,15 +6,13 @@ from typing import Any
 
 from hcp.core.errors import HcpError
 from hcp.launch.dialects import not_supported
-from hcp.launch.fact import Fact, Reading, Setting
-from hcp.launch.mlm_args import taken_from_elsewhere
-from hcp.launch.yaml.settings import load_yaml
-
-_STARTS = {"torchrun", "ft_launcher"}
+from hcp.launch.fact import ELASTIC_STARTS, Fact, Reading, Setting
+from hcp.launch.facts.elsewhere import taken_from_elsewhere
+from hcp.launch.yaml.settings import YamlDoc
 
 
-def read_args_yaml(text: str, target: str) -> Reading:
-    """A reading of a `model_config.yaml`.
+def read_args_yaml(doc: YamlDoc) -> Reading:
+    """A reading of a `model_config.yaml`, loaded with `last_wins`.
 
     Values become words as upstream's `tests/functional_tests/shell_test_utils/_run_training.sh` makes them: `true`
     is a bare flag, brackets around a list fall away, every other value follows its flag. Of a flag that is written
@@ -22,17 +20,16 @@ def read_args_yaml(text: str, target: str) -> Reading:
     filled in by that script: it is unknown. Locations are those of the values.
 
     Raises:
-        HcpError: no such YAML (as `load_yaml`), or `MODEL_ARGS` is no mapping of flags.
+        HcpError: `MODEL_ARGS` is no mapping of flags.
     """
-    doc = load_yaml(text, target, last_wins=True)
     arguments = doc.data.get("MODEL_ARGS", False)
     if arguments is not None and not isinstance(arguments, dict):
         raise HcpError(
-            f"{target} has no MODEL_ARGS mapping; wanted `MODEL_ARGS:` with one flag per line "
+            f"{doc.file} has no MODEL_ARGS mapping; wanted `MODEL_ARGS:` with one flag per line "
             "(--num-layers: 12); correct the file"
         )
     if arguments and not any(str(key).startswith("-") for key in arguments):
-        raise not_supported(target, "a NeMo 2 test launch")  # dotted keys of a recipe in place of flags
+        raise not_supported(doc.file, "a NeMo 2 test launch")  # dotted keys of a recipe in place of flags
     settings: list[Setting] = []
     facts: dict[str, Fact] = {}
     unknown: dict[str, str] = {}
@@ -42,19 +39,19 @@ def read_args_yaml(text: str, target: str) -> Reading:
             _flag(setting, name.lstrip("-").replace("-", "_"), settings, unknown)
         elif section == "ENV_VARS" and name:
             _variable(setting, name, facts, unknown)
-        elif setting.key == "LAUNCHER" and setting.value in _STARTS:
+        elif setting.key == "LAUNCHER" and setting.value in ELASTIC_STARTS:
             facts["start"] = Fact(setting.value, "launch", setting.location, "LAUNCHER")
     elsewhere, unseen = taken_from_elsewhere(settings)
     return Reading(
         "mlm",
-        target,
+        doc.file,
         "args-yaml",
         tuple(settings),
         facts,
         {**elsewhere, **unknown},
         unseen=unseen,
         acceptances=doc.acceptances,
-        text=text,
+        text=doc.text,
         notes=tuple(f"{twice}; the last one counts, as for argparse" for twice in map(_found, doc.duplicates)),
     )
 

@@ -8,7 +8,7 @@ from typing import Any, NamedTuple
 import yaml
 
 from hcp.core.errors import HcpError
-from hcp.launch.fact import Location
+from hcp.core.place import Location
 
 MAX_DEPTH = 60
 MAX_VALUES = 100_000

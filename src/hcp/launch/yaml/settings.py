@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 from typing import Any, NamedTuple
 
 from hcp.core.errors import HcpError
-from hcp.launch.fact import Acceptance, Location, Setting
+from hcp.core.place import Location
+from hcp.launch.fact import Acceptance, Setting
 from hcp.launch.yaml.nodes import MAX_DEPTH, MAX_VALUES, List, Map, Node, Parser, Scalar
 
 __all__ = ("MAX_CHARACTERS", "MAX_DEPTH", "MAX_VALUES", "Place", "YamlDoc", "load_yaml")
@@ -26,8 +26,7 @@ class Place(NamedTuple):
     is_empty: bool
 
 
-@dataclass(frozen=True)
-class YamlDoc:
+class YamlDoc(NamedTuple):
     """One YAML document. `settings` are its leaves under dotted paths: scalars, and lists as a whole.
 
     `data` is the same as plain nested dict, list, str, int, float, bool and None; keys are text as written.

@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable
-from dataclasses import replace
 from typing import Any
 
 from hcp.launch.dialects import has_references
 from hcp.launch.fact import Acceptance, Fact, Form, Reading, Setting
-from hcp.launch.facts.row import UNKNOWN
+from hcp.launch.facts.spec import UNKNOWN
 from hcp.launch.facts.table import FACTS, default_of, index_of
 from hcp.launch.yaml.settings import YamlDoc
 
@@ -105,7 +104,7 @@ def verl_reading(
     main = Reading(
         "verl", target, form, tuple(resolved), facts, unknown, True, acceptances=acceptances, text=text, role=role
     )
-    return replace(main, others=tuple(_others(main, by_key)))
+    return main._replace(others=tuple(_others(main, by_key)))
 
 
 def _default(key: str) -> Any:

@@ -1,0 +1,499 @@
+"""Breaks every rule in every small way and runs the tests of its family: `python bench/mutants.py [--family hcp]`.
+
+A mutant is one change to a rule: a comparison, a constant, a condition, a version bound, an early return, what a
+finding overrides, whether the rule applies, its severity; or to a function or table that rules use. Mutants live in
+the memory of forked children, so the checkout is never touched. A mutant is dead if a test whose id names its rule
+goes red below tests/rules/<family>. The others are listed, and the exit status is 1, unless mutants_equivalent.yaml
+says why no test can tell them from the rule. With --seconds each rule is broken once on disk, in a copy, and the time
+that `pytest tests/rules/<family>` takes to go red is measured.
+"""
+
+from __future__ import annotations
+
+import argparse
+import ast
+import dataclasses
+import gc
+import importlib
+import os
+import shutil
+import signal
+import statistics
+import subprocess
+import sys
+import tempfile
+import time
+from collections import defaultdict
+from collections.abc import Callable, Iterable, Iterator
+from functools import cache
+from pathlib import Path
+from types import CodeType, FunctionType, ModuleType
+from typing import Any, TextIO
+
+import pytest
+import yaml
+
+ROOT = Path(__file__).resolve().parents[1]
+sys.path[:0] = [str(ROOT / "bench"), str(ROOT / "src"), str(ROOT / "tests")]
+
+from mutations import Mutation, mutations  # noqa: E402
+
+EQUIVALENT = Path(__file__).with_name("mutants_equivalent.yaml")
+FRAMEWORK = ("engine", "fixes", "patch", "registry", "report", "rule", "upstream")
+"""Modules of hcp.rules that serve all rules alike: they have tests of their own."""
+MARKERS = "not upstream and not torch and not slurm and not slow"
+TIMEOUT_S = 60
+OTHER = {
+    "severity": {"error": "warning", "warning": "error", "info": "warning"},
+    "effect": defaultdict(lambda: "crash", crash="silent"),
+    "stage": defaultdict(lambda: "init", init="config"),
+}
+
+
+@dataclasses.dataclass(frozen=True)
+class Part:
+    """A function, lambda or table, and the rules that use it."""
+
+    module: str
+    name: str
+    line: int
+    path: tuple[tuple[str, int | None], ...]
+    owners: tuple[str, ...]
+    is_table: bool
+
+    @property
+    def family(self) -> str:
+        """The family whose tests must notice: that of the folder, if one of its rules uses this, else the first."""
+        families = [family_of(owner) for owner in self.owners]
+        here = self.module.split(".")[2]
+        return here if here in families else families[0]
+
+
+@dataclasses.dataclass(frozen=True)
+class Mutant:
+    part: Part
+    mutation: Mutation | None
+    whole: str = ""
+    """What is done to a rule as a whole, where no piece of its code changes: `applies: always`, `severity: …`."""
+
+    @property
+    def where(self) -> str:
+        """The rule's id, or the name of what several rules use."""
+        return self.part.owners[0] if len(self.part.owners) == 1 else self.part.name
+
+    @property
+    def place(self) -> str:
+        line = self.mutation.line if self.mutation else self.part.line
+        return f"src/{self.part.module.replace('.', '/')}.py:{line}"
+
+    @property
+    def key(self) -> tuple[str, str]:
+        """What a list of mutants that are known can name it by."""
+        return self.where, str(self)
+
+    def __str__(self) -> str:
+        return self.whole or str(self.mutation)
+
+
+def family_of(rule_id: str) -> str:
+    return rule_id.rstrip("0123456789").lower()
+
+
+# What rules are made of.
+
+
+@cache
+def tree_of(module: str) -> ast.Module:
+    return ast.parse(source_of(module))
+
+
+@cache
+def source_of(module: str) -> str:
+    return Path(str(importlib.import_module(module).__file__)).read_text(encoding="utf-8")
+
+
+def parts_of(rules: Iterable[Any]) -> list[Part]:
+    """Every part of every rule, with all rules that use it."""
+    found: dict[tuple[str, int, bool], tuple[Any, set[str]]] = {}
+    for rule in rules:
+        for key, place in _reached(rule):
+            found.setdefault(key, (place, set()))[1].add(rule.id)
+    return [
+        Part(module, name, line, path, tuple(sorted(owners)), is_table)
+        for (module, line, is_table), ((name, path), owners) in sorted(found.items())
+    ]
+
+
+def _reached(rule: Any) -> Iterator[tuple[tuple[str, int, bool], tuple[str, Any]]]:
+    """The rule's function, its `applies`, and what these use, followed through all modules of rules."""
+    module = rule.check.__module__
+    index, node = _definition(module, rule.check.__name__)
+    assert isinstance(node, ast.FunctionDef)
+    waiting: list[tuple[str, ast.AST, str, Any]] = [(module, node, node.name, (("body", index),))]
+    call = next(item for item in node.decorator_list if isinstance(item, ast.Call))
+    which, applies = next((n, item.value) for n, item in enumerate(call.keywords) if item.arg == "applies")
+    decorator = node.decorator_list.index(call)
+    way = (("body", index), ("decorator_list", decorator), ("keywords", which), ("value", None))
+    waiting.append((module, applies, f"{node.name}: applies", way))
+    seen = set()
+    while waiting:
+        module, node, name, path = waiting.pop()
+        is_table = isinstance(node, ast.Assign | ast.AnnAssign)
+        key = (module, getattr(node, "lineno", 0), is_table)
+        if key in seen:
+            continue
+        seen.add(key)
+        yield key, (name, path)
+        namespace = vars(importlib.import_module(module))
+        for used in _names(node):
+            owner = _owner(namespace, used)
+            if owner is None:
+                continue
+            home, original = owner
+            where = _definition(home, original)
+            if where is not None:
+                waiting.append((home, where[1], original, (("body", where[0]),)))
+
+
+def _names(node: ast.AST) -> set[str]:
+    """The names that a function's body, a lambda or a table reads."""
+    parts = node.body if isinstance(node, ast.FunctionDef) else [node]
+    return {
+        item.id
+        for part in parts
+        for item in ast.walk(part)
+        if isinstance(item, ast.Name) and isinstance(item.ctx, ast.Load)
+    }
+
+
+def _owner(namespace: dict[str, Any], name: str) -> tuple[str, str] | None:
+    """The module of rules that defines a name, and its name there."""
+    here = namespace["__name__"]
+    if name not in namespace:
+        return None
+    for node in tree_of(here).body:
+        if isinstance(node, ast.ImportFrom):
+            for alias in node.names:
+                if (alias.asname or alias.name) == name:
+                    home = str(node.module)
+                    served = home.startswith("hcp.rules.") and home.split(".")[2] not in (*FRAMEWORK, "view")
+                    return (home, alias.name) if served else None
+    return here, name
+
+
+def _definition(module: str, name: str) -> tuple[int, ast.AST] | None:
+    for index, node in enumerate(tree_of(module).body):
+        if isinstance(node, ast.FunctionDef) and node.name == name:
+            return index, node
+        targets = (
+            node.targets if isinstance(node, ast.Assign) else [node.target] if isinstance(node, ast.AnnAssign) else []
+        )
+        if any(isinstance(target, ast.Name) and target.id == name for target in targets):
+            return index, node
+    return None
+
+
+def node_at(module: str, path: tuple[tuple[str, int | None], ...]) -> ast.AST:
+    node: Any = tree_of(module)
+    for field, index in path:
+        node = getattr(node, field) if index is None else getattr(node, field)[index]
+    return node  # type: ignore[no-any-return]
+
+
+def mutants_of(parts: Iterable[Part], rules: dict[str, Any]) -> Iterator[Mutant]:
+    for part in parts:
+        node = node_at(part.module, part.path)
+        for mutation in mutations(node, part.path):
+            yield Mutant(part, mutation)
+        rule = next((rules[owner] for owner in part.owners if rules[owner].check.__name__ == part.name), None)
+        if rule is not None and rule.check.__module__ == part.module:
+            for how in ("always", "never", "the opposite"):
+                yield Mutant(part, None, f"applies: {how}")
+            for field, other in OTHER.items():
+                yield Mutant(part, None, f"{field}: {other[getattr(rule, field)]}")
+
+
+# How one is made, in a process that is thrown away.
+
+
+def break_it(mutant: Mutant, rules: dict[str, Any]) -> None:
+    """Changes the loaded modules; only for a forked child."""
+    if mutant.mutation is None:
+        rule = rules[mutant.part.owners[0]]
+        field, _, value = mutant.whole.partition(": ")
+        applies = rule.applies
+        replaced = {"always": lambda v: True, "never": lambda v: False, "the opposite": lambda v: not applies(v)}
+        object.__setattr__(rule, field, replaced[value] if field == "applies" else value)
+        return
+    module = importlib.import_module(mutant.part.module)
+    changed = mutant.mutation.apply(tree_of(mutant.part.module))
+    if mutant.part.is_table:
+        _replace_table(module, mutant.part, changed)
+    else:
+        _replace_code(module, changed)
+
+
+def _replace_table(module: ModuleType, part: Part, changed: ast.Module) -> None:
+    statement: Any = changed.body[part.path[0][1]]  # type: ignore[index]
+    value = eval(compile(ast.Expression(statement.value), str(module.__file__), "eval"), vars(module))
+    old = vars(module)[part.name]
+    for other in list(sys.modules.values()):
+        if getattr(other, "__name__", "").startswith("hcp.rules"):
+            for name, held in list(vars(other).items()):
+                if held is old and name == part.name:
+                    setattr(other, name, value)
+
+
+def _replace_code(module: ModuleType, changed: ast.Module) -> None:
+    """Gives each function of the module its code from the changed tree, wherever the function is held."""
+    file = str(module.__file__)
+    before = list(_codes(compile(tree_of(module.__name__), file, "exec", dont_inherit=True)))
+    after = list(_codes(compile(changed, file, "exec", dont_inherit=True)))
+    assert [code.co_name for code in before] == [code.co_name for code in after]
+    pairs = dict(zip(before, after))
+    for held in gc.get_objects():
+        if isinstance(held, FunctionType) and held.__code__ in pairs:
+            held.__code__ = pairs[held.__code__]
+
+
+def _codes(code: CodeType) -> Iterator[CodeType]:
+    """The module's functions and lambdas, without what is nested in them."""
+    for constant in code.co_consts:
+        if isinstance(constant, CodeType):
+            yield constant
+
+
+# How the tests of a family are run on one.
+
+
+class Server:
+    """A pytest plugin: once the tests are collected and have passed, every mutant gets a child of its own."""
+
+    def __init__(self, mutants: list[Mutant], rules: dict[str, Any], report: Callable[[Mutant, str], None]) -> None:
+        self.mutants, self.rules, self.report = mutants, rules, report
+
+    def pytest_runtestloop(self, session: pytest.Session) -> bool:
+        if session.testsfailed:
+            raise session.Failed(f"{session.testsfailed} errors during collection")
+        tests: dict[str, list[pytest.Item]] = defaultdict(list)
+        for item in session.items:
+            for rule_id in self.rules:
+                if rule_id in item.nodeid.rpartition("::")[2].upper():
+                    tests[f"{item.path.parent.name} {rule_id}"].append(item)
+        # Here, unbroken: a red test proves nothing, and what a test caches is there for every child.
+        wanted = {(mutant.part.family, owner) for mutant in self.mutants for owner in mutant.part.owners}
+        items = dict.fromkeys(item for family, owner in sorted(wanted) for item in tests[f"{family} {owner}"])
+        red = _first_red(session, list(items))
+        if red:
+            raise session.Failed(f"{red} is red without any mutant")
+        for mutant in self.mutants:
+            owned = [item for owner in mutant.part.owners for item in tests[f"{mutant.part.family} {owner}"]]
+            self.report(mutant, self._verdict(session, mutant, list(dict.fromkeys(owned))))
+        return True
+
+    def _verdict(self, session: pytest.Session, mutant: Mutant, items: list[pytest.Item]) -> str:
+        """The test that goes red; "" if none does."""
+        reading, writing = os.pipe()
+        child = os.fork()
+        if child == 0:
+            status = 1
+            try:
+                signal.signal(signal.SIGINT, signal.SIG_IGN)
+                signal.alarm(TIMEOUT_S)
+                os.close(reading)
+                break_it(mutant, self.rules)
+                os.write(writing, (_first_red(session, items) or "").encode())
+                status = 0
+            except BaseException as error:  # whatever it is: the parent must hear of it
+                os.write(writing, f"!{type(error).__name__}: {error}".encode())
+            finally:
+                os._exit(status)
+        os.close(writing)
+        with os.fdopen(reading, "rb") as pipe:
+            said = pipe.read().decode(errors="replace")
+        _, status = os.waitpid(child, 0)
+        if os.WIFSIGNALED(status) and os.WTERMSIG(status) == signal.SIGALRM:
+            return f"no answer within {TIMEOUT_S} s"
+        if status:
+            raise RuntimeError(f"{mutant.where}, {mutant}: {said}")
+        return said
+
+
+def _first_red(session: pytest.Session, items: list[pytest.Item]) -> str:
+    failed: list[str] = []
+
+    class Listener:
+        def pytest_runtest_logreport(self, report: pytest.TestReport) -> None:
+            if report.failed:
+                failed.append(report.nodeid)
+
+    session.config.pluginmanager.register(Listener(), "listener")
+    try:
+        for index, item in enumerate(items):
+            following = items[index + 1] if index + 1 < len(items) else None
+            session.config.hook.pytest_runtest_protocol(item=item, nextitem=following)
+            if failed:
+                return failed[0]
+    finally:
+        session.config.pluginmanager.unregister(name="listener")
+    return ""
+
+
+def run(mutants: list[Mutant], rules: dict[str, Any], report: Callable[[Mutant, str], None]) -> None:
+    """Collects the tests of the mutants' families in this process, and tries every mutant on them."""
+    families = sorted({mutant.part.family for mutant in mutants})
+    folders = [str(ROOT / "tests" / "rules" / family) for family in families]
+    quiet = ["-p", "no:terminal", "-p", "no:cacheprovider", "-o", "addopts=--import-mode=importlib --strict-markers"]
+    server = Server(mutants, rules, report)
+    status = pytest.main([*quiet, "--rootdir", str(ROOT), "-m", MARKERS, *folders], plugins=[server])
+    if status != pytest.ExitCode.OK:
+        sys.exit(f"the tests ended with {status!r}; run them alone: pytest {' '.join(folders)}")
+
+
+def in_jobs(mutants: list[Mutant], rules: dict[str, Any], jobs: int, report: Callable[[Mutant, str], None]) -> None:
+    """`run` in several processes, each with its share; verdicts are reported here, as they come."""
+    reading, writing = os.pipe()
+    children = []
+    for job in range(jobs):
+        child = os.fork()
+        if child == 0:
+            os.close(reading)
+            with os.fdopen(writing, "w", buffering=1) as pipe:
+                _run_share(range(job, len(mutants), jobs), mutants, rules, pipe)
+            os._exit(0)
+        children.append(child)
+    os.close(writing)
+    try:
+        with os.fdopen(reading) as pipe:
+            for line in pipe:
+                number, _, red = line.rstrip("\n").partition(" ")
+                report(mutants[int(number)], red)
+    except KeyboardInterrupt:
+        for child in children:
+            os.kill(child, signal.SIGTERM)
+        raise
+    statuses = [os.waitpid(child, 0)[1] for child in children]
+    if any(statuses):
+        sys.exit("a process ended early: see above")
+
+
+def _run_share(share: range, mutants: list[Mutant], rules: dict[str, Any], pipe: TextIO) -> None:
+    numbers = iter(share)
+
+    def write(mutant: Mutant, red: str) -> None:
+        print(next(numbers), red, file=pipe)
+
+    run([mutants[number] for number in share], rules, write)
+
+
+def seconds_until_red(mutant: Mutant) -> tuple[float, bool]:
+    """How long `pytest tests/rules/<family>` takes to go red where a copy of the checkout holds the mutant."""
+    with tempfile.TemporaryDirectory() as folder:
+        copied = Path(folder)
+        for name in ("src", "tests", "pyproject.toml"):
+            (shutil.copytree if (ROOT / name).is_dir() else shutil.copy)(ROOT / name, copied / name)
+        assert mutant.mutation is not None
+        broken = copied.joinpath("src", *mutant.part.module.split(".")).with_suffix(".py")
+        broken.write_text(ast.unparse(mutant.mutation.apply(tree_of(mutant.part.module))), encoding="utf-8")
+        command = [sys.executable, "-m", "pytest", "-x", "-m", MARKERS, f"tests/rules/{mutant.part.family}"]
+        environment = {**os.environ, "PYTHONPATH": str(copied / "src")}
+        started = time.perf_counter()
+        done = subprocess.run(command, cwd=copied, env=environment, capture_output=True, text=True)
+        return time.perf_counter() - started, done.returncode == pytest.ExitCode.TESTS_FAILED
+
+
+def measured(dead: list[Mutant]) -> list[str]:
+    """For each rule the seconds until the first mutant of its own code is red; what stays green is returned."""
+    first = {mutant.where: mutant for mutant in reversed(dead) if mutant.mutation and len(mutant.part.owners) == 1}
+    taken, green = [], []
+    for rule_id, mutant in sorted(first.items()):
+        seconds, red = seconds_until_red(mutant)
+        taken.append(seconds)
+        print(f"{rule_id}: red after {seconds:.1f} s" if red else f"{rule_id}: green after {seconds:.1f} s", flush=True)
+        green += [] if red else [rule_id]
+    print(f"median {statistics.median(taken):.1f} s, slowest {max(taken):.1f} s, of {len(taken)} rules")
+    return green
+
+
+# What is said of them.
+
+
+def known_equivalents() -> dict[tuple[str, str], str]:
+    """(where, mutation) -> why no test can tell the mutant from the rule."""
+    entries = yaml.safe_load(EQUIVALENT.read_text(encoding="utf-8")) or []
+    return {(entry["where"], " ".join(entry["mutation"].split())): entry["why"] for entry in entries}
+
+
+def chosen(families: list[str], ids: list[str], rules: dict[str, Any]) -> list[Mutant]:
+    """The mutants of some families, of some rules, or (with neither) of all."""
+    unknown = {*families} - {family_of(rule_id) for rule_id in rules} | {*ids} - {*rules}
+    if unknown:
+        sys.exit(f"neither a family nor a rule: {', '.join(sorted(unknown))}")
+    return [
+        mutant
+        for mutant in mutants_of(parts_of(rules.values()), rules)
+        if (not families and not ids) or mutant.part.family in families or not {*ids}.isdisjoint(mutant.part.owners)
+    ]
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--family", action="append", default=[], help="a folder of tests/rules; may be repeated")
+    parser.add_argument("--rule", action="append", default=[], help="the id of a rule; may be repeated")
+    parser.add_argument("--list", action="store_true", help="print the mutants and run nothing")
+    parser.add_argument("--seconds", action="store_true", help="also measure each rule's seconds until red")
+    parser.add_argument("--jobs", type=int, default=1)
+    options = parser.parse_args()
+    from hcp.rules.registry import BY_ID
+
+    mutants = chosen(options.family, options.rule, BY_ID)
+    if options.list:
+        print("\n".join(f"{mutant.place}: {mutant.where}: {mutant}" for mutant in mutants))
+        return
+    progress = Progress(len(mutants), known_equivalents())
+    in_jobs(mutants, BY_ID, options.jobs, progress.report)
+    green = measured(progress.dead) if options.seconds else []
+    whole = not options.family and not options.rule
+    sys.exit(progress.summary(stale_too=whole) or bool(green))
+
+
+class Progress:
+    """Counts verdicts, prints survivors as they come, and on a terminal how far it is."""
+
+    def __init__(self, total: int, equivalents: dict[tuple[str, str], str]) -> None:
+        self.total, self.equivalents = total, equivalents
+        self.dead: list[Mutant] = []
+        self.survivors: list[Mutant] = []
+        self.excused: list[Mutant] = []
+        self.started = time.perf_counter()
+
+    def report(self, mutant: Mutant, red: str) -> None:
+        if red:
+            self.dead.append(mutant)
+        elif mutant.key in self.equivalents:
+            self.excused.append(mutant)
+        else:
+            self.survivors.append(mutant)
+            print(f"{mutant.place}: {mutant.where}: {mutant}", flush=True)
+        if sys.stderr.isatty():
+            done = len(self.dead) + len(self.excused) + len(self.survivors)
+            print(f"{done} of {self.total}, {len(self.survivors)} survive", end="\r", file=sys.stderr, flush=True)
+
+    def summary(self, stale_too: bool) -> bool:
+        """Prints what came out; whether something is wrong: a survivor, or an excuse that nothing needs."""
+        excused = {mutant.key for mutant in self.excused}
+        stale = sorted(
+            set(self.equivalents) - excused if stale_too else {m.key for m in self.dead} & set(self.equivalents)
+        )
+        stale = [key for key in stale if key not in excused]
+        for where, mutation in stale:
+            print(f"{EQUIVALENT.name}: no such mutant survives any more: {where}: {mutation}")
+        print(
+            f"{self.total} mutants in {time.perf_counter() - self.started:.0f} s: {len(self.dead)} dead, "
+            f"{len(self.excused)} equivalent, {len(self.survivors)} survive"
+        )
+        return bool(self.survivors or stale)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,84 @@
+"""Options that several commands have, each written once."""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Callable
+from typing import Any
+
+import click
+
+from hcp.launch.fact import DIALECTS
+
+Command = Callable[..., Any]
+Decorator = Callable[[Command], Command]
+
+
+def format_option(*formats: str) -> Decorator:
+    """`--format`; the first of the formats is the default."""
+    return click.option("--format", "fmt", type=click.Choice(formats), default=formats[0], show_default=True)
+
+
+def assume_option(help: str) -> Decorator:
+    """`--assume NAME=VALUE`, repeatable."""
+    return click.option("--assume", "assumes", multiple=True, metavar="NAME=VALUE", help=help)
+
+
+dialect_option = click.option(
+    "--dialect",
+    "--launcher",
+    "dialect",
+    type=click.Choice(("auto", *DIALECTS)),
+    default="auto",
+    show_default=True,
+    callback=lambda context, option, value: None if value == "auto" else value,
+    help="The launch's dialect.",
+)
+"""The command gets a `Dialect`, or None where the launch is to tell it. `--launcher` is the older name."""
+
+model_option = click.option(
+    "--model", "model_file", metavar="FILE", help="A Hugging Face config.json, for the model's facts."
+)
+
+site_option = click.option(
+    "--site",
+    "site_file",
+    metavar="FILE",
+    help="The site file: YAML with the cluster's facts, under the names of `hcp render`'s options.",
+)
+
+_LAUNCH_OPTIONS: tuple[Decorator, ...] = (
+    click.option("--set", "sets", multiple=True, metavar="KEY=VALUE", help="Change one of the launch's own keys."),
+    assume_option(
+        "State a fact that the launch does not: te=2.14 mcore=0.16.1 arch=sm90 nvlink_domain=8; "
+        "'installed' reads the versions here."
+    ),
+    click.option("--facts", "facts_file", metavar="FILE", help="Facts written by `hcp facts` where the job runs."),
+    site_option,
+    dialect_option,
+    model_option,
+)
+
+
+def launch_options(command: Command) -> Command:
+    """Adds all options that say how a launch is read; the command gets them as one `options: LoadOptions`.
+
+    The words after `--` are among them.
+    """
+
+    @functools.wraps(command)
+    def with_load_options(*args: Any, assumes: tuple[str, ...], site_file: str | None, **rest: Any) -> Any:
+        from hcp.launch.load import LoadOptions
+
+        if site_file is not None:
+            from hcp.render.site import load_site, site_assumptions
+
+            # What is assumed by word wins over the site's file.
+            assumes = (*site_assumptions(load_site(site_file, {})), *assumes)
+        words = click.get_current_context().obj or ()
+        named = {name: rest.pop(name) for name in ("dialect", "sets", "facts_file", "model_file")}
+        return command(*args, options=LoadOptions(words=words, assumes=assumes, **named), **rest)
+
+    for option in reversed(_LAUNCH_OPTIONS):
+        option(with_load_options)
+    return with_load_options

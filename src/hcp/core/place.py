@@ -1,0 +1,15 @@
+"""Where a text stands in a file."""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+
+class Location(NamedTuple):
+    """A span of text: 1-based line and column (in characters), the end exclusive."""
+
+    file: str
+    line: int
+    column: int
+    end_line: int
+    end_column: int

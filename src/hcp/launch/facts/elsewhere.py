@@ -1,0 +1,52 @@
+"""Megatron-LM arguments that the command line does not give: those out of a checkpoint, or out of a YAML file."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from hcp.launch.fact import Setting
+
+_MODEL = (
+    "num_layers",
+    "hidden_size",
+    "seq_length",
+    "num_attention_heads",
+    "num_query_groups",
+    "group_query_attention",
+    "kv_channels",
+    "rotary_interleaved",
+    "apply_query_key_layer_scaling",
+    "mtp_num_layers",
+    "spec",
+    "num_experts",
+    "mamba_head_dim",
+    "mamba_num_groups",
+    "mamba_num_heads",
+    "hybrid_layer_pattern",
+    "hybrid_override_pattern",
+)
+_PARALLEL = (
+    "tensor_model_parallel_size",
+    "pipeline_model_parallel_size",
+    "virtual_pipeline_model_parallel_size",
+    "expert_model_parallel_size",
+)
+
+
+def taken_from_elsewhere(settings: Iterable[Setting]) -> tuple[dict[str, str], str | None]:
+    """(destinations that an absent flag does not leave at the default -> why, why anything may be set elsewhere).
+
+    Source: megatron/training/checkpointing.py `load_args_from_checkpoint`, megatron/training/arguments.py
+    `parse_args`. A flag that is written counts as what it says: the checkpoint would have the same.
+    """
+    given = {setting.key: setting.value for setting in settings}
+    unknown: dict[str, str] = {}
+    if _is_on(given, "use_checkpoint_args") and "load" in given:
+        names = _MODEL + (_PARALLEL if _is_on(given, "use_mp_args_from_checkpoint_args") else ())
+        unknown = {name: "--use-checkpoint-args takes it from the checkpoint" for name in names if name not in given}
+    unseen = "--yaml-cfg takes all arguments from a file" if "yaml_cfg" in given else None
+    return unknown, unseen
+
+
+def _is_on(given: dict[str, object], key: str) -> bool:
+    return key in given and given[key] != ["false"]

@@ -1,0 +1,70 @@
+"""What the table says of one fact, and the short constructor for facts that are fields of megatron-core's config."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from types import MappingProxyType
+from typing import Any, Final, Literal, NamedTuple
+
+Type = Literal["size", "int", "bool", "str", "sizes", "comm", "float", "version", "window", "any"]
+
+
+class _Unknown:
+    def __repr__(self) -> str:
+        return "UNKNOWN"
+
+
+UNKNOWN: Final = _Unknown()
+"""As a default: an absent key decides nothing."""
+
+
+class FactSpec(NamedTuple):
+    """One fact. `verl` keys write `@.megatron` for the engine's section of a role and `@model` for its model's.
+    A role is `actor_rollout_ref.actor`, `actor_rollout_ref.ref`, `critic` or (fine-tuning) `engine`; see `keys_of`.
+
+    `default` is what an absent key means where upstream fills it in; `defaults` overrides it per dialect.
+    Types: size = whole number >= 1; sizes = list of whole numbers; comm = string or list of strings.
+    Every type admits None except where `default` is a value that is not None and upstream has no Optional.
+    """
+
+    name: str
+    type: Type
+    doc: str
+    mlm: tuple[str, ...] = ()
+    mlm_not: tuple[str, ...] = ()
+    bridge: tuple[str, ...] = ()
+    verl: tuple[str, ...] = ()
+    default: Any = UNKNOWN
+    defaults: Mapping[str, Any] = MappingProxyType({})
+
+
+def field_spec(
+    name: str,
+    type: Type,
+    upstream: str,
+    default: Any,
+    doc: str,
+    *,
+    mlm: tuple[str, ...] | None = None,
+    mlm_not: tuple[str, ...] = (),
+    bridge: tuple[str, ...] | None = None,
+    verl: tuple[str, ...] | None = None,
+    defaults: Mapping[str, Any] | None = None,
+    kept: bool = False,
+) -> FactSpec:
+    """A field of megatron-core's config: the same name as a flag, under Bridge's `model.` and in verl's override.
+
+    In verl a field that nobody overrides comes from the model's own config: unknown, unless `defaults["verl"]` says
+    what verl sets, or `kept` that no model of Megatron-Bridge changes the field's default.
+    """
+    return FactSpec(
+        name,
+        type,
+        doc,
+        mlm=(upstream,) if mlm is None else mlm,
+        mlm_not=mlm_not,
+        bridge=(f"model.{upstream}",) if bridge is None else bridge,
+        verl=(f"@.megatron.override_transformer_config.{upstream}",) if verl is None else verl,
+        default=default,
+        defaults={"verl": default if kept else UNKNOWN, **(defaults or {})},
+    )

@@ -1,0 +1,55 @@
+"""`--set KEY=VALUE`: the launch's own keys, changed before facts are made of them."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from hcp.core.errors import HcpError
+from hcp.launch.edit import Edit, edit_facts, edit_settings
+from hcp.launch.fact import Fact, Reading, Setting
+from hcp.launch.facts.table import index_of
+from hcp.launch.options import stated_fact
+from hcp.launch.words.hydra import hydra_value
+from hcp.launch.words.read import read_again
+from hcp.launch.words.settings import flat_settings
+
+_PLAIN = frozenset(("placement", "start", "nodes", "gpus_per_node", "ntasks_per_node"))
+"""Facts that a launch has outside its configuration: they are set under their own names."""
+
+
+def apply_sets(reading: Reading, texts: Sequence[str]) -> Edit:
+    """The reading with `--set KEY=VALUE` applied in order: keys of its dialect, `env.NAME`, or how ranks are placed.
+
+    Flags may be written as on the command line, with dashes. VALUE null takes a flag away.
+
+    Raises:
+        HcpError: a text is no KEY=VALUE, or says how ranks are placed by what cannot be.
+    """
+    index = index_of(reading.dialect, reading.role)
+    facts: dict[str, Fact] = {}
+    settings: list[Setting] = []
+    removed: list[str] = []
+    for text in texts:
+        key, value = _key_and_value(text)
+        if key.startswith("env.") or (key in _PLAIN and key not in index):
+            facts[key] = stated_fact(key, value, "launch", text)
+        elif reading.dialect != "mlm":
+            settings += flat_settings(key, hydra_value(value), None)
+        elif value == "null":
+            removed.append(key.replace("-", "_"))
+        else:
+            settings.append(Setting(key.replace("-", "_"), value.split()))
+    edit = edit_settings(reading, settings, removed)
+    if reading.dialect == "verl" and settings:
+        # ref and critic may follow from what is set: read everything anew.
+        edit = edit._replace(reading=read_again(reading, [*reading.settings, *settings]))
+    more = edit_facts(edit.reading, facts)
+    return more._replace(touched=edit.touched | more.touched)
+
+
+def _key_and_value(text: str) -> tuple[str, str]:
+    key, equals, value = text.partition("=")
+    key = key.strip().lstrip("+").removeprefix("--")
+    if not equals or not key or any(character.isspace() for character in key):
+        raise HcpError(f"found --set {text[:60]!r}; wanted KEY=VALUE; write the key as the launch does")
+    return key, value.strip()

@@ -1,0 +1,99 @@
+"""What a rule may look at: the facts of a launch, read so that an unknown one ends the rule."""
+
+from __future__ import annotations
+
+from collections.abc import Collection
+from functools import lru_cache
+from typing import Any
+
+from hcp.launch.fact import Acceptance, Dialect, Fact, Launch
+
+
+class Unknown(Exception):
+    """A rule asked for a fact that the launch does not state. The engine turns it into `not_checked`."""
+
+    def __init__(self, name: str) -> None:
+        super().__init__(name)
+        self.name = name
+
+
+_NEVER_NONE = frozenset(
+    "tp pp cp ep etp gtp dp world_size nodes gpus_per_node nvlink_domain ntasks_per_node num_layers hidden_size heads "
+    "kv_heads num_distributed_optimizer_instances".split()
+)
+"""Sizes for which upstream has no None: a written null decides nothing, so it counts as unknown."""
+
+
+class View:
+    """What rules read: `v.cp` is the fact's value; an unknown one raises `Unknown` and so ends the rule."""
+
+    def __init__(
+        self, launch: Launch, unused: tuple[Acceptance, ...] = (), rule_ids: Collection[str] = frozenset()
+    ) -> None:
+        self.launch = launch
+        self.unused = unused
+        """Accepted findings that no rule had; only for rules that run last."""
+        self.rule_ids = rule_ids
+        """The ids of all rules; only for rules that run last."""
+        self.dialect: Dialect = launch.dialect
+        self._facts = launch.facts
+
+    def __getattr__(self, name: str) -> Any:
+        fact = self._facts.get(name)
+        if fact is None or (fact.value is None and name in _NEVER_NONE):
+            raise Unknown(name)
+        return fact.value
+
+    def __getitem__(self, name: str) -> Any:
+        """The same for names that are no Python names: `v["env.NVTE_FUSED_ATTN"]`."""
+        return self.__getattr__(name)
+
+    def fact(self, name: str) -> Fact | None:
+        return self._facts.get(name)
+
+    def known(self, *names: str) -> bool:
+        for name in names:  # noqa: SIM110 - half the time of a generator, on the path of every rule
+            if self.get(name, Unknown) is Unknown:
+                return False
+        return True
+
+    def get(self, name: str, default: Any = None) -> Any:
+        """The value, or `default` where it is unknown. For `applies`, and for facts that only sharpen a message."""
+        fact = self._facts.get(name)
+        if fact is None or (fact.value is None and name in _NEVER_NONE):
+            return default
+        return fact.value
+
+    def release(self, name: str) -> tuple[int, int, int]:
+        """The (major, minor, micro) of a version fact. A text that is no version is unknown."""
+        value = self.__getattr__(name)
+        release = _release_of(value) if isinstance(value, str) else None
+        if release is None:
+            raise Unknown(name)
+        return release
+
+    def at_least(self, name: str, minimum: str) -> bool:
+        """Whether the version is `minimum` or newer, by release number: 0.16.0rc0 counts as 0.16.0."""
+        wanted = _release_of(minimum)
+        assert wanted is not None, f"{minimum} is no version"
+        return self.release(name) >= wanted
+
+
+@lru_cache
+def _release_of(text: str) -> tuple[int, int, int] | None:
+    """The first three numbers of a version; None where the text is none.
+
+    >>> _release_of("2.14"), _release_of("0.16.0rc0+cu124"), _release_of("main")
+    ((2, 14, 0), (0, 16, 0), None)
+    """
+    parts = text.split(".")
+    try:
+        if all(part.isascii() and part.isdecimal() for part in parts):
+            major, minor, micro, *_ = (*map(int, parts), 0, 0)
+            return major, minor, micro
+        from packaging.version import Version  # here, because most launches name plain numbers, or none
+
+        version = Version(text)
+    except ValueError:
+        return None
+    return version.major, version.minor, version.micro

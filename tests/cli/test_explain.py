@@ -1,0 +1,52 @@
+"""`hcp explain`: the page of a rule, and where the rule is written."""
+
+from __future__ import annotations
+
+import json
+import re
+import shlex
+from pathlib import Path
+
+import pytest
+
+from hcp.rules.registry import RULES
+
+
+def written_at(root: Path, file: str, line: int) -> str:
+    """The text of a module from a line on, up to the first function that starts there."""
+    lines = (root / file).read_text(encoding="utf-8").splitlines()
+    body = "\n".join(lines[line - 1 :])
+    end = re.search(r"^def \w+", body, re.M)
+    return body[: end.end()] if end else body
+
+
+def test_every_rule_names_the_line_of_its_own_decorator(hcp, root: Path) -> None:
+    data = json.loads(hcp("explain", "--format", "json").stdout)
+    places = {rule["rule"]: rule["defined_in"] for rule in data["rules"]}
+    assert list(places) == [rule.id for rule in RULES]
+    for rule_id, place in places.items():
+        text = written_at(root, place["file"], place["line"])
+        assert text.startswith("@rule(") and f'"{rule_id}"' in text, (rule_id, place)
+        assert text.endswith(f"def {place['function']}"), (rule_id, place)
+
+
+def test_a_page_ends_with_the_rules_file_and_line(hcp, root: Path) -> None:
+    last = hcp("explain", "HCP002").stdout.splitlines()[-1]
+    match = re.fullmatch(r"(src/hcp/rules/hcp/\w+\.py):(\d+) \w+", last)
+    assert match is not None, last
+    assert '"HCP002"' in written_at(root, match[1], int(match[2]))
+
+
+def test_pages_that_are_kept_name_no_line(hcp, tmp_path: Path) -> None:
+    assert hcp("explain", "--all", "-o", "pages", cwd=tmp_path).returncode == 0
+    assert {path.stem for path in (tmp_path / "pages").iterdir()} == {"README", *(rule.id for rule in RULES)}
+    assert not re.search(r"\.py:\d", (tmp_path / "pages" / "HCP002.md").read_text())
+
+
+@pytest.mark.parametrize("which", ["good", "bad"])
+def test_the_command_of_an_example_runs(hcp, tmp_path: Path, which: str) -> None:
+    (rule,) = json.loads(hcp("explain", "HCP002", "--format", "json").stdout)["rules"]
+    words = shlex.split(rule[which]["command"])
+    assert words[:2] == ["hcp", "check"]
+    done = hcp("check", "--select", "HCP002", *words[2:], cwd=tmp_path)
+    assert done.returncode == (1 if which == "bad" else 0), done.stdout

@@ -1,0 +1,51 @@
+"""HCP rules on biases, sinks and windows."""
+
+from __future__ import annotations
+
+from support.launches import BRIDGE_HCP
+from support.rules import FixRow, Row, test_fixes, test_verdict
+
+__all__ = ["test_fixes", "test_verdict"]
+
+WINDOWED = f"{BRIDGE_HCP} model.num_layers=2 model.window_size=[128,0]"
+NEW = "te=2.20.2 mcore=0.17.0"
+
+VERDICTS: list[Row] = [
+    # rule, dialect, launch, assumed, verdict
+    ("HCP018", "bridge", f"{WINDOWED} model.window_attn_skip_freq=null", NEW, "error"),
+    ("HCP018", "bridge", f"{WINDOWED} model.window_attn_skip_freq=2", NEW, "error"),
+    ("HCP018", "bridge", f"{WINDOWED} model.window_attn_skip_freq=1", NEW, "fine"),
+    (
+        "HCP018",
+        "bridge",
+        f"{BRIDGE_HCP}model.num_layers=2 model.window_size=[-1,0] model.window_attn_skip_freq=null",
+        NEW,
+        "fine",
+    ),
+    (
+        "HCP018",
+        "bridge",
+        f"{BRIDGE_HCP}model.num_layers=2 model.window_size=null model.window_attn_skip_freq=null",
+        NEW,
+        "fine",
+    ),
+    ("HCP018", "bridge", f"{WINDOWED} model.window_attn_skip_freq=2 model.cp_comm_type=[a2a,a2a+p2p]", NEW, "fine"),
+    ("HCP018", "bridge", f"{WINDOWED} model.window_attn_skip_freq=2 model.cp_comm_type=[a2a+p2p,a2a]", NEW, "error"),
+    ("HCP018", "bridge", f"{WINDOWED} model.window_attn_skip_freq=[0,1] model.cp_comm_type=[a2a+p2p,a2a]", NEW, "fine"),
+]
+
+FIXES: list[FixRow] = [
+    # rule, dialect, launch, assumed, what each fix writes
+    (
+        "HCP018",
+        "bridge",
+        f"{WINDOWED} model.num_layers=4 model.window_attn_skip_freq=2 model.num_attention_heads=8 "
+        "model.num_query_groups=8 model.tensor_model_parallel_size=1",
+        NEW,
+        (
+            "model.cp_comm_type=[a2a,a2a+p2p,a2a,a2a+p2p]",  # the hierarchy stays where it can
+            "model.cp_comm_type=a2a model.hierarchical_context_parallel_sizes=null",
+            "model.cp_comm_type=all_gather model.hierarchical_context_parallel_sizes=null",
+        ),
+    ),
+]

@@ -1,0 +1,88 @@
+"""SLURM rules on signals, restarts and requeues, on scripts as people write them."""
+
+from __future__ import annotations
+
+from support.launches import MLM
+from support.rules import Row, test_verdict
+
+__all__ = ["test_verdict"]
+
+LOG, RETHROW, NVLS = "TORCH_CPP_LOG_LEVEL=error", "TORCH_NCCL_RETHROW_CUDA_ERRORS=0", "NCCL_NVLS_ENABLE=0"
+RESTARTING = f"export {LOG} {RETHROW} {NVLS}\nsrun"
+HARD = f"{RESTARTING} python {MLM} --inprocess-restart --inprocess-hard-timeout"
+RESTART = f"srun python {MLM} --inprocess-restart\n"
+TIMEOUTS = "--ft-rank_section_timeouts"
+HANDLER = f"srun python {MLM} --exit-signal-handler\n"
+
+VERDICTS: list[Row] = [
+    # rule, dialect, launch, assumed, verdict
+    ("SLURM006", "mlm", f"#SBATCH --signal=B:USR1@600\n{HANDLER}", "", "fine"),
+    ("SLURM006", "mlm", f"#SBATCH --signal=B:USR1@600\nsrun python {MLM}\n", "", "warning silent never"),
+    ("SLURM006", "mlm", f"#SBATCH --signal=TERM@600\n{HANDLER}", "", "fine"),
+    ("SLURM006", "mlm", f"#SBATCH --signal=USR1@600\n{HANDLER}", "", "warning silent never"),
+    ("SLURM006", "mlm", f"#SBATCH --signal=B:TERM@120\n{HANDLER}", "", "needs checkpoint_s"),
+    ("SLURM006", "mlm", f"#SBATCH --signal=B:TERM@120\n{HANDLER}", "checkpoint_s=90.0", "fine"),
+    ("SLURM006", "mlm", f"#SBATCH --signal=B:TERM@120\n{HANDLER}", "checkpoint_s=300.0", "warning silent never"),
+    ("SLURM006", "mlm", f"#SBATCH --signal=B:TERM@600\n{HANDLER}", "checkpoint_s=900.0", "warning silent never"),
+    ("SLURM006", "mlm", f"#SBATCH --signal=B:TERM@30\n{HANDLER}", "", "warning silent never"),
+    ("SLURM006", "mlm", f"#SBATCH --signal=B:TERM\n{HANDLER}", "checkpoint_s=90.0", "warning silent never"),
+    ("SLURM007", "mlm", f"ft_launcher {MLM} --enable-ft-package\n", "", "fine"),
+    ("SLURM007", "mlm", f"ft_launcher {MLM}\n", "", "not concerned"),
+    ("SLURM007", "mlm", f"torchrun {MLM} --enable-ft-package\n", "", "error silent never"),
+    ("SLURM007", "mlm", f"torchrun {MLM}\n", "", "not concerned"),
+    ("SLURM007", "mlm", f"srun python {MLM} --enable-ft-package\n", "", "error silent never"),
+    ("SLURM007", "mlm", f"srun python {MLM}\n", "", "not concerned"),
+    ("SLURM008", "mlm", f"{RESTARTING} python {MLM} --inprocess-restart\n", "", "fine"),
+    ("SLURM008", "mlm", f"{RESTARTING} --kill-on-bad-exit=0 python {MLM} --inprocess-restart\n", "", "fine"),
+    (
+        "SLURM008",
+        "mlm",
+        f"{RESTARTING} --kill-on-bad-exit=1 python {MLM} --inprocess-restart\n",
+        "",
+        "error crash training",
+    ),
+    ("SLURM008", "mlm", f"{RESTARTING} -K python {MLM} --inprocess-restart\n", "", "error crash training"),
+    ("SLURM008", "mlm", f"{HARD} 600\n", "", "error crash training"),
+    ("SLURM008", "mlm", f"{HARD} 599\n", "", "fine"),
+    ("SLURM008", "mlm", f"{HARD} 600 --distributed-timeout-minutes 30\n", "", "fine"),
+    ("SLURM008", "mlm", f"export {RETHROW} {NVLS}\n{RESTART}", "", "error crash training"),
+    ("SLURM008", "mlm", f"export {LOG} {NVLS}\n{RESTART}", "", "error crash training"),
+    ("SLURM008", "mlm", f"export {LOG} {RETHROW}\n{RESTART}", "", "error crash training"),
+    ("SLURM009", "mlm", f"ft_launcher {TIMEOUTS}=step:900 {MLM}\n", "", "fine"),
+    ("SLURM009", "mlm", f"ft_launcher {TIMEOUTS}=step:100 {MLM}\n", "", "needs step_s"),
+    ("SLURM009", "mlm", f"ft_launcher {TIMEOUTS}=step:100 {MLM}\n", "step_s=30.0", "fine"),
+    ("SLURM009", "mlm", f"ft_launcher {TIMEOUTS}=step:100 {MLM}\n", "step_s=100.0", "warning crash training"),
+    (
+        "SLURM009",
+        "mlm",
+        f"ft_launcher {TIMEOUTS}=setup:600,step:900,checkpointing:420 {MLM}\n",
+        "checkpoint_s=500.0",
+        "warning crash training",
+    ),
+    ("SLURM009", "mlm", f"ft_launcher {TIMEOUTS}=step:900 {MLM}\n", "step_s=1000.0", "warning crash training"),
+    ("SLURM009", "mlm", f"ft_launcher {TIMEOUTS}=setup:5 {MLM}\n", "", "fine"),
+    ("SLURM010", "mlm", f"#!/bin/bash\n#SBATCH --requeue\nsrun python {MLM}\n", "", "warning hang never"),
+    ("SLURM010", "mlm", f"#!/bin/bash\n#SBATCH --no-requeue\nsrun python {MLM}\n", "", "not concerned"),
+    ("SLURM010", "mlm", f"#!/bin/bash\nsrun python {MLM}\n", "", "not concerned"),
+    (
+        "SLURM010",
+        "mlm",
+        f"#!/bin/bash\n#SBATCH --requeue\n# look at SLURM_RESTART_COUNT\nsrun python {MLM}\n",
+        "",
+        "warning hang never",
+    ),
+    (
+        "SLURM010",
+        "mlm",
+        f"#!/bin/bash\n#SBATCH --requeue\n[ ${{SLURM_RESTART_COUNT:-0}} -lt 4 ] || exit 1\nsrun python {MLM}\n",
+        "",
+        "fine",
+    ),
+    (
+        "SLURM010",
+        "mlm",
+        f"#!/bin/bash\ntrap 'scontrol requeue $SLURM_JOB_ID' USR1\nsrun python {MLM}\n",
+        "",
+        "warning hang never",
+    ),
+]

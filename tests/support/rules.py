@@ -1,0 +1,193 @@
+"""Truth tables over rules, and what must hold for the examples of each: what every folder of tests/rules/ shares.
+
+A module below tests/rules/<family>/ imports the tests that it needs and names its tables as they say; conftest.py
+parametrizes them, so that the id of the rule stands in every test id.
+
+* `VERDICTS`: (rule, dialect, launch, assumed, verdict), for `test_verdict`. A verdict is "error", "error crash" or
+  "error crash init" (as exact as the row means it), "needs FACT", "fine" (the rule applies and finds nothing), "not
+  concerned" (it does not apply), or "all: HCP002 HCP003": just these findings when every rule runs ("all:" is none).
+* `TEXTS`: (rule, dialect, launch, assumed, text), for `test_text`: what the finding says, somewhere.
+* `FIXES`: (rule, dialect, launch, assumed, fixes), for `test_fixes`: what each offered fix writes, in order.
+
+A launch is what its dialect has on a command line, or a file's text if it has several lines.
+"""
+
+from __future__ import annotations
+
+import re
+import shlex
+from functools import cache
+from pathlib import Path
+
+from hcp.launch.build import build_launch
+from hcp.launch.coerce import coerce
+from hcp.launch.fact import Dialect, Fact, Launch, Setting
+from hcp.launch.facts.spec import FactSpec
+from hcp.launch.facts.table import FACTS
+from hcp.launch.read import read_text
+from hcp.launch.words.overrides import reading_of_words
+from hcp.launch.words.settings import Word
+from hcp.rules.engine import check_launch
+from hcp.rules.fixes import apply_edits
+from hcp.rules.registry import BY_ID, RULES
+from hcp.rules.report import Finding, Report
+from hcp.rules.rule import Example, Rule
+
+Row = tuple[str, Dialect, str, str, str]
+FixRow = tuple[str, Dialect, str, str, tuple[str, ...]]
+
+PUBLISHED = Path(__file__).parents[1] / "rules" / "published_rules.txt"
+"""Each rule that was ever shipped, with its severity, effect and stage. An id keeps its meaning for ever."""
+
+ONLY_WHAT_IS_STATED = {"CP017", "CP020", "PACK008", "SLURM010"}
+"""Rules that answer to stated facts alone, so that nothing can be missing. This set may only shrink."""
+
+
+def family_of(rule_id: str) -> str:
+    """The folder of a rule's tests: the letters of its id, in lower case."""
+    return rule_id.rstrip("0123456789").lower()
+
+
+FAMILIES = tuple(sorted({family_of(rule.id) for rule in RULES}))
+
+
+@cache
+def launch(dialect: Dialect, text: str, assumed: str = "") -> Launch:
+    """The launch that a command line or override list describes, with assumptions (`te=2.14 nodes=2`).
+
+    A text of several lines is a file's.
+    """
+    facts = {}
+    for word in assumed.split():
+        name, _, value = word.partition("=")
+        row = FACTS[name] if name in FACTS else FactSpec(name, "str", "")
+        facts[name] = Fact(coerce(row, Setting(name, value)), "assumed")
+    if "\n" in text:
+        return build_launch(read_text(text, "example", dialect=dialect), assumed=facts)
+    return build_launch(reading_of_words(dialect, [Word(word) for word in shlex.split(text)], "-"), assumed=facts)
+
+
+def example(of: Example) -> Launch:
+    """The launch of a rule's example."""
+    return launch(of.dialect, of.text, of.assume)
+
+
+def verdict(rule_id: str, of: Launch) -> str:
+    """What one rule says of a launch, in the words of a table; several models' verdicts are joined by commas."""
+    report = check_launch(of, (BY_ID[rule_id],), fixes=False)
+    said = [f"{finding.severity} {finding.effect} {finding.stage}" for finding in report.findings]
+    said += [f"needs {name}" for item in report.not_checked for name in item.needs]
+    return ", ".join(said) or ("fine" if report.applied else "not concerned")
+
+
+def finding(rule_id: str, of: Launch, *, fixes: bool = False) -> Finding:
+    """The finding of one rule, with the fixes that every rule lets pass if they are wanted."""
+    rules = RULES if fixes else (BY_ID[rule_id],)
+    found = [item for item in check_launch(of, rules, fixes=fixes).findings if item.rule.id == rule_id]
+    assert found, f"{rule_id} has no finding"
+    return found[0]
+
+
+def found_by_all(of: Launch) -> str:
+    """The ids of everything that is found in a launch."""
+    return " ".join(item.rule.id for item in check_launch(of, RULES, fixes=False).findings)
+
+
+def test_verdict(verdict_row: Row) -> None:
+    rule_id, dialect, text, assumed, expected = verdict_row
+    of = launch(dialect, text, assumed)
+    if expected.startswith("all:"):
+        assert found_by_all(of) == expected[4:].strip()
+        return
+    said = verdict(rule_id, of)
+    assert said == expected or said.startswith(f"{expected} "), f"{rule_id} says {said}"
+    assert "," not in said, f"several models, several verdicts: {said}"
+
+
+def test_text(text_row: Row) -> None:
+    rule_id, dialect, words, assumed, expected = text_row
+    problem = finding(rule_id, launch(dialect, words, assumed)).problem
+    assert expected in " | ".join((problem.message, problem.found, problem.wanted))
+
+
+def test_fixes(fix_row: FixRow) -> None:
+    rule_id, dialect, text, assumed, expected = fix_row
+    offered = finding(rule_id, launch(dialect, text, assumed), fixes=True).fixes
+    assert tuple(" ".join(item.overrides) for item in offered) == expected
+
+
+class Examples:
+    """What must hold for each registered rule, by executing its two examples."""
+
+    def report(self, of: Example, *, fixes: bool = False) -> Report:
+        return check_launch(example(of), RULES, fixes=fixes)
+
+    def test_the_good_example_has_no_finding_at_all(self, rule: Rule) -> None:
+        assert found_by_all(example(rule.good)) == ""
+
+    def test_the_good_example_is_decided(self, rule: Rule) -> None:
+        undecided = {item.rule.id: item.needs for item in self.report(rule.good).not_checked}
+        assert rule.id not in undecided, f"the good example lacks {undecided[rule.id]}"
+
+    def test_the_bad_example_has_this_finding_alone(self, rule: Rule) -> None:
+        assert found_by_all(example(rule.bad)) == rule.id
+
+    def test_a_fix_is_offered_wherever_the_rule_has_one(self, rule: Rule) -> None:
+        found = self.report(rule.bad, fixes=True).findings[0]
+        if found.problem.fixes:
+            tried = [dict(fix.edits) for fix in found.problem.fixes]
+            assert found.fixes, f"none of these fixes was found good: {tried}"
+
+    def test_every_offered_fix_clears_the_rule_and_adds_no_error(self, rule: Rule) -> None:
+        bad = example(rule.bad)
+        for fix in check_launch(bad, RULES).findings[0].fixes:
+            fixed = apply_edits(bad, dict(fix.edits))
+            assert fixed is not None
+            after = check_launch(fixed, RULES, fixes=False)
+            assert rule.id not in {item.rule.id for item in after.findings}
+            assert after.num_findings("error") == 0
+
+    def test_the_finding_says_what_happens_what_was_found_and_what_is_wanted(self, rule: Rule) -> None:
+        problem = self.report(rule.bad).findings[0].problem
+        for text in (problem.message, problem.found, problem.wanted, *(fix.effect for fix in problem.fixes)):
+            assert text.strip() == text and text and not text.endswith("."), text
+        assert problem.facts or problem.location
+
+    def test_the_texts_are_there_and_short(self, rule: Rule) -> None:
+        assert 10 < len(rule.title) <= 90 and not rule.title.endswith(".")
+        assert 30 < len(rule.why) <= 600 and rule.why.endswith((".", '"'))
+        assert rule.source
+
+    def test_severity_effect_and_stage_are_those_that_are_published(self, rule: Rule) -> None:
+        assert f"{rule.id} {rule.severity} {rule.effect} {rule.stage}" in PUBLISHED.read_text().splitlines()
+
+    def test_the_severity_fits_the_effect(self, rule: Rule) -> None:
+        allowed = {
+            "error": {"crash", "hang", "silent", "oom"},
+            "warning": {"slow", "silent", "crash", "hang", "oom", "note"},
+            "info": {"note", "slow"},
+        }
+        assert rule.effect in allowed[rule.severity]
+
+    def test_a_source_is_a_qualified_name_and_a_text_of_one_line_and_never_a_line_number(self, rule: Rule) -> None:
+        for source in rule.source:
+            assert source.contains or source.absent
+            assert "\n" not in source.contains + source.absent
+            assert not re.search(r":\d+$", source.path)
+
+
+class ExamplesOnFacts(Examples):
+    """For rules that read facts; some read the comments, the assumptions or the keys themselves."""
+
+    def test_a_rule_that_lacks_a_fact_is_not_checked_and_never_passed(self, rule: Rule) -> None:
+        """Of the bad example's facts at least one is needed, and a finding never rests on the one that it blames."""
+        bad = example(rule.bad)
+        blamed = finding(rule.id, bad).problem.facts[0]
+        needed = set()
+        for name in bad.facts:
+            others = {other: fact for other, fact in bad.facts.items() if other != name}
+            report = check_launch(bad._replace(facts=others), (rule,), fixes=False)
+            needed |= {name for item in report.not_checked if name in item.needs}
+            if name == blamed:
+                assert not report.findings, f"{rule.id} finds a fault in {name} although it is unknown"
+        assert bool(needed) != (rule.id in ONLY_WHAT_IS_STATED), f"{rule.id} asks for {needed or 'nothing'}"

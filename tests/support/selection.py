@@ -1,0 +1,120 @@
+"""What runs, and on how many processes: `pytest` runs the quick set, `pytest --all` everything.
+
+An expression after `-m` decides alone, and a test that is named by its node id always runs. conftest.py makes this
+module a plugin.
+"""
+
+from __future__ import annotations
+
+import os
+from collections import Counter
+from pathlib import Path
+from typing import Any
+
+import pytest
+from hypothesis import settings
+
+LEFT_OUT = ("slurm", "torch", "slow", "upstream")
+"""The markers that the quick set leaves out, those of the longest tests first: with `--all` they start first."""
+NUM_CLUSTERS = 2
+"""Tests on a Slurm mostly wait: they are dealt out to this many clusters, each in a process of its own."""
+MAX_WORKERS = 8
+
+# A loaded machine is no failure: no deadline per example.
+settings.register_profile("quick", deadline=None, max_examples=25)
+settings.register_profile("full", deadline=None)
+
+_num_left_out = pytest.StashKey[dict[str, int]]()
+
+
+def examples(*, quick: int, full: int) -> int:
+    """How many examples a test tries: `quick` of them in the quick set, `full` with `--all`."""
+    return full if settings.get_current_profile_name() == "full" else quick
+
+
+def pytest_addoption(parser: pytest.Parser, pluginmanager: pytest.PytestPluginManager) -> None:
+    parser.addoption("--all", action="store_true", help="run every test with all its examples, not only the quick set")
+    if not pluginmanager.hasplugin("xdist"):
+        # pyproject.toml states them; without pytest-xdist (`-p no:xdist`) they mean nothing.
+        parser.addoption("--numprocesses", help="ignored: there is no pytest-xdist")
+        parser.addoption("--dist", help="ignored: there is no pytest-xdist")
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    settings.load_profile("full" if config.getoption("--all") else "quick")
+
+
+@pytest.hookimpl(optionalhook=True)
+def pytest_xdist_auto_num_workers(config: pytest.Config) -> int:
+    """One process for each core; none beside this one where a test is named, or a person watches (`-s`, `--pdb`)."""
+    if _named(config) or config.getoption("usepdb") or config.getoption("capture") == "no":
+        return 0
+    cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+    waiting = NUM_CLUSTERS if config.getoption("--all") or "slurm" in config.getoption("markexpr") else 0
+    return min(cores, MAX_WORKERS) + waiting
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    _group(items)
+    if config.getoption("--all"):
+        items.sort(key=lambda item: _marker_of(item)[0])
+    elif not config.getoption("markexpr"):
+        named = _named(config)
+        left_out = [item for item in items if _marker_of(item)[1] and not _is_named(item, named)]
+        config.stash[_num_left_out] = dict(Counter(_marker_of(item)[1] for item in left_out))
+        config.hook.pytest_deselected(items=left_out)
+        items[:] = [item for item in items if item not in set(left_out)]
+
+
+def _marker_of(item: pytest.Item) -> tuple[int, str]:
+    """The first of LEFT_OUT's markers that an item has, after its place there; an empty one where it has none."""
+    for place, name in enumerate(LEFT_OUT):
+        if item.get_closest_marker(name):
+            return place, name
+    return len(LEFT_OUT), ""
+
+
+def _group(items: list[pytest.Item]) -> None:
+    """Keeps in one process what shares something there: a cluster, or an import that takes seconds (megatron-core)."""
+    on_slurm = [item for item in items if item.get_closest_marker("slurm")]
+    for number, item in enumerate(on_slurm):
+        callspec = getattr(item, "callspec", None)
+        cluster = callspec.params.get("cluster", number) if callspec else number
+        item.add_marker(pytest.mark.xdist_group(f"slurm-{cluster % NUM_CLUSTERS}"))
+    for item in items:
+        if item.get_closest_marker("torch") and not item.get_closest_marker("slurm"):
+            item.add_marker(pytest.mark.xdist_group("torch"))
+
+
+def _named(config: pytest.Config) -> list[tuple[Path, str]]:
+    """The arguments that name tests: their file and what follows it."""
+    folder = config.invocation_params.dir
+    return [((folder / file).resolve(), name) for file, _, name in (arg.partition("::") for arg in config.args) if name]
+
+
+def _is_named(item: pytest.Item, named: list[tuple[Path, str]]) -> bool:
+    own = item.nodeid.partition("::")[2]
+    return any(item.path == file and (own == name or own.startswith((f"{name}[", f"{name}::"))) for file, name in named)
+
+
+@pytest.hookimpl(optionalhook=True)
+def pytest_testnodedown(node: Any) -> None:
+    """Takes the numbers over from a worker; all workers collect the same."""
+    if hasattr(node, "workeroutput"):
+        node.config.stash[_num_left_out] = node.workeroutput["left_out"]
+
+
+def pytest_sessionfinish(session: pytest.Session) -> None:
+    if hasattr(session.config, "workeroutput"):
+        session.config.workeroutput["left_out"] = session.config.stash.get(_num_left_out, {})
+
+
+def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter, config: pytest.Config) -> None:
+    left_out = config.stash.get(_num_left_out, {})
+    if left_out:
+        each = ", ".join(f"{name} {left_out[name]}" for name in LEFT_OUT if name in left_out)
+        terminalreporter.write_line(
+            f"left out: {sum(left_out.values())} ({each}); "
+            "--all runs everything, -m MARKER or the name of a test just that"
+        )
