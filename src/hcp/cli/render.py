@@ -1,4 +1,4 @@
-"""`hcp render`: an sbatch script out of a launch and a site."""
+"""`hcp render`: an sbatch script from a launch and a site."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""From a launch and a site to a job: everything that the templates of its script read."""
+"""From a launch and a site to a job: everything that its script's templates read."""
 
 from __future__ import annotations
 

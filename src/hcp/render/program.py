@@ -1,4 +1,4 @@
-"""A launch as the words of a command: what the program is given in the job."""
+"""A launch as the words of a command: what the job passes to the program."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from hcp.core.errors import HcpError
 from hcp.launch.fact import Launch, Reading
 
 _NOT_WORDS = ("start", "nodes", "gpus_per_node", "ntasks_per_node", "placement", "world_size", "script")
-"""Facts that no word of the program's arguments holds: the job states them anew."""
+"""Facts that are not among the program's arguments: the job states them itself."""
 
 Lines = tuple[tuple[str, ...], ...]
 """The words, one option with its values per line."""
@@ -49,7 +49,7 @@ def launch_words(launch: Launch, cli_words: Sequence[str]) -> Lines:
 
 
 def _lines(words: Sequence[str]) -> Lines:
-    """One option with its values per line; what is no option stands alone."""
+    """One option with its values per line; any other word has a line of its own."""
     lines: list[tuple[str, ...]] = []
     for word in words:
         if lines and lines[-1][0].startswith("-") and not word.startswith("-") and "=" not in word:

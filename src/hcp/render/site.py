@@ -1,4 +1,4 @@
-"""What a job needs to know beside its launch: one table, which is the site file's schema and the command's options."""
+"""What a job needs besides its launch. One table is both the schema of the site file and the options of the command."""
 
 from __future__ import annotations
 
