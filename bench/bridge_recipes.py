@@ -223,7 +223,8 @@ class _Run:
                 return UNKNOWN
             if isinstance(item, ast.UnaryOp):
                 return not values[0] if isinstance(item.op, ast.Not) else -values[0]
-            return _OPERATORS[type(item.op)](*values)
+            if isinstance(item, ast.BinOp):
+                return _OPERATORS[type(item.op)](*values)
         if isinstance(item, ast.Compare) and len(item.ops) == 1:
             left, right = self.value(item.left), self.value(item.comparators[0])
             if isinstance(left, Node) and right is None:

@@ -98,7 +98,7 @@ def work(world, options):
 
 def report(world, name, errors, is_exact):
     measured = {case: max((e.largest if is_exact else e.ratio).values()) for case, e in errors.items()}
-    worst = max(measured, key=measured.get)
+    worst = max(measured, key=lambda case: measured[case])
     detail = f"{len(errors)} cases, worst {worst}: {errors[worst]}"
     if is_exact:
         world.expect_at_most(name, measured[worst], BOUND, detail)

@@ -43,7 +43,7 @@ def main() -> int:
     try:
         cp = options.cp or world
         sizes = tuple(int(size) for size in options.hcp.split(",")) if options.hcp else (cp,)
-        groups = list(grids_of(world, tp=options.tp, cp=cp, pp=options.pp, order=options.order).groups("cp"))
+        groups = grids_of(world, tp=options.tp, cp=cp, pp=options.pp, order=options.order).groups("cp").lists()
         failed = False
         with GroupBuilder(options.timeout) as builder:
             levels = builder.build_levels(groups, sizes)

@@ -11,6 +11,7 @@ one weight that is a ratio (D/W for pull request verl#5869, 1/W^2 for verl 0.8.0
 """
 
 import sys
+from typing import Literal
 
 from hcp.proofs.program import Program
 
@@ -76,7 +77,7 @@ def micro_batches_of(shape, num_samples):
     from hcp.core.dcp import Group, MicroBatch
 
     slots = [(index, size) for index, sizes in enumerate(shape) for size in sizes]
-    made, start = [[] for _ in shape], 0
+    made: list[list[Group]] = [[] for _ in shape]
     for slot, (index, size) in enumerate(slots):
         start = sum(group.local_cp_size for group in made[index])
         made[index].append(Group(start, size, tuple(range(slot, num_samples, len(slots)))))
@@ -86,7 +87,7 @@ def micro_batches_of(shape, num_samples):
 def compare(world, trainer, layout, micro_batches):
     import torch
 
-    from hcp.proofs.dcp_step import gradient_alone, loss_sum_alone
+    from hcp.proofs.dcp_step import WeighingContext, gradient_alone, loss_sum_alone
 
     corpus = trainer.corpus
     groups = [(batch, group) for batch in micro_batches for group in batch.groups]
@@ -97,7 +98,7 @@ def compare(world, trainer, layout, micro_batches):
         found = trainer.step(micro_batches, weighing)
         world.expect_at_most(f"{layout}: {name}", relative(found.gradient, reference), BOUND)
     for name, weighing in wrong_weighings().items():
-        coefficients = [coefficient(weighing, context_of(corpus, world.size, batch, group)) for batch, group in groups]
+        coefficients = [coefficient(weighing, WeighingContext(batch, group.start, corpus)) for batch, group in groups]
         predicted = sum(c * part for c, part in zip(coefficients, parts))
         found = trainer.step(micro_batches, weighing).gradient
         error = relative(found, predicted)
@@ -115,14 +116,16 @@ def compare(world, trainer, layout, micro_batches):
 
 def report(world, trainer, layout, micro_batches, loss):
     """The value that a log shows: duplicated C times in every mode, so its factor is not that of the gradient."""
-    from hcp.core.dcp.normalize import loss_weights
+    import torch
+
     from hcp.proofs.dcp_step import Weighing, loss_sum_alone
+    from hcp.runtime.dcp_loss import loss_for_report, weights_of_rank
 
     corpus = trainer.corpus
 
     def right(c):
-        sizes = [c.local_cp_size] + [1] * (c.world_size - c.local_cp_size)
-        return float(loss_weights(c.world_size, sizes)[0].report_mean) / c.loss_tokens
+        one = torch.ones((), dtype=torch.float64)
+        return loss_for_report(one, weights_of_rank(c.micro_batch, c.rank), c.loss_tokens).item()
 
     with_c = trainer.step(micro_batches, Weighing(right)).reported
     world.expect_at_most(f"{layout}: reported with W/C", abs(with_c / loss - 1), BOUND)
@@ -144,34 +147,47 @@ def report(world, trainer, layout, micro_batches, loss):
 
 
 def right_weighings():
-    """What hcp.core.dcp.normalize says, for each way of reducing and gathering."""
-    from hcp.core.dcp.normalize import loss_weights
-    from hcp.proofs.dcp_step import Weighing
+    """What hcp.runtime.dcp_loss makes of a loss sum, for each way of reducing and gathering."""
+    import torch
 
-    def weights(c, **how):
-        # A group's multipliers depend on its own size alone: the other ranks may as well be alone.
-        return loss_weights(c.world_size, [c.local_cp_size] + [1] * (c.world_size - c.local_cp_size), **how)[0]
+    from hcp.proofs.dcp_step import Weighing
+    from hcp.runtime.dcp_loss import Gather, loss_for_backward, per_token_loss, weights_of_rank
+
+    one = torch.ones((), dtype=torch.float64)
 
     def backward(**how):
-        return lambda c: float(weights(c, **how).backward) / c.loss_tokens
+        def factor(c):
+            return loss_for_backward(one, weights_of_rank(c.micro_batch, c.rank, **how), c.loss_tokens).item()
 
+        return factor
+
+    def per_token(c):
+        return per_token_loss(
+            one,
+            weights_of_rank(c.micro_batch, c.rank),
+            loss_tokens=c.loss_tokens,
+            real_tokens=c.real_tokens,
+            local_real_tokens=c.local_real_tokens,
+        )
+
+    ways: list[tuple[Literal["mean", "sum"], Gather, str]] = [
+        ("mean", "detached", "W/T"),
+        ("mean", "autograd", "(W/C)/T"),
+        ("mean", "replicated", "(W/C)/T"),
+        ("sum", "detached", "1/T"),
+        ("sum", "autograd", "(1/C)/T"),
+        ("sum", "replicated", "(1/C)/T"),
+    ]
     weighings = {
         f"{reduction}, {gather}, {factor}": Weighing(backward(reduction=reduction, gather=gather), gather, reduction)
-        for reduction, gather, factor in (
-            ("mean", "detached", "W/T"),
-            ("mean", "autograd", "(W/C)/T"),
-            ("mean", "replicated", "(W/C)/T"),
-            ("sum", "detached", "1/T"),
-            ("sum", "autograd", "(1/C)/T"),
-            ("sum", "replicated", "(1/C)/T"),
-        )
+        for reduction, gather, factor in ways
     }
     return weighings | {
         "sum, detached, R/T, divided by all real tokens (verl 0.9)": Weighing(
-            lambda c: float(weights(c).per_token) * c.real_tokens / c.loss_tokens, "detached", "sum", "real"
+            lambda c: per_token(c)[0].item(), "detached", "sum", lambda c: int(per_token(c)[1])
         ),
         "sum, not gathered, 1, divided by all loss tokens (megatron-core)": Weighing(
-            lambda c: 1.0, "none", "sum", "loss"
+            lambda c: 1.0, "none", "sum", lambda c: c.local_loss_tokens
         ),
     }
 
@@ -192,19 +208,6 @@ def wrong_weighings():
         "mean, autograd, W/T": Weighing(lambda c: c.world_size / c.loss_tokens, "autograd"),
         "mean, replicated, W/T": Weighing(lambda c: c.world_size / c.loss_tokens, "replicated"),
     }
-
-
-def context_of(corpus, world_size, batch, group):
-    from hcp.proofs.dcp_step import WeighingContext
-
-    return WeighingContext(
-        world_size,
-        group.local_cp_size,
-        len(batch.groups),
-        corpus.num_loss_tokens,
-        int(sum(corpus.loss_mask[sample].sum() for sample in group.samples)),
-        sum(corpus.lengths),
-    )
 
 
 def coefficient(weighing, context):

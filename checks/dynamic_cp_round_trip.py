@@ -8,6 +8,7 @@ waiting.
 """
 
 import sys
+from itertools import pairwise
 
 from hcp.proofs.program import Program
 
@@ -92,12 +93,12 @@ def round_trip(world, corpus, groups, policy, sizes):
     )
     world.expect(f"{policy}: samples are in their places", merged["place"].tolist() == list(range(len(corpus.tokens))))
     if policy == "balanced":
-        used = [None] * world.size
+        used: list[set[int]] = [set()] * world.size
         import torch.distributed as dist
 
         dist.all_gather_object(used, {share["local_cp_size"] for share in shares})
         wanted = {1, sizes[-1]}
-        world.expect("narrow and wide groups were used", wanted <= set().union(*used), str(sorted(set().union(*used))))
+        world.expect("narrow and wide groups were used", wanted <= set.union(*used), str(sorted(set.union(*used))))
     for size in sizes:
         total = torch.ones(()) * world.rank
         torch.distributed.all_reduce(total, group=groups[size])
@@ -112,14 +113,15 @@ def per_sample(losses, packed, size, groups):
     import torch
 
     from hcp.runtime.dcp_loss import gather_rows
+    from hcp.runtime.shards import unshard
 
     rows = gather_rows(losses, groups[size] if size > 1 else None, "detached")
-    places = packed.batch.held_by(range(size), size)
-    out = []
-    for sequence in range(len(packed.batch.cu_seqlens) - 1):
-        mine = places.sequence == sequence
-        out.append(rows[mine][places.position[mine].argsort()])
-    return torch.nested.nested_tensor(out, layout=torch.jagged)
+    padded = packed.batch.cu_seqlens_padded
+    whole = unshard(rows.chunk(size), "thd", padded)
+    lengths = [end - start for start, end in pairwise(packed.batch.cu_seqlens)]
+    return torch.nested.nested_tensor(
+        [whole[start : start + length] for start, length in zip(padded, lengths)], layout=torch.jagged
+    )
 
 
 def refusals(world):

@@ -7,12 +7,13 @@ the same way. An all-reduce over every group of the levels shows that it connect
 """
 
 import sys
+from typing import Any
 
 from hcp.core.levels import all_levels_of
 from hcp.core.ranks import GROUPS, grids_of
 from hcp.proofs.program import Program
 
-TOPOLOGIES = {
+TOPOLOGIES: dict[int, list[dict[str, Any]]] = {
     4: [
         {"cp": 4, "hcp": [2, 2]},
         {"tp": 2, "cp": 2, "hcp": [2, 1]},
@@ -78,10 +79,10 @@ def compare_megatron(world, label, topology, grids, sizes, order):
             compare_levels(world, f"megatron-core {label}", levels, grids, topology["hcp"], built)
         if "dynamic" in topology:
             ranks = list(grids.groups("dp-cp").of(world.rank))
-            sizes = dynamic_sizes(len(ranks))
-            wanted = {size: [run_of(ranks, size, world.rank)] for size in sizes}
-            found = {size: built.get(f"HYBRID_DP_CP_GROUP_{size}") for size in sizes}
-            world.expect(f"megatron-core {label}: dynamic CP sizes {sizes}", found == wanted, f"found {found}")
+            widths = dynamic_sizes(len(ranks))
+            runs = {size: [run_of(ranks, size, world.rank)] for size in widths}
+            found = {size: built.get(f"HYBRID_DP_CP_GROUP_{size}") for size in widths}
+            world.expect(f"megatron-core {label}: dynamic CP sizes {widths}", found == runs, f"found {found}")
 
 
 def compare_ours(world, label, topology, grids):

@@ -11,6 +11,7 @@ import subprocess
 import sys
 from collections.abc import Sequence
 from pathlib import Path
+from typing import Any
 
 from outcomes import Outcomes, run_parts
 from slurm_standin import StandinSlurm, run_hcp
@@ -76,7 +77,13 @@ _BROKEN = {
 
 def kinds(outcomes: Outcomes) -> None:
     """Every kind of job parses as bash, and `hcp check` reads the launch back out of it and finds nothing."""
-    cases = {"srun": _MLM, "torchrun": _MLM, "ft_launcher": _MLM, "ray": _VERL, "verify": ()}
+    cases = {
+        "srun": _MLM,
+        "torchrun": _MLM,
+        "ft_launcher": _MLM,
+        "ray": _VERL,
+        "verify": (),
+    }
     for start, launch in cases.items():
         slurm = StandinSlurm(outcomes.folder / start)
         program = () if start in ("ray", "verify") else ("--program", "pretrain_gpt.py")
@@ -86,7 +93,9 @@ def kinds(outcomes: Outcomes) -> None:
         if not launch:
             continue
         done = run_hcp("check", str(script), "--format", "json", "--assume", "nvlink_domain=2", folder=slurm.folder)
-        found = json.loads(done.stdout) if done.stdout.startswith("{") else {"findings": [done.stderr], "facts": {}}
+        found: dict[str, Any] = {"findings": [done.stderr], "facts": {}}
+        if done.stdout.startswith("{"):
+            found = json.loads(done.stdout)
         serious = [item for item in found["findings"] if item == done.stderr or item["severity"] != "info"]
         outcomes.expect(f"{start}: hcp check finds nothing in it", done.returncode == 0 and not serious, f"{serious}")
         facts = {name: fact["value"] for name, fact in found["facts"].items()}
@@ -147,7 +156,8 @@ def missing_facts(outcomes: Outcomes) -> None:
 def hostile_values(outcomes: Outcomes) -> None:
     """Values that a shell could take for code arrive in variables and arguments unchanged; none is evaluated."""
     from hcp.launch.load import LoadOptions, load_launch
-    from hcp.render.job import render_job
+    from hcp.render.job import plan_job
+    from hcp.render.script import render_job
     from hcp.render.site import load_site
 
     words = ("--seq-length", "8", *(word for n, value in enumerate(_HOSTILE) for word in (f"--note-{n}", value)))
@@ -162,7 +172,7 @@ def hostile_values(outcomes: Outcomes) -> None:
             "env": tuple(f"{name}={value}" for name, value in variables.items()),
         },
     )
-    text = render_job("srun", site, load_launch("", LoadOptions(dialect="mlm", words=words)), words)
+    text = render_job(plan_job("srun", site, load_launch("", LoadOptions(dialect="mlm", words=words)), words))
     phase, marker, _ = text.partition("# ---- state:")
     assert marker, "the script has no section `state`"
     slurm = StandinSlurm(outcomes.folder / "job")

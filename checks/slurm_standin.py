@@ -207,8 +207,8 @@ def _srun(words: Sequence[str], environment: Mapping[str, str]) -> int:
             stderr=subprocess.STDOUT if "output" in options else None,
         )
         (folder / "tasks" / str(process.pid)).touch()
-        name = options["output"].replace("%n", str(node)) if "output" in options else None
-        thread = threading.Thread(target=_copy, args=(process, name, f"{rank}: " if "label" in options else ""))
+        target = options["output"].replace("%n", str(node)) if "output" in options else None
+        thread = threading.Thread(target=_copy, args=(process, target, f"{rank}: " if "label" in options else ""))
         thread.start()
         tasks.append((rank, node, process, thread))
     return _wait(tasks, is_strict="kill-on-bad-exit" in options)

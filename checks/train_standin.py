@@ -35,15 +35,14 @@ def main() -> int:
     dist.init_process_group("nccl" if device.type == "cuda" else "gloo", timeout=timedelta(seconds=options.timeout))
     state = _load(options.load)
     sizes = tuple(options.hierarchical_context_parallel_sizes or [options.context_parallel_size])
-    cp_groups = list(
-        grids_of(
-            world,
-            tp=options.tensor_model_parallel_size,
-            cp=options.context_parallel_size,
-            pp=options.pipeline_model_parallel_size,
-        ).groups("cp")
+    grids = grids_of(
+        world,
+        tp=options.tensor_model_parallel_size,
+        cp=options.context_parallel_size,
+        pp=options.pipeline_model_parallel_size,
     )
-    members = next(list(group) for group in cp_groups if rank in group)
+    cp_groups = grids.groups("cp").lists()
+    members = next(group for group in cp_groups if rank in group)
     with GroupBuilder(options.timeout) as builder:
         levels = builder.build_levels(cp_groups, sizes)
         while state["step"] < options.train_iters:

@@ -63,7 +63,7 @@ def compare_exactly(world, options, layout):
     errors = {
         param: max(relative(a.grads[param], b.grads[param]) for a, b in zip(found, alone)) for param in alone[0].grads
     }
-    worst = max(errors, key=errors.get)
+    worst = max(errors, key=lambda param: errors[param])
     world.expect_at_most(
         f"{name}: gradients", errors[worst], BOUND, f"{len(errors)} parameters, {options.steps} steps, worst {worst}"
     )
@@ -84,7 +84,7 @@ def compare_in_bfloat16(world, options, layout):
         param: relative(found.grads[param], truth.grads[param]) / relative(alone.grads[param], truth.grads[param])
         for param in truth.grads
     }
-    worst = max(ratios, key=ratios.get)
+    worst = max(ratios, key=lambda param: ratios[param])
     world.expect_at_most(
         f"{name}: gradients, times the error of CP 1",
         ratios[worst],

@@ -1,17 +1,10 @@
-"""What a test needs (markers torch, upstream, slurm), and how tests start `hcp` as a user would.
-
-A test whose need is absent is skipped; with HCP_REQUIRE=torch,upstream,slurm (CI) it fails instead. Which tests run
-at all is decided in support/selection.py.
-"""
+"""How tests start `hcp` as a user would. support/selection.py says which tests run, support/needs.py what they need."""
 
 from __future__ import annotations
 
-import importlib.util
 import os
-import shutil
 import subprocess
 import sys
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -22,58 +15,13 @@ from support.slurm import slurm
 
 __all__ = ["ranks", "slurm"]
 
-pytest_plugins = ["support.selection"]
+pytest_plugins = ["support.selection", "support.needs"]
 
 ROOT = Path(__file__).resolve().parents[1]
-NEEDS = frozenset(("torch", "upstream", "slurm"))
-REQUIRED = frozenset(filter(None, os.environ.get("HCP_REQUIRE", "").split(",")))
-UPSTREAM = Path(os.environ.get("HCP_UPSTREAM", Path.home() / ".cache" / "hcp-upstream"))
 
 # So that subprocesses (`python -m hcp`, torchrun) find this checkout, installed or not.
 os.environ["PYTHONPATH"] = os.pathsep.join(filter(None, [str(ROOT / "src"), os.environ.get("PYTHONPATH", "")]))
 sys.path.insert(0, str(ROOT / "src"))
-
-
-def _missing(need: str) -> str | None:
-    if need == "torch":
-        absent = [name for name in ("torch", "megatron", "einops") if importlib.util.find_spec(name) is None]
-        return f"{', '.join(absent)} not installed" if absent else None
-    if need == "upstream":
-        return None if UPSTREAM.is_dir() else f"no upstream sources in {UPSTREAM}: run tests/fetch_upstream.py"
-    absent = [name for name in ("slurmctld", "slurmd", "munged", "sbatch") if shutil.which(name) is None]
-    return f"{', '.join(absent)} not installed" if absent else None
-
-
-def pytest_runtest_setup(item: pytest.Item) -> None:
-    for need in sorted(NEEDS):
-        if item.get_closest_marker(need) is None:
-            continue
-        reason = _missing(need)
-        if reason and need in REQUIRED:
-            pytest.fail(f"HCP_REQUIRE names {need}, but: {reason}", pytrace=False)
-        if reason:
-            pytest.skip(reason)
-
-
-@pytest.hookimpl(hookwrapper=True)
-def pytest_runtest_makereport(item: pytest.Item) -> Iterator[None]:
-    """Where everything is required, no skip hides a test: neither a marker's nor an `importorskip` of the test extra.
-
-    One is let through: the published SARIF schema lies beside some checkouts only, and the test says so.
-    """
-    outcome = yield
-    report = outcome.get_result()  # type: ignore[attr-defined]
-    if report.skipped and REQUIRED >= NEEDS and not hasattr(report, "wasxfail"):
-        reason = str(report.longrepr[2] if isinstance(report.longrepr, tuple) else report.longrepr)
-        if "SARIF schema" not in reason:
-            report.outcome = "failed"
-            report.longrepr = f"HCP_REQUIRE is set, and this test was skipped: {reason}"
-
-
-@pytest.fixture
-def upstream() -> Path:
-    """The folder that holds one folder per unpacked upstream wheel: `<dist>-<version>`."""
-    return UPSTREAM
 
 
 def run_hcp(
@@ -95,7 +43,7 @@ def run_hcp(
 
 
 @pytest.fixture
-def hcp():  # type: ignore[no-untyped-def]
+def hcp():
     return run_hcp
 
 

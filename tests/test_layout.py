@@ -1,4 +1,7 @@
-"""The tree keeps its promises: layers import to the left only, torch stays in runtime, modules stay small."""
+"""The tree keeps its promises: layers, no import circles, small modules, one name for each class, rules by prefix.
+
+The layers are those of ROOMS; AGENTS.md says what lies in each.
+"""
 
 from __future__ import annotations
 
@@ -7,67 +10,201 @@ import json
 import re
 import subprocess
 import sys
+from collections import Counter, defaultdict
+from collections.abc import Iterator
+from functools import cache
+from graphlib import CycleError, TopologicalSorter
 from pathlib import Path
 
 import pytest
 
 ROOT = Path(__file__).resolve().parents[1]
 PACKAGE = ROOT / "src" / "hcp"
-LAYERS = {"core": 0, "launch": 1, "rules": 2, "cards": 3, "slurm": 3, "plan": 3, "cli": 4}
 MODULES = sorted(PACKAGE.rglob("*.py"))
-MAX_LINES = 300
+ALL_MODULES = sorted(path for name in ("src", "tests", "checks", "bench") for path in (ROOT / name).rglob("*.py"))
+
+CHAINS = (
+    "core <- bash <- launch <- rules <- plan support render triage cards <- cli mcp",
+    "core <- draw data <- cli",
+    "core <- runtime <- proofs integrations",
+)
+"""A room (a folder of src/hcp) imports itself and what stands to its left in a chain; rooms side by side do not."""
+FOR_ALL = {"hcp", "hcp.resources"}
+"""The modules at the root that every room may import."""
+WITH_TORCH = {"runtime", "proofs", "integrations"}
+HEAVY = {"torch", "megatron", "tensordict", "einops", "transformer_engine"}
+MAX_LINES, MAX_RULE_LINES, MAX_MODULES = 300, 80, 22
+TESTS_OF_OTHER_FOLDERS = {"bench", "checks", "support"}
+"""Folders of tests/ that mirror no room: those of bench/ and checks/, and what tests share."""
 
 
-def imported(path: Path) -> set[str]:
-    """Every module name that a file imports, also inside functions."""
-    names: set[str] = set()
-    for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+def rooms() -> dict[str, set[str]]:
+    """Each room, and the rooms that it may import."""
+    allowed: dict[str, set[str]] = defaultdict(set)
+    for chain in CHAINS:
+        left: set[str] = set()
+        for level in chain.split(" <- "):
+            for room in level.split():
+                allowed[room] |= {room} | left
+            left |= set(level.split())
+    return dict(allowed)
+
+
+def name_of(path: Path) -> str:
+    """`hcp.core.ranks` for its file; a package is named for its folder."""
+    return ".".join(path.relative_to(PACKAGE.parent).with_suffix("").parts).removesuffix(".__init__")
+
+
+def room_of(module: str) -> str:
+    """The room that a module of hcp lies in; empty for those at the root."""
+    parts = module.split(".")
+    return parts[1] if len(parts) > 1 and (PACKAGE / parts[1]).is_dir() else ""
+
+
+@cache
+def tree_of(path: Path) -> ast.Module:
+    return ast.parse(path.read_text(encoding="utf-8"))
+
+
+@cache
+def imported(path: Path) -> frozenset[str]:
+    """Every module that a file imports, also inside functions and for type checkers alone."""
+    known = {name_of(module) for module in MODULES}
+    found: set[str] = set()
+    for node in ast.walk(tree_of(path)):
         if isinstance(node, ast.Import):
-            names |= {alias.name for alias in node.names}
+            found |= {alias.name for alias in node.names}
         elif isinstance(node, ast.ImportFrom):
-            names.add(node.module or "")
-    return names
+            assert node.level == 0 and node.module, f"{path} has a relative import"
+            names = {f"{node.module}.{alias.name}" for alias in node.names}
+            found |= names & known
+            if not names <= known:
+                found.add(node.module)
+    return frozenset(found)
 
 
-def layer_of(path: Path) -> str:
-    parts = path.relative_to(PACKAGE).parts
-    return parts[0] if len(parts) > 1 else ""
+def wrong_imports(module: str, names: frozenset[str]) -> set[str]:
+    """Those of the imported modules that a module of hcp may not import."""
+    allowed = rooms().get(room_of(module), set())
+    ours = {name for name in names if name.partition(".")[0] == "hcp"} - FOR_ALL
+    return {name for name in ours if room_of(name) not in allowed}
 
 
-@pytest.mark.parametrize("path", MODULES, ids=lambda path: path.relative_to(PACKAGE).as_posix())
+def circles_in(graph: dict[str, set[str]]) -> list[str]:
+    """The circles of a graph (a module, and what it imports): each is opened at one place, to find the next."""
+    left = {module: names - {module} for module, names in graph.items()}
+    circles: list[str] = []
+    while True:
+        try:
+            TopologicalSorter(left).prepare()
+            return circles
+        except CycleError as error:
+            circle = error.args[1]
+            circles.append(" <- ".join(circle))
+            left[circle[1]].discard(circle[0])
+
+
+each_module = pytest.mark.parametrize("path", MODULES, ids=lambda path: path.relative_to(PACKAGE).as_posix())
+
+
+@each_module
 def test_imports_point_to_the_left_only(path: Path) -> None:
-    mine = layer_of(path)
-    for name in imported(path):
-        match = re.match(r"hcp\.(\w+)", name)
-        if match is None or match[1] not in {*LAYERS, "runtime"}:
-            continue
-        other = match[1]
-        if mine == "runtime":
-            assert other in ("runtime", "core"), f"runtime imports {name}"
-        elif mine in LAYERS and other != mine:
-            assert other != "runtime", f"{mine} imports {name}; only checks/ may"
-            assert LAYERS[other] < LAYERS[mine], f"{mine} imports {name}"
-
-
-@pytest.mark.parametrize("path", MODULES, ids=lambda path: path.relative_to(PACKAGE).as_posix())
-def test_only_runtime_imports_torch(path: Path) -> None:
-    heavy = {name.partition(".")[0] for name in imported(path)} & {"torch", "megatron", "tensordict"}
-    assert not heavy or layer_of(path) == "runtime"
+    if name_of(path) == "hcp.__main__":
+        assert imported(path) >= {"hcp.cli.main"}
+    else:
+        assert wrong_imports(name_of(path), imported(path)) == set()
 
 
 @pytest.mark.parametrize(
-    "path",
-    [path for path in MODULES if layer_of(path) == "core"],
-    ids=lambda path: path.relative_to(PACKAGE).as_posix(),
+    ("module", "name"),
+    [
+        ("hcp.core.ranks", "hcp.launch.fact"),
+        ("hcp.core.ranks", "hcp.resources.more"),
+        ("hcp.triage.read", "hcp.render.job"),
+        ("hcp.draw.groups", "hcp.rules.rule"),
+        ("hcp.runtime.groups", "hcp.proofs.world"),
+        ("hcp.cards.card", "hcp.cli.verify"),
+        ("hcp.cli.verify", "hcp.proofs.world"),
+    ],
 )
-def test_core_imports_the_standard_library_only(path: Path) -> None:
-    allowed = {*sys.stdlib_module_names, "hcp"}
-    assert {name.partition(".")[0] for name in imported(path)} <= allowed
+def test_an_upward_arrow_is_seen(module: str, name: str) -> None:
+    assert wrong_imports(module, frozenset((name, "hcp.core.errors", "hcp", "json"))) == {name}
 
 
-def test_modules_stay_within_their_budget() -> None:
-    long = {path.relative_to(ROOT).as_posix(): len(path.read_text(encoding="utf-8").splitlines()) for path in MODULES}
-    assert {name: lines for name, lines in long.items() if lines > MAX_LINES} == {}
+def test_every_folder_is_a_room() -> None:
+    assert {room_of(name_of(path)) for path in MODULES} - {""} <= rooms().keys()
+
+
+def test_no_modules_import_each_other() -> None:
+    circles = circles_in({name_of(path): set(imported(path)) for path in MODULES})
+    assert not circles, "\n".join(circles)
+
+
+def test_a_circle_is_seen() -> None:
+    assert circles_in({"a": {"b", "json"}, "b": {"c"}, "c": {"a"}, "d": {"a", "e"}, "e": {"d"}, "f": {"f", "e"}}) in (
+        ["a <- c <- b <- a", "d <- e <- d"],
+        ["d <- e <- d", "a <- c <- b <- a"],
+    )
+
+
+@each_module
+def test_torch_is_imported_where_a_training_job_or_a_proof_runs(path: Path) -> None:
+    heavy = {name.partition(".")[0] for name in imported(path)} & HEAVY
+    assert not heavy or room_of(name_of(path)) in WITH_TORCH
+
+
+def test_core_imports_the_standard_library_only() -> None:
+    core = [path for path in MODULES if room_of(name_of(path)) == "core"]
+    assert {name.partition(".")[0] for path in core for name in imported(path)} <= {*sys.stdlib_module_names, "hcp"}
+
+
+def test_modules_and_folders_stay_within_their_budget() -> None:
+    lines = {path.relative_to(ROOT): len(path.read_text(encoding="utf-8").splitlines()) for path in ALL_MODULES}
+    long = [f"{path} has {number} lines" for path, number in lines.items() if number > MAX_LINES]
+    modules = Counter(path.parent for path in lines)
+    full = [f"{folder} has {number} modules" for folder, number in modules.items() if number > MAX_MODULES]
+    assert not long + full, "\n".join(long + full)
+
+
+def test_a_class_has_a_name_of_its_own() -> None:
+    places = defaultdict(list)
+    for path in MODULES:
+        for node in ast.walk(tree_of(path)):
+            if isinstance(node, ast.ClassDef):
+                places[node.name].append(name_of(path))
+    shared = [f"{name}: {', '.join(where)}" for name, where in sorted(places.items()) if len(where) > 1]
+    assert not shared, "\n".join(shared)
+
+
+def written_rules() -> Iterator[tuple[str, Path, int]]:
+    """Each rule's id, its file, and its lines from the decorator to the end of the check."""
+    for path in (PACKAGE / "rules").rglob("*.py"):
+        for node in ast.walk(tree_of(path)):
+            if isinstance(node, ast.FunctionDef) and node.end_lineno:
+                for decorator in node.decorator_list:
+                    if isinstance(decorator, ast.Call) and ast.unparse(decorator.func) == "rule":
+                        yield ast.literal_eval(decorator.args[0]), path, node.end_lineno - decorator.lineno + 1
+
+
+def test_a_rule_stays_within_its_budget() -> None:
+    assert {name: lines for name, _, lines in written_rules() if lines > MAX_RULE_LINES} == {}
+
+
+def test_a_rule_lies_in_the_folder_or_file_of_its_prefix() -> None:
+    from hcp.rules.registry import RULES
+
+    assert sorted(name for name, _, _ in written_rules()) == [rule.id for rule in RULES]
+    for name, path, _ in written_rules():
+        prefix = name.rstrip("0123456789").lower()
+        place = path.relative_to(PACKAGE / "rules")
+        assert prefix in (place.parts[0], place.stem), f"{name} is in {place}"
+
+
+def test_the_tests_mirror_the_tree() -> None:
+    tests = ROOT / "tests"
+    folders = {path.parent.relative_to(tests) for path in tests.rglob("test_*.py")} - {Path(".")}
+    mirrored = {path.relative_to(PACKAGE).with_suffix("") for path in [*MODULES, *PACKAGE.rglob("*/")]}
+    assert {folder for folder in folders - mirrored if folder.parts[0] not in TESTS_OF_OTHER_FOLDERS} == set()
 
 
 def test_every_command_is_listed_with_a_module_that_exists() -> None:
@@ -79,21 +216,30 @@ def test_every_command_is_listed_with_a_module_that_exists() -> None:
         assert text.endswith("."), name
 
 
-def test_a_check_loads_nothing_heavy(root: Path) -> None:
-    """Start-up is a promise: the check of a YAML launch imports no torch, numpy, megatron, jinja2, omegaconf, rich."""
+@pytest.mark.parametrize(
+    ("arguments", "absent"),
+    [
+        ([], {"torch", "numpy", "megatron", "jinja2"}),
+        (
+            ["check", "examples/bridge_hcp.yaml", "-o", f"json={Path('/dev/null')}"],
+            {"torch", "numpy", "megatron", "jinja2", "omegaconf", "rich", "tree_sitter", "jsonschema"},
+        ),
+    ],
+    ids=["import", "check"],
+)
+def test_what_starts_often_loads_nothing_heavy(arguments: list[str], absent: set[str]) -> None:
+    """Start-up is a promise: of the command line, and of the check of a YAML launch."""
     code = (
         "import json, sys\n"
         "from hcp.cli.main import main\n"
-        "try:\n    main(['check', sys.argv[1], '-o', 'json=/dev/null'])\n"
+        "try:\n    sys.argv[1:] and main(sys.argv[1:])\n"
         "except SystemExit:\n    pass\n"
-        "sys.stderr.write(json.dumps(sorted(name.partition('.')[0] for name in sys.modules)))\n"
+        "sys.stderr.write(json.dumps(sorted({name.partition('.')[0] for name in sys.modules})))\n"
     )
-    done = subprocess.run(
-        [sys.executable, "-c", code, str(root / "examples" / "bridge_hcp.yaml")], capture_output=True, text=True
-    )
+    done = subprocess.run([sys.executable, "-c", code, *arguments], cwd=ROOT, capture_output=True, text=True)
     loaded = set(json.loads(done.stderr.splitlines()[-1]))
-    assert "yaml" in loaded, done.stderr
-    assert not loaded & {"torch", "numpy", "megatron", "jinja2", "omegaconf", "rich", "tree_sitter", "jsonschema"}
+    assert "click" in loaded and ("yaml" in loaded) == bool(arguments), done.stderr
+    assert not loaded & absent
 
 
 def test_no_path_of_one_machine_is_committed() -> None:

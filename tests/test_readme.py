@@ -19,7 +19,7 @@ def test_the_readme_has_console_blocks() -> None:
 
 
 @pytest.mark.parametrize(("command", "shown"), BLOCKS, ids=[command for command, _ in BLOCKS])
-def test_a_console_block_shows_the_real_output(hcp, tmp_path: Path, command: str, shown: str) -> None:  # type: ignore[no-untyped-def]
+def test_a_console_block_shows_the_real_output(hcp, tmp_path: Path, command: str, shown: str) -> None:
     """HCP_UPDATE=1 writes the blocks anew; the run that does so still fails."""
     words = shlex.split(command)
     os.symlink(ROOT / "examples", tmp_path / "examples")
@@ -38,13 +38,18 @@ PICTURES = {
 
 
 @pytest.mark.parametrize(("name", "command"), PICTURES.items(), ids=PICTURES)
-def test_the_pictures_are_those_that_the_command_draws(hcp, tmp_path: Path, name: str, command: str) -> None:  # type: ignore[no-untyped-def]
+def test_the_pictures_are_those_that_the_command_draws(hcp, tmp_path: Path, name: str, command: str) -> None:
     drawn = tmp_path / name
     hcp(*command.split(), "--svg", drawn, cwd=ROOT)
     assert name in README
     if os.environ.get("HCP_UPDATE"):
         (ROOT / "examples" / name).write_text(drawn.read_text(encoding="utf-8"), encoding="utf-8")
     assert drawn.read_text(encoding="utf-8") == (ROOT / "examples" / name).read_text(encoding="utf-8")
+
+
+def test_the_command_that_ci_runs_leaves_no_test_out() -> None:
+    (block,) = re.findall(r"<!-- ci: test -->\n```bash\n(.*?)```", README, re.S)
+    assert block.endswith(" -m pytest --all\n")
 
 
 def test_every_command_is_in_the_readmes_table() -> None:

@@ -121,7 +121,7 @@ def test_every_test_that_a_claim_names_exists(folder: Path, root: Path) -> None:
 
 
 @pytest.mark.parametrize("folder", skill_dirs(), ids=lambda folder: folder.name)
-def test_every_launch_that_a_card_recommends_checks_clean(folder: Path, hcp) -> None:  # type: ignore[no-untyped-def]
+def test_every_launch_that_a_card_recommends_checks_clean(folder: Path, hcp) -> None:
     for launch in load_card(folder).recommended:
         assumed = [word for item in launch.assume for word in ("--assume", item)]
         done = hcp("check", "--launcher", launch.dialect, *assumed, "--", *launch.text.split())
@@ -135,7 +135,7 @@ def test_the_reference_validator_accepts_every_skill(folder: Path) -> None:
 
 
 @pytest.mark.parametrize("folder", skill_dirs(), ids=lambda folder: folder.name)
-def test_every_command_in_a_skill_runs(folder: Path, hcp, tmp_path: Path) -> None:  # type: ignore[no-untyped-def]
+def test_every_command_in_a_skill_runs(folder: Path, hcp, tmp_path: Path) -> None:
     """The `hcp` lines of SKILL.md that need no file and prove nothing at length: they run, and end with 0 or 1."""
     import shlex
 

@@ -30,7 +30,7 @@ def commands_of(skill: str) -> list[list[str]]:
 
 
 @pytest.mark.parametrize("skill", ["slurm-multi-node-launch", "training-resiliency"])
-def test_the_commands_with_files_run(skill: str, hcp, tmp_path: Path) -> None:  # type: ignore[no-untyped-def]
+def test_the_commands_with_files_run(skill: str, hcp, tmp_path: Path) -> None:
     launch = (find_skill("slurm-multi-node-launch") / "SKILL.md").read_text(encoding="utf-8")
     site = re.search(r"```yaml\n(.*?)```", launch, re.S)
     assert site is not None

@@ -87,12 +87,12 @@ def _report(stdout: str) -> dict[str, Any]:
 
 
 @pytest.fixture
-def started():  # type: ignore[no-untyped-def]
+def started():
     return run_check
 
 
 @pytest.fixture
-def forked():  # type: ignore[no-untyped-def]
+def forked():
     return run_in_fork
 
 

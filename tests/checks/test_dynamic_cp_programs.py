@@ -6,17 +6,19 @@ import pytest
 
 pytestmark = pytest.mark.torch
 
+PER_TOKEN = "sum, detached, R/T, divided by all real tokens (verl 0.9)"
+
 GRADIENTS_STAY_WHERE_THEY_ARE = """
 import hcp.runtime.collectives as collectives
 collectives._RingShift.backward = staticmethod(lambda ctx, grad: (grad, None, None))
 """
 THE_MULTIPLIER_IS_THAT_OF_THE_PULL_REQUEST = """
-import hcp.core.dcp.normalize as normalize
-exact = normalize.loss_weights
+import hcp.runtime.dcp_loss as dcp_loss
+exact = dcp_loss.loss_weights
 def divided(world_size, group_sizes, **how):
     return tuple(one._replace(backward=one.backward / one.local_cp_size)
                  for one in exact(world_size, group_sizes, **how))
-normalize.loss_weights = divided
+dcp_loss.loss_weights = divided
 """
 THE_GATHER_DETACHES_NOTHING = """
 import hcp.runtime.dcp_loss as dcp_loss
@@ -27,11 +29,20 @@ def attached(rows, group, how):
 dcp_step.gather_rows = attached
 """
 THE_REPORT_IS_WEIGHED_AS_THE_GRADIENT = """
-import hcp.core.dcp.normalize as normalize
-exact = normalize.loss_weights
+import hcp.runtime.dcp_loss as dcp_loss
+exact = dcp_loss.loss_weights
 def alike(world_size, group_sizes, **how):
     return tuple(one._replace(report_mean=one.backward) for one in exact(world_size, group_sizes, **how))
-normalize.loss_weights = alike
+dcp_loss.loss_weights = alike
+"""
+EVERY_RANK_COUNTS_ALL_TOKENS = """
+import hcp.proofs.dcp_step as dcp_step
+dcp_step.real_tokens_of_rank = lambda lengths, local_cp_size, cp_rank: sum(lengths)
+"""
+THE_SHARDS_ARE_LAID_END_TO_END = """
+import torch
+import hcp.runtime.shards as shards
+shards.unshard = lambda parts, layout, cu_seqlens: torch.cat(list(parts))
 """
 EVERY_RANK_IS_THE_FIRST_OF_ITS_GROUP = """
 import hcp.runtime.dcp_split as dcp_split
@@ -100,8 +111,9 @@ def test_the_installed_megatron_core_is_told_for_verls_patch(forked):
         (THE_MULTIPLIER_IS_THAT_OF_THE_PULL_REQUEST, "C 2: mean, detached, W/T", "C 1: mean, detached, W/T"),
         (THE_GATHER_DETACHES_NOTHING, "C 2: mean, detached, W/T", "C 2: mean, autograd, (W/C)/T"),
         (THE_REPORT_IS_WEIGHED_AS_THE_GRADIENT, "C 2: reported with W/C", "C 2: mean, detached, W/T"),
+        (EVERY_RANK_COUNTS_ALL_TOKENS, f"C 2: {PER_TOKEN}", f"C 1: {PER_TOKEN}"),
     ],
-    ids=["ring", "multiplier", "gather", "report"],
+    ids=["ring", "multiplier", "gather", "report", "count"],
 )
 def test_the_loss_check_finds_what_is_broken(forked, patch, failed, held):
     ran = forked("dynamic_cp_loss", "--layouts", *sorted({failed[:3], held[:3]}), patch=patch)
@@ -116,9 +128,10 @@ def test_the_loss_check_finds_what_is_broken(forked, patch, failed, held):
     [
         (EVERY_RANK_IS_THE_FIRST_OF_ITS_GROUP, "pr5869: shares hold their own samples, and the padding where it lies"),
         (SAMPLES_COME_BACK_AS_THEY_ARRIVE, "balanced: samples are in their places"),
+        (THE_SHARDS_ARE_LAID_END_TO_END, "balanced: losses equal those of one process"),
         (GROUPS_BEGIN_ELSEWHERE, "the group of 2 has the ranks that it should have"),
     ],
-    ids=["padding", "order", "groups"],
+    ids=["padding", "order", "shards", "groups"],
 )
 def test_the_round_trip_finds_what_is_broken(forked, patch, failed):
     ran = forked("dynamic_cp_round_trip", patch=patch)

@@ -19,14 +19,14 @@ PARTS = {
     "rendered_job": ("trains", "killed-rank", "interrupted"),
 }
 RENDERED = """
-import hcp.render.job as render
+import hcp.render.script as render
 fill = render._fill
-def spoiled(template, context):
-    return fill(template, context).replace({old!r}, {new!r})
+def spoiled(job):
+    return fill(job).replace({old!r}, {new!r})
 render._fill = spoiled
 """
 UNQUOTED = """
-import hcp.render.job as render
+import hcp.render.script as render
 render.shlex = type("shlex", (), {"quote": staticmethod(str)})
 """
 NO_RULE = """

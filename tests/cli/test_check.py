@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import os
 from pathlib import Path
 
 import pytest
@@ -27,7 +26,7 @@ def written(folder: Path, text: str, name: str = "launch.txt") -> str:
     return name
 
 
-def test_a_finding_is_one_line_and_each_fix_another(hcp, tmp_path: Path) -> None:  # type: ignore[no-untyped-def]
+def test_a_finding_is_one_line_and_each_fix_another(hcp, tmp_path: Path) -> None:
     done = hcp("check", written(tmp_path, OVERRIDES), *ONLY, cwd=tmp_path)
     lines = done.stdout.splitlines()
     assert lines[0].startswith("launch.txt:3:43: error HCP001 ")
@@ -37,7 +36,7 @@ def test_a_finding_is_one_line_and_each_fix_another(hcp, tmp_path: Path) -> None
     assert done.stdout.isascii() and "\x1b" not in done.stdout
 
 
-def test_a_fix_that_is_taken_mends_the_launch(hcp, tmp_path: Path) -> None:  # type: ignore[no-untyped-def]
+def test_a_fix_that_is_taken_mends_the_launch(hcp, tmp_path: Path) -> None:
     name = written(tmp_path, OVERRIDES)
     found = json.loads(hcp("check", name, *ONLY, "--format", "json", cwd=tmp_path).stdout)
     fixes = found["findings"][0]["fixes"]
@@ -48,7 +47,7 @@ def test_a_fix_that_is_taken_mends_the_launch(hcp, tmp_path: Path) -> None:  # t
         assert hcp("check", name, *ONLY, "--", *fix["cli"], cwd=tmp_path).returncode == 0
 
 
-def test_json_has_the_contracts_fields_and_is_the_same_twice(hcp, tmp_path: Path) -> None:  # type: ignore[no-untyped-def]
+def test_json_has_the_contracts_fields_and_is_the_same_twice(hcp, tmp_path: Path) -> None:
     name = written(tmp_path, OVERRIDES)
     first, second = (hcp("check", name, "--format", "json", cwd=tmp_path) for _ in range(2))
     assert first.stdout == second.stdout
@@ -80,7 +79,7 @@ def test_json_has_the_contracts_fields_and_is_the_same_twice(hcp, tmp_path: Path
     assert data["summary"]["not_checked"] == len(data["not_checked"])
 
 
-def test_several_targets_give_several_results_and_the_highest_exit_code(hcp, tmp_path: Path) -> None:  # type: ignore[no-untyped-def]
+def test_several_targets_give_several_results_and_the_highest_exit_code(hcp, tmp_path: Path) -> None:
     good = written(tmp_path, OVERRIDES.replace("null", "[2,2]"), "good.txt")
     bad = written(tmp_path, OVERRIDES, "bad.txt")
     done = hcp("check", good, bad, "missing.txt", *ONLY, "--format", "json", cwd=tmp_path)
@@ -92,7 +91,7 @@ def test_several_targets_give_several_results_and_the_highest_exit_code(hcp, tmp
     assert hcp("check", good, *ONLY, cwd=tmp_path).returncode == 0
 
 
-def test_sarif_is_valid_against_the_published_schema(hcp, tmp_path: Path, root: Path) -> None:  # type: ignore[no-untyped-def]
+def test_sarif_is_valid_against_the_published_schema(hcp, tmp_path: Path, root: Path) -> None:
     name = written(tmp_path, OVERRIDES)
     done = hcp("check", name, "missing.txt", "--format", "sarif", cwd=tmp_path)
     data = json.loads(done.stdout)
@@ -112,14 +111,14 @@ def test_sarif_is_valid_against_the_published_schema(hcp, tmp_path: Path, root: 
     jsonschema.validate(data, json.loads(schema.read_text()))
 
 
-def test_github_annotations_escape_what_would_end_them(hcp, tmp_path: Path) -> None:  # type: ignore[no-untyped-def]
+def test_github_annotations_escape_what_would_end_them(hcp, tmp_path: Path) -> None:
     name = written(tmp_path, OVERRIDES, "a,b:c%.txt")
     line = hcp("check", name, *ONLY, "--format", "github", cwd=tmp_path).stdout.splitlines()[0]
     assert line.startswith("::error file=a%2Cb%3Ac%25.txt,line=3,col=43,")
     assert "%0Afix: model.hierarchical_context_parallel_sizes=[2,2]" in line
 
 
-def test_reports_are_written_beside_the_printed_one(hcp, tmp_path: Path) -> None:  # type: ignore[no-untyped-def]
+def test_reports_are_written_beside_the_printed_one(hcp, tmp_path: Path) -> None:
     name = written(tmp_path, OVERRIDES)
     done = hcp("check", name, "-o", "json=out.json", "-o", "sarif=out.sarif", cwd=tmp_path)
     assert "HCP001" in done.stdout
@@ -127,7 +126,7 @@ def test_reports_are_written_beside_the_printed_one(hcp, tmp_path: Path) -> None
     assert json.loads((tmp_path / "out.sarif").read_text())["version"] == "2.1.0"
 
 
-def test_the_same_launch_comes_from_a_file_from_stdin_and_from_words(hcp, tmp_path: Path) -> None:  # type: ignore[no-untyped-def]
+def test_the_same_launch_comes_from_a_file_from_stdin_and_from_words(hcp, tmp_path: Path) -> None:
     name = written(tmp_path, OVERRIDES)
     outputs = [
         hcp("check", name, *ONLY, "--format", "json", cwd=tmp_path),
@@ -138,7 +137,7 @@ def test_the_same_launch_comes_from_a_file_from_stdin_and_from_words(hcp, tmp_pa
     assert len(messages) == 1 and {done.returncode for done in outputs} == {1}
 
 
-def test_a_patch_applies_and_mends_the_file(hcp, tmp_path: Path) -> None:  # type: ignore[no-untyped-def]
+def test_a_patch_applies_and_mends_the_file(hcp, tmp_path: Path) -> None:
     import subprocess
 
     for text, name in ((OVERRIDES, "launch.txt"), (BRIDGE, "launch.yaml")):
@@ -158,7 +157,7 @@ ONE_LINE = (
 )
 
 
-def test_the_fixes_of_all_findings_on_one_line_are_one_patch(hcp, tmp_path: Path) -> None:  # type: ignore[no-untyped-def]
+def test_the_fixes_of_all_findings_on_one_line_are_one_patch(hcp, tmp_path: Path) -> None:
     import subprocess
 
     written(tmp_path, ONE_LINE, "launch.sh")
@@ -170,7 +169,7 @@ def test_the_fixes_of_all_findings_on_one_line_are_one_patch(hcp, tmp_path: Path
     assert "0 errors, 0 warnings" in second.stdout, second.stdout
 
 
-def test_a_finding_that_an_earlier_fix_clears_needs_no_patch_of_its_own(hcp, tmp_path: Path) -> None:  # type: ignore[no-untyped-def]
+def test_a_finding_that_an_earlier_fix_clears_needs_no_patch_of_its_own(hcp, tmp_path: Path) -> None:
     written(
         tmp_path,
         "torchrun --nproc_per_node 8 pretrain_gpt.py --context-parallel-size 8 --window-size 128,0"
@@ -183,7 +182,7 @@ def test_a_finding_that_an_earlier_fix_clears_needs_no_patch_of_its_own(hcp, tmp
     assert "--cp-comm-type a2a" in done.stdout[done.stdout.index("+torchrun") :]
 
 
-def test_a_flag_that_is_not_written_is_not_named_as_one_to_leave_out(hcp, tmp_path: Path) -> None:  # type: ignore[no-untyped-def]
+def test_a_flag_that_is_not_written_is_not_named_as_one_to_leave_out(hcp, tmp_path: Path) -> None:
     written(tmp_path, ONE_LINE, "launch.sh")
     assert "(without" not in hcp("check", "launch.sh", "--select", "DCP002", cwd=tmp_path).stdout
     written(tmp_path, ONE_LINE.replace("--bf16", "--virtual-pipeline-model-parallel-size 2"), "launch.sh")
@@ -191,19 +190,19 @@ def test_a_flag_that_is_not_written_is_not_named_as_one_to_leave_out(hcp, tmp_pa
     assert "(without --virtual-pipeline-model-parallel-size)" in done.stdout
 
 
-def test_one_rank_is_no_ranks(hcp, tmp_path: Path) -> None:  # type: ignore[no-untyped-def]
+def test_one_rank_is_no_ranks(hcp, tmp_path: Path) -> None:
     written(tmp_path, "torchrun pretrain_gpt.py --context-parallel-size 8\n", "launch.sh")
     done = hcp("check", "launch.sh", "--select", "TOPO003", cwd=tmp_path)
     assert "found: 1 rank for tp 1" in done.stdout and "over 1 rank\n" in done.stdout, done.stdout
 
 
-def test_a_flag_that_has_to_go_is_said_in_words(hcp, tmp_path: Path) -> None:  # type: ignore[no-untyped-def]
+def test_a_flag_that_has_to_go_is_said_in_words(hcp, tmp_path: Path) -> None:
     words = "--context-parallel-size 4 --cp-comm-type p2p --hierarchical-context-parallel-sizes 2 2".split()
     done = hcp("check", "--select", "HCP006", "--", *words, cwd=tmp_path)
     assert "    fix: leave out --hierarchical-context-parallel-sizes  # " in done.stdout, done.stdout
 
 
-def test_a_key_that_hydra_only_adds_keeps_its_plus(hcp, tmp_path: Path) -> None:  # type: ignore[no-untyped-def]
+def test_a_key_that_hydra_only_adds_keeps_its_plus(hcp, tmp_path: Path) -> None:
     key = "actor_rollout_ref.actor.megatron.override_transformer_config"
     sizes = f" '+{key}.hierarchical_context_parallel_sizes=[2,2]'"
     for more, rule, patched in (
@@ -220,104 +219,17 @@ def test_a_key_that_hydra_only_adds_keeps_its_plus(hcp, tmp_path: Path) -> None:
         assert patched in done.stdout[done.stdout.index("--- a/") :]
 
 
-def test_strict_fails_where_an_error_rule_could_not_be_decided(hcp, tmp_path: Path) -> None:  # type: ignore[no-untyped-def]
+def test_strict_fails_where_an_error_rule_could_not_be_decided(hcp, tmp_path: Path) -> None:
     name = written(tmp_path, "model.context_parallel_size=4\nmodel.cp_comm_type=a2a+p2p\n")
     done = hcp("check", name, *ONLY, cwd=tmp_path)
     assert done.returncode == 0 and "not checked, for want of: hcp_sizes" in done.stdout
     assert hcp("check", name, *ONLY, "--strict", cwd=tmp_path).returncode == 1
 
 
-def test_show_prints_the_launch_with_origins(hcp, tmp_path: Path) -> None:  # type: ignore[no-untyped-def]
+def test_show_prints_the_launch_with_origins(hcp, tmp_path: Path) -> None:
     name = written(tmp_path, OVERRIDES)
     done = hcp("check", name, "--show", "--assume", "te=2.14", cwd=tmp_path)
     lines = [line.split() for line in done.stdout.splitlines()]
     assert ["cp", "4", "[launch]", "model.context_parallel_size", "launch.txt:1:29"] in lines
     assert ["te", "2.14", "[assumed]"] in lines
     assert done.returncode == 0
-
-
-@pytest.mark.parametrize("command", [(), ("dcp",), ("skills",)])
-def test_a_group_without_a_command_prints_its_help(hcp, tmp_path: Path, command: tuple[str, ...]) -> None:  # type: ignore[no-untyped-def]
-    lines = hcp(*command, cwd=tmp_path).stderr.splitlines()
-    assert lines[0].startswith("Usage: ") and "Commands:" in lines
-
-
-@pytest.mark.parametrize(
-    ("arguments", "said"),
-    [
-        (("check",), "found no target"),
-        (("check", "missing.yaml"), "missing.yaml"),
-        (("check", "."), "is a directory"),
-        (("check", "x", "--assume", "cp"), "NAME=VALUE"),
-        (("check", "x", "--assume", "cpp=4"), "cpp"),
-        (("check", "x", "--select", "NOPE001"), "NOPE001"),
-        (("check", "x", "-o", "yaml=out"), "FORMAT=PATH"),
-        (("check", "x", "--format", "xml"), "xml"),
-        (("check", "x", "--no-such-option"), "--no-such-option"),
-        (("check", "x", "--facts", "missing.json"), "missing.json"),
-        (("check", "x", "--model", "missing.json"), "missing.json"),
-        (("check", "x", "-o", "json=no/such/folder/out.json"), "no/such/folder"),
-        (("check", "x", "--set", "model.context_parallel_size=four"), "four"),
-        (("no-such-command",), "no-such-command"),
-        (("explain", "HCP999"), "HCP999"),
-        (("check", "x", "--site", "missing.yaml"), "missing.yaml: cannot be read"),
-        (("check", "x", "--model", "missing.json"), "wanted a model's config.json"),
-        (("check", "x", "--assume", "xyzzy=4"), "hcp check --show"),
-        (("anchors", "--sources", "missing"), "wanted a folder of unpacked wheels"),
-        (("render", "x", "--start", "srun", "--time", "soon"), "found 'soon'"),
-        (("render", "x", "--start", "verify", "--nodes", "1"), "found the file x with --start verify"),
-    ],
-)
-def test_unusable_input_is_one_line_and_exit_2(hcp, tmp_path: Path, arguments: tuple[str, ...], said: str) -> None:  # type: ignore[no-untyped-def]
-    written(tmp_path, OVERRIDES, "x")
-    done = hcp(*arguments, cwd=tmp_path)
-    assert (done.returncode, done.stdout) == (2, "")
-    assert len(done.stderr.splitlines()) == 1 and said in done.stderr, done.stderr
-
-
-def test_a_closed_pipe_ends_quietly(tmp_path: Path) -> None:
-    import subprocess
-    import sys
-
-    done = subprocess.run(
-        f"{sys.executable} -m hcp explain --all | head -n 1", shell=True, capture_output=True, text=True, cwd=tmp_path
-    )
-    assert done.stderr == "" and done.stdout.startswith("# ")
-
-
-def test_a_fault_of_ours_has_exit_3_and_a_traceback(hcp, tmp_path: Path) -> None:  # type: ignore[no-untyped-def]
-    """A broken installation: a module of hcp replaced by one that fails when it is used."""
-    real = Path(os.environ["PYTHONPATH"].split(os.pathsep)[0]) / "hcp"
-    broken = tmp_path / "hcp"
-    (broken / "cli").mkdir(parents=True)
-    (broken / "__init__.py").write_text(
-        f"from pathlib import Path\n__path__ = [str(Path(__file__).parent), {str(real)!r}]\n__version__ = 'broken'\n"
-    )
-    (broken / "cli" / "__init__.py").write_text("")
-    (broken / "cli" / "main.py").write_text((real / "cli" / "main.py").read_text())
-    (broken / "cli" / "facts.py").write_text("import click\n@click.command()\ndef facts():\n    assert False, 'odd'\n")
-    done = hcp("facts", env={"PYTHONPATH": str(tmp_path)}, cwd=tmp_path)
-    assert done.returncode == 3
-    assert "AssertionError: odd" in done.stderr and "fault of hcp" in done.stderr
-
-
-def test_an_old_python_gets_one_line(tmp_path: Path, root: Path) -> None:
-    """The guard itself, run with the version of an older Python: such a Python need not be on this machine."""
-    import subprocess
-    import sys
-
-    code = (
-        "import sys; sys.version_info = (3, 9, 18); sys.version = '3.9.18 (main)'; "
-        f"sys.path.insert(0, {str(root / 'src')!r}); import hcp"
-    )
-    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True)
-    assert (done.returncode, done.stdout) == (2, "")
-    assert done.stderr == "hcp: found Python 3.9.18; wanted 3.10 or newer; run it with a newer python3\n"
-
-
-@pytest.mark.parametrize("content", [b"", b"\x7fELF\0\0\0"], ids=["empty", "binary"])
-def test_triage_of_what_is_no_log_is_one_line(hcp, tmp_path: Path, content: bytes) -> None:  # type: ignore[no-untyped-def]
-    (tmp_path / "job.log").write_bytes(content)
-    done = hcp("triage", "job.log", cwd=tmp_path)
-    assert (done.returncode, done.stdout) == (2, "")
-    assert done.stderr.startswith("hcp: found no text in job.log; wanted the job's logs")

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import re
+import shlex
 from pathlib import Path
 
 import pytest
@@ -19,7 +20,7 @@ def written_at(root: Path, file: str, line: int) -> str:
     return body[: end.end()] if end else body
 
 
-def test_every_rule_names_the_line_of_its_own_decorator(hcp, root: Path) -> None:  # type: ignore[no-untyped-def]
+def test_every_rule_names_the_line_of_its_own_decorator(hcp, root: Path) -> None:
     data = json.loads(hcp("explain", "--format", "json").stdout)
     places = {rule["rule"]: rule["defined_in"] for rule in data["rules"]}
     assert list(places) == [rule.id for rule in RULES]
@@ -29,23 +30,21 @@ def test_every_rule_names_the_line_of_its_own_decorator(hcp, root: Path) -> None
         assert text.endswith(f"def {place['function']}"), (rule_id, place)
 
 
-def test_a_page_ends_with_the_rules_file_and_line(hcp, root: Path) -> None:  # type: ignore[no-untyped-def]
+def test_a_page_ends_with_the_rules_file_and_line(hcp, root: Path) -> None:
     last = hcp("explain", "HCP002").stdout.splitlines()[-1]
-    match = re.fullmatch(r"(src/hcp/rules/hcp/\w+\.py):(\d+) sizes_product", last)
+    match = re.fullmatch(r"(src/hcp/rules/hcp/\w+\.py):(\d+) \w+", last)
     assert match is not None, last
     assert '"HCP002"' in written_at(root, match[1], int(match[2]))
 
 
-def test_pages_that_are_kept_name_no_line(hcp, tmp_path: Path) -> None:  # type: ignore[no-untyped-def]
+def test_pages_that_are_kept_name_no_line(hcp, tmp_path: Path) -> None:
     assert hcp("explain", "--all", "-o", "pages", cwd=tmp_path).returncode == 0
     assert {path.stem for path in (tmp_path / "pages").iterdir()} == {"README", *(rule.id for rule in RULES)}
     assert not re.search(r"\.py:\d", (tmp_path / "pages" / "HCP002.md").read_text())
 
 
 @pytest.mark.parametrize("which", ["good", "bad"])
-def test_the_command_of_an_example_runs(hcp, tmp_path: Path, which: str) -> None:  # type: ignore[no-untyped-def]
-    import shlex
-
+def test_the_command_of_an_example_runs(hcp, tmp_path: Path, which: str) -> None:
     (rule,) = json.loads(hcp("explain", "HCP002", "--format", "json").stdout)["rules"]
     words = shlex.split(rule[which]["command"])
     assert words[:2] == ["hcp", "check"]

@@ -2,6 +2,8 @@
 
 import json
 
+import pytest
+
 LOG = """\
 hcp-job: {"event": "start", "job": "12", "attempt": 0, "start": "srun", "nodes": ["n1", "n2"], "gpus_per_node": 8}
 12: [rank12]: Traceback (most recent call last):
@@ -92,3 +94,11 @@ def test_the_groups_of_the_job_are_compared_with_those_of_the_launch(hcp, tmp_pa
     assert other.returncode == 1
     assert "LOG002: HIERARCHICAL_CONTEXT_PARALLEL_GROUP_L0 has ranks 0, 1; planned: 0, 2" in other.stdout
     assert "next: hcp check train.sh --select TOPO,SLURM" in other.stdout
+
+
+@pytest.mark.parametrize("content", [b"", b"\x7fELF\0\0\0"], ids=["empty", "binary"])
+def test_triage_of_what_is_no_log_is_one_line(hcp, tmp_path, content):
+    (tmp_path / "job.log").write_bytes(content)
+    done = hcp("triage", "job.log", cwd=tmp_path)
+    assert (done.returncode, done.stdout) == (2, "")
+    assert done.stderr.startswith("hcp: found no text in job.log; wanted the job's logs")

@@ -17,7 +17,8 @@ from hcp.core.placement import Placement
 from hcp.core.ranks import Grids, grids_of
 from hcp.draw.group_scene import FIRST_NODES, LAST_NODES, Node, Scene, scene_of
 from hcp.draw.group_shapes import BlockShapes
-from hcp.draw.groups import render_groups, svg_of
+from hcp.draw.groups import render_groups
+from hcp.draw.template import fill_template
 
 SVG = "{http://www.w3.org/2000/svg}"
 Case = tuple[Grids, tuple[int, ...], Placement]
@@ -220,12 +221,12 @@ def test_texts_are_escaped_and_a_missing_value_is_an_error() -> None:
         "has_outer": False,
         "where": "node",
     }
-    drawn = svg_of(**values)
+    drawn = fill_template("groups.svg.j2", **values)
     assert "<script" not in drawn
     assert "a & b" in texts(ElementTree.fromstring(drawn))
     del values["subtitle"]
     with pytest.raises(Exception, match="'subtitle' is undefined"):
-        svg_of(**values)
+        fill_template("groups.svg.j2", **values)
 
 
 def test_sizes_that_do_not_cover_the_cp_group_are_refused() -> None:

@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 
 from hcp.core.errors import HcpError
 from hcp.launch.build import build_launch
-from hcp.launch.fact import Reading
+from hcp.launch.fact import Dialect, Reading
 from hcp.launch.read import read_target, read_text
 from support.selection import examples
 
@@ -129,7 +129,7 @@ def test_a_section_name_alone_makes_no_bridge_launch() -> None:
     assert "no key of a known dialect" in refusal("model: {d_model: 512}\ntrain: {steps: 3}\n", "x.yaml")
 
 
-def test_a_refusal_names_the_sections_in_the_files_order_every_time(hcp, tmp_path: Path) -> None:  # type: ignore[no-untyped-def]
+def test_a_refusal_names_the_sections_in_the_files_order_every_time(hcp, tmp_path: Path) -> None:
     (tmp_path / "card.yaml").write_text("title: x\nsummary: y\nmodel: {a: 1}\nitems: []\nmore: {b: 1}\n")
     said = [hcp("check", "card.yaml", cwd=tmp_path, env={"PYTHONHASHSEED": seed}).stderr for seed in ("0", "1")]
     assert "(it has title, summary, model, items, more)" in said[0] and said[0] == said[1]
@@ -219,15 +219,16 @@ HOSTILE = {
 
 
 SLOW = {"quotes", "keys"}
+READ_AS: tuple[tuple[str, Dialect | None], ...] = (("x.yaml", None), ("x.txt", "bridge"), ("x.txt", "verl"))
 
 
 @pytest.mark.parametrize(
     "name", [pytest.param(name, marks=pytest.mark.slow if name in SLOW else ()) for name in HOSTILE]
 )
 def test_hostile_text_is_read_or_refused_in_one_line(name: str) -> None:
-    for target, dialect in (("x.yaml", None), ("x.txt", "bridge"), ("x.txt", "verl")):
+    for target, dialect in READ_AS:
         try:
-            build_launch(read_text(HOSTILE[name], target, dialect=dialect))  # type: ignore[arg-type]
+            build_launch(read_text(HOSTILE[name], target, dialect=dialect))
         except HcpError as error:
             assert "\n" not in str(error)
 
@@ -274,9 +275,9 @@ tree = st.recursive(
     st.dictionaries(keys, tree, min_size=1, max_size=5), st.sampled_from([None, "bridge", "bridge-provider", "verl"])
 )
 @settings(max_examples=examples(quick=60, full=400))
-def test_any_tree_of_known_keys_is_read_or_refused(data: dict[str, object], dialect: str | None) -> None:
+def test_any_tree_of_known_keys_is_read_or_refused(data: dict[str, object], dialect: Dialect | None) -> None:
     try:
-        reading = read_text(json.dumps(data), "x.yaml", dialect=dialect)  # type: ignore[arg-type]
+        reading = read_text(json.dumps(data), "x.yaml", dialect=dialect)
         for one in (reading, *reading.others):
             build_launch(one)
     except HcpError as error:

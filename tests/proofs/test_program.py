@@ -163,6 +163,7 @@ def test_under_torchrun_no_worker_outlives_a_killed_torchrun(sample):
         stderr=subprocess.DEVNULL,
         text=True,
     )
+    assert torchrun.stdout
     pids = [int(torchrun.stdout.readline()) for _ in range(4)]
     torchrun.kill()
     torchrun.wait()

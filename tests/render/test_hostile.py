@@ -11,7 +11,8 @@ from hypothesis import strategies as st
 
 from hcp.core.errors import HcpError
 from hcp.launch.load import LoadOptions, load_launch
-from hcp.render.job import render_job
+from hcp.render.job import plan_job
+from hcp.render.script import render_job
 from hcp.render.site import KEYS, load_site
 from support.processes import HANG_S
 from support.selection import examples
@@ -52,7 +53,7 @@ HOSTILE = [
     "\u2028",
     "'\"'\"'",
 ]
-CHARACTERS = st.characters(blacklist_categories=("Cs",), blacklist_characters="\0")
+CHARACTERS = st.characters(codec="utf-8", exclude_characters="\0")
 VALUES = st.one_of(st.sampled_from(HOSTILE), st.text(CHARACTERS, min_size=1, max_size=60))
 BASE = {"nodes": "2", "gpus_per_node": "2", "time": "30", "signal": "60", "arch": "sm90", "gpu_request": "none"}
 STUBS = """
@@ -69,7 +70,7 @@ print(json.dumps({"environment": dict(os.environ), "words": sys.argv[1:]}))
 def _script(env=(), words=(), **site):
     launch = load_launch("", LoadOptions(dialect="mlm", words=("--seq-length", "8", *words)))
     values = load_site(None, {**BASE, "program": ("x.py",), "env": tuple(env), **site})
-    return render_job("srun", values, launch, ("--seq-length", "8", *words))
+    return render_job(plan_job("srun", values, launch, ("--seq-length", "8", *words)))
 
 
 def _arrives(script, folder, after=""):
@@ -198,7 +199,7 @@ def test_what_no_quoting_can_carry_is_refused(value):
 
 
 def test_the_property_would_notice_a_value_without_quotes(tmp_path, monkeypatch):
-    monkeypatch.setattr("hcp.render.job.shlex.quote", lambda value: value)
+    monkeypatch.setattr("hcp.render.script.shlex.quote", lambda value: value)
     script = _script(env=["A=$HOME/x"])
     with pytest.raises((AssertionError, KeyError)):
         assert _arrives(script, tmp_path)["environment"]["A"] == "$HOME/x"

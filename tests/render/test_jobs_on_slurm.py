@@ -1,146 +1,14 @@
 """Rendered jobs on a real Slurm: they train, stop, fail, are preempted and requeued, as they say they do."""
 
 import json
-import os
 import re
-import stat
-import subprocess
 import sys
 
 import pytest
 
+from support.jobs import LAUNCH, Job, total_after
+
 pytestmark = [pytest.mark.slurm, pytest.mark.torch]
-
-LAUNCH = [
-    "--context-parallel-size",
-    "4",
-    "--cp-comm-type",
-    "a2a+p2p",
-    "--hierarchical-context-parallel-sizes",
-    "2",
-    "2",
-    "--exit-signal-handler",
-]
-
-
-class Job:
-    """A rendered script in a folder of its own, submitted at most once."""
-
-    def __init__(self, slurm, hcp, root, folder):
-        self.slurm, self.hcp, self.folder = slurm, hcp, folder
-        self.program = root / "checks" / "train_standin.py"
-        (folder / "logs").mkdir()
-        self.checkpoints = folder / "checkpoints"
-        self.script = folder / "job.sbatch"
-
-    def render(self, start="srun", *options, launch=LAUNCH, iters=6, trainer=(), nodes=2, ranks=2):
-        words = [
-            *launch,
-            "--train-iters",
-            iters,
-            "--save-interval",
-            "2",
-            "--save",
-            "checkpoints",
-            "--load",
-            "checkpoints",
-            *trainer,
-        ]
-        done = self.hcp(
-            "render",
-            "--start",
-            start,
-            "--nodes",
-            nodes,
-            "--gpus-per-node",
-            ranks,
-            "--time",
-            "10",
-            "--signal",
-            "60",
-            "--arch",
-            "sm90",
-            "--gpu-request",
-            "none",
-            "--logs",
-            "logs",
-            "--python",
-            sys.executable,
-            "--job-name",
-            "job",
-            "--program",
-            self.program,
-            "-o",
-            self.script,
-            *options,
-            "--",
-            *words,
-            cwd=self.folder,
-        )
-        assert done.returncode in (0, 1) and self.script.exists(), done.stderr
-        return done
-
-    def submit(self, *options, env=None):
-        self.id = self.slurm.submit(self.script, *options, cwd=self.folder, env=env)
-        return self.id
-
-    def finish(self):
-        return self.slurm.finish(self.id)
-
-    @property
-    def run(self):
-        return self.folder / "logs" / f"job-{self.id}"
-
-    def verdict(self, attempt=None):
-        name = "verdict.json" if attempt is None else f"verdict-r{attempt}.json"
-        return json.loads((self.run / name).read_text())
-
-    def log(self):
-        return (self.folder / "logs" / f"{self.run.name}.out").read_text()
-
-    def train_logs(self):
-        return "".join(path.read_text() for path in sorted(self.run.glob("train-*.log")))
-
-    def wait_for_steps(self, steps):
-        self.slurm.wait_until(
-            lambda: self.run.exists() and len(re.findall("elapsed time", self.train_logs())) >= steps,
-            f"{steps} training steps",
-        )
-
-    def final_sum(self):
-        last = (self.checkpoints / "latest_checkpointed_iteration.txt").read_text()
-        return json.loads((self.checkpoints / f"iter_{int(last):07d}.json").read_text())
-
-    def triage(self):
-        done = self.hcp("triage", "--format", "json", self.folder / "logs")
-        return json.loads(done.stdout)
-
-
-@pytest.fixture
-def job(slurm, hcp, root, tmp_path):
-    made = Job(slurm, hcp, root, tmp_path)
-    yield made
-    if hasattr(made, "id"):
-        slurm.run("scancel", str(made.id), check=False)
-
-
-def _total(steps, world):
-    return {"step": steps, "sum": sum(range(1, steps + 1)) * sum(range(world))}
-
-
-@pytest.fixture
-def programs(tmp_path, slurm):
-    """Stand-ins for launchers that are not installed here; on the PATH of the job."""
-    folder = tmp_path / "bin"
-    folder.mkdir()
-
-    def add(name, text):
-        path = folder / name
-        path.write_text(text)
-        path.chmod(path.stat().st_mode | stat.S_IXUSR)
-
-    add.env = {"PATH": f"{folder}{os.pathsep}{slurm.env['PATH']}"}
-    return add
 
 
 FT_LAUNCHER = f"""#!{sys.executable}
@@ -156,7 +24,7 @@ os.execv(sys.executable, [sys.executable, "-m", "torch.distributed.run", *words]
     ("start", "nodes", "ranks"), [("srun", 2, 2), ("torchrun", 2, 2), ("ft_launcher", 2, 2), ("srun", 4, 1)]
 )
 def test_a_job_trains_and_leaves_its_verdict(job, programs, start, nodes, ranks):
-    programs("ft_launcher", FT_LAUNCHER)
+    programs.add("ft_launcher", FT_LAUNCHER)
     job.render(start, "--comm-test", nodes=nodes, ranks=ranks)
     job.submit(env=programs.env)
     assert job.finish() == "COMPLETED", job.log() + job.train_logs()
@@ -170,7 +38,7 @@ def test_a_job_trains_and_leaves_its_verdict(job, programs, start, nodes, ranks)
     )
     assert verdict["nodes"] == [f"n{n}" for n in range(1, nodes + 1)]
     assert set(verdict["evidence"]) == {"check.json", "nodes.txt", "facts.txt", "ranks.txt", "ranks.log", "comm.txt"}
-    assert job.final_sum() == _total(6, 4)
+    assert job.final_sum() == total_after(6, 4)
     levels = [
         json.loads(line.partition(": ")[2])
         for line in (job.run / "comm.txt").read_text().splitlines()
@@ -232,85 +100,6 @@ def test_a_rank_that_raises_is_named_with_its_cause(job):
     assert (found["signature"], found["rank"], found["node"]) == ("gpu-ecc", 1, "n1")
 
 
-@pytest.mark.parametrize("start", ["srun", "torchrun"])
-def test_a_preempted_job_goes_on_and_loses_nothing(job, start):
-    job.render(start, "--requeue", "1", trainer=["--step-seconds", "0.2"], iters=30)
-    job.submit()
-    job.wait_for_steps(3)
-    # What Slurm does so many seconds before the end, or on preemption.
-    job.slurm.run("scancel", "--signal=USR1", "--batch", str(job.id))
-    job.slurm.wait_until(lambda: (job.run / "verdict-r0.json").exists(), "the first attempt's verdict")
-    first = job.verdict(0)
-    assert (first["status"], first["next"]) == ("preempted", "requeue"), job.log()
-    saved = job.final_sum()["step"]
-    assert 3 <= saved < 30
-    job.slurm.wait_for_state(job.id, "PENDING")
-    job.slurm.hurry(job.id)
-    assert job.finish() == "COMPLETED", job.log() + job.train_logs()
-    assert job.verdict()["attempt"] == 1 and job.verdict()["status"] == "completed"
-    assert job.final_sum() == _total(30, 4)
-    steps = [int(n) for n in re.findall(r"iteration\s+(\d+)/", job.train_logs())]
-    assert steps == list(range(1, 31)), "each step once: none lost, none repeated"
-
-
-def test_a_job_that_is_preempted_before_it_trains_starts_again(job):
-    job.render("srun", "--requeue", "1", "--comm-test")
-    job.submit()
-    log = job.folder / "logs" / f"job-{job.id}.out"
-    job.slurm.wait_until(lambda: log.exists() and '"phase": 2' in log.read_text(), "phase 2")
-    job.slurm.run("scancel", "--signal=USR1", "--batch", str(job.id))
-    job.slurm.wait_until(lambda: (job.run / "verdict-r0.json").exists(), "the first attempt's verdict")
-    first = job.verdict(0)
-    assert (first["status"], first["phase"], first["next"]) == ("preempted", 2, "requeue")
-    job.slurm.wait_for_state(job.id, "PENDING")
-    job.slurm.hurry(job.id)
-    assert job.finish() == "COMPLETED", job.log()
-    assert job.final_sum() == _total(6, 4)
-
-
-def test_the_requeue_limit_holds(job):
-    job.render("srun", "--requeue", "1", trainer=["--step-seconds", "0.2"], iters=500)
-    job.submit()
-    for attempt in (0, 1):
-        log, verdict = job.run / f"train-r{attempt}-node1.log", job.run / f"verdict-r{attempt}.json"
-        job.slurm.wait_until(lambda log=log: log.exists() and "elapsed time" in log.read_text(), "a step")
-        job.slurm.run("scancel", "--signal=USR1", "--batch", str(job.id))
-        job.slurm.wait_until(verdict.exists, "a verdict")
-        if attempt == 0:
-            job.slurm.wait_for_state(job.id, "PENDING")
-            job.slurm.hurry(job.id)
-    assert (job.verdict(0)["next"], job.verdict(1)["next"]) == ("requeue", "none")
-    assert job.finish() == "FAILED", "it saved and ended well, but it is not done"
-    assert job.slurm.field(job.id, "Restarts") == "1"
-    # Slurm may requeue a job of its own accord: then the job itself refuses.
-    job.slurm.run("scontrol", "requeue", str(job.id), check=False)
-    job.slurm.hurry(job.id)
-    job.slurm.wait_until(lambda: (job.run / "verdict-r2.json").exists(), "the third attempt's verdict")
-    third = job.verdict(2)
-    assert (third["status"], third["phase"], third["next"]) == ("stopped", 0, "none")
-
-
-def test_a_failure_without_progress_is_not_repeated(job):
-    job.render("srun", "--requeue", "5", trainer=["--fail-rank", "0", "--fail-step", "0"])
-    job.submit()
-    assert job.finish() == "FAILED"
-    assert job.verdict()["next"] == "none"
-    assert '"event": "no-progress"' in job.log()
-
-
-def test_a_failure_after_progress_is_tried_again(job):
-    once = job.folder / "failed-once"
-    job.render("srun", "--requeue", "5", trainer=["--fail-rank", "0", "--fail-step", "4", "--fail-once", once])
-    job.submit()
-    job.slurm.wait_until(lambda: job.slurm.field(job.id, "Restarts") == "1", "the requeue")
-    job.slurm.wait_for_state(job.id, "PENDING")
-    job.slurm.hurry(job.id)
-    assert job.finish() == "COMPLETED", job.log()
-    assert job.verdict(0)["status"] == "failed" and job.verdict()["attempt"] == 1
-    assert job.final_sum() == _total(6, 4)
-    assert job.triage()["first_failure"] is None, "the first attempt's failure is no failure of this one"
-
-
 def test_nodes_without_their_gpus_stop_the_job_before_training(job):
     job.render("srun", "--gpu-request", "gres")
     job.submit()
@@ -350,8 +139,7 @@ def test_two_jobs_on_one_node_do_not_meet_on_a_port(slurm, hcp, root, tmp_path):
         job.submit()
         jobs.append(job)
     assert [job.finish() for job in jobs] == ["COMPLETED", "COMPLETED"], jobs[0].log() + jobs[1].log()
-    starts = [slurm.run("scontrol", "show", "job", str(job.id)).stdout for job in jobs]
-    began, ended = ([re.search(rf"{name}=(\S+)", text)[1] for text in starts] for name in ("StartTime", "EndTime"))
+    began, ended = ([slurm.field(job.id, name) for job in jobs] for name in ("StartTime", "EndTime"))
     assert max(began) < min(ended), "they ran at the same time"
 
 
@@ -404,7 +192,7 @@ for path in sorted(folder.iterdir()):
 
 
 def test_verl_is_driven_beside_the_head_of_one_ray_cluster(slurm, hcp, tmp_path, programs):
-    programs("ray", RAY.format(folder=str(tmp_path / "ray")))
+    programs.add("ray", RAY.format(folder=str(tmp_path / "ray")))
     driver = tmp_path / "driver.py"
     driver.write_text(
         "import os, sys\nprint('DRIVER', os.environ['SLURMD_NODENAME'], os.environ['RAY_ADDRESS'], sys.argv[1:])\n"
@@ -490,9 +278,3 @@ def test_a_verification_job_runs_the_steps_on_every_node(slurm, hcp, tmp_path):
     reports = [json.loads(path.read_text()) for path in results]
     assert {report["schema"] for report in reports} == {"hcp.verify/1"}
     assert (state == "COMPLETED") == all(report["ok"] for report in reports), log
-
-
-def test_nothing_is_left_running(slurm):
-    slurm.wait_until(lambda: slurm.run("squeue", "-h", "-t", "RUNNING,COMPLETING").stdout == "", "an empty queue")
-    running = subprocess.run(["ps", "-eo", "args"], capture_output=True, text=True).stdout
-    assert "train_standin.py" not in running

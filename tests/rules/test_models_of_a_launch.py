@@ -23,7 +23,7 @@ def odd(v: View) -> Problem | None:
 RULE: Rule = BY_ID["HCP002"]._replace(id="ODD001", severity="error", applies=lambda v: True, check=odd)
 
 
-def launch(*words: str):  # type: ignore[no-untyped-def]
+def launch(*words: str):
     return build_launch(
         read_target("", words=["actor_rollout_ref.actor.use_kl_loss=true", "algorithm.adv_estimator=grpo", *words])
     )

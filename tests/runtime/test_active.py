@@ -13,7 +13,7 @@ pytestmark = pytest.mark.torch
 SIZES = [2, 2]
 
 
-class Attention(torch.nn.Module):
+class Attention(torch.nn.Module):  # type: ignore[name-defined]
     """What the probe sees of Transformer Engine's module."""
 
     def __init__(self, cp_group, comm_type="a2a+p2p", sizes=SIZES, cp_ranks=range(4)):

@@ -148,7 +148,8 @@ def test_selecting_keeps_the_order_that_was_asked_for() -> None:
 def test_outputs_return_in_the_original_order_from_one_rank_of_each_group() -> None:
     batch = table(LENGTHS)
     plan = plan_for(batch, 4, 16)
-    leaders, others = [], []
+    leaders: list[Any] = []
+    others: list[Any] = []
     for shares in shares_of(batch, plan):
         for share in shares:
             # The others of a group answer wrongly: if one of them were asked, it would be seen.

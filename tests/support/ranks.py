@@ -28,5 +28,5 @@ def run_ranks(work: Callable[[int], Any], size: int = 4) -> list[Any]:
 
 
 @pytest.fixture
-def ranks():  # type: ignore[no-untyped-def]
+def ranks():
     return run_ranks

@@ -132,4 +132,4 @@ def node_at(module: str, path: Place) -> ast.AST:
     node: Any = tree_of(module)
     for field, index in path:
         node = getattr(node, field) if index is None else getattr(node, field)[index]
-    return node  # type: ignore[no-any-return]
+    return node

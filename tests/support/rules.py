@@ -16,7 +16,6 @@ from __future__ import annotations
 
 import re
 import shlex
-from dataclasses import replace
 from functools import cache
 from pathlib import Path
 
@@ -189,7 +188,7 @@ class ExamplesOnFacts(Examples):
         needed = set()
         for name in bad.facts:
             others = {other: fact for other, fact in bad.facts.items() if other != name}
-            report = check_launch(replace(bad, facts=others), (rule,), fixes=False)
+            report = check_launch(bad._replace(facts=others), (rule,), fixes=False)
             needed |= {name for item in report.not_checked if name in item.needs}
             if name == blamed:
                 assert not report.findings, f"{rule.id} finds a fault in {name} although it is unknown"

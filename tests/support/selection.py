@@ -24,7 +24,7 @@ MAX_WORKERS = 8
 settings.register_profile("quick", deadline=None, max_examples=25)
 settings.register_profile("full", deadline=None)
 
-_num_left_out = pytest.StashKey[Counter[str]]()
+_num_left_out = pytest.StashKey[dict[str, int]]()
 
 
 def examples(*, quick: int, full: int) -> int:
@@ -62,7 +62,7 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
     elif not config.getoption("markexpr"):
         named = _named(config)
         left_out = [item for item in items if _marker_of(item)[1] and not _is_named(item, named)]
-        config.stash[_num_left_out] = Counter(_marker_of(item)[1] for item in left_out)
+        config.stash[_num_left_out] = dict(Counter(_marker_of(item)[1] for item in left_out))
         config.hook.pytest_deselected(items=left_out)
         items[:] = [item for item in items if item not in set(left_out)]
 
@@ -79,7 +79,9 @@ def _group(items: list[pytest.Item]) -> None:
     """Keeps in one process what shares something there: a cluster, or an import that takes seconds (megatron-core)."""
     on_slurm = [item for item in items if item.get_closest_marker("slurm")]
     for number, item in enumerate(on_slurm):
-        item.add_marker(pytest.mark.xdist_group(f"slurm-{number % NUM_CLUSTERS}"))
+        callspec = getattr(item, "callspec", None)
+        cluster = callspec.params.get("cluster", number) if callspec else number
+        item.add_marker(pytest.mark.xdist_group(f"slurm-{cluster % NUM_CLUSTERS}"))
     for item in items:
         if item.get_closest_marker("torch") and not item.get_closest_marker("slurm"):
             item.add_marker(pytest.mark.xdist_group("torch"))
@@ -98,19 +100,21 @@ def _is_named(item: pytest.Item, named: list[tuple[Path, str]]) -> bool:
 
 @pytest.hookimpl(optionalhook=True)
 def pytest_testnodedown(node: Any) -> None:
-    """Takes the numbers over from a worker; all collect the same."""
-    node.config.stash[_num_left_out] = Counter(getattr(node, "workeroutput", {}).get("left_out", {}))
+    """Takes the numbers over from a worker; all workers collect the same."""
+    if hasattr(node, "workeroutput"):
+        node.config.stash[_num_left_out] = node.workeroutput["left_out"]
 
 
 def pytest_sessionfinish(session: pytest.Session) -> None:
     if hasattr(session.config, "workeroutput"):
-        session.config.workeroutput["left_out"] = dict(session.config.stash.get(_num_left_out, Counter()))
+        session.config.workeroutput["left_out"] = session.config.stash.get(_num_left_out, {})
 
 
 def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter, config: pytest.Config) -> None:
-    left_out = config.stash.get(_num_left_out, Counter())
+    left_out = config.stash.get(_num_left_out, {})
     if left_out:
-        each = ", ".join(f"{name} {left_out[name]}" for name in LEFT_OUT if left_out[name])
+        each = ", ".join(f"{name} {left_out[name]}" for name in LEFT_OUT if name in left_out)
         terminalreporter.write_line(
-            f"left out: {left_out.total()} ({each}); --all runs everything, -m MARKER or the name of a test just that"
+            f"left out: {sum(left_out.values())} ({each}); "
+            "--all runs everything, -m MARKER or the name of a test just that"
         )

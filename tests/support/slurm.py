@@ -6,6 +6,7 @@ steps too) carries its folder in the environment: what a killed session left beh
 
 from __future__ import annotations
 
+import contextlib
 import ctypes
 import getpass
 import os
@@ -33,8 +34,9 @@ _SRC = Path(__file__).resolve().parents[2] / "src"
 class Cluster:
     """Four nodes n1..n4 of eight CPUs and eight (empty) GPUs each."""
 
-    def __init__(self, folder: Path) -> None:
+    def __init__(self, folder: Path, first_job: int = 1) -> None:
         self.folder = folder
+        self.first_job = first_job
         self.conf = folder / "slurm.conf"
         self.env = {**os.environ, "SLURM_CONF": str(self.conf), _MARK: str(folder), "LC_ALL": "C.UTF-8"}
         self.daemons: list[subprocess.Popen[bytes]] = []
@@ -126,6 +128,10 @@ class Cluster:
             assert time.monotonic() < end, f"waited {HANG_S} s for {what}\n{self.state()}"
             time.sleep(0.3)
 
+    def commands(self) -> list[str]:
+        """The command lines of all that runs on the cluster, the daemons among them."""
+        return list(_processes_of(self.folder).values())
+
     def state(self) -> str:
         queue = self.run("squeue", "-a", check=False).stdout + self.run("sinfo", check=False).stdout
         logs = sorted((self.folder / "log").glob("*.log"))
@@ -165,6 +171,7 @@ class Cluster:
 ClusterName=hcp
 SlurmctldHost={host}(127.0.0.1)
 SlurmctldPort={ports[0]}
+FirstJobId={self.first_job}
 SlurmUser={user}
 SlurmdUser={user}
 AuthType=auth/munge
@@ -219,19 +226,28 @@ def _free_ports(number: int) -> list[int]:
     return ports
 
 
-def _end_processes_of(folder: Path) -> None:
-    """Ends what a cluster started and left: found by the folder that its environment names."""
+def _processes_of(folder: Path) -> dict[int, str]:
+    """What a cluster started and what that started: the command line of each, by process id.
+
+    They are found by the folder that their environment names.
+    """
     mark = f"{_MARK}={folder}".encode()
+    found = {}
+    for process in Path("/proc").glob("[0-9]*"):
+        try:
+            if int(process.name) != os.getpid() and mark in (process / "environ").read_bytes().split(b"\0"):
+                found[int(process.name)] = (process / "cmdline").read_text().replace("\0", " ")
+        except OSError:
+            continue  # it has ended, or is somebody else's
+    return found
+
+
+def _end_processes_of(folder: Path) -> None:
     for sign in (signal.SIGTERM, signal.SIGKILL):
-        left = []
-        for environ in Path("/proc").glob("[0-9]*/environ"):
-            try:
-                pid = int(environ.parent.name)
-                if pid != os.getpid() and mark in environ.read_bytes().split(b"\0"):
-                    os.kill(pid, sign)
-                    left.append(pid)
-            except OSError:
-                continue  # it has ended, or is somebody else's
+        left = _processes_of(folder)
+        for pid in left:
+            with contextlib.suppress(ProcessLookupError):
+                os.kill(pid, sign)
         if not left:
             return
         time.sleep(1)
@@ -252,13 +268,15 @@ def _clear_leftovers() -> None:
 
 @pytest.fixture(scope="session")
 def slurm() -> Iterator[Cluster]:
-    """Four idle nodes; started once per test session."""
+    """Four idle nodes; started once per test session, with pytest-xdist once in each process that has such tests."""
     _clear_leftovers()
     # A short path: a unix socket's path has at most 107 characters. Readable: munge wants that of its socket.
     folder = Path(tempfile.mkdtemp(prefix=_PREFIX))
     folder.chmod(0o755)
     (folder / "owner").write_text(str(os.getpid()))
-    cluster = Cluster(folder)
+    # A job's ports follow from its number: those of clusters that run side by side must not meet.
+    worker = int(os.environ.get("PYTEST_XDIST_WORKER", "gw0").removeprefix("gw"))
+    cluster = Cluster(folder, first_job=1 + 100 * worker)
     cluster.env["PYTHONPATH"] = os.pathsep.join(filter(None, [str(_SRC), os.environ.get("PYTHONPATH", "")]))
     cluster.env["PATH"] = os.pathsep.join([str(Path(sys.executable).parent), os.environ["PATH"]])
     try:

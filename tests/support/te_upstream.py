@@ -7,19 +7,18 @@ call in 16 bits, but packed data and FP8 from Hopper on only.
 """
 
 from __future__ import annotations
-import __future__
 
-import ast
 import builtins
 import logging
 import math
 import os
 import sys
-from functools import cache
 from pathlib import Path
-from types import CodeType, ModuleType, SimpleNamespace
+from types import ModuleType, SimpleNamespace
 from typing import Any, NamedTuple
 from unittest.mock import patch
+
+from support.upstream_code import Anything, Lookup, Member, Named, asserts, function, parameters
 
 _FOLDER = "transformer_engine/pytorch/attention/dot_product_attention/"
 _IMPLEMENTATIONS = {
@@ -53,31 +52,6 @@ class Call(NamedTuple):
     cudnn: tuple[int, int, int] = (9, 21, 0)
 
 
-class _Anything:
-    """A stand-in whose every use gives itself; false, so that it switches nothing on."""
-
-    def __getattr__(self, name: str) -> Any:
-        return self
-
-    def __call__(self, *args: Any, **kwargs: Any) -> Any:
-        return self
-
-    def __getitem__(self, name: Any) -> Any:
-        return self
-
-    def __bool__(self) -> bool:
-        return False
-
-
-class _Named(dict):  # type: ignore[type-arg]
-    """Globals of an upstream function: what the case does not define is a stand-in."""
-
-    def __missing__(self, name: str) -> Any:
-        if hasattr(builtins, name):
-            return getattr(builtins, name)
-        return _Anything()
-
-
 class _Group:
     pass
 
@@ -85,35 +59,6 @@ class _Group:
 class _Tensor:
     def __init__(self, heads: int, channels: int) -> None:
         self.shape = (64, 1, heads, channels)
-
-
-@cache
-def _tree(path: Path) -> ast.Module:
-    return ast.parse(path.read_text(encoding="utf-8"))
-
-
-@cache
-def _function(path: Path, name: str) -> CodeType:
-    node = next(item for item in _tree(path).body if isinstance(item, ast.FunctionDef) and item.name == name)
-    flags = __future__.annotations.compiler_flag
-    return compile(ast.Module([node], []), name, "exec", flags=flags, dont_inherit=True)
-
-
-@cache
-def parameters(path: Path, name: str) -> tuple[str, ...]:
-    node = next(item for item in _tree(path).body if isinstance(item, ast.FunctionDef) and item.name == name)
-    return tuple(argument.arg for argument in node.args.args)
-
-
-@cache
-def _asserts(path: Path, name: str) -> tuple[tuple[CodeType, str], ...]:
-    """The assertions of an implementation's forward that no inner condition guards, and their texts."""
-    owner = next(item for item in _tree(path).body if isinstance(item, ast.ClassDef) and item.name == name)
-    forward = next(item for item in owner.body if isinstance(item, ast.FunctionDef) and item.name == "forward")
-    found = [item for item in forward.body if isinstance(item, ast.Assert)]
-    return tuple(
-        (compile(ast.Expression(item.test), name, "eval"), ast.unparse(item.msg or item.test)) for item in found
-    )
 
 
 class Release:
@@ -219,11 +164,11 @@ class Release:
             **{f"v{name}_plus": True for name in ("2", "2_1", "2_3", "2_4", "2_4_1", "2_5", "2_5_7", "2_6_0", "2_7_0")},
         )
         names = ("No_Backend", "F16_max512_seqlen", "F16_arbitrary_seqlen", "FP8")
-        members = {name: _Member(number) for number, name in enumerate(names)}
+        members = {name: Member(number) for number, name in enumerate(names)}
         takes = call.arch >= 90 or (call.fmt != "thd" and not call.fp8)
         chosen = members["No_Backend" if not takes else "FP8" if call.fp8 else "F16_arbitrary_seqlen"]
-        lookup = _Lookup(members)
-        namespace = _Named(
+        lookup = Lookup(members)
+        namespace = Named(
             os=os,
             logging=logging,
             math=math,
@@ -238,7 +183,7 @@ class Release:
                 compiler=SimpleNamespace(is_compiling=lambda: False),
                 version=SimpleNamespace(cuda="13"),
                 cuda=SimpleNamespace(current_device=lambda: 0),
-                empty=_Anything(),
+                empty=Anything(),
                 float32=object(),
             ),
             FlashAttentionUtils=kernels,
@@ -257,7 +202,7 @@ class Release:
             _get_fused_attn_backend=lambda *args, **_: chosen if args else (chosen, ""),
             is_in_onnx_export_mode=lambda: False,
         )
-        exec(_function(self.chooser, "get_attention_backend"), namespace)
+        exec(function(self.chooser, "get_attention_backend"), namespace)
         steps = ModuleType("context_parallel")
         steps.cp_per_step_configs = lambda *_, **__: [None]  # type: ignore[attr-defined]
         modules = {_FOLDER.rstrip("/").replace("/", ".") + ".context_parallel": steps}
@@ -298,7 +243,7 @@ class Release:
                     "seq_dim_qkv": 0,
                     "fa_utils": SimpleNamespace(v2_3_plus=True),
                 }
-                for test, text in _asserts(self.gate, _IMPLEMENTATIONS[kind]):
+                for test, text in asserts(self.gate, _IMPLEMENTATIONS[kind]):
                     if set(test.co_names) <= {*known, *dir(builtins), "shape", "v2_3_plus", "__class__"} and not eval(
                         test, {}, known
                     ):
@@ -306,7 +251,7 @@ class Release:
 
             return SimpleNamespace(apply=apply)
 
-        namespace = _Named(
+        namespace = Named(
             get_distributed_world_size=lambda group: 2,
             dist_group_type=_Group,
             get_cudnn_version=lambda: call.cudnn,
@@ -314,7 +259,7 @@ class Release:
             CPLoadBalancingStrategy=strategy,
             **{name: implementation(kind) for kind, name in _IMPLEMENTATIONS.items()},
         )
-        exec(_function(self.gate, "attn_forward_func_with_cp"), namespace)
+        exec(function(self.gate, "attn_forward_func_with_cp"), namespace)
         recipe = SimpleNamespace(fp8_dpa=bool(call.fp8))
         given = {
             "cp_group": _Group(),
@@ -322,7 +267,7 @@ class Release:
             "qkv_format": fmt,
             "attn_mask_type": mask,
             "attn_bias_type": bias,
-            "attn_bias": _Anything() if call.bias else None,
+            "attn_bias": Anything() if call.bias else None,
             "use_fused_attention": fused,
             "window_size": call.window,
             "softmax_type": call.softmax,
@@ -335,29 +280,7 @@ class Release:
         }
         names = parameters(self.gate, "attn_forward_func_with_cp")
         try:
-            namespace["attn_forward_func_with_cp"](**{name: given.get(name, _Anything()) for name in names})
+            namespace["attn_forward_func_with_cp"](**{name: given.get(name, Anything()) for name in names})
         except (AssertionError, ValueError) as error:
             return str(error)
         return refused[0] if refused else None
-
-
-class _Member(int):
-    """A cuDNN sub-backend: a number whose value is itself, as in an enumeration."""
-
-    @property
-    def value(self) -> int:
-        return int(self)
-
-
-class _Lookup:
-    """`FusedAttnBackend`: a dict by name in early releases, an enumeration later."""
-
-    def __init__(self, members: dict[str, Any]) -> None:
-        self.__dict__.update(members)
-        self._members = members
-
-    def cast(self, member: Any) -> Any:
-        return member
-
-    def __getitem__(self, name: str) -> Any:
-        return self._members[name]

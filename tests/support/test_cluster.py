@@ -4,6 +4,8 @@ import textwrap
 
 import pytest
 
+from support.selection import NUM_CLUSTERS
+
 pytestmark = pytest.mark.slurm
 
 
@@ -52,3 +54,12 @@ def test_a_requeued_job_starts_again_without_the_wait(slurm, tmp_path):
     slurm.hurry(job)
     assert slurm.finish(job) == "COMPLETED"
     assert (tmp_path / "runs").read_text().split("\n")[:2] == ["run 0", "run 1"]
+
+
+@pytest.mark.parametrize("cluster", range(NUM_CLUSTERS))
+def test_nothing_is_left_running(slurm, cluster):
+    """After all the others on this cluster."""
+    slurm.wait_until(lambda: slurm.run("squeue", "-h", "-t", "RUNNING,COMPLETING").stdout == "", "an empty queue")
+    running = slurm.commands()
+    assert any("slurmctld" in command for command in running), "a cluster without daemons would see nothing"
+    assert not [command for command in running if "train_standin.py" in command]

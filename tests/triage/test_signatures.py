@@ -78,7 +78,7 @@ _SAID_BY = {
 
 @pytest.fixture(scope="session")
 def python_sources(upstream_dir):
-    texts = {}
+    texts: dict[str, list[str]] = {}
     for folder in sorted(upstream_dir.iterdir()):
         name = folder.name.rpartition("-")[0]
         texts.setdefault(name, []).extend(path.read_text(errors="replace") for path in folder.rglob("*.py"))

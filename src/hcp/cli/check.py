@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-import json
+import os
 from collections.abc import Sequence
-from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import click
@@ -84,7 +83,7 @@ def _without_assumptions(words: Sequence[str]) -> tuple[list[str], list[str]]:
     facts = [
         word
         for word in words
-        if "=" in word and not Path(word).exists() and (word.partition("=")[0] in FACTS or word.startswith("env."))
+        if "=" in word and not os.path.exists(word) and (word.partition("=")[0] in FACTS or word.startswith("env."))
     ]
     return [word for word in words if word not in facts], facts
 
@@ -171,19 +170,22 @@ def _print_patches(results: Sequence[TargetResult]) -> None:
         click.echo(patch.text, nl=False)
 
 
-def _output(text: str) -> tuple[Path, str]:
+def _output(text: str) -> tuple[str, str]:
     fmt, _, path = text.partition("=")
     if fmt not in FORMATS or not path:
         raise HcpError(f"found -o {text}; wanted FORMAT=PATH with FORMAT one of {', '.join(FORMATS)}")
-    return Path(path), fmt
+    return path, fmt
 
 
-def _write(path: Path, text: str) -> None:
+def _write(path: str, text: str) -> None:
     try:
-        path.write_text(click.unstyle(text) + "\n", encoding="utf-8")
+        with open(path, "w", encoding="utf-8") as file:
+            file.write(click.unstyle(text) + "\n")
     except OSError as error:
         raise HcpError(f"cannot write {path}: {error.strerror}; name a file in a folder that exists") from None
 
 
 def _dump(data: Any) -> str:
+    import json
+
     return json.dumps(data, indent=2, ensure_ascii=False)

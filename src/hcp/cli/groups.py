@@ -96,13 +96,13 @@ def groups(
         )
     from hcp.cli.reports import groups as report
 
-    world = report.World(grids, sizes, place)
+    placed = report.PlacedGroups(grids, sizes, place)
     if picture:
         _draw(grids, sizes, place, picture)
     if fmt == "json":
-        click.echo(report.world_json(world) if rank is None else report.rank_json(world, rank))
+        click.echo(report.groups_json(placed) if rank is None else report.rank_json(placed, rank))
     else:
-        click.echo(report.world_text(world, is_all) if rank is None else report.rank_text(world, rank, is_all))
+        click.echo(report.groups_text(placed, is_all) if rank is None else report.rank_text(placed, rank, is_all))
 
 
 def _draw(grids: Grids, sizes: tuple[int, ...], place: Placement, path: Path) -> None:

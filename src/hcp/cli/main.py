@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import atexit
+import gc
 import importlib
 import os
 import sys
@@ -57,6 +59,7 @@ def cli() -> None:
 
 def main(argv: list[str] | None = None) -> Any:
     """Runs the command line and exits: 0 fine, 1 findings, 2 unusable input, 3 our fault."""
+    _collect_less()
     # click drops the `--` that separates a launch's own words from ours, so it is split off first.
     arguments = list(sys.argv[1:] if argv is None else argv)
     cut = arguments.index("--") if "--" in arguments else len(arguments)
@@ -87,6 +90,12 @@ def main(argv: list[str] | None = None) -> Any:
         _say(f"hcp {__version__}: this is a fault of hcp, not of the input; please report it with the lines above")
         sys.exit(3)
     sys.exit(result if isinstance(result, int) else 0)
+
+
+def _collect_less() -> None:
+    """Spares a process of 0.1 s most garbage collections: while it loads modules, and at exit, where all are walked."""
+    gc.set_threshold(100_000)
+    atexit.register(gc.freeze)
 
 
 def _say(text: str) -> None:

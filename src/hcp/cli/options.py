@@ -4,22 +4,22 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Callable
-from typing import Any, TypeVar
+from typing import Any
 
 import click
 
 from hcp.launch.fact import DIALECTS
 
-Decorated = TypeVar("Decorated", bound=Callable[..., Any])
-Option = Callable[[Decorated], Decorated]
+Command = Callable[..., Any]
+Decorator = Callable[[Command], Command]
 
 
-def format_option(*formats: str) -> Option[Any]:
+def format_option(*formats: str) -> Decorator:
     """`--format`; the first of the formats is the default."""
     return click.option("--format", "fmt", type=click.Choice(formats), default=formats[0], show_default=True)
 
 
-def assume_option(help: str) -> Option[Any]:
+def assume_option(help: str) -> Decorator:
     """`--assume NAME=VALUE`, repeatable."""
     return click.option("--assume", "assumes", multiple=True, metavar="NAME=VALUE", help=help)
 
@@ -47,7 +47,7 @@ site_option = click.option(
     help="The site file: YAML with the cluster's facts, under the names of `hcp render`'s options.",
 )
 
-_LAUNCH_OPTIONS: tuple[Option[Any], ...] = (
+_LAUNCH_OPTIONS: tuple[Decorator, ...] = (
     click.option("--set", "sets", multiple=True, metavar="KEY=VALUE", help="Change one of the launch's own keys."),
     assume_option(
         "State a fact that the launch does not: te=2.14 mcore=0.16.1 arch=sm90 nvlink_domain=8; "
@@ -60,7 +60,7 @@ _LAUNCH_OPTIONS: tuple[Option[Any], ...] = (
 )
 
 
-def launch_options(command: Callable[..., Any]) -> Callable[..., Any]:
+def launch_options(command: Command) -> Command:
     """Adds all options that say how a launch is read; the command gets them as one `options: LoadOptions`.
 
     The words after `--` are among them.

@@ -1,4 +1,4 @@
-"""`hcp render`: an sbatch script out of a launch and a site."""
+"""`hcp render`: an sbatch script from a launch and a site."""
 
 from __future__ import annotations
 
@@ -11,10 +11,11 @@ import click
 from hcp.cli.options import dialect_option, model_option, site_option
 from hcp.core.errors import HcpError
 from hcp.launch.fact import Dialect, Launch
-from hcp.render.job import STARTS
-from hcp.render.site import KEYS, Key, load_site, site_assumptions
+from hcp.render.site import KEYS, STARTS, SiteKey, load_site, site_assumptions
 
-_REPEATED = ("texts", "paths", "map", "array")
+_METAVARS = {"size": "N", "count": "N", "time": "TIME", "path": "PATH"}
+_REPEATED = {"texts": "TEXT", "paths": "PATH", "map": "NAME=VALUE", "env": "NAME=VALUE", "array": "WORDS"}
+"""Types of keys whose option may be given several times, and what it then takes."""
 
 
 def _site_options(command: Callable[..., Any]) -> Callable[..., Any]:
@@ -24,15 +25,14 @@ def _site_options(command: Callable[..., Any]) -> Callable[..., Any]:
     return command
 
 
-def _option(key: Key) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
+def _option(key: SiteKey) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
     name = "--" + key.name.replace("_", "-")
     text = key.doc + (f" [default: {key.default}]" if key.default not in (None, True, False) else "")
     if key.type == "bool":
         return click.option(f"{name}/--no-{name[2:]}", key.name, default=None, help=text)
     if key.type in _REPEATED:
-        metavar = {"map": "NAME=VALUE", "array": "WORDS", "paths": "PATH", "texts": "TEXT"}[key.type]
-        return click.option(name, key.name, multiple=True, metavar=metavar, help=text + "; repeatable")
-    metavar = "|".join(key.choices) or {"size": "N", "count": "N", "time": "TIME", "path": "PATH"}.get(key.type, "TEXT")
+        return click.option(name, key.name, multiple=True, metavar=_REPEATED[key.type], help=text + "; repeatable")
+    metavar = "|".join(key.choices) or _METAVARS.get(key.type, "TEXT")
     return click.option(name, key.name, default=None, metavar=metavar, help=text)
 
 
@@ -67,7 +67,8 @@ def render(
     \b
     hcp render train.sh --start torchrun --nodes 4 --site site.yaml -o train.sbatch
     """
-    from hcp.render.job import default_name, render_job
+    from hcp.render.job import default_name, plan_job
+    from hcp.render.script import render_job
 
     words: tuple[str, ...] = click.get_current_context().obj or ()
     site = load_site(site_file, options)
@@ -81,7 +82,7 @@ def render(
                 f"found the file {files[0]} with --start verify; wanted skills, or steps as SKILL:STEP; "
                 "see hcp verify --list"
             )
-        text = render_job(start, site, steps=targets)
+        text = render_job(plan_job(start, site, steps=targets))
     else:
         if len(targets) > 1 or not (targets or words):
             raise HcpError(f"found {len(targets)} targets; wanted one launch, or overrides after --; name one")
@@ -89,7 +90,7 @@ def render(
         if options["job_name"] is None and site["job_name"] == "train" and target:
             site["job_name"] = default_name(target)
         launch = _load(target, words, dialect, model_file, start, site)
-        text = render_job(start, site, launch, words, model_file=model_file)
+        text = render_job(plan_job(start, site, launch, words, model_file=model_file))
         failed = _warn(launch, text)
     if output is None:
         click.echo(text, nl=False)
@@ -115,32 +116,12 @@ def _load(
     return load_launch(target, LoadOptions(dialect=dialect, words=words, assumes=assumes, model_file=model_file))
 
 
-def _warn(launch: Launch, text: str) -> bool:
-    """Says on stderr what `hcp check` finds in the launch and in the script, which is written all the same.
+def _warn(launch: Launch, script: str) -> bool:
+    """Whether the job has errors; says on stderr what `hcp check` finds in it. It is written all the same."""
+    from hcp.render.findings import findings_in
 
-    Returns whether an error is among it.
-    """
-    from hcp.launch.build import build_launch
-    from hcp.launch.fact import Fact
-    from hcp.launch.read import read_text
-    from hcp.rules.engine import check_launch
-    from hcp.rules.registry import RULES
-
-    # The launch says all about the training; the script, read like anybody's, says the rest. What the target says
-    # about a job of its own (its #SBATCH lines) is not what will run.
-    training = tuple(rule for rule in RULES if not rule.id.startswith("SLURM"))
-    script = launch
-    if launch.reading.form != "yaml":
-        assumed = {**launch.assumed, "log_directory": Fact("present", "assumed")}
-        reading = read_text(text, "job.sbatch", dialect=launch.dialect)
-        script = build_launch(reading, assumed=assumed, model=launch.model)
-    found = {
-        finding.rule.id: finding
-        for each, rules in ((script, RULES), (launch, training))
-        for finding in check_launch(each, rules, fixes=False).findings
-        if finding.severity != "info"
-    }
-    for rule_id, finding in sorted(found.items()):
+    found = findings_in(launch, script)
+    for finding in found:
         stops = "; the job will stop in phase 0" if finding.severity == "error" else ""
-        click.echo(f"hcp render: {finding.severity} {rule_id}: {finding.problem.message}{stops}", err=True)
-    return any(finding.severity == "error" for finding in found.values())
+        click.echo(f"hcp render: {finding.severity} {finding.rule.id}: {finding.problem.message}{stops}", err=True)
+    return any(finding.severity == "error" for finding in found)

@@ -1,4 +1,4 @@
-"""`hcp triage`: the first failure of a dead job, and whether context parallelism is on in a living one."""
+"""`hcp triage`: the first failure of a dead job, and whether context parallelism is active in a running one."""
 
 from __future__ import annotations
 

@@ -27,15 +27,6 @@ def pad_multiple(cp_size: int, tp_size: int = 1, is_sequence_parallel: bool = Fa
     return lcm(zigzag, cp_size * tp_size) if is_sequence_parallel else zigzag
 
 
-def padded_seqlens(seqlens: Sequence[int], multiple: int) -> list[int]:
-    """Each length, rounded up to `multiple`.
-
-    >>> padded_seqlens([5, 8, 9], 8)
-    [8, 8, 16]
-    """
-    return [-(-length // multiple) * multiple for length in seqlens]
-
-
 def cu_seqlens_of(seqlens: Sequence[int]) -> list[int]:
     """The boundaries of packed sequences, from 0 to the total: one more entry than lengths.
 

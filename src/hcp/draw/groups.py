@@ -13,7 +13,7 @@ from hcp.core.placement import Placement
 from hcp.core.ranks import Grids
 from hcp.draw.group_scene import Scene, scene_of
 from hcp.draw.group_shapes import BlockShapes
-from hcp.resources import pack_dir
+from hcp.draw.template import fill_template
 
 MARGIN, HEADER_H, BLOCK_GAP = 24, 148, 36
 MAX_GPUS_PER_NODE = 144
@@ -43,21 +43,7 @@ def render_groups(grids: Grids, sizes: Sequence[int], place: Placement) -> str:
         x += shapes["width"] + BLOCK_GAP
         row_h = max(row_h, shapes["height"])
         width = max(width, x - BLOCK_GAP + MARGIN)
-    return svg_of(blocks=drawn, width=width, height=y + row_h + MARGIN, **words)
-
-
-def svg_of(**values: Any) -> str:
-    """The template with these values; texts are escaped, and a missing value is an error."""
-    from jinja2 import Environment, FileSystemLoader, StrictUndefined
-
-    environment = Environment(
-        loader=FileSystemLoader(pack_dir("templates")),
-        autoescape=True,
-        undefined=StrictUndefined,
-        trim_blocks=True,
-        lstrip_blocks=True,
-    )
-    return environment.get_template("groups.svg.j2").render(**values)
+    return fill_template("groups.svg.j2", blocks=drawn, width=width, height=y + row_h + MARGIN, **words)
 
 
 def _num_columns(drawn: list[dict[str, Any]]) -> int:

@@ -10,8 +10,8 @@ from itertools import accumulate
 from typing import Any
 
 from hcp.core.errors import HcpError
+from hcp.draw.template import fill_template
 from hcp.draw.timeline_rows import Bar, Slot, Timeline
-from hcp.resources import pack_dir
 
 MARGIN, GUTTER, PLOT_W = 28, 56, 1040
 HEADER_H, CAPTION_H, AXIS_H, PANEL_GAP = 104, 44, 34, 20
@@ -27,27 +27,14 @@ def render_timelines(timelines: Sequence[Timeline], failed: Sequence[tuple[str, 
     Raises:
         HcpError: more ranks than a picture has rows for.
     """
-    return _template("dcp.svg.j2", **_values(timelines, failed))
+    return fill_template("dcp.svg.j2", **_values(timelines, failed))
 
 
 def render_page(timelines: Sequence[Timeline], failed: Sequence[tuple[str, str]] = ()) -> str:
     """The picture in an HTML page, with a table of every plan's micro-batches. One file, no script, no network."""
     values = _values(timelines, failed)
     plans = [{"policy": line.policy, "caption": _caption(line), "rows": _rows(line)} for line in timelines]
-    return _template("dcp.html.j2", svg=_template("dcp.svg.j2", **values), plans=plans, **values)
-
-
-def _template(name: str, **values: Any) -> str:
-    from jinja2 import Environment, FileSystemLoader, StrictUndefined
-
-    environment = Environment(
-        loader=FileSystemLoader(pack_dir("templates")),
-        autoescape=True,
-        undefined=StrictUndefined,
-        trim_blocks=True,
-        lstrip_blocks=True,
-    )
-    return environment.get_template(name).render(**values)
+    return fill_template("dcp.html.j2", svg=fill_template("dcp.svg.j2", **values), plans=plans, **values)
 
 
 def _values(timelines: Sequence[Timeline], failed: Sequence[tuple[str, str]]) -> dict[str, Any]:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from dataclasses import replace
 from typing import NamedTuple
 
 from hcp.launch.fact import Fact, Reading, Setting
@@ -31,9 +30,9 @@ def edit_settings(reading: Reading, edits: Iterable[Setting], removed: Iterable[
     kept = tuple(s for s in reading.settings if s.key not in same and s.key not in changed)
     facts = {name: fact for name, fact in reading.facts.items() if name not in touched}
     unknown = {name: why for name, why in reading.unknown.items() if name not in touched and name not in same}
-    return Edit(replace(reading, settings=kept + edits, facts=facts, unknown=unknown), touched)
+    return Edit(reading._replace(settings=kept + edits, facts=facts, unknown=unknown), touched)
 
 
 def edit_facts(reading: Reading, facts: Mapping[str, Fact]) -> Edit:
     """The reading with facts that no key holds (an environment variable, the placement) replaced."""
-    return Edit(replace(reading, facts={**reading.facts, **facts}), frozenset(facts))
+    return Edit(reading._replace(facts={**reading.facts, **facts}), frozenset(facts))

@@ -1,9 +1,12 @@
-"""What a reader hands over (`Setting`, `Reading`) and what the rules see (`Fact`)."""
+"""What a reader hands over (`Setting`, `Reading`) and what the rules see (`Fact`, `Launch`).
+
+Named tuples: a frozen dataclass takes seven times as long to define, and every `hcp check` defines these.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from types import MappingProxyType
 from typing import Any, Literal, NamedTuple
 
 from hcp.core.place import Location
@@ -15,6 +18,7 @@ Origin = Literal["launch", "default", "model", "assumed", "installed", "derived"
 DIALECTS: tuple[Dialect, ...] = ("mlm", "bridge", "bridge-provider", "verl")
 ELASTIC_STARTS = ("torchrun", "ft_launcher")
 """Values of the fact `start` for programs that run once on a node and start its ranks."""
+_NOTHING: Mapping[str, Any] = MappingProxyType({})
 
 
 class Fact(NamedTuple):
@@ -42,8 +46,7 @@ class Setting(NamedTuple):
     location: Location | None = None
 
 
-@dataclass(frozen=True)
-class Acceptance:
+class Acceptance(NamedTuple):
     """A comment `# hcp: ignore=RULE reason` in the launch. It covers its own line and the next one."""
 
     rule: str
@@ -51,8 +54,7 @@ class Acceptance:
     location: Location
 
 
-@dataclass(frozen=True)
-class Reading:
+class Reading(NamedTuple):
     """What a reader found in one launch; `hcp.launch.build` makes the facts from it.
 
     `complete` says what an absent key means: True = upstream's default for that version (a Megatron-LM command
@@ -67,8 +69,8 @@ class Reading:
     target: str
     form: Form
     settings: tuple[Setting, ...] = ()
-    facts: Mapping[str, Fact] = field(default_factory=dict)
-    unknown: Mapping[str, str] = field(default_factory=dict)
+    facts: Mapping[str, Fact] = _NOTHING
+    unknown: Mapping[str, str] = _NOTHING
     complete: bool = True
     unseen: str | None = None
     acceptances: tuple[Acceptance, ...] = ()
@@ -84,15 +86,14 @@ class Reading:
     """What a person should know about how the launch was read; shown by `--show`."""
 
 
-@dataclass(frozen=True)
-class Launch:
+class Launch(NamedTuple):
     """Everything the rules may read: the facts, each with its origin, and why the others are unknown."""
 
     reading: Reading
     facts: Mapping[str, Fact]
     unknown: Mapping[str, str]
-    assumed: Mapping[str, Fact] = field(default_factory=dict)
-    model: Mapping[str, Fact] = field(default_factory=dict)
+    assumed: Mapping[str, Fact] = _NOTHING
+    model: Mapping[str, Fact] = _NOTHING
     conflicts: tuple[tuple[str, Fact, Fact], ...] = ()
     """(name, what the launch says, what was assumed instead)"""
 

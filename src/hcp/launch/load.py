@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import sys
-from dataclasses import replace
 from typing import NamedTuple
 
 from hcp.launch.build import build_launch
@@ -60,4 +59,4 @@ def _assumed(options: LoadOptions) -> dict[str, Fact]:
 def load_text(launch: Launch, text: str) -> Launch:
     """The same launch with another text in place of its file: how a patch is proved."""
     reading = read_text(text, launch.reading.target, dialect=launch.dialect)
-    return build_launch(replace(reading, dialect=launch.dialect), assumed=launch.assumed, model=launch.model)
+    return build_launch(reading._replace(dialect=launch.dialect), assumed=launch.assumed, model=launch.model)

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
+import os
 import re
 from collections.abc import Callable, Collection, Sequence
-from pathlib import PurePath
 from typing import TYPE_CHECKING, Literal
 
 from hcp.core.errors import HcpError
@@ -73,7 +73,7 @@ def read_text(text: str, target: str, *, dialect: Dialect | None = None) -> Read
 
 def _form_at_sight(text: str, target: str) -> Literal["yaml", "shell"] | None:
     """The form that the name or the first line tells; None: the words must tell it."""
-    suffix = PurePath(target).suffix.lower()
+    suffix = os.path.splitext(target)[1].lower()
     first = next((line for line in text.splitlines() if line.strip()), "")
     if suffix in (".py", ".ipynb") or (first.startswith("#!") and "python" in first):
         raise _python(f"{target} is Python")

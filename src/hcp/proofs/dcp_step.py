@@ -16,26 +16,65 @@ import torch
 import torch.distributed as dist
 from torch.nn.parallel import DistributedDataParallel
 
-from hcp.core.dcp import MicroBatch
+from hcp.core.dcp import Group, MicroBatch
+from hcp.core.dcp.normalize import real_tokens_of_rank
 from hcp.proofs.dcp_toy import Corpus, Packed, ToyModel, pack
 from hcp.runtime.dcp_loss import Gather, gather_rows
 from hcp.runtime.dcp_split import group_of
 
 Objective = Literal["tokens", "sequences"]
+Reduction = Literal["mean", "sum"]
 Groups = Mapping[int, dist.ProcessGroup]
 
 
 class WeighingContext(NamedTuple):
-    """What a factor may depend on, in one micro-batch and one group of it."""
+    """What a weighing may depend on: a rank, its group in one micro-batch, and the sequences of the whole step."""
 
-    world_size: int
-    local_cp_size: int
-    num_groups: int
-    loss_tokens: int
-    """T, of the whole step."""
-    group_loss_tokens: int
-    real_tokens: int
-    """R: tokens of the whole step, masked or not, without padding."""
+    micro_batch: MicroBatch
+    rank: int
+    corpus: Corpus
+
+    @property
+    def group(self) -> Group:
+        return group_of(self.micro_batch, self.rank)
+
+    @property
+    def world_size(self) -> int:
+        return sum(group.local_cp_size for group in self.micro_batch.groups)
+
+    @property
+    def local_cp_size(self) -> int:
+        return self.group.local_cp_size
+
+    @property
+    def num_groups(self) -> int:
+        return len(self.micro_batch.groups)
+
+    @property
+    def loss_tokens(self) -> int:
+        """T, of the whole step."""
+        return self.corpus.num_loss_tokens
+
+    @property
+    def group_loss_tokens(self) -> int:
+        return int(sum(self.corpus.loss_mask[sample].sum() for sample in self.group.samples))
+
+    @property
+    def local_loss_tokens(self) -> int:
+        """Those in this rank's rows."""
+        packed = pack(self.corpus, self.group.samples, self.local_cp_size, self.rank - self.group.start)
+        return int(packed.loss_mask.sum())
+
+    @property
+    def real_tokens(self) -> int:
+        """R: tokens of the whole step, masked or not, without padding."""
+        return sum(self.corpus.lengths)
+
+    @property
+    def local_real_tokens(self) -> int:
+        """Those in this rank's rows, by the arithmetic that a training job uses."""
+        lengths = [self.corpus.lengths[sample] for sample in self.group.samples]
+        return real_tokens_of_rank(lengths, self.local_cp_size, self.rank - self.group.start)
 
 
 class Weighing(NamedTuple):
@@ -45,13 +84,14 @@ class Weighing(NamedTuple):
     gather: how a rank gets the losses of its group: "detached" (peers' without gradient, as in verl), "autograd",
         "replicated" (every rank computes all sequences), "none" (each rank keeps its own part, as in megatron-core).
     reduction: what DDP does with the gradients.
-    divide_by: after the reduction, gradients are divided by the tokens that the ranks counted: "real" or "loss".
+    local_count: the tokens that a rank counts in a micro-batch; after the reduction, gradients are divided by the sum
+        over all ranks and micro-batches. None: they are not divided.
     """
 
     factor: Callable[[WeighingContext], float]
     gather: Gather = "detached"
-    reduction: Literal["mean", "sum"] = "mean"
-    divide_by: Literal["real", "loss"] | None = None
+    reduction: Reduction = "mean"
+    local_count: Callable[[WeighingContext], int] | None = None
 
 
 class WeighedStep(NamedTuple):
@@ -80,42 +120,32 @@ class Trainer:
         ddp.zero_grad(set_to_none=True)
         reported, counted = torch.zeros((), dtype=torch.float64), torch.zeros((), dtype=torch.float64)
         for index, micro_batch in enumerate(micro_batches):
+            context = WeighingContext(micro_batch, dist.get_rank(), self.corpus)
             is_last = index == len(micro_batches) - 1
             with contextlib.nullcontext() if is_last else ddp.no_sync():
-                scalar, count = self._loss(ddp, micro_batch, weighing)
+                scalar = weighing.factor(context) * self._loss_sum(ddp, context, weighing.gather)
                 scalar.backward()
             reported += scalar.detach()
-            counted += count
+            counted += weighing.local_count(context) if weighing.local_count else 0
         gradient = torch.cat([parameter.grad.flatten() for parameter in ddp.parameters()])
         dist.all_reduce(reported)
         dist.all_reduce(counted)
-        if weighing.divide_by:
+        if weighing.local_count:
             gradient = gradient / counted
         return WeighedStep(gradient, (reported / dist.get_world_size()).item())
 
-    def _loss(self, ddp: torch.nn.Module, micro_batch: MicroBatch, weighing: Weighing) -> tuple[torch.Tensor, float]:
-        rank, corpus = dist.get_rank(), self.corpus
-        mine = group_of(micro_batch, rank)
-        size, cp_rank = mine.local_cp_size, rank - mine.start
-        if weighing.gather == "replicated":
-            packed, group = pack(corpus, mine.samples, 1, 0), None
+    def _loss_sum(self, ddp: torch.nn.Module, context: WeighingContext, gather: Gather) -> torch.Tensor:
+        mine, size = context.group, context.local_cp_size
+        if gather == "replicated":
+            packed, group = pack(self.corpus, mine.samples, 1, 0), None
         else:
-            packed = pack(corpus, mine.samples, size, cp_rank)
+            packed = pack(self.corpus, mine.samples, size, context.rank - mine.start)
             group = self.groups[size] if size > 1 else None
-        rows = gather_rows(ddp(packed, group), group, weighing.gather)
-        is_gathered = group is not None and weighing.gather != "none"
-        mask = gather_rows(packed.loss_mask, group, "detached") if is_gathered else packed.loss_mask
-        places = packed.batch.held_by(range(size), size) if is_gathered else packed.places
-        context = WeighingContext(
-            dist.get_world_size(),
-            size,
-            len(micro_batch.groups),
-            corpus.num_loss_tokens,
-            int(sum(corpus.loss_mask[sample].sum() for sample in mine.samples)),
-            sum(corpus.lengths),
-        )
-        counts = packed.loss_mask if weighing.divide_by == "loss" else packed.places.sequence >= 0
-        return weighing.factor(context) * objective_of(rows, mask, places.sequence, self.objective), float(counts.sum())
+        rows = gather_rows(ddp(packed, group), group, gather)
+        if group is None or gather == "none":
+            return objective_of(rows, packed.loss_mask, packed.places.sequence, self.objective)
+        mask = gather_rows(packed.loss_mask, group, "detached")
+        return objective_of(rows, mask, packed.batch.held_by(range(size), size).sequence, self.objective)
 
 
 def objective_of(

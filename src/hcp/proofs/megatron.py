@@ -77,6 +77,8 @@ def model_parallel(
     )
     try:
         yield
+        # A rank that destroys its end of a group breaks it for a member that still connects.
+        dist.barrier()
     finally:
         parallel_state.destroy_model_parallel()
         drop_hierarchical_groups()

@@ -1,7 +1,7 @@
 """Which of two ways megatron-core's activation recomputation keeps the arguments of the function that it repeats.
 
-verl replaces the backward of CheckpointFunction. Where megatron-core keeps arguments that are no tensors apart, it has
-`CheckpointFunction._recover_function_args` to put them together again, and a replacement must call it; where it has
+verl replaces the backward of CheckpointFunction. Where megatron-core stores arguments other than tensors separately, it
+has `CheckpointFunction._recover_function_args` to put them together again, and a replacement must call it; where it has
 not, one that calls it fails in every recomputed backward.
 """
 

@@ -5,7 +5,10 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any, NamedTuple
 
-_BLACKWELL = ("sm100", "sm103", "sm110", "sm120", "sm121")
+from hcp.rules.cp.view import BLACKWELL
+
+MEGATRON = ("mlm", "bridge", "bridge-provider")
+"""Dialects whose framework wants CUDA_DEVICE_MAX_CONNECTIONS set by the job; verl sets it itself."""
 _RESERVED = (
     "MASTER_ADDR",
     "MASTER_PORT",
@@ -74,7 +77,7 @@ def needs_arch(dialect: str | None, facts: Mapping[str, Any]) -> bool:
 
 
 def _wants_connections(dialect: str | None, facts: Mapping[str, Any]) -> bool:
-    return dialect in ("mlm", "bridge", "bridge-provider") and (
+    return dialect in MEGATRON and (
         _fsdp(facts) or _overlaps(facts) or (facts.get("tp") or 1) > 1 or (facts.get("cp") or 1) > 1
     )
 
@@ -89,7 +92,7 @@ def _overlaps(facts: Mapping[str, Any]) -> bool:
 
 def _connections(dialect: str | None, facts: Mapping[str, Any]) -> Variable | None:
     """CUDA_DEVICE_MAX_CONNECTIONS: 1 keeps kernels in launch order, which TP and CP overlap relies on before Blackwell;
-    FSDP and expert-parallel overlap need several. verl sets it itself."""
+    FSDP and expert-parallel overlap need several."""
     name = "CUDA_DEVICE_MAX_CONNECTIONS"
     if not _wants_connections(dialect, facts):
         return None
@@ -97,6 +100,6 @@ def _connections(dialect: str | None, facts: Mapping[str, Any]) -> Variable | No
         return Variable(name, None, "FSDP overlaps communication with computation: it needs more than one connection.")
     if _overlaps(facts):
         return Variable(name, "32", "The overlap of expert-parallel communication needs many connections.")
-    if facts.get("arch") in _BLACKWELL:
+    if facts.get("arch") in BLACKWELL:
         return None
     return Variable(name, "1", "Before Blackwell, TP and CP overlap rely on kernels that start in launch order.")

@@ -1,7 +1,7 @@
 """What a job runs on its nodes before training: `python -m hcp.render.preflight node|agree|ranks|run`.
 
-Standard library only, apart from what `run` starts. Speaks to the job's script: lines on standard output, one line
-on standard error and exit code 1 where something is wrong.
+Standard library only, apart from what `run` starts. Prints lines for the job's script on standard output; where
+something is wrong, one line on standard error, and exits with 1.
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
-"""A launch as the words of a command: what the program is given in the job."""
+"""A launch as the words of a command: what the job passes to the program."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import PurePath
 from typing import Any
 
@@ -10,18 +10,18 @@ from hcp.core.errors import HcpError
 from hcp.launch.fact import Launch, Reading
 
 _NOT_WORDS = ("start", "nodes", "gpus_per_node", "ntasks_per_node", "placement", "world_size", "script")
-"""Facts that no word of the program's arguments holds: the job states them anew."""
+"""Facts that are not among the program's arguments: the job states them itself."""
 
 Lines = tuple[tuple[str, ...], ...]
 """The words, one option with its values per line."""
 
 
-def launch_words(launch: Launch, spoken: Sequence[str]) -> Lines:
+def launch_words(launch: Launch, cli_words: Sequence[str]) -> Lines:
     """The words that start this launch, without the program.
 
     Args:
-        launch: as read from a target, `spoken` included.
-        spoken: the words after `--` on our own command line.
+        launch: as read from a target, `cli_words` included.
+        cli_words: the words after `--` on our own command line.
 
     Raises:
         HcpError: a value cannot be told from the text (a variable that the script does not set, …).
@@ -34,22 +34,22 @@ def launch_words(launch: Launch, spoken: Sequence[str]) -> Lines:
                 f"{reading.target}: an argument of the training command is not known; wanted every word of "
                 "it; write the value out, or give the launch's words after --"
             )
-        return _lines((*reading.argv, *spoken))
+        return _lines((*reading.argv, *cli_words))
     if reading.dialect == "mlm":
         return tuple(_flag(setting.key, setting.value) for setting in reading.settings)
     if reading.form == "yaml":
-        return (*_config_file(reading), *((word,) for word in spoken))
+        return (*_config_file(reading), *((word,) for word in cli_words))
     if reading.target == "<command line>":
-        return tuple((word,) for word in spoken)
+        return tuple((word,) for word in cli_words)
     if reading.form == "overrides" and reading.text is not None:
         from hcp.launch.words.split import split_words
 
-        return (*((word.text,) for word in split_words(reading.text, reading.target)), *((word,) for word in spoken))
+        return (*((word.text,) for word in split_words(reading.text, reading.target)), *((word,) for word in cli_words))
     return tuple((f"{setting.key}={_yaml(setting.value)}",) for setting in reading.settings)
 
 
 def _lines(words: Sequence[str]) -> Lines:
-    """One option with its values per line; what is no option stands alone."""
+    """One option with its values per line; any other word has a line of its own."""
     lines: list[tuple[str, ...]] = []
     for word in words:
         if lines and lines[-1][0].startswith("-") and not word.startswith("-") and "=" not in word:
@@ -68,6 +68,25 @@ def program_words(launch: Launch, stated: Sequence[str]) -> tuple[str, ...]:
         name = str(script.value)
         return (name,) if name.endswith(".py") or "/" in name else ("-m", name)
     return ("-m", "verl.trainer.main_ppo") if launch.dialect == "verl" else ()
+
+
+def cluster_words(launch: Launch, site: Mapping[str, Any]) -> Lines:
+    """verl's own words for the size of the cluster: its defaults are 1 node of 8 GPUs, whatever the job has.
+
+    Raises:
+        HcpError: the launch states another size than the job has.
+    """
+    added: list[tuple[str, ...]] = []
+    stated = {setting.key: setting.value for setting in launch.reading.settings}
+    for key, name in (("trainer.nnodes", "nodes"), ("trainer.n_gpus_per_node", "gpus_per_node")):
+        if key not in stated:
+            added.append((f"{key}={site[name]}",))
+        elif str(stated[key]) != str(site[name]):
+            raise HcpError(
+                f"{key}: the launch says {stated[key]}, the job has {site[name]}; wanted the same; correct "
+                f"one, or leave {key} out of the launch"
+            )
+    return tuple(added)
 
 
 def _all_known(reading: Reading) -> None:

@@ -1,1 +1,1 @@
-"""The rules, small files by topic, and the engine that runs them over a `Launch`."""
+"""The rules, by the prefix of their ids, and the engine that runs them over a `Launch`."""

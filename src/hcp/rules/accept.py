@@ -1,14 +1,10 @@
-"""Rules about the check itself: what was assumed against the launch, and which findings were accepted."""
+"""Findings that a comment in the launch accepts."""
 
 from __future__ import annotations
 
 from hcp.rules.rule import Example, Problem, rule
-from hcp.rules.upstream import (
-    MODEL_PARALLEL_CONFIG,
-)
+from hcp.rules.upstream import OWN
 from hcp.rules.view import View
-
-OWN = (MODEL_PARALLEL_CONFIG.says("ModelParallelConfig", "context_parallel_size", ">=0.12"),)
 
 
 @rule(
@@ -16,7 +12,7 @@ OWN = (MODEL_PARALLEL_CONFIG.says("ModelParallelConfig", "context_parallel_size"
     severity="warning",
     effect="note",
     stage="never",
-    source=OWN,
+    source=(OWN,),
     applies=lambda v: bool(v.launch.reading.acceptances),
     good=Example(
         "bridge", "model.context_parallel_size=3  # hcp: ignore=CP001 padded by our own loader\nmodel.seq_length=4096\n"
@@ -26,17 +22,15 @@ OWN = (MODEL_PARALLEL_CONFIG.says("ModelParallelConfig", "context_parallel_size"
     ),
     last=True,
 )
-def acceptances_have_reasons(v: View) -> Problem | None:
+def acceptances_accept_something(v: View) -> Problem | None:
     """Each accepted finding has a reason, a rule, and something to accept.
 
     A comment '# hcp: ignore=RULE reason' beside a key, or on the line above it, accepts that rule's finding.
     Without a reason, for an unknown rule, or where the rule finds nothing it has no effect, and only hides what may
     come back later.
     """
-    from hcp.rules.registry import BY_ID  # here, because the registry imports this module
-
     for acceptance in v.launch.reading.acceptances:
-        if acceptance.rule not in BY_ID:
+        if acceptance.rule not in v.rule_ids:
             message, wanted = "this comment accepts nothing: there is no such rule", "a rule's id"
         elif not acceptance.reason:
             message, wanted = "this comment accepts nothing: it gives no reason", "a reason after the rule's id"
@@ -54,4 +48,4 @@ def acceptances_have_reasons(v: View) -> Problem | None:
     return None
 
 
-RULES = (acceptances_have_reasons,)
+RULES = (acceptances_accept_something,)

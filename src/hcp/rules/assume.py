@@ -1,9 +1,9 @@
-"""Rules about the check itself: what was assumed against the launch, and which findings were accepted."""
+"""What was assumed, against what the launch says."""
 
 from __future__ import annotations
 
-from hcp.rules.accept import OWN
 from hcp.rules.rule import Example, Problem, rule
+from hcp.rules.upstream import OWN
 from hcp.rules.view import View
 
 
@@ -12,7 +12,7 @@ from hcp.rules.view import View
     severity="info",
     effect="note",
     stage="never",
-    source=OWN,
+    source=(OWN,),
     applies=lambda v: bool(v.launch.assumed),
     good=Example("mlm", "--context-parallel-size 2", "te=2.14"),
     bad=Example("mlm", "--context-parallel-size 2", "cp=4"),

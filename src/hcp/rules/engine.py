@@ -1,33 +1,34 @@
-"""Runs the rules over a launch, tries their fixes, and honours accepted findings."""
+"""Checks a launch: runs the rules over each of its models, tries their fixes, and honours accepted findings."""
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable
+from collections.abc import Callable, Iterable
 
-from hcp.core.place import Location
 from hcp.launch.build import build_launch
-from hcp.launch.fact import Acceptance, Fact, Launch
-from hcp.launch.facts.table import FACTS, keys_of
+from hcp.launch.fact import Acceptance, Launch
+from hcp.rules import registry
 from hcp.rules.fixes import offer
-from hcp.rules.report import Finding, NotChecked, Report
-from hcp.rules.rule import Problem, Rule
-from hcp.rules.view import Unknown, View
+from hcp.rules.report import Finding, Report
+from hcp.rules.rule import Rule
+from hcp.rules.run import run
+from hcp.rules.view import View
 
 
-def check_launch(launch: Launch, rules: Iterable[Rule], *, fixes: bool = True) -> Report:
-    """The findings of `rules` on a launch, ordered by rule id as given; `fixes=False` skips trying fixes.
+def check_launch(
+    launch: Launch, rules: Iterable[Rule] | Callable[[Launch], Iterable[Rule]], *, fixes: bool = True
+) -> Report:
+    """The findings on a launch, ordered by rule id as given; `fixes=False` skips trying fixes.
 
-    Further models of the same launch (verl's ref and critic) are checked too; a rule that already fired on the
-    first is not repeated.
+    `rules` are the same for every launch, or those that concern one: a fix may bring in others. Further models of the
+    same launch (verl's ref and critic) are checked too; a rule that already fired on the first is not repeated.
     """
-    rules = tuple(rules)
-    last = tuple(rule for rule in rules if rule.last)
-    rules = tuple(rule for rule in rules if not rule.last)
-    first, not_checked, applied = _run(View(launch), rules)
+    rules_for = rules if callable(rules) else _for_any_launch(tuple(rules))
+    here = tuple(rules_for(launch))
+    first, not_checked, applied = run(View(launch), (rule for rule in here if not rule.last))
     found = [(launch, finding) for finding in first]
     for other in launch.reading.others:
         second = build_launch(other, assumed=launch.assumed, model=launch.model)
-        more, unknown, _ = _run(View(second), rules)
+        more, unknown, _ = run(View(second), (rule for rule in rules_for(second) if not rule.last))
         fired = {finding.rule.id for _, finding in found}
         found += [(second, finding) for finding in more if finding.rule.id not in fired]
         missing = {item.rule.id for item in not_checked}
@@ -40,62 +41,17 @@ def check_launch(launch: Launch, rules: Iterable[Rule], *, fixes: bool = True) -
     if fixes:
         # A fix is tried on the model that it is for; it is not to blame for errors that were there before.
         errors = {finding.rule.id for _, finding in found if finding.severity == "error"}
-        findings = [offer(owner, finding, rules, errors, rerun) for owner, finding in kept]
-    decided = {rule.id for rule in rules} - {item.rule.id for item in not_checked}
+        findings = [offer(owner, finding, rules_for, errors) for owner, finding in kept]
+    decided = {rule.id for rule in here if not rule.last} - {item.rule.id for item in not_checked}
     unused = tuple(item for item in acceptances if item not in used and item.rule in decided)
-    more, unknown, judged = _run(View(launch, unused), last)
+    view = View(launch, unused, registry.BY_ID if acceptances else ())
+    more, unknown, judged = run(view, (rule for rule in here if rule.last))
     findings = sorted(findings + more, key=lambda finding: finding.rule.id)
     return Report(launch, tuple(findings), tuple(not_checked + unknown), applied + judged, tuple(accepted))
 
 
-def rerun(launch: Launch, rules: Iterable[Rule]) -> dict[str, Finding]:
-    """The findings by rule id, without fixes: what a tried fix is judged by."""
-    return {finding.rule.id: finding for finding in _run(View(launch), tuple(rules))[0]}
-
-
-def _run(view: View, rules: Collection[Rule]) -> tuple[list[Finding], list[NotChecked], int]:
-    findings: list[Finding] = []
-    not_checked: list[NotChecked] = []
-    applied = 0
-    for rule in rules:
-        try:
-            if not rule.applies(view):
-                continue
-            problem = rule.check(view)
-        except Unknown as missing:
-            not_checked.append(NotChecked(rule, (missing.name,)))
-            continue
-        applied += 1
-        if problem is not None:
-            findings.append(_finding(view.launch, rule, problem))
-    return findings, not_checked, applied
-
-
-def _finding(launch: Launch, rule: Rule, problem: Problem) -> Finding:
-    keys = []
-    for name in problem.facts:
-        fact = launch.facts.get(name)
-        if fact is not None and fact.key is not None:
-            keys.append(fact.key)
-        elif name in FACTS:
-            keys.extend(keys_of(FACTS[name], launch.dialect, launch.reading.role)[:1])
-        else:
-            keys.append(name)
-    return Finding(
-        rule,
-        problem,
-        problem.severity or rule.severity,
-        problem.effect or rule.effect,
-        problem.stage or rule.stage,
-        tuple(dict.fromkeys(keys)),
-        problem.location or _place(launch, problem.facts),
-        role=launch.reading.role,
-    )
-
-
-def _place(launch: Launch, names: Iterable[str]) -> Location | None:
-    facts: list[Fact] = [launch.facts[name] for name in names if name in launch.facts]
-    return next((fact.location for fact in facts if fact.location is not None), None)
+def _for_any_launch(rules: tuple[Rule, ...]) -> Callable[[Launch], Iterable[Rule]]:
+    return lambda launch: rules
 
 
 def _acceptance_of(owner: Launch, finding: Finding, acceptances: Iterable[Acceptance]) -> Acceptance | None:

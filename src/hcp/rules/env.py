@@ -1,36 +1,25 @@
-"""Environment variables that must fit the configuration, and Bridge's evaluation with another CP size."""
+"""Environment variables that must fit the configuration."""
 
 from __future__ import annotations
 
-from hcp.rules.cp.view import (
-    BLACKWELL,
-    CONNECTIONS,
-    is_fsdp,
-    states_environment,
-    wants_one,
-)
+from hcp.rules.cp.view import BLACKWELL, CONNECTIONS, is_fsdp, wants_one_connection
 from hcp.rules.rule import Example, Fix, Problem, rule
-from hcp.rules.upstream import (
-    ARGUMENTS,
-    EXTENSION_TE,
-    LANGUAGE_MODULE,
-)
+from hcp.rules.upstream import ARGUMENTS, EXTENSION_TE, LANGUAGE_MODULE
 from hcp.rules.view import View
 
+_FLAGS = ("NVTE_FLASH_ATTN", "NVTE_FUSED_ATTN", "NVTE_UNFUSED_ATTN")
+_EXPECTED = {"local": "000", "flash": "100", "fused": "010", "unfused": "001", "auto": "111"}
+"""The values of these flags that megatron-core sets for each attention backend."""
+_SCALING = "env.NVTE_APPLY_QK_LAYER_SCALING"
 
-def _env001_applies(v: View) -> bool:
+
+def _limits_connections(v: View) -> bool:
+    """Whether the launcher asserts something about the number of connections, and the launch shows it."""
     if is_fsdp(v):
         return v.dialect in ("mlm", "bridge") and v.known(CONNECTIONS)
-    return wants_one(v) and v.get("arch") not in BLACKWELL and (v.known(CONNECTIONS) or states_environment(v))
-
-
-_FLAGS = ("NVTE_FLASH_ATTN", "NVTE_FUSED_ATTN", "NVTE_UNFUSED_ATTN")
-
-
-_EXPECTED = {"local": "000", "flash": "100", "fused": "010", "unfused": "001", "auto": "111"}
-
-
-_SCALING = "env.NVTE_APPLY_QK_LAYER_SCALING"
+    # Where a launch sets its environment, a variable that is absent is worth asking for.
+    shown = v.known(CONNECTIONS) or any(name.startswith("env.") for name in v.launch.facts)
+    return shown and wants_one_connection(v) and v.get("arch") not in BLACKWELL
 
 
 @rule(
@@ -42,11 +31,11 @@ _SCALING = "env.NVTE_APPLY_QK_LAYER_SCALING"
         ARGUMENTS.says("validate_args", "os.environ.get('CUDA_DEVICE_MAX_CONNECTIONS') == \"1\""),
         ARGUMENTS.says("validate_args", "FSDP requires CUDA_DEVICE_MAX_CONNECTIONS > 1 or unset."),
     ),
-    applies=_env001_applies,
+    applies=_limits_connections,
     good=Example("mlm", "--context-parallel-size 2", "arch=sm90 env.CUDA_DEVICE_MAX_CONNECTIONS=1"),
     bad=Example("mlm", "--context-parallel-size 2", "arch=sm90 env.CUDA_DEVICE_MAX_CONNECTIONS=8"),
 )
-def max_connections_fit_the_parallelism(v: View) -> Problem | None:
+def connections_fit_the_parallelism(v: View) -> Problem | None:
     """CUDA_DEVICE_MAX_CONNECTIONS fits the parallelism.
 
     Before Blackwell, Megatron-LM's command line asserts one connection with tensor or context parallelism, so that
@@ -63,7 +52,7 @@ def max_connections_fit_the_parallelism(v: View) -> Problem | None:
             facts=(CONNECTIONS, "fsdp"),
             fixes=(Fix({CONNECTIONS: "32"}, "32 connections"),),
         )
-    if value == "1" or v.arch in BLACKWELL:
+    if value == "1":
         return None
     axis = "tp" if (v.get("tp") or 1) > 1 else "cp"
     return Problem(
@@ -91,7 +80,7 @@ def max_connections_fit_the_parallelism(v: View) -> Problem | None:
     good=Example("mlm", "--attention-backend fused", "env.NVTE_FUSED_ATTN=1 env.NVTE_FLASH_ATTN=0"),
     bad=Example("mlm", "--seq-length 4096", "env.NVTE_FUSED_ATTN=0"),
 )
-def attention_variables_fit_the_backend(v: View) -> Problem | None:
+def attention_flags_fit_the_backend(v: View) -> Problem | None:
     """NVTE_*_ATTN are unset or fit the attention backend.
 
     megatron-core sets these variables from attention_backend and asserts that nobody set them otherwise. auto
@@ -134,7 +123,7 @@ def attention_variables_fit_the_backend(v: View) -> Problem | None:
     good=Example("mlm", "--apply-query-key-layer-scaling", "env.NVTE_APPLY_QK_LAYER_SCALING=1"),
     bad=Example("mlm", "--seq-length 4096", "env.NVTE_APPLY_QK_LAYER_SCALING=1"),
 )
-def qk_layer_scaling_agrees(v: View) -> Problem | None:
+def layer_scaling_agrees_with_the_configuration(v: View) -> Problem | None:
     """NVTE_APPLY_QK_LAYER_SCALING agrees with the configuration.
 
     Transformer Engine reads layer scaling from the environment; megatron-core raises where the two differ.
@@ -153,7 +142,7 @@ def qk_layer_scaling_agrees(v: View) -> Problem | None:
 
 
 RULES = (
-    max_connections_fit_the_parallelism,
-    attention_variables_fit_the_backend,
-    qk_layer_scaling_agrees,
+    connections_fit_the_parallelism,
+    attention_flags_fit_the_backend,
+    layer_scaling_agrees_with_the_configuration,
 )

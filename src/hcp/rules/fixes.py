@@ -11,18 +11,17 @@ from hcp.launch.fact import Fact, Launch, Setting
 from hcp.launch.facts.table import FACTS, index_of, keys_of
 from hcp.rules.report import Finding, OfferedFix
 from hcp.rules.rule import Fix, Rule
+from hcp.rules.run import findings_by_id
 
-Rerun = Callable[[Launch, Iterable[Rule]], dict[str, Finding]]
 
-
-def offer(launch: Launch, finding: Finding, rules: Iterable[Rule], errors: set[str], rerun: Rerun) -> Finding:
-    """The finding with those of its rule's fixes that clear the rule and create no new error."""
+def offer(launch: Launch, finding: Finding, rules_for: Callable[[Launch], Iterable[Rule]], errors: set[str]) -> Finding:
+    """The finding with those of its rule's fixes that clear the rule and create no error beyond those of before."""
     offered = []
     for fix in finding.problem.fixes:
         fixed = apply_edits(launch, fix.edits)
         if fixed is None:
             continue
-        after = rerun(fixed, rules)
+        after = findings_by_id(fixed, rules_for(fixed))
         new = {rule_id for rule_id, item in after.items() if item.severity == "error"} - errors
         if finding.rule.id not in after and not new:
             offered.append(_written(launch, fix))

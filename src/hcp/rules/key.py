@@ -1,17 +1,15 @@
-"""Keys that upstream does not know, but almost."""
+"""Keys that are nearly, but not quite, ones that upstream knows."""
 
 from __future__ import annotations
 
 from hcp.launch.fact import Setting
 from hcp.launch.facts.table import index_of
 from hcp.rules.rule import Example, Problem, rule
-from hcp.rules.upstream import (
-    MODEL_PARALLEL_CONFIG,
-)
+from hcp.rules.upstream import MODEL_PARALLEL_CONFIG
 from hcp.rules.view import View
 
 
-def _misspelt(v: View) -> list[tuple[Setting, str]]:
+def _near_misses(v: View) -> list[tuple[Setting, str]]:
     """(setting, the key that was meant), those first that other rules go by."""
     from hcp.launch.facts.known_keys import near_miss  # late: it reads a large file
 
@@ -34,14 +32,14 @@ def _misspelt(v: View) -> list[tuple[Setting, str]]:
     good=Example("mlm", "--seq-length 4096 --our-own-option 1"),
     bad=Example("mlm", "--seq-lenght 4096"),
 )
-def keys_are_spelled_right(v: View) -> Problem | None:
+def keys_are_spelled_correctly(v: View) -> Problem | None:
     """No key is one letter away from a known one.
 
     Megatron-LM's command line refuses an unknown option, after the job waited for its nodes. Overrides and config
     files may add keys, so there a slip of the pen means that the default holds and nobody says so. A singular
     hierarchical_context_parallel_size is the classic.
     """
-    found = _misspelt(v)
+    found = _near_misses(v)
     if not found:
         return None
     setting, meant = found[0]
@@ -63,4 +61,4 @@ def keys_are_spelled_right(v: View) -> Problem | None:
     )
 
 
-RULES = (keys_are_spelled_right,)
+RULES = (keys_are_spelled_correctly,)

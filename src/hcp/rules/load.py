@@ -1,18 +1,34 @@
-"""Environment variables that must fit the configuration, and Bridge's evaluation with another CP size."""
+"""Loading and evaluating: a CP size other than that of training."""
 
 from __future__ import annotations
 
-from hcp.rules.hcp.view import (
-    HIERARCHICAL,
-    flat_fixes,
-)
-from hcp.rules.rule import Example, Fix, Problem, rule
-from hcp.rules.upstream import (
-    BRIDGE_CONFIG,
-    BRIDGE_EVAL_CP,
-    BRIDGE_LOAD_SAVE,
-)
+from hcp.rules.cp.view import HIERARCHICAL, comm_types, heads_per_rank, kv_heads_per_rank
+from hcp.rules.hcp.view import flat_fixes
+from hcp.rules.rule import Example, Fix, Problem, Stage, rule
+from hcp.rules.upstream import BRIDGE_CONFIG, BRIDGE_EVAL_CP, BRIDGE_LOAD_SAVE
 from hcp.rules.view import View
+
+_AS_IN_TRAINING = Fix({"eval_context_parallel_size": None}, "evaluation as in training")
+_SWITCHES = "validation switches to its own CP groups"
+
+
+def _ignores(size: int) -> Problem:
+    """The problem of a launch whose process groups are not decentralized."""
+    return Problem(
+        message="the CP size of evaluation is ignored: only decentralized process groups are switched",
+        found=f"dist.eval_context_parallel_size {size} without dist.use_decentralized_pg",
+        wanted="dist.use_decentralized_pg=true",
+        facts=("eval_context_parallel_size", "use_decentralized_pg"),
+        fixes=(_AS_IN_TRAINING,),
+        severity="warning",
+        effect="silent",
+        stage="never",
+    )
+
+
+def _stops(message: str, found: str, wanted: str, *facts: str, stage: Stage | None = None) -> Problem:
+    """The problem of an evaluation that stops, or never starts."""
+    return Problem(message, found, wanted, ("eval_context_parallel_size", *facts), (_AS_IN_TRAINING,), stage=stage)
 
 
 @rule(
@@ -52,53 +68,40 @@ def evaluation_cp_has_groups(v: View) -> Problem | None:
     ranks and the sequence as well.
     """
     size = v.eval_context_parallel_size
-    message = "validation switches to its own CP groups"
     if not v.use_decentralized_pg:
-        return Problem(
-            message="the CP size of evaluation is ignored: only decentralized process groups are switched",
-            found=f"dist.eval_context_parallel_size {size} without dist.use_decentralized_pg",
-            wanted="dist.use_decentralized_pg=true",
-            facts=("eval_context_parallel_size", "use_decentralized_pg"),
-            fixes=(Fix({"eval_context_parallel_size": None}, "evaluation as in training"),),
-            severity="warning",
-            effect="silent",
-            stage="never",
+        return _ignores(size)
+    types = comm_types(v)
+    if HIERARCHICAL in types:
+        return _stops(
+            f"{_SWITCHES}, one flat group for layers that stay a2a+p2p: the first evaluation stops",
+            f"eval_context_parallel_size {size} with cp_comm_type a2a+p2p",
+            "a flat communication type",
+            "cp_comm_type",
         )
-    none = Fix({"eval_context_parallel_size": None}, "evaluation as in training")
-    if "a2a+p2p" in v.comm_types:
-        return Problem(
-            message=f"{message}, one flat group for layers that stay a2a+p2p: the first evaluation stops",
-            found=f"eval_context_parallel_size {size} with cp_comm_type a2a+p2p",
-            wanted="a flat communication type",
-            facts=("eval_context_parallel_size", "cp_comm_type"),
-            fixes=(none,),
-        )
-    if "a2a" in v.comm_types and (v.heads_per_rank % size or v.kv_heads_per_rank % size):
-        return Problem(
-            message=f"{message}, and a2a cannot deal the heads to their ranks: the first evaluation stops",
-            found=f"{v.heads_per_rank} query and {v.kv_heads_per_rank} KV heads per tensor-parallel rank at "
+    if "a2a" in types and (heads_per_rank(v) % size or kv_heads_per_rank(v) % size):
+        return _stops(
+            f"{_SWITCHES}, and a2a cannot deal the heads to their ranks: the first evaluation stops",
+            f"{heads_per_rank(v)} query and {kv_heads_per_rank(v)} KV heads per tensor-parallel rank at "
             f"eval_context_parallel_size {size}",
-            wanted=f"both a multiple of {size}",
-            facts=("eval_context_parallel_size", "kv_heads", "heads"),
-            fixes=(none,),
+            f"both a multiple of {size}",
+            "kv_heads",
+            "heads",
         )
     length = v.seq_length
     if length and size > 1 and length % (2 * size):
-        return Problem(
-            message=f"{message}, and the sequence cannot be cut into their 2 x CP chunks",
-            found=f"seq_length {length} at eval_context_parallel_size {size}",
-            wanted=f"a multiple of {2 * size}",
-            facts=("eval_context_parallel_size", "seq_length"),
-            fixes=(none,),
+        return _stops(
+            f"{_SWITCHES}, and the sequence cannot be cut into their 2 x CP chunks",
+            f"seq_length {length} at eval_context_parallel_size {size}",
+            f"a multiple of {2 * size}",
+            "seq_length",
         )
     shard = v.tp * v.pp * size
     if v.world_size % shard:
-        return Problem(
-            message="the ranks do not divide by the evaluation's layout: Bridge's validation stops",
-            found=f"{v.world_size} ranks at tp x pp x eval_context_parallel_size {shard}",
-            wanted=f"a multiple of {shard}",
-            facts=("eval_context_parallel_size", "world_size"),
-            fixes=(none,),
+        return _stops(
+            "the ranks do not divide by the evaluation's layout: Bridge's validation stops",
+            f"{v.world_size} ranks at tp x pp x eval_context_parallel_size {shard}",
+            f"a multiple of {shard}",
+            "world_size",
             stage="config",
         )
     return None
@@ -124,14 +127,14 @@ def evaluation_cp_has_groups(v: View) -> Problem | None:
         "model.context_parallel_size=1 model.cp_comm_type=a2a+p2p model.hierarchical_context_parallel_sizes=null",
     ),
 )
-def provider_at_cp_1_has_sizes(v: View) -> Problem | None:
+def provider_drops_hierarchy_with_its_sizes(v: View) -> Problem | None:
     """A provider at CP size 1 does not keep a2a+p2p without sizes.
 
     Loading a checkpoint into a provider resets the CP size and clears the hierarchical sizes, but leaves
     cp_comm_type. An override that raises the CP size alone then gives a2a+p2p without groups: attention turns
     local, and no validation runs on this path.
     """
-    if HIERARCHICAL not in v.comm_types or v.hcp_sizes:
+    if HIERARCHICAL not in comm_types(v) or v.hcp_sizes:
         return None
     return Problem(
         message="harmless at CP size 1, but raising context_parallel_size alone turns context parallelism off silently",
@@ -144,5 +147,5 @@ def provider_at_cp_1_has_sizes(v: View) -> Problem | None:
 
 RULES = (
     evaluation_cp_has_groups,
-    provider_at_cp_1_has_sizes,
+    provider_drops_hierarchy_with_its_sizes,
 )

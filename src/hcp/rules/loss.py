@@ -2,25 +2,18 @@
 
 from __future__ import annotations
 
-from hcp.rules.cp.view import (
-    cp_may_be_on,
-)
-from hcp.rules.dcp.view import (
-    VERL,
-    is_dynamic,
-    num_ranks,
-)
+from hcp.rules.cp.view import under_cp
+from hcp.rules.dcp.launches import VERL, VERL_0_8, VERL_0_9
+from hcp.rules.dcp.view import is_dynamic, num_ranks
 from hcp.rules.rule import Example, Fix, Problem, rule
-from hcp.rules.upstream import (
-    BRIDGE_CONFIG,
-    DDP,
-    SCHEDULES,
-    VERL_ENGINE,
-)
+from hcp.rules.upstream import BRIDGE_CONFIG, DDP, SCHEDULES, VERL_ENGINE
 from hcp.rules.view import View
 
+_PER_TOKEN_IN_VERL = "actor_rollout_ref.actor.megatron.override_transformer_config.calculate_per_token_loss=True"
 
-def _by_sequence(v: View) -> Problem | None:
+
+def _averages_by_sequence(v: View) -> Problem | None:
+    """The problem of a launcher whose loss is divided in each sequence, outside verl."""
     if v.calculate_per_token_loss:
         return None
     return Problem(
@@ -41,9 +34,6 @@ def _is_finetuning(v: View) -> bool:
     return v.get("packing") in ("offline", "energon") or bool(v.finetune)
 
 
-_PER_TOKEN_IN_VERL = "actor_rollout_ref.actor.megatron.override_transformer_config.calculate_per_token_loss=True"
-
-
 @rule(
     "LOSS006",
     severity="error",
@@ -54,11 +44,11 @@ _PER_TOKEN_IN_VERL = "actor_rollout_ref.actor.megatron.override_transformer_conf
         SCHEDULES.says("forward_step_calc_loss", "if not config.calculate_per_token_loss:", ">=0.15"),
     ),
     applies=lambda v: v.dialect in ("verl", "bridge-provider") and is_dynamic(v),
-    good=Example("verl", VERL, "verl=0.9.1 mcore=0.19.0 mcore_branch=dev"),
+    good=Example("verl", VERL, VERL_0_9),
     bad=Example(
         "verl",
         f"{VERL} actor_rollout_ref.actor.use_dynamic_bsz=False actor_rollout_ref.actor.ppo_micro_batch_size_per_gpu=8",
-        "verl=0.8.0 mcore=0.19.0 mcore_branch=dev",
+        VERL_0_8,
     ),
 )
 def tokens_weigh_the_same_under_dynamic_cp(v: View) -> Problem | None:
@@ -70,7 +60,7 @@ def tokens_weigh_the_same_under_dynamic_cp(v: View) -> Problem | None:
     Megatron-LM's command line nothing asks for the latter.
     """
     if v.dialect != "verl":
-        return _by_sequence(v)
+        return _averages_by_sequence(v)
     if v.at_least("verl", "0.9") or not v.at_least("verl", "0.8"):
         return None
     ranks = num_ranks(v)
@@ -96,7 +86,7 @@ def tokens_weigh_the_same_under_dynamic_cp(v: View) -> Problem | None:
         ),
         SCHEDULES.says("forward_step_calc_loss", "if not config.calculate_per_token_loss:", ">=0.15"),
     ),
-    applies=lambda v: v.dialect in ("mlm", "bridge") and cp_may_be_on(v) and _is_finetuning(v),
+    applies=under_cp(lambda v: v.dialect in ("mlm", "bridge") and _is_finetuning(v)),
     good=Example(
         "mlm",
         "--context-parallel-size 2 --sft --calculate-per-token-loss --no-create-attention-mask-in-dataloader",
@@ -111,8 +101,6 @@ def fine_tuning_divides_by_all_tokens(v: View) -> Problem | None:
     count differs from rank to rank, and may be zero, which was a NaN before 0.15. Bridge's validation refuses it;
     Megatron-LM's --sft trains on. One of upstream's own test launches does, so there it is a warning.
     """
-    if v.cp == 1:
-        return None
     mlm = v.dialect == "mlm"
     silent = "ranks that hold few answer tokens weigh as much as the others: gradients are biased without a word"
     stops = "Bridge's validation stops; without it, " + silent
@@ -159,7 +147,7 @@ def fine_tuning_divides_by_all_tokens(v: View) -> Problem | None:
     good=Example("verl", _PER_TOKEN_IN_VERL, "verl=0.9.0"),
     bad=Example("verl", _PER_TOKEN_IN_VERL, "verl=0.8.0"),
 )
-def loss_with_tokens_is_per_token(v: View) -> Problem | None:
+def loss_function_reports_its_tokens(v: View) -> Problem | None:
     """A loss function that reports its tokens goes with per-token loss.
 
     With calculate_per_token_loss megatron-core divides gradients by the tokens that the loss function returns. verl
@@ -212,6 +200,6 @@ def weight_shards_sum_in_the_collective(v: View) -> Problem | None:
 RULES = (
     tokens_weigh_the_same_under_dynamic_cp,
     fine_tuning_divides_by_all_tokens,
-    loss_with_tokens_is_per_token,
+    loss_function_reports_its_tokens,
     weight_shards_sum_in_the_collective,
 )

@@ -1,12 +1,9 @@
-"""Tensor and sequence parallelism: what the config constructors refuse."""
+"""Sequence parallelism, which needs tensor parallelism."""
 
 from __future__ import annotations
 
 from hcp.rules.rule import Example, Fix, Problem, rule
-from hcp.rules.upstream import (
-    BRIDGE_TRANSFORMER_CONFIG,
-    MODEL_PARALLEL_CONFIG,
-)
+from hcp.rules.upstream import BRIDGE_TRANSFORMER_CONFIG, MODEL_PARALLEL_CONFIG
 from hcp.rules.view import View
 
 

@@ -12,10 +12,10 @@ from hcp.core.place import Location
 from hcp.launch.build import build_launch
 from hcp.launch.fact import Launch, Setting
 from hcp.launch.load import load_text
-from hcp.rules.engine import rerun
 from hcp.rules.fixes import apply_edits, writable_key, written_edit
 from hcp.rules.report import Finding
 from hcp.rules.rule import Rule
+from hcp.rules.run import findings_by_id
 
 
 class Patch(NamedTuple):
@@ -71,7 +71,7 @@ def _of_role(launch: Launch, role: str) -> Launch:
 
 def _firing(launch: Launch, edits: Mapping[str, Any], rules: Iterable[Rule]) -> dict[str, Finding]:
     edited = apply_edits(launch, edits) if edits else launch
-    return {} if edited is None else rerun(edited, rules)
+    return {} if edited is None else findings_by_id(edited, rules)
 
 
 def _has_new_error(launch: Launch, before: Mapping[str, Any], after: Mapping[str, Any], rules: Iterable[Rule]) -> bool:

@@ -1,18 +1,14 @@
-"""Context parallelism: what the sequence and the heads must divide by."""
+"""Speed: layouts that are legal and slow."""
 
 from __future__ import annotations
 
-from hcp.rules.cp.view import (
-    cp_may_be_on,
-    smaller_divisors,
-)
+from hcp.rules.cp.view import smaller_divisors, under_cp
 from hcp.rules.rule import Example, Fix, Problem, rule
-from hcp.rules.upstream import (
-    BRIDGE_MOE_DOC,
-)
+from hcp.rules.upstream import BRIDGE_MOE_DOC
 from hcp.rules.view import View
 
 _SHORT = 1024
+"""Tokens per rank below which communication shows."""
 
 
 @rule(
@@ -21,11 +17,11 @@ _SHORT = 1024
     effect="slow",
     stage="training",
     source=(BRIDGE_MOE_DOC.says("", "seq_len / 4096", ">=0.7"),),
-    applies=lambda v: v.dialect in ("mlm", "bridge") and cp_may_be_on(v) and v.known("seq_length"),
+    applies=under_cp(lambda v: v.dialect in ("mlm", "bridge") and v.known("seq_length")),
     good=Example("mlm", "--context-parallel-size 4 --seq-length 16384"),
     bad=Example("mlm", "--context-parallel-size 4 --seq-length 1024"),
 )
-def slices_hide_communication(v: View) -> Problem | None:
+def slices_are_long_enough(v: View) -> Problem | None:
     """A rank's part of the sequence is long enough to hide communication.
 
     Attention grows with the square of the sequence, the exchange of K and V linearly. Below about a thousand tokens
@@ -33,7 +29,7 @@ def slices_hide_communication(v: View) -> Problem | None:
     4096 tokens.
     """
     length = v.seq_length
-    if v.cp == 1 or length is None or length >= _SHORT * v.cp:
+    if length is None or length >= _SHORT * v.cp:
         return None
     fits = [size for size in smaller_divisors(int(v.cp)) if length >= _SHORT * size]
     return Problem(
@@ -45,4 +41,4 @@ def slices_hide_communication(v: View) -> Problem | None:
     )
 
 
-RULES = (slices_hide_communication,)
+RULES = (slices_are_long_enough,)

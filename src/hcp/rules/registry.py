@@ -1,87 +1,133 @@
-"""Every rule, by id. Written by hand: a rule that is not listed here does not exist."""
+"""Every rule, by family. Written by hand: a rule that is not listed here does not exist.
+
+Families that concern few launches are imported for those alone, so that the others do not wait for them.
+"""
 
 from __future__ import annotations
 
+import sys
+from collections.abc import Callable
+from functools import cache
+from types import ModuleType
+
 from hcp.core.errors import HcpError
-from hcp.rules import accept, assume, env, key, load, loss, par, perf, tp
-from hcp.rules.cp import attention as cp_attention
-from hcp.rules.cp import backends as cp_backends
-from hcp.rules.cp import comm_types as cp_comm_types
-from hcp.rules.cp import heads as cp_heads
-from hcp.rules.cp import lengths as cp_lengths
-from hcp.rules.cp import modes as cp_modes
-from hcp.rules.dcp import attention as dcp_attention
-from hcp.rules.dcp import names as dcp_names
-from hcp.rules.dcp import ranks as dcp_ranks
-from hcp.rules.dcp import schedules as dcp_schedules
-from hcp.rules.dcp import tokens as dcp_tokens
-from hcp.rules.dcp import training as dcp_training
-from hcp.rules.dcp import verl as dcp_verl
-from hcp.rules.hcp import attention as hcp_attention
-from hcp.rules.hcp import backend as hcp_backend
-from hcp.rules.hcp import heads as hcp_heads
-from hcp.rules.hcp import launcher as hcp_launcher
-from hcp.rules.hcp import sizes as hcp_sizes
-from hcp.rules.model import mixers as model_mixers
-from hcp.rules.model import training as model_training
-from hcp.rules.pack import kernels as pack_kernels
-from hcp.rules.pack import masks as pack_masks
-from hcp.rules.pack import rows as pack_rows
+from hcp.launch.fact import Launch
 from hcp.rules.rule import Rule
-from hcp.rules.slurm import paths as slurm_paths
-from hcp.rules.slurm import placement as slurm_placement
-from hcp.rules.slurm import resilience as slurm_resilience
-from hcp.rules.slurm import tasks as slurm_tasks
-from hcp.rules.topo import levels as topo_levels
-from hcp.rules.topo import ranks as topo_ranks
+from hcp.rules.view import View
 
-RULES: tuple[Rule, ...] = tuple(
-    sorted(
-        (
-            *hcp_sizes.RULES,
-            *hcp_heads.RULES,
-            *hcp_launcher.RULES,
-            *hcp_backend.RULES,
-            *hcp_attention.RULES,
-            *cp_lengths.RULES,
-            *cp_heads.RULES,
-            *cp_comm_types.RULES,
-            *cp_backends.RULES,
-            *cp_attention.RULES,
-            *cp_modes.RULES,
-            *dcp_attention.RULES,
-            *dcp_names.RULES,
-            *dcp_tokens.RULES,
-            *dcp_ranks.RULES,
-            *dcp_schedules.RULES,
-            *dcp_training.RULES,
-            *dcp_verl.RULES,
-            *loss.RULES,
-            *env.RULES,
-            *load.RULES,
-            *key.RULES,
-            *accept.RULES,
-            *assume.RULES,
-            *perf.RULES,
-            *tp.RULES,
-            *par.RULES,
-            *model_mixers.RULES,
-            *model_training.RULES,
-            *pack_rows.RULES,
-            *pack_masks.RULES,
-            *pack_kernels.RULES,
-            *slurm_paths.RULES,
-            *slurm_placement.RULES,
-            *slurm_tasks.RULES,
-            *slurm_resilience.RULES,
-            *topo_levels.RULES,
-            *topo_ranks.RULES,
-        ),
-        key=lambda rule: rule.id,
+if sys.flags.optimize > 1:
+    raise HcpError(
+        "found Python with -OO (or PYTHONOPTIMIZE=2), which strips the texts of the rules; wanted none, or -O"
     )
-)
 
-BY_ID: dict[str, Rule] = {rule.id: rule for rule in RULES}
+RULES: tuple[Rule, ...]
+"""All rules, by id. They and `BY_ID` are loaded when they are asked for: see `__getattr__`."""
+BY_ID: dict[str, Rule]
+
+
+def _common() -> tuple[Rule, ...]:
+    from hcp.rules import env, key, load, loss, par, perf, tp
+    from hcp.rules.cp import attention, backends, comm_types, heads, lengths, modes
+    from hcp.rules.hcp import attention as hcp_attention
+    from hcp.rules.hcp import backend, launcher, sizes
+    from hcp.rules.hcp import heads as hcp_heads
+    from hcp.rules.slurm import paths, placement
+    from hcp.rules.topo import levels, ranks
+
+    cp = _rules_in(attention, backends, comm_types, heads, lengths, modes)
+    hcp = _rules_in(hcp_attention, backend, hcp_heads, launcher, sizes)
+    return cp + hcp + _rules_in(env, key, levels, load, loss, par, paths, perf, placement, ranks, tp)
+
+
+def _dcp() -> tuple[Rule, ...]:
+    from hcp.rules.dcp import attention, names, ranks, schedules, tokens, training, verl, verl_batches
+
+    return _rules_in(attention, names, ranks, schedules, tokens, training, verl, verl_batches)
+
+
+def _pack() -> tuple[Rule, ...]:
+    from hcp.rules.pack import kernels, masks, rows
+
+    return _rules_in(kernels, masks, rows)
+
+
+def _model() -> tuple[Rule, ...]:
+    from hcp.rules.model import mixers, training
+
+    return _rules_in(mixers, training)
+
+
+def _jobs() -> tuple[Rule, ...]:
+    from hcp.rules.slurm import resilience, tasks
+
+    return _rules_in(resilience, tasks)
+
+
+def _check_itself() -> tuple[Rule, ...]:
+    from hcp.rules import accept, assume
+
+    return _rules_in(accept, assume)
+
+
+def _rules_in(*modules: ModuleType) -> tuple[Rule, ...]:
+    return tuple(rule for module in modules for rule in module.RULES)
+
+
+def _sets(v: View, *names: str) -> bool:
+    """Whether one of these facts is known, and neither false nor null."""
+    return any(v.get(name) for name in names)
+
+
+def _may_pack(v: View) -> bool:
+    return (
+        v.dialect == "verl"
+        or not v.known("thd")
+        or _sets(v, "thd", "sft", "inter_document_masking", "mla")
+        or v.get("packing", "none") != "none"
+        or v.get("cp_partition_mode") == "contiguous"
+    )
+
+
+def _is_special_model(v: View) -> bool:
+    return _sets(v, "hybrid_pattern", "attention_variant", "mtp_layers") or "vlm" in str(v.get("script"))
+
+
+def _is_job(v: View) -> bool:
+    stated = v.launch.reading.form == "shell" or v.known("sbatch.signal")
+    return stated or _sets(v, "start", "ft_package", "inprocess_restart")
+
+
+_Load = Callable[[], tuple[Rule, ...]]
+_FAMILIES: tuple[tuple[_Load, Callable[[View], bool]], ...] = (
+    (_common, lambda v: True),
+    (_dcp, lambda v: v.dialect == "verl" or _sets(v, "hybrid_context_parallel", "dynamic_context_parallel")),
+    (_pack, _may_pack),
+    (_model, _is_special_model),
+    (_jobs, _is_job),
+    (_check_itself, lambda v: bool(v.launch.assumed)),
+)
+"""What loads a family, and whether it can concern a launch: False only where none of its rules applies."""
+
+
+def rules_for(launch: Launch) -> tuple[Rule, ...]:
+    """The rules that can concern a launch, by id; all of them where it accepts findings, which may be of any rule."""
+    if launch.reading.acceptances:
+        return _all()
+    view = View(launch)
+    return _load(tuple(load for load, concerns in _FAMILIES if concerns(view)))
+
+
+def selected(select: str | None, ignore: str | None) -> Callable[[Launch], tuple[Rule, ...]]:
+    """The rules for a launch that `--select` names and `--ignore` does not; both list ids or prefixes, with commas.
+
+    Raises:
+        HcpError: a name matches no rule.
+    """
+    if select is None and ignore is None:
+        return rules_for
+    named = frozenset(_by_id()) if select is None else _matching(select)
+    ids = named - _matching(ignore or "")
+    return lambda launch: tuple(rule for rule in _all() if rule.id in ids)
 
 
 def rule_of(rule_id: str) -> Rule:
@@ -90,31 +136,44 @@ def rule_of(rule_id: str) -> Rule:
     Raises:
         HcpError: there is none; names the closest ids.
     """
-    rule = BY_ID.get(rule_id.upper())
+    rule = _by_id().get(rule_id.upper())
     if rule is None:
         import difflib
 
-        close = difflib.get_close_matches(rule_id.upper(), BY_ID, n=3, cutoff=0.5)
+        close = difflib.get_close_matches(rule_id.upper(), _by_id(), n=3, cutoff=0.5)
         raise HcpError(
-            f"found no rule {rule_id!r}; wanted an id such as {', '.join(close) or RULES[0].id}; "
+            f"found no rule {rule_id!r}; wanted an id such as {', '.join(close) or _all()[0].id}; "
             "`hcp explain` lists them all"
         )
     return rule
 
 
-def selected(select: str | None, ignore: str | None) -> tuple[Rule, ...]:
-    """The rules named by `--select` and not by `--ignore`; each a comma-separated list of ids or prefixes.
-
-    Raises:
-        HcpError: a name matches no rule.
-    """
-    kept = RULES if select is None else tuple(rule for rule in RULES if rule.id in _matching(select))
-    return kept if ignore is None else tuple(rule for rule in kept if rule.id not in _matching(ignore))
-
-
 def _matching(names: str) -> frozenset[str]:
     ids: set[str] = set()
     for name in filter(None, (part.strip() for part in names.split(","))):
-        matched = {rule.id for rule in RULES if rule.id.startswith(name.upper())}
+        matched = {rule.id for rule in _all() if rule.id.startswith(name.upper())}
         ids |= matched or {rule_of(name).id}
     return frozenset(ids)
+
+
+@cache
+def _load(families: tuple[_Load, ...]) -> tuple[Rule, ...]:
+    return tuple(sorted((rule for load in families for rule in load()), key=lambda rule: rule.id))
+
+
+def _all() -> tuple[Rule, ...]:
+    return _load(tuple(load for load, _ in _FAMILIES))
+
+
+@cache
+def _by_id() -> dict[str, Rule]:
+    return {rule.id: rule for rule in _all()}
+
+
+def __getattr__(name: str) -> object:
+    # The module's own attributes are found before this is asked.
+    if name == "RULES":
+        return _all()
+    if name == "BY_ID":
+        return _by_id()
+    raise AttributeError(name)

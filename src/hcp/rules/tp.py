@@ -1,13 +1,11 @@
-"""Tensor and sequence parallelism: what the config constructors refuse."""
+"""Tensor parallelism: what it must divide."""
 
 from __future__ import annotations
 
 from math import gcd
 
 from hcp.rules.rule import Example, Fix, Problem, rule
-from hcp.rules.upstream import (
-    TRANSFORMER_CONFIG,
-)
+from hcp.rules.upstream import TRANSFORMER_CONFIG
 from hcp.rules.view import View
 
 

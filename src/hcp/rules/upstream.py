@@ -95,3 +95,6 @@ VERL_ENGINE_CONFIG = UpstreamFile("verl", "verl/workers/config/engine.py")
 VERL_MCORE_UTIL = UpstreamFile("verl", "verl/models/mcore/util.py")
 VERL_MEGATRON_UTILS = UpstreamFile("verl", "verl/utils/megatron_utils.py")
 VERL_RAY_ON_SLURM = UpstreamFile("verl", "examples/tutorial/slurm/ray_on_slurm.slurm", "checkout")
+
+OWN = MODEL_PARALLEL_CONFIG.says("ModelParallelConfig", "context_parallel_size", ">=0.12")
+"""What rules about the check itself cite: nothing upstream decides them."""

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Collection
+from functools import lru_cache
 from typing import Any
-
-from packaging.version import InvalidVersion, Version
 
 from hcp.launch.fact import Acceptance, Dialect, Fact, Launch
 
@@ -27,10 +27,14 @@ _NEVER_NONE = frozenset(
 class View:
     """What rules read: `v.cp` is the fact's value; an unknown one raises `Unknown` and so ends the rule."""
 
-    def __init__(self, launch: Launch, unused: tuple[Acceptance, ...] = ()) -> None:
+    def __init__(
+        self, launch: Launch, unused: tuple[Acceptance, ...] = (), rule_ids: Collection[str] = frozenset()
+    ) -> None:
         self.launch = launch
         self.unused = unused
         """Accepted findings that no rule had; only for rules that run last."""
+        self.rule_ids = rule_ids
+        """The ids of all rules; only for rules that run last."""
         self.dialect: Dialect = launch.dialect
         self._facts = launch.facts
 
@@ -60,48 +64,36 @@ class View:
             return default
         return fact.value
 
-    def version(self, name: str) -> Version:
-        """A version fact, parsed. A text that is no version is unknown."""
+    def release(self, name: str) -> tuple[int, int, int]:
+        """The (major, minor, micro) of a version fact. A text that is no version is unknown."""
         value = self.__getattr__(name)
-        try:
-            return _version(value)
-        except (InvalidVersion, TypeError):
-            raise Unknown(name) from None
+        release = _release_of(value) if isinstance(value, str) else None
+        if release is None:
+            raise Unknown(name)
+        return release
 
     def at_least(self, name: str, minimum: str) -> bool:
         """Whether the version is `minimum` or newer, by release number: 0.16.0rc0 counts as 0.16.0."""
-        return _release(self.version(name)) >= _release(_version(minimum))
-
-    @property
-    def comm_types(self) -> tuple[str, ...]:
-        """The distinct communication types over all layers; an unset one is upstream's p2p."""
-        value = self.cp_comm_type
-        items = value if isinstance(value, tuple) else (value,)
-        return tuple(dict.fromkeys("p2p" if item is None else str(item) for item in items))
-
-    @property
-    def kv_heads_per_rank(self) -> int:
-        """KV heads on a TP rank: kv_heads / tp; 1 where there are fewer KV heads than TP ranks (replicated)."""
-        if self.get("mla"):
-            return int(self.heads) // int(self.tp)  # K is projected up to all heads
-        kv_heads, tp = int(self.kv_heads), int(self.tp)
-        return kv_heads // tp if kv_heads >= tp else 1
-
-    @property
-    def heads_per_rank(self) -> int:
-        """Query heads on a TP rank."""
-        return int(self.heads) // int(self.tp)
+        wanted = _release_of(minimum)
+        assert wanted is not None, f"{minimum} is no version"
+        return self.release(name) >= wanted
 
 
-def _release(version: Version) -> tuple[int, int, int]:
-    return (version.major, version.minor, version.micro)
+@lru_cache
+def _release_of(text: str) -> tuple[int, int, int] | None:
+    """The first three numbers of a version; None where the text is none.
 
+    >>> _release_of("2.14"), _release_of("0.16.0rc0+cu124"), _release_of("main")
+    ((2, 14, 0), (0, 16, 0), None)
+    """
+    parts = text.split(".")
+    try:
+        if all(part.isascii() and part.isdecimal() for part in parts):
+            major, minor, micro, *_ = (*map(int, parts), 0, 0)
+            return major, minor, micro
+        from packaging.version import Version  # here, because most launches name plain numbers, or none
 
-_VERSIONS: dict[str, Version] = {}
-
-
-def _version(text: str) -> Version:
-    version = _VERSIONS.get(text)
-    if version is None:
-        version = _VERSIONS[text] = Version(text)
-    return version
+        version = Version(text)
+    except ValueError:
+        return None
+    return version.major, version.minor, version.micro

@@ -1,4 +1,4 @@
-"""Is hierarchical CP really on in this model? The question to ask inside a real job, after the model is built.
+"""Is hierarchical CP active in this model? The question to ask inside a real job, after the model is built.
 
 Nothing that megatron-core, Transformer Engine or Bridge prints answers it: the flat CP group exists either way, and
 the sizes in a log are an echo of the configuration. What counts is the process groups that the attention modules hold.
@@ -20,7 +20,7 @@ HIERARCHICAL = "a2a+p2p"
 def assert_hcp_active(model: torch.nn.Module | Iterable[torch.nn.Module], sizes: Sequence[int] | None = None) -> int:
     """How many attention modules run hierarchical CP; raises if any that declares it does not.
 
-    Every rank may call it; it communicates with nobody. Works on Transformer Engine's DotProductAttention and
+    Any rank may call it: it does not communicate. Works on Transformer Engine's DotProductAttention and
     megatron-core's TEDotProductAttention as they are, wrapped (DDP, Float16Module) or not.
 
     Args:

@@ -54,7 +54,7 @@ def split_batch(batch: TensorDict | torch.Tensor, plan: Plan, rank: int, *, alig
         rank: within DPxCP, 0 <= rank < plan.world_size.
         align: as in padded_length: TP with sequence parallelism, else 1.
 
-    Each share has in addition, as data that is no tensor: `local_cp_size` (int), `dp_size` (int: the groups of this
+    Each share also has, as non-tensor data: `local_cp_size` (int), `dp_size` (int: the groups of this
     micro-batch; it is not the loss multiplier), `cp_rank` (int, this rank's place in its group), `sample_ids` (list of
     int, the samples' places in the batch) and `padding_mask` (bool [rows of this rank], True = padding).
 

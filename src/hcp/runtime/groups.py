@@ -105,6 +105,9 @@ class GroupBuilder:
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
+        if error is None:
+            # A rank that destroys its end of a group breaks it for a member that still connects.
+            dist.barrier()
         self.destroy()
 
 

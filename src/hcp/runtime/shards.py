@@ -21,7 +21,7 @@ class Tokens(NamedTuple):
     """Which tokens some rows of a tensor are. Two int64 tensors [rows] on the tensor's device."""
 
     sequence: torch.Tensor
-    """The index of the sequence in the packed batch; 0 unless packed; -1 for padding, which nobody attends to."""
+    """The index of the sequence in the packed batch; 0 unless packed; -1 for padding, which no query attends to."""
     position: torch.Tensor
     """The position within its sequence."""
 

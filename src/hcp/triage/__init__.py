@@ -1,1 +1,1 @@
-"""Reads what a job left: the first failure, its cause, and whether context parallelism was on."""
+"""Reads the logs of a job: the first failure, its cause, and whether context parallelism was active."""

@@ -12,7 +12,7 @@ if TYPE_CHECKING:
 
 
 def plan_of_launch(target: str, dialect: Dialect | None, assumes: tuple[str, ...]) -> CpPlan:
-    """What a launch plans, as far as it states it; `dialect` None: told from the target.
+    """What a launch plans, as far as it states it; `dialect` None: detected from the target.
 
     Raises:
         HcpError: the launch cannot be read.
@@ -57,5 +57,5 @@ def _levels(facts: dict[str, Any], sizes: Any) -> tuple[tuple[tuple[int, ...], .
         )
         levels = all_levels_of(grids.groups("cp"), sizes)
     except HcpError:
-        return ()  # the launch is wrong: `hcp check` says so; there is no plan to compare with
+        return ()  # the launch is wrong, which `hcp check` reports: there is no plan to compare with
     return tuple(tuple(tuple(group) for group in level) for level in levels)

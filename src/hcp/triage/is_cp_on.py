@@ -1,4 +1,4 @@
-"""Is context parallelism really on? What a living job's logs prove, and what they do not (LOG001, LOG002)."""
+"""Is context parallelism active? What the logs of a running job prove, and what they don't (LOG001, LOG002)."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ class CpPlan(NamedTuple):
 
 
 class Evidence(NamedTuple):
-    """One thing that speaks for or against: `rule` where the catalogue has it."""
+    """One piece of evidence for or against; `rule` is its id in the catalogue."""
 
     says: Literal["on", "off", "wrong", "nothing"]
     rule: str
@@ -66,7 +66,7 @@ class CpEvidence:
     """log -> times of training steps"""
 
     def read(self, text: str, rank: int | None, log: str = "") -> None:
-        """Takes in one line of a log; `rank` is the global rank that wrote it, if its prefix says so."""
+        """Adds what one line of a log says; `rank` is the global rank that wrote it, if its prefix says so."""
         step = _STEP.search(text)
         if step:
             self.step_ms[log] = _sampled(self.step_ms.get(log, []), float(step["ms"]))

@@ -20,7 +20,7 @@ class LoggedJob:
     groups: list[tuple[str, tuple[int, ...]]] = field(default_factory=list)
 
     def read(self, text: str) -> None:
-        """Takes in one line's JSON; a line that is none is passed over."""
+        """Adds what one line's JSON says; a line that is not JSON is skipped."""
         try:
             said: dict[str, Any] = json.loads(text)
         except ValueError:

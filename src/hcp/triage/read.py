@@ -1,4 +1,4 @@
-"""Reads the logs of a job: the first failure of a dead one, and whether context parallelism is on in a living one."""
+"""Reads the logs of a job: its first failure if it died, and whether context parallelism is active if it runs."""
 
 from __future__ import annotations
 

@@ -61,11 +61,11 @@ def test_ranks_run_what_the_plan_gives_them() -> None:
 
 def test_it_can_stand_in_front_of_a_scheduler_with_devs_constructor() -> None:
     class Upstream:
-        def __init__(self, max_seqlen_per_dp_cp_rank, cp_size, dp_size, vp, max_num_seqs=None, *, min_cp_size=1):  # type: ignore[no-untyped-def]
+        def __init__(self, max_seqlen_per_dp_cp_rank, cp_size, dp_size, vp, max_num_seqs=None, *, min_cp_size=1):
             self.max_seqlen_per_dp_cp_rank, self.cp_size, self.dp_size = max_seqlen_per_dp_cp_rank, cp_size, dp_size
             self.microbatch_group_size_per_vp_stage, self.max_num_seqs, self.min_cp_size = vp, max_num_seqs, min_cp_size
 
-        def get_groups_and_subsamples(self, sample_id_seqlens):  # type: ignore[no-untyped-def]
+        def get_groups_and_subsamples(self, sample_id_seqlens):
             raise AssertionError("upstream's own method was called")
 
     class Scheduler(PlansGroups, Upstream):
@@ -136,7 +136,7 @@ def test_megatron_cores_own_loop_runs_the_plan(world_size: int, monkeypatch: pyt
     from torch.overrides import TorchFunctionMode
 
     class OnCpu(TorchFunctionMode):
-        def __torch_function__(self, function, types, args=(), kwargs=None):  # type: ignore[no-untyped-def]
+        def __torch_function__(self, function, types, args=(), kwargs=None):
             kwargs = {**(kwargs or {})}
             if kwargs.get("device") == "cuda":
                 kwargs["device"] = "cpu"
@@ -153,7 +153,7 @@ def test_megatron_cores_own_loop_runs_the_plan(world_size: int, monkeypatch: pyt
     monkeypatch.setattr(parallel_state, "get_tensor_model_parallel_rank", lambda: 0)
     ran: list[tuple[int, int]] = []
 
-    def forward_step(step, iterator, *_, **__):  # type: ignore[no-untyped-def]
+    def forward_step(step, iterator, *_, **__):
         sample = next(iterator)
         ran.append((sample["id"], int(sample["local_cp_size"])))
         return None, torch.tensor(1)

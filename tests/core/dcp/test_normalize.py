@@ -55,14 +55,14 @@ class Toy:
         return total((injected * row[rank][0], injected * row[rank][1]) for row in keys)
 
 
-def total(vectors) -> Vector:  # type: ignore[no-untyped-def]
+def total(vectors) -> Vector:
     x, y = Fraction(0), Fraction(0)
     for vector in vectors:
         x, y = x + vector[0], y + vector[1]
     return x, y
 
 
-def step(toy, micro_batches, multiplier, world_size, tokens, reduction, gather) -> Vector:  # type: ignore[no-untyped-def]
+def step(toy, micro_batches, multiplier, world_size, tokens, reduction, gather) -> Vector:
     """The gradient after accumulation over the micro-batches and DDP; `multiplier(C, sizes)` is mu of one group."""
     held = []
     for groups in micro_batches:
@@ -76,7 +76,7 @@ def step(toy, micro_batches, multiplier, world_size, tokens, reduction, gather) 
     return (x / world_size, y / world_size) if reduction == "mean" else (x, y)
 
 
-def weights_of(size: int, sizes: list[int], reduction: str, gather: str):  # type: ignore[no-untyped-def]
+def weights_of(size: int, sizes: list[int], reduction: str, gather: str):
     return loss_weights(sum(sizes), sizes, reduction=reduction, gather=gather)[sizes.index(size)]
 
 
@@ -156,7 +156,7 @@ WRONG = [
 
 
 @pytest.mark.parametrize("reduction, gather, name, multiplier, ratio", WRONG, ids=[w[2] for w in WRONG])
-def test_each_multiplier_is_off_by_the_ratio_that_was_measured(reduction, gather, name, multiplier, ratio) -> None:  # type: ignore[no-untyped-def]
+def test_each_multiplier_is_off_by_the_ratio_that_was_measured(reduction, gather, name, multiplier, ratio) -> None:
     chance = random.Random(name)
     for world_size, size in [(4, 1), (4, 2), (4, 4), (8, 8), (8, 2)]:
         toy = Toy(chance)

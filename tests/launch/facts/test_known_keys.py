@@ -10,6 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from hcp.launch.fact import Dialect
 from hcp.launch.facts.known_keys import is_known, near_miss, one_edit_apart
 from hcp.launch.facts.table import index_of
 
@@ -32,8 +33,8 @@ A = "actor_rollout_ref.actor.megatron"
         ("verl", "engine.context_parallel_siz", "engine.context_parallel_size"),
     ],
 )
-def test_one_edit_away_from_a_known_key_is_that_key(dialect: str, key: str, meant: str) -> None:
-    assert near_miss(dialect, key) == meant  # type: ignore[arg-type]
+def test_one_edit_away_from_a_known_key_is_that_key(dialect: Dialect, key: str, meant: str) -> None:
+    assert near_miss(dialect, key) == meant
 
 
 @pytest.mark.parametrize(
@@ -53,17 +54,17 @@ def test_one_edit_away_from_a_known_key_is_that_key(dialect: str, key: str, mean
         ("verl", "reward.my_setting"),
     ],
 )
-def test_a_known_key_and_a_key_of_ones_own_are_no_near_miss(dialect: str, key: str) -> None:
-    assert near_miss(dialect, key) is None  # type: ignore[arg-type]
+def test_a_known_key_and_a_key_of_ones_own_are_no_near_miss(dialect: Dialect, key: str) -> None:
+    assert near_miss(dialect, key) is None
 
 
 @pytest.mark.parametrize(
     ("dialect", "role"),
     [("mlm", ""), ("bridge", ""), ("verl", "actor_rollout_ref.actor"), ("verl", "critic"), ("verl", "engine")],
 )
-def test_every_key_of_the_fact_table_is_upstreams(dialect: str, role: str) -> None:
+def test_every_key_of_the_fact_table_is_upstreams(dialect: Dialect, role: str) -> None:
     ours = {"world_size", "create_attention_mask_in_dataloader"}  # --world-size is of Bridge's converter
-    unknown = {key for key in index_of(dialect, role) if not is_known(dialect, key)} - ours  # type: ignore[arg-type]
+    unknown = {key for key in index_of(dialect, role) if not is_known(dialect, key)} - ours
     # Only megatron-core's dev branch has it, which neither a wheel nor the checkout of the known keys holds.
     unknown = {key for key in unknown if key.rpartition(".")[2] != "cp_partition_mode"}
     assert unknown == set()

@@ -148,10 +148,12 @@ def test_the_named_recipes_set_what_upstreams_functions_set(upstream: Path) -> N
         for node in ast.parse(path.read_text(encoding="utf-8")).body:
             if not isinstance(node, ast.FunctionDef) or not node.decorator_list or "mixed" not in node.name:
                 continue
-            theirs = {"fp8": None, "fp8_recipe": "tensorwise"}
+            theirs: dict[str, object] = {"fp8": None, "fp8_recipe": "tensorwise"}
             for item in ast.walk(node):
-                target = item.targets[0] if isinstance(item, ast.Assign) else None
-                if isinstance(target, ast.Attribute) and target.attr in theirs and isinstance(item.value, ast.Constant):
+                if not isinstance(item, ast.Assign) or not isinstance(item.value, ast.Constant):
+                    continue
+                target = item.targets[0]
+                if isinstance(target, ast.Attribute) and target.attr in theirs:
                     theirs[target.attr] = item.value.value
             ours = {setting.key.rpartition(".")[2]: setting.value for setting in _precision(node.name, None)}
             assert {name: ours[name] for name in theirs} == theirs, (path, node.name)

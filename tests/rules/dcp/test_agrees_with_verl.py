@@ -33,7 +33,7 @@ def _function(file: Path, name: str, **names: Any) -> Callable[..., Any]:
     node.returns = None
     space: dict[str, Any] = {"math": math, **names}
     exec(compile(ast.Module([node], []), str(file), "exec"), space)
-    return space[name]  # type: ignore[no-any-return]
+    return space[name]
 
 
 def _fires(launch: Launch, *rules: str) -> bool:

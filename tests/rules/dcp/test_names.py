@@ -41,7 +41,7 @@ VERDICTS: list[Row] = [
 )
 def test_dcp001_to_dcp027_do_not_apply_where_dynamic_cp_is_off(dialect: Dialect, text: str) -> None:
     report = check_launch(launch(dialect, text, "world_size=6 verl=0.8.0 mcore=0.19.0 te=2.14"), RULES, fixes=False)
-    concerned = [item.rule.id for item in (*report.findings, *report.not_checked)]
+    concerned = [found.rule.id for found in report.findings] + [item.rule.id for item in report.not_checked]
     assert not [rule for rule in concerned if rule.startswith("DCP") or rule == "LOSS006"]
 
 

@@ -79,7 +79,7 @@ def upstream_verdict(path: Path, case: dict[str, Any]) -> str | None:
         names = {"cp_group": case["groups"], "qkv_format": case["format"], "attn_bias_type": case["bias"]}
         exec(compiled([branch]), {**namespace, **names})
 
-    strategy = type("Strategy", (), {"NO_LOAD_BALANCE": object()})
+    strategy: Any = type("Strategy", (), {"NO_LOAD_BALANCE": object()})
     strategy.DUAL_CHUNK_SWAP = strategy()
     namespace: dict[str, Any] = {
         "get_distributed_world_size": lambda group: group.size,

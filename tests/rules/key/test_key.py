@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 
 from hcp.launch.build import build_launch
+from hcp.launch.fact import Dialect
 from hcp.launch.read import read_text
 from hcp.rules.engine import check_launch
 from hcp.rules.registry import BY_ID
@@ -41,7 +42,7 @@ TEXTS: list[Row] = [
 ]
 
 
-def finding_of(kind: str, text: str) -> Finding | None:
+def finding_of(kind: Dialect, text: str) -> Finding | None:
     report = check_launch(build_launch(read_text(text, "launch", dialect=kind)), (BY_ID["KEY001"],))
     return report.findings[0] if report.findings else None
 
@@ -72,7 +73,7 @@ def finding_of(kind: str, text: str) -> Finding | None:
     ],
 )
 def test_key001_a_slip_names_what_was_meant_and_weighs_what_hangs_on_it(
-    kind: str, text: str, meant: str, severity: str
+    kind: Dialect, text: str, meant: str, severity: str
 ) -> None:
     found = finding_of(kind, text)
     assert found is not None
@@ -89,7 +90,7 @@ def test_key001_a_slip_names_what_was_meant_and_weighs_what_hangs_on_it(
         ("verl", "trainer.our_own_switch=true\n"),
     ],
 )
-def test_key001_neighbouring_real_keys_and_own_keys_pass(kind: str, text: str) -> None:
+def test_key001_neighbouring_real_keys_and_own_keys_pass(kind: Dialect, text: str) -> None:
     assert finding_of(kind, text) is None
 
 

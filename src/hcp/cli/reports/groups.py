@@ -16,7 +16,9 @@ _SHOWN_RANKS = 8
 _SHOWN_GROUPS = 3
 
 
-class World(NamedTuple):
+class PlacedGroups(NamedTuple):
+    """The groups of a launch, `sizes` the levels of hierarchical CP, and where its ranks are."""
+
     grids: Grids
     sizes: tuple[int, ...]
     place: Placement
@@ -45,35 +47,35 @@ class World(NamedTuple):
         return ((axis, size) for axis, size in mesh.sizes.items() if axis not in absent and (axis != "gtp" or size > 1))
 
 
-def world_text(world: World, is_all: bool) -> str:
+def groups_text(placed: PlacedGroups, is_all: bool) -> str:
     """A table with a line per kind of group; with `is_all` a line per group, all its ranks written out."""
-    census = world.census()
-    lines = _head(world)
+    census = placed.census()
+    lines = _head(placed)
     if is_all:
         for kind, spans in census:
             lines.append(f"{_name(kind)}: {len(kind.groups)} x {len(kind.groups[0])}  {kind.upstream}")
             for ranks, nodes, domains in zip(kind.groups, *spans):
-                wide = f", {domains} NVLink domains" if world.has_domains and domains > 1 else ""
+                wide = f", {domains} NVLink domains" if placed.has_domains and domains > 1 else ""
                 lines.append(f"  {_ranks(ranks, len(ranks))}" + (f"  [{nodes} nodes{wide}]" if nodes > 1 else wide))
     else:
-        rows = [["group", "size", "count", "cross node", *(["cross NVLink"] if world.has_domains else []), "ranks"]]
-        rows += [_row(world, kind, spans) for kind, spans in census if len(kind.groups[0]) > 1]
+        rows = [["group", "size", "count", "cross node", *(["cross NVLink"] if placed.has_domains else []), "ranks"]]
+        rows += [_row(placed, kind, spans) for kind, spans in census if len(kind.groups[0]) > 1]
         lines += _table(rows) if len(rows) > 1 else []
         alone = [kind.name for kind, _ in census if len(kind.groups[0]) == 1]
         lines += [f"groups of one rank: {', '.join(alone)}"] if alone else []
-    return "\n".join([*lines, *_verdict(world, census)])
+    return "\n".join([*lines, *_verdict(placed, census)])
 
 
-def rank_text(world: World, rank: int, is_all: bool) -> str:
+def rank_text(placed: PlacedGroups, rank: int, is_all: bool) -> str:
     """A line per kind of group that the rank shares with others."""
-    place = world.place
-    domain = f", NVLink domain {place.domain_of(rank)}" if world.has_domains else ""
-    at = "; ".join(f"{name} {_pairs(world.position(name, rank))}" for name in ("dense", "expert"))
+    place = placed.place
+    domain = f", NVLink domain {place.domain_of(rank)}" if placed.has_domains else ""
+    at = "; ".join(f"{name} {_pairs(placed.position(name, rank))}" for name in ("dense", "expert"))
     rows = [["group", "number", "place", "crosses", "ranks"]]
-    for kind in kinds_at(world.grids, rank, world.sizes):
+    for kind in kinds_at(placed.grids, rank, placed.sizes):
         if len(kind.ranks) > 1:
             crossed = ["node"] * place.crosses_node(kind.ranks)
-            crossed += ["NVLink"] * (world.has_domains and place.crosses_domain(kind.ranks))
+            crossed += ["NVLink"] * (placed.has_domains and place.crosses_domain(kind.ranks))
             rows.append(
                 [
                     _name(kind),
@@ -84,13 +86,13 @@ def rank_text(world: World, rank: int, is_all: bool) -> str:
                 ]
             )
     table = _table(rows) if len(rows) > 1 else ["alone in every group"]
-    return "\n".join([*_head(world), f"rank {rank}: node {place.node_of(rank)}{domain}; {at}", *table])
+    return "\n".join([*_head(placed), f"rank {rank}: node {place.node_of(rank)}{domain}; {at}", *table])
 
 
-def world_json(world: World) -> str:
+def groups_json(placed: PlacedGroups) -> str:
     """`hcp.groups/1`: all groups, a line per kind."""
     return _json(
-        {"schema": SCHEMA, **_facts(world)},
+        {"schema": SCHEMA, **_facts(placed)},
         (
             {
                 "name": kind.name,
@@ -107,22 +109,22 @@ def world_json(world: World) -> str:
                 "nvlink_domains_per_group": spans.domains,
                 "ranks": [list(ranks) for ranks in kind.groups],
             }
-            for kind, spans in world.census()
+            for kind, spans in placed.census()
         ),
     )
 
 
-def rank_json(world: World, rank: int) -> str:
+def rank_json(placed: PlacedGroups, rank: int) -> str:
     """`hcp.groups-rank/1`: the groups of one rank, a line per kind."""
-    place = world.place
+    place = placed.place
     head = {
         "schema": SCHEMA_RANK,
-        **_facts(world),
+        **_facts(placed),
         "rank": rank,
         "node": place.node_of(rank),
         "nvlink_domain": place.domain_of(rank),
-        "dense_position": world.position("dense", rank),
-        "expert_position": world.position("expert", rank),
+        "dense_position": placed.position("dense", rank),
+        "expert_position": placed.position("expert", rank),
     }
     return _json(
         head,
@@ -139,20 +141,20 @@ def rank_json(world: World, rank: int) -> str:
                 "is_cross_nvlink_domain": place.crosses_domain(kind.ranks),
                 "ranks": list(kind.ranks),
             }
-            for kind in kinds_at(world.grids, rank, world.sizes)
+            for kind in kinds_at(placed.grids, rank, placed.sizes)
         ),
     )
 
 
-def _facts(world: World) -> dict[str, Any]:
-    place = world.place
+def _facts(placed: PlacedGroups) -> dict[str, Any]:
+    place = placed.place
     return {
         "ok": True,
         "world_size": place.world_size,
-        "order": world.grids.order,
-        "dense": world.grid("dense"),
-        "expert": world.grid("expert"),
-        "hcp_sizes": list(world.sizes) or None,
+        "order": placed.grids.order,
+        "dense": placed.grid("dense"),
+        "expert": placed.grid("expert"),
+        "hcp_sizes": list(placed.sizes) or None,
         "placement": {
             "kind": place.kind,
             "gpus_per_node": place.gpus_per_node,
@@ -169,36 +171,36 @@ def _json(head: dict[str, Any], groups: Iterable[dict[str, Any]]) -> str:
     return "{\n" + ",\n".join([*lines, f'  "groups": [\n{entries}\n  ]']) + "\n}"
 
 
-def _head(world: World) -> list[str]:
-    place = world.place
-    domain = f", NVLink domains of {place.nvlink_domain}" if world.has_domains else ""
+def _head(placed: PlacedGroups) -> list[str]:
+    place = placed.place
+    domain = f", NVLink domains of {place.nvlink_domain}" if placed.has_domains else ""
     nodes = f"{place.num_nodes} node{'s' * (place.num_nodes > 1)}"
     return [
         f"{place.world_size} ranks on {nodes} of {place.gpus_per_node} GPUs, {place.kind} placement{domain}",
-        f"dense {_pairs(world.grid('dense'))}; expert {_pairs(world.grid('expert'))} (fastest first)",
+        f"dense {_pairs(placed.grid('dense'))}; expert {_pairs(placed.grid('expert'))} (fastest first)",
     ]
 
 
-def _verdict(world: World, census: list[tuple[Kind, Spans]]) -> list[str]:
+def _verdict(placed: PlacedGroups, census: list[tuple[Kind, Spans]]) -> list[str]:
     lines = []
     for kind, spans in census:
         if kind.level is None:
             continue
         crossing, where = (
-            (spans.num_cross_domain, "NVLink domain") if world.has_domains else (spans.num_cross_node, "node")
+            (spans.num_cross_domain, "NVLink domain") if placed.has_domains else (spans.num_cross_node, "node")
         )
         level = f"level {kind.level}" + (f" ({kind.comm})" if kind.comm else "")
         if crossing:
             lines.append(f"{level} leaves its {where} in {crossing} of {len(kind.groups)} groups")
         else:
             lines.append(f"{level} stays inside its {where}")
-    if world.sizes and len(world.sizes) != 2:
+    if placed.sizes and len(placed.sizes) != 2:
         lines.append("note: Transformer Engine takes exactly two levels; megatron-core builds these groups though")
     return lines
 
 
-def _row(world: World, kind: Kind, spans: Spans) -> list[str]:
-    counts = [spans.num_cross_node, *([spans.num_cross_domain] if world.has_domains else [])]
+def _row(placed: PlacedGroups, kind: Kind, spans: Spans) -> list[str]:
+    counts = [spans.num_cross_node, *([spans.num_cross_domain] if placed.has_domains else [])]
     shown = " | ".join(_ranks(ranks, _SHOWN_RANKS) for ranks in kind.groups[:_SHOWN_GROUPS])
     more = " | ..." if len(kind.groups) > _SHOWN_GROUPS else ""
     crossing = ["-" if count == 0 else "all" if count == len(kind.groups) else str(count) for count in counts]

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import shlex
 from typing import Any
 
 import click
@@ -59,6 +58,8 @@ def value_text(value: Any) -> str:
 def fix_text(launch: Launch, fix: OfferedFix) -> str:
     """What to type: flags for a Megatron-LM command line, overrides elsewhere."""
     if launch.dialect == "mlm":
+        import shlex
+
         written = [launch.facts[name] for name, value in fix.edits if value is None and name in launch.facts]
         gone = [fact.key for fact in written if fact.key and fact.origin == "launch"]
         flags = ", ".join(f"--{key.replace('_', '-')}" for key in gone)

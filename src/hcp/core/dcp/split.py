@@ -20,10 +20,6 @@ class Split(NamedTuple):
     dp_size: int
     samples: tuple[range, ...]
 
-    def of_rank(self, rank: int) -> range:
-        """The sequences that a rank of DPxCP keeps."""
-        return self.samples[rank // self.local_cp_size]
-
 
 def split_pr5869(lengths: Sequence[int], world_size: int, max_seqlen_per_rank: int) -> Split:
     """Splits one micro-batch as `dynamic_cp_split_batch` of verl pull request #5869 does, where that is sound.

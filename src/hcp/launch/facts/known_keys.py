@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
+import os
 from functools import cache
-from pathlib import Path
 
 from hcp.launch.fact import Dialect
 
@@ -92,7 +92,8 @@ def _section(name: str) -> frozenset[str]:
 
 @cache
 def _text() -> str:
-    return Path(__file__).with_name("known_keys.txt").read_text(encoding="utf-8")
+    with open(os.path.join(os.path.dirname(__file__), "known_keys.txt"), encoding="utf-8") as file:
+        return file.read()
 
 
 @cache

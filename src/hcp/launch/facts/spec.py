@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
-from typing import Any, Final, Literal
+from types import MappingProxyType
+from typing import Any, Final, Literal, NamedTuple
 
 Type = Literal["size", "int", "bool", "str", "sizes", "comm", "float", "version", "window", "any"]
 
@@ -18,8 +18,7 @@ UNKNOWN: Final = _Unknown()
 """As a default: an absent key decides nothing."""
 
 
-@dataclass(frozen=True)
-class FactSpec:
+class FactSpec(NamedTuple):
     """One fact. `verl` keys write `@.megatron` for the engine's section of a role and `@model` for its model's.
     A role is `actor_rollout_ref.actor`, `actor_rollout_ref.ref`, `critic` or (fine-tuning) `engine`; see `keys_of`.
 
@@ -36,7 +35,7 @@ class FactSpec:
     bridge: tuple[str, ...] = ()
     verl: tuple[str, ...] = ()
     default: Any = UNKNOWN
-    defaults: Mapping[str, Any] = field(default_factory=dict)
+    defaults: Mapping[str, Any] = MappingProxyType({})
 
 
 def field_spec(

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import re
 from collections.abc import Sequence
-from dataclasses import replace
 
 from hcp.bash.value import Items, Source, Unseen
 from hcp.bash.value import Word as ShellWord
@@ -187,8 +186,7 @@ def _reading(
         said.append("the script's own arguments ($1, $@) are not known; it is read as started without any")
     if "\r\n" in text:
         said.append("the file has Windows line ends (CRLF): bash does not run it as it looks")
-    reading = replace(
-        reading,
+    reading = reading._replace(
         form="shell",
         acceptances=_acceptances(text, target),
         text=text,

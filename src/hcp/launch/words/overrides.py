@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import replace
 from typing import NamedTuple
 
 from hcp.core.errors import HcpError
@@ -92,9 +91,8 @@ def in_script(reading: Reading, facts: Mapping[str, Fact], unknown: Mapping[str,
 
             own = {setting.key for setting in reading.settings}
             left |= {key: unknown[actors] for actors, key in inherited_keys(unknown) if key not in own}
-        others.append(replace(other, facts={**other.facts, **facts}, unknown=left, unseen=unseen))
-    return replace(
-        reading,
+        others.append(other._replace(facts={**other.facts, **facts}, unknown=left, unseen=unseen))
+    return reading._replace(
         facts={**reading.facts, **facts},
         unknown={**reading.unknown, **unknown},
         unseen=unseen,

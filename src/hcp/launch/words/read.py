@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import replace
 
 from hcp.core.errors import HcpError
 from hcp.launch.dialects import WANTED, refuse_foreign
@@ -23,7 +22,7 @@ def extended(reading: Reading, texts: Sequence[str]) -> Reading:
     words = [Word(text) for text in texts]
     if reading.dialect == "mlm":
         _require_flag(words)
-        return replace(reading, settings=(*reading.settings, *settings_of_flags(words)))
+        return reading._replace(settings=(*reading.settings, *settings_of_flags(words)))
     settings, others = settings_of_overrides(words, reading.settings)
     if others:
         raise HcpError(f"{others[0].text!r} after -- is no override; wanted key=value; correct the word")
@@ -44,8 +43,7 @@ def read_again(reading: Reading, settings: Sequence[Setting]) -> Reading:
     # What was unknown stays so (its setting is gone), unless a new setting of the same key says it.
     given = {setting.key for setting in new.settings}
     unknown = {key: why for key, why in reading.unknown.items() if key not in given}
-    return replace(
-        reading,
+    return reading._replace(
         settings=new.settings,
         facts={**new.facts, **ours},
         unknown={**unknown, **new.unknown},

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 from typing import Any, NamedTuple
 
 from hcp.core.errors import HcpError
@@ -27,8 +26,7 @@ class Place(NamedTuple):
     is_empty: bool
 
 
-@dataclass(frozen=True)
-class YamlDoc:
+class YamlDoc(NamedTuple):
     """One YAML document. `settings` are its leaves under dotted paths: scalars, and lists as a whole.
 
     `data` is the same as plain nested dict, list, str, int, float, bool and None; keys are text as written.

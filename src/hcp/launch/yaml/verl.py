@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable
-from dataclasses import replace
 from typing import Any
 
 from hcp.launch.dialects import has_references
@@ -105,7 +104,7 @@ def verl_reading(
     main = Reading(
         "verl", target, form, tuple(resolved), facts, unknown, True, acceptances=acceptances, text=text, role=role
     )
-    return replace(main, others=tuple(_others(main, by_key)))
+    return main._replace(others=tuple(_others(main, by_key)))
 
 
 def _default(key: str) -> Any:

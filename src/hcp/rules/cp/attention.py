@@ -1,53 +1,34 @@
-"""Context parallelism: which kinds of attention exist with it, by communication type and Transformer Engine version."""
+"""Kinds of attention under CP: windows, sinks, biases, FP8 and MLA, by communication type and Transformer Engine."""
 
 from __future__ import annotations
 
 from hcp.rules.cp.view import (
     FUSED,
-    cp_may_be_on,
+    WITHOUT_FP8_ATTENTION,
+    comm_types,
+    has_fp8_attention,
     has_window,
     is_dsa,
     layer_types,
-    switch_types,
+    type_fixes,
+    under_cp,
     windowed_types,
 )
 from hcp.rules.rule import Example, Fix, Problem, rule
-from hcp.rules.upstream import (
-    TE_ATTENTION_UTILS,
-    TE_CONTEXT_PARALLEL,
-    TRANSFORMER_UTILS,
-)
+from hcp.rules.upstream import TE_ATTENTION_UTILS, TE_CONTEXT_PARALLEL, TRANSFORMER_UTILS
 from hcp.rules.view import View
 
 
-def _to(v: View, *types: str) -> tuple[Fix, ...]:
-    effects = {
-        "a2a": "one all-to-all over the whole CP group",
-        "p2p": "a ring over the whole CP group",
-        "all_gather": "K and V are gathered over the whole CP group",
-    }
-    return tuple(Fix(switch_types(v, (kind,)), effects[kind]) for kind in types)
-
-
-def _sinks(v: View) -> bool:
-    return cp_may_be_on(v) and v.softmax_type not in (None, "vanilla")
-
-
-def _is_deterministic(v: View) -> bool:
+def _has_deterministic_sinks(v: View) -> bool:
     """Whether cuDNN's attention with sinks has a deterministic backward pass here."""
     if v.at_least("te", "2.12"):
         return False
     return v.arch == "sm90" or (v.arch not in ("sm80", "sm86", "sm89") and not v.at_least("te", "2.9"))
 
 
-def _fp8_attention(v: View) -> bool:
-    asked = v.get("fp8_dot_product_attention") or v.get("fp8_multi_head_attention")
-    return bool(asked) and cp_may_be_on(v) and v.fp8 is not None
-
-
-def _wide_mla(v: View) -> bool:
+def _is_wide_mla(v: View) -> bool:
     """MLA whose value heads are narrower than its query heads, as Transformer Engine sees them."""
-    if not cp_may_be_on(v) or not v.mla or is_dsa(v):
+    if not v.mla or is_dsa(v):
         return False
     widths = [v.get(name) for name in ("qk_head_dim", "qk_pos_emb_head_dim", "v_head_dim")]
     if None not in widths and widths[0] + widths[1] == widths[2]:
@@ -67,17 +48,17 @@ def _wide_mla(v: View) -> bool:
         ),
         TRANSFORMER_UTILS.says("is_layer_window_attention", "layer_number % window_attn_skip_freq != 0", ">=0.15"),
     ),
-    applies=lambda v: cp_may_be_on(v) and has_window(v),
+    applies=under_cp(has_window),
     good=Example("mlm", "--context-parallel-size 2 --cp-comm-type all_gather --window-size 1024,0"),
     bad=Example("mlm", "--context-parallel-size 2 --window-size 1024,0"),
 )
-def windows_have_a_comm_type(v: View) -> Problem | None:
+def windows_use_a2a_or_all_gather(v: View) -> Problem | None:
     """Layers with a sliding window use a2a or all_gather.
 
     The ring exchanges whole chunks and knows no window. Transformer Engine drops cuDNN's attention for it without a
     word and asserts in what is left. Layers without a window may stay on the ring: give one type per layer.
     """
-    if v.cp == 1 or not has_window(v) or "p2p" not in windowed_types(v):
+    if "p2p" not in windowed_types(v):
         return None
     default = v.cp_comm_type is None or ((fact := v.fact("cp_comm_type")) is not None and fact.origin == "default")
     return Problem(
@@ -85,7 +66,7 @@ def windows_have_a_comm_type(v: View) -> Problem | None:
         found=f"window_size {tuple(v.window_size)} in layers with cp_comm_type p2p{' (default)' if default else ''}",
         wanted="a2a or all_gather in the layers that have a window",
         facts=("cp_comm_type", "window_size", "cp"),
-        fixes=_to(v, "a2a", "all_gather"),
+        fixes=type_fixes(v, "a2a", "all_gather"),
     )
 
 
@@ -101,7 +82,7 @@ def windows_have_a_comm_type(v: View) -> Problem | None:
         TE_CONTEXT_PARALLEL.says("attn_forward_func_with_cp", "Before cuDNN 9.18.0", ">=2.12"),
         TE_ATTENTION_UTILS.says("get_attention_backend", "for determinism reasons with softmax_type", ">=2.12"),
     ),
-    applies=_sinks,
+    applies=under_cp(lambda v: v.softmax_type not in (None, "vanilla")),
     good=Example(
         "mlm",
         "--context-parallel-size 2 --cp-comm-type a2a --softmax-type learnable --num-attention-heads 8",
@@ -109,22 +90,19 @@ def windows_have_a_comm_type(v: View) -> Problem | None:
     ),
     bad=Example("mlm", "--context-parallel-size 2 --softmax-type learnable"),
 )
-def sinks_have_a_comm_type_and_backend(v: View) -> Problem | None:
+def sinks_use_a2a_and_cudnn(v: View) -> Problem | None:
     """Attention sinks run with a2a and cuDNN's attention.
 
     A sink adds a term to each row's softmax, which only the flat all-to-all keeps whole. What Transformer Engine
     prints is 'No dot product attention backend is available for the provided inputs'.
     """
-    if v.cp == 1:
-        return None
-    types = layer_types(v)
     found = f"softmax_type {v.softmax_type}"
     facts: tuple[str, ...] = ("softmax_type", "attention_backend", "cp")
     message = "attention sinks under context parallelism have no backend: the first forward stops"
     fixes: tuple[Fix, ...] = ()
-    if any(kind in ("p2p", "all_gather") for kind in types):
-        found += f" with cp_comm_type {' '.join(v.comm_types)}"
-        wanted, facts, fixes = "a2a in every layer", ("cp_comm_type", "softmax_type", "cp"), _to(v, "a2a")
+    if any(kind in ("p2p", "all_gather") for kind in layer_types(v)):
+        found += f" with cp_comm_type {' '.join(comm_types(v))}"
+        wanted, facts, fixes = "a2a in every layer", ("cp_comm_type", "softmax_type", "cp"), type_fixes(v, "a2a")
     elif v.get("attention_backend") == "flash":
         found += " with attention_backend flash"
         wanted, facts, fixes = "cuDNN's attention (fused, or auto)", ("attention_backend", "softmax_type"), (FUSED,)
@@ -132,7 +110,7 @@ def sinks_have_a_comm_type_and_backend(v: View) -> Problem | None:
         message = "attention sinks need a newer Transformer Engine: the model build stops"
         found += f" with Transformer Engine {v.te}"
         wanted, facts = "Transformer Engine 2.8 or newer", ("te", "softmax_type")
-    elif v.deterministic and not _is_deterministic(v):
+    elif v.deterministic and not _has_deterministic_sinks(v):
         found += f" in deterministic mode on Transformer Engine {v.te}"
         wanted, facts = "deterministic_mode off", ("deterministic", "softmax_type")
         fixes = (Fix({"deterministic": False}, "non-deterministic attention"),)
@@ -158,26 +136,24 @@ def sinks_have_a_comm_type_and_backend(v: View) -> Problem | None:
         ),
         TE_ATTENTION_UTILS.says("get_attention_backend", "attention bias for THD format", ">=2.4"),
     ),
-    applies=lambda v: cp_may_be_on(v) and bool(v.get("attention_bias")),
+    applies=under_cp(lambda v: bool(v.get("attention_bias"))),
     good=Example("mlm", "--context-parallel-size 2", "attention_bias=true"),
     bad=Example("mlm", "--context-parallel-size 2 --attention-backend flash", "attention_bias=true"),
 )
-def bias_runs_in_the_ring(v: View) -> Problem | None:
+def bias_uses_the_ring_and_cudnn(v: View) -> Problem | None:
     """An attention bias runs in the p2p ring, without packing, on cuDNN's attention.
 
     Only the ring knows which part of the bias belongs to which chunk, and only cuDNN's attention takes it. ALiBi
     slopes are never supported under CP. ModelOpt's EAGLE and relative positions add a bias too.
     """
-    if v.cp == 1:
-        return None
     message = "an attention bias under context parallelism has no backend: the first forward stops"
     if any(kind in ("a2a", "all_gather") for kind in layer_types(v)):
         return Problem(
             message,
-            f"attention bias with cp_comm_type {' '.join(v.comm_types)}",
+            f"attention bias with cp_comm_type {' '.join(comm_types(v))}",
             "p2p in every layer",
             ("cp_comm_type", "attention_bias"),
-            _to(v, "p2p"),
+            type_fixes(v, "p2p"),
         )
     if v.get("thd"):
         return Problem(
@@ -210,7 +186,7 @@ def bias_runs_in_the_ring(v: View) -> Problem | None:
             "_reject_custom_recipe_under_cp", "CustomRecipe + Context Parallelism is not yet supported", ">=2.16"
         ),
     ),
-    applies=_fp8_attention,
+    applies=under_cp(lambda v: has_fp8_attention(v) and v.fp8 is not None),
     good=Example(
         "mlm",
         "--context-parallel-size 2 --fp8-format hybrid --fp8-dot-product-attention "
@@ -222,16 +198,13 @@ def bias_runs_in_the_ring(v: View) -> Problem | None:
         "--attention-backend flash --seq-length 4096 --micro-batch-size 1",
     ),
 )
-def fp8_attention_has_its_backend(v: View) -> Problem | None:
+def fp8_attention_runs_on_cudnn(v: View) -> Problem | None:
     """FP8 attention runs on cuDNN, on Hopper or newer.
 
     Only cuDNN's attention has FP8 under CP, from sm90 on. Transformer Engine 2.15 to 2.18 refuse it for packed
     data, and 2.16 and later refuse custom recipes.
     """
-    if v.cp == 1:
-        return None
     facts: tuple[str, ...] = ("fp8_dot_product_attention", "fp8_multi_head_attention")
-    off = Fix({"fp8_dot_product_attention": False, "fp8_multi_head_attention": False}, "attention in 16 bits")
     if v.get("attention_backend") in ("flash", "unfused"):
         found, wanted = f"attention_backend {v.attention_backend}", "cuDNN's attention (fused, or auto)"
         return Problem(
@@ -239,7 +212,7 @@ def fp8_attention_has_its_backend(v: View) -> Problem | None:
             f"FP8 attention with {found}",
             wanted,
             ("attention_backend", *facts),
-            (FUSED, off),
+            (FUSED, WITHOUT_FP8_ATTENTION),
         )
     if v.fp8_recipe == "custom" and v.at_least("te", "2.16"):
         found, wanted = "the custom recipe", "a built-in recipe"
@@ -256,7 +229,7 @@ def fp8_attention_has_its_backend(v: View) -> Problem | None:
         f"FP8 attention with {found}",
         wanted,
         facts,
-        (off,),
+        (WITHOUT_FP8_ATTENTION,),
     )
 
 
@@ -271,7 +244,7 @@ def fp8_attention_has_its_backend(v: View) -> Problem | None:
         ),
         TE_ATTENTION_UTILS.says("get_attention_backend", "MLA attention", ">=2.5,<2.15"),
     ),
-    applies=_wide_mla,
+    applies=under_cp(_is_wide_mla),
     good=Example("mlm", "--context-parallel-size 2 --multi-latent-attention --no-rope-fusion", "te=2.5"),
     bad=Example(
         "mlm",
@@ -279,15 +252,14 @@ def fp8_attention_has_its_backend(v: View) -> Problem | None:
         "te=2.14",
     ),
 )
-def mla_has_its_transformer_engine(v: View) -> Problem | None:
+def transformer_engine_supports_mla(v: View) -> Problem | None:
     """Multi-latent attention has a Transformer Engine that can.
 
     MLA's query and key heads are wider than its value heads. Transformer Engine before 2.5 has no CP for that; 2.5
     to 2.14 have it in p2p and a2a+p2p, not with FP8 attention; 2.15 lifts both.
     """
-    if v.cp == 1 or v.at_least("te", "2.15"):
+    if v.at_least("te", "2.15"):
         return None
-    facts: tuple[str, ...] = ("cp_comm_type", "mla", "te")
     message = "multi-latent attention under context parallelism is refused in the first forward"
     if not v.at_least("te", "2.5"):
         return Problem(
@@ -299,26 +271,26 @@ def mla_has_its_transformer_engine(v: View) -> Problem | None:
     if any(kind in ("a2a", "all_gather") for kind in layer_types(v)):
         return Problem(
             message,
-            f"MLA with cp_comm_type {' '.join(v.comm_types)} and Transformer Engine {v.te}",
+            f"MLA with cp_comm_type {' '.join(comm_types(v))} and Transformer Engine {v.te}",
             "p2p or a2a+p2p, or Transformer Engine 2.15",
-            facts,
-            _to(v, "p2p"),
+            ("cp_comm_type", "mla", "te"),
+            type_fixes(v, "p2p"),
         )
-    if v.get("fp8") and (v.get("fp8_dot_product_attention") or v.get("fp8_multi_head_attention")):
+    if v.get("fp8") and has_fp8_attention(v):
         return Problem(
             message,
             f"MLA with FP8 attention and Transformer Engine {v.te}",
             "16-bit attention, or Transformer Engine 2.15",
             ("fp8_dot_product_attention", "mla", "te"),
-            (Fix({"fp8_dot_product_attention": False, "fp8_multi_head_attention": False}, "attention in 16 bits"),),
+            (WITHOUT_FP8_ATTENTION,),
         )
     return None
 
 
 RULES = (
-    windows_have_a_comm_type,
-    sinks_have_a_comm_type_and_backend,
-    bias_runs_in_the_ring,
-    fp8_attention_has_its_backend,
-    mla_has_its_transformer_engine,
+    windows_use_a2a_or_all_gather,
+    sinks_use_a2a_and_cudnn,
+    bias_uses_the_ring_and_cudnn,
+    fp8_attention_runs_on_cudnn,
+    transformer_engine_supports_mla,
 )

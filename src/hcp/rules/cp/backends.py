@@ -1,30 +1,26 @@
-"""Context parallelism: the communication type, and the attention implementation that carries it."""
+"""Attention backends: which of them have context parallelism, and what else they can be asked for."""
 
 from __future__ import annotations
 
-from hcp.rules.cp.view import (
-    FUSED,
-    cp_may_be_on,
-    layer_types,
-)
+from hcp.rules.cp.view import FUSED, has_fp8_attention, layer_types, under_cp, uses_cp
 from hcp.rules.rule import Example, Fix, Problem, rule
-from hcp.rules.upstream import (
-    CORE_DOT_PRODUCT_ATTENTION,
-    EXTENSION_TE,
-    LM_LANGUAGE_MODULE,
-    TE_ATTENTION_UTILS,
-)
+from hcp.rules.upstream import CORE_DOT_PRODUCT_ATTENTION, EXTENSION_TE, LM_LANGUAGE_MODULE, TE_ATTENTION_UTILS
 from hcp.rules.view import View
 
+_NO_BACKEND = "no attention backend is left and the first forward stops"
+_MASKS = {
+    "causal_bottom_right": "bottom-right causal masks",
+    "padding_causal_bottom_right": "bottom-right causal masks",
+    "arbitrary": "arbitrary masks",
+}
 
-def _max_logit(v: View) -> str | None:
+
+def _max_logit_fact(v: View) -> str | None:
+    """The fact that asks for the largest attention logit; None where none does."""
     return next((name for name in ("qk_clip", "log_max_attention_logit") if v.get(name)), None)
 
 
-_NO_BACKEND = "no attention backend is left and the first forward stops"
-
-
-def _is_local(v: View) -> str | None:
+def _local_attention_fact(v: View) -> str | None:
     """The fact that replaces Transformer Engine's attention by megatron-core's own; None where none does."""
     if v.attention_backend == "local":
         return "attention_backend"
@@ -35,22 +31,12 @@ def _is_local(v: View) -> str | None:
     return "transformer_impl" if spec is None and v.transformer_impl == "local" else None
 
 
-_MASKS = {
-    "causal_bottom_right": "bottom-right causal masks",
-    "padding_causal_bottom_right": "bottom-right causal masks",
-    "arbitrary": "arbitrary masks",
-}
-
-
-def _bad_mask(v: View) -> str | None:
+def _impossible_mask(v: View) -> str | None:
+    """The masks that the launch asks for and that no backend has under CP; None where it asks for none."""
     mask = v.get("attention_mask")
     if mask == "padding" and not v.get("thd"):
         return "padding masks outside packed data"
     return _MASKS.get(mask) if isinstance(mask, str) else None
-
-
-def _wants_fa4(v: View) -> bool:
-    return cp_may_be_on(v) and v.get("attention_backend") == "flash" and str(v.get("flash_attention_version")) == "4"
 
 
 @rule(
@@ -67,17 +53,17 @@ def _wants_fa4(v: View) -> bool:
             "TEDotProductAttention.__init__", "qk-clip is only supported in TE 2.9.0 and later", ">=0.16"
         ),
     ),
-    applies=lambda v: _max_logit(v) is not None,
+    applies=lambda v: _max_logit_fact(v) is not None,
     good=Example("mlm", "--qk-clip --attention-backend fused", "te=2.9"),
     bad=Example("mlm", "--qk-clip --attention-backend flash"),
 )
-def max_logit_has_its_backend(v: View) -> Problem | None:
+def backend_returns_max_logit(v: View) -> Problem | None:
     """The largest attention logit is asked of a backend that returns it.
 
     QK clipping and logging of the largest logit switch FlashAttention off, and every backend for FP8 attention.
     Transformer Engine 2.9 and 2.10 refuse packed data as well. Unfused attention would do, but not under CP.
     """
-    name = _max_logit(v)
+    name = _max_logit_fact(v)
     assert name is not None
     off = Fix({name: False}, f"no {name}")
     message = "no attention backend returns the largest logit here: the first forward stops"
@@ -89,7 +75,7 @@ def max_logit_has_its_backend(v: View) -> Problem | None:
             ("attention_backend", name),
             (FUSED, off),
         )
-    if v.get("fp8") and (v.get("fp8_dot_product_attention") or v.get("fp8_multi_head_attention")):
+    if v.get("fp8") and has_fp8_attention(v):
         return Problem(
             message, f"{name} with FP8 attention", "16-bit attention", ("fp8_dot_product_attention", name), (off,)
         )
@@ -122,17 +108,17 @@ def max_logit_has_its_backend(v: View) -> Problem | None:
             "DotProductAttention.__init__", "Context parallelism is only supported by TEDotProductAttention!", ">=0.12"
         ),
     ),
-    applies=cp_may_be_on,
+    applies=uses_cp,
     good=Example("mlm", "--context-parallel-size 2 --transformer-impl transformer_engine"),
     bad=Example("mlm", "--context-parallel-size 2 --transformer-impl local"),
 )
-def attention_is_transformer_engine(v: View) -> Problem | None:
+def attention_comes_from_transformer_engine(v: View) -> Problem | None:
     """Context parallelism runs on Transformer Engine's attention.
 
     Ring, all-to-all and all-gather live in Transformer Engine. megatron-core's local attention asserts that the
     context-parallel size is 1; the config constructor does not look.
     """
-    name = None if v.cp == 1 else _is_local(v)
+    name = _local_attention_fact(v)
     if name is None:
         return None
     fact = v.fact(name)
@@ -160,19 +146,17 @@ def attention_is_transformer_engine(v: View) -> Problem | None:
         ),
         TE_ATTENTION_UTILS.says("get_attention_backend", "causal_bottom_right masking", ">=2.4"),
     ),
-    applies=cp_may_be_on,
+    applies=uses_cp,
     good=Example("mlm", "--context-parallel-size 2 --attention-backend fused"),
     bad=Example("mlm", "--context-parallel-size 2 --attention-backend unfused"),
 )
-def backend_and_mask_exist(v: View) -> Problem | None:
+def backend_and_mask_support_cp(v: View) -> Problem | None:
     """The attention backend and the mask exist with context parallelism.
 
     Transformer Engine drops every backend that cannot do what is asked, with a debug message only; unfused
     attention is always dropped under CP, and no backend has bottom-right or arbitrary masks there. NVTE_DEBUG=1
     NVTE_DEBUG_LEVEL=2 prints the reasons.
     """
-    if v.cp == 1:
-        return None
     if v.attention_backend == "unfused":
         return Problem(
             message=f"Transformer Engine's unfused attention has no context parallelism: {_NO_BACKEND}",
@@ -184,7 +168,7 @@ def backend_and_mask_exist(v: View) -> Problem | None:
                 Fix({"attention_backend": "fused"}, "cuDNN's attention"),
             ),
         )
-    mask = _bad_mask(v)
+    mask = _impossible_mask(v)
     if mask is None:
         return None
     return Problem(
@@ -214,18 +198,16 @@ def backend_and_mask_exist(v: View) -> Problem | None:
             "LanguageModule._set_attention_backend", "if version != self.config.flash_attention_version"
         ),
     ),
-    applies=_wants_fa4,
+    applies=under_cp(lambda v: v.get("attention_backend") == "flash" and str(v.get("flash_attention_version")) == "4"),
     good=Example("mlm", "--context-parallel-size 2 --attention-backend flash --flash-attention-version 4", "te=2.19"),
     bad=Example("mlm", "--context-parallel-size 2 --attention-backend flash --flash-attention-version 4", "te=2.18"),
 )
-def fa4_knows_cp(v: View) -> Problem | None:
+def pinned_fa4_supports_cp(v: View) -> Problem | None:
     """FlashAttention 4 is pinned only where it has context parallelism.
 
     megatron-core pins a generation by switching the others off, which Transformer Engine hears from 2.18 on. That
     one has no context parallelism for generation 4; from 2.19 it has p2p, all_gather and a2a, but not a2a+p2p.
     """
-    if v.cp == 1:
-        return None
     if not v.at_least("te", "2.18"):
         return None  # the pin is not heard: another generation runs
     if "a2a+p2p" in layer_types(v):
@@ -248,8 +230,8 @@ def fa4_knows_cp(v: View) -> Problem | None:
 
 
 RULES = (
-    max_logit_has_its_backend,
-    attention_is_transformer_engine,
-    backend_and_mask_exist,
-    fa4_knows_cp,
+    backend_returns_max_logit,
+    attention_comes_from_transformer_engine,
+    backend_and_mask_support_cp,
+    pinned_fa4_supports_cp,
 )

@@ -1,35 +1,11 @@
-"""Context parallelism: the communication type, and the attention implementation that carries it."""
+"""The communication type: known to Transformer Engine, passed on to it, and one for each layer where they differ."""
 
 from __future__ import annotations
 
-from hcp.rules.cp.view import (
-    PARALLEL_TYPES,
-    cp_may_be_on,
-    is_dsa,
-    layer_types,
-    switch_types,
-)
-from hcp.rules.hcp.view import (
-    uses_cp,
-)
+from hcp.rules.cp.view import COMM_TYPES, comm_types, is_dsa, layer_types, switch_types, type_fixes, under_cp, uses_cp
 from hcp.rules.rule import Example, Fix, Problem, rule
-from hcp.rules.upstream import (
-    ARGUMENTS,
-    EXTENSION_TE,
-    TE_CONTEXT_PARALLEL,
-    TRANSFORMER_CONFIG,
-    TRANSFORMER_LAYER,
-)
+from hcp.rules.upstream import ARGUMENTS, EXTENSION_TE, TE_CONTEXT_PARALLEL, TRANSFORMER_CONFIG, TRANSFORMER_LAYER
 from hcp.rules.view import View
-
-
-def _unknown_types(v: View) -> tuple[str, ...]:
-    return tuple(kind for kind in dict.fromkeys(layer_types(v)) if kind not in PARALLEL_TYPES)
-
-
-def _one_type(v: View, kind: str) -> dict[str, object]:
-    drop = {"hcp_sizes": None} if v.get("hcp_sizes") and kind != "a2a+p2p" else {}
-    return {"cp_comm_type": kind, **drop}
 
 
 @rule(
@@ -41,7 +17,7 @@ def _one_type(v: View, kind: str) -> dict[str, object]:
         TE_CONTEXT_PARALLEL.says("attn_forward_func_with_cp", "Unsupported communication type", ">=2.4"),
         ARGUMENTS.says("_add_distributed_args", "p2p, a2a, allgather or a2a+p2p"),
     ),
-    applies=cp_may_be_on,
+    applies=uses_cp,
     good=Example(
         "mlm",
         "--context-parallel-size 2 --cp-comm-type allgather --experimental-attention-variant dsa --no-rope-fusion",
@@ -49,34 +25,31 @@ def _one_type(v: View, kind: str) -> dict[str, object]:
     ),
     bad=Example("mlm", "--context-parallel-size 2 --cp-comm-type allgather"),
 )
-def comm_type_is_spelled_right(v: View) -> Problem | None:
+def comm_type_is_spelled_correctly(v: View) -> Problem | None:
     """The communication type is spelled as Transformer Engine spells it.
 
     megatron-core passes any string on. Transformer Engine compares letter by letter in the first forward:
     'allgather', which Megatron-LM's help text offers, is refused; 'all_gather' is meant.
     """
-    if v.cp == 1:
-        return None
-    wrong = _unknown_types(v)
+    wrong = tuple(kind for kind in comm_types(v) if kind not in COMM_TYPES)
     if not wrong:
         return None
     if all(kind.replace("_", "").lower() == "allgather" for kind in wrong) and is_dsa(v):
         return None  # DSA exchanges KV by itself, and takes both spellings
-    meant = {kind.replace("_", "").replace("-", "").lower(): kind for kind in PARALLEL_TYPES}
+    meant = {kind.replace("_", "").replace("-", "").lower(): kind for kind in COMM_TYPES}
     near = meant.get(wrong[0].replace("_", "").replace("-", "").lower())
     value = v.cp_comm_type
     names = tuple(near if kind in wrong and near else kind for kind in layer_types(v))
     fixes = []
     if near and len(wrong) == 1:
         fixes.append(Fix({"cp_comm_type": names if isinstance(value, tuple) else near}, "the spelling that it knows"))
-    fixes.append(Fix(switch_types(v, ("p2p",)), "a ring over the whole CP group"))
     return Problem(
         message="Transformer Engine knows no such communication type and stops in the first forward"
         + ("; the help text of --cp-comm-type is wrong here" if v.dialect == "mlm" and "allgather" in wrong else ""),
         found=f"cp_comm_type {' '.join(wrong)}",
-        wanted="one of " + ", ".join(PARALLEL_TYPES),
+        wanted="one of " + ", ".join(COMM_TYPES),
         facts=("cp_comm_type",),
-        fixes=tuple(fixes),
+        fixes=(*fixes, *type_fixes(v, "p2p")),
     )
 
 
@@ -90,25 +63,24 @@ def comm_type_is_spelled_right(v: View) -> Problem | None:
             "TransformerConfig.__post_init__", "len(self.cp_comm_type) == self.num_layers", ">=0.12"
         ),
     ),
-    applies=lambda v: cp_may_be_on(v) and isinstance(v.cp_comm_type, tuple),
+    applies=under_cp(lambda v: isinstance(v.cp_comm_type, tuple)),
     good=Example("mlm", "--context-parallel-size 2 --num-layers 2 --cp-comm-type p2p all_gather"),
     bad=Example("mlm", "--context-parallel-size 2 --num-layers 4 --cp-comm-type p2p all_gather"),
 )
-def comm_types_match_layers(v: View) -> Problem | None:
+def comm_type_list_matches_layers(v: View) -> Problem | None:
     """A list of communication types has one entry per layer.
 
     The config constructor asserts it, and only where the context-parallel size is above 1.
     """
     types = v.cp_comm_type
-    if v.cp == 1 or len(types) == v.num_layers:
+    if len(types) == v.num_layers:
         return None
-    distinct = tuple(dict.fromkeys(layer_types(v)))
     return Problem(
         message="the model config is refused: a list gives the communication type of each layer",
         found=f"{len(types)} entries in cp_comm_type for {v.num_layers} layers",
         wanted=f"one word, or {v.num_layers} entries",
         facts=("cp_comm_type", "num_layers"),
-        fixes=tuple(Fix(switch_types(v, (kind,)), f"{kind} in every layer") for kind in distinct[:1]),
+        fixes=tuple(Fix(switch_types(v, kind), f"{kind} in every layer") for kind in comm_types(v)[:1]),
     )
 
 
@@ -118,23 +90,23 @@ def comm_types_match_layers(v: View) -> Problem | None:
     effect="silent",
     stage="never",
     source=(EXTENSION_TE.says("TEDotProductAttention.__init__", 'if is_te_min_version("1.10.0"):', ">=0.12"),),
-    applies=lambda v: cp_may_be_on(v) and any(kind in ("a2a", "all_gather") for kind in v.comm_types),
+    applies=under_cp(lambda v: any(kind in ("a2a", "all_gather") for kind in comm_types(v))),
     good=Example("mlm", "--context-parallel-size 2 --cp-comm-type all_gather", "te=1.12"),
     bad=Example("mlm", "--context-parallel-size 2 --cp-comm-type all_gather", "te=1.9"),
 )
-def comm_type_is_heard(v: View) -> Problem | None:
+def comm_type_reaches_transformer_engine(v: View) -> Problem | None:
     """Transformer Engine is new enough to hear the communication type.
 
     Before Transformer Engine 1.10 megatron-core does not pass the type on: every layer runs the p2p ring.
     """
-    if v.cp == 1 or v.at_least("te", "1.10"):
+    if v.at_least("te", "1.10"):
         return None
     return Problem(
         message="the communication type is dropped without a word and a plain ring runs",
-        found=f"cp_comm_type {' '.join(v.comm_types)} with Transformer Engine {v.te}",
+        found=f"cp_comm_type {' '.join(comm_types(v))} with Transformer Engine {v.te}",
         wanted="Transformer Engine 1.10 or newer",
         facts=("cp_comm_type", "te"),
-        fixes=(Fix(switch_types(v, ("p2p",)), "what runs anyway"),),
+        fixes=(Fix(switch_types(v, "p2p"), "what runs anyway"),),
     )
 
 
@@ -147,7 +119,7 @@ def comm_type_is_heard(v: View) -> Problem | None:
         TRANSFORMER_LAYER.says("TransformerLayer.__init__", "config.cp_comm_type[self.layer_number]", ">=0.12,<0.17"),
         TRANSFORMER_LAYER.says("TransformerLayer.__init__", "self.layer_number - 1", ">=0.17", where="checkout"),
     ),
-    applies=lambda v: v.get("cp") != 1 and isinstance(v.cp_comm_type, tuple) and uses_cp(v),
+    applies=under_cp(lambda v: isinstance(v.cp_comm_type, tuple)),
     good=Example(
         "bridge", "model.num_layers=2 model.context_parallel_size=2 model.cp_comm_type=[p2p,all_gather]", "mcore=0.17.0"
     ),
@@ -168,13 +140,13 @@ def comm_type_per_layer_is_supported(v: View) -> Problem | None:
         found=f"cp_comm_type as a list of {len(v.cp_comm_type)} with megatron-core {v.mcore}",
         wanted="one type for all layers, or megatron-core 0.17 or newer",
         facts=("cp_comm_type", "mcore"),
-        fixes=tuple(Fix(_one_type(v, kind), f"{kind} on every layer") for kind in v.comm_types),
+        fixes=tuple(Fix(switch_types(v, kind), f"{kind} on every layer") for kind in comm_types(v)),
     )
 
 
 RULES = (
-    comm_type_is_spelled_right,
-    comm_types_match_layers,
-    comm_type_is_heard,
+    comm_type_is_spelled_correctly,
+    comm_type_list_matches_layers,
+    comm_type_reaches_transformer_engine,
     comm_type_per_layer_is_supported,
 )

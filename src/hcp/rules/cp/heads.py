@@ -1,25 +1,18 @@
-"""Context parallelism: what the sequence and the heads must divide by."""
+"""Attention heads: whole ones for each rank, of tensor parallelism and of the all-to-all."""
 
 from __future__ import annotations
 
 from math import gcd
 
-from hcp.rules.cp.view import (
-    cp_may_be_on,
-    layer_types,
-    switch_types,
-)
+from hcp.rules.cp.view import heads_per_rank, kv_heads_per_rank, layer_types, switch_types, under_cp
 from hcp.rules.rule import Example, Fix, Problem, rule
-from hcp.rules.upstream import (
-    TE_CONTEXT_PARALLEL,
-    TRANSFORMER_CONFIG,
-)
+from hcp.rules.upstream import TE_CONTEXT_PARALLEL, TRANSFORMER_CONFIG
 from hcp.rules.view import View
 
 
-def _flat_a2a(v: View) -> bool:
+def _has_flat_a2a(v: View) -> bool:
     # Beside hierarchical layers it is HCP019, which has other ways out.
-    return cp_may_be_on(v) and "a2a" in layer_types(v) and "a2a+p2p" not in layer_types(v)
+    return "a2a" in layer_types(v) and "a2a+p2p" not in layer_types(v)
 
 
 @rule(
@@ -32,7 +25,7 @@ def _flat_a2a(v: View) -> bool:
             "AttnFuncWithCPAndQKVOA2A.forward", "q.shape[-2] % cp_size == 0 and k.shape[-2] % cp_size == 0", ">=2.4"
         ),
     ),
-    applies=_flat_a2a,
+    applies=under_cp(_has_flat_a2a),
     good=Example(
         "mlm",
         "--context-parallel-size 4 --cp-comm-type a2a --num-attention-heads 32 "
@@ -44,16 +37,14 @@ def _flat_a2a(v: View) -> bool:
         "--group-query-attention --num-query-groups 8 --tensor-model-parallel-size 4",
     ),
 )
-def heads_divide_for_a2a(v: View) -> Problem | None:
+def cp_divides_heads_for_a2a(v: View) -> Problem | None:
     """With a2a the heads of a rank divide by the context-parallel size.
 
     a2a exchanges sequence for heads: each CP rank takes 1/CP of the query and of the KV heads that its
     tensor-parallel rank holds. Only Transformer Engine checks it, in the first forward, after the model was built
     and the checkpoint loaded. Fewer KV heads than tensor-parallel ranks leave one per rank.
     """
-    if v.cp == 1:
-        return None
-    heads, kv_heads = v.heads_per_rank, v.kv_heads_per_rank
+    heads, kv_heads = heads_per_rank(v), kv_heads_per_rank(v)
     if heads % v.cp == 0 and kv_heads % v.cp == 0:
         return None
     return Problem(
@@ -61,7 +52,7 @@ def heads_divide_for_a2a(v: View) -> Problem | None:
         found=f"{heads} query and {kv_heads} KV heads per tensor-parallel rank at context_parallel_size {v.cp}",
         wanted=f"both a multiple of {v.cp}",
         facts=("cp_comm_type", "cp", "kv_heads", "heads", "tp"),
-        fixes=(Fix(switch_types(v, ("p2p",)), "a ring: heads stay whole"),),
+        fixes=(Fix(switch_types(v, "p2p"), "a ring: heads stay whole"),),
     )
 
 
@@ -110,6 +101,6 @@ def kv_heads_fit_tp(v: View) -> Problem | None:
 
 
 RULES = (
-    heads_divide_for_a2a,
+    cp_divides_heads_for_a2a,
     kv_heads_fit_tp,
 )

@@ -1,28 +1,17 @@
-"""Context parallelism: what the sequence and the heads must divide by."""
+"""Sequence lengths: what they must divide by, and how long they may be with a dense mask."""
 
 from __future__ import annotations
 
-from hcp.rules.cp.view import (
-    cp_may_be_on,
-    round_up,
-    sequence_multiple,
-)
+from hcp.rules.cp.view import cp_may_be_on, round_up, sequence_multiple, under_cp
 from hcp.rules.rule import Example, Fix, Problem, rule
-from hcp.rules.upstream import (
-    ARGUMENTS,
-    BRIDGE_CONFIG,
-    GPT_DATASET,
-    MAPPINGS,
-    TE_MXFP8_TENSOR,
-    TE_UTILS,
-)
+from hcp.rules.upstream import ARGUMENTS, BRIDGE_CONFIG, GPT_DATASET, MAPPINGS, TE_MXFP8_TENSOR, TE_UTILS
 from hcp.rules.view import View
 
 _HUGE = 1 << 30
 """Bytes of one dense mask, a byte per pair of tokens, from which the rule speaks."""
 
 
-def _dense_mask(v: View) -> bool:
+def _makes_dense_masks(v: View) -> bool:
     if not cp_may_be_on(v) or v.dialect not in ("mlm", "bridge"):
         return False
     if v.dialect == "bridge":
@@ -39,8 +28,8 @@ def _longer(v: View, multiple: int) -> Fix:
     return Fix(edits, f"sequences of {length} tokens, a multiple of {multiple}")
 
 
-def _splits_over_tp(v: View) -> bool:
-    """Dense rows whose length the launch states: packed rows have a length of their own (PACK001)."""
+def _splits_rows_over_tp(v: View) -> bool:
+    """Sequence parallelism over dense rows: packed rows have a length of their own (PACK001)."""
     return (
         v.dialect in ("mlm", "bridge", "bridge-provider")
         and cp_may_be_on(v)
@@ -54,11 +43,10 @@ def _splits_over_tp(v: View) -> bool:
 _FP8_TOKENS = {"delayed": 16, "tensorwise": 16, "mxfp8": 32}
 
 
-def _fp8_rows(v: View) -> bool:
+def _trains_dense_rows_in_fp8(v: View) -> bool:
     return (
         v.get("fp8") is not None
         and v.dialect in ("mlm", "bridge", "bridge-provider")
-        and cp_may_be_on(v)
         and not v.get("thd")
         and v.fp8_recipe in _FP8_TOKENS
     )
@@ -70,11 +58,11 @@ def _fp8_rows(v: View) -> bool:
     effect="oom",
     stage="training",
     source=(GPT_DATASET.says("_get_ltor_masks_and_position_ids", "torch.ones((seq_length, seq_length)", ">=0.12"),),
-    applies=_dense_mask,
+    applies=_makes_dense_masks,
     good=Example("mlm", "--context-parallel-size 4 --seq-length 8192"),
     bad=Example("mlm", "--context-parallel-size 4 --seq-length 131072"),
 )
-def no_dense_mask_for_long_sequences(v: View) -> Problem | None:
+def long_sequences_have_no_dense_mask(v: View) -> Problem | None:
     """The dataloader makes no dense attention mask for long sequences.
 
     Megatron-LM's datasets make a square mask for every sample unless told not to. It is ignored for causal
@@ -116,15 +104,15 @@ def sequence_divides_into_chunks(v: View) -> Problem | None:
     Causal attention is balanced by giving rank r the chunks r and 2 CP - 1 - r of 2 CP. Megatron-LM's command line
     and Bridge's validation refuse other lengths; megatron-core itself fails in a view of the first batch.
     """
-    length = v.seq_length
-    if v.cp == 1 or length is None or length % (2 * v.cp) == 0:
+    length, chunks = v.seq_length, 2 * v.cp
+    if length is None or length % chunks == 0:
         return None
     direct = v.dialect == "bridge-provider"
     return Problem(
         message="the sequence cannot be cut into the 2 x CP chunks that balance the ranks"
         + (": a tensor view fails in the first batch" if direct else ": the launch stops while it reads its arguments"),
         found=f"seq_length {length} at context_parallel_size {v.cp}",
-        wanted=f"a multiple of {2 * v.cp}",
+        wanted=f"a multiple of {chunks}",
         facts=("seq_length", "cp"),
         fixes=(_longer(v, sequence_multiple(v)),),
         severity="warning" if direct else None,
@@ -144,7 +132,7 @@ def sequence_divides_into_chunks(v: View) -> Problem | None:
             ">=0.12",
         ),
     ),
-    applies=_splits_over_tp,
+    applies=_splits_rows_over_tp,
     good=Example(
         "mlm",
         "--context-parallel-size 2 --tensor-model-parallel-size 6 --sequence-parallel "
@@ -162,14 +150,14 @@ def sequence_divides_over_tp(v: View) -> Problem | None:
     After the split over CP, sequence parallelism scatters the rest over the tensor-parallel ranks. Neither
     Megatron-LM nor Bridge's pre-training path checks the product; the embedding asserts in the first forward.
     """
-    length = v.seq_length
-    if v.cp == 1 or v.tp == 1 or length is None or length % (v.tp * v.cp) == 0:
+    length, ranks = v.seq_length, v.cp * v.tp
+    if v.tp == 1 or length is None or length % ranks == 0:
         return None
     return Problem(
         message="sequence parallelism cannot split a rank's part of the sequence: the embedding stops with "
         "'First dimension of the tensor should be divisible by tensor parallel size'",
         found=f"seq_length {length} at tensor_model_parallel_size {v.tp} and context_parallel_size {v.cp}",
-        wanted=f"a multiple of {v.tp * v.cp}",
+        wanted=f"a multiple of {ranks}",
         facts=("seq_length", "tp", "cp"),
         fixes=(_longer(v, sequence_multiple(v)), Fix({"sequence_parallel": False}, "no sequence parallelism")),
     )
@@ -184,7 +172,7 @@ def sequence_divides_over_tp(v: View) -> Problem | None:
         TE_UTILS.says("assert_dim_for_fp8_exec", "math.prod(tensor.shape[:-1]) % 8", ">=2.4"),
         TE_MXFP8_TENSOR.says("MXFP8Quantizer.is_quantizable", "% MXFP8_BLOCK_SCALING_SIZE != 0", ">=2.4"),
     ),
-    applies=_fp8_rows,
+    applies=under_cp(_trains_dense_rows_in_fp8),
     good=Example("mlm", "--context-parallel-size 2 --fp8-format hybrid --seq-length 4096 --micro-batch-size 1"),
     bad=Example("mlm", "--context-parallel-size 2 --fp8-format hybrid --seq-length 4104 --micro-batch-size 1"),
 )
@@ -194,7 +182,7 @@ def fp8_blocks_are_whole(v: View) -> Problem | None:
     Transformer Engine asserts that tokens come in eights, cuBLAS wants sixteens in the weight gradient, MXFP8
     scales blocks of 32. CP divides the tokens of a rank, so short sequences break it first.
     """
-    if v.cp == 1 or v.seq_length is None or v.micro_batch_size is None:
+    if v.seq_length is None or v.micro_batch_size is None:
         return None
     wanted = _FP8_TOKENS[v.fp8_recipe]
     tokens = v.seq_length * v.micro_batch_size
@@ -211,7 +199,7 @@ def fp8_blocks_are_whole(v: View) -> Problem | None:
 
 
 RULES = (
-    no_dense_mask_for_long_sequences,
+    long_sequences_have_no_dense_mask,
     sequence_divides_into_chunks,
     sequence_divides_over_tp,
     fp8_blocks_are_whole,

@@ -1,13 +1,8 @@
-"""Context parallelism and other modes of a run: determinism, batch invariance, FSDP, masks, token prediction."""
+"""Modes of a run that CP has to share it with: determinism, batch invariance, FSDP, token prediction, UCC."""
 
 from __future__ import annotations
 
-from hcp.rules.cp.view import (
-    BLACKWELL,
-    CONNECTIONS,
-    cp_may_be_on,
-    wants_one,
-)
+from hcp.rules.cp.view import BLACKWELL, CONNECTIONS, under_cp, wants_one_connection
 from hcp.rules.rule import Example, Fix, Problem, rule
 from hcp.rules.upstream import (
     BRIDGE_CONFIG,
@@ -20,8 +15,6 @@ from hcp.rules.upstream import (
 from hcp.rules.view import View
 
 _ALGOS = frozenset({"Ring", "CollnetDirect", "CollnetChain", "^NVLS"})
-
-
 _NONDETERMINISTIC = "env.NVTE_ALLOW_NONDETERMINISTIC_ALGO"
 
 
@@ -91,7 +84,7 @@ def deterministic_mode_has_its_environment(v: View) -> Problem | None:
     good=Example("mlm", "--batch-invariant-mode --attention-backend flash", "mcore=0.19"),
     bad=Example("mlm", "--batch-invariant-mode --attention-backend flash --context-parallel-size 2", "mcore=0.19"),
 )
-def batch_invariant_mode_has_no_cp(v: View) -> Problem | None:
+def batch_invariant_mode_excludes_cp(v: View) -> Problem | None:
     """Batch-invariant mode runs without context parallelism.
 
     CP calls FlashAttention 2's kernels directly, whose schedule depends on the batch; 0.19 and later assert.
@@ -124,7 +117,7 @@ def batch_invariant_mode_has_no_cp(v: View) -> Problem | None:
     good=Example("bridge", "model.context_parallel_size=1 ddp.use_megatron_fsdp=true ddp.megatron_fsdp_version=2"),
     bad=Example("bridge", "model.context_parallel_size=2 ddp.use_megatron_fsdp=true ddp.megatron_fsdp_version=2"),
 )
-def fsdp_v2_has_no_cp(v: View) -> Problem | None:
+def fsdp_v2_excludes_cp(v: View) -> Problem | None:
     """The second generation of Megatron-FSDP runs without context parallelism.
 
     Bridge's validation accepts generation 2 for data parallelism alone.
@@ -146,16 +139,16 @@ def fsdp_v2_has_no_cp(v: View) -> Problem | None:
     effect="crash",
     stage="config",
     source=(MULTI_TOKEN_PREDICTION.says("roll_tensor", "cp_group", ">=0.14"),),
-    applies=lambda v: v.dialect == "mlm" and bool(v.get("mtp_layers")) and cp_may_be_on(v),
+    applies=under_cp(lambda v: v.dialect == "mlm" and bool(v.get("mtp_layers"))),
     good=Example("mlm", "--context-parallel-size 2 --mtp-num-layers 1", "mcore=0.14"),
     bad=Example("mlm", "--context-parallel-size 2 --mtp-num-layers 1", "mcore=0.13"),
 )
-def mtp_knows_cp(v: View) -> Problem | None:
+def mtp_supports_cp(v: View) -> Problem | None:
     """Multi-token prediction with context parallelism has a Megatron-LM that can.
 
     The command lines of 0.12 and 0.13 assert a context-parallel size of 1; 0.14 shifts tokens across ranks.
     """
-    if v.cp == 1 or v.at_least("mcore", "0.14"):
+    if v.at_least("mcore", "0.14"):
         return None
     return Problem(
         message="this Megatron-LM's command line refuses multi-token prediction with context parallelism",
@@ -180,7 +173,7 @@ def mtp_knows_cp(v: View) -> Problem | None:
     good=Example("bridge", "model.pipeline_model_parallel_comm_backend=ucc", "env.CUDA_DEVICE_MAX_CONNECTIONS=8"),
     bad=Example("mlm", "--pipeline-model-parallel-comm-backend ucc", "env.CUDA_DEVICE_MAX_CONNECTIONS=1"),
 )
-def ucc_pipeline_has_connections(v: View) -> Problem | None:
+def ucc_pipeline_has_enough_connections(v: View) -> Problem | None:
     """A pipeline over UCC has the connections it needs.
 
     UCC's messages queue behind everything else on a single connection, so megatron-core asserts that there are
@@ -195,7 +188,7 @@ def ucc_pipeline_has_connections(v: View) -> Problem | None:
             facts=("pipeline_comm_backend", CONNECTIONS),
             fixes=(fix,),
         )
-    if not wants_one(v) or v.arch in BLACKWELL:
+    if not wants_one_connection(v) or v.arch in BLACKWELL:
         return None
     return Problem(
         message="no value of CUDA_DEVICE_MAX_CONNECTIONS is right: UCC refuses 1, and Megatron-LM's command line asks"
@@ -209,8 +202,8 @@ def ucc_pipeline_has_connections(v: View) -> Problem | None:
 
 RULES = (
     deterministic_mode_has_its_environment,
-    batch_invariant_mode_has_no_cp,
-    fsdp_v2_has_no_cp,
-    mtp_knows_cp,
-    ucc_pipeline_has_connections,
+    batch_invariant_mode_excludes_cp,
+    fsdp_v2_excludes_cp,
+    mtp_supports_cp,
+    ucc_pipeline_has_enough_connections,
 )

@@ -1,31 +1,45 @@
-"""What several context-parallel rules ask of a launch: is CP on, which layers do what, what a rank holds."""
+"""What rules ask about context parallelism: is it on, how does each layer exchange, what does a rank hold."""
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from math import lcm
 from typing import Any
 
 from hcp.rules.rule import Fix
 from hcp.rules.view import Unknown, View
 
-_LARGEST_GROUP = 4096
-PARALLEL_TYPES = ("p2p", "all_gather", "a2a", "a2a+p2p")
+HIERARCHICAL = "a2a+p2p"
+COMM_TYPES = ("p2p", "all_gather", "a2a", HIERARCHICAL)
 """Transformer Engine's spellings, letter by letter."""
+
+WITHOUT_FP8_ATTENTION = Fix(
+    {"fp8_dot_product_attention": False, "fp8_multi_head_attention": False}, "attention in 16 bits"
+)
+CONNECTIONS = "env.CUDA_DEVICE_MAX_CONNECTIONS"
+BLACKWELL = ("sm100", "sm103", "sm110", "sm120", "sm121")
+FUSED = Fix({"attention_backend": "fused"}, "cuDNN's attention")
+_LARGEST_GROUP = 4096
+_EXCHANGES = {
+    "a2a": "one all-to-all over the whole CP group",
+    "p2p": "a ring over the whole CP group",
+    "all_gather": "K and V are gathered over the whole CP group",
+}
 
 
 def cp_may_be_on(v: View) -> bool:
-    """For `applies`: False only where CP is known to be off. The check then reads `v.cp`."""
+    """False only where CP is known to be off. Asks for nothing."""
     return bool(v.get("cp") != 1)
 
 
-def is_on(v: View, name: str) -> bool:
-    """Whether a switch is on; asks for it. An unset one (null) is off."""
-    return bool(v[name])
+def uses_cp(v: View) -> bool:
+    """Whether CP is on. Asks for `cp`."""
+    return bool(v.cp != 1)
 
 
-def is_dsa(v: View) -> bool:
-    """Whether attention is DSA, which has a CP of its own and never reaches Transformer Engine's."""
-    return bool(v.attention_variant in ("dsa", "dsv4_hybrid"))
+def under_cp(concerns: Callable[[View], bool]) -> Callable[[View], bool]:
+    """`applies` of a rule about CP: asks nothing where CP is known to be off, and for `cp` after all else."""
+    return lambda v: cp_may_be_on(v) and concerns(v) and uses_cp(v)
 
 
 def layer_types(v: View) -> tuple[str, ...]:
@@ -33,6 +47,45 @@ def layer_types(v: View) -> tuple[str, ...]:
     value = v.cp_comm_type
     items = value if isinstance(value, tuple) else (value,)
     return tuple("p2p" if item is None else str(item) for item in items)
+
+
+def comm_types(v: View) -> tuple[str, ...]:
+    """The distinct communication types over all layers."""
+    return tuple(dict.fromkeys(layer_types(v)))
+
+
+def switch_types(v: View, to: str, only: str | None = None) -> dict[str, Any]:
+    """The edits that give all layers, or those of type `only`, the type `to`; sizes that nothing uses any more go."""
+    types: Any = to
+    if only is not None and isinstance(v.cp_comm_type, tuple):
+        types = tuple(to if item == only else item for item in v.cp_comm_type)
+    edits = {"cp_comm_type": types}
+    if v.get("hcp_sizes") and to != HIERARCHICAL:
+        edits["hcp_sizes"] = None
+    return edits
+
+
+def type_fixes(v: View, *types: str) -> tuple[Fix, ...]:
+    """One fix for each of these types: every layer exchanges by it."""
+    return tuple(Fix(switch_types(v, kind), _EXCHANGES[kind]) for kind in types)
+
+
+def heads_per_rank(v: View) -> int:
+    """Query heads on a TP rank."""
+    return int(v.heads) // int(v.tp)
+
+
+def kv_heads_per_rank(v: View) -> int:
+    """KV heads on a TP rank: kv_heads / tp; 1 where there are fewer KV heads than TP ranks (replicated)."""
+    if v.get("mla"):
+        return heads_per_rank(v)  # K is projected up to all heads
+    kv_heads, tp = int(v.kv_heads), int(v.tp)
+    return kv_heads // tp if kv_heads >= tp else 1
+
+
+def is_dsa(v: View) -> bool:
+    """Whether attention is DSA, which has a CP of its own and never reaches Transformer Engine's."""
+    return bool(v.attention_variant in ("dsa", "dsv4_hybrid"))
 
 
 def has_window(v: View) -> bool:
@@ -78,6 +131,11 @@ def has_window_at(skip: Any, layer: int) -> bool:
     return bool(layer % int(skip))
 
 
+def has_fp8_attention(v: View) -> bool:
+    """Whether FP8 attention is asked for; it runs where training is in FP8 too. Asks for nothing."""
+    return bool(v.get("fp8_dot_product_attention") or v.get("fp8_multi_head_attention"))
+
+
 def sequence_multiple(v: View) -> int:
     """What a sequence must be a multiple of: 2 cp for the zigzag, tp cp where the rank's slice is split over tp."""
     multiple = 2 * int(v.cp)
@@ -104,33 +162,12 @@ def round_up(value: int, multiple: int) -> int:
     return -(-value // multiple) * multiple
 
 
-def states_environment(v: View) -> bool:
-    """Whether the launch sets environment variables: then one that is absent is worth asking for."""
-    return any(name.startswith("env.") for name in v.launch.facts)
-
-
-def switch_types(v: View, allowed: tuple[str, ...]) -> dict[str, Any]:
-    """The edit that moves every layer to the first allowed type; drops the sizes that only a2a+p2p uses."""
-    edits: dict[str, Any] = {"cp_comm_type": allowed[0]}
-    if v.get("hcp_sizes") and allowed[0] != "a2a+p2p":
-        edits["hcp_sizes"] = None
-    return edits
-
-
-FUSED = Fix({"attention_backend": "fused"}, "cuDNN's attention")
-
-
-CONNECTIONS = "env.CUDA_DEVICE_MAX_CONNECTIONS"
-
-
-BLACKWELL = ("sm100", "sm103", "sm110", "sm120", "sm121")
-
-
 def is_fsdp(v: View) -> bool:
+    """Whether parameters are sharded, by Megatron-FSDP or PyTorch's. Asks for nothing."""
     return bool(v.get("fsdp") or v.get("torch_fsdp2"))
 
 
-def wants_one(v: View) -> bool:
+def wants_one_connection(v: View) -> bool:
     """Whether Megatron-LM's command line asserts one connection; before Blackwell, which the check asks."""
     if v.dialect != "mlm" or is_fsdp(v) or v.get("overlap_moe_expert_parallel_comm"):
         return False

@@ -1,54 +1,29 @@
-"""Dynamic context parallelism: whether attention can change its group from one sequence to the next."""
+"""Attention under dynamic CP: what can change its group from one sequence to the next."""
 
 from __future__ import annotations
 
-from hcp.rules.cp.view import (
-    switch_types,
-)
-from hcp.rules.dcp.view import (
-    ON,
-    is_dynamic,
-    is_hybrid,
-    is_newer_than_read,
-    num_ranks,
-)
-from hcp.rules.hcp.view import (
-    HIERARCHICAL,
-    flat_edits,
-)
+from hcp.rules.cp.view import HIERARCHICAL, comm_types, heads_per_rank, kv_heads_per_rank, switch_types
+from hcp.rules.dcp.launches import HYBRID, ON_MAIN, hybrid
+from hcp.rules.dcp.view import is_dynamic, is_hybrid, is_newer_than_read, num_ranks
 from hcp.rules.rule import Example, Fix, Problem, rule
-from hcp.rules.upstream import (
-    CORE_ATTENTION,
-    EXTENSION_TE,
-    MULTI_LATENT_ATTENTION,
-    TE_CONTEXT_PARALLEL,
-)
+from hcp.rules.upstream import CORE_ATTENTION, EXTENSION_TE, MULTI_LATENT_ATTENTION, TE_CONTEXT_PARALLEL
 from hcp.rules.view import View
 
 
-def _ignored_type(v: View) -> Problem | None:
-    if v.comm_types == ("p2p",) or v.fact("cp_comm_type") is None:
+def _ignores_type(v: View) -> Problem | None:
+    """The problem of a launch whose communication type never reaches Transformer Engine."""
+    if comm_types(v) == ("p2p",) or v.fact("cp_comm_type") is None:
         return None
     return Problem(
         message="every group exchanges K and V by p2p: at a static CP size of 1 the layers are built without the type",
-        found=f"dynamic CP with cp_comm_type {', '.join(v.comm_types)} at context_parallel_size 1",
+        found=f"dynamic CP with cp_comm_type {', '.join(comm_types(v))} at context_parallel_size 1",
         wanted="p2p, which is what runs, or a static CP size above 1",
         facts=("cp_comm_type", "cp"),
-        fixes=(Fix(switch_types(v, ("p2p",)), "says what runs"),),
+        fixes=(Fix(switch_types(v, "p2p"), "says what runs"),),
         severity="warning",
         effect="silent",
         stage="never",
     )
-
-
-_HYBRID = (
-    "--hybrid-context-parallel --max-seqlen-per-dp-cp-rank 4096 --seq-length 32768 "
-    "--no-create-attention-mask-in-dataloader --sft --calculate-per-token-loss --micro-batch-size 1 "
-    "--eval-iters 0 "
-)
-
-
-_CP = "--context-parallel-size 8 "
 
 
 @rule(
@@ -63,41 +38,41 @@ _CP = "--context-parallel-size 8 "
         ),
     ),
     applies=is_dynamic,
-    good=Example("mlm", _HYBRID + _CP, ON),
+    good=Example("mlm", HYBRID, ON_MAIN),
     bad=Example(
         "mlm",
-        _HYBRID + _CP + "--cp-comm-type a2a+p2p --hierarchical-context-parallel-sizes 4 2",
+        hybrid(cp_comm_type="a2a+p2p", hierarchical_context_parallel_sizes="4 2"),
         "world_size=8 mcore=0.17.0 te=2.20 arch=sm90",
     ),
 )
-def comm_type_fits_any_group(v: View) -> Problem | None:
+def comm_type_works_in_any_group(v: View) -> Problem | None:
     """Dynamic CP exchanges K and V in a way that any group can.
 
     Each sequence brings one process group, and attention is handed that group with the communication type of the
     layer. a2a+p2p wants a pair of groups; a2a wants heads that divide by the widest group. At a static CP size of 1
     the type never reaches Transformer Engine.
     """
-    types = v.comm_types
+    types = comm_types(v)
     if v.cp == 1:
-        return _ignored_type(v)
+        return _ignores_type(v)
     if HIERARCHICAL in types:
         return Problem(
             message="the first sequence in a group of its own stops: a2a+p2p wants two groups and gets one",
             found="dynamic CP with cp_comm_type a2a+p2p",
             wanted="p2p, all_gather or a2a",
             facts=("cp_comm_type", "hcp_sizes"),
-            fixes=(Fix(flat_edits(v, "p2p"), "a ring over whatever group is chosen"),),
+            fixes=(Fix(switch_types(v, "p2p", only=HIERARCHICAL), "a ring over whatever group is chosen"),),
         )
     ranks = num_ranks(v)
-    if "a2a" not in types or (v.heads_per_rank % ranks == 0 and v.kv_heads_per_rank % ranks == 0):
+    if "a2a" not in types or (heads_per_rank(v) % ranks == 0 and kv_heads_per_rank(v) % ranks == 0):
         return None
     return Problem(
         message="the first group that is wider than the heads allow stops in the all-to-all",
-        found=f"cp_comm_type a2a with {v.heads_per_rank} heads and {v.kv_heads_per_rank} KV heads on a TP rank, in "
+        found=f"cp_comm_type a2a with {heads_per_rank(v)} heads and {kv_heads_per_rank(v)} KV heads on a TP rank, in "
         f"groups of up to {ranks}",
         wanted=f"heads that divide by {ranks}, or p2p",
         facts=("cp_comm_type", "heads", "kv_heads"),
-        fixes=(Fix(switch_types(v, ("p2p",)), "a ring over whatever group is chosen"),),
+        fixes=(Fix(switch_types(v, "p2p"), "a ring over whatever group is chosen"),),
     )
 
 
@@ -111,7 +86,7 @@ def comm_type_fits_any_group(v: View) -> Problem | None:
         EXTENSION_TE.says("TEDotProductAttention.forward", "TEDotProductAttention.cp_stream", ">=0.16"),
     ),
     applies=lambda v: v.dialect in ("mlm", "bridge-provider") and is_hybrid(v) and not is_newer_than_read(v),
-    good=Example("mlm", _HYBRID + _CP, ON),
+    good=Example("mlm", HYBRID, ON_MAIN),
     bad=Example(
         "bridge-provider",
         "model.hybrid_context_parallel=true model.max_seqlen_per_dp_cp_rank=4096 "
@@ -119,7 +94,7 @@ def comm_type_fits_any_group(v: View) -> Problem | None:
         "mcore=0.17.0 world_size=8 dp=8",
     ),
 )
-def hybrid_cp_has_static_cp(v: View) -> Problem | None:
+def hybrid_cp_has_static_cp_above_1(v: View) -> Problem | None:
     """Hybrid CP has a static CP size above 1.
 
     Attention makes the CUDA stream for CP where it is built, if the static CP size is above 1. Hybrid CP hands that
@@ -152,7 +127,7 @@ def hybrid_cp_has_static_cp(v: View) -> Problem | None:
         ),
     ),
     applies=lambda v: is_hybrid(v) and not is_newer_than_read(v),
-    good=Example("mlm", _HYBRID + _CP, ON),
+    good=Example("mlm", HYBRID, ON_MAIN),
     bad=Example(
         "bridge-provider",
         "model.hybrid_context_parallel=true model.max_seqlen_per_dp_cp_rank=4096 "
@@ -160,7 +135,7 @@ def hybrid_cp_has_static_cp(v: View) -> Problem | None:
         "mcore=0.17.0",
     ),
 )
-def hybrid_cp_has_no_mla(v: View) -> Problem | None:
+def hybrid_cp_excludes_mla(v: View) -> Problem | None:
     """Hybrid CP runs without multi-latent attention.
 
     Multi-latent attention of main asserts that no sequence brings a group; the dev branch follows.
@@ -183,10 +158,10 @@ def hybrid_cp_has_no_mla(v: View) -> Problem | None:
     stage="never",
     source=(CORE_ATTENTION.says("Attention.forward", "cp_group=self.pg_collection.cp,", ">=0.16"),),
     applies=lambda v: v.dialect == "mlm" and is_hybrid(v) and not is_newer_than_read(v),
-    good=Example("mlm", _HYBRID + _CP, ON),
-    bad=Example("mlm", _HYBRID + _CP + "--position-embedding-type rope", ON),
+    good=Example("mlm", HYBRID, ON_MAIN),
+    bad=Example("mlm", hybrid(position_embedding_type="rope"), ON_MAIN),
 )
-def rotary_embedding_fits_hybrid_cp(v: View) -> Problem | None:
+def hybrid_cp_excludes_static_rotary_embedding(v: View) -> Problem | None:
     """Hybrid CP runs without a rotary embedding that reads the static CP group.
 
     Packed data takes its rotary angles by the rank and size of a CP group. On main that is the static one, not the
@@ -207,8 +182,8 @@ def rotary_embedding_fits_hybrid_cp(v: View) -> Problem | None:
 
 
 RULES = (
-    comm_type_fits_any_group,
-    hybrid_cp_has_static_cp,
-    hybrid_cp_has_no_mla,
-    rotary_embedding_fits_hybrid_cp,
+    comm_type_works_in_any_group,
+    hybrid_cp_has_static_cp_above_1,
+    hybrid_cp_excludes_mla,
+    hybrid_cp_excludes_static_rotary_embedding,
 )

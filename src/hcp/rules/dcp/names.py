@@ -1,16 +1,9 @@
-"""Dynamic context parallelism: the two names, the versions that have it, and those in which it works."""
+"""The switch of dynamic CP: its name, and the versions and launchers in which it does something."""
 
 from __future__ import annotations
 
-from hcp.rules.dcp.view import (
-    DEV,
-    VERL,
-    is_dynamic,
-    is_hybrid,
-    is_newer_than_read,
-    is_verl,
-    switch,
-)
+from hcp.rules.dcp.launches import HYBRID, ON_MAIN, VERL, VERL_0_9
+from hcp.rules.dcp.view import is_dynamic, is_hybrid, is_newer_than_read, is_verl, switch
 from hcp.rules.rule import Example, Fix, Problem, rule
 from hcp.rules.upstream import (
     BRIDGE_INITIALIZE,
@@ -25,13 +18,14 @@ from hcp.rules.upstream import (
 from hcp.rules.view import View
 
 
-def off(v: View) -> Fix:
+def _off(v: View) -> Fix:
     """Dynamic CP switched off under every name that is on."""
     names = [name for name in ("hybrid_context_parallel", "dynamic_context_parallel") if v.get(name)]
     return Fix(dict.fromkeys(names, False), "static context parallelism")
 
 
 def _unknown_name(v: View, name: str, where: str, wanted: str) -> Problem:
+    """The problem of a launcher that has no such switch."""
     rename = {name: False, "hybrid_context_parallel": True}
     return Problem(
         message="the command line refuses the flag"
@@ -42,14 +36,15 @@ def _unknown_name(v: View, name: str, where: str, wanted: str) -> Problem:
         facts=(name, "mcore"),
         fixes=(
             *([Fix(rename, "the name of main and of every release")] if name != "hybrid_context_parallel" else []),
-            off(v),
+            _off(v),
         ),
         effect="crash" if v.dialect == "mlm" else "silent",
         stage="config" if v.dialect == "mlm" else "never",
     )
 
 
-def _dcp020_verl(v: View) -> Problem | None:
+def _unknown_to_verl(v: View) -> Problem | None:
+    """The problem of a verl without the switch, or whose megatron-core has another one."""
     if not v.at_least("verl", "0.8"):
         message, wanted = "verl knows no such key: start-up stops", "verl 0.8 or newer"
     elif v.at_least("verl", "0.9") or v.mcore_branch == "dev":
@@ -62,18 +57,10 @@ def _dcp020_verl(v: View) -> Problem | None:
         found=f"dynamic_context_parallel with verl {v.verl}",
         wanted=wanted,
         facts=("dynamic_context_parallel", "verl", "mcore"),
-        fixes=(off(v),),
+        fixes=(_off(v),),
         effect="crash",
         stage="init",
     )
-
-
-_HYBRID = (
-    "--hybrid-context-parallel --max-seqlen-per-dp-cp-rank 4096 --context-parallel-size 8 --seq-length 32768 "
-    "--sft --no-create-attention-mask-in-dataloader --calculate-per-token-loss --micro-batch-size 1 "
-    "--eval-iters 0"
-)
-"""A Megatron-LM launch with hybrid CP in which every rule of it holds (before megatron-core 0.18)."""
 
 
 @rule(
@@ -83,8 +70,8 @@ _HYBRID = (
     stage="training",
     source=(CORE_UTILS.says("get_batch_on_this_tp_rank", "batch['tokens'].shape[1]", ">=0.18"),),
     applies=lambda v: v.dialect == "mlm" and is_hybrid(v),
-    good=Example("mlm", _HYBRID, "world_size=8 mcore=0.17.0 te=2.14"),
-    bad=Example("mlm", _HYBRID, "world_size=8 mcore=0.19.0 te=2.14"),
+    good=Example("mlm", HYBRID, ON_MAIN),
+    bad=Example("mlm", HYBRID, "world_size=8 mcore=0.19.0 te=2.14"),
 )
 def pretrain_script_feeds_hybrid_cp(v: View) -> Problem | None:
     """Hybrid CP runs on a megatron-core whose pretrain_gpt.py can feed it.
@@ -103,7 +90,7 @@ def pretrain_script_feeds_hybrid_cp(v: View) -> Problem | None:
         found=f"hybrid_context_parallel with megatron-core {v.mcore}",
         wanted="megatron-core 0.16 or 0.17, the dev branch, or a newer build",
         facts=("hybrid_context_parallel", "mcore"),
-        fixes=(off(v),),
+        fixes=(_off(v),),
         severity="warning" if ends else None,
     )
 
@@ -120,7 +107,7 @@ def pretrain_script_feeds_hybrid_cp(v: View) -> Problem | None:
     applies=lambda v: (
         (v.dialect == "bridge" and is_dynamic(v)) or (v.dialect == "verl" and bool(v.get("hybrid_context_parallel")))
     ),
-    good=Example("verl", VERL, DEV),
+    good=Example("verl", VERL, VERL_0_9),
     bad=Example(
         "bridge",
         "model.hybrid_context_parallel=true model.max_seqlen_per_dp_cp_rank=4096 model.pipeline_model_parallel_size=1",
@@ -144,7 +131,7 @@ def core_switch_is_left_to_megatron_lm(v: View) -> Problem | None:
         found=f"{name} in {trainer}, which never wraps its data for it",
         wanted="verl's own dynamic_context_parallel" if v.dialect == "verl" else "static context parallelism",
         facts=(name, "pp"),
-        fixes=(off(v),),
+        fixes=(_off(v),),
         effect="silent" if unused else None,
         stage="never" if unused else None,
     )
@@ -170,14 +157,14 @@ def core_switch_is_left_to_megatron_lm(v: View) -> Problem | None:
         ),
     ),
     applies=lambda v: v.dialect != "bridge" and is_dynamic(v),
-    good=Example("mlm", _HYBRID, "world_size=8 mcore=0.17.0 te=2.14"),
+    good=Example("mlm", HYBRID, ON_MAIN),
     bad=Example(
         "bridge-provider",
         "model.dynamic_context_parallel=true model.max_seqlen_per_dp_cp_rank=4096 model.calculate_per_token_loss=true",
         "mcore=0.16.1",
     ),
 )
-def switch_has_the_name_of_its_version(v: View) -> Problem | None:
+def switch_has_the_name_this_version_knows(v: View) -> Problem | None:
     """Dynamic CP has the name that this version knows.
 
     megatron-core main and all releases from 0.16 on say hybrid_context_parallel; the dev branch renamed it to
@@ -185,7 +172,7 @@ def switch_has_the_name_of_its_version(v: View) -> Problem | None:
     Bridge passes on the names that megatron-core's signature has, and drops the others without a word.
     """
     if is_verl(v):
-        return _dcp020_verl(v)
+        return _unknown_to_verl(v)
     name = switch(v)
     if name == "hybrid_context_parallel":
         if v.at_least("mcore", "0.16"):
@@ -219,10 +206,10 @@ def switch_has_the_name_of_its_version(v: View) -> Problem | None:
         ),
     ),
     applies=is_verl,
-    good=Example("verl", VERL, DEV),
+    good=Example("verl", VERL, VERL_0_9),
     bad=Example("verl", VERL, "verl=0.9.1 mcore=0.19.0"),
 )
-def verl_finds_its_scheduler(v: View) -> Problem | None:
+def megatron_core_has_verls_scheduler(v: View) -> Problem | None:
     """verl's dynamic CP finds its scheduler in megatron-core.
 
     From 0.9 on verl borrows megatron-core's DefaultDynamicCPScheduler. That class is on the dev branch only
@@ -236,13 +223,13 @@ def verl_finds_its_scheduler(v: View) -> Problem | None:
         found=f"verl {v.verl} with dynamic_context_parallel on megatron-core's main branch",
         wanted="megatron-core's dev branch: no release to 0.19 has DefaultDynamicCPScheduler",
         facts=("dynamic_context_parallel", "mcore", "verl"),
-        fixes=(off(v),),
+        fixes=(_off(v),),
     )
 
 
 RULES = (
     pretrain_script_feeds_hybrid_cp,
     core_switch_is_left_to_megatron_lm,
-    switch_has_the_name_of_its_version,
-    verl_finds_its_scheduler,
+    switch_has_the_name_this_version_knows,
+    megatron_core_has_verls_scheduler,
 )

@@ -1,26 +1,11 @@
-"""Dynamic context parallelism: whether the longest sequence fits, and whether every group size exists."""
+"""The ranks that share a batch under dynamic CP: how many they are, and in which order."""
 
 from __future__ import annotations
 
-from hcp.rules.dcp.view import (
-    DEV,
-    ON,
-    UNSIZED,
-    VERL,
-    group_sizes,
-    is_dev,
-    is_hybrid,
-    is_newer_than_read,
-    is_verl,
-    largest_power,
-    num_ranks,
-)
+from hcp.rules.dcp.launches import HYBRID, ON_MAIN, VERL, VERL_0_9, hybrid
+from hcp.rules.dcp.view import group_sizes, is_dev, is_hybrid, is_newer_than_read, is_verl, largest_power, num_ranks
 from hcp.rules.rule import Example, Fix, Problem, rule
-from hcp.rules.upstream import (
-    DATA_SCHEDULE,
-    PARALLEL_STATE,
-    VERL_ENGINE,
-)
+from hcp.rules.upstream import DATA_SCHEDULE, PARALLEL_STATE, VERL_ENGINE
 from hcp.rules.view import View
 
 _MOST_RANKS = 2**20
@@ -78,14 +63,14 @@ def _not_a_power(v: View) -> Problem | None:
         ),
     ),
     applies=lambda v: is_hybrid(v) or is_dev(v),
-    good=Example("mlm", UNSIZED + "--max-seqlen-per-dp-cp-rank 4096 --context-parallel-size 8", ON),
+    good=Example("mlm", HYBRID, ON_MAIN),
     bad=Example(
         "mlm",
-        UNSIZED + "--max-seqlen-per-dp-cp-rank 8192 --context-parallel-size 12 --seq-length 49152",
+        hybrid(max_seqlen_per_dp_cp_rank=8192, context_parallel_size=12, seq_length=49152),
         "world_size=12 mcore=0.17.0 te=2.14",
     ),
 )
-def ranks_are_a_power_of_two(v: View) -> Problem | None:
+def dp_cp_ranks_are_a_power_of_two(v: View) -> Problem | None:
     """DP x CP is a power of two.
 
     megatron-core builds groups of 2, 4, ... below the largest power of two in DP x CP, and one of all ranks. The
@@ -102,7 +87,7 @@ def ranks_are_a_power_of_two(v: View) -> Problem | None:
     stage="never",
     source=(DATA_SCHEDULE.says("HybridCPDataLoaderWrapper._gid_to_src_rank", "// self.tp_group.size()", ">=0.16"),),
     applies=lambda v: is_hybrid(v) and not is_newer_than_read(v),
-    good=Example("mlm", UNSIZED + "--max-seqlen-per-dp-cp-rank 4096 --context-parallel-size 8", ON),
+    good=Example("mlm", HYBRID, ON_MAIN),
     bad=Example(
         "bridge-provider",
         "model.hybrid_context_parallel=true model.max_seqlen_per_dp_cp_rank=4096 "
@@ -134,8 +119,8 @@ def tp_is_the_fastest_axis(v: View) -> Problem | None:
     stage="training",
     source=(VERL_ENGINE.says("_validate_dcp_world_size", "dpcp_size < 2 or dpcp_size % 2 != 0", ">=0.9"),),
     applies=is_verl,
-    good=Example("verl", VERL + " trainer.nnodes=2 trainer.n_gpus_per_node=8", DEV),
-    bad=Example("verl", VERL + " trainer.nnodes=3 trainer.n_gpus_per_node=8", DEV),
+    good=Example("verl", f"{VERL} trainer.nnodes=2 trainer.n_gpus_per_node=8", VERL_0_9),
+    bad=Example("verl", f"{VERL} trainer.nnodes=3 trainer.n_gpus_per_node=8", VERL_0_9),
 )
 def verl_ranks_are_a_power_of_two(v: View) -> Problem | None:
     """verl's dynamic CP has a power of two of DP x CP ranks.
@@ -147,7 +132,7 @@ def verl_ranks_are_a_power_of_two(v: View) -> Problem | None:
 
 
 RULES = (
-    ranks_are_a_power_of_two,
+    dp_cp_ranks_are_a_power_of_two,
     tp_is_the_fastest_axis,
     verl_ranks_are_a_power_of_two,
 )

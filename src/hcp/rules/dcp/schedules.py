@@ -1,19 +1,11 @@
-"""Dynamic context parallelism in Megatron-LM: what else its training loop asks for, on main and on dev."""
+"""What megatron-core's schedule for hybrid CP leaves out: pipelines, CUDA graphs, evaluation, expert overlap."""
 
 from __future__ import annotations
 
-from hcp.rules.dcp.view import (
-    LOOP,
-    ON,
-    SIZED,
-    is_hybrid,
-)
+from hcp.rules.dcp.launches import HYBRID, ON_MAIN, hybrid
+from hcp.rules.dcp.view import is_hybrid
 from hcp.rules.rule import Example, Fix, Problem, rule
-from hcp.rules.upstream import (
-    ARGUMENTS,
-    SCHEDULES,
-    TRAINING,
-)
+from hcp.rules.upstream import ARGUMENTS, SCHEDULES, TRAINING
 from hcp.rules.view import View
 
 
@@ -29,10 +21,10 @@ from hcp.rules.view import View
         ),
     ),
     applies=lambda v: v.dialect == "mlm" and is_hybrid(v),
-    good=Example("mlm", SIZED + LOOP, ON),
-    bad=Example("mlm", SIZED + LOOP + " --pipeline-model-parallel-size 2", "world_size=16 mcore=0.17.0 te=2.14"),
+    good=Example("mlm", HYBRID, ON_MAIN),
+    bad=Example("mlm", hybrid(pipeline_model_parallel_size=2), "world_size=16 mcore=0.17.0 te=2.14"),
 )
-def hybrid_cp_has_no_pipeline(v: View) -> Problem | None:
+def hybrid_cp_excludes_pipelines(v: View) -> Problem | None:
     """Hybrid CP runs without pipeline parallelism.
 
     Of megatron-core's three schedules only the one without a pipeline has a branch for hybrid CP.
@@ -61,10 +53,10 @@ def hybrid_cp_has_no_pipeline(v: View) -> Problem | None:
         ARGUMENTS.says("validate_args", "del args.enable_cuda_graph", ">=0.16"),
     ),
     applies=lambda v: v.dialect == "mlm" and is_hybrid(v),
-    good=Example("mlm", SIZED + LOOP, ON),
-    bad=Example("mlm", SIZED + LOOP + " --enable-cuda-graph", ON),
+    good=Example("mlm", HYBRID, ON_MAIN),
+    bad=Example("mlm", hybrid(enable_cuda_graph=True), ON_MAIN),
 )
-def hybrid_cp_has_no_cuda_graphs(v: View) -> Problem | None:
+def hybrid_cp_excludes_cuda_graphs(v: View) -> Problem | None:
     """Hybrid CP runs without CUDA graphs.
 
     Group and length change from one sequence to the next, and a graph is captured for one of each. The command line
@@ -104,10 +96,10 @@ def hybrid_cp_has_no_cuda_graphs(v: View) -> Problem | None:
         SCHEDULES.says("forward_backward_no_pipelining", "elif config.hybrid_context_parallel:", ">=0.16"),
     ),
     applies=lambda v: v.dialect == "mlm" and is_hybrid(v),
-    good=Example("mlm", SIZED + LOOP, ON),
-    bad=Example("mlm", SIZED + LOOP.replace("--eval-iters 0", "--eval-iters 10"), ON),
+    good=Example("mlm", HYBRID, ON_MAIN),
+    bad=Example("mlm", hybrid(eval_iters=10), ON_MAIN),
 )
-def hybrid_cp_has_no_evaluation(v: View) -> Problem | None:
+def hybrid_cp_excludes_evaluation(v: View) -> Problem | None:
     """Hybrid CP trains without evaluation.
 
     Megatron-LM wraps the training iterator alone. The schedule decides by the configuration, so evaluation takes
@@ -137,10 +129,10 @@ def hybrid_cp_has_no_evaluation(v: View) -> Problem | None:
         ),
     ),
     applies=lambda v: v.dialect in ("mlm", "bridge-provider") and is_hybrid(v),
-    good=Example("mlm", SIZED + LOOP, ON),
-    bad=Example("mlm", SIZED + LOOP + " --overlap-moe-expert-parallel-comm", ON),
+    good=Example("mlm", HYBRID, ON_MAIN),
+    bad=Example("mlm", hybrid(overlap_moe_expert_parallel_comm=True), ON_MAIN),
 )
-def hybrid_cp_has_no_expert_overlap(v: View) -> Problem | None:
+def hybrid_cp_excludes_expert_overlap(v: View) -> Problem | None:
     """Hybrid CP and the overlapped expert all-to-all exclude each other.
 
     The schedule asks for the overlap first and only else for hybrid CP; nothing compares the two switches.
@@ -157,8 +149,8 @@ def hybrid_cp_has_no_expert_overlap(v: View) -> Problem | None:
 
 
 RULES = (
-    hybrid_cp_has_no_pipeline,
-    hybrid_cp_has_no_cuda_graphs,
-    hybrid_cp_has_no_evaluation,
-    hybrid_cp_has_no_expert_overlap,
+    hybrid_cp_excludes_pipelines,
+    hybrid_cp_excludes_cuda_graphs,
+    hybrid_cp_excludes_evaluation,
+    hybrid_cp_excludes_expert_overlap,
 )

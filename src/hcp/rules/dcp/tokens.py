@@ -1,15 +1,10 @@
-"""Dynamic context parallelism: whether the longest sequence fits, and whether every group size exists."""
+"""Tokens of a rank under dynamic CP: how many it holds, and whether the longest sequence fits."""
 
 from __future__ import annotations
 
-from hcp.rules.cp.view import (
-    round_up,
-)
+from hcp.rules.cp.view import round_up
+from hcp.rules.dcp.launches import HYBRID, ON_MAIN, VERL, VERL_0_9, hybrid
 from hcp.rules.dcp.view import (
-    DEV,
-    ON,
-    UNSIZED,
-    VERL,
     is_dev,
     is_dynamic,
     is_hybrid,
@@ -62,10 +57,10 @@ def _budget_fixes(v: View) -> list[Fix]:
         ),
     ),
     applies=is_dynamic,
-    good=Example("mlm", UNSIZED + "--max-seqlen-per-dp-cp-rank 4096 --context-parallel-size 8", ON),
-    bad=Example("mlm", UNSIZED + "--context-parallel-size 8", ON),
+    good=Example("mlm", HYBRID, ON_MAIN),
+    bad=Example("mlm", hybrid(max_seqlen_per_dp_cp_rank=None), ON_MAIN),
 )
-def tokens_per_rank_are_stated(v: View) -> Problem | None:
+def tokens_per_rank_are_set(v: View) -> Problem | None:
     """Dynamic CP says how many tokens a rank holds.
 
     The scheduler divides each length by max_seqlen_per_dp_cp_rank to find the smallest group. Its default is None.
@@ -97,10 +92,10 @@ def tokens_per_rank_are_stated(v: View) -> Problem | None:
         ),
     ),
     applies=lambda v: is_hybrid(v) or is_dev(v),
-    good=Example("mlm", UNSIZED + "--max-seqlen-per-dp-cp-rank 4096 --context-parallel-size 8", ON),
-    bad=Example("mlm", UNSIZED + "--max-seqlen-per-dp-cp-rank 2048 --context-parallel-size 8", ON),
+    good=Example("mlm", HYBRID, ON_MAIN),
+    bad=Example("mlm", hybrid(max_seqlen_per_dp_cp_rank=2048), ON_MAIN),
 )
-def longest_sequence_fits_a_power_of_two(v: View) -> Problem | None:
+def longest_sequence_fits_a_group(v: View) -> Problem | None:
     """The longest sequence fits on the widest power of two of ranks.
 
     A sequence needs s / max_seqlen_per_dp_cp_rank ranks, rounded up to a power of two. Where that is more than
@@ -142,8 +137,8 @@ def longest_sequence_fits_a_power_of_two(v: View) -> Problem | None:
         ),
     ),
     applies=lambda v: v.dialect == "mlm" and is_hybrid(v) and bool(v.get("sft")),
-    good=Example("mlm", UNSIZED + "--max-seqlen-per-dp-cp-rank 4096 --context-parallel-size 8", ON),
-    bad=Example("mlm", UNSIZED + "--max-seqlen-per-dp-cp-rank 4096 --context-parallel-size 4", ON),
+    good=Example("mlm", HYBRID, ON_MAIN),
+    bad=Example("mlm", hybrid(context_parallel_size=4), ON_MAIN),
 )
 def padding_fits_the_widest_group(v: View) -> Problem | None:
     """Conversations are padded for the widest group that the scheduler may choose.
@@ -178,10 +173,10 @@ def padding_fits_the_widest_group(v: View) -> Problem | None:
         VERL_MEGATRON_UTILS.says("dynamic_cp_split_batch", "try to increase max_seqlen_per_dp_cp_rank", ">=0.8,<0.9"),
     ),
     applies=is_verl,
-    good=Example("verl", VERL + " data.max_prompt_length=1024 data.max_response_length=31744", DEV),
-    bad=Example("verl", VERL + " data.max_prompt_length=2048 data.max_response_length=32768", DEV),
+    good=Example("verl", f"{VERL} data.max_prompt_length=1024 data.max_response_length=31744", VERL_0_9),
+    bad=Example("verl", f"{VERL} data.max_prompt_length=2048 data.max_response_length=32768", VERL_0_9),
 )
-def verl_sequence_fits_all_ranks(v: View) -> Problem | None:
+def longest_rollout_fits_on_all_ranks(v: View) -> Problem | None:
     """The longest prompt and response fit on all ranks together.
 
     verl compares the longest sequence with DP x CP x max_seqlen_per_dp_cp_rank when a batch arrives. A long rollout
@@ -203,8 +198,8 @@ def verl_sequence_fits_all_ranks(v: View) -> Problem | None:
 
 
 RULES = (
-    tokens_per_rank_are_stated,
-    longest_sequence_fits_a_power_of_two,
+    tokens_per_rank_are_set,
+    longest_sequence_fits_a_group,
     padding_fits_the_widest_group,
-    verl_sequence_fits_all_ranks,
+    longest_rollout_fits_on_all_ranks,
 )

@@ -1,33 +1,14 @@
-"""Dynamic context parallelism in Megatron-LM: what else its training loop asks for, on main and on dev."""
+"""What Megatron-LM's training loop needs for dynamic CP: the loss, the rows, the dev branch's settings."""
 
 from __future__ import annotations
 
 from typing import Any
 
-from hcp.rules.dcp.view import (
-    LOOP,
-    ON,
-    SIZED,
-    is_dev,
-    is_hybrid,
-    num_ranks,
-)
+from hcp.rules.dcp.launches import DYNAMIC, HYBRID, ON_DEV, ON_MAIN, hybrid
+from hcp.rules.dcp.view import is_dev, is_hybrid, num_ranks
 from hcp.rules.rule import Example, Fix, Problem, rule
-from hcp.rules.upstream import (
-    ARGUMENTS,
-    DATA_SCHEDULE,
-    LM_DATA_SCHEDULE,
-    VERL_ENGINE,
-)
+from hcp.rules.upstream import ARGUMENTS, DATA_SCHEDULE, LM_DATA_SCHEDULE, VERL_ENGINE
 from hcp.rules.view import View
-
-_DYNAMIC = (
-    "--dynamic-context-parallel --max-seqlen-per-dp-cp-rank 4096 --context-parallel-size 8 --seq-length 32768 "
-    "--no-create-attention-mask-in-dataloader " + LOOP
-)
-
-
-_ON_DEV = "world_size=8 mcore=0.19.0 mcore_branch=dev te=2.14"
 
 
 @rule(
@@ -41,8 +22,8 @@ _ON_DEV = "world_size=8 mcore=0.19.0 mcore_branch=dev te=2.14"
         ARGUMENTS.says("validate_args", "Hybrid context parallelism not supported with Megatron FSDP", ">=0.16"),
     ),
     applies=lambda v: v.dialect == "mlm" and (is_hybrid(v) or is_dev(v)),
-    good=Example("mlm", SIZED + LOOP, ON),
-    bad=Example("mlm", SIZED + LOOP + " --dataloader-type cyclic", ON),
+    good=Example("mlm", HYBRID, ON_MAIN),
+    bad=Example("mlm", hybrid(dataloader_type="cyclic"), ON_MAIN),
 )
 def training_loop_fits_dynamic_cp(v: View) -> Problem | None:
     """Dynamic CP in Megatron-LM has per-token loss, the single loader and no Megatron-FSDP.
@@ -75,10 +56,10 @@ def training_loop_fits_dynamic_cp(v: View) -> Problem | None:
     stage="training",
     source=(DATA_SCHEDULE.says("HybridCPDataLoaderWrapper.unpack_batch", 'sample["cu_seqlens"]', ">=0.16"),),
     applies=lambda v: v.dialect == "mlm" and (is_hybrid(v) or is_dev(v)),
-    good=Example("mlm", SIZED + LOOP, ON),
-    bad=Example("mlm", SIZED + LOOP.replace("--micro-batch-size 1", "--micro-batch-size 2"), ON),
+    good=Example("mlm", HYBRID, ON_MAIN),
+    bad=Example("mlm", hybrid(micro_batch_size=2), ON_MAIN),
 )
-def rows_are_packed_singly(v: View) -> Problem | None:
+def each_micro_batch_is_one_packed_row(v: View) -> Problem | None:
     """Dynamic CP in Megatron-LM gets packed rows, one per micro-batch.
 
     The wrapper cuts rows at cu_seqlens, which only the data set of --sft returns. Ranks that receive the batch from
@@ -111,8 +92,8 @@ def rows_are_packed_singly(v: View) -> Problem | None:
         ),
     ),
     applies=lambda v: v.dialect == "mlm" and is_dev(v),
-    good=Example("mlm", _DYNAMIC + " --sequence-packing-scheduler default_dynamic_cp", _ON_DEV),
-    bad=Example("mlm", _DYNAMIC, _ON_DEV),
+    good=Example("mlm", DYNAMIC + " --sequence-packing-scheduler default_dynamic_cp", ON_DEV),
+    bad=Example("mlm", DYNAMIC, ON_DEV),
 )
 def dev_branch_has_its_settings(v: View) -> Problem | None:
     """The dev branch's dynamic CP has its scheduler, its group sizes and its versions.
@@ -149,6 +130,6 @@ def dev_branch_has_its_settings(v: View) -> Problem | None:
 
 RULES = (
     training_loop_fits_dynamic_cp,
-    rows_are_packed_singly,
+    each_micro_batch_is_one_packed_row,
     dev_branch_has_its_settings,
 )

@@ -1,50 +1,45 @@
-"""Dynamic context parallelism in verl: what its engine refuses, ignores and gets wrong, version by version."""
+"""verl's dynamic CP: what its engine excludes, what its CP size means, and models that share a worker."""
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 from hcp.launch.build import build_launch
-from hcp.rules.dcp.view import (
-    ACTOR,
-    DEV,
-    VERL,
-    is_verl,
-    num_ranks,
-)
+from hcp.rules.dcp.launches import ACTOR, VERL, VERL_0_9
+from hcp.rules.dcp.view import is_verl
 from hcp.rules.rule import Example, Fix, Problem, rule
-from hcp.rules.upstream import (
-    DDP,
-    VERL_ENGINE,
-    VERL_MEGATRON_UTILS,
-)
+from hcp.rules.upstream import DDP, VERL_ENGINE
 from hcp.rules.view import View
 
-_IGNORED = ("ppo_max_token_len_per_gpu", "use_dynamic_bsz", "micro_batch_size")
-
-
-def _splits_evenly(num_sequences: int, ranks: int) -> bool:
-    """Whether 0.8's split of a micro-batch leaves no rank empty, whatever power of two of ranks it chooses."""
-    sizes = [2**k for k in range(ranks.bit_length()) if 2**k <= ranks]
-    return all((parts - 1) * -(-num_sequences // parts) < num_sequences for parts in sizes)
-
-
-def _is_written(v: View) -> bool:
-    """Whether some model of several says whether it has dynamic CP."""
-    readings = (v.launch.reading, *v.launch.reading.others)
-    return (
-        v.dialect == "verl"
-        and len(readings) > 1
-        and any(
-            setting.key.endswith(".dynamic_context_parallel") for reading in readings for setting in reading.settings
-        )
-    )
-
-
-_OLD = "verl=0.8.0 mcore=0.19.0 mcore_branch=dev"
-
-
+_EXCLUDED: tuple[tuple[str, Callable[[View], bool], Any, str], ...] = (
+    ("use_remove_padding", lambda v: not v.use_remove_padding, True, "no use_remove_padding"),
+    ("pad_to_length", lambda v: bool(v.pad_to_length), False, "pad_to_length"),
+    ("vpp", lambda v: v.vpp not in (None, 1), None, "virtual pipeline stages"),
+    ("fp8", lambda v: v.fp8 not in (None, False, "False", "false"), None, "FP8"),
+    (
+        "moe_router_fusion",
+        lambda v: v.router_replay not in (None, "disabled") and bool(v.moe_router_fusion),
+        False,
+        "router replay and moe_router_fusion",
+    ),
+    (
+        "distillation_loss",
+        lambda v: bool(v.get("distillation")) and v.distillation_loss == "forward_kl_topk",
+        "k3",
+        "distillation over the teacher's top-k tokens",
+    ),
+    ("average_in_collective", lambda v: bool(v.get("average_in_collective")), False, "average_in_collective"),
+)
+"""(fact, whether it excludes dynamic CP, the value that does not, what to call it)"""
 _REF = "actor_rollout_ref.actor.use_kl_loss=True actor_rollout_ref.ref.megatron.dynamic_context_parallel"
+
+
+def _some_model_says(v: View) -> bool:
+    """Whether there are several models, and one of them says whether it has dynamic CP."""
+    readings = (v.launch.reading, *v.launch.reading.others)
+    keys = (setting.key for reading in readings for setting in reading.settings)
+    return v.dialect == "verl" and len(readings) > 1 and any(key.endswith(".dynamic_context_parallel") for key in keys)
 
 
 @rule(
@@ -64,10 +59,10 @@ _REF = "actor_rollout_ref.actor.use_kl_loss=True actor_rollout_ref.ref.megatron.
         ),
     ),
     applies=is_verl,
-    good=Example("verl", VERL, DEV),
-    bad=Example("verl", VERL + f" {ACTOR}pad_to_length=8192", DEV),
+    good=Example("verl", VERL, VERL_0_9),
+    bad=Example("verl", f"{VERL} {ACTOR}pad_to_length=8192", VERL_0_9),
 )
-def verl_has_what_dynamic_cp_needs(v: View) -> Problem | None:
+def verl_settings_suit_dynamic_cp(v: View) -> Problem | None:
     """verl's dynamic CP trains a language model on packed data, without what it excludes.
 
     From 0.9 on verl refuses what the scheduler and the loss cannot do: padded batches, value and vision models,
@@ -76,37 +71,8 @@ def verl_has_what_dynamic_cp_needs(v: View) -> Problem | None:
     """
     if not v.at_least("verl", "0.9"):
         return None
-    wrong: list[str] = []
-    edits: dict[str, Any] = {}
-    if not v.use_remove_padding:
-        wrong.append("use_remove_padding")
-        edits["use_remove_padding"] = True
-    if v.pad_to_length:
-        wrong.append("pad_to_length")
-        edits["pad_to_length"] = False
-    if v.vpp not in (None, 1):
-        wrong.append("vpp")
-        edits["vpp"] = None
-    if v.fp8 not in (None, False, "False", "false"):
-        wrong.append("fp8")
-        edits["fp8"] = None
-    if v.router_replay not in (None, "disabled") and v.moe_router_fusion:
-        wrong.append("moe_router_fusion")
-        edits["moe_router_fusion"] = False
-    if v.get("distillation") and v.distillation_loss == "forward_kl_topk":
-        wrong.append("distillation_loss")
-        edits["distillation_loss"] = "k3"
-    if v.get("average_in_collective"):
-        wrong.append("average_in_collective")
-        edits["average_in_collective"] = False
-    names = {
-        "use_remove_padding": "no use_remove_padding",
-        "vpp": "virtual pipeline stages",
-        "fp8": "FP8",
-        "moe_router_fusion": "router replay and moe_router_fusion",
-        "distillation_loss": "distillation over the teacher's top-k tokens",
-    }
-    found = [names.get(name, name) for name in wrong]
+    wrong = {fact: (value, said) for fact, is_wrong, value, said in _EXCLUDED if is_wrong(v)}
+    found = [said for _, said in wrong.values()]
     is_value, is_vision = v.launch.reading.role == "critic", bool(v.get("vision"))
     if is_value or is_vision:
         found.append("a value model" if is_value else "a model with a vision tower")
@@ -117,109 +83,12 @@ def verl_has_what_dynamic_cp_needs(v: View) -> Problem | None:
         found=f"dynamic_context_parallel with {', '.join(found)}",
         wanted="packed data, a language model, and neither padding to a length, virtual stages, FP8, fused routing "
         "under replay, top-k distillation nor an average in the collective",
-        facts=tuple(wrong) if wrong else ("dynamic_context_parallel",),
+        facts=tuple(wrong) or ("dynamic_context_parallel",),
         fixes=(
-            Fix(
-                {"dynamic_context_parallel": False} if is_value or is_vision else edits,
-                "static context parallelism" if is_value or is_vision else "what dynamic CP allows",
-            ),
+            Fix({"dynamic_context_parallel": False}, "static context parallelism")
+            if is_value or is_vision
+            else Fix({fact: value for fact, (value, _) in wrong.items()}, "what dynamic CP allows"),
         ),
-    )
-
-
-@rule(
-    "DCP023",
-    severity="info",
-    effect="note",
-    stage="never",
-    source=(
-        VERL_ENGINE.says(
-            "MegatronEngine.forward_backward_batch",
-            "max_seqlen_per_dp_cp_rank=self.engine_config.max_seqlen_per_dp_cp_rank",
-            ">=0.9",
-        ),
-    ),
-    applies=is_verl,
-    good=Example("verl", VERL, DEV),
-    bad=Example("verl", VERL + " actor_rollout_ref.actor.ppo_max_token_len_per_gpu=32768", DEV),
-)
-def verl_micro_batch_sizes_mean_nothing(v: View) -> Problem | None:
-    """Under dynamic CP verl's other micro-batch sizes mean nothing.
-
-    From 0.9 on the engine skips the code that forms micro-batches and takes them from megatron-core's scheduler,
-    which knows max_seqlen_per_dp_cp_rank alone.
-    """
-    if not v.at_least("verl", "0.9"):
-        return None
-    written = [
-        name
-        for name in _IGNORED
-        if (fact := v.fact(name)) is not None and fact.origin == "launch" and fact.value not in (None, False)
-    ]
-    if not written:
-        return None
-    return Problem(
-        message="nothing reads them: max_seqlen_per_dp_cp_rank alone bounds a micro-batch",
-        found=f"dynamic_context_parallel with {', '.join(written)}",
-        wanted="max_seqlen_per_dp_cp_rank set to what a rank can hold",
-        facts=tuple(written),
-    )
-
-
-@rule(
-    "DCP025",
-    severity="error",
-    effect="hang",
-    stage="training",
-    source=(
-        VERL_MEGATRON_UTILS.says(
-            "dynamic_cp_split_batch",
-            "num_seq_per_local_cp = math.ceil(len(seq_len_effective) / local_dp_size)",
-            ">=0.8,<0.9",
-        ),
-    ),
-    applies=is_verl,
-    good=Example("verl", VERL, DEV),
-    bad=Example(
-        "verl", "engine=megatron engine.dynamic_context_parallel=True engine.max_seqlen_per_dp_cp_rank=4096", _OLD
-    ),
-)
-def verl_can_split_its_sequences(v: View) -> Problem | None:
-    """verl 0.8 splits micro-batches whose count of sequences it can split.
-
-    verl 0.8 returns a micro-batch with fewer sequences than ranks unsplit and without a CP size, and cuts others
-    into slices of ceil(n / groups): of 16 groups two thirds of all counts leave the last ones empty. Both are gone
-    in 0.9.
-    """
-    if v.at_least("verl", "0.9") or not v.at_least("verl", "0.8"):
-        return None
-    num_sequences: Any = v.get("micro_batch_size") if v.get("use_dynamic_bsz") is False else None
-    ranks: Any = num_ranks(v) if v.known("world_size", "dp", "cp") else None
-    known = num_sequences is not None and ranks is not None
-    if known and _splits_evenly(num_sequences, ranks):
-        return None
-    unsplit = known and num_sequences < ranks
-    if unsplit:
-        message = "context parallelism is off: with fewer sequences than ranks every rank runs all of them, unsplit"
-    elif known:
-        message = "training hangs: some ranks get no sequence of a micro-batch and stop, the others wait"
-    else:
-        message = (
-            "micro-batches with fewer sequences than ranks switch context parallelism off, and many counts "
-            "leave ranks without a sequence: they stop, the others hang"
-        )
-    return Problem(
-        message=message,
-        found=f"verl {v.verl}, which splits a micro-batch of "
-        + (f"{num_sequences} sequences over {ranks} ranks by count" if known else "any size by count"),
-        wanted="verl 0.9 or newer, or a fixed micro-batch that is a multiple of DP x CP",
-        facts=("dynamic_context_parallel", "verl", "micro_batch_size"),
-        fixes=(Fix({"use_dynamic_bsz": False, "micro_batch_size": ranks}, "one sequence or more per rank"),)
-        if ranks is not None
-        else (),
-        severity=None if known else "warning",
-        effect="silent" if unsplit else "hang",
-        stage="never" if unsplit else "training",
     )
 
 
@@ -239,10 +108,10 @@ def verl_can_split_its_sequences(v: View) -> Problem | None:
         ),
     ),
     applies=is_verl,
-    good=Example("verl", VERL, DEV),
-    bad=Example("verl", VERL + f" {ACTOR}context_parallel_size=4", DEV),
+    good=Example("verl", VERL, VERL_0_9),
+    bad=Example("verl", f"{VERL} {ACTOR}context_parallel_size=4", VERL_0_9),
 )
-def verl_static_cp_means_what_it_says(v: View) -> Problem | None:
+def static_cp_size_is_1_under_verl(v: View) -> Problem | None:
     """The static CP size under verl's dynamic CP says what this version takes it for.
 
     verl 0.8 splits a batch by the data-parallel rank, while megatron-core's groups count DP x CP ranks: the two
@@ -274,11 +143,11 @@ def verl_static_cp_means_what_it_says(v: View) -> Problem | None:
     effect="crash",
     stage="init",
     source=(VERL_ENGINE.says("MegatronEngine._init_device_mesh", "initialized without dynamic DPxCP groups", ">=0.9"),),
-    applies=_is_written,
-    good=Example("verl", f"{VERL} {_REF}=True", DEV),
-    bad=Example("verl", f"{VERL} {_REF}=False", DEV),
+    applies=_some_model_says,
+    good=Example("verl", f"{VERL} {_REF}=True", VERL_0_9),
+    bad=Example("verl", f"{VERL} {_REF}=False", VERL_0_9),
 )
-def all_models_have_dynamic_cp(v: View) -> Problem | None:
+def models_of_a_worker_agree_on_dynamic_cp(v: View) -> Problem | None:
     """Every model of a worker has dynamic CP, or none has.
 
     Models that share a worker share megatron-core's process groups, which the first engine builds. From 0.9 on the
@@ -307,9 +176,7 @@ def all_models_have_dynamic_cp(v: View) -> Problem | None:
 
 
 RULES = (
-    verl_has_what_dynamic_cp_needs,
-    verl_micro_batch_sizes_mean_nothing,
-    verl_can_split_its_sequences,
-    verl_static_cp_means_what_it_says,
-    all_models_have_dynamic_cp,
+    verl_settings_suit_dynamic_cp,
+    static_cp_size_is_1_under_verl,
+    models_of_a_worker_agree_on_dynamic_cp,
 )

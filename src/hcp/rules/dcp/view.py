@@ -1,16 +1,10 @@
-"""Dynamic context parallelism: what its rules ask of a launch."""
+"""What rules ask about dynamic CP: is it on, under which name, over how many ranks and tokens."""
 
 from __future__ import annotations
 
 from hcp.rules.view import Unknown, View
 
-ACTOR = "actor_rollout_ref.actor.megatron."
-VERL = f"{ACTOR}dynamic_context_parallel=True {ACTOR}max_seqlen_per_dp_cp_rank=4096"
-DEV = "verl=0.9.1 mcore=0.19.0 mcore_branch=dev"
-ON = "world_size=8 mcore=0.17.0 te=2.14"
-"""What the examples of these rules build on: verl's launch, and what is assumed there and of Megatron-LM's main."""
-
-LAST_BROKEN = "0.20"
+_NEWEST_READ = (0, 20)
 """The newest megatron-core whose sources were read: what they show is not claimed of newer ones."""
 
 
@@ -35,7 +29,7 @@ def is_dynamic(v: View) -> bool:
 
 
 def switch(v: View) -> str:
-    """The fact that switches it on here."""
+    """The fact that switches dynamic CP on here."""
     return "hybrid_context_parallel" if is_hybrid(v) else "dynamic_context_parallel"
 
 
@@ -70,8 +64,7 @@ def is_newer_than_read(v: View) -> bool:
     """Whether megatron-core is known to be newer than the sources that a rule rests on. Asks for nothing."""
     if not v.known("mcore"):
         return False
-    major, minor = (int(part) for part in LAST_BROKEN.split("."))
-    return (v.version("mcore").major, v.version("mcore").minor) > (major, minor)
+    return v.release("mcore")[:2] > _NEWEST_READ
 
 
 def max_sequence(v: View) -> int:
@@ -84,21 +77,6 @@ def max_sequence(v: View) -> int:
 
 
 def tokens_per_rank(v: View) -> int | None:
-    """M where it is a usable number; else DCP005 speaks."""
+    """max_seqlen_per_dp_cp_rank where it is a usable number; else DCP005 speaks."""
     value = v.max_seqlen_per_dp_cp_rank
     return int(value) if value is not None and value > 0 else None
-
-
-UNSIZED = (
-    "--hybrid-context-parallel --seq-length 32768 --sft --no-create-attention-mask-in-dataloader "
-    "--calculate-per-token-loss --micro-batch-size 1 --eval-iters 0 "
-)
-
-
-SIZED = (
-    "--hybrid-context-parallel --max-seqlen-per-dp-cp-rank 4096 --context-parallel-size 8 --seq-length 32768 "
-    "--no-create-attention-mask-in-dataloader "
-)
-
-
-LOOP = "--sft --calculate-per-token-loss --micro-batch-size 1 --eval-iters 0"

@@ -1,29 +1,13 @@
-"""Hierarchical CP: kinds of attention that it does not run with: biases, sinks, windows."""
+"""Hierarchical CP: the kinds of attention that it does not run with (biases, sinks, windows)."""
 
 from __future__ import annotations
 
-from hcp.rules.cp.view import (
-    has_window,
-    has_window_at,
-    skip_freq,
-    windowed_types,
-)
-from hcp.rules.hcp.view import (
-    HIERARCHICAL,
-    flat_fixes,
-    runs_hcp,
-    two_levels,
-)
+from hcp.rules.cp.view import HIERARCHICAL, has_window, has_window_at, skip_freq, windowed_types
+from hcp.rules.hcp.launches import BRIDGE, MLM
+from hcp.rules.hcp.view import flat_fixes, runs_hcp, two_levels
 from hcp.rules.rule import Example, Fix, Problem, rule
-from hcp.rules.upstream import (
-    TE_ATTENTION_UTILS,
-    TE_CONTEXT_PARALLEL,
-)
+from hcp.rules.upstream import TE_ATTENTION_UTILS, TE_CONTEXT_PARALLEL
 from hcp.rules.view import View
-
-
-def _has_bias(v: View) -> bool:
-    return bool(v.get("attention_bias")) and runs_hcp(v)
 
 
 def _window_fixes(v: View) -> list[Fix]:
@@ -43,12 +27,6 @@ def _window_fixes(v: View) -> list[Fix]:
     return [Fix({"cp_comm_type": kept}, "a2a on the windowed layers, the hierarchy on the others")]
 
 
-_HCP = "--context-parallel-size 4 --cp-comm-type a2a+p2p --hierarchical-context-parallel-sizes 2 2"
-
-
-_BRIDGE_HCP = "model.context_parallel_size=4 model.cp_comm_type=a2a+p2p model.hierarchical_context_parallel_sizes=[2,2]"
-
-
 @rule(
     "HCP016",
     severity="error",
@@ -62,11 +40,11 @@ _BRIDGE_HCP = "model.context_parallel_size=4 model.cp_comm_type=a2a+p2p model.hi
             "get_attention_backend", 'elif core_attention_bias_type != "no_bias" and cp_comm_type != "p2p":', ">=2.15"
         ),
     ),
-    applies=_has_bias,
+    applies=lambda v: bool(v.get("attention_bias")) and runs_hcp(v),
     good=Example("mlm", "--context-parallel-size 4 --cp-comm-type p2p", "attention_bias=true"),
-    bad=Example("mlm", _HCP, "attention_bias=true"),
+    bad=Example("mlm", MLM, "attention_bias=true"),
 )
-def no_attention_bias(v: View) -> Problem | None:
+def hierarchical_layers_have_no_bias(v: View) -> Problem | None:
     """a2a+p2p has no attention bias.
 
     A bias on the scores (relative positions, EAGLE heads of ModelOpt) is refused for hierarchical CP in the first
@@ -93,10 +71,10 @@ def no_attention_bias(v: View) -> Problem | None:
         TE_ATTENTION_UTILS.says("get_attention_backend", 'if context_parallel and cp_comm_type != "a2a":', ">=2.15"),
     ),
     applies=runs_hcp,
-    good=Example("bridge", _BRIDGE_HCP + " model.softmax_type=vanilla"),
-    bad=Example("bridge", _BRIDGE_HCP + " model.softmax_type=learnable"),
+    good=Example("bridge", f"{BRIDGE} model.softmax_type=vanilla"),
+    bad=Example("bridge", f"{BRIDGE} model.softmax_type=learnable"),
 )
-def no_attention_sinks(v: View) -> Problem | None:
+def hierarchical_layers_have_no_sinks(v: View) -> Problem | None:
     """a2a+p2p has no attention sinks.
 
     Sinks (softmax_type off-by-one or learnable, as in gpt-oss) run with a2a on fused attention only. Upstream's
@@ -125,10 +103,10 @@ def no_attention_sinks(v: View) -> Problem | None:
         TE_ATTENTION_UTILS.says("get_attention_backend", 'and cp_comm_type in ["p2p", "a2a+p2p"]', ">=2.15"),
     ),
     applies=runs_hcp,
-    good=Example("bridge", _BRIDGE_HCP + " model.window_size=null"),
-    bad=Example("bridge", _BRIDGE_HCP + " model.window_size=[128,0] model.window_attn_skip_freq=null"),
+    good=Example("bridge", f"{BRIDGE} model.window_size=null"),
+    bad=Example("bridge", f"{BRIDGE} model.window_size=[128,0] model.window_attn_skip_freq=null"),
 )
-def no_window_on_hierarchical_layers(v: View) -> Problem | None:
+def hierarchical_layers_have_no_window(v: View) -> Problem | None:
     """No layer with a sliding window uses a2a+p2p.
 
     Sliding windows run with a2a or all_gather only. The first forward stops with "Context parallelism does not
@@ -149,7 +127,7 @@ def no_window_on_hierarchical_layers(v: View) -> Problem | None:
 
 
 RULES = (
-    no_attention_bias,
-    no_attention_sinks,
-    no_window_on_hierarchical_layers,
+    hierarchical_layers_have_no_bias,
+    hierarchical_layers_have_no_sinks,
+    hierarchical_layers_have_no_window,
 )

@@ -1,40 +1,27 @@
-"""Hierarchical CP: versions of Transformer Engine, packed data, and FP8."""
+"""Hierarchical CP: Transformer Engine's version, packed data and FP8."""
 
 from __future__ import annotations
 
-from hcp.rules.hcp.view import (
-    flat_fixes,
-    runs_hcp,
-)
+from hcp.rules.cp.view import has_fp8_attention
+from hcp.rules.hcp.launches import BRIDGE, MLM
+from hcp.rules.hcp.view import flat_fixes, runs_hcp
 from hcp.rules.rule import Example, Fix, Problem, rule
-from hcp.rules.upstream import (
-    EXTENSION_TE,
-    TE_BACKENDS,
-    TE_CONTEXT_PARALLEL,
-    TE_CP_TEST,
-)
+from hcp.rules.upstream import EXTENSION_TE, TE_BACKENDS, TE_CONTEXT_PARALLEL, TE_CP_TEST
 from hcp.rules.view import View
 
+_PADDED = (
+    f"{BRIDGE} dataset.packed_sequence_specs.packed_sequence_size=8192 dataset.packed_sequence_specs.pad_seq_to_mult=8 "
+)
 
-def _hcp015_applies(v: View) -> bool:
-    # Only Bridge's offline packing hands Transformer Engine lengths with and without padding that differ.
+
+def _has_padded_rows(v: View) -> bool:
+    """Only Bridge's offline packing hands Transformer Engine lengths with and without padding that differ."""
     return (
         v.dialect == "bridge"
         and (v.get("packed_sequence_size") or 0) > 0
         and (v.get("pad_seq_to_mult") or 0) > 1
         and runs_hcp(v)
     )
-
-
-def _hcp024_applies(v: View) -> bool:
-    fp8_attention = v.get("fp8_dot_product_attention") or v.get("fp8_multi_head_attention")
-    return bool(fp8_attention) and v.get("fp8") is not None and runs_hcp(v)
-
-
-_HCP = "--context-parallel-size 4 --cp-comm-type a2a+p2p --hierarchical-context-parallel-sizes 2 2"
-
-
-_BRIDGE_HCP = "model.context_parallel_size=4 model.cp_comm_type=a2a+p2p model.hierarchical_context_parallel_sizes=[2,2]"
 
 
 @rule(
@@ -47,10 +34,10 @@ _BRIDGE_HCP = "model.context_parallel_size=4 model.cp_comm_type=a2a+p2p model.hi
         EXTENSION_TE.says("TEDotProductAttention.__init__", 'if is_te_min_version("1.10.0"):', ">=0.12"),
     ),
     applies=runs_hcp,
-    good=Example("mlm", _HCP, "te=1.12.0"),
-    bad=Example("mlm", _HCP, "te=1.11.0"),
+    good=Example("mlm", MLM, "te=1.12.0"),
+    bad=Example("mlm", MLM, "te=1.11.0"),
 )
-def transformer_engine_knows_levels(v: View) -> Problem | None:
+def transformer_engine_supports_levels(v: View) -> Problem | None:
     """a2a+p2p runs on Transformer Engine 1.12 or newer.
 
     megatron-core asserts the version where it builds the attention layers. Below 1.10 it passes no communication
@@ -88,11 +75,10 @@ def transformer_engine_knows_levels(v: View) -> Problem | None:
         TE_CONTEXT_PARALLEL.says("AttnFuncWithCPAndKVP2P.forward", 'qkv_format != "thd"', ">=2.4,<2.8"),
     ),
     applies=runs_hcp,
-    good=Example("mlm", _HCP, "te=2.19.0 thd=true"),
-    bad=Example("mlm", _HCP, "te=2.18.0 thd=true"),
+    good=Example("mlm", MLM, "te=2.19.0 thd=true"),
+    bad=Example("mlm", MLM, "te=2.18.0 thd=true"),
 )
-def packing_has_its_transformer_engine(v: View) -> Problem | None:
-    # Either fact alone can clear the launch, so the one that is known is asked first.
+def transformer_engine_supports_packed_levels(v: View) -> Problem | None:
     """Packed sequences with a2a+p2p run on Transformer Engine 2.19 or newer.
 
     Up to 2.18 the thd layout is refused for hierarchical CP, in the first forward: "thd format is not supported
@@ -119,19 +105,9 @@ def packing_has_its_transformer_engine(v: View) -> Problem | None:
     effect="silent",
     stage="never",
     source=(TE_CP_TEST.says("test_cp_with_flash_attention", "pad_between_seqs is not yet supported with A2A+P2P", ""),),
-    applies=_hcp015_applies,
-    good=Example(
-        "bridge",
-        _BRIDGE_HCP + " dataset.packed_sequence_specs.packed_sequence_size=8192 "
-        "dataset.packed_sequence_specs.pad_seq_to_mult=8 model.attention_backend=fused",
-        "te=2.20.2 flash_attn=3.0.0",
-    ),
-    bad=Example(
-        "bridge",
-        _BRIDGE_HCP + " dataset.packed_sequence_specs.packed_sequence_size=8192 "
-        "dataset.packed_sequence_specs.pad_seq_to_mult=8 model.attention_backend=flash",
-        "te=2.20.2 flash_attn=3.0.0",
-    ),
+    applies=_has_padded_rows,
+    good=Example("bridge", _PADDED + "model.attention_backend=fused", "te=2.20.2 flash_attn=3.0.0"),
+    bad=Example("bridge", _PADDED + "model.attention_backend=flash", "te=2.20.2 flash_attn=3.0.0"),
 )
 def padded_packing_avoids_fa3(v: View) -> Problem | None:
     """Padded packing with a2a+p2p does not run on FlashAttention 3.
@@ -161,9 +137,9 @@ def padded_packing_avoids_fa3(v: View) -> Problem | None:
     source=(
         TE_BACKENDS.says("FusedAttention.forward", 'cp_group[0] if cp_comm_type == "a2a+p2p" else cp_group', ">=2.8"),
     ),
-    applies=_hcp024_applies,
-    good=Example("mlm", _HCP + " --fp8-format hybrid --fp8-recipe delayed --fp8-dot-product-attention"),
-    bad=Example("mlm", _HCP + " --fp8-format hybrid --fp8-recipe tensorwise --fp8-dot-product-attention"),
+    applies=lambda v: has_fp8_attention(v) and v.get("fp8") is not None and runs_hcp(v),
+    good=Example("mlm", f"{MLM} --fp8-format hybrid --fp8-recipe delayed --fp8-dot-product-attention"),
+    bad=Example("mlm", f"{MLM} --fp8-format hybrid --fp8-recipe tensorwise --fp8-dot-product-attention"),
 )
 def fp8_scale_is_shared_over_cp(v: View) -> Problem | None:
     """FP8 attention with current scaling shares its scale over the whole CP group.
@@ -183,8 +159,8 @@ def fp8_scale_is_shared_over_cp(v: View) -> Problem | None:
 
 
 RULES = (
-    transformer_engine_knows_levels,
-    packing_has_its_transformer_engine,
+    transformer_engine_supports_levels,
+    transformer_engine_supports_packed_levels,
     padded_packing_avoids_fa3,
     fp8_scale_is_shared_over_cp,
 )

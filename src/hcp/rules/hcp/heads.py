@@ -1,42 +1,25 @@
-"""Hierarchical CP: the inner all-to-all splits the attention heads."""
+"""Hierarchical CP: the heads that the inner all-to-all splits."""
 
 from __future__ import annotations
 
-from hcp.rules.hcp.view import (
-    HIERARCHICAL,
-    flat_fixes,
-    level_fixes,
-    runs_hcp,
-    two_levels,
-    uses_cp,
-)
+from hcp.rules.cp.view import HIERARCHICAL, comm_types, heads_per_rank, kv_heads_per_rank, under_cp
+from hcp.rules.hcp.launches import LEVELS
+from hcp.rules.hcp.view import flat_fixes, level_fixes, runs_hcp, two_levels
 from hcp.rules.rule import Example, Fix, Problem, rule
-from hcp.rules.upstream import (
-    TE_ATTENTION_UTILS,
-    TE_CONTEXT_PARALLEL,
-    TRANSFORMER_LAYER,
-)
+from hcp.rules.upstream import TE_ATTENTION_UTILS, TE_CONTEXT_PARALLEL, TRANSFORMER_LAYER
 from hcp.rules.view import View
+
+_EIGHT_KV = "--num-attention-heads 32 --group-query-attention --num-query-groups 8"
 
 
 def _heads(v: View) -> tuple[int, int] | None:
     """(query, KV) heads of a TP rank; None where TP does not divide the heads, which is TP001's finding."""
-    return None if v.heads % v.tp else (v.heads_per_rank, v.kv_heads_per_rank)
+    return None if v.heads % v.tp else (heads_per_rank(v), kv_heads_per_rank(v))
 
 
-def _of_heads(queries: int, keys: int) -> str:
+def _counts(queries: int, keys: int) -> str:
+    """The counts of heads, in words."""
     return f"{queries} query and {keys} KV head{'s' if keys > 1 else ''} on a TP rank"
-
-
-def _mixes(v: View) -> bool:
-    return v.get("cp") != 1 and {"a2a", HIERARCHICAL} <= set(v.comm_types) and uses_cp(v)
-
-
-def _splits_heads(v: View) -> bool:
-    return v.get("cp") != 1 and not {"a2a", HIERARCHICAL}.isdisjoint(v.comm_types) and uses_cp(v)
-
-
-_EIGHT_KV = "--num-attention-heads 32 --group-query-attention --num-query-groups 8"
 
 
 @rule(
@@ -48,13 +31,11 @@ _EIGHT_KV = "--num-attention-heads 32 --group-query-attention --num-query-groups
     applies=runs_hcp,
     good=Example(
         "mlm",
-        f"{_EIGHT_KV} --tensor-model-parallel-size 2 --context-parallel-size 8 "
-        "--cp-comm-type a2a+p2p --hierarchical-context-parallel-sizes 4 2",
+        f"{_EIGHT_KV} --tensor-model-parallel-size 2 --context-parallel-size 8 {LEVELS} 4 2",
     ),
     bad=Example(
         "mlm",
-        f"{_EIGHT_KV} --tensor-model-parallel-size 4 --context-parallel-size 8 "
-        "--cp-comm-type a2a+p2p --hierarchical-context-parallel-sizes 4 2",
+        f"{_EIGHT_KV} --tensor-model-parallel-size 4 --context-parallel-size 8 {LEVELS} 4 2",
     ),
 )
 def inner_size_divides_heads(v: View) -> Problem | None:
@@ -72,7 +53,7 @@ def inner_size_divides_heads(v: View) -> Problem | None:
         return None
     return Problem(
         message="the first forward stops with a shape error that names neither heads nor sizes",
-        found=f"inner size {inner} with {_of_heads(*heads)}",
+        found=f"inner size {inner} with {_counts(*heads)}",
         wanted="an inner size that divides both",
         facts=("hcp_sizes", "kv_heads", "heads", "tp"),
         fixes=(*level_fixes(v), *flat_fixes(v)),
@@ -91,18 +72,18 @@ def inner_size_divides_heads(v: View) -> Problem | None:
             ">=2.15",
         ),
     ),
-    applies=_splits_heads,
+    applies=under_cp(lambda v: not {"a2a", HIERARCHICAL}.isdisjoint(comm_types(v))),
     good=Example(
         "mlm",
         "--num-attention-heads 24 --group-query-attention --num-query-groups 6 "
-        "--context-parallel-size 6 --cp-comm-type a2a+p2p --hierarchical-context-parallel-sizes 3 2 "
+        f"--context-parallel-size 6 {LEVELS} 3 2 "
         "--attention-backend fused",
         "te=2.20.2",
     ),
     bad=Example(
         "mlm",
         "--num-attention-heads 24 --group-query-attention --num-query-groups 3 "
-        "--context-parallel-size 6 --cp-comm-type a2a+p2p --hierarchical-context-parallel-sizes 3 2 "
+        f"--context-parallel-size 6 {LEVELS} 3 2 "
         "--attention-backend fused",
         "te=2.20.2",
     ),
@@ -117,11 +98,11 @@ def head_counts_are_even(v: View) -> Problem | None:
     heads = _heads(v)
     if heads is None or (heads[0] % 2 == 0 and heads[1] % 2 == 0):
         return None
-    if HIERARCHICAL in v.comm_types:
+    if HIERARCHICAL in comm_types(v):
         levels = two_levels(v)
         if levels is None or (levels[0] > 1 and any(count % levels[0] for count in heads)):
             return None  # the sizes are wrong anyway: HCP001 to HCP004, HCP007
-    if "a2a" in v.comm_types and any(count % v.cp for count in heads):
+    if "a2a" in comm_types(v) and any(count % v.cp for count in heads):
         return None  # CP007, HCP019
     if v.attention_backend == "flash" or not v.at_least("te", "2.15"):
         return None
@@ -132,13 +113,13 @@ def head_counts_are_even(v: View) -> Problem | None:
             if fused
             else "fused attention is switched off without a word, and the slower flash attention runs"
         ),
-        found=f"{_of_heads(*heads)} with cp_comm_type {', '.join(v.comm_types)} and attention_backend "
+        found=f"{_counts(*heads)} with cp_comm_type {', '.join(comm_types(v))} and attention_backend "
         f"{v.attention_backend or 'auto'}",
         wanted="even head counts on a TP rank, whatever the inner size",
         facts=("attention_backend", "heads", "kv_heads", "tp"),
         fixes=(
             Fix({"attention_backend": "flash"}, "flash attention, which has no such test"),
-            *(flat_fixes(v, "p2p") if HIERARCHICAL in v.comm_types else [Fix({"cp_comm_type": "p2p"}, "one ring")]),
+            *(flat_fixes(v, "p2p") if HIERARCHICAL in comm_types(v) else [Fix({"cp_comm_type": "p2p"}, "one ring")]),
         ),
         severity="error" if fused else "warning",
         effect="crash" if fused else "slow",
@@ -157,7 +138,7 @@ def head_counts_are_even(v: View) -> Problem | None:
         ),
         TRANSFORMER_LAYER.says("TransformerLayer.__init__", "isinstance(config.cp_comm_type, list)", ">=0.12"),
     ),
-    applies=_mixes,
+    applies=under_cp(lambda v: {"a2a", HIERARCHICAL} <= set(comm_types(v))),
     good=Example(
         "bridge",
         "model.num_layers=2 model.num_attention_heads=32 model.num_query_groups=8 "
@@ -171,7 +152,7 @@ def head_counts_are_even(v: View) -> Problem | None:
         "model.cp_comm_type=[a2a,a2a+p2p] model.hierarchical_context_parallel_sizes=[4,2]",
     ),
 )
-def a2a_layers_divide_heads_by_cp(v: View) -> Problem | None:
+def cp_divides_heads_of_a2a_layers(v: View) -> Problem | None:
     """Layers of type a2a beside hierarchical ones still divide the heads by the whole CP size.
 
     Types may differ from layer to layer: the layout of the sequence is the same for all. The head counts are not: a
@@ -184,7 +165,7 @@ def a2a_layers_divide_heads_by_cp(v: View) -> Problem | None:
     ring = tuple("p2p" if item == "a2a" else item for item in v.cp_comm_type)
     return Problem(
         message="the first forward of an a2a layer stops with an assertion about heads",
-        found=f"layers of type a2a at context_parallel_size {v.cp} with {_of_heads(*heads)}",
+        found=f"layers of type a2a at context_parallel_size {v.cp} with {_counts(*heads)}",
         wanted=f"for a2a layers head counts that {v.cp} divides (a2a+p2p layers need that of the inner size only)",
         facts=("cp_comm_type", "kv_heads", "heads", "tp"),
         fixes=(
@@ -197,5 +178,5 @@ def a2a_layers_divide_heads_by_cp(v: View) -> Problem | None:
 RULES = (
     inner_size_divides_heads,
     head_counts_are_even,
-    a2a_layers_divide_heads_by_cp,
+    cp_divides_heads_of_a2a_layers,
 )

@@ -2,31 +2,11 @@
 
 from __future__ import annotations
 
-from hcp.rules.hcp.view import (
-    drop_fixes,
-    flat_fixes,
-    has_sizes,
-    runs_hcp,
-    uses_hcp,
-)
+from hcp.rules.hcp.launches import BRIDGE, MLM
+from hcp.rules.hcp.view import drop_fixes, flat_fixes, has_sizes, runs_hcp, uses_hcp
 from hcp.rules.rule import Example, Fix, Problem, rule
-from hcp.rules.upstream import (
-    BRIDGE_INITIALIZE,
-    BRIDGE_PROVIDER,
-    PARALLEL_STATE,
-    VERL_ENGINE,
-)
+from hcp.rules.upstream import BRIDGE_INITIALIZE, BRIDGE_PROVIDER, PARALLEL_STATE, VERL_ENGINE
 from hcp.rules.view import View
-
-
-def _hcp011_applies(v: View) -> bool:
-    return bool(v.get("use_decentralized_pg")) and v.dialect == "bridge" and (has_sizes(v) or uses_hcp(v))
-
-
-_SIZES = "model.context_parallel_size=4 model.cp_comm_type=a2a+p2p model.hierarchical_context_parallel_sizes=[2,2]"
-
-
-_FLAGS = "--context-parallel-size 4 --cp-comm-type a2a+p2p --hierarchical-context-parallel-sizes 2 2"
 
 
 @rule(
@@ -49,8 +29,8 @@ _FLAGS = "--context-parallel-size 4 --cp-comm-type a2a+p2p --hierarchical-contex
         ),
     ),
     applies=lambda v: v.dialect in ("bridge-provider", "verl") and uses_hcp(v),
-    good=Example("bridge", _SIZES),
-    bad=Example("bridge-provider", _SIZES),
+    good=Example("bridge", BRIDGE),
+    bad=Example("bridge-provider", BRIDGE),
 )
 def launcher_passes_sizes_on(v: View) -> Problem | None:
     """The launcher passes the hierarchical sizes on.
@@ -82,12 +62,11 @@ def launcher_passes_sizes_on(v: View) -> Problem | None:
     effect="crash",
     stage="init",
     source=(BRIDGE_INITIALIZE.says("_create_pg_collection", "if hcp_sizes is not None:", ">=0.4"),),
-    applies=_hcp011_applies,
-    good=Example("bridge", _SIZES + " dist.use_decentralized_pg=false"),
-    bad=Example("bridge", _SIZES + " dist.use_decentralized_pg=true"),
+    applies=lambda v: v.dialect == "bridge" and bool(v.get("use_decentralized_pg")) and (has_sizes(v) or uses_hcp(v)),
+    good=Example("bridge", f"{BRIDGE} dist.use_decentralized_pg=false"),
+    bad=Example("bridge", f"{BRIDGE} dist.use_decentralized_pg=true"),
 )
-def decentralized_groups_have_no_levels(v: View) -> Problem | None:
-    # The guard looks at the sizes alone; where they are missing, HCP001 speaks and the groups are missing too.
+def decentralized_groups_exclude_levels(v: View) -> Problem | None:
     """Decentralized process groups go without hierarchical CP.
 
     Bridge's decentralized path builds its groups from a rank grid that has no levels. From 0.4.0 on it refuses
@@ -117,8 +96,8 @@ def decentralized_groups_have_no_levels(v: View) -> Problem | None:
     stage="init",
     source=(PARALLEL_STATE.says("create_hierarchical_groups", "if not HAVE_EINOPS:", ">=0.13"),),
     applies=lambda v: v.dialect in ("mlm", "bridge") and has_sizes(v),
-    good=Example("mlm", _FLAGS, "einops=true mcore=0.16.1"),
-    bad=Example("mlm", _FLAGS, "einops=false mcore=0.16.1"),
+    good=Example("mlm", MLM, "einops=true mcore=0.16.1"),
+    bad=Example("mlm", MLM, "einops=false mcore=0.16.1"),
 )
 def einops_is_installed(v: View) -> Problem | None:
     """einops is installed where hierarchical groups are built.
@@ -148,8 +127,8 @@ def einops_is_installed(v: View) -> Problem | None:
         ),
     ),
     applies=runs_hcp,
-    good=Example("mlm", _FLAGS + " --high-priority-stream-groups cp hcp"),
-    bad=Example("mlm", _FLAGS + " --high-priority-stream-groups cp"),
+    good=Example("mlm", f"{MLM} --high-priority-stream-groups cp hcp"),
+    bad=Example("mlm", f"{MLM} --high-priority-stream-groups cp"),
 )
 def stream_priority_names_levels(v: View) -> Problem | None:
     """Stream priority for CP names the hierarchical groups too.
@@ -172,7 +151,7 @@ def stream_priority_names_levels(v: View) -> Problem | None:
 
 RULES = (
     launcher_passes_sizes_on,
-    decentralized_groups_have_no_levels,
+    decentralized_groups_exclude_levels,
     einops_is_installed,
     stream_priority_names_levels,
 )

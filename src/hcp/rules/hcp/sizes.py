@@ -4,16 +4,9 @@ from __future__ import annotations
 
 from math import prod
 
-from hcp.rules.hcp.view import (
-    HIERARCHICAL,
-    drop_fixes,
-    flat_fixes,
-    has_sizes,
-    level_fixes,
-    runs_hcp,
-    uses_cp,
-    uses_hcp,
-)
+from hcp.rules.cp.view import HIERARCHICAL, comm_types, under_cp
+from hcp.rules.hcp.launches import BRIDGE, LEVELS, MLM
+from hcp.rules.hcp.view import drop_fixes, flat_fixes, has_sizes, level_fixes, runs_hcp, uses_hcp
 from hcp.rules.rule import Example, Fix, Problem, rule
 from hcp.rules.upstream import (
     ARGUMENTS,
@@ -31,14 +24,16 @@ def _demands_sizes(v: View) -> bool:
     return v.dialect == "mlm" or (v.dialect == "bridge" and v.at_least("bridge", "0.4.0"))
 
 
-def _hcp001_applies(v: View) -> bool:
+def _wants_sizes(v: View) -> bool:
+    """Whether some layer is hierarchical; at a CP size of 1, whether the launcher demands sizes all the same."""
     if v.get("cp") == 1 and v.dialect in ("mlm", "bridge"):
         # Without CP an unknown type concerns nobody.
-        return v.known("cp_comm_type") and HIERARCHICAL in v.comm_types and _demands_sizes(v)
+        return v.known("cp_comm_type") and HIERARCHICAL in comm_types(v) and _demands_sizes(v)
     return uses_hcp(v)
 
 
-def _sizes_reach(v: View) -> bool:
+def _passes_sizes_on(v: View) -> bool:
+    """Whether the sizes reach the code that builds the groups: verl does not pass them on."""
     return v.dialect != "verl" and has_sizes(v)
 
 
@@ -58,11 +53,8 @@ def _sizes_reach(v: View) -> bool:
             where="checkout",
         ),
     ),
-    applies=_hcp001_applies,
-    good=Example(
-        "bridge",
-        "model.context_parallel_size=4 model.cp_comm_type=a2a+p2p model.hierarchical_context_parallel_sizes=[2,2]",
-    ),
+    applies=_wants_sizes,
+    good=Example("bridge", BRIDGE),
     bad=Example(
         "bridge",
         "model.context_parallel_size=4 model.cp_comm_type=a2a+p2p model.hierarchical_context_parallel_sizes=null",
@@ -111,11 +103,11 @@ def sizes_are_given(v: View) -> Problem | None:
             "validate_args", "args.context_parallel_size == prod(args.hierarchical_context_parallel_sizes)", ">=0.10"
         ),
     ),
-    applies=_sizes_reach,
-    good=Example("mlm", "--context-parallel-size 4 --cp-comm-type a2a+p2p --hierarchical-context-parallel-sizes 2 2"),
-    bad=Example("mlm", "--context-parallel-size 6 --cp-comm-type a2a+p2p --hierarchical-context-parallel-sizes 2 2"),
+    applies=_passes_sizes_on,
+    good=Example("mlm", MLM),
+    bad=Example("mlm", f"--context-parallel-size 6 {LEVELS} 2 2"),
 )
-def sizes_product(v: View) -> Problem | None:
+def sizes_multiply_to_cp(v: View) -> Problem | None:
     """The hierarchical sizes multiply to the context-parallel size.
 
     megatron-core compares the product with the CP size where it builds the groups, and asserts without a text;
@@ -151,10 +143,10 @@ def sizes_product(v: View) -> Problem | None:
         ),
     ),
     applies=runs_hcp,
-    good=Example("mlm", "--context-parallel-size 8 --cp-comm-type a2a+p2p --hierarchical-context-parallel-sizes 4 2"),
-    bad=Example("mlm", "--context-parallel-size 8 --cp-comm-type a2a+p2p --hierarchical-context-parallel-sizes 2 2 2"),
+    good=Example("mlm", f"--context-parallel-size 8 {LEVELS} 4 2"),
+    bad=Example("mlm", f"--context-parallel-size 8 {LEVELS} 2 2 2"),
 )
-def two_levels_exactly(v: View) -> Problem | None:
+def there_are_two_levels(v: View) -> Problem | None:
     """There are exactly two hierarchical levels.
 
     megatron-core builds any number of levels, and its docstring shows three. Transformer Engine takes two, and says
@@ -181,11 +173,8 @@ def two_levels_exactly(v: View) -> Problem | None:
     effect="crash",
     stage="init",
     source=(PARALLEL_STATE.says("create_hierarchical_groups", "s=hierarchical_group_sizes[level],", ">=0.13"),),
-    applies=_sizes_reach,
-    good=Example(
-        "bridge",
-        "model.context_parallel_size=4 model.cp_comm_type=a2a+p2p model.hierarchical_context_parallel_sizes=[2,2]",
-    ),
+    applies=_passes_sizes_on,
+    good=Example("bridge", BRIDGE),
     bad=Example(
         "bridge",
         "model.context_parallel_size=4 model.cp_comm_type=a2a+p2p model.hierarchical_context_parallel_sizes=[-2,-2]",
@@ -221,10 +210,10 @@ def sizes_are_positive(v: View) -> Problem | None:
         ),
     ),
     applies=runs_hcp,
-    good=Example("mlm", "--context-parallel-size 4 --cp-comm-type a2a+p2p --hierarchical-context-parallel-sizes 2 2"),
-    bad=Example("mlm", "--context-parallel-size 4 --cp-comm-type a2a+p2p --hierarchical-context-parallel-sizes 1 4"),
+    good=Example("mlm", MLM),
+    bad=Example("mlm", f"--context-parallel-size 4 {LEVELS} 1 4"),
 )
-def levels_hold_several_ranks(v: View) -> Problem | None:
+def each_level_has_several_ranks(v: View) -> Problem | None:
     """Both hierarchical levels hold more than one rank.
 
     With an inner size of 1 Transformer Engine runs p2p, with an outer size of 1 it runs a2a. The backend is still
@@ -250,8 +239,8 @@ def levels_hold_several_ranks(v: View) -> Problem | None:
     effect="silent",
     stage="never",
     source=(EXTENSION_TE.says("TEDotProductAttention.__init__", 'elif cp_comm_type == "a2a+p2p":', ">=0.12"),),
-    applies=lambda v: v.get("cp") != 1 and has_sizes(v) and uses_cp(v),
-    good=Example("mlm", "--context-parallel-size 4 --cp-comm-type a2a+p2p --hierarchical-context-parallel-sizes 2 2"),
+    applies=under_cp(has_sizes),
+    good=Example("mlm", MLM),
     bad=Example("mlm", "--context-parallel-size 4 --cp-comm-type a2a --hierarchical-context-parallel-sizes 2 2"),
 )
 def sizes_are_used(v: View) -> Problem | None:
@@ -260,14 +249,14 @@ def sizes_are_used(v: View) -> Problem | None:
     Only layers of type a2a+p2p look at the levels. With any other type the groups are created and never used;
     Megatron-LM still prints the sizes in its start-up line, so the log looks as if hierarchical CP were on.
     """
-    if HIERARCHICAL in v.comm_types:
+    if HIERARCHICAL in comm_types(v):
         return None
     fixes = [Fix({"hcp_sizes": None}, "nothing changes but the setting that misleads")]
     if len(v.hcp_sizes) == 2 and not isinstance(v.cp_comm_type, tuple):
         fixes.insert(0, Fix({"cp_comm_type": HIERARCHICAL}, "the layers use the levels"))
     return Problem(
         message="hierarchical CP is off: its groups are built (and logged as sizes), and no layer uses them",
-        found=f"hierarchical_context_parallel_sizes {list(v.hcp_sizes)} with cp_comm_type {', '.join(v.comm_types)}",
+        found=f"hierarchical_context_parallel_sizes {list(v.hcp_sizes)} with cp_comm_type {', '.join(comm_types(v))}",
         wanted="cp_comm_type a2a+p2p on some layer, or no sizes",
         facts=("cp_comm_type", "hcp_sizes"),
         fixes=tuple(fixes),
@@ -276,9 +265,9 @@ def sizes_are_used(v: View) -> Problem | None:
 
 RULES = (
     sizes_are_given,
-    sizes_product,
-    two_levels_exactly,
+    sizes_multiply_to_cp,
+    there_are_two_levels,
     sizes_are_positive,
-    levels_hold_several_ranks,
+    each_level_has_several_ranks,
     sizes_are_used,
 )

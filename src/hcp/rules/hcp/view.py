@@ -1,24 +1,30 @@
-"""Hierarchical CP: what its rules ask of a launch, and the fixes they share."""
+"""What rules ask about hierarchical CP: does some layer use it, which sizes have its levels; and shared fixes."""
 
 from __future__ import annotations
 
-from typing import Any
-
+from hcp.rules.cp.view import (
+    HIERARCHICAL,
+    comm_types,
+    cp_may_be_on,
+    heads_per_rank,
+    kv_heads_per_rank,
+    switch_types,
+    uses_cp,
+)
 from hcp.rules.rule import Fix
 from hcp.rules.view import Unknown, View
 
-HIERARCHICAL = "a2a+p2p"
 _WIDEST = 4096
-
-
-def uses_cp(v: View) -> bool:
-    """Whether attention is context-parallel. Asks for `cp`."""
-    return int(v.cp) > 1
+_FLAT = {
+    "p2p": "one ring over the whole CP group",
+    "a2a": "one all-to-all over the whole CP group",
+    "all_gather": "K and V are gathered over the whole CP group",
+}
 
 
 def uses_hcp(v: View) -> bool:
     """Whether some layer is hierarchical. Asks for `cp` only where a layer says a2a+p2p, and never at cp 1."""
-    return v.get("cp") != 1 and HIERARCHICAL in v.comm_types and uses_cp(v)
+    return cp_may_be_on(v) and HIERARCHICAL in comm_types(v) and uses_cp(v)
 
 
 def runs_hcp(v: View) -> bool:
@@ -45,7 +51,7 @@ def two_levels(v: View) -> tuple[int, int] | None:
 def fits_heads(v: View, ranks: int) -> bool | None:
     """Whether an all-to-all over `ranks` divides the query and the KV heads of a TP rank; None if unknown."""
     try:
-        return v.heads_per_rank % ranks == 0 and v.kv_heads_per_rank % ranks == 0
+        return heads_per_rank(v) % ranks == 0 and kv_heads_per_rank(v) % ranks == 0
     except Unknown:
         return None
 
@@ -66,39 +72,18 @@ def level_sizes(v: View) -> tuple[int, int] | None:
 def level_fixes(v: View) -> list[Fix]:
     """The sizes to write, where some fit."""
     sizes = level_sizes(v)
-    return (
-        []
-        if sizes is None
-        else [Fix({"hcp_sizes": sizes}, f"all-to-all over {sizes[0]} ranks inside, a ring of {sizes[1]} outside")]
-    )
+    if sizes is None:
+        return []
+    return [Fix({"hcp_sizes": sizes}, f"all-to-all over {sizes[0]} ranks inside, a ring of {sizes[1]} outside")]
 
 
 def flat_fixes(v: View, *types: str) -> list[Fix]:
     """Fixes that give up the hierarchy: each a2a+p2p layer becomes one of `types`, and the sizes go."""
-    return [Fix(flat_edits(v, flat), _FLAT[flat]) for flat in types or ("p2p", "a2a")]
-
-
-_FLAT = {
-    "p2p": "one ring over the whole CP group",
-    "a2a": "one all-to-all over the whole CP group",
-    "all_gather": "K and V are gathered over the whole CP group",
-}
-
-
-def flat_edits(v: View, flat: str) -> dict[str, Any]:
-    """The edits that turn each a2a+p2p layer into `flat` and unset sizes that nothing would use any more."""
-    value = v.cp_comm_type
-    per_layer = isinstance(value, tuple)
-    edits: dict[str, Any] = {
-        "cp_comm_type": tuple(flat if item == HIERARCHICAL else item for item in value) if per_layer else flat
-    }
-    if v.get("hcp_sizes"):
-        edits["hcp_sizes"] = None
-    return edits
+    return [Fix(switch_types(v, flat, only=HIERARCHICAL), _FLAT[flat]) for flat in types or ("p2p", "a2a")]
 
 
 def drop_fixes(v: View) -> list[Fix]:
     """Fixes that end with no sizes: a flat type where a layer is hierarchical, else the unused sizes just go."""
     if not v.known("cp_comm_type"):
         return []
-    return flat_fixes(v) if HIERARCHICAL in v.comm_types else [Fix({"hcp_sizes": None}, "no layer uses the sizes")]
+    return flat_fixes(v) if HIERARCHICAL in comm_types(v) else [Fix({"hcp_sizes": None}, "no layer uses the sizes")]

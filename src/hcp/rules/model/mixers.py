@@ -1,18 +1,10 @@
-"""Models with a context parallelism of their own: Mamba, gated delta nets, DSA, vision, multi-token prediction."""
+"""Layers with a context parallelism of their own: Mamba, gated delta nets, DSA."""
 
 from __future__ import annotations
 
-from hcp.rules.cp.view import (
-    cp_may_be_on,
-    layer_types,
-    smaller_divisors,
-    switch_types,
-)
+from hcp.rules.cp.view import layer_types, smaller_divisors, type_fixes, under_cp
 from hcp.rules.rule import Example, Fix, Problem, rule
-from hcp.rules.upstream import (
-    MAMBA_CONTEXT_PARALLEL,
-    TRANSFORMER_CONFIG,
-)
+from hcp.rules.upstream import MAMBA_CONTEXT_PARALLEL, TRANSFORMER_CONFIG
 from hcp.rules.view import Unknown, View
 
 _GDN = ("gated_delta_net", "gdn", "gdn2")
@@ -20,12 +12,12 @@ _GDN = ("gated_delta_net", "gdn", "gdn2")
 
 def _has_mamba(v: View) -> bool:
     pattern = v.get("hybrid_pattern")
-    return isinstance(pattern, str) and "M" in pattern and cp_may_be_on(v)
+    return isinstance(pattern, str) and "M" in pattern
 
 
 def _mamba_heads(v: View) -> int:
+    """As written, or as many as the mixer's inner width holds, which is twice the model's."""
     heads = v.mamba_num_heads
-    # The mixer's inner width is twice the model's.
     if heads is not None:
         return int(heads)
     width = v.mamba_head_dim
@@ -55,20 +47,18 @@ def _mamba_fits(heads: int, groups: int, tp: int, cp: int) -> bool:
             "MambaContextParallel.__init__", "cp_size must be evenly divisible by ngroups/tp_size", ">=0.13"
         ),
     ),
-    applies=_has_mamba,
+    applies=under_cp(_has_mamba),
     good=Example(
         "mlm", "--context-parallel-size 4 --hybrid-layer-pattern M*M- --hidden-size 1024 --mamba-num-groups 8"
     ),
     bad=Example("mlm", "--context-parallel-size 3 --hybrid-layer-pattern M*M- --hidden-size 1024 --mamba-num-groups 8"),
 )
-def mamba_heads_divide(v: View) -> Problem | None:
+def mamba_heads_and_groups_divide(v: View) -> Problem | None:
     """Mamba heads and groups divide over tensor and context parallelism.
 
     Mamba layers exchange sequence for heads over the whole CP group, whatever cp_comm_type and the hierarchical
     sizes say. Each rank needs whole heads; groups are split, or repeated where there are fewer than ranks.
     """
-    if v.cp == 1:
-        return None
     groups = v.mamba_num_groups
     if groups is None:
         raise Unknown("mamba_num_groups")
@@ -122,8 +112,7 @@ def mamba_heads_divide(v: View) -> Problem | None:
     ),
     bad=Example("mlm", "--context-parallel-size 2 --experimental-attention-variant dsa --no-rope-fusion"),
 )
-def dsa_gathers(v: View) -> Problem | None:
-    # What holds in every version comes first; the version is asked where it decides.
+def dsa_gathers_without_fused_rope(v: View) -> Problem | None:
     """DSA gathers, and has no fused rotary embedding.
 
     Each query of DSA picks its keys from the whole sequence, so CP gathers them. megatron-core before 0.19 has no
@@ -139,7 +128,7 @@ def dsa_gathers(v: View) -> Problem | None:
             found=f"cp_comm_type {' '.join(spread)} with experimental_attention_variant dsa",
             wanted="all_gather in every layer, and megatron-core 0.19 or newer",
             facts=("cp_comm_type", "attention_variant", "cp"),
-            fixes=(Fix(switch_types(v, ("all_gather",)), "K and V are gathered over the whole CP group"),),
+            fixes=type_fixes(v, "all_gather"),
         )
     if v.cp > 1 and not v.at_least("mcore", "0.19"):
         return Problem(
@@ -210,7 +199,7 @@ def gated_delta_net_heads_divide(v: View) -> Problem | None:
 
 
 RULES = (
-    mamba_heads_divide,
-    dsa_gathers,
+    mamba_heads_and_groups_divide,
+    dsa_gathers_without_fused_rope,
     gated_delta_net_heads_divide,
 )

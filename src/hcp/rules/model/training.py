@@ -1,16 +1,10 @@
-"""Models with a context parallelism of their own: Mamba, gated delta nets, DSA, vision, multi-token prediction."""
+"""Models trained in a way of their own: a vision tower, multi-token prediction."""
 
 from __future__ import annotations
 
-from hcp.rules.cp.view import (
-    cp_may_be_on,
-    layer_types,
-)
+from hcp.rules.cp.view import layer_types, under_cp
 from hcp.rules.rule import Example, Fix, Problem, rule
-from hcp.rules.upstream import (
-    PRETRAIN_VLM,
-    TRANSFORMER_LAYER,
-)
+from hcp.rules.upstream import PRETRAIN_VLM, TRANSFORMER_LAYER
 from hcp.rules.view import View
 
 
@@ -20,16 +14,16 @@ from hcp.rules.view import View
     effect="crash",
     stage="init",
     source=(PRETRAIN_VLM.says("model_provider", "PP+CP is not yet supported by this script"),),
-    applies=lambda v: str(v.get("script") or "").endswith("pretrain_vlm.py") and cp_may_be_on(v),
+    applies=under_cp(lambda v: str(v.get("script") or "").endswith("pretrain_vlm.py")),
     good=Example("mlm", "--context-parallel-size 2", "script=pretrain_vlm.py"),
     bad=Example("mlm", "--context-parallel-size 2 --pipeline-model-parallel-size 2", "script=pretrain_vlm.py"),
 )
-def vision_has_cp_or_pp(v: View) -> Problem | None:
+def vision_script_uses_cp_or_pp(v: View) -> Problem | None:
     """The vision script has context or pipeline parallelism, not both.
 
     pretrain_vlm.py asserts it while it builds the model: its data lacks the shapes that a pipeline needs.
     """
-    if v.cp == 1 or v.pp == 1:
+    if v.pp == 1:
         return None
     return Problem(
         message="the vision script refuses context and pipeline parallelism together: the model build stops",
@@ -46,7 +40,7 @@ def vision_has_cp_or_pp(v: View) -> Problem | None:
     effect="note",
     stage="never",
     source=(TRANSFORMER_LAYER.says("TransformerLayer.__init__", "config.cp_comm_type[", ">=0.12"),),
-    applies=lambda v: bool(v.get("mtp_layers")) and cp_may_be_on(v) and isinstance(v.get("cp_comm_type"), tuple),
+    applies=under_cp(lambda v: bool(v.get("mtp_layers")) and isinstance(v.get("cp_comm_type"), tuple)),
     good=Example(
         "mlm", "--context-parallel-size 2 --num-layers 2 --cp-comm-type p2p p2p --mtp-num-layers 1", "mcore=0.17"
     ),
@@ -61,7 +55,7 @@ def mtp_takes_the_first_comm_types(v: View) -> Problem | None:
     1, 2, … and so read the first entries.
     """
     types = layer_types(v)
-    if v.cp == 1 or len(set(types)) == 1:
+    if len(set(types)) == 1:
         return None
     return Problem(
         message="the layers of multi-token prediction count from 1 again, so they take the first entries of the list",
@@ -72,6 +66,6 @@ def mtp_takes_the_first_comm_types(v: View) -> Problem | None:
 
 
 RULES = (
-    vision_has_cp_or_pp,
+    vision_script_uses_cp_or_pp,
     mtp_takes_the_first_comm_types,
 )

@@ -1,12 +1,8 @@
-"""Packed data: which versions and backends take it under context parallelism."""
+"""Packed data: the versions and backends that take it under context parallelism."""
 
 from __future__ import annotations
 
-from hcp.rules.cp.view import (
-    cp_may_be_on,
-    layer_types,
-    switch_types,
-)
+from hcp.rules.cp.view import comm_types, cp_may_be_on, type_fixes, under_cp
 from hcp.rules.rule import Example, Fix, Problem, rule
 from hcp.rules.upstream import (
     BRIDGE_PACKED_SEQ_UTILS,
@@ -20,21 +16,19 @@ from hcp.rules.upstream import (
 from hcp.rules.view import View
 
 _PACKED = "dataset.packed_sequence_specs.packed_sequence_size=4096 dataset.packed_sequence_specs.pad_seq_to_mult=4 "
-
-
 _LOSS = "model.calculate_per_token_loss=true ddp.average_in_collective=false "
-
-
-def _thd(v: View) -> bool:
-    """Packed data under CP; asks whether the data is packed, since so much hangs on it."""
-    return cp_may_be_on(v) and bool(v.thd)
-
-
-def _pads_between(v: View) -> bool:
-    return v.dialect == "bridge" and v.get("packing") == "offline" and v.get("attention_backend") == "flash"
-
-
 _FIRST = {"p2p": "1.8", "a2a": "2.10", "all_gather": "2.18"}
+"""The Transformer Engine in which each communication type first takes packed data."""
+
+
+def _is_packed(v: View) -> bool:
+    """Asks whether the data is packed, since so much hangs on it."""
+    return bool(v.thd)
+
+
+def _pads_rows_for_flash(v: View) -> bool:
+    """Whether rows may have gaps between their sequences, and FlashAttention is the only backend."""
+    return v.dialect == "bridge" and v.get("packing") == "offline" and v.get("attention_backend") == "flash"
 
 
 @rule(
@@ -49,7 +43,7 @@ _FIRST = {"p2p": "1.8", "a2a": "2.10", "all_gather": "2.18"}
             ">=0.6",
         ),
     ),
-    applies=lambda v: v.dialect == "bridge" and _thd(v),
+    applies=under_cp(lambda v: v.dialect == "bridge" and _is_packed(v)),
     good=Example(
         "bridge",
         "model.context_parallel_size=2 model.cp_comm_type=p2p " + _LOSS + _PACKED,
@@ -66,7 +60,7 @@ def megatron_core_cuts_packed_rows(v: View) -> Problem | None:
 
     From 0.6 on Bridge leaves the cut of packed rows to megatron-core, which learned it in 0.18.
     """
-    if v.cp == 1 or (v.known("mcore") and v.at_least("mcore", "0.18")) or not v.at_least("bridge", "0.6"):
+    if (v.known("mcore") and v.at_least("mcore", "0.18")) or not v.at_least("bridge", "0.6"):
         return None
     if v.at_least("mcore", "0.18"):
         return None
@@ -89,7 +83,7 @@ def megatron_core_cuts_packed_rows(v: View) -> Problem | None:
             "get_attention_backend", "FA3 supports pad_between_seqs via seqused_q/seqused_k", ">=2.18"
         ),
     ),
-    applies=_pads_between,
+    applies=_pads_rows_for_flash,
     good=Example(
         "bridge", _PACKED + "model.attention_backend=flash train.micro_batch_size=1", "te=2.18 flash_attn=3.0 arch=sm90"
     ),
@@ -108,7 +102,7 @@ def backend_skips_padding(v: View) -> Problem | None:
     if v.at_least("te", "2.16"):
         # Which of the three is installed decides; Hopper alone has the third.
         installed = v.flash_attn
-        generation = 0 if installed is None else v.version("flash_attn").major
+        generation = 0 if installed is None else v.release("flash_attn")[0]
         if (generation == 4 and v.at_least("te", "2.19")) or (generation == 3 and v.arch == "sm90"):
             return None
     return Problem(
@@ -137,7 +131,7 @@ def backend_skips_padding(v: View) -> Problem | None:
             "AttnFuncWithCPAndKVAllGather.forward", "THD format requires padding mask type", ">=2.18"
         ),
     ),
-    applies=_thd,
+    applies=under_cp(_is_packed),
     good=Example(
         "mlm",
         "--context-parallel-size 2 --sft --calculate-per-token-loss --num-attention-heads 8 "
@@ -151,14 +145,12 @@ def backend_skips_padding(v: View) -> Problem | None:
         "te=2.9",
     ),
 )
-def comm_type_takes_packed_data(v: View) -> Problem | None:
+def comm_type_supports_packed_data(v: View) -> Problem | None:
     """The communication type takes packed data in this Transformer Engine.
 
     The ring takes packed data since 1.8, a2a since 2.10, all_gather since 2.18 (a2a+p2p: HCP014).
     """
-    if v.cp == 1:
-        return None
-    for kind in dict.fromkeys(layer_types(v)):
+    for kind in comm_types(v):
         first = _FIRST.get(kind)
         if first is None or v.at_least("te", first):
             continue
@@ -167,7 +159,7 @@ def comm_type_takes_packed_data(v: View) -> Problem | None:
             found=f"packed data with cp_comm_type {kind} on Transformer Engine {v.te}",
             wanted=f"Transformer Engine {first} or newer, or p2p",
             facts=("cp_comm_type", "packing", "te"),
-            fixes=(Fix(switch_types(v, ("p2p",)), "a ring over the whole CP group"),) if kind != "p2p" else (),
+            fixes=type_fixes(v, "p2p") if kind != "p2p" else (),
         )
     return None
 
@@ -207,7 +199,7 @@ def fused_rotary_embedding_exists(v: View) -> Problem | None:
             fixes=(off,),
             stage="config",
         )
-    if not v.get("thd") or v.cp == 1 or v.at_least("te", "1.12"):
+    if v.cp == 1 or v.at_least("te", "1.12"):
         return None
     return Problem(
         message="the fused rotary embedding of this Transformer Engine cannot cut packed data for CP: the first"
@@ -232,7 +224,7 @@ def fused_rotary_embedding_exists(v: View) -> Problem | None:
             ">=0.9",
         ),
     ),
-    applies=lambda v: v.dialect == "verl" and v.get("use_remove_padding") is False and cp_may_be_on(v),
+    applies=under_cp(lambda v: v.dialect == "verl" and v.get("use_remove_padding") is False),
     good=Example(
         "verl",
         "actor_rollout_ref.actor.megatron.context_parallel_size=2 actor_rollout_ref.model.use_remove_padding=False",
@@ -252,9 +244,6 @@ def verl_packs_under_cp(v: View) -> Problem | None:
     verl 0.7's own workers cut only packed data. Later engines cut padded data too, but 0.9 and later refuse it with
     per-token loss, which several of Bridge's model providers switch on under CP.
     """
-    if v.cp == 1:
-        return None
-    fix = Fix({"use_remove_padding": True}, "packed data")
     fact = v.fact("use_remove_padding")
     if v.at_least("verl", "0.9"):
         if not v.calculate_per_token_loss:
@@ -271,14 +260,14 @@ def verl_packs_under_cp(v: View) -> Problem | None:
         f"{found} at context_parallel_size {v.cp} on verl {v.verl}",
         "use_remove_padding true",
         ("use_remove_padding", "cp", "verl"),
-        (fix,),
+        (Fix({"use_remove_padding": True}, "packed data"),),
     )
 
 
 RULES = (
     megatron_core_cuts_packed_rows,
     backend_skips_padding,
-    comm_type_takes_packed_data,
+    comm_type_supports_packed_data,
     fused_rotary_embedding_exists,
     verl_packs_under_cp,
 )

@@ -1,14 +1,9 @@
-"""Packed data: how long each sequence and each row must be, and which data is cut for which attention."""
+"""Packed data: which masks and which cut of the rows attention goes with."""
 
 from __future__ import annotations
 
 from hcp.rules.rule import Example, Fix, Problem, rule
-from hcp.rules.upstream import (
-    BRIDGE_PACKED_SEQ_UTILS,
-    PRETRAIN_GPT,
-    SFT_DATASET,
-    TE_CONTEXT_PARALLEL,
-)
+from hcp.rules.upstream import BRIDGE_PACKED_SEQ_UTILS, PRETRAIN_GPT, SFT_DATASET, TE_CONTEXT_PARALLEL
 from hcp.rules.view import View
 
 _CONTIGUOUS = ("dsv4_hybrid", "gated_delta_net", "gdn", "gdn2")
@@ -24,7 +19,7 @@ _CONTIGUOUS = ("dsv4_hybrid", "gated_delta_net", "gdn", "gdn2")
     good=Example("mlm", "--dataloader-inter-document-masking --context-parallel-size 1"),
     bad=Example("mlm", "--dataloader-inter-document-masking --context-parallel-size 2"),
 )
-def document_masks_have_no_cp(v: View) -> Problem | None:
+def document_masks_exclude_cp(v: View) -> Problem | None:
     """Masking between documents runs without context parallelism.
 
     Documents in a row do not divide by 2 CP, so Megatron-LM slices the row as a whole, and then hands Transformer
@@ -67,7 +62,7 @@ def document_masks_have_no_cp(v: View) -> Problem | None:
     ),
     bad=Example("mlm", "--context-parallel-size 2 --cp-partition-mode contiguous"),
 )
-def contiguous_chunks_have_their_attention(v: View) -> Problem | None:
+def contiguous_chunks_suit_the_attention(v: View) -> Problem | None:
     """Contiguous chunks go with attention that knows them.
 
     megatron-core's dev branch can give each rank one contiguous chunk of packed data instead of two, for
@@ -108,7 +103,7 @@ def contiguous_chunks_have_their_attention(v: View) -> Problem | None:
     good=Example("mlm", "--sft --no-create-attention-mask-in-dataloader"),
     bad=Example("mlm", "--sft"),
 )
-def sft_asks_for_no_mask(v: View) -> Problem | None:
+def sft_gets_no_mask(v: View) -> Problem | None:
     """Fine-tuning with --sft asks the dataloader for no mask.
 
     The dataset of --sft returns boundaries instead of a mask and asserts it; the mask is on by default.
@@ -125,7 +120,7 @@ def sft_asks_for_no_mask(v: View) -> Problem | None:
 
 
 RULES = (
-    document_masks_have_no_cp,
-    contiguous_chunks_have_their_attention,
-    sft_asks_for_no_mask,
+    document_masks_exclude_cp,
+    contiguous_chunks_suit_the_attention,
+    sft_gets_no_mask,
 )

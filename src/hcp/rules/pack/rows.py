@@ -1,25 +1,16 @@
-"""Packed data: how long each sequence and each row must be, and which data is cut for which attention."""
+"""Packed data: how long each sequence and each row must be, and how many rows make a micro-batch."""
 
 from __future__ import annotations
 
-from hcp.rules.cp.view import (
-    cp_may_be_on,
-    round_up,
-    sequence_multiple,
-)
+from hcp.rules.cp.view import cp_may_be_on, round_up, sequence_multiple, under_cp
 from hcp.rules.rule import Example, Fix, Problem, rule
-from hcp.rules.upstream import (
-    BRIDGE_CONFIG,
-    BRIDGE_PACKED_SEQUENCE,
-    BRIDGE_PACKING_CONFIG,
-    TE_CONTEXT_PARALLEL,
-)
+from hcp.rules.upstream import BRIDGE_CONFIG, BRIDGE_PACKED_SEQUENCE, BRIDGE_PACKING_CONFIG, TE_CONTEXT_PARALLEL
 from hcp.rules.view import View
 
 _BRIDGE = ("bridge", "bridge-provider")
 
 
-def _offline(v: View) -> bool:
+def _packs_offline(v: View) -> bool:
     return v.dialect in _BRIDGE and v.get("packing") == "offline"
 
 
@@ -29,7 +20,7 @@ def _offline(v: View) -> bool:
     effect="crash",
     stage="first-forward",
     source=(TE_CONTEXT_PARALLEL.says("attn_forward_func_with_cp", "cu_seqlens_padded can", ">=2.4"),),
-    applies=lambda v: _offline(v) and cp_may_be_on(v),
+    applies=lambda v: _packs_offline(v) and cp_may_be_on(v),
     good=Example(
         "bridge",
         "model.context_parallel_size=4 dataset.packed_sequence_specs.packed_sequence_size=4096 "
@@ -50,11 +41,8 @@ def packed_row_divides_into_chunks(v: View) -> Problem | None:
     the row's length must divide as well, and by tensor x context parallelism where sequence parallelism scatters
     it. Transformer Engine checks the total; per sequence it has a device assert that release builds leave out.
     """
-    row = v.packed_sequence_size
-    if v.cp == 1 or row is None:
-        return None
-    wanted = sequence_multiple(v)
-    if row % wanted == 0:
+    row, wanted = v.packed_sequence_size, sequence_multiple(v)
+    if row is None or row % wanted == 0:
         return None
     fits = round_up(row, wanted)
     return Problem(
@@ -76,7 +64,7 @@ def packed_row_divides_into_chunks(v: View) -> Problem | None:
         BRIDGE_PACKING_CONFIG.says("PackedSequenceSpecs", "pad_seq_to_mult: int | None = 1", ">=0.7"),
         BRIDGE_PACKED_SEQUENCE.says("PackedSequenceSpecs", "pad_seq_to_mult", ">=0.3,<0.4"),
     ),
-    applies=lambda v: _offline(v) and cp_may_be_on(v),
+    applies=under_cp(_packs_offline),
     good=Example(
         "bridge",
         "model.context_parallel_size=2 dataset.packed_sequence_specs.packed_sequence_size=4096 "
@@ -97,8 +85,6 @@ def offline_packing_pads_each_sequence(v: View) -> Problem | None:
     rounded down per chunk: at CP 2 a row with sequences of 10 and 22 tokens loses tokens 9 and 31 and holds 6 and
     25 twice. Nothing is logged, the loss is merely a little wrong.
     """
-    if v.cp == 1:
-        return None
     padded = v.pad_seq_to_mult or 1
     if padded % (2 * v.cp) == 0:
         return None

@@ -1,4 +1,4 @@
-"""Where a job's files are: on every node, inside the container, and there when Slurm opens them."""
+"""Where the files of a job are: on every node, inside the container, and there when Slurm opens them."""
 
 from __future__ import annotations
 
@@ -7,28 +7,15 @@ import re
 from collections.abc import Iterator
 
 from hcp.rules.rule import Example, Problem, rule
-from hcp.rules.upstream import (
-    BRIDGE_SBATCH,
-    DIST_CHECKPOINTING,
-    VERL_RAY_ON_SLURM,
-)
+from hcp.rules.upstream import BRIDGE_SBATCH, DIST_CHECKPOINTING, VERL_RAY_ON_SLURM
 from hcp.rules.view import View
 
 _LOCAL = ("/tmp", "/var/tmp", "/dev/shm", "/run", "/local", "/localscratch", "/scratch/local", "/raid", "/mnt/nvme")
 """Folders that are by custom every node's own."""
-
-
-_CACHES = (
-    "HF_HOME",
-    "HF_DATASETS_CACHE",
-    "HF_HUB_CACHE",
-    "TRANSFORMERS_CACHE",
-    "NEMO_HOME",
-    "NEMORUN_HOME",
-    "UV_CACHE_DIR",
+_CACHES = tuple(
+    f"env.{name}"
+    for name in "HF_HOME HF_DATASETS_CACHE HF_HUB_CACHE TRANSFORMERS_CACHE NEMO_HOME NEMORUN_HOME UV_CACHE_DIR".split()
 )
-
-
 _PATHS = ("checkpoint_save", "checkpoint_load", "data_path", "data_cache_path")
 
 
@@ -45,13 +32,8 @@ def _is_below(path: str, folder: str) -> bool:
     return path == folder or path.startswith(folder.rstrip("/") + "/")
 
 
-def _slurm005_applies(v: View) -> bool:
-    names = (*_PATHS, *(f"env.{name}" for name in _CACHES))
+def _has_paths(v: View, *names: str) -> bool:
     return any(True for _ in _paths(v, names))
-
-
-def _slurm011_applies(v: View) -> bool:
-    return "/" in str(v.get("sbatch.output") or v.get("sbatch.error") or "").lstrip("./")
 
 
 def _container_mounts(v: View) -> list[str]:
@@ -61,22 +43,17 @@ def _container_mounts(v: View) -> list[str]:
     return [posixpath.normpath(entry[1] if len(entry) > 1 else entry[0]) for entry in entries]
 
 
-def _slurm012_applies(v: View) -> bool:
-    has_image = bool(v.get("srun.container_image") or v.get("sbatch.container_image"))
-    return has_image and any(True for _ in _paths(v, _PATHS))
-
-
 @rule(
     "SLURM005",
     severity="error",
     effect="silent",
     stage="never",
     source=(DIST_CHECKPOINTING.says("save", "checkpoint_dir", ">=0.12"),),
-    applies=_slurm005_applies,
+    applies=lambda v: _has_paths(v, *_PATHS, *_CACHES),
     good=Example("mlm", "--save /shared/ckpt", "nodes=2"),
     bad=Example("mlm", "--save /tmp/ckpt", "nodes=2"),
 )
-def paths_are_on_every_node(v: View) -> Problem | None:
+def paths_are_shared_by_all_nodes(v: View) -> Problem | None:
     """Checkpoints, data and caches lie where every node sees them.
 
     Distributed checkpoints are written by all ranks into one folder. In /tmp or on a node's own disk each node
@@ -94,8 +71,7 @@ def paths_are_on_every_node(v: View) -> Problem | None:
                 wanted="a folder on a file system that all nodes share",
                 facts=(name,),
             )
-    caches = (*_PATHS[2:], *(f"env.{name}" for name in _CACHES))
-    for name, path in _paths(v, caches):
+    for name, path in _paths(v, (*_PATHS[2:], *_CACHES)):
         if any(_is_below(path, folder) for folder in _LOCAL):
             return Problem(
                 message="every node downloads and prepares its own copy, and packed data may differ between nodes",
@@ -113,7 +89,7 @@ def paths_are_on_every_node(v: View) -> Problem | None:
     effect="crash",
     stage="config",
     source=(VERL_RAY_ON_SLURM.says("<module>", "#SBATCH --output", ""),),
-    applies=_slurm011_applies,
+    applies=lambda v: "/" in str(v.get("sbatch.output") or v.get("sbatch.error") or "").lstrip("./"),
     good=Example(
         "mlm",
         "#SBATCH --output=logs/%x-%j.out\nsrun python pretrain_gpt.py --micro-batch-size 1\n",
@@ -163,7 +139,7 @@ def output_folder_exists(v: View) -> Problem | None:
     effect="silent",
     stage="never",
     source=(BRIDGE_SBATCH.says("<module>", "--container-mounts", ""),),
-    applies=_slurm012_applies,
+    applies=lambda v: bool(v.get("srun.container_image") or v.get("sbatch.container_image")) and _has_paths(v, *_PATHS),
     good=Example(
         "mlm",
         "srun --ntasks=1 --container-image=x.sqsh --container-mounts=/ckpt:/ckpt python "
@@ -201,7 +177,7 @@ def container_mounts_the_paths(v: View) -> Problem | None:
 
 
 RULES = (
-    paths_are_on_every_node,
+    paths_are_shared_by_all_nodes,
     output_folder_exists,
     container_mounts_the_paths,
 )

@@ -1,23 +1,16 @@
-"""How Slurm starts the ranks: how many, and on which nodes."""
+"""Where Slurm puts the ranks: node after node, and inside NVLink domains."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from itertools import islice
 
-from hcp.core.placement import Placement
-from hcp.rules.hcp.view import (
-    level_sizes,
-    runs_hcp,
-    two_levels,
-    uses_cp,
-    uses_hcp,
-)
+from hcp.rules.cp.view import uses_cp
+from hcp.rules.hcp.launches import LEVELS
+from hcp.rules.hcp.view import level_sizes, runs_hcp, two_levels, uses_hcp
 from hcp.rules.rule import Example, Fix, Problem, rule
-from hcp.rules.topo.view import HCP, dense_mesh, inner_groups, wider
-from hcp.rules.upstream import (
-    PARALLEL_STATE,
-)
+from hcp.rules.topo.view import dense_mesh, inner_groups, suits_inner_level
+from hcp.rules.upstream import PARALLEL_STATE
 from hcp.rules.view import View
 
 _ENOUGH = 2_000
@@ -59,6 +52,8 @@ def ranks_fill_nodes_in_order(v: View) -> Problem | None:
     """
     if v.placement != "cyclic" or v.world_size <= v.gpus_per_node or v.world_size % v.gpus_per_node:
         return None
+    from hcp.core.placement import Placement  # here, so that other launches do not pay for it
+
     name, groups = _close_groups(v)
     block = Placement(v.world_size, v.gpus_per_node)
     cyclic = Placement(v.world_size, v.gpus_per_node, kind="cyclic")
@@ -84,8 +79,8 @@ def ranks_fill_nodes_in_order(v: View) -> Problem | None:
     stage="never",
     source=(PARALLEL_STATE.says("create_hierarchical_groups", "s=hierarchical_group_sizes[level],", ">=0.13"),),
     applies=runs_hcp,
-    good=Example("mlm", f"--context-parallel-size 16 {HCP} 8 2", "nodes=32 gpus_per_node=4 nvlink_domain=8"),
-    bad=Example("mlm", f"--context-parallel-size 16 {HCP} 4 4", "nodes=32 gpus_per_node=4 nvlink_domain=64"),
+    good=Example("mlm", f"--context-parallel-size 16 {LEVELS} 8 2", "nodes=32 gpus_per_node=4 nvlink_domain=8"),
+    bad=Example("mlm", f"--context-parallel-size 16 {LEVELS} 4 4", "nodes=32 gpus_per_node=4 nvlink_domain=64"),
 )
 def inner_level_uses_the_nvlink_domain(v: View) -> Problem | None:
     """The inner level uses the NVLink domain, not the tray.
@@ -97,10 +92,10 @@ def inner_level_uses_the_nvlink_domain(v: View) -> Problem | None:
     if levels is None or v.nvlink_domain <= v.gpus_per_node:
         return None
     inner, outer = levels
-    if inner * v.tp != v.gpus_per_node or (outer > inner and wider(v, outer)):
+    if inner * v.tp != v.gpus_per_node or (outer > inner and suits_inner_level(v, outer)):
         return None  # not sized by the tray, or TOPO002
     better = level_sizes(v)
-    if better is None or better[0] <= inner or not wider(v, better[0]):
+    if better is None or better[0] <= inner or not suits_inner_level(v, better[0]):
         return None
     return Problem(
         message=f"the inner all-to-all stops at the tray; NVLink reaches {v.nvlink_domain} GPUs",

@@ -1,44 +1,21 @@
-"""Signals, requeueing, fault tolerance: whether a job that is interrupted goes on."""
+"""Signals, requeueing and fault tolerance: whether a job that is interrupted goes on."""
 
 from __future__ import annotations
 
 import re
 from collections.abc import Mapping
 
-from hcp.rules.rule import Effect, Example, Fix, Problem, rule
-from hcp.rules.upstream import (
-    BRIDGE_FAULT_TOLERANCE,
-    BRIDGE_INPROCESS_RESTART,
-    BRIDGE_RUN_PLUGINS,
-    BRIDGE_STATE,
-)
+from hcp.rules.rule import Example, Fix, Problem, rule
+from hcp.rules.upstream import BRIDGE_FAULT_TOLERANCE, BRIDGE_INPROCESS_RESTART, BRIDGE_RUN_PLUGINS, BRIDGE_STATE
 from hcp.rules.view import View
 
-_SIGNAL = re.compile(r"(?P<target>[RB]{1,2}:)?(?P<signal>[A-Z0-9]+)(?:@(?P<seconds>\d+))?\Z")
-
-
+_SIGNAL = r"(?P<target>[RB]{1,2}:)?(?P<signal>[A-Z0-9]+)(?:@(?P<seconds>\d+))?\Z"
 _DEFAULT_LEAD_S = 60
 """Slurm's default where --signal names no time."""
-
-
 _ENOUGH_S = 300
-
-
 _TERM = ("TERM", "SIGTERM", "15")
-
-
 _ONE_RANK = "ntasks_per_node=1 gpus_per_node=1 nodes=1 world_size=1"
-
-
-def _lead(v: View) -> tuple[str, str, int] | None:
-    """(who gets it: "B:" or "", the signal, seconds before the end) of --signal; None where it is none."""
-    match = _SIGNAL.match(str(v["sbatch.signal"]))
-    if match is None:
-        return None
-    target = "B:" if "B" in (match["target"] or "") else ""
-    return target, match["signal"], int(match["seconds"] or _DEFAULT_LEAD_S)
-
-
+_SRUN = "srun --ntasks=1 python pretrain_gpt.py --micro-batch-size 1"
 _RESTART_ENVIRONMENT: Mapping[str, tuple[str, ...]] = {
     "TORCH_CPP_LOG_LEVEL": ("error", "fatal", "ERROR", "FATAL"),
     "TORCH_NCCL_RETHROW_CUDA_ERRORS": ("0",),
@@ -46,16 +23,23 @@ _RESTART_ENVIRONMENT: Mapping[str, tuple[str, ...]] = {
 }
 
 
+def _signal(v: View) -> tuple[str, str, int] | None:
+    """(who gets it: "B:" or "", the signal, seconds before the end) of --signal; None where it is none."""
+    match = re.match(_SIGNAL, str(v["sbatch.signal"]))
+    if match is None:
+        return None
+    target = "B:" if "B" in (match["target"] or "") else ""
+    return target, match["signal"], int(match["seconds"] or _DEFAULT_LEAD_S)
+
+
 def _section_timeouts(v: View) -> dict[str, int]:
+    """ft_launcher's timeout in seconds of each section of a step."""
     text = str(v.get("torchrun.ft_rank_section_timeouts") or v.get("torchrun.ft_param_rank_section_timeouts") or "")
     return {name: int(seconds) for name, seconds in re.findall(r"([a-z]+):(\d+)", text)}
 
 
 def _requeues_itself(v: View) -> bool:
     return bool(re.search(r"^[^#\n]*\bscontrol\s+requeue\b", v.launch.reading.text or "", re.M))
-
-
-_SRUN = "srun --ntasks=1 python pretrain_gpt.py --micro-batch-size 1"
 
 
 @rule(
@@ -75,10 +59,10 @@ def signal_comes_early_enough(v: View) -> Problem | None:
     with the handler, which is for SIGTERM, another signal ends it too. The checkpoint has to be written in the time
     that is left. Each of these loses the work since the last checkpoint.
     """
-    lead = _lead(v)
-    if lead is None:
+    asked = _signal(v)
+    if asked is None:
         return None
-    target, signal, seconds = lead
+    target, signal, seconds = asked
     if not v.exit_signal_handler:
         return Problem(
             message="the trainer does not listen: it is killed by the signal or at the end, and what was trained since "
@@ -118,7 +102,7 @@ def signal_comes_early_enough(v: View) -> Problem | None:
     good=Example("bridge", "ft.enable_ft_package=true", "start=ft_launcher"),
     bad=Example("bridge", "ft.enable_ft_package=true", "start=torchrun"),
 )
-def fault_tolerance_has_ft_launcher(v: View) -> Problem | None:
+def fault_tolerance_uses_ft_launcher(v: View) -> Problem | None:
     """Fault tolerance is started by ft_launcher.
 
     The fault-tolerance package of nvidia-resiliency-ext talks to a monitor that only ft_launcher starts. Under
@@ -258,21 +242,18 @@ def requeued_job_counts_restarts(v: View) -> Problem | None:
     text = v.launch.reading.text or ""
     if re.search(r"^[^#\n]*SLURM_RESTART_COUNT", text, re.M):
         return None
-    effect: Effect = "hang"
     how = "the script requeues itself" if _requeues_itself(v) else "--requeue"
     return Problem(
         message="a job that fails at the same place starts again for ever, and nobody is told",
         found=f"{how}, and nothing looks at SLURM_RESTART_COUNT",
         wanted="a limit on $SLURM_RESTART_COUNT, and a guard that a restart made progress (hcp render --requeue N)",
         facts=("sbatch.requeue",),
-        effect=effect,
-        location=None,
     )
 
 
 RULES = (
     signal_comes_early_enough,
-    fault_tolerance_has_ft_launcher,
+    fault_tolerance_uses_ft_launcher,
     in_process_restart_has_its_settings,
     ft_timeouts_are_long_enough,
     requeued_job_counts_restarts,

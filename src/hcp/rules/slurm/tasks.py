@@ -1,12 +1,9 @@
-"""How Slurm starts the ranks: how many, and on which nodes."""
+"""Which ranks srun starts: by itself, or through a launcher on each node."""
 
 from __future__ import annotations
 
 from hcp.rules.rule import Effect, Example, Fix, Problem, rule
-from hcp.rules.upstream import (
-    ARGUMENTS,
-    BRIDGE_SBATCH,
-)
+from hcp.rules.upstream import ARGUMENTS, BRIDGE_SBATCH
 from hcp.rules.view import View
 
 

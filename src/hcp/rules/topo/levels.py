@@ -1,23 +1,17 @@
-"""Where the levels of hierarchical CP are: inside an NVLink domain, or across."""
+"""The levels of hierarchical CP: which of them stay inside an NVLink domain."""
 
 from __future__ import annotations
 
-from hcp.rules.hcp.view import (
-    flat_fixes,
-    level_sizes,
-    runs_hcp,
-    two_levels,
-)
+from hcp.rules.hcp.launches import LEVELS
+from hcp.rules.hcp.view import flat_fixes, level_sizes, runs_hcp, two_levels
 from hcp.rules.rule import Example, Fix, Problem, rule
-from hcp.rules.topo.view import HCP, leaving_here, wider
-from hcp.rules.upstream import (
-    PARALLEL_STATE,
-    TE_CONTEXT_PARALLEL,
-)
+from hcp.rules.topo.view import split_group_here, suits_inner_level
+from hcp.rules.upstream import PARALLEL_STATE, TE_CONTEXT_PARALLEL
 from hcp.rules.view import View
 
 
-def _one_domain(v: View) -> bool:
+def _fits_one_domain(v: View) -> bool:
+    """Whether all ranks are known to share one NVLink domain."""
     return v.known("world_size", "nvlink_domain") and v.world_size <= v.nvlink_domain
 
 
@@ -34,10 +28,10 @@ def _one_domain(v: View) -> bool:
     ),
     applies=runs_hcp,
     good=Example(
-        "mlm", f"--tensor-model-parallel-size 2 --context-parallel-size 8 {HCP} 4 2", "nodes=2 gpus_per_node=8"
+        "mlm", f"--tensor-model-parallel-size 2 --context-parallel-size 8 {LEVELS} 4 2", "nodes=2 gpus_per_node=8"
     ),
     bad=Example(
-        "mlm", f"--tensor-model-parallel-size 4 --context-parallel-size 8 {HCP} 4 2", "nodes=4 gpus_per_node=8"
+        "mlm", f"--tensor-model-parallel-size 4 --context-parallel-size 8 {LEVELS} 4 2", "nodes=4 gpus_per_node=8"
     ),
 )
 def inner_level_stays_in_the_nvlink_domain(v: View) -> Problem | None:
@@ -48,9 +42,9 @@ def inner_level_stays_in_the_nvlink_domain(v: View) -> Problem | None:
     network. Nothing upstream checks it; only the step time shows it.
     """
     levels = two_levels(v)
-    if levels is None or _one_domain(v):
+    if levels is None or _fits_one_domain(v):
         return None
-    group = leaving_here(v, levels[0])
+    group = split_group_here(v, levels[0])
     if group is None:
         return None
     better = level_sizes(v)
@@ -74,8 +68,8 @@ def inner_level_stays_in_the_nvlink_domain(v: View) -> Problem | None:
         TE_CONTEXT_PARALLEL.says("attn_forward_func_with_cp", "cp_group = [a2a_cp_group, p2p_cp_group]", ">=2.8"),
     ),
     applies=runs_hcp,
-    good=Example("mlm", f"--context-parallel-size 16 {HCP} 8 2", "nodes=2 gpus_per_node=8"),
-    bad=Example("mlm", f"--context-parallel-size 16 {HCP} 2 8", "nodes=2 gpus_per_node=8"),
+    good=Example("mlm", f"--context-parallel-size 16 {LEVELS} 8 2", "nodes=2 gpus_per_node=8"),
+    bad=Example("mlm", f"--context-parallel-size 16 {LEVELS} 2 8", "nodes=2 gpus_per_node=8"),
 )
 def sizes_are_inner_first(v: View) -> Problem | None:
     """The hierarchical sizes are written inner first.
@@ -84,10 +78,10 @@ def sizes_are_inner_first(v: View) -> Problem | None:
     right product and the wrong shape: the all-to-all uses two GPUs, the ring of eight crosses the network.
     """
     levels = two_levels(v)
-    if levels is None or levels[1] <= levels[0] or _one_domain(v):
+    if levels is None or levels[1] <= levels[0] or _fits_one_domain(v):
         return None
     inner, outer = levels
-    if v.cp * v.tp <= v.nvlink_domain or not wider(v, outer) or not wider(v, inner):
+    if v.cp * v.tp <= v.nvlink_domain or not suits_inner_level(v, outer) or not suits_inner_level(v, inner):
         return None
     return Problem(
         message="the sizes look reversed: the small level is inside the NVLink domain, the large one crosses it",

@@ -1,4 +1,4 @@
-"""Whether the parallel sizes fit the number of ranks, in megatron-core's dense grid and in its expert grid."""
+"""The number of ranks and their order, in megatron-core's dense grid and in its expert grid."""
 
 from __future__ import annotations
 
@@ -6,18 +6,17 @@ from math import gcd, lcm, prod
 
 from hcp.core.ranks import DEFAULT_ORDER
 from hcp.rules.rule import Example, Fix, Problem, rule
-from hcp.rules.upstream import (
-    PARALLEL_STATE,
-)
+from hcp.rules.upstream import PARALLEL_STATE
 from hcp.rules.view import View
 
 
-def _dense(v: View) -> int:
+def _dense_ranks(v: View) -> int:
     """Ranks of one replica: tp x cp x pp (x weight shards, where they are known)."""
     return int(v.tp * v.get("gtp", 1) * v.cp * v.pp)
 
 
-def _expert(v: View) -> int:
+def _expert_ranks(v: View) -> int:
+    """Ranks of one replica of the experts: etp x ep x pp."""
     return int(v.etp * v.ep * v.pp)
 
 
@@ -34,24 +33,24 @@ def _node_fixes(v: View, unit: int) -> list[Fix]:
     return [Fix({"nodes": nodes}, f"{nodes * v.gpus_per_node} ranks")]
 
 
-def _ranks(count: int) -> str:
+def _say_ranks(count: int) -> str:
     return f"{count} rank{'' if count == 1 else 's'}"
 
 
-def _divides(v: View) -> bool:
+def _grids_divide_ranks(v: View) -> bool:
     """Whether both grids divide the ranks: else TOPO003 or TOPO004 speaks."""
     world_size = int(v.world_size)
-    return world_size % _dense(v) == 0 and world_size % _expert(v) == 0
+    return world_size % _dense_ranks(v) == 0 and world_size % _expert_ranks(v) == 0
 
 
-def _missing(v: View, axes: list[str]) -> list[str]:
+def _unnamed_axes(v: View, axes: list[str]) -> list[str]:
     """The axes of size above 1 in either grid that the order does not name."""
     sizes = {
         "tp": max(v.tp, v.etp),
         "cp": v.cp,
         "ep": v.ep,
         "pp": v.pp,
-        "dp": v.world_size // min(_dense(v), _expert(v)),
+        "dp": v.world_size // min(_dense_ranks(v), _expert_ranks(v)),
     }
     return [axis for axis, size in sizes.items() if size > 1 and axis not in axes]
 
@@ -59,13 +58,14 @@ def _missing(v: View, axes: list[str]) -> list[str]:
 def _pipeline_stride(v: View, axes: list[str], expert: bool) -> int:
     """How far the stages of a pipeline stand apart in the numbering of ranks of a grid."""
     if expert:
-        sizes = {"tp": v.etp, "ep": v.ep, "dp": v.world_size // _expert(v)}
+        sizes = {"tp": v.etp, "ep": v.ep, "dp": v.world_size // _expert_ranks(v)}
     else:
-        sizes = {"tp": v.tp * v.get("gtp", 1), "cp": v.cp, "dp": v.world_size // _dense(v)}
+        sizes = {"tp": v.tp * v.get("gtp", 1), "cp": v.cp, "dp": v.world_size // _dense_ranks(v)}
     return prod(sizes.get(axis, 1) for axis in axes[: axes.index("pp")])
 
 
-def _pipeline_inside(v: View) -> bool:
+def _has_inner_pipeline(v: View) -> bool:
+    """Whether there is a pipeline whose axis is not the slowest one."""
     return v.get("pp") != 1 and not _order(v).endswith("pp") and v.pp > 1
 
 
@@ -75,7 +75,7 @@ def _pipeline_inside(v: View) -> bool:
     effect="crash",
     stage="init",
     source=(PARALLEL_STATE.says("initialize_model_parallel", "world_size % ", ">=0.12"),),
-    applies=lambda v: _dense(v) > 1,
+    applies=lambda v: _dense_ranks(v) > 1,
     good=Example("mlm", "--tensor-model-parallel-size 2 --context-parallel-size 4", "world_size=16"),
     bad=Example("mlm", "--tensor-model-parallel-size 2 --context-parallel-size 4", "world_size=12"),
 )
@@ -84,7 +84,7 @@ def ranks_fit_the_dense_layout(v: View) -> Problem | None:
 
     The data-parallel size is what is left of the ranks after tp, cp, pp and weight shards; it must be whole.
     """
-    shard = _dense(v)
+    shard = _dense_ranks(v)
     if v.world_size % shard == 0:
         return None
     fixes = _node_fixes(v, shard)
@@ -92,11 +92,11 @@ def ranks_fit_the_dense_layout(v: View) -> Problem | None:
         others = shard // v[axis]
         if v.world_size % others == 0 and not (axis == "cp" and v.get("hcp_sizes")):
             size = gcd(v.world_size // others, v[axis])
-            fixes.append(Fix({axis: size}, edit.format(_ranks(size) if axis == "cp" else size)))
+            fixes.append(Fix({axis: size}, edit.format(_say_ranks(size) if axis == "cp" else size)))
     shards = f" x weight shards {v.gtp}" if v.get("gtp", 1) > 1 else ""
     return Problem(
         message="start-up stops: no data-parallel size fits",
-        found=f"{_ranks(v.world_size)} for tp {v.tp} x cp {v.cp} x pp {v.pp}{shards} = {shard}",
+        found=f"{_say_ranks(v.world_size)} for tp {v.tp} x cp {v.cp} x pp {v.pp}{shards} = {shard}",
         wanted=f"a multiple of {shard} ranks",
         facts=("world_size", "cp", "tp", "pp"),
         fixes=tuple(fixes),
@@ -130,20 +130,20 @@ def ranks_fit_the_expert_layout(v: View) -> Problem | None:
     Experts have a grid of their own over the same ranks, without a CP axis. The smallest world that both grids fit
     is pp x lcm(tp x cp, etp x ep), which can be more than the larger of the two products.
     """
-    expert = _expert(v)
+    expert = _expert_ranks(v)
     if v.world_size % expert == 0:
         return None
-    both = lcm(_dense(v), expert)
+    both = lcm(_dense_ranks(v), expert)
     fixes = _node_fixes(v, both)
     others = v.etp * v.pp
     if v.world_size % others == 0:
         ep = gcd(v.world_size // others, v.ep)
-        fixes.append(Fix({"ep": ep}, f"experts over {_ranks(ep)}"))
+        fixes.append(Fix({"ep": ep}, f"experts over {_say_ranks(ep)}"))
     if v.etp != v.tp:
         fixes.append(Fix({"etp": v.tp}, "experts split as the dense layers are"))
     return Problem(
         message="start-up stops: the expert grid, which has no CP axis, does not divide the ranks",
-        found=f"{_ranks(v.world_size)} for etp {v.etp} x ep {v.ep} x pp {v.pp} = {expert}",
+        found=f"{_say_ranks(v.world_size)} for etp {v.etp} x ep {v.ep} x pp {v.pp} = {expert}",
         wanted=f"a multiple of {expert} ranks; with the dense grid, of {both}",
         facts=("ep", "etp", "world_size", "pp"),
         fixes=tuple(fixes),
@@ -158,7 +158,7 @@ def ranks_fit_the_expert_layout(v: View) -> Problem | None:
     source=(
         PARALLEL_STATE.says("initialize_model_parallel", "expert_data_parallel_size == data_parallel_size", ">=0.13"),
     ),
-    applies=_pipeline_inside,
+    applies=_has_inner_pipeline,
     good=Example(
         "mlm",
         "--pipeline-model-parallel-size 2 --context-parallel-size 2 --use-tp-pp-dp-mapping "
@@ -178,10 +178,10 @@ def dense_and_expert_pipelines_agree(v: View) -> Problem | None:
     """
     order = _order(v)
     axes = order.lower().split("-")
-    if not _divides(v) or _missing(v, axes):
+    if not _grids_divide_ranks(v) or _unnamed_axes(v, axes):
         return None
     # Upstream compares the two data-parallel sizes, then the lists of pipeline groups.
-    if _dense(v) == _expert(v) and _pipeline_stride(v, axes, False) == _pipeline_stride(v, axes, True):
+    if _dense_ranks(v) == _expert_ranks(v) and _pipeline_stride(v, axes, False) == _pipeline_stride(v, axes, True):
         return None
     width = v.tp * v.get("gtp", 1) * v.cp
     fixes = []
@@ -220,10 +220,10 @@ def optimizer_instances_divide_dp_cp(v: View) -> Problem | None:
 
     megatron-core asserts both where it builds the data-parallel groups of each grid.
     """
-    if not _divides(v):
+    if not _grids_divide_ranks(v):
         return None
     count = v.num_distributed_optimizer_instances
-    with_cp, of_experts = v.world_size // _dense(v) * v.cp, v.world_size // _expert(v)
+    with_cp, of_experts = v.world_size // _dense_ranks(v) * v.cp, v.world_size // _expert_ranks(v)
     if with_cp % count == 0 and of_experts % count == 0:
         return None
     fitting = gcd(with_cp, of_experts, count)
@@ -264,7 +264,7 @@ def order_names_every_axis(v: View) -> Problem | None:
     A rank order of your own (an argument of initialize_model_parallel) may leave out axes of size 1 only. The place
     of cp in it also decides which ranks the inner all-to-all joins.
     """
-    missing = _missing(v, _order(v).lower().split("-")) if _divides(v) else []
+    missing = _unnamed_axes(v, _order(v).lower().split("-")) if _grids_divide_ranks(v) else []
     if not missing:
         return None
     return Problem(

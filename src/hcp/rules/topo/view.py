@@ -1,4 +1,4 @@
-"""Placement: where the groups of levels lie on nodes and NVLink domains."""
+"""What rules ask about placement: which groups of ranks stay inside an NVLink domain."""
 
 from __future__ import annotations
 
@@ -6,29 +6,33 @@ from collections.abc import Iterator
 from itertools import islice
 
 from hcp.core.ranks import DEFAULT_ORDER, RankMesh
-from hcp.rules.hcp.view import (
-    fits_heads,
-)
+from hcp.rules.hcp.view import fits_heads
 from hcp.rules.view import View
 
-ENOUGH = 20_000
+_ENOUGH = 20_000
 """Groups looked at: far more than the pattern of any domain needs before it repeats."""
+
+
+def replica_ranks(v: View) -> int:
+    """Ranks of one replica: tp x cp x pp, and weight shards, each where it is known to be above 1."""
+    return int(v.tp * v.get("gtp", 1) * v.cp * v.get("pp", 1))
 
 
 def dense_mesh(v: View, world_size: int) -> RankMesh | None:
     """The dense mesh of that world; None where the sizes or the order do not fit it (TOPO003, TOPO007)."""
-    sizes = {"tp": v.tp, "gtp": v.get("gtp", 1), "cp": v.cp, "ep": 1, "dp": 1, "pp": v.get("pp", 1)}
-    shard = sizes["tp"] * sizes["gtp"] * sizes["cp"] * sizes["pp"]
-    if world_size % shard:
+    replica = replica_ranks(v)
+    if world_size % replica:
         return None
-    sizes["dp"] = world_size // shard
+    sizes = {
+        "tp": v.tp, "gtp": v.get("gtp", 1), "cp": v.cp, "ep": 1, "dp": world_size // replica, "pp": v.get("pp", 1)
+    }  # fmt: skip
     order = str(v.get("rank_order") or DEFAULT_ORDER).split("-")
     if "gtp" not in order and "tp" in order:
         order.insert(order.index("tp") + 1, "gtp")
     return RankMesh({axis: sizes[axis] for axis in order}) if sorted(order) == sorted(sizes) else None
 
 
-def leaving(v: View, inner: int, world_size: int) -> list[int] | None:
+def split_group(v: View, inner: int, world_size: int) -> list[int] | None:
     """The first a2a group of `inner` adjacent CP ranks that lies in two NVLink domains; None where all stay inside.
 
     Ranks are taken to be placed block by block: what a cyclic placement does is SLURM001's business.
@@ -37,7 +41,7 @@ def leaving(v: View, inner: int, world_size: int) -> list[int] | None:
     if mesh is None or inner == 1:
         return None
     domain = v.nvlink_domain
-    for ranks in islice(inner_groups(mesh, inner), ENOUGH):
+    for ranks in islice(inner_groups(mesh, inner), _ENOUGH):
         if ranks[0] // domain != ranks[-1] // domain:
             return list(ranks[:16])
     return None
@@ -51,22 +55,15 @@ def inner_groups(mesh: RankMesh, inner: int) -> Iterator[range]:
             yield range(first, first + inner * stride, stride)
 
 
-def smallest_world(v: View) -> int:
-    return int(v.tp * v.get("gtp", 1) * v.cp * v.get("pp", 1))
-
-
-def leaving_here(v: View, inner: int) -> list[int] | None:
-    """As `leaving`. Without a world size: what one replica shows holds for all worlds; else the size is asked for."""
+def split_group_here(v: View, inner: int) -> list[int] | None:
+    """As `split_group`, in any world where a replica shows it; else in the world of the launch, whose size is asked."""
     if not v.known("world_size") and inner > 1:
-        found = leaving(v, inner, smallest_world(v))
+        found = split_group(v, inner, replica_ranks(v))
         if found is not None:
             return found
-    return leaving(v, inner, v.world_size)
+    return split_group(v, inner, v.world_size)
 
 
-def wider(v: View, inner: int) -> bool:
+def suits_inner_level(v: View, inner: int) -> bool:
     """Whether an inner level of that size would be legal and stay inside an NVLink domain."""
-    return fits_heads(v, inner) is not False and leaving_here(v, inner) is None
-
-
-HCP = "--cp-comm-type a2a+p2p --hierarchical-context-parallel-sizes"
+    return fits_heads(v, inner) is not False and split_group_here(v, inner) is None

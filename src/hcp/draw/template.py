@@ -1,0 +1,21 @@
+"""Pictures and pages from the templates."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from hcp.resources import pack_dir
+
+
+def fill_template(name: str, **values: Any) -> str:
+    """The template with these values; texts are escaped, and a missing value is an error."""
+    from jinja2 import Environment, FileSystemLoader, StrictUndefined
+
+    environment = Environment(
+        loader=FileSystemLoader(pack_dir("templates")),
+        autoescape=True,
+        undefined=StrictUndefined,
+        trim_blocks=True,
+        lstrip_blocks=True,
+    )
+    return environment.get_template(name).render(**values)

@@ -1,0 +1,34 @@
+"""What `hcp check` finds in a rendered job."""
+
+from __future__ import annotations
+
+from hcp.launch.build import build_launch
+from hcp.launch.fact import Fact, Launch
+from hcp.launch.read import read_text
+from hcp.rules.engine import check_launch
+from hcp.rules.registry import RULES
+from hcp.rules.report import Finding
+
+
+def findings_in(launch: Launch, script: str) -> list[Finding]:
+    """The errors and warnings of a launch and of the script that it was rendered into, by rule id.
+
+    The launch says all about the training; the script, read like anybody's, says the rest. What the target says about
+    a job of its own (its #SBATCH lines) is not what will run.
+    """
+    training = tuple(rule for rule in RULES if not rule.id.startswith("SLURM"))
+    found = {
+        finding.rule.id: finding
+        for each, rules in ((_read_back(launch, script), RULES), (launch, training))
+        for finding in check_launch(each, rules, fixes=False).findings
+        if finding.severity != "info"
+    }
+    return [found[rule_id] for rule_id in sorted(found)]
+
+
+def _read_back(launch: Launch, script: str) -> Launch:
+    if launch.reading.form == "yaml":  # its values are in a file that the script only names
+        return launch
+    assumed = {**launch.assumed, "log_directory": Fact("present", "assumed")}
+    reading = read_text(script, "job.sbatch", dialect=launch.dialect)
+    return build_launch(reading, assumed=assumed, model=launch.model)

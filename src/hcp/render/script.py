@@ -1,0 +1,57 @@
+"""From a job to the text of its sbatch script."""
+
+from __future__ import annotations
+
+import shlex
+from typing import Any
+
+from hcp.core.errors import HcpError
+from hcp.render.job import Job
+from hcp.resources import pack_dir
+
+_MAX_BYTES = 4_000_000
+"""Slurm's default limit for a job script (max_script_size)."""
+
+
+def render_job(job: Job) -> str:
+    """The text of the script.
+
+    Raises:
+        HcpError: it is longer than Slurm takes.
+    """
+    text = _fill(job)
+    size = len(text.encode())
+    if size > _MAX_BYTES:
+        raise HcpError(
+            f"the script has {size:,} bytes; wanted at most {_MAX_BYTES:,}, Slurm's limit; move long values into files"
+        )
+    return text
+
+
+def _fill(job: Job) -> str:
+    from jinja2 import Environment, FileSystemLoader, StrictUndefined
+
+    template = f"{job.start}.sbatch.j2"
+
+    def shown(value: Any) -> Any:
+        assert value is not None and str(value) != "", f"a value of {template} would render as nothing"
+        return value
+
+    # No escaping of HTML: it is a shell script, whose values go through the filter `sh`.
+    environment = Environment(
+        loader=FileSystemLoader(pack_dir("templates")),
+        undefined=StrictUndefined,
+        trim_blocks=True,
+        lstrip_blocks=True,
+        keep_trailing_newline=True,
+        finalize=shown,
+    )
+    environment.filters["sh"] = _quoted
+    return environment.get_template(template).render(job=job)
+
+
+def _quoted(value: object) -> str:
+    """A shell word. A comma is quoted too: bash does not need it, shellcheck takes it for a mistake in an array."""
+    text = str(value)
+    word = shlex.quote(text)
+    return f"'{word}'" if "," in text and word == text else word

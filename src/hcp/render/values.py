@@ -1,0 +1,201 @@
+"""Values of a site file and of the options of the same names: each as its key's type, or one clear line."""
+
+from __future__ import annotations
+
+import re
+import shlex
+from collections.abc import Callable, Sequence
+from typing import Any, Literal
+
+from hcp.core.errors import HcpError
+
+ValueType = Literal[
+    "size",
+    "count",
+    "name",
+    "word",
+    "text",
+    "path",
+    "time",
+    "bool",
+    "choice",
+    "texts",
+    "paths",
+    "map",
+    "env",
+    "array",
+    "timeouts",
+]
+Wrong = Callable[[str], HcpError]
+"""Makes the error from what was wanted."""
+
+_PLAIN: dict[ValueType, tuple[re.Pattern[str], str]] = {
+    "name": (
+        re.compile(r"[A-Za-z0-9_][A-Za-z0-9._-]{0,99}\Z"),
+        "a name of letters, digits and . _ -: it becomes the name of a folder",
+    ),
+    "word": (
+        re.compile(r"[A-Za-z0-9@%_][A-Za-z0-9@%_+=:,./\[\]&|!*()-]{0,999}\Z"),
+        "one plain word (letters, digits and . _ - + = : , / @ %): Slurm's directives have no quoting",
+    ),
+    "timeouts": (
+        re.compile(r"[a-z]+:\d+(?:,[a-z]+:\d+)*\Z"),
+        "SECTION:SECONDS,…, such as setup:1800,step:900",
+    ),
+}
+"""Types that a pattern decides, and what is wanted."""
+_TIME = re.compile(r"(?:\d+-)?\d+(?::\d{1,2}){0,2}\Z")
+_VARIABLE = re.compile(r"[A-Za-z_][A-Za-z0-9_]*\Z")
+_LONGEST = 100_000
+"""Bytes of one value: Linux takes 128 KiB per argument or variable."""
+_LONGEST_PATH = 4096
+
+
+def checked(kind: ValueType, value: Any, where: str, choices: Sequence[str] = ()) -> Any:
+    """The value as its type: a str, an int, a bool, a tuple of str or of tuples, or a dict of str.
+
+    Raises:
+        HcpError: it is not of the type, or holds what can be quoted nowhere (NUL, too long, a line break in a
+            directive). Says where it stood, what was found, and what was wanted.
+    """
+    value = _converted(kind, value)
+
+    def wrong(wanted: str) -> HcpError:
+        shown = repr(value)
+        shown = shown if len(shown) <= 60 else shown[:57] + "..."
+        return HcpError(f"{where}: found {shown}; wanted {wanted}; correct it")
+
+    match kind:
+        case "size" | "count":
+            return _whole_number(value, 1 if kind == "size" else 0, wrong)
+        case "bool":
+            if not isinstance(value, bool):
+                raise wrong("true or false")
+            return value
+        case "choice":
+            if value not in choices:
+                raise wrong(" or ".join(choices))
+            return value
+        case "time":
+            return _time(value, wrong)
+        case "name" | "word" | "timeouts":
+            return _plain(kind, value, wrong)
+        case "text" | "path":
+            return _text(value, wrong, _LONGEST_PATH if kind == "path" else _LONGEST)
+        case "texts":
+            return _texts(value.split() if isinstance(value, str) else value, wrong, _LONGEST)
+        case "paths":
+            return _texts(value, wrong, _LONGEST_PATH)
+        case "array":
+            return _array(value, wrong)
+        case "map" | "env":
+            return _map(value, wrong, kind == "env")
+
+
+def _converted(kind: ValueType, value: Any) -> Any:
+    """A number on the command line is a text; a word that looks like a number is one in YAML."""
+    if kind in ("size", "count") and isinstance(value, str) and value.isdecimal() and len(value) < 10:
+        return int(value)
+    if kind == "word" and isinstance(value, int) and not isinstance(value, bool):
+        return str(value)
+    return value
+
+
+def _whole_number(value: Any, least: int, wrong: Wrong) -> int:
+    if isinstance(value, bool) or not isinstance(value, int) or not least <= value < 10**9:
+        raise wrong(f"a whole number of at least {least}")
+    return value
+
+
+def _plain(kind: ValueType, value: Any, wrong: Wrong) -> str:
+    pattern, wanted = _PLAIN[kind]
+    if not isinstance(value, str) or not pattern.match(value):
+        raise wrong(wanted)
+    return value
+
+
+def _time(value: Any, wrong: Wrong) -> str:
+    """YAML reads 4:00:00 as the number 14400 (base 60): a number of that size becomes a time again."""
+    if isinstance(value, int) and not isinstance(value, bool) and value > 0:
+        return str(value) if value < 3600 else f"{value // 3600}:{value // 60 % 60:02}:{value % 60:02}"
+    if not isinstance(value, str) or not _TIME.match(value):
+        raise wrong("a time limit such as 4:00:00 or 2-12 (in YAML in quotes)")
+    return value
+
+
+def _text(value: Any, wrong: Wrong, longest: int = _LONGEST) -> str:
+    if isinstance(value, int | float) and not isinstance(value, bool):
+        value = str(value)
+    if not isinstance(value, str) or not value:
+        raise wrong("a text")
+    check_text(value, wrong, longest)
+    return value
+
+
+def _texts(items: Any, wrong: Wrong, longest: int) -> tuple[str, ...]:
+    if not isinstance(items, list | tuple):
+        raise wrong("a list")
+    return tuple(_text(item, wrong, longest) for item in items)
+
+
+def check_text(value: str, wrong: Wrong, longest: int = _LONGEST) -> None:
+    """Returns if a value can stand, quoted, in a script; raises what `wrong(wanted)` makes if not."""
+    if "\0" in value:
+        raise wrong("a text without NUL bytes")
+    try:
+        size = len(value.encode("utf-8"))
+    except UnicodeEncodeError:
+        raise wrong("valid Unicode text") from None
+    if size > longest:
+        raise wrong(f"at most {longest:,} bytes (found {size:,})")
+
+
+def _array(value: Any, wrong: Wrong) -> tuple[tuple[str, ...], ...]:
+    if not isinstance(value, list | tuple) or not value:
+        raise wrong("a list with one text (or list of words) per element")
+    elements = []
+    for item in value:
+        if isinstance(item, str):
+            try:
+                item = shlex.split(item)
+            except ValueError as error:
+                raise wrong(f"words as a shell would quote them ({error})") from None
+        elements.append(tuple(_text(word, wrong) for word in item))
+    return tuple(elements)
+
+
+def _map(value: Any, wrong: Wrong, is_env: bool) -> dict[str, str | None]:
+    if isinstance(value, list | tuple):
+        pairs = [str(item).partition("=") for item in value]
+        if any(not equals for _, equals, _ in pairs):
+            raise wrong("NAME=VALUE")
+        value = {name: text for name, _, text in pairs}
+    if not isinstance(value, dict):
+        raise wrong("a mapping")
+    found: dict[str, str | None] = {}
+    for name, text in value.items():
+        if not isinstance(name, str) or (is_env and not _VARIABLE.match(name)):
+            raise wrong("names of letters, digits and underscores")
+        if isinstance(text, bool) or not isinstance(text, str | int | float | None):
+            raise wrong(f"a text for {name}")
+        if text is not None:
+            check_text(str(text), wrong)
+        found[name] = None if text is None else str(text)
+    return found
+
+
+def seconds_of(time: str) -> int:
+    """Seconds of a Slurm time limit: MIN, MIN:SEC, H:MIN:SEC, D-H, D-H:MIN, D-H:MIN:SEC.
+
+    >>> seconds_of("30"), seconds_of("1:30:00"), seconds_of("2-12")
+    (1800, 5400, 216000)
+    """
+    days, dash, rest = time.rpartition("-")
+    parts = [int(part) for part in rest.split(":")]
+    if dash:
+        hours, minutes, seconds = [*parts, 0, 0][:3]
+    elif len(parts) == 1:
+        hours, minutes, seconds = 0, parts[0], 0
+    else:
+        hours, minutes, seconds = ([0, *parts])[-3:]
+    return int(days or 0) * 86400 + hours * 3600 + minutes * 60 + seconds

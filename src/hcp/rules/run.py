@@ -1,0 +1,64 @@
+"""Runs rules over one launch and places their findings in it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from hcp.core.place import Location
+from hcp.launch.fact import Launch
+from hcp.launch.facts.table import FACTS, keys_of
+from hcp.rules.report import Finding, NotChecked
+from hcp.rules.rule import Problem, Rule
+from hcp.rules.view import Unknown, View
+
+
+def run(view: View, rules: Iterable[Rule]) -> tuple[list[Finding], list[NotChecked], int]:
+    """What the rules find, what they could not decide, and how many of them applied."""
+    findings: list[Finding] = []
+    not_checked: list[NotChecked] = []
+    applied = 0
+    for rule in rules:
+        try:
+            if not rule.applies(view):
+                continue
+            problem = rule.check(view)
+        except Unknown as missing:
+            not_checked.append(NotChecked(rule, (missing.name,)))
+            continue
+        applied += 1
+        if problem is not None:
+            findings.append(_finding(view.launch, rule, problem))
+    return findings, not_checked, applied
+
+
+def findings_by_id(launch: Launch, rules: Iterable[Rule]) -> dict[str, Finding]:
+    """What the rules about the launch itself find: what a tried fix is judged by."""
+    findings, _, _ = run(View(launch), (rule for rule in rules if not rule.last))
+    return {finding.rule.id: finding for finding in findings}
+
+
+def _finding(launch: Launch, rule: Rule, problem: Problem) -> Finding:
+    keys = []
+    for name in problem.facts:
+        fact = launch.facts.get(name)
+        if fact is not None and fact.key is not None:
+            keys.append(fact.key)
+        elif name in FACTS:
+            keys.extend(keys_of(FACTS[name], launch.dialect, launch.reading.role)[:1])
+        else:
+            keys.append(name)
+    return Finding(
+        rule,
+        problem,
+        problem.severity or rule.severity,
+        problem.effect or rule.effect,
+        problem.stage or rule.stage,
+        tuple(dict.fromkeys(keys)),
+        problem.location or _place(launch, problem.facts),
+        role=launch.reading.role,
+    )
+
+
+def _place(launch: Launch, names: Iterable[str]) -> Location | None:
+    facts = [launch.facts[name] for name in names if name in launch.facts]
+    return next((fact.location for fact in facts if fact.location is not None), None)

@@ -1,0 +1,97 @@
+"""Launches of every form reach the script word for word, or are refused."""
+
+import pytest
+
+from support.rendering import HCP_WORDS, SITE, VERL_WORDS, refused
+
+
+def test_a_verl_launch_needs_ray_and_only_that(hcp):
+    common = ["--nodes", "2", *SITE]
+    assert "--start ray" in refused(hcp, "--start", "torchrun", *common, "--", *VERL_WORDS)
+    assert "wanted verl" in refused(hcp, "--start", "ray", *common, "--program", "x.py", "--", *HCP_WORDS)
+    said = refused(hcp, "--start", "ray", *common, "--", *VERL_WORDS, "trainer.nnodes=4")
+    assert "trainer.nnodes: the launch says 4, the job has 2" in said
+
+
+def test_a_yaml_of_bridge_is_given_as_its_file_and_checked_as_its_file(hcp, tmp_path):
+    (tmp_path / "run.yaml").write_text("model:\n  _target_: x\n  context_parallel_size: 2\ncheckpoint:\n  save: /c\n")
+    done = hcp(
+        "render",
+        "run.yaml",
+        "--launcher",
+        "bridge",
+        "--start",
+        "torchrun",
+        "--nodes",
+        "2",
+        *SITE,
+        "--program",
+        "x.py",
+        "--",
+        "model.context_parallel_size=4",
+        cwd=tmp_path,
+    )
+    assert done.returncode == 0, done.stderr
+    assert "    --config-file run.yaml\n    model.context_parallel_size=4\n" in done.stdout
+    assert "check=(\n    run.yaml\n" in done.stdout and '-- "${launch[@]:2}"' in done.stdout
+    assert "#SBATCH --job-name=run\n" in done.stdout
+
+
+def test_a_launch_whose_words_are_not_all_known_is_refused(hcp, tmp_path):
+    (tmp_path / "train.sh").write_text("torchrun pretrain_gpt.py --context-parallel-size $CP --seq-length 8192\n")
+    said = refused(hcp, "train.sh", "--start", "torchrun", "--nodes", "2", *SITE, cwd=tmp_path)
+    assert "context_parallel_size" in said and "not known" in said
+
+
+def test_a_script_gives_its_training_command_word_for_word(hcp, tmp_path):
+    (tmp_path / "train.sh").write_text(
+        "ARGS=(--recipe llama3_8b --dataset \"my data\" model.context_parallel_size=4 +model.foo=[1,2] '~model.bar')\n"
+        'torchrun --nnodes 2 --nproc-per-node 8 scripts/training/run_recipe.py "${ARGS[@]}"\n'
+    )
+    done = hcp(
+        "render", "train.sh", "--start", "torchrun", "--nodes", "2", *SITE, "--", "model.seq_length=8", cwd=tmp_path
+    )
+    assert done.returncode == 0, done.stderr
+    assert (
+        """program=(scripts/training/run_recipe.py)
+# The launch, word for word: what the program gets, and what `hcp check` reads in phase 0.
+launch=(
+    --recipe llama3_8b
+    --dataset 'my data'
+    model.context_parallel_size=4
+    '+model.foo=[1,2]'
+    '~model.bar'
+    model.seq_length=8
+)
+"""
+        in done.stdout
+    )
+
+
+@pytest.mark.parametrize(
+    ("name", "text", "words"),
+    [
+        (
+            "run.txt",
+            "model.context_parallel_size=2  # two\n'model.x=a b' +model.y=[1,2]\n",
+            "    model.context_parallel_size=2\n    'model.x=a b'\n    '+model.y=[1,2]'\n",
+        ),
+        (
+            "run.yaml",
+            "MODEL_ARGS:\n  --context-parallel-size: 2\n  --seq-length: 8192\n  --use-mcore-models: true\n",
+            "    --context-parallel-size 2\n    --seq-length 8192\n    --use-mcore-models\n",
+        ),
+    ],
+)
+def test_lists_of_overrides_and_of_arguments_are_given_as_words(hcp, tmp_path, name, text, words):
+    (tmp_path / name).write_text(text)
+    done = hcp("render", name, "--start", "srun", "--nodes", "2", *SITE, "--program", "x.py", cwd=tmp_path)
+    assert done.returncode == 0, done.stderr
+    assert f"launch=(\n{words})\n" in done.stdout
+
+
+def test_words_before_the_first_flag_are_for_the_program_alone(hcp, tmp_path):
+    (tmp_path / "train.sh").write_text("srun python pretrain_gpt.py my.cfg --num-layers 2 --context-parallel-size 2\n")
+    done = hcp("render", "train.sh", "--start", "srun", "--nodes", "2", *SITE, cwd=tmp_path)
+    assert done.returncode == 0, done.stderr
+    assert "launch=(\n    my.cfg\n    --num-layers 2\n" in done.stdout and '-- "${launch[@]:1}"' in done.stdout

@@ -1,0 +1,91 @@
+"""Which rules are loaded for a launch: never fewer than can concern it."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from collections.abc import Callable
+
+import pytest
+
+from hcp.launch.fact import Fact, Launch
+from hcp.rules.engine import check_launch
+from hcp.rules.registry import RULES, rules_for
+from hcp.rules.rule import Rule
+from hcp.rules.view import Unknown, View
+
+LaunchOf = Callable[..., Launch]
+
+
+def concerns(rule: Rule, view: View) -> bool:
+    try:
+        return rule.applies(view)
+    except Unknown:
+        return True
+
+
+def left_out_wrongly(launch: Launch) -> list[str]:
+    loaded = {rule.id for rule in rules_for(launch)}
+    view = View(launch)
+    return [rule.id for rule in RULES if rule.id not in loaded and concerns(rule, view)]
+
+
+def test_a_check_with_the_families_of_a_launch_says_what_a_check_with_all_rules_says(
+    rule: Rule, launch_of: LaunchOf
+) -> None:
+    for example in (rule.good, rule.bad):
+        launch = launch_of(example.dialect, example.text, example.assume)
+        assert left_out_wrongly(launch) == []
+        assert check_launch(launch, rules_for) == check_launch(launch, RULES)
+
+
+OTHERS = [
+    ("mlm", "#SBATCH --requeue\nmpirun -np 8 python pretrain_gpt.py --micro-batch-size 1\n"),
+    (
+        "verl",
+        "actor_rollout_ref.actor.use_kl_loss=True actor_rollout_ref.actor.megatron.dynamic_context_parallel=False "
+        "actor_rollout_ref.ref.megatron.dynamic_context_parallel=True",
+    ),
+]
+
+
+@pytest.mark.parametrize(("dialect", "text"), OTHERS, ids=["SLURM010", "DCP027"])
+def test_a_launch_that_shows_its_need_in_few_facts_gets_its_rules(dialect: str, text: str, launch_of: LaunchOf) -> None:
+    assert left_out_wrongly(launch_of(dialect, text)) == []
+
+
+def test_no_single_fact_concerns_a_rule_of_a_family_that_is_left_out(launch_of: LaunchOf) -> None:
+    """Every value that a fact has in some example, in the launch of each dialect and form that loads the fewest."""
+    launches = [
+        launch_of(example.dialect, example.text, example.assume) for rule in RULES for example in (rule.good, rule.bad)
+    ]
+    values = {(name, repr(fact.value)): fact for launch in launches for name, fact in launch.facts.items()}
+    plain = {(launch.dialect, launch.reading.form): launch for launch in sorted(launches, key=_num_rules, reverse=True)}
+    for launch in plain.values():
+        for (name, _), fact in values.items():
+            assert left_out_wrongly(launch._replace(facts={**launch.facts, name: fact})) == [], (name, fact.value)
+            without = {other: known for other, known in launch.facts.items() if other != name}
+            assert left_out_wrongly(launch._replace(facts=without)) == [], f"without {name}"
+
+
+def _num_rules(launch: Launch) -> int:
+    return len(rules_for(launch))
+
+
+def test_a_fix_is_judged_by_the_families_that_it_brings_in(launch_of: LaunchOf) -> None:
+    launch = launch_of("mlm", "--context-parallel-size 2")
+    dynamic = launch._replace(facts={**launch.facts, "hybrid_context_parallel": Fact(True, "launch")})
+    brought_in = {rule.id for rule in rules_for(dynamic)} - {rule.id for rule in rules_for(launch)}
+    assert {rule_id[:3] for rule_id in brought_in} == {"DCP"}
+
+
+def test_a_plain_launch_imports_no_family_that_it_does_not_need() -> None:
+    code = (
+        "import sys\nfrom hcp.cli.main import main\n"
+        "try:\n    main(['check', '--', '--context-parallel-size', '2'])\nexcept SystemExit:\n    pass\n"
+        "print(sorted(name for name in sys.modules if name.startswith('hcp.rules.')), file=sys.stderr)"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True)
+    for module in ("dcp.names", "model.mixers", "pack.rows", "slurm.tasks", "accept"):
+        assert f"'hcp.rules.{module}'" not in done.stderr
+    assert "'hcp.rules.cp.lengths'" in done.stderr

@@ -1,0 +1,47 @@
+"""A rule's texts: they come from its docstring, without which hcp does not start."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+
+import pytest
+
+from hcp.rules.rule import Example, Problem, rule
+from hcp.rules.view import View
+
+
+def test_title_and_why_are_the_docstrings_first_line_and_the_rest() -> None:
+    @rule(
+        "ODD001",
+        severity="error",
+        effect="crash",
+        stage="init",
+        source=(),
+        applies=lambda v: True,
+        good=Example("mlm", ""),
+        bad=Example("mlm", ""),
+    )
+    def sizes_are_even(v: View) -> Problem | None:
+        """Sizes are even.
+
+        An odd one stops
+        the launch.
+        """
+        return None
+
+    assert (sizes_are_even.title, sizes_are_even.why) == ("Sizes are even", "An odd one stops the launch.")
+
+
+@pytest.mark.parametrize("argv", [["check", "--", "--context-parallel-size", "2"], ["explain", "HCP001"]])
+def test_a_python_that_strips_docstrings_is_refused_in_one_line(argv: list[str]) -> None:
+    done = subprocess.run([sys.executable, "-OO", "-m", "hcp", *argv], capture_output=True, text=True)
+    assert (done.returncode, done.stdout) == (2, "")
+    assert done.stderr == (
+        "hcp: found Python with -OO (or PYTHONOPTIMIZE=2), which strips the texts of the rules; wanted none, or -O\n"
+    )
+
+
+def test_a_python_that_strips_assertions_alone_explains_as_ever() -> None:
+    done = subprocess.run([sys.executable, "-O", "-m", "hcp", "explain", "HCP001"], capture_output=True, text=True)
+    assert done.returncode == 0 and "a2a+p2p comes with its hierarchical sizes" in done.stdout

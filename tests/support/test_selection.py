@@ -1,0 +1,117 @@
+"""What `pytest` runs with which words, in a folder with one test of each kind; and that CI hides no test."""
+
+from __future__ import annotations
+
+import os
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from support.processes import HANG_S
+
+pytestmark = pytest.mark.slow
+
+TESTS = Path(__file__).resolve().parents[1]
+FILE = """\
+import os
+import pytest
+from hypothesis import given, settings, strategies as st
+from support.selection import examples
+
+tried = []
+
+@given(st.integers())
+@settings(max_examples=examples(quick=2, full=30), database=None)
+def test_quick(number):
+    tried.append(number)
+
+def test_number_of_examples():
+    print("examples:", len(tried))
+
+@pytest.mark.slow
+def test_slow(): pass
+
+@pytest.mark.upstream
+@pytest.mark.parametrize("number", [1, 2])
+def test_upstream(number): pass
+
+@pytest.mark.skip(reason="not today")
+def test_skipped(): pass
+
+def test_import():
+    pytest.importorskip("no_such_module")
+"""
+INI = """\
+[pytest]
+addopts = -rA --numprocesses=auto --dist=loadgroup
+pythonpath = {tests}
+markers =
+    slow
+    upstream
+    torch
+    slurm
+    xdist_group
+"""
+QUICK = {"quick", "number_of_examples"}
+
+
+@pytest.fixture
+def run(tmp_path: Path):
+    (tmp_path / "conftest.py").write_text('pytest_plugins = ["support.selection", "support.needs"]\n')
+    (tmp_path / "pytest.ini").write_text(INI.format(tests=TESTS))
+    (tmp_path / "test_kinds.py").write_text(FILE)
+
+    def run(*words: str, **environment: str) -> tuple[set[str], str]:
+        """The tests that passed, without their `test_`, and all that pytest said."""
+        inherited = {name: value for name, value in os.environ.items() if not name.startswith(("PYTEST_", "HCP_"))}
+        done = subprocess.run(
+            [sys.executable, "-m", "pytest", *words],
+            cwd=tmp_path,
+            capture_output=True,
+            text=True,
+            timeout=HANG_S,
+            env={**inherited, "HCP_UPSTREAM": str(tmp_path), **environment},
+        )
+        passed = re.findall(r"^PASSED test_kinds.py::test_(\w+)", done.stdout, re.MULTILINE)
+        return set(passed), done.stdout + done.stderr
+
+    return run
+
+
+CASES: list[tuple[tuple[str, ...], set[str], str]] = [
+    ((), QUICK, "left out: 3 (slow 1, upstream 2); --all runs everything"),
+    (("-n", "0"), QUICK, "examples: 2"),
+    (("-p", "no:xdist"), QUICK, "left out: 3 (slow 1, upstream 2)"),
+    (("-n", "0", "--all"), QUICK | {"slow", "upstream"}, "examples: 30"),
+    (("-n", "2", "--all"), QUICK | {"slow", "upstream"}, "2 workers"),
+    (("-m", "upstream"), {"upstream"}, "2 passed"),
+    (("-m", "not upstream"), QUICK | {"slow"}, "3 passed, 2 skipped"),
+    (("test_kinds.py",), QUICK, "left out: 3 (slow 1, upstream 2)"),
+    (("test_kinds.py::test_slow",), {"slow"}, "1 passed"),
+    (("test_kinds.py::test_upstream",), {"upstream"}, "2 passed"),
+    (("test_kinds.py::test_upstream[2]", "test_kinds.py::test_quick"), {"quick", "upstream"}, "2 passed"),
+]
+
+
+@pytest.mark.parametrize(
+    ("words", "passed", "said"), CASES, ids=[" ".join(words) or "no words" for words, _, _ in CASES]
+)
+def test_the_words_decide_what_runs(run, words: tuple[str, ...], passed: set[str], said: str) -> None:
+    found, output = run(*words)
+    assert found == passed, output
+    assert said in output
+    assert ("left out" in output) == said.startswith("left out") or said.startswith("examples: 2")
+
+
+@pytest.mark.parametrize("workers", ["0", "2"])
+def test_where_everything_is_required_a_skip_is_a_failure(run, workers: str) -> None:
+    _, output = run("-n", workers)
+    assert "2 skipped" in output and "failed" not in output
+    _, output = run("-n", workers, HCP_REQUIRE="torch,upstream,slurm")
+    assert "skipped: Skipped: not today" in output and "skipped: Skipped: could not import" in output
+    assert re.search(r"\b1 failed, 2 passed,.* 1 error\b", output), output
+    _, output = run("-n", workers, "--all", HCP_REQUIRE="upstream", HCP_UPSTREAM="/no/such/folder")
+    assert "2 errors" in output and "HCP_REQUIRE names upstream, but: no upstream sources" in output

@@ -1,0 +1,88 @@
+"""Is context parallelism on in a running job?"""
+
+import pytest
+
+from hcp.triage.is_cp_on import CpPlan
+from hcp.triage.read import triage
+from support.logs import STEP, write_logs
+
+
+def _verdict(tmp_path, text, plan):
+    return triage(write_logs(tmp_path, x_log=text), plan).cp
+
+
+def test_more_work_than_the_hardware_can_do_means_that_cp_is_off(tmp_path):
+    # Bridge#2667: 1937 TFLOP/s per GPU on H200.
+    text = "".join(STEP.format(s=s, speed=1937.0) for s in range(9))
+    verdict = _verdict(tmp_path, text, CpPlan(cp=16, arch="sm90"))
+    assert verdict.state == "off" and verdict.evidence[0].rule == "LOG001"
+    assert _verdict(tmp_path, text, CpPlan(cp=16, arch="sm90", fp8=True)).state == "unknown"
+    assert _verdict(tmp_path, text, CpPlan(cp=16, arch="sm100")).state == "unknown"
+    unknown = _verdict(tmp_path, text, CpPlan())
+    assert unknown.state == "unknown" and "arch=sm90" in unknown.evidence[0].text
+
+
+def test_one_wild_step_is_no_proof(tmp_path):
+    text = "".join(STEP.format(s=s, speed=400.0) for s in range(9)) + STEP.format(s=10, speed=5000.0)
+    assert _verdict(tmp_path, text, CpPlan(arch="sm90")).state == "unknown"
+
+
+def test_steps_that_are_shorter_by_the_cp_size_than_before_mean_that_cp_is_off(tmp_path):
+    def steps(ms):
+        return "".join(STEP.format(s=s, speed=400.0).replace(": 5.0 |", f": {ms} |") for s in range(5))
+
+    before, after, slower = write_logs(
+        tmp_path, before_log=steps(8000.0), after_log=steps(1100.0), slower_log=steps(7000.0)
+    )
+    verdict = triage([before, after], CpPlan(cp=8)).cp
+    assert verdict.state == "off" and "after.log" in verdict.evidence[0].text
+    assert triage([before, slower], CpPlan(cp=8)).cp.state == "unknown"
+    assert triage([before, after], CpPlan(cp=2)).cp.state == "unknown"
+    assert triage([before, after], CpPlan()).cp.state == "unknown"
+
+
+def test_an_mfu_above_one_means_that_cp_is_off(tmp_path):
+    assert _verdict(tmp_path, "step:1 - perf/mfu/actor:1.93 - x:2\n", CpPlan()).state == "off"
+    assert _verdict(tmp_path, "step:1 - perf/mfu/actor:0.43 - x:2\n", CpPlan()).state == "unknown"
+
+
+PLAN = CpPlan(cp=4, hcp_sizes=(2, 2), levels=(((0, 2), (4, 6), (1, 3), (5, 7)), ((0, 4), (2, 6), (1, 5), (3, 7))))
+
+
+def _group(rank, guid, level, place):
+    return (
+        f"[rank{rank}]:[I822 10:00:00 ProcessGroupNCCL.cpp:1] [PG ID 4 PG GUID {guid}"
+        f"(HIERARCHICAL_CONTEXT_PARALLEL_GROUP_L{level}) Rank {place}] Launching\n"
+    )
+
+
+def test_groups_of_both_levels_with_the_planned_members_speak_for_cp(tmp_path):
+    text = _group(0, 9, 0, 0) + _group(2, 9, 0, 1) + _group(0, 11, 1, 0) + _group(4, 11, 1, 1)
+    assert _verdict(tmp_path, text, PLAN).state == "on"
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        _group(0, 9, 0, 0) + _group(1, 9, 0, 1),
+        _group(0, 9, 0, 1) + _group(2, 9, 0, 0),
+    ],
+)
+def test_other_members_or_another_order_than_planned_are_wrong(tmp_path, text):
+    verdict = _verdict(tmp_path, text, PLAN)
+    assert verdict.state == "wrong" and verdict.evidence[0].rule == "LOG002"
+    assert "0, 2" in verdict.evidence[0].text
+
+
+def test_groups_that_the_job_printed_are_compared_whole(tmp_path):
+    def line(ranks):
+        return f'hcp-job: {{"event": "group", "desc": "HIERARCHICAL_CONTEXT_PARALLEL_GROUP_L0", "ranks": {ranks}}}\n'
+
+    assert _verdict(tmp_path, line([0, 2]), PLAN).state == "unknown"
+    assert _verdict(tmp_path, line([0, 2, 4]), PLAN).state == "wrong"
+
+
+def test_the_echo_of_the_configuration_is_no_proof(tmp_path):
+    text = "using world size: 8, data-parallel size: 1, hierarchical context-parallel sizes: [2, 2], tensor: 2\n"
+    verdict = _verdict(tmp_path, text, PLAN)
+    assert verdict.state == "unknown" and verdict.evidence[0].rule == "HCP006"

@@ -1,0 +1,78 @@
+"""Logs are read line by line: prefixes, times, lines with a token, in constant memory."""
+
+import io
+import os
+import resource
+import subprocess
+import sys
+
+import pytest
+
+from hcp.triage.line import last_time, read_line, read_name
+from hcp.triage.scan import line_number, scan
+from support.processes import HANG_S
+
+
+@pytest.mark.parametrize(
+    ("line", "expected"),
+    [
+        (b" 7: text", ("text", 7, None, None, None)),
+        (b"12: [default3]:[rank11]: text", ("text", 12, 3, 11, None)),
+        (b"n1:12345:12350 [3] NCCL WARN text", ("NCCL WARN text", None, 3, None, "n1")),
+        (b"\x1b[36m(WorkerDict pid=77, ip=10.0.0.2)\x1b[0m text", ("text", None, None, None, "10.0.0.2")),
+        (b"progress 1%\rprogress 2%\rtext", ("text", None, None, None, None)),
+        (b"[rank0]:[E822 10:00:00.1 x.cpp:629] [Rank 0] text", ("text", None, None, 0, None)),
+        (b"[rank0]:[E1122 10:00:00.1 x.cpp:629] [Rank 0] text", ("text", None, None, 0, None)),
+        (b"\xff\xfe 3: text", ("\ufffd\ufffd 3: text", None, None, None, None)),
+    ],
+)
+def test_prefixes_are_read_and_taken_off(line, expected):
+    assert read_line(line)[:5] == expected
+
+
+def test_times_of_all_formats_compare():
+    times = ["E0822 10:00:00.5 1 x.py:1] a", "[2026-08-22 10:00:00.5] b", "[rank0]:[W822 10:00:00.5 x.cpp:1] c"]
+    assert [last_time(text) for text in times] == [(8, 22, 36000.5)] * 3
+
+
+def test_a_torchrun_log_folder_names_the_local_rank():
+    assert read_name("logs/none_x/attempt_1/3/stderr.log")[:4] == (None, 3, None, 1)
+
+
+def test_every_line_with_a_token_is_found_whatever_the_chunks(monkeypatch):
+    lines = [f"{n}: {'Error here' if n % 7 == 0 else 'fine'} {'x' * (n % 50)}\n".encode() for n in range(2000)]
+    data = b"".join(lines)
+    wanted = [line.rstrip(b"\n") for line in lines if b"Error" in line]
+    for chunk in (64, 1000, 1 << 20):
+        monkeypatch.setattr("hcp.triage.scan._CHUNK", chunk)
+        hits = [hit for hit in scan(io.BytesIO(data), [b"Error", b"here"], [], [b"fine"]) if hit.line]
+        assert [hit.line for hit in hits] == wanted
+        assert all(data[hit.offset :].startswith(hit.line) for hit in hits)
+        assert sum(hit.progress for hit in scan(io.BytesIO(data), [b"Error"], [], [b"fine"])) == data.count(b"fine")
+
+
+def test_a_last_line_without_an_end_is_read():
+    assert [hit.line for hit in scan(io.BytesIO(b"a\nError"), [b"Error"], [], [b"x"]) if hit.line] == [b"Error"]
+
+
+def test_line_numbers_count_from_one(tmp_path):
+    path = tmp_path / "x"
+    path.write_bytes(b"a\nbb\nccc\n")
+    assert [line_number(path, offset) for offset in (0, 2, 5)] == [1, 2, 3]
+
+
+@pytest.mark.slow
+def test_a_hundred_megabytes_without_a_line_end_fit_in_constant_memory(tmp_path):
+    path = tmp_path / "big.log"
+    with path.open("wb") as file:
+        for _ in range(100):
+            file.write(b"x" * 999_990 + b" Error: no ")
+    done = subprocess.run(
+        [sys.executable, "-c", f"import hcp.cli.main as m; m.main(['triage', {str(path)!r}])"],
+        env={**os.environ},
+        capture_output=True,
+        text=True,
+        timeout=HANG_S,
+        preexec_fn=lambda: resource.setrlimit(resource.RLIMIT_AS, (160 << 20, 160 << 20)),
+    )
+    assert "no failure" in done.stdout, done.stderr[-500:]
