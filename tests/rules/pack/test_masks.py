@@ -10,6 +10,7 @@ __all__ = ["test_verdict"]
 VERDICTS: list[Row] = [
     # rule, dialect, launch, assumed, verdict
     ("PACK006", "mlm", f"{CP} 2 --dataloader-inter-document-masking --sft", "", "fine"),
+    ("PACK006", "bridge", "", "inter_document_masking=true", "not concerned"),
     ("PACK012", "mlm", f"{CP} 2 --cp-partition-mode contiguous --experimental-attention-variant gdn", "", "error"),
     (
         "PACK012",
@@ -19,5 +20,10 @@ VERDICTS: list[Row] = [
         "",
         "fine",
     ),
+    ("PACK012", "mlm", "", "cp_partition_mode=contiguous", "fine"),
+    ("PACK012", "bridge", "", "cp=2 cp_partition_mode=contiguous", "needs attention_variant"),
     ("PACK013", "mlm", "--sft", "mcore=0.15", "fine"),
+    ("PACK013", "mlm", "", "", "not concerned"),
+    ("PACK013", "mlm", "--sft", "mcore=0.16", "error crash training"),
+    ("PACK013", "bridge", "", "sft=true", "not concerned"),
 ]
