@@ -56,7 +56,7 @@ def pytest_xdist_auto_num_workers(config: pytest.Config) -> int:
 
 @pytest.hookimpl(tryfirst=True)
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
-    _group(items)
+    _deal_out(items)
     if config.getoption("--all"):
         items.sort(key=lambda item: _marker_of(item)[0])
     elif not config.getoption("markexpr"):
@@ -75,16 +75,12 @@ def _marker_of(item: pytest.Item) -> tuple[int, str]:
     return len(LEFT_OUT), ""
 
 
-def _group(items: list[pytest.Item]) -> None:
-    """Keeps in one process what shares something there: a cluster, or an import that takes seconds (megatron-core)."""
-    on_slurm = [item for item in items if item.get_closest_marker("slurm")]
-    for number, item in enumerate(on_slurm):
+def _deal_out(items: list[pytest.Item]) -> None:
+    """Gives each test on a Slurm its cluster; all tests of a cluster run in one process."""
+    for number, item in enumerate(item for item in items if item.get_closest_marker("slurm")):
         callspec = getattr(item, "callspec", None)
         cluster = callspec.params.get("cluster", number) if callspec else number
         item.add_marker(pytest.mark.xdist_group(f"slurm-{cluster % NUM_CLUSTERS}"))
-    for item in items:
-        if item.get_closest_marker("torch") and not item.get_closest_marker("slurm"):
-            item.add_marker(pytest.mark.xdist_group("torch"))
 
 
 def _named(config: pytest.Config) -> list[tuple[Path, str]]:
