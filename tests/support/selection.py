@@ -61,10 +61,10 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
         items.sort(key=lambda item: _marker_of(item)[0])
     elif not config.getoption("markexpr"):
         named = _named(config)
-        left_out = [item for item in items if _marker_of(item)[1] and not _is_named(item, named)]
-        config.stash[_num_left_out] = dict(Counter(_marker_of(item)[1] for item in left_out))
-        config.hook.pytest_deselected(items=left_out)
-        items[:] = [item for item in items if item not in set(left_out)]
+        left_out = {item: _marker_of(item)[1] for item in items if not _is_named(item, named) and _marker_of(item)[1]}
+        config.stash[_num_left_out] = dict(Counter(left_out.values()))
+        config.hook.pytest_deselected(items=list(left_out))
+        items[:] = [item for item in items if item not in left_out]
 
 
 def _marker_of(item: pytest.Item) -> tuple[int, str]:
