@@ -182,17 +182,17 @@ class Server:
         tests: dict[str, list[pytest.Item]] = defaultdict(list)
         for item in session.items:
             for rule_id in self.rules:
-                if rule_id in item.nodeid.rpartition("::")[2].upper():
-                    tests[f"{item.path.parent.name} {rule_id}"].append(item)
+                if rule_id in item.nodeid.rpartition("::")[2].upper() and family_of(rule_id) == item.path.parent.name:
+                    tests[rule_id].append(item)
         # Here, unbroken: a red test proves nothing, and what a test caches is there for every child.
-        wanted = {(mutant.part.family, owner) for mutant in self.mutants for owner in mutant.part.owners}
-        items = dict.fromkeys(item for family, owner in sorted(wanted) for item in tests[f"{family} {owner}"])
+        wanted = {owner for mutant in self.mutants for owner in mutant.part.owners}
+        items = dict.fromkeys(item for owner in sorted(wanted) for item in tests[owner])
         red = _first_red(session, list(items))
         if red:
             raise session.Failed(f"{red} is red without any mutant")
         self.held = Held(self.rules)
         for mutant in self.mutants:
-            owned = [item for owner in mutant.part.owners for item in tests[f"{mutant.part.family} {owner}"]]
+            owned = [item for owner in _nearest_first(mutant.part) for item in tests[owner]]
             self.report(mutant, self._verdict(session, mutant, list(dict.fromkeys(owned))))
         return True
 
@@ -224,6 +224,11 @@ class Server:
         return said
 
 
+def _nearest_first(part: Part) -> list[str]:
+    """The rules that use a part, those of its own family first."""
+    return sorted(part.owners, key=lambda owner: (family_of(owner) != part.family, owner))
+
+
 def _first_red(session: pytest.Session, items: list[pytest.Item]) -> str:
     failed: list[str] = []
 
@@ -246,7 +251,7 @@ def _first_red(session: pytest.Session, items: list[pytest.Item]) -> str:
 
 def run(mutants: list[Mutant], rules: dict[str, Any], report: Callable[[Mutant, str], None]) -> None:
     """Collects the tests of the mutants' families in this process, and tries every mutant on them."""
-    families = sorted({mutant.part.family for mutant in mutants})
+    families = sorted({family_of(owner) for mutant in mutants for owner in mutant.part.owners})
     folders = [str(ROOT / "tests" / "rules" / family) for family in families]
     quiet = ["-p", "no:terminal", "-p", "no:cacheprovider", "-o", "addopts=--import-mode=importlib --strict-markers"]
     server = Server(mutants, rules, report)

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from support.launches import CP, HCP, KV, LEVELS, TP
-from support.rules import Row, test_verdict
+from support.rules import FixRow, Row, test_fixes, test_text, test_verdict
 
-__all__ = ["test_verdict"]
+__all__ = ["test_fixes", "test_text", "test_verdict"]
 
 VERDICTS: list[Row] = [
     # rule, dialect, launch, assumed, verdict
@@ -30,6 +30,27 @@ VERDICTS: list[Row] = [
         "",
         "fine",
     ),  # MLA has as many keys as queries
+    ("HCP007", "mlm", "", "cp=16 cp_comm_type=a2a+p2p", "fine"),
+    ("HCP007", "bridge-provider", "", "cp=4 cp_comm_type=a2a+p2p hcp_sizes=1,4", "fine"),
+    (
+        "HCP007",
+        "bridge-provider",
+        "",
+        "heads=4 num_query_groups=8 tp=2 cp=8 cp_comm_type=a2a+p2p hcp_sizes=4,2",
+        "error crash first-forward",
+    ),
+    ("HCP007", "verl", "", "", "not concerned"),
+    ("HCP007", "mlm", "", "heads=9 tp=2 cp=8 cp_comm_type=a2a+p2p hcp_sizes=4,2", "fine"),
+    ("HCP007", "mlm", "", "cp=16 cp_comm_type=a2a+p2p hcp_sizes=3,2", "fine"),
+    ("HCP007", "bridge", "", "cp=4 cp_comm_type=a2a+p2p hcp_sizes=-2,-2", "fine"),
+    ("HCP007", "mlm", "", "cp=8 cp_comm_type=a2a+p2p hcp_sizes=8", "fine"),
+    (
+        "HCP007",
+        "bridge",
+        "",
+        "heads=32 num_query_groups=1 tp=1 cp=4 cp_comm_type=a2a+p2p hcp_sizes=4,1",
+        "error crash first-forward",
+    ),
     (
         "HCP008",
         "mlm",
@@ -57,5 +78,94 @@ VERDICTS: list[Row] = [
         f"--num-attention-heads 24 {KV} 3 --attention-backend fused {CP} 6 {LEVELS} 3 2",
         "te=2.14.0",
         "fine",
+    ),
+    ("HCP008", "verl", "", "heads=24 num_query_groups=3 cp=6 cp_comm_type=a2a+p2p hcp_sizes=2,3", "fine"),
+    (
+        "HCP008",
+        "mlm",
+        f"--num-attention-heads 24 {KV} 6 {CP} 6 {LEVELS} 3 2 --attention-backend fused",
+        "te=2.20.2 heads=3",
+        "error crash first-forward",
+    ),
+    ("HCP008", "verl", "", "", "not concerned"),
+    ("HCP008", "mlm", "", "heads=24 group_query_attention=true cp=6 cp_comm_type=a2a", "fine"),
+    ("HCP008", "bridge-provider", "", "", "needs cp_comm_type"),
+    ("HCP008", "verl", "", "heads=24 num_query_groups=3 cp=6 cp_comm_type=a2a+p2p", "fine"),
+    ("HCP008", "bridge-provider", "", "cp_comm_type=p2p,a2a+p2p", "needs cp"),
+    ("HCP008", "mlm", "", "heads=2 cp=6 cp_comm_type=a2a+p2p tp=4", "fine"),
+    (
+        "HCP008",
+        "mlm",
+        "",
+        "heads=3 kv_heads=3 cp=3 cp_comm_type=a2a attention_backend=fused te=2.15",
+        "error crash first-forward",
+    ),
+    ("HCP019", "bridge-provider", "", "cp=1", "not concerned"),
+    ("HCP019", "bridge-provider", "", "cp_comm_type=a2a,a2a+p2p", "needs cp"),
+    ("HCP019", "verl", "", "heads=32 tp=3 cp=8 cp_comm_type=a2a,a2a+p2p", "fine"),
+]
+
+TEXTS: list[Row] = [
+    # rule, dialect, launch, assumed, what the finding says
+    (
+        "HCP007",
+        "bridge",
+        "",
+        "heads=32 num_query_groups=8 tp=4 cp=8 cp_comm_type=a2a+p2p hcp_sizes=4,2",
+        "and 2 KV heads",
+    ),
+    (
+        "HCP007",
+        "bridge",
+        "",
+        "heads=32 num_query_groups=8 tp=8 cp=4 cp_comm_type=a2a+p2p hcp_sizes=2,2",
+        "and 1 KV head on",
+    ),
+    (
+        "HCP008",
+        "verl",
+        "",
+        "heads=24 num_query_groups=3 cp=6 cp_comm_type=a2a+p2p hcp_sizes=3,2 attention_backend=fused te=2.20.2",
+        "first forward",
+    ),
+    (
+        "HCP008",
+        "mlm",
+        "",
+        "heads=6 group_query_attention=true num_query_groups=3 attention_backend=null cp=6 cp_comm_type=a2a+p2p "
+        "hcp_sizes=3,2 te=2.15",
+        "attention_backend auto",
+    ),
+    (
+        "HCP008",
+        "mlm",
+        "",
+        "heads=3 kv_heads=3 cp=3 cp_comm_type=a2a attention_backend=fused te=2.15",
+        "attention_backend fused",
+    ),
+]
+
+FIXES: list[FixRow] = [
+    # rule, dialect, launch, assumed, what each fix writes
+    (
+        "HCP008",
+        "verl",
+        "",
+        "heads=24 num_query_groups=3 attention_backend=auto cp=6 cp_comm_type=a2a+p2p hcp_sizes=3,2 te=2.15.0",
+        (
+            "actor_rollout_ref.actor.megatron.override_transformer_config.attention_backend=flash",
+            "actor_rollout_ref.actor.megatron.override_transformer_config.cp_comm_type=p2p "
+            "actor_rollout_ref.actor.megatron.override_transformer_config.hierarchical_context_parallel_sizes=null",
+        ),
+    ),
+    (
+        "HCP019",
+        "bridge-provider",
+        "",
+        "heads=8 tp=1 cp=8 cp_comm_type=a2a,a2a+p2p kv_heads=5",
+        (
+            "model.cp_comm_type=[a2a+p2p,a2a+p2p]",
+            "model.cp_comm_type=[p2p,a2a+p2p]",
+        ),
     ),
 ]
