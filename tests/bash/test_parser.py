@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from hcp.bash.parser.script import parse
+from hcp.bash.parser.script import narrow, parse
 from hcp.bash.syntax import BraceGroup, NotUnderstood, Script, ShellWord, SyntaxNode
 from hcp.bash.value import ScriptText
 
@@ -107,7 +107,7 @@ def test_what_is_assigned_is_listed_also_where_it_is_not_understood() -> None:
 
 PIECES = st.sampled_from(
     "a b =1 $x ${ } \" ' ` $( ) $(( )) (( [[ ]] \\\n <<EOF\n EOF\n | && || ; if then else fi for in do done case esac "
-    "é A=( A+= [@] while f() { export unset {1..3} :- # % // @ ! \n 中".split(" ")
+    "é A=( A+= [@] while f() { export unset {1..3} :- # % // @ ! \n 中 \U0001f600".split(" ")
 )
 
 
@@ -122,6 +122,14 @@ def test_whatever_the_text_each_node_lies_within_the_one_above(text: str) -> Non
         assert above.start <= node.start <= node.end <= above.end
         stack += [(node, child) for child in children(node)]
     assert script.assigned == sorted(script.assigned)
+
+
+@pytest.mark.parametrize("text", ["plain", "é ß", "中文", "{\U000f0000}", "a\U0001f600b\U0010ffffc"])
+def test_the_parser_sees_no_character_that_may_end_the_process(text: str) -> None:
+    shown_to_parser = narrow(text.encode())
+    assert len(shown_to_parser) == len(text.encode())
+    assert all(ord(char) <= 0xFFFF for char in shown_to_parser.decode())
+    assert [char for char in text if char <= "\uffff"] == [char for char in shown_to_parser.decode() if char != "¤"]
 
 
 def test_only_the_parsers_folder_knows_the_parser(root: Path) -> None:

@@ -89,6 +89,10 @@ def test_output_that_is_not_wholly_known_is_unknown() -> None:
     assert commands("run $(< f)") == [["run", None]]
 
 
+def test_braces_around_an_unknown_number_are_followed() -> None:
+    assert commands("for i in $(eval echo {1..$N}); do run $i; done") == [["run", None]]
+
+
 def test_a_script_without_end_is_followed_to_a_line_that_is_named() -> None:
     walker, found = followed("A=1\n" * (MAX_STEPS + 5) + "run")
     assert found == [] and walker.is_cut_short

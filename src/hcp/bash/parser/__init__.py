@@ -3,6 +3,7 @@
 The imports go script -> compound -> commands -> tree -> words -> dollar. The grammar (0.23 to 0.25) reads some scripts
 otherwise than bash does, and all of that is put right in here:
 
+* a character beyond U+FFFF may end the process: `script.narrow`
 * `A=1 B=2` at a line's end is joined with the next line: `script._swallowed_ends`, `commands._own_assignments`
 * `$(((a + b) * c))` is a command: `dollar.hide_arithmetic`
 * `$x` is plain text in some places: `dollar.text`

@@ -65,7 +65,7 @@ def _parsed(data: bytes) -> tuple[Node, set[int]]:
     global _parser
     if _parser is None:
         _parser = Parser(Language(tree_sitter_bash.language()))
-    shown, hidden = bytearray(data), set[int]()
+    shown, hidden = bytearray(narrow(data)), set[int]()
     root = _parser.parse(bytes(shown)).root_node
     if root.has_error and (hidden := dollar.hide_arithmetic(shown)):
         root = _parser.parse(bytes(shown)).root_node
@@ -77,6 +77,15 @@ def _parsed(data: bytes) -> tuple[Node, set[int]]:
             shown[place] = ord(";")
         root = _parser.parse(bytes(shown)).root_node
     return root, hidden
+
+
+def narrow(data: bytes) -> bytes:
+    """The bytes with other signs of equal length in place of characters beyond U+FFFF.
+
+    After `{` the scanner asks C's `isdigit` about such a character, which may end the process (tree-sitter-bash issue
+    337). Ours are among them: they stand for unknown parts, as in `eval echo {1..$N}`.
+    """
+    return data if data.isascii() else re.sub(rb"[\xf0-\xf7][\x80-\xbf]{3}", "¤¤".encode(), data)
 
 
 def _swallowed_ends(root: Node, data: bytes) -> list[int]:
