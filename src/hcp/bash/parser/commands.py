@@ -93,7 +93,8 @@ def assignment(tree: Tree, node: Node, *rest: Node) -> syntax.Assignment:
     if name is not None and name.type == "subscript":
         index = name.child_by_field_name("index")
         name = name.child_by_field_name("name")
-    found = syntax.Assignment(node.start_byte, node.end_byte, tree.text(name) if name else "", _value(tree, node, rest))
+    end = rest[-1].end_byte if rest else node.end_byte
+    found = syntax.Assignment(node.start_byte, end, tree.text(name) if name else "", _value(tree, node, rest))
     found.index = tree.word(index) if index is not None else None
     found.appends = any(child.type == "+=" for child in node.children)
     tree.assigned.append((found.start, found.name))
