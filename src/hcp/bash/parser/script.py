@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable
+from importlib.machinery import PathFinder
+from importlib.util import find_spec, module_from_spec
 from itertools import pairwise
 from typing import TYPE_CHECKING
 
-import tree_sitter_bash
 from tree_sitter import Language, Parser
 
 from hcp.bash.parser import commands, compound, dollar
@@ -64,7 +65,7 @@ def _parsed(data: bytes) -> tuple[Node, set[int]]:
     """
     global _parser
     if _parser is None:
-        _parser = Parser(Language(tree_sitter_bash.language()))
+        _parser = Parser(_grammar())
     shown, hidden = bytearray(narrow(data)), set[int]()
     root = _parser.parse(bytes(shown)).root_node
     if root.has_error and (hidden := dollar.hide_arithmetic(shown)):
@@ -77,6 +78,20 @@ def _parsed(data: bytes) -> tuple[Node, set[int]]:
             shown[place] = ord(";")
         root = _parser.parse(bytes(shown)).root_node
     return root, hidden
+
+
+def _grammar() -> Language:
+    """The language of tree-sitter-bash, straight from its binding.
+
+    What its package imports besides, to find its queries, takes longer than reading a script.
+    """
+    package = find_spec("tree_sitter_bash")
+    assert package is not None, "tree-sitter-bash is not installed"
+    spec = PathFinder.find_spec("tree_sitter_bash._binding", package.submodule_search_locations)
+    assert spec is not None and spec.loader is not None, "tree-sitter-bash has no binding"
+    binding = module_from_spec(spec)
+    spec.loader.exec_module(binding)
+    return Language(binding.language())
 
 
 def narrow(data: bytes) -> bytes:
