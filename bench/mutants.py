@@ -44,6 +44,7 @@ from support.rules import family_of  # noqa: E402
 EQUIVALENT = Path(__file__).with_name("mutants_equivalent.yaml")
 MARKERS = "not upstream and not torch and not slurm and not slow"
 TIMEOUT_S = 60
+COMPREHENSIONS = ("<genexpr>", "<listcomp>", "<setcomp>", "<dictcomp>")
 OTHER = {
     "severity": {"error": "warning", "warning": "error", "info": "warning"},
     "effect": defaultdict(lambda: "crash", crash="silent"),
@@ -139,11 +140,16 @@ class Held:
 
     def _replace_code(self, module: ModuleType, old: ast.stmt, new: ast.stmt) -> None:
         """Gives the functions and lambdas of a statement their new code, wherever they are held."""
-        for before, after in zip(_codes(module, old), _codes(module, new), strict=True):
+        replaced = 0
+        for before, after in zip(_codes(_compiled(module, old)), _codes(_compiled(module, new))):
             held = self.functions[_place(before)]
-            assert len({id(function.__code__) for function in held}) == 1, f"several functions at {_place(before)}"
+            assert before.co_name == after.co_name and len({function.__code__ for function in held}) <= 1, before
+            if before.co_freevars and not after.co_freevars:
+                after = after.replace(co_freevars=before.co_freevars)  # the function still has its closure
             for function in held if before != after else ():
                 function.__code__ = after
+                replaced += 1
+        assert replaced, "nothing holds the code that the mutant changes"
 
 
 def _place(code: CodeType) -> tuple[str, str, int]:
@@ -158,13 +164,17 @@ def _replace_table(module: ModuleType, name: str, changed: Any) -> None:
             setattr(other, name, value)
 
 
-def _codes(module: ModuleType, statement: ast.stmt) -> Iterator[CodeType]:
-    """The function and the lambdas of a statement, without what is nested in them."""
+def _compiled(module: ModuleType, statement: ast.stmt) -> CodeType:
     flags = __future__.annotations.compiler_flag
-    code = compile(ast.Module([statement], []), str(module.__file__), "exec", flags=flags, dont_inherit=True)
+    return compile(ast.Module([statement], []), str(module.__file__), "exec", flags=flags, dont_inherit=True)
+
+
+def _codes(code: CodeType) -> Iterator[CodeType]:
+    """The code of every function and lambda in a piece of code, also of those that are made when it runs."""
     for constant in code.co_consts:
-        if isinstance(constant, CodeType):
+        if isinstance(constant, CodeType) and constant.co_name not in COMPREHENSIONS:
             yield constant
+            yield from _codes(constant)
 
 
 # How the tests of a family are run on one.

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from support.launches import ACTOR, CP
-from support.rules import FixRow, Row, test_fixes, test_verdict
+from support.rules import FixRow, Row, test_fixes, test_text, test_verdict
 
-__all__ = ["test_fixes", "test_verdict"]
+__all__ = ["test_fixes", "test_text", "test_verdict"]
 
 VERDICTS: list[Row] = [
     # rule, dialect, launch, assumed, verdict
@@ -14,6 +14,9 @@ VERDICTS: list[Row] = [
     ("CP001", "mlm", "--seq-length 4095", "", "not concerned"),
     ("CP001", "bridge-provider", "model.context_parallel_size=2 model.seq_length=4094", "", "warning"),
     ("CP001", "verl", f"{ACTOR}context_parallel_size=3", "", "not concerned"),
+    ("CP001", "bridge-provider", "", "cp=6 seq_length=1 sequence_parallel=true", "warning crash first-forward"),
+    ("CP001", "bridge", "", "seq_length=null", "needs cp"),
+    ("CP001", "bridge", "", "cp=2 seq_length=null", "fine"),
     ("CP002", "mlm", f"{CP} 2 --tensor-model-parallel-size 8 --sequence-parallel --seq-length 4104", "", "error"),
     ("CP002", "mlm", f"{CP} 2 --tensor-model-parallel-size 8 --sequence-parallel --seq-length 4112", "", "fine"),
     ("CP002", "mlm", f"{CP} 2 --tensor-model-parallel-size 8 --seq-length 4104", "", "not concerned"),
@@ -24,6 +27,13 @@ VERDICTS: list[Row] = [
         "",
         "not concerned",
     ),
+    ("CP002", "bridge", "", "tp=1", "not concerned"),
+    ("CP002", "bridge", "", "sequence_parallel=true seq_length=4103", "needs cp"),
+    ("CP002", "bridge-provider", "", "cp=2 tp=8 sequence_parallel=true seq_length=null", "fine"),
+    ("CP002", "verl", "", "cp=2 tp=8", "not concerned"),
+    ("CP002", "bridge", "", "cp=1", "not concerned"),
+    ("CP002", "bridge-provider", "", "sequence_parallel=true vision=true", "not concerned"),
+    ("CP002", "mlm", "", "cp=2 tp=2 sequence_parallel=true seq_length=2", "error crash first-forward"),
     (
         "CP003",
         "mlm",
@@ -46,6 +56,16 @@ VERDICTS: list[Row] = [
         "fine",
     ),
     ("CP003", "mlm", f"{CP} 2 --fp8-format hybrid --seq-length 4128", "", "needs micro_batch_size"),
+    ("CP003", "bridge", "", "fp8=hybrid", "needs fp8_recipe"),
+    ("CP003", "bridge-provider", "", "cp=2 fp8=hybrid fp8_recipe=mxfp8 seq_length=2 micro_batch_size=null", "fine"),
+    ("CP003", "bridge", "", "", "not concerned"),
+    ("CP003", "verl", "", "cp=2 fp8=hybrid", "not concerned"),
+    ("CP003", "mlm", "", "cp=2 fp8=hybrid", "needs seq_length"),
+    ("CP003", "bridge-provider", "", "fp8=hybrid thd=true", "not concerned"),
+    ("CP003", "mlm", "", "fp8=hybrid", "not concerned"),
+    ("CP003", "mlm", "", "cp=31 fp8=hybrid seq_length=4104 micro_batch_size=1", "fine"),
+    ("CP003", "bridge-provider", "", "fp8=hybrid fp8_recipe=tensorwise", "needs cp"),
+    ("CP003", "mlm", "", "cp=2 fp8=hybrid seq_length=4096 micro_batch_size=1 fp8_recipe=tensorwise", "fine"),
     ("CP024", "mlm", f"{CP} 2 --seq-length 131072 --dataloader-inter-document-masking", "", "not concerned"),
     ("CP024", "mlm", f"{CP} 2 --seq-length 131072 --no-create-attention-mask-in-dataloader", "", "not concerned"),
     (
@@ -55,7 +75,27 @@ VERDICTS: list[Row] = [
         "",
         "warning",
     ),
+    ("CP024", "bridge-provider", "", "", "not concerned"),
+    ("CP024", "mlm", "", "cp=2 seq_length=32768", "warning oom training"),
+    ("CP024", "mlm", "", "", "not concerned"),
+    ("CP024", "mlm", "", "cp=4 seq_length=null", "fine"),
+    ("CP024", "mlm", "", "cp=null seq_length=8192", "needs cp"),
 ]
+
+TEXTS: list[Row] = [
+    # rule, dialect, launch, assumed, what the finding says
+    ("CP001", "mlm", "", "cp=2 seq_length=1", "its arguments"),
+    ("CP024", "mlm", "", "cp=2 seq_length=65536", "dense mask of 4"),
+    ("CP024", "mlm", "", "cp=2 seq_length=65536", "attention_mask_in_dataloader"),
+    (
+        "CP024",
+        "bridge",
+        "",
+        "cp=2 seq_length=65536 skip_attention_mask=false",
+        "dataset.skip_getting_attention_mask_from_dataset",
+    ),
+]
+
 
 FIXES: list[FixRow] = [
     # rule, dialect, launch, assumed, what each fix writes
@@ -67,4 +107,5 @@ FIXES: list[FixRow] = [
         "",
         ("model.seq_length=5016 dataset.seq_length=5016",),  # 5016 = 209 x lcm(8, 12)
     ),
+    ("CP001", "mlm", "", "cp=2 tp=3 seq_length=3", ("seq_length=4",)),
 ]
