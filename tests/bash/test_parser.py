@@ -117,7 +117,7 @@ PIECES = st.sampled_from(
 def test_whatever_the_text_each_node_lies_within_the_one_above(text: str) -> None:
     script = parsed(text)
     whole = SyntaxNode(0, len(text.encode()))
-    stack = [(whole, node) for node in script.statements]
+    stack: list[tuple[SyntaxNode, SyntaxNode]] = [(whole, node) for node in script.statements]
     while stack:
         above, node = stack.pop()
         assert above.start <= node.start <= node.end <= above.end
