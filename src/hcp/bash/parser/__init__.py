@@ -5,7 +5,6 @@ otherwise than bash does, and all of that is put right in here:
 
 * a character beyond U+FFFF may end the process: `script.narrow`
 * `A=1 B=2` at a line's end is joined with the next line: `script._swallowed_ends`, `commands._own_assignments`
-* `$(((a + b) * c))` is a command: `dollar.hide_arithmetic`
 * `$x` is plain text in some places: `dollar.text`
 * a backslash at a line's end is a blank, and `$A/$B-$C` is two words: `words.Words.groups`
 * in a string, the blanks before an expansion are a part of it: `words.Words.start`

@@ -1,4 +1,4 @@
-"""What follows a dollar sign, as far as it can be read from the text alone: `$x`, `${…}` and `$(((`."""
+"""What follows a dollar sign, as far as it can be read from the text alone: `$x` and `${…}`."""
 
 from __future__ import annotations
 
@@ -11,7 +11,6 @@ _PARAMETER = re.compile(
     rb"\$\{(#(?=[A-Za-z_@*0-9])|!)?([A-Za-z_]\w*|[0-9]+|[@*#?$!-])(?:\[((?:[^\[\]]|\[[^\]]*\])*)\])?"
     rb"(:[-=+?]?|[-=+?@]|##?|%%?|//?|\^\^?|,,?)?"
 )
-_MOST_HIDDEN = 500
 
 
 def text(data: bytes, start: int, end: int, quoting: Quoting) -> list[Piece]:
@@ -41,27 +40,3 @@ def parameter(data: bytes, start: int, end: int) -> tuple[Parameter, int] | None
     if match[3] is not None:
         found.subscript = match[3].decode("utf-8", "replace")
     return found, match.end()
-
-
-def hide_arithmetic(data: bytearray) -> set[int]:
-    """Puts variables of the same length in place of each `$(((a + b) * c))`, and gives where they start."""
-    places = set()
-    for match in re.finditer(rb"\$\(\(\(", bytes(data)):
-        end = _closing(data, match.start() + 1)
-        if end is not None:
-            data[match.start() : end] = b"${" + b"_" * (end - match.start() - 3) + b"}"
-            places.add(match.start())
-    return places
-
-
-def _closing(data: bytearray, start: int) -> int | None:
-    """One past the parenthesis that closes the one at `start`; None where a quote or the line's end comes first."""
-    depth = 0
-    for place in range(start, min(len(data), start + _MOST_HIDDEN)):
-        char = chr(data[place])
-        if char in "\"'`\n":
-            return None
-        depth += (char == "(") - (char == ")")
-        if depth == 0:
-            return place + 1
-    return None

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 
 from tree_sitter import Language, Parser
 
-from hcp.bash.parser import commands, compound, dollar
+from hcp.bash.parser import commands, compound
 from hcp.bash.parser.tree import Tree
 from hcp.bash.syntax import Script, Statement
 from hcp.bash.value import ScriptText
@@ -48,8 +48,8 @@ _parser: Parser | None = None
 
 def parse(text: ScriptText) -> Script:
     """The syntax tree of a text. Parsing never fails: what is not understood is `NotUnderstood` in the tree."""
-    root, hidden = _parsed(text.data)
-    tree = Tree(text.data, hidden, _STATEMENTS)
+    root = _parsed(text.data)
+    tree = Tree(text.data, _STATEMENTS)
     statements = tree.block(root.children)
     while tree.substitutions:
         substitution, node = tree.substitutions.pop()
@@ -58,18 +58,13 @@ def parse(text: ScriptText) -> Script:
     return Script(text, statements, comments, sorted(tree.assigned))
 
 
-def _parsed(data: bytes) -> tuple[Node, set[int]]:
-    """tree-sitter's root node, and where it was shown a variable in place of arithmetic.
-
-    What its grammar cannot read is replaced in a copy of equal length.
-    """
+def _parsed(data: bytes) -> Node:
+    """tree-sitter's root node. What its grammar cannot read is replaced in a copy of equal length."""
     global _parser
     if _parser is None:
         _parser = Parser(_grammar())
-    shown, hidden = bytearray(narrow(data)), set[int]()
+    shown = bytearray(narrow(data))
     root = _parser.parse(bytes(shown)).root_node
-    if root.has_error and (hidden := dollar.hide_arithmetic(shown)):
-        root = _parser.parse(bytes(shown)).root_node
     for _ in range(_MAX_PASSES if _SEVERAL.search(data) else 0):
         ends = _swallowed_ends(root, data)
         if not ends:
@@ -77,7 +72,7 @@ def _parsed(data: bytes) -> tuple[Node, set[int]]:
         for place in ends:
             shown[place] = ord(";")
         root = _parser.parse(bytes(shown)).root_node
-    return root, hidden
+    return root
 
 
 def _grammar() -> Language:

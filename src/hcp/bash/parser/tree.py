@@ -19,8 +19,8 @@ SETTERS = {"read", "mapfile", "readarray", "getopts", "printf", "let"}
 class Tree(Words):
     """Makes our statements of tree-sitter's nodes by a table of conversions, one for each type of node."""
 
-    def __init__(self, data: bytes, hidden: set[int], table: Mapping[str, Callable[[Tree, Node], Statement]]) -> None:
-        super().__init__(data, hidden)
+    def __init__(self, data: bytes, table: Mapping[str, Callable[[Tree, Node], Statement]]) -> None:
+        super().__init__(data)
         self.table = table
         self.assigned: list[tuple[int, str]] = []
         """(place, name) of each assignment."""

@@ -29,14 +29,10 @@ _PIECES = _EXPANSIONS | _JOINING | {"process_substitution"}
 
 
 class Words:
-    """Makes our words of tree-sitter's nodes.
+    """Makes our words of tree-sitter's nodes. `data` are the script's bytes, of which the parser saw a changed copy."""
 
-    `data` are the script's bytes, which may differ from those that were parsed: `hidden` are the places of arithmetic
-    that the parser saw as a variable.
-    """
-
-    def __init__(self, data: bytes, hidden: set[int]) -> None:
-        self.data, self.hidden = data, hidden
+    def __init__(self, data: bytes) -> None:
+        self.data = data
         self.substitutions: list[tuple[CommandSubstitution, Node]] = []
         """Those still without their statements, which are no matter of words."""
         self._depth = 0
@@ -136,8 +132,6 @@ class Words:
 
     def _parameter(self, node: Node, start: int, quoting: Quoting) -> Piece:
         end = node.end_byte
-        if start in self.hidden:
-            return ArithmeticExpansion(start, end, dollar.text(self.data, start + 3, end - 2, "string"))
         found = dollar.parameter(self.data, start, end)
         if found is None:
             return NotUnderstood(start, end, ())
