@@ -60,6 +60,7 @@ SETTING = [
     "declare -x A=2",
     "read A",
     "read -r x A",
+    "IFS=, read -r x A",
     "mapfile A",
     "printf -v A 2",
     "let A",

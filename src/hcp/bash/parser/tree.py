@@ -59,6 +59,6 @@ class Tree(Words):
 
     def note_set(self, command: Node) -> None:
         """Notes what a command like `read` sets."""
-        name, *words = (self.text(child) for child in command.named_children)
-        if name in SETTERS:
-            self.assigned += [(command.start_byte, word) for word in words if word.isidentifier()]
+        words = [self.text(child) for child in command.named_children if child.type != "variable_assignment"]
+        if words and words[0] in SETTERS:
+            self.assigned += [(command.start_byte, word) for word in words[1:] if word.isidentifier()]
