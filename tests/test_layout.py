@@ -55,6 +55,9 @@ def name_of(path: Path) -> str:
     return ".".join(path.relative_to(PACKAGE.parent).with_suffix("").parts).removesuffix(".__init__")
 
 
+OURS = {name_of(path) for path in MODULES}
+
+
 def room_of(module: str) -> str:
     """The room that a module of hcp lies in; empty for those at the root."""
     parts = module.split(".")
@@ -69,7 +72,6 @@ def tree_of(path: Path) -> ast.Module:
 @cache
 def imported(path: Path) -> frozenset[str]:
     """Every module that a file imports, also inside functions and for type checkers alone."""
-    known = {name_of(module) for module in MODULES}
     found: set[str] = set()
     for node in ast.walk(tree_of(path)):
         if isinstance(node, ast.Import):
@@ -77,8 +79,8 @@ def imported(path: Path) -> frozenset[str]:
         elif isinstance(node, ast.ImportFrom):
             assert node.level == 0 and node.module, f"{path} has a relative import"
             names = {f"{node.module}.{alias.name}" for alias in node.names}
-            found |= names & known
-            if not names <= known:
+            found |= names & OURS
+            if not names <= OURS:
                 found.add(node.module)
     return frozenset(found)
 

@@ -86,7 +86,7 @@ def test_every_exception_is_still_needed() -> None:
         ("queue.get(timeout=2 * 60)", ["timeout=2 * 60"]),
         ("process.wait(30)", ["wait(30)"]),
         ("job.finish(60)", ["finish(60)"]),
-        ("slurm.wait_until(lambda: done, 90, 'the end')", ["wait_until(lambda: done, 90, 'the end')"]),
+        ("slurm.wait_until(is_done, 90, 'the end')", ["wait_until(is_done, 90, 'the end')"]),
         ("@settings(deadline=20_000)\ndef test(): ...", ["deadline=20000"]),
         ("def run(command, timeout: float = 60): ...", ["timeout=60"]),
         ("def run(*, timeout=60): ...", ["timeout=60"]),

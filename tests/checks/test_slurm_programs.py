@@ -30,8 +30,11 @@ import hcp.render.script as render
 render.shlex = type("shlex", (), {"quote": staticmethod(str)})
 """
 NO_RULE = """
-from hcp.rules.registry import BY_ID
-object.__setattr__(BY_ID[{rule!r}], "check", lambda v: None)
+import hcp.rules.registry as registry
+rules_in = registry._rules_in
+registry._rules_in = lambda *modules: tuple(
+    rule._replace(check=lambda v: None) if rule.id == {rule!r} else rule for rule in rules_in(*modules)
+)
 """
 NO_SIGNATURE = """
 import hcp.triage.read as triage

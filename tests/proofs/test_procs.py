@@ -15,8 +15,9 @@ from hcp.proofs.procs import WorkerFailure, run_workers
 from support.processes import HANG_S, have_ended, is_running
 
 PARENT = """
-import os, sys, time
+import os, signal, sys, time
 from hcp.proofs.procs import run_workers
+signal.signal(signal.SIGINT, signal.default_int_handler)  # a shell starts what it puts into the background without
 def work(rank):
     os.write(1, f"{os.getpid()}\\n".encode())
     time.sleep(10**6)

@@ -56,15 +56,15 @@ def pytest_xdist_auto_num_workers(config: pytest.Config) -> int:
 
 @pytest.hookimpl(tryfirst=True)
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
-    _group(items)
+    _deal_out(items)
     if config.getoption("--all"):
         items.sort(key=lambda item: _marker_of(item)[0])
     elif not config.getoption("markexpr"):
         named = _named(config)
-        left_out = [item for item in items if _marker_of(item)[1] and not _is_named(item, named)]
-        config.stash[_num_left_out] = dict(Counter(_marker_of(item)[1] for item in left_out))
-        config.hook.pytest_deselected(items=left_out)
-        items[:] = [item for item in items if item not in set(left_out)]
+        left_out = {item: _marker_of(item)[1] for item in items if not _is_named(item, named) and _marker_of(item)[1]}
+        config.stash[_num_left_out] = dict(Counter(left_out.values()))
+        config.hook.pytest_deselected(items=list(left_out))
+        items[:] = [item for item in items if item not in left_out]
 
 
 def _marker_of(item: pytest.Item) -> tuple[int, str]:
@@ -75,16 +75,12 @@ def _marker_of(item: pytest.Item) -> tuple[int, str]:
     return len(LEFT_OUT), ""
 
 
-def _group(items: list[pytest.Item]) -> None:
-    """Keeps in one process what shares something there: a cluster, or an import that takes seconds (megatron-core)."""
-    on_slurm = [item for item in items if item.get_closest_marker("slurm")]
-    for number, item in enumerate(on_slurm):
+def _deal_out(items: list[pytest.Item]) -> None:
+    """Gives each test on a Slurm its cluster; all tests of a cluster run in one process."""
+    for number, item in enumerate(item for item in items if item.get_closest_marker("slurm")):
         callspec = getattr(item, "callspec", None)
         cluster = callspec.params.get("cluster", number) if callspec else number
         item.add_marker(pytest.mark.xdist_group(f"slurm-{cluster % NUM_CLUSTERS}"))
-    for item in items:
-        if item.get_closest_marker("torch") and not item.get_closest_marker("slurm"):
-            item.add_marker(pytest.mark.xdist_group("torch"))
 
 
 def _named(config: pytest.Config) -> list[tuple[Path, str]]:

@@ -10,6 +10,7 @@ import contextlib
 import ctypes
 import getpass
 import os
+import random
 import re
 import shutil
 import signal
@@ -125,6 +126,8 @@ class Cluster:
     def wait_until(self, true: Callable[[], bool], what: str) -> None:
         end = time.monotonic() + HANG_S
         while not true():
+            ended = [daemon.args for daemon in self.daemons if daemon.poll() is not None]
+            assert not ended, f"{ended} ended while waiting for {what}\n{self.state()}"
             assert time.monotonic() < end, f"waited {HANG_S} s for {what}\n{self.state()}"
             time.sleep(0.3)
 
@@ -219,11 +222,13 @@ def _die_with_parent() -> None:
 
 
 def _free_ports(number: int) -> list[int]:
-    sockets = [socket.create_server(("127.0.0.1", 0)) for _ in range(number)]
-    ports = [item.getsockname()[1] for item in sockets]
-    for item in sockets:
-        item.close()
-    return ports
+    """Ports that nobody listens at, out of a range that is nobody else's: below those that the system gives to
+    connections, so that none takes one before its daemon does, and below those of the jobs (15000 and up)."""
+    free: list[int] = []
+    for port in random.sample(range(10000, 15000), 200):
+        with contextlib.suppress(OSError), socket.create_server(("127.0.0.1", port)):
+            free.append(port)
+    return free[:number]
 
 
 def _processes_of(folder: Path) -> dict[int, str]:

@@ -3,108 +3,84 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Mapping
-from typing import TYPE_CHECKING
+from collections.abc import Callable
 
 from hcp.bash.arith import Undecidable
-from hcp.bash.value import Items, Lit, Part, Span, Unseen, Value, Word, cut, joined, text_of
+from hcp.bash.state import Var
+from hcp.bash.value import Field, Items, Lit, Part, Span, Unseen, Value, cut, joined, script_text, text_of
+from hcp.bash.walker import MAX_SHELLS, Prefix, Status, Walker
 
-if TYPE_CHECKING:
-    from hcp.bash.walker import Machine
+Builtin = Callable[[Walker, Items, Prefix, Span], Status]
 
-Prefix = Mapping[str, tuple[Value | None, Span]]
-
+_WORKING_NAMES = (
+    "echo mkdir cd pushd popd rm cp mv ln chmod touch pip pip3 git sleep wait date hostname module ulimit umask"
+)
+WORKS = frozenset(_WORKING_NAMES.split())
+"""Commands that set no variable, and that succeed where what follows `&&` is reached."""
 _SILENT_NAMES = (
-    "echo mkdir cd pushd popd rm cp mv ln ls chmod chown touch pip pip3 git wget curl tar unzip sleep wait date "
-    "hostname nvidia-smi which type module ulimit trap cat tee grep sed awk head tail kill pkill scontrol sinfo squeue "
-    "sacct df du free top ps test apt apt-get hash umask stty tput"
+    "ls chown wget curl tar unzip nvidia-smi which type trap cat tee grep sed awk head tail kill pkill df du free top "
+    "ps test apt apt-get hash stty tput"
 )
-SILENT = frozenset(_SILENT_NAMES.split())
-"""Commands that start no training and set nothing; `printf -v` is the exception that is left out."""
-WORKS = frozenset(
-    [
-        "echo",
-        "mkdir",
-        "cd",
-        "pushd",
-        "popd",
-        "rm",
-        "cp",
-        "mv",
-        "ln",
-        "chmod",
-        "touch",
-        "pip",
-        "pip3",
-        "git",
-        "sleep",
-        "wait",
-        "date",
-        "hostname",
-        "module",
-        "ulimit",
-        "umask",
-    ]
-)
-"""Those of them that succeed when the launch behind `&&` is reached."""
+SILENT = WORKS | frozenset(_SILENT_NAMES.split())
+"""Commands that set no variable; `printf -v` is why `printf` is none of them."""
 _HARMLESS_SOURCE = re.compile(
     r"(^|/)(activate|\.bashrc|\.bash_profile|\.profile|profile|bashrc|conda\.sh|setvars\.sh|set_env\.sh|env|init\.sh|"
     r"modules?\.sh|bash|lmod\.sh)$|^/(etc|usr|opt|root)/|^~|\.venv/"
 )
 _KEEPS_WORDS = re.compile(
-    rb"""(?:tr\s+(?:-s\s+)?(?:'(?:\\n|\s|\\t)+'|"(?:\\n|\s|\\t)+"|\[:space:\])\s*(?:' '|" ")?"""
-    rb"""|xargs|sed\s+(?:-[Ee]\s+)?['"]s/ +(?:\\\+|\+|\*) ?/ /g['"]"""
-    rb"""|sed\s+(?:-[Ee]\s+)?['"]s/\[\[:space:\]\](?:\\\+|\+|\*)/ /g['"])\s*"""
+    r"""(?:tr\s+(?:-s\s+)?(?:'(?:\\n|\s|\\t)+'|"(?:\\n|\s|\\t)+"|\[:space:\])\s*(?:' '|" ")?"""
+    r"""|xargs|sed\s+(?:-[Ee]\s+)?['"]s/ +(?:\\\+|\+|\*) ?/ /g['"]"""
+    r"""|sed\s+(?:-[Ee]\s+)?['"]s/\[\[:space:\]\](?:\\\+|\+|\*)/ /g['"])\s*"""
 )
 
 
-def keeps_words(stage: bytes) -> bool:
+def keeps_words(stage: str) -> bool:
     """Whether a stage of a pipeline changes nothing but the blanks between words."""
     return _KEEPS_WORDS.fullmatch(stage.strip()) is not None
 
 
-def _true(m: Machine, items: Items, prefix: Prefix, span: Span) -> bool | None:
+def _true(w: Walker, items: Items, prefix: Prefix, span: Span) -> Status:
     return True
 
 
-def _false(m: Machine, items: Items, prefix: Prefix, span: Span) -> bool | None:
+def _false(w: Walker, items: Items, prefix: Prefix, span: Span) -> Status:
     return False
 
 
-def _stop(kind: str) -> Callable[[Machine, Items, Prefix, Span], bool | None]:
-    def stop(m: Machine, items: Items, prefix: Prefix, span: Span) -> bool | None:
-        m.stop = kind
+def _stop(kind: str) -> Builtin:
+    def stop(w: Walker, items: Items, prefix: Prefix, span: Span) -> Status:
+        w.stop = kind
         return None
 
     return stop
 
 
-def _set(m: Machine, items: Items, prefix: Prefix, span: Span) -> bool | None:
+def _set(w: Walker, items: Items, prefix: Prefix, span: Span) -> Status:
     for place, item in enumerate(items):
-        text = item.text if isinstance(item, Word) else None
+        text = item.text if isinstance(item, Field) else None
         if text == "--":
-            m.positional = items[place + 1 :]
+            w.positional = items[place + 1 :]
             return True
         if text is not None and text[:1] in "-+" and text[:1] and "a" in text[1:] and len(text) < 8:
-            m.exports_all = text[0] == "-"
+            w.exports_all = text[0] == "-"
     return True
 
 
-def _shift(m: Machine, items: Items, prefix: Prefix, span: Span) -> bool | None:
-    if m.positional is None:
+def _shift(w: Walker, items: Items, prefix: Prefix, span: Span) -> Status:
+    if w.positional is None:
         return True
-    text = items[0].text if items and isinstance(items[0], Word) else "1" if not items else None
+    text = items[0].text if items and isinstance(items[0], Field) else "1" if not items else None
     if text is None or not text.isdecimal():
-        m.positional = (Unseen("shift by an unknown number", span),)
+        w.positional = (Unseen("shift by an unknown number", span),)
     else:
-        m.positional = m.positional[min(int(text[:6]), len(m.positional)) :]
+        w.positional = w.positional[min(int(text[:6]), len(w.positional)) :]
     return True
 
 
-def _read(m: Machine, items: Items, prefix: Prefix, span: Span) -> bool | None:
+def _read(w: Walker, items: Items, prefix: Prefix, span: Span) -> Status:
     """`read -r A B <<< "$C"`: splits the first line; without a known input, the variables are unknown."""
     names, is_array, whole = [], False, False
-    rest = [item.text or "" if isinstance(item, Word) else "" for item in items]
+    rest = [item.text or "" if isinstance(item, Field) else "" for item in items]
     place = 0
     while place < len(rest):
         word = rest[place]
@@ -116,21 +92,21 @@ def _read(m: Machine, items: Items, prefix: Prefix, span: Span) -> bool | None:
                 place += 1
         elif word.isidentifier():
             names.append(word)
-    text = text_of(m.stdin) if m.stdin is not None else None
-    if whole and m.stdin is not None and len(names) == 1:
-        m.assign(names[0], m.stdin, span)
+    text = text_of(w.stdin) if w.stdin is not None else None
+    if whole and w.stdin is not None and len(names) == 1:
+        w.assign(names[0], w.stdin, span)
         return None
     blanks = text_of(prefix["IFS"][0] or ()) if "IFS" in prefix else " \t\n"
-    if m.stdin is None or text is None or blanks is None or (not blanks and len(names) > 1):
+    if w.stdin is None or text is None or blanks is None or (not blanks and len(names) > 1):
         for name in names:
-            m.forget(name, "is read from an input that is not known", span)
+            w.forget(name, "is read from an input that is not known", span)
         return None
-    fields = _fields(m.stdin, blanks, 0 if is_array else len(names))
+    fields = _fields(w.stdin, blanks, 0 if is_array else len(names))
     if is_array and names:
-        m.assign_array(names[0], tuple(Word(field, span) for field in fields), span)
+        w.assign_array(names[0], tuple(Field(field, span) for field in fields), span)
         return None
     for place, name in enumerate(names):
-        m.assign(name, fields[place] if place < len(fields) else (), span)
+        w.assign(name, fields[place] if place < len(fields) else (), span)
     return None
 
 
@@ -162,83 +138,87 @@ def _fields(value: Value, blanks: str, most: int) -> list[Value]:
     return [tuple(field) for field in fields]
 
 
-def _forget_named(m: Machine, items: Items, prefix: Prefix, span: Span) -> bool | None:
+def _forget_named(w: Walker, items: Items, prefix: Prefix, span: Span) -> Status:
     for item in items:
-        text = item.text if isinstance(item, Word) else None
+        text = item.text if isinstance(item, Field) else None
         if text and text.isidentifier():
-            m.vars.pop(text, None)
-            m.assign_array(text, (Unseen("is read from an input that is not known", span),), span)
+            w.vars.pop(text, None)
+            w.assign_array(text, (Unseen("is read from an input that is not known", span),), span)
     return None
 
 
-def _printf(m: Machine, items: Items, prefix: Prefix, span: Span) -> bool | None:
-    first = items[0].text if items and isinstance(items[0], Word) else None
-    if first == "-v" and len(items) > 1 and isinstance(items[1], Word):
+def _printf(w: Walker, items: Items, prefix: Prefix, span: Span) -> Status:
+    first = items[0].text if items and isinstance(items[0], Field) else None
+    if first == "-v" and len(items) > 1 and isinstance(items[1], Field):
         name = items[1].text or ""
         if name.isidentifier():
-            m.forget(name, "is set by printf", span)
+            w.forget(name, "is set by printf", span)
         return True
-    if m.printed is None:
+    if w.printed is None:
         return True
     if first in ("%s", "%s\\n", "%s ") and len(items) == 2:
-        m.printed += joined(items[1:])
+        w.printed += joined(items[1:])
         return True
     if first is not None and "%" not in first and "\\" not in first and len(items) == 1:
-        m.printed += joined(items)
+        w.printed += joined(items)
         return True
-    m.spoiled = True
+    w.spoiled = True
     return True
 
 
-def _echo(m: Machine, items: Items, prefix: Prefix, span: Span) -> bool | None:
-    if m.printed is None:
+def _echo(w: Walker, items: Items, prefix: Prefix, span: Span) -> Status:
+    if w.printed is None:
         return True
-    if items and isinstance(items[0], Word) and items[0].text in ("-n", "-e", "-E", "-ne", "-en"):
+    if items and isinstance(items[0], Field) and items[0].text in ("-n", "-e", "-E", "-ne", "-en"):
         items = items[1:]
-    m.printed += joined(items)
-    m.printed.append(Lit("\n", span, False))
+    w.printed += joined(items)
+    w.printed.append(Lit("\n", span, False))
     return True
 
 
-def _eval(m: Machine, items: Items, prefix: Prefix, span: Span) -> bool | None:
-    return m.again(joined(items)) if m.shells < 6 else None
+def _eval(w: Walker, items: Items, prefix: Prefix, span: Span) -> Status:
+    return w.again(script_text(joined(items), w.source.file)) if w.shells < MAX_SHELLS else None
 
 
-def _source(m: Machine, items: Items, prefix: Prefix, span: Span) -> bool | None:
+def _source(w: Walker, items: Items, prefix: Prefix, span: Span) -> Status:
     item = items[0] if items else None
-    path = item.text if isinstance(item, Word) else None
+    path = item.text if isinstance(item, Field) else None
     shown = path or (
         item.parts[-1].text
-        if isinstance(item, Word) and item.parts and isinstance(item.parts[-1], Lit)
+        if isinstance(item, Field) and item.parts and isinstance(item.parts[-1], Lit)
         else "another file"
     )
-    if path is not None and path in m.files:
-        return m.again(m.files[path])
+    if path is not None and path in w.files:
+        return w.again(script_text(w.files[path], w.source.file))
     if not _HARMLESS_SOURCE.search(shown):
         line = span[0].location(span[1], span[1]).line
-        m.sourced = f"{shown.lstrip('/')}, which line {line} sources"
+        w.sourced = f"{shown.lstrip('/')}, which line {line} sources"
     return None
 
 
-def _let(m: Machine, items: Items, prefix: Prefix, span: Span) -> bool | None:
-    status: bool | None = None
+def _let(w: Walker, items: Items, prefix: Prefix, span: Span) -> Status:
+    status: Status = None
     for item in items:
-        text = item.text if isinstance(item, Word) else None
+        text = item.text if isinstance(item, Field) else None
         try:
-            status = m.arithmetic(text) != 0 if text is not None else None
+            status = w.arithmetic(text) != 0 if text is not None else None
         except Undecidable as error:
             name = re.match(r"\w+", text or "")
             if name:
-                m.forget(name[0], str(error), span)
+                w.forget(name[0], str(error), span)
     return status
 
 
-def _colon(m: Machine, items: Items, prefix: Prefix, span: Span) -> bool | None:
+def _unset(w: Walker, items: Items, prefix: Prefix, span: Span) -> Status:
+    for item in items:
+        name = item.text if isinstance(item, Field) else None
+        if name and name.isidentifier():
+            w.vars[name] = Var(None, None, True, span)  # known to be absent, also for the programs started
     return True
 
 
-BUILTINS: dict[str, Callable[[Machine, Items, Prefix, Span], bool | None]] = {
-    ":": _colon,
+BUILTINS: dict[str, Builtin] = {
+    ":": _true,
     "true": _true,
     "false": _false,
     "exit": _stop("exit"),
@@ -247,6 +227,7 @@ BUILTINS: dict[str, Callable[[Machine, Items, Prefix, Span], bool | None]] = {
     "continue": _stop("continue"),
     "set": _set,
     "shift": _shift,
+    "unset": _unset,
     "read": _read,
     "mapfile": _forget_named,
     "readarray": _forget_named,

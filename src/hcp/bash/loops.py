@@ -2,146 +2,122 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from functools import partial
-from typing import TYPE_CHECKING
 
 from hcp.bash.arith import Undecidable, is_cheap
 from hcp.bash.conditions import pattern_of
 from hcp.bash.expand import value, words
-from hcp.bash.value import Item, Word, text_of
-
-if TYPE_CHECKING:
-    from tree_sitter import Node
-
-    from hcp.bash.walker import Machine
+from hcp.bash.syntax import Case, CountedLoop, ForLoop, ShellWord, Statement, WhileLoop
+from hcp.bash.value import Field, Item, text_of
+from hcp.bash.walker import Status, Walker
 
 MAX_ROUNDS = 64
 
 
-def for_each(m: Machine, node: Node) -> bool | None:
-    name_node, body = node.child_by_field_name("variable"), node.child_by_field_name("body")
-    if name_node is None or body is None:
-        return None
-    name = (name_node.text or b"").decode("utf-8", "replace")
-    values = node.children_by_field_name("value")
-    items: list[Item] = [item for child in values for item in words(m, child)]
-    if not any(child.type == "in" for child in node.children):
-        items = list(m.items_of("@", m.span(node)))
-    if len(items) > MAX_ROUNDS or not all(isinstance(item, Word) for item in items):
-        m.forget(name, f"takes several values in the loop in line {m.line(node)}", m.span(node))
-        return _unknown_rounds(m, node, [body])
-    outer = m.enter("break", "continue")
+def for_each(w: Walker, node: ForLoop) -> Status:
+    """`for name in words`."""
+    if node.words is None:
+        items: list[Item] = list(w.items_of("@", w.span(node)))
+    else:
+        items = [item for word in node.words for item in words(w, word)]
+    if len(items) > MAX_ROUNDS or not all(isinstance(item, Field) for item in items):
+        w.forget(node.name, f"takes several values in the loop in line {w.line(node)}", w.span(node))
+        return _unknown_rounds(w, node)
+    outer = w.enter("break", "continue")
     for item in items:
-        assert isinstance(item, Word)
-        m.assign(name, item.parts, item.span)
-        if _round(m, [body]):
+        assert isinstance(item, Field)
+        w.assign(node.name, item.parts, item.span)
+        if _round(w, node.body):
             break
-    m.arrive("break")
-    m.left = outer
+    w.arrive("break")
+    w.left = outer
     return None
 
 
-def _round(m: Machine, body: list[Node]) -> bool:
+def _round(w: Walker, body: Statement) -> bool:
     """Walks a loop's body once; whether the loop ends with it."""
-    m.block(body)
-    stop = m.stop
+    w.block([body])
+    stop = w.stop
     if stop in ("break", "continue"):
-        m.stop = None
-    m.arrive("continue")
+        w.stop = None
+    w.arrive("continue")
     return stop is not None and stop != "continue"
 
 
-def counted_for(m: Machine, node: Node) -> bool | None:
-    body = node.child_by_field_name("body")
-    parts = [node.children_by_field_name(field) for field in ("initializer", "condition", "update")]
-    if body is None:
-        return None
-    texts = [
-        m.source.data[part[0].start_byte : part[-1].end_byte].decode("utf-8", "replace") if part else ""
-        for part in parts
-    ]
-    outer = m.enter("break", "continue")
+def counted_for(w: Walker, node: CountedLoop) -> Status:
+    """`for ((…; …; …))`."""
+    outer = w.enter("break", "continue")
     ended = False
     try:
-        m.arithmetic(texts[0])
+        w.arithmetic(node.initial)
         for _ in range(MAX_ROUNDS):
-            ended = bool(texts[1]) and not m.arithmetic(texts[1])
-            if ended or (ended := _round(m, [body])):
+            ended = bool(node.condition) and not w.arithmetic(node.condition)
+            if ended or (ended := _round(w, node.body)):
                 break
-            m.arithmetic(texts[2])
+            w.arithmetic(node.update)
     except Undecidable:
         pass
-    m.arrive("break")
-    m.left = outer
-    return None if ended else _unknown_rounds(m, node, [body])
+    w.arrive("break")
+    w.left = outer
+    return None if ended else _unknown_rounds(w, node)
 
 
-def while_holds(m: Machine, node: Node) -> bool | None:
-    is_until = bool(node.children) and node.children[0].type == "until"
-    body = [child for child in node.named_children if child.type == "do_group"]
-    conditions = [child for child in node.named_children if child.type not in ("do_group", "comment")]
-    outer = m.enter("break", "continue")
+def while_holds(w: Walker, node: WhileLoop) -> Status:
+    """`while`, `until`."""
+    outer = w.enter("break", "continue")
     ended = False
     for _ in range(MAX_ROUNDS):
-        status = m.block(conditions)
-        ended = status is not None and (status == is_until or _round(m, body))
+        status = w.block(node.conditions)
+        ended = status is not None and (status == node.is_until or _round(w, node.body))
         if ended or status is None:
             break
-    m.arrive("break")
-    m.left = outer
-    return None if ended else _unknown_rounds(m, node, body)
+    w.arrive("break")
+    w.left = outer
+    return None if ended else _unknown_rounds(w, node)
 
 
-def _unknown_rounds(m: Machine, node: Node, body: list[Node]) -> bool | None:
+def _unknown_rounds(w: Walker, node: ForLoop | CountedLoop | WhileLoop) -> Status:
     """A loop whose rounds are not known: what it assigns is unknown in it and after it."""
-    reason = f"changes in the loop in line {m.line(node)}"
-    m.forget_assigned(node, reason)
-    outer = m.enter("break", "continue")
-    m.either([lambda: m.block(body), bool], reason, m.span(node))
-    m.arrive("continue")
-    m.arrive("break")
-    m.left = outer
-    if m.stop in ("break", "continue"):
-        m.stop = None
-    m.forget_assigned(node, reason)
+    reason = f"changes in the loop in line {w.line(node)}"
+    w.forget_assigned(node, reason)
+    outer = w.enter("break", "continue")
+    w.either([partial(w.block, [node.body]), bool], reason, w.span(node))
+    w.arrive("continue")
+    w.arrive("break")
+    w.left = outer
+    if w.stop in ("break", "continue"):
+        w.stop = None
+    w.forget_assigned(node, reason)
     return None
 
 
-def case(m: Machine, node: Node) -> bool | None:
-    value_node = node.child_by_field_name("value")
-    subject = text_of(value(m, value_node)) if value_node is not None else None
+def case(w: Walker, node: Case) -> Status:
+    """`case`: like `if`, decided arms alone are walked."""
+    subject = text_of(value(w, node.subject))
     open_arms: list[Callable[[], object]] = []
-    for item in node.named_children:
-        if item.type != "case_item":
-            continue
-        answer = _matches(m, subject, item.children_by_field_name("value"))
-        body = _body_of(item)
+    for patterns, body in node.arms:
+        answer = _matches(w, subject, patterns)
         if answer is True and not open_arms:
-            return m.taken(body) if body else True
+            return w.taken(body) if body else True
         if answer is not False:
-            open_arms.append(partial(m.block, body))
+            open_arms.append(partial(w.block, body))
         if answer is True:
             break
     else:
         if not open_arms:
             return True
         open_arms.append(bool)
-    m.either(open_arms, f"depends on the `case` in line {m.line(node)}", m.span(node))
+    w.either(open_arms, f"depends on the `case` in line {w.line(node)}", w.span(node))
     return None
 
 
-def _body_of(item: Node) -> list[Node]:
-    past = next((place for place, child in enumerate(item.children) if child.type == ")"), -1)
-    return [child for child in item.children[past + 1 :] if child.is_named and child.type != "comment"]
-
-
-def _matches(m: Machine, subject: str | None, patterns: list[Node]) -> bool | None:
+def _matches(w: Walker, subject: str | None, patterns: Sequence[ShellWord]) -> bool | None:
     answers: list[bool | None] = []
-    for node in patterns:
-        if node.text == b"*":
+    for word in patterns:
+        if w.text(word) == "*":
             return True
-        pattern = pattern_of(m, node)
+        pattern = pattern_of(w, word)
         if subject is None or pattern is None:
             answers.append(None)
         elif isinstance(pattern, str):

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from hcp.bash.value import Choice, Hole, Item, Items, Lit, Maybe, Part, Span, Unseen, Value, Word, text_of
+from hcp.bash.value import Field, Hole, Item, Items, Lit, Maybe, OneOf, Part, Span, Unseen, Value, text_of
 
 MAX_OPTIONS = 4
 MAX_PARTS = 4000
@@ -20,7 +20,7 @@ def merged(values: Sequence[Value], reason: str, span: Span) -> Value:
         return first
     ahead, behind = _shared(values)
     options = tuple(dict.fromkeys(value[ahead : len(value) - behind] for value in values))
-    middle: Part = Choice(options, reason, span)
+    middle: Part = OneOf(options, reason, span)
     if len(options) > MAX_OPTIONS or _depth(middle) > 3 or sum(map(len, values)) > MAX_PARTS:
         middle = Hole(reason, span)
     return (*first[:ahead], middle, *first[len(first) - behind :])
@@ -54,14 +54,14 @@ def _shared(rows: Sequence[tuple[Item, ...]] | Sequence[Value]) -> tuple[int, in
 def _same(a: Item | Part, b: Item | Part) -> bool:
     if isinstance(a, Lit) and isinstance(b, Lit):
         return a.text == b.text
-    if isinstance(a, Word) and isinstance(b, Word):
+    if isinstance(a, Field) and isinstance(b, Field):
         return a.parts == b.parts or (a.text is not None and a.text == b.text)
     return a == b
 
 
 def _depth(part: Part | Item) -> int:
-    if isinstance(part, Choice | Maybe):
+    if isinstance(part, OneOf | Maybe):
         return 1 + max((_depth(inner) for option in part.options for inner in option), default=0)
-    if isinstance(part, Word):
+    if isinstance(part, Field):
         return max(map(_depth, part.parts), default=0)
     return 0

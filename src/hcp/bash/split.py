@@ -1,4 +1,4 @@
-"""Word splitting: the pieces of one word node become words, as unquoted blanks say."""
+"""Word splitting: what the pieces of a word expand to becomes fields, as unquoted blanks say."""
 
 from __future__ import annotations
 
@@ -8,17 +8,19 @@ from typing import NamedTuple
 
 from hcp.bash.value import (
     BLANK,
-    Choice,
+    Field,
     Hole,
     Item,
     Items,
     Lit,
     Maybe,
+    OneOf,
     Part,
     Span,
     Unseen,
-    Word,
+    Value,
     cut,
+    joined,
     text_of,
     union,
 )
@@ -34,14 +36,25 @@ class Splice(NamedTuple):
 
 
 class Frag(NamedTuple):
-    """A piece of a word. `split`: its blanks end words, as in an unquoted `$X`."""
+    """A piece of a word after its expansion. `split`: its blanks end words, as in an unquoted `$X`."""
 
     what: Part | Splice
     split: bool
 
 
+def value_of(frags: Iterable[Frag]) -> Value:
+    """Pieces as the value of an assignment: nothing is split, arrays are joined."""
+    parts: list[Part] = []
+    for what, _ in frags:
+        if isinstance(what, Splice):
+            parts += joined(what.items)
+        else:
+            parts.append(what)
+    return tuple(parts)
+
+
 def assemble(frags: Iterable[Frag], span: Span) -> list[Item]:
-    """Words out of the pieces of one word node."""
+    """The fields that the pieces of one word become."""
     splitter = _Splitter(span)
     for what, split in frags:
         splitter.take(what, split)
@@ -71,7 +84,7 @@ class _Splitter:
     def finish(self) -> list[Item]:
         self._flush()
         items = self.items
-        if len(items) == 1 and isinstance(items[0], Word) and _inside(items[0], self.span):
+        if len(items) == 1 and isinstance(items[0], Field) and _inside(items[0], self.span):
             items = [items[0]._replace(span=self.span)]
         if len(items) > MAX_ITEMS:
             return [*items[:MAX_ITEMS], Unseen(f"more than {MAX_ITEMS} words in one place", self.span)]
@@ -83,7 +96,7 @@ class _Splitter:
             if self.lone and len(parts) == 1 and isinstance(parts[0], Hole):
                 self.items.append(Unseen(parts[0].reason, parts[0].span, scalar=True))
             else:
-                self.items.append(Word(parts, self.home or union(parts, self.span)))
+                self.items.append(Field(parts, self.home or union(parts, self.span)))
         self.parts, self.home, self.lone = None, None, False
 
     def _add(self, part: Part) -> None:
@@ -106,7 +119,7 @@ class _Splitter:
         self.lone = split and self.parts is None
         self._add(part)
 
-    def _choice(self, part: Choice, split: bool) -> None:
+    def _choice(self, part: OneOf, split: bool) -> None:
         if not split:
             self._add(part)
             return
@@ -137,7 +150,7 @@ class _Splitter:
         for place, item in enumerate(items):
             if place:
                 self._flush()
-            if not isinstance(item, Word):
+            if not isinstance(item, Field):
                 self._flush()
                 self.items.append(item)
             elif self.parts is None:
@@ -163,5 +176,5 @@ def resplit(item: Item) -> list[Item]:
     return splitter.finish()
 
 
-def _inside(word: Word, span: Span) -> bool:
+def _inside(word: Field, span: Span) -> bool:
     return all(part.span[0] is span[0] and part.span[1] >= span[1] and part.span[2] <= span[2] for part in word.parts)

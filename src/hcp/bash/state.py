@@ -1,31 +1,27 @@
-"""What a script has set so far: variables, arguments, functions; and what is known of those it does not set."""
+"""The variables and arguments of a script as it is followed, and what is known of those that it does not set."""
 
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Mapping, Sequence
-from typing import TYPE_CHECKING, NamedTuple
+from collections.abc import Callable, Sequence
+from typing import NamedTuple
 
 from hcp.bash.arith import Arithmetic, Undecidable
 from hcp.bash.merge import merged, merged_items
+from hcp.bash.syntax import Script
 from hcp.bash.value import (
+    Field,
     Hole,
     Items,
     Lit,
-    Source,
+    ScriptText,
     Span,
     Unseen,
     Value,
-    Word,
     reason_of,
     size_of,
     text_of,
 )
-
-if TYPE_CHECKING:
-    from tree_sitter import Node
-
-    from hcp.bash.split import Frag
 
 MAX_VALUE = 200_000
 _AT_RUN_TIME_NAMES = (
@@ -33,20 +29,6 @@ _AT_RUN_TIME_NAMES = (
     "BASH_SOURCE BASHPID PPID BASH_VERSION DIRSTACK FUNCNAME PIPESTATUS EPOCHSECONDS OPTARG OPTIND REPLY"
 )
 _AT_RUN_TIME = frozenset(_AT_RUN_TIME_NAMES.split())
-_SLURM_SAME = {
-    "SLURM_NNODES": "nodes",
-    "SLURM_JOB_NUM_NODES": "nodes",
-    "SLURM_NTASKS_PER_NODE": "ntasks_per_node",
-    "SLURM_NTASKS": "ntasks",
-    "SLURM_NPROCS": "ntasks",
-    "SLURM_GPUS_PER_NODE": "gpus_per_node",
-    "SLURM_CPUS_PER_TASK": "cpus_per_task",
-    "SLURM_GPUS_PER_TASK": "gpus_per_task",
-    "SLURM_GPUS": "gpus",
-    "SLURM_JOB_NAME": "job_name",
-    "SLURM_JOB_PARTITION": "partition",
-}
-"""What Slurm sets to the value of an #SBATCH option."""
 _ASSIGNED = re.compile(rb"(?<![\w$.\-/:{+@%])([A-Za-z_]\w*)(?:\[[^\]\n]*\])?\+?=(?![\"']?\$\{?\1\b)")
 
 
@@ -59,29 +41,33 @@ class Var(NamedTuple):
     span: Span | None = None
 
 
+Preset = Callable[[str, Span], Value | None]
+"""What a variable is set to from outside, at the place that asks for it; None where nothing sets it."""
+
+
 class State:
     """The variables of a running script, and where it stands."""
 
-    def __init__(self, source: Source) -> None:
-        self.source = source
+    def __init__(self, script: Script, preset: Preset) -> None:
+        self.script = script
+        self.preset = preset
         self.depth = 0
         self.steps = 0
         """What following the script has cost so far, in statements; long values count for several."""
         self.vars: dict[str, Var] = {}
         self.positional: Items | None = None
         """The arguments of the function that runs; None at the script's own level, whose arguments are not known."""
-        self.functions: dict[str, tuple[Node, Source]] = {}
-        self.slurm: Mapping[str, tuple[str, Span]] = {}
-        """The #SBATCH options in effect: long name with underscores -> (value, place)."""
         self.sourced: str | None = None
         self.to_export: set[str] = set()
         """Names that are exported before they are set."""
-        self.assigned = frozenset(name.decode() for name in _ASSIGNED.findall(source.data))
+        self.assigned = frozenset(name.decode() for name in _ASSIGNED.findall(script.text.data))
+        """Names that the script seems to set somewhere."""
         self.used_arguments = False
-        self.captured: Callable[[Node], Value]
-        """What a command substitution prints; set by the machine that runs the script."""
-        self.expansion: Callable[[Node, bool], list[Frag]]
-        """What `$x` or `${…}` becomes."""
+
+    @property
+    def source(self) -> ScriptText:
+        """The text that is being followed."""
+        return self.script.text
 
     def lookup(self, name: str, span: Span) -> tuple[Value, bool]:
         """A variable's value, and whether it counts as set (what `${x:-default}` asks)."""
@@ -92,11 +78,12 @@ class State:
             items = var.items or ()
             if not items:
                 return (), False
-            return (items[0].parts if isinstance(items[0], Word) else (Hole(items[0].reason, span),)), True
+            return (items[0].parts if isinstance(items[0], Field) else (Hole(items[0].reason, span),)), True
         if name.isdecimal():
             return self._argument(int(name), span)
-        if name.startswith("SLURM_"):
-            return self._slurm(name, span), True
+        preset = self.preset(name, span)
+        if preset is not None:
+            return preset, True
         if name in _AT_RUN_TIME:
             return (Hole(f"{name} is known only where the script runs", span),), True
         if name in self.assigned:
@@ -111,21 +98,11 @@ class State:
         if self.positional is None:
             return (Hole(f"${number} is an argument of the script", span),), False
         for place, item in enumerate(self.positional[:number]):
-            if not isinstance(item, Word):
+            if not isinstance(item, Field):
                 return (Hole(item.reason, span),), True
             if place == number - 1:
                 return item.parts, True
         return (), False
-
-    def _slurm(self, name: str, span: Span) -> Value:
-        option = self.slurm.get(_SLURM_SAME.get(name, ""))
-        if option is not None:
-            return (Lit(option[0], span, False),)
-        if name in ("SLURM_NTASKS", "SLURM_NPROCS") and {"nodes", "ntasks_per_node"} <= set(self.slurm):
-            nodes, tasks = self.slurm["nodes"][0], self.slurm["ntasks_per_node"][0]
-            if nodes.isdecimal() and tasks.isdecimal() and len(nodes) + len(tasks) < 12:
-                return (Lit(str(int(nodes) * int(tasks)), span, False),)
-        return (Hole(f"{name} is set by Slurm when the job runs", span),)
 
     def items_of(self, name: str, span: Span) -> Items:
         """The words of `"${name[@]}"`, also for `@` and `*` (the arguments)."""
@@ -138,18 +115,18 @@ class State:
             if var.items is not None:
                 return var.items
             value = var.value or ()
-            return (Word(value, var.span or span),) if value else ()
+            return (Field(value, var.span or span),) if value else ()
         value, is_set = self.lookup(name, span)
         if not value:
             return ()
-        return (Word(value, span),) if is_set and text_of(value) is not None else (Unseen(reason_of(value), span),)
+        return (Field(value, span),) if is_set and text_of(value) is not None else (Unseen(reason_of(value), span),)
 
     def assign(self, name: str, value: Value, span: Span, *, append: bool = False, exported: bool = False) -> None:
         """Sets a plain variable; `append` is `+=`."""
         before = self.vars.get(name)
         if append:
             if before is not None and before.items is not None:
-                self.assign_array(name, (Word(value, span),), span, append=True)
+                self.assign_array(name, (Field(value, span),), span, append=True)
                 return
             value = self.lookup(name, span)[0] + value
         size = size_of(value)
@@ -215,7 +192,7 @@ class State:
         place = known[0].span
         if any(var.items is not None for var in known):
             lists = [
-                () if var is None else (Word(var.value or (), var.span or span),) if var.items is None else var.items
+                () if var is None else (Field(var.value or (), var.span or span),) if var.items is None else var.items
                 for var in found
             ]
             return Var(None, merged_items(lists, reason, span), exported, place)

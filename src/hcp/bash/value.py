@@ -1,4 +1,4 @@
-"""Values of shell variables as far as they are known, each part with the place where it was written."""
+"""Texts of scripts, and the values of shell variables as far as they are known, each part with its place."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ _FIRST_MARK = 0xF0000
 """Private-use characters stand for unknown parts in a text that is parsed again (`bash -c "$CMD"`)."""
 
 
-class Source:
+class ScriptText:
     """A text that is parsed, and where its characters come from.
 
     The file itself, or a text that the script hands to another shell: then `pieces` are the parts that it was put
@@ -29,8 +29,7 @@ class Source:
         self.file = file
         self.pieces = pieces
         self.marks: dict[str, Part] = {}
-        self.repairs: dict[int, int] = {}
-        """Where arithmetic starts that the parser does not understand -> where it ends."""
+        """Characters that stand for unknown parts."""
         self._starts: list[int] | None = None
         self._sums: list[int] = []
         self._is_ascii = data.isascii()
@@ -73,7 +72,7 @@ class Source:
         return self._sums[step] + len(self.data[step * _STRIDE : offset].translate(None, _LATER))
 
 
-Span = tuple[Source, int, int]
+Span = tuple[ScriptText, int, int]
 
 
 class Lit(NamedTuple):
@@ -91,7 +90,7 @@ class Hole(NamedTuple):
     span: Span
 
 
-class Choice(NamedTuple):
+class OneOf(NamedTuple):
     """One of several texts, by a condition that the reader cannot decide."""
 
     options: tuple[Value, ...]
@@ -99,12 +98,12 @@ class Choice(NamedTuple):
     span: Span
 
 
-Part = Lit | Hole | Choice
+Part = Lit | Hole | OneOf
 Value = tuple[Part, ...]
 
 
-class Word(NamedTuple):
-    """One word of a command or an array."""
+class Field(NamedTuple):
+    """One word of a command or an array after its expansion: what POSIX calls a field."""
 
     parts: Value
     span: Span
@@ -131,7 +130,6 @@ class Unseen(NamedTuple):
     reason: str
     span: Span
     scalar: bool = False
-    name: str = ""
 
 
 class Maybe(NamedTuple):
@@ -142,7 +140,7 @@ class Maybe(NamedTuple):
     span: Span
 
 
-Item = Word | Unseen | Maybe
+Item = Field | Unseen | Maybe
 Items = tuple[Item, ...]
 
 
@@ -161,7 +159,7 @@ def reason_of(value: Iterable[Part]) -> str:
     for part in value:
         if isinstance(part, Hole):
             return part.reason
-        if isinstance(part, Choice):
+        if isinstance(part, OneOf):
             texts = [text_of(option) for option in part.options]
             known = [text.strip() for text in texts if text is not None]
             if len(known) == len(texts) and all(known) and sum(map(len, known)) < 60:
@@ -173,7 +171,7 @@ def reason_of(value: Iterable[Part]) -> str:
 def size_of(value: Iterable[Part]) -> int:
     """Characters that a value holds, its choices included."""
     return sum(
-        len(part.text) if isinstance(part, Lit) else sum(map(size_of, part.options)) if isinstance(part, Choice) else 1
+        len(part.text) if isinstance(part, Lit) else sum(map(size_of, part.options)) if isinstance(part, OneOf) else 1
         for part in value
     )
 
@@ -218,18 +216,18 @@ def joined(items: Items, separator: str = " ") -> Value:
     for place, item in enumerate(items):
         if place and separator:
             parts.append(Lit(separator, item.span, False))
-        if isinstance(item, Word):
+        if isinstance(item, Field):
             parts += item.parts
         elif isinstance(item, Unseen):
             parts.append(Hole(item.reason, item.span))
         else:
             options = tuple(joined(option, separator) for option in item.options)
-            parts.append(Choice(options, item.reason, item.span))
+            parts.append(OneOf(options, item.reason, item.span))
     return tuple(parts)
 
 
-def source_of(value: Value, file: str) -> Source:
-    """A value as a text to parse. Unknown parts become single characters, listed in the source's `marks`."""
+def script_text(value: Value, file: str) -> ScriptText:
+    """A value as a text to parse. Unknown parts become single characters, listed in its `marks`."""
     taken = "".join(part.text for part in value if isinstance(part, Lit))
     mark = _FIRST_MARK
     texts: list[str] = []
@@ -248,6 +246,6 @@ def source_of(value: Value, file: str) -> Source:
         pieces.append((offset, part))
         texts.append(text)
         offset += len(text.encode("utf-8", "replace"))
-    source = Source("".join(texts).encode("utf-8", "replace"), file, pieces or ())
-    source.marks = marks
-    return source
+    whole = ScriptText("".join(texts).encode("utf-8", "replace"), file, pieces)
+    whole.marks = marks
+    return whole

@@ -1,154 +1,154 @@
-"""Walks through a script in the order of its statements, keeps its variables, and collects the programs it starts.
+"""Follows a script in the order of its statements and keeps its variables. Nothing is executed.
 
-Nothing is executed. Where a condition cannot be decided, every branch is walked and what differs becomes a choice.
+What each kind of statement does is a table that is handed in (`hcp.bash.statements`). So is what happens at a command
+that is none of the shell's own. Where a condition cannot be decided, every branch is followed, and what differs
+afterwards is a choice.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-from functools import partial
-from typing import TYPE_CHECKING
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
 
-from hcp.bash import params as shell_params
-from hcp.bash.assign import assigned_names
-from hcp.bash.parse import parse
-from hcp.bash.state import State, Var
-from hcp.bash.statements import STATEMENTS
-from hcp.bash.value import Hole, Items, Lit, Part, Source, Span, Value, source_of
-from hcp.launch.script.options import sbatch_header
-from hcp.launch.script.started import Context, Handed, Launched
-
-if TYPE_CHECKING:
-    from tree_sitter import Node
+from hcp.bash.parser.script import parse
+from hcp.bash.state import Preset, State, Var
+from hcp.bash.syntax import CommandSubstitution, Function, Script, Statement, SyntaxNode
+from hcp.bash.value import Hole, Items, Lit, Part, ScriptText, Span, Value
 
 MAX_STEPS = 10_000
 MAX_NESTING = 60
 MAX_CALLS = 12
 MAX_SHELLS = 6
 
+Status = bool | None
+"""Whether a statement succeeds; None where that is not known."""
+Prefix = Mapping[str, tuple[Value | None, Span]]
+"""The assignments in front of a command."""
+Left = dict[str, list[tuple[dict[str, Var], str, Span]]]
+OnCommand = Callable[["Walker", Items, Prefix, Span], Status]
 
-class Machine(State):
-    """A script as it is walked through."""
 
-    def __init__(self, source: Source) -> None:
-        super().__init__(source)
-        self.launches: list[Launched] = []
+class Walker(State):
+    """A script as it is followed.
+
+    Args:
+        script: the script.
+        statements: what each kind of statement does.
+        on_command: is called for each command that is neither the shell's own nor a function of the script. Where it
+            is one that the caller looks for, it counts it in `found`.
+        preset: the variables that are set from outside.
+    """
+
+    def __init__(
+        self,
+        script: Script,
+        statements: Mapping[type[Statement], Callable[[Walker, Any], Status]],
+        on_command: OnCommand,
+        preset: Preset,
+    ) -> None:
+        super().__init__(script, preset)
+        self.statements, self.on_command = statements, on_command
+        self.found = 0
+        """How many commands the caller looked for were met: a branch that ends the script before is not taken."""
         self.notes: dict[str, None] = {}
-        self.context = Context()
+        self.functions: dict[str, tuple[Function, Script]] = {}
         self.stop: str | None = None
         """Why the statements that follow are not reached: exit, return, break or continue."""
-        self.left: dict[str, list[tuple[dict[str, Var], str, Span]]] = {"break": [], "continue": [], "return": []}
+        self.left: Left = {"break": [], "continue": [], "return": []}
         """The variables where an undecided branch left a loop or a function, with the condition."""
         self.stdin: Value | None = None
         self.printed: list[Part] | None = None
-        """What a command substitution prints, while one is walked; None outside."""
+        """What a command substitution prints, while one is followed; None outside."""
         self.spoiled = False
         self.files: dict[str, Value] = {}
         self.doubts: list[str] = []
+        """The conditions, not decidable here, under which the script comes to where it stands."""
         self.nesting = self.calls = self.shells = 0
         self.exports_all = self.is_cut_short = False
         self.locals: list[dict[str, Var | None]] = []
-        self.expansion = partial(shell_params.expansion, self)
-        self.captured = self._captured
 
     def walk(self) -> None:
-        """Walks the whole script; where nothing is started, also through functions that it does not seem to call."""
-        root = parse(self.source)
-        self.header(self.source)
-        kinds = [child.type if (child.text or b"")[:7] != b"#SBATCH" else "#SBATCH" for child in root.children]
-        first = next((place for place, kind in enumerate(kinds) if kind not in ("comment", "#SBATCH")), len(kinds))
-        if late := kinds[first:].count("#SBATCH"):
-            self.note(f"{late} #SBATCH line(s) stand after the first command: sbatch does not read them")
-        self.block(root.children)
-        for body, source in list(self.functions.values()) if not self.launches else ():
+        """Follows the whole script; where nothing is found, also functions that it does not seem to call."""
+        self.block(self.script.statements)
+        for function, script in list(self.functions.values()) if not self.found else ():
             self.stop = None
-            self.source = source
-            self.run(body)
-
-    def header(self, source: Source) -> None:
-        """Takes in the #SBATCH lines; options on sbatch's own command line win."""
-        found = sbatch_header(source)
-        given = {name for name in self.context.options if name.startswith("sbatch.")}
-        new = tuple(option for option in found if f"sbatch.{option.name}" not in given)
-        self.context = self.context.with_options("sbatch", new, None)
-        self.set_slurm()
-
-    def set_slurm(self) -> None:
-        options = {}
-        for name, option in self.context.options.items():
-            text = option.plain
-            if name.startswith("sbatch.") and isinstance(text, str):
-                options[name.removeprefix("sbatch.")] = (text, option.span)
-        self.slurm = options
+            self.script = script
+            self.run(function.body)
 
     def note(self, text: str) -> None:
+        """Says something to the person who reads the result."""
         if len(self.notes) < 20:
             self.notes[text] = None
 
-    def line(self, node: Node) -> int:
-        return self.source.location(node.start_byte, node.start_byte).line
+    def line(self, node: SyntaxNode) -> int:
+        """The line in which a node starts."""
+        return self.source.location(node.start, node.start).line
 
-    def span(self, node: Node) -> Span:
-        return (self.source, node.start_byte, node.end_byte)
+    def span(self, node: SyntaxNode) -> Span:
+        """A node's place."""
+        return (self.source, node.start, node.end)
 
-    def block(self, nodes: Sequence[Node]) -> bool | None:
-        """Walks statements one after the other; the status of the last one, None = not known."""
-        status: bool | None = True
-        for node in nodes:
+    def text(self, node: SyntaxNode) -> str:
+        """A node as it is written."""
+        return self.source.data[node.start : node.end].decode("utf-8", "replace")
+
+    def block(self, statements: Sequence[Statement]) -> Status:
+        """Follows statements one after the other; the status of the last one."""
+        status: Status = True
+        for statement in statements:
             if self.stop is not None:
                 break
-            if node.is_named and node.type != "comment":
-                status = self.run(node)
+            status = self.run(statement)
         return status
 
-    def run(self, node: Node) -> bool | None:
-        """Walks one statement."""
+    def run(self, statement: Statement) -> Status:
+        """Follows one statement."""
         self.steps += 1
         if self.steps > MAX_STEPS or self.nesting > MAX_NESTING:
-            if self.steps > MAX_STEPS and not self.is_cut_short:
-                self.is_cut_short = True
-                self.note(f"the script is too long to follow to its end; it is read up to line {self.line(node)}")
-            self.spoiled = True
-            self.forget_assigned(node, "the script is too long or nests too deeply to follow")
-            return None
-        handler = STATEMENTS.get(node.type)
-        if handler is None:
-            return None
+            return self._give_up(statement)
         self.nesting += 1
         try:
-            return handler(self, node)
+            return self.statements[type(statement)](self, statement)
         finally:
             self.nesting -= 1
 
-    def forget_assigned(self, node: Node, reason: str) -> None:
-        """Makes every variable unknown that is assigned below a node."""
-        span = self.span(node)
-        for name in assigned_names(node):
+    def _give_up(self, statement: Statement) -> Status:
+        if self.steps > MAX_STEPS and not self.is_cut_short:
+            self.is_cut_short = True
+            self.note(f"the script is too long to follow to its end; it is read up to line {self.line(statement)}")
+        self.spoiled = True
+        self.forget_assigned(statement, "the script is too long or nests too deeply to follow")
+        return None
+
+    def forget_assigned(self, statement: Statement, reason: str) -> None:
+        """Makes every variable unknown that is assigned anywhere in a statement."""
+        span = self.span(statement)
+        for name in self.script.assigned_in(statement):
             self.forget(name, reason, span)
 
     def either(self, branches: Sequence[Callable[[], object]], reason: str, span: Span) -> None:
-        """Walks branches of which one is taken. One that ends the script without a launch is not: we got here."""
+        """Follows branches of which one is taken. One that ends the script before anything is found is not."""
         before = self.vars
         after: list[dict[str, Var]] = []
         stops: list[str | None] = []
         self.spoiled = True
         for branch in branches:
             self.vars = dict(before)
-            count = len(self.launches)
+            found = self.found
             self.doubts.append(reason)
             branch()
             self.doubts.pop()
             stop, self.stop = self.stop, None
             if stop in self.left:
                 self.left[stop].append((self.vars, reason, span))
-            elif stop is None or len(self.launches) > count:
+            elif stop is None or self.found > found:
                 after.append(self.vars)
             stops.append(stop)
         self.meet(before, after or [before], reason, span)
         if not after:
             self.stop = next((stop for stop in stops if stop in self.left), None)
 
-    def enter(self, *kinds: str) -> dict[str, list[tuple[dict[str, Var], str, Span]]]:
+    def enter(self, *kinds: str) -> Left:
         """Starts a loop or a function: what is left inside by `kinds` is gathered anew. Gives what was before."""
         outer = self.left
         self.left = {**outer, **{kind: [] for kind in kinds}}
@@ -161,70 +161,55 @@ class Machine(State):
             self.meet(self.vars, [self.vars, *(variables for variables, _, _ in self.left[kind])], reason, span)
             self.left[kind] = []
 
-    def taken(self, nodes: Sequence[Node]) -> bool | None:
-        """Walks a branch that is taken. If it ends the script (`exit`) before a launch, it is read as not taken."""
-        before, count = self.vars, len(self.launches)
+    def taken(self, statements: Sequence[Statement]) -> Status:
+        """Follows a branch that is taken. If it ends the script before anything is found, it counts as not taken."""
+        before, found = self.vars, self.found
         self.vars = dict(before)
-        status = self.block(nodes)
-        if self.stop == "exit" and len(self.launches) == count:
+        status = self.block(statements)
+        if self.stop == "exit" and self.found == found:
             self.stop, self.vars = None, before
-            self.note(f"as it stands, the script stops in line {self.line(nodes[0])}; it is read as if it went on")
+            self.note(f"as it stands, the script stops in line {self.line(statements[0])}; it is read as if it went on")
             return None
         return status
 
-    def subshell(self, branch: Callable[[], bool | None]) -> bool | None:
-        """Walks statements whose variables are lost afterwards."""
-        before, context = self.vars, self.context
+    def subshell(self, branch: Callable[[], Status]) -> Status:
+        """Follows statements whose variables are lost afterwards."""
+        before = self.vars
         self.vars = dict(before)
         outer = self.enter("break", "continue", "return")
         status = branch()
-        self.vars, self.context, self.stop, self.left = before, context, None, outer
+        self.vars, self.stop, self.left = before, None, outer
         return status
 
-    def handed(self, script: Handed, span: Span) -> bool | None:
-        """Walks a script that the words give to another shell."""
-        text = script.text
-        if text is None and script.path is not None:
-            text = self.files.get(script.path)
-            if text is None:
-                self.note(f"{script.path} is started, but not read")
-                return None
-        if text is None:
-            text = self.stdin
-        if text is None or self.shells >= MAX_SHELLS:
-            return None
+    def shell(self, text: ScriptText, arguments: Items) -> Status:
+        """Follows a text that another shell gets (`bash -c`)."""
+        outer, self.positional = self.positional, arguments
+        status = self.subshell(lambda: self.again(text))
+        self.positional = outer
+        return status
 
-        def inside() -> None:
-            self.context, self.positional = script.context, script.arguments
-            if script.is_job:
-                self.header(self.source)
-
-        return self.subshell(lambda: self.again(text, inside))
-
-    def again(self, text: Value, prepare: Callable[[], None] | None = None) -> bool | None:
-        """Walks a text that is put together by the script itself (`eval`, `bash -c`)."""
-        source, slurm, positional = self.source, self.slurm, self.positional
-        self.source = source_of(text, source.file)
+    def again(self, text: ScriptText) -> Status:
+        """Follows a text that the script puts together for its own shell (`eval`)."""
+        outer = self.script, self.positional
+        self.script = parse(text)
         self.shells += 1
-        if prepare is not None:
-            prepare()
-        status = self.block(parse(self.source).children)
+        status = self.block(self.script.statements)
         self.shells -= 1
-        self.source, self.slurm, self.positional = source, slurm, positional
+        self.script, self.positional = outer
         return status
 
-    def call(self, name: str, arguments: Items) -> bool | None:
-        """Walks a function's body with its arguments."""
+    def call(self, name: str, arguments: Items) -> Status:
+        """Follows a function's body with its arguments."""
         if self.calls >= MAX_CALLS:
             self.spoiled = True
             return None
-        body, source = self.functions[name]
-        outer = self.positional, self.source
-        self.positional, self.source = arguments, source
+        outer = self.positional, self.script
+        function, self.script = self.functions[name]
+        self.positional = arguments
         self.calls += 1
         self.locals.append({})
         left = self.enter("break", "continue", "return")
-        status = self.run(body)
+        status = self.run(function.body)
         if self.stop == "return":
             self.stop = None
         self.arrive("return")
@@ -235,19 +220,20 @@ class Machine(State):
             else:
                 self.vars[local] = var
         self.calls -= 1
-        self.positional, self.source = outer
+        self.positional, self.script = outer
         return status
 
-    def _captured(self, node: Node) -> Value:
+    def captured(self, substitution: CommandSubstitution) -> Value:
         """What `$(…)` prints, where only `echo` and conditions are in it: everything else is never run."""
-        span = self.span(node)
-        hole = (Hole(f"the output of a command in line {self.line(node)} is not known: commands are never run", span),)
+        span = self.span(substitution)
+        line = self.line(substitution)
+        hole = (Hole(f"the output of a command in line {line} is not known: commands are never run", span),)
         if self.shells >= MAX_SHELLS or self.nesting > MAX_NESTING:
             return hole
         outer = self.printed, self.spoiled, self.stop
-        self.printed, self.spoiled = [], not any(child.type in STATEMENTS for child in node.named_children)
+        self.printed, self.spoiled = [], not substitution.statements
         self.shells += 1
-        self.subshell(lambda: self.block(node.children))
+        self.subshell(lambda: self.block(substitution.statements))
         self.shells -= 1
         printed, spoiled = self.printed, self.spoiled
         self.printed, self.spoiled, self.stop = outer

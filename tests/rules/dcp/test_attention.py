@@ -2,47 +2,54 @@
 
 from __future__ import annotations
 
-from support.launches import HYBRID, ON_MAIN, TP
+from support.launches import CP, HYBRID, KV, ON_MAIN, OVERRIDE, PROVIDER, TP, VERL, VERL_ON_DEV
 from support.rules import FixRow, Row, test_fixes, test_verdict
 
 __all__ = ["test_fixes", "test_verdict"]
 
+A2A = f"{HYBRID}--cp-comm-type a2a --num-attention-heads"
+NEWER = "world_size=8 mcore=0.21.0 te=2.14 "
+"""A megatron-core whose sources nobody has read."""
+
 VERDICTS: list[Row] = [
     # rule, dialect, launch, assumed, verdict
     ("DCP009", "mlm", f"{HYBRID}--cp-comm-type a2a --num-attention-heads 16 {TP} 1", ON_MAIN, "all:"),
-    ("DCP009", "bridge-provider", "", "hybrid_context_parallel=true cp=1 cp_comm_type=a2a", "warning silent never"),
-    ("DCP009", "mlm", "", "hybrid_context_parallel=true", "fine"),
-    (
-        "DCP009",
-        "mlm",
-        "",
-        "hybrid_context_parallel=true cp=8 cp_comm_type=a2a heads=16 world_size=8 kv_heads=3",
-        "error crash training",
-    ),
-    ("DCP009", "mlm", "", "", "not concerned"),
-    ("DCP009", "mlm", "", "hybrid_context_parallel=true cp=8 world_size=8 cp_comm_type=a2a", "needs heads"),
+    ("DCP009", "mlm", f"{HYBRID}--cp-comm-type a2a+p2p", ON_MAIN, "error crash training"),
+    ("DCP009", "mlm", f"{HYBRID}--cp-comm-type all_gather", ON_MAIN, "fine"),
+    ("DCP009", "mlm", f"{HYBRID}--cp-comm-type all_gather --num-attention-heads 4", ON_MAIN, "fine"),
+    ("DCP009", "mlm", f"{A2A} 4", ON_MAIN, "error crash training"),
+    ("DCP009", "mlm", f"{A2A} 16 {KV} 8", ON_MAIN, "fine"),
+    ("DCP009", "mlm", f"{A2A} 16 {KV} 4", ON_MAIN, "error crash training"),
+    ("DCP009", "mlm", f"{A2A} 12 {KV} 8", ON_MAIN, "error crash training"),  # Transformer Engine asks for both counts
+    ("DCP009", "mlm", f"{A2A} 8 {TP} 2", "world_size=16 mcore=0.17.0", "error crash training"),
+    ("DCP009", "mlm", f"{A2A} 4 {CP} 2", ON_MAIN, "error crash training"),
+    ("DCP009", "mlm", f"{A2A} 4 {CP} 1", ON_MAIN, "warning silent never"),  # p2p runs
+    ("DCP009", "mlm", f"{HYBRID}{CP} 1", ON_MAIN, "fine"),
+    ("DCP009", "mlm", "--cp-comm-type a2a+p2p", ON_MAIN, "not concerned"),
+    ("DCP010", "bridge-provider", f"{PROVIDER}model.context_parallel_size=1", ON_MAIN + "dp=8", "error crash training"),
+    ("DCP010", "mlm", f"{HYBRID}{CP} 1", ON_MAIN, "error crash training"),
+    ("DCP010", "mlm", f"{HYBRID}{CP} 2", ON_MAIN, "fine"),
+    ("DCP010", "mlm", f"{HYBRID}{CP} 1", NEWER, "not concerned"),
+    ("DCP010", "mlm", f"{CP} 1", ON_MAIN, "not concerned"),
+    ("DCP010", "bridge", f"{PROVIDER}model.context_parallel_size=1", ON_MAIN, "not concerned"),  # DCP016 says it
     ("DCP010", "mlm", f"{HYBRID}--cp-comm-type all_gather", "world_size=8 mcore=0.17.0 te=2.20 arch=sm90", "all:"),
-    ("DCP010", "bridge-provider", "", "hybrid_context_parallel=true mcore=0.21", "not concerned"),
-    ("DCP010", "bridge-provider", "", "hybrid_context_parallel=true cp=2", "fine"),
-    ("DCP010", "mlm", "", "", "not concerned"),
-    ("DCP010", "bridge", "", "hybrid_context_parallel=true", "not concerned"),
-    ("DCP010", "mlm", "", "hybrid_context_parallel=true world_size=8", "error crash training"),
-    ("DCP010", "mlm", "", "hybrid_context_parallel=true world_size=8 mcore=0.20", "error crash training"),
-    ("DCP010", "mlm", "", "hybrid_context_parallel=true world_size=8 mcore=0.21", "not concerned"),
     ("DCP011", "mlm", f"{HYBRID}--multi-latent-attention", ON_MAIN, "all: DCP011"),
-    ("DCP011", "bridge-provider", "", "hybrid_context_parallel=true mcore=0.21", "not concerned"),
-    ("DCP011", "mlm", "", "hybrid_context_parallel=true mla=true mcore=0.20", "error crash first-forward"),
+    ("DCP011", "mlm", f"{HYBRID}--multi-latent-attention", "", "error crash first-forward"),
+    ("DCP011", "mlm", f"{HYBRID}--multi-latent-attention", "mcore=0.20.0", "error crash first-forward"),
+    ("DCP011", "mlm", f"{HYBRID}--multi-latent-attention", NEWER, "not concerned"),
+    ("DCP011", "verl", f"{VERL}+{OVERRIDE}hybrid_context_parallel=True", VERL_ON_DEV + "mla=true", "not concerned"),
     ("DCP012", "mlm", f"{HYBRID}--position-embedding-type rope", ON_MAIN, "all: DCP012"),
+    ("DCP012", "mlm", f"{HYBRID}--position-embedding-type mrope", ON_MAIN, "error silent never"),
+    ("DCP012", "mlm", f"{HYBRID}--position-embedding-type yarn", ON_MAIN, "error silent never"),
+    ("DCP012", "mlm", f"{HYBRID}--use-rotary-position-embeddings", ON_MAIN, "error silent never"),
     ("DCP012", "mlm", f"{HYBRID}--position-embedding-type none", ON_MAIN, "all:"),
-    ("DCP012", "bridge", "", "hybrid_context_parallel=true", "not concerned"),
-    ("DCP012", "mlm", "", "hybrid_context_parallel=true mcore=0.21", "not concerned"),
-    ("DCP012", "mlm", "", "hybrid_context_parallel=true position_embedding_type=yarn", "error silent never"),
-    ("DCP012", "mlm", "", "hybrid_context_parallel=true position_embedding_type=mrope", "error silent never"),
-    ("DCP012", "mlm", "", "hybrid_context_parallel=true position_embedding_type=rope mcore=0.20", "error silent never"),
+    ("DCP012", "mlm", f"{HYBRID}--position-embedding-type rope", NEWER, "not concerned"),
+    ("DCP012", "mlm", "--position-embedding-type rope", ON_MAIN, "not concerned"),
+    ("DCP012", "bridge-provider", f"{PROVIDER}model.position_embedding_type=rope", ON_MAIN, "not concerned"),
 ]
 
 FIXES: list[FixRow] = [
-    # rule, dialect, launch, assumed, what each fix writes
-    ("DCP010", "mlm", "", "hybrid_context_parallel=true world_size=8", ("context_parallel_size=8",)),
-    ("DCP010", "mlm", "", "hybrid_context_parallel=true world_size=2", ("context_parallel_size=2",)),
+    # rule, dialect, launch, assumed, what each offered fix writes
+    ("DCP009", "mlm", f"{A2A} 4", ON_MAIN, ("cp_comm_type=p2p",)),
+    ("DCP010", "mlm", f"{HYBRID}{CP} 1", ON_MAIN, ("context_parallel_size=8",)),
 ]

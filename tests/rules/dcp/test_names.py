@@ -8,9 +8,9 @@ from hcp.launch.fact import Dialect
 from hcp.rules.engine import check_launch
 from hcp.rules.registry import RULES
 from support.launches import DYNAMIC, HYBRID, ON_DEV, ON_MAIN, OVERRIDE, PROVIDER, VERL, VERL_ON_DEV
-from support.rules import FixRow, Row, launch, test_fixes, test_text, test_verdict
+from support.rules import Row, launch, test_verdict
 
-__all__ = ["test_fixes", "test_text", "test_verdict"]
+__all__ = ["test_verdict"]
 
 VERDICTS: list[Row] = [
     # rule, dialect, launch, assumed, verdict
@@ -18,79 +18,16 @@ VERDICTS: list[Row] = [
     ("DCP001", "mlm", HYBRID, "world_size=8 mcore=0.20.0 te=2.14", "all: DCP001"),
     ("DCP001", "mlm", HYBRID, ON_MAIN, "all:"),
     ("DCP001", "mlm", HYBRID, "world_size=8 mcore=0.21.0 te=2.14", "all:"),
-    ("DCP001", "mlm", "", "hybrid_context_parallel=true mcore=0.20.0", "warning crash training"),
-    ("DCP001", "bridge-provider", "", "hybrid_context_parallel=true", "not concerned"),
-    ("DCP001", "mlm", "", "hybrid_context_parallel=true mcore=0.19", "error crash training"),
-    ("DCP001", "mlm", "", "hybrid_context_parallel=true mcore=0.17", "fine"),
-    ("DCP001", "mlm", "", "hybrid_context_parallel=true mcore=0.18", "error crash training"),
-    ("DCP001", "mlm", "", "hybrid_context_parallel=true mcore=0.21", "fine"),
     ("DCP016", "verl", f"{VERL}+{OVERRIDE}hybrid_context_parallel=True", VERL_ON_DEV, "all: DCP016"),
     ("DCP020", "mlm", HYBRID, "world_size=8 mcore=0.15.3 te=2.14", "all: DCP020"),
     ("DCP020", "mlm", DYNAMIC, "world_size=8 mcore=0.19.0 te=2.14", "all: DCP020"),
     ("DCP020", "verl", VERL, "verl=0.7.1 mcore=0.19.0 mcore_branch=dev", "all: DCP020"),
     ("DCP020", "mlm", DYNAMIC, ON_DEV, "all:"),
     ("DCP020", "verl", VERL, VERL_ON_DEV, "all:"),
-    ("DCP020", "mlm", "", "dynamic_context_parallel=true mcore_branch=null", "error crash config"),
-    ("DCP020", "verl", "", "dynamic_context_parallel=true verl=0.8 mcore_branch=dev", "fine"),
-    ("DCP020", "verl", "", "dynamic_context_parallel=true mcore=0.15 verl=0.8", "error crash init"),
-    ("DCP020", "bridge", "", "dynamic_context_parallel=true", "not concerned"),
-    ("DCP020", "verl", "", "dynamic_context_parallel=true verl=0.9.1", "fine"),
-    ("DCP020", "bridge-provider", "", "mcore=0.16 hybrid_context_parallel=true", "fine"),
-    ("DCP020", "verl", VERL, "verl=0.7 mcore=0.19", "error crash init"),
-    ("DCP020", "verl", VERL, "verl=0.8 mcore=0.19", "error crash init"),
-    ("DCP020", "verl", VERL, "verl=0.9 mcore=0.19", "fine"),
-    ("DCP020", "mlm", "", "hybrid_context_parallel=true mcore=0.15", "error crash config"),
     ("DCP024", "verl", VERL, "verl=0.9.1 mcore=0.19.0", "all: DCP024"),
     ("DCP024", "verl", VERL, "verl=0.9.1 mcore=0.19.0 mcore_branch=main", "all: DCP024"),
-    ("DCP024", "verl", "", "dynamic_context_parallel=true verl=0.8", "fine"),
-    ("DCP024", "verl", VERL, "verl=0.9 mcore=0.19", "error crash init"),
     ("DCP016", "bridge-provider", PROVIDER, "mcore=0.16.1 te=2.14", "all:"),
     ("DCP016", "bridge", f"{PROVIDER} model.pipeline_model_parallel_size=1", "mcore=0.16.1 te=2.14", "all: DCP016"),
-    ("DCP016", "bridge", "", "hybrid_context_parallel=true pp=2", "error silent never"),
-    ("DCP016", "mlm", "", "hybrid_context_parallel=true", "not concerned"),
-    ("DCP016", "verl", "", "hybrid_context_parallel=true", "fine"),
-    ("DCP016", "bridge", "", "hybrid_context_parallel=true pp=1", "error crash training"),
-    ("DCP016", "bridge", "", "", "not concerned"),
-]
-
-TEXTS: list[Row] = [
-    # rule, dialect, launch, assumed, what the finding says
-    ("DCP001", "mlm", "", "hybrid_context_parallel=true mcore=0.20", 'range" (builds'),
-    ("DCP001", "mlm", "", "hybrid_context_parallel=true mcore=0.20.0 tp=2", "hangs, because"),
-    (
-        "DCP016",
-        "verl",
-        "",
-        "hybrid_context_parallel=true dynamic_context_parallel=true",
-        "dynamic_context_parallel in verl,",
-    ),
-    ("DCP016", "bridge", "", "hybrid_context_parallel=true pp=2", "no group is ever chosen"),
-    ("DCP016", "bridge", "", "hybrid_context_parallel=true pp=1", "the first step stops"),
-    ("DCP016", "bridge", "", "hybrid_context_parallel=true pp=1", "wraps its data for it | static context parallelism"),
-    (
-        "DCP016",
-        "verl",
-        "",
-        "hybrid_context_parallel=true dynamic_context_parallel=true",
-        "| verl's own dynamic_context_parallel |",
-    ),
-    ("DCP020", "mlm", "", "dynamic_context_parallel=true mcore_branch=null", "the command line"),
-]
-
-FIXES: list[FixRow] = [
-    # rule, dialect, launch, assumed, what each fix writes
-    ("DCP001", "mlm", "", "hybrid_context_parallel=true mcore=0.20.0", ("hybrid_context_parallel=false",)),
-    (
-        "DCP020",
-        "bridge-provider",
-        "",
-        "dynamic_context_parallel=true mcore=0.17",
-        (
-            "model.dynamic_context_parallel=false model.hybrid_context_parallel=true",
-            "model.dynamic_context_parallel=false",
-        ),
-    ),
-    ("DCP020", "mlm", "", "hybrid_context_parallel=true mcore=0.15", ("hybrid_context_parallel=false",)),
 ]
 
 

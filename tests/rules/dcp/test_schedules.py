@@ -7,17 +7,22 @@ from support.rules import FixRow, Row, test_fixes, test_text, test_verdict
 
 __all__ = ["test_fixes", "test_text", "test_verdict"]
 
+LOCAL_GRAPHS = f"{HYBRID}--cuda-graph-impl local"
+OVERLAP = f"{PROVIDER}model.overlap_moe_expert_parallel_comm=true"
+
 VERDICTS: list[Row] = [
     # rule, dialect, launch, assumed, verdict
     ("DCP002", "mlm", f"{HYBRID}{PP} 2", "world_size=16 mcore=0.17.0 te=2.14", "all: DCP002"),
     ("DCP002", "mlm", f"{DYNAMIC}{PP} 2", "world_size=16 mcore=0.19.0 mcore_branch=dev te=2.14", "all:"),
-    ("DCP002", "bridge-provider", "", "hybrid_context_parallel=true", "not concerned"),
-    ("DCP003", "mlm", f"{HYBRID}--cuda-graph-impl local", ON_MAIN, "all: DCP003"),
+    ("DCP002", "mlm", f"{PP} 2", ON_MAIN, "not concerned"),
+    ("DCP002", "bridge-provider", f"{PROVIDER}model.pipeline_model_parallel_size=2", ON_MAIN, "not concerned"),
+    ("DCP003", "mlm", LOCAL_GRAPHS, ON_MAIN, "all: DCP003"),
+    ("DCP003", "mlm", LOCAL_GRAPHS, ON_MAIN, "warning crash training"),
+    ("DCP003", "mlm", f"{HYBRID}--enable-cuda-graph", ON_MAIN, "error crash config"),
     ("DCP003", "mlm", f"{HYBRID}--cuda-graph-impl none", ON_MAIN, "all:"),
-    ("DCP003", "mlm", "", "hybrid_context_parallel=true cuda_graph_impl=local", "warning crash training"),
-    ("DCP003", "mlm", "", "", "not concerned"),
-    ("DCP003", "bridge", "", "hybrid_context_parallel=true", "not concerned"),
-    ("DCP003", "mlm", "", "hybrid_context_parallel=true enable_cuda_graph=true", "error crash config"),
+    ("DCP003", "mlm", HYBRID, ON_MAIN + "cuda_graph_impl=null", "fine"),
+    ("DCP003", "mlm", "--cuda-graph-impl local", ON_MAIN, "not concerned"),
+    ("DCP003", "bridge-provider", f"{PROVIDER}model.cuda_graph_impl=local", ON_MAIN, "not concerned"),
     ("DCP013", "mlm", f"{HYBRID}--eval-iters 1", ON_MAIN, "all: DCP013"),
     (
         "DCP013",
@@ -26,33 +31,30 @@ VERDICTS: list[Row] = [
         ON_DEV,
         "all:",
     ),
-    ("DCP013", "bridge", "", "hybrid_context_parallel=true", "not concerned"),
-    (
-        "DCP014",
-        "bridge-provider",
-        f"{PROVIDER} model.overlap_moe_expert_parallel_comm=true",
-        "mcore=0.16.1 te=2.14",
-        "all: DCP014",
-    ),
-    ("DCP014", "mlm", "", "", "not concerned"),
-    ("DCP014", "bridge", "", "hybrid_context_parallel=true", "not concerned"),
+    ("DCP013", "mlm", "--eval-iters 1", ON_MAIN, "not concerned"),
+    ("DCP013", "bridge-provider", f"{PROVIDER}train.eval_iters=1", ON_MAIN, "not concerned"),  # a loop of its own
+    ("DCP014", "bridge-provider", OVERLAP, "mcore=0.16.1 te=2.14", "all: DCP014"),
+    ("DCP014", "mlm", f"{HYBRID}--overlap-moe-expert-parallel-comm", ON_MAIN, "error silent never"),
+    ("DCP014", "mlm", HYBRID, ON_MAIN, "fine"),
+    ("DCP014", "mlm", "--overlap-moe-expert-parallel-comm", ON_MAIN, "not concerned"),
+    ("DCP014", "bridge", OVERLAP, "mcore=0.16.1", "not concerned"),  # DCP016 says it
 ]
 
 TEXTS: list[Row] = [
     # rule, dialect, launch, assumed, what the finding says
-    ("DCP003", "mlm", "", "hybrid_context_parallel=true enable_cuda_graph=true", "with enable_cuda_graph"),
+    ("DCP003", "mlm", LOCAL_GRAPHS, ON_MAIN, "with cuda_graph_impl local"),
+    ("DCP003", "mlm", f"{HYBRID}--enable-cuda-graph", ON_MAIN, "with enable_cuda_graph"),
 ]
 
-
 FIXES: list[FixRow] = [
-    # rule, dialect, launch, assumed, what each fix writes
+    # rule, dialect, launch, assumed, what each offered fix writes
     (
         "DCP002",
         "mlm",
-        "",
-        "hybrid_context_parallel=true pp=2",
+        f"{HYBRID.replace('--sft ', '')}{PP} 2",  # with --sft the second leaves rows padded for too narrow a group
+        "world_size=16 mcore=0.17.0 te=2.14",
         (
-            "pipeline_model_parallel_size=1 virtual_pipeline_model_parallel_size=null context_parallel_size=2",
+            "pipeline_model_parallel_size=1 virtual_pipeline_model_parallel_size=null context_parallel_size=16",
             "pipeline_model_parallel_size=1 virtual_pipeline_model_parallel_size=null",
         ),
     ),

@@ -7,11 +7,18 @@ from support.rules import Row, test_verdict
 
 __all__ = ["test_verdict"]
 
+CONTIGUOUS = "--cp-partition-mode contiguous"
+SCHEDULED = f"{CONTIGUOUS} --sequence-packing-scheduler dp_balanced"
+
 VERDICTS: list[Row] = [
     # rule, dialect, launch, assumed, verdict
     ("PACK006", "mlm", f"{CP} 2 --dataloader-inter-document-masking --sft", "", "fine"),
-    ("PACK006", "bridge", "", "inter_document_masking=true", "not concerned"),
-    ("PACK012", "mlm", f"{CP} 2 --cp-partition-mode contiguous --experimental-attention-variant gdn", "", "error"),
+    ("PACK006", "bridge", "", "inter_document_masking=true sft=false cp=2", "not concerned"),
+    ("PACK012", "mlm", f"{CP} 2 {CONTIGUOUS} --experimental-attention-variant gdn", "", "error"),
+    ("PACK012", "mlm", f"{CP} 2 {SCHEDULED}", "", "error crash config"),
+    ("PACK012", "mlm", f"{CP} 2 {SCHEDULED} --experimental-attention-variant dsa", "", "error crash config"),
+    ("PACK012", "mlm", f"{CP} 2 {SCHEDULED} --experimental-attention-variant dsv4_hybrid", "", "fine"),
+    ("PACK012", "mlm", f"{CP} 1 {CONTIGUOUS}", "", "fine"),  # no rank has a part of a sequence
     (
         "PACK012",
         "bridge",
@@ -20,10 +27,8 @@ VERDICTS: list[Row] = [
         "",
         "fine",
     ),
-    ("PACK012", "mlm", "", "cp_partition_mode=contiguous", "fine"),
-    ("PACK012", "bridge", "", "cp=2 cp_partition_mode=contiguous", "needs attention_variant"),
     ("PACK013", "mlm", "--sft", "mcore=0.15", "fine"),
-    ("PACK013", "mlm", "", "", "not concerned"),
     ("PACK013", "mlm", "--sft", "mcore=0.16", "error crash training"),
-    ("PACK013", "bridge", "", "sft=true", "not concerned"),
+    ("PACK013", "mlm", "", "", "not concerned"),
+    ("PACK013", "bridge", "", "sft=true attention_mask_in_dataloader=true", "not concerned"),
 ]

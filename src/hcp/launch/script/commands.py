@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import re
 
-from hcp.bash.value import Hole, Item, Items, Lit, Maybe, Span, Unseen, Value, Word
+from hcp.bash.value import Field, Hole, Item, Items, Lit, Maybe, Span, Unseen, Value
 from hcp.launch.script.options import slurm_options, torchrun_options
-from hcp.launch.script.started import Context, Handed, Started
+from hcp.launch.script.started import Handed, StartContext, Started
 
 _WRAPPERS_NAMES = (
     "nohup time exec timeout numactl nsys ncu uv docker podman singularity apptainer enroot mpirun mpiexec horovodrun "
@@ -28,17 +28,17 @@ _FT_MODULES = {"fault_tolerance.launcher", "nvidia_resiliency_ext.fault_toleranc
 _ASSIGNMENT = re.compile(r"([A-Za-z_]\w*)=")
 
 
-def take_apart(items: Items, context: Context, span: Span) -> Started | Handed | None:
+def take_apart(items: Items, context: StartContext, span: Span) -> Started | Handed | None:
     """What the words start; None where that is no Python program and no shell."""
     place = 0
-    if items and isinstance(items[0], Word) and items[0].prefix.startswith("--"):
+    if items and isinstance(items[0], Field) and items[0].prefix.startswith("--"):
         return Started(context, None, False, items, span)  # a bare command line in a file of its own
     while place < len(items):
         item = items[place]
         name = _name(item)
-        if not isinstance(item, Word) or not name:
+        if not isinstance(item, Field) or not name:
             later = _next_program(items, place + 1)
-            reason = item.reason if not isinstance(item, Word) else _hole_reason(item)
+            reason = item.reason if not isinstance(item, Field) else _hole_reason(item)
             unsure = context._replace(start=None, doubt=reason)
             if later is None:
                 flags = [at for at in range(place, len(items)) if _is_flag(items[at])]
@@ -74,7 +74,7 @@ def take_apart(items: Items, context: Context, span: Span) -> Started | Handed |
             later = _next_program(items, place + 1, scripts=not is_remote)
             if later is None:
                 last = items[-1]
-                return Handed(context, last.parts) if is_remote and isinstance(last, Word) and len(items) > 2 else None
+                return Handed(context, last.parts) if is_remote and isinstance(last, Field) and len(items) > 2 else None
             if name in ("mpirun", "mpiexec", "horovodrun", "accelerate", "bsub", "qsub"):
                 context = context._replace(start=None, doubt=f"started by {name}")
             place = later
@@ -84,12 +84,12 @@ def take_apart(items: Items, context: Context, span: Span) -> Started | Handed |
 
 
 def _text(item: Item) -> str:
-    return (item.text or "") if isinstance(item, Word) else ""
+    return (item.text or "") if isinstance(item, Field) else ""
 
 
 def _name(item: Item) -> str:
     """A program's name without its folder; known also where only the folder is unknown, else ""."""
-    if not isinstance(item, Word):
+    if not isinstance(item, Field):
         return ""
     text = item.text
     if text is not None:
@@ -98,7 +98,7 @@ def _name(item: Item) -> str:
     return name if slash else ""
 
 
-def _hole_reason(word: Word) -> str:
+def _hole_reason(word: Field) -> str:
     return next((part.reason for part in word.parts if not isinstance(part, Lit)), "unknown")
 
 
@@ -107,7 +107,7 @@ def _is_bare_script(item: Item) -> bool:
 
 
 def _is_flag(item: Item) -> bool:
-    return isinstance(item, Word) and item.prefix.startswith("--")
+    return isinstance(item, Field) and item.prefix.startswith("--")
 
 
 def _next_program(items: Items, start: int, scripts: bool = True) -> int | None:
@@ -130,11 +130,11 @@ def _next_program(items: Items, start: int, scripts: bool = True) -> int | None:
     return None
 
 
-def _env(items: Items, place: int, context: Context) -> tuple[int, Context]:
+def _env(items: Items, place: int, context: StartContext) -> tuple[int, StartContext]:
     environment = dict(context.environment)
     while place < len(items):
         item = items[place]
-        if not isinstance(item, Word):
+        if not isinstance(item, Field):
             place += 1
             continue
         prefix = item.prefix
@@ -155,7 +155,7 @@ def _env(items: Items, place: int, context: Context) -> tuple[int, Context]:
     return place, context._replace(environment=environment)
 
 
-def _after_equals(word: Word) -> Value:
+def _after_equals(word: Field) -> Value:
     parts = list(word.parts)
     while parts:
         part = parts.pop(0)
@@ -164,7 +164,7 @@ def _after_equals(word: Word) -> Value:
     return ()
 
 
-def _torchrun(items: Items, place: int, context: Context, span: Span) -> Started | Handed | None:
+def _torchrun(items: Items, place: int, context: StartContext, span: Span) -> Started | Handed | None:
     options = torchrun_options(items, place)
     context = context.with_options("torchrun", options.found, options.unseen)
     names = {option.name for option in options.found}
@@ -175,7 +175,7 @@ def _torchrun(items: Items, place: int, context: Context, span: Span) -> Started
     script, rest = items[place], place + 1
     if not is_module and "no_python" in names and _name(script) in _SHELLS:
         return _shell(items, rest, context)
-    if not isinstance(script, Word):
+    if not isinstance(script, Field):
         # An unknown word where the script is named: perhaps options, perhaps the script itself.
         later = next((at for at in range(place, min(len(items), place + 8)) if _is_bare_script(items[at])), None)
         if later is not None:
@@ -184,21 +184,21 @@ def _torchrun(items: Items, place: int, context: Context, span: Span) -> Started
     return _started(context, script, is_module, items[rest:], span)
 
 
-def _started(context: Context, script: Item, is_module: bool, arguments: Items, span: Span) -> Started:
-    name = (script.text if isinstance(script, Word) else None) or _name(script) or None
+def _started(context: StartContext, script: Item, is_module: bool, arguments: Items, span: Span) -> Started:
+    name = (script.text if isinstance(script, Field) else None) or _name(script) or None
     return Started(context, name, is_module, arguments, span)
 
 
-def _tail(word: Word) -> str:
+def _tail(word: Field) -> str:
     return word.parts[-1].text if word.parts and isinstance(word.parts[-1], Lit) else ""
 
 
-def _python(items: Items, place: int, context: Context, span: Span) -> Started | Handed | None:
+def _python(items: Items, place: int, context: StartContext, span: Span) -> Started | Handed | None:
     if context.start is None and context.doubt is None:
         context = context.with_start("python")
     while place < len(items):
         item = items[place]
-        if not isinstance(item, Word):
+        if not isinstance(item, Field):
             later = next((at for at in range(place, min(len(items), place + 4)) if _is_bare_script(items[at])), None)
             if later is None:
                 return _started(context, item, False, items[place + 1 :], span)
@@ -229,16 +229,16 @@ def _is_command_option(item: Item) -> bool:
     return re.fullmatch(r"-[a-z]*c", _text(item)) is not None
 
 
-def _shell(items: Items, place: int, context: Context) -> Handed | None:
+def _shell(items: Items, place: int, context: StartContext) -> Handed | None:
     while place < len(items):
         item = items[place]
-        if not isinstance(item, Word):
+        if not isinstance(item, Field):
             return None
         if _is_command_option(item):
             if place + 1 >= len(items):
                 return None
             text = items[place + 1]
-            script = text.parts if isinstance(text, Word) else _as_value(text)
+            script = text.parts if isinstance(text, Field) else _as_value(text)
             return Handed(context, script, arguments=items[place + 3 :])
         prefix = item.prefix
         if prefix in ("-o", "-O", "+O", "--rcfile", "--init-file"):
@@ -254,7 +254,7 @@ def _as_value(item: Unseen | Maybe) -> Value:
     return (Hole(item.reason, item.span),)
 
 
-def _sbatch(items: Items, place: int, context: Context) -> Handed | None:
+def _sbatch(items: Items, place: int, context: StartContext) -> Handed | None:
     options = slurm_options(items, place, "sbatch")
     wrap = next((option.value for option in options.found if option.name == "wrap"), None)
     context = context.with_options("sbatch", tuple(o for o in options.found if o.name != "wrap"), options.unseen)

@@ -9,7 +9,7 @@ from hcp.bash.value import Span, Value, reason_of, text_of
 from hcp.launch.fact import Dialect, Fact
 from hcp.launch.script.flags import location_of
 from hcp.launch.script.options import Option, gpu_count
-from hcp.launch.script.started import Context, Launched
+from hcp.launch.script.started import Launched, StartContext
 
 _SECRET = re.compile(r"KEY|TOKEN|SECRET|PASSW|CREDENTIAL", re.I)
 _SECRET_VALUE = re.compile(r"(\w*(?:KEY|TOKEN|SECRET|PASSW|CREDENTIAL)\w*=)[^,\s]+", re.I)
@@ -57,7 +57,7 @@ def _is_ray(launched: Launched) -> bool:
     return "sft" not in (launched.started.script or "")
 
 
-def _options(facts: Facts, context: Context) -> None:
+def _options(facts: Facts, context: StartContext) -> None:
     for name, option in context.options.items():
         plain = option.plain
         if plain is None:
@@ -103,7 +103,7 @@ def _exported(option: Option | None) -> frozenset[str] | None:
     return frozenset(entry.partition("=")[0] for entry in text.split(","))
 
 
-def _torchrun(facts: Facts, context: Context) -> None:
+def _torchrun(facts: Facts, context: StartContext) -> None:
     hidden = context.hidden.get("torchrun")
     options = {
         name.removeprefix("torchrun."): option
@@ -147,17 +147,17 @@ def _put_number(facts: Facts, name: str, option: Option, elastic: bool = False) 
     return False
 
 
-def _slurm_option(context: Context, name: str) -> Option | None:
+def _slurm_option(context: StartContext, name: str) -> Option | None:
     return context.options.get(f"srun.{name}") or context.options.get(f"sbatch.{name}")
 
 
-def _ntasks_per_node(facts: Facts, context: Context) -> None:
+def _ntasks_per_node(facts: Facts, context: StartContext) -> None:
     option = _slurm_option(context, "ntasks_per_node")
     if option is not None:
         _put_number(facts, "ntasks_per_node", option)
 
 
-def _slurm(facts: Facts, context: Context, is_srun: bool) -> None:
+def _slurm(facts: Facts, context: StartContext, is_srun: bool) -> None:
     _ntasks_per_node(facts, context)
     nodes, tasks = _slurm_option(context, "nodes"), _slurm_option(context, "ntasks")
     if nodes is not None:
@@ -184,7 +184,7 @@ def _slurm(facts: Facts, context: Context, is_srun: bool) -> None:
         facts.lack("placement", reason_of(distribution.value or ()))
 
 
-def _multiply(facts: Facts, one: str, other: str, context: Context) -> None:
+def _multiply(facts: Facts, one: str, other: str, context: StartContext) -> None:
     first, second = facts.known[one], facts.known[other]
     facts.known["world_size"] = second._replace(value=first.value * second.value, origin="derived")
 
@@ -196,7 +196,7 @@ def _divide(facts: Facts, total: str, by: str, name: str, span: Span) -> None:
     known[name] = Fact(known[total].value // known[by].value, "derived", location_of(span), known[total].key)
 
 
-def _slurm_gpus(facts: Facts, context: Context) -> None:
+def _slurm_gpus(facts: Facts, context: StartContext) -> None:
     for name in ("gpus_per_node", "gres"):
         option = _slurm_option(context, name)
         text = option.plain if option is not None else None

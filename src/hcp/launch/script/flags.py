@@ -6,11 +6,11 @@ import re
 from collections.abc import Iterable
 from typing import NamedTuple
 
-from hcp.bash.value import Item, Items, Maybe, Span, Unseen, Word, reason_of
+from hcp.bash.value import Field, Item, Items, Maybe, Span, Unseen, reason_of
 from hcp.core.place import Location
 from hcp.launch.fact import Setting
 from hcp.launch.facts.table import FACTS, index_of
-from hcp.launch.words.settings import Word as Spoken
+from hcp.launch.words.settings import Word
 
 _FLAG = re.compile(r"--[A-Za-z]")
 _SHORT_FLAG = re.compile(r"-[a-z]{1,3}")
@@ -79,7 +79,7 @@ class _Flags:
         self.values = [value] if equals else []
         self.place = location_of(span)
 
-    def _known(self, word: Word, text: str) -> None:
+    def _known(self, word: Field, text: str) -> None:
         if _FLAG.match(text) or (self.short and _SHORT_FLAG.fullmatch(text)):
             self._start(text, word.span)
         elif self.short and _KEY.match(text):
@@ -94,7 +94,7 @@ class _Flags:
         if place is not None and end.file == place.file and place[3:5] <= end[1:3]:
             self.place = place._replace(end_line=end.end_line, end_column=end.end_column)
 
-    def _partly_known(self, word: Word) -> None:
+    def _partly_known(self, word: Field) -> None:
         prefix, reason = word.prefix, reason_of(word.parts)
         if _FLAG.match(prefix) and "=" in prefix:
             self._start(prefix, word.span)
@@ -141,7 +141,7 @@ class _Flags:
             if _begins_with_value(option) and self._wants_value():
                 self._doubt(item.reason, item.span)
             elif any(
-                isinstance(word, Unseen) or (isinstance(word, Word) and word.text is None and not word.prefix)
+                isinstance(word, Unseen) or (isinstance(word, Field) and word.text is None and not word.prefix)
                 for word in option[:first]
             ):
                 self.unseen = item.reason
@@ -161,7 +161,7 @@ class _Flags:
 
 
 def _starts_flag(item: Item) -> bool:
-    return isinstance(item, Maybe) or (isinstance(item, Word) and item.prefix.startswith("--"))
+    return isinstance(item, Maybe) or (isinstance(item, Field) and item.prefix.startswith("--"))
 
 
 def _begins_with_value(items: Items) -> bool:
@@ -176,14 +176,14 @@ def _begins_with_value(items: Items) -> bool:
 class Overrides(NamedTuple):
     """Override words as read, `unknown` key -> why, and why further ones may exist."""
 
-    words: tuple[Spoken, ...]
+    words: tuple[Word, ...]
     unknown: dict[str, str]
     unseen: str | None
 
 
 def overrides_of(items: Iterable[Item]) -> Overrides:
     """Overrides (`key=value`) and other words, for the readers of Bridge's and verl's lists."""
-    words: list[Spoken] = []
+    words: list[Word] = []
     unknown: dict[str, str] = {}
     unseen: str | None = None
     for item in items:
@@ -206,7 +206,7 @@ def overrides_of(items: Iterable[Item]) -> Overrides:
             key = _KEY.match(item.text)
             if key:
                 unknown.pop(key[2], None)
-            words.append(Spoken(item.text, location_of(item.span)))
+            words.append(Word(item.text, location_of(item.span)))
         else:
             key = _KEY.match(item.prefix)
             if key:
@@ -223,7 +223,7 @@ def flag_names(items: Items) -> set[str]:
         if isinstance(item, Maybe):
             for option in item.options:
                 names |= flag_names(option)
-        elif isinstance(item, Word):
+        elif isinstance(item, Field):
             prefix = item.prefix
             if prefix.startswith("--"):
                 names.add("--" + prefix[2:].partition("=")[0].replace("-", "_"))

@@ -6,7 +6,7 @@ import re
 from collections.abc import Sequence
 from typing import NamedTuple
 
-from hcp.bash.value import Hole, Item, Lit, Maybe, Source, Span, Unseen, Value, Word, text_of
+from hcp.bash.value import Field, Hole, Item, Lit, Maybe, Span, Unseen, Value, text_of
 
 SLURM_SHORT = {
     "A": "account",
@@ -112,7 +112,7 @@ def _options(items: Sequence[Item], start: int, bare: frozenset[str], short: dic
     while place < len(items):
         item = items[place]
         if isinstance(item, Maybe):
-            if not any(isinstance(first, Word) and first.prefix[:1] == "-" for o in item.options for first in o[:1]):
+            if not any(isinstance(first, Field) and first.prefix[:1] == "-" for o in item.options for first in o[:1]):
                 break
             unseen = item.reason
             place += 1
@@ -136,7 +136,7 @@ def _options(items: Sequence[Item], start: int, bare: frozenset[str], short: dic
         if place < len(items):
             argument = items[place]
             place += 1
-            if isinstance(argument, Word):
+            if isinstance(argument, Field):
                 span = _from_to(item.span, argument.span)
                 found.append(Option(name, argument.parts, span, word))
                 continue
@@ -145,7 +145,7 @@ def _options(items: Sequence[Item], start: int, bare: frozenset[str], short: dic
     return Options(tuple(found), place, unseen)
 
 
-def _named(item: Word, word: str, bare: frozenset[str], short: dict[str, str]) -> tuple[str, Value | None, bool]:
+def _named(item: Field, word: str, bare: frozenset[str], short: dict[str, str]) -> tuple[str, Value | None, bool]:
     """An option's long name, the value in the same word if any, and whether nothing more is to come."""
     if word[:2] == "--" or not short:
         name, equals, _ = word.lstrip("-").partition("=")
@@ -159,7 +159,7 @@ def _named(item: Word, word: str, bare: frozenset[str], short: dict[str, str]) -
     return name, _after(item, 3 if word[2:3] == "=" else 2), True
 
 
-def _after(item: Word, count: int) -> Value:
+def _after(item: Field, count: int) -> Value:
     """The word's parts from the `count`-th character on, which lies in its known start."""
     parts: list[Lit] = []
     for place, part in enumerate(item.parts):
@@ -172,7 +172,7 @@ def _after(item: Word, count: int) -> Value:
 
 
 def _starts_program(item: Item) -> bool:
-    return isinstance(item, Word) and re.search(r"(\.py|(^|/)python[\d.]*)$", item.prefix) is not None
+    return isinstance(item, Field) and re.search(r"(\.py|(^|/)python[\d.]*)$", item.prefix) is not None
 
 
 def _unknown(item: Unseen | Maybe) -> Value:
@@ -183,39 +183,6 @@ def _from_to(first: Span, last: Span) -> Span:
     if first[0] is last[0] and first[2] <= last[1]:
         return (first[0], first[1], last[2])
     return first
-
-
-def sbatch_header(source: Source) -> list[Option]:
-    """The #SBATCH options at the top of a script.
-
-    sbatch stops reading at the first line that is neither empty nor a comment.
-    """
-    found: list[Option] = []
-    offset = 0
-    for line in source.data.split(b"\n"):
-        stripped = line.strip()
-        if line.startswith(b"#SBATCH"):
-            items = _directive_words(source, line, offset)
-            found += slurm_options(items, 0, "sbatch").found
-        elif stripped and not stripped.startswith(b"#"):
-            break
-        offset += len(line) + 1
-    return found
-
-
-_WORD = re.compile(rb"""(?:"[^"]*"|'[^']*'|\\.|[^\s"'\\#])+|(?P<comment>#)""")
-
-
-def _directive_words(source: Source, line: bytes, offset: int) -> list[Item]:
-    """The words of one #SBATCH line: quotes and backslashes as sbatch reads them, `#` starts a comment."""
-    words: list[Item] = []
-    for match in _WORD.finditer(line, line.index(b"#SBATCH") + len(b"#SBATCH")):
-        if match["comment"]:
-            break
-        text = re.sub(rb"\\(.)|[\"']", rb"\1", match[0]).decode("utf-8", "replace")
-        span = (source, offset + match.start(), offset + match.end())
-        words.append(Word((Lit(text, span, False),), span))
-    return words
 
 
 def gpu_count(text: str | None) -> int | None:

@@ -5,9 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Sequence
 
-from hcp.bash.value import Items, Source, Unseen
-from hcp.bash.value import Word as ShellWord
-from hcp.bash.walker import Machine
+from hcp.bash.value import Field, Items, ScriptText, Unseen
 from hcp.core.errors import HcpError
 from hcp.launch.comments import acceptances_in
 from hcp.launch.dialects import WANTED, dialect_of_keys, not_supported
@@ -16,6 +14,7 @@ from hcp.launch.facts.elsewhere import taken_from_elsewhere
 from hcp.launch.facts.table import index_of
 from hcp.launch.script.facts import facts_of, is_parallel
 from hcp.launch.script.flags import flag_names, flags_of, location_of, overrides_of
+from hcp.launch.script.follow import Followed
 from hcp.launch.script.started import Launched
 from hcp.launch.words.overrides import in_script, reading_of_words
 from hcp.launch.words.settings import Word
@@ -78,17 +77,16 @@ def read_shell(text: str, target: str, forced_dialect: Dialect | None = None) ->
     if "\0" in text:
         raise HcpError(f"{target} is binary; wanted a launch script as text; name the script")
     data = text.encode("utf-8", "replace").replace(b"\\\r\n", b" \\\n").replace(b"\r\n", b" \n")
-    machine = Machine(Source(data, target))
-    machine.walk()
-    launched, dialect, notes = _chosen(machine, target, forced_dialect)
-    return _reading(machine, launched, dialect, text, target, notes)
+    script = Followed(ScriptText(data, target))
+    launched, dialect, notes = _chosen(script, target, forced_dialect)
+    return _reading(script, launched, dialect, text, target, notes)
 
 
-def _chosen(machine: Machine, target: str, forced: Dialect | None) -> tuple[Launched, Dialect, list[str]]:
+def _chosen(script: Followed, target: str, forced: Dialect | None) -> tuple[Launched, Dialect, list[str]]:
     """The command that is the launch, its dialect, and what is to be said about the choice."""
     found: list[tuple[Launched, Dialect, bool]] = []
     foreign: str | None = None
-    for launched in machine.launches:
+    for launched in script.launches:
         if _is_hcp(launched):
             continue
         names = flag_names(launched.started.arguments)
@@ -101,16 +99,16 @@ def _chosen(machine: Machine, target: str, forced: Dialect | None) -> tuple[Laun
         if family is None or family == dialect:
             found.append((launched, forced or dialect or "mlm", is_parallel(names)))
     if not found and forced is not None:
-        found = [(launched, forced, False) for launched in machine.launches]
+        found = [(launched, forced, False) for launched in script.launches]
     if not found:
         if foreign is not None:
             raise not_supported(target, foreign)
-        if machine.is_cut_short:
+        if script.walker.is_cut_short:
             raise HcpError(
-                f"{target}: {next(note for note in machine.notes if 'too long' in note)}, and no training "
+                f"{target}: {next(note for note in script.walker.notes if 'too long' in note)}, and no training "
                 f"command stands before; {WANTED}; give a shorter script, or its command line after --"
             )
-        others = f" ({len(machine.launches)} other Python command(s))" if machine.launches else ""
+        others = f" ({len(script.launches)} other Python command(s))" if script.launches else ""
         raise HcpError(
             f"{target} has no training command{others}; {WANTED} (torchrun, srun python, python -m …); "
             "give the script that starts the training"
@@ -157,7 +155,7 @@ def _foreign(launched: Launched) -> str | None:
 
 
 def _reading(
-    machine: Machine, launched: Launched, dialect: Dialect, text: str, target: str, notes: Sequence[str]
+    script: Followed, launched: Launched, dialect: Dialect, text: str, target: str, notes: Sequence[str]
 ) -> Reading:
     facts = facts_of(launched, dialect)
     items = launched.started.arguments
@@ -181,8 +179,8 @@ def _reading(
             words = list(overrides.words)
         unknown |= overrides.unknown
         reading = reading_of_words(dialect, words, target)
-    said = [*notes, *machine.notes]
-    if machine.used_arguments:
+    said = [*notes, *script.walker.notes]
+    if script.walker.used_arguments:
         said.append("the script's own arguments ($1, $@) are not known; it is read as started without any")
     if "\r\n" in text:
         said.append("the file has Windows line ends (CRLF): bash does not run it as it looks")
@@ -197,7 +195,7 @@ def _reading(
 
 
 def _argv(items: Items) -> tuple[str, ...] | None:
-    words = [item.text if isinstance(item, ShellWord) else None for item in items]
+    words = [item.text if isinstance(item, Field) else None for item in items]
     return tuple(word for word in words if word is not None) if None not in words else None
 
 

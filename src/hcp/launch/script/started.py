@@ -4,16 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from types import MappingProxyType
-from typing import TYPE_CHECKING, NamedTuple
+from typing import NamedTuple
 
+from hcp.bash.state import Var
 from hcp.bash.value import Items, Span, Value
 from hcp.launch.script.options import Option
 
-if TYPE_CHECKING:
-    from hcp.bash.state import Var
 
-
-class Context(NamedTuple):
+class StartContext(NamedTuple):
     """What the words so far say about how the program is started."""
 
     start: str | None = None
@@ -27,22 +25,22 @@ class Context(NamedTuple):
     by_srun: bool = False
     """srun is among what starts the program, so there is one launcher per Slurm task."""
 
-    def with_options(self, program: str, found: tuple[Option, ...], unseen: str | None) -> Context:
+    def with_options(self, program: str, found: tuple[Option, ...], unseen: str | None) -> StartContext:
         options = {**self.options, **{f"{program}.{option.name}": option for option in found}}
         hidden = {**self.hidden, program: unseen} if unseen else self.hidden
         return self._replace(options=options, hidden=hidden)
 
-    def with_environment(self, more: Mapping[str, tuple[Value | None, Span]]) -> Context:
+    def with_environment(self, more: Mapping[str, tuple[Value | None, Span]]) -> StartContext:
         return self._replace(environment={**self.environment, **more})
 
-    def with_start(self, start: str) -> Context:
+    def with_start(self, start: str) -> StartContext:
         return self._replace(start=start, doubt=None)
 
 
 class Started(NamedTuple):
     """A program with its arguments. `script` None: its name is not known."""
 
-    context: Context
+    context: StartContext
     script: str | None
     is_module: bool
     arguments: Items
@@ -61,7 +59,7 @@ class Launched(NamedTuple):
 class Handed(NamedTuple):
     """A script that another shell is given: as a text, as the name of a file, or (both None) on standard input."""
 
-    context: Context
+    context: StartContext
     text: Value | None = None
     path: str | None = None
     is_job: bool = False

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from math import lcm
 from typing import Any
 
+from hcp.core.shards import pad_multiple
 from hcp.rules.rule import Fix
 from hcp.rules.view import Unknown, View
 
@@ -138,10 +138,7 @@ def has_fp8_attention(v: View) -> bool:
 
 def sequence_multiple(v: View) -> int:
     """What a sequence must be a multiple of: 2 cp for the zigzag, tp cp where the rank's slice is split over tp."""
-    multiple = 2 * int(v.cp)
-    if v.get("sequence_parallel") and v.get("tp", 1) > 1:
-        multiple = lcm(multiple, int(v.tp) * int(v.cp))
-    return multiple
+    return pad_multiple(int(v.cp), int(v.get("tp") or 1), bool(v.get("sequence_parallel")))
 
 
 def smaller_divisors(size: int) -> list[int]:

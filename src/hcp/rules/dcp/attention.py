@@ -12,7 +12,7 @@ from hcp.rules.view import View
 
 def _ignores_type(v: View) -> Problem | None:
     """The problem of a launch whose communication type never reaches Transformer Engine."""
-    if comm_types(v) == ("p2p",) or v.fact("cp_comm_type") is None:
+    if comm_types(v) == ("p2p",):
         return None
     return Problem(
         message="every group exchanges K and V by p2p: at a static CP size of 1 the layers are built without the type",
@@ -102,15 +102,12 @@ def hybrid_cp_has_static_cp_above_1(v: View) -> Problem | None:
     """
     if v.cp > 1:
         return None
-    ranks = num_ranks(v)
     return Problem(
         message="the first sequence that is split stops: 'NoneType' object has no attribute 'wait_event'",
         found="hybrid_context_parallel at context_parallel_size 1, where attention makes no stream for CP",
         wanted="a static context_parallel_size above 1; the groups are chosen all the same",
         facts=("cp",),
-        fixes=(Fix({"cp": ranks}, "the stream exists, and the group of all ranks is the static one"),)
-        if ranks > 1
-        else (),
+        fixes=(Fix({"cp": num_ranks(v)}, "the stream exists, and the group of all ranks is the static one"),),
     )
 
 

@@ -24,9 +24,8 @@ def _off(v: View) -> Fix:
     return Fix(dict.fromkeys(names, False), "static context parallelism")
 
 
-def _unknown_name(v: View, name: str, where: str, wanted: str) -> Problem:
+def _unknown_name(v: View, name: str, where: str, wanted: str, *fixes: Fix) -> Problem:
     """The problem of a launcher that has no such switch."""
-    rename = {name: False, "hybrid_context_parallel": True}
     return Problem(
         message="the command line refuses the flag"
         if v.dialect == "mlm"
@@ -34,10 +33,7 @@ def _unknown_name(v: View, name: str, where: str, wanted: str) -> Problem:
         found=f"{name} with {where}",
         wanted=wanted,
         facts=(name, "mcore"),
-        fixes=(
-            *([Fix(rename, "the name of main and of every release")] if name != "hybrid_context_parallel" else []),
-            _off(v),
-        ),
+        fixes=(*fixes, _off(v)),
         effect="crash" if v.dialect == "mlm" else "silent",
         stage="config" if v.dialect == "mlm" else "never",
     )
@@ -187,6 +183,7 @@ def switch_has_the_name_this_version_knows(v: View) -> Problem | None:
         name,
         "megatron-core's main branch, where the name is hybrid_context_parallel",
         "hybrid_context_parallel, or megatron-core's dev branch",
+        Fix({name: False, "hybrid_context_parallel": True}, "the name of main and of every release"),
     )
 
 

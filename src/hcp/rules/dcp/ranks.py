@@ -28,17 +28,14 @@ def _not_a_power(v: View) -> Problem | None:
     at_start = ranks % 2 == 1  # the one case that megatron-core, which builds the groups, and verl refuse
     if (ranks == largest_power(ranks) and ranks > 1) or ranks > _MOST_RANKS:
         return None
-    sizes = () if at_start else group_sizes(ranks)
-    missing = [size for size in (2**k for k in range(1, ranks.bit_length())) if size not in sizes]
-    broken = [size for size in sizes if ranks % size]
     if at_start:
         message = "start-up stops: dynamic groups need an even number of ranks"
-    elif missing:
-        message = f"training stops as soon as the scheduler asks for a group of {missing[0]}: none is built" + (
+    else:
+        widest = largest_power(ranks)  # the one power of two that has no group, see `group_sizes`
+        broken = [size for size in group_sizes(ranks) if ranks % size]
+        message = f"training stops as soon as the scheduler asks for a group of {widest}: none is built" + (
             f"; the last ranks hold a smaller group under the size {broken[0]}" if broken else ""
         )
-    else:
-        message = f"the last ranks hold a smaller group under the size {broken[0]}, and wait for ranks outside it"
     return Problem(
         message=message,
         found=f"DP x CP = {ranks}",

@@ -147,7 +147,7 @@ def padding_fits_the_widest_group(v: View) -> Problem | None:
     size up to DP x CP, also for a short conversation, because idle ranks are filled by widening groups.
     Megatron-LM's --sft pads for the static CP size alone.
     """
-    split = v.tp if v.get("sequence_parallel") and v.tp > 1 else 1
+    split = v.tp if v.get("sequence_parallel") else 1
     ranks = num_ranks(v)
     padded, needed = 2 * v.cp, 2 * ranks * split
     if padded % needed == 0:

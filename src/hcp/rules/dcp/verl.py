@@ -16,7 +16,7 @@ _EXCLUDED: tuple[tuple[str, Callable[[View], bool], Any, str], ...] = (
     ("use_remove_padding", lambda v: not v.use_remove_padding, True, "no use_remove_padding"),
     ("pad_to_length", lambda v: bool(v.pad_to_length), False, "pad_to_length"),
     ("vpp", lambda v: v.vpp not in (None, 1), None, "virtual pipeline stages"),
-    ("fp8", lambda v: v.fp8 not in (None, False, "False", "false"), None, "FP8"),
+    ("fp8", lambda v: v.fp8 not in (None, "False", "false"), None, "FP8"),
     (
         "moe_router_fusion",
         lambda v: v.router_replay not in (None, "disabled") and bool(v.moe_router_fusion),

@@ -107,7 +107,7 @@ def sizes_are_given(v: View) -> Problem | None:
     good=Example("mlm", MLM),
     bad=Example("mlm", f"--context-parallel-size 6 {LEVELS} 2 2"),
 )
-def sizes_multiply_to_cp(v: View) -> Problem | None:
+def sizes_product(v: View) -> Problem | None:
     """The hierarchical sizes multiply to the context-parallel size.
 
     megatron-core compares the product with the CP size where it builds the groups, and asserts without a text;
@@ -265,7 +265,7 @@ def sizes_are_used(v: View) -> Problem | None:
 
 RULES = (
     sizes_are_given,
-    sizes_multiply_to_cp,
+    sizes_product,
     there_are_two_levels,
     sizes_are_positive,
     each_level_has_several_ranks,

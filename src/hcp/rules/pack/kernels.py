@@ -62,8 +62,7 @@ def megatron_core_cuts_packed_rows(v: View) -> Problem | None:
     """
     if (v.known("mcore") and v.at_least("mcore", "0.18")) or not v.at_least("bridge", "0.6"):
         return None
-    if v.at_least("mcore", "0.18"):
-        return None
+    # An unknown megatron-core is asked for by what was found.
     return Problem(
         message="Bridge lets megatron-core cut packed rows for CP, which this version cannot: the first batch stops",
         found=f"Megatron-Bridge {v.bridge} with megatron-core {v.mcore}",
@@ -159,7 +158,7 @@ def comm_type_supports_packed_data(v: View) -> Problem | None:
             found=f"packed data with cp_comm_type {kind} on Transformer Engine {v.te}",
             wanted=f"Transformer Engine {first} or newer, or p2p",
             facts=("cp_comm_type", "packing", "te"),
-            fixes=type_fixes(v, "p2p") if kind != "p2p" else (),
+            fixes=type_fixes(v, "p2p"),
         )
     return None
 

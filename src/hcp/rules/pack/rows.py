@@ -89,12 +89,9 @@ def offline_packing_pads_each_sequence(v: View) -> Problem | None:
     if padded % (2 * v.cp) == 0:
         return None
     wanted = sequence_multiple(v)
-    fact = v.fact("pad_seq_to_mult")
     return Problem(
         message="sequences whose length does not divide are cut short: some tokens reach no rank, others two",
-        found=f"sequences padded to a multiple of {padded}"
-        + (" (the default)" if fact and fact.origin == "default" else "")
-        + f" at context_parallel_size {v.cp}",
+        found=f"sequences padded to a multiple of {padded} at context_parallel_size {v.cp}",
         wanted=f"a multiple of {2 * v.cp}",
         facts=("pad_seq_to_mult", "packed_sequence_size", "cp"),
         fixes=(Fix({"pad_seq_to_mult": round_up(padded, wanted)}, "each sequence divides; pack the data again"),),

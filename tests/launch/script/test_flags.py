@@ -1,30 +1,24 @@
-"""What a script's words are when parts of it cannot be told: only those parts are unknown, each with its reason."""
+"""A script's words as flags. Where parts cannot be told, only those parts are unknown, each with its reason."""
 
 from __future__ import annotations
-
-import shutil
-import subprocess
 
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from hcp.bash.value import Source
-from hcp.bash.walker import Machine
+from hcp.bash.value import ScriptText
 from hcp.launch.script.flags import Gathered, flags_of
+from hcp.launch.script.follow import Followed
 from hcp.launch.words.settings import Word, settings_of_flags
-from support.processes import HANG_S
 from support.selection import examples
+from support.shell import BASH, run_in_bash
 
-BASH = shutil.which("bash")
 OUTPUT = "the output of a command in line 1 is not known: commands are never run"
 IF, CASE = "depends on the `if` in line", "depends on the `case` in line"
 
 
 def read(script: str) -> Gathered:
-    machine = Machine(Source(script.encode(), "x.sh"))
-    machine.walk()
-    return flags_of(machine.launches[-1].started.arguments)
+    return flags_of(Followed(ScriptText(script.encode(), "x.sh")).launches[-1].started.arguments)
 
 
 def known(script: str) -> dict[str, list[str]]:
@@ -201,12 +195,8 @@ def blocks(draw: st.DrawFn) -> str:
 
 def bash_flags(script: str, value: str) -> dict[str, list[str]] | None:
     """The flags that bash makes with E=value in the environment; None where the script ends before."""
-    assert BASH is not None
-    stub = "python() { printf '%s\\0' \"$@\"; }\ngrep() { [[ $E == 2 ]]; }\n"
-    done = subprocess.run(
-        [BASH, "-c", stub + script], capture_output=True, timeout=HANG_S, env={"PATH": "/no", "E": value}
-    )
-    words = done.stdout.decode().split("\0")[:-1]
+    stub = "python() { printf '%s\\0' \"$@\"; }\ngrep() { [[ $E == 2 ]]; }"
+    words = run_in_bash(script, stub, E=value)
     return {s.key: s.value for s in settings_of_flags([Word(word) for word in words[1:]])} if words else None
 
 

@@ -2,26 +2,23 @@
 
 from __future__ import annotations
 
-import shutil
-import subprocess
-
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from hcp.bash.value import Item, Maybe, Source, Unseen, Word, reason_of
-from hcp.bash.walker import Machine
-from support.processes import HANG_S
+from hcp.bash.value import Field, Item, Maybe, Unseen, reason_of
 from support.selection import examples
-
-BASH = shutil.which("bash")
+from support.shell import BASH, followed, run_in_bash
 
 
 def read_words(script: str) -> list[str]:
-    """The arguments of the last program that the script starts; what is unknown stands in angle brackets."""
-    machine = Machine(Source(script.encode(), "x.sh"))
-    machine.walk()
-    return [shown(item) for item in machine.launches[-1].started.arguments]
+    """The words behind `train.py` in the last command; what is unknown stands in angle brackets."""
+    _, commands = followed(script)
+    return after_program([shown(item) for item in commands[-1]])
+
+
+def after_program(words: list[str]) -> list[str]:
+    return words[words.index("train.py") + 1 :]
 
 
 def shown(item: Item) -> str:
@@ -29,20 +26,14 @@ def shown(item: Item) -> str:
         return f"<unseen: {item.reason}>"
     if isinstance(item, Maybe):
         return "<maybe: " + " | ".join(" ".join(map(shown, option)) for option in item.options) + f": {item.reason}>"
-    assert isinstance(item, Word)
+    assert isinstance(item, Field)
     text = item.text
     return f"<{reason_of(item.parts)}>" if text is None else text
 
 
 def bash_words(script: str) -> list[str]:
-    """The same from bash, with a function in place of python. Only for scripts that start nothing else."""
-    assert BASH is not None
-    stub = "python() { printf '%s\\0' \"$@\"; }\n"
-    done = subprocess.run(
-        [BASH, "-c", stub + script], capture_output=True, timeout=HANG_S, env={"PATH": "/nonexistent"}
-    )
-    words = done.stdout.decode().split("\0")[:-1]
-    return words[words.index("train.py") + 1 :]
+    """The same from bash, with a function in place of python."""
+    return after_program(run_in_bash(script, "python() { printf '%s\\0' \"$@\"; }"))
 
 
 PLAIN = [
@@ -73,6 +64,7 @@ PLAIN = [
     ("A=\npython train.py ${A:=7} $A ${N:-${A}8}", ["7", "7", "78"]),
     (": ${A:=5}\npython train.py $A", ["5"]),
     ('python train.py ${A:-"b c"} ${A:-b c} "${A:-b c}"', ["b c", "b", "c", "b c"]),
+    ("python train.py \"${A:-'b c'}\" ${A:-'b c'}", ["'b c'", "b c"]),
     (
         "A=model.tar.gz\npython train.py ${A%.gz} ${A%%.*} ${A#*.} ${A##*.} ${A/model/x} ${A//a/b} ${A:0:5} ${A: -2}",
         ["model.tar", "model", "tar.gz", "gz", "x.tar.gz", "model.tbr.gz", "model", "gz"],

@@ -1,0 +1,115 @@
+"""A whole script, from its bytes to our syntax tree."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable
+from importlib.machinery import PathFinder
+from importlib.util import find_spec, module_from_spec
+from itertools import pairwise
+from typing import TYPE_CHECKING
+
+from tree_sitter import Language, Parser
+
+from hcp.bash.parser import commands, compound
+from hcp.bash.parser.tree import Tree
+from hcp.bash.syntax import Script, Statement
+from hcp.bash.value import ScriptText
+
+if TYPE_CHECKING:
+    from tree_sitter import Node
+
+_MAX_PASSES = 20
+_SEVERAL = re.compile(rb"[A-Za-z_]\w*\+?=(?:\"[^\"\n]*\"|'[^'\n]*'|\([^()\n]*\)|[^\s\"'()])*[ \t]+[A-Za-z_]\w*\+?=")
+_STATEMENTS: dict[str, Callable[[Tree, Node], Statement]] = {
+    "command": commands.command,
+    "variable_assignment": commands.assignment,
+    "variable_assignments": commands.assignments,
+    "declaration_command": commands.declaration,
+    "unset_command": commands.unset,
+    "test_command": commands.condition,
+    "compound_statement": compound.group,
+    "do_group": compound.group,
+    "subshell": compound.subshell,
+    "pipeline": compound.pipeline,
+    "negated_command": compound.negation,
+    "list": compound.and_or,
+    "redirected_statement": compound.redirected,
+    "if_statement": compound.if_,
+    "case_statement": compound.case,
+    "for_statement": compound.for_loop,
+    "c_style_for_statement": compound.counted_loop,
+    "while_statement": compound.while_loop,
+    "function_definition": compound.function,
+    "ERROR": compound.error,
+}
+_parser: Parser | None = None
+
+
+def parse(text: ScriptText) -> Script:
+    """The syntax tree of a text. Parsing never fails: what is not understood is `NotUnderstood` in the tree."""
+    root = _parsed(text.data)
+    tree = Tree(text.data, _STATEMENTS)
+    statements = tree.block(root.children)
+    while tree.substitutions:
+        substitution, node = tree.substitutions.pop()
+        substitution.statements = tree.block(node.children)
+    comments = [(child.start_byte, child.end_byte) for child in root.children if child.type == "comment"]
+    return Script(text, statements, comments, sorted(tree.assigned))
+
+
+def _parsed(data: bytes) -> Node:
+    """tree-sitter's root node. What its grammar cannot read is replaced in a copy of equal length."""
+    global _parser
+    if _parser is None:
+        _parser = Parser(_grammar())
+    shown = bytearray(narrow(data))
+    root = _parser.parse(bytes(shown)).root_node
+    for _ in range(_MAX_PASSES if _SEVERAL.search(data) else 0):
+        ends = _swallowed_ends(root, data)
+        if not ends:
+            break
+        for place in ends:
+            shown[place] = ord(";")
+        root = _parser.parse(bytes(shown)).root_node
+    return root
+
+
+def _grammar() -> Language:
+    """The language of tree-sitter-bash, straight from its binding.
+
+    What its package imports besides, to find its queries, takes longer than reading a script.
+    """
+    package = find_spec("tree_sitter_bash")
+    assert package is not None, "tree-sitter-bash is not installed"
+    spec = PathFinder.find_spec("tree_sitter_bash._binding", package.submodule_search_locations)
+    assert spec is not None and spec.loader is not None, "tree-sitter-bash has no binding"
+    binding = module_from_spec(spec)
+    spec.loader.exec_module(binding)
+    return Language(binding.language())
+
+
+def narrow(data: bytes) -> bytes:
+    """The bytes with other signs of equal length in place of characters beyond U+FFFF.
+
+    After `{` the scanner asks C's `isdigit` about such a character, which may end the process (tree-sitter-bash issue
+    337). Ours are among them: they stand for unknown parts, as in `eval echo {1..$N}`.
+    """
+    return data if data.isascii() else re.sub(rb"[\xf0-\xf7][\x80-\xbf]{3}", "¤¤".encode(), data)
+
+
+def _swallowed_ends(root: Node, data: bytes) -> list[int]:
+    """Where lines of several assignments end that the grammar (0.25) joins with the next line: `A=1 B=2`."""
+    ends: list[int] = []
+    stack = [root]
+    while stack:
+        node = stack.pop()
+        if node.type != "command":
+            stack += node.named_children
+            continue
+        for first, second in pairwise(node.named_children):
+            if first.type != "variable_assignment":
+                break
+            if commands.has_line_end(data[first.end_byte : second.start_byte]):
+                ends.append(first.end_byte)
+    return ends

@@ -1,0 +1,102 @@
+"""The way through a script: what is handed in, what it makes of branches and loops, and where it ends."""
+
+from __future__ import annotations
+
+import pytest
+
+from hcp.bash.parser.script import parse
+from hcp.bash.statements import STATEMENTS
+from hcp.bash.value import Field, Items, Lit, ScriptText, Span, Value, text_of
+from hcp.bash.walker import MAX_STEPS, Prefix, Status, Walker
+from support.shell import followed
+
+
+def texts(items: Items) -> list[str | None]:
+    return [item.text if isinstance(item, Field) else None for item in items]
+
+
+def commands(script: str) -> list[list[str | None]]:
+    return [texts(items) for items in followed(script)[1]]
+
+
+def test_the_caller_sees_each_command_that_is_not_the_shells_own() -> None:
+    script = "cd x; A=1\nf() { two $1; }\none $A && f 3\neval 'four 5'\necho six"
+    assert commands(script) == [["one", "1"], ["two", "3"], ["four", "5"]]
+
+
+def test_the_caller_gets_the_assignments_in_front_of_a_command() -> None:
+    seen: list[dict[str, str | None]] = []
+
+    def on_command(walker: Walker, items: Items, prefix: Prefix, span: Span) -> Status:
+        seen.append({name: text_of(value or ()) for name, (value, _) in prefix.items()})
+        return True
+
+    def preset(name: str, span: Span) -> Value | None:
+        return (Lit("7", span, False),) if name == "JOB" else None
+
+    script = parse(ScriptText(b"A=1 B=x$JOB C=(1 $JOB) run && D=2 run || run", "x.sh"))
+    Walker(script, STATEMENTS, on_command, preset).walk()
+    assert seen == [{"A": "1", "B": "x7", "C": "(1 7)"}, {"D": "2"}]
+
+
+@pytest.mark.parametrize("end", ["exit 1", "die() { exit 1; }; die"])
+def test_a_branch_that_ends_the_script_counts_only_after_a_command_was_found(end: str) -> None:
+    assert commands(f"A=1\nif true; then A=2; {end}; fi\nrun $A") == [["run", "1"]]
+    assert commands(f"A=1\nif true; then run; A=2; {end}; fi\nrun $A") == [["run"]]
+
+
+def test_functions_that_are_not_called_are_followed_where_nothing_else_is_found() -> None:
+    assert commands("f() { run 1; }") == [["run", "1"]]
+    assert commands("f() { run 1; }\nrun 2") == [["run", "2"]]
+
+
+SETTING = [
+    "A=2",
+    "A+=2",
+    "A=2 B=3",
+    "A=(2)",
+    "A[0]=2",
+    "export A=2",
+    "declare -x A=2",
+    "read A",
+    "read -r x A",
+    "IFS=, read -r x A",
+    "mapfile A",
+    "printf -v A 2",
+    "let A",
+    "for A in 2 3; do :; done",
+    "for ((A=2; A<4; A++)); do :; done",
+    "if x; then { A=2; }; fi",
+    "case $x in y) A=2 ;; esac",
+    "x && A=2",
+    "f() { A=2; }; f",
+    "A=2 (",
+]
+
+
+@pytest.mark.parametrize("statement", SETTING)
+def test_what_a_loop_may_set_is_unknown_in_it_from_its_start(statement: str) -> None:
+    first, *_ = commands(f"A=1\nwhile unknown; do\n  run $A\n  {statement}\ndone")
+    assert first == ["unknown"]
+    assert ["run", "1"] not in commands(f"A=1\nwhile unknown; do\n  run $A\n  {statement}\ndone")
+    assert ["run", "1"] in commands(f"A=1\nwhile unknown; do\n  run $A\n  {statement.replace('A', 'Z')}\ndone")
+
+
+def test_output_that_is_not_wholly_known_is_unknown() -> None:
+    assert commands("run $(echo 1)") == [["run", "1"]]
+    assert commands("run $(echo 1; foo)") == [["run", None]]
+    assert commands("run $(echo 1 > f)") == [["run", None]]
+    assert commands("run $(echo 1 2> log)") == [["run", "1"]]
+    assert commands("run $(< f)") == [["run", None]]
+
+
+def test_braces_around_an_unknown_number_are_followed() -> None:
+    assert commands("for i in $(eval echo {1..$N}); do run $i; done") == [["run", None]]
+
+
+def test_a_script_without_end_is_followed_to_a_line_that_is_named() -> None:
+    walker, found = followed("A=1\n" * (MAX_STEPS + 5) + "run")
+    assert found == [] and walker.is_cut_short
+    assert list(walker.notes) == [
+        f"the script is too long to follow to its end; it is read up to line {MAX_STEPS + 1}",
+    ]
