@@ -7,27 +7,96 @@ import pytest
 from hcp.launch.fact import Dialect
 from hcp.rules.engine import check_launch
 from hcp.rules.registry import RULES
-from support.launches import DYNAMIC, HYBRID, ON_DEV, ON_MAIN, OVERRIDE, PROVIDER, VERL, VERL_ON_DEV
-from support.rules import Row, launch, test_verdict
+from support.launches import DYNAMIC, HYBRID, ON_DEV, ON_MAIN, OVERRIDE, PROVIDER, TP, VERL, VERL_ON_DEV
+from support.rules import FixRow, Row, launch, test_fixes, test_text, test_verdict
 
-__all__ = ["test_verdict"]
+__all__ = ["test_fixes", "test_text", "test_verdict"]
+
+ON_MAIN_0_19 = "world_size=8 mcore=0.19.0 te=2.14"
+ON_16_RANKS = "world_size=16 mcore=0.19.0 te=2.14"
+DYNAMIC_PROVIDER = PROVIDER.replace("hybrid", "dynamic")
+BRIDGE = f"{PROVIDER}model.pipeline_model_parallel_size=1"
+PIPELINE = f"{PROVIDER}model.pipeline_model_parallel_size=2"
+BOTH_NAMES = f"{VERL}+{OVERRIDE}hybrid_context_parallel=True"
+VERL_0_7 = "verl=0.7.0 mcore=0.19.0 mcore_branch=dev"
+VERL_0_8 = "verl=0.8.0 mcore=0.19.0 "
+VERL_0_9 = "verl=0.9.0 mcore=0.19.0 "
 
 VERDICTS: list[Row] = [
     # rule, dialect, launch, assumed, verdict
     ("DCP001", "mlm", HYBRID, "world_size=8 mcore=0.18.2 te=2.14", "all: DCP001"),
+    ("DCP001", "mlm", HYBRID, "world_size=8 mcore=0.18.0", "error crash training"),
+    ("DCP001", "mlm", HYBRID, "world_size=8 mcore=0.19.0", "error crash training"),
+    ("DCP001", "mlm", HYBRID, "world_size=8 mcore=0.20.0", "warning crash training"),
     ("DCP001", "mlm", HYBRID, "world_size=8 mcore=0.20.0 te=2.14", "all: DCP001"),
     ("DCP001", "mlm", HYBRID, ON_MAIN, "all:"),
     ("DCP001", "mlm", HYBRID, "world_size=8 mcore=0.21.0 te=2.14", "all:"),
-    ("DCP016", "verl", f"{VERL}+{OVERRIDE}hybrid_context_parallel=True", VERL_ON_DEV, "all: DCP016"),
+    ("DCP001", "mlm", HYBRID, "world_size=8", "needs mcore"),
+    ("DCP001", "mlm", DYNAMIC, ON_DEV, "not concerned"),
+    ("DCP001", "bridge-provider", PROVIDER, "mcore=0.19.0", "not concerned"),
+    ("DCP016", "verl", BOTH_NAMES, VERL_ON_DEV, "all: DCP016"),
+    ("DCP016", "verl", BOTH_NAMES, VERL_ON_DEV, "error crash training"),
+    ("DCP016", "verl", VERL, VERL_ON_DEV, "not concerned"),
+    ("DCP016", "mlm", HYBRID, ON_MAIN, "not concerned"),
+    ("DCP016", "bridge", "model.context_parallel_size=8", "mcore=0.16.1", "not concerned"),
+    ("DCP016", "bridge", BRIDGE.replace("hybrid", "dynamic"), "mcore=0.16.1", "error crash training"),
+    ("DCP016", "bridge", BRIDGE, "mcore=0.16.1", "error crash training"),
+    ("DCP016", "bridge", PIPELINE, "mcore=0.16.1", "error silent never"),
     ("DCP020", "mlm", HYBRID, "world_size=8 mcore=0.15.3 te=2.14", "all: DCP020"),
+    ("DCP020", "mlm", HYBRID, "world_size=8 mcore=0.15.3", "error crash config"),
+    ("DCP020", "mlm", HYBRID, "world_size=8 mcore=0.16.0", "fine"),
     ("DCP020", "mlm", DYNAMIC, "world_size=8 mcore=0.19.0 te=2.14", "all: DCP020"),
+    ("DCP020", "mlm", DYNAMIC, "world_size=8 mcore=0.19.0 te=2.14", "error crash config"),
+    ("DCP020", "bridge-provider", DYNAMIC_PROVIDER, "mcore=0.16.1", "error silent never"),
+    ("DCP020", "bridge-provider", PROVIDER, "mcore=0.15.3", "error silent never"),
+    ("DCP020", "bridge", DYNAMIC_PROVIDER, "mcore=0.16.1", "not concerned"),  # DCP016 says it
+    ("DCP020", "mlm", "--context-parallel-size 8", "mcore=0.15.3", "not concerned"),
     ("DCP020", "verl", VERL, "verl=0.7.1 mcore=0.19.0 mcore_branch=dev", "all: DCP020"),
+    ("DCP020", "verl", VERL, VERL_0_7, "error crash init"),
+    ("DCP020", "verl", VERL, VERL_0_8, "error crash init"),
+    ("DCP020", "verl", VERL, VERL_0_8 + "mcore_branch=dev", "fine"),
+    ("DCP020", "verl", VERL, VERL_0_9, "fine"),  # DCP024 says it
+    ("DCP020", "verl", VERL, VERL_0_9 + "mcore_branch=dev", "fine"),
     ("DCP020", "mlm", DYNAMIC, ON_DEV, "all:"),
     ("DCP020", "verl", VERL, VERL_ON_DEV, "all:"),
     ("DCP024", "verl", VERL, "verl=0.9.1 mcore=0.19.0", "all: DCP024"),
     ("DCP024", "verl", VERL, "verl=0.9.1 mcore=0.19.0 mcore_branch=main", "all: DCP024"),
+    ("DCP024", "verl", VERL, VERL_0_9, "error crash init"),
+    ("DCP024", "verl", VERL, VERL_0_8, "fine"),  # a split of its own, without the scheduler
+    ("DCP024", "verl", "trainer.nnodes=1", VERL_0_9, "not concerned"),
     ("DCP016", "bridge-provider", PROVIDER, "mcore=0.16.1 te=2.14", "all:"),
-    ("DCP016", "bridge", f"{PROVIDER} model.pipeline_model_parallel_size=1", "mcore=0.16.1 te=2.14", "all: DCP016"),
+    ("DCP016", "bridge", BRIDGE, "mcore=0.16.1 te=2.14", "all: DCP016"),
+]
+
+TEXTS: list[Row] = [
+    # rule, dialect, launch, assumed, what the finding says
+    ("DCP001", "mlm", HYBRID, ON_MAIN_0_19, 'out of range" | hybrid_context_parallel with megatron-core 0.19.0'),
+    ("DCP001", "mlm", f"{HYBRID}{TP} 2", ON_16_RANKS, "or hangs, because the ranks of a TP group disagree"),
+    ("DCP001", "mlm", HYBRID, "world_size=8 mcore=0.20.0", "builds of 0.20"),
+    ("DCP016", "verl", BOTH_NAMES, VERL_ON_DEV, "in verl, which never wraps"),
+    ("DCP016", "verl", BOTH_NAMES, VERL_ON_DEV, "verl's own dynamic_context_parallel"),
+    ("DCP016", "bridge", BRIDGE, "mcore=0.16.1", "the first step stops"),
+    ("DCP016", "bridge", PIPELINE, "mcore=0.16.1", "no group is ever chosen"),
+    ("DCP020", "mlm", DYNAMIC, ON_MAIN_0_19, "the command line refuses the flag"),
+    ("DCP020", "bridge-provider", DYNAMIC_PROVIDER, "mcore=0.16.1", "no dynamic groups are built"),
+    ("DCP020", "verl", VERL, VERL_0_7, "verl 0.8 or newer"),
+    ("DCP020", "verl", VERL, VERL_0_8, "another name for the parameter"),
+]
+
+FIXES: list[FixRow] = [
+    # rule, dialect, launch, assumed, what each offered fix writes
+    (
+        "DCP020",
+        "bridge-provider",
+        DYNAMIC_PROVIDER,
+        "mcore=0.16.1",
+        (
+            "model.dynamic_context_parallel=false model.hybrid_context_parallel=true",
+            "model.dynamic_context_parallel=false",
+        ),
+    ),
+    ("DCP020", "bridge-provider", PROVIDER, "mcore=0.15.3", ("model.hybrid_context_parallel=false",)),
+    ("DCP024", "verl", VERL, VERL_0_9, ("actor_rollout_ref.actor.megatron.dynamic_context_parallel=false",)),
 ]
 
 

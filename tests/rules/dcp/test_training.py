@@ -2,18 +2,80 @@
 
 from __future__ import annotations
 
-from support.launches import DYNAMIC, HYBRID, ON_DEV, ON_MAIN
-from support.rules import Row, test_verdict
+from support.launches import DYNAMIC, HYBRID, ON_DEV, ON_MAIN, PROVIDER, VERL, VERL_ON_DEV
+from support.rules import FixRow, Row, finding, launch, test_fixes, test_text, test_verdict
 
-__all__ = ["test_verdict"]
+__all__ = ["test_fixes", "test_text", "test_verdict"]
+
+ROWS = HYBRID.replace("--sft ", "")
+TWO_ROWS = f"{HYBRID}--micro-batch-size 2"
+CYCLIC = "dataset.dataloader_type=cyclic"
+PROVIDER_ON_DEV = PROVIDER.replace("hybrid", "dynamic")
+TE_2_8 = "world_size=8 mcore=0.19.0 mcore_branch=dev te=2.8.0"
 
 VERDICTS: list[Row] = [
     # rule, dialect, launch, assumed, verdict
     ("DCP004", "mlm", f"{HYBRID}--use-megatron-fsdp", ON_MAIN, "all: DCP004"),
     ("DCP004", "mlm", f"{HYBRID}--dataloader-type single", ON_MAIN, "all:"),
+    ("DCP004", "mlm", f"{HYBRID}--dataloader-type cyclic", ON_MAIN, "error crash config"),
+    ("DCP004", "mlm", HYBRID.replace("--calculate-per-token-loss ", ""), ON_MAIN, "error crash config"),
+    ("DCP004", "mlm", f"{DYNAMIC}--dataloader-type cyclic", ON_DEV, "error crash config"),
+    ("DCP004", "mlm", "--dataloader-type cyclic", ON_MAIN, "not concerned"),
+    ("DCP004", "bridge-provider", f"{PROVIDER}{CYCLIC}", ON_MAIN, "not concerned"),
+    ("DCP015", "mlm", ROWS, ON_MAIN, "error crash training"),
+    ("DCP015", "mlm", TWO_ROWS, ON_MAIN, "error crash training"),
+    ("DCP015", "mlm", HYBRID, ON_MAIN, "fine"),
+    ("DCP015", "mlm", HYBRID, ON_MAIN + "micro_batch_size=null", "fine"),  # the command line refuses it on its own
+    ("DCP015", "mlm", f"{DYNAMIC}--micro-batch-size 2", ON_DEV, "error crash training"),
+    ("DCP015", "mlm", "--micro-batch-size 2", ON_MAIN, "not concerned"),
+    ("DCP015", "bridge-provider", f"{PROVIDER}train.micro_batch_size=2", ON_MAIN + "sft=false", "not concerned"),
     ("DCP017", "mlm", f"{DYNAMIC}--sequence-packing-scheduler dp_balanced", ON_DEV, "all: DCP017"),
     ("DCP017", "mlm", f"{DYNAMIC}--min-dynamic-context-parallel-size 9", ON_DEV, "all: DCP017"),
+    ("DCP017", "mlm", DYNAMIC, ON_DEV + "min_dynamic_context_parallel_size=0", "error crash config"),
+    ("DCP017", "mlm", DYNAMIC, ON_DEV + "min_dynamic_context_parallel_size=null", "error crash config"),
+    ("DCP017", "mlm", f"{DYNAMIC}--min-dynamic-context-parallel-size 1", ON_DEV, "fine"),
     ("DCP017", "mlm", f"{DYNAMIC}--num-experts 8", ON_DEV, "all: DCP017"),
     ("DCP017", "mlm", f"{DYNAMIC}--min-dynamic-context-parallel-size 8", ON_DEV, "all:"),
     ("DCP017", "mlm", f"{DYNAMIC}--num-experts 8 --moe-token-dispatcher-type flex", ON_DEV, "all:"),
+    ("DCP017", "mlm", f"{DYNAMIC}--num-experts 8 --moe-token-dispatcher-type alltoall", ON_DEV, "fine"),
+    ("DCP017", "mlm", f"{DYNAMIC}--moe-token-dispatcher-type allgather", ON_DEV, "fine"),  # there are no experts
+    ("DCP017", "mlm", DYNAMIC, TE_2_8, "error crash config"),
+    ("DCP017", "mlm", DYNAMIC, TE_2_8.replace("2.8.0", "2.9.0"), "fine"),
+    ("DCP017", "mlm", DYNAMIC, "world_size=8 mcore=0.19.0 mcore_branch=dev", "fine"),
+    ("DCP017", "mlm", "--sequence-packing-scheduler dp_balanced", ON_DEV, "not concerned"),
+    ("DCP017", "bridge-provider", PROVIDER_ON_DEV, ON_DEV + "dp=1", "not concerned"),
+    ("DCP017", "verl", VERL, VERL_ON_DEV, "not concerned"),  # its engine sets the scheduler
 ]
+
+TEXTS: list[Row] = [
+    # rule, dialect, launch, assumed, what the finding says
+    ("DCP015", "mlm", ROWS, ON_MAIN, "no boundaries of sequences"),
+    ("DCP015", "mlm", ROWS, ON_MAIN, "a data set without --sft"),
+    ("DCP015", "mlm", ROWS, ON_MAIN, "sft | micro_batch_size"),
+    ("DCP015", "mlm", TWO_ROWS, ON_MAIN, "with micro_batch_size 2"),
+    ("DCP017", "mlm", f"{DYNAMIC}--sequence-packing-scheduler dp_balanced", ON_DEV, "scheduler dp_balanced"),
+    ("DCP017", "mlm", DYNAMIC, TE_2_8, "with Transformer Engine 2.8.0"),
+]
+
+FIXES: list[FixRow] = [
+    # rule, dialect, launch, assumed, what each offered fix writes
+    (
+        "DCP015",
+        "mlm",
+        f"{ROWS}--micro-batch-size 2",
+        ON_MAIN,
+        ("sft=true micro_batch_size=1 no_create_attention_mask_in_dataloader=true",),
+    ),
+    (
+        "DCP017",
+        "mlm",
+        f"{DYNAMIC}--min-dynamic-context-parallel-size 9",
+        ON_DEV,
+        ("min_dynamic_context_parallel_size=1",),
+    ),
+    ("DCP017", "mlm", DYNAMIC, TE_2_8, ()),
+]
+
+
+def test_dcp017_blames_transformer_engine_where_it_alone_is_wrong() -> None:
+    assert finding("DCP017", launch("mlm", DYNAMIC, TE_2_8)).problem.facts == ("te",)

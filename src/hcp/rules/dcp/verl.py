@@ -39,7 +39,7 @@ def _some_model_says(v: View) -> bool:
     """Whether there are several models, and one of them says whether it has dynamic CP."""
     readings = (v.launch.reading, *v.launch.reading.others)
     keys = (setting.key for reading in readings for setting in reading.settings)
-    return v.dialect == "verl" and len(readings) > 1 and any(key.endswith(".dynamic_context_parallel") for key in keys)
+    return len(readings) > 1 and any(key.endswith(".dynamic_context_parallel") for key in keys)
 
 
 @rule(
@@ -158,8 +158,8 @@ def models_of_a_worker_agree_on_dynamic_cp(v: View) -> Problem | None:
     follows = not v.known("verl") or v.at_least("verl", "0.9")
     for reading in v.launch.reading.others:
         other = build_launch(reading, assumed=v.launch.assumed, model=v.launch.model).facts
-        fact, strategy = other.get("dynamic_context_parallel"), other.get("strategy")
-        if strategy is None or strategy.value != "megatron" or fact is None:
+        fact = other.get("dynamic_context_parallel")
+        if fact is None:
             continue
         is_on = bool(fact.value) and (follows or f"{reading.role}.megatron.dynamic_context_parallel" in written)
         if is_on == wanted:
