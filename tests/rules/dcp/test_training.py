@@ -8,6 +8,7 @@ from support.rules import FixRow, Row, finding, launch, test_fixes, test_text, t
 __all__ = ["test_fixes", "test_text", "test_verdict"]
 
 ROWS = HYBRID.replace("--sft ", "")
+UNSCHEDULED = DYNAMIC.replace("--sequence-packing-scheduler default_dynamic_cp ", "")
 TWO_ROWS = f"{HYBRID}--micro-batch-size 2"
 CYCLIC = "dataset.dataloader_type=cyclic"
 PROVIDER_ON_DEV = PROVIDER.replace("hybrid", "dynamic")
@@ -54,6 +55,7 @@ TEXTS: list[Row] = [
     ("DCP015", "mlm", ROWS, ON_MAIN, "sft | micro_batch_size"),
     ("DCP015", "mlm", TWO_ROWS, ON_MAIN, "with micro_batch_size 2"),
     ("DCP017", "mlm", f"{DYNAMIC}--sequence-packing-scheduler dp_balanced", ON_DEV, "scheduler dp_balanced"),
+    ("DCP017", "mlm", UNSCHEDULED, ON_DEV, "sequence_packing_scheduler unset"),
     ("DCP017", "mlm", DYNAMIC, TE_2_8, "with Transformer Engine 2.8.0"),
 ]
 
