@@ -6,7 +6,8 @@ parametrizes them, so that the id of the rule stands in every test id.
 * `VERDICTS`: (rule, dialect, launch, assumed, verdict), for `test_verdict`. A verdict is "error", "error crash" or
   "error crash init" (as exact as the row means it), "needs FACT", "fine" (the rule applies and finds nothing), "not
   concerned" (it does not apply), or "all: HCP002 HCP003": just these findings when every rule runs ("all:" is none).
-* `TEXTS`: (rule, dialect, launch, assumed, text), for `test_text`: what the finding, one of its keys, or a fix says.
+* `TEXTS`: (rule, dialect, launch, assumed, text), for `test_text`: what the finding says, or its keys, facts and fixes,
+  in this order and with bars between.
 * `FIXES`: (rule, dialect, launch, assumed, fixes), for `test_fixes`: what each offered fix writes, in order.
 
 A launch is what its dialect has on a command line, or a file's text if it has several lines.
@@ -108,7 +109,8 @@ def test_text(text_row: Row) -> None:
     rule_id, dialect, words, assumed, expected = text_row
     found = finding(rule_id, launch(dialect, words, assumed))
     problem = found.problem
-    said = (problem.message, problem.found, problem.wanted, *found.keys, *(fix.effect for fix in problem.fixes))
+    said = (problem.message, problem.found, problem.wanted, *found.keys, *problem.facts)
+    said += tuple(fix.effect for fix in problem.fixes)
     assert expected in " | ".join(said)
 
 

@@ -16,13 +16,7 @@ ENERGON = "dataset.packing_buffer_size=64 train.micro_batch_size=2"
 
 VERDICTS: list[Row] = [
     # rule, dialect, launch, assumed, verdict
-    (
-        "PACK001",
-        "bridge",
-        f"{PACKED}{ON}model.tensor_model_parallel_size=3 model.sequence_parallel=true",
-        "",
-        "error",
-    ),
+    ("PACK001", "bridge", f"{PACKED}{ON}model.tensor_model_parallel_size=3 model.sequence_parallel=true", "", "error"),
     ("PACK001", "bridge", f"{PACKED}{ON}model.sequence_parallel=false", "", "fine"),
     ("PACK001", "bridge", f"{ODD}{ON}", "", "error crash first-forward"),  # no multiple of 4
     ("PACK001", "bridge-provider", "", "packing=offline packed_sequence_size=4098 cp=2", "error"),

@@ -1,0 +1,98 @@
+"""TOPO rules, as tables."""
+
+from __future__ import annotations
+
+from support.rules import FixRow, Row, test_fixes, test_text, test_verdict
+
+__all__ = ["test_fixes", "test_text", "test_verdict"]
+
+VERDICTS: list[Row] = [
+    # rule, dialect, launch, assumed, verdict
+    ("TOPO003", "verl", "", "tp=2 world_size=1", "error crash init"),
+    ("TOPO003", "verl", "", "", "not concerned"),
+    ("TOPO003", "mlm", "", "cp=4 world_size=3", "error crash config"),
+    ("TOPO003", "bridge-provider", "", "tp=2 cp=4 world_size=2 pp=1", "error crash init"),
+    ("TOPO004", "mlm", "", "tp=null etp=1", "needs tp"),
+    ("TOPO004", "mlm", "", "ep=2", "needs world_size"),
+    ("TOPO004", "mlm", "", "", "not concerned"),
+    ("TOPO005", "verl", "", "pp=2 cp=2 use_tp_pp_dp_mapping=true world_size=2", "fine"),
+    ("TOPO005", "bridge-provider", "", "", "not concerned"),
+    ("TOPO005", "bridge", "", "use_tp_pp_dp_mapping=true", "needs pp"),
+    ("TOPO005", "verl", "", "pp=2 use_tp_pp_dp_mapping=true world_size=8", "fine"),
+    ("TOPO005", "verl", "", "pp=2 use_tp_pp_dp_mapping=true world_size=8 etp=6", "fine"),
+    ("TOPO005", "bridge-provider", "", "tp=1 cp=1 pp=2 ep=1 etp=1 world_size=4 rank_order=tp-cp-pp-ep-dp", "fine"),
+    (
+        "TOPO005",
+        "bridge-provider",
+        "",
+        "tp=1 cp=2 pp=2 ep=2 etp=1 world_size=8 rank_order=tp-cp-pp-ep-dp",
+        "error crash init",
+    ),
+    (
+        "TOPO005",
+        "bridge-provider",
+        "",
+        "tp=1 cp=2 pp=2 ep=1 etp=1 world_size=8 rank_order=tp-pp-cp-ep-dp",
+        "error crash init",
+    ),
+    (
+        "TOPO005",
+        "bridge-provider",
+        "",
+        "tp=1 cp=1 pp=2 ep=1 etp=1 world_size=4 rank_order=tp-cp-ep-dp",
+        "fine",
+    ),  # TOPO007
+    ("TOPO006", "verl", "", "", "not concerned"),
+    ("TOPO006", "mlm", "", "num_distributed_optimizer_instances=2 world_size=8 ep=8", "error crash init"),
+    ("TOPO006", "verl", "", "cp=2 num_distributed_optimizer_instances=3 world_size=9", "fine"),
+    ("TOPO006", "verl", "", "num_distributed_optimizer_instances=4 world_size=8 gtp=4", "error crash init"),
+    ("TOPO007", "bridge", "", "", "not concerned"),
+    ("TOPO007", "verl", "", "rank_order=tp-cp-ep-pp-dp", "not concerned"),
+    ("TOPO007", "verl", "", "etp=2 world_size=6 rank_order=cp-dp", "error crash init"),
+    (
+        "TOPO007",
+        "bridge-provider",
+        "",
+        "tp=1 cp=4 pp=1 ep=1 etp=1 world_size=4 rank_order=tp-cp-ep-pp",
+        "error crash init",
+    ),
+]
+
+TEXTS: list[Row] = [
+    # rule, dialect, launch, assumed, what the finding says
+    ("TOPO003", "mlm", "", "world_size=1 gtp=2", "1 rank for tp"),
+    ("TOPO003", "mlm", "", "tp=2 cp=2 world_size=6", "context parallelism over 1 rank"),
+    ("TOPO003", "mlm", "", "pp=6 world_size=16", "2 pipeline stages"),
+    ("TOPO003", "mlm", "", "tp=2 gtp=2 world_size=6", "x weight shards 2 = 4"),
+    ("TOPO005", "verl", "", "pp=2 cp=2 use_tp_pp_dp_mapping=true world_size=8", "cp = 2 and etp"),
+]
+
+
+FIXES: list[FixRow] = [
+    # rule, dialect, launch, assumed, what each fix writes
+    ("TOPO003", "mlm", "", "tp=2 cp=2 world_size=6", ("context_parallel_size=1",)),
+    ("TOPO003", "mlm", "", "tp=4 cp=4 hcp_sizes=8 gpus_per_node=1 nodes=8", ("nodes=16",)),
+    (
+        "TOPO003",
+        "mlm",
+        "",
+        "cp=6 gpus_per_node=4 nodes=8",
+        (
+            "nodes=9",
+            "context_parallel_size=2",
+        ),
+    ),
+    ("TOPO003", "mlm", "", "world_size=16 hcp_sizes=3,2 pp=6", ("pipeline_model_parallel_size=2",)),
+    ("TOPO004", "mlm", "", "etp=8 world_size=6", ("expert_tensor_parallel_size=1",)),
+    (
+        "TOPO005",
+        "mlm",
+        "",
+        "pp=2 use_tp_pp_dp_mapping=true num_experts=4 ep=2 world_size=8",
+        (
+            "use_tp_pp_dp_mapping=false",
+            "expert_model_parallel_size=1",
+        ),
+    ),
+    ("TOPO005", "mlm", "", "pp=2 cp=2 use_tp_pp_dp_mapping=true world_size=8", ("use_tp_pp_dp_mapping=false",)),
+]
