@@ -1,6 +1,6 @@
-"""The tree keeps its promises: layers, no import circles, small modules, one name for each class, rules by prefix.
+"""The structure of the tree: layers, no import circles, small modules, one name for each class, rules by prefix.
 
-The layers are those of ROOMS; AGENTS.md says what lies in each.
+The layers are those of CHAINS; AGENTS.md says what lies in each.
 """
 
 from __future__ import annotations
