@@ -54,9 +54,20 @@ TEXTS: list[Row] = [
     ("DCP015", "mlm", ROWS, ON_MAIN, "a data set without --sft"),
     ("DCP015", "mlm", ROWS, ON_MAIN, "sft | micro_batch_size"),
     ("DCP015", "mlm", TWO_ROWS, ON_MAIN, "with micro_batch_size 2"),
+    ("DCP015", "mlm", "", "hybrid_context_parallel=true", "and micro_batch_size 1 | sft"),
+    ("DCP015", "mlm", "", "hybrid_context_parallel=true sft=true micro_batch_size=2", "and micro_batch_size 1 | micro"),
+    (
+        "DCP015",
+        "mlm",
+        "",
+        "hybrid_context_parallel=true sft=true micro_batch_size=2",
+        "dynamic CP with micro_batch_size 2",
+    ),
+    ("DCP015", "mlm", "", "hybrid_context_parallel=true", "dynamic CP with a data set without --sft"),
     ("DCP017", "mlm", f"{DYNAMIC}--sequence-packing-scheduler dp_balanced", ON_DEV, "scheduler dp_balanced"),
     ("DCP017", "mlm", UNSCHEDULED, ON_DEV, "sequence_packing_scheduler unset"),
     ("DCP017", "mlm", DYNAMIC, TE_2_8, "with Transformer Engine 2.8.0"),
+    ("DCP017", "mlm", "", "dynamic_context_parallel=true world_size=8 te=2.9", "sequence_packing_scheduler unset"),
 ]
 
 FIXES: list[FixRow] = [

@@ -92,6 +92,13 @@ VERDICTS: list[Row] = [
     ("DCP027", "verl", VERL, VERL_ON_DEV, "not concerned"),
     ("DCP027", "mlm", "--dynamic-context-parallel", "", "not concerned"),
     ("DCP027", "verl", f"{VERL}algorithm.adv_estimator=grpo critic.strategy=megatron", VERL_ON_DEV, "all:"),
+    (
+        "DCP027",
+        "verl",
+        f"{ACTOR}context_parallel_size=2 algorithm.adv_estimator=gae critic.strategy=megatron",
+        "",
+        "not concerned",
+    ),
 ]
 
 TEXTS: list[Row] = [
@@ -115,6 +122,13 @@ FIXES: list[FixRow] = [
     # rule, dialect, launch, assumed, what each offered fix writes
     ("DCP018", "verl", PADDED, VERL_0_9, (f"{ACTOR}pad_to_length=false",)),
     ("DCP018", "verl", VERL, WITH_VISION, (f"{ACTOR}dynamic_context_parallel=false",)),
+    (
+        "DCP018",
+        "verl",
+        f"{VERL}critic.strategy=megatron {VERL.replace('actor_rollout_ref.actor', 'critic')}",
+        VERL_ON_DEV,
+        ("critic.megatron.dynamic_context_parallel=false",),
+    ),
     (
         "DCP025",
         "verl",
