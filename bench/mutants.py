@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import argparse
 import ast
+import contextlib
 import os
 import shutil
 import signal
@@ -32,6 +33,7 @@ ROOT = Path(__file__).resolve().parents[1]
 sys.path[:0] = [str(ROOT / "bench"), str(ROOT / "src"), str(ROOT / "tests")]
 
 from mutant import Held, Mutant, mutants_of  # noqa: E402
+from options import at_least_one  # noqa: E402
 
 from support.rule_code import Part, parts_of, tree_of  # noqa: E402
 from support.rules import family_of  # noqa: E402
@@ -138,9 +140,11 @@ def in_jobs(mutants: list[Mutant], rules: dict[str, Any], jobs: int, report: Cal
     """`run` in several processes, each with its share; verdicts are reported here, as they come."""
     reading, writing = os.pipe()
     children = []
+    jobs = min(jobs, len(mutants))
     for job in range(jobs):
         child = os.fork()
         if child == 0:
+            os.setpgid(0, 0)  # a group of its own: Ctrl-C reaches the parent alone, which ends the whole group
             os.close(reading)
             with os.fdopen(writing, "w", buffering=1) as pipe:
                 _run_share(range(job, len(mutants), jobs), mutants, rules, pipe)
@@ -154,7 +158,8 @@ def in_jobs(mutants: list[Mutant], rules: dict[str, Any], jobs: int, report: Cal
                 report(mutants[int(number)], red)
     except KeyboardInterrupt:
         for child in children:
-            os.kill(child, signal.SIGTERM)
+            with contextlib.suppress(ProcessLookupError):  # it has ended by itself
+                os.killpg(child, signal.SIGKILL)
         raise
     statuses = [os.waitpid(child, 0)[1] for child in children]
     if any(statuses):
@@ -226,7 +231,7 @@ def main() -> None:
     parser.add_argument("--rule", action="append", default=[], help="the id of a rule; may be repeated")
     parser.add_argument("--list", action="store_true", help="print the mutants and run nothing")
     parser.add_argument("--seconds", action="store_true", help="also measure each rule's seconds until red")
-    parser.add_argument("--jobs", type=int, default=1)
+    parser.add_argument("--jobs", type=at_least_one, default=1)
     options = parser.parse_args()
     from hcp.rules.registry import BY_ID
 
@@ -264,7 +269,7 @@ class Progress:
             print(f"{done} of {self.total}, {len(self.survivors)} survive", end="\r", file=sys.stderr, flush=True)
 
     def summary(self, stale_too: bool) -> bool:
-        """Prints what came out; whether something is wrong: a survivor, or an excuse that nothing needs."""
+        """Prints what came out; whether something is wrong: a survivor, an unneeded excuse, no verdict."""
         excused = {mutant.key for mutant in self.excused}
         stale = sorted(
             set(self.equivalents) - excused if stale_too else {m.key for m in self.dead} & set(self.equivalents)
@@ -276,8 +281,15 @@ class Progress:
             f"{self.total} mutants in {time.perf_counter() - self.started:.0f} s: {len(self.dead)} dead, "
             f"{len(self.excused)} equivalent, {len(self.survivors)} survive"
         )
-        return bool(self.survivors or stale)
+        lost = self.total - len(self.dead) - len(self.excused) - len(self.survivors)
+        if lost:
+            print(f"{lost} have no verdict")
+        return bool(self.survivors or stale or lost)
 
 
 if __name__ == "__main__":
-    main()
+    try:
+        main()
+    except KeyboardInterrupt:
+        print("\n" * sys.stderr.isatty() + "interrupted", file=sys.stderr)
+        sys.exit(130)
