@@ -103,7 +103,7 @@ def show(name: str, before: tuple[object, str, str] | None, after: tuple[object,
 
 def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--before", type=Path, metavar="DIR", help="the checkout to compare with")
+    parser.add_argument("--before", type=Path, required=True, metavar="DIR", help="the checkout to compare with")
     parser.add_argument("--corpus", type=Path, action="append", default=[], metavar="DIR")
     parser.add_argument("--most", type=int, default=10, metavar="N", help="differences to print")
     parser.add_argument("--record", type=Path, metavar="EXAMPLES", help=argparse.SUPPRESS)
@@ -116,13 +116,14 @@ def main() -> int:
     if options.record:
         print(json.dumps(record(folders, options.record)))
         return 0
-    for folder in [options.before / "src" if options.before else Path("--before"), *folders]:
+    for folder in [options.before / "src", *folders]:
         if not folder.is_dir():
             parser.error(f"{folder} is not a folder")
     with tempfile.TemporaryDirectory() as place:
         examples = Path(place, "examples.json")
-        examples.write_text(run(options.before, "--examples"), encoding="utf-8")
-        words = [word for folder in folders[1:] for word in ("--corpus", str(folder))]
+        words = ["--before", str(options.before)]  # which every call must have
+        examples.write_text(run(options.before, *words, "--examples"), encoding="utf-8")
+        words += [word for folder in folders[1:] for word in ("--corpus", str(folder))]
         before, after = (
             json.loads(run(tree, *words, "--record", str(examples))) for tree in (options.before.resolve(), ROOT)
         )

@@ -17,6 +17,8 @@ import tempfile
 import time
 from pathlib import Path
 
+from options import at_least_one
+
 ROOT = Path(__file__).resolve().parents[1]
 BUILD_CONFIG = (
     "from megatron.core.transformer.transformer_config import TransformerConfig;"
@@ -40,7 +42,7 @@ def seconds(arguments: list[str]) -> float:
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--runs", type=int, default=11)
+    parser.add_argument("--runs", type=at_least_one, default=11)
     runs = parser.parse_args().runs
     python, hcp = sys.executable, [sys.executable, "-m", "hcp", "check"]
     commands = {

@@ -2,7 +2,8 @@
 
 The generator runs in a process that has imported megatron.core before the clock starts, and makes the same lists:
 every dense and expert group, and the levels of each CP group by megatron-core's own expression. Commands take turns;
-medians and ratios are printed. One rank's groups are timed in closed form, in this process and as a command.
+medians and ratios are printed. One rank's groups are timed in closed form, in this process and as a command; so is
+one rank of 512,000,000,000, as a command, against one of 131,072.
 Without megatron-core installed its rows are left out, and said so.
 """
 
@@ -17,9 +18,13 @@ import sys
 import time
 from pathlib import Path
 
+from options import at_least_one
+
 ROOT = Path(__file__).resolve().parents[1]
 WORLD = 131_072
 HCP_ARGS = ["--tp", "8", "--cp", "16", "--pp", "8", "--ep", "8", "--etp", "1", "--hcp", "8,2"]
+HUGE = "512000000000"
+HUGE_ARGS = ["--tp", "8", "--cp", "16", "--hcp", "2,8", "--rank", "511999999999"]
 GENERATOR = f"""
 import time, warnings
 warnings.simplefilter("ignore")
@@ -68,13 +73,16 @@ def closed_form_ms(world_size: int) -> float:
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--runs", type=int, default=5)
+    parser.add_argument("--runs", type=at_least_one, default=5)
     runs = parser.parse_args().runs
-    hcp = [sys.executable, "-m", "hcp", "groups", "--world-size", str(WORLD), *HCP_ARGS]
+    groups = [sys.executable, "-m", "hcp", "groups", "--world-size"]
+    hcp = [*groups, str(WORLD), *HCP_ARGS]
+    one_rank = "hcp groups --rank 99999"
     commands = {
         "hcp groups, text": hcp,
         "hcp groups, JSON": [*hcp, "--format", "json"],
-        "hcp groups --rank 99999": [*hcp, "--rank", "99999"],
+        one_rank: [*hcp, "--rank", "99999"],
+        HUGE: [*groups, HUGE, *HUGE_ARGS],
     }
     times: dict[str, list[float]] = {name: [] for name in commands}
     generator: dict[str, list[float]] = {"RankGenerator": [], "RankGenerator + levels": []}
@@ -89,11 +97,13 @@ def main() -> None:
                 values.append(float(value))
     print(f"{WORLD} ranks, {' '.join(HCP_ARGS)}; medians of {runs} runs")
     median = {name: statistics.median(values) for name, values in (times | generator).items() if values}
+    huge = median.pop(HUGE)
     base = median.get("RankGenerator")
     for name, value in median.items():
         print(f"  {name:<26} {value:8.3f} s" + (f"  {base / value:6.1f} x RankGenerator's speed" if base else ""))
     if base is None:
         print("  megatron-core is not installed: no reference")
+    print(f"  one rank of {HUGE}, as a command: {huge:.3f} s, {huge / median[one_rank]:.2f} x `{one_rank}`")
     for world_size in (WORLD, 10**6 * WORLD):
         print(f"  one rank of {world_size}, closed form, in process: {closed_form_ms(world_size):.3f} ms")
 

@@ -9,13 +9,10 @@ that `pytest tests/rules/<family>` takes to go red is measured.
 """
 
 from __future__ import annotations
-import __future__
 
 import argparse
 import ast
-import dataclasses
-import gc
-import importlib
+import contextlib
 import os
 import shutil
 import signal
@@ -25,9 +22,8 @@ import sys
 import tempfile
 import time
 from collections import defaultdict
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable
 from pathlib import Path
-from types import CodeType, FunctionType, ModuleType
 from typing import Any, TextIO
 
 import pytest
@@ -36,145 +32,15 @@ import yaml
 ROOT = Path(__file__).resolve().parents[1]
 sys.path[:0] = [str(ROOT / "bench"), str(ROOT / "src"), str(ROOT / "tests")]
 
-from mutations import Mutation, mutations  # noqa: E402
+from mutant import Held, Mutant, mutants_of  # noqa: E402
+from options import at_least_one  # noqa: E402
 
-from support.rule_code import Part, node_at, parts_of, tree_of  # noqa: E402
+from support.rule_code import Part, parts_of, tree_of  # noqa: E402
 from support.rules import family_of  # noqa: E402
 
 EQUIVALENT = Path(__file__).with_name("mutants_equivalent.yaml")
 MARKERS = "not upstream and not torch and not slurm and not slow"
 TIMEOUT_S = 60
-COMPREHENSIONS = ("<genexpr>", "<listcomp>", "<setcomp>", "<dictcomp>")
-OTHER = {
-    "severity": {"error": "warning", "warning": "error", "info": "warning"},
-    "effect": defaultdict(lambda: "crash", crash="silent"),
-    "stage": defaultdict(lambda: "init", init="config"),
-}
-
-
-@dataclasses.dataclass(frozen=True)
-class Mutant:
-    part: Part
-    mutation: Mutation | None
-    whole: str = ""
-    """What is done to a rule as a whole, where no piece of its code changes: `applies: always`, `severity: …`."""
-
-    @property
-    def where(self) -> str:
-        """The rule's id, or the name of what several rules use."""
-        return self.part.owners[0] if len(self.part.owners) == 1 else self.part.name
-
-    @property
-    def place(self) -> str:
-        line = self.mutation.line if self.mutation else self.part.line
-        return f"src/{self.part.module.replace('.', '/')}.py:{line}"
-
-    @property
-    def key(self) -> tuple[str, str]:
-        """What a list of mutants that are known can name it by."""
-        return self.where, str(self)
-
-    def __str__(self) -> str:
-        return self.whole or str(self.mutation)
-
-
-def mutants_of(parts: Iterable[Part], rules: dict[str, Any]) -> Iterator[Mutant]:
-    for part in parts:
-        node = node_at(part.module, part.path)
-        for mutation in mutations(node, part.path):
-            yield Mutant(part, mutation)
-        rule = next((rules[owner] for owner in part.owners if rules[owner].check.__name__ == part.name), None)
-        if rule is not None and rule.check.__module__ == part.module:
-            for how in ("always", "never", "the opposite"):
-                yield Mutant(part, None, f"applies: {how}")
-            for field, other in OTHER.items():
-                yield Mutant(part, None, f"{field}: {other[getattr(rule, field)]}")
-
-
-# How one is made, in a process that is thrown away.
-
-
-class Held:
-    """Where the loaded modules and the collected tests hold rules and the code of rules."""
-
-    def __init__(self, rules: dict[str, Any]) -> None:
-        self.rules = rules
-        self.functions: dict[tuple[str, str, int], list[FunctionType]] = defaultdict(list)
-        self.dicts: list[dict[Any, Any]] = []
-        ours = {*map(id, rules.values())}
-        for held in gc.get_objects():
-            if isinstance(held, FunctionType) and str(held.__module__).startswith("hcp.rules"):
-                self.functions[_place(held.__code__)].append(held)
-            elif isinstance(held, dict) and any(
-                id(value) in ours or (type(value) is tuple and not ours.isdisjoint(map(id, value)))
-                for value in held.values()
-            ):
-                self.dicts.append(held)
-        gc.freeze()  # children share the pages
-
-    def break_by(self, mutant: Mutant) -> None:
-        """Makes the mutant of what is loaded; only for a forked child."""
-        if mutant.mutation is None:
-            self._replace_rule(mutant)
-            return
-        module = importlib.import_module(mutant.part.module)
-        number = mutant.part.path[0][1]
-        old = tree_of(mutant.part.module).body[number or 0]
-        new = mutant.mutation.apply(tree_of(mutant.part.module)).body[number or 0]
-        if mutant.part.is_table:
-            _replace_table(module, mutant.part.name, new)
-        else:
-            self._replace_code(module, old, new)
-
-    def _replace_rule(self, mutant: Mutant) -> None:
-        old = self.rules[mutant.part.owners[0]]
-        field, _, value = mutant.whole.partition(": ")
-        applies = {"always": lambda v: True, "never": lambda v: False, "the opposite": lambda v: not old.applies(v)}
-        new = old._replace(**{field: applies[value] if field == "applies" else value})
-        for held in self.dicts:
-            for key, value in list(held.items()):
-                if value is old:
-                    held[key] = new
-                elif type(value) is tuple and any(item is old for item in value):
-                    held[key] = tuple(new if item is old else item for item in value)
-
-    def _replace_code(self, module: ModuleType, old: ast.stmt, new: ast.stmt) -> None:
-        """Gives the functions and lambdas of a statement their new code, wherever they are held."""
-        replaced = 0
-        for before, after in zip(_codes(_compiled(module, old)), _codes(_compiled(module, new))):
-            held = self.functions[_place(before)]
-            assert before.co_name == after.co_name and len({function.__code__ for function in held}) <= 1, before
-            if before.co_freevars and not after.co_freevars:
-                after = after.replace(co_freevars=before.co_freevars)  # the function still has its closure
-            for function in held if before != after else ():
-                function.__code__ = after
-                replaced += 1
-        assert replaced, "nothing holds the code that the mutant changes"
-
-
-def _place(code: CodeType) -> tuple[str, str, int]:
-    return code.co_filename, code.co_name, code.co_firstlineno
-
-
-def _replace_table(module: ModuleType, name: str, changed: Any) -> None:
-    value = eval(compile(ast.Expression(changed.value), str(module.__file__), "eval"), vars(module))
-    old = vars(module)[name]
-    for other in list(sys.modules.values()):
-        if getattr(other, "__name__", "").startswith("hcp.rules") and vars(other).get(name) is old:
-            setattr(other, name, value)
-
-
-def _compiled(module: ModuleType, statement: ast.stmt) -> CodeType:
-    flags = __future__.annotations.compiler_flag
-    return compile(ast.Module([statement], []), str(module.__file__), "exec", flags=flags, dont_inherit=True)
-
-
-def _codes(code: CodeType) -> Iterator[CodeType]:
-    """The code of every function and lambda in a piece of code, also of those that are made when it runs."""
-    for constant in code.co_consts:
-        if isinstance(constant, CodeType) and constant.co_name not in COMPREHENSIONS:
-            yield constant
-            yield from _codes(constant)
 
 
 # How the tests of a family are run on one.
@@ -274,9 +140,11 @@ def in_jobs(mutants: list[Mutant], rules: dict[str, Any], jobs: int, report: Cal
     """`run` in several processes, each with its share; verdicts are reported here, as they come."""
     reading, writing = os.pipe()
     children = []
+    jobs = min(jobs, len(mutants))
     for job in range(jobs):
         child = os.fork()
         if child == 0:
+            os.setpgid(0, 0)  # a group of its own: Ctrl-C reaches the parent alone, which ends the whole group
             os.close(reading)
             with os.fdopen(writing, "w", buffering=1) as pipe:
                 _run_share(range(job, len(mutants), jobs), mutants, rules, pipe)
@@ -290,7 +158,8 @@ def in_jobs(mutants: list[Mutant], rules: dict[str, Any], jobs: int, report: Cal
                 report(mutants[int(number)], red)
     except KeyboardInterrupt:
         for child in children:
-            os.kill(child, signal.SIGTERM)
+            with contextlib.suppress(ProcessLookupError):  # it has ended by itself
+                os.killpg(child, signal.SIGKILL)
         raise
     statuses = [os.waitpid(child, 0)[1] for child in children]
     if any(statuses):
@@ -362,7 +231,7 @@ def main() -> None:
     parser.add_argument("--rule", action="append", default=[], help="the id of a rule; may be repeated")
     parser.add_argument("--list", action="store_true", help="print the mutants and run nothing")
     parser.add_argument("--seconds", action="store_true", help="also measure each rule's seconds until red")
-    parser.add_argument("--jobs", type=int, default=1)
+    parser.add_argument("--jobs", type=at_least_one, default=1)
     options = parser.parse_args()
     from hcp.rules.registry import BY_ID
 
@@ -400,7 +269,7 @@ class Progress:
             print(f"{done} of {self.total}, {len(self.survivors)} survive", end="\r", file=sys.stderr, flush=True)
 
     def summary(self, stale_too: bool) -> bool:
-        """Prints what came out; whether something is wrong: a survivor, or an excuse that nothing needs."""
+        """Prints what came out; whether something is wrong: a survivor, an unneeded excuse, no verdict."""
         excused = {mutant.key for mutant in self.excused}
         stale = sorted(
             set(self.equivalents) - excused if stale_too else {m.key for m in self.dead} & set(self.equivalents)
@@ -412,8 +281,15 @@ class Progress:
             f"{self.total} mutants in {time.perf_counter() - self.started:.0f} s: {len(self.dead)} dead, "
             f"{len(self.excused)} equivalent, {len(self.survivors)} survive"
         )
-        return bool(self.survivors or stale)
+        lost = self.total - len(self.dead) - len(self.excused) - len(self.survivors)
+        if lost:
+            print(f"{lost} have no verdict")
+        return bool(self.survivors or stale or lost)
 
 
 if __name__ == "__main__":
-    main()
+    try:
+        main()
+    except KeyboardInterrupt:
+        print("\n" * sys.stderr.isatty() + "interrupted", file=sys.stderr)
+        sys.exit(130)

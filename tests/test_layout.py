@@ -1,6 +1,6 @@
-"""The tree keeps its promises: layers, no import circles, small modules, one name for each class, rules by prefix.
+"""The structure of the tree: layers, no import circles, small modules, one name for each class, rules by prefix.
 
-The layers are those of ROOMS; AGENTS.md says what lies in each.
+The layers are those of CHAINS; AGENTS.md says what lies in each.
 """
 
 from __future__ import annotations
@@ -36,6 +36,12 @@ HEAVY = {"torch", "megatron", "tensordict", "einops", "transformer_engine"}
 MAX_LINES, MAX_RULE_LINES, MAX_MODULES = 300, 80, 22
 TESTS_OF_OTHER_FOLDERS = {"bench", "checks", "support"}
 """Folders of tests/ that mirror no room: those of bench/ and checks/, and what tests share."""
+TESTED_FROM_ABOVE = {
+    "bash/parser": "bash/test_parser.py, by what it parses",
+    "cli/reports": "cli/, by what commands print",
+    "triage/signatures": "triage/test_signatures.py, by the rows of the table",
+}
+"""Rooms without a folder of tests, and where in tests/ theirs are."""
 
 
 def rooms() -> dict[str, set[str]]:
@@ -207,6 +213,10 @@ def test_the_tests_mirror_the_tree() -> None:
     folders = {path.parent.relative_to(tests) for path in tests.rglob("test_*.py")} - {Path(".")}
     mirrored = {path.relative_to(PACKAGE).with_suffix("") for path in [*MODULES, *PACKAGE.rglob("*/")]}
     assert {folder for folder in folders - mirrored if folder.parts[0] not in TESTS_OF_OTHER_FOLDERS} == set()
+    with_modules = {path.parent.relative_to(PACKAGE) for path in MODULES} - {Path(".")}
+    assert {room.as_posix() for room in with_modules - folders} == TESTED_FROM_ABOVE.keys()
+    for place in TESTED_FROM_ABOVE.values():
+        assert (tests / place.partition(",")[0]).exists(), place
 
 
 def test_every_command_is_listed_with_a_module_that_exists() -> None:

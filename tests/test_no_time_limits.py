@@ -1,12 +1,14 @@
 """No test has a limit of time that a busy machine could reach: it waits HANG_S (support/processes.py), or it fails.
 
-Speed is measured in bench/. What is looked for: clocks, numbers as time limits, and deadlines of hypothesis.
+Speed is measured in bench/. What is looked for: clocks, numbers as time limits (also after --timeout), and
+deadlines of hypothesis.
 """
 
 from __future__ import annotations
 
 import ast
 from collections.abc import Iterator
+from itertools import pairwise
 from pathlib import Path
 
 import pytest
@@ -25,12 +27,14 @@ WHERE_TIME_COUNTS = {
     "support/slurm.py: monotonic": "the hang guard",
     "support/slurm.py: wait(10)": "a daemon that does not end when it is asked to is killed",
     "cards/test_steps.py: timeout_s=2": "the limit of a step is what is tested",
+    "proofs/test_program.py: --timeout 8": "a rank hangs, and that the limit ends it is what is tested",
 }
 
 
 def limits_in(source: str) -> Iterator[str]:
     """Every limit of time in a test's source, as it would be written."""
     for node in ast.walk(ast.parse(source)):
+        yield from _limits_among_words(node)
         if isinstance(node, ast.Attribute) and (node.attr in CLOCKS or ast.unparse(node) == "time.time"):
             yield node.attr
         elif isinstance(node, ast.ImportFrom):
@@ -49,6 +53,15 @@ def limits_in(source: str) -> Iterator[str]:
             for key, value in zip(node.keys, node.values):
                 if isinstance(key, ast.Constant) and key.value in LIMITS and _is_number(value):
                     yield f"{key.value}={ast.unparse(value)}"
+
+
+def _limits_among_words(node: ast.AST) -> Iterator[str]:
+    """A number as text after `--timeout`, among the arguments of a call, a list or a tuple."""
+    words = node.args if isinstance(node, ast.Call) else node.elts if isinstance(node, ast.List | ast.Tuple) else []
+    values = [word.value if isinstance(word, ast.Constant) else None for word in words]
+    for option, value in pairwise(values):
+        if option == "--timeout" and isinstance(value, str) and value.replace(".", "", 1).isdecimal():
+            yield f"--timeout {value}"
 
 
 def _is_limit(word: ast.keyword) -> bool:
@@ -91,6 +104,9 @@ def test_every_exception_is_still_needed() -> None:
         ("def run(command, timeout: float = 60): ...", ["timeout=60"]),
         ("def run(*, timeout=60): ...", ["timeout=60"]),
         ("Step(**{'timeout_s': 20})", ["timeout_s=20"]),
+        ("run(program, '--fault', 'hangs', '--timeout', '8')", ["--timeout 8"]),
+        ("run([program, '--timeout', '0.5', '--json'], ('--timeout', '20'))", ["--timeout 0.5", "--timeout 20"]),
+        ("run(program, '--timeout', str(HANG_S), '8'); run('--timeout', '--json', '8')", []),
         ("subprocess.run(command, timeout=HANG_S); process.wait(HANG_S); settings(deadline=None)", []),
         ("import time\ntime.sleep(5)\nslurm.wait_until(lambda: count() == 3, 'three')", []),
     ],

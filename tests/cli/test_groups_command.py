@@ -108,7 +108,7 @@ def test_a_rank_that_shares_no_group_is_said_to_be_alone(hcp: Hcp) -> None:
     assert hcp("groups", "--world-size", "1", "--rank", "0").stdout.endswith("\nalone in every group\n")
 
 
-def test_a_rank_of_a_huge_world_is_answered_at_once(hcp: Hcp) -> None:
+def test_a_rank_of_a_huge_world_has_its_groups(hcp: Hcp) -> None:
     done = hcp(
         "groups",
         "--world-size",

@@ -16,6 +16,7 @@ from hcp.core.errors import HcpError
 from hcp.launch.build import build_launch
 from hcp.launch.fact import Dialect, Reading
 from hcp.launch.read import read_target, read_text
+from support.hostile import READ_TEXTS_AS, SLOW_TEXTS, TEXTS
 from support.selection import examples
 
 
@@ -202,33 +203,13 @@ def test_a_byte_order_mark_and_windows_line_ends_do_not_matter(tmp_path: Path) -
     assert value(read_target("-", stdin=lambda: words), "cp") == 4
 
 
-HOSTILE = {
-    "open lists": "[" * 4_000_000,
-    "open mappings": "{" * 1_000_000,
-    "a list in a word": "x=" + "[" * 1_000_000,
-    "a long key": "model." * 500_000 + "=1",
-    "a long number": "a: " + "9" * 4_000_000,
-    "quotes": "'" * 300_000,
-    "base 60": "a: " + "1:" * 1_000_000,
-    "comments": "# x\n" * 900_000,
-    "overrides": "model.a=1\n" * 400_000,
-    "a mapping in a word": "model.a={" + "b:1," * 1_000_000 + "}",
-    "flags": "--x 1\n" * 600_000,
-    "keys": "a:\n" + "".join(f" k{i}: v\n" for i in range(120_000)),
-}
-
-
-SLOW = {"quotes", "keys"}
-READ_AS: tuple[tuple[str, Dialect | None], ...] = (("x.yaml", None), ("x.txt", "bridge"), ("x.txt", "verl"))
-
-
 @pytest.mark.parametrize(
-    "name", [pytest.param(name, marks=pytest.mark.slow if name in SLOW else ()) for name in HOSTILE]
+    "name", [pytest.param(name, marks=pytest.mark.slow if name in SLOW_TEXTS else ()) for name in TEXTS]
 )
 def test_hostile_text_is_read_or_refused_in_one_line(name: str) -> None:
-    for target, dialect in READ_AS:
+    for target, dialect in READ_TEXTS_AS:
         try:
-            build_launch(read_text(HOSTILE[name], target, dialect=dialect))
+            build_launch(read_text(TEXTS[name], target, dialect=dialect))
         except HcpError as error:
             assert "\n" not in str(error)
 

@@ -6,8 +6,6 @@ import subprocess
 import sys
 from pathlib import Path
 
-import pytest
-
 from hcp.rules.registry import RULES
 from support.rules import FAMILIES, family_of
 
@@ -15,11 +13,10 @@ HERE = Path(__file__).parent
 COLLECT = [sys.executable, "-m", "pytest", "--collect-only", "-p", "no:cacheprovider", "-p", "no:xdist", "-m", ""]
 
 
-@pytest.fixture(scope="module")
-def collected() -> list[str]:
-    """The ids of all tests below the folders of the families."""
+def collected(*options: str) -> list[str]:
+    """The ids of the tests below the folders of the families: those of the quick set, or with `--all` each of them."""
     done = subprocess.run(
-        [*COLLECT, "-o", "addopts=--import-mode=importlib -q", *(HERE / family for family in FAMILIES)],
+        [*COLLECT, *options, "-o", "addopts=--import-mode=importlib -q", *(HERE / family for family in FAMILIES)],
         cwd=HERE.parents[1],
         capture_output=True,
         text=True,
@@ -28,15 +25,15 @@ def collected() -> list[str]:
     return [line for line in done.stdout.splitlines() if "::" in line]
 
 
-def test_every_test_names_a_rule_of_its_folder(collected: list[str]) -> None:
-    for test in collected:
+def test_every_test_names_a_rule_of_its_folder() -> None:
+    for test in collected("--all"):
         file, _, name = test.partition("::")
         family = Path(file).parent.name
         assert any(rule.id in name.upper() for rule in RULES if family_of(rule.id) == family), test
 
 
-def test_every_rule_has_rows_besides_its_examples(collected: list[str]) -> None:
-    named = [test.rpartition("::")[2].upper() for test in collected if "test_examples.py" not in test]
+def test_every_rule_has_rows_besides_its_examples() -> None:
+    named = [test.rpartition("::")[2].upper() for test in collected() if "test_examples.py" not in test]
     assert not [rule.id for rule in RULES if not any(rule.id in name for name in named)]
 
 

@@ -98,25 +98,27 @@ _facts = st.fixed_dictionaries({}, optional={name: _fact_of(row) for name, row i
 
 
 @settings(max_examples=examples(quick=60, full=400), derandomize=True)
-@given(kind=st.sampled_from(DIALECTS), facts=_facts, complete=st.booleans())
-def test_no_launch_makes_a_rule_raise(kind: Any, facts: dict[str, Fact], complete: bool) -> None:
-    launch = build_launch(Reading(kind, "-", "yaml", complete=complete, role="actor_rollout_ref.actor"), assumed=facts)
+@given(dialect=st.sampled_from(DIALECTS), facts=_facts, complete=st.booleans())
+def test_no_launch_makes_a_rule_raise(dialect: Any, facts: dict[str, Fact], complete: bool) -> None:
+    launch = build_launch(
+        Reading(dialect, "-", "yaml", complete=complete, role="actor_rollout_ref.actor"), assumed=facts
+    )
     report = check_launch(launch, RULES, fixes=False)
     assert report.applied + len(report.not_checked) <= len(RULES)
 
 
 @settings(max_examples=examples(quick=20, full=60), derandomize=True)
-@given(kind=st.sampled_from(DIALECTS), facts=_facts)
-def test_no_launch_makes_a_fix_raise(kind: Any, facts: dict[str, Fact]) -> None:
-    launch = build_launch(Reading(kind, "-", "yaml", role="actor_rollout_ref.actor"), assumed=facts)
+@given(dialect=st.sampled_from(DIALECTS), facts=_facts)
+def test_no_launch_makes_a_fix_raise(dialect: Any, facts: dict[str, Fact]) -> None:
+    launch = build_launch(Reading(dialect, "-", "yaml", role="actor_rollout_ref.actor"), assumed=facts)
     for finding in check_launch(launch, RULES).findings:
         for fix in finding.fixes:
             assert fix.overrides, f"{finding.rule.id} offers a fix that changes nothing"
 
 
 def test_an_empty_launch_has_no_finding() -> None:
-    for kind in DIALECTS:
-        launch = build_launch(Reading(kind, "-", "overrides", complete=False))
+    for dialect in DIALECTS:
+        launch = build_launch(Reading(dialect, "-", "overrides", complete=False))
         report = check_launch(launch, RULES)
         assert report.findings == ()
         assert report.not_checked, "a launch of which nothing is known passes no rule"

@@ -14,7 +14,7 @@ from hcp.rules.rule import Rule
 from support.rules import family_of
 
 FRAMEWORK = ("engine", "fixes", "patch", "registry", "report", "rule", "run", "upstream", "view")
-"""Modules of hcp.rules that serve all rules alike: they have tests of their own."""
+"""Modules of hcp.rules that serve all rules alike, and are no family."""
 
 Place = tuple[tuple[str, int | None], ...]
 """The way from a module's tree to a node in it: fields, and positions where a field is a list."""

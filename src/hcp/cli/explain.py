@@ -69,7 +69,7 @@ def _place(rule: Rule) -> dict[str, str | int]:
 
 
 def _place_text(rule: Rule) -> str:
-    """The place as an editor takes it. Pages that are kept do not have it: the next edit would move the line."""
+    """`file:line`, as editors open it. Written pages leave it out: the next edit would move the line."""
     place = _place(rule)
     return f"{place['file']}:{place['line']} {place['function']}"
 

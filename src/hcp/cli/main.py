@@ -93,7 +93,7 @@ def main(argv: list[str] | None = None) -> Any:
 
 
 def _collect_less() -> None:
-    """Spares a process of 0.1 s most garbage collections: while it loads modules, and at exit, where all are walked."""
+    """Skips most garbage collections, while modules load and at exit: the process lives for 0.1 s."""
     gc.set_threshold(100_000)
     atexit.register(gc.freeze)
 

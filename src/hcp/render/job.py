@@ -8,7 +8,7 @@ from pathlib import PurePath
 from typing import Any
 
 from hcp.core.errors import HcpError
-from hcp.launch.fact import Launch
+from hcp.launch.fact import ELASTIC_STARTS, Launch
 from hcp.render.arguments import check_arguments, group_arguments, rank_arguments, words_to_skip
 from hcp.render.container import Container, container_of
 from hcp.render.directives import Directive, directives_of
@@ -23,7 +23,6 @@ _TITLES = {
     "ft_launcher": "ft_launcher on every node",
     "ray": "one Ray cluster over all nodes",
 }
-_LAUNCHERS = ("torchrun", "ft_launcher")
 """Programs that start the ranks of their node themselves."""
 _SAVE_KEYS = {"mlm": "save", "verl": "trainer.default_local_dir"}
 _CLUSTER_FACTS = ("arch", "nvlink_domain", "gpus_per_node", "nodes")
@@ -56,12 +55,12 @@ class Job:
     @property
     def needs_interpreter(self) -> bool:
         """Whether the command has to name the interpreter: torchrun and ft_launcher name it themselves."""
-        return self.start not in _LAUNCHERS
+        return self.start not in ELASTIC_STARTS
 
     @property
     def stop_signal(self) -> str:
         """What asks the trainer to save and to end: a launcher would end its ranks at once on TERM."""
-        return "USR1" if self.start in _LAUNCHERS else "TERM"
+        return "USR1" if self.start in ELASTIC_STARTS else "TERM"
 
     @property
     def gpus_to_see(self) -> int:

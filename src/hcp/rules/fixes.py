@@ -42,7 +42,7 @@ def apply_edits(launch: Launch, edits: Mapping[str, Any]) -> Launch | None:
         elif value is None and launch.dialect == "mlm":
             removed |= {key, *(k for k, entry in index_of(launch.dialect).items() if entry.fact == name)}
         else:
-            settings.append(Setting(key, _setting_value(launch, key, name, value)))
+            settings.append(Setting(key, _setting_value(launch, key, value)))
     try:
         edited = with_settings(launch, settings, frozenset(removed)) if settings or removed else launch
         return with_facts(edited, facts) if facts else edited
@@ -74,7 +74,7 @@ def _is_plain_fact(name: str) -> bool:
     return name.startswith("env.") or name in ("placement", "start", "ntasks_per_node", "nodes")
 
 
-def _setting_value(launch: Launch, key: str, name: str, value: Any) -> Any:
+def _setting_value(launch: Launch, key: str, value: Any) -> Any:
     if index_of(launch.dialect, launch.reading.role)[key].negated:
         value = not value
     if launch.dialect == "mlm":

@@ -31,9 +31,6 @@ def sequence_parallelism_has_tp(v: View) -> Problem | None:
     if v.tp > 1:
         return None
     corrected = v.dialect in ("mlm", "verl") or v.at_least("bridge", "0.4")
-    stated = v.fact("sequence_parallel")
-    if corrected and (stated is None or stated.origin == "default"):
-        return None  # verl's own default, which it corrects itself
     return Problem(
         message=(
             "sequence parallelism is switched off with a warning"

@@ -31,10 +31,8 @@ def plan_of_assumptions(assumes: tuple[str, ...]) -> CpPlan:
 
 
 def _plan(facts: dict[str, Any]) -> CpPlan:
-    comm = facts.get("cp_comm_type")
-    kinds = tuple(dict.fromkeys(str(item) for item in (comm if isinstance(comm, tuple) else (comm,)) if item))
     sizes = facts.get("hcp_sizes") or None
-    return CpPlan(facts.get("cp"), sizes, kinds, _levels(facts, sizes), facts.get("arch"), bool(facts.get("fp8")))
+    return CpPlan(facts.get("cp"), sizes, _levels(facts, sizes), facts.get("arch"), bool(facts.get("fp8")))
 
 
 def _levels(facts: dict[str, Any], sizes: Any) -> tuple[tuple[tuple[int, ...], ...], ...]:

@@ -34,7 +34,6 @@ class CpPlan(NamedTuple):
 
     cp: int | None = None
     hcp_sizes: tuple[int, ...] | None = None
-    comm_types: tuple[str, ...] = ()
     levels: tuple[tuple[tuple[int, ...], ...], ...] = ()
     arch: str | None = None
     fp8: bool = False

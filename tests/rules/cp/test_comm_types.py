@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from support.launches import CP, HCP
-from support.rules import FixRow, Row, test_fixes, test_text, test_verdict
+from support.rules import FixRow, Row, finding, launch, test_fixes, test_text, test_verdict
 
 __all__ = ["test_fixes", "test_text", "test_verdict"]
 
@@ -85,3 +85,8 @@ FIXES: list[FixRow] = [
         ),
     ),
 ]
+
+
+def test_cp004_a_misspelt_type_in_a_list_is_mended_where_it_stands() -> None:
+    of = launch("mlm", f"{CP} 2 --num-layers 3 --cp-comm-type p2p allgather a2a")
+    assert finding("CP004", of, fixes=True).fixes[0].cli == ("--cp-comm-type", "p2p", "all_gather", "a2a")

@@ -43,12 +43,12 @@ VERDICTS: list[Row] = [
 
 TEXTS: list[Row] = [
     # rule, dialect, launch, assumed, what the finding says
-    ("DCP007", "mlm", f"{HYBRID} {CP} 6", "world_size=6 mcore=0.17.0 te=2.14", "group of 4"),
+    ("DCP007", "mlm", f"{HYBRID} {CP} 6", "world_size=6 mcore=0.17.0 te=2.14", "message: group of 4"),
     ("DCP007", "mlm", f"{HYBRID} {CP} 6", "world_size=6 mcore=0.17.0 te=2.14", "such as 4 or 8 |"),
-    ("DCP007", "mlm", f"{HYBRID} {CP} 12", "world_size=12 mcore=0.17.0 te=2.14", "group of 8"),
+    ("DCP007", "mlm", f"{HYBRID} {CP} 12", "world_size=12 mcore=0.17.0 te=2.14", "message: group of 8"),
     ("DCP007", "mlm", f"{HYBRID} {CP} 12", "world_size=12 mcore=0.17.0 te=2.14", "none is built | DP x CP = 12"),
-    ("DCP007", "mlm", f"{HYBRID} {CP} 9", "world_size=9 mcore=0.17.0 te=2.14", "even"),
-    ("DCP007", "mlm", f"{HYBRID} {CP} 10", "world_size=10 mcore=0.17.0 te=2.14", "under the size 4"),
+    ("DCP007", "mlm", f"{HYBRID} {CP} 9", "world_size=9 mcore=0.17.0 te=2.14", "message: even"),
+    ("DCP007", "mlm", f"{HYBRID} {CP} 10", "world_size=10 mcore=0.17.0 te=2.14", "message: under the size 4"),
     ("DCP007", "mlm", f"{HYBRID} {CP} 1", "world_size=1 mcore=0.17.0 te=2.14", "such as 2 or"),
 ]
 

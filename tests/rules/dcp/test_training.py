@@ -8,6 +8,7 @@ from support.rules import FixRow, Row, finding, launch, test_fixes, test_text, t
 __all__ = ["test_fixes", "test_text", "test_verdict"]
 
 ROWS = HYBRID.replace("--sft ", "")
+UNSCHEDULED = DYNAMIC.replace("--sequence-packing-scheduler default_dynamic_cp ", "")
 TWO_ROWS = f"{HYBRID}--micro-batch-size 2"
 CYCLIC = "dataset.dataloader_type=cyclic"
 PROVIDER_ON_DEV = PROVIDER.replace("hybrid", "dynamic")
@@ -64,6 +65,7 @@ TEXTS: list[Row] = [
     ),
     ("DCP015", "mlm", "", "hybrid_context_parallel=true", "dynamic CP with a data set without --sft"),
     ("DCP017", "mlm", f"{DYNAMIC}--sequence-packing-scheduler dp_balanced", ON_DEV, "scheduler dp_balanced"),
+    ("DCP017", "mlm", UNSCHEDULED, ON_DEV, "sequence_packing_scheduler unset"),
     ("DCP017", "mlm", DYNAMIC, TE_2_8, "with Transformer Engine 2.8.0"),
     ("DCP017", "mlm", "", "dynamic_context_parallel=true world_size=8 te=2.9", "sequence_packing_scheduler unset"),
 ]

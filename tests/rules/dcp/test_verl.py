@@ -64,6 +64,7 @@ VERDICTS: list[Row] = [
         VERL_0_8,
         "warning hang training",
     ),
+    ("DCP025", "verl", f"{MICRO_BATCH}6 trainer.n_gpus_per_node=6", VERL_0_8, "error hang training"),  # groups of 4
     ("DCP025", "verl", VERL, VERL_0_8, "warning hang training"),
     ("DCP025", "verl", SFT, VERL_0_8 + "use_dynamic_bsz=false micro_batch_size=8", "warning hang training"),
     ("DCP025", "verl", f"{MICRO_BATCH}7".replace(VERL, ""), VERL_0_8, "not concerned"),
@@ -87,7 +88,7 @@ VERDICTS: list[Row] = [
         "",
         "fine",
     ),  # unknown
-    ("DCP027", "verl", REF, VERL_ON_DEV, "not concerned"),
+    ("DCP027", "verl", f"{ACTOR}context_parallel_size=4 {REF}", VERL_ON_DEV, "not concerned"),  # neither says it
     ("DCP027", "verl", VERL, VERL_ON_DEV, "not concerned"),
     ("DCP027", "mlm", "--dynamic-context-parallel", "", "not concerned"),
     ("DCP027", "verl", f"{VERL}algorithm.adv_estimator=grpo critic.strategy=megatron", VERL_ON_DEV, "all:"),
@@ -151,3 +152,4 @@ def test_dcp018_a_critic_that_shares_the_switch_is_refused_as_a_value_model() ->
     text = f"{VERL} critic.strategy=megatron " + VERL.replace("actor_rollout_ref.actor", "critic")
     found = finding("DCP018", launch("verl", text, VERL_ON_DEV), fixes=True)
     assert "value model" in found.problem.found and found.role == "critic"
+    assert [fix.edits for fix in found.fixes] == [(("dynamic_context_parallel", False),)]

@@ -12,6 +12,12 @@ __all__ = ["test_fixes", "test_text", "test_verdict"]
 WITHOUT_CP = BRIDGE_BARE.replace("size=4", "size=1")
 VERL_HCP = f"{ACTOR}context_parallel_size=4 {OVERRIDE}cp_comm_type=a2a+p2p"
 
+TO_ONE_LEVEL = (
+    "cp_comm_type=p2p hierarchical_context_parallel_sizes=null",
+    "cp_comm_type=a2a hierarchical_context_parallel_sizes=null",
+)
+"""What the last two fixes write wherever both flat types fit."""
+
 VERDICTS: list[Row] = [
     # rule, dialect, launch, assumed, verdict
     ("HCP001", "mlm", f"{CP} 4 --cp-comm-type a2a+p2p", "", "error crash config"),
@@ -96,153 +102,74 @@ FIXES: list[FixRow] = [
         "mlm",
         f"{CP} 4 --cp-comm-type a2a+p2p",
         "heads=8",
-        (
-            "hierarchical_context_parallel_sizes=2 2",
-            "cp_comm_type=p2p",
-            "cp_comm_type=a2a",
-        ),
+        ("hierarchical_context_parallel_sizes=2 2", "cp_comm_type=p2p", "cp_comm_type=a2a"),
     ),
     (
         "HCP001",
         "mlm",
         "",
         "cp=6 cp_comm_type=a2a,a2a+p2p",
-        (
-            "hierarchical_context_parallel_sizes=2 3",
-            "cp_comm_type=a2a p2p",
-            "cp_comm_type=a2a a2a",
-        ),
+        ("hierarchical_context_parallel_sizes=2 3", "cp_comm_type=a2a p2p", "cp_comm_type=a2a a2a"),
     ),
-    (
-        "HCP001",
-        "bridge",
-        BRIDGE_BARE,
-        "tp=2 heads=3",
-        (
-            "model.cp_comm_type=p2p",
-            "model.cp_comm_type=a2a",
-        ),
-    ),
+    ("HCP001", "bridge", BRIDGE_BARE, "tp=2 heads=3", ("model.cp_comm_type=p2p", "model.cp_comm_type=a2a")),
     (
         "HCP001",
         "bridge",
         "",
         "cp=4 cp_comm_type=a2a+p2p hcp_sizes=null nvlink_domain=6",
-        (
-            "model.hierarchical_context_parallel_sizes=[2,2]",
-            "model.cp_comm_type=p2p",
-            "model.cp_comm_type=a2a",
-        ),
+        ("model.hierarchical_context_parallel_sizes=[2,2]", "model.cp_comm_type=p2p", "model.cp_comm_type=a2a"),
     ),
-    (
-        "HCP001",
-        "mlm",
-        "",
-        "cp=4 cp_comm_type=a2a+p2p gtp=8",
-        (
-            "cp_comm_type=p2p",
-            "cp_comm_type=a2a",
-        ),
-    ),
-    (
-        "HCP001",
-        "mlm",
-        "",
-        "cp=4 cp_comm_type=a2a+p2p nvlink_domain=5",
-        (
-            "cp_comm_type=p2p",
-            "cp_comm_type=a2a",
-        ),
-    ),
+    ("HCP001", "mlm", "", "cp=4 cp_comm_type=a2a+p2p gtp=8", ("cp_comm_type=p2p", "cp_comm_type=a2a")),
+    ("HCP001", "mlm", "", "cp=4 cp_comm_type=a2a+p2p nvlink_domain=5", ("cp_comm_type=p2p", "cp_comm_type=a2a")),
     (
         "HCP002",
         "bridge-provider",
         "",
         "cp=8 hcp_sizes=4,4 nvlink_domain=6",
-        (
-            "model.hierarchical_context_parallel_sizes=[2,4]",
-            "model.context_parallel_size=16",
-        ),
+        ("model.hierarchical_context_parallel_sizes=[2,4]", "model.context_parallel_size=16"),
     ),
     (
         "HCP002",
         "mlm",
         f"{CP} 6 {LEVELS} 2 2",
         "heads=3 tp=4",
-        (
-            "context_parallel_size=4",
-            "cp_comm_type=p2p hierarchical_context_parallel_sizes=null",
-        ),
+        ("context_parallel_size=4", "cp_comm_type=p2p hierarchical_context_parallel_sizes=null"),
     ),
     (
         "HCP002",
         "mlm",
         f"{CP} 6 {LEVELS} 2 2",
         "nvlink_domain=null gpus_per_node=3",
-        (
-            "hierarchical_context_parallel_sizes=3 2",
-            "context_parallel_size=4",
-            "cp_comm_type=p2p hierarchical_context_parallel_sizes=null",
-            "cp_comm_type=a2a hierarchical_context_parallel_sizes=null",
-        ),
+        ("hierarchical_context_parallel_sizes=3 2", "context_parallel_size=4", *TO_ONE_LEVEL),
     ),
     (
         "HCP003",
         "mlm",
         "",
         "cp=8 cp_comm_type=a2a+p2p hcp_sizes=2,2,2",
-        (
-            "hierarchical_context_parallel_sizes=2 4",
-            "hierarchical_context_parallel_sizes=4 2",
-            "cp_comm_type=p2p hierarchical_context_parallel_sizes=null",
-            "cp_comm_type=a2a hierarchical_context_parallel_sizes=null",
-        ),
+        ("hierarchical_context_parallel_sizes=2 4", "hierarchical_context_parallel_sizes=4 2", *TO_ONE_LEVEL),
     ),
     (
         "HCP003",
         "mlm",
         "",
         "cp=8 cp_comm_type=a2a+p2p hcp_sizes=8",
-        (
-            "hierarchical_context_parallel_sizes=4 2",
-            "cp_comm_type=p2p hierarchical_context_parallel_sizes=null",
-            "cp_comm_type=a2a hierarchical_context_parallel_sizes=null",
-        ),
+        ("hierarchical_context_parallel_sizes=4 2", *TO_ONE_LEVEL),
     ),
-    (
-        "HCP003",
-        "mlm",
-        f"{CP} 8 {LEVELS} 2 -2 -2",
-        "",
-        (
-            "hierarchical_context_parallel_sizes=4 2",
-            "cp_comm_type=p2p hierarchical_context_parallel_sizes=null",
-            "cp_comm_type=a2a hierarchical_context_parallel_sizes=null",
-        ),
-    ),
+    ("HCP003", "mlm", f"{CP} 8 {LEVELS} 2 -2 -2", "", ("hierarchical_context_parallel_sizes=4 2", *TO_ONE_LEVEL)),
     (
         "HCP003",
         "mlm",
         f"{CP} 8 {LEVELS} 1 2 4",
         "",
-        (
-            "hierarchical_context_parallel_sizes=1 8",
-            "hierarchical_context_parallel_sizes=4 2",
-            "cp_comm_type=p2p hierarchical_context_parallel_sizes=null",
-            "cp_comm_type=a2a hierarchical_context_parallel_sizes=null",
-        ),
+        ("hierarchical_context_parallel_sizes=1 8", "hierarchical_context_parallel_sizes=4 2", *TO_ONE_LEVEL),
     ),
     (
         "HCP003",
         "mlm",
         f"{CP} 8 {LEVELS} 2 4 1",
         "",
-        (
-            "hierarchical_context_parallel_sizes=2 4",
-            "hierarchical_context_parallel_sizes=4 2",
-            "cp_comm_type=p2p hierarchical_context_parallel_sizes=null",
-            "cp_comm_type=a2a hierarchical_context_parallel_sizes=null",
-        ),
+        ("hierarchical_context_parallel_sizes=2 4", "hierarchical_context_parallel_sizes=4 2", *TO_ONE_LEVEL),
     ),
     (
         "HCP004",
@@ -260,35 +187,16 @@ FIXES: list[FixRow] = [
         "mlm",
         f"{CP} 4 {LEVELS} -1 -4",
         "",
-        (
-            "hierarchical_context_parallel_sizes=1 4",
-            "hierarchical_context_parallel_sizes=2 2",
-            "cp_comm_type=p2p hierarchical_context_parallel_sizes=null",
-            "cp_comm_type=a2a hierarchical_context_parallel_sizes=null",
-        ),
+        ("hierarchical_context_parallel_sizes=1 4", "hierarchical_context_parallel_sizes=2 2", *TO_ONE_LEVEL),
     ),
     (
         "HCP004",
         "mlm",
         f"{CP} 4 {LEVELS} 1 -4",
         "",
-        (
-            "hierarchical_context_parallel_sizes=1 4",
-            "hierarchical_context_parallel_sizes=2 2",
-            "cp_comm_type=p2p hierarchical_context_parallel_sizes=null",
-            "cp_comm_type=a2a hierarchical_context_parallel_sizes=null",
-        ),
+        ("hierarchical_context_parallel_sizes=1 4", "hierarchical_context_parallel_sizes=2 2", *TO_ONE_LEVEL),
     ),
-    (
-        "HCP006",
-        "mlm",
-        "",
-        "cp=4 hcp_sizes=2,2",
-        (
-            "cp_comm_type=a2a+p2p",
-            "hierarchical_context_parallel_sizes=null",
-        ),
-    ),
+    ("HCP006", "mlm", "", "cp=4 hcp_sizes=2,2", ("cp_comm_type=a2a+p2p", "hierarchical_context_parallel_sizes=null")),
     ("HCP006", "mlm", "", "cp=4 cp_comm_type=p2p,a2a hcp_sizes=2,2", ("hierarchical_context_parallel_sizes=null",)),
 ]
 

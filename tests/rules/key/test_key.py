@@ -42,13 +42,13 @@ TEXTS: list[Row] = [
 ]
 
 
-def finding_of(kind: Dialect, text: str) -> Finding | None:
-    report = check_launch(build_launch(read_text(text, "launch", dialect=kind)), (BY_ID["KEY001"],))
+def finding_of(dialect: Dialect, text: str) -> Finding | None:
+    report = check_launch(build_launch(read_text(text, "launch", dialect=dialect)), (BY_ID["KEY001"],))
     return report.findings[0] if report.findings else None
 
 
 @pytest.mark.parametrize(
-    ("kind", "text", "meant", "severity"),
+    ("dialect", "text", "meant", "severity"),
     [
         (
             "bridge",
@@ -73,16 +73,16 @@ def finding_of(kind: Dialect, text: str) -> Finding | None:
     ],
 )
 def test_key001_a_slip_names_what_was_meant_and_weighs_what_hangs_on_it(
-    kind: Dialect, text: str, meant: str, severity: str
+    dialect: Dialect, text: str, meant: str, severity: str
 ) -> None:
-    found = finding_of(kind, text)
+    found = finding_of(dialect, text)
     assert found is not None
     assert (found.problem.wanted, found.severity, found.effect) == (meant, severity, "silent")
     assert found.location is not None and found.location.line == 1
 
 
 @pytest.mark.parametrize(
-    ("kind", "text"),
+    ("dialect", "text"),
     [
         ("bridge", "model.fp8=hybrid\nmodel.fp4=null\n"),
         ("bridge", "optimizer.adam_beta1=0.9\noptimizer.adam_beta2=0.95\n"),
@@ -90,8 +90,8 @@ def test_key001_a_slip_names_what_was_meant_and_weighs_what_hangs_on_it(
         ("verl", "trainer.our_own_switch=true\n"),
     ],
 )
-def test_key001_neighbouring_real_keys_and_own_keys_pass(kind: Dialect, text: str) -> None:
-    assert finding_of(kind, text) is None
+def test_key001_neighbouring_real_keys_and_own_keys_pass(dialect: Dialect, text: str) -> None:
+    assert finding_of(dialect, text) is None
 
 
 def test_key001_on_a_command_line_a_slip_stops_the_launch() -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 
 from hcp.bash.value import Field, Hole, Item, Items, Lit, Maybe, Span, Unseen, Value
+from hcp.launch.fact import ELASTIC_STARTS
 from hcp.launch.script.options import slurm_options, torchrun_options
 from hcp.launch.script.started import Handed, StartContext, Started
 
@@ -56,7 +57,7 @@ def take_apart(items: Items, context: StartContext, span: Span) -> Started | Han
             return _sbatch(items, place + 1, context)
         elif name == "env":
             place, context = _env(items, place + 1, context)
-        elif name in ("torchrun", "ft_launcher"):
+        elif name in ELASTIC_STARTS:
             return _torchrun(items, place + 1, context.with_start(name), span)
         elif _PYTHON.match(name):
             return _python(items, place + 1, context, span)

@@ -6,7 +6,7 @@ import re
 from collections.abc import Mapping
 
 from hcp.bash.value import Span, Value, reason_of, text_of
-from hcp.launch.fact import Dialect, Fact
+from hcp.launch.fact import ELASTIC_STARTS, Dialect, Fact
 from hcp.launch.script.flags import location_of
 from hcp.launch.script.options import Option, gpu_count
 from hcp.launch.script.started import Launched, StartContext
@@ -46,7 +46,7 @@ def facts_of(launched: Launched, dialect: Dialect) -> Facts:
         facts.lack("start", context.doubt or "not known")
     else:
         facts.put("start", start)
-    if start in ("torchrun", "ft_launcher"):
+    if start in ELASTIC_STARTS:
         _torchrun(facts, context)
     elif start != "ray":
         _slurm(facts, context, start == "srun")

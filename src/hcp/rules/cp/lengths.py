@@ -8,7 +8,7 @@ from hcp.rules.upstream import ARGUMENTS, BRIDGE_CONFIG, GPT_DATASET, MAPPINGS, 
 from hcp.rules.view import View
 
 _HUGE = 1 << 30
-"""Bytes of one dense mask, a byte per pair of tokens, from which the rule speaks."""
+"""Bytes of one dense mask, a byte per pair of tokens, from which the rule reports it."""
 
 
 def _makes_dense_masks(v: View) -> bool:

@@ -20,7 +20,7 @@ CONNECTIONS = "env.CUDA_DEVICE_MAX_CONNECTIONS"
 BLACKWELL = ("sm100", "sm103", "sm110", "sm120", "sm121")
 FUSED = Fix({"attention_backend": "fused"}, "cuDNN's attention")
 _LARGEST_GROUP = 4096
-_EXCHANGES = {
+EXCHANGES = {
     "a2a": "one all-to-all over the whole CP group",
     "p2p": "a ring over the whole CP group",
     "all_gather": "K and V are gathered over the whole CP group",
@@ -67,7 +67,7 @@ def switch_types(v: View, to: str, only: str | None = None) -> dict[str, Any]:
 
 def type_fixes(v: View, *types: str) -> tuple[Fix, ...]:
     """One fix for each of these types: every layer exchanges by it."""
-    return tuple(Fix(switch_types(v, kind), _EXCHANGES[kind]) for kind in types)
+    return tuple(Fix(switch_types(v, kind), EXCHANGES[kind]) for kind in types)
 
 
 def heads_per_rank(v: View) -> int:

@@ -115,9 +115,8 @@ def core_switch_is_left_to_megatron_lm(v: View) -> Problem | None:
     The switch changes megatron-core's schedule, which then reads groups of samples from the data iterator. Only
     Megatron-LM's loop wraps the iterator so. Bridge's loop and verl's engine hand over plain batches.
     """
-    name = switch(v)
-    if not v[name]:
-        return None
+    # verl's own switch is another one, and may be on or off beside megatron-core's.
+    name = "hybrid_context_parallel" if v.dialect == "verl" else switch(v)
     trainer = "verl" if v.dialect == "verl" else "Megatron-Bridge's training loop"
     unused = v.pp > 1
     return Problem(

@@ -34,7 +34,7 @@ def switch(v: View) -> str:
 
 
 def num_ranks(v: View) -> int:
-    """W: the ranks that share a batch, DP x CP. Where the sizes do not divide, TOPO003 speaks."""
+    """W: the ranks that share a batch, DP x CP. Where the sizes do not divide, TOPO003 reports it."""
     if not v.known("world_size"):
         raise Unknown("world_size")
     return int(v.dp) * int(v.cp)
@@ -77,6 +77,6 @@ def max_sequence(v: View) -> int:
 
 
 def tokens_per_rank(v: View) -> int | None:
-    """max_seqlen_per_dp_cp_rank where it is a usable number; else DCP005 speaks."""
+    """max_seqlen_per_dp_cp_rank where it is a usable number; else DCP005 reports it."""
     value = v.max_seqlen_per_dp_cp_rank
     return int(value) if value is not None and value > 0 else None

@@ -72,7 +72,7 @@ def decentralized_groups_exclude_levels(v: View) -> Problem | None:
     Bridge's decentralized path builds its groups from a rank grid that has no levels. From 0.4.0 on it refuses
     hierarchical sizes; 0.3 set them aside without a word.
     """
-    # The guard looks at the sizes alone; where they are missing, HCP001 speaks and the groups are missing too.
+    # The guard looks at the sizes alone; where they are missing, HCP001 reports it, and the groups are missing too.
     refused = v.hcp_sizes is not None and not (v.known("bridge") and not v.at_least("bridge", "0.4.0"))
     return Problem(
         message=(

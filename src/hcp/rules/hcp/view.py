@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from hcp.rules.cp.view import (
+    EXCHANGES,
     HIERARCHICAL,
     comm_types,
     cp_may_be_on,
@@ -15,11 +16,7 @@ from hcp.rules.rule import Fix
 from hcp.rules.view import Unknown, View
 
 _WIDEST = 4096
-_FLAT = {
-    "p2p": "one ring over the whole CP group",
-    "a2a": "one all-to-all over the whole CP group",
-    "all_gather": "K and V are gathered over the whole CP group",
-}
+_FLAT = {**EXCHANGES, "p2p": "one ring over the whole CP group"}
 
 
 def uses_hcp(v: View) -> bool:

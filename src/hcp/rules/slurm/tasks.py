@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from hcp.launch.fact import ELASTIC_STARTS
 from hcp.rules.rule import Effect, Example, Fix, Problem, rule
 from hcp.rules.upstream import ARGUMENTS, BRIDGE_SBATCH
 from hcp.rules.view import View
@@ -50,7 +51,7 @@ def srun_starts_all_ranks(v: View) -> Problem | None:
     effect="crash",
     stage="init",
     source=(BRIDGE_SBATCH.says("<module>", "--nproc_per_node=$SLURM_GPUS_PER_NODE", ""),),
-    applies=lambda v: v.get("start") in ("torchrun", "ft_launcher") and bool(v.get("srun")),
+    applies=lambda v: v.get("start") in ELASTIC_STARTS and bool(v.get("srun")),
     good=Example(
         "mlm",
         "#SBATCH --nodes=2\n#SBATCH --ntasks-per-node=1\n"

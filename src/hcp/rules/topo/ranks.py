@@ -38,7 +38,7 @@ def _say_ranks(count: int) -> str:
 
 
 def _grids_divide_ranks(v: View) -> bool:
-    """Whether both grids divide the ranks: else TOPO003 or TOPO004 speaks."""
+    """Whether both grids divide the ranks: else TOPO003 or TOPO004 reports it."""
     world_size = int(v.world_size)
     return world_size % _dense_ranks(v) == 0 and world_size % _expert_ranks(v) == 0
 
