@@ -67,7 +67,6 @@ VERDICTS: list[Row] = [
     ("DCP024", "verl", "trainer.nnodes=1", VERL_0_9, "not concerned"),
     ("DCP016", "bridge-provider", PROVIDER, "mcore=0.16.1 te=2.14", "all:"),
     ("DCP016", "bridge", BRIDGE, "mcore=0.16.1 te=2.14", "all: DCP016"),
-    ("DCP016", "verl", "", "hybrid_context_parallel=true", "fine"),
 ]
 
 TEXTS: list[Row] = [
