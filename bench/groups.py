@@ -93,8 +93,8 @@ def main() -> None:
                 times[name].append(taken)
         if turn and importlib.util.find_spec("megatron"):
             _, printed = process([sys.executable, "-c", GENERATOR])
-            for values, value in zip(generator.values(), printed.split()[-2:]):
-                values.append(float(value))
+            for values, printed_value in zip(generator.values(), printed.split()[-2:]):
+                values.append(float(printed_value))
     print(f"{WORLD} ranks, {' '.join(HCP_ARGS)}; medians of {runs} runs")
     median = {name: statistics.median(values) for name, values in (times | generator).items() if values}
     huge = median.pop(HUGE)

@@ -12,7 +12,6 @@ from __future__ import annotations
 
 import argparse
 import ast
-import contextlib
 import os
 import shutil
 import signal
@@ -144,7 +143,7 @@ def in_jobs(mutants: list[Mutant], rules: dict[str, Any], jobs: int, report: Cal
     for job in range(jobs):
         child = os.fork()
         if child == 0:
-            os.setpgid(0, 0)  # a group of its own: Ctrl-C reaches the parent alone, which ends the whole group
+            signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is for the parent, which ends its jobs
             os.close(reading)
             with os.fdopen(writing, "w", buffering=1) as pipe:
                 _run_share(range(job, len(mutants), jobs), mutants, rules, pipe)
@@ -158,8 +157,7 @@ def in_jobs(mutants: list[Mutant], rules: dict[str, Any], jobs: int, report: Cal
                 report(mutants[int(number)], red)
     except KeyboardInterrupt:
         for child in children:
-            with contextlib.suppress(ProcessLookupError):  # it has ended by itself
-                os.killpg(child, signal.SIGKILL)
+            os.kill(child, signal.SIGTERM)
         raise
     statuses = [os.waitpid(child, 0)[1] for child in children]
     if any(statuses):
