@@ -13,7 +13,7 @@ from hcp.core.place import Location
 
 Dialect = Literal["mlm", "bridge", "bridge-provider", "verl"]
 Form = Literal["shell", "args-yaml", "yaml", "overrides", "args"]
-Origin = Literal["launch", "default", "model", "assumed", "installed", "derived"]
+Origin = Literal["launch", "default", "presumed", "recipe", "sourced", "model", "assumed", "installed", "derived"]
 
 DIALECTS: tuple[Dialect, ...] = ("mlm", "bridge", "bridge-provider", "verl")
 ELASTIC_STARTS = ("torchrun", "ft_launcher")

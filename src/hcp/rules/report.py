@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
-from typing import NamedTuple
+from typing import Any, Literal, NamedTuple
 
 from hcp.core.place import Location
 from hcp.launch.fact import Launch
 from hcp.rules.rule import Effect, Problem, Rule, Severity, Stage
+
+Verdict = Literal["ok", "failed", "undecided"]
 
 
 class OfferedFix(NamedTuple):
@@ -23,6 +25,18 @@ class OfferedFix(NamedTuple):
     """(fact, value) pairs, for patches."""
 
 
+class Presumed(NamedTuple):
+    """A key that the launch leaves to its recipe, and the value at which it was checked.
+
+    `recipes_set` of the `recipes` that Megatron-Bridge has give the key another value.
+    """
+
+    key: str
+    value: Any
+    recipes_set: int
+    recipes: int
+
+
 class Finding(NamedTuple):
     rule: Rule
     problem: Problem
@@ -34,6 +48,8 @@ class Finding(NamedTuple):
     location: Location | None
     fixes: tuple[OfferedFix, ...] = ()
     role: str = ""
+    presumed: tuple[Presumed, ...] = ()
+    """The presumed values that it rests on; then it is a warning, "if the recipe leaves KEY at VALUE"."""
 
 
 class NotChecked(NamedTuple):
@@ -41,6 +57,19 @@ class NotChecked(NamedTuple):
 
     rule: Rule
     needs: tuple[str, ...]
+
+
+class Undecided(NamedTuple):
+    """Settings of the launch that could not be seen though an error rule depends on them.
+
+    `reason` says what hides them ("line 29 sources models/x.sh, which is not read"), `do` the one thing to do;
+    `needs` names the facts, `location` is where the launch hides them.
+    """
+
+    reason: str
+    needs: tuple[str, ...]
+    location: Location | None
+    do: str
 
 
 class Report(NamedTuple):
@@ -51,6 +80,16 @@ class Report(NamedTuple):
     not_checked: tuple[NotChecked, ...]
     applied: int
     accepted: tuple[Finding, ...] = ()
+    undecided: tuple[Undecided, ...] = ()
+    presumed: tuple[Presumed, ...] = ()
+    """Every value that was presumed, whether or not a finding rests on it."""
+
+    @property
+    def verdict(self) -> Verdict:
+        """`failed` outranks `undecided`."""
+        if self.num_findings("error"):
+            return "failed"
+        return "undecided" if self.undecided else "ok"
 
     def num_findings(self, severity: Severity) -> int:
         return sum(finding.severity == severity for finding in self.findings)
