@@ -10,7 +10,7 @@ from hcp.launch.derive import derive
 from hcp.launch.edit import edit_facts, edit_settings
 from hcp.launch.fact import Fact, Launch, Reading, Setting
 from hcp.launch.facts.spec import UNKNOWN
-from hcp.launch.facts.table import FACTS, default_of, index_of
+from hcp.launch.facts.table import FACTS, default_of, index_of, key_dialect
 
 
 def build_launch(
@@ -18,7 +18,8 @@ def build_launch(
 ) -> Launch:
     """The launch that a reading describes.
 
-    Order of precedence, weakest first: upstream's default, the model's config.json, the launch, an assumption.
+    Order of precedence, weakest first: upstream's default (for an unknown recipe, what it is presumed to leave), the
+    model's config.json, the launch, an assumption.
     Derived facts are computed last, and never replace a stated one.
 
     Raises:
@@ -86,8 +87,10 @@ def _unwrap(dialect: str, setting: Setting) -> Setting:
 
 
 def _defaults(reading: Reading, stated: Mapping[str, Fact], unknown: Mapping[str, str]) -> dict[str, Fact]:
-    if not reading.complete or reading.unseen is not None:
+    if reading.unseen is not None:
         return {}
+    if not reading.complete:
+        return _presumed(reading, stated, unknown) if key_dialect(reading.dialect) == "bridge" else {}
     facts: dict[str, Fact] = {}
     for name, spec in FACTS.items():
         if name in stated or name in unknown:
@@ -96,3 +99,14 @@ def _defaults(reading: Reading, stated: Mapping[str, Fact], unknown: Mapping[str
         if value is not UNKNOWN:
             facts[name] = Fact(value, "default")
     return facts
+
+
+def _presumed(reading: Reading, stated: Mapping[str, Fact], unknown: Mapping[str, str]) -> dict[str, Fact]:
+    """What no recipe of Megatron-Bridge sets, or few: the value where an unknown recipe is silent."""
+    from hcp.launch.facts.presumed import presumptions
+
+    return {
+        name: Fact(presumption.value, "presumed")
+        for name, presumption in presumptions().items()
+        if name not in stated and name not in unknown
+    }
