@@ -89,24 +89,17 @@ def _unwrap(dialect: str, setting: Setting) -> Setting:
 def _defaults(reading: Reading, stated: Mapping[str, Fact], unknown: Mapping[str, str]) -> dict[str, Fact]:
     if reading.unseen is not None:
         return {}
-    if not reading.complete:
-        return _presumed(reading, stated, unknown) if key_dialect(reading.dialect) == "bridge" else {}
     facts: dict[str, Fact] = {}
-    for name, spec in FACTS.items():
-        if name in stated or name in unknown:
-            continue
-        value: Any = default_of(spec, reading.dialect)
-        if value is not UNKNOWN:
-            facts[name] = Fact(value, "default")
+    absent = [name for name in FACTS if name not in stated and name not in unknown]
+    if reading.complete:
+        for name in absent:
+            value: Any = default_of(FACTS[name], reading.dialect)
+            if value is not UNKNOWN:
+                facts[name] = Fact(value, "default")
+    if reading.complete != (key_dialect(reading.dialect) == "bridge") and reading.dialect != "mlm":
+        # A recipe decides what an override list leaves out; in verl the model decides what verl has no default for.
+        from hcp.launch.facts.presumed import presumptions
+
+        table = presumptions()
+        facts |= {name: Fact(table[name].value, "presumed") for name in absent if name in table and name not in facts}
     return facts
-
-
-def _presumed(reading: Reading, stated: Mapping[str, Fact], unknown: Mapping[str, str]) -> dict[str, Fact]:
-    """What no recipe of Megatron-Bridge sets, or few: the value where an unknown recipe is silent."""
-    from hcp.launch.facts.presumed import presumptions
-
-    return {
-        name: Fact(presumption.value, "presumed")
-        for name, presumption in presumptions().items()
-        if name not in stated and name not in unknown
-    }

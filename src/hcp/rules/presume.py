@@ -11,11 +11,12 @@ from hcp.rules.rule import Problem, Rule
 from hcp.rules.view import Unknown, View
 
 
-def presumed_facts(launch: Launch) -> dict[str, Presumed]:
+def presumptions_of(launch: Launch) -> dict[str, Presumed]:
     """By fact name, what this launch is checked at because it does not say."""
     table = presumptions()
+    keys = {name: keys_of(FACTS[name], launch.dialect, launch.reading.role) for name in table}
     return {
-        name: Presumed(keys_of(FACTS[name], launch.dialect, launch.reading.role)[0], fact.value, *table[name][1:])
+        name: Presumed((*keys[name], name)[0], fact.value, table[name].recipes_set, table[name].recipes)
         for name, fact in launch.facts.items()
         if fact.origin == "presumed"
     }
@@ -26,15 +27,18 @@ def rests_on(launch: Launch, rule: Rule, presumed: dict[str, Presumed]) -> tuple
     return tuple(item for name, item in presumed.items() if _vanishes(launch, rule, name))
 
 
-def softened(problem: Problem, rule: Rule, resting: tuple[Presumed, ...]) -> Problem:
-    """The problem as a warning "if the recipe leaves KEY at VALUE", where recipes do set such a key."""
+def softened(problem: Problem, rule: Rule, resting: tuple[Presumed, ...], decider: str) -> Problem:
+    """The problem as a warning "if the recipe leaves KEY at VALUE", where recipes do set such a key.
+
+    `decider` is what decides the key: the recipe, or in verl the model.
+    """
     unsure = [item for item in resting if item.recipes_set]
     if not unsure:
         return problem
     leaves = " and ".join(f"{item.key} at {shown_value(item.value)}" for item in unsure)
     severity = problem.severity or rule.severity
     return problem._replace(
-        message=f"if the recipe leaves {leaves}: {problem.message}",
+        message=f"if the {decider} leaves {leaves}: {problem.message}",
         severity="warning" if severity == "error" else severity,
     )
 

@@ -14,7 +14,7 @@ from hcp.rules.view import Unknown, View
 
 def run(view: View, rules: Iterable[Rule]) -> tuple[list[Finding], list[NotChecked], int]:
     """What the rules find, what they could not decide, and how many of them applied."""
-    presumed = _presumed_facts(view.launch)
+    presumed = presumed_facts(view.launch)
     findings: list[Finding] = []
     not_checked: list[NotChecked] = []
     applied = 0
@@ -38,12 +38,13 @@ def findings_by_id(launch: Launch, rules: Iterable[Rule]) -> dict[str, Finding]:
     return {finding.rule.id: finding for finding in findings}
 
 
-def _presumed_facts(launch: Launch) -> dict[str, Presumed]:
-    if launch.reading.complete:
+def presumed_facts(launch: Launch) -> dict[str, Presumed]:
+    """By fact name, what the launch is checked at because it does not say."""
+    if not any(fact.origin == "presumed" for fact in launch.facts.values()):
         return {}
-    from hcp.rules.presume import presumed_facts
+    from hcp.rules.presume import presumptions_of
 
-    return presumed_facts(launch)
+    return presumptions_of(launch)
 
 
 def _finding(launch: Launch, rule: Rule, problem: Problem, presumed: dict[str, Presumed]) -> Finding:
@@ -52,7 +53,7 @@ def _finding(launch: Launch, rule: Rule, problem: Problem, presumed: dict[str, P
         from hcp.rules.presume import rests_on, softened
 
         resting = rests_on(launch, rule, presumed)
-        problem = softened(problem, rule, resting)
+        problem = softened(problem, rule, resting, "model" if launch.dialect == "verl" else "recipe")
     keys = []
     for name in problem.facts:
         fact = launch.facts.get(name)

@@ -16,7 +16,7 @@ from hcp.rules.report import Undecided
 from hcp.rules.rule import Problem, Rule
 from hcp.rules.view import Unknown, View
 
-_MOST_TRIALS = 2_000
+_MOST_TRIALS = 500
 """Trials of one rule; one that is still not settled then counts as open."""
 _MOST_AFTER = 50
 """The same once a rule is open: the verdict is then known, and only the list of facts can grow."""
