@@ -72,6 +72,12 @@ def _model(dialect: Dialect, facts: Facts) -> None:
         position = facts.get("position_embedding_type")
         if position is not None and position.value != "rope":
             facts["rope_fusion"] = Fact(False, "derived", position.location, position.key)
+    if (
+        "mla" in facts
+        and facts["mla"].origin == "presumed"
+        and (_value(facts, "num_query_groups") or "kv_heads" in facts)
+    ):
+        facts["mla"] = Fact(False, "derived")  # latent attention has no KV heads, so who states some has none
     if _known(facts, "hidden_size", "heads") and _value(facts, "head_dim") is None:
         hidden, heads = _value(facts, "hidden_size"), _value(facts, "heads")
         if hidden and heads:

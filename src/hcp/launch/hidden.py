@@ -22,6 +22,8 @@ _CLUSTER = frozenset(
     "verl torch cudnn flash_attn einops arch".split()
 )
 """What the cluster or its container decides, not the launch: a note where it is missing."""
+_SITE = frozenset("checkpoint_save checkpoint_load data_path data_cache_path log_directory".split())
+"""Where the site keeps its files: a note, also where the launch hides it."""
 _BY_KEYS_TOGETHER = frozenset(("vision", "finetune"))
 """Bridge: facts that no key of their own holds, but which keys there are."""
 
@@ -58,6 +60,8 @@ def _hidden(launch: Launch, name: str, above: tuple[str, ...]) -> Hidden | None:
         fact = launch.facts[name]
         written = fact.key or name
         return Hidden("word", f"{written} is an expression that is not evaluated", fact.location, "")
+    if name in _SITE:
+        return None
     if name in launch.unknown:
         reason = launch.unknown[name]
         if name in _CLUSTER and reason.endswith(_SLURM):

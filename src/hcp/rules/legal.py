@@ -59,4 +59,4 @@ def legal_values(launch: Launch, name: str) -> tuple[Any, ...]:
         return _LEVELS
     if kind == "float":
         return (None, 0.0, 1.0, 1e9)
-    return (None, "0", "1", "8", "32")
+    return (None, "0", "1", "8", "32") if name.startswith("env.") else (None, "x")
