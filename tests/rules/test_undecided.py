@@ -10,6 +10,9 @@ from hcp.launch.load import LoadOptions, load_launch
 from hcp.rules.engine import check_launch
 from hcp.rules.registry import rules_for
 from hcp.rules.report import Report
+from hcp.rules.rule import Example, Problem, Severity, rule
+from hcp.rules.undecided import undecided_by
+from hcp.rules.view import View
 from support.launches import CP, HCP, KV, LEVELS, TP
 
 WHOLE = f"--num-layers 4 --num-attention-heads 32 {KV} 8 --hidden-size 512 --seq-length 4096 {TP} 2"
@@ -120,9 +123,32 @@ def test_verls_model_counts_for_rules_about_context_parallelism_alone() -> None:
     without = of_words(*VERL)
     assert without.verdict == "ok"
     assert "TP001" in [item.rule.id for item in without.not_checked]
+    ring = of_words(*VERL, "actor_rollout_ref.actor.megatron.context_parallel_size=2")
+    assert ring.verdict == "ok"
+    assert "TP001" in [item.rule.id for item in ring.not_checked]
 
 
 def test_every_reason_stands_once(tmp_path: Path) -> None:
     report = of_script(tmp_path, f"{CP} $A {LEVELS} $B {TP} $A --seq-length $A")
     reasons = [item.reason for item in report.undecided]
     assert len(reasons) == len(set(reasons))
+
+
+@pytest.mark.parametrize(("severity", "is_open"), [("error", True), ("warning", False), ("info", False)])
+def test_only_errors_leave_a_launch_undecided(tmp_path: Path, severity: Severity, is_open: bool) -> None:
+    @rule(
+        "X001",
+        severity=severity,
+        effect="crash",
+        stage="init",
+        source=(),
+        applies=lambda v: True,
+        good=Example("mlm", ""),
+        bad=Example("mlm", ""),
+    )
+    def window_is_off(v: View) -> Problem | None:
+        """No window."""
+        return Problem("bad", "a window", "none", ("window_size",)) if v.window_size else None
+
+    launch = of_script(tmp_path, f"{WHOLE} --window-size $WINDOW").launch
+    assert bool(undecided_by(launch, (window_is_off,))) == is_open
