@@ -51,8 +51,9 @@ def test_what_passes_at_a_presumed_value_counts_as_checked() -> None:
 
 
 def test_who_states_kv_heads_has_no_latent_attention() -> None:
-    words = (CP4, "model.cp_comm_type=a2a", "model.num_attention_heads=30", "model.num_query_groups=2")
-    found = finding("CP007", *words, "model.tensor_model_parallel_size=1")
+    levels = (CP4, "model.cp_comm_type=a2a+p2p", "model.hierarchical_context_parallel_sizes=[4,1]")
+    heads = ("model.num_attention_heads=32", "model.tensor_model_parallel_size=1")
+    found = finding("HCP007", *levels, *heads, "model.num_query_groups=1")
     assert (found.severity, found.presumed) == ("error", ())
 
 
