@@ -6,7 +6,7 @@ import json
 def _facts(hcp, tmp_path, *words):
     (tmp_path / "site.yaml").write_text('gpus_per_node: 8\narch: sm90\nfacts: {te: "2.14"}\naccount: proj\n')
     done = hcp(
-        "check", "--site", "site.yaml", "--format", "json", *words, "--", "--context-parallel-size", "2", cwd=tmp_path
+        "show", "--site", "site.yaml", "--format", "json", *words, "--", "--context-parallel-size", "2", cwd=tmp_path
     )
     return {name: fact["value"] for name, fact in json.loads(done.stdout)["facts"].items()}
 
