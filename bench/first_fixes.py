@@ -163,7 +163,7 @@ def after_first_fixes(launch: Launch) -> Outcome:
 def reason_of(launch: Launch, finding: Finding) -> str:
     """Why hcp has no fix for the finding; "" where it does not say."""
     try:
-        from hcp.rules.fixes import why_none
+        from hcp.rules.offer import why_none
     except ImportError:
         return ""
     return why_none(launch, finding, lambda _: RULES)
