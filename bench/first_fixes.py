@@ -172,7 +172,7 @@ def reason_of(launch: Launch, finding: Finding) -> str:
 def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--limit", type=at_least_one, default=200, help="mutations beside the rules' bad examples")
-    parser.add_argument("--reasons", action="store_true", help="also list the faults that keep an error, with the reason")
+    parser.add_argument("--reasons", action="store_true", help="also list the faults that are explained")
     options = parser.parse_args()
     count: Counter[str] = Counter()
     for fault in faults(options.limit):

@@ -8,7 +8,6 @@ from typing import NamedTuple
 from hcp.launch.fact import Fact, Reading, Setting
 from hcp.launch.facts.table import index_of
 
-
 _PLACED = frozenset(("placement", "start", "nodes", "gpus_per_node", "ntasks_per_node"))
 _PREFIXES = ("env.", "sbatch.", "srun.")
 
@@ -50,9 +49,7 @@ def edit_facts(reading: Reading, facts: Mapping[str, Fact]) -> Edit:
     changed = {**reading.facts, **facts}
     followed = _following(changed, frozenset(facts))
     unknown = {name: why for name, why in reading.unknown.items() if name not in facts and name not in followed}
-    return Edit(
-        reading._replace(facts={**changed, **followed}, unknown=unknown), frozenset(facts)
-    )
+    return Edit(reading._replace(facts={**changed, **followed}, unknown=unknown), frozenset(facts))
 
 
 def _following(facts: Mapping[str, Fact], changed: frozenset[str]) -> dict[str, Fact]:

@@ -80,9 +80,7 @@ def written(launch: Launch, fix: Fix) -> OfferedFix:
             lines.append(line)
         if launch.dialect == "mlm" and not words:
             without.extend(_flags_to_go(launch, name))
-    return OfferedFix(
-        tuple(overrides), tuple(cli), fix.effect, tuple(fix.edits.items()), tuple(without), tuple(lines)
-    )
+    return OfferedFix(tuple(overrides), tuple(cli), fix.effect, tuple(fix.edits.items()), tuple(without), tuple(lines))
 
 
 def _flags_to_go(launch: Launch, name: str) -> list[str]:

@@ -39,6 +39,8 @@ class Trial(NamedTuple):
     """The errors that are gone with it."""
     doubts: tuple[str, ...] = ()
     """Settings that error rules lack with this fix, and did not ask for without it."""
+    made: tuple[Finding, ...] = ()
+    """The errors that it creates."""
 
     @property
     def gives_up(self) -> bool:
@@ -58,7 +60,10 @@ def offer_all(pairs: Sequence[tuple[Launch, Finding]], rules_for: RulesFor, erro
     for launch, finding in pairs:
         if finding.problem.fixes and finding.role not in befores:
             befores[finding.role] = _before(launch, rules_for, errors)
-        trials.append([_trial(befores[finding.role], finding, fix, rules_for) for fix in finding.problem.fixes])
+        tried = [_trial(befores[finding.role], finding, fix, rules_for) for fix in finding.problem.fixes]
+        if tried and all(trial.refused for trial in tried):
+            tried += _with_what_it_needs(befores[finding.role], tried, rules_for)
+        trials.append(tried)
     good = [trial for tried in trials for trial in tried if not trial.refused and trial.finding.severity != "info"]
     offered = []
     for (launch, finding), tried in zip(pairs, trials):
@@ -74,7 +79,9 @@ def why_none(launch: Launch, finding: Finding, rules_for: RulesFor) -> str:
     if not finding.problem.fixes:
         return f"no setting of this launch mends it alone; {wanted}"
     before = _before(launch, rules_for, ())
-    trials = [_trial(before._replace(tolerated=before.errors), finding, fix, rules_for) for fix in finding.problem.fixes]
+    trials = [
+        _trial(before._replace(tolerated=before.errors), finding, fix, rules_for) for fix in finding.problem.fixes
+    ]
     reasons = dict.fromkeys(f"{_words(launch, trial.fix)} {trial.refused}" for trial in trials if trial.refused)
     return "; ".join([*reasons, wanted])
 
@@ -112,7 +119,27 @@ def _trial(before: _Before, finding: Finding, fix: Fix, rules_for: RulesFor) -> 
     else:
         refused = ""
     doubts = tuple(dict.fromkeys(name for names in missing.values() for name in names))
-    return Trial(finding, fix, refused, before.errors - _errors(found), doubts)
+    made = tuple(item for item in found if item.rule.id in new)
+    return Trial(finding, fix, refused, before.errors - _errors(found), doubts, made)
+
+
+def _with_what_it_needs(before: _Before, tried: Sequence[Trial], rules_for: RulesFor) -> list[Trial]:
+    """Fixes that make one other error, each together with a fix of that error: two settings have to change at once."""
+    return [
+        _trial(
+            before,
+            trial.finding,
+            Fix({**trial.fix.edits, **more.edits}, f"{trial.fix.effect}; {more.effect}"),
+            rules_for,
+        )
+        for trial in tried
+        if len(trial.made) == 1
+        for more in trial.made[0].problem.fixes
+    ]
+
+
+def _both(one: Fix, other: Fix) -> Fix:
+    return Fix({**one.edits, **other.edits}, f"{one.effect}; {other.effect}")
 
 
 def _is_setting(launch: Launch, name: str) -> bool:
