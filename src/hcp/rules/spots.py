@@ -44,6 +44,8 @@ def changes_of(launch: Launch, text: str, name: str, value: Any) -> Iterator[lis
 def _replace(launch: Launch, text: str, name: str, value: Any, place: Location) -> Change:
     start, end = span_of(launch, text, place)
     override, words = written_edit(launch, name, value)
+    if launch.reading.form == "yaml" and text[start:end].startswith("- "):
+        return Change(text.rfind(":", 0, start) + 1, end, " " + yaml_list(override.partition("=")[2], ""))
     if launch.reading.form == "yaml":
         return Change(start, end, yaml_list(override.partition("=")[2], text[start:end]))
     if launch.dialect != "mlm":

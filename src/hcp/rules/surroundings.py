@@ -85,8 +85,9 @@ def _option(launch: Launch, text: str, name: str, value: Any) -> Iterator[list[C
         if match is not None:
             separator = "=" if fact.value is True else match[2]
             changes.append(Change(*span, f"{match[1]}{separator}{value}"))
+    total = _total(launch, text, name, value)
     if changes:
-        yield changes
+        yield [*changes, *total]
         return
     options = option_of(name)
     header = list(re.finditer(r"^#SBATCH[^\n]*", text, re.M))
@@ -96,7 +97,20 @@ def _option(launch: Launch, text: str, name: str, value: Any) -> Iterator[list[C
             yield [Change(found.end(), found.end(), word)]
     if "sbatch" in options and header:
         at = line_end(text, header[-1].start())
-        yield [Change(at, at, f"{newline_of(text, at)}#SBATCH --{options['sbatch'].replace('_', '-')}={value}")]
+        line = f"#SBATCH --{options['sbatch'].replace('_', '-')}={value}"
+        yield [Change(at, at, newline_of(text, at) + line), *total]
+
+
+def _total(launch: Launch, text: str, name: str, value: Any) -> list[Change]:
+    """The number of all tasks, where it is written too: Slurm takes it before the number on a node."""
+    factor = launch.facts.get({"ntasks_per_node": "nodes", "nodes": "ntasks_per_node"}.get(name, ""))
+    changes = []
+    for program in ("sbatch", "srun"):
+        span = _written(launch, text, f"{program}.ntasks")
+        match = _OPTION.match(text[slice(*span)]) if span is not None and factor is not None else None
+        if span is not None and match is not None and factor is not None:
+            changes.append(Change(*span, f"{match[1]}{match[2]}{value * factor.value}"))
+    return changes
 
 
 def _written(launch: Launch, text: str, name: str) -> tuple[int, int] | None:
