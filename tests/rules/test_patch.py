@@ -101,7 +101,8 @@ def test_lists_in_overrides_and_flags(patched: Patched) -> None:
     lines = "model.context_parallel_size=4\nmodel.num_attention_heads=16\nmodel.cp_comm_type=a2a+p2p\n"
     text, _ = patched(f"{lines}model.hierarchical_context_parallel_sizes=[4,2]\n", "launch.txt", rules=SIZES)
     assert text == f"{lines}model.hierarchical_context_parallel_sizes=[2,2]\n"
-    flags = f"torchrun --nproc_per_node 4 pretrain_gpt.py {FLAGS} --cp-comm-type a2a+p2p --hierarchical-context-parallel-sizes"
+    command = f"torchrun --nproc_per_node 4 pretrain_gpt.py {FLAGS} --cp-comm-type a2a+p2p"
+    flags = f"{command} --hierarchical-context-parallel-sizes"
     text, _ = patched(f"{flags} 4 2\n", rules=SIZES)
     assert text == f"{flags} 2 2\n"
 
@@ -146,7 +147,7 @@ srun torchrun --nnodes=2 --nproc-per-node=8 pretrain_gpt.py --micro-batch-size 1
             ["-torchrun pretrain", "+torchrun --nproc-per-node=8 pretrain"],
         ),
         (
-            "export CUDA_DEVICE_MAX_CONNECTIONS=8\ntorchrun --nproc_per_node 2 pretrain_gpt.py --context-parallel-size 2\n",
+            "export CUDA_DEVICE_MAX_CONNECTIONS=8\ntorchrun --nproc_per_node 2 p.py --context-parallel-size 2\n",
             "ENV001",
             ["-export CUDA_DEVICE_MAX_CONNECTIONS=8", "+export CUDA_DEVICE_MAX_CONNECTIONS=1"],
         ),
@@ -180,7 +181,10 @@ def test_what_stands_around_the_command_is_patched_too(
 
 def test_a_variable_that_nobody_sets_is_exported(patched: Patched) -> None:
     """Beside what is exported already, else before the first command."""
-    restart = "torchrun run_recipe.py inprocess_restart.enabled=true inprocess_restart.hard_timeout=90 model.x=1\n"
+    restart = (
+        "torchrun run_recipe.py inprocess_restart.enabled=true inprocess_restart.hard_timeout=90"
+        " dist.distributed_timeout_minutes=9\n"
+    )
     rule = (BY_ID["SLURM008"],)
     text, _ = patched(f"#!/bin/bash\n# a job\n\nset -u\n{restart}", rules=rule)
     names = ("TORCH_CPP_LOG_LEVEL=error", "TORCH_NCCL_RETHROW_CUDA_ERRORS=0", "NCCL_NVLS_ENABLE=0")
@@ -292,7 +296,7 @@ def test_a_patch_makes_no_error_of_a_rule_that_was_not_selected(patched: Patched
 
 def test_an_error_without_a_fix_says_why(patched: Patched) -> None:
     rule = BY_ID["TOPO007"]
-    text, patch = patched(rule.bad.text.replace(" ", "\n") + "\n", "launch.txt", assume=rule.bad.assume)
+    _, patch = patched(rule.bad.text.replace(" ", "\n") + "\n", "launch.txt", assume=rule.bad.assume)
     assert patch.text == "" and patch.left_out[0][0] == "TOPO007"
     assert "no setting of this launch mends it alone; wanted: every axis" in patch.left_out[0][1]
 

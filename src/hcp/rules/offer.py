@@ -139,7 +139,8 @@ def _with_what_it_needs(before: _Before, tried: Sequence[Trial], rules_for: Rule
 
 
 def _both(one: Fix, other: Fix) -> Fix:
-    return Fix({**one.edits, **other.edits}, f"{one.effect}; {other.effect}")
+    effect = other.effect if other.edits.keys() >= one.edits.keys() else f"{one.effect}; {other.effect}"
+    return Fix({**one.edits, **other.edits}, effect)
 
 
 def _is_setting(launch: Launch, name: str) -> bool:
