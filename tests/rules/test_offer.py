@@ -66,8 +66,10 @@ TP2, CP4 = Fix({"tp": 2}, "two"), Fix({"cp": 4}, "four")
 
 
 def test_the_fix_that_clears_most_comes_first() -> None:
-    rules = (_broken("A1", "error", "cp", 4, Fix({"cp": 4}, "one"), Fix({"cp": 4, "tp": 2}, "both")),)
-    rules += (_broken("B1", "error", "tp", 2, TP2),)
+    rules = (
+        _broken("A1", "error", "cp", 4, Fix({"cp": 4}, "one"), Fix({"cp": 4, "tp": 2}, "both")),
+        _broken("B1", "error", "tp", 2, TP2),
+    )
     findings = found("--context-parallel-size 2", rules=rules)
     assert offered(findings["A1"])[0] == "context_parallel_size=4 tensor_model_parallel_size=2"
     assert offered(findings["B1"]) == offered(findings["A1"])[:1]
