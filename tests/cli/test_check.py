@@ -205,7 +205,9 @@ def test_a_flag_that_is_not_written_is_not_named_as_one_to_leave_out(hcp, tmp_pa
 def test_one_rank_is_no_ranks(hcp, tmp_path: Path) -> None:
     written(tmp_path, "torchrun pretrain_gpt.py --context-parallel-size 8\n", "launch.sh")
     done = hcp("check", "launch.sh", "--select", "TOPO003", cwd=tmp_path)
-    assert "found 1 rank for tp 1" in done.stdout and "over 1 rank\n" in done.stdout, done.stdout
+    assert "found 1 rank for tp 1" in done.stdout, done.stdout
+    assert "    fix: torchrun --nproc-per-node=8  # 8 ranks on each node\n" in done.stdout
+    assert "  # no context parallelism\n" in done.stdout
 
 
 def test_a_flag_that_has_to_go_is_said_in_words(hcp, tmp_path: Path) -> None:

@@ -36,6 +36,15 @@ def text_of_target(target: str, stdin: Callable[[], bytes], wanted: str = "a lau
     return target, decoded(data, target)
 
 
+def byte_order_mark(target: str) -> str:
+    """The mark with which a file starts, which `decoded` drops; "" where there is none, or no such file."""
+    try:
+        with open(target, "rb") as file:
+            return "\ufeff" if file.read(3) == b"\xef\xbb\xbf" else ""
+    except (OSError, ValueError):
+        return ""
+
+
 def decoded(data: bytes, name: str) -> str:
     """The bytes as text; a byte-order mark is dropped."""
     if len(data) > MAX_BYTES:

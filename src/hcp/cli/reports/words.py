@@ -73,13 +73,13 @@ def fix_text(launch: Launch, fix: OfferedFix) -> str:
     if launch.dialect == "mlm":
         import shlex
 
-        written = [launch.facts[name] for name, value in fix.edits if value is None and name in launch.facts]
-        gone = [fact.key for fact in written if fact.key and fact.origin == "launch"]
-        flags = ", ".join(f"--{key.replace('_', '-')}" for key in gone)
-        if fix.cli:
-            return shlex.join(fix.cli) + (f" (without {flags})" if flags else "")
+        words = [*([shlex.join(fix.cli)] if fix.cli else []), *fix.lines]
+        flags = ", ".join(fix.without)
+        if words:
+            return "; ".join(words) + (f" (without {flags})" if flags else "")
         return f"leave out {flags}" if flags else " ".join(fix.overrides)
-    return " ".join(fix.overrides if launch.reading.form == "yaml" else fix.cli or fix.overrides)
+    words = list(fix.overrides if launch.reading.form == "yaml" else fix.cli)
+    return "; ".join([" ".join(words), *fix.lines] if words else fix.lines or fix.overrides)
 
 
 def what_to_add(launch: Launch, names: Sequence[str]) -> str:
