@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, fields
 from pathlib import Path
@@ -19,6 +20,8 @@ SCHEMA = "hcp.card/2"
 _NAMES = {"hcp.card/1": ("config", "launcher"), SCHEMA: ("recommended", "dialect")}
 """What a schema calls the launches that a card recommends, and the dialect of one."""
 CARD_PATH = Path("config") / "card.yaml"
+_PACKAGE = re.compile(r"[A-Za-z0-9][A-Za-z0-9_-]{0,99}")
+"""Without a dot: a module inside a package cannot be looked up without running the package's code."""
 
 
 @dataclass(frozen=True)
@@ -215,6 +218,12 @@ class _Parser:
         needs, expect = data.get("needs") or {}, data.get("expect") or {}
         self._unknown_keys(f"{where}, needs", needs, {"gpus", "packages", "programs"})
         self._unknown_keys(f"{where}, expect", expect, {"exit", "json"})
+        packages = needs.get("packages") or []
+        for package in packages if isinstance(packages, list) else ():
+            if not isinstance(package, str) or not _PACKAGE.fullmatch(package):
+                self.faults.append(
+                    f"{where}: needs.packages has {package!r}; wanted a package's plain name, such as torch"
+                )
         return Step(
             id=self._text(where, data, "id"),
             run=tuple(run),

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import importlib.util
 import json
 import os
 import shutil
@@ -11,6 +10,7 @@ import sys
 from collections.abc import Callable
 from dataclasses import dataclass
 from importlib import metadata
+from importlib.machinery import PathFinder
 from pathlib import Path
 from typing import Any, Literal
 
@@ -85,7 +85,8 @@ def _is_installed(package: str) -> bool:
     except metadata.PackageNotFoundError:
         # Containers have megatron-core as a checkout on the path, without metadata.
         module = {"megatron-core": "megatron", "transformer-engine": "transformer_engine"}.get(package, package)
-        return importlib.util.find_spec(module) is not None
+        # The name comes from a card: importlib.util.find_spec would import the parent of a dotted one.
+        return PathFinder.find_spec(module) is not None
 
 
 def num_gpus() -> int:

@@ -10,7 +10,7 @@ from typing import Any
 
 import click
 
-from hcp.cards.card import LEVELS, Card, Level, Step, find_skill, load_card, skill_dirs
+from hcp.cards.card import LEVELS, Card, Level, Needs, Step, find_skill, load_card, skill_dirs
 from hcp.cards.steps import StepResult, program_of, run_step, steps_up_to, why_not
 from hcp.cli.options import format_option
 from hcp.core.errors import HcpError
@@ -37,11 +37,11 @@ def verify(
     if none could run.
     """
     chosen = _chosen(names, level)
-    if only_list or dry_run:
-        _print_steps(chosen, fmt, programs=dry_run)
-        return 0
     inside = set(skill_dirs())
     outside = sorted({card.folder.as_posix() for card, _ in chosen if card.folder not in inside})
+    if only_list or dry_run:
+        _print_steps(chosen, fmt, programs=dry_run, lookup=lambda card: trust or card.folder in inside)
+        return 0
     if outside and not trust:
         raise HcpError(
             f"found a card outside the installed pack: {outside[0]}; its steps run programs; read it, then add --trust"
@@ -116,16 +116,31 @@ def _record(results: Sequence[StepResult]) -> None:
         click.echo(f"recorded in {path}", err=True)
 
 
-def _print_steps(chosen: Sequence[tuple[Card, Step]], fmt: str, *, programs: bool) -> None:
+def _print_steps(
+    chosen: Sequence[tuple[Card, Step]], fmt: str, *, programs: bool, lookup: Callable[[Card], bool]
+) -> None:
+    """Prints the steps; `lookup` says whether what a card needs may be looked up: never for one that is not trusted."""
+
+    def lacks(card: Card, step: Step) -> str:
+        if lookup(card) or step.needs == Needs():
+            return why_not(step)
+        return "not looked up: the card is not trusted (--trust)"
+
     if fmt == "json":
         steps = [
-            {"skill": card.skill, "step": step.id, "level": step.level, "run": list(step.run), "skipped": why_not(step)}
+            {
+                "skill": card.skill,
+                "step": step.id,
+                "level": step.level,
+                "run": list(step.run),
+                "skipped": lacks(card, step),
+            }
             for card, step in chosen
         ]
         click.echo(json.dumps({"schema": "hcp.verify-list/1", "steps": steps}, indent=2))
         return
     for card, step in chosen:
-        reason = why_not(step)
+        reason = lacks(card, step)
         words = program_of(step) if programs else step.run
         click.echo(f"{card.skill}:{step.id}  {step.level}  {shlex.join(words)}{'  (' + reason + ')' if reason else ''}")
 
