@@ -70,7 +70,7 @@ def test_the_names_of_the_two_schemas_are_not_mixed(tmp_path: Path, card: str, o
     [
         ("hcp.card/2", "hcp.card/9", "schema: found 'hcp.card/9'; wanted hcp.card/2"),
         ("skill: a-skill", "skill: other", "wanted the folder's name, 'a-skill'"),
-        ("title: A title", "titel: A title", "titel: found an unknown key; wanted title, by its spelling"),
+        ("title: A title", "titel: A title", "titel: found an unknown key; wanted a known one, did you mean title?"),
         ("title: A title\n", "", "title: found nothing; wanted text"),
         ('stack: {megatron-core: ">=0.13"}\n', "", "stack: found nothing; wanted package: version range"),
         (

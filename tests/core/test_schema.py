@@ -51,7 +51,7 @@ def test_data_of_the_shape_has_no_faults() -> None:
             {**GOOD, "steps": [{"id": "a", "gpus": 1, "words": ["a", 1]}]},
             "steps[0].words[1]: found 1; wanted text",
         ),
-        ({**GOOD, "stepps": []}, "stepps: found an unknown key; wanted steps, by its spelling"),
+        ({**GOOD, "stepps": []}, "stepps: found an unknown key; wanted a known one, did you mean steps?"),
         ({**GOOD, "x\n::y": 1}, r"x\n::y: found an unknown key; wanted only stack, steps"),
         (ODD_KEY, "1: found an unknown key; wanted only stack, steps"),
     ],

@@ -11,6 +11,7 @@ from hcp.core.visible import visible
 
 _SHOWN = 60
 _MOST_FAULTS = 8
+_MOST_NAMES = 12
 
 
 class Kind(NamedTuple):
@@ -145,4 +146,6 @@ def _near(name: str, known: Collection[str]) -> str:
     from difflib import get_close_matches
 
     near = get_close_matches(str(name)[:_SHOWN], known, n=1)
-    return f"{near[0]}, by its spelling" if near else f"only {', '.join(known)}"
+    if near:
+        return f"a known one, did you mean {near[0]}?"
+    return f"only {', '.join(known)}" if len(known) <= _MOST_NAMES else "a known one"

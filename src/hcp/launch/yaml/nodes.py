@@ -48,6 +48,7 @@ class Parser:
 
     def __init__(self, text: str, file: str, last_wins: bool, wanted: str) -> None:
         self.text, self.file, self.last_wins, self.wanted = text, file, last_wins, wanted
+        self.may_be_empty = False
         self.duplicates: list[HcpError] = []
         self.anchors: dict[str, Node | None] = {}
         self.count = 0
@@ -73,6 +74,8 @@ class Parser:
                 )
             node = self._node(next(events), events, 0)
         if node is None or (isinstance(node, Scalar) and node.value is None):
+            if self.may_be_empty:
+                return Map({}, Location(self.file, 1, 1, 1, 1), False)
             raise HcpError(f"{self.file} is empty; wanted {self.wanted}; name the file that holds it")
         if not isinstance(node, Map):
             found = "list" if isinstance(node, List) else "text"

@@ -64,7 +64,7 @@ def load_yaml(text: str, file: str, *, last_wins: bool = False) -> YamlDoc:
     )
 
 
-def load_plain(text: str, file: str, wanted: str) -> dict[str, Any]:
+def load_plain(text: str, file: str, wanted: str, *, may_be_empty: bool = False) -> dict[str, Any]:
     """The document in `text` as plain values; every YAML of the project that is no launch is read here.
 
     `wanted` says in messages what the file should be ("a site file").
@@ -75,18 +75,21 @@ def load_plain(text: str, file: str, wanted: str) -> dict[str, Any]:
     Raises:
         HcpError: as `load_yaml` does.
     """
-    _, node = _parsed(text, file, wanted)
+    _, node = _parsed(text, file, wanted, may_be_empty=may_be_empty)
     data: dict[str, Any] = _Flattener(file, wanted).plain(node, 0)
     return data
 
 
-def _parsed(text: str, file: str, wanted: str, last_wins: bool = False) -> tuple[Parser, Map]:
+def _parsed(
+    text: str, file: str, wanted: str, last_wins: bool = False, may_be_empty: bool = False
+) -> tuple[Parser, Map]:
     if len(text) > MAX_CHARACTERS:
         raise HcpError(
             f"{file} has {len(text):,} characters; wanted {wanted} of at most {MAX_CHARACTERS:,}; "
             "name the file itself, not a log or a data file"
         )
     parser = Parser(text, file, last_wins, wanted)
+    parser.may_be_empty = may_be_empty
     return parser, parser.document()
 
 
