@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import os
 import shutil
-import subprocess
 import sys
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -17,6 +16,7 @@ from typing import Any, Literal
 from hcp.cards.card import LEVELS, Card, Level, Step
 from hcp.cards.processes import Ended, run_program
 from hcp.core.errors import HcpError
+from hcp.launch.this_machine import num_gpus
 from hcp.resources import pack_dir
 
 StepStatus = Literal["passed", "failed", "skipped"]
@@ -87,17 +87,6 @@ def _is_installed(package: str) -> bool:
         module = {"megatron-core": "megatron", "transformer-engine": "transformer_engine"}.get(package, package)
         # The name comes from a card: importlib.util.find_spec would import the parent of a dotted one.
         return PathFinder.find_spec(module) is not None
-
-
-def num_gpus() -> int:
-    """NVIDIA GPUs that this process may use, as nvidia-smi lists them; 0 without it."""
-    if shutil.which("nvidia-smi") is None:
-        return 0
-    visible = os.environ.get("CUDA_VISIBLE_DEVICES")
-    if visible is not None:
-        return len([item for item in visible.split(",") if item.strip() not in ("", "-1")])
-    done = subprocess.run(["nvidia-smi", "-L"], capture_output=True, text=True)
-    return sum(line.startswith("GPU ") for line in done.stdout.splitlines())
 
 
 def run_step(card: Card, step: Step, on_tick: Callable[[float], None] = lambda seconds: None) -> StepResult:
