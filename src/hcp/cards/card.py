@@ -18,7 +18,7 @@ from hcp.core.schema import (
     TEXT,
     TEXTS,
     Fields,
-    Kind,
+    Leaf,
     ListOf,
     MapOf,
     faults,
@@ -44,8 +44,8 @@ PROGRAMS = ("python", "torchrun", "hcp")
 _LONGEST_S = 7 * 24 * 3600
 
 
-def _name(pattern: str, wanted: str) -> Kind:
-    return Kind(wanted, lambda value: isinstance(value, str) and re.fullmatch(pattern, value) is not None)
+def _name(pattern: str, wanted: str) -> Leaf:
+    return Leaf(wanted, lambda value: isinstance(value, str) and re.fullmatch(pattern, value) is not None)
 
 
 # Without a dot: a module inside a package cannot be looked up without running the package's code.
@@ -53,7 +53,7 @@ _PACKAGE = _name(r"[A-Za-z0-9][A-Za-z0-9_-]{0,99}", "a package's plain name, suc
 _PROGRAM = _name(r"[A-Za-z0-9_][A-Za-z0-9_.+-]{0,99}", "a program's plain name, such as bash")
 _ID = _name(r"[A-Za-z0-9][A-Za-z0-9._-]{0,99}", "a name of letters, digits and . _ -")
 _PROOF = _name(r"(rule|step|test):\S+", "rule:ID, step:ID or test:FILE::NAME")
-_RUN = Kind(
+_RUN = Leaf(
     f"a list of words, never a shell string, that starts with {', '.join(PROGRAMS[:-1])} or {PROGRAMS[-1]}",
     lambda value: (
         isinstance(value, list)
@@ -62,8 +62,8 @@ _RUN = Kind(
         and all(isinstance(word, str) and "\0" not in word for word in value)
     ),
 )
-_SECONDS = Kind(f"seconds above 0, at most {_LONGEST_S}", lambda value: is_number(value) and 0 < value <= _LONGEST_S)
-_PATHS = Kind(
+_SECONDS = Leaf(f"seconds above 0, at most {_LONGEST_S}", lambda value: is_number(value) and 0 < value <= _LONGEST_S)
+_PATHS = Leaf(
     "dotted paths into the step's JSON, and their values",
     lambda value: isinstance(value, dict) and all(len(path) <= 200 for path in value),
 )

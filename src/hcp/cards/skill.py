@@ -12,7 +12,7 @@ from typing import Any
 from hcp.cards.card import Card, is_ours, load_card, read_skill_file
 from hcp.cards.steps import program_of
 from hcp.core.errors import HcpError
-from hcp.core.schema import SCALAR, TEXT, Fields, Kind, MapOf, checked
+from hcp.core.schema import SCALAR, TEXT, Fields, Leaf, MapOf, checked
 from hcp.core.visible import visible
 from hcp.launch.yaml.settings import load_plain
 from hcp.rules.registry import BY_ID
@@ -30,7 +30,7 @@ _FRONT = Fields(
         "license": TEXT,
         "compatibility": TEXT,
         "metadata": MapOf(SCALAR),
-        "allowed-tools": Kind("text or a list", lambda value: isinstance(value, str | list)),
+        "allowed-tools": Leaf("text or a list", lambda value: isinstance(value, str | list)),
     },
 )
 MAX_FILES = 1000

@@ -5,7 +5,8 @@ from __future__ import annotations
 import os
 import stat
 import tempfile
-from contextlib import suppress
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import IO
 
@@ -123,6 +124,23 @@ def _bytes_of(file: IO[bytes], name: str, wanted: str, limit: int) -> bytes:
             f"{name} has more than {limit:,} bytes; wanted {wanted}; name the file itself, not a log or data"
         )
     return data
+
+
+@contextmanager
+def locked(folder: str | Path) -> Iterator[None]:
+    """Inside, no other process is inside for the same folder: the second one waits. Leaves no file behind.
+
+    A file system without locks (some network ones) gives none; two writers then do not wait for each other.
+    """
+    import fcntl
+
+    handle = os.open(folder, os.O_RDONLY | os.O_CLOEXEC | os.O_DIRECTORY)
+    try:
+        with suppress(OSError):
+            fcntl.flock(handle, fcntl.LOCK_EX)
+        yield
+    finally:
+        os.close(handle)
 
 
 def _umask() -> int:

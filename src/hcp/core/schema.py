@@ -14,7 +14,7 @@ _MOST_FAULTS = 8
 _MOST_NAMES = 12
 
 
-class Kind(NamedTuple):
+class Leaf(NamedTuple):
     """A value without parts: what is wanted, in words, and whether a value is that."""
 
     wanted: str
@@ -43,7 +43,7 @@ class Fields(NamedTuple):
     others: bool = False
 
 
-Shape = Kind | ListOf | MapOf | Fields
+Shape = Leaf | ListOf | MapOf | Fields
 
 
 def is_text(value: Any) -> bool:
@@ -51,24 +51,24 @@ def is_text(value: Any) -> bool:
     return isinstance(value, str) and bool(value.strip()) and "\0" not in value
 
 
-def one_of(choices: Collection[str]) -> Kind:
+def one_of(choices: Collection[str]) -> Leaf:
     """One of these words."""
-    return Kind(f"one of {', '.join(choices)}", lambda value: isinstance(value, str) and value in choices)
+    return Leaf(f"one of {', '.join(choices)}", lambda value: isinstance(value, str) and value in choices)
 
 
-def whole(least: int, most: int) -> Kind:
+def whole(least: int, most: int) -> Leaf:
     """A whole number between the two, both included."""
-    return Kind(
+    return Leaf(
         f"a whole number from {least} to {most}",
         lambda value: isinstance(value, int) and not isinstance(value, bool) and least <= value <= most,
     )
 
 
-ANY = Kind("anything", lambda value: True)
-TEXT = Kind("text", is_text)
-STRING = Kind("text, or an empty one", lambda value: isinstance(value, str) and "\0" not in value)
+ANY = Leaf("anything", lambda value: True)
+TEXT = Leaf("text", is_text)
+STRING = Leaf("text, or an empty one", lambda value: isinstance(value, str) and "\0" not in value)
 TEXTS = ListOf(TEXT, "a list of texts")
-SCALAR = Kind("text or a number", lambda value: is_text(value) or is_number(value))
+SCALAR = Leaf("text or a number", lambda value: is_text(value) or is_number(value))
 
 
 def is_number(value: Any) -> bool:
@@ -78,7 +78,7 @@ def is_number(value: Any) -> bool:
 
 def faults(value: Any, shape: Shape, path: str = "") -> Iterator[str]:
     """Each wrong value as `verify[0].level: found 'x'; wanted …`, in the data's order; at the top the path is empty."""
-    if isinstance(shape, Kind):
+    if isinstance(shape, Leaf):
         if not shape.holds(value):
             yield wrong(path, value, shape.wanted)
     elif isinstance(shape, ListOf):

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from hcp.core.schema import ANY, Fields, Kind, ListOf, MapOf, Shape, is_number
+from hcp.core.schema import ANY, Fields, Leaf, ListOf, MapOf, Shape, is_number
 from hcp.core.schema import checked as check_shape
 from hcp.core.visible import visible
 from hcp.render.values import ValueType, checked
@@ -106,8 +106,8 @@ def site_assumptions(site: Mapping[str, Any]) -> tuple[str, ...]:
     return tuple(f"{name}={value}" for name, value in stated.items() if value is not None)
 
 
-_SCALAR = Kind("text or a number", lambda value: isinstance(value, str | bool) or is_number(value))
-_WORDS = Kind(
+_SCALAR = Leaf("text or a number", lambda value: isinstance(value, str | bool) or is_number(value))
+_WORDS = Leaf(
     "words as one text, or a list of texts",
     lambda item: isinstance(item, str) or (isinstance(item, list) and all(map(_SCALAR.holds, item))),
 )
@@ -116,7 +116,7 @@ _WORDS = Kind(
 def _shape(key: SiteKey, value: Any) -> Shape:
     """What a value is made of, before `checked` asks what it says. What an option may be as well is left to that."""
     if key.type in ("map", "env") and isinstance(value, dict):
-        return MapOf(Kind(_SCALAR.wanted, lambda item: item is None or _SCALAR.holds(item)))
+        return MapOf(Leaf(_SCALAR.wanted, lambda item: item is None or _SCALAR.holds(item)))
     if key.type in ("texts", "paths") and isinstance(value, list):
         return ListOf(_SCALAR)
     if key.type == "array" and isinstance(value, list):
