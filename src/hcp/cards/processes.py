@@ -55,8 +55,8 @@ def run_program(
 
     After the time limit, and when this process is interrupted, the program and everything that it started is ended:
     first asked (SIGTERM), then killed. torchrun starts its workers in sessions of their own, so the process tree is
-    followed, not the process group; what left the tree is told by a mark in its environment, and on Linux it becomes
-    a child of this process. A guard does the same if this process is killed.
+    followed, not the process group; on Linux, what leaves the tree becomes a child of this process. If this process is
+    killed, a guard ends what has the step's mark in its environment.
 
     Raises:
         HcpError: there is no room for temporary files.
@@ -94,7 +94,7 @@ def run_program(
         finally:
             if process is not None:
                 end_tree(process)
-            _end_strays(mark, children_before | {watch.pid})
+            _end_strays(children_before | {watch.pid})
         output = _text(room.out), _text(room.err)
         return Ended(None if flooded else status, *output, time.monotonic() - started, flooded)
 
@@ -154,12 +154,12 @@ def _children() -> set[int]:
     return {child for child, parent in _parents() if parent == os.getpid()}
 
 
-def _end_strays(mark: str, ours: set[int]) -> None:
-    """Ends what has left the process tree: what carries the mark, and what has become a child of this process."""
+def _end_strays(ours: set[int]) -> None:
+    """Ends what has left the process tree of a step, and so has become a child of this process."""
     end = time.monotonic() + _GRACE_S
     while time.monotonic() < end:
         adopted = _children() - ours
-        strays = adopted.union(*map(descendants, adopted), guard.marked(mark))
+        strays = adopted.union(*map(descendants, adopted))
         for pid in strays:
             _signal(pid, signal.SIGKILL)
         for pid in adopted:
