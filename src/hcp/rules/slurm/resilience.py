@@ -9,7 +9,7 @@ from hcp.rules.rule import Example, Fix, Problem, rule
 from hcp.rules.upstream import BRIDGE_FAULT_TOLERANCE, BRIDGE_INPROCESS_RESTART, BRIDGE_RUN_PLUGINS, BRIDGE_STATE
 from hcp.rules.view import View
 
-_SIGNAL = r"(?P<target>[RB]{1,2}:)?(?P<signal>[A-Z0-9]+)(?:@(?P<seconds>\d+))?\Z"
+_SIGNAL = r"(?P<target>[RB]{1,2}:)?(?P<signal>[A-Z0-9]+)(?:@(?P<seconds>\d{1,9}))?\Z"
 _DEFAULT_LEAD_S = 60
 """Slurm's default where --signal names no time."""
 _ENOUGH_S = 300
@@ -35,7 +35,7 @@ def _signal(v: View) -> tuple[str, str, int] | None:
 def _section_timeouts(v: View) -> dict[str, int]:
     """ft_launcher's timeout in seconds of each section of a step."""
     text = str(v.get("torchrun.ft_rank_section_timeouts") or v.get("torchrun.ft_param_rank_section_timeouts") or "")
-    return {name: int(seconds) for name, seconds in re.findall(r"([a-z]+):(\d+)", text)}
+    return {name: int(seconds) for name, seconds in re.findall(r"(?<![a-z])([a-z]+):(\d{1,9})", text)}
 
 
 def _requeues_itself(v: View) -> bool:
