@@ -1,0 +1,317 @@
+"""What hcp reads, each with a maker of cases: the same seed and number make the same case on every machine."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Sequence
+from random import Random
+from typing import Any
+
+from fuzz_case import OUTPUT, Case
+from fuzz_seeds import ROOT, Seeds
+from fuzz_shell import FLAGS, KEYS, launch_words, script
+from fuzz_text import Dice, damaged, encoded, monster, value
+from fuzz_watch import DECOY
+from fuzz_yaml import CARD_KEYS, MODEL_KEYS, SITE_KEYS, STEP_KEYS, document, dotted, json_text, json_value, model_args, scalar
+
+FORMATS = ("text", "text", "json", "json", "sarif", "github")
+DIALECTS = ("auto", "mlm", "bridge", "bridge-provider", "verl")
+_FACTS = ("te", "mcore", "arch", "world_size", "nvlink_domain", "cp", "placement", "start", "env.NCCL_DEBUG", "x", "")
+GOOD = b"torchrun pretrain_gpt.py --num-layers 2 --num-attention-heads 8 --hidden-size 64 --context-parallel-size 4\n"
+_CONFIG = (ROOT / "examples" / "llama3_8b_config.json").read_bytes()
+_SITE = b"nodes: 2\ngpus_per_node: 8\ntime: 4:00:00\npartition: p\nmodules: [a, b]\nenv: {A: b}\nfacts: {te: 2.14}\n"
+Made = tuple[list[str], list[tuple[str, bytes]], bytes]
+"""Words, files, standard input."""
+
+
+def made(reader: str, seed: int, number: int, seeds: Seeds) -> Case:
+    """Case `number` of a reader."""
+    random = Dice(f"{seed}:{reader}:{number}")
+    random.wild = random.choice((0.0, 0.01, 0.05, 0.05, 0.2, 0.5))
+    words, files, stdin = READERS[reader][1](random, seeds)
+    # A command line holds no NUL; nothing names the decoy.
+    words = [word.replace("\0", "")[:60_000] for word in words]
+    return Case(reader, tuple(words), (*files, (DECOY + ".sh", GOOD)), stdin)
+
+
+def _changed(random: Random, base: dict[str, Any], keys: Sequence[str]) -> bytes:
+    """A JSON object with some other values, or another text altogether."""
+    if random.random() < 0.15:
+        return encoded(random, json_text(random, keys))
+    data = dict(base)
+    for _ in range(random.choice((0, 1, 1, 2, 4))):
+        data[random.choice((*data, *keys))] = json_value(random, keys, 2)
+    text = json.dumps(data, ensure_ascii=random.random() < 0.5, indent=1)
+    return damaged(random, text.encode("utf-8", "replace"), []) if random.random() < 0.2 else encoded(random, text)
+
+
+def _pick(random: Random, seeds: Seeds, *kinds: str) -> bytes:
+    texts = seeds.of(random.choice(kinds))
+    return random.choice(texts) if texts else b""
+
+
+def _damaged(random: Random, seeds: Seeds, kind: str, *others: str) -> bytes:
+    texts = [_pick(random, seeds, *(others or (kind,))) for _ in range(2)]
+    return damaged(random, _pick(random, seeds, kind), texts)
+
+
+def _asked(random: Random) -> list[str]:
+    """How a report is asked for."""
+    words = [random.choice(("check", "check", "check", "check", "show"))]
+    if words == ["show"]:
+        return [*words, "--format", random.choice(("text", "json"))]
+    fmt = random.choice(FORMATS)
+    words += [f"--format={fmt}"] if random.random() < 0.3 else ["--format", fmt]
+    if random.random() < 0.15 and fmt in ("text", "json"):
+        words.append(random.choice(("--diff", "--diff", "--show")))
+    if random.random() < 0.1:
+        words.append(random.choice(("--strict", "--allow-undecided")))
+    if random.random() < 0.2:
+        words += ["--assume", random.choice(("te=2.14", "mcore=0.16.1", "arch=sm90", "world_size=64"))]
+    return words
+
+
+def _target(random: Random, name: str, data: bytes) -> Made:
+    if random.random() < 0.08:
+        return [*_asked(random), "-"], [("beside.sh", b"X=1\n")], data
+    words = [*_asked(random), name]
+    if random.random() < 0.1:
+        words += ["--", *launch_words(random)[:4]]
+    return words, [(name, data), ("beside.sh", b"export CP=2\n")], b""
+
+
+def shell(random: Random, seeds: Seeds) -> Made:
+    name = random.choice(("run.sh", "run.sh", "job.sbatch", "run", "a b.sh"))
+    if random.random() < 0.5:
+        return _target(random, name, encoded(random, script(random)))
+    return _target(random, name, _damaged(random, seeds, "shell", "shell", "shell", "yaml", "words"))
+
+
+def yaml(random: Random, seeds: Seeds) -> Made:
+    how = random.random()
+    name = random.choice(("run.yaml", "model_config.yaml", "x.yml"))
+    if how < 0.5:
+        return _target(random, name, _damaged(random, seeds, "yaml", "yaml", "yaml", "shell", "json"))
+    text = (model_args if how < 0.65 else dotted if how < 0.85 else lambda r: document(r, KEYS))(random)
+    return _target(random, name, encoded(random, text))
+
+
+def words(random: Random, seeds: Seeds) -> Made:
+    """Overrides and flags after --, or in a file of their own."""
+    texts = launch_words(random)
+    if random.random() < 0.4:
+        texts = damaged(random, _pick(random, seeds, "words"), seeds.of("words")[:5]).decode("utf-8", "replace").split()
+    dialect = ["--dialect", random.choice(DIALECTS)] if random.random() < 0.5 else []
+    if random.random() < 0.3:
+        data = encoded(random, random.choice(("\n", " ")).join(texts))
+        return [*_asked(random), *dialect, "run.txt"], [("run.txt", data)], b""
+    return [*_asked(random), *dialect, "--", *texts], [], b""
+
+
+def model(random: Random, seeds: Seeds) -> Made:
+    data = _changed(random, json.loads(_CONFIG), MODEL_KEYS)
+    if random.random() < 0.2:
+        data = _damaged(random, seeds, "json", "json", "yaml")
+    return [*_asked(random), "--model", "config.json", "run.sh"], [("config.json", data), ("run.sh", GOOD)], b""
+
+
+def options(random: Random, seeds: Seeds) -> Made:
+    texts = _asked(random)
+    names = ("--set", "--assume", "--select", "--ignore", "--dialect", "-o", "--facts", "--model", "--site", "--no-such", "")
+    for _ in range(random.choice((1, 2, 4))):
+        name = random.choice(names)
+        text = monster(random)
+        if name == "--set":
+            text = f"{random.choice((*KEYS, *FLAGS, text))}={value(random)}"
+        elif name == "--assume":
+            text = f"{random.choice(_FACTS)}={value(random)}"
+        elif name in ("--select", "--ignore") and random.random() < 0.5:
+            text = random.choice(("HCP", "CP001,TOPO", "X", "cp", ",", "HCP001 ")) + random.choice(("", text))
+        elif name == "-o":
+            text = f"{random.choice((*FORMATS, 'x', text))}={OUTPUT}.{random.choice(FORMATS)}"
+        elif name in ("--facts", "--model", "--site") and random.random() < 0.6:
+            text = "beside.json"
+        texts += [name, text] if name.startswith("-") else [f"{random.choice(_FACTS)}={value(random)}"]
+    data = _changed(random, {"te": "2.14", "hidden_size": 64}, (*_FACTS, *MODEL_KEYS))
+    targets = random.choice((["run.sh"], ["run.sh"], ["run.sh", "missing.sh"], [monster(random)], ["run.sh", "run.sh"], []))
+    return [*texts, *targets], [("run.sh", GOOD), ("beside.json", data)], b""
+
+
+def facts(random: Random, seeds: Seeds) -> Made:
+    data = _changed(random, {"te": "2.14", "mcore": "0.16.1", "arch": "sm90", "nvlink_domain": 8}, _FACTS)
+    return [*_asked(random), "--facts", "facts.json", "run.sh"], [("facts.json", data), ("run.sh", GOOD)], b""
+
+
+def site(random: Random, seeds: Seeds) -> Made:
+    data = encoded(random, document(random, SITE_KEYS))
+    if random.random() < 0.8:
+        data = _SITE + b"".join(
+            f"{random.choice(SITE_KEYS)}: {scalar(random)}\n".encode("utf-8", "replace") for _ in range(random.choice((0, 1, 1, 2)))
+        )
+        data = damaged(random, data, []) if random.random() < 0.5 else data
+    if random.random() < 0.4:
+        return [*_asked(random), "--site", "site.yaml", "run.sh"], [("site.yaml", data), ("run.sh", GOOD)], b""
+    texts = ["render", "--site", "site.yaml", "--start", random.choice(("srun", "torchrun", "ft_launcher", "ray"))]
+    return [*texts, *_written(random), "run.sh"], [("site.yaml", data), ("run.sh", GOOD)], b""
+
+
+def _written(random: Random) -> list[str]:
+    return ["-o", f"{OUTPUT}.sbatch"] if random.random() < 0.3 else []
+
+
+def render(random: Random, seeds: Seeds) -> Made:
+    texts = ["render", "--start", random.choice(("srun", "srun", "torchrun", "ft_launcher", "ray", "verify"))]
+    texts += ["--nodes", "2", "--gpus-per-node", "8", "--time", "4:00:00"] if random.random() < 0.8 else []
+    for _ in range(random.choice((0, 1, 1, 2, 4))):
+        name = random.choice(SITE_KEYS)
+        text = value(random) if random.random() < 0.5 else f"{random.choice(('A', 'HF_TOKEN', 'te'))}={monster(random)}"
+        texts += [f"--{name.replace('_', '-')}", text]
+    texts += _written(random)
+    if random.random() < 0.3:
+        return [*texts, "--", *launch_words(random)], [], b""
+    target = random.choice(("run.sh", "run.sh", "run.sh", "run.sh", "hierarchical-context-parallel", monster(random)))
+    return [*texts, target], [("run.sh", encoded(random, script(random)) if random.random() < 0.5 else GOOD)], b""
+
+
+def triage(random: Random, seeds: Seeds) -> Made:
+    from support.made_logs import made_log
+
+    logs = []
+    for number in range(random.choice((1, 1, 1, 2, 3))):
+        log = b"\n".join(made_log(random.randrange(10**9)) for _ in range(random.choice((1, 1, 3))))
+        if random.random() < 0.3:
+            log = damaged(random, log, [_pick(random, seeds, "log"), made_log(random.randrange(10**9))])
+        logs.append((f"logs/{number}.log", log))
+    texts = ["triage", "--format", random.choice(("text", "json"))]
+    if random.random() < 0.2:
+        texts += ["--assume", f"{random.choice(('world_size', 'arch', 'cp', 'x'))}={value(random)}"]
+    if random.random() < 0.2:
+        texts += ["--launch", random.choice(("run.sh", "run.sh", "missing", monster(random)))]
+    if random.random() < 0.1:
+        return [*texts, "-"], [("run.sh", GOOD)], logs[0][1]
+    return [*texts, *random.choice((["logs"], [name for name, _ in logs]))], [*logs, ("run.sh", GOOD)], b""
+
+
+def card(random: Random, seeds: Seeds) -> Made:
+    """A skill from elsewhere: its card, its SKILL.md, its record."""
+    how = random.random()
+    card_text, skill_text, record = random.choice([*zip(*map(seeds.of, ("card", "skill", "record")))])
+    name = json.loads(record)["skill"] if random.random() < 0.9 and record else "x"
+    if how < 0.35:
+        card_text = damaged(random, card_text, [_pick(random, seeds, "card", "yaml")])
+    elif how < 0.55:
+        card_text = encoded(random, document(random, (*CARD_KEYS, *STEP_KEYS)))
+    elif how < 0.8:
+        front, mark, body = skill_text.partition(b"\n---\n")
+        front = damaged(random, front, [card_text])
+        skill_text = front + mark + (body if random.random() < 0.7 else damaged(random, body, [card_text]))
+    elif how < 0.9:
+        keys = ("name", "description", "metadata", "license", "allowed-tools", "compatibility")
+        skill_text = b"---\n" + encoded(random, document(random, keys)) + b"---\n# x\n"
+    else:
+        record = encoded(random, json_text(random, ("schema", "skill", "steps", "status", "exit")))
+    needs = f"  needs: {{packages: [{random.choice((DECOY, DECOY + '.sub', 'this.x', 'torch'))}]}}\n"
+    if random.random() < 0.2:
+        card_text += b"\nverify:\n- id: x\n  run: [python, x.py]\n  level: cpu\n  timeout_s: 5\n" + needs.encode()
+    files = [(f"{name}/config/card.yaml", card_text), (f"{name}/SKILL.md", skill_text)]
+    files.append((f"{name}/config/verified.json", record))
+    # The plain name is that of the pack's own skill.
+    name = f"./{name}"
+    texts = random.choice(
+        (
+            ["skills", "validate", name, "--format", random.choice(("text", "json"))],
+            ["skills", "show", name, "--format", "json"],
+            ["skills", "install", name, "--to", f"{OUTPUT}-skills"],
+            ["verify", "--list", name, "--format", random.choice(("text", "json"))],
+            ["verify", "--dry-run", f"{name}:{random.choice(('x', monster(random)))}", "--format", "json"],
+            ["verify", name],
+        )
+    )
+    return texts, files, b""
+
+
+def lengths(random: Random, seeds: Seeds) -> Made:
+    numbers = [random.choice((str(random.randint(1, 40_000)), str(random.randint(1, 400)), value(random))) for _ in range(9)]
+    how = random.random()
+    if how < 0.3:
+        data = encoded(random, random.choice((",", " ", "\n", ", ")).join(numbers[: random.randint(1, 9)]))
+    elif how < 0.7:
+        data = encoded(random, "\n".join(json_text(random, ("length", "tokens", "a")) for _ in range(random.randint(1, 4))))
+    else:
+        data = damaged(random, _pick(random, seeds, "text"), seeds.of("words")[:3])
+    if random.random() < 0.2:
+        data = json.dumps([json_value(random, ("length", "x"), 2) for _ in range(6)]).encode()
+    texts = ["dcp", "plan", "--world-size", random.choice(("8", "8", "64", "1", "12", value(random)))]
+    texts += ["--max-seqlen", random.choice(("8192", "8192", "1024", value(random)))]
+    for name in ("--field", "--tp", "--cost", "--groups", "--policy"):
+        if random.random() < 0.12:
+            texts += [name, random.choice(("1", "2", "length", "linear=1,comm=2", "pow2", "balanced", monster(random)))]
+    texts += [word for word in ("--compare", "--no-sequence-parallel") if random.random() < 0.15]
+    texts += [f"--{kind}={OUTPUT}.{kind}" for kind in ("svg", "html") if random.random() < 0.05]
+    texts += ["--format", random.choice(("text", "json")), "--lengths"]
+    how = random.random()
+    if how < 0.15:
+        return [*texts, data.decode("utf-8", "surrogateescape")[:3000]], [], b""
+    if how < 0.3:
+        return [*texts, "-"], [], data
+    return [*texts, "lengths.txt"], [("lengths.txt", data)], b""
+
+
+def groups(random: Random, seeds: Seeds) -> Made:
+    if random.random() < 0.2:
+        texts = ["dcp", "weights", "--world-size", random.choice(("8", value(random)))]
+        for _ in range(random.randint(1, 3)):
+            texts += ["--sizes", random.choice(("8", "4,2,1,1", "4,4", monster(random)))]
+        return [*texts, "--format", random.choice(("text", "json"))], [], b""
+    texts = ["groups", "--world-size", random.choice(("32", "32", "64", "1024", value(random)))]
+    for name in ("tp", "cp", "pp", "ep", "etp", "gtp", "gpus-per-node", "nvlink-domain", "rank"):
+        if random.random() < 0.25:
+            texts += [f"--{name}", random.choice(("1", "2", "4", "8", "16", value(random)))]
+    if random.random() < 0.5:
+        texts += ["--hcp", random.choice(("8,2", "4,2", "2,2,2", value(random)))]
+    if random.random() < 0.2:
+        texts += ["--order", random.choice(("tp-cp-ep-dp-pp", "cp-tp", monster(random)))]
+    texts += [f"--svg={OUTPUT}.svg"] if random.random() < 0.05 else []
+    return [*texts, *random.choice(([], ["--all"], ["--placement", "cyclic"])), "--format", random.choice(("text", "json"))], [], b""
+
+
+def commands(random: Random, seeds: Seeds) -> Made:
+    """Names of commands, rules, skills and folders."""
+    word = monster(random)
+    fmt = ["--format", random.choice(("text", "json"))]
+    return (
+        random.choice(
+            (
+                ["explain", random.choice(("HCP001", "CP", word)), *fmt],
+                ["explain", "--all", "-o", f"{OUTPUT}-pages"] if random.random() < 0.02 else ["explain", word, word],
+                ["verify", "--list", word, *fmt],
+                ["skills", random.choice(("show", "validate")), word, *fmt],
+                ["skills", "install", word, "--to", f"{OUTPUT}-skills"],
+                ["anchors", "--repo", f"{random.choice(('verl', 'megatron-lm', word))}=sources"],
+                ["anchors", "--sources", "sources", *fmt],
+                [word, word],
+                [random.choice(("check", "show", "render", "triage", "dcp", "groups")), word, word],
+            )
+        ),
+        [("sources/megatron_core-0.16.1/megatron/core/parallel_state.py", encoded(random, f"def f({word}): pass\n"))],
+        b"",
+    )
+
+
+READERS: dict[str, tuple[int, Callable[[Random, Seeds], Made]]] = {
+    "shell": (30, shell),
+    "yaml": (18, yaml),
+    "words": (12, words),
+    "triage": (10, triage),
+    "lengths": (7, lengths),
+    "options": (5, options),
+    "card": (5, card),
+    "site": (4, site),
+    "render": (3, render),
+    "model": (2, model),
+    "facts": (1, facts),
+    "groups": (2, groups),
+    "commands": (1, commands),
+}
+"""Reader -> (its share of the inputs in percent, its maker)."""
+assert sum(share for share, _ in READERS.values()) == 100, ROOT
