@@ -1,7 +1,7 @@
 """Runs many thousand made inputs through the real commands: `python bench/fuzz.py --inputs 100000 --seed 1`.
 
-Inputs are made from the grammars of what hcp reads (scripts, words, YAML, options, site files, cards, logs, lengths), and
-from real texts that are damaged: this repository's examples, and those below each --corpus. Each input is run twice, in
+Inputs are made from the grammars of what hcp reads (scripts, words, YAML, options, site files, cards, logs, lengths),
+and from real texts that are damaged: this repository's examples, and those below each --corpus. Each input is run twice, in
 other processes where there are several --jobs. Told is every input after which one of these does not hold:
 
 no traceback, no exit code but 0, 1, 2 and 4, at most 2 s of CPU and 300 MB, no program started, no connection, no file
@@ -92,7 +92,9 @@ def summary(tally: Tally, seconds: float) -> str:
         count = sum(number for (other, _), number in tally.counts.items() if other == reader)
         slow, number = tally.slowest[reader]
         codes = " ".join(f"{tally.codes[reader, code]:>7,}" for code in (0, 1, 2, 4))
-        lines.append(f"{tally.inputs[reader]:>8,} {codes} {count:>7,} {slow:>7.2f} s  {reader} (slowest: {reader}:{number})")
+        lines.append(
+            f"{tally.inputs[reader]:>8,} {codes} {count:>7,} {slow:>7.2f} s  {reader} (slowest: {reader}:{number})"
+        )
     lines.append(f"{sum(tally.inputs.values()):>8,} {sum(tally.counts.values()):>7,} in {seconds:.0f} s")
     kinds: Counter[str] = Counter()
     for (_, fault), number in tally.counts.items():
@@ -122,7 +124,9 @@ def main() -> int:
     parser.add_argument("--seed", type=int, default=1)
     parser.add_argument("--jobs", type=at_least_one, default=2)
     parser.add_argument("--reader", action="append", choices=tuple(READERS), help="only this one; repeatable")
-    parser.add_argument("--corpus", nargs="+", action="extend", default=[], metavar="DIR", help="real launches to damage")
+    parser.add_argument(
+        "--corpus", nargs="+", action="extend", default=[], metavar="DIR", help="real launches to damage"
+    )
     parser.add_argument("--only", action="append", metavar="READER:NUMBER", help="only this input; repeatable")
     parser.add_argument("--whole", action="store_true", help="show inputs as they are, not their smallest form")
     parser.add_argument("--show", action="store_true", help="print the inputs instead of running them")

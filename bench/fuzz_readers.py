@@ -10,16 +10,27 @@ from typing import Any
 from fuzz_case import OUTPUT, Case
 from fuzz_seeds import ROOT, Seeds
 from fuzz_shell import FLAGS, KEYS, launch_words, script
-from fuzz_text import Dice, damaged, encoded, monster, value
+from fuzz_text import SIZES, Dice, damaged, encoded, monster, value
 from fuzz_watch import DECOY
-from fuzz_yaml import CARD_KEYS, MODEL_KEYS, SITE_KEYS, STEP_KEYS, document, dotted, json_text, json_value, model_args, scalar
+from fuzz_yaml import (
+    CARD_KEYS,
+    MODEL_KEYS,
+    SITE_KEYS,
+    STEP_KEYS,
+    document,
+    dotted,
+    json_text,
+    json_value,
+    model_args,
+    scalar,
+)
 
 FORMATS = ("text", "text", "json", "json", "sarif", "github")
 DIALECTS = ("auto", "mlm", "bridge", "bridge-provider", "verl")
 _FACTS = ("te", "mcore", "arch", "world_size", "nvlink_domain", "cp", "placement", "start", "env.NCCL_DEBUG", "x", "")
 GOOD = b"torchrun pretrain_gpt.py --num-layers 2 --num-attention-heads 8 --hidden-size 64 --context-parallel-size 4\n"
 _CONFIG = (ROOT / "examples" / "llama3_8b_config.json").read_bytes()
-_SITE = b"nodes: 2\ngpus_per_node: 8\ntime: 4:00:00\npartition: p\nmodules: [a, b]\nenv: {A: b}\nfacts: {te: 2.14}\n"
+_SITE = b"arch: sm90\nnodes: 2\ngpus_per_node: 8\ntime: 4:00:00\nmodules: [a, b]\nenv: {A: b}\nfacts: {te: 2.14}\n"
 Made = tuple[list[str], list[tuple[str, bytes]], bytes]
 """Words, files, standard input."""
 
@@ -36,11 +47,12 @@ def made(reader: str, seed: int, number: int, seeds: Seeds) -> Case:
 
 def _changed(random: Random, base: dict[str, Any], keys: Sequence[str]) -> bytes:
     """A JSON object with some other values, or another text altogether."""
-    if random.random() < 0.15:
+    if random.random() < 0.1:
         return encoded(random, json_text(random, keys))
     data = dict(base)
     for _ in range(random.choice((0, 1, 1, 2, 4))):
-        data[random.choice((*data, *keys))] = json_value(random, keys, 2)
+        key = random.choice((*data, *keys))
+        data[key] = int(random.choice(SIZES)) if random.random() < 0.7 else json_value(random, keys, 2)
     text = json.dumps(data, ensure_ascii=random.random() < 0.5, indent=1)
     return damaged(random, text.encode("utf-8", "replace"), []) if random.random() < 0.2 else encoded(random, text)
 
@@ -117,28 +129,35 @@ def model(random: Random, seeds: Seeds) -> Made:
 
 def options(random: Random, seeds: Seeds) -> Made:
     texts = _asked(random)
-    names = ("--set", "--assume", "--select", "--ignore", "--dialect", "-o", "--facts", "--model", "--site", "--no-such", "")
+    names = ("--set", "--set", "--assume", "--assume", "--select", "--ignore", "--dialect", "-o", "-o", "", "--facts")
+    names += ("--model", "--site", "--no-such") if random.random() < 0.2 else ()
     for _ in range(random.choice((1, 2, 4))):
         name = random.choice(names)
         text = monster(random)
         if name == "--set":
             text = f"{random.choice((*KEYS, *FLAGS, text))}={value(random)}"
+        elif name == "--dialect" and random.random() < 0.8:
+            text = random.choice(DIALECTS)
         elif name == "--assume":
             text = f"{random.choice(_FACTS)}={value(random)}"
         elif name in ("--select", "--ignore") and random.random() < 0.5:
-            text = random.choice(("HCP", "CP001,TOPO", "X", "cp", ",", "HCP001 ")) + random.choice(("", text))
+            text = random.choice(("HCP", "CP001,TOPO", "CP", "SLURM", ",", "HCP001 ")) + random.choice(("", "", text))
         elif name == "-o":
             text = f"{random.choice((*FORMATS, 'x', text))}={OUTPUT}.{random.choice(FORMATS)}"
-        elif name in ("--facts", "--model", "--site") and random.random() < 0.6:
+        elif name in ("--facts", "--model", "--site") and random.random() < 0.8:
             text = "beside.json"
         texts += [name, text] if name.startswith("-") else [f"{random.choice(_FACTS)}={value(random)}"]
     data = _changed(random, {"te": "2.14", "hidden_size": 64}, (*_FACTS, *MODEL_KEYS))
-    targets = random.choice((["run.sh"], ["run.sh"], ["run.sh", "missing.sh"], [monster(random)], ["run.sh", "run.sh"], []))
+    targets = random.choice(
+        (["run.sh"], ["run.sh"], ["run.sh"], ["run.sh", "missing.sh"], [monster(random)], ["run.sh", "run.sh"])
+    )
     return [*texts, *targets], [("run.sh", GOOD), ("beside.json", data)], b""
 
 
 def facts(random: Random, seeds: Seeds) -> Made:
-    data = _changed(random, {"te": "2.14", "mcore": "0.16.1", "arch": "sm90", "nvlink_domain": 8}, _FACTS)
+    stated = {name: {"value": value(random), "origin": "installed"} for name in random.sample(_FACTS, 3)}
+    base = {"schema": "hcp.facts/1", "facts": {"te": {"value": "2.14", "origin": "installed"}, **stated}}
+    data = _changed(random, base, ("schema", "facts", "x"))
     return [*_asked(random), "--facts", "facts.json", "run.sh"], [("facts.json", data), ("run.sh", GOOD)], b""
 
 
@@ -146,7 +165,8 @@ def site(random: Random, seeds: Seeds) -> Made:
     data = encoded(random, document(random, SITE_KEYS))
     if random.random() < 0.8:
         data = _SITE + b"".join(
-            f"{random.choice(SITE_KEYS)}: {scalar(random)}\n".encode("utf-8", "replace") for _ in range(random.choice((0, 1, 1, 2)))
+            f"{random.choice(SITE_KEYS)}: {scalar(random)}\n".encode("utf-8", "replace")
+            for _ in range(random.choice((0, 1, 1, 2)))
         )
         data = damaged(random, data, []) if random.random() < 0.5 else data
     if random.random() < 0.4:
@@ -161,7 +181,9 @@ def _written(random: Random) -> list[str]:
 
 def render(random: Random, seeds: Seeds) -> Made:
     texts = ["render", "--start", random.choice(("srun", "srun", "torchrun", "ft_launcher", "ray", "verify"))]
-    texts += ["--nodes", "2", "--gpus-per-node", "8", "--time", "4:00:00"] if random.random() < 0.8 else []
+    texts += (
+        ["--nodes", "2", "--gpus-per-node", "8", "--time", "4:00:00", "--arch", "sm90"] if random.random() < 0.8 else []
+    )
     for _ in range(random.choice((0, 1, 1, 2, 4))):
         name = random.choice(SITE_KEYS)
         text = value(random) if random.random() < 0.5 else f"{random.choice(('A', 'HF_TOKEN', 'te'))}={monster(random)}"
@@ -230,22 +252,35 @@ def card(random: Random, seeds: Seeds) -> Made:
     return texts, files, b""
 
 
+_GOOD_WORDS = {
+    "--field": ("length", "tokens"),
+    "--tp": ("1", "2"),
+    "--cost": ("linear=1,comm=2", "quadratic=1e-5"),
+    "--groups": ("pow2", "main", "dev"),
+    "--policy": ("balanced",),
+}
+
+
 def lengths(random: Random, seeds: Seeds) -> Made:
-    numbers = [random.choice((str(random.randint(1, 40_000)), str(random.randint(1, 400)), value(random))) for _ in range(9)]
+    numbers = [
+        random.choice((str(random.randint(1, 40_000)), str(random.randint(1, 400)), value(random))) for _ in range(9)
+    ]
     how = random.random()
     if how < 0.3:
         data = encoded(random, random.choice((",", " ", "\n", ", ")).join(numbers[: random.randint(1, 9)]))
     elif how < 0.7:
-        data = encoded(random, "\n".join(json_text(random, ("length", "tokens", "a")) for _ in range(random.randint(1, 4))))
+        data = encoded(
+            random, "\n".join(json_text(random, ("length", "tokens", "a")) for _ in range(random.randint(1, 4)))
+        )
     else:
         data = damaged(random, _pick(random, seeds, "text"), seeds.of("words")[:3])
     if random.random() < 0.2:
         data = json.dumps([json_value(random, ("length", "x"), 2) for _ in range(6)]).encode()
     texts = ["dcp", "plan", "--world-size", random.choice(("8", "8", "64", "1", "12", value(random)))]
-    texts += ["--max-seqlen", random.choice(("8192", "8192", "1024", value(random)))]
+    texts += ["--max-seqlen", random.choice(("8192", "8192", "16384", value(random)))]
     for name in ("--field", "--tp", "--cost", "--groups", "--policy"):
         if random.random() < 0.12:
-            texts += [name, random.choice(("1", "2", "length", "linear=1,comm=2", "pow2", "balanced", monster(random)))]
+            texts += [name, random.choice((*_GOOD_WORDS[name], *_GOOD_WORDS[name], monster(random)))]
     texts += [word for word in ("--compare", "--no-sequence-parallel") if random.random() < 0.15]
     texts += [f"--{kind}={OUTPUT}.{kind}" for kind in ("svg", "html") if random.random() < 0.05]
     texts += ["--format", random.choice(("text", "json")), "--lengths"]
@@ -272,7 +307,16 @@ def groups(random: Random, seeds: Seeds) -> Made:
     if random.random() < 0.2:
         texts += ["--order", random.choice(("tp-cp-ep-dp-pp", "cp-tp", monster(random)))]
     texts += [f"--svg={OUTPUT}.svg"] if random.random() < 0.05 else []
-    return [*texts, *random.choice(([], ["--all"], ["--placement", "cyclic"])), "--format", random.choice(("text", "json"))], [], b""
+    return (
+        [
+            *texts,
+            *random.choice(([], ["--all"], ["--placement", "cyclic"])),
+            "--format",
+            random.choice(("text", "json")),
+        ],
+        [],
+        b"",
+    )
 
 
 def commands(random: Random, seeds: Seeds) -> Made:

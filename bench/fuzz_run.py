@@ -13,6 +13,7 @@ import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from functools import cache
+from itertools import pairwise
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -163,7 +164,7 @@ def format_of(words: tuple[str, ...]) -> str:
     """How the command was asked to print: the last word about it before `--` counts."""
     own = words[: words.index("--")] if "--" in words else words
     asked = [word.partition("=")[2] for word in own if word.startswith("--format=")]
-    asked += [value for word, value in zip(own, own[1:]) if word == "--format"]
+    asked += [value for word, value in pairwise(own) if word == "--format"]
     if asked:
         return asked[-1]
     return {"facts": "json", "render": "script"}.get(own[0] if own else "", "text")

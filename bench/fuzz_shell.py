@@ -11,7 +11,13 @@ FLAGS = (
     *("--hidden-size", "--num-attention-heads", "--num-query-groups", "--seq-length", "--max-position-embeddings"),
     *("--micro-batch-size", "--global-batch-size", "--cp-comm-type", "--hierarchical-context-parallel-sizes", "--bf16"),
     *("--sequence-parallel", "--expert-model-parallel-size", "--num-experts", "--window-size", "--softmax-type"),
-    *("--attention-backend", "--transformer-impl", "--hybrid-context-parallel", "--max-seqlen-per-dp-cp-rank", "--save"),
+    *(
+        "--attention-backend",
+        "--transformer-impl",
+        "--hybrid-context-parallel",
+        "--max-seqlen-per-dp-cp-rank",
+        "--save",
+    ),
     *("--load", "--calculate-per-token-loss", "--use-mcore-models", "--multi-latent-attention", "--kv-channels"),
     *("--recompute-granularity", "--decoder-first-pipeline-num-layers", "--yaml-cfg", "--no-such-flag", "--te-x"),
 )
@@ -21,20 +27,76 @@ KEYS = (
     *("checkpoint.save", "model.num_layers", "model.window_size", "a", "a.b.c", "model", "_target_", "defaults"),
     *("actor_rollout_ref.actor.megatron.context_parallel_size", "actor_rollout_ref.actor.strategy"),
     *("actor_rollout_ref.actor.megatron.dynamic_context_parallel", "actor_rollout_ref.model.path", "trainer.nnodes"),
-    *("actor_rollout_ref.actor.megatron.max_seqlen_per_dp_cp_rank", "data.max_response_length", "trainer.n_gpus_per_node"),
+    *(
+        "actor_rollout_ref.actor.megatron.max_seqlen_per_dp_cp_rank",
+        "data.max_response_length",
+        "trainer.n_gpus_per_node",
+    ),
     *("critic.megatron.context_parallel_size", "+actor_rollout_ref.actor.megatron.override_transformer_config.x"),
 )
 SLURM = (
-    *("--nodes", "--ntasks-per-node", "--gpus-per-node", "--gres", "--time", "--signal", "--export", "--array", "--mem"),
-    *("--requeue", "--exclusive", "--output", "--distribution", "--switches", "--segment", "--cpus-per-task", "-N", "-n"),
+    *(
+        "--nodes",
+        "--ntasks-per-node",
+        "--gpus-per-node",
+        "--gres",
+        "--time",
+        "--signal",
+        "--export",
+        "--array",
+        "--mem",
+    ),
+    *(
+        "--requeue",
+        "--exclusive",
+        "--output",
+        "--distribution",
+        "--switches",
+        "--segment",
+        "--cpus-per-task",
+        "-N",
+        "-n",
+    ),
 )
 LAUNCHERS = (
-    *("torchrun --nproc-per-node 8 --nnodes 2 pretrain_gpt.py", "python3 pretrain_gpt.py", "srun python pretrain_gpt.py"),
-    *("torchrun --nproc_per_node=$G -m megatron.training.x", "python3 -m verl.trainer.main_ppo", "bash -c 'torchrun x.py'"),
-    *("srun -N 2 --container-image=x bash -c", "ray job submit -- python3 -m verl.trainer.main_ppo", "ft_launcher t.py"),
+    *(
+        "torchrun --nproc-per-node 8 --nnodes 2 pretrain_gpt.py",
+        "python3 pretrain_gpt.py",
+        "srun python pretrain_gpt.py",
+    ),
+    *(
+        "torchrun --nproc_per_node=$G -m megatron.training.x",
+        "python3 -m verl.trainer.main_ppo",
+        "bash -c 'torchrun x.py'",
+    ),
+    *(
+        "srun -N 2 --container-image=x bash -c",
+        "ray job submit -- python3 -m verl.trainer.main_ppo",
+        "ft_launcher t.py",
+    ),
     *("python -m torch.distributed.run pretrain_gpt.py", "torchrun scripts/training/run_recipe.py --recipe llama3_8b"),
 )
-_NAMES = ("A", "ARGS", "X", "i", "NODES", "SLURM_NNODES", "MASTER_ADDR", "CP", "HF_TOKEN", "IFS", "PATH", "@", "1", "?", "#")
+_NAMES = (
+    "A",
+    "ARGS",
+    "X",
+    "i",
+    "NODES",
+    "SLURM_NNODES",
+    "MASTER_ADDR",
+    "CP",
+    "HF_TOKEN",
+    "IFS",
+    "PATH",
+    "@",
+    "1",
+    "?",
+    "#",
+)
+_DECLARES = ("export", "declare -i", "local", "readonly", "declare -A", "unset", "typeset")
+_ENDS = ("E", "-E", "'E'")
+_CHANGES = (":-", ":=", ":+", ":?", "-", "%%", "##", "/", "//", "^^", ",,", ":", "#", "@")
+_FIRSTS, _LASTS = ("1", "-5", "a", "01"), ("9", "100000", "z", "-9")
 _TESTS = ("-z", "-n", "-f", "-d", "!", "-v")
 _BINARY = ("==", "!=", "=~", "-eq", "-lt", "-gt", "<", ">", "=")
 
@@ -75,7 +137,7 @@ def statement(random: Random, depth: int) -> str:
     name = _name(random)
     kinds = (
         lambda: f"{name}={one}",
-        lambda: f"{random.choice(('export', 'declare -i', 'local', 'readonly', 'declare -A', 'unset', 'typeset'))} {name}={one}",
+        lambda: f"{random.choice(_DECLARES)} {name}={one}",
         lambda: f"{name}=({' '.join(word(random, depth - 1) for _ in range(random.randint(0, 5)))})",
         lambda: f"{name}+=({one} [3]={one})",
         lambda: f"{name}+={one}",
@@ -90,7 +152,7 @@ def statement(random: Random, depth: int) -> str:
         lambda: f"function g {{ {body()}; return {one}; }}; g {one}",
         lambda: f"({body()})",
         lambda: f"{{ {body()}; }} > out.txt 2>&1 < /dev/null",
-        lambda: f"cat <<{random.choice(('E', '-E', chr(39) + 'E' + chr(39)))} > {random.choice(('x.sh', 'x.yaml'))}\n{body()}\nE",
+        lambda: f"cat <<{random.choice(_ENDS)} > {random.choice(('x.sh', 'x.yaml'))}\n{body()}\nE",
         lambda: f"read {name} <<< {one}",
         lambda: f"{body()} {random.choice(('&&', '||', '|', ';', '&', '|&'))} {body()}",
         lambda: f"eval {one}",
@@ -122,7 +184,7 @@ def word(random: Random, depth: int) -> str:
             f"$'{inner}'",
             f"${name}",
             f'"${{{name}[@]}}"',
-            f"${{{name}{random.choice((':-', ':=', ':+', ':?', '-', '%%', '##', '/', '//', '^^', ',,', ':', '#', '@'))}{inner}}}",
+            f"${{{name}{random.choice(_CHANGES)}{inner}}}",
             f"${{{name}:{_sum(random, 1)}:{_sum(random, 1)}}}",
             f"${{{name}/{inner}/{inner}}}",
             f"${{#{name}}}",
@@ -132,7 +194,7 @@ def word(random: Random, depth: int) -> str:
             f"$(echo {inner})",
             f"`echo {inner}`",
             f"{{{inner},{inner}}}",
-            f"{{{random.choice(('1', '-5', 'a', '01'))}..{random.choice(('9', '100000', 'z', '-9'))}..{random.choice(('1', '0', '-3'))}}}",
+            f"{{{random.choice(_FIRSTS)}..{random.choice(_LASTS)}..{random.choice(('1', '0', '-3'))}}}",
             f"{inner}{word(random, depth - 1)}",
         )
     )
@@ -144,10 +206,16 @@ def _name(random: Random) -> str:
 
 def _sum(random: Random, depth: int) -> str:
     if depth <= 0:
-        return random.choice(("1", "8", "0", "x", "A", "08", "0x1f", "64#z", "9" * 30, "$X", "-1", "SLURM_NNODES", "''"))
+        return random.choice(
+            ("1", "8", "0", "x", "A", "08", "0x1f", "64#z", "9" * 30, "$X", "-1", "SLURM_NNODES", "''")
+        )
     left, right = _sum(random, depth - 1), _sum(random, depth - 1)
-    sign = random.choice(("+", "-", "*", "/", "%", "**", "<<", ">>", "&", "|", "^", "&&", "||", ",", "==", "? 1 :", "="))
-    return random.choice((f"{left} {sign} {right}", f"({left}{sign}{right})", f"!{left}", f"~{left}", f"{left}++", left))
+    sign = random.choice(
+        ("+", "-", "*", "/", "%", "**", "<<", ">>", "&", "|", "^", "&&", "||", ",", "==", "? 1 :", "=")
+    )
+    return random.choice(
+        (f"{left} {sign} {right}", f"({left}{sign}{right})", f"!{left}", f"~{left}", f"{left}++", left)
+    )
 
 
 def _test(random: Random) -> str:
