@@ -7,7 +7,6 @@ from collections.abc import Iterable, Sequence
 from math import isfinite
 from typing import Any
 
-from hcp.cli.reports.words import message_of
 from hcp.core.errors import HcpError
 from hcp.core.place import Location
 from hcp.core.visible import HIDDEN, is_secret, without_secrets
@@ -153,7 +152,7 @@ def finding_json(finding: Finding) -> dict[str, Any]:
         "severity": finding.severity,
         "effect": finding.effect,
         "stage": finding.stage,
-        "message": message_of(finding),
+        "message": finding.problem.message,
         "found": finding.problem.found,
         "expected": finding.problem.wanted,
         "keys": list(finding.keys),

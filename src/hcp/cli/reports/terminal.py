@@ -7,7 +7,7 @@ import unicodedata
 from typing import NamedTuple
 
 from hcp.cli.reports.text import COLOURS, headline
-from hcp.cli.reports.words import details_of, fix_text, message_of
+from hcp.cli.reports.words import details_of, fix_text
 from hcp.cli.screen import Line, Part
 from hcp.core.place import Location
 from hcp.core.visible import visible, without_secrets
@@ -19,7 +19,7 @@ _CUT = "..."
 
 def finding_view(report: Report, finding: Finding) -> list[Line]:
     """A headline, the source line with a mark under the value, what was found and is expected, and the fixes."""
-    lines: list[Line] = [headline(report, finding, message_of(finding))]
+    lines: list[Line] = [headline(report, finding, finding.problem.message)]
     place, text = finding.location, report.launch.reading.text
     if place is not None and text is not None and place.file == report.launch.reading.target:
         lines += _excerpt(text, place, COLOURS[finding.severity])

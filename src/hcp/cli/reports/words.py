@@ -20,15 +20,6 @@ _EXAMPLES = {"version": "VERSION", "bool": "true", "size": "N", "int": "N"}
 _MANY = 5
 
 
-def message_of(finding: Finding) -> str:
-    """The consequence; where it rests on presumed values, under that condition."""
-    message = finding.problem.message
-    if not finding.presumed or message.startswith("if the recipe"):
-        return message
-    values = " and ".join(f"{item.key} at {value_text(item.value)}" for item in finding.presumed)
-    return f"if the recipe leaves {values}: {message}"
-
-
 def details_of(finding: Finding) -> tuple[str, str]:
     """What was found and what is expected; what the message says already is empty."""
     problem = finding.problem
@@ -39,12 +30,12 @@ def finding_text(finding: Finding) -> str:
     """The finding in one sentence."""
     found, expected = details_of(finding)
     details = "; ".join(filter(None, (found and f"found {found}", expected and f"expected {expected}")))
-    return f"{message_of(finding)} ({details})" if details else message_of(finding)
+    return f"{finding.problem.message} ({details})" if details else finding.problem.message
 
 
 def presumed_text(item: Presumed) -> str:
     """A presumed value, and how sure it is."""
-    return f"{item.key} {value_text(item.value)} ({item.recipes_set} of {item.recipes} recipes differ)"
+    return f"{item.key} {value_text(item.value)} ({item.recipes_set} of {item.recipes} recipes set another)"
 
 
 def value_text(value: Any) -> str:
