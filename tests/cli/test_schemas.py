@@ -4,12 +4,19 @@ from __future__ import annotations
 
 import copy
 import json
+import shlex
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from hcp.cli.reports.json import dump, report_json
+from hcp.launch.build import build_launch
+from hcp.launch.options import parse_assumptions
+from hcp.launch.read import read_target, read_text
 from hcp.resources import pack_dir
+from hcp.rules.engine import check_launch
+from hcp.rules.registry import RULES
 
 jsonschema = pytest.importorskip("jsonschema")
 referencing = pytest.importorskip("referencing")
@@ -76,6 +83,19 @@ def test_an_output_is_what_its_schema_says_and_nothing_else(hcp, root: Path, wor
     for key in data:
         changed = {name: value for name, value in data.items() if name not in (key, "left_out")}
         assert key in ("schema", "left_out") or not validator(data).is_valid(changed), key
+
+
+def test_the_findings_of_every_rule_are_what_the_schema_says() -> None:
+    for rule in RULES:
+        reading = (
+            read_text(rule.bad.text + "\n", "launch.txt", dialect=rule.bad.dialect)
+            if "\n" in rule.bad.text
+            else read_target("", dialect=rule.bad.dialect, words=shlex.split(rule.bad.text))
+        )
+        launch = build_launch(reading, assumed=parse_assumptions(rule.bad.assume.split()))
+        data = json.loads(dump(report_json(check_launch(launch, RULES))))
+        assert rule.id in [finding["rule"] for finding in data["findings"]]
+        validator(data).validate(data)
 
 
 @pytest.mark.parametrize("name", SCHEMAS)
