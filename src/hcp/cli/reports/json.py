@@ -7,9 +7,10 @@ from collections.abc import Iterable, Sequence
 from math import isfinite
 from typing import Any
 
+from hcp.cli.reports.words import fact_value
 from hcp.core.errors import HcpError
 from hcp.core.place import Location
-from hcp.core.visible import HIDDEN, is_secret, without_secrets
+from hcp.core.secrets import without_secrets
 from hcp.launch.fact import Fact, Launch
 from hcp.rules.report import Finding, NotChecked, Presumed, Report, Undecided
 from hcp.rules.rule import Source
@@ -111,9 +112,8 @@ def facts_json(launch: Launch) -> dict[str, Any]:
 
 
 def fact_json(name: str, fact: Fact) -> dict[str, Any]:
-    value = list(fact.value) if isinstance(fact.value, tuple) else fact.value
-    if isinstance(value, str) and (is_secret(name, value) or is_secret(fact.key or "", value)):
-        value = HIDDEN
+    value = fact_value(name, fact)
+    value = list(value) if isinstance(value, tuple) else value
     return {"value": value, "origin": fact.origin, "location": place_json(fact.location)}
 
 

@@ -10,7 +10,8 @@ from hcp.cli.reports.text import COLOURS, headline
 from hcp.cli.reports.words import details_of, fix_text
 from hcp.cli.screen import Line, Part
 from hcp.core.place import Location
-from hcp.core.visible import visible, without_secrets
+from hcp.core.secrets import without_secrets
+from hcp.core.visible import visible
 from hcp.rules.report import Finding, Report
 
 _TAB = 4
@@ -72,18 +73,16 @@ def _window(cells: list[tuple[str, int]], first: int, last: int, width: int) -> 
     while end < last and used + cells[end][1] <= room:
         used += cells[end][1]
         end += 1
-    begin = first
+    begin, left, right = first, 0, 0
     while True:
-        left = cells[begin - 1][1] if begin else room + 1
-        right = cells[end][1] if end < len(cells) and end >= last else room + 1
-        if left <= right and used + left <= room:
-            begin, used = begin - 1, used + left
-        elif used + right <= room:
-            end, used = end + 1, used + right
-        elif used + left <= room:
-            begin, used = begin - 1, used + left
-        else:
+        before = cells[begin - 1][1] if begin else room + 1
+        after = cells[end][1] if last <= end < len(cells) else room + 1
+        if used + min(before, after) > room:
             return begin, end
+        if used + after > room or (left <= right and used + before <= room):
+            begin, left, used = begin - 1, left + before, used + before
+        else:
+            end, right, used = end + 1, right + after, used + after
 
 
 def _columns(letter: str) -> int:
