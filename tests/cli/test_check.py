@@ -220,7 +220,8 @@ def test_a_key_that_hydra_only_adds_keeps_its_plus(hcp, tmp_path: Path) -> None:
     key = "actor_rollout_ref.actor.megatron.override_transformer_config"
     sizes = f" '+{key}.hierarchical_context_parallel_sizes=[2,2]'"
     for more, rule, patched in (
-        ("", "HCP001", f"'++{key}.hierarchical_context_parallel_sizes=[2,2]'"),
+        # The sizes that HCP001 alone would take are HCP010's error, so the patch has the next fix.
+        ("", "HCP001", f" +{key}.cp_comm_type=p2p"),
         (sizes, "HCP010", f" +{key}.cp_comm_type=p2p +{key}.hierarchical_context_parallel_sizes=null"),
     ):
         launch = (
