@@ -96,7 +96,7 @@ def _shape(recommended: str, dialect: str) -> Fields:
     return Fields(
         {
             "schema": TEXT,
-            "skill": TEXT,
+            "skill": _ID,
             "title": TEXT,
             "summary": TEXT,
             "stack": MapOf(SCALAR, "package: version range", least=1),
