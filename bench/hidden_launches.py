@@ -62,9 +62,9 @@ class Complete:
                 if setting.key not in found:
                     found.append(setting.key)
         for first, others in _TOGETHER.items() if self.dialect == "bridge" else ():
-            for other in others:
-                if first in keys and other in keys:
-                    keys[first] += keys.pop(other)
+            for equal in others:
+                if first in keys and equal in keys:
+                    keys[first] += keys.pop(equal)
         return keys
 
     def _written(self) -> set[str]:

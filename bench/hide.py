@@ -4,10 +4,11 @@ Takes launches of which every setting could be read: those of upstream checkouts
 examples, and Megatron-Bridge's recipes written as full configurations. Each setting that the rules know is hidden in
 turn, in every way that its form has (see `Way` in hidden_launches.py), and the launch is checked. Where the answer is
 `ok`, the setting's legal values are tried in its place: one that fails makes the answer a violation. A key that
-launch/facts/presumed.json lists, hidden by an unknown recipe alone, counts at its presumed value.
+launch/facts/presumed.json lists, hidden by an unknown recipe alone, counts at its presumed value. An answer `failed` is
+a false alarm: with the value that was hidden the launch is `ok`.
 
-Prints the counts by dialect and way, and each violation; the exit status is 1 if there is any, or if more than 2 % of
-the complete launches are undecided as they are.
+Prints the counts by dialect and way, each violation and each false alarm; the exit status is 1 if there is any, or if
+more than 2 % of the complete launches are undecided as they are.
 """
 
 from __future__ import annotations
@@ -46,7 +47,10 @@ VERSIONS = "te=2.14 mcore=0.16.1 bridge=0.4.2 verl=0.9.1 arch=sm90 cudnn=9.18 ei
 
 
 class Violation(NamedTuple):
-    """A launch that was `ok` with a setting hidden, a value of that setting with which it fails, and the rules."""
+    """A launch that was `ok` with a setting hidden, a value of that setting with which it fails, and the rules.
+
+    A false alarm is the other way about: it failed with the setting hidden, and is `ok` with the value.
+    """
 
     launch: str
     dialect: str
@@ -98,6 +102,7 @@ class Play:
         self.bases: Counter[tuple[str, str]] = Counter()
         self.undecided: list[str] = []
         self.violations: list[Violation] = []
+        self.alarms: list[Violation] = []
 
     def launch(self, of: Complete) -> None:
         """Hides each setting of a launch in turn."""
@@ -118,7 +123,7 @@ class Play:
         self, of: Complete, fact: str, hidden: Hidden, faults: dict[bool, tuple[Any, tuple[str, ...]] | None]
     ) -> None:
         report = self.checker.report(hidden.text, hidden.name or of.name, of.assumed, hidden.words)
-        answer = "refused" if report is None else report.verdict
+        answer: str = "refused" if report is None else report.verdict
         if report is not None and answer == "ok":
             if hidden.by_recipe and fact in presumptions():
                 fault = self._presumed_fault(of, fact, report)
@@ -130,6 +135,10 @@ class Play:
                 answer = "VIOLATION"
                 key = of.key(fact)
                 self.violations.append(Violation(of.name, of.dialect, fact, key, hidden.way, *fault))
+        elif report is not None and answer == "failed" and not (hidden.by_recipe and fact in presumptions()):
+            answer = "ALARM"  # with the value that was hidden the launch is ok
+            rules = tuple(finding.rule.id for finding in report.findings if finding.severity == "error")
+            self.alarms.append(Violation(of.name, of.dialect, fact, of.key(fact), hidden.way, of.value(fact), rules))
         self.answers[of.dialect, hidden.way, answer] += 1
 
     def _fault(self, of: Complete, fact: str, may_be_absent: bool) -> tuple[Any, tuple[str, ...]] | None:
@@ -170,16 +179,19 @@ def lines_of(done: Play) -> Iterator[str]:
     yield f"{total} complete launches ({told}); {share:.1%} undecided, at most {MOST_UNDECIDED:.0%} may be"
     for name in done.undecided[:20]:
         yield f"undecided as it is: {name}"
-    kinds = ("ok", "undecided", "failed", "refused", "VIOLATION")
+    kinds = ("ok", "undecided", "failed", "refused", "VIOLATION", "ALARM")
     yield f"{'dialect':8s}{'way':12s}" + "".join(f"{kind:>11s}" for kind in kinds)
     for dialect, way in sorted({key[:2] for key in done.answers}):
         yield f"{dialect:8s}{way:12s}" + "".join(f"{done.answers[dialect, way, kind]:11d}" for kind in kinds)
-    by_cause = Counter((item.fact, item.rules[0], item.dialect) for item in done.violations)
+    by_cause = Counter((item.fact, item.rules[0], item.dialect) for item in (*done.violations, *done.alarms))
     for (fact, rule_id, dialect), count in by_cause.most_common():
         yield f"{count:6d}  {dialect:8s}{rule_id:9s}{fact}"
     for item in done.violations:
         told = f"{item.launch}: {item.key} hidden by {item.way} is ok, {item.value} fails {' '.join(item.rules)}"
         yield f"violation {told}"
+    for item in done.alarms:
+        told = f"{item.launch}: {item.key} hidden by {item.way} fails {' '.join(item.rules)}, {item.value} is ok"
+        yield f"false alarm {told}"
 
 
 def main() -> int:
@@ -201,9 +213,10 @@ def main() -> int:
     done = play(launches)
     print(*lines_of(done), sep="\n")
     seconds = time.perf_counter() - started
-    print(f"{sum(done.answers.values())} hidings, {len(done.violations)} violations, {seconds:.0f} s")
+    total = sum(done.answers.values())
+    print(f"{total} hidings, {len(done.violations)} violations, {len(done.alarms)} false alarms, {seconds:.0f} s")
     too_many = len(done.undecided) > MOST_UNDECIDED * sum(done.bases.values())
-    return 1 if done.violations or too_many else 0
+    return 1 if done.violations or done.alarms or too_many else 0
 
 
 if __name__ == "__main__":
