@@ -93,12 +93,13 @@ def kinds(outcomes: Outcomes) -> None:
         if not launch:
             continue
         done = run_hcp("check", str(script), "--format", "json", "--assume", "nvlink_domain=2", folder=slurm.folder)
-        found: dict[str, Any] = {"findings": [done.stderr], "facts": {}}
+        found: dict[str, Any] = {"findings": [done.stderr]}
         if done.stdout.startswith("{"):
             found = json.loads(done.stdout)
         serious = [item for item in found["findings"] if item == done.stderr or item["severity"] != "info"]
         outcomes.expect(f"{start}: hcp check finds nothing in it", done.returncode == 0 and not serious, f"{serious}")
-        facts = {name: fact["value"] for name, fact in found["facts"].items()}
+        read = json.loads(run_hcp("show", str(script), "--format", "json", folder=slurm.folder).stdout)
+        facts = {name: fact["value"] for name, fact in read["facts"].items()}
         wanted = {"start": start, "nodes": 2, "gpus_per_node": 2, "cp": 2 if start == "ray" else 4}
         outcomes.expect_equal(
             f"{start}: hcp check reads the launch back", {name: facts.get(name) for name in wanted}, wanted

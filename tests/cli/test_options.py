@@ -12,7 +12,7 @@ OVERRIDES = ("my.own_key=1", "model.context_parallel_size=4")
 @pytest.mark.parametrize("option", ["--dialect", "--launcher"])
 def test_the_dialect_has_its_older_name_too(hcp, option: str) -> None:
     done = hcp("check", "--show", option, "bridge-provider", "--", *OVERRIDES)
-    assert done.stdout.startswith("<command line>: bridge-provider (overrides)\n"), done.stderr
+    assert done.stdout.startswith("<command line>: bridge-provider (overrides): "), done.stderr
 
 
 @pytest.mark.parametrize("command", ["check", "render", "triage"])

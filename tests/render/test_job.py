@@ -97,7 +97,8 @@ def test_hcp_check_reads_the_whole_job_out_of_the_script_and_finds_nothing(name,
     done = hcp("check", GOLDEN / f"{name}.sbatch", "--format", "json", "--assume", domain)
     found = json.loads(done.stdout)
     assert found["findings"] == [] and done.returncode == 0
-    facts = {fact: entry["value"] for fact, entry in found["facts"].items()}
+    shown = json.loads(hcp("show", GOLDEN / f"{name}.sbatch", "--format", "json", "--assume", domain).stdout)
+    facts = {fact: entry["value"] for fact, entry in shown["facts"].items()}
     nodes, per_node = {"srun-pyxis": (4, 8), "torchrun-apptainer": (18, 4)}.get(name, (2, 8))
     start = name.split("-")[0].replace("array", "srun")
     assert (facts["start"], facts["nodes"], facts["gpus_per_node"]) == (start, nodes, per_node)

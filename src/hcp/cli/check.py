@@ -2,28 +2,40 @@
 
 from __future__ import annotations
 
-import os
+import sys
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import click
 
 from hcp.cli.options import format_option, launch_options
+from hcp.cli.screen import Line, is_terminal, safe_text, say
+from hcp.cli.targets import split_targets
 from hcp.core.errors import HcpError
 from hcp.launch.load import LoadOptions, load_launch
 
 if TYPE_CHECKING:
+    from hcp.rules.patch import Patch
     from hcp.rules.report import Report
 
 FORMATS = ("text", "json", "sarif", "github")
+_EXIT_CODES = (2, 1, 4)
+"""The code of several results is the first of these that one of them has; else 0."""
 
 
 class TargetResult(NamedTuple):
-    """One target's report, or the one line that says why it could not be used."""
+    """One target's report, or the error that says why it could not be used."""
 
     target: str
     report: Report | None
-    error: str = ""
+    error: HcpError | None = None
+
+
+class _Shape(NamedTuple):
+    """What the results are to be shown as, besides the format."""
+
+    strict: bool = False
+    diff: bool = False
 
 
 @click.command()
@@ -34,7 +46,9 @@ class TargetResult(NamedTuple):
 @click.option("--select", metavar="IDS", help="Only these rules: HCP001,TOPO (a prefix selects its family).")
 @click.option("--ignore", metavar="IDS", help="All but these rules.")
 @click.option("--strict", is_flag=True, help="Fail on warnings, and on error rules that could not be decided.")
+@click.option("--allow-undecided", is_flag=True, help="Exit with 0, not 4, where settings could not be seen.")
 @click.option("--show", is_flag=True, help="Print the launch as it was read, with origins, instead of checking it.")
+@click.option("--all", "every", is_flag=True, help="With --show: upstream's defaults too.")
 @click.option("--diff", is_flag=True, help="Also print the first fix of each finding, as one patch for `patch -p1`.")
 def check(
     targets: Sequence[str],
@@ -44,7 +58,9 @@ def check(
     select: str | None,
     ignore: str | None,
     strict: bool,
+    allow_undecided: bool,
     show: bool,
+    every: bool,
     diff: bool,
 ) -> int:
     """Tell what a launch will do wrong, before the cluster starts.
@@ -57,35 +73,33 @@ def check(
     hcp check train.sbatch --assume te=2.14
     hcp check run.yaml -- model.context_parallel_size=8
     hcp check -- --context-parallel-size 4 --cp-comm-type a2a+p2p
+
+    Exit codes: 0 ok, 1 failed, 2 a target could not be used, 4 undecided: settings that decide an error rule could
+    not be seen. Of several results, the first that occurs of 2, 1, 4, 0.
     """
-    names, more = _without_assumptions(targets)
-    options = options._replace(assumes=(*options.assumes, *more))
-    if len(names) > 1 and options.words:
-        raise HcpError(f"found overrides after -- with {len(names)} targets; wanted one target; check them one by one")
-    if not names and not options.words:
-        raise HcpError("found no target; wanted a launch file, - for stdin, or overrides after --; see --help")
+    if strict and allow_undecided:
+        raise HcpError("found --strict with --allow-undecided; wanted one of them; leave one out")
+    if diff and fmt not in ("text", "json"):
+        raise HcpError(f"found --diff with --format {fmt}; wanted text or json; leave one out")
+    if every and not show:
+        raise HcpError("found --all without --show; wanted both; use hcp show --all")
+    names, options = split_targets(targets, options)
     files = [_output(text) for text in outputs]
     if show:
-        return _show(names or [""], options, fmt)
-    results = [_check(name, options, select, ignore) for name in names or [""]]
+        from hcp.cli.show import show_launches
+
+        if fmt not in ("text", "json"):
+            raise HcpError(f"found --show with --format {fmt}; wanted text or json; leave one out")
+        show_launches(names, options, fmt, every)
+        return 0
+    results = [_check(name, options, select, ignore) for name in names]
+    shape = _Shape(strict, diff)
     for path, written_format in files:
-        _write(path, _render(results, written_format, strict))
-    _print(results, fmt, strict)
-    if diff:
-        _print_patches(results)
-    return _exit_code(results, strict)
-
-
-def _without_assumptions(words: Sequence[str]) -> tuple[list[str], list[str]]:
-    """Targets, and facts that follow an --assume without one of their own: `--assume te=2.14 mcore=0.16.1`."""
-    from hcp.launch.facts.table import FACTS
-
-    facts = [
-        word
-        for word in words
-        if "=" in word and not os.path.exists(word) and (word.partition("=")[0] in FACTS or word.startswith("env."))
-    ]
-    return [word for word in words if word not in facts], facts
+        _write(path, _written(results, written_format, shape))
+    if len(results) == 1 and results[0].error is not None and fmt != "sarif":
+        raise results[0].error
+    _print(results, fmt, shape)
+    return exit_code([result.report for result in results], strict, allow_undecided)
 
 
 def _check(name: str, options: LoadOptions, select: str | None, ignore: str | None) -> TargetResult:
@@ -96,78 +110,93 @@ def _check(name: str, options: LoadOptions, select: str | None, ignore: str | No
     try:
         launch = load_launch(name, options)
     except HcpError as error:
-        return TargetResult(name, None, str(error))
+        return TargetResult(name, None, error)
     return TargetResult(name, check_launch(launch, rules))
 
 
-def _show(names: Sequence[str], options: LoadOptions, fmt: str) -> int:
-    launches = [load_launch(name, options) for name in names]
-    if fmt == "json":
-        from hcp.cli.reports.json import facts_json, target_json
-
-        shown = [
-            {"schema": "hcp.show/1", "target": target_json(launch), "facts": facts_json(launch)} for launch in launches
-        ]
-        click.echo(_dump(shown[0] if len(shown) == 1 else {"schema": "hcp.show-many/1", "results": shown}))
-        return 0
-    from hcp.cli.reports.text import show_text
-
-    click.echo("\n".join(map(show_text, launches)))
-    return 0
+def exit_code(reports: Sequence[Report | None], strict: bool = False, allow_undecided: bool = False) -> int:
+    """The exit code over all launches; None stands for a target that could not be used."""
+    codes = {_code(report, strict, allow_undecided) for report in reports}
+    return next((code for code in _EXIT_CODES if code in codes), 0)
 
 
-def _exit_code(results: Sequence[TargetResult], strict: bool) -> int:
-    return max(2 if result.report is None else int(result.report.failed(strict)) for result in results)
+def _code(report: Report | None, strict: bool, allow_undecided: bool) -> int:
+    if report is None:
+        return 2
+    if report.failed(strict):
+        return 1
+    return 4 if report.verdict == "undecided" and not allow_undecided else 0
 
 
-def _print(results: Sequence[TargetResult], fmt: str, strict: bool) -> None:
-    for result in results:
-        if result.report is None and (fmt in ("text", "github") or len(results) == 1):
-            click.echo(f"hcp: {result.error}", err=True)
-    if len(results) == 1 and results[0].report is None:
+def _print(results: Sequence[TargetResult], fmt: str, shape: _Shape) -> None:
+    say((f"hcp: {result.error}" for result in results if result.error is not None), err=True)
+    if fmt in ("json", "sarif"):
+        sys.stdout.write(_data_text(results, fmt, shape))
+        sys.stdout.flush()
         return
-    text = _render(results, fmt, strict)
-    if text:
-        click.echo(text)
+    say(_lines(results, fmt, shape, terminal=is_terminal()), commands=fmt == "github")
+    if shape.diff:
+        for result in results:
+            if result.report is not None:
+                patch = _patch(result.report)
+                say(f"# {rule}: no patch: {reason}" for rule, reason in patch.left_out)
+                sys.stdout.write(patch.text)
+                sys.stdout.flush()
 
 
-def _render(results: Sequence[TargetResult], fmt: str, strict: bool) -> str:
+def _written(results: Sequence[TargetResult], fmt: str, shape: _Shape) -> str:
+    """The report as it stands in a file."""
+    if fmt in ("json", "sarif"):
+        return _data_text(results, fmt, shape)
+    return safe_text(_lines(results, fmt, shape), commands=fmt == "github")
+
+
+def _lines(results: Sequence[TargetResult], fmt: str, shape: _Shape, terminal: bool = False) -> list[Line]:
     reports = [result.report for result in results if result.report is not None]
-    if fmt == "json":
-        from hcp.cli.reports.json import many_json, report_json, unusable_json
-
-        data = [
-            unusable_json(result.target, result.error) if result.report is None else report_json(result.report, strict)
-            for result in results
-        ]
-        return _dump(data[0] if len(data) == 1 else many_json(data))
-    if fmt == "sarif":
-        from hcp.cli.reports.sarif import reports_sarif
-
-        unusable = [(result.target, result.error) for result in results if result.report is None]
-        return _dump(reports_sarif(reports, unusable))
     if fmt == "github":
         from hcp.cli.reports.github import report_github
 
-        texts = [report_github(report) for report in reports]
-    else:
-        from hcp.cli.reports.text import report_text
+        return [line for report in reports for line in report_github(report)]
+    from hcp.cli.reports.text import finding_lines, report_lines
 
-        texts = [report_text(report, strict=strict) for report in reports]
-    return "\n".join(filter(None, texts))
+    shown = finding_lines
+    if terminal:
+        from hcp.cli.reports.terminal import finding_view
+
+        shown = finding_view
+    return [line for report in reports for line in report_lines(report, strict=shape.strict, shown=shown)]
 
 
-def _print_patches(results: Sequence[TargetResult]) -> None:
-    from hcp.rules.patch import patch_of
-    from hcp.rules.registry import RULES
+def _data_text(results: Sequence[TargetResult], fmt: str, shape: _Shape) -> str:
+    from hcp.cli.reports.json import dump, error_json, many_json
 
-    for result in results:
-        if result.report is None:
-            continue
-        patch = patch_of(result.report.launch, result.report.findings, RULES)
-        for rule, reason in patch.left_out:
-            click.echo(f"# {rule}: no patch: {reason}")
-        click.echo(patch.text, nl=False)
+    if fmt == "sarif":
+        from hcp.cli.reports.sarif import reports_sarif
+
+        reports = [result.report for result in results if result.report is not None]
+        return dump(reports_sarif(reports, [(item.target, str(item.error)) for item in results if item.error])) + "\n"
+    data = [
+        _report_data(result.report, shape)
+        if result.report is not None
+        else error_json(result.error or HcpError(""), result.target if len(results) > 1 else None)
+        for result in results
+    ]
+    return dump(data[0] if len(data) == 1 else many_json(data)) + "\n"
+
+
+def _report_data(report: Report, shape: _Shape) -> dict[str, Any]:
+    from hcp.cli.reports.json import report_json
+
+    if not shape.diff:
+        return report_json(report)
+    patch = _patch(report)
+    return report_json(report, patch.text or None, patch.left_out)
+
+
+def _patch(report: Report) -> Patch:
+    from hcp.cli.reports.patch import printable_patch
+
+    return printable_patch(report)
 
 
 def _output(text: str) -> tuple[str, str]:
@@ -178,14 +207,9 @@ def _output(text: str) -> tuple[str, str]:
 
 
 def _write(path: str, text: str) -> None:
+    from hcp.core.files import write_whole
+
     try:
-        with open(path, "w", encoding="utf-8") as file:
-            file.write(click.unstyle(text) + "\n")
+        write_whole(path, text)
     except OSError as error:
         raise HcpError(f"cannot write {path}: {error.strerror}; name a file in a folder that exists") from None
-
-
-def _dump(data: Any) -> str:
-    import json
-
-    return json.dumps(data, indent=2, ensure_ascii=False)

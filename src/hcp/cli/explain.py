@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import inspect
-import json
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
@@ -11,6 +10,7 @@ from typing import Any
 import click
 
 from hcp.cli.options import format_option
+from hcp.cli.screen import say
 from hcp.core.errors import HcpError
 from hcp.rules.registry import RULES, rule_of
 from hcp.rules.rule import Example, Rule, Source
@@ -29,12 +29,13 @@ def explain(ids: Sequence[str], every: bool, folder: str | None, fmt: str) -> No
     if folder is not None:
         _write_pages(Path(folder))
     elif fmt == "json":
-        data = {"schema": "hcp.explain/1", "rules": [_rule_json(rule) for rule in rules]}
-        click.echo(json.dumps(data, indent=2, ensure_ascii=False))
+        from hcp.cli.reports.json import dump
+
+        print(dump({"schema": "hcp.explain/1", "rules": [_rule_json(rule) for rule in rules]}))
     elif every or ids:
-        click.echo("\n\n".join(f"{page(rule)}\n\n{_place_text(rule)}" for rule in rules))
+        say("\n\n".join(f"{page(rule)}\n\n{_place_text(rule)}" for rule in rules).split("\n"))
     else:
-        click.echo("\n".join(f"{rule.id:<9} {rule.severity:<8} {rule.title}" for rule in rules))
+        say(f"{rule.id:<9} {rule.severity:<8} {rule.title}" for rule in rules)
 
 
 def page(rule: Rule) -> str:
@@ -101,7 +102,7 @@ def _write_pages(folder: Path) -> None:
         (folder / "README.md").write_text("\n".join(index) + "\n", encoding="utf-8")
     except OSError as error:
         raise HcpError(f"cannot write to {folder}: {error.strerror}; name a folder that can be written") from None
-    click.echo(f"{len(RULES)} pages and README.md in {folder}")
+    say([f"{len(RULES)} pages and README.md in {folder}"])
 
 
 def _rule_json(rule: Rule) -> dict[str, Any]:

@@ -5,17 +5,21 @@ from __future__ import annotations
 import atexit
 import gc
 import importlib
-import os
+import signal
 import sys
+from collections.abc import Sequence
+from types import FrameType
 from typing import Any
 
 import click
 
 from hcp import __version__
+from hcp.cli.screen import say
 from hcp.core.errors import HcpError
 
 COMMANDS: dict[str, tuple[str, str]] = {
     "check": ("hcp.cli.check", "Tell what a launch will do wrong, before the cluster starts."),
+    "show": ("hcp.cli.show", "Print a launch as it is read: its topology, and each fact with its origin."),
     "dcp": ("hcp.cli.dcp", "Dynamic CP: plan groups per sequence, and weigh the loss."),
     "groups": ("hcp.cli.groups", "All rank groups by level, and which of them leave their node."),
     "explain": ("hcp.cli.explain", "Why a rule holds, what would be seen, and where upstream says it."),
@@ -47,56 +51,113 @@ class LazyGroup(click.Group):
         with formatter.section("Commands"):
             formatter.write_dl([(name, text) for name, (_, text) in COMMANDS.items()])
 
+    def invoke(self, ctx: click.Context) -> Any:
+        """Runs the command. A signal that stops it ends the process quietly, after what is open has been closed."""
+        try:
+            return super().invoke(ctx)
+        except KeyboardInterrupt as stopped:
+            sys.exit(128 + (stopped.number if isinstance(stopped, Stopped) else signal.SIGINT))
+
+
+class Stopped(KeyboardInterrupt):
+    """A signal asked this process to end: raised wherever the program is, so that whatever is open is closed."""
+
+    def __init__(self, number: int) -> None:
+        super().__init__(number)
+        self.number = number
+
 
 @click.command(cls=LazyGroup, context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100})
 @click.version_option(__version__, prog_name="hcp")
 def cli() -> None:
     """Check long-context launches on the Megatron stack: context parallelism, hierarchical and dynamic.
 
-    Exit codes: 0 fine, 1 an error was found, 2 the input could not be used, 3 a fault of hcp.
+    Exit codes: 0 fine, 1 an error was found, 2 the input could not be used, 3 a fault of hcp, 4 undecided: settings
+    of the launch could not be seen.
     """
 
 
 def main(argv: list[str] | None = None) -> Any:
-    """Runs the command line and exits: 0 fine, 1 findings, 2 unusable input, 3 our fault."""
+    """Runs the command line and exits: 0 fine, 1 findings, 2 unusable input, 3 our fault, 4 undecided.
+
+    Without `argv`, the process is the command's own: its streams and signals are taken care of.
+    """
     _collect_less()
+    if argv is None:
+        from hcp.cli.streams import guard_streams
+
+        guard_streams()
+        _listen()
     # click drops the `--` that separates a launch's own words from ours, so it is split off first.
     arguments = list(sys.argv[1:] if argv is None else argv)
     cut = arguments.index("--") if "--" in arguments else len(arguments)
+    code = _run(arguments[:cut], tuple(arguments[cut + 1 :]))
+    if argv is None:
+        _listen(back=True)
+    sys.exit(code)
+
+
+def _run(arguments: list[str], words: tuple[str, ...]) -> int:
+    """The exit code of the command."""
     try:
-        result = cli.main(arguments[:cut], prog_name="hcp", standalone_mode=False, obj=tuple(arguments[cut + 1 :]))
-        sys.stdout.flush()
+        result = cli.main(arguments, prog_name="hcp", standalone_mode=False, obj=words)
     except HcpError as error:
-        _say(f"hcp: {error}")
-        sys.exit(2)
+        return _unusable(error, arguments)
     except click.exceptions.Abort:
-        sys.exit(130)
-    except KeyboardInterrupt:
-        sys.exit(130)
+        return 128 + signal.SIGINT
     except click.ClickException as error:
         if type(error).__name__ == "NoArgsIsHelpError":  # click 8.2 and later: the help is its text
-            _say(error.format_message())
-            sys.exit(2)
-        _say(f"hcp: {' '.join(error.format_message().split())}")
-        sys.exit(2)
+            say(error.format_message().splitlines(), err=True)
+            return 2
+        return _unusable(HcpError(error.format_message()), arguments)
     except BrokenPipeError:
-        # The reader has gone (`hcp … | head`): end quietly, also at interpreter shutdown.
-        os.dup2(os.open(os.devnull, os.O_WRONLY), 1)
-        sys.exit(0)
+        return 0  # a program that calls `main` has a stream of its own, whose reader has gone
     except Exception:
         import traceback
 
-        traceback.print_exc()
-        _say(f"hcp {__version__}: this is a fault of hcp, not of the input; please report it with the lines above")
-        sys.exit(3)
-    sys.exit(result if isinstance(result, int) else 0)
+        say(traceback.format_exc().splitlines(), err=True)
+        say(
+            [f"hcp {__version__}: this is a fault of hcp, not of the input; please report it with the lines above"],
+            err=True,
+        )
+        return 3
+    return result if isinstance(result, int) else 0
+
+
+def _unusable(error: HcpError, arguments: Sequence[str]) -> int:
+    if _wants_json(arguments):
+        from hcp.cli.reports.json import dump, error_json
+
+        sys.stdout.write(dump(error_json(error)) + "\n")
+        sys.stdout.flush()
+    say([f"hcp: {error}"], err=True)
+    return 2
+
+
+def _wants_json(arguments: Sequence[str]) -> bool:
+    """Whether the last `--format` says so; the words are not parsed yet where an option is not known."""
+    wanted = False
+    for word, following in zip(arguments, (*arguments[1:], "")):
+        if word == "--format" or word.startswith("--format="):
+            wanted = (word.partition("=")[2] or following) == "json"
+    return wanted
+
+
+_SIGNALS = tuple(getattr(signal, name) for name in ("SIGINT", "SIGTERM", "SIGHUP", "SIGQUIT") if hasattr(signal, name))
+
+
+def _listen(back: bool = False) -> None:
+    """Lets the signals that end a process end it as Ctrl-C does; `back`: at once, as there is nothing left to close."""
+    for number in _SIGNALS:
+        if signal.getsignal(number) is not signal.SIG_IGN:  # nohup
+            signal.signal(number, signal.SIG_DFL if back else _stop)
+
+
+def _stop(number: int, frame: FrameType | None) -> None:
+    raise Stopped(number)
 
 
 def _collect_less() -> None:
     """Skips most garbage collections, while modules load and at exit: the process lives for 0.1 s."""
     gc.set_threshold(100_000)
     atexit.register(gc.freeze)
-
-
-def _say(text: str) -> None:
-    click.echo(text, err=True)

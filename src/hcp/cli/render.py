@@ -9,6 +9,7 @@ from typing import Any
 import click
 
 from hcp.cli.options import dialect_option, model_option, site_option
+from hcp.cli.screen import say
 from hcp.core.errors import HcpError
 from hcp.launch.fact import Dialect, Launch
 from hcp.render.site import KEYS, STARTS, SiteKey, load_site, site_assumptions
@@ -123,5 +124,5 @@ def _warn(launch: Launch, script: str) -> bool:
     found = findings_in(launch, script)
     for finding in found:
         stops = "; the job will stop in phase 0" if finding.severity == "error" else ""
-        click.echo(f"hcp render: {finding.severity} {finding.rule.id}: {finding.problem.message}{stops}", err=True)
+        say([f"hcp render: {finding.severity} {finding.rule.id}: {finding.problem.message}{stops}"], err=True)
     return any(finding.severity == "error" for finding in found)

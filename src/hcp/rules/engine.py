@@ -8,8 +8,8 @@ from hcp.launch.build import build_launch
 from hcp.launch.fact import Acceptance, Launch
 from hcp.launch.hidden import hides_any
 from hcp.rules import registry
-from hcp.rules.fixes import offer
-from hcp.rules.report import Finding, Report, Undecided
+from hcp.rules.offer import offer_all
+from hcp.rules.report import Finding, Presumed, Report, Undecided
 from hcp.rules.rule import Rule
 from hcp.rules.run import presumed_facts, run
 from hcp.rules.view import View
@@ -46,7 +46,7 @@ def check_launch(
     if fixes:
         # A fix is tried on the model that it is for; it is not to blame for errors that were there before.
         errors = {finding.rule.id for _, finding in found if finding.severity == "error"}
-        findings = [offer(owner, finding, rules_for, errors) for owner, finding in kept]
+        findings = offer_all(kept, rules_for, errors)
     decided = {rule.id for rule in here if not rule.last} - {item.rule.id for item in not_checked}
     unused = tuple(item for item in acceptances if item not in used and item.rule in decided)
     view = View(launch, unused, registry.BY_ID if acceptances else ())
@@ -59,7 +59,7 @@ def check_launch(
         applied + judged,
         tuple(accepted),
         tuple(undecided),
-        tuple(presumed_facts(launch).values()),
+        _presumed(launch, here),
     )
 
 
@@ -69,6 +69,14 @@ def _undecided(launch: Launch, rules: Iterable[Rule]) -> tuple[Undecided, ...]:
     from hcp.rules.undecided import undecided_by
 
     return undecided_by(launch, rules)
+
+
+def _presumed(launch: Launch, rules: Iterable[Rule]) -> tuple[Presumed, ...]:
+    if not presumed_facts(launch):
+        return ()
+    from hcp.rules.presume import presumed_for
+
+    return presumed_for(launch, rules)
 
 
 def _for_any_launch(rules: tuple[Rule, ...]) -> Callable[[Launch], Iterable[Rule]]:

@@ -153,9 +153,10 @@ FIXES: list[FixRow] = [
         "",
         "heads=24 num_query_groups=3 attention_backend=auto cp=6 cp_comm_type=a2a+p2p hcp_sizes=3,2 te=2.15.0",
         (
-            "actor_rollout_ref.actor.megatron.override_transformer_config.attention_backend=flash",
+            # verl passes no sizes on (HCP010): the ring clears both, so it comes first.
             "actor_rollout_ref.actor.megatron.override_transformer_config.cp_comm_type=p2p "
             "actor_rollout_ref.actor.megatron.override_transformer_config.hierarchical_context_parallel_sizes=null",
+            "actor_rollout_ref.actor.megatron.override_transformer_config.attention_backend=flash",
         ),
     ),
     (

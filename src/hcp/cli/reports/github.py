@@ -2,35 +2,45 @@
 
 from __future__ import annotations
 
-from hcp.cli.reports.text import fix_text
+from hcp.cli.reports.text import undecided_text
+from hcp.cli.reports.words import finding_text, fix_text
+from hcp.core.place import Location
+from hcp.core.visible import visible
 from hcp.rules.report import Finding, Report
 
 _COMMANDS = {"error": "error", "warning": "warning", "info": "notice"}
 
 
-def report_github(report: Report) -> str:
-    """One `::error file=…::…` line per finding."""
-    return "\n".join(_line(report, finding) for finding in report.findings)
+def report_github(report: Report) -> list[str]:
+    """One `::error file=...::...` line for each finding, and a `::warning` for what is undecided."""
+    undecided = [
+        _command("warning", "undecided", item.location, (undecided_text(item), f"needs {', '.join(item.needs)}"))
+        for item in report.undecided
+    ]
+    return [_finding(report, finding) for finding in report.findings] + undecided
 
 
-def _line(report: Report, finding: Finding) -> str:
-    properties = {"title": f"{finding.rule.id}: {finding.rule.title}"}
-    if finding.location:
-        place = finding.location
+def _finding(report: Report, finding: Finding) -> str:
+    fixes = [f"fix: {fix_text(report.launch, fix)}" for fix in finding.fixes]
+    title = f"{finding.rule.id}: {finding.rule.title}"
+    return _command(_COMMANDS[finding.severity], title, finding.location, (finding_text(finding), *fixes))
+
+
+def _command(name: str, title: str, place: Location | None, lines: tuple[str, ...]) -> str:
+    properties = {"title": title}
+    if place:
         properties = {
             "file": place.file,
             "line": str(place.line),
             "col": str(place.column),
             "endLine": str(place.end_line),
         } | properties
-    text = f"{finding.problem.message} (found: {finding.problem.found}; wanted: {finding.problem.wanted})"
-    text += "".join(f"\nfix: {fix_text(report.launch, fix)}" for fix in finding.fixes)
-    written = ",".join(f"{name}={_property(value)}" for name, value in properties.items())
-    return f"::{_COMMANDS[finding.severity]} {written}::{_data(text)}"
+    written = ",".join(f"{name}={_property(visible(value))}" for name, value in properties.items())
+    return f"::{name} {written}::{'%0A'.join(_data(visible(line)) for line in lines)}"
 
 
 def _data(text: str) -> str:
-    return text.replace("%", "%25").replace("\r", "%0D").replace("\n", "%0A")
+    return text.replace("%", "%25")
 
 
 def _property(text: str) -> str:

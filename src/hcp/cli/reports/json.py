@@ -1,58 +1,107 @@
-"""A check's report as JSON (`hcp.check/1`) and as the parts that SARIF shares."""
+"""A check's report as JSON (`hcp.check/2`), an error as JSON (`hcp.error/1`), and the parts that SARIF shares."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+import json
+from collections.abc import Iterable, Sequence
+from math import isfinite
 from typing import Any
 
+from hcp.core.errors import HcpError
 from hcp.core.place import Location
+from hcp.core.visible import HIDDEN, is_secret, without_secrets
 from hcp.launch.fact import Fact, Launch
-from hcp.rules.report import Finding, Report
+from hcp.rules.report import Finding, NotChecked, Presumed, Report, Undecided
 from hcp.rules.rule import Source
 
-SCHEMA = "hcp.check/1"
-SCHEMA_MANY = "hcp.check-many/1"
+SCHEMA = "hcp.check/2"
+SCHEMA_MANY = "hcp.check-many/2"
+SCHEMA_ERROR = "hcp.error/1"
 
 
-def report_json(report: Report, strict: bool) -> dict[str, Any]:
-    """The report as plain data, in a stable order."""
+def report_json(
+    report: Report, patch: str | None = None, left_out: Sequence[tuple[str, str]] | None = None
+) -> dict[str, Any]:
+    """The report as plain data, in a stable order; `left_out` are the (rule, reason) of fixes without a patch."""
+    used = {name for finding in report.findings for name in finding.problem.facts}
     return {
         "schema": SCHEMA,
-        "ok": not report.failed(strict),
+        "ok": report.verdict == "ok",
+        "verdict": report.verdict,
         "target": target_json(report.launch),
-        "facts": facts_json(report.launch),
         "summary": summary_json(report),
+        "undecided": [undecided_json(item) for item in report.undecided],
+        "presumed": [presumed_json(item) for item in report.presumed],
         "findings": [finding_json(finding) for finding in report.findings],
         "accepted": [{"rule": item.rule.id, "location": place_json(item.location)} for item in report.accepted],
-        "not_checked": [{"rule": item.rule.id, "needs": list(item.needs)} for item in report.not_checked],
+        "not_checked": [not_checked_json(item) for item in report.not_checked],
+        "facts": {name: fact_json(name, fact) for name, fact in sorted(report.launch.facts.items()) if name in used},
+        "patch": patch,
+        **({} if left_out is None else {"left_out": [{"rule": rule, "reason": why} for rule, why in left_out]}),
     }
 
 
-def unusable_json(target: str, message: str) -> dict[str, Any]:
-    """The place of a target that could not be used, among several."""
-    return {"schema": SCHEMA, "ok": False, "target": {"name": target, "kind": None, "form": None}, "error": message}
+def error_json(error: HcpError, target: str | None = None) -> dict[str, Any]:
+    """What could not be used; `target` is its name, where there are several."""
+    parts = error.parts
+    place = parts.location
+    return {
+        "schema": SCHEMA_ERROR,
+        "ok": False,
+        **({} if target is None else {"target": {"name": target}}),
+        "error": {
+            "found": parts.found,
+            "expected": parts.expected,
+            "do": parts.do,
+            "location": {"file": place[0], "line": place[1], "column": place[2]} if place else None,
+        },
+    }
 
 
 def many_json(results: list[dict[str, Any]]) -> dict[str, Any]:
-    """Several targets: each its own object, and the sums."""
+    """Several launches: each its own object, and the sums."""
     keys = ("error", "warning", "info", "applied", "not_checked", "accepted")
     sums = {key: sum(result["summary"][key] for result in results if "summary" in result) for key in keys}
+    verdicts = ("ok", "failed", "undecided")
     return {
         "schema": SCHEMA_MANY,
         "ok": all(result["ok"] for result in results),
-        "summary": {"targets": len(results), "unusable": sum("error" in result for result in results), **sums},
+        "summary": {
+            "targets": len(results),
+            "unusable": sum("error" in result for result in results),
+            **{name: sum(result.get("verdict") == name for result in results) for name in verdicts},
+            **sums,
+        },
         "results": results,
+    }
+
+
+def show_json(launch: Launch, topology: str) -> dict[str, Any]:
+    """The launch as it was read."""
+    return {
+        "schema": "hcp.show/2",
+        "target": target_json(launch),
+        "topology": topology,
+        "facts": facts_json(launch),
     }
 
 
 def target_json(launch: Launch) -> dict[str, Any]:
     reading = launch.reading
-    return {"name": reading.target, "kind": reading.dialect, "form": reading.form, "notes": list(reading.notes)}
+    # Where a script has several training commands, its reader says which one this is, and where.
+    told = {name: getattr(reading, name, None) for name in ("command", "line")}
+    return {
+        "name": reading.target,
+        "dialect": reading.dialect,
+        "form": reading.form,
+        **{name: value for name, value in told.items() if value is not None},
+        "notes": list(reading.notes),
+    }
 
 
 def facts_json(launch: Launch) -> dict[str, Any]:
     """Every known fact with its value, origin and place; what is unknown for a reason is listed with it."""
-    known = {name: fact_json(fact) for name, fact in sorted(launch.facts.items())}
+    known = {name: fact_json(name, fact) for name, fact in sorted(launch.facts.items())}
     unknown = {
         name: {"value": None, "origin": "unknown", "reason": reason}
         for name, reason in sorted(launch.unknown.items())
@@ -61,8 +110,10 @@ def facts_json(launch: Launch) -> dict[str, Any]:
     return known | unknown
 
 
-def fact_json(fact: Fact) -> dict[str, Any]:
+def fact_json(name: str, fact: Fact) -> dict[str, Any]:
     value = list(fact.value) if isinstance(fact.value, tuple) else fact.value
+    if isinstance(value, str) and (is_secret(name, value) or is_secret(fact.key or "", value)):
+        value = HIDDEN
     return {"value": value, "origin": fact.origin, "location": place_json(fact.location)}
 
 
@@ -81,6 +132,19 @@ def summary_json(report: Report) -> dict[str, int]:
     }
 
 
+def undecided_json(item: Undecided) -> dict[str, Any]:
+    return {"reason": item.reason, "needs": list(item.needs), "location": place_json(item.location), "do": item.do}
+
+
+def presumed_json(item: Presumed) -> dict[str, Any]:
+    value = list(item.value) if isinstance(item.value, tuple) else item.value
+    return {"key": item.key, "value": value, "recipes_set": item.recipes_set, "recipes": item.recipes}
+
+
+def not_checked_json(item: NotChecked) -> dict[str, Any]:
+    return {"rule": item.rule.id, "needs": list(item.needs)}
+
+
 def finding_json(finding: Finding) -> dict[str, Any]:
     return {
         "rule": finding.rule.id,
@@ -90,9 +154,10 @@ def finding_json(finding: Finding) -> dict[str, Any]:
         "stage": finding.stage,
         "message": finding.problem.message,
         "found": finding.problem.found,
-        "wanted": finding.problem.wanted,
+        "expected": finding.problem.wanted,
         "keys": list(finding.keys),
         "location": place_json(finding.location),
+        "presumed": [presumed_json(item) for item in finding.presumed],
         "fixes": [
             {"overrides": list(fix.overrides), "cli": list(fix.cli), "effect": fix.effect} for fix in finding.fixes
         ],
@@ -103,3 +168,47 @@ def finding_json(finding: Finding) -> dict[str, Any]:
 def sources_json(sources: Iterable[Source]) -> list[dict[str, str]]:
     names = ("repo", "path", "qualname", "contains", "absent", "versions", "where")
     return [{name: getattr(source, name) for name in names if getattr(source, name)} for source in sources]
+
+
+def dump(data: dict[str, Any]) -> str:
+    r"""The object as text: a line for each key, and for each entry of a list of objects.
+
+    Secrets are left out. What is not printable is escaped, and so is what a CI runner would take for a command.
+
+    >>> print(dump({"b": ["\u202e", "##[x]"], "a": [{"c": "é"}]}))
+    {
+      "b": ["\u202e", "#\u0023[x]"],
+      "a": [
+        {"c": "é"}
+      ]
+    }
+    """
+    lines = ",\n".join(f"  {_compact(key)}: {_entries(value)}" for key, value in _harmless(data).items())
+    return f"{{\n{lines}\n}}"
+
+
+def _entries(value: Any) -> str:
+    """A list of objects on a line each, and so the entries of a fact table; anything else on one line."""
+    if isinstance(value, list) and any(isinstance(item, dict) for item in value):
+        return "[\n" + ",\n".join(f"    {_compact(item)}" for item in value) + "\n  ]"
+    if isinstance(value, dict) and any(isinstance(item, dict) for item in value.values()):
+        return "{\n" + ",\n".join(f"    {_compact(key)}: {_compact(item)}" for key, item in value.items()) + "\n  }"
+    return _compact(value)
+
+
+def _compact(value: Any) -> str:
+    text = json.dumps(value, ensure_ascii=False, default=str)  # a date of a YAML
+    if not text.isprintable():
+        text = "".join(letter if letter.isprintable() else json.dumps(letter)[1:-1] for letter in text)
+    return text.replace("##[", "#\\u0023[").replace("##vso[", "#\\u0023vso[")
+
+
+def _harmless(value: Any) -> Any:
+    """The data as JSON can hold it, with every text in it free of secrets."""
+    if isinstance(value, str):
+        return without_secrets(value)
+    if isinstance(value, dict):
+        return {_harmless(name): _harmless(item) for name, item in value.items()}
+    if isinstance(value, float) and not isfinite(value):
+        return str(value)  # JSON has no such numbers
+    return [_harmless(item) for item in value] if isinstance(value, (list, tuple)) else value

@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Iterable
 from pathlib import PurePath
 from typing import Any
 from urllib.parse import quote
 
 from hcp import __version__
-from hcp.cli.reports.text import fix_text
+from hcp.cli.reports.text import undecided_text
+from hcp.cli.reports.words import finding_text, fix_text
 from hcp.core.place import Location
-from hcp.rules.report import Finding, Report
+from hcp.core.visible import visible
+from hcp.rules.report import Finding, Report, Undecided
 from hcp.rules.rule import Rule
 
 _LEVELS = {"error": "error", "warning": "warning", "info": "note"}
@@ -18,16 +21,20 @@ SCHEMA = "https://docs.oasis-open.org/sarif/sarif/v2.1.0/errata01/os/schemas/sar
 
 
 def reports_sarif(reports: Iterable[Report], unusable: Iterable[tuple[str, str]] = ()) -> dict[str, Any]:
-    """One run for all reports; accepted findings are suppressed results, unusable targets notifications."""
+    """One run for all reports.
+
+    Accepted findings are suppressed results; unusable targets, and what is undecided, are notifications.
+    """
     reports = list(reports)
     findings = [(report, finding, False) for report in reports for finding in report.findings]
     findings += [(report, finding, True) for report in reports for finding in report.accepted]
     rules = {finding.rule.id: finding.rule for _, finding, _ in findings}
     order = {rule_id: place for place, rule_id in enumerate(sorted(rules))}
     failures = [
-        {"level": "error", "message": {"text": message}, "locations": [_file_location(target)]}
+        {"level": "error", "message": {"text": visible(message)}, "locations": [_file_location(target)]}
         for target, message in unusable
     ]
+    undecided = [_notification(report, item) for report in reports for item in report.undecided]
     return {
         "$schema": SCHEMA,
         "version": "2.1.0",
@@ -40,7 +47,9 @@ def reports_sarif(reports: Iterable[Report], unusable: Iterable[tuple[str, str]]
                         "rules": [_rule(rules[rule_id]) for rule_id in order],
                     }
                 },
-                "invocations": [{"executionSuccessful": not failures, "toolExecutionNotifications": failures}],
+                "invocations": [
+                    {"executionSuccessful": not failures, "toolExecutionNotifications": failures + undecided}
+                ],
                 "columnKind": "unicodeCodePoints",
                 "results": [_result(report, finding, order, accepted) for report, finding, accepted in findings],
             }
@@ -60,9 +69,8 @@ def _rule(rule: Rule) -> dict[str, Any]:
 
 
 def _result(report: Report, finding: Finding, order: dict[str, int], accepted: bool) -> dict[str, Any]:
-    problem = finding.problem
-    text = f"{problem.message} (found: {problem.found}; wanted: {problem.wanted})"
-    fixes = [fix_text(report.launch, fix) for fix in finding.fixes]
+    text = visible(finding_text(finding))
+    fixes = [visible(fix_text(report.launch, fix)) for fix in finding.fixes]
     if fixes:
         text += " Fix: " + "; or: ".join(fixes)
     location = _location(finding.location) if finding.location else _file_location(report.launch.reading.target)
@@ -79,6 +87,16 @@ def _result(report: Report, finding: Finding, order: dict[str, int], accepted: b
     return result
 
 
+def _notification(report: Report, item: Undecided) -> dict[str, Any]:
+    return {
+        "level": "warning",
+        "descriptor": {"id": "undecided"},
+        "message": {"text": visible(undecided_text(item))},
+        "locations": [_location(item.location) if item.location else _file_location(report.launch.reading.target)],
+        "properties": {"needs": list(item.needs)},
+    }
+
+
 def _location(place: Location) -> dict[str, Any]:
     location = _file_location(place.file)
     location["physicalLocation"]["region"] = {
@@ -92,5 +110,6 @@ def _location(place: Location) -> dict[str, Any]:
 
 def _file_location(name: str) -> dict[str, Any]:
     path = PurePath(name)
-    uri = "file://" + quote(path.as_posix()) if path.is_absolute() else quote(path.as_posix())
+    quoted = quote(os.fsencode(path.as_posix()))  # a name may hold bytes that are not UTF-8
+    uri = f"file://{quoted}" if path.is_absolute() else quoted
     return {"physicalLocation": {"artifactLocation": {"uri": uri}}}

@@ -1,108 +1,109 @@
-"""A check's report for a person: one line per finding, one per fix, one for what could not be checked."""
+"""A check's report as lines: one for each finding, one for each fix, and the verdict last."""
 
 from __future__ import annotations
 
-from typing import Any
+from collections.abc import Callable, Iterable
 
-import click
-
-from hcp.launch.fact import Launch
-from hcp.rules.report import Finding, OfferedFix, Report
+from hcp.cli.reports.words import (
+    finding_text,
+    fix_text,
+    numbered,
+    presumed_text,
+    rules_by_need,
+    unique,
+    verdict_word,
+    what_to_add,
+)
+from hcp.cli.screen import Line, Part
+from hcp.rules.report import Finding, Report, Undecided
 from hcp.rules.rule import Severity
 
-_COLOURS = {"error": "red", "warning": "yellow", "info": "cyan"}
+COLOURS = {"error": "red", "warning": "yellow", "info": "cyan"}
 SEVERITIES: tuple[Severity, ...] = ("error", "warning", "info")
-_MANY_RULES = 6
+_MANY_NEEDS = 8
 
 
-def report_text(report: Report, *, strict: bool = False) -> str:
-    """The report as lines; colours are stripped by click where stdout is no terminal."""
-    lines = [f"{report.launch.reading.target}: note: {note}" for note in report.launch.reading.notes]
-    lines += [line for finding in report.findings for line in _finding_lines(report, finding)]
+def finding_lines(report: Report, finding: Finding) -> list[Line]:
+    """A line for the finding, and one for each fix."""
+    return [
+        headline(report, finding, finding_text(finding)),
+        *(f"    fix: {fix_text(report.launch, fix)}  # {fix.effect}" for fix in finding.fixes),
+    ]
+
+
+def report_lines(
+    report: Report,
+    *,
+    strict: bool = False,
+    shown: Callable[[Report, Finding], Iterable[Line]] = finding_lines,
+) -> list[Line]:
+    """The report, each finding as `shown` makes it, and the verdict last."""
+    target = report.launch.reading.target
+    lines: list[Line] = [f"{target}: note: {note}" for note in report.launch.reading.notes]
+    lines += [line for finding in report.findings for line in shown(report, finding)]
+    doubtful = [presumed_text(item) for item in report.presumed if item.recipes_set]
+    if doubtful:
+        decider = "model's config" if report.launch.dialect == "verl" else "recipe"
+        lines.append(f"presumed, as the {decider} is not known: " + ", ".join(doubtful))
     lines += _not_checked_lines(report)
-    lines.append(_summary_line(report, strict))
-    return "\n".join(lines)
-
-
-def show_text(launch: Launch) -> str:
-    """The launch as it was read: every fact with its value, its origin and its place."""
-    reading = launch.reading
-    lines = [f"{reading.target}: {reading.dialect} ({reading.form})"]
-    width = max((len(name) for name in launch.facts), default=0)
-    for name, fact in sorted(launch.facts.items()):
-        place = f"  {fact.location.file}:{fact.location.line}:{fact.location.column}" if fact.location else ""
-        key = f"  {fact.key}" if fact.key else ""
-        lines.append(f"  {name:<{width}}  {value_text(fact.value)}  [{fact.origin}]{key}{place}")
-    for name, reason in sorted(launch.unknown.items()):
-        if name not in launch.facts:
-            lines.append(f"  {name:<{width}}  ?  [unknown] {reason}")
-    if reading.unseen:
-        lines.append(f"  keys that are not written count as unknown: {reading.unseen}")
-    lines += [f"  note: {note}" for note in reading.notes]
-    for other in reading.others:
-        lines.append(f"  also checked: the model under {other.role}")
-    return "\n".join(lines)
-
-
-def value_text(value: Any) -> str:
-    """A fact's value as a person writes it."""
-    if value is None:
-        return "null"
-    if isinstance(value, bool):
-        return "true" if value else "false"
-    if isinstance(value, tuple):
-        return "[" + ", ".join(map(value_text, value)) + "]"
-    return str(value)
-
-
-def fix_text(launch: Launch, fix: OfferedFix) -> str:
-    """What to type: flags for a Megatron-LM command line, overrides elsewhere."""
-    if launch.dialect == "mlm":
-        import shlex
-
-        written = [launch.facts[name] for name, value in fix.edits if value is None and name in launch.facts]
-        gone = [fact.key for fact in written if fact.key and fact.origin == "launch"]
-        flags = ", ".join(f"--{key.replace('_', '-')}" for key in gone)
-        if fix.cli:
-            return shlex.join(fix.cli) + (f" (without {flags})" if flags else "")
-        return f"leave out {flags}" if flags else " ".join(fix.overrides)
-    return " ".join(fix.overrides if launch.reading.form == "yaml" else fix.cli or fix.overrides)
-
-
-def _finding_lines(report: Report, finding: Finding) -> list[str]:
-    place = finding.location
-    where = f"{place.file}:{place.line}:{place.column}" if place else report.launch.reading.target
-    label = click.style(f"{finding.severity} {finding.rule.id}", fg=_COLOURS[finding.severity], bold=True)
-    problem = finding.problem
-    role = f" [{finding.role}]" if finding.role and finding.role != report.launch.reading.role else ""
-    lines = [f"{where}: {label}{role} {problem.message} (found: {problem.found}; wanted: {problem.wanted})"]
-    lines += [f"    fix: {fix_text(report.launch, fix)}  # {fix.effect}" for fix in finding.fixes]
+    lines += [
+        f"{_where(report, item)}: undecided: {undecided_text(item)}" for item in _not_in_the_verdict(report, strict)
+    ]
+    lines.append(_verdict_line(report, strict))
     return lines
 
 
-def _not_checked_lines(report: Report) -> list[str]:
-    by_need: dict[str, list[str]] = {}
-    for item in report.not_checked:
-        by_need.setdefault(", ".join(item.needs), []).append(item.rule.id)
-    if not by_need:
+def headline(report: Report, finding: Finding, text: str) -> Line:
+    """Place, severity, id, and what there is to say."""
+    place = finding.location
+    where = f"{place.file}:{place.line}:{place.column}" if place else report.launch.reading.target
+    role = f" [{finding.role}]" if finding.role and finding.role != report.launch.reading.role else ""
+    label = Part(f"{finding.severity} {finding.rule.id}", COLOURS[finding.severity], bold=True)
+    return (f"{where}: ", label, f"{role} {text}")
+
+
+def undecided_text(item: Undecided) -> str:
+    """Why, and the one thing to do."""
+    return f"{item.reason}: {item.do}" if item.do else item.reason
+
+
+def _not_checked_lines(report: Report) -> list[Line]:
+    groups = rules_by_need(report)
+    if not groups:
         return []
-    parts = [
-        f"{need} ({' '.join(rules) if len(rules) <= _MANY_RULES else f'{len(rules)} rules'})"
-        for need, rules in sorted(by_need.items(), key=lambda entry: (-len(entry[1]), entry[0]))
-    ]
-    return ["not checked, for want of: " + "; ".join(parts) + ". State what is known: --assume NAME=VALUE"]
+    parts = [f"{' '.join(rules)} ({need})" for need, rules in groups[:_MANY_NEEDS]]
+    rest = [rule for _, rules in groups[_MANY_NEEDS:] for rule in rules]
+    if rest:
+        parts.append(f"{' '.join(rest)} ({len(groups) - _MANY_NEEDS} more facts, see hcp show)")
+    needs = unique(need for item in report.not_checked for need in item.needs)
+    return [f"not checked: {', '.join(parts)}; add {what_to_add(report.launch, needs)}"]
 
 
-def _summary_line(report: Report, strict: bool) -> str:
-    counts = [_number(report.num_findings(severity), severity) for severity in SEVERITIES]
-    verdict = "FAILED" if report.failed(strict) else "ok"
-    colour = "red" if report.failed(strict) else "green"
+def _where(report: Report, item: Undecided) -> str:
+    place = item.location
+    return f"{place.file}:{place.line}:{place.column}" if place else report.launch.reading.target
+
+
+def _not_in_the_verdict(report: Report, strict: bool) -> tuple[Undecided, ...]:
+    """The last line gives the first reason where it is the verdict."""
+    return report.undecided[1:] if verdict_word(report, strict) == "UNDECIDED" else report.undecided
+
+
+def _verdict_line(report: Report, strict: bool) -> Line:
+    counts = ", ".join(numbered(report.num_findings(severity), severity) for severity in SEVERITIES)
     accepted = f", {len(report.accepted)} accepted" if report.accepted else ""
+    left = len(report.not_checked)
+    word = verdict_word(report, strict)
+    colour, more = {"FAILED": ("red", ""), "UNDECIDED": ("yellow", "")}.get(word, ("yellow" if left else "green", ""))
+    if word == "UNDECIDED":
+        more = f": {undecided_text(report.undecided[0])}"
+    elif word == "ok" and left:
+        more = " as far as checked"
+    elif word == "FAILED" and not report.failed():
+        more = " (--strict)"
     return (
-        f"{report.launch.reading.target}: {click.style(verdict, fg=colour, bold=True)}: {', '.join(counts)}{accepted}; "
-        f"{_number(report.applied, 'rule')} applied, {len(report.not_checked)} not checked"
+        f"{report.launch.reading.target}: ",
+        Part(word, colour, bold=True),
+        f"{more}{';' if word == 'UNDECIDED' else ':'} {counts}{accepted}; "
+        f"{numbered(report.applied, 'rule')} applied, {left} not checked",
     )
-
-
-def _number(count: int, noun: str) -> str:
-    return f"{count} {noun}{'' if count == 1 else 's'}"

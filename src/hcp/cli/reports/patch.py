@@ -1,0 +1,24 @@
+"""The patch of a report, where its lines can be printed as they are."""
+
+from __future__ import annotations
+
+from hcp.cli.screen import safe_line
+from hcp.rules.patch import Patch, patch_of
+from hcp.rules.registry import RULES
+from hcp.rules.report import Report
+
+
+def printable_patch(report: Report) -> Patch:
+    """The first fixes as one patch; none where a line of it must not be printed, as a changed patch does not apply."""
+    patch = patch_of(report.launch, report.findings, RULES)
+    if all(map(_is_printable, patch.text.split("\n"))):
+        return patch
+    reason = "the lines around it hold a secret, or what must not be printed; use the override"
+    firsts = [finding.rule.id for finding in report.findings if finding.fixes]
+    named = {rule for rule, _ in patch.left_out}
+    return Patch("", (*patch.left_out, *((rule, reason) for rule in firsts if rule not in named)))
+
+
+def _is_printable(line: str) -> bool:
+    plain = line.removesuffix("\r").replace("\t", " ")
+    return safe_line(plain) == plain

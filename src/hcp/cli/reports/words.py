@@ -1,0 +1,118 @@
+"""What every format says in the same words: a finding, a value, a fix, and what would let a rule be checked."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from typing import Any
+
+from hcp.core.visible import HIDDEN, is_secret
+from hcp.launch.fact import Fact, Launch
+from hcp.rules.report import Finding, OfferedFix, Presumed, Report
+
+_MODEL = frozenset("heads kv_heads num_query_groups num_layers hidden_size head_dim mla vision num_experts".split())
+"""Facts that a model's config.json states; `--model` gives them all at once."""
+_CLUSTER = frozenset(
+    "te mcore mcore_branch bridge verl torch cudnn flash_attn einops arch nodes gpus_per_node ntasks_per_node "
+    "nvlink_domain placement start world_size".split()
+)
+"""Facts that no key of a launch states; `--assume` does."""
+_EXAMPLES = {"version": "VERSION", "bool": "true", "size": "N", "int": "N"}
+_MANY = 5
+
+
+def details_of(finding: Finding) -> tuple[str, str]:
+    """What was found and what is expected; what the message says already is empty."""
+    problem = finding.problem
+    return ("" if problem.found in problem.message else problem.found), problem.wanted
+
+
+def finding_text(finding: Finding) -> str:
+    """The finding in one sentence."""
+    found, expected = details_of(finding)
+    details = "; ".join(filter(None, (found and f"found {found}", expected and f"expected {expected}")))
+    return f"{finding.problem.message} ({details})" if details else finding.problem.message
+
+
+def presumed_text(item: Presumed) -> str:
+    """A presumed value, and how sure it is."""
+    return f"{item.key} {value_text(item.value)} ({item.recipes_set} of {item.recipes} recipes set another)"
+
+
+def value_text(value: Any) -> str:
+    """A fact's value as a person writes it."""
+    if value is None:
+        return "null"
+    if isinstance(value, bool):
+        return "true" if value else "false"
+    if isinstance(value, tuple):
+        return "[" + ", ".join(map(value_text, value)) + "]"
+    return str(value)
+
+
+def fact_text(name: str, fact: Fact) -> str:
+    """A fact's value, unless it is secret."""
+    text = value_text(fact.value)
+    return (
+        HIDDEN
+        if isinstance(fact.value, str) and any(is_secret(word, text) for word in (name, fact.key or ""))
+        else text
+    )
+
+
+def fix_text(launch: Launch, fix: OfferedFix) -> str:
+    """What to type: flags for a Megatron-LM command line, overrides elsewhere."""
+    if launch.dialect == "mlm":
+        import shlex
+
+        words = [*([shlex.join(fix.cli)] if fix.cli else []), *fix.lines]
+        flags = ", ".join(fix.without)
+        if words:
+            return "; ".join(words) + (f" (without {flags})" if flags else "")
+        return f"leave out {flags}" if flags else " ".join(fix.overrides)
+    words = list(fix.overrides if launch.reading.form == "yaml" else fix.cli)
+    return "; ".join([" ".join(words), *fix.lines] if words else fix.lines or fix.overrides)
+
+
+def what_to_add(launch: Launch, names: Sequence[str]) -> str:
+    """The options that would state these facts, the first few of them."""
+    from hcp.launch.facts.table import FACTS, keys_of
+
+    assumed, keys, model = [], [], False
+    for name in names:
+        spec = FACTS.get(name)
+        written = keys_of(spec, launch.dialect, launch.reading.role) if spec else ()
+        if name in _MODEL and "model_name" not in launch.model:
+            model = True
+        elif written and name not in _CLUSTER:
+            keys.append(written[0])
+        else:
+            assumed.append(f"{name}={_EXAMPLES.get(spec.type, 'VALUE') if spec else 'VALUE'}")
+    options = ["--model config.json"] if model else []
+    options += ["--assume " + " ".join(assumed[:_MANY])] if assumed else []
+    options += [f"--set {key}=VALUE" for key in keys[: 2 if options else 3]]
+    return ", ".join(options) + (", ..." if len(assumed) > _MANY or len(keys) > 3 else "")
+
+
+def numbered(count: int, noun: str) -> str:
+    """`1 rule`, `2 rules`."""
+    return f"{count} {noun}{'' if count == 1 else 's'}"
+
+
+def verdict_word(report: Report, strict: bool) -> str:
+    """FAILED, UNDECIDED or ok: what the exit code says, but for `--allow-undecided`."""
+    if report.failed(strict):
+        return "FAILED"
+    return "UNDECIDED" if report.verdict == "undecided" else "ok"
+
+
+def rules_by_need(report: Report) -> list[tuple[str, list[str]]]:
+    """(the facts that are missing, the ids of the rules that need them), most rules first."""
+    by_need: dict[str, list[str]] = {}
+    for item in report.not_checked:
+        by_need.setdefault(", ".join(item.needs), []).append(item.rule.id)
+    return sorted(by_need.items(), key=lambda entry: (-len(entry[1]), entry[0]))
+
+
+def unique(names: Iterable[str]) -> list[str]:
+    """The names without repetition, in order."""
+    return list(dict.fromkeys(names))

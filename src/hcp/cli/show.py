@@ -1,0 +1,42 @@
+"""`hcp show`: a launch as it was read. `hcp check --show` is the same."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Sequence
+
+import click
+
+from hcp.cli.options import format_option, launch_options
+from hcp.cli.targets import split_targets
+from hcp.launch.load import LoadOptions, load_launch
+
+
+@click.command()
+@click.argument("targets", nargs=-1, metavar="[TARGET]... [-- OVERRIDE...]")
+@launch_options
+@format_option("text", "json")
+@click.option("--all", "every", is_flag=True, help="Upstream's defaults too.")
+def show(targets: Sequence[str], options: LoadOptions, fmt: str, every: bool) -> None:
+    """Print a launch as it is read: its topology, then each fact with its value, its origin and its place.
+
+    A TARGET is what `hcp check` takes.
+    """
+    names, options = split_targets(targets, options)
+    show_launches(names, options, fmt, every)
+
+
+def show_launches(names: Sequence[str], options: LoadOptions, fmt: str, every: bool) -> None:
+    """Prints each launch; the JSON holds all facts in any case."""
+    from hcp.cli.reports.show import show_lines, topology
+
+    launches = [load_launch(name, options) for name in names]
+    if fmt == "json":
+        from hcp.cli.reports.json import dump, show_json
+
+        shown = [show_json(launch, topology(launch)) for launch in launches]
+        sys.stdout.write(dump(shown[0] if len(shown) == 1 else {"schema": "hcp.show-many/2", "results": shown}) + "\n")
+        return
+    from hcp.cli.screen import say
+
+    say(line for launch in launches for line in show_lines(launch, every))

@@ -1,0 +1,77 @@
+"""Standard streams that cannot break the work: closed ones are replaced, and what cannot be written is dropped."""
+
+from __future__ import annotations
+
+import errno
+import io
+import os
+import sys
+from typing import IO, Any
+
+
+def guard_streams() -> None:
+    """Lets this process end with the exit code of its work, whatever becomes of its standard streams.
+
+    A closed stream becomes /dev/null, so that no file that is opened later takes its place. A stream that fails
+    (a full disk) is said once on standard error; one whose reader has gone (`hcp ... | head`) is dropped quietly.
+    What an encoding cannot write is written as an escape.
+    """
+    for number in range(3):
+        try:
+            os.fstat(number)
+        except OSError:
+            opened = os.open(os.devnull, os.O_RDWR)
+            if opened != number:
+                os.dup2(opened, number)
+                os.close(opened)
+    if sys.stdin is None:
+        sys.stdin = open(0, closefd=False)  # noqa: SIM115 - as long as the process
+    sys.stdout = _guarded(sys.stdout, 1)
+    sys.stderr = _guarded(sys.stderr, 2)
+
+
+def _guarded(stream: Any, number: int) -> Any:
+    if stream is not None and not _is_standard(stream, number):
+        return stream  # a program that calls `main` has put its own there
+    encoding = stream.encoding if stream is not None else "utf-8"
+    raw: Any = _Surviving(number, "wb", closefd=False)
+    return io.TextIOWrapper(io.BufferedWriter(raw), encoding, "backslashreplace", line_buffering=True)
+
+
+def _is_standard(stream: Any, number: int) -> bool:
+    try:
+        return type(stream) is io.TextIOWrapper and stream.fileno() == number
+    except OSError:
+        return False
+
+
+class _Surviving(io.FileIO):
+    """Writes as long as that works; after a failure, it takes what it gets and drops it."""
+
+    _lost = False
+
+    def write(self, data: Any) -> int:
+        size = memoryview(data).nbytes
+        if self._lost:
+            return size
+        try:
+            return super().write(data) or self._wait()
+        except OSError as error:
+            self._lost = True
+            if error.errno != errno.EPIPE and self.fileno() == 1:
+                _complain(
+                    sys.stderr, f"hcp: standard output cannot be written ({error.strerror}): it is not complete\n"
+                )
+            return size
+
+    def _wait(self) -> int:
+        """Nothing was taken: a pipe that does not block is full. Waits until it takes more."""
+        import select
+
+        select.select((), (self.fileno(),), ())
+        return 0
+
+
+def _complain(stream: IO[str], text: str) -> None:
+    stream.write(text)
+    stream.flush()

@@ -1,0 +1,36 @@
+"""What the words of `hcp check` and `hcp show` name: launches, and facts that follow an `--assume`."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Sequence
+
+from hcp.core.errors import HcpError
+from hcp.launch.load import LoadOptions
+
+
+def split_targets(words: Sequence[str], options: LoadOptions) -> tuple[list[str], LoadOptions]:
+    """The targets ("" is the launch made of the words after `--` alone), and the options with the facts among them.
+
+    Raises:
+        HcpError: no target and no words after `--`, or those words with several targets.
+    """
+    names, more = _without_assumptions(words)
+    options = options._replace(assumes=(*options.assumes, *more))
+    if len(names) > 1 and options.words:
+        raise HcpError(f"found overrides after -- with {len(names)} targets; wanted one target; check them one by one")
+    if not names and not options.words:
+        raise HcpError("found no target; wanted a launch file, - for stdin, or overrides after --; see --help")
+    return names or [""], options
+
+
+def _without_assumptions(words: Sequence[str]) -> tuple[list[str], list[str]]:
+    """Targets, and facts that follow an --assume without one of their own: `--assume te=2.14 mcore=0.16.1`."""
+    from hcp.launch.facts.table import FACTS
+
+    facts = [
+        word
+        for word in words
+        if "=" in word and not os.path.exists(word) and (word.partition("=")[0] in FACTS or word.startswith("env."))
+    ]
+    return [word for word in words if word not in facts], facts

@@ -1,0 +1,112 @@
+"""Passwords, tokens and keys in text from outside: told by their names, and never shown."""
+
+from __future__ import annotations
+
+import re
+
+HIDDEN = "***"
+_NAME = re.compile(r"[A-Za-z_][\w.-]*")
+_PARTS = re.compile(r"[A-Za-z0-9]+")
+_ANYWHERE = ("SECRET", "PASSWORD", "PASSWD", "PASSPHRASE", "CREDENTIAL")
+_AT_THE_END = ("TOKEN", "KEY")
+_HARMLESS_NAMES = (
+    "answer assistant audio baseline batch bos cache class cls column cp data dp eight end eos expected extra fim fn "
+    "first generated global group id image images index input json label mask max media messages metric min model mtp "
+    "multi new next num of one output pad per prompt query reason response reward role row sample sep sequence skip "
+    "sort source special split start step stop system task text thinking tools total unk user video vision word"
+)
+_HARMLESS = frozenset(_HARMLESS_NAMES.upper().split())
+"""What comes before `key` or `token` in names of training: `data.prompt_key`, `--eos-token`."""
+_URL = re.compile(r"://(?!git@)[^/\s@]*(?:@[^/\s@]*)*@")
+_KNOWN = re.compile(r"\b(?:hf_|sk-|gh[opsu]_|github_pat_|glpat-)[A-Za-z0-9_-]{16,}")
+"""How tokens of well-known services begin."""
+_QUOTES = "\"'`"
+_UNQUOTED_END = " \t\r\n;&|<>)}]"
+_NEXT_ENTRY = re.compile(r",[ \t]*[\"']?[A-Za-z_]\w{0,80}[\"']?[ \t]*[=:]|,[ \t\n]|,$")
+
+
+def is_secret_name(name: str) -> bool:
+    """Whether what has this name is a credential: an environment variable, a flag, or the last part of a dotted key.
+
+    >>> [is_secret_name(name) for name in ("HF_TOKEN", "--wandb-key", "a.env_vars.API_KEY", "data.prompt_key")]
+    [True, True, True, False]
+    """
+    last = name.rpartition(".")[2].upper()
+    if last in _AT_THE_END:
+        return False  # a word of everybody's; as a flag, `--token`, it is a name
+    if any(word in last for word in _ANYWHERE):
+        return True
+    if not last.rstrip("0123456789_-").endswith(_AT_THE_END):
+        return False
+    parts = _PARTS.findall(last.rstrip("0123456789_-"))
+    return len(parts) == 1 or parts[-1] not in _AT_THE_END or parts[-2] not in _HARMLESS
+
+
+def without_secrets(text: str) -> str:
+    """The text with `***` for the values of what `is_secret_name` names, and for the user in a URL.
+
+    Read are `NAME=value`, `NAME: value`, `"NAME": "value"` and `--name value`. A value that is a variable stays.
+
+    >>> without_secrets("--export=ALL,HF_TOKEN=hf_x --wandb-key x https://me:pw@host/")
+    '--export=ALL,HF_TOKEN=*** --wandb-key *** https://***@host/'
+    """
+    if "-" in text or "_" in text:
+        text = _KNOWN.sub(HIDDEN, text)
+    if "@" in text and "://" in text:
+        text = _URL.sub(f"://{HIDDEN}@", text)
+    parts: list[str] = []
+    shown = 0
+    for match in _NAME.finditer(text):
+        is_flag = text[max(0, match.start() - 1) : match.start()] == "-"
+        if match.start() < shown or not is_secret_name("--" + match[0] if is_flag else match[0]):
+            continue
+        start, end = _value_of(text, match.start(), match.end())
+        if start < end and text[start] != "$" and text[start:end] != HIDDEN:
+            parts += [text[shown:start], HIDDEN]
+            shown = end
+    return "".join([*parts, text[shown:]]) if parts else text
+
+
+def _value_of(text: str, name: int, place: int) -> tuple[int, int]:
+    """Where the value of the name at [name, place) stands; an empty range where none follows."""
+    is_flag = text[max(0, name - 1) : name] == "-"
+    place = _past(text, place, _QUOTES + "]\\", 4)
+    sign = _past(text, place, " \t", 8)
+    if text[sign : sign + 2] in ("+=", ":="):
+        sign += 1
+    if text[sign : sign + 1] == ":" or (text[sign : sign + 1] == "=" and text[sign + 1 : sign + 2] != "="):
+        is_spaced = sign > place or text[sign] == ":"
+        start = _past(text, sign + 1, " \t", 8) if is_spaced else sign + 1
+    elif is_flag and sign > place and text[sign : sign + 1] != "-":
+        start = sign
+    else:
+        return place, place
+    return _extent(text, start)
+
+
+def _extent(text: str, start: int) -> tuple[int, int]:
+    """A value without its quotes."""
+    first = start
+    start = _past(text, start, "\\", 1) if text[start + 1 : start + 2] in ("'", '"') else start
+    quote = text[start : start + 1]
+    if quote in ("'", '"'):
+        closing = ("\\" if start > first else "") + quote
+        end = start + 1
+        while (end := text.find(closing, end)) > 0 and not start > first and text[end - 1] == "\\":
+            end += 1
+        return start + 1, len(text) if end < 0 else end
+    end = start
+    while end < len(text) and text[end] not in _UNQUOTED_END:
+        if text[end] == "," and _NEXT_ENTRY.match(text, end):
+            break
+        end += 1
+    while end > start and text[end - 1] in _QUOTES + "\\":
+        end -= 1
+    return start, end
+
+
+def _past(text: str, place: int, chars: str, most: int) -> int:
+    end = min(len(text), place + most)
+    while place < end and text[place] in chars:
+        place += 1
+    return place

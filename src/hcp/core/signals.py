@@ -1,0 +1,40 @@
+"""Ends a command that is asked to stop as an error would end it: `finally` runs, and what was started is ended."""
+
+from __future__ import annotations
+
+import signal
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
+from types import FrameType
+
+_ASKS = tuple(getattr(signal, name) for name in ("SIGINT", "SIGTERM", "SIGHUP", "SIGQUIT") if hasattr(signal, name))
+
+
+@contextmanager
+def ends_cleanly() -> Iterator[None]:
+    """Inside, the first SIGINT, SIGTERM, SIGHUP or SIGQUIT raises SystemExit(128 + its number) in the main thread.
+
+    Later ones are ignored, so that nothing interrupts the cleaning up; what the caller ignores (`nohup`) stays
+    ignored. Outside the main thread, which alone gets signals, nothing changes.
+    """
+    if threading.current_thread() is not threading.main_thread():
+        yield
+        return
+    was_asked = False
+
+    def end(number: int, frame: FrameType | None) -> None:
+        nonlocal was_asked
+        if not was_asked:
+            was_asked = True
+            raise SystemExit(128 + number)
+
+    before = {number: signal.getsignal(number) for number in _ASKS}
+    for number, handler in before.items():
+        if handler is not signal.SIG_IGN:
+            signal.signal(number, end)
+    try:
+        yield
+    finally:
+        for number, handler in before.items():
+            signal.signal(number, handler if handler is not None else signal.SIG_DFL)

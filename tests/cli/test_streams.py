@@ -1,0 +1,118 @@
+"""Closed, full and abandoned streams, and signals: the exit code is that of the work."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+
+HCP = f"{sys.executable} -m hcp"
+BAD = "torchrun pretrain_gpt.py --context-parallel-size 8 --seq-length 1000\n"
+FULL = pytest.mark.skipif(not Path("/dev/full").exists(), reason="needs /dev/full")
+
+
+def shell(command: str, folder: Path) -> subprocess.CompletedProcess[str]:
+    (folder / "bad.sh").write_text(BAD)
+    (folder / "good.txt").write_text("model.context_parallel_size=4\n")
+    return subprocess.run(["bash", "-c", command.replace("hcp", HCP, 1)], cwd=folder, capture_output=True, text=True)
+
+
+@pytest.mark.parametrize(
+    ("command", "code"),
+    [
+        ("hcp check bad.sh --select CP001 {}", 1),
+        ("hcp check good.txt --select CP001 {}", 0),
+        ("hcp check nope.sh {}", 2),
+        ("hcp check nope.sh --format json {}", 2),
+        ("hcp check --nope {}", 2),
+        ("hcp check bad.sh --select CP001 --format json {}", 1),
+        ("hcp check bad.sh --select CP001 --diff {}", 1),
+        ("hcp show good.txt {}", 0),
+        ("hcp explain --all {}", 0),
+        ("hcp --help {}", 0),
+        ("hcp skills list {}", 0),
+    ],
+)
+def test_the_exit_code_survives_the_streams(tmp_path: Path, command: str, code: int) -> None:
+    for streams in ("<&-", ">&-", "2>&-", "<&- >&- 2>&-", ">/dev/full", "2>/dev/full", "&>/dev/full"):
+        done = shell(command.format(streams), tmp_path)
+        assert done.returncode == code, (streams, done)
+        assert "Traceback" not in done.stderr and "Exception" not in done.stderr, (streams, done.stderr)
+
+
+@FULL
+def test_a_full_disk_is_said_once(tmp_path: Path) -> None:
+    done = shell("hcp explain --all > /dev/full", tmp_path)
+    assert done.stderr == ("hcp: standard output cannot be written (No space left on device): it is not complete\n")
+
+
+def test_a_closed_stdin_matters_only_where_it_is_read(tmp_path: Path) -> None:
+    assert shell("hcp check good.txt --select CP001 <&-", tmp_path).returncode == 0
+    done = shell("hcp check - <&-", tmp_path)
+    assert done.returncode == 2 and done.stderr.startswith("hcp: <stdin> is empty; wanted a launch")
+
+
+def test_a_reader_that_has_gone_changes_no_exit_code(tmp_path: Path) -> None:
+    done = shell("hcp check bad.sh --select CP001 --show --format json | true; exit ${PIPESTATUS[0]}", tmp_path)
+    assert (done.returncode, done.stderr) == (0, "")
+    done = shell("hcp check bad.sh --select CP001 | true; exit ${PIPESTATUS[0]}", tmp_path)
+    assert (done.returncode, done.stderr) == (1, "")
+
+
+def test_a_closed_stdout_is_no_file_that_is_written_by_mistake(tmp_path: Path) -> None:
+    done = shell("hcp check bad.sh --select CP001 -o json=out.json >&- <&-", tmp_path)
+    assert done.returncode == 1
+    assert (tmp_path / "out.json").read_text().startswith('{\n  "schema": "hcp.check/2"')
+    assert (tmp_path / "bad.sh").read_text() == BAD
+
+
+def reading_stdin(folder: Path) -> subprocess.Popen[str]:
+    """A check that waits for its standard input, and has begun to: `/proc` says so."""
+    process = subprocess.Popen(
+        [sys.executable, "-m", "hcp", "check", "-", "-o", "json=out.json"],
+        cwd=folder,
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+    )
+    end = time.monotonic() + 60
+    while time.monotonic() < end:
+        time.sleep(0.05)
+        if "hcp" in Path(f"/proc/{process.pid}/cmdline").read_text() and "pipe" in waits_in(process.pid):
+            return process
+    raise AssertionError("it does not read its standard input")
+
+
+def waits_in(pid: int) -> str:
+    """The kernel's function in which a process waits; where that is hidden, "pipe" once it sleeps for a while."""
+    name = Path(f"/proc/{pid}/wchan").read_text()
+    if name not in ("", "0"):
+        return name
+    before = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
+    time.sleep(0.5)
+    after = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
+    return "pipe" if before[:1] == after[:1] == ["S"] and before[11:13] == after[11:13] else ""
+
+
+@pytest.mark.parametrize("name", ["SIGINT", "SIGTERM", "SIGHUP", "SIGQUIT"])
+def test_a_signal_ends_a_check_quietly(tmp_path: Path, name: str) -> None:
+    process = reading_stdin(tmp_path)
+    process.send_signal(getattr(signal, name))
+    assert process.communicate() == ("", "")
+    assert process.returncode == 128 + getattr(signal, name)
+    assert os.listdir(tmp_path) == []
+
+
+def test_a_signal_that_is_ignored_stays_so(tmp_path: Path) -> None:
+    """As under nohup."""
+    code = "import signal, sys; signal.signal(signal.SIGHUP, signal.SIG_IGN); from hcp.cli.main import main; "
+    code += "sys.argv = ['hcp', 'facts']; import atexit; "
+    code += "atexit.register(lambda: print(signal.getsignal(signal.SIGHUP).name)); main()"
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, cwd=tmp_path)
+    assert done.stdout.splitlines()[-1] == "SIG_IGN"
