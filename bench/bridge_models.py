@@ -10,7 +10,7 @@ import ast
 import re
 from typing import Any
 
-from bridge_recipes import UNKNOWN, Sources
+from bridge_sources import UNKNOWN, Sources
 
 BRIDGES = (
     (r"LGAI-EXAONE/EXAONE-4\.5", "Exaone45Bridge"),

@@ -21,8 +21,9 @@ ROOT = Path(__file__).resolve().parents[1]
 sys.path[:0] = [str(ROOT / "src"), str(ROOT / "bench")]
 
 from bridge_models import bridge_of, set_by_model  # noqa: E402
-from bridge_recipes import UNKNOWN as UNREAD  # noqa: E402
-from bridge_recipes import Recipe, Sources, recipes  # noqa: E402
+from bridge_recipes import Recipe, recipes  # noqa: E402
+from bridge_sources import UNKNOWN as UNREAD  # noqa: E402
+from bridge_sources import Sources  # noqa: E402
 
 from hcp.core.errors import HcpError  # noqa: E402
 from hcp.launch.coerce import coerce  # noqa: E402
