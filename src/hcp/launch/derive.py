@@ -21,6 +21,7 @@ INPUTS: Mapping[str, tuple[str, ...]] = {
     "head_dim": ("hidden_size", "heads"),
     "kv_heads": ("num_query_groups", "group_query_attention", "heads"),
     "seq_length": ("dataset_seq_length",),
+    "finetune": ("dataset_target",),
     "thd": ("packing",),
     "packing": (
         "use_remove_padding",
@@ -84,13 +85,11 @@ def _model(dialect: Dialect, facts: Facts) -> None:
             _put(facts, "head_dim", hidden // heads, "hidden_size")
     if dialect == "mlm" and _value(facts, "group_query_attention") is False and _known(facts, "heads"):
         _put(facts, "kv_heads", _value(facts, "heads"), "heads")
-    elif dialect == "mlm" and _value(facts, "group_query_attention") and not _known(facts, "num_query_groups"):
-        # Megatron-LM's argparse default: --num-query-groups 1.
-        _put(facts, "kv_heads", 1, "group_query_attention")
     elif _known(facts, "num_query_groups"):
         groups = _value(facts, "num_query_groups")
         if groups is not None:
-            _put(facts, "kv_heads", groups, "num_query_groups")
+            is_default = facts["num_query_groups"].origin == "default"
+            _put(facts, "kv_heads", groups, "group_query_attention" if is_default else "num_query_groups")
         elif _known(facts, "heads"):
             _put(facts, "kv_heads", _value(facts, "heads"), "heads")
 
