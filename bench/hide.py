@@ -4,7 +4,7 @@ Takes launches of which every setting could be read: those of upstream checkouts
 examples, and Megatron-Bridge's recipes written as full configurations. Each setting that the rules know is hidden in
 turn, in every way that its form has (see `Way` in hidden_launches.py), and the launch is checked. Where the answer is
 `ok`, the setting's legal values are tried in its place: one that fails makes the answer a violation. A key that
-launch/facts/presumed.json lists, hidden by an unknown recipe alone, counts at its presumed value. An answer `failed` is
+launch/facts/presumed.txt lists, hidden by an unknown recipe alone, counts at its presumed value. An answer `failed` is
 a false alarm: with the value that was hidden the launch is `ok`.
 
 Prints the counts by dialect and way, each violation and each false alarm; the exit status is 1 if there is any, or if

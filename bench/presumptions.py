@@ -2,7 +2,7 @@
 
 Counts over all recipes of a checkout how many give each fact of our table another value than Bridge's default: by an
 assignment in the recipe, or by the bridge and provider class of the model that it trains. Facts that few recipes change
-are presumed where a launch leaves them to a recipe that is not known: `launch/facts/presumed.json`. `--write` renews
+are presumed where a launch leaves them to a recipe that is not known: `launch/facts/presumed.txt`. `--write` renews
 that file, `--check` exits 1 where it is not what the checkout gives.
 
 The counts err on the side of change: a value that cannot be read counts as another one.
@@ -11,7 +11,6 @@ The counts err on the side of change: a value that cannot be read counts as anot
 from __future__ import annotations
 
 import argparse
-import json
 import sys
 from collections import Counter
 from pathlib import Path
@@ -31,7 +30,7 @@ from hcp.launch.fact import Setting  # noqa: E402
 from hcp.launch.facts.spec import UNKNOWN, FactSpec  # noqa: E402
 from hcp.launch.facts.table import FACTS, default_of  # noqa: E402
 
-FILE = ROOT / "src" / "hcp" / "launch" / "facts" / "presumed.json"
+FILE = ROOT / "src" / "hcp" / "launch" / "facts" / "presumed.txt"
 FEW = 0.15
 """The largest part of the recipes that may change a presumed fact."""
 
@@ -87,7 +86,7 @@ def _typed(spec: FactSpec, value: Any) -> Any:
 
 
 def presumed(counts: Counter[str], total: int) -> dict[str, Any]:
-    """What `presumed.json` says for these counts."""
+    """What `presumed.txt` says for these counts."""
     facts = {
         name: {"value": value, "recipes_set": counts[name]}
         for name, value in presumable().items()
@@ -97,8 +96,14 @@ def presumed(counts: Counter[str], total: int) -> dict[str, Any]:
 
 
 def as_text(data: dict[str, Any]) -> str:
-    lines = ",\n".join(f"    {json.dumps(name)}: {json.dumps(entry)}" for name, entry in data["facts"].items())
-    return f'{{\n  "recipes": {data["recipes"]},\n  "facts": {{\n{lines}\n  }}\n}}\n'
+    """The file: how many recipes there are, then a line for each fact, with its value and how many set another."""
+    words = {None: "null", True: "true", False: "false"}
+    lines = [f"recipes {data['recipes']}"]
+    for name, entry in data["facts"].items():
+        value = entry["value"]
+        word = words[value] if value is None or isinstance(value, bool) else str(value)
+        lines.append(f"{name} {word} {entry['recipes_set']}")
+    return "\n".join(lines) + "\n"
 
 
 def main() -> int:
