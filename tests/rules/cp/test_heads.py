@@ -62,6 +62,8 @@ FIXES: list[FixRow] = [
     ),
     ("CP008", "mlm", "", "heads=12 kv_heads=6 tp=4", ("tensor_model_parallel_size=3", "tensor_model_parallel_size=6")),
     ("CP008", "mlm", "", "heads=64 kv_heads=8 tp=5 cp=3 world_size=12", ("tensor_model_parallel_size=4",)),
+    ("CP008", "mlm", "", "heads=64 kv_heads=8 tp=6 cp=4 world_size=24", ("tensor_model_parallel_size=2",)),
+    ("CP008", "mlm", "", "heads=64 kv_heads=8 tp=6 pp=4 world_size=24", ("tensor_model_parallel_size=2",)),
     ("CP008", "mlm", "", "heads=64 kv_heads=8 tp=5 pp=3 world_size=12", ("tensor_model_parallel_size=4",)),
     (
         "CP008",
