@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import pytest
+
+from hcp.rules.cp.view import nearest_divisors
 from support.launches import KV, TP
 from support.rules import FixRow, Row, test_fixes, test_text, test_verdict
 
@@ -27,6 +30,7 @@ VERDICTS: list[Row] = [
 
 TEXTS: list[Row] = [
     # rule, dialect, launch, assumed, what the finding says
+    ("CP008", "mlm", "", "heads=4 kv_heads=4 tp=3", "| tensor parallelism over 2 ranks | tensor parallelism over 4"),
     (
         "CP007",
         "mlm",
@@ -57,6 +61,17 @@ FIXES: list[FixRow] = [
         ),
     ),
     ("CP008", "mlm", "", "heads=12 kv_heads=6 tp=4", ("tensor_model_parallel_size=3", "tensor_model_parallel_size=6")),
+    ("CP008", "mlm", "", "heads=64 kv_heads=8 tp=5 cp=3 world_size=12", ("tensor_model_parallel_size=4",)),
+    ("CP008", "mlm", "", "heads=64 kv_heads=8 tp=6 cp=4 world_size=24", ("tensor_model_parallel_size=2",)),
+    ("CP008", "mlm", "", "heads=64 kv_heads=8 tp=6 pp=4 world_size=24", ("tensor_model_parallel_size=2",)),
+    ("CP008", "mlm", "", "heads=64 kv_heads=8 tp=5 pp=3 world_size=12", ("tensor_model_parallel_size=4",)),
+    (
+        "CP008",
+        "bridge",
+        "",
+        "heads=4 kv_heads=4 tp=3 world_size=4",
+        ("model.tensor_model_parallel_size=2", "model.tensor_model_parallel_size=4"),
+    ),
     ("CP008", "mlm", "", "kv_heads=6 tp=4", ("tensor_model_parallel_size=3", "tensor_model_parallel_size=6")),
     # Before 0.16 no two ranks share a KV head; from then on they do.
     ("CP008", "mlm", "", "heads=32 kv_heads=4 tp=16 mcore=0.15", ("tensor_model_parallel_size=4",)),
@@ -68,3 +83,15 @@ FIXES: list[FixRow] = [
         ("tensor_model_parallel_size=4", "tensor_model_parallel_size=8"),
     ),
 ]
+
+
+@pytest.mark.parametrize(
+    ("number", "size", "near"),
+    [(64, 3, [2, 4]), (8, 4, [2, 8]), (6, 1, [2]), (5, 5, [1]), (7, 4, [7]), (1, 1, []), (0, 4, []), (6, 9, [6])],
+)
+def test_cp008_is_offered_the_nearest_divisors(number: int, size: int, near: list[int]) -> None:
+    assert nearest_divisors(number, size) == near
+
+
+def test_cp008_is_offered_divisors_that_fit() -> None:
+    assert nearest_divisors(24, 5, lambda other: other != 4) == [3, 6]

@@ -111,6 +111,13 @@ FIXES: list[FixRow] = [
         "cp=8 start=torchrun nodes=1 gpus_per_node=1",
         ("gpus_per_node=8", "nodes=8", "context_parallel_size=1"),
     ),
+    (
+        "TOPO003",
+        "mlm",
+        "",
+        "cp=9 start=torchrun nodes=1 gpus_per_node=1",
+        ("nodes=9", "context_parallel_size=1"),
+    ),
     ("TOPO003", "mlm", "", "cp=16 start=torchrun nodes=1 gpus_per_node=8", ("nodes=2", "context_parallel_size=8")),
     (
         "TOPO004",

@@ -40,6 +40,8 @@ FIXES: list[FixRow] = [
         ("tensor_model_parallel_size=4", "tensor_model_parallel_size=8"),
     ),
     ("TP001", "mlm", "", "heads=64 kv_heads=8 tp=5 cp=3 world_size=12", ("tensor_model_parallel_size=4",)),
+    ("TP001", "mlm", "", "heads=64 kv_heads=8 tp=6 cp=4 world_size=24", ("tensor_model_parallel_size=2",)),
+    ("TP001", "mlm", "", "heads=64 kv_heads=8 tp=6 pp=4 world_size=24", ("tensor_model_parallel_size=2",)),
     ("TP001", "mlm", "", "heads=64 kv_heads=8 tp=5 pp=3 world_size=12", ("tensor_model_parallel_size=4",)),
     ("TP001", "mlm", "", "heads=7 tp=4 world_size=4", ("tensor_model_parallel_size=1",)),
 ]

@@ -159,7 +159,10 @@ def finding_json(finding: Finding) -> dict[str, Any]:
         "location": place_json(finding.location),
         "presumed": [presumed_json(item) for item in finding.presumed],
         "fixes": [
-            {"overrides": list(fix.overrides), "cli": list(fix.cli), "effect": fix.effect} for fix in finding.fixes
+            {"overrides": list(fix.overrides), "cli": list(fix.cli), "effect": fix.effect}
+            | ({"without": list(fix.without)} if fix.without else {})
+            | ({"lines": list(fix.lines)} if fix.lines else {})
+            for fix in finding.fixes
         ],
         "source": sources_json(finding.rule.source),
     }

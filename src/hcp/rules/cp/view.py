@@ -156,9 +156,9 @@ def nearest_divisors(number: int, size: int, fits: Callable[[int], bool] = lambd
     >>> nearest_divisors(64, 3), nearest_divisors(12, 8), nearest_divisors(7, 4), nearest_divisors(2, 3)
     ([2, 4], [6, 12], [7], [2])
     """
-    divisors = [other for other in range(1, min(number, _LARGEST_GROUP) + 1) if number % other == 0 and fits(other)]
-    below = max((other for other in divisors if 1 < other < size), default=None)
-    above = min((other for other in divisors if other > max(size, 1)), default=None)
+    divisors = (number, *smaller_divisors(number))
+    below = max((other for other in divisors if 1 < other < size and fits(other)), default=None)
+    above = min((other for other in divisors if other > max(size, 1) and fits(other)), default=None)
     near = [other for other in (below, above) if other is not None]
     return near or [other for other in divisors if other == 1 != size]
 
