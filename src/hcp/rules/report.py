@@ -37,6 +37,17 @@ class Presumed(NamedTuple):
     recipes: int
 
 
+def shown_value(value: Any) -> str:
+    """A fact's value as a person writes it."""
+    if value is None:
+        return "null"
+    if isinstance(value, bool):
+        return "true" if value else "false"
+    if isinstance(value, tuple):
+        return "[" + ", ".join(map(shown_value, value)) + "]"
+    return str(value)
+
+
 class Finding(NamedTuple):
     rule: Rule
     problem: Problem
@@ -98,5 +109,5 @@ class Report(NamedTuple):
         """Whether the launch must not start; `strict` counts warnings and undecided error rules too."""
         if self.num_findings("error"):
             return True
-        undecided = any(item.rule.severity == "error" for item in self.not_checked)
+        undecided = bool(self.undecided) or any(item.rule.severity == "error" for item in self.not_checked)
         return strict and (self.num_findings("warning") > 0 or undecided)
