@@ -15,6 +15,8 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, NamedTuple
 
+from bridge_sources import DEEPEST, UNKNOWN, Node, Sources, Unknown
+
 from hcp.launch.fact import Fact, Reading, Setting
 
 _SFT = {
@@ -24,7 +26,6 @@ _SFT = {
     "EnergonDatasetConfig",
     "MockVLMSFTDatasetConfig",
 }
-_DEEPEST = 12
 _OPERATORS: dict[type, Any] = {
     ast.Add: operator.add,
     ast.Sub: operator.sub,
@@ -45,115 +46,12 @@ _OPERATORS: dict[type, Any] = {
 }
 
 
-class _Unknown:
-    def __repr__(self) -> str:
-        return "UNKNOWN"
-
-
-UNKNOWN = _Unknown()
-
-
-class Node:
-    """A config object: the fields that somebody set; any other field is unknown.
-
-    `model` is the Hugging Face model that it was made from; "" = none, or not known.
-    """
-
-    def __init__(self, name: str = "", fields: dict[str, Any] | None = None, model: str = "") -> None:
-        self.name = name
-        self.fields = fields or {}
-        self.model = model
-
-
 class Recipe(NamedTuple):
     """A recipe's launch; `target` is file:function, `model` the Hugging Face model that it trains ("" = not told)."""
 
     target: str
     reading: Reading
     model: str
-
-
-class Function(NamedTuple):
-    """A function and the module in which its names mean something."""
-
-    module: str
-    code: ast.FunctionDef
-
-
-class Sources:
-    """The functions of a Megatron-Bridge checkout by module, and its classes by name."""
-
-    def __init__(self, checkout: Path) -> None:
-        self.functions: dict[str, dict[str, ast.FunctionDef]] = {}
-        self.imports: dict[str, dict[str, tuple[str, str]]] = {}
-        self.classes: dict[str, ast.ClassDef] = {}
-        self.homes: dict[str, list[ast.ClassDef]] = {}
-        self.texts: dict[str, dict[str, str]] = {}
-        self.files: dict[str, Path] = {}
-        for file in sorted((checkout / "src" / "megatron" / "bridge").rglob("*.py")):
-            module = ".".join(file.relative_to(checkout / "src").with_suffix("").parts).removesuffix(".__init__")
-            self.files[module] = file
-            body = ast.parse(file.read_text(encoding="utf-8")).body
-            self.functions[module] = {item.name: item for item in body if isinstance(item, ast.FunctionDef)}
-            self.imports[module] = {
-                name.asname or name.name: (item.module, name.name)
-                for item in body
-                if isinstance(item, ast.ImportFrom) and item.module and not item.level
-                for name in item.names
-            }
-            self.texts[module] = {
-                target.id: item.value.value
-                for item in body
-                if isinstance(item, ast.Assign) and isinstance(item.value, ast.Constant)
-                for target in item.targets
-                if isinstance(target, ast.Name) and isinstance(item.value.value, str)
-            }
-            self.homes[module] = [item for item in body if isinstance(item, ast.ClassDef)]
-            for item in self.homes[module]:
-                self.classes.setdefault(item.name, item)
-
-    def recipes(self) -> Iterator[Function]:
-        for module, functions in self.functions.items():
-            if module.split(".")[2:3] in (["recipes"], ["perf_recipes"]):
-                for name, code in functions.items():
-                    if name.endswith("_config") and not name.startswith(("_", "default_")):
-                        yield Function(module, code)
-
-    def function(self, module: str, name: str) -> Function | None:
-        """The function that a name means in a module, through imports; None outside the recipe folders."""
-        for _ in range(_DEEPEST):
-            code = self.functions.get(module, {}).get(name)
-            if code is not None:
-                return Function(module, code) if "recipes" in module else None
-            if name not in self.imports.get(module, {}):
-                return None
-            module, name = self.imports[module][name]
-        return None
-
-    def text(self, module: str, name: str) -> Any:
-        """The text that a module's constant holds, through imports; else `UNKNOWN`."""
-        for _ in range(_DEEPEST):
-            if name in self.texts.get(module, {}):
-                return self.texts[module][name]
-            if name not in self.imports.get(module, {}):
-                break
-            module, name = self.imports[module][name]
-        return UNKNOWN
-
-    def new(self, name: str) -> Node:
-        """An instance with the literal defaults of its class and of the classes below it, in this checkout."""
-        node = Node(name)
-        item = self.classes.get(name)
-        for base in item.bases if item else ():
-            if isinstance(base, ast.Name):
-                node.fields |= self.new(base.id).fields
-        for line in item.body if item else ():
-            if isinstance(line, ast.AnnAssign) and isinstance(line.target, ast.Name):
-                try:
-                    node.fields[line.target.id] = ast.literal_eval(line.value) if line.value else UNKNOWN
-                except ValueError:
-                    node.fields[line.target.id] = UNKNOWN
-        return node
 
 
 class _Returned(Exception):
@@ -201,7 +99,7 @@ class _Run:
                 self.value(line.value)
             elif isinstance(line, ast.If):
                 test = self.value(line.test)
-                if isinstance(test, _Unknown | Node):
+                if isinstance(test, Unknown | Node):
                     self.forget(line)
                 else:
                     self.block(line.body if test else line.orelse)
@@ -244,13 +142,13 @@ class _Run:
             return UNKNOWN
         if isinstance(item, ast.List | ast.Tuple):
             values = [self.value(element) for element in item.elts]
-            return UNKNOWN if any(isinstance(value, _Unknown) for value in values) else values
+            return UNKNOWN if any(isinstance(value, Unknown) for value in values) else values
         if isinstance(item, ast.Call):
             return self._call(item)
         operands = {ast.BinOp: ("left", "right"), ast.UnaryOp: ("operand",)}.get(type(item))
         if operands is not None:
             values = [self.value(getattr(item, name)) for name in operands]
-            if any(isinstance(value, _Unknown | Node) for value in values):
+            if any(isinstance(value, Unknown | Node) for value in values):
                 return UNKNOWN
             if isinstance(item, ast.UnaryOp):
                 return not values[0] if isinstance(item.op, ast.Not) else -values[0]
@@ -262,19 +160,19 @@ class _Run:
                 return isinstance(item.ops[0], ast.IsNot)
             return (
                 UNKNOWN
-                if isinstance(left, _Unknown) or isinstance(right, _Unknown)
+                if isinstance(left, Unknown) or isinstance(right, Unknown)
                 else _OPERATORS[type(item.ops[0])](left, right)
             )
         if isinstance(item, ast.BoolOp):
             values = [self.value(value) for value in item.values]
             decides = isinstance(item.op, ast.Or)
-            known = [value for value in values if not isinstance(value, _Unknown)]
+            known = [value for value in values if not isinstance(value, Unknown)]
             if any(bool(value) is decides for value in known):
                 return decides
             return UNKNOWN if len(known) < len(values) else not decides
         if isinstance(item, ast.IfExp):
             test = self.value(item.test)
-            return UNKNOWN if isinstance(test, _Unknown) else self.value(item.body if test else item.orelse)
+            return UNKNOWN if isinstance(test, Unknown) else self.value(item.body if test else item.orelse)
         return UNKNOWN
 
     def _call(self, item: ast.Call) -> Any:
@@ -282,7 +180,7 @@ class _Run:
         kwargs = {word.arg: self.value(word.value) for word in item.keywords if word.arg}
         name = item.func.id if isinstance(item.func, ast.Name) else ""
         function = self.sources.function(self.module, name)
-        if function is not None and self.depth < _DEEPEST:
+        if function is not None and self.depth < DEEPEST:
             return _Run(self.sources, function.module, self.depth + 1).call(function.code, args, kwargs)
         if name[:1].isupper():
             node = self.sources.new(name)

@@ -33,6 +33,7 @@ from hcp.launch.words.overrides import reading_of_words  # noqa: E402
 from hcp.launch.words.settings import Word  # noqa: E402
 from hcp.rules.engine import check_launch  # noqa: E402
 from hcp.rules.fixes import apply_edits  # noqa: E402
+from hcp.rules.offer import why_none  # noqa: E402
 from hcp.rules.registry import RULES  # noqa: E402
 from hcp.rules.report import Finding  # noqa: E402
 from hcp.rules.rule import Example  # noqa: E402
@@ -161,17 +162,13 @@ def after_first_fixes(launch: Launch) -> Outcome:
 
 
 def reason_of(launch: Launch, finding: Finding) -> str:
-    """Why hcp has no fix for the finding; "" where it does not say."""
-    try:
-        from hcp.rules.offer import why_none
-    except ImportError:
-        return ""
-    return why_none(launch, finding, lambda _: RULES)
+    """Why hcp has no fix for the finding; "" where it offers one that was tried already."""
+    return "" if finding.fixes else why_none(launch, finding, lambda _: RULES)
 
 
 def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--limit", type=at_least_one, default=200, help="mutations beside the rules' bad examples")
+    parser.add_argument("--limit", type=at_least_one, default=400, help="mutations beside the rules' bad examples")
     parser.add_argument("--reasons", action="store_true", help="also list the faults that are explained")
     options = parser.parse_args()
     count: Counter[str] = Counter()

@@ -2,16 +2,18 @@
 
 Counts over all recipes of a checkout how many give each fact of our table another value than Bridge's default: by an
 assignment in the recipe, or by the bridge and provider class of the model that it trains. Facts that few recipes change
-are presumed where a launch leaves them to a recipe that is not known: `launch/facts/presumed.json`. `--write` renews
+are presumed where a launch leaves them to a recipe that is not known: `launch/facts/presumed.txt`. `--write` renews
 that file, `--check` exits 1 where it is not what the checkout gives.
 
-The counts err on the side of change: a value that cannot be read counts as another one.
+Which bridge makes a model's config stands in its config.json, which is not in the checkout: `BRIDGES` says it. The
+counts err on the side of change: a value that cannot be read counts as another one.
 """
 
 from __future__ import annotations
 
 import argparse
-import json
+import ast
+import re
 import sys
 from collections import Counter
 from pathlib import Path
@@ -20,9 +22,9 @@ from typing import Any
 ROOT = Path(__file__).resolve().parents[1]
 sys.path[:0] = [str(ROOT / "src"), str(ROOT / "bench")]
 
-from bridge_models import bridge_of, set_by_model  # noqa: E402
-from bridge_recipes import UNKNOWN as UNREAD  # noqa: E402
-from bridge_recipes import Recipe, Sources, recipes  # noqa: E402
+from bridge_recipes import Recipe, recipes  # noqa: E402
+from bridge_sources import UNKNOWN as UNREAD  # noqa: E402
+from bridge_sources import Sources  # noqa: E402
 
 from hcp.core.errors import HcpError  # noqa: E402
 from hcp.launch.coerce import coerce  # noqa: E402
@@ -30,7 +32,7 @@ from hcp.launch.fact import Setting  # noqa: E402
 from hcp.launch.facts.spec import UNKNOWN, FactSpec  # noqa: E402
 from hcp.launch.facts.table import FACTS, default_of  # noqa: E402
 
-FILE = ROOT / "src" / "hcp" / "launch" / "facts" / "presumed.json"
+FILE = ROOT / "src" / "hcp" / "launch" / "facts" / "presumed.txt"
 FEW = 0.15
 """The largest part of the recipes that may change a presumed fact."""
 
@@ -46,6 +48,123 @@ packing, the loss, and what recipes set through objects that are not followed (p
 
 _SAME = {("cp_comm_type", None): "p2p", ("attention_backend", None): "auto", ("cuda_graph_impl", None): "none"}
 """(fact, None) -> the value that stands for the same."""
+
+
+BRIDGES = (
+    (r"LGAI-EXAONE/EXAONE-4\.5", "Exaone45Bridge"),
+    (r"LGAI-EXAONE/EXAONE-4\.0", "Exaone4Bridge"),
+    (r"LGAI-EXAONE/K-EXAONE", "ExaoneMoeBridge"),
+    (r"MiniMaxAI/MiniMax-M3", "MiniMaxM3Bridge"),
+    (r"Qwen/Qwen2-Audio", "Qwen2AudioBridge"),
+    (r"Qwen/Qwen2\.5-VL", "Qwen25VLBridge"),
+    (r"Qwen/Qwen2", "Qwen2Bridge"),
+    (r"Qwen/Qwen3-Next", "Qwen3NextBridge"),
+    (r"Qwen/Qwen3-VL-\d+B-A", "Qwen3VLMoEBridge"),
+    (r"Qwen/Qwen3-VL", "Qwen3VLBridge"),
+    (r"Qwen/Qwen3-Omni", "Qwen3OmniBridge"),
+    (r"Qwen/Qwen3-[\d.]+B-A", "Qwen3MoEBridge"),
+    (r"Qwen/Qwen3-", "Qwen3Bridge"),
+    (r"Qwen/Qwen3\.5-[\d.]+B-A", "Qwen35VLMoEBridge"),
+    (r"Qwen/Qwen3\.5", "Qwen35VLBridge"),
+    (r"deepseek-ai/DeepSeek-V2", "DeepSeekV2Bridge"),
+    (r"deepseek-ai/DeepSeek-V3|moonshotai/Moonlight", "DeepSeekV3Bridge"),
+    (r"deepseek-ai/DeepSeek-V4", "DeepSeekV4Bridge"),
+    (r"google/gemma-2", "Gemma2Bridge"),
+    (r"google/gemma-3-1b", "Gemma3ModelBridge"),
+    (r"google/gemma-3", "Gemma3VLBridge"),
+    (r"google/gemma-4", "Gemma4VLBridge"),
+    (r"meta-llama/", "LlamaBridge"),
+    (r"mistralai/Ministral-3", "Ministral3Bridge"),
+    (r"moonshotai/Kimi-K2\.5", "KimiK25VLBridge"),
+    (r"moonshotai/Kimi-K2", "KimiK2Bridge"),
+    (r"nvidia/Nemotron-3-Nano-Omni", "NemotronOmniBridge"),
+    (r"nvidia/.*-VL", "NemotronVLBridge"),
+    (r"nvidia/NVIDIA-Nemotron-3", "NemotronHBridge"),
+    (r"openai/gpt-oss", "GPTOSSBridge"),
+    (r"stepfun-ai/Step-3\.5", "Step35Bridge"),
+    (r"stepfun-ai/Step-3\.7", "Step37Bridge"),
+    (r"zai-org/GLM-4\.5V", "GLM45VBridge"),
+    (r"zai-org/GLM-4\.5", "GLM45Bridge"),
+    (r"zai-org/GLM-5", "GLM5Bridge"),
+)
+"""Hugging Face model (a regular expression, matched at its start; the first that fits) -> class of its bridge."""
+
+_CONFIGS = ("provider", "model_config", "config")
+_ATTENTION = {"MLAModelProvider": {"multi_latent_attention": True}}
+"""Provider -> what the megatron-core class below it sets, which no file of Bridge says."""
+
+
+def bridge_of(model: str) -> str | None:
+    """The class of the bridge that makes the model's config; None where nobody wrote down which."""
+    return next((name for pattern, name in BRIDGES if re.match(pattern, model)), None)
+
+
+def set_by_model(sources: Sources, name: str) -> dict[str, Any]:
+    """The fields that a bridge or a provider class gives another value than its base, by name; `UNREAD` values too."""
+    fields: dict[str, Any] = {}
+    item = sources.classes.get(name)
+    if item is None or name == "MegatronModelBridge":
+        return fields
+    if name.endswith("Provider"):
+        return _provider_fields(sources, name)
+    for base in item.bases:
+        if isinstance(base, ast.Name):
+            fields |= set_by_model(sources, base.id)
+    for node in (item, *_functions_beside(sources, item)):
+        for inner in ast.walk(node):
+            if isinstance(inner, ast.Name | ast.Attribute) and _last(inner).endswith("Provider"):
+                fields |= _provider_fields(sources, _last(inner))
+    for node in (*_functions_beside(sources, item), item):
+        fields |= _assigned(node)
+    return fields
+
+
+def _functions_beside(sources: Sources, item: ast.ClassDef) -> list[ast.FunctionDef]:
+    """The functions of the class's module: bridges share some of their work through them."""
+    module = next(name for name, classes in sources.homes.items() if item in classes)
+    return list(sources.functions[module].values())
+
+
+def _provider_fields(sources: Sources, name: str) -> dict[str, Any]:
+    fields: dict[str, Any] = dict(_ATTENTION.get(name, {}))
+    item = sources.classes.get(name)
+    for base in item.bases if item else ():
+        if isinstance(base, ast.Name):
+            fields |= _provider_fields(sources, base.id)
+    for line in item.body if item else ():
+        if isinstance(line, ast.AnnAssign) and isinstance(line.target, ast.Name) and line.value is not None:
+            fields[line.target.id] = _literal(line.value)
+    return fields
+
+
+def _assigned(node: ast.AST) -> dict[str, Any]:
+    """`provider.x = value` and `SomethingProvider(x=value)`, also inside functions."""
+    fields: dict[str, Any] = {}
+    for inner in ast.walk(node):
+        if isinstance(inner, ast.Assign):
+            for target in inner.targets:
+                if isinstance(target, ast.Attribute) and _last(target.value) in _CONFIGS:
+                    fields[target.attr] = _literal(inner.value)
+        elif isinstance(inner, ast.Call) and _last(inner.func).endswith(("Provider", "PROVIDER_CLASS")):
+            fields |= {word.arg: _literal(word.value) for word in inner.keywords if word.arg}
+    return fields
+
+
+def _last(item: ast.AST) -> str:
+    return item.id if isinstance(item, ast.Name) else item.attr if isinstance(item, ast.Attribute) else ""
+
+
+def _literal(item: ast.expr) -> Any:
+    """A literal, an enum's member by its name, or the default in `field(default=…)`; else `UNREAD`."""
+    if isinstance(item, ast.Call) and _last(item.func) == "field":
+        given = next((word.value for word in item.keywords if word.arg == "default"), None)
+        return UNREAD if given is None else _literal(given)
+    if isinstance(item, ast.Attribute) and _last(item.value) == "AttnBackend":
+        return item.attr
+    try:
+        return ast.literal_eval(item)
+    except ValueError:
+        return UNREAD
 
 
 def presumable() -> dict[str, Any]:
@@ -86,7 +205,7 @@ def _typed(spec: FactSpec, value: Any) -> Any:
 
 
 def presumed(counts: Counter[str], total: int) -> dict[str, Any]:
-    """What `presumed.json` says for these counts."""
+    """What `presumed.txt` says for these counts."""
     facts = {
         name: {"value": value, "recipes_set": counts[name]}
         for name, value in presumable().items()
@@ -96,8 +215,14 @@ def presumed(counts: Counter[str], total: int) -> dict[str, Any]:
 
 
 def as_text(data: dict[str, Any]) -> str:
-    lines = ",\n".join(f"    {json.dumps(name)}: {json.dumps(entry)}" for name, entry in data["facts"].items())
-    return f'{{\n  "recipes": {data["recipes"]},\n  "facts": {{\n{lines}\n  }}\n}}\n'
+    """The file: how many recipes there are, then a line for each fact, with its value and how many set another."""
+    words = {None: "null", True: "true", False: "false"}
+    lines = [f"recipes {data['recipes']}"]
+    for name, entry in data["facts"].items():
+        value = entry["value"]
+        word = words[value] if value is None or isinstance(value, bool) else str(value)
+        lines.append(f"{name} {word} {entry['recipes_set']}")
+    return "\n".join(lines) + "\n"
 
 
 def main() -> int:
@@ -128,7 +253,7 @@ def main() -> int:
         print(f"{counts[name]:5d}  {how:8s}  {name}{': ' + told if told else ''}")
     unknown = sorted(model for model in nameless if model)
     if unknown:
-        print("models without a line in bridge_models.BRIDGES:", ", ".join(unknown))
+        print("models without a line in BRIDGES:", ", ".join(unknown))
     text = as_text(data)
     if options.write:
         FILE.write_text(text)

@@ -1,10 +1,10 @@
-"""Where skills/, checks/ and templates/ are: beside `src` in a checkout, inside the package in a wheel."""
+"""Where skills/, checks/, templates/ and schemas/ are: beside `src` in a checkout, inside the package in a wheel."""
 
 from pathlib import Path
 
 
 def pack_dir(name: str) -> Path:
-    """The folder `name` ("skills", "checks" or "templates") of this installation.
+    """The folder `name` ("skills", "checks", "templates" or "schemas") of this installation.
 
     A wheel carries the folders as `hcp/_pack/<name>`; a checkout has them at its root.
     """

@@ -105,4 +105,4 @@ def test_the_file_is_compared_with_the_checkout(root: Path, checkout: Path) -> N
     assert done.returncode == 1, done.stderr
     assert done.stdout.startswith("5 recipes; no Hugging Face model with a known bridge: 1\n")
     assert "    1  too many  cp_comm_type: a2a 1" in done.stdout  # 1 of 5 is more than 15 in 100
-    assert done.stdout.endswith("presumed.json does not say this: renew it with --write\n")
+    assert done.stdout.endswith("presumed.txt does not say this: renew it with --write\n")

@@ -65,6 +65,33 @@ def test_values_in_the_json_output_are_compared(printed: str, reason: str) -> No
     assert (result.status, result.reason) == ("failed" if reason else "passed", reason)
 
 
+@pytest.mark.parametrize("printed", ["'[' * 100_000", "'9' * 5000", "'{' * 5"])
+def test_output_that_json_cannot_hold_fails_the_step(printed: str) -> None:
+    step = python(f"print({printed})", expect=Expect(0, {"a": 1}))
+    assert run_step(CARD, step).reason.startswith("wanted JSON on stdout, found: ")
+
+
+def test_what_a_step_prints_cannot_act_on_the_terminal_or_start_a_line() -> None:
+    code = r"print('\x1b]52;c;aGk=\a\u202e\r\x85::error::x')"
+    assert run_step(CARD, python(code)).last_line == "::error::x"
+    result = run_step(CARD, python(code.replace("\\r\\x85", "") + "; raise SystemExit(1)"))
+    assert result.reason == r"exit 1, wanted exit 0: \x1b]52;c;aGk=\x07\u202e::error::x"
+    result = run_step(CARD, python(r"print('{\"a\": \"\\u202e\"}')", expect=Expect(0, {"a": "\x1b", "b\n": 2})))
+    assert result.reason.isprintable() and "wanted" in result.reason
+
+
+def test_a_step_that_prints_without_end_is_ended(tmp_path: Path) -> None:
+    code = "import sys\nprint('first')\nwhile True:\n    sys.stdout.write('x' * 100_000 + '\\n')"
+    result = run_step(CARD, python(code))
+    assert result.status == "failed" and result.reason.startswith("printed more than 20,000,000 bytes, ended; last ")
+    assert len(result.reason) < 400
+
+
+def test_a_program_that_cannot_be_started_fails_its_step() -> None:
+    result = run_step(CARD, python("x" * 3_000_000))
+    assert (result.status, result.reason) == ("failed", "could not start: Argument list too long")
+
+
 def test_what_a_step_lacks_is_named_and_it_counts_as_skipped() -> None:
     result = run_step(CARD, python("pass", needs=Needs(packages=("no-such-package",))))
     assert (result.status, result.reason) == ("skipped", "needs no-such-package, not installed")

@@ -220,7 +220,8 @@ def test_a_key_that_hydra_only_adds_keeps_its_plus(hcp, tmp_path: Path) -> None:
     key = "actor_rollout_ref.actor.megatron.override_transformer_config"
     sizes = f" '+{key}.hierarchical_context_parallel_sizes=[2,2]'"
     for more, rule, patched in (
-        ("", "HCP001", f"'++{key}.hierarchical_context_parallel_sizes=[2,2]'"),
+        # The sizes that HCP001 alone would take are HCP010's error, so the patch has the next fix.
+        ("", "HCP001", f" +{key}.cp_comm_type=p2p"),
         (sizes, "HCP010", f" +{key}.cp_comm_type=p2p +{key}.hierarchical_context_parallel_sizes=null"),
     ):
         launch = (
@@ -234,9 +235,15 @@ def test_a_key_that_hydra_only_adds_keeps_its_plus(hcp, tmp_path: Path) -> None:
 
 
 def test_strict_fails_where_an_error_rule_could_not_be_decided(hcp, tmp_path: Path) -> None:
-    name = written(tmp_path, "model.context_parallel_size=4\nmodel.cp_comm_type=a2a+p2p\n")
-    done = hcp("check", name, *ONLY, cwd=tmp_path)
-    assert (
-        done.returncode == 0 and "not checked: HCP001 HCP002 (hcp_sizes); add --set model.hierarchical" in done.stdout
-    )
-    assert hcp("check", name, *ONLY, "--strict", cwd=tmp_path).returncode == 1
+    sizes = [
+        "--context-parallel-size",
+        "4",
+        "--cp-comm-type",
+        "a2a+p2p",
+        "--hierarchical-context-parallel-sizes",
+        "2",
+        "2",
+    ]
+    done = hcp("check", "--select", "HCP013", "--", *sizes, cwd=tmp_path)
+    assert done.returncode == 0 and "not checked: HCP013 (te); add --assume te=VERSION" in done.stdout, done.stdout
+    assert hcp("check", "--select", "HCP013", "--strict", "--", *sizes, cwd=tmp_path).returncode == 1

@@ -101,6 +101,10 @@ def test_an_encoding_that_lacks_a_letter_breaks_no_command(hcp, tmp_path: Path, 
         (("explain", "--all"), 0),
         (("explain", "--all", "--format", "json"), 0),
         (("--help",), 0),
+        (("skills", "list"), 0),
+        (("skills", "show", "hierarchical-context-parallel"), 0),
+        (("groups", "--world-size", "8", "--cp", "8", "--hcp", "4,2"), 0),
+        (("verify", "--list"), 0),
     ):
         command = [sys.executable, "-m", "hcp", *words]
         done = subprocess.run(command, cwd=tmp_path, capture_output=True, env=environment)

@@ -96,8 +96,11 @@ def test_a_path_does_not_leave_the_folder_that_it_must_lie_in(tmp_path: Path, pa
 
 
 def test_a_pipe_is_read_to_its_end_where_it_is_allowed_and_one_without_a_writer_is_empty(tmp_path: Path) -> None:
-    with subprocess.Popen(["sh", "-c", "sleep 0.2; printf a; sleep 0.2; printf b"], stdout=subprocess.PIPE) as writer:
-        assert writer.stdout is not None
-        assert read_text(f"/dev/fd/{writer.stdout.fileno()}", "a card", pipes=True) == "ab"
+    for script in ("sleep 0.2; printf a; sleep 0.2; printf b", "printf a; touch started; sleep 0.2; printf b"):
+        with subprocess.Popen(["sh", "-c", script], stdout=subprocess.PIPE, cwd=tmp_path) as writer:
+            while "started" in script and not (tmp_path / "started").exists():
+                pass
+            assert writer.stdout is not None
+            assert read_text(f"/dev/fd/{writer.stdout.fileno()}", "a card", pipes=True) == "ab"
     os.mkfifo(tmp_path / "pipe")
     assert read_text(tmp_path / "pipe", "a card", pipes=True) == ""

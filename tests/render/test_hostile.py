@@ -169,7 +169,7 @@ def test_shared_folders_reach_the_program_that_looks_for_them(tmp_path, value):
     script = _script(shared=[value])
     command = script[script.index('"${per_node[@]}" "${container[@]}"') :].split(" >")[0]
     path = tmp_path / "command.sh"
-    path.write_text('per_node=() container=() inside=() python=print\nprint() { printf "%s\\0" "$@"; }\n' + command)
+    path.write_text('per_node=() container=() inside=() own=(print)\nprint() { printf "%s\\0" "$@"; }\n' + command)
     done = subprocess.run(["bash", path], capture_output=True, timeout=HANG_S, env={"PATH": os.environ["PATH"]})
     assert done.stdout.decode().split("\0")[-3:-1] == ["--mount", value], done.stderr
 

@@ -1,6 +1,6 @@
 """Override lists for a Megatron-Bridge recipe that nobody names: what is wrong with each is found all the same.
 
-What an unknown recipe leaves alone is presumed (launch/facts/presumed.json). A finding that rests on such a value is a
+What an unknown recipe leaves alone is presumed (launch/facts/presumed.txt). A finding that rests on such a value is a
 warning, unless no recipe sets it.
 """
 

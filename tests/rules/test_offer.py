@@ -115,7 +115,9 @@ def test_what_cannot_be_checked_with_a_fix_is_said_in_its_text() -> None:
 
 def test_a_fix_that_leaves_its_own_rule_open_for_want_of_a_setting_is_not_offered() -> None:
     # Versions are stated beside the launch: what lacks them is a note.
-    of = launch("bridge", "model.context_parallel_size=4 model.attention_backend=local")
+    of = launch(
+        "bridge", "model.context_parallel_size=4 model.attention_backend=local model.transformer_impl=${oc.env:X}"
+    )
     item = {each.rule.id: each for each in check_launch(of, RULES).findings}["CP006"]
     assert item.fixes == ()
     assert "model.attention_backend=auto leaves the question open without model.transformer_impl" in why_none(

@@ -6,6 +6,8 @@ import json
 from pathlib import Path
 from typing import Any
 
+from support.processes import HANG_S
+
 GOOD: dict[str, Any] = {
     "schema": "hcp.card/2",
     "skill": "a-skill",
@@ -35,7 +37,7 @@ BODY = "# A skill\n" + "".join(
 
 def step(**keys: Any) -> dict[str, Any]:
     """A step as a card writes it: passes at once, unless the keys say otherwise."""
-    return {"id": "s1", "run": ["python", "-c", "pass"], "level": "static", "timeout_s": 60, **keys}
+    return {"id": "s1", "run": ["python", "-c", "pass"], "level": "static", "timeout_s": HANG_S, **keys}
 
 
 def skill_in(folder: Path, *steps: dict[str, Any], text: str | None = None, **keys: Any) -> Path:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 
 HANG_S = 600
 """No honest run comes near, on any machine: what waits this many seconds hangs."""
@@ -20,8 +20,13 @@ def is_running(pid: int) -> bool:
 
 def have_ended(pids: Iterable[int]) -> bool:
     """Waits until all these processes have ended; False if one hangs."""
-    end = time.monotonic() + HANG_S
     pids = list(pids)
-    while any(map(is_running, pids)) and time.monotonic() < end:
-        time.sleep(0.05)
-    return not any(map(is_running, pids))
+    return comes_true(lambda: not any(map(is_running, pids)))
+
+
+def comes_true(is_so: Callable[[], bool]) -> bool:
+    """Waits until it is so; False if that hangs."""
+    end = time.monotonic() + HANG_S
+    while not is_so() and time.monotonic() < end:
+        time.sleep(0.02)
+    return is_so()

@@ -96,7 +96,7 @@ def _shape(recommended: str, dialect: str) -> Fields:
     return Fields(
         {
             "schema": TEXT,
-            "skill": TEXT,
+            "skill": _ID,
             "title": TEXT,
             "summary": TEXT,
             "stack": MapOf(SCALAR, "package: version range", least=1),
@@ -252,7 +252,7 @@ def _card(data: Mapping[str, Any], folder: Path, recommended: str, dialect: str)
         summary=_line(data["summary"]),
         stack={name: str(version) for name, version in data["stack"].items()},
         recommended=tuple(
-            Recommended(_line(item[dialect]), _line(item["text"]), _lines(item, "assume"), item.get("why") or "")
+            Recommended(_line(item[dialect]), item["text"].strip(), _lines(item, "assume"), item.get("why") or "")
             for item in data.get(recommended) or ()
         ),
         rules=_lines(data, "rules"),

@@ -8,7 +8,7 @@ import importlib
 import signal
 import sys
 from collections.abc import Sequence
-from types import FrameType
+from contextlib import nullcontext
 from typing import Any
 
 import click
@@ -16,6 +16,7 @@ import click
 from hcp import __version__
 from hcp.cli.screen import say
 from hcp.core.errors import HcpError
+from hcp.core.signals import ends_cleanly
 
 COMMANDS: dict[str, tuple[str, str]] = {
     "check": ("hcp.cli.check", "Tell what a launch will do wrong, before the cluster starts."),
@@ -51,21 +52,6 @@ class LazyGroup(click.Group):
         with formatter.section("Commands"):
             formatter.write_dl([(name, text) for name, (_, text) in COMMANDS.items()])
 
-    def invoke(self, ctx: click.Context) -> Any:
-        """Runs the command. A signal that stops it ends the process quietly, after what is open has been closed."""
-        try:
-            return super().invoke(ctx)
-        except KeyboardInterrupt as stopped:
-            sys.exit(128 + (stopped.number if isinstance(stopped, Stopped) else signal.SIGINT))
-
-
-class Stopped(KeyboardInterrupt):
-    """A signal asked this process to end: raised wherever the program is, so that whatever is open is closed."""
-
-    def __init__(self, number: int) -> None:
-        super().__init__(number)
-        self.number = number
-
 
 @click.command(cls=LazyGroup, context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100})
 @click.version_option(__version__, prog_name="hcp")
@@ -87,13 +73,13 @@ def main(argv: list[str] | None = None) -> Any:
         from hcp.cli.streams import guard_streams
 
         guard_streams()
-        _listen()
+        if signal.getsignal(signal.SIGINT) is signal.default_int_handler:
+            signal.signal(signal.SIGINT, signal.SIG_DFL)  # before and after the command, no traceback either
     # click drops the `--` that separates a launch's own words from ours, so it is split off first.
     arguments = list(sys.argv[1:] if argv is None else argv)
     cut = arguments.index("--") if "--" in arguments else len(arguments)
-    code = _run(arguments[:cut], tuple(arguments[cut + 1 :]))
-    if argv is None:
-        _listen(back=True)
+    with ends_cleanly() if argv is None else nullcontext():
+        code = _run(arguments[:cut], tuple(arguments[cut + 1 :]))
     sys.exit(code)
 
 
@@ -141,20 +127,6 @@ def _wants_json(arguments: Sequence[str]) -> bool:
         if word == "--format" or word.startswith("--format="):
             wanted = (word.partition("=")[2] or following) == "json"
     return wanted
-
-
-_SIGNALS = tuple(getattr(signal, name) for name in ("SIGINT", "SIGTERM", "SIGHUP", "SIGQUIT") if hasattr(signal, name))
-
-
-def _listen(back: bool = False) -> None:
-    """Lets the signals that end a process end it as Ctrl-C does; `back`: at once, as there is nothing left to close."""
-    for number in _SIGNALS:
-        if signal.getsignal(number) is not signal.SIG_IGN:  # nohup
-            signal.signal(number, signal.SIG_DFL if back else _stop)
-
-
-def _stop(number: int, frame: FrameType | None) -> None:
-    raise Stopped(number)
 
 
 def _collect_less() -> None:

@@ -9,9 +9,10 @@ from typing import Any
 import click
 
 from hcp.cli.options import dialect_option, model_option, site_option
-from hcp.cli.reports.words import message_of
 from hcp.cli.screen import say
 from hcp.core.errors import HcpError
+from hcp.core.files import write_whole
+from hcp.core.visible import visible
 from hcp.launch.fact import Dialect, Launch
 from hcp.render.site import KEYS, STARTS, SiteKey, load_site, site_assumptions
 
@@ -98,9 +99,11 @@ def render(
         click.echo(text, nl=False)
         return int(failed)
     try:
-        Path(output).write_text(text, encoding="utf-8")
+        write_whole(output, text)
     except OSError as error:
-        raise HcpError(f"cannot write {output}: {error.strerror}; name a file in a folder that exists") from None
+        raise HcpError(
+            f"cannot write {visible(output)}: {error.strerror}; name a file in a folder that exists"
+        ) from None
     return int(failed)
 
 
@@ -125,5 +128,5 @@ def _warn(launch: Launch, script: str) -> bool:
     found = findings_in(launch, script)
     for finding in found:
         stops = "; the job will stop in phase 0" if finding.severity == "error" else ""
-        say([f"hcp render: {finding.severity} {finding.rule.id}: {message_of(finding)}{stops}"], err=True)
+        say([f"hcp render: {finding.severity} {finding.rule.id}: {finding.problem.message}{stops}"], err=True)
     return any(finding.severity == "error" for finding in found)

@@ -9,7 +9,8 @@ from typing import NamedTuple
 
 import click
 
-from hcp.core.visible import visible, without_secrets
+from hcp.core.secrets import without_secrets
+from hcp.core.visible import visible
 
 
 class Part(NamedTuple):

@@ -3,16 +3,16 @@
 from __future__ import annotations
 
 import json
-import shutil
 from collections.abc import Sequence
 from pathlib import Path
 
 import click
 
-from hcp.cards.card import find_skill, load_card, skill_dirs
+from hcp.cards.card import find_skill, load_card, read_skill_file, skill_dirs
 from hcp.cards.skill import faults_of, front_matter
 from hcp.cli.options import format_option
-from hcp.core.errors import HcpError
+from hcp.core.signals import ends_cleanly
+from hcp.core.visible import visible
 
 _AGENT_FOLDERS = {"agents": ".agents/skills", "claude": ".claude/skills"}
 
@@ -29,9 +29,9 @@ def list_skills(fmt: str) -> None:
     rows = [(folder.name, str(front_matter(folder)[0].get("description", ""))) for folder in skill_dirs()]
     if fmt == "json":
         data = [{"skill": name, "description": description} for name, description in rows]
-        click.echo(json.dumps({"schema": "hcp.skills/1", "skills": data}, indent=2, ensure_ascii=False))
+        click.echo(json.dumps({"schema": "hcp.skills/1", "skills": data}, indent=2))
     else:
-        click.echo("\n".join(f"{name}: {description}" for name, description in rows))
+        click.echo("\n".join(visible(f"{name}: {description}") for name, description in rows))
 
 
 @skills.command()
@@ -41,7 +41,8 @@ def show(skill: str, fmt: str) -> None:
     """Print a skill's SKILL.md, or with --format json its card."""
     folder = find_skill(skill)
     if fmt == "text":
-        click.echo((folder / "SKILL.md").read_text(encoding="utf-8").rstrip())
+        text = read_skill_file(folder, "SKILL.md", "a SKILL.md").rstrip()
+        click.echo("\n".join(map(visible, text.split("\n"))))
         return
     card = load_card(folder)
     data = {
@@ -56,7 +57,7 @@ def show(skill: str, fmt: str) -> None:
         "limitations": list(card.limitations),
         "unknown": list(card.unknown),
     }
-    click.echo(json.dumps(data, indent=2, ensure_ascii=False))
+    click.echo(json.dumps(data, indent=2))
 
 
 @skills.command()
@@ -69,10 +70,11 @@ def validate(names: Sequence[str], fmt: str) -> int:
     ok = not any(faults.values())
     if fmt == "json":
         data = {"schema": "hcp.skills-validate/1", "ok": ok, "skills": faults}
-        click.echo(json.dumps(data, indent=2, ensure_ascii=False))
+        click.echo(json.dumps(data, indent=2))
     else:
         for name, lines in faults.items():
-            click.echo("\n".join(f"{name}: {line}" for line in lines) if lines else f"{name}: ok")
+            for line in lines or ["ok"]:
+                click.echo(visible(f"{name}: {line}"))
     return 0 if ok else 1
 
 
@@ -86,17 +88,19 @@ def validate(names: Sequence[str], fmt: str) -> int:
     help="agents: .agents/skills (Codex, Gemini CLI, Copilot, OpenCode); claude: .claude/skills.",
 )
 @click.option("--to", "target", metavar="DIR", help="Install into this folder instead.")
-@click.option("--force", is_flag=True, help="Replace a skill that is already there.")
+@click.option("--force", is_flag=True, help="Replace one of another version; files that you changed are kept aside.")
 def install(names: Sequence[str], agent: str, target: str | None, force: bool) -> None:
-    """Copy skills (all, or those named) to where agents look for them: real files, no links."""
-    folders = [find_skill(name) for name in names] or skill_dirs()
+    """Copy skills (all, or those named) to where agents look for them: real files, no links.
+
+    A skill that is there already and complete stays as it is. Nothing is copied through a link, and nothing that you
+    changed is lost: --force moves it to .hcp-backup in the same folder.
+    """
+    from hcp.cards.install import install_skills
+
+    folders = [find_skill(name) for name in dict.fromkeys(names)] or skill_dirs()
     place = Path(target or _AGENT_FOLDERS[agent])
-    present = [folder.name for folder in folders if (place / folder.name).exists()]
-    if present and not force:
-        raise HcpError(f"found {', '.join(present)} in {place} already; nothing was copied; add --force to replace")
-    try:
-        for folder in folders:
-            shutil.copytree(folder, place / folder.name, dirs_exist_ok=True)
-            click.echo(f"{folder.name} -> {place / folder.name}")
-    except OSError as error:
-        raise HcpError(f"cannot copy to {place}: {error.strerror}; name a folder that can be written") from None
+    with ends_cleanly():
+        for done in install_skills(folders, place, force=force, given=target is not None):
+            note = f" ({done.how})" if done.how != "new" else ""
+            kept = f"; what you had is in {done.backup}" if done.backup else ""
+            click.echo(visible(f"{done.name} -> {done.path}{note}{kept}"))

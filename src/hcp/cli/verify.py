@@ -96,13 +96,12 @@ def _run(card: Card, step: Step, fmt: str) -> StepResult:
         label = click.style(f"{result.status:<7}", fg=_COLOURS[result.status])
         detail = result.reason or result.last_line
         click.echo(f"{label} {name}  {result.seconds:.1f} s{'  ' + visible(detail) if detail else ''}")
-        sys.stdout.flush()
     return result
 
 
 def _ticker(name: str) -> Callable[[float], None]:
     """Live progress on a terminal once something lasts 2 s; nothing elsewhere."""
-    if not sys.stderr.isatty():
+    if sys.stderr is None or not sys.stderr.isatty():
         return lambda seconds: None
 
     shown = 0

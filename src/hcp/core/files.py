@@ -113,17 +113,18 @@ def _refuse_links(path: Path, folder: Path, wanted: str) -> None:
 
 def _bytes_of(file: IO[bytes], name: str, wanted: str, limit: int) -> bytes:
     data = file.read(limit + 1)
-    if data != b"":
-        os.set_blocking(file.fileno(), True)
-        whole = bytearray(data or b"")  # None: a pipe whose writer has written nothing yet
-        while len(whole) <= limit and (data := file.read(limit + 1 - len(whole))):
-            whole += data
-        data = bytes(whole)
-    if len(data) > limit:
+    if data != b"" and stat.S_ISFIFO(os.fstat(file.fileno()).st_mode):
+        os.set_blocking(file.fileno(), True)  # it has a writer, who may write later
+        data = data or file.read(limit + 1)
+    whole = bytearray(data or b"")
+    while data and len(whole) <= limit:
+        data = file.read(limit + 1 - len(whole))  # None: a file in /proc that has nothing more yet
+        whole += data or b""
+    if len(whole) > limit:
         raise HcpError(
             f"{name} has more than {limit:,} bytes; wanted {wanted}; name the file itself, not a log or data"
         )
-    return data
+    return bytes(whole)
 
 
 @contextmanager

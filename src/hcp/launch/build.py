@@ -10,7 +10,7 @@ from hcp.launch.derive import derive
 from hcp.launch.edit import edit_facts, edit_settings
 from hcp.launch.fact import Fact, Launch, Reading, Setting
 from hcp.launch.facts.spec import UNKNOWN
-from hcp.launch.facts.table import FACTS, default_of, index_of, key_dialect
+from hcp.launch.facts.table import FACTS, MODEL_NAMES, default_of, index_of, key_dialect
 
 
 def build_launch(
@@ -101,5 +101,10 @@ def _defaults(reading: Reading, stated: Mapping[str, Fact], unknown: Mapping[str
         from hcp.launch.facts.presumed import presumptions
 
         table = presumptions()
-        facts |= {name: Fact(table[name].value, "presumed") for name in absent if name in table and name not in facts}
+        names = MODEL_NAMES if reading.dialect == "verl" else table
+        facts |= {
+            name: Fact(table[name].value, "presumed")
+            for name in absent
+            if name in table and name in names and name not in facts
+        }
     return facts

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping, MutableMapping
 from math import prod
 from typing import Any
@@ -10,6 +11,8 @@ from hcp.launch.fact import ELASTIC_STARTS, Dialect, Fact
 
 Facts = MutableMapping[str, Fact]
 _ON = Fact(True, "launch")
+_SCRIPT = "script"
+_OWN_PROGRAMS = re.compile(r"(^|[/.])(pretrain\w*|finetune\w*|train_rl)(\.py)?$")
 INPUTS: Mapping[str, tuple[str, ...]] = {
     "gtp": ("weight_shards", "tp"),
     "etp": ("tp",),
@@ -21,6 +24,7 @@ INPUTS: Mapping[str, tuple[str, ...]] = {
     "head_dim": ("hidden_size", "heads"),
     "kv_heads": ("num_query_groups", "group_query_attention", "heads"),
     "seq_length": ("dataset_seq_length",),
+    "finetune": ("dataset_target",),
     "thd": ("packing",),
     "packing": (
         "use_remove_padding",
@@ -40,7 +44,7 @@ def derive(dialect: Dialect, facts: Facts, unknown: MutableMapping[str, str]) ->
     _model(dialect, facts)
     _sizes(dialect, facts)
     _cluster(facts, unknown)
-    _packing(dialect, facts)
+    _packing(dialect, facts, unknown)
 
 
 def _known(facts: Facts, *names: str) -> bool:
@@ -84,13 +88,11 @@ def _model(dialect: Dialect, facts: Facts) -> None:
             _put(facts, "head_dim", hidden // heads, "hidden_size")
     if dialect == "mlm" and _value(facts, "group_query_attention") is False and _known(facts, "heads"):
         _put(facts, "kv_heads", _value(facts, "heads"), "heads")
-    elif dialect == "mlm" and _value(facts, "group_query_attention") and not _known(facts, "num_query_groups"):
-        # Megatron-LM's argparse default: --num-query-groups 1.
-        _put(facts, "kv_heads", 1, "group_query_attention")
     elif _known(facts, "num_query_groups"):
         groups = _value(facts, "num_query_groups")
         if groups is not None:
-            _put(facts, "kv_heads", groups, "num_query_groups")
+            is_default = facts["num_query_groups"].origin == "default"
+            _put(facts, "kv_heads", groups, "group_query_attention" if is_default else "num_query_groups")
         elif _known(facts, "heads"):
             _put(facts, "kv_heads", _value(facts, "heads"), "heads")
 
@@ -137,8 +139,10 @@ def _cluster(facts: Facts, unknown: Mapping[str, str]) -> None:
         facts["placement"] = Fact("block", "default")  # Slurm's own, unless the job says otherwise
 
 
-def _packing(dialect: Dialect, facts: Facts) -> None:
+def _packing(dialect: Dialect, facts: Facts, unknown: MutableMapping[str, str]) -> None:
     packing, source = _packing_of(dialect, facts)
+    if packing is None and dialect == "mlm" and not _packs_by_flags(facts):
+        unknown.setdefault("packing", f"{_value(facts, 'script')} is a program of its own, which may pack")
     if packing is not None:
         _put(facts, "packing", packing, source)
     if _known(facts, "packing"):
@@ -149,6 +153,17 @@ def _pads_rows(facts: Facts) -> bool:
     """Whether this Megatron-LM's --sft pads rows instead of packing them: before megatron-core 0.16."""
     words = str(_value(facts, "mcore")).split(".")[:2]
     return len(words) == 2 and all(word.isdecimal() for word in words) and [int(word) for word in words] < [0, 16]
+
+
+def _is_rollout(facts: Facts) -> bool:
+    """Whether the program is slime's or miles': train.py, train_async.py with options for rollouts."""
+    return any(_value(facts, name) is not None for name in ("actor_num_nodes", "rollout_batch_size"))
+
+
+def _packs_by_flags(facts: Facts) -> bool:
+    """Whether the program is one of Megatron-LM's, which pack where an option says so; so does a bare command line."""
+    script = _value(facts, _SCRIPT)
+    return script is None or _OWN_PROGRAMS.search(script) is not None
 
 
 def _packing_of(dialect: Dialect, facts: Facts) -> tuple[str | None, str | None]:
@@ -162,6 +177,13 @@ def _packing_of(dialect: Dialect, facts: Facts) -> tuple[str | None, str | None]
             return ("none" if _pads_rows(facts) else "sft"), "sft"
         if _value(facts, "inter_document_masking"):
             return "document", "inter_document_masking"
+        if _is_rollout(facts):
+            # slime has no other layout, miles an option that chooses it.
+            return ("none", "qkv_format") if _value(facts, "qkv_format") == "bshd" else ("online", _SCRIPT)
+        if _value(facts, "rl_sequence_packing"):
+            return "online", "rl_sequence_packing"
+        if not _packs_by_flags(facts):
+            return None, None
         return ("none", "sft") if _known(facts, "sft", "inter_document_masking") else (None, None)
     if (_value(facts, "packed_sequence_size") or 0) > 0:
         return "offline", "packed_sequence_size"

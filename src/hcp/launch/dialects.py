@@ -1,4 +1,4 @@
-"""Which dialect a set of dotted keys belongs to, and which other framework's they are."""
+"""Which dialect a set of dotted keys belongs to, and the refusals of what is none of ours."""
 
 from __future__ import annotations
 
@@ -6,147 +6,118 @@ from collections.abc import Collection, Iterable, Mapping
 from typing import Any
 
 from hcp.core.errors import HcpError
+from hcp.launch import foreign
 from hcp.launch.fact import Dialect, Setting
+from hcp.launch.facts.table import index_of, key_dialect
 
 WANTED = "wanted a Megatron-Bridge, Megatron-LM or verl launch"
 
-_BRIDGE = frozenset(
-    (
-        "model",
-        "train",
-        "dataset",
-        "dist",
-        "ddp",
-        "optimizer",
-        "scheduler",
-        "logger",
-        "tokenizer",
-        "checkpoint",
-        "rng",
-        "rerun_state_machine",
-        "validation",
-        "ft",
-        "straggler",
-        "nvrx_straggler",
-        "profiling",
-        "peft",
-        "comm_overlap",
-        "mixed_precision",
-        "tensor_inspect",
-        "inprocess_restart",
-        "env_vars",
-        "optimizer_config_override_provider",
-    )
+_SECTIONS = frozenset(
+    "model train dataset dist ddp optimizer scheduler logger tokenizer checkpoint rng rerun_state_machine validation "
+    "ft straggler nvrx_straggler profiling peft comm_overlap mixed_precision tensor_inspect inprocess_restart env_vars "
+    "optimizer_config_override_provider".split()
 )
-_ALONE = frozenset(("mixed_precision", "model_engine"))
-"""Sections that may also be one word: the name of a recipe, of a config group."""
-_BRIDGE_ONLY = _BRIDGE - {"model", "checkpoint", "optimizer", "tokenizer"}
+"""The sections of Bridge's ConfigContainer."""
+_OWN_SECTIONS = (
+    "dist.",
+    "ddp.",
+    "scheduler.",
+    "logger.",
+    "checkpoint.",
+    "train.",
+    "validation.",
+    "rerun_state_machine.",
+    "ft.",
+    "straggler.",
+    "nvrx_straggler.",
+    "profiling.",
+    "comm_overlap.",
+    "mixed_precision.",
+    "tensor_inspect.",
+    "inprocess_restart.",
+    "dataset.packed_sequence_specs.",
+    "dataset.offline_packing_specs.",
+)
+"""Where Bridge's keys are its own, but for those of `_SHARED`."""
+_SHARED = frozenset(
+    "train.micro_batch_size train.global_batch_size checkpoint.async_save checkpoint.save checkpoint.load "
+    "model.num_layers model.hidden_size model.ffn_hidden_size model.num_attention_heads model.hidden_dropout "
+    "model.attention_dropout model.vocab_size model.window_size model.image_size model.block_size model.chunk_size "
+    "model.num_labels model.bos_token_id model.eos_token_id model.patch_dim model.trust_remote_code model.test_mode "
+    "model.normalization model.fp16 model.bf16 model.init_method_std model.mode model.seed".split()
+)
+"""Bridge's keys that other frameworks have under the same name."""
+_AROUND = frozenset(("recipe", "run", "defaults", "hydra", "_target_"))
+"""Sections that launchers around Bridge write beside its own."""
+
 _VERL = frozenset(
-    (
-        "actor_rollout_ref",
-        "critic",
-        "reward_model",
-        "custom_reward_function",
-        "model_engine",
-        "global_profiler",
-        "ray_init",
-        "ray_kwargs",
-        "async_training",
-        "distillation",
-        "transfer_queue",
-    )
+    "actor_rollout_ref custom_reward_function model_engine global_profiler ray_init ray_kwargs async_training "
+    "transfer_queue".split()
+)
+_VERL_SECTIONS = frozenset(
+    "algorithm critic data distillation engine model optim reward reward_model rollout trainer".split()
 )
 _VERL_KEYS = (
-    "engine.",
     "engine@",
     "trainer.nnodes",
     "trainer.n_gpus_per_node",
-    "trainer.project_name",
     "data.train_files",
+    "data.max_token_len_per_gpu",
     "data.max_prompt_length",
     "data.max_response_length",
-    "data.max_length",
-    "data.train_batch_size",
-    "data.max_token_len_per_gpu",
-    "model.path",
-    "optim.lr",
     "algorithm.adv_estimator",
     "algorithm.use_kl",
+    "engine.context_parallel_size",
+    "engine.tensor_model_parallel_size",
+    "critic.megatron.",
 )
-
-# Framework -> alternatives; each alternative is a set of keys (dotted, or a prefix that ends with a dot) that must
-# all be there. Ordered: the first that fits names the framework.
-_FOREIGN: tuple[tuple[str, tuple[tuple[str, ...], ...]], ...] = (
-    (
-        "a NeMo-RL configuration",
-        (("policy.megatron_cfg.",), ("policy.dtensor_cfg.",), ("policy.model_name",), ("policy.", "cluster.")),
-    ),
-    (
-        "a NeMo configuration",
-        (
-            ("exp_manager.",),
-            ("trainer.strategy.",),
-            ("trainer.strategy",),
-            ("trainer.devices",),
-            ("trainer.num_nodes",),
-            ("trainer.accelerator",),
-        ),
-    ),
-    ("a torchtitan configuration", (("parallelism.",), ("job.dump_folder",), ("job.config_file",))),
-    ("a DeepSpeed configuration", (("zero_optimization.",), ("train_micro_batch_size_per_gpu",), ("deepspeed.",))),
-    (
-        "a Hugging Face Accelerate configuration",
-        (("compute_environment",), ("distributed_type",), ("fsdp_config.fsdp_version",)),
-    ),
-    ("an Axolotl configuration", (("base_model", "datasets"), ("base_model", "sequence_len"))),
-    (
-        "a LLaMA-Factory configuration",
-        (
-            ("model_name_or_path", "stage"),
-            ("model_name_or_path", "finetuning_type"),
-            ("model_name_or_path", "template"),
-        ),
-    ),
-    ("a Hugging Face training configuration", (("model_name_or_path",), ("per_device_train_batch_size",))),
-    ("a Megatron-LM --yaml-cfg file", (("language_model.", "model_parallel."),)),
-    ("a Kubernetes manifest", (("apiVersion", "kind"),)),
-    ("a SkyPilot task", (("resources.", "run"),)),
-    ("a GitHub workflow", (("on", "jobs."), ("on.", "jobs."))),
-    ("an Open-Instruct or OLMo configuration", (("run_name", "model.d_model"),)),
+_VERL_TOGETHER = (
+    "engine",
+    "model.path",
+    "optim.lr",
+    "trainer.project_name",
+    "data.max_length",
+    "data.train_batch_size",
+    "data.train_max_samples",
 )
-_TARGETS = (
-    ("nemo_automodel.", "a NeMo AutoModel configuration"),
-    ("nemo.", "a NeMo configuration"),
-    ("nemo_rl.", "a NeMo-RL configuration"),
-    ("torchtune.", "a torchtune configuration"),
-    ("megatron.training.", "a Megatron-LM configuration container"),
-    ("verl.", "one section of a verl configuration"),
-    ("lightning.", "a PyTorch Lightning configuration"),
-)
+"""Keys of verl's fine-tuning trainer, of which one alone says nothing."""
+_ALONE = frozenset(("mixed_precision", "model_engine"))
+"""Sections that may also be one word: the name of a recipe, of a config group."""
 
 
 def dialect_of_keys(keys: Collection[str]) -> Dialect | None:
-    """`verl` or `bridge` as the dotted keys tell; None where they tell nothing.
+    """`verl` or `bridge` as the dotted keys tell; None where they tell nothing, or are another framework's.
 
     >>> dialect_of_keys(["model.context_parallel_size"])
     'bridge'
     >>> dialect_of_keys(["model.path", "engine.context_parallel_size"])
     'verl'
+    >>> dialect_of_keys(["model.path", "train.epochs"])
     """
+    if foreign.of_keys(keys):
+        return None
+    if _is_verl(keys):
+        return "verl"
+    return "bridge" if _is_bridge(keys) else None
+
+
+def has_known_key(dialect: Dialect, keys: Collection[str]) -> bool:
+    """Whether some version of the dialect's framework declares one of the keys."""
+    return any(_knows(dialect, key) for key in keys if "." in key or key in _ALONE)
+
+
+def has_section(dialect: Dialect, keys: Collection[str]) -> bool:
+    """Whether one of the keys stands in a section that the dialect has; the key itself may be misspelled."""
+    sections = _VERL | _VERL_SECTIONS if dialect == "verl" else _SECTIONS
     roots = {key.partition(".")[0] for key in keys if "." in key or key in _ALONE}
-    if roots & _VERL:
-        return "verl"
-    verl = any(key.startswith(_VERL_KEYS) for key in keys)
-    if verl and not roots & _BRIDGE_ONLY:
-        return "verl"
-    return "bridge" if roots & _BRIDGE else "verl" if verl else None
+    return dialect != "mlm" and bool(roots & sections)
 
 
 def refuse_foreign(keys: Collection[str], target: str) -> None:
     """Nothing, or an `HcpError` that names the framework that the keys belong to."""
-    for name, alternatives in _FOREIGN:
-        if any(all(_has(keys, key) for key in alternative) for alternative in alternatives):
-            raise not_supported(target, name)
+    name = foreign.of_keys(keys)
+    if name is not None:
+        raise not_supported(target, name)
 
 
 def refuse_foreign_mapping(data: Mapping[str, Any], keys: Collection[str], target: str) -> None:
@@ -156,25 +127,36 @@ def refuse_foreign_mapping(data: Mapping[str, Any], keys: Collection[str], targe
         raise HcpError(f"{target} is a file of hcp's own ({schema}), no launch; {WANTED}; give the launch's file")
     if isinstance(data.get("architectures"), list) or {"model_type", "hidden_size"} <= set(data):
         raise HcpError(f"{target} is a model's config.json, no launch; {WANTED}; give it with --model")
-    for path in ("_target_", "model._target_", "recipe._target_", "trainer._target_", "run._target_"):
-        value = _at(data, path)
-        for prefix, name in _TARGETS:
-            if isinstance(value, str) and value.startswith(prefix):
-                raise not_supported(target, name)
-    refuse_foreign(keys, target)
+    name = foreign.of_targets(data) or foreign.of_keys(keys)
+    if name is not None:
+        raise not_supported(target, name)
+
+
+def is_bridge_target(data: Mapping[str, Any]) -> bool:
+    """Whether a YAML names a class or a recipe of Megatron-Bridge."""
+    sections = [data, *(value for value in data.values() if isinstance(value, Mapping))]
+    named = [section.get(key) for section in sections for key in ("_target_", "name")]
+    return any(isinstance(name, str) and name.startswith("megatron.bridge.") for name in named)
 
 
 def not_supported(target: str, name: str) -> HcpError:
     return HcpError(
-        f"{target} looks like {name}, which is not supported; {WANTED}; if it is one, name its dialect with --dialect"
+        f"{target} looks like {name}, which is not supported; {WANTED}; give the command line or configuration that "
+        "one of these three gets"
     )
 
 
-def unknown_dialect(target: str, keys: Iterable[str]) -> HcpError:
+def unknown_dialect(target: str, keys: Iterable[str], forced: Dialect | None = None) -> HcpError:
     """The refusal of a configuration with none of our keys; names the sections of `keys`, in their order."""
     roots = list(dict.fromkeys(key.partition(".")[0][:40] for key in keys))[:6]
+    found = f"it has {', '.join(roots) or 'none'}"
+    if forced is not None:
+        return HcpError(
+            f"{target} has no key of the dialect {forced} ({found}); {WANTED}; "
+            "give the launch's own file, or leave --dialect out"
+        )
     return HcpError(
-        f"{target} has no key of a known dialect (it has {', '.join(roots) or 'none'}); {WANTED}; "
+        f"{target} has no key of a known dialect ({found}); {WANTED}; "
         "give the launch's own file, or name its dialect with --dialect"
     )
 
@@ -185,12 +167,42 @@ def has_references(settings: Iterable[Setting]) -> bool:
     return any(isinstance(text, str) and ("${" in text or text == "???") for text in texts)
 
 
-def _has(keys: Collection[str], wanted: str) -> bool:
-    return any(key.startswith(wanted) for key in keys) if wanted.endswith(".") else wanted in keys
+def _is_verl(keys: Collection[str]) -> bool:
+    roots = {key.partition(".")[0] for key in keys if "." in key or key in _ALONE}
+    if roots & _VERL or any(key.startswith(_VERL_KEYS) for key in keys):
+        return True
+    return len({name for name in _VERL_TOGETHER for key in keys if key.startswith(name)}) > 1
 
 
-def _at(data: Mapping[str, Any], path: str) -> Any:
-    value: Any = data
-    for part in path.split("."):
-        value = value.get(part) if isinstance(value, Mapping) else None
-    return value
+def _is_bridge(keys: Collection[str]) -> bool:
+    """Bridge's own keys tell; keys that it shares with others do where there is nothing else."""
+    ours = [key for key in keys if "." in key or key in _ALONE]
+    if any(key.startswith(_OWN_SECTIONS) and _is_own(key) for key in ours):
+        return True
+    known = [key for key in ours if key.partition(".")[0] in _SECTIONS and _is_below_known(key)]
+    around = [key for key in keys if key.partition(".")[0] in _AROUND or ("." not in key and key in _SECTIONS)]
+    strange = len(keys) - len(known) - len(around)
+    if strange > len(known):
+        return False
+    return any(key.startswith("model.") and key not in _SHARED for key in known) or bool(known and not strange)
+
+
+def _is_below_known(key: str) -> bool:
+    parent = key.rpartition(".")[0]
+    return _knows("bridge", key) or ("." in parent and _knows("bridge", parent))
+
+
+def _is_own(key: str) -> bool:
+    return key not in _SHARED and _knows("bridge", key)
+
+
+def _knows(dialect: Dialect, key: str) -> bool:
+    roles = ("", "model.transformer") if key_dialect(dialect) == "bridge" else _ROLES if dialect == "verl" else ("",)
+    if any(key in index_of(dialect, role) for role in roles):
+        return True
+    from hcp.launch.facts.known_keys import is_known  # late: it reads a large file
+
+    return not key.rpartition(".")[2].startswith("_") and is_known(dialect, key)
+
+
+_ROLES = ("actor_rollout_ref.actor", "engine", "critic")

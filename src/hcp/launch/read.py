@@ -4,20 +4,22 @@ from __future__ import annotations
 
 import os
 import re
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Literal
 
 from hcp.core.errors import HcpError
 from hcp.launch.dialects import (
     WANTED,
     dialect_of_keys,
+    has_known_key,
+    has_section,
+    is_bridge_target,
     not_supported,
     refuse_foreign,
     refuse_foreign_mapping,
     unknown_dialect,
 )
 from hcp.launch.fact import Dialect, Reading
-from hcp.launch.facts.table import index_of
 from hcp.launch.source import text_of_target
 
 if TYPE_CHECKING:
@@ -89,7 +91,7 @@ def _form_at_sight(text: str, target: str) -> Literal["yaml", "shell"] | None:
 
 def _read_words_alone(text: str, target: str, dialect: Dialect | None) -> Reading | None:
     """The launch in a text that is overrides and nothing else, or flags from its first word on; else None."""
-    from hcp.launch.words.overrides import dialect_of_words, read_overrides, word_list
+    from hcp.launch.words.overrides import dialect_of_words, read_overrides, refuse_foreign_options, word_list
     from hcp.launch.words.split import split_words
 
     try:
@@ -99,14 +101,18 @@ def _read_words_alone(text: str, target: str, dialect: Dialect | None) -> Readin
     told = dialect_of_words(listed)
     if not listed.others:
         keys = [setting.key for setting in listed.settings]
+        refuse_foreign(keys, target)
         if dialect is None:
-            refuse_foreign(keys, target)
             if told is None:
                 return None
-            if not _has_known_key(told, keys):
+            if not has_known_key(told, keys):
                 raise unknown_dialect(target, keys)
+        elif not has_section(dialect, keys):
+            raise unknown_dialect(target, keys, dialect)
     elif not _are_flags(listed.words):
         return None
+    else:
+        refuse_foreign_options(listed.words, target)
     return read_overrides(listed, text, target, dialect or told or "mlm")
 
 
@@ -130,16 +136,6 @@ def _python(found: str) -> HcpError:
     )
 
 
-def _has_known_key(dialect: Dialect, keys: Collection[str]) -> bool:
-    """Whether a configuration does more than share the names of its sections with the dialect."""
-    roles = ("", "model.transformer") if dialect == "bridge" else ("actor_rollout_ref.actor", "engine", "critic")
-    if any(key in index_of(dialect, role) for role in roles for key in keys):
-        return True
-    from hcp.launch.facts.known_keys import is_known
-
-    return any(is_known(dialect, key) for key in keys if "." in key)
-
-
 def _read_yaml(text: str, target: str, dialect: Dialect | None) -> Reading:
     from hcp.launch.yaml.settings import load_yaml
 
@@ -151,15 +147,13 @@ def _read_yaml(text: str, target: str, dialect: Dialect | None) -> Reading:
         return read_args_yaml(doc)
     if doc.duplicates:
         raise doc.duplicates[0]
-    keys = {setting.key for setting in doc.settings} | set(doc.mappings) - {""}
-    if dialect is None:
+    leaves = [setting.key for setting in doc.settings]
+    keys = {*leaves, *doc.mappings}
+    if not is_bridge_target(doc.data):
         refuse_foreign_mapping(doc.data, keys, target)
-        dialect = dialect_of_keys(keys)
-        is_one = dialect is not None and _has_known_key(dialect, keys)
-    else:
-        is_one = dialect != "mlm" and bool(keys)
-    if dialect is None or not is_one:
-        raise unknown_dialect(target, doc.data)
+    forced, dialect = dialect, dialect or ("bridge" if is_bridge_target(doc.data) else dialect_of_keys(leaves))
+    if dialect is None or not (has_section(dialect, leaves) if forced else has_known_key(dialect, leaves)):
+        raise unknown_dialect(target, doc.data, forced)
     if dialect == "verl":
         from hcp.launch.yaml.verl import read_verl_yaml
 

@@ -190,7 +190,10 @@ def _run(program: str, arguments: Sequence[str]) -> int:
     path = pack_dir("checks") / f"{program}.py"
     if not path.is_file():
         raise HcpError(f"{program}: no such check; wanted a program of checks/; see `hcp verify --list`")
-    os.execv(sys.executable, [sys.executable, str(path), *arguments])
+    # An empty entry of the path means the folder of the job, whose files are not the check's modules.
+    entries = [entry for entry in os.environ.get("PYTHONPATH", "").split(os.pathsep) if entry not in ("", ".")]
+    environment = {**os.environ, "PYTHONPATH": os.pathsep.join(entries)}
+    os.execve(sys.executable, [sys.executable, str(path), *arguments], environment)
 
 
 if __name__ == "__main__":

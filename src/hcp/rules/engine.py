@@ -9,7 +9,7 @@ from hcp.launch.fact import Acceptance, Launch
 from hcp.launch.hidden import hides_any
 from hcp.rules import registry
 from hcp.rules.offer import offer_all
-from hcp.rules.report import Finding, Report, Undecided
+from hcp.rules.report import Finding, Presumed, Report, Undecided
 from hcp.rules.rule import Rule
 from hcp.rules.run import presumed_facts, run
 from hcp.rules.view import View
@@ -59,7 +59,7 @@ def check_launch(
         applied + judged,
         tuple(accepted),
         tuple(undecided),
-        tuple(presumed_facts(launch).values()),
+        _presumed(launch, here),
     )
 
 
@@ -69,6 +69,14 @@ def _undecided(launch: Launch, rules: Iterable[Rule]) -> tuple[Undecided, ...]:
     from hcp.rules.undecided import undecided_by
 
     return undecided_by(launch, rules)
+
+
+def _presumed(launch: Launch, rules: Iterable[Rule]) -> tuple[Presumed, ...]:
+    if not presumed_facts(launch):
+        return ()
+    from hcp.rules.presume import presumed_for
+
+    return presumed_for(launch, rules)
 
 
 def _for_any_launch(rules: tuple[Rule, ...]) -> Callable[[Launch], Iterable[Rule]]:

@@ -73,19 +73,23 @@ def connections_fit_the_parallelism(v: View) -> Problem | None:
         LANGUAGE_MODULE.says(
             "LanguageModule._set_attention_backend",
             'check_and_set_env_variable("NVTE_FUSED_ATTN", 1, AttnBackend.auto)',
-            ">=0.12",
+            ">=0.11",
         ),
     ),
     applies=lambda v: any(v.get(f"env.{name}") is not None for name in _FLAGS),
     good=Example("mlm", "--attention-backend fused", "env.NVTE_FUSED_ATTN=1 env.NVTE_FLASH_ATTN=0"),
-    bad=Example("mlm", "--seq-length 4096", "env.NVTE_FUSED_ATTN=0"),
+    bad=Example("mlm", "--seq-length 4096", "env.NVTE_FUSED_ATTN=0 mcore=0.16.1"),
 )
 def attention_flags_fit_the_backend(v: View) -> Problem | None:
     """NVTE_*_ATTN are unset or fit the attention backend.
 
-    megatron-core sets these variables from attention_backend and asserts that nobody set them otherwise. auto
-    expects 1 for all three, so an exported NVTE_FUSED_ATTN=0 stops a launch that names no backend.
+    Since 0.11 megatron-core sets these variables from attention_backend and asserts that nobody set them otherwise.
+    auto expects 1 for all three, so an exported NVTE_FUSED_ATTN=0 stops a launch that names no backend. Before, they
+    were how a launch chose its backend, so a launch that names none needs a version.
     """
+    stated = v.fact("attention_backend")
+    if (v.known("mcore") or stated is None or stated.origin == "default") and not v.at_least("mcore", "0.11"):
+        return None
     backend = v.attention_backend
     expected = _EXPECTED.get("auto" if backend is None and v.dialect == "mlm" else str(backend))
     if expected is None:

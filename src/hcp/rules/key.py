@@ -17,7 +17,9 @@ def _near_misses(v: View) -> list[tuple[Setting, str]]:
     found = [
         (setting, meant)
         for setting in v.launch.reading.settings
-        if setting.key not in index and (meant := near_miss(v.dialect, setting.key)) is not None
+        if setting.key not in index
+        and (v.dialect == "mlm" or "." in setting.key)  # a section is never one word, such as `mode: pretrain`
+        and (meant := near_miss(v.dialect, setting.key)) is not None
     ]
     return sorted(found, key=lambda pair: pair[1] not in index)
 

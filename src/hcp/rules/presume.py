@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Mapping
+from typing import Any
+
 from hcp.launch.fact import Fact, Launch
 from hcp.launch.facts.presumed import presumptions
 from hcp.launch.facts.table import FACTS, keys_of
@@ -20,6 +23,35 @@ def presumptions_of(launch: Launch) -> dict[str, Presumed]:
         for name, fact in launch.facts.items()
         if fact.origin == "presumed"
     }
+
+
+class _Noted(dict[str, Fact]):
+    """The facts of a launch, which keep the names that were asked for."""
+
+    def __init__(self, facts: Mapping[str, Fact]) -> None:
+        super().__init__(facts)
+        self.asked: set[str] = set()
+
+    def get(self, name: str, default: Any = None) -> Any:
+        self.asked.add(name)
+        return super().get(name, default)
+
+
+def presumed_for(launch: Launch, rules: Iterable[Rule]) -> tuple[Presumed, ...]:
+    """What was presumed for rules that concern the launch."""
+    presumed = presumptions_of(launch)
+    used: set[str] = set()
+    for rule in rules:
+        facts = _Noted(launch.facts)
+        view = View(launch._replace(facts=facts))
+        try:
+            if rule.last or not rule.applies(view):
+                continue
+            rule.check(view)
+        except Unknown:
+            pass
+        used |= facts.asked
+    return tuple(item for name, item in presumed.items() if name in used)
 
 
 def rests_on(launch: Launch, rule: Rule, presumed: dict[str, Presumed]) -> tuple[Presumed, ...]:

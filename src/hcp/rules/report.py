@@ -96,7 +96,7 @@ class Report(NamedTuple):
     accepted: tuple[Finding, ...] = ()
     undecided: tuple[Undecided, ...] = ()
     presumed: tuple[Presumed, ...] = ()
-    """Every value that was presumed, whether or not a finding rests on it."""
+    """What was presumed for rules that concern the launch, whether or not a finding rests on it."""
 
     @property
     def verdict(self) -> Verdict:

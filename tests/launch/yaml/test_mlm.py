@@ -49,7 +49,6 @@ def test_values_become_words() -> None:
         "hierarchical_context_parallel_sizes": ["2", "2"],
         "sequence_parallel": [],
         "seq_length": ["1024"],
-        "data_path": ["${DATA_PATH}/text"],
         "moe_layer_freq": ["([0]*3+[1]*11)"],
         "recompute_modules": ["mlp", "moe act"],
         "lr_warmup_fraction": ["0.01"],
@@ -64,6 +63,12 @@ def test_values_become_words() -> None:
         "start": "ft_launcher",
     }
     assert [(a.rule, a.location.line) for a in reading.acceptances] == [("TOPO001", 8)]
+
+
+def test_a_size_that_is_filled_in_later_is_unknown_and_no_wrong_number() -> None:
+    launch = build_launch(read(TEXT.replace("size: 4", "size: ${CP}"), "model_config.yaml"))
+    assert "cp" not in launch.facts
+    assert launch.unknown["cp"] == "is filled in when the test runs"
 
 
 def test_the_launch_has_the_flags_meaning_and_the_values_places() -> None:

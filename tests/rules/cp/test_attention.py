@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from support.launches import CP
-from support.rules import Row, test_text, test_verdict
+from support.rules import FixRow, Row, test_fixes, test_text, test_verdict
 
-__all__ = ["test_text", "test_verdict"]
+__all__ = ["test_fixes", "test_text", "test_verdict"]
 
 WINDOW = "model.context_parallel_size=2 model.num_layers=2 model.window_size=[8,0]"
 
@@ -248,4 +248,16 @@ TEXTS: list[Row] = [
     ("CP009", "mlm", "", "cp=2 window_size=128,0", "p2p (default)"),
     ("CP009", "mlm", "", "cp=2 window_size=1024,0 cp_comm_type=p2p", "cp_comm_type p2p |"),
     ("CP009", "mlm", "", "cp=2 window_size=128,0 cp_comm_type=null", "p2p (default)"),
+]
+
+FIXES: list[FixRow] = [
+    # rule, dialect, launch, assumed, what each fix writes
+    (
+        "CP010",
+        "mlm",
+        "",
+        "cp=2 softmax_type=learnable attention_backend=flash heads=8 te=2.14",
+        ("cp_comm_type=a2a attention_backend=fused",),
+    ),
+    ("CP010", "mlm", "", "cp=2 softmax_type=learnable heads=8 te=2.14", ("cp_comm_type=a2a",)),
 ]

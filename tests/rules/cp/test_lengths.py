@@ -108,4 +108,9 @@ FIXES: list[FixRow] = [
         ("model.seq_length=5016 dataset.seq_length=5016",),  # 5016 = 209 x lcm(8, 12)
     ),
     ("CP001", "mlm", "", "cp=2 tp=3 seq_length=3", ("seq_length=4",)),
+    # No further than the model has positions.
+    ("CP001", "mlm", "", "cp=3 seq_length=4096 max_position_embeddings=4098", ("seq_length=4098",)),
+    ("CP001", "mlm", "", "cp=3 seq_length=4096 max_position_embeddings=4097", ("seq_length=4092",)),
+    ("CP001", "mlm", "", "cp=3 seq_length=5000 max_position_embeddings=4096", ("seq_length=4092",)),
+    ("CP001", "mlm", "", "cp=3 seq_length=5 max_position_embeddings=5", ()),
 ]

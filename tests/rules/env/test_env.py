@@ -45,6 +45,12 @@ VERDICTS: list[Row] = [
         "env.NVTE_FLASH_ATTN=1 env.NVTE_FUSED_ATTN=1 env.NVTE_UNFUSED_ATTN=1",
         "error crash init",
     ),
+    # Before megatron-core 0.11 the variables were the choice of the backend: no option of that name, no assertion.
+    ("ENV002", "mlm", "--seq-length 64", "env.NVTE_FUSED_ATTN=0", "needs mcore"),
+    ("ENV002", "mlm", "--seq-length 64", "env.NVTE_FUSED_ATTN=0 mcore=0.10.0", "fine"),
+    ("ENV002", "mlm", "--seq-length 64", "env.NVTE_FUSED_ATTN=0 mcore=0.11.0", "error crash init"),
+    ("ENV002", "mlm", "--attention-backend fused", "env.NVTE_FUSED_ATTN=0 mcore=0.10.0", "fine"),
+    ("ENV002", "mlm", "--attention-backend fused", "env.NVTE_FUSED_ATTN=0", "error crash init"),
     ("ENV003", "mlm", "--apply-query-key-layer-scaling", "", "needs env.NVTE_APPLY_QK_LAYER_SCALING"),
     ("ENV003", "mlm", "--transformer-impl local", "env.NVTE_APPLY_QK_LAYER_SCALING=1", "not concerned"),
     ("ENV003", "mlm", "--attention-backend local", "env.NVTE_APPLY_QK_LAYER_SCALING=1", "not concerned"),

@@ -163,7 +163,7 @@ FIXES: list[FixRow] = [
         "HCP019",
         "bridge-provider",
         "",
-        "heads=8 tp=1 cp=8 cp_comm_type=a2a,a2a+p2p kv_heads=5",
+        "heads=8 tp=1 cp=8 cp_comm_type=a2a,a2a+p2p hcp_sizes=1,8 kv_heads=5",
         (
             "model.cp_comm_type=[a2a+p2p,a2a+p2p]",
             "model.cp_comm_type=[p2p,a2a+p2p]",

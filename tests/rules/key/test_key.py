@@ -20,6 +20,13 @@ VERDICTS: list[Row] = [
     ("KEY001", "mlm", "--seq-lenght 4096", "", "error crash config"),
     ("KEY001", "bridge", "model.cp_com_type=a2a", "", "error silent never"),
     ("KEY001", "bridge", "train.train_iter=10", "", "warning silent never"),
+    (
+        "KEY001",
+        "bridge",
+        "mode: pretrain\nmodel: {seq_length: 64}\n",
+        "",
+        "fine",
+    ),  # one word beside the section `model`
 ]
 
 TEXTS: list[Row] = [

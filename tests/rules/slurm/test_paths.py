@@ -45,6 +45,13 @@ VERDICTS: list[Row] = [
     ("SLURM011", "mlm", f"#SBATCH --output=./%j.out\n\n{RUN}", "", "not concerned"),
     ("SLURM011", "mlm", f"{LOGS}{RUN}", "", "needs log_directory"),
     ("SLURM011", "mlm", f"#SBATCH --output=logs/%j/x.out\n\n{RUN}", "", "error crash config"),
+    # sbatch(1), filename pattern: the user and the job's name are known when the job is submitted.
+    ("SLURM011", "mlm", f"#SBATCH --output=/logs/%u/%x/%j.out\n\n{RUN}", "", "needs log_directory"),
+    ("SLURM011", "mlm", f"#SBATCH --output=/logs/%u/%x/%j.out\n\n{RUN}", "log_directory=present", "fine"),
+    ("SLURM011", "mlm", f"#SBATCH --output=100%%/%j.out\n\n{RUN}", "log_directory=present", "fine"),
+    ("SLURM011", "mlm", f"#SBATCH --output=logs/%x-%j/x.out\n\n{RUN}", "log_directory=present", "error crash config"),
+    ("SLURM011", "mlm", f"#SBATCH --output=logs/%%%j/x.out\n\n{RUN}", "", "error crash config"),
+    ("SLURM011", "mlm", f"#SBATCH --output=logs/%A/x.out\n\n{RUN}", "", "error crash config"),
     ("SLURM011", "mlm", f"{LOGS}mkdir -p logs\n{RUN}", "", "warning crash config"),
     ("SLURM011", "mlm", f"{LOGS}mkdir -p logs/extra\n{RUN}", "", "warning crash config"),
     ("SLURM011", "mlm", f"{LOGS}mkdir -p mylogs\n{RUN}", "", "needs log_directory"),

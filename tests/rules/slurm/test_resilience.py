@@ -123,7 +123,30 @@ TEXTS: list[Row] = [
     ),
 ]
 
+_QUIET = (
+    "inprocess_restart=true distributed_timeout_minutes=9 inprocess_hard_timeout=90 env.TORCH_CPP_LOG_LEVEL=error "
+    "env.TORCH_NCCL_RETHROW_CUDA_ERRORS=0 env.NCCL_NVLS_ENABLE=0"
+)
 FIXES: list[FixRow] = [
     # rule, dialect, launch, assumed, what each fix writes
+    ("SLURM006", "mlm", "", "exit_signal_handler=true sbatch.signal=USR1@30", ("sbatch.signal=TERM@300",)),
+    ("SLURM006", "mlm", "", "exit_signal_handler=true sbatch.signal=USR1@600", ("sbatch.signal=TERM@600",)),
+    ("SLURM006", "mlm", "", "exit_signal_handler=true sbatch.signal=TERM@30", ("sbatch.signal=TERM@300",)),
+    ("SLURM006", "mlm", "", "exit_signal_handler=true sbatch.signal=B:USR1@30", ("sbatch.signal=B:USR1@300",)),
+    (
+        "SLURM006",
+        "mlm",
+        "",
+        "exit_signal_handler=true sbatch.signal=TERM@600 checkpoint_s=700",
+        ("sbatch.signal=TERM@1400",),
+    ),
+    (
+        "SLURM006",
+        "mlm",
+        "",
+        "exit_signal_handler=true sbatch.signal=TERM@70 checkpoint_s=100",
+        ("sbatch.signal=TERM@300",),
+    ),
+    ("SLURM008", "mlm", "", f"{_QUIET} srun.kill_on_bad_exit=1", ("srun.kill_on_bad_exit=0",)),
     ("SLURM008", "mlm", f"{HARD} 600\n", "", ("distributed_timeout_minutes=20",)),
 ]

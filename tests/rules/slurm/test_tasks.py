@@ -111,4 +111,11 @@ FIXES: list[FixRow] = [
     # rule, dialect, launch, assumed, what each fix writes
     ("SLURM002", "mlm", "", "start=srun nodes=2 gpus_per_node=8 ntasks_per_node=1", ("ntasks_per_node=8",)),
     ("SLURM002", "mlm", "", "start=srun nodes=2 gpus_per_node=8 ntasks_per_node=8 world_size=8", ()),
+    (
+        "SLURM002",
+        "mlm",
+        "",
+        "start=srun nodes=2 gpus_per_node=4 ntasks_per_node=8",
+        ("ntasks_per_node=4", "gpus_per_node=8"),
+    ),
 ]

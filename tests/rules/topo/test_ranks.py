@@ -65,6 +65,14 @@ TEXTS: list[Row] = [
     ("TOPO003", "mlm", "", "pp=6 world_size=16", "pipeline parallelism over 4 ranks"),
     ("TOPO003", "mlm", "", "tp=2 gtp=2 world_size=6", "x weight shards 2 = 4"),
     ("TOPO005", "verl", "", "pp=2 cp=2 use_tp_pp_dp_mapping=true world_size=8", "cp = 2 and etp"),
+    ("TOPO006", "mlm", "", "num_distributed_optimizer_instances=2 world_size=8 ep=8", "| one instance"),
+    (
+        "TOPO006",
+        "mlm",
+        "",
+        "cp=2 num_distributed_optimizer_instances=3 world_size=8",
+        "| 2 instances | 4 instances",
+    ),
 ]
 
 
@@ -96,6 +104,30 @@ FIXES: list[FixRow] = [
         "world_size=16 hcp_sizes=3,2 pp=6",
         ("pipeline_model_parallel_size=4", "pipeline_model_parallel_size=8"),
     ),
+    (
+        "TOPO003",
+        "mlm",
+        "",
+        "cp=8 start=torchrun nodes=1 gpus_per_node=1",
+        ("gpus_per_node=8", "nodes=8", "context_parallel_size=1"),
+    ),
+    (
+        "TOPO003",
+        "mlm",
+        "",
+        "cp=9 start=torchrun nodes=1 gpus_per_node=1",
+        ("nodes=9", "context_parallel_size=1"),
+    ),
+    ("TOPO003", "mlm", "", "cp=16 start=torchrun nodes=1 gpus_per_node=8", ("nodes=2", "context_parallel_size=8")),
+    (
+        "TOPO004",
+        "mlm",
+        "",
+        "ep=3 num_experts=12 world_size=8",
+        ("expert_model_parallel_size=2", "expert_model_parallel_size=4"),
+    ),
+    ("TOPO004", "mlm", "", "ep=3 num_experts=6 world_size=8", ("expert_model_parallel_size=2",)),
+    ("TOPO004", "mlm", "", "ep=3 world_size=8", ("expert_model_parallel_size=2", "expert_model_parallel_size=4")),
     ("TOPO004", "mlm", "", "etp=8 world_size=6", ("expert_tensor_parallel_size=1",)),
     (
         "TOPO005",

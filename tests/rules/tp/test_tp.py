@@ -3,13 +3,45 @@
 from __future__ import annotations
 
 from support.launches import TP
-from support.rules import Row, test_verdict
+from support.rules import FixRow, Row, test_fixes, test_text, test_verdict
 
-__all__ = ["test_verdict"]
+__all__ = ["test_fixes", "test_text", "test_verdict"]
 
 VERDICTS: list[Row] = [
     # rule, dialect, launch, assumed, verdict
     ("TP001", "mlm", "--num-attention-heads 7", "", "not concerned"),
     ("TP001", "mlm", f"{TP} 2 --num-attention-heads 7", "", "error crash config"),
     ("TP001", "bridge", "", "", "needs tp"),
+]
+
+
+TEXTS: list[Row] = [
+    # rule, dialect, launch, assumed, what the finding says
+    ("TP001", "mlm", "", "heads=6 tp=4", "| tensor parallelism over 3 ranks | tensor parallelism over 6 ranks"),
+    ("TP001", "mlm", "", "heads=7 tp=4 world_size=4", "| no tensor parallelism"),
+]
+
+FIXES: list[FixRow] = [
+    # rule, dialect, launch, assumed, what each fix writes
+    ("TP001", "mlm", "", "heads=64 kv_heads=8 tp=3", ("tensor_model_parallel_size=2", "tensor_model_parallel_size=4")),
+    # 5 and 10 divide the query heads, and neither divides nor is a multiple of 6 KV heads.
+    (
+        "TP001",
+        "mlm",
+        "",
+        "heads=60 kv_heads=6 tp=8 mcore=0.16.1",
+        ("tensor_model_parallel_size=6", "tensor_model_parallel_size=12"),
+    ),
+    (
+        "TP001",
+        "mlm",
+        "",
+        "heads=64 kv_heads=8 tp=5 cp=3 world_size=24",
+        ("tensor_model_parallel_size=4", "tensor_model_parallel_size=8"),
+    ),
+    ("TP001", "mlm", "", "heads=64 kv_heads=8 tp=5 cp=3 world_size=12", ("tensor_model_parallel_size=4",)),
+    ("TP001", "mlm", "", "heads=64 kv_heads=8 tp=6 cp=4 world_size=24", ("tensor_model_parallel_size=2",)),
+    ("TP001", "mlm", "", "heads=64 kv_heads=8 tp=6 pp=4 world_size=24", ("tensor_model_parallel_size=2",)),
+    ("TP001", "mlm", "", "heads=64 kv_heads=8 tp=5 pp=3 world_size=12", ("tensor_model_parallel_size=4",)),
+    ("TP001", "mlm", "", "heads=7 tp=4 world_size=4", ("tensor_model_parallel_size=1",)),
 ]

@@ -5,7 +5,6 @@ from __future__ import annotations
 from hcp.cli.reports.text import undecided_text
 from hcp.cli.reports.words import finding_text, fix_text
 from hcp.core.place import Location
-from hcp.core.visible import visible
 from hcp.rules.report import Finding, Report
 
 _COMMANDS = {"error": "error", "warning": "warning", "info": "notice"}
@@ -35,8 +34,8 @@ def _command(name: str, title: str, place: Location | None, lines: tuple[str, ..
             "col": str(place.column),
             "endLine": str(place.end_line),
         } | properties
-    written = ",".join(f"{name}={_property(visible(value))}" for name, value in properties.items())
-    return f"::{name} {written}::{'%0A'.join(_data(visible(line)) for line in lines)}"
+    written = ",".join(f"{name}={_property(value)}" for name, value in properties.items())
+    return f"::{name} {written}::{'%0A'.join(_data(line) for line in lines)}"
 
 
 def _data(text: str) -> str:

@@ -7,10 +7,10 @@ from collections.abc import Iterable, Sequence
 from math import isfinite
 from typing import Any
 
-from hcp.cli.reports.words import message_of
+from hcp.cli.reports.words import fact_value
 from hcp.core.errors import HcpError
 from hcp.core.place import Location
-from hcp.core.visible import HIDDEN, is_secret, without_secrets
+from hcp.core.secrets import without_secrets
 from hcp.launch.fact import Fact, Launch
 from hcp.rules.report import Finding, NotChecked, Presumed, Report, Undecided
 from hcp.rules.rule import Source
@@ -112,9 +112,8 @@ def facts_json(launch: Launch) -> dict[str, Any]:
 
 
 def fact_json(name: str, fact: Fact) -> dict[str, Any]:
-    value = list(fact.value) if isinstance(fact.value, tuple) else fact.value
-    if isinstance(value, str) and (is_secret(name, value) or is_secret(fact.key or "", value)):
-        value = HIDDEN
+    value = fact_value(name, fact)
+    value = list(value) if isinstance(value, tuple) else value
     return {"value": value, "origin": fact.origin, "location": place_json(fact.location)}
 
 
@@ -153,14 +152,17 @@ def finding_json(finding: Finding) -> dict[str, Any]:
         "severity": finding.severity,
         "effect": finding.effect,
         "stage": finding.stage,
-        "message": message_of(finding),
+        "message": finding.problem.message,
         "found": finding.problem.found,
         "expected": finding.problem.wanted,
         "keys": list(finding.keys),
         "location": place_json(finding.location),
         "presumed": [presumed_json(item) for item in finding.presumed],
         "fixes": [
-            {"overrides": list(fix.overrides), "cli": list(fix.cli), "effect": fix.effect} for fix in finding.fixes
+            {"overrides": list(fix.overrides), "cli": list(fix.cli), "effect": fix.effect}
+            | ({"without": list(fix.without)} if fix.without else {})
+            | ({"lines": list(fix.lines)} if fix.lines else {})
+            for fix in finding.fixes
         ],
         "source": sources_json(finding.rule.source),
     }

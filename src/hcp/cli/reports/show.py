@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from hcp.cli.reports.words import fact_text, numbered, value_text
+from hcp.cli.reports.words import fact_value, numbered, value_text
 from hcp.cli.screen import Line
 from hcp.launch.fact import Launch
 
@@ -20,7 +20,7 @@ def show_lines(launch: Launch, every: bool) -> list[Line]:
     for name, fact in rows:
         place = f"  {fact.location.file}:{fact.location.line}:{fact.location.column}" if fact.location else ""
         key = f"  {fact.key}" if fact.key else ""
-        lines.append(f"  {name:<{width}}  {fact_text(name, fact)}  [{fact.origin}]{key}{place}")
+        lines.append(f"  {name:<{width}}  {value_text(fact_value(name, fact))}  [{fact.origin}]{key}{place}")
     if len(rows) < len(launch.facts):
         folded = numbered(len(launch.facts) - len(rows), "further fact")
         lines.append(f"  {folded} at upstream's default: --all lists them")
@@ -34,7 +34,8 @@ def show_lines(launch: Launch, every: bool) -> list[Line]:
     elif not reading.complete:
         lines.append("  unknown: every key that is not written: the recipe decides, and it is not known")
     for name, said, assumed in launch.conflicts:
-        lines.append(f"  {name}: the launch says {value_text(said.value)}, assumed is {value_text(assumed.value)}")
+        values = (value_text(fact_value(name, fact)) for fact in (said, assumed))
+        lines.append(f"  {name}: the launch says {next(values)}, assumed is {next(values)}")
     lines += [f"  note: {note}" for note in reading.notes]
     lines += [f"  also checked: the model under {other.role}" for other in reading.others]
     return lines
@@ -50,6 +51,8 @@ def topology(launch: Launch) -> str:
     ranks = numbered(world, "rank") if isinstance(world, int) else "ranks unknown"
     if nodes and per_node:
         ranks += f" = {numbered(nodes, 'node')} x {per_node}"
+    if value.get("etp") == value.get("tp"):
+        value.pop("etp", None)  # what it is unless one says otherwise
     axes = [_axis(name, value) for name in _AXES if name in _ALWAYS or value.get(name) not in (None, 1)]
     parts = [ranks, ", ".join(axes)]
     length, cp = value.get("seq_length"), value.get("cp")

@@ -7,10 +7,11 @@ import unicodedata
 from typing import NamedTuple
 
 from hcp.cli.reports.text import COLOURS, headline
-from hcp.cli.reports.words import details_of, fix_text, message_of
+from hcp.cli.reports.words import details_of, fix_text
 from hcp.cli.screen import Line, Part
 from hcp.core.place import Location
-from hcp.core.visible import visible, without_secrets
+from hcp.core.secrets import without_secrets
+from hcp.core.visible import visible
 from hcp.rules.report import Finding, Report
 
 _TAB = 4
@@ -19,7 +20,7 @@ _CUT = "..."
 
 def finding_view(report: Report, finding: Finding) -> list[Line]:
     """A headline, the source line with a mark under the value, what was found and is expected, and the fixes."""
-    lines: list[Line] = [headline(report, finding, message_of(finding))]
+    lines: list[Line] = [headline(report, finding, finding.problem.message)]
     place, text = finding.location, report.launch.reading.text
     if place is not None and text is not None and place.file == report.launch.reading.target:
         lines += _excerpt(text, place, COLOURS[finding.severity])
@@ -72,18 +73,16 @@ def _window(cells: list[tuple[str, int]], first: int, last: int, width: int) -> 
     while end < last and used + cells[end][1] <= room:
         used += cells[end][1]
         end += 1
-    begin = first
+    begin, left, right = first, 0, 0
     while True:
-        left = cells[begin - 1][1] if begin else room + 1
-        right = cells[end][1] if end < len(cells) and end >= last else room + 1
-        if left <= right and used + left <= room:
-            begin, used = begin - 1, used + left
-        elif used + right <= room:
-            end, used = end + 1, used + right
-        elif used + left <= room:
-            begin, used = begin - 1, used + left
-        else:
+        before = cells[begin - 1][1] if begin else room + 1
+        after = cells[end][1] if last <= end < len(cells) else room + 1
+        if used + min(before, after) > room:
             return begin, end
+        if used + after > room or (left <= right and used + before <= room):
+            begin, left, used = begin - 1, left + before, used + before
+        else:
+            end, right, used = end + 1, right + after, used + after
 
 
 def _columns(letter: str) -> int:

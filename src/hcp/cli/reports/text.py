@@ -42,7 +42,7 @@ def report_lines(
     lines: list[Line] = [f"{target}: note: {note}" for note in report.launch.reading.notes]
     lines += [line for finding in report.findings for line in shown(report, finding)]
     if report.presumed:
-        lines.append("presumed, as the recipe is not known: " + "; ".join(map(presumed_text, report.presumed)))
+        lines.append(f"presumed where nothing is written: {presumed_text(report.presumed)}")
     lines += _not_checked_lines(report)
     lines += [
         f"{_where(report, item)}: undecided: {undecided_text(item)}" for item in _not_in_the_verdict(report, strict)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from typing import Any
 
-from hcp.core.visible import HIDDEN, is_secret
+from hcp.core.secrets import HIDDEN, is_secret_name
 from hcp.launch.fact import Fact, Launch
 from hcp.rules.report import Finding, OfferedFix, Presumed, Report
 
@@ -18,15 +18,7 @@ _CLUSTER = frozenset(
 """Facts that no key of a launch states; `--assume` does."""
 _EXAMPLES = {"version": "VERSION", "bool": "true", "size": "N", "int": "N"}
 _MANY = 5
-
-
-def message_of(finding: Finding) -> str:
-    """The consequence; where it rests on presumed values, under that condition."""
-    message = finding.problem.message
-    if not finding.presumed or message.startswith("if the recipe"):
-        return message
-    values = " and ".join(f"{item.key} at {value_text(item.value)}" for item in finding.presumed)
-    return f"if the recipe leaves {values}: {message}"
+_MANY_PRESUMED = 3
 
 
 def details_of(finding: Finding) -> tuple[str, str]:
@@ -39,12 +31,16 @@ def finding_text(finding: Finding) -> str:
     """The finding in one sentence."""
     found, expected = details_of(finding)
     details = "; ".join(filter(None, (found and f"found {found}", expected and f"expected {expected}")))
-    return f"{message_of(finding)} ({details})" if details else message_of(finding)
+    return f"{finding.problem.message} ({details})" if details else finding.problem.message
 
 
-def presumed_text(item: Presumed) -> str:
-    """A presumed value, and how sure it is."""
-    return f"{item.key} {value_text(item.value)} ({item.recipes_set} of {item.recipes} recipes differ)"
+def presumed_text(items: Sequence[Presumed]) -> str:
+    """The values that were presumed, the least certain ones first."""
+    least = sorted(items, key=lambda item: -item.recipes_set)[:_MANY_PRESUMED]
+    shown = [
+        f"{item.key} {value_text(item.value)} ({item.recipes_set} of {item.recipes} recipes differ)" for item in least
+    ]
+    return "; ".join(shown) + (f"; and {len(items) - len(least)} more (hcp show)" if len(items) > len(least) else "")
 
 
 def value_text(value: Any) -> str:
@@ -58,14 +54,10 @@ def value_text(value: Any) -> str:
     return str(value)
 
 
-def fact_text(name: str, fact: Fact) -> str:
+def fact_value(name: str, fact: Fact) -> Any:
     """A fact's value, unless it is secret."""
-    text = value_text(fact.value)
-    return (
-        HIDDEN
-        if isinstance(fact.value, str) and any(is_secret(word, text) for word in (name, fact.key or ""))
-        else text
-    )
+    is_secret = isinstance(fact.value, str) and (is_secret_name(name) or is_secret_name(fact.key or ""))
+    return HIDDEN if is_secret else fact.value
 
 
 def fix_text(launch: Launch, fix: OfferedFix) -> str:

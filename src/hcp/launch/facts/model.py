@@ -16,7 +16,14 @@ MODEL_FACTS: tuple[FactSpec, ...] = (
         default=UNKNOWN,
         defaults={"mlm": False},
     ),
-    field_spec("num_query_groups", "size", "num_query_groups", UNKNOWN, "KV heads as configured; null = heads"),
+    field_spec(
+        "num_query_groups",
+        "size",
+        "num_query_groups",
+        UNKNOWN,
+        "KV heads as configured; null = heads. Megatron-LM reads it only with --group-query-attention",
+        defaults={"mlm": 1},
+    ),
     FactSpec("kv_heads", "size", "KV heads: num_query_groups, else heads (derived)"),
     field_spec("head_dim", "size", "kv_channels", UNKNOWN, "channels per head; null = hidden_size / heads"),
     FactSpec(

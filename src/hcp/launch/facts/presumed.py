@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-import json
+import os
 from functools import cache
-from importlib.resources import files
 from typing import Any, NamedTuple
+
+_WORDS = {"null": None, "true": True, "false": False}
 
 
 class Presumption(NamedTuple):
@@ -19,12 +20,12 @@ class Presumption(NamedTuple):
 @cache
 def presumptions() -> dict[str, Presumption]:
     """Fact name -> what is presumed where an unknown recipe decides; `bench/presumptions.py` renews the numbers."""
-    data = json.loads((files("hcp.launch.facts") / "presumed.json").read_text("utf-8"))
-    return {
-        name: Presumption(
-            tuple(entry["value"]) if isinstance(entry["value"], list) else entry["value"],
-            entry["recipes_set"],
-            data["recipes"],
-        )
-        for name, entry in data["facts"].items()
-    }
+    with open(os.path.join(os.path.dirname(__file__), "presumed.txt"), encoding="utf-8") as file:
+        (_, recipes), *rows = (line.split() for line in file)
+    return {name: Presumption(_value(word), int(number), int(recipes)) for name, word, number in rows}
+
+
+def _value(word: str) -> Any:
+    if word in _WORDS:
+        return _WORDS[word]
+    return int(word) if word.isdecimal() else float(word) if word.replace(".", "", 1).isdecimal() else word

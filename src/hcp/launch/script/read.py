@@ -8,10 +8,11 @@ from collections.abc import Sequence
 from hcp.bash.value import Field, Items, ScriptText, Unseen
 from hcp.core.errors import HcpError
 from hcp.launch.comments import acceptances_in
-from hcp.launch.dialects import WANTED, dialect_of_keys, not_supported
+from hcp.launch.dialects import WANTED, dialect_of_keys, has_section, not_supported
 from hcp.launch.fact import Acceptance, Dialect, Fact, Reading, Setting
 from hcp.launch.facts.elsewhere import taken_from_elsewhere
 from hcp.launch.facts.table import index_of
+from hcp.launch.foreign import of_keys, of_options, of_program, of_tools, sets_ascend
 from hcp.launch.script.facts import facts_of, is_parallel
 from hcp.launch.script.flags import flag_names, flags_of, location_of, overrides_of
 from hcp.launch.script.follow import Followed
@@ -22,20 +23,15 @@ from hcp.launch.words.settings import Word
 MAX_CHARACTERS = 1_000_000
 
 _VERL = re.compile(r"(^|[./])verl[./]|main_(ppo|dapo|grpo|generation)|(^|\.)(fully_async|one_step_off)")
-_BRIDGE = re.compile(r"(^|/)(run_recipe|run_script|setup_experiment|bootstrap)\.py$|[Mm]egatron[._-]?[Bb]ridge")
-_MLM = re.compile(r"(^|/)(pretrain|finetune|train)\w*\.py$")
-_CORE = {"num_layers", "hidden_size", "num_attention_heads", "use_mcore_models"}
-_FOREIGN = (
-    (re.compile(r"torchtitan"), "a torchtitan launch"),
-    (
-        re.compile(r"nemo_rl|nemo-rl|(^|/)run_grpo(_math|_sliding_puzzle)?\.py$|(^|/)run_(sft|dpo)\.py$", re.I),
-        "a NeMo-RL launch",
-    ),
-    (re.compile(r"(^|[./])openrlhf[./]"), "an OpenRLHF launch"),
-    (re.compile(r"llamafactory|llama_factory"), "a LLaMA-Factory launch"),
-    (re.compile(r"(^|[./])axolotl([./]|$)"), "an Axolotl launch"),
-    (re.compile(r"(^|[./])nemo([./]|$)"), "a NeMo launch"),
+_BRIDGE = re.compile(
+    r"(^|/)(run_recipe|run_script|setup_experiment|bootstrap)\.py$"
+    r"|[Mm]egatron[._-]?[Bb]ridge(?!.*(^|/)(convert|prepare|import|export)_\w+\.py$)"
 )
+_MLM = re.compile(r"(^|/)(pretrain|finetune|train)\w*\.py$")
+_MEGATRON = re.compile(r"(^|/)(pretrain\w*|train_rl)\.py$")
+"""Programs of Megatron-LM itself: whatever their words are, they are its command line."""
+_VARIANTS: dict[Dialect, Dialect] = {"bridge": "bridge-provider"}
+_CORE = {"num_layers", "hidden_size", "num_attention_heads", "use_mcore_models"}
 _BRIDGE_FLAGS = {
     "tensor_model_parallel_size": "model.tensor_model_parallel_size",
     "tp": "model.tensor_model_parallel_size",
@@ -78,39 +74,54 @@ def read_shell(text: str, target: str, forced_dialect: Dialect | None = None) ->
         raise HcpError(f"{target} is binary; wanted a launch script as text; name the script")
     data = text.encode("utf-8", "replace").replace(b"\\\r\n", b" \\\n").replace(b"\r\n", b" \n")
     script = Followed(ScriptText(data, target))
-    launched, dialect, notes = _chosen(script, target, forced_dialect)
+    launched, dialect, notes = _chosen(script, text, target, forced_dialect)
     return _reading(script, launched, dialect, text, target, notes)
 
 
-def _chosen(script: Followed, target: str, forced: Dialect | None) -> tuple[Launched, Dialect, list[str]]:
+def _chosen(script: Followed, text: str, target: str, forced: Dialect | None) -> tuple[Launched, Dialect, list[str]]:
     """The command that is the launch, its dialect, and what is to be said about the choice."""
     found: list[tuple[Launched, Dialect, bool]] = []
-    foreign: str | None = None
+    untold: list[tuple[Launched, Dialect, bool]] = []
+    name: str | None = None
+    other: tuple[Dialect, int] | None = None
     for launched in script.launches:
         if _is_hcp(launched):
             continue
         names = flag_names(launched.started.arguments)
-        dialect = _dialect(launched, names)
-        if dialect is None:
-            foreign = foreign or _foreign(launched)
-            if forced is None:
-                continue
-        family = "bridge" if forced == "bridge-provider" else forced
-        if family is None or family == dialect:
-            found.append((launched, forced or dialect or "mlm", is_parallel(names)))
-    if not found and forced is not None:
-        found = [(launched, forced, False) for launched in script.launches]
-    if not found:
+        foreign = _foreign(launched, names)
         if foreign is not None:
-            raise not_supported(target, foreign)
+            name = name or foreign
+            continue
+        dialect = _dialect(launched, names)
+        if dialect == "mlm" and sets_ascend(text):
+            name = name or "a MindSpeed launch (it sets variables of Ascend's devices)"
+            continue
+        if dialect is not None and forced in (None, dialect, _VARIANTS.get(dialect)):
+            found.append((launched, forced or dialect, is_parallel(names)))
+        elif forced is not None and _may_be(forced, dialect, launched, names):
+            untold.append((launched, forced, False))
+        elif dialect is not None:
+            other = other or (dialect, location_of(launched.started.span).line)
+    name = name or (of_tools(text) if not found else None)
+    if not found and name is None:
+        found = untold
+    if not found:
+        if name is not None:
+            raise not_supported(target, name)
+        if other is not None:
+            raise HcpError(
+                f"{target} holds a launch of the dialect {other[0]}, in line {other[1]}; wanted one of {forced}, as "
+                "--dialect says; leave --dialect out"
+            )
         if script.walker.is_cut_short:
             raise HcpError(
                 f"{target}: {next(note for note in script.walker.notes if 'too long' in note)}, and no training "
                 f"command stands before; {WANTED}; give a shorter script, or its command line after --"
             )
         others = f" ({len(script.launches)} other Python command(s))" if script.launches else ""
+        wanted = WANTED if forced is None else f"wanted a launch of the dialect {forced}"
         raise HcpError(
-            f"{target} has no training command{others}; {WANTED} (torchrun, srun python, python -m …); "
+            f"{target} has no training command{others}; {wanted} (torchrun, srun python, python -m …); "
             "give the script that starts the training"
         )
     split = [entry for entry in found if entry[2]]
@@ -128,19 +139,19 @@ def _chosen(script: Followed, target: str, forced: Dialect | None) -> tuple[Laun
 def _dialect(launched: Launched, names: set[str]) -> Dialect | None:
     """The dialect of a command; None where it is no training command that can be read."""
     script = launched.started.script or ""
-    if _foreign(launched):
-        return None
     keys = [name for name in names if not name.startswith("--")]
     by_keys = dialect_of_keys(keys)
     if _VERL.search(script) or by_keys == "verl":
         return "verl" if keys or "main_" in script or "sft_trainer" in script else None
-    if by_keys == "bridge" or _BRIDGE.search(script):
+    if by_keys == "bridge" or _BRIDGE.search(script.rpartition("Megatron-LM/")[2]):
         return "bridge"
     flags = {name[2:] for name in names if name.startswith("--")}
     if flags & _CORE or any(is_parallel({flag}) for flag in flags):
         return "mlm"
     unseen = any(isinstance(item, Unseen) for item in launched.started.arguments)
-    return "mlm" if _MLM.search(script) and (unseen or flags & set(index_of("mlm"))) else None
+    if unseen and _MEGATRON.search(script):
+        return "mlm"
+    return "mlm" if _MLM.search(script) and flags & set(index_of("mlm")) else None
 
 
 def _is_hcp(launched: Launched) -> bool:
@@ -149,9 +160,28 @@ def _is_hcp(launched: Launched) -> bool:
     return launched.started.is_module and (script == "hcp" or script.startswith("hcp."))
 
 
-def _foreign(launched: Launched) -> str | None:
-    script = launched.started.script or ""
-    return next((name for pattern, name in _FOREIGN if pattern.search(script)), None)
+def _foreign(launched: Launched, names: set[str]) -> str | None:
+    """The framework that a command belongs to, by its program, its options or its keys."""
+    return (
+        of_program(launched.started.script or "")
+        or of_options(name[2:] for name in names if name.startswith("--"))
+        or of_keys({name for name in names if not name.startswith("--")})
+    )
+
+
+def _may_be(forced: Dialect, told: Dialect | None, launched: Launched, names: set[str]) -> bool:
+    """Whether a command can be in the forced dialect: it names an option or a key of it, or nothing that can be read.
+
+    A program of one's own may take Megatron-LM's names for a few options, and be Bridge's all the same.
+    """
+    flags = {name[2:] for name in names if name.startswith("--")}
+    if told in ("verl", "bridge") or (told == "mlm" and len(flags & set(index_of("mlm")) - set(_BRIDGE_FLAGS)) > 2):
+        return False
+    if not names:
+        return any(isinstance(item, Unseen) for item in launched.started.arguments)
+    if forced == "mlm":
+        return bool(flags & set(index_of("mlm"))) or _MLM.search(launched.started.script or "") is not None
+    return (forced != "verl" and bool(flags & set(_BRIDGE_FLAGS))) or has_section(forced, names)
 
 
 def _reading(

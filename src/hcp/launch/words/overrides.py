@@ -7,8 +7,9 @@ from typing import NamedTuple
 
 from hcp.core.errors import HcpError
 from hcp.launch.comments import acceptances_of
-from hcp.launch.dialects import dialect_of_keys
+from hcp.launch.dialects import dialect_of_keys, not_supported
 from hcp.launch.fact import Acceptance, Dialect, Fact, Reading, Setting
+from hcp.launch.foreign import of_options, option_name
 from hcp.launch.words.settings import Word, settings_of_flags, settings_of_overrides
 
 
@@ -31,6 +32,13 @@ def dialect_of_words(listed: WordList) -> Dialect | None:
     if dialect is not None:
         return dialect
     return "mlm" if any(word.text.startswith("--") for word in listed.others) else None
+
+
+def refuse_foreign_options(words: Sequence[Word], target: str) -> None:
+    """Nothing, or an `HcpError` that names the framework that an option (`--name`) among the words belongs to."""
+    name = of_options(option_name(word.text) for word in words if word.text.startswith("--"))
+    if name is not None:
+        raise not_supported(target, name)
 
 
 def read_overrides(listed: WordList, text: str, target: str, dialect: Dialect) -> Reading:

@@ -5,12 +5,19 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from hcp.core.errors import HcpError
-from hcp.launch.dialects import WANTED, refuse_foreign
+from hcp.launch.dialects import WANTED, has_section, refuse_foreign, unknown_dialect
 from hcp.launch.fact import Dialect, Reading, Setting
-from hcp.launch.words.overrides import dialect_of_words, reading_of_overrides, reading_of_words, word_list
+from hcp.launch.words.overrides import (
+    dialect_of_words,
+    reading_of_overrides,
+    reading_of_words,
+    refuse_foreign_options,
+    word_list,
+)
 from hcp.launch.words.settings import Word, settings_of_flags, settings_of_overrides
 
 _COMMAND_LINE = "<command line>"
+_WORDS = "the list of words after --"
 
 
 def extended(reading: Reading, texts: Sequence[str]) -> Reading:
@@ -22,6 +29,7 @@ def extended(reading: Reading, texts: Sequence[str]) -> Reading:
     words = [Word(text) for text in texts]
     if reading.dialect == "mlm":
         _require_flag(words)
+        refuse_foreign_options(words, _WORDS)
         return reading._replace(settings=(*reading.settings, *settings_of_flags(words)))
     settings, others = settings_of_overrides(words, reading.settings)
     if others:
@@ -62,20 +70,22 @@ def read_words(texts: Sequence[str], dialect: Dialect | None) -> Reading:
     """
     listed = word_list([Word(text) for text in texts])
     words = listed.words
-    if dialect is None:
-        refuse_foreign([setting.key for setting in listed.settings], "the words after --")
-        dialect = dialect_of_words(listed)
+    keys = [setting.key for setting in listed.settings]
+    refuse_foreign(keys, _WORDS)
+    refuse_foreign_options(words, _WORDS)
+    forced, dialect = dialect, dialect or dialect_of_words(listed)
     if dialect is None:
         shown = " ".join(texts)[:60]
         raise HcpError(f"found {shown!r} after --; {WANTED} in words (--name value, or key=value); correct them")
     if dialect == "mlm":
         _require_flag(words)
-        _refuse_dotted_flags(words)
         return reading_of_words("mlm", words, _COMMAND_LINE)
     stray = [word for word in listed.others if not word.text.startswith("-")]
     if not listed.settings or (stray and not listed.others[0].text.startswith("-")):
         shown = (stray or words)[0].text[:60] if words else ""
         raise HcpError(f"{shown!r} after -- is no override; wanted key=value; correct the word")
+    if forced is not None and not has_section(forced, keys):
+        raise unknown_dialect(_WORDS, keys, forced)
     return reading_of_overrides(dialect, listed, _COMMAND_LINE)
 
 
@@ -83,9 +93,3 @@ def _require_flag(words: Sequence[Word]) -> None:
     if not words[0].text.startswith("--"):
         shown = words[0].text[:60]
         raise HcpError(f"{shown!r} after -- is no flag; wanted Megatron-LM's flags (--name value); correct the word")
-
-
-def _refuse_dotted_flags(words: Sequence[Word]) -> None:
-    """torchtitan's flags are dotted (--parallelism.context_parallel_degree); Megatron-LM has none."""
-    keys = [word.text[2:].partition("=")[0] for word in words if word.text.startswith("--")]
-    refuse_foreign([key for key in keys if "." in key], "the words after --")

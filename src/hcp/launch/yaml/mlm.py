@@ -46,7 +46,7 @@ def read_args_yaml(doc: YamlDoc) -> Reading:
         "mlm",
         doc.file,
         "args-yaml",
-        tuple(settings),
+        tuple(setting for setting in settings if setting.key not in unknown),
         facts,
         {**elsewhere, **unknown},
         unseen=unseen,

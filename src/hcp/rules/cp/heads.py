@@ -94,7 +94,7 @@ def kv_heads_fit_tp(v: View) -> Problem | None:
         found=f"{groups} KV heads at tensor_model_parallel_size {tp}",
         wanted=wanted,
         facts=("kv_heads", "tp"),
-        fixes=tp_fixes(v),
+        fixes=tp_fixes(v, shared=tp % groups != 0),
     )
 
 

@@ -76,7 +76,7 @@ def level_fixes(v: View) -> list[Fix]:
 
 def hierarchical_fixes(v: View) -> list[Fix]:
     """The a2a layers made hierarchical, with sizes whose inner level the heads allow; none where no sizes fit."""
-    sizes = level_sizes(v) if v.dialect != "verl" else None
+    sizes = level_sizes(v)
     if sizes is None:
         return []
     edits = {**switch_types(v, HIERARCHICAL, only="a2a"), "hcp_sizes": sizes}

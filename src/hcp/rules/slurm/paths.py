@@ -12,6 +12,8 @@ from hcp.rules.view import View
 
 _LOCAL = ("/tmp", "/var/tmp", "/dev/shm", "/run", "/local", "/localscratch", "/scratch/local", "/raid", "/mnt/nvme")
 """Folders that are by custom every node's own."""
+_KNOWN_BEFORE = re.compile(r"%%|%[ux]")
+"""Of sbatch's filename patterns those that have their value at submission: the user, the job's name, a % itself."""
 _CACHES = tuple(
     f"env.{name}"
     for name in "HF_HOME HF_DATASETS_CACHE HF_HUB_CACHE TRANSFORMERS_CACHE NEMO_HOME NEMORUN_HOME UV_CACHE_DIR".split()
@@ -106,12 +108,12 @@ def output_folder_exists(v: View) -> Problem | None:
 
     Slurm opens the log file before it starts the script and makes no folders. If the folder is missing the job ends
     at once, or runs on with its output dropped, depending on the version. A mkdir in the script comes too late, and
-    a pattern such as %j in the folder's name can never be there before.
+    a pattern such as %j in the folder's name can never be there before; the user (%u) and the job's name (%x) can.
     """
     name = "sbatch.output" if "/" in str(v.get("sbatch.output") or "").lstrip("./") else "sbatch.error"
     output = str(v[name])
     folder = posixpath.dirname(output)
-    if "%" in folder:
+    if "%" in _KNOWN_BEFORE.sub("", folder):
         return Problem(
             message="Slurm makes no folder for the log: the job fails at once, or runs with its output thrown away",
             found=f"--output={output}: the folder {folder} has a name that only the job gets",

@@ -83,7 +83,7 @@ def signal_comes_early_enough(v: View) -> Problem | None:
     needed = v.get("checkpoint_s")
     if needed is None and seconds >= _ENOUGH_S:
         return None
-    enough = max(_ENOUGH_S, 2 * int(needed or 0))
+    enough = max(_ENOUGH_S, 2 * int(needed)) if needed else _ENOUGH_S
     if seconds < _DEFAULT_LEAD_S or seconds < (v.checkpoint_s or 0):
         return Problem(
             message="the job ends while the checkpoint is still being written: what was trained since the last is lost",

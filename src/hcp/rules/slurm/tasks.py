@@ -39,12 +39,11 @@ def srun_starts_all_ranks(v: View) -> Problem | None:
         found=f"{v.nodes} nodes x {tasks} tasks = {started} ranks, for a job of {v.world_size} with {gpus} GPUs a node",
         wanted="one Slurm task per GPU: nodes x ntasks-per-node equal to the number of ranks",
         facts=("ntasks_per_node", "nodes", "world_size"),
+        # Where no number changes the fix is none: the engine leaves it out.
         fixes=(
             Fix({"ntasks_per_node": gpus}, "one task per GPU"),
-            *([Fix({"gpus_per_node": tasks}, "one GPU per task")] if tasks > gpus else []),
-        )
-        if tasks != gpus
-        else (),
+            Fix({"gpus_per_node": max(tasks, gpus)}, "one GPU per task"),
+        ),
         severity="warning" if effect == "slow" else "error",
         effect=effect,
     )

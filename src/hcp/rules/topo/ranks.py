@@ -36,7 +36,7 @@ def _node_fixes(v: View, unit: int) -> list[Fix]:
     nodes = -(-v.nodes // step) * step
     fixes = [Fix({"nodes": nodes}, f"{nodes * v.gpus_per_node} ranks")]
     per_node = unit // gcd(unit, v.nodes)
-    if v.get("start") in ELASTIC_STARTS and v.gpus_per_node < per_node <= _GPUS_OF_A_NODE:
+    if v.get("start") in ELASTIC_STARTS and per_node <= _GPUS_OF_A_NODE:
         fixes.insert(0, Fix({"gpus_per_node": per_node}, f"{per_node} ranks on each node"))
     return fixes
 
@@ -98,7 +98,7 @@ def ranks_fit_the_dense_layout(v: View) -> Problem | None:
     fixes = _node_fixes(v, shard)
     for axis, kind in (("cp", "context"), ("tp", "tensor"), ("pp", "pipeline")):
         others = shard // v[axis]
-        if v[axis] > 1 and v.world_size % others == 0 and not (axis == "cp" and v.get("hcp_sizes")):
+        if not (axis == "cp" and v.get("hcp_sizes")):
             sizes = nearest_divisors(v.world_size // others, v[axis])
             fixes += [Fix({axis: size}, over(kind, size)) for size in sizes]
     shards = f" x weight shards {v.gtp}" if v.get("gtp", 1) > 1 else ""

@@ -35,7 +35,7 @@ JOB: tuple[Signature, ...] = (
     ),
     fault(
         "program-missing",
-        r"execve\(\): (?P<program>.{0,300}?): (?:No such file or directory|Permission denied)",
+        r"execve\(\): (?P<program>(?:(?!execve\(\): ).)*?): (?:No such file or directory|Permission denied)",
         "a node cannot start {program}",
         "slurmstepd: error: execve(): torchrun: No such file or directory",
         "slurmstepd: error: Detected 1 oom_kill event in StepId=12.0.",

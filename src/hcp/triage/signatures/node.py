@@ -43,7 +43,7 @@ NODE: tuple[Signature, ...] = (
     ),
     fault(
         "checkpoint-missing",
-        r"FileNotFoundError: .{0,200}?(?:checkpoint|ckpt|iter_)",
+        r"FileNotFoundError: (?:(?!FileNotFoundError: ).)*?(?:checkpoint|ckpt|iter_)",
         "a checkpoint path does not exist on this node",
         "FileNotFoundError: [Errno 2] No such file or directory: '/ckpt/iter_0000010/metadata.json'",
         "FileNotFoundError: [Errno 2] No such file or directory: 'vocab.txt'",

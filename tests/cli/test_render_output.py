@@ -1,0 +1,89 @@
+"""`hcp render -o FILE`: the whole script or the old file, and one line where it cannot be written."""
+
+import os
+import signal
+import subprocess
+import sys
+
+import pytest
+
+from support.processes import HANG_S
+from support.rendering import HCP_WORDS, SITE
+
+WORDS = ("render", "--start", "srun", "--nodes", "2", *SITE, "--program", "x.py", "-o")
+
+
+def _one_line(done, *said):
+    assert (done.returncode, done.stdout) == (2, "")
+    assert done.stderr.startswith("hcp: ") and done.stderr.count("\n") == 1, done.stderr
+    assert all(text in done.stderr for text in said), done.stderr
+
+
+@pytest.mark.parametrize("target", ["nowhere/job.sbatch", "folder", "/dev/full", "/proc/job.sbatch", "x" * 300])
+def test_a_file_that_cannot_be_written_is_one_line(hcp, tmp_path, target):
+    (tmp_path / "folder").mkdir()
+    _one_line(hcp(*WORDS, target, "--", *HCP_WORDS, cwd=tmp_path), "cannot write")
+    assert [path.name for path in tmp_path.rglob("*")] == ["folder"]
+
+
+def test_a_full_disk_leaves_the_old_file_and_nothing_else(tmp_path):
+    (tmp_path / "job.sbatch").write_text("the old one\n")
+    # A file may have 2 KiB: the error comes in the middle of the script, as from a full disk.
+    done = subprocess.run(
+        [
+            "bash",
+            "-c",
+            'ulimit -f 2; exec "$@"',
+            "-",
+            sys.executable,
+            "-m",
+            "hcp",
+            *WORDS,
+            "job.sbatch",
+            "--",
+            *HCP_WORDS,
+        ],
+        cwd=tmp_path,
+        capture_output=True,
+        text=True,
+        timeout=HANG_S,
+    )
+    _one_line(done, "cannot write job.sbatch", "File too large")
+    assert {path.name: path.read_text() for path in tmp_path.iterdir()} == {"job.sbatch": "the old one\n"}
+
+
+def test_folders_that_cannot_be_written_do_not_matter(hcp, tmp_path):
+    env = {"TMPDIR": "/proc", "TMP": "/proc", "TEMP": "/proc", "HOME": "/proc"}
+    done = hcp(*WORDS, "job.sbatch", "--", *HCP_WORDS, cwd=tmp_path, env=env)
+    assert (done.returncode, done.stdout, done.stderr) == (0, "", "")
+    assert [path.name for path in tmp_path.iterdir()] == ["job.sbatch"]
+
+
+def test_a_signal_in_the_middle_leaves_the_old_file_or_the_new_one(tmp_path):
+    (tmp_path / "job.sbatch").write_text("the old one\n")
+    command = [sys.executable, "-m", "hcp", *WORDS, "job.sbatch", "--", *HCP_WORDS]
+    for number in (signal.SIGTERM, signal.SIGHUP, signal.SIGINT):
+        for wait in (0.05, 0.3):
+            process = subprocess.Popen(command, cwd=tmp_path, stdout=subprocess.PIPE, stderr=subprocess.PIPE)
+            try:
+                process.wait(wait)
+            except subprocess.TimeoutExpired:
+                process.send_signal(number)
+            process.communicate(timeout=HANG_S)
+            text = (tmp_path / "job.sbatch").read_text()
+            assert text == "the old one\n" or text.endswith('exit "$code"\n')
+
+
+def test_a_launch_whose_name_is_not_utf8_is_one_line_or_a_script(hcp, tmp_path):
+    name = os.fsdecode(b"\xff.yaml")
+    (tmp_path / name).write_text("model:\n  _target_: x\n  context_parallel_size: 2\n")
+    words = ("render", name, "--dialect", "bridge", "--start", "torchrun", "--nodes", "2", *SITE, "--program", "x.py")
+    _one_line(hcp(*words, cwd=tmp_path), "wanted valid Unicode text")
+
+
+def test_what_the_check_says_of_a_value_is_shown_and_not_sent(hcp, tmp_path):
+    words = ["--context-parallel-size", "2", "--cp-comm-type", "p\x1b[2J\n::error::x", "--seq-length", "8192"]
+    done = hcp(*WORDS, "job.sbatch", "--", *words, cwd=tmp_path)
+    assert "hcp render: error CP004" in done.stderr
+    assert all(line.isprintable() for line in done.stderr.splitlines())
+    assert not any(line.startswith("::") for line in done.stderr.splitlines())

@@ -1,0 +1,115 @@
+"""Each JSON output is what its schema in schemas/ says, and the schemas allow nothing else."""
+
+from __future__ import annotations
+
+import copy
+import json
+import shlex
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from hcp.cli.reports.json import dump, report_json
+from hcp.launch.build import build_launch
+from hcp.launch.options import parse_assumptions
+from hcp.launch.read import read_target, read_text
+from hcp.resources import pack_dir
+from hcp.rules.engine import check_launch
+from hcp.rules.registry import RULES
+
+jsonschema = pytest.importorskip("jsonschema")
+referencing = pytest.importorskip("referencing")
+
+SCHEMAS = {path.stem: json.loads(path.read_text(encoding="utf-8")) for path in pack_dir("schemas").glob("*.json")}
+REGISTRY = referencing.Registry().with_resources(
+    (schema["$id"], referencing.Resource.from_contents(schema)) for schema in SCHEMAS.values()
+)
+BROKEN = "examples/mlm_broken.sh"
+BRIDGE = "examples/bridge_hcp.yaml"
+OUTPUTS = {
+    "findings": ("check", BROKEN),
+    "a patch": ("check", BROKEN, "--diff"),
+    "no patch": ("check", BRIDGE, "--diff"),
+    "not checked": ("check", BRIDGE, "examples/verl_dcp.yaml"),
+    "an unusable one of several": ("check", "missing.sh", BROKEN),
+    "unusable": ("check", "missing.sh"),
+    "no such option": ("check", "--no-such-option"),
+    "show": ("show", BROKEN),
+    "show several": ("show", BROKEN, BRIDGE, "--assume", "te=2.14"),
+    "words": ("check", "--strict", "--", "--context-parallel-size", "$UNSET", "--cp-comm-type", "a2a+p2p"),
+}
+
+
+def validator(data: dict[str, Any]) -> Any:
+    """`hcp.check/2` is in hcp.check.2.json."""
+    schema = SCHEMAS[data["schema"].replace("/", ".")]
+    return jsonschema.Draft202012Validator(schema, registry=REGISTRY)
+
+
+def with_one_more_key(data: Any) -> list[Any]:
+    """Copies of the data, each with an unknown key in one of its objects; facts are named by the launch."""
+    places: list[tuple[str | int, ...]] = []
+
+    def walk(value: Any, place: tuple[str | int, ...]) -> None:
+        if isinstance(value, dict):
+            if not place or place[-1] != "facts":
+                places.append(place)
+            for key, item in value.items():
+                walk(item, (*place, key))
+        elif isinstance(value, list):
+            for number, item in enumerate(value[:2]):
+                walk(item, (*place, number))
+
+    walk(data, ())
+    copies = []
+    for place in places:
+        changed = copy.deepcopy(data)
+        inner = changed
+        for step in place:
+            inner = inner[step]
+        inner["one_more"] = 1
+        copies.append(changed)
+    return copies
+
+
+@pytest.mark.parametrize("words", OUTPUTS.values(), ids=OUTPUTS)
+def test_an_output_is_what_its_schema_says_and_nothing_else(hcp, root: Path, words: tuple[str, ...]) -> None:
+    cut = words.index("--") if "--" in words else len(words)
+    data = json.loads(hcp(*words[:cut], "--format", "json", *words[cut:], cwd=root).stdout)
+    validator(data).validate(data)
+    for changed in with_one_more_key(data):
+        assert not validator(changed).is_valid(changed), changed
+    for key in data:
+        changed = {name: value for name, value in data.items() if name not in (key, "left_out")}
+        assert key in ("schema", "left_out") or not validator(data).is_valid(changed), key
+
+
+def test_the_findings_of_every_rule_are_what_the_schema_says() -> None:
+    for rule in RULES:
+        reading = (
+            read_text(rule.bad.text + "\n", "launch.txt", dialect=rule.bad.dialect)
+            if "\n" in rule.bad.text
+            else read_target("", dialect=rule.bad.dialect, words=shlex.split(rule.bad.text))
+        )
+        launch = build_launch(reading, assumed=parse_assumptions(rule.bad.assume.split()))
+        data = json.loads(dump(report_json(check_launch(launch, RULES))))
+        assert rule.id in [finding["rule"] for finding in data["findings"]]
+        validator(data).validate(data)
+
+
+@pytest.mark.parametrize("name", SCHEMAS)
+def test_a_schema_is_one_and_has_the_name_of_its_output(name: str) -> None:
+    schema = SCHEMAS[name]
+    jsonschema.Draft202012Validator.check_schema(schema)
+    assert schema["$id"] == f"{name}.json"
+    assert schema["properties"]["schema"]["const"].replace("/", ".") == name
+
+
+def test_the_answer_about_the_readmes_example_is_small(hcp, root: Path) -> None:
+    """An agent's window is small: at most 4 kB."""
+    assert len(hcp("check", BROKEN, "--format", "json", cwd=root).stdout.encode()) <= 4000
+
+
+def test_the_wheel_carries_the_schemas(root: Path) -> None:
+    assert 'schemas = "hcp/_pack/schemas"' in (root / "pyproject.toml").read_text()

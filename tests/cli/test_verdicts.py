@@ -1,0 +1,189 @@
+"""What a report's verdict does: to the exit code, and in each format."""
+
+from __future__ import annotations
+
+import itertools
+from typing import Any
+
+import pytest
+
+from hcp.cli.check import exit_code
+from hcp.cli.reports.github import report_github
+from hcp.cli.reports.json import dump, many_json, report_json
+from hcp.cli.reports.sarif import reports_sarif
+from hcp.cli.reports.text import report_lines
+from hcp.cli.screen import safe_text
+from hcp.core.place import Location
+from hcp.launch.fact import Fact, Launch, Reading
+from hcp.rules.registry import BY_ID
+from hcp.rules.report import Finding, NotChecked, Presumed, Report, Undecided
+from hcp.rules.rule import Problem, Severity
+
+RULE = BY_ID["HCP001"]
+PLACE = Location("launch.sh", 29, 1, 29, 20)
+HIDDEN = Undecided(
+    "line 29 sources models/x.sh, which is not read", ("heads", "tp"), PLACE, "give its values with --set"
+)
+SECOND = Undecided("the recipe is not known", ("cp",), None, "state what it decides")
+PRESUMED = Presumed("model.cp_comm_type", "p2p", 46, 741)
+
+
+def finding(severity: Severity, *presumed: Presumed) -> Finding:
+    problem = Problem("the launcher stops", "a2a+p2p without sizes", "two sizes", ("cp",))
+    return Finding(RULE, problem, severity, "crash", "config", ("cp",), PLACE, presumed=presumed)
+
+
+def report(*found: Finding, undecided: tuple[Undecided, ...] = (), unchecked: str = "", **more: Any) -> Report:
+    facts = {"cp": Fact(8, "launch", PLACE, "context_parallel_size"), "tp": Fact(1, "default")}
+    launch = Launch(Reading("mlm", "launch.sh", "shell"), facts, {})
+    left = tuple(NotChecked(BY_ID[rule], ("te",)) for rule in unchecked.split())
+    return Report(launch, found, left, 20, undecided=undecided, **more)
+
+
+OK, FAILED, UNDECIDED = report(), report(finding("error")), report(undecided=(HIDDEN,))
+BOTH = report(finding("error"), undecided=(HIDDEN,))
+WARNED = report(finding("warning"))
+UNCHECKED = report(unchecked="HCP001")
+CODES = [(OK, 0), (WARNED, 0), (UNCHECKED, 0), (FAILED, 1), (BOTH, 1), (UNDECIDED, 4), (None, 2)]
+
+
+@pytest.mark.parametrize(("one", "code"), CODES)
+def test_the_exit_code_of_one_launch(one: Report | None, code: int) -> None:
+    assert exit_code([one]) == code
+    assert exit_code([one], allow_undecided=True) == (0 if code == 4 else code)
+
+
+def test_of_several_launches_the_first_of_2_1_4_0_counts() -> None:
+    for several in itertools.product(CODES, repeat=3):
+        codes = {code for _, code in several}
+        expected = next(code for code in (2, 1, 4, 0) if code in codes)
+        assert exit_code([one for one, _ in several]) == expected
+
+
+def test_strict_fails_on_warnings_and_on_error_rules_that_are_not_decided() -> None:
+    assert [exit_code([one], strict=True) for one in (OK, WARNED, UNCHECKED, FAILED, None)] == [0, 1, 1, 1, 2]
+    hidden = report(undecided=(HIDDEN,), unchecked="HCP001")
+    assert exit_code([hidden], strict=True) == 1
+
+
+def test_strict_and_allow_undecided_contradict_each_other(hcp) -> None:
+    done = hcp("check", "--strict", "--allow-undecided", "--", "--context-parallel-size", "2")
+    assert (done.returncode, done.stdout) == (2, "")
+    assert done.stderr == "hcp: found --strict with --allow-undecided; wanted one of them; leave one out\n"
+
+
+@pytest.mark.parametrize(
+    ("one", "verdict"), [(OK, "ok"), (WARNED, "ok"), (FAILED, "failed"), (BOTH, "failed"), (UNDECIDED, "undecided")]
+)
+def test_json_is_ok_exactly_where_the_verdict_is(one: Report, verdict: str) -> None:
+    data = report_json(one)
+    assert (data["verdict"], data["ok"]) == (verdict, verdict == "ok")
+    many = many_json([report_json(OK), data])
+    assert many["ok"] == (verdict == "ok")
+    assert many["summary"]["targets"] == 2 and many["summary"]["unusable"] == 0
+    assert many["summary"]["ok"] == 1 + (verdict == "ok")
+
+
+def test_json_holds_what_is_undecided_and_presumed_and_the_facts_that_findings_use() -> None:
+    data = report_json(report(finding("warning", PRESUMED), undecided=(HIDDEN, SECOND), presumed=(PRESUMED,)))
+    assert data["undecided"] == [
+        {
+            "reason": "line 29 sources models/x.sh, which is not read",
+            "needs": ["heads", "tp"],
+            "location": {"file": "launch.sh", "line": 29, "column": 1},
+            "do": "give its values with --set",
+        },
+        {"reason": "the recipe is not known", "needs": ["cp"], "location": None, "do": "state what it decides"},
+    ]
+    presumed = [{"key": "model.cp_comm_type", "value": "p2p", "recipes_set": 46, "recipes": 741}]
+    assert data["presumed"] == data["findings"][0]["presumed"] == presumed
+    assert list(data["facts"]) == ["cp"]
+    assert dump(data).isascii()
+
+
+def text(one: Report, strict: bool = False) -> list[str]:
+    return safe_text(report_lines(one, strict=strict)).splitlines()
+
+
+NUMBERS = "0 errors, 0 warnings, 0 infos; 20 rules applied"
+
+
+def test_the_last_line_says_the_verdict() -> None:
+    assert text(OK) == [f"launch.sh: ok: {NUMBERS}, 0 not checked"]
+    assert text(FAILED)[-1] == f"launch.sh: FAILED: {NUMBERS.replace('0 errors', '1 error')}, 0 not checked"
+    assert text(UNDECIDED) == [
+        "launch.sh: UNDECIDED: line 29 sources models/x.sh, which is not read: give its values with --set; "
+        f"{NUMBERS}, 0 not checked"
+    ]
+    assert text(UNCHECKED) == [
+        "not checked: HCP001 (te); add --assume te=VERSION",
+        f"launch.sh: ok as far as checked: {NUMBERS}, 1 not checked",
+    ]
+
+
+def test_strict_says_that_it_is_why() -> None:
+    assert text(WARNED, strict=True)[-1].startswith("launch.sh: FAILED (--strict): 0 errors, 1 warning, ")
+    assert text(WARNED)[-1].startswith("launch.sh: ok: ")
+
+
+def test_what_is_undecided_is_said_once_for_each_reason() -> None:
+    lines = text(report(undecided=(HIDDEN, SECOND)))
+    assert lines[0] == "launch.sh: undecided: the recipe is not known: state what it decides"
+    assert lines[1].startswith("launch.sh: UNDECIDED: line 29 ") and len(lines) == 2
+    assert text(BOTH)[1] == (
+        "launch.sh:29:1: undecided: line 29 sources models/x.sh, which is not read: give its values with --set"
+    )
+    assert text(BOTH)[2].startswith("launch.sh: FAILED: 1 error")
+
+
+def test_what_is_presumed_is_one_line_with_the_least_certain_first() -> None:
+    sure = [Presumed(f"model.key_{number}", None, 0, 741) for number in range(4)]
+    assert text(report(presumed=(*sure, PRESUMED)))[0] == (
+        "presumed where nothing is written: model.cp_comm_type p2p (46 of 741 recipes differ); "
+        "model.key_0 null (0 of 741 recipes differ); model.key_1 null (0 of 741 recipes differ); and 2 more (hcp show)"
+    )
+
+
+def test_a_finding_is_one_line_that_says_nothing_twice() -> None:
+    assert text(FAILED)[0] == (
+        "launch.sh:29:1: error HCP001 the launcher stops (found a2a+p2p without sizes; expected two sizes)"
+    )
+    twice = finding("error")._replace(problem=finding("error").problem._replace(found="the launcher"))
+    assert text(report(twice))[0].endswith("error HCP001 the launcher stops (expected two sizes)")
+
+
+def test_every_rule_that_is_not_checked_is_named(hcp, root) -> None:
+    import json
+
+    words = ("check", "--format", "json", "--", "model.context_parallel_size=8", "model.cp_comm_type=a2a+p2p")
+    data = json.loads(hcp(*words).stdout)
+    shown = hcp("check", *words[3:]).stdout
+    (line,) = [line for line in shown.splitlines() if line.startswith("not checked: ")]
+    assert len(data["not_checked"]) > 10
+    assert [item["rule"] for item in data["not_checked"] if item["rule"] not in line] == []
+    assert "; add --model config.json, --assume te=VERSION" in line
+
+
+def test_github_warns_of_what_is_undecided() -> None:
+    assert report_github(UNDECIDED) == [
+        "::warning file=launch.sh,line=29,col=1,endLine=29,title=undecided::line 29 sources models/x.sh, "
+        "which is not read: give its values with --set%0Aneeds heads, tp"
+    ]
+
+
+def test_sarif_notifies_of_what_is_undecided() -> None:
+    (run,) = reports_sarif([report(undecided=(HIDDEN, SECOND))])["runs"]
+    (invocation,) = run["invocations"]
+    notes = invocation["toolExecutionNotifications"]
+    assert [note["level"] for note in notes] == ["warning", "warning"]
+    assert notes[0]["message"]["text"].startswith("line 29 sources models/x.sh")
+    assert notes[0]["locations"][0]["physicalLocation"]["region"]["startLine"] == 29
+    assert notes[1]["locations"][0]["physicalLocation"]["artifactLocation"]["uri"] == "launch.sh"
+    assert invocation["executionSuccessful"] is True
+
+
+@pytest.mark.parametrize("fmt", ["sarif", "github"])
+def test_a_patch_goes_with_text_and_json(hcp, root, fmt: str) -> None:
+    done = hcp("check", "examples/mlm_broken.sh", "--diff", "--format", fmt, cwd=root)
+    assert (done.returncode, done.stdout) == (2, "")
+    assert done.stderr == f"hcp: found --diff with --format {fmt}; wanted text or json; leave one out\n"

@@ -1,0 +1,51 @@
+"""Whether a launch packs: by its options where the program is known, never guessed where it is not."""
+
+from __future__ import annotations
+
+import pytest
+
+from hcp.launch.build import build_launch
+from hcp.launch.fact import Launch
+from hcp.launch.read import read_text
+
+MODEL = "--num-layers 4 --hidden-size 64 --num-attention-heads 4 --context-parallel-size 2"
+
+
+def launch(command: str) -> Launch:
+    return build_launch(read_text(f"#!/bin/bash\n{command}\n", "x.sh"))
+
+
+@pytest.mark.parametrize(
+    ("command", "packing"),
+    [
+        (f"torchrun pretrain_gpt.py {MODEL}", "none"),
+        (f"torchrun /opt/Megatron-LM/pretrain_mamba.py {MODEL}", "none"),
+        (f"torchrun pretrain_gpt.py {MODEL} --sft", "sft"),
+        # slime/backends/megatron_utils/data.py: PackedSeqParams(qkv_format="thd"), whatever the options.
+        (f"python train.py --actor-num-nodes 2 {MODEL}", "online"),
+        (f"ray job submit -- python3 train_async.py --rollout-batch-size 8 {MODEL}", "online"),
+        # miles/utils/arguments.py: --qkv-format thd (the default) or bshd.
+        (f"python train.py --actor-num-nodes 2 --qkv-format bshd {MODEL}", "none"),
+        (f"python train.py --actor-num-nodes 2 --qkv-format thd {MODEL}", "online"),
+        # Megatron-LM, megatron/training/arguments.py: --rl-use-sequence-packing, off by default.
+        (f"torchrun train_rl.py --rl-use-sequence-packing {MODEL}", "online"),
+        (f"torchrun train_rl.py {MODEL}", "none"),
+        # A program of one's own may pack as it likes.
+        (f"torchrun train.py {MODEL}", None),
+        (f"torchrun my_training.py {MODEL}", None),
+        (f"torchrun my_training.py --sft {MODEL}", "sft"),
+    ],
+)
+def test_packing_follows_from_the_program_and_its_options(command: str, packing: str | None) -> None:
+    facts = launch(command).facts
+    assert (facts["packing"].value if "packing" in facts else None) == packing
+    assert (facts["thd"].value if "thd" in facts else None) == (None if packing is None else packing != "none")
+
+
+def test_a_program_that_is_not_known_is_why_packing_is_unknown() -> None:
+    assert launch(f"torchrun train.py {MODEL}").unknown["packing"] == "train.py is a program of its own, which may pack"
+    assert "packing" not in launch(f"torchrun pretrain_gpt.py {MODEL}").unknown
+
+
+def test_a_bare_command_line_packs_as_its_flags_say() -> None:
+    assert build_launch(read_text(MODEL, "x")).facts["packing"].value == "none"

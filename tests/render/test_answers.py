@@ -1,0 +1,100 @@
+"""What a rendered job does with each answer of its own `hcp check`: the whole script runs, on stand-ins for Slurm."""
+
+import json
+import os
+import subprocess
+
+import pytest
+
+from support.processes import HANG_S
+from support.rendering import HCP_WORDS, SITE
+
+SRUN = """#!/bin/bash
+while [[ $1 == -* ]]; do shift; done
+exec "$@"
+"""
+SCONTROL = """#!/bin/bash
+if [[ $2 == hostnames ]]; then printf 'n1\\nn2\\n'; else echo 'NodeName=n1 NodeAddr=127.0.0.1 X=1'; fi
+"""
+PYTHON = """#!/bin/bash
+code=$CODE
+case "$*" in
+    *' -m hcp check '*)
+        case "$*" in *--assume=te=2.14*) code=$LATER ;; esac
+        if [[ $code == kill ]]; then kill -SEGV $$; fi
+        if [[ $code == *[014] && $WORDS == yes ]]; then echo '{"schema": "hcp.check/2", "ok": false}'; fi
+        exit "$code" ;;
+    *' -m hcp.render.preflight agree'*) echo te=2.14 ;;
+    *' -m hcp.render.preflight'*) echo '{}' ;;
+    *) echo "TRAINED $*" ;;
+esac
+"""
+GOES = ("completed", 3, 0)
+
+
+@pytest.fixture
+def answered(hcp, tmp_path):
+    """`answered(code, later=0, words="yes")`: how the job ends whose checks end so before and after its first phase."""
+
+    def run(code, later=0, words="yes", python="python"):
+        programs = tmp_path / "bin"
+        programs.mkdir(exist_ok=True)
+        stand_ins = {"srun": SRUN, "scontrol": SCONTROL, "scancel": "#!/bin/bash\n", "python": PYTHON}
+        for name, text in stand_ins.items():
+            (programs / name).write_text(text)
+            (programs / name).chmod(0o755)
+        words_of = ["--start", "srun", "--nodes", "2", *SITE, "--program", "train.py", "--python", programs / python]
+        done = hcp("render", *words_of, "-o", "job.sbatch", "--", *HCP_WORDS, cwd=tmp_path)
+        assert done.returncode == 0, done.stderr
+        slurm = {"SLURM_JOB_ID": "7", "SLURM_JOB_NAME": "j", "SLURM_JOB_NUM_NODES": "2", "SLURM_JOB_NODELIST": "n"}
+        # The test's own answers: the ranks' places are not what is tried here.
+        env = {"CODE": str(code), "LATER": str(later), "WORDS": words, "PATH": f"{programs}:{os.environ['PATH']}"}
+        job = subprocess.run(
+            ["bash", "job.sbatch"], cwd=tmp_path, capture_output=True, text=True, timeout=HANG_S, env={**slurm, **env}
+        )
+        verdict = json.loads((tmp_path / "j-7" / "verdict.json").read_text())
+        assert verdict["exit_code"] == job.returncode
+        reasons = [
+            json.loads(line.partition(": ")[2])["reason"] for line in job.stdout.splitlines() if '"reason"' in line
+        ]
+        assert ("TRAINED" in job.stdout) == (verdict["status"] == "completed")
+        return (verdict["status"], verdict["phase"], job.returncode), reasons
+
+    return run
+
+
+def test_a_launch_that_is_fine_trains(answered):
+    assert answered(0) == (GOES, [])
+
+
+def test_an_undecided_launch_trains_with_a_warning(answered):
+    warning = "hcp check left the launch undecided: the lines above say why"
+    assert answered(4) == (GOES, [warning])
+    assert answered(4, 4) == (GOES, [warning, warning])
+
+
+@pytest.mark.parametrize(
+    ("code", "reason"),
+    [
+        (1, "hcp check found errors in the launch"),
+        (2, "hcp check could not read the launch"),
+        (3, "hcp could not run: exit code 3"),
+        (126, "hcp could not run: exit code 126"),
+        (127, "hcp could not run: exit code 127"),
+        ("kill", "hcp could not run: exit code 139"),
+    ],
+)
+def test_any_other_answer_stops_the_job_with_its_reason(answered, code, reason):
+    assert answered(code) == (("stopped", 0, 1), [reason])
+    later = reason.replace("errors in the launch", "errors with the versions on the nodes")
+    assert answered(0, code) == (("stopped", 1, 1), [later])
+
+
+@pytest.mark.parametrize("code", [0, 1, 4])
+def test_an_exit_code_without_a_word_is_not_that_of_hcp(answered, code):
+    """Python ends with 1 where there is no hcp, srun where there is no node."""
+    assert answered(code, words="no") == (("stopped", 0, 1), [f"hcp could not run: exit code {code}"])
+
+
+def test_an_interpreter_that_is_not_there_is_told_from_a_launch_with_errors(answered):
+    assert answered(0, python="nowhere") == (("stopped", 0, 1), ["hcp could not run: exit code 127"])

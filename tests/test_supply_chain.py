@@ -1,0 +1,170 @@
+"""What is installed is what was tested: bounded requirements, a pin for every package, wheels of the same bytes."""
+
+from __future__ import annotations
+
+import hashlib
+import importlib
+import os
+import shutil
+import subprocess
+import sys
+from importlib.metadata import PackageNotFoundError, distribution
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import pytest
+from packaging.requirements import Requirement
+from packaging.utils import canonicalize_name
+
+from support.processes import HANG_S
+
+ROOT = Path(__file__).resolve().parents[1]
+BOUNDLESS = {"torch", "megatron-core", "transformer-engine", "tensordict", "einops"}
+"""The containers of users decide on these."""
+
+
+def _project() -> dict[str, Any]:
+    # Before Python 3.11 the reader of TOML is tomli, which pytest brings along.
+    reader = importlib.import_module("tomllib" if sys.version_info >= (3, 11) else "tomli")
+    loaded: dict[str, Any] = reader.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))
+    return loaded
+
+
+PROJECT = _project()
+BASE = [Requirement(text) for text in PROJECT["project"]["dependencies"]]
+EXTRAS = {
+    name: [Requirement(text) for text in texts] for name, texts in PROJECT["project"]["optional-dependencies"].items()
+}
+BUILD = [Requirement(text) for text in PROJECT["build-system"]["requires"]]
+
+
+class Closure(NamedTuple):
+    """What the tests need, directly or not: name -> what wants it. `absent` is what this environment lacks."""
+
+    installed: dict[str, str]
+    absent: dict[str, str]
+
+
+def closure_of(requirements: list[Requirement]) -> Closure:
+    found = Closure({}, {})
+    queue = [(requirement, "pyproject.toml") for requirement in requirements]
+    done = set()
+    while queue:
+        requirement, wanted_by = queue.pop()
+        name = canonicalize_name(requirement.name)
+        for extra in ("", *sorted(requirement.extras)):
+            if (name, extra) in done:
+                continue
+            done.add((name, extra))
+            if name == canonicalize_name(PROJECT["project"]["name"]):
+                queue += [(each, "pyproject.toml") for each in EXTRAS.get(extra, BASE)]
+                continue
+            try:
+                own = distribution(name).requires or []
+            except PackageNotFoundError:
+                found.absent[name] = wanted_by
+                continue
+            found.installed.setdefault(name, wanted_by)
+            for each in map(Requirement, own):
+                stated = each.marker is None or each.marker.evaluate({"extra": extra})
+                plain = each.marker is None or each.marker.evaluate({"extra": ""})
+                if stated and (plain if not extra else not plain):
+                    queue.append((each, name))
+    return found
+
+
+def pins_of(text: str) -> dict[str, Requirement]:
+    """Name -> the line of constraints.txt that holds for this Python."""
+    lines = [line.partition("#")[0].strip() for line in text.splitlines()]
+    pins = [Requirement(line) for line in lines if line]
+    return {canonicalize_name(pin.name): pin for pin in pins if pin.marker is None or pin.marker.evaluate()}
+
+
+@pytest.fixture(scope="module")
+def closure() -> Closure:
+    return closure_of([*BASE, *EXTRAS["test"], *BUILD])
+
+
+@pytest.fixture(scope="module")
+def pins() -> dict[str, Requirement]:
+    return pins_of((ROOT / "constraints.txt").read_text(encoding="utf-8"))
+
+
+def test_what_the_base_install_needs_has_an_upper_bound():
+    for requirement in BASE:
+        bounds = {specifier.operator for specifier in requirement.specifier}
+        assert bounds & {"<", "<=", "~="}, f"{requirement}: a next major version would be installed untested"
+
+
+def test_what_users_containers_decide_has_none():
+    for requirement in (each for name in ("megatron", "dcp", "te") for each in EXTRAS[name]):
+        assert requirement.name in BOUNDLESS, f"{requirement.name} is new here: bound it, or name it"
+        assert {specifier.operator for specifier in requirement.specifier} <= {">="}, str(requirement)
+
+
+def test_every_package_that_is_installed_for_the_tests_is_pinned(closure, pins):
+    unpinned = [
+        f"{name}=={distribution(name).version} (wanted by {wanted_by})"
+        for name, wanted_by in sorted(closure.installed.items())
+        if name not in pins
+    ]
+    assert not unpinned, f"constraints.txt has no line for {', '.join(unpinned)} on Python {sys.version.split()[0]}"
+
+
+def test_what_is_installed_is_what_constraints_say(closure, pins):
+    other = [
+        f"{name} {distribution(name).version}, wanted {pins[name].specifier}"
+        for name in sorted(closure.installed)
+        if name in pins and not pins[name].specifier.contains(distribution(name).version, prereleases=True)
+    ]
+    assert not other, f"not the tested versions: {'; '.join(other)}: pip install -c constraints.txt -e '.[test]'"
+
+
+def test_a_pin_is_one_version_and_somebody_wants_it(closure, pins):
+    assert all(str(pin.specifier).startswith("==") and "*" not in str(pin.specifier) for pin in pins.values())
+    if not closure.absent:
+        assert not set(pins) - set(closure.installed), "constraints.txt pins what nothing wants any more"
+
+
+def test_the_base_install_is_complete(closure):
+    needed = {canonicalize_name(requirement.name) for requirement in BASE}
+    assert not needed & set(closure.absent)
+
+
+def test_a_package_without_a_pin_would_be_found():
+    line = "click==8.5.1\nother==1 ; python_version < '3'\n"
+    assert set(pins_of(line)) == {"click"}
+
+
+def _source(folder: Path, stamp: int) -> Path:
+    """A copy of what a wheel is made of, with times and permissions of its own."""
+    folder.mkdir()
+    for name in ("src", "skills", "checks", "templates"):
+        shutil.copytree(ROOT / name, folder / name, ignore=shutil.ignore_patterns("__pycache__"))
+    for name in ("pyproject.toml", "README.md", "LICENSE", ".gitignore"):
+        shutil.copyfile(ROOT / name, folder / name)
+    for path in (path for path in folder.rglob("*") if path.is_file()):
+        path.chmod(0o600 if stamp % 2 else 0o644)
+        os.utime(path, (stamp, stamp))
+    return folder
+
+
+def test_a_wheel_that_is_built_twice_has_the_same_bytes(tmp_path):
+    pytest.importorskip("hatchling", reason="hatchling is not installed: pip install -c constraints.txt -e '.[test]'")
+    digests = []
+    for number, stamp in enumerate((1_000_000_001, 1_700_000_000)):
+        source = _source(tmp_path / f"source{number}", stamp)
+        out = tmp_path / f"wheel{number}"
+        done = subprocess.run(
+            [sys.executable, "-m", "hatchling", "build", "-t", "wheel", "-d", out],
+            cwd=source,
+            capture_output=True,
+            text=True,
+            timeout=HANG_S,
+            env={name: value for name, value in os.environ.items() if name != "SOURCE_DATE_EPOCH"},
+        )
+        assert done.returncode == 0, done.stderr
+        wheels = list(out.glob("*.whl"))
+        assert len(wheels) == 1 and wheels[0].stat().st_size < 1_000_000
+        digests.append((wheels[0].name, hashlib.sha256(wheels[0].read_bytes()).hexdigest()))
+    assert digests[0] == digests[1]
