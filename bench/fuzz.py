@@ -1,8 +1,8 @@
 """Runs many thousand made inputs through the real commands: `python bench/fuzz.py --inputs 100000 --seed 1`.
 
 Inputs are made from the grammars of what hcp reads (scripts, words, YAML, options, site files, cards, logs, lengths),
-and from real texts that are damaged: this repository's examples, and those below each --corpus. Each input is run twice, in
-other processes where there are several --jobs. Told is every input after which one of these does not hold:
+and from real texts that are damaged: this repository's examples, and those below each --corpus. Each input is run
+twice, in other processes where there are several --jobs. Told is every input after which one of these does not hold:
 
 no traceback, no exit code but 0, 1, 2 and 4, at most 2 s of CPU and 300 MB, no program started, no connection, no file
 opened or changed that was not named, no control character printed, no line that a CI runner would execute, JSON that
@@ -26,11 +26,11 @@ from options import at_least_one
 ROOT = Path(__file__).resolve().parents[1]
 sys.path[:0] = [str(ROOT / "src"), str(ROOT / "tests"), str(ROOT / "bench")]
 
-from fuzz_case import Case  # noqa: E402
-from fuzz_readers import READERS, made  # noqa: E402
-from fuzz_run import Fault  # noqa: E402
-from fuzz_seeds import gathered  # noqa: E402
-from fuzz_workers import Done, Plan, Work, run_all  # noqa: E402
+from fuzzer.case import Case  # noqa: E402
+from fuzzer.readers import READERS, made  # noqa: E402
+from fuzzer.run import Fault  # noqa: E402
+from fuzzer.seeds import gathered  # noqa: E402
+from fuzzer.workers import Done, Plan, Work, run_all  # noqa: E402
 
 
 class Tally:

@@ -17,8 +17,8 @@ from itertools import pairwise
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from fuzz_case import OUTPUT, Case
-from fuzz_watch import ROOT, WATCH, BlockedError
+from fuzzer.case import OUTPUT, Case
+from fuzzer.watch import ROOT, WATCH, BlockedError
 
 CPU_S = 2.0
 MEMORY = 300_000_000
@@ -29,9 +29,7 @@ ENDS_AFTER_S = 5.0
 """Of CPU: then an input is given up."""
 EXIT_CODES = (0, 1, 2, 4)
 SCHEMAS = ROOT / "schemas"
-_INVISIBLE = re.compile(
-    r"[\x00-\x09\x0b-\x1f\x7f-\x9f\u061c\u200b-\u200f\u2028-\u202e\u2060-\u2069\ufeff\ud800-\udfff]"
-)
+_INVISIBLE = re.compile(r"[\x00-\x09\x0b-\x1f\x7f-\x9f\u061c\u200e\u200f\u2028-\u202e\u2066-\u2069\ud800-\udfff]")
 _COMMAND = re.compile(r"::(error|warning|notice|debug|group|endgroup)( [^:]*)?::")
 _SCHEMA = re.compile(r"hcp\.[a-z-]+/[0-9]+")
 _FRAME = re.compile(r'File "[^"]*?((?:src/hcp|bench)/[^"]+)", line \d+, in (\S+)')

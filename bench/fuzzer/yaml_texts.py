@@ -7,8 +7,8 @@ from collections.abc import Iterator, Sequence
 from random import Random
 from typing import Any
 
-from fuzz_shell import FLAGS, KEYS
-from fuzz_text import monster, value
+from fuzzer.shell import FLAGS, KEYS
+from fuzzer.text import monster, value
 
 SITE_KEYS = (
     *("nodes", "gpus_per_node", "time", "job_name", "account", "partition", "mem", "cpus_per_task", "gpu_request"),

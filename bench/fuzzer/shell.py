@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from random import Random
 
-from fuzz_text import monster, value
+from fuzzer.text import monster, value
 
 FLAGS = (
     *("--context-parallel-size", "--tensor-model-parallel-size", "--pipeline-model-parallel-size", "--num-layers"),

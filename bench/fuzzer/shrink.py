@@ -5,7 +5,7 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Iterator
 
-from fuzz_case import Case
+from fuzzer.case import Case
 
 Shows = Callable[[Case], bool]
 

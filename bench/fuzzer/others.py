@@ -1,164 +1,19 @@
-"""What hcp reads, each with a maker of cases: the same seed and number make the same case on every machine."""
+"""Cases of all that is no launch: site files, rendered jobs, logs, skills, lengths, groups, names."""
 
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Sequence
 from random import Random
-from typing import Any
 
-from fuzz_case import OUTPUT, Case
-from fuzz_seeds import ROOT, Seeds
-from fuzz_shell import FLAGS, KEYS, launch_words, script
-from fuzz_text import SIZES, Dice, damaged, encoded, monster, value
-from fuzz_watch import DECOY
-from fuzz_yaml import (
-    CARD_KEYS,
-    MODEL_KEYS,
-    SITE_KEYS,
-    STEP_KEYS,
-    document,
-    dotted,
-    json_text,
-    json_value,
-    model_args,
-    scalar,
-)
+from fuzzer.case import OUTPUT
+from fuzzer.launches import GOOD, Made, asked, pick
+from fuzzer.seeds import Seeds
+from fuzzer.shell import launch_words, script
+from fuzzer.text import damaged, encoded, monster, value
+from fuzzer.watch import DECOY
+from fuzzer.yaml_texts import CARD_KEYS, SITE_KEYS, STEP_KEYS, document, json_text, json_value, scalar
 
-FORMATS = ("text", "text", "json", "json", "sarif", "github")
-DIALECTS = ("auto", "mlm", "bridge", "bridge-provider", "verl")
-_FACTS = ("te", "mcore", "arch", "world_size", "nvlink_domain", "cp", "placement", "start", "env.NCCL_DEBUG", "x", "")
-GOOD = b"torchrun pretrain_gpt.py --num-layers 2 --num-attention-heads 8 --hidden-size 64 --context-parallel-size 4\n"
-_CONFIG = (ROOT / "examples" / "llama3_8b_config.json").read_bytes()
 _SITE = b"arch: sm90\nnodes: 2\ngpus_per_node: 8\ntime: 4:00:00\nmodules: [a, b]\nenv: {A: b}\nfacts: {te: 2.14}\n"
-Made = tuple[list[str], list[tuple[str, bytes]], bytes]
-"""Words, files, standard input."""
-
-
-def made(reader: str, seed: int, number: int, seeds: Seeds) -> Case:
-    """Case `number` of a reader."""
-    random = Dice(f"{seed}:{reader}:{number}")
-    random.wild = random.choice((0.0, 0.01, 0.05, 0.05, 0.2, 0.5))
-    words, files, stdin = READERS[reader][1](random, seeds)
-    # A command line holds no NUL; nothing names the decoy.
-    words = [word.replace("\0", "")[:60_000] for word in words]
-    return Case(reader, tuple(words), (*files, (DECOY + ".sh", GOOD)), stdin)
-
-
-def _changed(random: Random, base: dict[str, Any], keys: Sequence[str]) -> bytes:
-    """A JSON object with some other values, or another text altogether."""
-    if random.random() < 0.1:
-        return encoded(random, json_text(random, keys))
-    data = dict(base)
-    for _ in range(random.choice((0, 1, 1, 2, 4))):
-        key = random.choice((*data, *keys))
-        data[key] = int(random.choice(SIZES)) if random.random() < 0.7 else json_value(random, keys, 2)
-    text = json.dumps(data, ensure_ascii=random.random() < 0.5, indent=1)
-    return damaged(random, text.encode("utf-8", "replace"), []) if random.random() < 0.2 else encoded(random, text)
-
-
-def _pick(random: Random, seeds: Seeds, *kinds: str) -> bytes:
-    texts = seeds.of(random.choice(kinds))
-    return random.choice(texts) if texts else b""
-
-
-def _damaged(random: Random, seeds: Seeds, kind: str, *others: str) -> bytes:
-    texts = [_pick(random, seeds, *(others or (kind,))) for _ in range(2)]
-    return damaged(random, _pick(random, seeds, kind), texts)
-
-
-def _asked(random: Random) -> list[str]:
-    """How a report is asked for."""
-    words = [random.choice(("check", "check", "check", "check", "show"))]
-    if words == ["show"]:
-        return [*words, "--format", random.choice(("text", "json"))]
-    fmt = random.choice(FORMATS)
-    words += [f"--format={fmt}"] if random.random() < 0.3 else ["--format", fmt]
-    if random.random() < 0.15 and fmt in ("text", "json"):
-        words.append(random.choice(("--diff", "--diff", "--show")))
-    if random.random() < 0.1:
-        words.append(random.choice(("--strict", "--allow-undecided")))
-    if random.random() < 0.2:
-        words += ["--assume", random.choice(("te=2.14", "mcore=0.16.1", "arch=sm90", "world_size=64"))]
-    return words
-
-
-def _target(random: Random, name: str, data: bytes) -> Made:
-    if random.random() < 0.08:
-        return [*_asked(random), "-"], [("beside.sh", b"X=1\n")], data
-    words = [*_asked(random), name]
-    if random.random() < 0.1:
-        words += ["--", *launch_words(random)[:4]]
-    return words, [(name, data), ("beside.sh", b"export CP=2\n")], b""
-
-
-def shell(random: Random, seeds: Seeds) -> Made:
-    name = random.choice(("run.sh", "run.sh", "job.sbatch", "run", "a b.sh"))
-    if random.random() < 0.5:
-        return _target(random, name, encoded(random, script(random)))
-    return _target(random, name, _damaged(random, seeds, "shell", "shell", "shell", "yaml", "words"))
-
-
-def yaml(random: Random, seeds: Seeds) -> Made:
-    how = random.random()
-    name = random.choice(("run.yaml", "model_config.yaml", "x.yml"))
-    if how < 0.5:
-        return _target(random, name, _damaged(random, seeds, "yaml", "yaml", "yaml", "shell", "json"))
-    text = (model_args if how < 0.65 else dotted if how < 0.85 else lambda r: document(r, KEYS))(random)
-    return _target(random, name, encoded(random, text))
-
-
-def words(random: Random, seeds: Seeds) -> Made:
-    """Overrides and flags after --, or in a file of their own."""
-    texts = launch_words(random)
-    if random.random() < 0.4:
-        texts = damaged(random, _pick(random, seeds, "words"), seeds.of("words")[:5]).decode("utf-8", "replace").split()
-    dialect = ["--dialect", random.choice(DIALECTS)] if random.random() < 0.5 else []
-    if random.random() < 0.3:
-        data = encoded(random, random.choice(("\n", " ")).join(texts))
-        return [*_asked(random), *dialect, "run.txt"], [("run.txt", data)], b""
-    return [*_asked(random), *dialect, "--", *texts], [], b""
-
-
-def model(random: Random, seeds: Seeds) -> Made:
-    data = _changed(random, json.loads(_CONFIG), MODEL_KEYS)
-    if random.random() < 0.2:
-        data = _damaged(random, seeds, "json", "json", "yaml")
-    return [*_asked(random), "--model", "config.json", "run.sh"], [("config.json", data), ("run.sh", GOOD)], b""
-
-
-def options(random: Random, seeds: Seeds) -> Made:
-    texts = _asked(random)
-    names = ("--set", "--set", "--assume", "--assume", "--select", "--ignore", "--dialect", "-o", "-o", "", "--facts")
-    names += ("--model", "--site", "--no-such") if random.random() < 0.2 else ()
-    for _ in range(random.choice((1, 2, 4))):
-        name = random.choice(names)
-        text = monster(random)
-        if name == "--set":
-            text = f"{random.choice((*KEYS, *FLAGS, text))}={value(random)}"
-        elif name == "--dialect" and random.random() < 0.8:
-            text = random.choice(DIALECTS)
-        elif name == "--assume":
-            text = f"{random.choice(_FACTS)}={value(random)}"
-        elif name in ("--select", "--ignore") and random.random() < 0.5:
-            text = random.choice(("HCP", "CP001,TOPO", "CP", "SLURM", ",", "HCP001 ")) + random.choice(("", "", text))
-        elif name == "-o":
-            text = f"{random.choice((*FORMATS, 'x', text))}={OUTPUT}.{random.choice(FORMATS)}"
-        elif name in ("--facts", "--model", "--site") and random.random() < 0.8:
-            text = "beside.json"
-        texts += [name, text] if name.startswith("-") else [f"{random.choice(_FACTS)}={value(random)}"]
-    data = _changed(random, {"te": "2.14", "hidden_size": 64}, (*_FACTS, *MODEL_KEYS))
-    targets = random.choice(
-        (["run.sh"], ["run.sh"], ["run.sh"], ["run.sh", "missing.sh"], [monster(random)], ["run.sh", "run.sh"])
-    )
-    return [*texts, *targets], [("run.sh", GOOD), ("beside.json", data)], b""
-
-
-def facts(random: Random, seeds: Seeds) -> Made:
-    stated = {name: {"value": value(random), "origin": "installed"} for name in random.sample(_FACTS, 3)}
-    base = {"schema": "hcp.facts/1", "facts": {"te": {"value": "2.14", "origin": "installed"}, **stated}}
-    data = _changed(random, base, ("schema", "facts", "x"))
-    return [*_asked(random), "--facts", "facts.json", "run.sh"], [("facts.json", data), ("run.sh", GOOD)], b""
 
 
 def site(random: Random, seeds: Seeds) -> Made:
@@ -170,7 +25,7 @@ def site(random: Random, seeds: Seeds) -> Made:
         )
         data = damaged(random, data, []) if random.random() < 0.5 else data
     if random.random() < 0.4:
-        return [*_asked(random), "--site", "site.yaml", "run.sh"], [("site.yaml", data), ("run.sh", GOOD)], b""
+        return [*asked(random), "--site", "site.yaml", "run.sh"], [("site.yaml", data), ("run.sh", GOOD)], b""
     texts = ["render", "--site", "site.yaml", "--start", random.choice(("srun", "torchrun", "ft_launcher", "ray"))]
     return [*texts, *_written(random), "run.sh"], [("site.yaml", data), ("run.sh", GOOD)], b""
 
@@ -202,7 +57,7 @@ def triage(random: Random, seeds: Seeds) -> Made:
     for number in range(random.choice((1, 1, 1, 2, 3))):
         log = b"\n".join(made_log(random.randrange(10**9)) for _ in range(random.choice((1, 1, 3))))
         if random.random() < 0.3:
-            log = damaged(random, log, [_pick(random, seeds, "log"), made_log(random.randrange(10**9))])
+            log = damaged(random, log, [pick(random, seeds, "log"), made_log(random.randrange(10**9))])
         logs.append((f"logs/{number}.log", log))
     texts = ["triage", "--format", random.choice(("text", "json"))]
     if random.random() < 0.2:
@@ -220,7 +75,7 @@ def card(random: Random, seeds: Seeds) -> Made:
     card_text, skill_text, record = random.choice([*zip(*map(seeds.of, ("card", "skill", "record")))])
     name = json.loads(record)["skill"] if random.random() < 0.9 and record else "x"
     if how < 0.35:
-        card_text = damaged(random, card_text, [_pick(random, seeds, "card", "yaml")])
+        card_text = damaged(random, card_text, [pick(random, seeds, "card", "yaml")])
     elif how < 0.55:
         card_text = encoded(random, document(random, (*CARD_KEYS, *STEP_KEYS)))
     elif how < 0.8:
@@ -273,7 +128,7 @@ def lengths(random: Random, seeds: Seeds) -> Made:
             random, "\n".join(json_text(random, ("length", "tokens", "a")) for _ in range(random.randint(1, 4)))
         )
     else:
-        data = damaged(random, _pick(random, seeds, "text"), seeds.of("words")[:3])
+        data = damaged(random, pick(random, seeds, "text"), seeds.of("words")[:3])
     if random.random() < 0.2:
         data = json.dumps([json_value(random, ("length", "x"), 2) for _ in range(6)]).encode()
     texts = ["dcp", "plan", "--world-size", random.choice(("8", "8", "64", "1", "12", value(random)))]
@@ -340,22 +195,3 @@ def commands(random: Random, seeds: Seeds) -> Made:
         [("sources/megatron_core-0.16.1/megatron/core/parallel_state.py", encoded(random, f"def f({word}): pass\n"))],
         b"",
     )
-
-
-READERS: dict[str, tuple[int, Callable[[Random, Seeds], Made]]] = {
-    "shell": (30, shell),
-    "yaml": (18, yaml),
-    "words": (12, words),
-    "triage": (10, triage),
-    "lengths": (7, lengths),
-    "options": (5, options),
-    "card": (5, card),
-    "site": (4, site),
-    "render": (3, render),
-    "model": (2, model),
-    "facts": (1, facts),
-    "groups": (2, groups),
-    "commands": (1, commands),
-}
-"""Reader -> (its share of the inputs in percent, its maker)."""
-assert sum(share for share, _ in READERS.values()) == 100, ROOT

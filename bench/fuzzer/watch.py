@@ -14,9 +14,9 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
-from fuzz_case import OUTPUT
+from fuzzer.case import OUTPUT
 
-ROOT = Path(__file__).resolve().parents[1]
+ROOT = Path(__file__).resolve().parents[2]
 DECOY = "hcp_decoy"
 """A file in each folder, and a package on the path, that nothing names in a way that may open or import it."""
 _OWN = tuple(

@@ -14,14 +14,14 @@ import time
 from collections.abc import Iterator, Sequence
 from multiprocessing.connection import Connection, wait
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
-from fuzz_case import Case
-from fuzz_readers import made
-from fuzz_run import Fault, Seen, examine
-from fuzz_seeds import gathered
-from fuzz_shrink import shrunk
-from fuzz_watch import DECOY
+from fuzzer.case import Case
+from fuzzer.readers import made
+from fuzzer.run import Fault, Main, Seen, examine
+from fuzzer.seeds import gathered
+from fuzzer.shrink import shrunk
+from fuzzer.watch import DECOY
 
 Work = tuple[str, int]
 """Reader and number of a case."""
@@ -36,6 +36,8 @@ class Plan(NamedTuple):
     seed: int
     corpora: tuple[str, ...]
     shrink: bool = True
+    main: Main | None = None
+    """Another command than hcp's, for tests."""
 
 
 class Done(NamedTuple):
@@ -82,7 +84,9 @@ class _Worker:
         context = multiprocessing.get_context("spawn")
         self.pipe, theirs = context.Pipe(duplex=False)
         os.environ["PYTHONHASHSEED"] = str(self.number + 1)
-        self.process = context.Process(target=work, args=(theirs, self.plan, self.left), daemon=True)
+        self.begun = context.RawValue("L", 0)
+        self.sent = list(self.left)
+        self.process = context.Process(target=work, args=(theirs, self.plan, self.sent, self.begun), daemon=True)
         self.process.start()
         theirs.close()
 
@@ -91,8 +95,9 @@ class _Worker:
             batch = self.pipe.recv()
         except EOFError:
             self.process.join()
-            # Batches are sent before a case that may end the process: the first one left is the one that did.
-            died, self.left = self.left[0], self.left[1:]
+            # Cases before it whose batch was not sent yet run again.
+            died = self.sent[self.begun.value]
+            self.left.remove(died)
             code = self.process.exitcode
             case = made(died[0], self.plan.seed, died[1], gathered(self.plan.corpora))
             yield Done(died, b"", ((Fault("died", f"exit {code}"), case),), 0.0)
@@ -109,16 +114,27 @@ class _Worker:
         self.pipe.close()
 
 
-def work(pipe: Connection, plan: Plan, works: Sequence[Work]) -> None:
+def work(pipe: Connection, plan: Plan, works: Sequence[Work], begun: Any) -> None:
     """What a process does: runs the cases one after another, and sends what it saw."""
-    with tempfile.TemporaryDirectory(prefix="hcp-fuzz-") as place:
-        for done in results(plan, works, Path(os.path.realpath(place))):
-            pipe.send([done])
+    memory = "/dev/shm"
+    with tempfile.TemporaryDirectory(prefix="hcp-fuzz-", dir=memory if os.path.isdir(memory) else None) as place:
+        batch: list[Done] = []
+        for done in results(plan, works, Path(os.path.realpath(place)), begun):
+            batch.append(done)
+            if len(batch) == 50:
+                _send(pipe, batch)
+        _send(pipe, batch)
     pipe.close()
 
 
-def results(plan: Plan, works: Sequence[Work], place: Path) -> Iterator[Done]:
-    """Runs the cases in this process."""
+def _send(pipe: Connection, batch: list[Done]) -> None:
+    if batch:
+        pipe.send(batch)
+        batch.clear()
+
+
+def results(plan: Plan, works: Sequence[Work], place: Path, begun: Any) -> Iterator[Done]:
+    """Runs the cases in this process; `begun` holds the place of the one that runs."""
     folder, package = place / "here", place / "path"
     folder.mkdir()
     (package / DECOY).mkdir(parents=True)
@@ -134,16 +150,17 @@ def results(plan: Plan, works: Sequence[Work], place: Path) -> Iterator[Done]:
     for count, (reader, number) in enumerate(works):
         if count % 200 == 0:
             gc.collect()
+        begun.value = count
         _die_in(_DIES_AFTER_S)
         case = made(reader, plan.seed, number, gathered(plan.corpora))
-        seen = examine(case, folder)
+        seen = examine(case, folder, plan.main)
         faults = []
         for fault in seen.faults:
             smallest = None
             if fault not in known:
                 known.add(fault)
                 _die_in(20 * _DIES_AFTER_S)
-                smallest = _smallest(case, fault, folder) if plan.shrink else case
+                smallest = _smallest(case, fault, folder, plan.main) if plan.shrink else case
             faults.append((fault, smallest))
         yield Done((reader, number), digest(seen), tuple(faults), seen.seconds, seen.answer.code)
 
@@ -161,8 +178,8 @@ def digest(seen: Seen) -> bytes:
     return hashlib.blake2b(repr(seen.answer).encode("utf-8", "surrogatepass"), digest_size=12).digest()
 
 
-def _smallest(case: Case, fault: Fault, folder: Path) -> Case:
-    return shrunk(case, lambda other: fault in examine(other, folder).faults)
+def _smallest(case: Case, fault: Fault, folder: Path, main: Main | None) -> Case:
+    return shrunk(case, lambda other: fault in examine(other, folder, main).faults)
 
 
 def _die_in(seconds: int) -> None:
