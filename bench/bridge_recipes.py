@@ -54,11 +54,23 @@ UNKNOWN = _Unknown()
 
 
 class Node:
-    """A config object: the fields that somebody set; any other field is unknown."""
+    """A config object: the fields that somebody set; any other field is unknown.
 
-    def __init__(self, name: str = "", fields: dict[str, Any] | None = None) -> None:
+    `model` is the Hugging Face model that it was made from; "" = none, or not known.
+    """
+
+    def __init__(self, name: str = "", fields: dict[str, Any] | None = None, model: str = "") -> None:
         self.name = name
         self.fields = fields or {}
+        self.model = model
+
+
+class Recipe(NamedTuple):
+    """A recipe's launch; `target` is file:function, `model` the Hugging Face model that it trains ("" = not told)."""
+
+    target: str
+    reading: Reading
+    model: str
 
 
 class Function(NamedTuple):
@@ -75,6 +87,8 @@ class Sources:
         self.functions: dict[str, dict[str, ast.FunctionDef]] = {}
         self.imports: dict[str, dict[str, tuple[str, str]]] = {}
         self.classes: dict[str, ast.ClassDef] = {}
+        self.homes: dict[str, list[ast.ClassDef]] = {}
+        self.texts: dict[str, dict[str, str]] = {}
         self.files: dict[str, Path] = {}
         for file in sorted((checkout / "src" / "megatron" / "bridge").rglob("*.py")):
             module = ".".join(file.relative_to(checkout / "src").with_suffix("").parts).removesuffix(".__init__")
@@ -87,9 +101,16 @@ class Sources:
                 if isinstance(item, ast.ImportFrom) and item.module and not item.level
                 for name in item.names
             }
-            for item in body:
-                if isinstance(item, ast.ClassDef):
-                    self.classes.setdefault(item.name, item)
+            self.texts[module] = {
+                target.id: item.value.value
+                for item in body
+                if isinstance(item, ast.Assign) and isinstance(item.value, ast.Constant)
+                for target in item.targets
+                if isinstance(target, ast.Name) and isinstance(item.value.value, str)
+            }
+            self.homes[module] = [item for item in body if isinstance(item, ast.ClassDef)]
+            for item in self.homes[module]:
+                self.classes.setdefault(item.name, item)
 
     def recipes(self) -> Iterator[Function]:
         for module, functions in self.functions.items():
@@ -108,6 +129,16 @@ class Sources:
                 return None
             module, name = self.imports[module][name]
         return None
+
+    def text(self, module: str, name: str) -> Any:
+        """The text that a module's constant holds, through imports; else `UNKNOWN`."""
+        for _ in range(_DEEPEST):
+            if name in self.texts.get(module, {}):
+                return self.texts[module][name]
+            if name not in self.imports.get(module, {}):
+                break
+            module, name = self.imports[module][name]
+        return UNKNOWN
 
     def new(self, name: str) -> Node:
         """An instance with the literal defaults of its class and of the classes below it, in this checkout."""
@@ -205,7 +236,7 @@ class _Run:
         if isinstance(item, ast.Constant):
             return item.value
         if isinstance(item, ast.Name):
-            return self.names.get(item.id, UNKNOWN)
+            return self.names[item.id] if item.id in self.names else self.sources.text(self.module, item.id)
         if isinstance(item, ast.Attribute):
             owner = self.value(item.value)
             if isinstance(owner, Node):
@@ -257,23 +288,36 @@ class _Run:
             node = self.sources.new(name)
             node.fields |= kwargs
             return node
+        if isinstance(item.func, ast.Attribute):
+            if item.func.attr == "from_hf_pretrained" and args and isinstance(args[0], str):
+                return Node(model=args[0])
+            owner = self.value(item.func.value)
+            if isinstance(owner, Node) and owner.model:
+                return Node(model=owner.model)
         return Node()  # a model from a Hugging Face config, a path, …: an object of which nothing is known
 
 
-def recipe_launches(checkout: Path) -> Iterator[tuple[str, Reading]]:
-    """(file:function, its launch) for every recipe of a Megatron-Bridge checkout."""
-    sources = Sources(checkout)
+def recipes(checkout: Path, sources: Sources | None = None) -> Iterator[Recipe]:
+    """Every recipe of a Megatron-Bridge checkout that gives a config."""
+    sources = sources or Sources(checkout)
     for module, code in sources.recipes():
         config = _Run(sources, module).call(code, [], {})
         if not isinstance(config, Node):
             continue
         settings = tuple(Setting(key, value) for key, value in _flat("", config))
         facts = {}
-        dataset = config.fields.get("dataset")
+        dataset, model = config.fields.get("dataset"), config.fields.get("model")
         if isinstance(dataset, Node) and dataset.name:
             facts["finetune"] = Fact(dataset.name in _SFT, "launch")
         target = f"{sources.files[module].relative_to(checkout)}:{code.name}"
-        yield target, Reading("bridge", target, "overrides", settings, facts, complete=False)
+        reading = Reading("bridge", target, "overrides", settings, facts, complete=False)
+        yield Recipe(target, reading, model.model if isinstance(model, Node) else "")
+
+
+def recipe_launches(checkout: Path) -> Iterator[tuple[str, Reading]]:
+    """(file:function, its launch) for every recipe of a Megatron-Bridge checkout."""
+    for recipe in recipes(checkout):
+        yield recipe.target, recipe.reading
 
 
 def _flat(prefix: str, node: Node) -> Iterator[tuple[str, Any]]:

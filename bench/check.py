@@ -28,7 +28,7 @@ BUILD_CONFIG = (
 
 
 def seconds(arguments: list[str]) -> float:
-    """Wall-clock seconds of one run; an exit status that is no verdict is a fault of the benchmark."""
+    """Wall-clock seconds of one run that ends with a verdict; any other exit status is a fault of the benchmark."""
     environment = {**os.environ, "PYTHONPATH": str(ROOT / "src")}
     # An installed hcp is byte-compiled by pip; a checkout must be allowed to be, or each run would compile it anew.
     environment.pop("PYTHONDONTWRITEBYTECODE", None)

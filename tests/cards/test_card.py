@@ -61,28 +61,55 @@ def test_a_card_of_the_first_schema_is_read_as_one_of_today(tmp_path: Path) -> N
     ],
 )
 def test_the_names_of_the_two_schemas_are_not_mixed(tmp_path: Path, card: str, own: str, other: str) -> None:
-    with pytest.raises(HcpError, match=f"unknown keys {other}"):
+    with pytest.raises(HcpError, match=rf"{other}: found an unknown key"):
         load_card(card_in(tmp_path, card.replace(f"{own}:", f"{other}:")))
 
 
 @pytest.mark.parametrize(
     ("old", "new", "fault"),
     [
-        ("hcp.card/2", "hcp.card/9", "schema is 'hcp.card/9'; wanted hcp.card/2"),
+        ("hcp.card/2", "hcp.card/9", "schema: found 'hcp.card/9'; wanted hcp.card/2"),
         ("skill: a-skill", "skill: other", "wanted the folder's name, 'a-skill'"),
-        ("title: A title", "titel: A title", "unknown keys titel"),
-        ("title: A title\n", "", "title is missing"),
-        ('stack: {megatron-core: ">=0.13"}\n', "", "stack is missing"),
-        ('proved_by: ["rule:HCP001", "step:s1"]', "proved_by: []", "has no proved_by"),
+        ("title: A title", "titel: A title", "titel: found an unknown key; wanted a known one, did you mean title?"),
+        ("title: A title\n", "", "title: found nothing; wanted text"),
+        ('stack: {megatron-core: ">=0.13"}\n', "", "stack: found nothing; wanted package: version range"),
+        (
+            'proved_by: ["rule:HCP001", "step:s1"]',
+            "proved_by: []",
+            "claims[0].proved_by: found an empty list; wanted what proves it",
+        ),
         ('"step:s1"', '"belief"', "wanted rule:ID, step:ID or test:FILE::NAME"),
         ("[python, -V]", "python -V", "wanted a list of words, never a shell string"),
-        ("[python, -V]", "[bash, -c, x]", "wanted python, torchrun or hcp"),
+        ("[python, -V]", "[bash, -c, x]", "that starts with python, torchrun or hcp"),
         ("level: static", "level: easy", "wanted one of static, cpu, gpu"),
         ("timeout_s: 5", "timeout_s: 0", "wanted seconds above 0"),
-        ("timeout_s: 5", "timeout_s: 5, status: verified", "unknown keys status"),
-        ("dialect: mlm", "dialct: mlm", "recommended launch: unknown keys dialct"),
-        ("schema: hcp.card/2", "schema: [1]", "schema is [1]; wanted hcp.card/2"),
-        ("limitations: []", "limitations: [[1]]", "limitations is no list of texts"),
+        ("timeout_s: 5", "timeout_s: 5, status: verified", "verify[0].status: found an unknown key"),
+        ("dialect: mlm", "dialct: mlm", "recommended[0].dialct: found an unknown key"),
+        ("schema: hcp.card/2", "schema: [1]", "schema: found [1]; wanted hcp.card/2"),
+        ("timeout_s: 5", "timeout_s: .inf", "verify[0].timeout_s: found inf; wanted seconds above 0"),
+        ("timeout_s: 5", "timeout_s: 5, needs: [1]", "verify[0].needs: found [1]; wanted a mapping"),
+        ("timeout_s: 5", "timeout_s: 5, needs: {gpus: x}", "verify[0].needs.gpus: found 'x'; wanted a whole number"),
+        ("timeout_s: 5", "timeout_s: 5, expect: 5", "verify[0].expect: found 5; wanted a mapping"),
+        ("timeout_s: 5", "timeout_s: 5, expect: {exit: .inf}", "expect.exit: found inf; wanted a whole number"),
+        ("timeout_s: 5", "timeout_s: 5, expect: {json: 5}", "expect.json: found 5; wanted dotted paths"),
+        ("timeout_s: 5", "timeout_s: 5, expect: {json: {" + "9" * 300 + ": 1}}", "wanted dotted paths"),
+        ("timeout_s: 5", "timeout_s: 2001-99-99", "verify[0].timeout_s: found '2001-99-99'; wanted seconds"),
+        ("timeout_s: 5", "timeout_s: " + "9" * 5000, "verify[0].timeout_s: found '999"),
+        ("timeout_s: 5", "timeout_s: " + "1:" * 3000 + "1", "verify[0].timeout_s: found '1:1:"),
+        ("timeout_s: 5", "timeout_s: !!bool maybe", "verify[0].timeout_s: found 'maybe'; wanted seconds"),
+        ("timeout_s: 5", "timeout_s: " + "[" * 5000, "nests more than 60 levels"),
+        ("[python, -V]", r'[python, "a\0b"]', "wanted a list of words"),
+        ("id: s1", r'id: "s\e[2J"', r"verify[0].id: found 's\x1b[2J'; wanted a name"),
+        ("text: It holds,", "text: It holds, source: 5,", "claims[0].source: found 5; wanted a list of places"),
+        ("text: It holds,", "text: It holds, source: [5],", "claims[0].source[0]: found 5; wanted a mapping"),
+        (
+            "text: It holds,",
+            "text: It holds, source: [{repo: x}],",
+            "source[0].repo: found 'x'; wanted one of megatron",
+        ),
+        ("rules: [HCP001]", "rules: !!set {HCP001}", "the tag !!set"),
+        ("rules: [HCP001]", "rules: [HCP001]\nrules: []", "'rules' is written twice"),
+        ("limitations: []", "limitations: [[1]]", "limitations[0]: found [1]; wanted text"),
     ],
 )
 def test_a_fault_in_a_card_is_named(tmp_path: Path, old: str, new: str, fault: str) -> None:
@@ -92,10 +119,31 @@ def test_a_fault_in_a_card_is_named(tmp_path: Path, old: str, new: str, fault: s
     assert fault in str(caught.value)
 
 
+def test_an_alias_bomb_in_a_card_is_refused_at_once(tmp_path: Path) -> None:
+    bomb = "a0: &a0 [x]\n" + "".join(f"a{i}: &a{i} [{','.join([f'*a{i - 1}'] * 9)}]\n" for i in range(1, 30))
+    with pytest.raises(HcpError, match="its aliases expand to more than"):
+        load_card(card_in(tmp_path, GOOD + bomb))
+
+
+def test_ids_that_are_used_twice_are_named(tmp_path: Path) -> None:
+    claim = '- {id: c1, text: It holds, proved_by: ["rule:HCP001", "step:s1"]}\n'
+    with pytest.raises(HcpError, match="claims: found the id c1 twice; wanted each id once; correct the file"):
+        load_card(card_in(tmp_path, GOOD.replace(claim, claim * 2)))
+
+
+@pytest.mark.parametrize("link", ["a-skill/config", "a-skill/config/card.yaml"])
+def test_a_card_outside_its_skill_is_not_read(tmp_path: Path, link: str) -> None:
+    skill = card_in(tmp_path, GOOD)
+    (tmp_path / link).rename(tmp_path / "elsewhere")
+    (tmp_path / link).symlink_to(tmp_path / "elsewhere")
+    with pytest.raises(HcpError, match="leads elsewhere"):
+        load_card(skill)
+
+
 def test_all_faults_come_in_one_line(tmp_path: Path) -> None:
     with pytest.raises(HcpError) as caught:
         load_card(card_in(tmp_path, GOOD.replace("level: static", "level: x").replace("title: A title\n", "")))
-    assert "level is" in str(caught.value) and "title is missing" in str(caught.value)
+    assert "level: found 'x'" in str(caught.value) and "title: found nothing" in str(caught.value)
     assert "\n" not in str(caught.value)
 
 

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import json
 import os
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -13,6 +15,7 @@ from hcp.cards.card import Step, find_skill, load_card
 from hcp.cards.record import closure_of, digest_of, stale_steps, write_record
 from hcp.cards.steps import StepResult
 from hcp.core.errors import HcpError
+from support.cards import skill_in, step
 
 STEP = Step("parity", ("python", "checks/attention_parity.py", "--sizes", "2,2"), "cpu", 10)
 
@@ -76,3 +79,85 @@ def test_only_a_checkout_is_written_to(tmp_path: Path) -> None:
     copy = type(card)(**{**vars(card), "folder": tmp_path})
     with pytest.raises(HcpError, match="wanted a checkout"):
         write_record(copy, [StepResult(copy, card.verify[0], "passed")])
+
+
+def checkout(folder: Path, *steps: str) -> Path:
+    """A checkout with a skill that has these steps, as far as `--record` looks at it."""
+    skill = skill_in(folder / "skills", *(step(id=name) for name in steps))
+    (folder / "src" / "hcp").mkdir(parents=True)
+    return skill
+
+
+def recorder(skill: Path, names: list[str]) -> subprocess.Popen[str]:
+    """A process that records each of the steps as passed, one by one, as `hcp verify SKILL:STEP --record` does."""
+    code = (
+        "import sys\n"
+        "from pathlib import Path\n"
+        "import hcp.cards.record as record\n"
+        "from hcp.cards.card import load_card\n"
+        "from hcp.cards.steps import StepResult\n"
+        "skill = Path(sys.argv[1])\n"
+        "record._PACKAGE = skill.parents[1] / 'src' / 'hcp'\n"
+        "record.digest_of = lambda step: 'x'\n"
+        "card = load_card(skill)\n"
+        "for step in card.verify:\n"
+        "    if step.id in sys.argv[2:]:\n"
+        "        record.write_record(card, [StepResult(card, step, 'passed')])\n"
+    )
+    return subprocess.Popen([sys.executable, "-c", code, skill, *names], stderr=subprocess.PIPE, text=True)
+
+
+def test_two_that_record_at_once_lose_nothing(tmp_path: Path) -> None:
+    names = [f"s{number}" for number in range(80)]
+    skill = checkout(tmp_path, *names)
+    both = [recorder(skill, names[::2]), recorder(skill, names[1::2])]
+    assert [process.communicate()[1] for process in both] == ["", ""]
+    data = json.loads((skill / record.RECORD_PATH).read_text())
+    assert sorted(data["steps"]) == sorted(names)
+    assert sorted(path.name for path in (skill / "config").iterdir()) == ["card.yaml", "verified.json"]
+
+
+@pytest.mark.parametrize(
+    "text", ["", "{", "[1]", "5", '{"steps": 5}', '{"steps": {"s": 5}}', "[" * 100_000, "9" * 5000]
+)
+def test_what_is_no_record_is_refused_and_kept(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, text: str) -> None:
+    skill = checkout(tmp_path, "s")
+    monkeypatch.setattr(record, "_PACKAGE", tmp_path / "src" / "hcp")
+    (skill / record.RECORD_PATH).write_text(text)
+    card = load_card(skill)
+    with pytest.raises(HcpError, match=r"verified\.json"):
+        stale_steps(card)
+    with pytest.raises(HcpError, match=r"verified\.json"):
+        write_record(card, [])
+    assert (skill / record.RECORD_PATH).read_text() == text
+
+
+def test_a_pipe_in_the_place_of_a_record_is_not_waited_for(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    skill = checkout(tmp_path, "s")
+    monkeypatch.setattr(record, "_PACKAGE", tmp_path / "src" / "hcp")
+    os.mkfifo(skill / record.RECORD_PATH)
+    with pytest.raises(HcpError, match="is no regular file"):
+        write_record(load_card(skill), [])
+
+
+def test_a_full_disk_is_one_line_and_the_old_record_stays(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    skill = checkout(tmp_path, "s")
+    monkeypatch.setattr(record, "_PACKAGE", tmp_path / "src" / "hcp")
+    card = load_card(skill)
+    write_record(card, [StepResult(card, card.verify[0], "passed")])
+    before = (skill / record.RECORD_PATH).read_text()
+
+    def full(handle: int) -> None:
+        raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr(os, "fsync", full)
+    with pytest.raises(HcpError, match=r"cannot write .*No space left on device"):
+        write_record(card, [StepResult(card, card.verify[0], "failed")])
+    assert (skill / record.RECORD_PATH).read_text() == before
+
+
+def test_that_a_record_cannot_be_written_is_said_before_the_steps_run(hcp, tmp_path: Path) -> None:
+    skill = skill_in(tmp_path, step(run=["python", "-c", f"open({str(tmp_path / 'ran')!r}, 'w')"]))
+    done = hcp("verify", "--trust", "--record", skill)
+    assert done.returncode == 2 and "wanted a checkout" in done.stderr
+    assert not (tmp_path / "ran").exists()

@@ -205,7 +205,9 @@ def test_a_flag_that_is_not_written_is_not_named_as_one_to_leave_out(hcp, tmp_pa
 def test_one_rank_is_no_ranks(hcp, tmp_path: Path) -> None:
     written(tmp_path, "torchrun pretrain_gpt.py --context-parallel-size 8\n", "launch.sh")
     done = hcp("check", "launch.sh", "--select", "TOPO003", cwd=tmp_path)
-    assert "found 1 rank for tp 1" in done.stdout and "over 1 rank\n" in done.stdout, done.stdout
+    assert "found 1 rank for tp 1" in done.stdout, done.stdout
+    assert "    fix: torchrun --nproc-per-node=8  # 8 ranks on each node\n" in done.stdout
+    assert "  # no context parallelism\n" in done.stdout
 
 
 def test_a_flag_that_has_to_go_is_said_in_words(hcp, tmp_path: Path) -> None:
@@ -231,10 +233,8 @@ def test_a_key_that_hydra_only_adds_keeps_its_plus(hcp, tmp_path: Path) -> None:
         assert patched in done.stdout[done.stdout.index("--- a/") :]
 
 
-def test_strict_fails_where_an_error_rule_could_not_be_decided(hcp, tmp_path: Path) -> None:
-    name = written(tmp_path, "model.context_parallel_size=4\nmodel.cp_comm_type=a2a+p2p\n")
-    done = hcp("check", name, *ONLY, cwd=tmp_path)
-    assert (
-        done.returncode == 0 and "not checked: HCP001 HCP002 (hcp_sizes); add --set model.hierarchical" in done.stdout
-    )
-    assert hcp("check", name, *ONLY, "--strict", cwd=tmp_path).returncode == 1
+def test_strict_fails_where_an_error_rule_could_not_be_decided(hcp) -> None:
+    words = "--context-parallel-size 8 --cp-comm-type a2a+p2p --hierarchical-context-parallel-sizes 4 2".split()
+    done = hcp("check", "--select", "HCP013", "--", *words)
+    assert done.returncode == 0 and "not checked: HCP013 (te); add --assume te=VERSION\n" in done.stdout
+    assert hcp("check", "--select", "HCP013", "--strict", "--", *words).returncode == 1

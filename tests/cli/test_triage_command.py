@@ -1,8 +1,13 @@
 """`hcp triage` as a user calls it: output, exit code, unusable input."""
 
 import json
+import os
+import subprocess
+import sys
 
 import pytest
+
+from support.processes import HANG_S
 
 LOG = """\
 hcp-job: {"event": "start", "job": "12", "attempt": 0, "start": "srun", "nodes": ["n1", "n2"], "gpus_per_node": 8}
@@ -102,3 +107,35 @@ def test_triage_of_what_is_no_log_is_one_line(hcp, tmp_path, content):
     done = hcp("triage", "job.log", cwd=tmp_path)
     assert (done.returncode, done.stdout) == (2, "")
     assert done.stderr.startswith("hcp: found no text in job.log; wanted the job's logs")
+
+
+def test_triage_makes_no_temporary_file(hcp, tmp_path):
+    """A folder that cannot be written, and a killed process, leave nothing to clean up."""
+    env = {"TMPDIR": "/proc", "TMP": "/proc", "TEMP": "/proc", "HOME": "/proc"}
+    done = hcp("triage", "-", stdin=LOG, env=env, cwd=tmp_path)
+    assert (done.returncode, done.stderr) == (1, "") and os.listdir(tmp_path) == []
+
+
+def test_binary_files_beside_a_log_are_named_and_not_read(hcp, tmp_path):
+    (tmp_path / "job.log").write_text(LOG)
+    (tmp_path / "core").write_bytes(b"\0RuntimeError: CUDA error: uncorrectable ECC error\n")
+    done = hcp("triage", "core", "job.log", cwd=tmp_path)
+    assert done.stdout == TEXT + "left out: core: it begins like no log\n"
+
+
+def test_a_log_that_may_not_be_read_is_one_line(hcp, tmp_path):
+    done = hcp("triage", "/proc/self/mem", cwd=tmp_path)
+    assert (done.returncode, done.stdout) == (2, "")
+    assert done.stderr.count("\n") == 1 and "wanted readable files" in done.stderr
+
+
+def test_closed_standard_input_is_one_line(tmp_path):
+    done = subprocess.run(
+        ["bash", "-c", f"{sys.executable} -m hcp triage - <&-"],
+        cwd=tmp_path,
+        capture_output=True,
+        text=True,
+        timeout=HANG_S,
+    )
+    assert (done.returncode, done.stdout) == (2, "")
+    assert done.stderr.startswith("hcp: found no standard input") and done.stderr.count("\n") == 1

@@ -2,11 +2,13 @@
 
 import os
 import stat
+import subprocess
 from pathlib import Path
 
 import pytest
 
-from hcp.core.files import write_whole
+from hcp.core.errors import HcpError
+from hcp.core.files import read_text, write_whole
 
 
 def test_the_new_content_takes_the_place_of_the_old(tmp_path: Path) -> None:
@@ -49,3 +51,53 @@ def test_a_pipe_is_written_directly() -> None:
     os.close(write)
     with open(read, "rb") as pipe:
         assert pipe.read() == b"through"
+
+
+def test_a_file_is_read_whole_and_a_byte_order_mark_dropped(tmp_path: Path) -> None:
+    (tmp_path / "x").write_bytes(b"\xef\xbb\xbfa\xc3\xa4\r\n")
+    assert read_text(tmp_path / "x", "a card", limit=8) == "aä\r\n"
+
+
+def test_what_is_no_regular_file_of_a_fit_size_is_refused_at_once(tmp_path: Path) -> None:
+    """No path here may be waited for: a pipe without a writer, a device without an end."""
+    os.mkfifo(tmp_path / "pipe")
+    (tmp_path / "zero").symlink_to("/dev/zero")
+    (tmp_path / "loop").symlink_to("loop")
+    (tmp_path / "long").write_bytes(b"x" * 11)
+    (tmp_path / "latin").write_bytes(b"\xe4")
+    for name, said in (
+        ("pipe", "is no regular file"),
+        ("zero", "is no regular file"),
+        (".", "is no regular file"),
+        ("loop", "cannot be read"),
+        ("none", "cannot be read (No such file or directory)"),
+        ("long", "has more than 10 bytes"),
+        ("latin", "is not UTF-8 (byte 0xe4 at offset 0)"),
+        ("a\0b", "cannot be read"),
+        ("x" * 5000, "cannot be read"),
+    ):
+        with pytest.raises(HcpError) as caught:
+            read_text(tmp_path / name, "a card", limit=10)
+        assert said in str(caught.value) and "wanted a card" in str(caught.value)
+
+
+@pytest.mark.parametrize("path", ["link.md", "folder/x.md", "real/../../secret"])
+def test_a_path_does_not_leave_the_folder_that_it_must_lie_in(tmp_path: Path, path: str) -> None:
+    skill = tmp_path / "skill"
+    (skill / "real").mkdir(parents=True)
+    (tmp_path / "secret").write_text("s")
+    (tmp_path / "x.md").write_text("s")
+    (skill / "real" / "x.md").write_text("mine")
+    (skill / "link.md").symlink_to(tmp_path / "secret")
+    (skill / "folder").symlink_to(tmp_path)
+    with pytest.raises(HcpError, match="leads elsewhere; wanted a card inside"):
+        read_text(skill / path, "a card", inside=skill)
+    assert read_text(skill / "real" / "x.md", "a card", inside=skill) == "mine"
+
+
+def test_a_pipe_is_read_to_its_end_where_it_is_allowed_and_one_without_a_writer_is_empty(tmp_path: Path) -> None:
+    with subprocess.Popen(["sh", "-c", "sleep 0.2; printf a; sleep 0.2; printf b"], stdout=subprocess.PIPE) as writer:
+        assert writer.stdout is not None
+        assert read_text(f"/dev/fd/{writer.stdout.fileno()}", "a card", pipes=True) == "ab"
+    os.mkfifo(tmp_path / "pipe")
+    assert read_text(tmp_path / "pipe", "a card", pipes=True) == ""

@@ -92,3 +92,9 @@ def test_a_set_wins_over_an_assumption_about_the_same_fact(text: str, set_: str,
 def test_a_set_that_is_no_key_and_value_is_one_line(text: str) -> None:
     with pytest.raises(HcpError, match="wanted KEY=VALUE"):
         changed(MLM, text)
+
+
+def test_options_of_slurm_are_set_under_their_own_names() -> None:
+    assert changed(MLM, "gpus_per_node=4").facts["gpus_per_node"].value == 4
+    assert changed(MLM, "sbatch.signal=TERM@300").facts["sbatch.signal"].value == "TERM@300"
+    assert changed(MLM, "srun.kill_on_bad_exit=null").facts["srun.kill_on_bad_exit"].value is None

@@ -1,5 +1,7 @@
 """A job's site: by file and by option, with what is missing or wrong said in one line."""
 
+import os
+
 import pytest
 
 from support.rendering import refused
@@ -22,7 +24,7 @@ def test_an_unknown_site_key_is_an_error_with_a_suggestion(hcp, tmp_path):
     [
         ("gpus_per_node: many", "whole number"),
         ("time: soon", "time limit"),
-        ("- a", "mapping"),
+        ("- a", "keys and values"),
         ("a: [", "YAML"),
         ("exclusive: maybe", "true or false"),
         ("gpu_request: all", "gpus-per-node or gres or none"),
@@ -132,3 +134,68 @@ def test_connections_follow_from_what_runs(hcp, words, line):
     assert done.returncode == int(line == "export CUDA_DEVICE_MAX_CONNECTIONS=8"), done.stderr
     found = [text for text in done.stdout.splitlines() if text.startswith(("export CUDA_DEV", "unset CUDA_DEV"))]
     assert found == ([line] if line else [])
+
+
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [
+        ("time: 2001-99-99", "site.yaml: time: found '2001-99-99'; wanted a time limit"),
+        ("nodes: " + "9" * 5000, "site.yaml: nodes: found '999"),
+        ("nodes: .inf\ntime: .nan", "site.yaml: nodes: found inf; wanted text or a number; time: found nan"),
+        ("time: " + "1:" * 3000 + "1", "site.yaml: time: found '1:1:"),
+        ("exclusive: !!bool maybe", "site.yaml: exclusive: found 'maybe'; wanted true or false"),
+        ("nodes: [", "site.yaml:2:1: did not find"),
+        ("modules: " + "[" * 5000, "nests more than 60 levels"),
+        ("env: {A: [1]}", "site.yaml: env.A: found [1]; wanted text or a number"),
+        ("facts: {te: {a: b}}", "site.yaml: facts.te: found {'a': 'b'}; wanted text or a number"),
+        ("array: [1]", "site.yaml: array[0]: found 1; wanted words"),
+        ("array: [[1, [2]]]", "site.yaml: array[0]: found [1, [2]]; wanted words"),
+        ("modules: [{}]", "site.yaml: modules[0]: found an empty mapping; wanted text or a number"),
+        ("account: [a]", "site.yaml: account: found ['a']; wanted text or a number"),
+        ("5: 1", "site.yaml: 5: found an unknown key"),
+        ("nodes: 1\nnodes: 2", "site.yaml:2:1: 'nodes' is written twice"),
+        ("nodes: !!python/object/apply:os.getpid []", "the tag !!python/object/apply:os.getpid"),
+        ('"a\\e[2J\\n::error::x": 1', r"site.yaml: a\x1b[2J\n::error::x: found an unknown key"),
+        ('account: "a\\u202e"', r"site.yaml: account: found 'a\u202e'; wanted one plain word"),
+        ("nodes: 1\n---\nnodes: 2", "a second YAML document starts here; wanted a site file in a file of its own"),
+    ],
+)
+@pytest.mark.parametrize("command", [("render", "--start", "srun"), ("check",)])
+def test_an_odd_site_file_is_one_clear_line(hcp, tmp_path, text, said, command):
+    (tmp_path / "site.yaml").write_text(text + "\n")
+    done = hcp(*command, "--site", "site.yaml", "--", "--seq-length", "8", cwd=tmp_path)
+    assert (done.returncode, done.stdout, len(done.stderr.splitlines())) == (2, "", 1), done.stderr
+    assert said in done.stderr and done.stderr[:-1].isprintable() and len(done.stderr) < 600
+
+
+@pytest.mark.parametrize("name", ["alias bomb", "alias chain", "merges"])
+def test_a_site_file_that_grows_is_refused(hcp, tmp_path, name):
+    keys = ["modules", "program", "mounts", "shared", "array", "facts", "env", "account", "partition"]
+    text = {
+        "alias bomb": "modules: &b0 [lol]\n"
+        + "".join(f"{key}: &b{i} [{f'*b{i - 1},' * 9}]\n" for i, key in enumerate(keys[1:], 1)),
+        "alias chain": "modules: &b0 [lol]\n"
+        + "".join(f"{key}: &b{i} {'[' * 50}*b{i - 1}{']' * 50}\n" for i, key in enumerate(keys[1:], 1)),
+        "merges": "env: &a {"
+        + ",".join(f"k{i}: 1" for i in range(40_000))
+        + "}\nfacts: {<<: ["
+        + "*a," * 20_000
+        + "]}",
+    }[name]
+    (tmp_path / "site.yaml").write_text(text)
+    said = refused(hcp, "--start", "srun", "--site", "site.yaml", "--", "--seq-length", "8", cwd=tmp_path)
+    assert "site.yaml:" in said and ("aliases expand" in said or "values up to here" in said)
+
+
+def test_a_site_file_is_neither_waited_for_nor_read_without_end(hcp, tmp_path):
+    os.mkfifo(tmp_path / "pipe")
+    (tmp_path / "large").write_text("#" * 5_000_001)
+    for path, words in (
+        ("/dev/zero", "is no regular file"),
+        (".", "is no regular file"),
+        ("large", "has more than 5,000,000 bytes"),
+        ("x" * 5000, "cannot be read"),
+    ):
+        assert words in refused(hcp, "--start", "srun", "--site", path, "--", "--seq-length", "8", cwd=tmp_path)
+    done = hcp("check", "--site", "pipe", "--", "--seq-length", "8", cwd=tmp_path)
+    assert (done.returncode, done.stderr) == (0, ""), "a pipe without a writer is an empty site"

@@ -8,10 +8,11 @@ from pathlib import Path
 
 import pytest
 
-pytest.register_assert_rewrite("support.rules")
+pytest.register_assert_rewrite("support.rules", "support.patches")
 
 from hcp.launch.fact import Launch  # noqa: E402 - after the line above
 from hcp.rules.registry import RULES  # noqa: E402
+from support.patches import patched  # noqa: E402, F401 - a fixture
 from support.rules import FAMILIES, family_of, launch  # noqa: E402
 
 HERE = Path(__file__).parent

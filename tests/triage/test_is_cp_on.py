@@ -1,7 +1,12 @@
 """Is context parallelism on in a running job?"""
 
+import tracemalloc
+
 import pytest
 
+from hcp.core.levels import all_levels_of
+from hcp.core.ranks import RankMesh, grids_of
+from hcp.triage.expected import plan_of_assumptions
 from hcp.triage.is_cp_on import CpPlan
 from hcp.triage.read import triage
 from support.logs import STEP, write_logs
@@ -46,7 +51,8 @@ def test_an_mfu_above_one_means_that_cp_is_off(tmp_path):
     assert _verdict(tmp_path, "step:1 - perf/mfu/actor:0.43 - x:2\n", CpPlan()).state == "unknown"
 
 
-PLAN = CpPlan(cp=4, hcp_sizes=(2, 2), levels=(((0, 2), (4, 6), (1, 3), (5, 7)), ((0, 4), (2, 6), (1, 5), (3, 7))))
+# TP 2: the CP groups are 0 2 4 6 and 1 3 5 7.
+PLAN = CpPlan(cp=4, hcp_sizes=(2, 2), cp_groups=RankMesh({"tp": 2, "cp": 4}).groups("cp"))
 
 
 def _group(rank, guid, level, place):
@@ -86,3 +92,34 @@ def test_the_echo_of_the_configuration_is_no_proof(tmp_path):
     text = "using world size: 8, data-parallel size: 1, hierarchical context-parallel sizes: [2, 2], tensor: 2\n"
     verdict = _verdict(tmp_path, text, PLAN)
     assert verdict.state == "unknown" and verdict.evidence[0].rule == "HCP006"
+
+
+@pytest.mark.parametrize("text", ["123.412.5", "400.1.", ".", "9" * 5000, "nan", "inf"])
+def test_numbers_of_ranks_that_wrote_over_each_other_count_as_none(tmp_path, text):
+    good = "".join(STEP.format(s=s, speed=1937.0) for s in range(3))
+    bad = f" iteration 3/ 9 | elapsed time per iteration (ms): {text} | throughput per GPU (TFLOP/s/GPU): {text} |\n"
+    bad += f"step:1 - perf/mfu/actor:{text} - {text} MODEL_TFLOP/s/GPU\n"
+    assert _verdict(tmp_path, bad, CpPlan(arch="sm90")).evidence == ()
+    assert _verdict(tmp_path, bad + good, CpPlan(arch="sm90")).state == "off"
+
+
+def test_a_plan_for_a_hundred_million_ranks_is_held_in_closed_form(tmp_path):
+    sizes = ("world_size=100000000", "tp=2", "cp=25000000", "hcp_sizes=8,3125000")
+    tracemalloc.start()
+    plan = plan_of_assumptions(sizes)
+    text = _group(0, 9, 0, 0) + _group(2, 9, 0, 1) + _group(0, 11, 1, 0) + _group(16, 11, 1, 1)
+    assert _verdict(tmp_path, text, plan).state == "on"
+    wrong = _verdict(tmp_path, _group(0, 11, 1, 0) + _group(18, 11, 1, 1), plan)
+    assert wrong.state == "wrong" and wrong.evidence[0].text.endswith("224, 240, ... (3125000 ranks)")
+    assert _verdict(tmp_path, _group(100000000, 9, 0, 0), plan).state == "wrong", "there is no such rank"
+    assert tracemalloc.get_traced_memory()[1] < 20 << 20
+    tracemalloc.stop()
+
+
+def test_the_plan_is_that_of_all_groups_written_out():
+    plan = plan_of_assumptions(("world_size=16", "tp=2", "cp=4", "hcp_sizes=2,2"))
+    cp_groups = grids_of(16, tp=2, cp=4).groups("cp")
+    for level, groups in enumerate(all_levels_of(cp_groups, (2, 2))):
+        assert {rank: list(plan.group_of(level, rank) or ()) for rank in range(16)} == {
+            rank: list(group) for group in groups for rank in group
+        }

@@ -9,7 +9,7 @@ import sys
 import pytest
 
 from hcp.triage.line import last_time, read_line, read_name
-from hcp.triage.scan import line_number, scan
+from hcp.triage.scan import scan
 from support.processes import HANG_S
 
 
@@ -55,10 +55,18 @@ def test_a_last_line_without_an_end_is_read():
     assert [hit.line for hit in scan(io.BytesIO(b"a\nError"), [b"Error"], [], [b"x"]) if hit.line] == [b"Error"]
 
 
-def test_line_numbers_count_from_one(tmp_path):
-    path = tmp_path / "x"
-    path.write_bytes(b"a\nbb\nccc\n")
-    assert [line_number(path, offset) for offset in (0, 2, 5)] == [1, 2, 3]
+@pytest.mark.parametrize("chunk", [64, 5000, 1 << 20])
+def test_a_hit_knows_its_line_and_what_stands_around_it_whatever_the_chunks(monkeypatch, chunk):
+    monkeypatch.setattr("hcp.triage.scan._CHUNK", chunk)
+    lines = [f"{n}: {'Error' if n % 97 == 0 else 'fine'} {'x' * (n % 50)}\n" for n in range(3000)]
+    data = "".join(lines)
+    hits = [
+        hit for hit in scan(io.BytesIO(data[10:].encode()), [b"Error"], [], [], start=data[:10].encode()) if hit.line
+    ]
+    assert [hit.number for hit in hits] == list(range(1, 3001, 97))
+    for hit in hits:
+        assert hit.before() == data[max(0, hit.offset - 16384) : hit.offset]
+        assert hit.after() == data[hit.offset : hit.offset + 2048]
 
 
 @pytest.mark.slow
@@ -76,3 +84,44 @@ def test_a_hundred_megabytes_without_a_line_end_fit_in_constant_memory(tmp_path)
         preexec_fn=lambda: resource.setrlimit(resource.RLIMIT_AS, (160 << 20, 160 << 20)),
     )
     assert "no failure" in done.stdout, done.stderr[-500:]
+
+
+HOSTILE_LINES = {
+    "digits": "TFLOP/s/GPU" + "1" * 1_000_000,
+    "points": "." * 500_000 + "1." * 250_000 + " TFLOP/s/GP",
+    "group": "HIERARCHICAL_CONTEXT_PARALLEL_GROUP" + "PG ID 1 PG GUID " * 60_000,
+    "steps": "elapsed time per iteration (ms): " * 30_000,
+    "echo": "hierarchical context-parallel sizes: " + "1, " * 300_000,
+    "record": "hcp-job: " + '{"a": ' * 150_000,
+}
+HOSTILE_STARTS = (
+    "assert prod(",
+    "hcp-job: {",
+    '"event": "stopped" ',
+    "slurmstepd: error: execve(): ",
+    "SignalException: ",
+    "FileNotFoundError: ",
+    "NVRM: Xid (",
+    "A.",
+    "AError",
+    "[E0822 10:00:00 ",
+    "2026-08-22T10:00:00",
+    "1",
+    " ",
+    "\x1b[",
+    "a-",
+)
+
+
+def test_no_line_costs_more_than_its_length(tmp_path):
+    """A pattern that tries every part of a line with every other would take hours for these."""
+    tokens = " Error slurmstepd: error ignal NVRM: Xid hierarchical_context_parallel_sizes : error "
+    with (tmp_path / "x.log").open("w") as file:
+        for line in HOSTILE_LINES.values():
+            file.write(line + "\n")
+        for start in HOSTILE_STARTS:
+            file.write(tokens + start * (4000 // len(start)) + "\n")
+    done = subprocess.run(
+        [sys.executable, "-m", "hcp", "triage", "x.log"], cwd=tmp_path, capture_output=True, text=True, timeout=HANG_S
+    )
+    assert done.returncode in (0, 1), done.stderr

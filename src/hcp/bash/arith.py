@@ -1,4 +1,4 @@
-"""Shell arithmetic (`$((…))`, `((…))`, `let`) on 64-bit whole numbers, and glob patterns as regular expressions."""
+"""Shell arithmetic (`$((…))`, `((…))`, `let`) on 64-bit whole numbers."""
 
 from __future__ import annotations
 
@@ -243,36 +243,3 @@ _OPERATIONS: dict[str, Callable[[int, int], int]] = {
 def _wrap(value: int) -> int:
     """A whole number as a shell holds it: 64 bits, signed."""
     return (value + 2**63) % 2**64 - 2**63
-
-
-def is_cheap(pattern: str, text: str) -> bool:
-    """Whether a pattern is quickly tried: every repetition may multiply the time by the length of the text."""
-    return len(pattern) < 500 and len(text) ** sum(map(pattern.count, "*+{")) < 3_000_000
-
-
-def glob_pattern(text: str, greedy: bool = True) -> str:
-    """A shell pattern (`*`, `?`, `[…]`, backslash) as a regular expression. Stars are made lazy on request.
-
-    >>> glob_pattern("a*.p[yx]")
-    'a.*\\\\.p[yx]'
-    """
-    out: list[str] = []
-    place = 0
-    while place < len(text):
-        char = text[place]
-        place += 1
-        if char == "*":
-            if not (out and out[-1].startswith(".*")):
-                out.append(".*" if greedy else ".*?")
-        elif char == "?":
-            out.append(".")
-        elif char == "\\" and place < len(text):
-            out.append(re.escape(text[place]))
-            place += 1
-        elif char == "[" and (end := text.find("]", place + 1)) > 0:
-            inner = text[place:end].replace("\\", "\\\\").replace("[", "\\[")
-            out.append("[" + ("^" + inner[1:] if inner[0] in "!^" else inner) + "]")
-            place = end + 1
-        else:
-            out.append(re.escape(char))
-    return "".join(out)

@@ -28,9 +28,9 @@ _HARMLESS_SOURCE = re.compile(
     r"modules?\.sh|bash|lmod\.sh)$|^/(etc|usr|opt|root)/|^~|\.venv/"
 )
 _KEEPS_WORDS = re.compile(
-    r"""(?:tr\s+(?:-s\s+)?(?:'(?:\\n|\s|\\t)+'|"(?:\\n|\s|\\t)+"|\[:space:\])\s*(?:' '|" ")?"""
+    r"""(?:tr\s+(?:-s\s+)?(?:'(?:\\n|\s|\\t)+'|"(?:\\n|\s|\\t)+"|\[:space:\])(?:\s*(?:' '|" "))?"""
     r"""|xargs|sed\s+(?:-[Ee]\s+)?['"]s/ +(?:\\\+|\+|\*) ?/ /g['"]"""
-    r"""|sed\s+(?:-[Ee]\s+)?['"]s/\[\[:space:\]\](?:\\\+|\+|\*)/ /g['"])\s*"""
+    r"""|sed\s+(?:-[Ee]\s+)?['"]s/\[\[:space:\]\](?:\\\+|\+|\*)/ /g['"])"""
 )
 
 

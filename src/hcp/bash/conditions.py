@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Callable, Sequence
 
-from hcp.bash.arith import Undecidable, glob_pattern, is_cheap
+from hcp.bash.arith import Undecidable
 from hcp.bash.expand import MAX_DEPTH, arithmetic, fragments, value
+from hcp.bash.pattern import STEP_COST, Node, Pattern
+from hcp.bash.pattern_text import glob, literal, regex
 from hcp.bash.split import Splice, value_of
 from hcp.bash.syntax import ArithmeticCommand, Condition, Parameter, Quoted, ShellWord, Text
 from hcp.bash.value import Lit, Value, text_of
@@ -21,7 +22,6 @@ _NUMBERS: dict[str, Callable[[int, int], bool]] = {
     "-ge": lambda a, b: a >= b,
 }
 _COMPARISONS = {*_NUMBERS, "=", "==", "!=", "=~", "<", ">"}
-_LONGEST_MATCHED = 10_000
 
 
 def holds(w: Walker, node: Condition) -> Status:
@@ -134,42 +134,47 @@ def _compared(w: Walker, left: str | None, right: ShellWord, sign: str) -> bool 
     pattern = pattern_of(w, right, is_regex=sign == "=~")
     if left is None or pattern is None:
         return None
-    if isinstance(pattern, str):
-        found: bool = left == pattern
-    elif len(left) > _LONGEST_MATCHED or not is_cheap(pattern.pattern, left):
+    found = left == pattern if isinstance(pattern, str) else tried(w, pattern, left, is_regex=sign == "=~")
+    return None if found is None else found != (sign == "!=")
+
+
+def tried(w: Walker, pattern: Pattern, text: str, is_regex: bool = False) -> bool | None:
+    """Whether a pattern fits a text; None where that takes too long to tell."""
+    try:
+        return pattern.is_in(text) if is_regex else pattern.matches(text)
+    except Undecidable:
         return None
-    else:
-        found = (pattern.search(left) if sign == "=~" else pattern.fullmatch(left)) is not None
-    return found != (sign == "!=")
+    finally:
+        w.steps += pattern.cost // STEP_COST
 
 
-def pattern_of(w: Walker, word: ShellWord, is_regex: bool = False) -> re.Pattern[str] | str | None:
-    """The right side of `==`, `=~` or a case: a text where it has no unquoted `*?[`, else a compiled pattern."""
+def pattern_of(w: Walker, word: ShellWord, is_regex: bool = False) -> Pattern | str | None:
+    """The right side of `==`, `=~` or a case: a text where it has no unquoted `*?[`, else a pattern."""
     raw = w.text(word)
-    if is_regex:
-        if any(char in raw for char in "$`\"'\\") and not re.fullmatch(r"[^$`\"'\\]*\$?", raw):
-            return None
-        return _compiled(raw.replace("[[:space:]]", r"\s").replace("[[:digit:]]", r"\d"))
-    if not any(char in raw for char in "*?["):
+    if not is_regex and not any(char in raw for char in "*?["):
         return text_of(value(w, word))
-    pattern = ""
+    try:
+        return Pattern(_regex_nodes(raw) if is_regex else _glob_nodes(w, word))
+    except Undecidable:
+        return None
+
+
+def _regex_nodes(raw: str) -> list[Node]:
+    if any(char in raw.removesuffix("$") for char in "$`\"'\\"):
+        raise Undecidable("a regular expression has parts that are expanded or quoted")
+    return regex(raw)
+
+
+def _glob_nodes(w: Walker, word: ShellWord) -> list[Node]:
+    nodes: list[Node] = []
     for piece in word.pieces:
         if isinstance(piece, Quoted | Parameter):
             text = text_of(value_of(fragments(w, [piece])))
             if text is None:
-                return None
-            pattern += re.escape(text)
+                raise Undecidable("a part of a pattern is not known")
+            nodes += literal(text)
         elif isinstance(piece, Text) and not any(char in w.text(piece) for char in "$`\"'("):
-            pattern += glob_pattern(w.text(piece))
+            nodes += glob(w.text(piece))
         else:
-            return None
-    return _compiled(pattern)
-
-
-def _compiled(pattern: str) -> re.Pattern[str] | None:
-    if len(pattern) > 300 or re.search(r"[*+?}]\)*[*+{]|[*+}][^)]*\)[*+{]", pattern):
-        return None  # a repetition of a repetition may take exponential time
-    try:
-        return re.compile(pattern, re.S)
-    except (re.error, OverflowError, RecursionError):
-        return None
+            raise Undecidable("a part of a pattern is not understood")
+    return nodes

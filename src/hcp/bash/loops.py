@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from functools import partial
 
-from hcp.bash.arith import Undecidable, is_cheap
-from hcp.bash.conditions import pattern_of
+from hcp.bash.arith import Undecidable
+from hcp.bash.conditions import pattern_of, tried
 from hcp.bash.expand import value, words
 from hcp.bash.syntax import Case, CountedLoop, ForLoop, ShellWord, Statement, WhileLoop
 from hcp.bash.value import Field, Item, text_of
@@ -123,5 +123,5 @@ def _matches(w: Walker, subject: str | None, patterns: Sequence[ShellWord]) -> b
         elif isinstance(pattern, str):
             answers.append(pattern == subject)
         else:
-            answers.append(pattern.fullmatch(subject) is not None if is_cheap(pattern.pattern, subject) else None)
+            answers.append(tried(w, pattern, subject))
     return True if True in answers else None if None in answers else False

@@ -5,7 +5,9 @@ from __future__ import annotations
 import re
 from collections.abc import Callable
 
-from hcp.bash.arith import Undecidable, glob_pattern, is_cheap
+from hcp.bash.arith import Undecidable
+from hcp.bash.pattern import STEP_COST, Node, Pattern
+from hcp.bash.pattern_text import glob
 from hcp.bash.split import Frag, Splice, value_of
 from hcp.bash.state import State
 from hcp.bash.syntax import Parameter
@@ -173,7 +175,7 @@ def _changed(w: State, value: Value, sign: str, span: Span, operand: Operand) ->
         if argument is None:
             raise Undecidable("a pattern is not known")
         return (Lit(_edit(w, text, sign, argument), span, False),)
-    except (Undecidable, re.error) as error:
+    except Undecidable as error:
         return (Hole(str(error), span),)
 
 
@@ -192,26 +194,55 @@ def _edit(w: State, text: str, sign: str, argument: str) -> str:
             return text[start:]
         length = w.arithmetic(count)
         return text[start : start + length] if length >= 0 else text[start:length]
-    if not is_cheap(argument + ("*" if sign[0] in "%/" else ""), text):
-        raise Undecidable("a pattern is too long to try")
     if sign in ("#", "##"):
-        return re.sub("^(?:" + glob_pattern(argument, sign == "##") + ")", "", text, count=1, flags=re.S)
+        return text[_length(w, glob(argument), text, longest=sign == "##") or 0 :]
     if sign in ("%", "%%"):
-        return _without_suffix(text, re.compile(glob_pattern(argument), re.S), longest=sign == "%%")
+        return _without_end(w, glob(argument), text, longest=sign == "%%")
     if sign in ("/", "//"):
-        pattern, _, replacement = argument.partition("/")
-        front = "^" if pattern[:1] == "#" else ""
-        back = "$" if pattern[:1] == "%" else ""
-        body = glob_pattern(pattern[1:] if front or back else pattern)
-        if not body and not front and not back:
-            return text
-        return re.sub(front + body + back, lambda _: replacement, text, count=0 if sign == "//" else 1, flags=re.S)
+        return _replaced(w, text, argument, every=sign == "//")
     raise Undecidable(f"the operator {sign} is not understood")
 
 
-def _without_suffix(text: str, pattern: re.Pattern[str], longest: bool) -> str:
-    starts = range(len(text) + 1) if longest else range(len(text), -1, -1)
-    for start in starts:
-        if pattern.fullmatch(text, start):
-            return text[:start]
-    return text
+def _replaced(w: State, text: str, argument: str, every: bool) -> str:
+    pattern, _, replacement = argument.partition("/")
+    if pattern[:1] == "#":
+        length = _length(w, glob(pattern[1:]), text, longest=True)
+        return text if length is None else replacement + text[length:]
+    if pattern[:1] == "%":
+        length = _length(w, glob(pattern[1:])[::-1], text[::-1], longest=True)
+        return text if length is None else text[: len(text) - length] + replacement
+    if not pattern:
+        return text
+    found = Pattern(glob(pattern))
+    try:
+        if not text:
+            return replacement if found.matches("") else ""
+        parts: list[str] = []
+        place = rest = 0
+        while place < len(text):
+            end = max(found.ends(text, place), default=place)
+            if end == place:
+                place += 1
+                continue
+            parts += [text[rest:place], replacement]
+            place = rest = end
+            if not every:
+                break
+        return "".join([*parts, text[rest:]])
+    finally:
+        w.steps += found.cost // STEP_COST
+
+
+def _without_end(w: State, nodes: list[Node], text: str, longest: bool) -> str:
+    length = _length(w, nodes[::-1], text[::-1], longest)
+    return text[: len(text) - (length or 0)]
+
+
+def _length(w: State, nodes: list[Node], text: str, longest: bool) -> int | None:
+    """How many characters at the start of a text a pattern takes; None where it does not fit."""
+    pattern = Pattern(nodes)
+    try:
+        ends = pattern.ends(text)
+        return max(ends, default=None) if longest else next(ends, None)
+    finally:
+        w.steps += pattern.cost // STEP_COST

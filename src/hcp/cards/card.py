@@ -2,16 +2,36 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
-from dataclasses import dataclass, fields
+import os
+import re
+from collections import Counter
+from collections.abc import Mapping
+from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Literal, cast
-
-import yaml
+from typing import Any, Literal, get_args
 
 from hcp.core.errors import HcpError
+from hcp.core.files import read_text
+from hcp.core.schema import (
+    SCALAR,
+    STRING,
+    TEXT,
+    TEXTS,
+    Fields,
+    Leaf,
+    ListOf,
+    MapOf,
+    faults,
+    is_number,
+    one_of,
+    refuse,
+    whole,
+    wrong,
+)
+from hcp.core.visible import visible
+from hcp.launch.yaml.settings import load_plain
 from hcp.resources import pack_dir
-from hcp.rules.rule import Source
+from hcp.rules.rule import Repo, Source, Where
 
 Level = Literal["static", "cpu", "gpu"]
 LEVELS: tuple[Level, ...] = ("static", "cpu", "gpu")
@@ -19,6 +39,77 @@ SCHEMA = "hcp.card/2"
 _NAMES = {"hcp.card/1": ("config", "launcher"), SCHEMA: ("recommended", "dialect")}
 """What a schema calls the launches that a card recommends, and the dialect of one."""
 CARD_PATH = Path("config") / "card.yaml"
+PROGRAMS = ("python", "torchrun", "hcp")
+"""What a step may start."""
+_LONGEST_S = 7 * 24 * 3600
+
+
+def _name(pattern: str, wanted: str) -> Leaf:
+    return Leaf(wanted, lambda value: isinstance(value, str) and re.fullmatch(pattern, value) is not None)
+
+
+# Without a dot: a module inside a package cannot be looked up without running the package's code.
+_PACKAGE = _name(r"[A-Za-z0-9][A-Za-z0-9_-]{0,99}", "a package's plain name, such as torch")
+_PROGRAM = _name(r"[A-Za-z0-9_][A-Za-z0-9_.+-]{0,99}", "a program's plain name, such as bash")
+_ID = _name(r"[A-Za-z0-9][A-Za-z0-9._-]{0,99}", "a name of letters, digits and . _ -")
+_PROOF = _name(r"(rule|step|test):\S+", "rule:ID, step:ID or test:FILE::NAME")
+_RUN = Leaf(
+    f"a list of words, never a shell string, that starts with {', '.join(PROGRAMS[:-1])} or {PROGRAMS[-1]}",
+    lambda value: (
+        isinstance(value, list)
+        and bool(value)
+        and value[0] in PROGRAMS
+        and all(isinstance(word, str) and "\0" not in word for word in value)
+    ),
+)
+_SECONDS = Leaf(f"seconds above 0, at most {_LONGEST_S}", lambda value: is_number(value) and 0 < value <= _LONGEST_S)
+_PATHS = Leaf(
+    "dotted paths into the step's JSON, and their values",
+    lambda value: isinstance(value, dict) and all(len(path) <= 200 for path in value),
+)
+_SOURCE = Fields(
+    {"repo": one_of(get_args(Repo)), "path": TEXT, "qualname": STRING},
+    {"contains": TEXT, "versions": SCALAR, "where": one_of(get_args(Where)), "absent": TEXT},
+)
+_CLAIM = Fields(
+    {"id": _ID, "text": TEXT, "proved_by": ListOf(_PROOF, "what proves it; what nothing proves goes under unknown", 1)},
+    {"source": ListOf(_SOURCE, "a list of places upstream")},
+)
+_STEP = Fields(
+    {"id": _ID, "run": _RUN, "level": one_of(LEVELS), "timeout_s": _SECONDS},
+    {
+        "needs": Fields(
+            optional={
+                "gpus": whole(0, 1_000_000),
+                "packages": ListOf(_PACKAGE, "a list of packages"),
+                "programs": ListOf(_PROGRAM, "a list of programs"),
+            }
+        ),
+        "expect": Fields(optional={"exit": whole(-64, 255), "json": _PATHS}),
+        "proves": TEXT,
+    },
+)
+
+
+def _shape(recommended: str, dialect: str) -> Fields:
+    launch = Fields({dialect: TEXT, "text": TEXT}, {"assume": TEXTS, "why": TEXT})
+    return Fields(
+        {
+            "schema": TEXT,
+            "skill": TEXT,
+            "title": TEXT,
+            "summary": TEXT,
+            "stack": MapOf(SCALAR, "package: version range", least=1),
+        },
+        {
+            recommended: ListOf(launch, "a list of launches"),
+            "rules": TEXTS,
+            "claims": ListOf(_CLAIM, "a list of claims"),
+            "verify": ListOf(_STEP, "a list of steps"),
+            "limitations": TEXTS,
+            "unknown": TEXTS,
+        },
+    )
 
 
 @dataclass(frozen=True)
@@ -104,11 +195,27 @@ def find_skill(name: str) -> Path:
     for folder in skill_dirs():
         if folder.name == name:
             return folder
-    path = Path(name)
-    if (path / CARD_PATH).is_file():
-        return path.resolve()
+    if os.path.isfile(os.path.join(name, CARD_PATH)):
+        return Path(name).resolve()
     names = ", ".join(folder.name for folder in skill_dirs())
-    raise HcpError(f"found no skill {name!r}; wanted one of {names}, or a folder with {CARD_PATH.as_posix()}")
+    raise HcpError(
+        f"found no skill {visible(name)[:200]}; wanted one of {names}, or a folder with {CARD_PATH.as_posix()}"
+    )
+
+
+def is_ours(folder: Path) -> bool:
+    """Whether a skill is one of the installed pack, and so trusted."""
+    return folder in skill_dirs()
+
+
+def read_skill_file(folder: Path, name: str | Path, wanted: str) -> str:
+    """The text of a file of a skill. In a skill from elsewhere it must lie in the folder itself.
+
+    Raises:
+        HcpError: it cannot be read, is no regular file, too large, not UTF-8, or a link leads to it.
+    """
+    # An installer may have put links to its cache in the place of the pack's own files.
+    return read_text(folder / name, wanted, inside=None if is_ours(folder) else folder)
 
 
 def load_card(folder: Path) -> Card:
@@ -117,143 +224,70 @@ def load_card(folder: Path) -> Card:
     Raises:
         HcpError: it cannot be read, or does not follow the schema; all faults in one line.
     """
-    path = folder / CARD_PATH
-    try:
-        data = yaml.load(path.read_text(encoding="utf-8"), getattr(yaml, "CSafeLoader", yaml.SafeLoader))
-    except OSError as error:
-        raise HcpError(f"cannot read {path}: {error.strerror}; wanted a card of schema {SCHEMA}") from None
-    except (UnicodeDecodeError, yaml.YAMLError) as error:
-        raise HcpError(f"{path} is no YAML: {error}; wanted a card of schema {SCHEMA}") from None
-    parser = _Parser(str(path))
-    card = parser.card(data, folder)
-    if parser.faults:
-        raise HcpError(f"{path}: " + "; ".join(parser.faults))
-    return card
+    file = str(folder / CARD_PATH)
+    wanted = f"a card of schema {SCHEMA}"
+    data = load_plain(read_skill_file(folder, CARD_PATH, wanted), visible(file), wanted)
+    schema = str(data.get("schema"))
+    names = _NAMES.get(schema, _NAMES[SCHEMA])
+    found = list(faults(data, _shape(*names)))
+    if schema not in _NAMES:
+        found.insert(0, wrong("schema", data.get("schema"), SCHEMA))
+    if data.get("skill") != folder.name:
+        found.append(wrong("skill", data.get("skill"), f"the folder's name, {folder.name!r}"))
+    for key in ("claims", "verify"):
+        items = data.get(key)
+        items = items if isinstance(items, list) else []
+        ids = Counter(str(item.get("id")) for item in items if isinstance(item, dict) and item.get("id") is not None)
+        twice = [name for name, times in ids.items() if times > 1]
+        found += [f"{key}: found the id {visible(name)[:100]} twice; wanted each id once" for name in twice]
+    refuse(found, file)
+    return _card(data, folder, *names)
 
 
-class _Parser:
-    """Reads plain data into the dataclasses, and collects every fault instead of stopping at the first."""
+def _card(data: Mapping[str, Any], folder: Path, recommended: str, dialect: str) -> Card:
+    """The card out of data that has its shape."""
+    return Card(
+        skill=data["skill"],
+        title=_line(data["title"]),
+        summary=_line(data["summary"]),
+        stack={name: str(version) for name, version in data["stack"].items()},
+        recommended=tuple(
+            Recommended(_line(item[dialect]), _line(item["text"]), _lines(item, "assume"), item.get("why") or "")
+            for item in data.get(recommended) or ()
+        ),
+        rules=_lines(data, "rules"),
+        claims=tuple(map(_claim, data.get("claims") or ())),
+        verify=tuple(map(_step, data.get("verify") or ())),
+        limitations=_lines(data, "limitations"),
+        unknown=_lines(data, "unknown"),
+        folder=folder,
+    )
 
-    def __init__(self, name: str) -> None:
-        self.name = name
-        self.faults: list[str] = []
 
-    def card(self, data: Any, folder: Path) -> Card:
-        if not isinstance(data, dict):
-            self.faults.append("found no mapping at the top; wanted the keys of a card")
-            data = {}
-        if str(data.get("schema")) not in _NAMES:
-            self.faults.append(f"schema is {data.get('schema')!r}; wanted {SCHEMA}")
-        recommended, dialect = _NAMES.get(str(data.get("schema")), _NAMES[SCHEMA])
-        known = {item.name for item in fields(Card)} - {"folder", "recommended"} | {"schema", recommended}
-        self._unknown_keys("card", data, known)
-        if data.get("skill") != folder.name:
-            self.faults.append(f"skill is {data.get('skill')!r}; wanted the folder's name, {folder.name!r}")
-        stack = data.get("stack")
-        if not isinstance(stack, dict) or not stack:
-            self.faults.append("stack is missing; wanted package: version range")
-        return Card(
-            skill=str(data.get("skill")),
-            title=self._text("card", data, "title"),
-            summary=self._text("card", data, "summary"),
-            stack={str(key): str(value) for key, value in stack.items()} if isinstance(stack, dict) else {},
-            recommended=self._objects(data, recommended, lambda item: self._recommended(item, dialect)),
-            rules=self._texts("card", data, "rules"),
-            claims=self._objects(data, "claims", self._claim),
-            verify=self._objects(data, "verify", self._step),
-            limitations=self._texts("card", data, "limitations"),
-            unknown=self._texts("card", data, "unknown"),
-            folder=folder,
-        )
+def _claim(data: Mapping[str, Any]) -> Claim:
+    sources = [
+        Source(**{name: str(value) for name, value in item.items() if value is not None})  # type: ignore[arg-type]
+        for item in data.get("source") or ()
+    ]
+    return Claim(data["id"], _line(data["text"]), _lines(data, "proved_by"), tuple(sources))
 
-    def _recommended(self, data: dict[str, Any], dialect: str) -> Recommended:
-        where = "recommended launch"
-        self._unknown_keys(where, data, {dialect, "text", "assume", "why"})
-        return Recommended(
-            self._text(where, data, dialect),
-            self._text(where, data, "text"),
-            self._texts(where, data, "assume"),
-            str(data.get("why", "")),
-        )
 
-    def _claim(self, data: dict[str, Any]) -> Claim:
-        where = f"claim {data.get('id')!r}"
-        self._unknown_keys(where, data, {"id", "text", "proved_by", "source"})
-        proved_by = self._texts(where, data, "proved_by")
-        if not proved_by:
-            self.faults.append(f"{where} has no proved_by; what nothing proves goes under unknown")
-        for proof in proved_by:
-            if proof.partition(":")[0] not in ("rule", "step", "test"):
-                self.faults.append(f"{where}: proved_by {proof!r}; wanted rule:ID, step:ID or test:FILE::NAME")
-        sources = tuple(self._source(where, item) for item in data.get("source") or () if isinstance(item, dict))
-        return Claim(self._text(where, data, "id"), self._text(where, data, "text"), proved_by, sources)
+def _step(data: Mapping[str, Any]) -> Step:
+    needs, expect = data.get("needs") or {}, data.get("expect") or {}
+    return Step(
+        id=data["id"],
+        run=tuple(data["run"]),
+        level=data["level"],
+        timeout_s=float(data["timeout_s"]),
+        needs=Needs(needs.get("gpus") or 0, _lines(needs, "packages"), _lines(needs, "programs")),
+        expect=Expect(expect.get("exit") or 0, expect.get("json")),
+        proves=data.get("proves") or "",
+    )
 
-    def _source(self, where: str, data: dict[str, Any]) -> Source:
-        names = set(Source._fields)
-        self._unknown_keys(f"{where}, source", data, names)
-        texts = {name: str(data[name]) for name in names if name in data}
-        if not {"repo", "path", "qualname"} <= texts.keys():
-            self.faults.append(f"{where}: a source needs repo, path and qualname")
-        return Source(**{"repo": "", "path": "", "qualname": "", **texts})  # type: ignore[arg-type]
 
-    def _step(self, data: dict[str, Any]) -> Step:
-        where = f"step {data.get('id')!r}"
-        self._unknown_keys(where, data, {"id", "run", "level", "needs", "timeout_s", "expect", "proves"})
-        run = data.get("run")
-        if not isinstance(run, list) or not run or not all(isinstance(word, str) for word in run):
-            self.faults.append(f"{where}: run is {run!r}; wanted a list of words, never a shell string")
-            run = []
-        elif run[0] not in ("python", "torchrun", "hcp"):
-            self.faults.append(f"{where}: run starts with {run[0]!r}; wanted python, torchrun or hcp")
-        level = data.get("level")
-        if level not in LEVELS:
-            self.faults.append(f"{where}: level is {level!r}; wanted one of {', '.join(LEVELS)}")
-        timeout = data.get("timeout_s")
-        if not isinstance(timeout, int | float) or isinstance(timeout, bool) or timeout <= 0:
-            self.faults.append(f"{where}: timeout_s is {timeout!r}; wanted seconds above 0")
-            timeout = 1
-        needs, expect = data.get("needs") or {}, data.get("expect") or {}
-        self._unknown_keys(f"{where}, needs", needs, {"gpus", "packages", "programs"})
-        self._unknown_keys(f"{where}, expect", expect, {"exit", "json"})
-        return Step(
-            id=self._text(where, data, "id"),
-            run=tuple(run),
-            level=cast(Level, level),
-            timeout_s=float(timeout),
-            needs=Needs(
-                int(needs.get("gpus", 0)), self._texts(where, needs, "packages"), self._texts(where, needs, "programs")
-            ),
-            expect=Expect(int(expect.get("exit", 0)), expect.get("json")),
-            proves=str(data.get("proves", "")),
-        )
+def _line(text: str) -> str:
+    return " ".join(text.split())
 
-    def _unknown_keys(self, where: str, data: Mapping[str, Any], known: set[str]) -> None:
-        extra = sorted(str(key) for key in data if key not in known)
-        if extra:
-            self.faults.append(f"{where}: unknown keys {', '.join(extra)}; wanted only {', '.join(sorted(known))}")
 
-    def _text(self, where: str, data: Mapping[str, Any], key: str) -> str:
-        value = data.get(key)
-        if not isinstance(value, str) or not value.strip():
-            self.faults.append(f"{where}: {key} is missing; wanted text")
-            return ""
-        return " ".join(value.split())
-
-    def _texts(self, where: str, data: Mapping[str, Any], key: str) -> tuple[str, ...]:
-        value = data.get(key) or []
-        if not isinstance(value, list) or not all(isinstance(item, str) for item in value):
-            self.faults.append(f"{where}: {key} is no list of texts")
-            return ()
-        return tuple(" ".join(item.split()) for item in value)
-
-    def _objects(self, data: Mapping[str, Any], key: str, read: Callable[[dict[str, Any]], Any]) -> tuple[Any, ...]:
-        value = data.get(key) or []
-        if not isinstance(value, list) or not all(isinstance(item, dict) for item in value):
-            self.faults.append(f"{key} is no list of mappings")
-            return ()
-        items = tuple(read(item) for item in value)
-        ids = [item["id"] for item in value if "id" in item]
-        twice = sorted({str(name) for name in ids if ids.count(name) > 1})
-        if twice:
-            self.faults.append(f"{key}: used twice: {', '.join(twice)}")
-        return items
+def _lines(data: Mapping[str, Any], key: str) -> tuple[str, ...]:
+    return tuple(map(_line, data.get(key) or ()))

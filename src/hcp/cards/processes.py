@@ -3,26 +3,45 @@
 from __future__ import annotations
 
 import contextlib
+import ctypes
 import os
 import signal
 import subprocess
+import sys
 import tempfile
 import time
-from collections.abc import Callable, Mapping, Sequence
+import uuid
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import IO, NamedTuple
 
+from hcp.cards import guard
+from hcp.core.errors import HcpError
+
 _GRACE_S = 5.0
 _TICK_S = 0.1
+MAX_OUTPUT = 20_000_000
+"""Bytes that a program may print to either stream: a log of that size is a fault of the program, or a full disk."""
+_PR_SET_CHILD_SUBREAPER, _PR_GET_CHILD_SUBREAPER = 36, 37
 
 
 class Ended(NamedTuple):
-    """How a program ended. `status` is None after a timeout; output is text, stderr apart."""
+    """How a program ended. `status` is None if it was ended, by time or for what it printed; stderr is apart."""
 
     status: int | None
     stdout: str
     stderr: str
     seconds: float
+    printed_too_much: bool = False
+
+
+class _Room(NamedTuple):
+    """What a program gets: a folder, and files for its output. Files, because a worker that outlives its parent would
+    keep a pipe open, and reading would hang."""
+
+    folder: str
+    out: IO[bytes]
+    err: IO[bytes]
 
 
 def run_program(
@@ -36,27 +55,34 @@ def run_program(
 
     After the time limit, and when this process is interrupted, the program and everything that it started is ended:
     first asked (SIGTERM), then killed. torchrun starts its workers in sessions of their own, so the process tree is
-    followed, not the process group.
+    followed, not the process group; on Linux, what leaves the tree becomes a child of this process. If this process is
+    killed, a guard ends what has the step's mark in its environment.
+
+    Raises:
+        HcpError: there is no room for temporary files.
+        OSError: the program cannot be started.
     """
     started = time.monotonic()
-    # Output goes to files, not pipes: a worker that outlives its parent would keep a pipe open, and reading would hang.
-    with (
-        tempfile.TemporaryDirectory(prefix="hcp-step-", ignore_cleanup_errors=True) as folder,
-        tempfile.TemporaryFile() as out,
-        tempfile.TemporaryFile() as err,
-    ):
-        process = subprocess.Popen(
-            list(arguments),
-            stdin=subprocess.DEVNULL,
-            stdout=out,
-            stderr=err,
-            cwd=folder,
-            start_new_session=True,
-            env=None if environment is None else dict(environment),
-        )
-        status: int | None = None
+    mark = f"{uuid.uuid4()}:"
+    inherited = dict(os.environ if environment is None else environment)
+    inherited[guard.VARIABLE] = inherited.get(guard.VARIABLE, "") + mark
+    with _room() as room, _adopting() as children_before, _guarded(mark, room.folder) as watch:
+        process: subprocess.Popen[bytes] | None = None
+        status, flooded = None, False
         try:
-            while status is None:
+            process = subprocess.Popen(
+                list(arguments),
+                stdin=subprocess.DEVNULL,
+                stdout=room.out,
+                stderr=room.err,
+                cwd=room.folder,
+                start_new_session=True,
+                env=inherited,
+            )
+            assert watch.stdin is not None
+            with contextlib.suppress(OSError):
+                watch.stdin.write(b"%d\n" % process.pid)
+            while status is None and not flooded:
                 try:
                     status = process.wait(_TICK_S)
                 except subprocess.TimeoutExpired:
@@ -64,9 +90,84 @@ def run_program(
                     on_tick(seconds)
                     if seconds > timeout_s:
                         break
+                flooded = any(os.fstat(file.fileno()).st_size > MAX_OUTPUT for file in (room.out, room.err))
         finally:
-            end_tree(process)
-        return Ended(status, _text(out), _text(err), time.monotonic() - started)
+            if process is not None:
+                end_tree(process)
+            _end_strays(children_before | {watch.pid})
+        output = _text(room.out), _text(room.err)
+        return Ended(None if flooded else status, *output, time.monotonic() - started, flooded)
+
+
+@contextlib.contextmanager
+def _room() -> Iterator[_Room]:
+    with contextlib.ExitStack() as stack:
+        try:
+            folder = stack.enter_context(tempfile.TemporaryDirectory(prefix="hcp-step-", ignore_cleanup_errors=True))
+            room = _Room(folder, *(stack.enter_context(tempfile.TemporaryFile()) for _ in range(2)))
+        except OSError as error:
+            raise HcpError(
+                f"found no room for temporary files ({error.strerror or error}); wanted a folder to run the step in; "
+                "set TMPDIR to one that can be written"
+            ) from None
+        yield room
+
+
+@contextlib.contextmanager
+def _guarded(mark: str, folder: str) -> Iterator[subprocess.Popen[bytes]]:
+    """A guard that acts when this process is gone; it is ended first thing when all is well."""
+    watch = subprocess.Popen(
+        [sys.executable, "-I", "-S", guard.__file__, mark, folder],
+        stdin=subprocess.PIPE,
+        stdout=subprocess.DEVNULL,
+        stderr=subprocess.DEVNULL,
+        bufsize=0,
+        cwd="/",
+        start_new_session=True,
+    )
+    try:
+        yield watch
+    finally:
+        watch.kill()
+        watch.communicate()
+
+
+@contextlib.contextmanager
+def _adopting() -> Iterator[set[int]]:
+    """On Linux, processes below this one that lose their parent become children of this one; gives those it has."""
+    libc = ctypes.CDLL(None, use_errno=True) if sys.platform == "linux" else None
+    before = ctypes.c_int(0)
+    if libc is not None:
+        libc.prctl(_PR_GET_CHILD_SUBREAPER, ctypes.byref(before), 0, 0, 0)
+        libc.prctl(_PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0)
+    try:
+        yield _children()
+    finally:
+        if libc is not None:
+            libc.prctl(_PR_SET_CHILD_SUBREAPER, before.value, 0, 0, 0)
+
+
+def _children() -> set[int]:
+    """The children of this process, where it is the one that adopts; else none."""
+    if sys.platform != "linux":
+        return set()
+    return {child for child, parent in _parents() if parent == os.getpid()}
+
+
+def _end_strays(ours: set[int]) -> None:
+    """Ends what has left the process tree of a step, and so has become a child of this process."""
+    end = time.monotonic() + _GRACE_S
+    while time.monotonic() < end:
+        adopted = _children() - ours
+        strays = adopted.union(*map(descendants, adopted))
+        for pid in strays:
+            _signal(pid, signal.SIGKILL)
+        for pid in adopted:
+            with contextlib.suppress(ChildProcessError):
+                os.waitpid(pid, os.WNOHANG)
+        if not strays:
+            return
+        time.sleep(0.02)
 
 
 def end_tree(process: subprocess.Popen[bytes]) -> None:
@@ -122,5 +223,6 @@ def _signal(pid: int, number: int) -> None:
 
 
 def _text(file: IO[bytes]) -> str:
-    file.seek(0)
-    return file.read().decode("utf-8", "replace")
+    """The output, or the end of one that is too large."""
+    file.seek(max(0, os.fstat(file.fileno()).st_size - MAX_OUTPUT))
+    return file.read(MAX_OUTPUT).decode("utf-8", "replace")

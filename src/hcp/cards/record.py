@@ -5,6 +5,7 @@ from __future__ import annotations
 import ast
 import hashlib
 import json
+import os
 import platform
 import re
 from collections.abc import Iterable
@@ -13,9 +14,12 @@ from pathlib import Path
 from typing import Any
 
 import hcp
-from hcp.cards.card import Card, Step
+from hcp.cards.card import Card, Step, read_skill_file
 from hcp.cards.steps import StepResult
 from hcp.core.errors import HcpError
+from hcp.core.files import locked, write_whole
+from hcp.core.schema import TEXT, Fields, MapOf, checked, one_of
+from hcp.core.visible import visible
 from hcp.launch.this_machine import installed_versions
 from hcp.resources import pack_dir
 
@@ -98,26 +102,65 @@ def _module_files(module: str, importer: Path) -> Iterable[Path]:
     return [file for file in (place.with_suffix(".py"), place / "__init__.py") if file.is_file()]
 
 
-def write_record(card: Card, results: Iterable[StepResult]) -> Path:
-    """Writes the outcomes of steps that ran to the skill's `verified.json`, keeping those of other steps.
+_ENTRY = Fields({"status": one_of(("passed", "failed")), "digest": TEXT}, others=True)
+_RECORD = Fields({"steps": MapOf(_ENTRY)}, others=True)
+
+
+def record_path(card: Card) -> Path:
+    """Where the outcomes of a card's steps are recorded.
 
     Raises:
         HcpError: the skill is not in a checkout.
     """
     if card.folder.parent != _PACKAGE.parents[1] / "skills":
-        raise HcpError(f"found the skill in {card.folder}; wanted a checkout, because --record writes into skills/")
-    path = card.folder / RECORD_PATH
-    steps: dict[str, Any] = json.loads(path.read_text("utf-8"))["steps"] if path.is_file() else {}
-    for result in results:
-        if result.status != "skipped":
-            steps[result.step.id] = _entry(result)
+        raise HcpError(
+            f"found the skill in {visible(str(card.folder))}; wanted a checkout, because --record writes into skills/"
+        )
+    return card.folder / RECORD_PATH
+
+
+def read_record(folder: Path) -> dict[str, dict[str, Any]]:
+    """The recorded outcomes of a skill, by step; none where nothing is recorded.
+
+    Raises:
+        HcpError: the file cannot be read, or is no record.
+    """
+    path = folder / RECORD_PATH
+    if not os.path.lexists(path):
+        return {}
+    try:
+        data = json.loads(read_skill_file(folder, RECORD_PATH, "a record of hcp verify --record"))
+    except (ValueError, RecursionError) as error:
+        raise HcpError(
+            f"{visible(str(path))} is no JSON ({visible(str(error))[:100]}); wanted a record of hcp verify --record; "
+            "restore it, or delete it and record all steps again"
+        ) from None
+    checked(data, _RECORD, str(path))
+    steps: dict[str, dict[str, Any]] = data["steps"]
+    return steps
+
+
+def write_record(card: Card, results: Iterable[StepResult]) -> Path:
+    """Writes the outcomes of steps that ran to the skill's `verified.json`, keeping those of other steps.
+
+    Two writers at once take turns, so that neither loses what the other wrote.
+
+    Raises:
+        HcpError: the skill is not in a checkout, its record is none, or it cannot be written.
+    """
+    path = record_path(card)
+    entries = {result.step.id: _entry(result) for result in results if result.status != "skipped"}
     known = {step.id for step in card.verify}
-    data = {
-        "schema": SCHEMA,
-        "skill": card.skill,
-        "steps": {name: steps[name] for name in sorted(steps) if name in known},
-    }
-    path.write_text(json.dumps(data, indent=2) + "\n", encoding="utf-8")
+    try:
+        with locked(path.parent):
+            steps = {name: entry for name, entry in read_record(card.folder).items() if name in known} | entries
+            data = {"schema": SCHEMA, "skill": card.skill, "steps": dict(sorted(steps.items()))}
+            write_whole(path, json.dumps(data, indent=2) + "\n")
+    except OSError as error:
+        raise HcpError(
+            f"cannot write {visible(str(path))} ({error.strerror}); wanted a record of the steps; make room, or the "
+            "folder writable"
+        ) from None
     return path
 
 
@@ -134,11 +177,14 @@ def _entry(result: StepResult) -> dict[str, Any]:
 
 
 def stale_steps(card: Card) -> list[str]:
-    """The recorded steps that prove nothing about today's code, each with why; steps that need GPUs may be absent."""
-    path = card.folder / RECORD_PATH
-    if not path.is_file():
+    """The recorded steps that prove nothing about today's code, each with why; steps that need GPUs may be absent.
+
+    Raises:
+        HcpError: the record cannot be read.
+    """
+    if not (card.folder / RECORD_PATH).is_file():
         return ["no verified.json: run hcp verify --record"]
-    recorded = json.loads(path.read_text("utf-8"))["steps"]
+    recorded = read_record(card.folder)
     faults = []
     for step in card.verify:
         entry = recorded.get(step.id)

@@ -2,18 +2,21 @@
 
 from __future__ import annotations
 
+import os
 import re
+from collections.abc import Mapping
+from fnmatch import fnmatchcase
 from pathlib import Path
 from typing import Any
 
-import yaml
-
-from hcp.cards.card import Card, load_card
+from hcp.cards.card import Card, is_ours, load_card, read_skill_file
 from hcp.cards.steps import program_of
 from hcp.core.errors import HcpError
+from hcp.core.schema import SCALAR, TEXT, Fields, Leaf, MapOf, checked
+from hcp.core.visible import visible
+from hcp.launch.yaml.settings import load_plain
 from hcp.rules.registry import BY_ID
 
-_ROOT_KEYS = {"name", "description", "license", "compatibility", "metadata", "allowed-tools"}
 _FOLDERS = {"references", "scripts", "assets", "evals", "tests", "tools", "config", "agents"}
 _SECTIONS = ("Purpose", "Prerequisites", "Instructions", "Examples", "Limitations", "Troubleshooting")
 _MAX_LINES = 500
@@ -21,27 +24,35 @@ _NAME = re.compile(r"[a-z0-9]+(-[a-z0-9]+)*")
 _LINK = re.compile(r"\]\(([^)#\s]+)")
 
 
+_FRONT = Fields(
+    {"name": SCALAR, "description": TEXT},
+    {
+        "license": TEXT,
+        "compatibility": TEXT,
+        "metadata": MapOf(SCALAR),
+        "allowed-tools": Leaf("text or a list", lambda value: isinstance(value, str | list)),
+    },
+)
+MAX_FILES = 1000
+"""Of one skill."""
+
+
 def front_matter(folder: Path) -> tuple[dict[str, Any], str]:
     """SKILL.md's front matter and body.
 
     Raises:
-        HcpError: there is no SKILL.md, or it does not start with front matter.
+        HcpError: there is no SKILL.md, or it does not start with front matter of the format.
     """
     path = folder / "SKILL.md"
-    try:
-        text = path.read_text(encoding="utf-8")
-    except (OSError, UnicodeDecodeError) as error:
-        raise HcpError(f"cannot read {path}: {error}; wanted a SKILL.md in UTF-8") from None
-    match = re.match(r"---\n(.*?)\n---\n", text, re.S)
-    if match is None:
-        raise HcpError(f"{path} has no front matter; wanted --- lines around name and description at its top")
-    try:
-        data = yaml.safe_load(match[1])
-    except yaml.YAMLError as error:
-        raise HcpError(f"{path}: its front matter is no YAML: {error}") from None
-    if not isinstance(data, dict):
-        raise HcpError(f"{path}: its front matter is no mapping; wanted name and description")
-    return data, text[match.end() :]
+    text = read_skill_file(folder, "SKILL.md", "a SKILL.md").replace("\r\n", "\n")
+    end = text.find("\n---\n", 3)
+    if not text.startswith("---\n") or end < 0:
+        raise HcpError(
+            f"{visible(str(path))} has no front matter; wanted --- lines around name and description at its top"
+        )
+    data = load_plain(text[4 : end + 1], visible(str(path)), "front matter of a skill")
+    checked(data, _FRONT, str(path))
+    return data, text[end + 5 :]
 
 
 def faults_of(folder: Path) -> list[str]:
@@ -49,30 +60,76 @@ def faults_of(folder: Path) -> list[str]:
     try:
         data, body = front_matter(folder)
         card = load_card(folder)
+        files = files_of(folder)
+        texts = {"SKILL.md": body} | {
+            name: read_skill_file(folder, name, "a text of the skill")
+            for name in files
+            if fnmatchcase(name, "references/*.md")
+        }
     except HcpError as error:
         return [str(error)]
-    return _front_faults(data, folder) + _body_faults(body, folder) + _folder_faults(folder) + _card_faults(card)
+    found = (
+        _front_faults(data, folder) + _body_faults(body, texts, folder) + _folder_faults(folder) + _card_faults(card)
+    )
+    return list(map(visible, found))
+
+
+def files_of(folder: Path) -> list[str]:
+    """The files of a skill, by their paths in it.
+
+    Raises:
+        HcpError: there are links, pipes or devices among them, or more than `MAX_FILES`.
+    """
+    trusted = is_ours(folder)
+    found: list[str] = []
+    folders = [""]
+    while folders:
+        below = folders.pop()
+        try:
+            entries = sorted(os.scandir(folder / below), key=lambda entry: entry.name)
+        except OSError as error:
+            raise HcpError(
+                f"{visible(str(folder / below))}: cannot be read ({error.strerror}); wanted a skill's folder; check it"
+            ) from None
+        for entry in entries:
+            name = f"{below}{entry.name}"
+            if entry.is_symlink() and not (trusted and entry.is_file()):
+                raise _no_part(folder, name, "leads elsewhere")
+            if entry.is_dir():
+                folders.append(f"{name}/")
+            elif entry.is_file():
+                found.append(name)
+            else:
+                raise _no_part(folder, name, "is no regular file")
+            if len(found) + len(folders) > MAX_FILES:
+                raise HcpError(
+                    f"{visible(str(folder))} has more than {MAX_FILES:,} files; wanted a skill; check the path"
+                )
+    return sorted(found)
+
+
+def _no_part(folder: Path, name: str, found: str) -> HcpError:
+    return HcpError(
+        f"{visible(str(folder / name))} {found}; wanted only files and folders in a skill; put the file there"
+    )
 
 
 def _front_faults(data: dict[str, Any], folder: Path) -> list[str]:
     faults = []
-    extra = sorted(set(data) - _ROOT_KEYS)
-    if extra:
-        faults.append(f"front matter has {', '.join(extra)}; the format allows only {', '.join(sorted(_ROOT_KEYS))}")
     name, description = str(data.get("name", "")), str(data.get("description", ""))
     if name != folder.name or not _NAME.fullmatch(name) or len(name) > 64:
-        faults.append(f"name is {name!r}; wanted the folder's name, {folder.name!r}, in lower case with hyphens")
+        faults.append(f"name is {name[:100]!r}; wanted the folder's name, {folder.name!r}, in lower case with hyphens")
     if not 50 <= len(description) <= 1024:
         faults.append(f"description has {len(description)} characters; wanted 50 to 1024")
     if "Use when" not in description or "Do not use" not in description:
         faults.append("description does not say both 'Use when …' and 'Do not use …'")
     author = str((data.get("metadata") or {}).get("author", ""))
-    if not re.fullmatch(r"[^<>]+ <[^<>\s]+>", author):
-        faults.append(f"metadata.author is {author!r}; wanted Name <address>")
+    if len(author) > 200 or not re.fullmatch(r"[^<>]+ <[^<>\s]+>", author):
+        faults.append(f"metadata.author is {author[:100]!r}; wanted Name <address>")
     return faults
 
 
-def _body_faults(body: str, folder: Path) -> list[str]:
+def _body_faults(body: str, texts: Mapping[str, str], folder: Path) -> list[str]:
     faults = []
     lines = body.splitlines()
     if len(lines) > _MAX_LINES:
@@ -82,15 +139,17 @@ def _body_faults(body: str, folder: Path) -> list[str]:
     missing = [section for section in _SECTIONS if f"## {section}" not in lines]
     if missing:
         faults.append(f"SKILL.md lacks the sections {', '.join(missing)}")
-    for file in [folder / "SKILL.md", *sorted(folder.glob("references/*.md"))]:
-        for link in _LINK.findall(file.read_text(encoding="utf-8")):
+    for name, text in texts.items():
+        file = os.path.join(folder, name)
+        for link in _LINK.findall(text):
             if "://" in link or link.startswith("mailto:"):
                 continue
-            target = (file.parent / link).resolve()
-            if not target.is_relative_to(folder.resolve()):
-                faults.append(f"{file.name} links to {link}, outside the skill; an installed skill is a lone folder")
-            elif not target.exists():
-                faults.append(f"{file.name} links to {link}, which does not exist")
+            shown = link[:100]
+            target = os.path.realpath(os.path.join(os.path.dirname(file), link)) if "\0" not in link else ""
+            if not Path(target).is_relative_to(folder.resolve()):
+                faults.append(f"{name} links to {shown}, outside the skill; an installed skill is a lone folder")
+            elif not os.path.exists(target):
+                faults.append(f"{name} links to {shown}, which does not exist")
     return faults
 
 

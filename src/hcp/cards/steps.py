@@ -2,25 +2,28 @@
 
 from __future__ import annotations
 
-import importlib.util
 import json
 import os
 import shutil
-import subprocess
 import sys
 from collections.abc import Callable
 from dataclasses import dataclass
 from importlib import metadata
+from importlib.machinery import PathFinder
 from pathlib import Path
 from typing import Any, Literal
 
 from hcp.cards.card import LEVELS, Card, Level, Step
-from hcp.cards.processes import Ended, run_program
+from hcp.cards.processes import MAX_OUTPUT, Ended, run_program
 from hcp.core.errors import HcpError
+from hcp.core.visible import visible
+from hcp.launch.this_machine import num_gpus
 from hcp.resources import pack_dir
 
 StepStatus = Literal["passed", "failed", "skipped"]
 _MISSING = object()
+_SHOWN = 300
+"""Characters of what a step said that are shown and recorded."""
 
 
 @dataclass(frozen=True)
@@ -85,31 +88,27 @@ def _is_installed(package: str) -> bool:
     except metadata.PackageNotFoundError:
         # Containers have megatron-core as a checkout on the path, without metadata.
         module = {"megatron-core": "megatron", "transformer-engine": "transformer_engine"}.get(package, package)
-        return importlib.util.find_spec(module) is not None
-
-
-def num_gpus() -> int:
-    """NVIDIA GPUs that this process may use, as nvidia-smi lists them; 0 without it."""
-    if shutil.which("nvidia-smi") is None:
-        return 0
-    visible = os.environ.get("CUDA_VISIBLE_DEVICES")
-    if visible is not None:
-        return len([item for item in visible.split(",") if item.strip() not in ("", "-1")])
-    done = subprocess.run(["nvidia-smi", "-L"], capture_output=True, text=True)
-    return sum(line.startswith("GPU ") for line in done.stdout.splitlines())
+        # The name comes from a card: importlib.util.find_spec would import the parent of a dotted one.
+        return PathFinder.find_spec(module) is not None
 
 
 def run_step(card: Card, step: Step, on_tick: Callable[[float], None] = lambda seconds: None) -> StepResult:
-    """Runs one step and judges it; never raises for what the step does."""
+    """Runs one step and judges it; never raises for what the step does.
+
+    Raises:
+        HcpError: there is no room for temporary files.
+    """
     reason = why_not(step)
     if reason:
         return StepResult(card, step, "skipped", reason)
     try:
-        ended = run_program(program_of(step), timeout_s=step.timeout_s, environment=_environment(), on_tick=on_tick)
+        program = program_of(step)
     except HcpError as error:
-        return StepResult(card, step, "failed", str(error))
+        return StepResult(card, step, "failed", visible(str(error)))
+    try:
+        ended = run_program(program, timeout_s=step.timeout_s, environment=_environment(), on_tick=on_tick)
     except OSError as error:
-        return StepResult(card, step, "failed", f"could not start: {error.strerror}")
+        return StepResult(card, step, "failed", f"could not start: {visible(error.strerror or str(error))}")
     fault = _fault(step, ended)
     return StepResult(
         card, step, "failed" if fault else "passed", fault, ended.seconds, ended.status, _evidence(step, ended)
@@ -119,9 +118,8 @@ def run_step(card: Card, step: Step, on_tick: Callable[[float], None] = lambda s
 def _evidence(step: Step, ended: Ended) -> str:
     """What to keep of a step's output: the values that its JSON had to have, else its last line."""
     if step.expect.json is not None:
-        return f"exit {ended.status}, " + ", ".join(
-            f"{path}: {json.dumps(value)}" for path, value in step.expect.json.items()
-        )
+        values = (f"{visible(path)}: {json.dumps(value)[:_SHOWN]}" for path, value in step.expect.json.items())
+        return f"exit {ended.status}, " + ", ".join(values)
     return _last_line(ended.stdout) or _last_line(ended.stderr)
 
 
@@ -133,6 +131,8 @@ def _environment() -> dict[str, str]:
 
 
 def _fault(step: Step, ended: Ended) -> str:
+    if ended.printed_too_much:
+        return f"printed more than {MAX_OUTPUT:,} bytes, ended; last line: {_last_line(ended.stdout + ended.stderr)}"
     if ended.status is None:
         return f"still running after {step.timeout_s:g} s, ended; last line: {_last_line(ended.stdout + ended.stderr)}"
     if ended.status != step.expect.exit:
@@ -144,13 +144,13 @@ def _fault(step: Step, ended: Ended) -> str:
     if step.expect.json is not None:
         try:
             data = json.loads(ended.stdout)
-        except ValueError:
+        except (ValueError, RecursionError):
             return f"wanted JSON on stdout, found: {_last_line(ended.stdout) or 'nothing'}"
         for path, wanted in step.expect.json.items():
             found = _at(data, path)
             if found is _MISSING or found != wanted:
-                shown = "nothing" if found is _MISSING else json.dumps(found)
-                return f"{path} in its JSON is {shown}, wanted {json.dumps(wanted)}"
+                shown = "nothing" if found is _MISSING else json.dumps(found)[:_SHOWN]
+                return f"{visible(path)} in its JSON is {shown}, wanted {json.dumps(wanted)[:_SHOWN]}"
     return ""
 
 
@@ -167,11 +167,11 @@ def _at(data: Any, path: str) -> Any:
 
 def _last_line(text: str) -> str:
     lines = [line.strip() for line in text.splitlines() if line.strip()]
-    return lines[-1][:300] if lines else ""
+    return visible(lines[-1][:_SHOWN]) if lines else ""
 
 
 def _error_line(stderr: str) -> str:
     """The line that says most: the last one that a Python program raised, else the last one."""
     lines = [line.strip() for line in stderr.splitlines() if line.strip()]
     raised = [line for line in lines if "Error" in line and "ChildFailedError" not in line]
-    return (raised or lines or [""])[-1][:300]
+    return visible((raised or lines or [""])[-1][:_SHOWN])

@@ -2,19 +2,17 @@
 
 from __future__ import annotations
 
-import json
-import shutil
+import os
 import sys
-import tempfile
 import time
 from collections.abc import Callable, Sequence
-from pathlib import Path
 from typing import TYPE_CHECKING
 
 import click
 
 from hcp.cli.options import assume_option, dialect_option, format_option
 from hcp.core.errors import HcpError
+from hcp.core.visible import visible
 
 if TYPE_CHECKING:
     from hcp.launch.fact import Dialect
@@ -35,28 +33,22 @@ def triage(logs: Sequence[str], launch: str | None, dialect: Dialect | None, ass
     Exits with 1 if a failure was found, or context parallelism is off.
     """
     from hcp.triage.read import triage as read_logs
-    from hcp.triage.report import SPOOL, diagnosis_json, diagnosis_text
-    from hcp.triage.scan import find_logs, has_text
+    from hcp.triage.report import diagnosis_document, diagnosis_text
+    from hcp.triage.sources import find_logs
 
     plan = _plan(launch, dialect, tuple(assumes))
-    with tempfile.TemporaryDirectory(prefix=SPOOL) as folder:
-        paths = find_logs([_spooled(Path(folder)) if name == "-" else Path(name) for name in logs])
-        try:
-            if not any(map(has_text, paths)):
-                raise HcpError(
-                    f"found no text in {', '.join(logs)}; wanted the job's logs; a job that wrote nothing "
-                    "may have had no folder for its output (SLURM011)"
-                )
-            diagnosis = read_logs(paths, plan, _progress(sum(path.stat().st_size for path in paths)))
-        except OSError as error:
-            raise HcpError(f"{error.filename or 'a log'}: {error.strerror}; wanted readable files") from None
-        finally:
-            if sys.stderr.isatty():
-                click.echo("\r\x1b[K", nl=False, err=True)
-        if fmt == "json":
-            click.echo(json.dumps(diagnosis_json(diagnosis, launch), indent=2, ensure_ascii=False))
-        else:
-            click.echo(diagnosis_text(diagnosis, launch))
+    found = find_logs(logs)
+    try:
+        diagnosis = read_logs(found.paths, plan, _progress(found.size()))
+    except OSError as error:
+        name = visible(os.fsdecode(error.filename)) if error.filename else "a log"
+        raise HcpError(f"{name}: {error.strerror}; wanted readable files") from None
+    finally:
+        if sys.stderr is not None and sys.stderr.isatty():
+            click.echo("\r\x1b[K", nl=False, err=True)
+    for path, why in found.unread:
+        click.echo(f"hcp triage: {visible(str(path))} is not read: {visible(why)}", err=True)
+    click.echo((diagnosis_document if fmt == "json" else diagnosis_text)(diagnosis, launch))
     return 0 if diagnosis.ok else 1
 
 
@@ -72,18 +64,11 @@ def _plan(launch: str | None, dialect: Dialect | None, assumes: tuple[str, ...])
     return plan_of_launch(launch, dialect, assumes)
 
 
-def _spooled(folder: Path) -> Path:
-    path = folder / "stdin"
-    with path.open("wb") as file:
-        shutil.copyfileobj(sys.stdin.buffer, file, 1 << 20)
-    return path
-
-
 def _progress(total: int) -> Callable[[int], None]:
     """Says on a terminal how far reading is, once it lasts two seconds."""
     begun = shown = time.monotonic()
     done = 0
-    terminal = sys.stderr.isatty()
+    terminal = sys.stderr is not None and sys.stderr.isatty()
 
     def advanced(count: int) -> None:
         nonlocal done, shown
@@ -92,7 +77,8 @@ def _progress(total: int) -> Callable[[int], None]:
         if terminal and now - begun > 2 and now - shown > 0.5:
             shown = now
             rate = done / (now - begun) / 1e6
-            text = f"reading: {done / 1e6:.0f} of {total / 1e6:.0f} MB, {rate:.0f} MB/s"
+            of = f" of {total / 1e6:.0f}" if total else ""
+            text = f"reading: {done / 1e6:.0f}{of} MB, {rate:.0f} MB/s"
             click.echo(f"\r\x1b[K{text}", nl=False, err=True)
 
     return advanced

@@ -10,10 +10,12 @@ from typing import Any
 
 import click
 
-from hcp.cards.card import LEVELS, Card, Level, Step, find_skill, load_card, skill_dirs
+from hcp.cards.card import LEVELS, Card, Level, Needs, Step, find_skill, is_ours, load_card, skill_dirs
 from hcp.cards.steps import StepResult, program_of, run_step, steps_up_to, why_not
 from hcp.cli.options import format_option
 from hcp.core.errors import HcpError
+from hcp.core.signals import ends_cleanly
+from hcp.core.visible import visible
 
 _COLOURS = {"passed": "green", "failed": "red", "skipped": "yellow"}
 
@@ -37,18 +39,24 @@ def verify(
     if none could run.
     """
     chosen = _chosen(names, level)
+    outside = sorted({card.folder.as_posix() for card, _ in chosen if not is_ours(card.folder)})
     if only_list or dry_run:
-        _print_steps(chosen, fmt, programs=dry_run)
+        _print_steps(chosen, fmt, programs=dry_run, lookup=lambda card: trust or is_ours(card.folder))
         return 0
-    inside = set(skill_dirs())
-    outside = sorted({card.folder.as_posix() for card, _ in chosen if card.folder not in inside})
     if outside and not trust:
         raise HcpError(
-            f"found a card outside the installed pack: {outside[0]}; its steps run programs; read it, then add --trust"
+            f"found a card outside the installed pack: {visible(outside[0])}; its steps run programs; "
+            "read it, then add --trust"
         )
-    results = [_run(card, step, fmt) for card, step in chosen]
     if record:
-        _record(results)
+        from hcp.cards.record import record_path
+
+        for card, _ in chosen:
+            record_path(card)  # refused before the steps run, not after
+    with ends_cleanly():
+        results = [_run(card, step, fmt) for card, step in chosen]
+        if record:
+            _record(results)
     passed = sum(result.status == "passed" for result in results)
     failed = sum(result.status == "failed" for result in results)
     ok = failed == 0 and passed > 0
@@ -72,7 +80,8 @@ def _chosen(names: Sequence[str], level: Level) -> list[tuple[Card, Step]]:
         steps = [step for step in card.verify if step.id == wanted] if wanted else steps_up_to(card, level)
         if wanted and not steps:
             raise HcpError(
-                f"found no step {wanted!r} in {skill}; wanted one of {', '.join(step.id for step in card.verify)}"
+                f"found no step {wanted[:100]!r} in {visible(skill)}; "
+                f"wanted one of {', '.join(step.id for step in card.verify)}"
             )
         chosen += [(card, step) for step in steps]
     if not chosen:
@@ -81,12 +90,12 @@ def _chosen(names: Sequence[str], level: Level) -> list[tuple[Card, Step]]:
 
 
 def _run(card: Card, step: Step, fmt: str) -> StepResult:
-    name = f"{card.skill}:{step.id}"
+    name = visible(f"{card.skill}:{step.id}")
     result = run_step(card, step, _ticker(name))
     if fmt == "text":
         label = click.style(f"{result.status:<7}", fg=_COLOURS[result.status])
         detail = result.reason or result.last_line
-        click.echo(f"{label} {name}  {result.seconds:.1f} s{'  ' + detail if detail else ''}")
+        click.echo(f"{label} {name}  {result.seconds:.1f} s{'  ' + visible(detail) if detail else ''}")
         sys.stdout.flush()
     return result
 
@@ -113,21 +122,37 @@ def _record(results: Sequence[StepResult]) -> None:
     cards = {result.card.skill: result.card for result in results}
     for skill, card in cards.items():
         path = write_record(card, [result for result in results if result.card.skill == skill])
-        click.echo(f"recorded in {path}", err=True)
+        click.echo(f"recorded in {visible(str(path))}", err=True)
 
 
-def _print_steps(chosen: Sequence[tuple[Card, Step]], fmt: str, *, programs: bool) -> None:
+def _print_steps(
+    chosen: Sequence[tuple[Card, Step]], fmt: str, *, programs: bool, lookup: Callable[[Card], bool]
+) -> None:
+    """Prints the steps; `lookup` says whether what a card needs may be looked up: never for one that is not trusted."""
+
+    def lacks(card: Card, step: Step) -> str:
+        if lookup(card) or step.needs == Needs():
+            return why_not(step)
+        return "not looked up: the card is not trusted (--trust)"
+
     if fmt == "json":
         steps = [
-            {"skill": card.skill, "step": step.id, "level": step.level, "run": list(step.run), "skipped": why_not(step)}
+            {
+                "skill": card.skill,
+                "step": step.id,
+                "level": step.level,
+                "run": list(step.run),
+                "skipped": lacks(card, step),
+            }
             for card, step in chosen
         ]
         click.echo(json.dumps({"schema": "hcp.verify-list/1", "steps": steps}, indent=2))
         return
     for card, step in chosen:
-        reason = why_not(step)
+        reason = lacks(card, step)
         words = program_of(step) if programs else step.run
-        click.echo(f"{card.skill}:{step.id}  {step.level}  {shlex.join(words)}{'  (' + reason + ')' if reason else ''}")
+        line = f"{card.skill}:{step.id}  {step.level}  {shlex.join(words)}"
+        click.echo(visible(f"{line}  ({reason})" if reason else line))
 
 
 def _json(result: StepResult) -> dict[str, Any]:

@@ -1,12 +1,20 @@
-"""The one writer of files: whole or not at all."""
+"""The one writer of files, whole or not at all; and a reader that never waits and never takes more than it should."""
 
 from __future__ import annotations
 
 import os
 import stat
 import tempfile
-from contextlib import suppress
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
 from pathlib import Path
+from typing import IO
+
+from hcp.core.errors import HcpError
+from hcp.core.visible import visible
+
+MAX_BYTES = 5_000_000
+"""Of one file that a person writes: cards, site files, records."""
 
 
 def write_whole(path: str | Path, data: str | bytes) -> None:
@@ -42,6 +50,97 @@ def write_whole(path: str | Path, data: str | bytes) -> None:
         with suppress(OSError):
             os.unlink(name)
         raise
+
+
+def read_regular(
+    path: str | Path, wanted: str, *, limit: int = MAX_BYTES, inside: Path | None = None, pipes: bool = False
+) -> bytes:
+    """The bytes of a regular file; `wanted` says in messages what the file should be.
+
+    With `inside`, no part of the path below that folder may be a link. With `pipes`, a pipe that somebody writes to
+    is read as well (`<(…)` of a shell); one without a writer counts as empty instead of being waited for.
+
+    Raises:
+        HcpError: it is missing, a folder, a link, a pipe, a device, cannot be read, or is larger than `limit`.
+    """
+    name = visible(str(path))
+    try:
+        if inside is not None:
+            _refuse_links(Path(path), inside, wanted)
+        # Asked before it is opened: to open a device may already do something.
+        if _is_read(os.stat(path).st_mode, pipes):
+            with open(os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC), "rb", buffering=0) as file:
+                if _is_read(os.fstat(file.fileno()).st_mode, pipes):
+                    return _bytes_of(file, name, wanted, limit)
+    except (OSError, ValueError) as error:
+        reason = error.strerror if isinstance(error, OSError) else error
+        raise HcpError(f"{name}: cannot be read ({reason}); wanted {wanted}; check the path") from None
+    raise HcpError(f"{name} is no regular file; wanted {wanted}; give a file, not a folder, a pipe or a device")
+
+
+def read_text(
+    path: str | Path, wanted: str, *, limit: int = MAX_BYTES, inside: Path | None = None, pipes: bool = False
+) -> str:
+    """The text of a regular file in UTF-8, read as `read_regular` does; a byte-order mark is dropped.
+
+    Raises:
+        HcpError: as `read_regular`, or it is not UTF-8.
+    """
+    data = read_regular(path, wanted, limit=limit, inside=inside, pipes=pipes)
+    try:
+        return data.decode("utf-8-sig")
+    except UnicodeDecodeError as error:
+        raise HcpError(
+            f"{visible(str(path))} is not UTF-8 (byte 0x{data[error.start]:02x} at offset {error.start}); "
+            f"wanted {wanted}; convert it with iconv"
+        ) from None
+
+
+def _is_read(mode: int, pipes: bool) -> bool:
+    return stat.S_ISREG(mode) or (pipes and stat.S_ISFIFO(mode))
+
+
+def _refuse_links(path: Path, folder: Path, wanted: str) -> None:
+    step = folder
+    for part in path.relative_to(folder).parts:
+        step /= part
+        if part == ".." or os.path.islink(step):
+            raise HcpError(
+                f"{visible(str(step))} leads elsewhere; wanted {wanted} inside {visible(str(folder))}; "
+                "put the file itself there"
+            )
+
+
+def _bytes_of(file: IO[bytes], name: str, wanted: str, limit: int) -> bytes:
+    data = file.read(limit + 1)
+    if data != b"":
+        os.set_blocking(file.fileno(), True)
+        whole = bytearray(data or b"")  # None: a pipe whose writer has written nothing yet
+        while len(whole) <= limit and (data := file.read(limit + 1 - len(whole))):
+            whole += data
+        data = bytes(whole)
+    if len(data) > limit:
+        raise HcpError(
+            f"{name} has more than {limit:,} bytes; wanted {wanted}; name the file itself, not a log or data"
+        )
+    return data
+
+
+@contextmanager
+def locked(folder: str | Path) -> Iterator[None]:
+    """Inside, no other process is inside for the same folder: the second one waits. Leaves no file behind.
+
+    A file system without locks (some network ones) gives none; two writers then do not wait for each other.
+    """
+    import fcntl
+
+    handle = os.open(folder, os.O_RDONLY | os.O_CLOEXEC | os.O_DIRECTORY)
+    try:
+        with suppress(OSError):
+            fcntl.flock(handle, fcntl.LOCK_EX)
+        yield
+    finally:
+        os.close(handle)
 
 
 def _umask() -> int:

@@ -10,7 +10,7 @@ from hcp.launch.derive import derive
 from hcp.launch.edit import edit_facts, edit_settings
 from hcp.launch.fact import Fact, Launch, Reading, Setting
 from hcp.launch.facts.spec import UNKNOWN
-from hcp.launch.facts.table import FACTS, default_of, index_of
+from hcp.launch.facts.table import FACTS, MODEL_NAMES, default_of, index_of, key_dialect
 
 
 def build_launch(
@@ -18,7 +18,8 @@ def build_launch(
 ) -> Launch:
     """The launch that a reading describes.
 
-    Order of precedence, weakest first: upstream's default, the model's config.json, the launch, an assumption.
+    Order of precedence, weakest first: upstream's default (for an unknown recipe, what it is presumed to leave), the
+    model's config.json, the launch, an assumption.
     Derived facts are computed last, and never replace a stated one.
 
     Raises:
@@ -86,13 +87,24 @@ def _unwrap(dialect: str, setting: Setting) -> Setting:
 
 
 def _defaults(reading: Reading, stated: Mapping[str, Fact], unknown: Mapping[str, str]) -> dict[str, Fact]:
-    if not reading.complete or reading.unseen is not None:
+    if reading.unseen is not None:
         return {}
     facts: dict[str, Fact] = {}
-    for name, spec in FACTS.items():
-        if name in stated or name in unknown:
-            continue
-        value: Any = default_of(spec, reading.dialect)
-        if value is not UNKNOWN:
-            facts[name] = Fact(value, "default")
+    absent = [name for name in FACTS if name not in stated and name not in unknown]
+    if reading.complete:
+        for name in absent:
+            value: Any = default_of(FACTS[name], reading.dialect)
+            if value is not UNKNOWN:
+                facts[name] = Fact(value, "default")
+    if reading.complete != (key_dialect(reading.dialect) == "bridge") and reading.dialect != "mlm":
+        # A recipe decides what an override list leaves out; in verl the model decides what verl has no default for.
+        from hcp.launch.facts.presumed import presumptions
+
+        table = presumptions()
+        names = MODEL_NAMES if reading.dialect == "verl" else table
+        facts |= {
+            name: Fact(table[name].value, "presumed")
+            for name in absent
+            if name in table and name in names and name not in facts
+        }
     return facts

@@ -10,6 +10,28 @@ from hcp.launch.fact import ELASTIC_STARTS, Dialect, Fact
 
 Facts = MutableMapping[str, Fact]
 _ON = Fact(True, "launch")
+INPUTS: Mapping[str, tuple[str, ...]] = {
+    "gtp": ("weight_shards", "tp"),
+    "etp": ("tp",),
+    "dp": ("tp", "pp", "cp", "gtp", "world_size"),
+    "world_size": ("nodes", "gpus_per_node", "ntasks_per_node"),
+    "nvlink_domain": ("gpus_per_node",),
+    "placement": ("start",),
+    "rank_order": ("use_tp_pp_dp_mapping",),
+    "head_dim": ("hidden_size", "heads"),
+    "kv_heads": ("num_query_groups", "group_query_attention", "heads"),
+    "seq_length": ("dataset_seq_length",),
+    "thd": ("packing",),
+    "packing": (
+        "use_remove_padding",
+        "sft",
+        "inter_document_masking",
+        "packed_sequence_size",
+        "pack_sequences_in_batch",
+        "packing_buffer_size",
+    ),
+}
+"""Which facts each derived one follows from."""
 
 
 def derive(dialect: Dialect, facts: Facts, unknown: MutableMapping[str, str]) -> None:
@@ -50,6 +72,12 @@ def _model(dialect: Dialect, facts: Facts) -> None:
         position = facts.get("position_embedding_type")
         if position is not None and position.value != "rope":
             facts["rope_fusion"] = Fact(False, "derived", position.location, position.key)
+    if (
+        "mla" in facts
+        and facts["mla"].origin == "presumed"
+        and (_value(facts, "num_query_groups") or "kv_heads" in facts)
+    ):
+        facts["mla"] = Fact(False, "derived")  # latent attention has no KV heads, so who states some has none
     if _known(facts, "hidden_size", "heads") and _value(facts, "head_dim") is None:
         hidden, heads = _value(facts, "hidden_size"), _value(facts, "heads")
         if hidden and heads:

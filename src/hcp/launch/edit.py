@@ -8,6 +8,17 @@ from typing import NamedTuple
 from hcp.launch.fact import Fact, Reading, Setting
 from hcp.launch.facts.table import index_of
 
+_PLACED = frozenset(("placement", "start", "nodes", "gpus_per_node", "ntasks_per_node"))
+_PREFIXES = ("env.", "sbatch.", "srun.")
+
+
+def is_plain(name: str) -> bool:
+    """Whether a fact is one that a launch has outside its configuration, under its own name where no key holds it.
+
+    The environment, the options of sbatch and srun, and how ranks are placed: `--set` and fixes write them alike.
+    """
+    return name in _PLACED or name.startswith(_PREFIXES)
+
 
 class Edit(NamedTuple):
     """A reading that was changed, and the facts that the change is about."""
@@ -35,4 +46,22 @@ def edit_settings(reading: Reading, edits: Iterable[Setting], removed: Iterable[
 
 def edit_facts(reading: Reading, facts: Mapping[str, Fact]) -> Edit:
     """The reading with facts that no key holds (an environment variable, the placement) replaced."""
-    return Edit(reading._replace(facts={**reading.facts, **facts}), frozenset(facts))
+    changed = {**reading.facts, **facts}
+    followed = _following(changed, frozenset(facts))
+    unknown = {name: why for name, why in reading.unknown.items() if name not in facts and name not in followed}
+    return Edit(reading._replace(facts={**changed, **followed}, unknown=unknown), frozenset(facts))
+
+
+def _following(facts: Mapping[str, Fact], changed: frozenset[str]) -> dict[str, Fact]:
+    """What srun's options gave and now follows anew: the GPUs of a node from its tasks, the ranks from both."""
+    followed: dict[str, Fact] = {}
+    tasks, nodes, gpus, ranks = (
+        facts.get(name) for name in ("ntasks_per_node", "nodes", "gpus_per_node", "world_size")
+    )
+    if tasks is None or not changed & {"ntasks_per_node", "nodes"}:
+        return {}
+    if gpus is not None and gpus.origin == "derived":
+        followed["gpus_per_node"] = gpus._replace(value=tasks.value)
+    if ranks is not None and ranks.origin == "derived" and nodes is not None:
+        followed["world_size"] = ranks._replace(value=nodes.value * tasks.value)
+    return followed

@@ -54,6 +54,15 @@ class Acceptance(NamedTuple):
     location: Location
 
 
+class Elsewhere(str):
+    """A reason why a value is unknown: something that the launch names decides it (its model, a checkpoint).
+
+    Other reasons are words that could not be read.
+    """
+
+    __slots__ = ()
+
+
 class Reading(NamedTuple):
     """What a reader found in one launch; `hcp.launch.build` makes the facts from it.
 

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import sys
 from typing import NamedTuple
 
 from hcp.launch.build import build_launch
 from hcp.launch.edit import Edit
 from hcp.launch.fact import Dialect, Fact, Launch
 from hcp.launch.read import read_target, read_text
+from hcp.launch.source import standard_input
 
 
 class LoadOptions(NamedTuple):
@@ -28,7 +28,7 @@ def load_launch(target: str, options: LoadOptions) -> Launch:
     Raises:
         HcpError: the target, an option or a value cannot be used.
     """
-    reading = read_target(target, dialect=options.dialect, words=options.words, stdin=sys.stdin.buffer.read)
+    reading = read_target(target, dialect=options.dialect, words=options.words, stdin=standard_input)
     edit = Edit(reading)
     if options.sets:
         from hcp.launch.sets import apply_sets

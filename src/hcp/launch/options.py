@@ -12,7 +12,7 @@ from hcp.launch.fact import Fact, Origin, Setting
 from hcp.launch.facts.table import FACTS
 
 _SHAPES = {
-    "version": (r"v?\d+(\.\d+)*[\w.+-]*", "a version such as 2.14"),
+    "version": (r"v?\d[\w.+-]*", "a version such as 2.14"),
     "arch": (r"sm\d{2,3}[a-z]?", "a GPU architecture such as sm90"),
     "placement": (r"(block|cyclic|plane|arbitrary)\S*", "block or cyclic"),
 }

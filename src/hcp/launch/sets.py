@@ -5,16 +5,13 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from hcp.core.errors import HcpError
-from hcp.launch.edit import Edit, edit_facts, edit_settings
+from hcp.launch.edit import Edit, edit_facts, edit_settings, is_plain
 from hcp.launch.fact import Fact, Reading, Setting
 from hcp.launch.facts.table import index_of
 from hcp.launch.options import stated_fact
 from hcp.launch.words.hydra import hydra_value
 from hcp.launch.words.read import read_again
 from hcp.launch.words.settings import flat_settings
-
-_PLAIN = frozenset(("placement", "start", "nodes", "gpus_per_node", "ntasks_per_node"))
-"""Facts that a launch has outside its configuration: they are set under their own names."""
 
 
 def apply_sets(reading: Reading, texts: Sequence[str]) -> Edit:
@@ -31,8 +28,8 @@ def apply_sets(reading: Reading, texts: Sequence[str]) -> Edit:
     removed: list[str] = []
     for text in texts:
         key, value = _key_and_value(text)
-        if key.startswith("env.") or (key in _PLAIN and key not in index):
-            facts[key] = stated_fact(key, value, "launch", text)
+        if is_plain(key) and key not in index:
+            facts[key] = _plain_fact(key, value, text)
         elif reading.dialect != "mlm":
             settings += flat_settings(key, hydra_value(value), None)
         elif value == "null":
@@ -45,6 +42,12 @@ def apply_sets(reading: Reading, texts: Sequence[str]) -> Edit:
         edit = edit._replace(reading=read_again(reading, [*reading.settings, *settings]))
     more = edit_facts(edit.reading, facts)
     return more._replace(touched=edit.touched | more.touched)
+
+
+def _plain_fact(name: str, value: str, text: str) -> Fact:
+    if name.startswith(("sbatch.", "srun.")):
+        return Fact(None if value == "null" else value, "launch")
+    return stated_fact(name, value, "launch", text)
 
 
 def _key_and_value(text: str) -> tuple[str, str]:

@@ -2,13 +2,27 @@
 
 from __future__ import annotations
 
-import os
-import stat
+import sys
 from collections.abc import Callable
 
 from hcp.core.errors import HcpError
+from hcp.core.intake import TooLargeError, read_at_most, read_whole
 
 MAX_BYTES = 5_000_000
+
+
+def standard_input() -> bytes:
+    """What is on standard input.
+
+    Raises:
+        HcpError: it is closed, or larger than `MAX_BYTES`.
+    """
+    if sys.stdin is None:
+        raise HcpError("standard input is closed; wanted a launch on it; name a file, or give it one with <")
+    try:
+        return read_at_most(sys.stdin.buffer, MAX_BYTES)
+    except TooLargeError as error:
+        raise _too_large("<stdin>", error.found) from None
 
 
 def text_of_target(target: str, stdin: Callable[[], bytes], wanted: str = "a launch file") -> tuple[str, str]:
@@ -20,20 +34,27 @@ def text_of_target(target: str, stdin: Callable[[], bytes], wanted: str = "a lau
     if target == "-":
         return "<stdin>", decoded(stdin(), "<stdin>")
     try:
-        status = os.stat(target)
-        if stat.S_ISDIR(status.st_mode):
-            raise HcpError(f"{target} is a directory; wanted {wanted}; name the file in it")
-        if stat.S_ISREG(status.st_mode) and status.st_size > MAX_BYTES:
-            raise _too_large(target, status.st_size)
-        with open(target, "rb") as file:
-            data = file.read(MAX_BYTES + 1)
+        data = read_whole(target, MAX_BYTES)
+    except IsADirectoryError:
+        raise HcpError(f"{target} is a directory; wanted {wanted}; name the file in it") from None
     except FileNotFoundError:
         do = "put overrides after --" if "=" in target or target.startswith("-") else "check the path"
         raise HcpError(f"{target} does not exist; wanted {wanted}; {do}") from None
+    except TooLargeError as error:
+        raise _too_large(target, error.found) from None
     except (OSError, ValueError) as error:
         reason = error.strerror if isinstance(error, OSError) else error
         raise HcpError(f"{target!r} cannot be read ({reason}); wanted {wanted}; check the path") from None
     return target, decoded(data, target)
+
+
+def byte_order_mark(target: str) -> str:
+    """The mark with which a file starts, which `decoded` drops; "" where there is none, or no such file."""
+    try:
+        with open(target, "rb") as file:
+            return "\ufeff" if file.read(3) == b"\xef\xbb\xbf" else ""
+    except (OSError, ValueError):
+        return ""
 
 
 def decoded(data: bytes, name: str) -> str:

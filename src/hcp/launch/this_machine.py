@@ -6,8 +6,12 @@ import importlib.util
 import os
 import re
 import shutil
+import signal
 import subprocess
+import tempfile
 from collections.abc import Mapping
+from contextlib import suppress
+from functools import cache
 from importlib import metadata
 from pathlib import Path
 from typing import Any
@@ -22,6 +26,7 @@ _DISTRIBUTIONS = {
     "flash_attn": ("flash-attn-4", "flash-attn-3", "flash-attn"),
 }
 _TIMEOUT_S = 20
+_MOST_BYTES = 1_000_000
 
 
 def installed_versions() -> dict[str, Any]:
@@ -114,11 +119,44 @@ def _source_version() -> str | None:
     return None
 
 
+def num_gpus() -> int:
+    """NVIDIA GPUs that this process may use, as nvidia-smi lists them; 0 without it, or if it does not answer."""
+    if shutil.which("nvidia-smi") is None:
+        return 0
+    visible = os.environ.get("CUDA_VISIBLE_DEVICES")
+    if visible is not None:
+        return len([item for item in visible.split(",") if item.strip() not in ("", "-1")])
+    return listed_gpus()
+
+
+@cache
+def listed_gpus() -> int:
+    """The GPUs of `nvidia-smi -L`. Asked once: where it hangs, every question takes the whole time limit."""
+    return sum(line.startswith("GPU ") for line in _run("nvidia-smi", "-L").splitlines())
+
+
 def _run(program: str, *arguments: str) -> str:
+    """What the program prints; empty if it is missing, fails, or has not ended within the time limit."""
     if shutil.which(program) is None:
         return ""
     try:
-        done = subprocess.run([program, *arguments], capture_output=True, text=True, timeout=_TIMEOUT_S)
+        # To a file: a child of a hanging program would keep a pipe open, and the pipe's end would be waited for.
+        with tempfile.TemporaryFile() as out:
+            process = subprocess.Popen(
+                [program, *arguments],
+                stdin=subprocess.DEVNULL,
+                stdout=out,
+                stderr=subprocess.DEVNULL,
+                start_new_session=True,
+            )
+            try:
+                status = process.wait(_TIMEOUT_S)
+            except BaseException:
+                # Not waited for afterwards: a driver that hangs keeps even a killed program.
+                with suppress(ProcessLookupError):
+                    os.killpg(process.pid, signal.SIGKILL)
+                raise
+            out.seek(0)
+            return out.read(_MOST_BYTES).decode("utf-8", "replace") if status == 0 else ""
     except (OSError, subprocess.TimeoutExpired):
         return ""
-    return done.stdout if done.returncode == 0 else ""

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Any
 
-from hcp.core.errors import HcpError
+from hcp.core.schema import ANY, Fields, Leaf, ListOf, MapOf, Shape, is_number
+from hcp.core.schema import checked as check_shape
+from hcp.core.visible import visible
 from hcp.render.values import ValueType, checked
 
 STARTS = ("srun", "torchrun", "ft_launcher", "ray", "verify")
@@ -81,7 +82,9 @@ def load_site(path: str | None, options: Mapping[str, Any]) -> dict[str, Any]:
     """
     stated: dict[str, Any] = {}
     if path is not None:
-        stated = {name: _checked(BY_NAME[name], value, f"{path}: {name}") for name, value in _read(path).items()}
+        stated = {
+            name: _checked(BY_NAME[name], value, f"{visible(path)}: {name}") for name, value in _read(path).items()
+        }
     for name, value in options.items():
         if value is None or value == ():
             continue
@@ -103,28 +106,33 @@ def site_assumptions(site: Mapping[str, Any]) -> tuple[str, ...]:
     return tuple(f"{name}={value}" for name, value in stated.items() if value is not None)
 
 
+_SCALAR = Leaf("text or a number", lambda value: isinstance(value, str | bool) or is_number(value))
+_WORDS = Leaf(
+    "words as one text, or a list of texts",
+    lambda item: isinstance(item, str) or (isinstance(item, list) and all(map(_SCALAR.holds, item))),
+)
+
+
+def _shape(key: SiteKey, value: Any) -> Shape:
+    """What a value is made of, before `checked` asks what it says. What an option may be as well is left to that."""
+    if key.type in ("map", "env") and isinstance(value, dict):
+        return MapOf(Leaf(_SCALAR.wanted, lambda item: item is None or _SCALAR.holds(item)))
+    if key.type in ("texts", "paths") and isinstance(value, list):
+        return ListOf(_SCALAR)
+    if key.type == "array" and isinstance(value, list):
+        return ListOf(_WORDS)
+    return ANY if isinstance(value, list | dict) and key.type in _OF_PARTS else _SCALAR
+
+
+_OF_PARTS = ("texts", "paths", "map", "env", "array")
+
+
 def _read(path: str) -> dict[str, Any]:
-    import yaml
+    from hcp.core.files import read_text
+    from hcp.launch.yaml.settings import load_plain
 
-    try:
-        data = yaml.safe_load(Path(path).read_text(encoding="utf-8"))
-    except OSError as error:
-        raise HcpError(f"{path}: cannot be read ({error.strerror}); wanted a site file; check the path") from None
-    except (UnicodeDecodeError, yaml.YAMLError) as error:
-        reason = " ".join(str(error).split())[:200]
-        raise HcpError(f"{path}: cannot be read as YAML ({reason}); wanted a site file; correct it") from None
-    if data is None:
-        return {}
-    if not isinstance(data, dict):
-        raise HcpError(f"{path}: found a {type(data).__name__}; wanted a mapping, such as gpus_per_node: 8; correct it")
-    for name in data:
-        if name not in BY_NAME:
-            raise HcpError(f"{path}: unknown key {str(name)[:60]!r}; wanted one of the site keys; {_near(str(name))}")
+    text = read_text(path, "a site file", pipes=True)
+    data = load_plain(text, visible(path), "a site file", may_be_empty=True)
+    shape = Fields(optional={key.name: _shape(key, data.get(key.name)) for key in KEYS})
+    check_shape(data, shape, path)
     return {name: value for name, value in data.items() if value is not None}
-
-
-def _near(name: str) -> str:
-    from difflib import get_close_matches
-
-    near = get_close_matches(name, BY_NAME, n=1)
-    return f"did you mean {near[0]}?" if near else "see `hcp render --help`"

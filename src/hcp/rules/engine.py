@@ -6,11 +6,12 @@ from collections.abc import Callable, Iterable
 
 from hcp.launch.build import build_launch
 from hcp.launch.fact import Acceptance, Launch
+from hcp.launch.hidden import hides_any
 from hcp.rules import registry
-from hcp.rules.fixes import offer
-from hcp.rules.report import Finding, Report
+from hcp.rules.offer import offer_all
+from hcp.rules.report import Finding, Presumed, Report, Undecided
 from hcp.rules.rule import Rule
-from hcp.rules.run import run
+from hcp.rules.run import presumed_facts, run
 from hcp.rules.view import View
 
 
@@ -26,9 +27,13 @@ def check_launch(
     here = tuple(rules_for(launch))
     first, not_checked, applied = run(View(launch), (rule for rule in here if not rule.last))
     found = [(launch, finding) for finding in first]
+    undecided = list(_undecided(launch, here))
     for other in launch.reading.others:
         second = build_launch(other, assumed=launch.assumed, model=launch.model)
-        more, unknown, _ = run(View(second), (rule for rule in rules_for(second) if not rule.last))
+        there = tuple(rules_for(second))
+        more, unknown, _ = run(View(second), (rule for rule in there if not rule.last))
+        known = {item.reason for item in undecided}
+        undecided += [item for item in _undecided(second, there) if item.reason not in known]
         fired = {finding.rule.id for _, finding in found}
         found += [(second, finding) for finding in more if finding.rule.id not in fired]
         missing = {item.rule.id for item in not_checked}
@@ -41,13 +46,37 @@ def check_launch(
     if fixes:
         # A fix is tried on the model that it is for; it is not to blame for errors that were there before.
         errors = {finding.rule.id for _, finding in found if finding.severity == "error"}
-        findings = [offer(owner, finding, rules_for, errors) for owner, finding in kept]
+        findings = offer_all(kept, rules_for, errors)
     decided = {rule.id for rule in here if not rule.last} - {item.rule.id for item in not_checked}
     unused = tuple(item for item in acceptances if item not in used and item.rule in decided)
     view = View(launch, unused, registry.BY_ID if acceptances else ())
     more, unknown, judged = run(view, (rule for rule in here if rule.last))
     findings = sorted(findings + more, key=lambda finding: finding.rule.id)
-    return Report(launch, tuple(findings), tuple(not_checked + unknown), applied + judged, tuple(accepted))
+    return Report(
+        launch,
+        tuple(findings),
+        tuple(not_checked + unknown),
+        applied + judged,
+        tuple(accepted),
+        tuple(undecided),
+        _presumed(launch, here),
+    )
+
+
+def _undecided(launch: Launch, rules: Iterable[Rule]) -> tuple[Undecided, ...]:
+    if not hides_any(launch):
+        return ()
+    from hcp.rules.undecided import undecided_by
+
+    return undecided_by(launch, rules)
+
+
+def _presumed(launch: Launch, rules: Iterable[Rule]) -> tuple[Presumed, ...]:
+    if not presumed_facts(launch):
+        return ()
+    from hcp.rules.presume import presumed_for
+
+    return presumed_for(launch, rules)
 
 
 def _for_any_launch(rules: tuple[Rule, ...]) -> Callable[[Launch], Iterable[Rule]]:

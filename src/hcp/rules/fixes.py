@@ -1,31 +1,17 @@
-"""Fixes: written in the target's dialect, tried on the launch, and only then offered."""
+"""Fixes as edits of facts: made on a launch, and written in its dialect."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Mapping
 from typing import Any
 
 from hcp.core.errors import HcpError
 from hcp.launch.build import with_facts, with_settings
-from hcp.launch.fact import Fact, Launch, Setting
+from hcp.launch.edit import is_plain
+from hcp.launch.fact import ELASTIC_STARTS, Fact, Launch, Setting
 from hcp.launch.facts.table import FACTS, index_of, keys_of
-from hcp.rules.report import Finding, OfferedFix
-from hcp.rules.rule import Fix, Rule
-from hcp.rules.run import findings_by_id
-
-
-def offer(launch: Launch, finding: Finding, rules_for: Callable[[Launch], Iterable[Rule]], errors: set[str]) -> Finding:
-    """The finding with those of its rule's fixes that clear the rule and create no error beyond those of before."""
-    offered = []
-    for fix in finding.problem.fixes:
-        fixed = apply_edits(launch, fix.edits)
-        if fixed is None:
-            continue
-        after = findings_by_id(fixed, rules_for(fixed))
-        new = {rule_id for rule_id, item in after.items() if item.severity == "error"} - errors
-        if finding.rule.id not in after and not new:
-            offered.append(_written(launch, fix))
-    return finding._replace(fixes=tuple(offered))
+from hcp.rules.report import OfferedFix
+from hcp.rules.rule import Fix
 
 
 def apply_edits(launch: Launch, edits: Mapping[str, Any]) -> Launch | None:
@@ -35,10 +21,11 @@ def apply_edits(launch: Launch, edits: Mapping[str, Any]) -> Launch | None:
     facts: dict[str, Fact] = {}
     for name, value in edits.items():
         key = _key_for(launch, name, value)
-        if key is None and not _is_plain_fact(name):
+        if key is None and not is_plain(name):
             return None
         if key is None:
-            facts[name] = Fact(value, "launch")
+            before = launch.facts.get(name)
+            facts[name] = Fact(value, "launch", before.location if before else None, before.key if before else None)
         elif value is None and launch.dialect == "mlm":
             removed |= {key, *(k for k, entry in index_of(launch.dialect).items() if entry.fact == name)}
         else:
@@ -69,11 +56,6 @@ def _key_for(launch: Launch, name: str, value: Any) -> str | None:
     return key
 
 
-def _is_plain_fact(name: str) -> bool:
-    """Facts that a person changes outside the configuration: the environment, and how ranks are placed."""
-    return name.startswith("env.") or name in ("placement", "start", "ntasks_per_node", "nodes")
-
-
 def _setting_value(launch: Launch, key: str, value: Any) -> Any:
     if index_of(launch.dialect, launch.reading.role)[key].negated:
         value = not value
@@ -84,14 +66,29 @@ def _setting_value(launch: Launch, key: str, value: Any) -> Any:
     return list(value) if isinstance(value, tuple) else value
 
 
-def _written(launch: Launch, fix: Fix) -> OfferedFix:
+def written(launch: Launch, fix: Fix) -> OfferedFix:
+    """The fix in the launch's dialect: as overrides, and as what to change where a person types."""
     overrides: list[str] = []
     cli: list[str] = []
+    without: list[str] = []
+    lines: list[str] = []
     for name, value in fix.edits.items():
         override, words = written_edit(launch, name, value)
         overrides.append(override)
         cli.extend(words)
-    return OfferedFix(tuple(overrides), tuple(cli), fix.effect, tuple(fix.edits.items()))
+        if not words and (line := _line(launch, name, value)):
+            lines.append(line)
+        if launch.dialect == "mlm" and not words:
+            without.extend(_flags_to_go(launch, name))
+    return OfferedFix(tuple(overrides), tuple(cli), fix.effect, tuple(fix.edits.items()), tuple(without), tuple(lines))
+
+
+def _flags_to_go(launch: Launch, name: str) -> list[str]:
+    """The flags of a fact that are written; none where it has its value from elsewhere."""
+    fact = launch.facts.get(name)
+    if fact is None or fact.origin != "launch" or fact.key not in index_of("mlm"):
+        return []
+    return ["--" + str(fact.key).replace("_", "-")]
 
 
 def written_edit(launch: Launch, name: str, value: Any) -> tuple[str, list[str]]:
@@ -99,7 +96,8 @@ def written_edit(launch: Launch, name: str, value: Any) -> tuple[str, list[str]]
     key = _key_for(launch, name, value)
     if key is None:
         override = f"{name}={'null' if value is None else value}"
-        return override, [override.removeprefix("env.")] if name.startswith("env.") else []
+        is_set = name.startswith("env.") and value is not None
+        return override, [override.removeprefix("env.")] if is_set else []
     if launch.dialect == "mlm":
         flag = "--" + key.replace("_", "-")
         if value is None:
@@ -110,16 +108,51 @@ def written_edit(launch: Launch, name: str, value: Any) -> tuple[str, list[str]]
             return f"{key}=true", [flag]
         items = [str(item) for item in value] if isinstance(value, tuple) else [str(value)]
         return f"{key}={' '.join(items)}", [flag, *items]
-    text = f"{key}={_yaml(value)}"
+    text = f"{key}={yaml_text(value)}"
     # Hydra refuses to override a key that its schema lacks; "++" adds or overrides.
     return text, ["++" + text if "override_" in key else text]
 
 
-def _yaml(value: Any) -> str:
+OPTIONS: Mapping[str, Mapping[str, str]] = {
+    "nodes": {"sbatch": "nodes", "srun": "nodes", "torchrun": "nnodes"},
+    "ntasks_per_node": {"sbatch": "ntasks_per_node", "srun": "ntasks_per_node"},
+    "gpus_per_node": {"torchrun": "nproc_per_node", "sbatch": "gpus_per_node", "srun": "gpus_per_node"},
+    "placement": {"srun": "distribution", "sbatch": "distribution"},
+}
+"""Where a person writes a fact that no key holds: the program, and its option's name."""
+
+
+def option_of(name: str) -> Mapping[str, str]:
+    """The options (program -> name) that say a plain fact; empty where none does."""
+    program, dot, option = name.partition(".")
+    if dot and program in ("sbatch", "srun"):
+        return {program: option}
+    return OPTIONS.get(name, {})
+
+
+def _line(launch: Launch, name: str, value: Any) -> str:
+    """What to write outside the trained program's command line; "" where nothing says it there."""
+    if value is None and name.startswith("env."):
+        return f"unset {name.removeprefix('env.')}"
+    options = option_of(name)
+    if value is None or not options or writable_key(launch, name) is not None:
+        return ""
+    start = launch.facts["start"].value if "start" in launch.facts else None
+    program = next((known for known in options if f"{known}.{options[known]}" in launch.facts), "")
+    if not program:
+        elastic = start in ELASTIC_STARTS and name != "ntasks_per_node"
+        program = "torchrun" if elastic and "torchrun" in options else next(iter(options))
+    shown = str(start) if program == "torchrun" and start in ELASTIC_STARTS else program
+    word = f"--{options[program].replace('_', '-')}={value}"
+    return f"#SBATCH {word}" if program == "sbatch" else f"{shown} {word}"
+
+
+def yaml_text(value: Any) -> str:
+    """A value as a YAML scalar or flow list, which Hydra's overrides read too."""
     if value is None:
         return "null"
     if isinstance(value, bool):
         return "true" if value else "false"
     if isinstance(value, tuple):
-        return "[" + ",".join(_yaml(item) for item in value) + "]"
+        return "[" + ",".join(yaml_text(item) for item in value) + "]"
     return str(value)

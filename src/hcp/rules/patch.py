@@ -1,21 +1,32 @@
-"""Fixes as one patch of the launch's own file, proved by reading the patched text again."""
+"""Fixes as one patch of the launch's own file, proved by checking the patched text."""
 
 from __future__ import annotations
 
 import difflib
-import shlex
-from collections.abc import Iterable, Mapping
+import os
+from collections.abc import Iterable, Iterator, Mapping
+from itertools import islice, product
 from typing import Any, NamedTuple
 
 from hcp.core.errors import HcpError
-from hcp.core.place import Location
+from hcp.core.visible import visible
 from hcp.launch.build import build_launch
-from hcp.launch.fact import Launch, Setting
+from hcp.launch.edit import is_plain
+from hcp.launch.fact import Launch
 from hcp.launch.load import load_text
-from hcp.rules.fixes import apply_edits, writable_key, written_edit
-from hcp.rules.report import Finding
+from hcp.launch.source import byte_order_mark
+from hcp.rules.engine import check_launch
+from hcp.rules.fixes import apply_edits, writable_key
+from hcp.rules.offer import why_none
+from hcp.rules.report import Finding, Report
 from hcp.rules.rule import Rule
-from hcp.rules.run import findings_by_id
+from hcp.rules.spots import Change, changes_of
+from hcp.rules.surroundings import plain_changes
+
+_WAYS = 12
+"""As many places are tried for the edits of one fix."""
+_Id = tuple[str, str]
+"""Whose finding (verl's role), and of which rule."""
 
 
 class Patch(NamedTuple):
@@ -25,42 +36,82 @@ class Patch(NamedTuple):
     left_out: tuple[tuple[str, str], ...] = ()
 
 
-class _Change(NamedTuple):
-    start: int
-    end: int
-    text: str
-
-
 def patch_of(launch: Launch, findings: Iterable[Finding], rules: Iterable[Rule]) -> Patch:
-    """The first fix of each finding as one unified diff, which `patch -p1` applies as a whole.
+    """The fixes of the findings as one unified diff, which `git apply` and `patch -p1` apply as a whole.
 
-    Fixes are taken in order, each on the text that the ones before have left; one whose rule an earlier fix has
-    cleared is not needed. The patched text is read again: unless it says what the fix says, the fix is left out.
+    One fix is written at a time, errors first, and the text that it leaves is read and checked again, so that each
+    is what the check offers for the text with those before it. A fix stays only if its finding is gone, no error is
+    new and nothing comes back that an earlier fix cleared. Findings of severity info are left alone.
     """
     rules = tuple(rules)
-    original = text = launch.reading.text
-    made: dict[str, dict[str, Any]] = {}
-    left_out: list[tuple[str, str]] = []
-    for finding in findings:
-        if not finding.fixes:
+    wanted = {_id(finding): finding for finding in findings if finding.severity != "info"}
+    if not wanted:
+        return Patch("")
+    original = launch.reading.text
+    if original is None:
+        return Patch("", tuple((rule_id, "the launch is not in a file") for _, rule_id in wanted))
+    report = check_launch(load_text(launch, original), rules)
+    elsewhere = {each for each in wanted if each not in map(_id, report.findings)}
+    why = dict.fromkeys(elsewhere, "comes from what is given beside the file: change it there")
+    text, settled = original, set(elsewhere)
+    while (finding := _next(report, wanted.keys() - settled)) is not None:
+        settled.add(_id(finding))
+        written = _written(report, finding, text, rules, {_id(item) for item in report.findings} | settled)
+        if isinstance(written, str):
+            why[_id(finding)] = written
+        else:
+            text, report = written
+    left = {_id(finding): finding for finding in report.findings}
+    for each in wanted.keys() & left.keys() - why.keys():
+        if left[each].severity == "error":
+            why[each] = why_none(_of_role(report.launch, each[0]), left[each], lambda _: rules)
+    reasons = sorted((rule_id, visible(why[role, rule_id])) for role, rule_id in why)
+    return Patch(_diff(launch.reading.target, original, text), tuple(reasons))
+
+
+def _id(finding: Finding) -> _Id:
+    return finding.role, finding.rule.id
+
+
+def _next(report: Report, wanted: Iterable[_Id]) -> Finding | None:
+    """The first error, else the first warning, that is wanted and has a fix."""
+    wanted = set(wanted)
+    able = [finding for finding in report.findings if finding.fixes and _id(finding) in wanted]
+    return min(able, key=lambda finding: (finding.severity != "error", finding.rule.id), default=None)
+
+
+def _written(
+    report: Report, finding: Finding, text: str, rules: Iterable[Rule], known: set[_Id]
+) -> tuple[str, Report] | str:
+    """(the text with one of the finding's fixes, what the check then says), or why none has a place in it."""
+    launch = _of_role(report.launch, finding.role)
+    errors = {_id(item) for item in report.findings if item.severity == "error"}
+    reasons = []
+    for fix in finding.fixes:
+        edits = dict(fix.edits)
+        patched = _patched(launch, text, edits)
+        if patched is None:
+            reasons.append(_no_place(launch, edits))
             continue
-        if original is None or text is None:
-            left_out.append((finding.rule.id, "the launch is not in a file"))
+        after = check_launch(load_text(report.launch, patched), rules)
+        found = {_id(item): item for item in after.findings}
+        new = [each[1] for each in found if found[each].severity == "error" and each not in errors]
+        back = [each[1] for each in found if each in known and each not in map(_id, report.findings)]
+        if _id(finding) in found or new or back:
+            others = ", ".join(dict.fromkeys(new + back))
+            reasons.append(f"its fix does not go with the others ({others}): apply them, and check again")
             continue
-        before, edits = made.setdefault(finding.role, {}), dict(finding.fixes[0].edits)
-        owner = _of_role(launch, finding.role)
-        if before and finding.rule.id not in _firing(owner, before, (finding.rule,)):
-            continue
-        if before and (edits.keys() & before.keys() or _has_new_error(owner, before, {**before, **edits}, rules)):
-            left_out.append((finding.rule.id, "its fix does not go with the others: apply them, and check again"))
-            continue
-        patched, reason = _patched(_of_role(load_text(launch, text), finding.role), text, edits)
-        if reason:
-            left_out.append((finding.rule.id, reason))
-            continue
-        text = patched
-        before.update(edits)
-    return Patch(_diff(launch.reading.target, original or "", text or ""), tuple(left_out))
+        return patched, after
+    return reasons[0]
+
+
+def _no_place(launch: Launch, edits: Mapping[str, Any]) -> str:
+    assumed = [name for name in edits if name in launch.assumed]
+    if assumed:
+        return f"{assumed[0]} is stated beside the launch (--assume, --facts): change it there"
+    return (
+        f"{', '.join(edits)}: {launch.reading.target} has no place for it, or builds it from others; use the override"
+    )
 
 
 def _of_role(launch: Launch, role: str) -> Launch:
@@ -69,37 +120,22 @@ def _of_role(launch: Launch, role: str) -> Launch:
     return launch if other is None else build_launch(other, assumed=launch.assumed, model=launch.model)
 
 
-def _firing(launch: Launch, edits: Mapping[str, Any], rules: Iterable[Rule]) -> dict[str, Finding]:
-    edited = apply_edits(launch, edits) if edits else launch
-    return {} if edited is None else findings_by_id(edited, rules)
+def _patched(launch: Launch, text: str, edits: Mapping[str, Any]) -> str | None:
+    """The text with the edits made where it then says so; None where there is no such place."""
+    ways = [list(_ways(launch, text, name, value)) for name, value in edits.items()]
+    for choice in islice(product(*ways), _WAYS):
+        patched = text
+        for change in sorted((change for changes in choice for change in changes), reverse=True):
+            patched = patched[: change.start] + change.text + patched[change.end :]
+        if _says(launch, patched, edits):
+            return patched
+    return None
 
 
-def _has_new_error(launch: Launch, before: Mapping[str, Any], after: Mapping[str, Any], rules: Iterable[Rule]) -> bool:
-    old = {*_firing(launch, {}, rules), *_firing(launch, before, rules)}
-    return any(item.severity == "error" and name not in old for name, item in _firing(launch, after, rules).items())
-
-
-def _patched(launch: Launch, text: str, edits: Mapping[str, Any]) -> tuple[str, str]:
-    """The text with the edits made, or the reason why they have no place in it."""
-    changes = []
-    for name, value in edits.items():
-        change = _change(launch, text, name, value)
-        if change is None:
-            return text, f"{name} has no place in {launch.reading.target}; use the override"
-        changes.append(change)
-    patched = text
-    for change in sorted(changes, reverse=True):
-        patched = patched[: change.start] + change.text + patched[change.end :]
-    if not _says(launch, patched, edits):
-        return text, f"{launch.reading.target} builds this value from others; use the override"
-    return patched, ""
-
-
-def _diff(name: str, old: str, new: str) -> str:
-    lines = difflib.unified_diff(
-        old.splitlines(keepends=True), new.splitlines(keepends=True), f"a/{name}", f"b/{name}", n=2
-    )
-    return "".join(line if line.endswith("\n") else line + "\n\\ No newline at end of file\n" for line in lines)
+def _ways(launch: Launch, text: str, name: str, value: Any) -> Iterator[list[Change]]:
+    if writable_key(launch, name) is None and is_plain(name):
+        return plain_changes(launch, text, name, value)
+    return changes_of(launch, text, name, value)
 
 
 def _says(launch: Launch, patched: str, edits: Mapping[str, Any]) -> bool:
@@ -115,105 +151,48 @@ def _says(launch: Launch, patched: str, edits: Mapping[str, Any]) -> bool:
     )
 
 
-def _change(launch: Launch, text: str, name: str, value: Any) -> _Change | None:
-    key = writable_key(launch, name)
-    if key is None:
-        return None
-    written = [setting for setting in launch.reading.settings if setting.key == key]
-    place = written[-1].location if written else None
-    if place is not None and place.file == launch.reading.target:
-        return _replace(launch, text, name, value, place)
-    return _insert(launch, text, name, value, key)
+def _diff(target: str, old: str, new: str) -> str:
+    if old == new:
+        return ""
+    path, note = _path(target)
+    mark = byte_order_mark(target)
+    lines = difflib.unified_diff(_lines(mark + old), _lines(mark + new), _name(f"a/{path}"), _name(f"b/{path}"), n=2)
+    return note + "".join(line if line.endswith("\n") else line + "\n\\ No newline at end of file\n" for line in lines)
 
 
-def _replace(launch: Launch, text: str, name: str, value: Any, place: Location) -> _Change:
-    start, end = _offset(text, place.line, place.column), _offset(text, place.end_line, place.end_column)
-    override, words = written_edit(launch, name, value)
-    if launch.reading.form == "yaml":
-        return _Change(start, end, override.partition("=")[2])
-    if launch.dialect != "mlm":
-        # Some readers place an override at its whole word, others at its value.
-        written = text[start:end].lstrip("'\"")
-        if "=" not in written.partition("[")[0]:
-            return _Change(start, end, override.partition("=")[2])
-        # Hydra's "+" stays: without it a key that the schema lacks is refused.
-        plus = "+" * (len(written) - len(written.lstrip("+")))
-        return _Change(start, end, shlex.join([plus + override]))
-    if not words:
-        return _without(text, start, end)
-    if launch.reading.form == "args-yaml":
-        return _Change(start, end, words[1] if len(words) == 2 else f'"[{" ".join(words[1:])}]"')
-    return _Change(start, end, shlex.join(words))
+def _lines(text: str) -> list[str]:
+    """Lines as git and patch have them: only a line feed ends one."""
+    *whole, last = text.split("\n")
+    return [line + "\n" for line in whole] + ([last] if last else [])
 
 
-def _insert(launch: Launch, text: str, name: str, value: Any, key: str) -> _Change | None:
-    """Beside the nearest setting of the same section: on its line in shell, on a line of its own in YAML."""
-    section = key.rpartition(".")[0]
-    beside = [
-        setting
-        for setting in launch.reading.settings
-        if setting.location is not None
-        and setting.location.file == launch.reading.target
-        and setting.key.rpartition(".")[0] == section
-    ]
-    if not beside:
-        return None
-    neighbour = _best_neighbour(beside)
-    place = neighbour.location
-    assert place is not None
-    override, words = written_edit(launch, name, value)
-    if launch.reading.form in ("yaml", "args-yaml"):
-        return _insert_line(text, place, key, neighbour, override, words, launch.reading.form)
-    end = _offset(text, place.end_line, place.end_column)
-    new = words if launch.dialect == "mlm" else words or [override]
-    before = text[_offset(text, place.line, 1) : _offset(text, place.line, place.column)]
-    alone = before.strip().lstrip("+") in ("", f"{neighbour.key}=")
-    rest = text[end:].partition("\n")[0].strip()
-    if launch.reading.form == "overrides" and alone and not rest:
-        return _Change(end, end, "\n" + shlex.join(new))
-    # A flag to take away that is not there leaves the text as it is.
-    return _Change(end, end, " " + shlex.join(new) if new else "")
+def _path(target: str) -> tuple[str, str]:
+    """The file's path from this folder, or from the root with a line that says so: `patch` refuses `..` and `/`."""
+    path = os.path.normpath(target)
+    if os.path.isabs(path):
+        inside = os.path.relpath(path)
+        path = path if inside.startswith(os.pardir) else inside
+    elif path.startswith(os.pardir):
+        path = os.path.abspath(path)
+    return (path[1:], "# apply it in the folder /\n") if os.path.isabs(path) else (path, "")
 
 
-def _best_neighbour(beside: list[Setting]) -> Setting:
-    parallel = [setting for setting in beside if "context_parallel" in setting.key or "cp_comm" in setting.key]
-    return (parallel or beside)[-1]
+_ESCAPES = {7: "a", 8: "b", 9: "t", 10: "n", 11: "v", 12: "f", 13: "r", 34: '"', 92: "\\"}
 
 
-def _insert_line(
-    text: str, place: Location, key: str, neighbour: Setting, override: str, words: list[str], form: str
-) -> _Change | None:
-    line_start = _offset(text, place.line, 1)
-    before = text[line_start : _offset(text, place.line, place.column)]
-    name = neighbour.key.rpartition(".")[2]
-    if form == "yaml" and not before.strip().startswith((name, f"'{name}", f'"{name}')):
-        return None  # a flow mapping on one line: there is no line to put beside
-    indent = before[: len(before) - len(before.lstrip())]
-    end = text.find("\n", _offset(text, place.end_line, place.end_column))
-    end = len(text) if end < 0 else end
-    if form == "args-yaml":
-        if not words:
-            return _Change(end, end, "")
-        value = words[1] if len(words) == 2 else ("true" if len(words) == 1 else f'"[{" ".join(words[1:])}]"')
-        return _Change(end, end, f"\n{indent}{words[0]}: {value}")
-    return _Change(end, end, f"\n{indent}{key.rpartition('.')[2]}: {override.partition('=')[2]}")
+def _name(path: str) -> str:
+    r"""A path as git writes it in a patch: quoted where it has a control character, a quote or a byte beyond ASCII.
+
+    >>> _name("a/run.sh"), _name("a/x\n--- a/y"), _name("a/my run.sh")
+    ('a/run.sh', '"a/x\\n--- a/y"', 'a/my run.sh\t')
+    """
+    data = os.fsencode(path)
+    if all(32 <= byte < 127 and byte not in (34, 92) for byte in data):
+        return path + "\t" * (" " in path)  # without the tab, `patch` would end the name at its space
+    return '"' + "".join(_escaped(byte) for byte in data) + '"'
 
 
-def _without(text: str, start: int, end: int) -> _Change:
-    """The flag's span taken out, with its whole line where nothing else but a continuation stands there."""
-    line_start = text.rfind("\n", 0, start) + 1
-    line_end = text.find("\n", end)
-    line_end = len(text) if line_end < 0 else line_end
-    if text[line_start:start].strip() == "" and text[end:line_end].strip() in ("", "\\"):
-        return _Change(line_start, min(line_end + 1, len(text)), "")
-    while end < len(text) and text[end] == " ":
-        end += 1
-    return _Change(start, end, "")
-
-
-def _offset(text: str, line: int, column: int) -> int:
-    """The position of a 1-based line and column."""
-    position = 0
-    for _ in range(line - 1):
-        position = text.index("\n", position) + 1
-    return position + column - 1
+def _escaped(byte: int) -> str:
+    if byte in _ESCAPES:
+        return "\\" + _ESCAPES[byte]
+    return chr(byte) if 32 <= byte < 127 else f"\\{byte:03o}"

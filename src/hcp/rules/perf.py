@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from hcp.rules.cp.view import smaller_divisors, under_cp
+from hcp.rules.cp.view import over, smaller_divisors, under_cp
 from hcp.rules.rule import Example, Fix, Problem, rule
 from hcp.rules.upstream import BRIDGE_MOE_DOC
 from hcp.rules.view import View
@@ -37,7 +37,7 @@ def slices_are_long_enough(v: View) -> Problem | None:
         found=f"{length // v.cp} tokens per rank (seq_length {length} at context_parallel_size {v.cp})",
         wanted="about 4096 tokens per rank",
         facts=("cp", "seq_length"),
-        fixes=tuple(Fix({"cp": size}, f"context parallelism over {size} ranks") for size in fits[:1]),
+        fixes=tuple(Fix({"cp": size}, over("context", size)) for size in fits[:1]),
     )
 
 

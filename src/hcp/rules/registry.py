@@ -12,6 +12,7 @@ from types import ModuleType
 
 from hcp.core.errors import HcpError
 from hcp.launch.fact import Launch
+from hcp.launch.hidden import hidden, hides_any
 from hcp.rules.rule import Rule
 from hcp.rules.view import View
 
@@ -74,8 +75,10 @@ def _rules_in(*modules: ModuleType) -> tuple[Rule, ...]:
 
 
 def _sets(v: View, *names: str) -> bool:
-    """Whether one of these facts is known, and neither false nor null."""
-    return any(v.get(name) for name in names)
+    """Whether one of these facts is neither false nor null, or may be: the launch has it, but it cannot be seen."""
+    if any(v.get(name) for name in names):
+        return True
+    return hides_any(v.launch) and any(not v.known(name) and hidden(v.launch, name) for name in names)
 
 
 def _may_pack(v: View) -> bool:

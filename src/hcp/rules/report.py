@@ -14,8 +14,9 @@ Verdict = Literal["ok", "failed", "undecided"]
 class OfferedFix(NamedTuple):
     """A fix in the target's dialect, tried: it clears its rule and creates no new error.
 
-    `overrides` fit `hcp check --set`; `cli` are the words to append to the launch's command line (empty where a
-    flag has to go instead).
+    `overrides` fit `hcp check --set`. The rest is what to change where a person types: `cli` are the words to append
+    to the launch's command line (a variable of the environment stands before it), `without` the flags to take out of
+    it, `lines` what belongs elsewhere in the script (`#SBATCH --nodes=4`, `srun --distribution=block`).
     """
 
     overrides: tuple[str, ...]
@@ -23,6 +24,8 @@ class OfferedFix(NamedTuple):
     effect: str
     edits: tuple[tuple[str, object], ...] = ()
     """(fact, value) pairs, for patches."""
+    without: tuple[str, ...] = ()
+    lines: tuple[str, ...] = ()
 
 
 class Presumed(NamedTuple):
@@ -35,6 +38,17 @@ class Presumed(NamedTuple):
     value: Any
     recipes_set: int
     recipes: int
+
+
+def shown_value(value: Any) -> str:
+    """A fact's value as a person writes it."""
+    if value is None:
+        return "null"
+    if isinstance(value, bool):
+        return "true" if value else "false"
+    if isinstance(value, tuple):
+        return "[" + ", ".join(map(shown_value, value)) + "]"
+    return str(value)
 
 
 class Finding(NamedTuple):
@@ -82,7 +96,7 @@ class Report(NamedTuple):
     accepted: tuple[Finding, ...] = ()
     undecided: tuple[Undecided, ...] = ()
     presumed: tuple[Presumed, ...] = ()
-    """Every value that was presumed, whether or not a finding rests on it."""
+    """What was presumed for rules that concern the launch, whether or not a finding rests on it."""
 
     @property
     def verdict(self) -> Verdict:
@@ -98,5 +112,5 @@ class Report(NamedTuple):
         """Whether the launch must not start; `strict` counts warnings and undecided error rules too."""
         if self.num_findings("error"):
             return True
-        undecided = any(item.rule.severity == "error" for item in self.not_checked)
+        undecided = bool(self.undecided) or any(item.rule.severity == "error" for item in self.not_checked)
         return strict and (self.num_findings("warning") > 0 or undecided)

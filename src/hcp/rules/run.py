@@ -7,13 +7,14 @@ from collections.abc import Iterable
 from hcp.core.place import Location
 from hcp.launch.fact import Launch
 from hcp.launch.facts.table import FACTS, keys_of
-from hcp.rules.report import Finding, NotChecked
+from hcp.rules.report import Finding, NotChecked, Presumed
 from hcp.rules.rule import Problem, Rule
 from hcp.rules.view import Unknown, View
 
 
 def run(view: View, rules: Iterable[Rule]) -> tuple[list[Finding], list[NotChecked], int]:
     """What the rules find, what they could not decide, and how many of them applied."""
+    presumed = presumed_facts(view.launch)
     findings: list[Finding] = []
     not_checked: list[NotChecked] = []
     applied = 0
@@ -27,7 +28,7 @@ def run(view: View, rules: Iterable[Rule]) -> tuple[list[Finding], list[NotCheck
             continue
         applied += 1
         if problem is not None:
-            findings.append(_finding(view.launch, rule, problem))
+            findings.append(_finding(view.launch, rule, problem, presumed))
     return findings, not_checked, applied
 
 
@@ -37,7 +38,22 @@ def findings_by_id(launch: Launch, rules: Iterable[Rule]) -> dict[str, Finding]:
     return {finding.rule.id: finding for finding in findings}
 
 
-def _finding(launch: Launch, rule: Rule, problem: Problem) -> Finding:
+def presumed_facts(launch: Launch) -> dict[str, Presumed]:
+    """By fact name, what the launch is checked at because it does not say."""
+    if not any(fact.origin == "presumed" for fact in launch.facts.values()):
+        return {}
+    from hcp.rules.presume import presumptions_of
+
+    return presumptions_of(launch)
+
+
+def _finding(launch: Launch, rule: Rule, problem: Problem, presumed: dict[str, Presumed]) -> Finding:
+    resting: tuple[Presumed, ...] = ()
+    if presumed:
+        from hcp.rules.presume import rests_on, softened
+
+        resting = rests_on(launch, rule, presumed)
+        problem = softened(problem, rule, resting, "model" if launch.dialect == "verl" else "recipe")
     keys = []
     for name in problem.facts:
         fact = launch.facts.get(name)
@@ -56,6 +72,7 @@ def _finding(launch: Launch, rule: Rule, problem: Problem) -> Finding:
         tuple(dict.fromkeys(keys)),
         problem.location or _place(launch, problem.facts),
         role=launch.reading.role,
+        presumed=resting,
     )
 
 

@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from math import gcd
-
-from hcp.rules.rule import Example, Fix, Problem, rule
+from hcp.rules.cp.view import tp_fixes
+from hcp.rules.rule import Example, Problem, rule
 from hcp.rules.upstream import TRANSFORMER_CONFIG
 from hcp.rules.view import View
 
@@ -40,13 +39,12 @@ def tp_divides_heads(v: View) -> Problem | None:
     """
     if v.heads % v.tp == 0:
         return None
-    fitting = gcd(v.heads, v.tp)
     return Problem(
         message="the config constructor stops: the heads cannot be split over the TP ranks",
         found=f"{v.heads} attention heads at tensor_model_parallel_size {v.tp}",
         wanted=f"a tensor_model_parallel_size that divides {v.heads}",
         facts=("tp", "heads"),
-        fixes=(Fix({"tp": fitting}, f"tensor parallelism over {fitting} rank(s)"),),
+        fixes=tp_fixes(v),
     )
 
 

@@ -8,6 +8,7 @@ from hcp.core.errors import HcpError
 from hcp.triage.is_cp_on import CpPlan
 
 if TYPE_CHECKING:
+    from hcp.core.ranks import RankGroups
     from hcp.launch.fact import Dialect
 
 
@@ -32,18 +33,20 @@ def plan_of_assumptions(assumes: tuple[str, ...]) -> CpPlan:
 
 def _plan(facts: dict[str, Any]) -> CpPlan:
     sizes = facts.get("hcp_sizes") or None
-    return CpPlan(facts.get("cp"), sizes, _levels(facts, sizes), facts.get("arch"), bool(facts.get("fp8")))
+    return CpPlan(facts.get("cp"), sizes, _cp_groups(facts, sizes), facts.get("arch"), bool(facts.get("fp8")))
 
 
-def _levels(facts: dict[str, Any], sizes: Any) -> tuple[tuple[tuple[int, ...], ...], ...]:
+def _cp_groups(facts: dict[str, Any], sizes: Any) -> RankGroups | None:
+    """The CP groups of all ranks, where the levels can be told; nothing is enumerated, however many ranks there are."""
     world, cp = facts.get("world_size"), facts.get("cp")
     if not sizes or not world or not cp:
-        return ()
-    from hcp.core.levels import all_levels_of
+        return None
+    from hcp.core.levels import check_sizes
     from hcp.core.ranks import DEFAULT_ORDER, grids_of
 
     try:
-        grids = grids_of(
+        check_sizes(sizes, cp)
+        return grids_of(
             world,
             tp=facts.get("tp") or 1,
             cp=cp,
@@ -52,8 +55,6 @@ def _levels(facts: dict[str, Any], sizes: Any) -> tuple[tuple[tuple[int, ...], .
             etp=facts.get("etp"),
             gtp=facts.get("gtp") or 1,
             order=facts.get("rank_order") or DEFAULT_ORDER,
-        )
-        levels = all_levels_of(grids.groups("cp"), sizes)
+        ).groups("cp")
     except HcpError:
-        return ()  # the launch is wrong, which `hcp check` reports: there is no plan to compare with
-    return tuple(tuple(tuple(group) for group in level) for level in levels)
+        return None  # the launch is wrong, which `hcp check` reports: there is no plan to compare with

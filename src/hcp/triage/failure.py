@@ -3,40 +3,20 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
 from hcp.triage.events import Event, FileEvents
-from hcp.triage.line import When, last_time, read_line
+from hcp.triage.exit_codes import exit_code, explain_code
+from hcp.triage.line import When
 from hcp.triage.logged_job import LoggedJob
-from hcp.triage.scan import around
+from hcp.triage.names import node_name
+from hcp.triage.number import whole
 from hcp.triage.signatures.row import Signature
 
-_SIGNALS = {
-    "Killed": 9,
-    "Segmentation fault": 11,
-    "Bus error": 7,
-    "Aborted": 6,
-    "Floating point exception": 8,
-    "Out Of Memory": 9,
-    "Illegal instruction": 4,
-    "Quit": 3,
-}
-_CODES = {
-    1: "an error (read the traceback)",
-    2: "wrong arguments",
-    9: "killed (SIGKILL): usually memory of the node",
-    16: "asked to resume so that a suspicious result can be told from a faulty machine",
-    17: "a result failed its validation: suspect the machine",
-    126: "the program may not be executed",
-    127: "the program was not found",
-    134: "aborted (SIGABRT)",
-    137: "killed (SIGKILL): usually memory of the node",
-    139: "a segmentation fault",
-    143: "terminated (SIGTERM)",
-}
+_LONGEST = 500
+"""Characters of a text from the log that are kept: enough to know the line again."""
 
 
 @dataclass(frozen=True)
@@ -51,96 +31,47 @@ class Failure:
     when: When | None
     message: str
     path: Path
-    offset: int
+    line: int
     exit_code: int | None = None
     rule: str = ""
 
 
-def first_failure(files: Iterable[FileEvents], job: LoggedJob, general: Signature) -> Failure | None:
+def first_failure(files: Iterable[FileEvents], job: LoggedJob) -> Failure | None:
     """The failure that came first: a cause before an effect, a specific cause before "some exception", by time.
 
-    Between files without times the order of the files decides. `general` names the row for an exception whose
-    specific row asked for a context that is not there.
+    Between files without times the order of the files decides.
     """
-    candidates = []
-    for entry in files:
-        reports = [event for event in entry.pending if event.signature.role == "report"]
-        best: dict[int, Event] = {}
-        for event in entry.pending:
-            event = _in_context(entry.path, event, general)
-            best.setdefault(_level(event, bool(reports) and event is reports[0]), event)
-        candidates += [(level, entry, event) for level, event in best.items()]
+    candidates = [(level, entry, event) for entry in files for level, event in entry.pending.items()]
     if not candidates:
         return None
-    times = {
-        id(event): event.line.when or last_time(around(entry.path, event.offset)[0]) for _, entry, event in candidates
-    }
 
     def order(item: tuple[int, FileEvents, Event]) -> tuple[int, bool, When, int, int]:
-        when = times[id(item[2])]
-        return item[0], when is None, when or (0, 0, 0.0), item[2].file, item[2].offset
+        level, _, event = item
+        return level, event.when is None, event.when or (0, 0, 0.0), event.file, event.offset
 
     _, entry, event = min(candidates, key=order)
-    return _failure(entry, event, times[id(event)], job, candidates)
+    return _failure(entry, event, job, [(entry, event) for _, entry, event in candidates])
 
 
-def _level(event: Event, is_first_report: bool) -> int:
-    """0 a specific cause, 1 any exception, 2 a launcher's report, 3 an effect.
-
-    The first report of a launcher that a task died of a signal is a cause: no log of the task can say so.
-    """
-    row = event.signature
-    if row.role == "effect":
-        return 3
-    if row.role == "report":
-        code = _exit_code(event)
-        return 0 if is_first_report and code is not None and (code < 0 or code in (9, 137, 139)) else 2
-    return 1 if row.generic else 0
-
-
-def _in_context(path: Path, event: Event, general: Signature) -> Event:
-    wanted = event.signature.context
-    if not wanted or re.search(wanted, around(path, event.offset)[0][-8192:]):
-        return event
-    exc, _, text = event.line.body.partition(": ")
-    return event._replace(signature=general, groups={"exc": exc, "text": text})
-
-
-def _exit_code(event: Event) -> int | None:
-    how = event.groups.get("how", "")
-    for words, number in _SIGNALS.items():
-        if how.startswith(words):
-            return -number
-    match = re.search(r"exit code (-?\d+)", how)
-    if match:
-        return int(match[1])
-    return int(event.groups["code"]) if event.groups.get("code") else None
-
-
-def _failure(
-    entry: FileEvents, event: Event, when: When | None, job: LoggedJob, others: list[tuple[int, FileEvents, Event]]
-) -> Failure:
-    groups = dict(event.groups)
+def _failure(entry: FileEvents, event: Event, job: LoggedJob, others: list[tuple[FileEvents, Event]]) -> Failure:
     rank, node, local = _place(entry, event, job)
-    code = _exit_code(event)
+    code = exit_code(event.groups)
     if event.signature.id == "torchrun-root":
-        root = _root_cause(around(entry.path, event.offset)[1])
-        rank, node, local, code = (
-            root.get("rank", rank),
-            root.get("host", node),
-            root.get("local", local),
-            root.get("exitcode", code),
-        )
+        said = event.root
+        rank = rank if said.rank is None else said.rank
+        local = local if said.local is None else said.local
+        node, code = said.host or node, code if said.code is None else said.code
     if rank is None:
         # A launcher that named a task first names the one that failed first.
-        reports = [item for item in others if item[2].signature.id == "srun-task"]
+        reports = [item for item in others if item[1].signature.id == "srun-task"]
         if reports and event.signature.role == "cause" and event.signature.id not in ("hcp-stopped", "hcp-check"):
-            _, report_entry, report = min(reports, key=lambda item: (item[2].file, item[2].offset))
+            report_entry, report = min(reports, key=lambda item: (item[1].file, item[1].offset))
             rank, other, _ = _place(report_entry, report, job)
             node = node or other
-    cause = event.signature.cause
-    for name, value in groups.items():
-        cause = cause.replace("{" + name + "}", value or "")
+    if node is not None and node_name(node) is None:
+        job.unfit.add("the node of the failing rank")
+        node = None
+    cause = _filled(event.signature.cause, event.groups)
     if code is not None:
         cause += f"; {explain_code(code)}"
     return Failure(
@@ -149,19 +80,23 @@ def _failure(
         rank,
         node,
         local,
-        when,
-        event.line.body[:500],
+        event.when,
+        _said(event.line.body),
         entry.path,
-        event.offset,
+        event.number,
         code,
-        groups.get("rule") or event.signature.rule,
+        event.groups.get("rule") or event.signature.rule,
     )
 
 
-def explain_code(code: int) -> str:
-    """An exit code in words: `-9` and `137` are a signal's."""
-    known = _CODES.get(128 - code if code < 0 else code)
-    return f"exit code {code}: {known}" if known else f"exit code {code}"
+def _filled(cause: str, groups: Mapping[str, str]) -> str:
+    """The cause with the groups of its pattern filled in, in one pass: what a log says is never a place to fill."""
+    return re.sub(r"{([a-z]+)}", lambda place: _said(groups.get(place[1], "")), cause)
+
+
+def _said(text: str) -> str:
+    """A text of a log as it is kept for the report: the one place through which such texts pass."""
+    return text[:_LONGEST]
 
 
 def _place(entry: FileEvents, event: Event, job: LoggedJob) -> tuple[int | None, str | None, int | None]:
@@ -173,9 +108,9 @@ def _place(entry: FileEvents, event: Event, job: LoggedJob) -> tuple[int | None,
     if node is None and name.node_index is not None and name.node_index < len(job.nodes):
         node = job.nodes[name.node_index]
     if event.groups.get("local"):
-        local = int(event.groups["local"])
+        local = whole(event.groups["local"])
     tasks = event.groups.get("tasks")
-    label = int(re.split("[,-]", tasks)[0]) if tasks else line.label
+    label = whole(re.split("[,-]", tasks)[0]) if tasks else line.label
     per_node = job.gpus_per_node
     if label is not None and job.start in ("torchrun", "ft_launcher", "ray"):
         node = job.nodes[label] if label < len(job.nodes) else node
@@ -190,24 +125,3 @@ def _place(entry: FileEvents, event: Event, job: LoggedJob) -> tuple[int | None,
         if node is None and per_node and job.nodes and rank // per_node < len(job.nodes):
             node = job.nodes[rank // per_node]
     return rank, node, local
-
-
-def _root_cause(text: str) -> dict[str, Any]:
-    """The fields of torchrun's block on the first failure that it saw."""
-    said: dict[str, Any] = {}
-    for raw in text.splitlines()[1:12]:
-        body = read_line(raw.encode()).body.strip()
-        key, colon, value = body.partition(":")
-        key, value = key.strip(), value.strip()
-        if not colon:
-            continue
-        numbers = [int(number) for number in re.findall(r"-?\d+", value)]
-        if key == "host":
-            said["host"] = value
-        elif key == "rank" and numbers:
-            said["rank"] = numbers[0]
-            if len(numbers) > 1:
-                said["local"] = numbers[1]
-        elif key == "exitcode" and numbers:
-            said["exitcode"] = numbers[0]
-    return said

@@ -4,7 +4,14 @@ from __future__ import annotations
 
 import re
 from dataclasses import dataclass, field
-from typing import Literal, NamedTuple
+from typing import TYPE_CHECKING, Literal, NamedTuple
+
+from hcp.triage.number import number, whole
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from hcp.core.ranks import RankGroups
 
 GROUP_TOKEN = b"HIERARCHICAL_CONTEXT_PARALLEL_GROUP"
 ECHO_TOKEN = b"hierarchical context-parallel sizes:"
@@ -18,25 +25,37 @@ _MARGIN = 1.05
 _SAMPLES = 512
 
 _SPEED = re.compile(
-    r"(?:TFLOP/s/GPU\): (?P<mlm>[\d.]+))|(?:(?P<bridge>[\d.]+) ?(?:MODEL_)?TFLOP/s/GPU)"
-    r"|(?:perf/mfu/actor:\s*(?:np\.float64\()?(?P<mfu>[\d.]+))"
+    r"TFLOP/s/GPU\): (?P<mlm>[\d.]+)|(?<![\d.])(?P<bridge>[\d.]+) ?(?:MODEL_)?TFLOP/s/GPU"
+    r"|perf/mfu/actor:\s{0,8}(?:np\.float64\()?(?P<mfu>[\d.]+)"
 )
 _STEP = re.compile(r"elapsed time per iteration \(ms\): (?P<ms>[\d.]+)")
 _GROUP = re.compile(
-    r"PG (?:ID \d+ PG )?GUID (?P<guid>[^\s(]+)"
+    r"PG (?:ID \d{1,9} PG )?GUID (?P<guid>[^\s(]{1,80})"
     r"\((?P<desc>HIERARCHICAL_CONTEXT_PARALLEL_GROUP_L\d)\) Rank (?P<rank>\d+)"
 )
-_ECHO = re.compile(r"hierarchical context-parallel sizes: \[?(?P<sizes>[\d, ]+)\]?")
+_ECHO = re.compile(r"hierarchical context-parallel sizes: \[?(?P<sizes>[\d, ]{1,80})\]?")
+_MOST_MEMBERS = 200_000
+"""Of the members of groups so many are kept: memory stays bounded however long the logs are."""
+_SHOWN_RANKS = 16
 
 
 class CpPlan(NamedTuple):
-    """What the launch plans, as far as it is known. `levels[k]` are the groups of level k, each a tuple of ranks."""
+    """What the launch plans, as far as it is known. `cp_groups` are the CP groups of all ranks, in closed form."""
 
     cp: int | None = None
     hcp_sizes: tuple[int, ...] | None = None
-    levels: tuple[tuple[tuple[int, ...], ...], ...] = ()
+    cp_groups: RankGroups | None = None
     arch: str | None = None
     fp8: bool = False
+
+    def group_of(self, level: int, rank: int) -> Sequence[int] | None:
+        """The planned group of a level that holds a rank; None where there is no such rank."""
+        groups = self.cp_groups
+        if groups is None or self.hcp_sizes is None or not 0 <= rank < len(groups) * groups.group_size:
+            return None
+        from hcp.core.levels import level_groups_at
+
+        return level_groups_at(groups.of(rank), self.hcp_sizes, groups.position_of(rank))[level]
 
 
 class Evidence(NamedTuple):
@@ -63,25 +82,37 @@ class CpEvidence:
     """(description, GUID) -> global rank -> rank in the group"""
     step_ms: dict[str, list[float]] = field(default_factory=dict)
     """log -> times of training steps"""
+    num_members: int = 0
 
     def read(self, text: str, rank: int | None, log: str = "") -> None:
         """Adds what one line of a log says; `rank` is the global rank that wrote it, if its prefix says so."""
         step = _STEP.search(text)
-        if step:
-            self.step_ms[log] = _sampled(self.step_ms.get(log, []), float(step["ms"]))
+        took = number(step["ms"]) if step else None
+        if took is not None:
+            _sample(self.step_ms.setdefault(log, []), took)
         for match in _SPEED.finditer(text):
-            if match["mfu"]:
-                self.largest_mfu = max(self.largest_mfu, float(match["mfu"]))
-            else:
-                self.speeds = _sampled(self.speeds, float(match["mlm"] or match["bridge"]))
+            mfu, speed = number(match["mfu"]), number(match["mlm"] or match["bridge"])
+            if mfu is not None:
+                self.largest_mfu = max(self.largest_mfu, mfu)
+            elif speed is not None:
+                _sample(self.speeds, speed)
         group = _GROUP.search(text)
-        if group and rank is not None:
-            self.members.setdefault((group["desc"], group["guid"]), {})[rank] = int(group["rank"])
-        elif group:
-            self.members.setdefault((group["desc"], group["guid"]), {})
+        place = whole(group["rank"]) if group else None
+        if group and place is not None:
+            self._add_member((group["desc"], group["guid"]), rank, place)
         echo = _ECHO.search(text)
         if echo:
             self.echoed = echo["sizes"].strip()
+
+    def _add_member(self, group: tuple[str, str], rank: int | None, place: int) -> None:
+        members = self.members.get(group)
+        if members is None or (rank is not None and rank not in members):
+            if self.num_members >= _MOST_MEMBERS:
+                return
+            self.num_members += 1
+            members = self.members.setdefault(group, {})
+        if rank is not None:
+            members[rank] = place
 
 
 def judge(found: CpEvidence, stated: list[tuple[str, tuple[int, ...]]], plan: CpPlan) -> CpVerdict:
@@ -150,9 +181,11 @@ def _speed(found: CpEvidence, plan: CpPlan) -> list[Evidence]:
     return evidence
 
 
-def _sampled(samples: list[float], value: float) -> list[float]:
-    """The samples with one more; thinned to every second one when there are many, so that memory stays constant."""
-    return [*(samples[::2] if len(samples) >= _SAMPLES else samples), value]
+def _sample(samples: list[float], value: float) -> None:
+    """Adds a sample; thins them to every second one when there are many, so that memory stays constant."""
+    if len(samples) >= _SAMPLES:
+        del samples[1::2]
+    samples.append(value)
 
 
 def _jump(found: CpEvidence, plan: CpPlan) -> list[Evidence]:
@@ -191,7 +224,7 @@ def _groups(found: CpEvidence, stated: list[tuple[str, tuple[int, ...]]], plan: 
             evidence.append(problem)
             wrong += 1
     if plan.hcp_sizes and not wrong and {0, 1} <= seen:
-        checked = " with the planned members" if plan.levels else ""
+        checked = " with the planned members" if plan.cp_groups else ""
         evidence.append(
             Evidence(
                 "on",
@@ -207,19 +240,25 @@ def _groups(found: CpEvidence, stated: list[tuple[str, tuple[int, ...]]], plan: 
 
 def _level_of(desc: str) -> set[int]:
     match = re.search(r"_L(\d)$", desc)
-    return {int(match[1])} if match else set()
+    level = whole(match[1]) if match else None
+    return set() if level is None else {level}
 
 
 def _against_plan(desc: str, members: dict[int, int], size: int | None, plan: CpPlan) -> Evidence | None:
     """What differs between a group that was seen (global rank -> place in it; perhaps not all) and the plan."""
     level = next(iter(_level_of(desc)), None)
-    if level is None or level >= len(plan.levels):
+    if level is None or plan.cp_groups is None or level >= len(plan.hcp_sizes or ()) or not members:
         return None
-    planned = next((group for group in plan.levels[level] if set(members) & set(group)), None)
-    seen = ", ".join(map(str, sorted(members, key=lambda rank: members[rank])))
+    seen = _shown(sorted(members, key=lambda rank: members[rank]))
+    planned = next((group for rank in sorted(members) if (group := plan.group_of(level, rank))), None)
     if planned is None:
         return Evidence("wrong", "LOG002", f"{desc} has ranks {seen}: the plan has no such ranks in level {level}")
     fits = all(rank in planned and planned.index(rank) == place for rank, place in members.items())
     if fits and size in (None, len(planned)):
         return None
-    return Evidence("wrong", "LOG002", f"{desc} has ranks {seen}; planned: {', '.join(map(str, planned))}")
+    return Evidence("wrong", "LOG002", f"{desc} has ranks {seen}; planned: {_shown(planned)}")
+
+
+def _shown(ranks: Sequence[int]) -> str:
+    text = ", ".join(map(str, ranks[:_SHOWN_RANKS]))
+    return text if len(ranks) <= _SHOWN_RANKS else f"{text}, ... ({len(ranks)} ranks)"

@@ -9,14 +9,17 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal
 
-from hcp.triage.events import Event, FileEvents
+from hcp.core.errors import HcpError
+from hcp.core.visible import visible
+from hcp.triage.events import FileEvents
 from hcp.triage.failure import Failure, first_failure
 from hcp.triage.is_cp_on import ECHO_TOKEN, GROUP_TOKEN, SPEED_TOKENS, CpEvidence, CpPlan, CpVerdict, judge
 from hcp.triage.line import Line, read_line, read_name
 from hcp.triage.logged_job import LoggedJob
-from hcp.triage.scan import Hit, line_number, scan
+from hcp.triage.scan import Hit, scan
 from hcp.triage.signatures.row import Signature
 from hcp.triage.signatures.table import SIGNATURES, compiled
+from hcp.triage.sources import is_log, opened
 
 PROGRESS_TOKENS = (b"elapsed time per iteration", b"training/global_step", b"hcp-step ")
 JOB_TOKEN = b"hcp-job: "
@@ -34,13 +37,15 @@ class Diagnosis:
 
     state: Literal["failed", "running", "no-failure"]
     failure: Failure | None
-    line: int | None
     cp: CpVerdict
     job: LoggedJob
     noise: Counter[str]
     survived: int
     steps: int
     files: tuple[Path, ...]
+    """The logs that were read."""
+    binary: tuple[Path, ...]
+    """Files that begin like no log: they were not read."""
     bytes: int
 
     @property
@@ -49,30 +54,53 @@ class Diagnosis:
 
 
 def triage(paths: Sequence[Path], plan: CpPlan, advanced: Callable[[int], None] = lambda count: None) -> Diagnosis:
-    """What the logs of one job show: its first failure, and whether context parallelism is on. Needs constant memory.
+    """What the logs of one job show: its first failure, and whether context parallelism is on.
+
+    Each log is read once, in constant memory.
 
     Args:
-        paths: log files of one job.
+        paths: log files of one job; `STDIN` is standard input.
         plan: what the launch plans, as far as it is known.
         advanced: called with the number of bytes of every chunk read.
+
+    Raises:
+        HcpError: none of the files begins like a log, or standard input is closed.
+        OSError: a file cannot be read.
     """
     rows = compiled(SIGNATURES)
     tokens = (*dict.fromkeys(row.token for row, _ in rows), GROUP_TOKEN, ECHO_TOKEN, JOB_TOKEN)
+    general = next(row for row, _ in rows if row.id == "exception")
     job, cp = LoggedJob(), CpEvidence()
     reader = _Reader(rows, job, cp)
-    files = []
-    for number, path in enumerate(paths):
-        entry = FileEvents(path, read_name(str(path)))
-        with path.open("rb", buffering=0) as file:
-            for hit in scan(file, tokens, SPEED_TOKENS, PROGRESS_TOKENS, advanced):
+    files: list[FileEvents] = []
+    binary, size, has_text = [], 0, False
+
+    def read(count: int) -> None:
+        nonlocal size
+        size += count
+        advanced(count)
+
+    for path in paths:
+        with opened(path) as (file, start):
+            if start and not is_log(start):
+                binary.append(path)
+                continue
+            has_text = has_text or bool(start)
+            entry = FileEvents(path, read_name(str(path)), general)
+            for hit in scan(file, tokens, SPEED_TOKENS, PROGRESS_TOKENS, read, start):
                 entry.progress(hit.progress)
                 if hit.line:
-                    reader.read(hit, number, entry)
-        files.append(entry)
+                    reader.read(hit, len(files), entry)
+            files.append(entry)
+    if not has_text:
+        names = ", ".join(visible(str(path)) for path in paths[:8])
+        raise HcpError(
+            f"found no text in {names}; wanted the job's logs; a job that wrote nothing may have had no folder for "
+            "its output (SLURM011)"
+        )
     latest = max((entry.name.attempt or 0 for entry in files), default=0)
     current = [entry for entry in files if entry.name.attempt in (None, latest)]
-    general = next(row for row, _ in rows if row.id == "exception")
-    failure = first_failure(current, job, general)
+    failure = first_failure(current, job)
     steps = sum(entry.steps for entry in files)
     noise = sum((entry.counts for entry in current), Counter[str]())
     if failure:
@@ -80,14 +108,14 @@ def triage(paths: Sequence[Path], plan: CpPlan, advanced: Callable[[int], None] 
     return Diagnosis(
         "failed" if failure else "running" if steps else "no-failure",
         failure,
-        line_number(failure.path, failure.offset) if failure else None,
         judge(cp, job.groups, plan),
         job,
         +noise,
         sum(entry.survived for entry in files),
         steps,
-        tuple(paths),
-        sum(path.stat().st_size for path in paths),
+        tuple(entry.path for entry in files),
+        tuple(binary),
+        size,
     )
 
 
@@ -121,7 +149,7 @@ class _Reader:
                 # The first node to end takes torchrun's store along: agents of a good job that still wait log it.
                 if match and _SHUTDOWN not in hit.line and not (row.generic and _AGENT in hit.line):
                     groups = {name: value or "" for name, value in match.groupdict().items()}
-                    entry.add(Event(row, groups, line, file, hit.offset))
+                    entry.add(row, groups, line, hit, file)
                     self._remember(shape, row.id)
                     return
         self._remember(shape, None)
@@ -135,7 +163,7 @@ class _Reader:
     def _read_facts(self, hit: Hit, line: Line, entry: FileEvents) -> None:
         if JOB_TOKEN in hit.line:
             before = self.job.attempt
-            self.job.read(line.body.partition("hcp-job: ")[2])
+            self.job.read(hit.line.partition(JOB_TOKEN)[2].decode("utf-8", "replace").lstrip())
             if self.job.attempt > before:
                 entry.forget()
         else:

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import json
 import re
-from pathlib import Path
+import shlex
 from typing import Any
 
+from hcp.core.visible import visible
 from hcp.triage.failure import Failure
 from hcp.triage.line import When
 from hcp.triage.read import Diagnosis
@@ -24,13 +26,10 @@ _CP_NEXT = {
 }
 
 
-SPOOL = "hcp-triage-"
-"""How the temporary folder begins that standard input is copied to."""
-
-
-def shown(path: Path) -> str:
-    """A log's name for the reader."""
-    return "<stdin>" if path.parent.name.startswith(SPOOL) else str(path)
+def diagnosis_document(diagnosis: Diagnosis, launch: str | None) -> str:
+    """The object `hcp.triage/1` as JSON. Everything that is not plain ASCII is escaped: it came from logs."""
+    document = json.dumps(diagnosis_json(diagnosis, launch), indent=2, allow_nan=False)
+    return document.replace("\x7f", "\\u007f")
 
 
 def diagnosis_json(diagnosis: Diagnosis, launch: str | None) -> dict[str, Any]:
@@ -44,7 +43,7 @@ def diagnosis_json(diagnosis: Diagnosis, launch: str | None) -> dict[str, Any]:
         if failure is None
         else {
             "signature": failure.signature.id,
-            "rule": failure.rule or None,
+            "rule": _rule(failure),
             "kind": failure.signature.role,
             "cause": failure.cause,
             "rank": failure.rank,
@@ -53,7 +52,7 @@ def diagnosis_json(diagnosis: Diagnosis, launch: str | None) -> dict[str, Any]:
             "exit_code": failure.exit_code,
             "time": _time(failure.when),
             "message": failure.message,
-            "location": {"file": shown(failure.path), "line": diagnosis.line},
+            "location": {"file": str(failure.path), "line": failure.line},
             "next": next_steps(failure, diagnosis, launch),
         },
         "context_parallel": {
@@ -64,15 +63,20 @@ def diagnosis_json(diagnosis: Diagnosis, launch: str | None) -> dict[str, Any]:
         "also": [{"signature": name, "count": count} for name, count in sorted(diagnosis.noise.items())],
         "survived": diagnosis.survived,
         "steps": diagnosis.steps,
+        "left_out": left_out(diagnosis, launch),
         "job": diagnosis.job.id,
         "attempt": diagnosis.job.attempt,
-        "files": [shown(path) for path in diagnosis.files],
+        "files": [str(path) for path in diagnosis.files],
+        "binary": [str(path) for path in diagnosis.binary],
         "bytes": diagnosis.bytes,
     }
 
 
 def diagnosis_text(diagnosis: Diagnosis, launch: str | None) -> str:
-    """A few lines: the first failure and what to do, then the verdict on context parallelism."""
+    """A few lines: the first failure and what to do, then the verdict on context parallelism.
+
+    What comes from logs is on one line each, without control characters.
+    """
     lines = []
     failure = diagnosis.failure
     if failure is None:
@@ -86,9 +90,9 @@ def diagnosis_text(diagnosis: Diagnosis, launch: str | None) -> str:
         when = _time(failure.when)
         lines.append(
             f"first failure: {where}{f' at {when}' if when else ''}: {failure.cause}"
-            + (f" [{failure.rule}]" if failure.rule else "")
+            + (f" [{_rule(failure)}]" if _rule(failure) else "")
         )
-        lines.append(f"  {shown(failure.path)}:{diagnosis.line}: {_short(failure.message)}")
+        lines.append(f"  {failure.path}:{failure.line}: {_short(failure.message)}")
         if failure.signature.role == "effect":
             lines.append("  this is what others say when a rank is gone: the cause is in no log that was read")
         lines += [f"  next: {step}" for step in next_steps(failure, diagnosis, launch)]
@@ -101,33 +105,63 @@ def diagnosis_text(diagnosis: Diagnosis, launch: str | None) -> str:
         lines.append(f"context parallelism: {_CP_WORDS[diagnosis.cp.state]}")
         lines += [f"  {item.rule}: {item.text}" for item in diagnosis.cp.evidence]
         lines += [f"  next: {step}" for step in _cp_next(diagnosis, launch)]
-    return "\n".join(lines)
+    lines += [f"left out: {item}" for item in left_out(diagnosis, launch)]
+    return "\n".join(map(visible, lines))
+
+
+def left_out(diagnosis: Diagnosis, launch: str | None) -> list[str]:
+    """What was found and is not used, each with why."""
+    found = [f"{what}: the log states none that can be meant" for what in sorted(diagnosis.job.unfit)]
+    found += [f"{path}: it begins like no log" for path in diagnosis.binary]
+    if launch is not None and _word(launch) is None:
+        found.append("the launch's name: it has characters that no command line shows; LAUNCH stands for it")
+    return found
+
+
+def _rule(failure: Failure) -> str | None:
+    """The rule of a failure. One that a line of the log names counts only if there is such a rule."""
+    from hcp.rules.registry import BY_ID
+
+    known = failure.rule == failure.signature.rule or failure.rule in BY_ID
+    return failure.rule if failure.rule and known else None
+
+
+def _word(text: str) -> str | None:
+    """A text as one word of a command; None where no command can show it."""
+    return shlex.quote(f"./{text}" if text.startswith("-") and text != "-" else text) if text.isprintable() else None
 
 
 def next_steps(failure: Failure, diagnosis: Diagnosis, launch: str | None) -> list[str]:
     """The signature's steps, with what is known about the job filled in."""
     from hcp.rules.registry import BY_ID
 
-    known = {
-        "job": diagnosis.job.id or "JOBID",
-        "node": failure.node or "NODE",
-        "launch": launch or "LAUNCH",
-        "rule": failure.rule,
-    }
     steps = []
     for step in failure.signature.next:
-        named = re.findall(r"\b(?:explain|--select) ([A-Z]+\d+)\b", step)
-        if any(rule not in BY_ID for rule in named):
-            continue  # an entry of the catalogue that no launch can decide: there is nothing to run
-        for name, value in known.items():
-            step = step.replace("{" + name + "}", value)
-        steps.append(step)
+        filled = _filled(step, diagnosis, launch, failure)
+        named = re.findall(r"\b(?:explain|--select) ([A-Z]+\d+)\b", filled or "")
+        # An entry of the catalogue that no launch can decide: there is nothing to run.
+        if filled is not None and all(rule in BY_ID for rule in named):
+            steps.append(filled)
     return steps
 
 
+def _filled(step: str, diagnosis: Diagnosis, launch: str | None, failure: Failure | None = None) -> str | None:
+    """A step with what is known about the job, each value as one word for a shell; None where its rule is not known."""
+    known = {
+        "job": diagnosis.job.id or "JOBID",
+        "node": (failure.node if failure else None) or "NODE",
+        "launch": (_word(launch) if launch else None) or "LAUNCH",
+        "rule": _rule(failure) if failure else None,
+    }
+    names = re.findall(r"{([a-z]+)}", step)
+    if any(not known[name] for name in names):
+        return None
+    return re.sub(r"{([a-z]+)}", lambda place: known[place[1]] or "", step)
+
+
 def _cp_next(diagnosis: Diagnosis, launch: str | None) -> list[str]:
-    step = _CP_NEXT.get(diagnosis.cp.state)
-    return [step.replace("{launch}", launch or "LAUNCH")] if step else []
+    step = _filled(_CP_NEXT.get(diagnosis.cp.state, ""), diagnosis, launch)
+    return [step] if step else []
 
 
 def _time(when: When | None) -> str | None:

@@ -27,7 +27,9 @@ FULL = "_target_: megatron.bridge.training.config.ConfigContainer\nmodel:\n  con
 
 def test_a_dumped_container_is_complete_and_a_part_is_not() -> None:
     assert launch(FULL).facts["hcp_sizes"].origin == "default"
-    assert "hcp_sizes" not in launch("model:\n  context_parallel_size: 4\n").facts
+    part = launch("model:\n  context_parallel_size: 4\n").facts
+    assert part["hcp_sizes"].origin == "presumed"
+    assert "seq_length" not in part
     assert launch("model: {_target_: a.MyProvider, context_parallel_size: 4}\n").reading.complete
 
 

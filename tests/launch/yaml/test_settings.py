@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+import ast
+from pathlib import Path
+
 import pytest
 import yaml
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from hcp.core.errors import HcpError
-from hcp.launch.yaml.settings import MAX_CHARACTERS, MAX_VALUES, load_yaml
+from hcp.launch.yaml.settings import MAX_CHARACTERS, MAX_VALUES, load_plain, load_yaml
 from support.selection import examples
 
 LOADER = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
@@ -88,6 +91,10 @@ def test_merge_keys_and_aliases_are_expanded_as_pyyaml_does() -> None:
 BOMB = "a0: &a0 [x,x,x,x,x,x,x,x,x,x]\n" + "".join(
     f"a{i}: &a{i} [{','.join([f'*a{i - 1}'] * 10)}]\n" for i in range(1, 12)
 )
+CHAIN = "\n".join(f"a{i}: &a{i} {'[' * 50}*a{i - 1}{']' * 50}" for i in range(1, 30)).replace("*a0", "x")
+"""No level of the text is deep; each alias adds 50 levels to the one before it."""
+MERGES = "a: &a {" + ", ".join(f"k{i}: 1" for i in range(40_000)) + "}\nb: {<<: [" + "*a," * 20_000 + "]}"
+"""Few values, few aliases; merged one by one it took three quarters of a minute."""
 
 
 @pytest.mark.parametrize(
@@ -102,6 +109,10 @@ BOMB = "a0: &a0 [x,x,x,x,x,x,x,x,x,x]\n" + "".join(
         ("a: !!binary aa==", "the tag !!binary;"),
         ("a: !!set {x}", "the tag !!set;"),
         (BOMB, "its aliases expand to more than"),
+        (CHAIN, "its aliases expand deeper than"),
+        (MERGES, "values up to here"),
+        ("a: &a " + "x" * 1_000_000 + "\nb: [" + "*a," * 50 + "]", "its aliases expand to more than 5,000,000 char"),
+        ("a: !<tag:%1b[2J> 1", r"the tag tag:\x1b[2J;"),
         ("a: [" + "1," * MAX_VALUES + "1]", "values up to here"),
         ("a: &x [*x]", "the alias *x refers to itself;"),
         ("a: *x", "the alias *x has no anchor before it;"),
@@ -120,7 +131,7 @@ BOMB = "a0: &a0 [x,x,x,x,x,x,x,x,x,x]\n" + "".join(
         ("a: \udcff", "no text in UTF-8"),
         ("? [a]\n: 1", "a key is a list or a mapping"),
         ("a:\n  <<: 1\n", "the merge key << has no mapping"),
-        ("a" * (MAX_CHARACTERS + 1), "wanted a launch of at most"),
+        ("a" * (MAX_CHARACTERS + 1), "wanted a launch configuration of at most"),
     ],
 )
 def test_what_is_no_plain_yaml_mapping_is_one_line(text: str, said: str) -> None:
@@ -159,3 +170,34 @@ def test_any_text_is_read_as_pyyaml_reads_it_or_refused(text: str) -> None:
     except (ValueError, yaml.constructor.ConstructorError):
         return  # values that PyYAML itself trips over (a date 0000-00-00); we keep them as text
     assert isinstance(loaded, dict) and len(loaded) <= len(doc.data)
+
+
+@given(st.dictionaries(st.text("xyz", min_size=1, max_size=3), plain, max_size=4))
+@settings(max_examples=examples(quick=50, full=200))
+def test_plain_values_are_those_of_the_launch_loader(data: dict[str, object]) -> None:
+    text = yaml.safe_dump(data)
+    assert load_plain(text, "x.yaml", "a site file") == load_yaml(text, "x.yaml").data == data
+
+
+def test_a_refusal_says_what_the_file_should_be() -> None:
+    with pytest.raises(HcpError, match=r"^x\.yaml is a YAML list at its top; wanted a site file: keys and values"):
+        load_plain("[1]", "x.yaml", "a site file")
+
+
+@pytest.mark.parametrize(
+    "text", ["2001-99-99", "9" * 5000, "1:" * 3000 + "1", "!!bool maybe", "!!int x", "!!float x", "2001-01-01 99:99:99"]
+)
+def test_a_scalar_that_is_no_value_of_its_type_stays_text(text: str) -> None:
+    assert load_plain(f"a: {text}", "x.yaml", "a card") == {"a": text.rpartition(" ")[2] if "!!" in text else text}
+
+
+def test_nothing_else_of_the_package_loads_yaml(root: Path) -> None:
+    """One loader refuses what is hostile; a second one would have to be taught it again."""
+    loaders = []
+    for path in (root / "src").rglob("*.py"):
+        for node in ast.walk(ast.parse(path.read_bytes())):
+            names = {alias.name for alias in node.names} if isinstance(node, ast.Import | ast.ImportFrom) else set()
+            module = node.module if isinstance(node, ast.ImportFrom) else None
+            if "yaml" in names or module == "yaml":
+                loaders.append(path.relative_to(root).as_posix())
+    assert set(loaders) == {"src/hcp/launch/yaml/nodes.py"}

@@ -73,8 +73,10 @@ def test_absent_keys_have_verls_defaults() -> None:
         "max_prompt_length": 512,
     }
     assert {name: facts[name].value for name in defaults} == defaults
-    for name in ("window_size", "softmax_type", "num_experts", "heads", "mtp_layers", "mla", "hybrid_pattern"):
+    for name in ("num_experts", "heads", "mtp_layers", "hybrid_pattern"):
         assert name not in facts, "the model decides that"
+    for name in ("window_size", "softmax_type", "mla"):
+        assert facts[name].origin == "presumed", "few models set that"
 
 
 def test_sequence_parallel_is_on_unless_tp_is_one() -> None:

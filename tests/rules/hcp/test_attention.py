@@ -35,7 +35,7 @@ VERDICTS: list[Row] = [
     ("HCP018", "bridge", f"{WINDOWED} model.window_attn_skip_freq=2 model.cp_comm_type=[a2a+p2p,a2a]", NEW, "error"),
     ("HCP018", "bridge", f"{WINDOWED} model.window_attn_skip_freq=[0,1] model.cp_comm_type=[a2a+p2p,a2a]", NEW, "fine"),
     ("HCP018", "mlm", "", "cp=4 cp_comm_type=a2a+p2p hcp_sizes=4,1 window_size=128,0", "fine"),
-    ("HCP018", "bridge-provider", "", "", "needs cp_comm_type"),
+    ("HCP018", "bridge", "model.cp_comm_type=${oc.env:X}", "", "needs cp_comm_type"),
     (
         "HCP018",
         "mlm",

@@ -30,7 +30,13 @@ VERDICTS: list[Row] = [
         "fine",
     ),
     ("HCP015", "bridge", "", "packed_sequence_size=16384 pad_seq_to_mult=1", "not concerned"),
-    ("HCP015", "bridge", "", "packed_sequence_size=4 pad_seq_to_mult=8", "needs cp_comm_type"),
+    (
+        "HCP015",
+        "bridge",
+        "model.cp_comm_type=${oc.env:X}",
+        "packed_sequence_size=4 pad_seq_to_mult=8",
+        "needs cp_comm_type",
+    ),
     ("HCP015", "bridge-provider", "", "packed_sequence_size=8192 pad_seq_to_mult=8", "not concerned"),
     (
         "HCP015",

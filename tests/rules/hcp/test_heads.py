@@ -89,7 +89,7 @@ VERDICTS: list[Row] = [
     ),
     ("HCP008", "verl", "", "", "not concerned"),
     ("HCP008", "mlm", "", "heads=24 group_query_attention=true cp=6 cp_comm_type=a2a", "fine"),
-    ("HCP008", "bridge-provider", "", "", "needs cp_comm_type"),
+    ("HCP008", "bridge", "model.cp_comm_type=${oc.env:X}", "", "needs cp_comm_type"),
     ("HCP008", "verl", "", "heads=24 num_query_groups=3 cp=6 cp_comm_type=a2a+p2p", "fine"),
     ("HCP008", "bridge-provider", "", "cp_comm_type=p2p,a2a+p2p", "needs cp"),
     ("HCP008", "mlm", "", "heads=2 cp=6 cp_comm_type=a2a+p2p tp=4", "fine"),
@@ -153,9 +153,10 @@ FIXES: list[FixRow] = [
         "",
         "heads=24 num_query_groups=3 attention_backend=auto cp=6 cp_comm_type=a2a+p2p hcp_sizes=3,2 te=2.15.0",
         (
-            "actor_rollout_ref.actor.megatron.override_transformer_config.attention_backend=flash",
+            # verl passes no sizes on (HCP010): the ring clears both, so it comes first.
             "actor_rollout_ref.actor.megatron.override_transformer_config.cp_comm_type=p2p "
             "actor_rollout_ref.actor.megatron.override_transformer_config.hierarchical_context_parallel_sizes=null",
+            "actor_rollout_ref.actor.megatron.override_transformer_config.attention_backend=flash",
         ),
     ),
     (

@@ -21,7 +21,13 @@ VERDICTS: list[Row] = [
         "all: CP010 HCP010",
     ),  # and not what the hierarchy would lack
     ("HCP010", "verl", "", "cp=5", "needs cp_comm_type"),
-    ("HCP010", "bridge-provider", "", "cp=4 cp_comm_type=a2a+p2p", "needs hcp_sizes"),
+    (
+        "HCP010",
+        "bridge-provider",
+        "model.hierarchical_context_parallel_sizes=${oc.env:X}",
+        "cp=4 cp_comm_type=a2a+p2p",
+        "needs hcp_sizes",
+    ),
     ("HCP011", "bridge", f"{BRIDGE_HCP}dist.use_decentralized_pg=true", "", "error crash"),
     ("HCP011", "bridge", f"{BRIDGE_HCP}dist.use_decentralized_pg=true", "bridge=0.4.0", "error crash"),
     ("HCP011", "bridge", f"{BRIDGE_HCP}dist.use_decentralized_pg=true", "bridge=0.3.1", "error silent"),

@@ -62,7 +62,7 @@ VERDICTS: list[Row] = [
     ("HCP004", "mlm", "", "hcp_sizes=1,4", "fine"),
     ("HCP005", "mlm", f"{CP} 8 {LEVELS} 1 8", "", "all: HCP005"),
     ("HCP005", "mlm", f"{CP} 8 {LEVELS} 8 1", "", "all: HCP005"),
-    ("HCP005", "bridge-provider", "", "", "needs cp_comm_type"),
+    ("HCP005", "bridge", "model.cp_comm_type=${oc.env:X}", "", "needs cp_comm_type"),
     ("HCP005", "mlm", "", "cp=4 cp_comm_type=a2a+p2p", "fine"),
     ("HCP005", "mlm", "", "cp=3 cp_comm_type=a2a+p2p hcp_sizes=1,8", "fine"),
     ("HCP005", "mlm", f"{CP} 4 {LEVELS} 1 4 1", "", "fine"),  # HCP003
@@ -70,7 +70,13 @@ VERDICTS: list[Row] = [
     ("HCP006", "mlm", f"{HCP} --cp-comm-type a2a", "", "error silent"),
     ("HCP006", "mlm", f"{HCP} --cp-comm-type all_gather", "", "error silent"),
     ("HCP006", "bridge", "", "hcp_sizes=4,2", "needs cp"),
-    ("HCP006", "bridge-provider", "", "cp=2", "needs cp_comm_type"),
+    (
+        "HCP006",
+        "bridge",
+        "model.cp_comm_type=${oc.env:X} model.hierarchical_context_parallel_sizes=${oc.env:X}",
+        "cp=2",
+        "needs cp_comm_type",
+    ),
 ]
 
 TEXTS: list[Row] = [
@@ -126,7 +132,11 @@ FIXES: list[FixRow] = [
         "bridge-provider",
         "",
         "cp=8 hcp_sizes=4,4 nvlink_domain=6",
-        ("model.hierarchical_context_parallel_sizes=[2,4]", "model.context_parallel_size=16"),
+        (
+            "model.hierarchical_context_parallel_sizes=[2,4]",
+            "model.context_parallel_size=16",
+            "model.hierarchical_context_parallel_sizes=null",
+        ),
     ),
     (
         "HCP002",

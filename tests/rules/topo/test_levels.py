@@ -97,7 +97,7 @@ VERDICTS: list[Row] = [
     ("TOPO002", "mlm", f"{TP} 1 {CP} 64 {LEVELS} 4 16", "nodes=32 gpus_per_node=4 nvlink_domain=32", "all: TOPO002"),
     ("TOPO002", "mlm", "", "cp=16 cp_comm_type=a2a+p2p hcp_sizes=2,8 gpus_per_node=16", "fine"),
     ("TOPO002", "bridge", "", "cp=16 cp_comm_type=a2a+p2p hcp_sizes=2,8 nodes=1 gpus_per_node=16", "fine"),
-    ("TOPO002", "bridge", "", "", "needs cp_comm_type"),
+    ("TOPO002", "bridge", "model.cp_comm_type=${oc.env:X}", "", "needs cp_comm_type"),
     ("TOPO002", "mlm", "", "cp=16 cp_comm_type=a2a+p2p", "fine"),
     ("TOPO002", "mlm", "", "cp=16 cp_comm_type=a2a+p2p hcp_sizes=2,8 gpus_per_node=8 heads=1", "fine"),
     (

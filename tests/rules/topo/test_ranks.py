@@ -61,8 +61,8 @@ VERDICTS: list[Row] = [
 TEXTS: list[Row] = [
     # rule, dialect, launch, assumed, what the finding says
     ("TOPO003", "mlm", "", "world_size=1 gtp=2", "1 rank for tp"),
-    ("TOPO003", "mlm", "", "tp=2 cp=2 world_size=6", "context parallelism over 1 rank"),
-    ("TOPO003", "mlm", "", "pp=6 world_size=16", "2 pipeline stages"),
+    ("TOPO003", "mlm", "", "tp=2 cp=2 world_size=6", "context parallelism over 3 ranks"),
+    ("TOPO003", "mlm", "", "pp=6 world_size=16", "pipeline parallelism over 4 ranks"),
     ("TOPO003", "mlm", "", "tp=2 gtp=2 world_size=6", "x weight shards 2 = 4"),
     ("TOPO005", "verl", "", "pp=2 cp=2 use_tp_pp_dp_mapping=true world_size=8", "cp = 2 and etp"),
 ]
@@ -70,8 +70,14 @@ TEXTS: list[Row] = [
 
 FIXES: list[FixRow] = [
     # rule, dialect, launch, assumed, what each fix writes
-    ("TOPO003", "mlm", "", "tp=2 cp=2 world_size=6", ("context_parallel_size=1",)),
-    ("TOPO003", "mlm", "", "tp=4 cp=4 hcp_sizes=8 gpus_per_node=1 nodes=8", ("nodes=16",)),
+    ("TOPO003", "mlm", "", "tp=2 cp=2 world_size=6", ("context_parallel_size=3", "tensor_model_parallel_size=3")),
+    (
+        "TOPO003",
+        "mlm",
+        "",
+        "tp=4 cp=4 hcp_sizes=8 gpus_per_node=1 nodes=8",
+        ("nodes=16", "tensor_model_parallel_size=2"),
+    ),
     (
         "TOPO003",
         "mlm",
@@ -79,10 +85,17 @@ FIXES: list[FixRow] = [
         "cp=6 gpus_per_node=4 nodes=8",
         (
             "nodes=9",
-            "context_parallel_size=2",
+            "context_parallel_size=4",
+            "context_parallel_size=8",
         ),
     ),
-    ("TOPO003", "mlm", "", "world_size=16 hcp_sizes=3,2 pp=6", ("pipeline_model_parallel_size=2",)),
+    (
+        "TOPO003",
+        "mlm",
+        "",
+        "world_size=16 hcp_sizes=3,2 pp=6",
+        ("pipeline_model_parallel_size=4", "pipeline_model_parallel_size=8"),
+    ),
     ("TOPO004", "mlm", "", "etp=8 world_size=6", ("expert_tensor_parallel_size=1",)),
     (
         "TOPO005",

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from tree_sitter import Node
 
 _MAX_PASSES = 20
-_SEVERAL = re.compile(rb"[A-Za-z_]\w*\+?=(?:\"[^\"\n]*\"|'[^'\n]*'|\([^()\n]*\)|[^\s\"'()])*[ \t]+[A-Za-z_]\w*\+?=")
+_SECOND = re.compile(rb"[ \t][A-Za-z_]\w*\+?=")
 _STATEMENTS: dict[str, Callable[[Tree, Node], Statement]] = {
     "command": commands.command,
     "variable_assignment": commands.assignment,
@@ -65,7 +65,7 @@ def _parsed(data: bytes) -> Node:
         _parser = Parser(_grammar())
     shown = bytearray(narrow(data))
     root = _parser.parse(bytes(shown)).root_node
-    for _ in range(_MAX_PASSES if _SEVERAL.search(data) else 0):
+    for _ in range(_MAX_PASSES if _may_hold_several(data) else 0):
         ends = _swallowed_ends(root, data)
         if not ends:
             break
@@ -73,6 +73,15 @@ def _parsed(data: bytes) -> Node:
             shown[place] = ord(";")
         root = _parser.parse(bytes(shown)).root_node
     return root
+
+
+def _may_hold_several(data: bytes) -> bool:
+    """Whether a line may hold several assignments."""
+    for match in _SECOND.finditer(data):
+        start = match.start()
+        if data.find(b"=", data.rfind(b"\n", 0, start) + 1, start) >= 0:
+            return True
+    return False
 
 
 def _grammar() -> Language:

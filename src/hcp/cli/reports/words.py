@@ -7,7 +7,7 @@ from typing import Any
 
 from hcp.core.secrets import HIDDEN, is_secret_name
 from hcp.launch.fact import Fact, Launch
-from hcp.rules.report import Finding, OfferedFix, Presumed, Report
+from hcp.rules.report import Finding, OfferedFix, Presumed, Report, shown_value
 
 _MODEL = frozenset("heads kv_heads num_query_groups num_layers hidden_size head_dim mla vision num_experts".split())
 """Facts that a model's config.json states; `--model` gives them all at once."""
@@ -38,20 +38,12 @@ def presumed_text(items: Sequence[Presumed]) -> str:
     """The values that were presumed, the least certain ones first."""
     least = sorted(items, key=lambda item: -item.recipes_set)[:_MANY_PRESUMED]
     shown = [
-        f"{item.key} {value_text(item.value)} ({item.recipes_set} of {item.recipes} recipes differ)" for item in least
+        f"{item.key} {shown_value(item.value)} ({item.recipes_set} of {item.recipes} recipes set another)"
+        for item in least
     ]
-    return "; ".join(shown) + (f"; and {len(items) - len(least)} more (hcp show)" if len(items) > len(least) else "")
-
-
-def value_text(value: Any) -> str:
-    """A fact's value as a person writes it."""
-    if value is None:
-        return "null"
-    if isinstance(value, bool):
-        return "true" if value else "false"
-    if isinstance(value, tuple):
-        return "[" + ", ".join(map(value_text, value)) + "]"
-    return str(value)
+    return ", ".join(shown) + (
+        f", and {len(items) - len(least)} more (see hcp show)" if len(items) > len(least) else ""
+    )
 
 
 def fact_value(name: str, fact: Fact) -> Any:
@@ -65,13 +57,13 @@ def fix_text(launch: Launch, fix: OfferedFix) -> str:
     if launch.dialect == "mlm":
         import shlex
 
-        written = [launch.facts[name] for name, value in fix.edits if value is None and name in launch.facts]
-        gone = [fact.key for fact in written if fact.key and fact.origin == "launch"]
-        flags = ", ".join(f"--{key.replace('_', '-')}" for key in gone)
-        if fix.cli:
-            return shlex.join(fix.cli) + (f" (without {flags})" if flags else "")
+        words = [*([shlex.join(fix.cli)] if fix.cli else []), *fix.lines]
+        flags = ", ".join(fix.without)
+        if words:
+            return "; ".join(words) + (f" (without {flags})" if flags else "")
         return f"leave out {flags}" if flags else " ".join(fix.overrides)
-    return " ".join(fix.overrides if launch.reading.form == "yaml" else fix.cli or fix.overrides)
+    words = list(fix.overrides if launch.reading.form == "yaml" else fix.cli)
+    return "; ".join([" ".join(words), *fix.lines] if words else fix.lines or fix.overrides)
 
 
 def what_to_add(launch: Launch, names: Sequence[str]) -> str:

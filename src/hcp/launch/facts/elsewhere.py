@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from hcp.launch.fact import Setting
+from hcp.launch.fact import Elsewhere, Setting
 
 _MODEL = (
     "num_layers",
@@ -43,7 +43,8 @@ def taken_from_elsewhere(settings: Iterable[Setting]) -> tuple[dict[str, str], s
     unknown: dict[str, str] = {}
     if _is_on(given, "use_checkpoint_args") and "load" in given:
         names = _MODEL + (_PARALLEL if _is_on(given, "use_mp_args_from_checkpoint_args") else ())
-        unknown = {name: "--use-checkpoint-args takes it from the checkpoint" for name in names if name not in given}
+        reason = Elsewhere("--use-checkpoint-args takes it from the checkpoint")
+        unknown = {name: reason for name in names if name not in given}
     unseen = "--yaml-cfg takes all arguments from a file" if "yaml_cfg" in given else None
     return unknown, unseen
 

@@ -107,6 +107,13 @@ MODEL_FACTS: tuple[FactSpec, ...] = (
         mlm_not=("no_rope_fusion",),
     ),
     FactSpec(
+        "max_position_embeddings",
+        "size",
+        "positions that the model has; where it is written, no sequence may be longer",
+        mlm=("max_position_embeddings",),
+        bridge=("model.max_position_embeddings",),
+    ),
+    FactSpec(
         "position_embedding_type",
         "str",
         "learned_absolute, rope, yarn, mrope, relative or none",

@@ -17,6 +17,8 @@ class Key(NamedTuple):
     negated: bool = False
 
 
+MODEL_NAMES = frozenset(spec.name for spec in MODEL_FACTS)
+"""The facts of the model, its attention and its precision."""
 FACTS: dict[str, FactSpec] = {spec.name: spec for spec in (*PARALLEL_FACTS, *MODEL_FACTS, *DATA_FACTS)}
 
 

@@ -7,15 +7,15 @@ import re
 _HEAD = 60_000
 _CERTAIN = re.compile(r"\A\s*#!\s*\S*(?:/|env )(?:ba|z|da|k)?sh\b|^#SBATCH ", re.M)
 _SIGNS = (
-    (re.compile(r"^\s*(?:export\s+)?[A-Za-z_]\w*\+?=(?!=|\s)", re.M), 2),
-    (re.compile(r"^\s*(?:exec\s+)?(?:srun|torchrun|ft_launcher|sbatch|python3?|uv run|mpirun)\s", re.M), 4),
+    (re.compile(r"^[ \t]*(?:export[ \t]+)?[A-Za-z_]\w*\+?=(?!=|\s)", re.M), 2),
+    (re.compile(r"^[ \t]*(?:exec[ \t]+)?(?:srun|torchrun|ft_launcher|sbatch|python3?|uv run|mpirun)\s", re.M), 4),
     (re.compile(r"\\$", re.M), 1),
     (re.compile(r"\$\{?[A-Za-z_@]|\$\(\("), 1),
-    (re.compile(r"^\s*(?:fi|done|esac)\s*$|;\s*(?:then|do)\s*$|^\s*set -[a-z]+", re.M), 3),
+    (re.compile(r"^[ \t]*(?:fi|done|esac)[ \t]*$|;[ \t]*(?:then|do)[ \t]*$|^[ \t]*set -[a-z]+", re.M), 3),
     (re.compile(r"\s--[a-z][\w-]+"), 1),
     (re.compile(r"<<-?\s*[\x27\"\\]?[A-Z_]+"), 4),
-    (re.compile(r"^\s*(?:import \w|from \S+ import |def \w+\(|class \w+)", re.M), -4),
-    (re.compile(r"^\s*(?:- )?[\w.\"'-]+:(?:\s|$)", re.M), -2),
+    (re.compile(r"^[ \t]*(?:import \w|from \S+ import |def \w+\(|class \w+)", re.M), -4),
+    (re.compile(r"^[ \t]*(?:- )?[\w.\"'-]+:(?:\s|$)", re.M), -2),
     (re.compile(r"\A\s*[\[{<]"), -6),
     (re.compile(r"\A(?:[ \t]*(?:#.*)?\n)*(?:---|[\w\"'.-]+:(?:\s|$))"), -30),
 )

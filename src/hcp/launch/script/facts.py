@@ -6,29 +6,29 @@ import re
 from collections.abc import Mapping
 
 from hcp.bash.value import Span, Value, reason_of, text_of
+from hcp.core.numbers import whole_number
+from hcp.core.secrets import is_secret_name, without_secrets
 from hcp.launch.fact import ELASTIC_STARTS, Dialect, Fact
 from hcp.launch.script.flags import location_of
 from hcp.launch.script.options import Option, gpu_count
 from hcp.launch.script.started import Launched, StartContext
 
-_SECRET = re.compile(r"KEY|TOKEN|SECRET|PASSW|CREDENTIAL", re.I)
-_SECRET_VALUE = re.compile(r"(\w*(?:KEY|TOKEN|SECRET|PASSW|CREDENTIAL)\w*=)[^,\s]+", re.I)
-
 
 class Facts:
-    """Collects facts, and why others are unknown."""
+    """Collects facts, and why others are unknown. Facts are printed: no credential is among them."""
 
     def __init__(self) -> None:
         self.known: dict[str, Fact] = {}
         self.unknown: dict[str, str] = {}
 
     def put(self, name: str, value: object, span: Span | None = None, key: str | None = None) -> None:
+        value = without_secrets(value) if isinstance(value, str) else value
         self.known[name] = Fact(value, "launch", location_of(span) if span is not None else None, key)
         self.unknown.pop(name, None)
 
     def lack(self, name: str, reason: str) -> None:
         if name not in self.known:
-            self.unknown[name] = reason
+            self.unknown[name] = without_secrets(reason)
 
 
 def facts_of(launched: Launched, dialect: Dialect) -> Facts:
@@ -63,8 +63,7 @@ def _options(facts: Facts, context: StartContext) -> None:
         if plain is None:
             facts.lack(name, reason_of(option.value or ()))
         else:
-            shown = _SECRET_VALUE.sub(r"\1...", plain) if isinstance(plain, str) else plain
-            facts.put(name, shown, option.span, option.written)
+            facts.put(name, plain, option.span, option.written)
 
 
 def _environment(facts: Facts, launched: Launched) -> None:
@@ -83,11 +82,11 @@ def _environment(facts: Facts, launched: Launched) -> None:
     if export is not None and isinstance(export.plain, str):
         for entry in export.plain.split(","):
             name, equals, word = entry.partition("=")
-            if equals and name.isidentifier() and not _SECRET.search(name):
+            if equals and name.isidentifier() and not is_secret_name(name):
                 facts.put(f"env.{name}", word, export.span, name)
     for name, (value, span) in found.items():
-        if _SECRET.search(name):
-            continue  # a fact is printed; a credential must not be
+        if is_secret_name(name):
+            continue
         text = text_of(value) if value is not None else None
         if value is not None and text is None:
             facts.lack(f"env.{name}", reason_of(value))
@@ -138,8 +137,9 @@ def _put_number(facts: Facts, name: str, option: Option, elastic: bool = False) 
     text = option.plain
     if isinstance(text, str):
         low, colon, high = text.strip().partition(":" if elastic else "-")
-        if low.isdecimal() and (not colon or low == high) and 0 < int(low[:12]) < 10**9:
-            facts.put(name, int(low), option.span, option.written)
+        number = whole_number(low, 9)
+        if number is not None and low.isdecimal() and number > 0 and (not colon or low == high):
+            facts.put(name, number, option.span, option.written)
             return True
         facts.lack(name, f"{option.written} is {text[:40]!r}")
     elif text is None:

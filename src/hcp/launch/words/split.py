@@ -33,7 +33,7 @@ def split_words(text: str, file: str) -> list[Word]:
 
 def _joined_lines(text: str) -> Iterable[tuple[int, str]]:
     """(line number, line); a backslash at a line's end hides the end: the parts stay lines of their own."""
-    for number, line in enumerate(text.splitlines(), 1):
+    for number, line in enumerate(text.replace("\r\n", " \n").split("\n"), 1):
         yield number, line[:-1] if line.endswith("\\") and not line.endswith("\\\\") else line
 
 

@@ -9,6 +9,7 @@ import yaml
 
 from hcp.core.errors import HcpError
 from hcp.core.place import Location
+from hcp.core.visible import visible
 
 MAX_DEPTH = 60
 MAX_VALUES = 100_000
@@ -45,8 +46,9 @@ Node = Scalar | List | Map
 class Parser:
     """Turns libyaml's events into nodes. Events, because libyaml's own composer overflows the C stack on deep input."""
 
-    def __init__(self, text: str, file: str, last_wins: bool) -> None:
-        self.text, self.file, self.last_wins = text, file, last_wins
+    def __init__(self, text: str, file: str, last_wins: bool, wanted: str) -> None:
+        self.text, self.file, self.last_wins, self.wanted = text, file, last_wins, wanted
+        self.may_be_empty = False
         self.duplicates: list[HcpError] = []
         self.anchors: dict[str, Node | None] = {}
         self.count = 0
@@ -68,16 +70,18 @@ class Parser:
                 mark: Any = event.start_mark
                 raise HcpError(
                     f"{self.file}:{mark.line + 1}: a second YAML document starts here; "
-                    "wanted one launch per file; split the file"
+                    f"wanted {self.wanted} in a file of its own; split the file"
                 )
             node = self._node(next(events), events, 0)
         if node is None or (isinstance(node, Scalar) and node.value is None):
-            raise HcpError(f"{self.file} is empty; wanted a launch configuration; give the file that the launch uses")
+            if self.may_be_empty:
+                return Map({}, Location(self.file, 1, 1, 1, 1), False)
+            raise HcpError(f"{self.file} is empty; wanted {self.wanted}; name the file that holds it")
         if not isinstance(node, Map):
             found = "list" if isinstance(node, List) else "text"
             raise HcpError(
-                f"{self.file} is a YAML {found} at its top; wanted keys and values (`model:` …); "
-                "give the launch's configuration file"
+                f"{self.file} is a YAML {found} at its top; wanted {self.wanted}: keys and values (`key: value`); "
+                "name the file that holds it"
             )
         return node
 
@@ -94,9 +98,7 @@ class Parser:
                 self.anchors[event.anchor] = node
             return node
         if depth >= MAX_DEPTH:
-            raise self._wrong(
-                event.start_mark, f"nests more than {MAX_DEPTH} levels", "a launch configuration", "flatten it"
-            )
+            raise self._wrong(event.start_mark, f"nests more than {MAX_DEPTH} levels", self.wanted, "flatten it")
         if event.anchor is not None:
             self.anchors[event.anchor] = None
         is_map = kind is yaml.MappingStartEvent
@@ -141,7 +143,12 @@ class Parser:
             key = self._key(event)
             last = self._node(next(events), events, depth + 1)
             if key == _MERGE and event.implicit[0]:
-                merged += self._merged(last, event)
+                others = self._merged(last, event)
+                merged += others
+                # Else a list of aliases to one large mapping would cost the product of both sizes.
+                self.count += sum(len(other.items) for other in others)
+                if self.count > MAX_VALUES:
+                    raise self._too_many(event.start_mark)
                 continue
             if key in items:
                 twice = self._wrong(
@@ -221,15 +228,15 @@ class Parser:
 
     def _too_many(self, mark: Any) -> HcpError:
         return self._wrong(
-            mark, f"more than {MAX_VALUES:,} values up to here", "a launch configuration", "give the launch's own file"
+            mark, f"more than {MAX_VALUES:,} values up to here", self.wanted, "name the file that holds it"
         )
 
     def _tag(self, event: Any) -> HcpError:
-        tag = event.tag.replace(_TAG, "!!")
+        tag = visible(event.tag.replace(_TAG, "!!"))
         return self._wrong(
             event.start_mark,
             f"the tag {tag[:60]}",
-            "plain YAML: nothing is constructed from a launch",
+            "plain YAML: nothing is constructed from a tag",
             "remove the tag and write the plain value",
         )
 

@@ -10,7 +10,7 @@ from hcp.core.place import Location
 from hcp.launch.fact import Acceptance, Setting
 from hcp.launch.yaml.nodes import MAX_DEPTH, MAX_VALUES, List, Map, Node, Parser, Scalar
 
-__all__ = ("MAX_CHARACTERS", "MAX_DEPTH", "MAX_VALUES", "Place", "YamlDoc", "load_yaml")
+__all__ = ("MAX_CHARACTERS", "MAX_DEPTH", "MAX_VALUES", "Place", "YamlDoc", "load_plain", "load_yaml")
 
 MAX_CHARACTERS = 5_000_000
 
@@ -56,18 +56,41 @@ def load_yaml(text: str, file: str, *, last_wins: bool = False) -> YamlDoc:
             top, nested deeper than `MAX_DEPTH`, longer than `MAX_CHARACTERS`, or (aliases expanded) more than
             `MAX_VALUES` values. One line, with the place.
     """
-    if len(text) > MAX_CHARACTERS:
-        raise HcpError(
-            f"{file} has {len(text):,} characters; wanted a launch of at most {MAX_CHARACTERS:,}; "
-            "give the launch's own configuration, not a log or a data file"
-        )
-    parser = Parser(text, file, last_wins)
-    node = parser.document()
-    flat = _Flattener(file)
-    data = flat.mapping(node, "")
+    parser, node = _parsed(text, file, "a launch configuration", last_wins)
+    flat = _Flattener(file, "a launch configuration")
+    data = flat.mapping(node, "", 0)
     return YamlDoc(
         file, text, data, tuple(flat.settings), flat.mappings, _acceptances(text, file), tuple(parser.duplicates)
     )
+
+
+def load_plain(text: str, file: str, wanted: str, *, may_be_empty: bool = False) -> dict[str, Any]:
+    """The document in `text` as plain values; every YAML of the project that is no launch is read here.
+
+    `wanted` says in messages what the file should be ("a site file").
+
+    >>> load_plain("nodes: 2\nmodules: [cuda]", "site.yaml", "a site file")
+    {'nodes': 2, 'modules': ['cuda']}
+
+    Raises:
+        HcpError: as `load_yaml` does.
+    """
+    _, node = _parsed(text, file, wanted, may_be_empty=may_be_empty)
+    data: dict[str, Any] = _Flattener(file, wanted).plain(node, 0)
+    return data
+
+
+def _parsed(
+    text: str, file: str, wanted: str, last_wins: bool = False, may_be_empty: bool = False
+) -> tuple[Parser, Map]:
+    if len(text) > MAX_CHARACTERS:
+        raise HcpError(
+            f"{file} has {len(text):,} characters; wanted {wanted} of at most {MAX_CHARACTERS:,}; "
+            "name the file itself, not a log or a data file"
+        )
+    parser = Parser(text, file, last_wins, wanted)
+    parser.may_be_empty = may_be_empty
+    return parser, parser.document()
 
 
 def _acceptances(text: str, file: str) -> tuple[Acceptance, ...]:
@@ -79,39 +102,52 @@ def _acceptances(text: str, file: str) -> tuple[Acceptance, ...]:
 
 
 class _Flattener:
-    """Expands nodes to dotted leaves, and stops where aliases make too many of them."""
+    """Expands nodes to plain values and dotted leaves, and stops where aliases make too much of them."""
 
-    def __init__(self, file: str) -> None:
-        self.file = file
+    def __init__(self, file: str, wanted: str) -> None:
+        self.file, self.wanted = file, wanted
         self.settings: list[Setting] = []
         self.mappings: dict[str, Place] = {}
-        self.count = 0
+        self.values = 0
+        self.characters = 0
 
-    def mapping(self, node: Map, path: str) -> dict[str, Any]:
-        self._take(node)
+    def mapping(self, node: Map, path: str, depth: int) -> dict[str, Any]:
+        self._take(node, depth)
         self.mappings[path] = Place(node.location, node.is_flow, not node.items)
         data: dict[str, Any] = {}
         for key, child in node.items.items():
             below = f"{path}.{key}" if path else key
             if isinstance(child, Map):
-                data[key] = self.mapping(child, below)
+                data[key] = self.mapping(child, below, depth + 1)
                 continue
-            data[key] = value = self.plain(child)
+            data[key] = value = self.plain(child, depth + 1)
             self.settings.append(Setting(below, value, child.location))
         return data
 
-    def plain(self, node: Node) -> Any:
-        self._take(node)
+    def plain(self, node: Node, depth: int) -> Any:
+        self._take(node, depth)
         if isinstance(node, Scalar):
+            if isinstance(node.value, str):
+                self._count_characters(node)
             return node.value
         if isinstance(node, List):
-            return [self.plain(item) for item in node.items]
-        return {key: self.plain(child) for key, child in node.items.items()}
+            return [self.plain(item, depth + 1) for item in node.items]
+        return {key: self.plain(child, depth + 1) for key, child in node.items.items()}
 
-    def _take(self, node: Node) -> None:
-        self.count += 1
-        if self.count > MAX_VALUES:
-            raise HcpError(
-                f"{self.file}:{node.location.line}: its aliases expand to more than {MAX_VALUES:,} values; "
-                "wanted a launch configuration; write the values out"
-            )
+    def _count_characters(self, node: Scalar) -> None:
+        """One long text behind many aliases is small in memory, and endless where it is printed."""
+        self.characters += len(node.value)
+        if self.characters > MAX_CHARACTERS:
+            raise self._too_large(node, f"to more than {MAX_CHARACTERS:,} characters")
+
+    def _take(self, node: Node, depth: int) -> None:
+        self.values += 1
+        if self.values > MAX_VALUES:
+            raise self._too_large(node, f"to more than {MAX_VALUES:,} values")
+        if depth > MAX_DEPTH:
+            raise self._too_large(node, f"deeper than {MAX_DEPTH} levels")
+
+    def _too_large(self, node: Node, found: str) -> HcpError:
+        return HcpError(
+            f"{self.file}:{node.location.line}: its aliases expand {found}; wanted {self.wanted}; write the values out"
+        )

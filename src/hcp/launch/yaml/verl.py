@@ -6,7 +6,7 @@ from collections.abc import Collection, Iterable
 from typing import Any
 
 from hcp.launch.dialects import has_references
-from hcp.launch.fact import Acceptance, Fact, Form, Reading, Setting
+from hcp.launch.fact import Acceptance, Elsewhere, Fact, Form, Reading, Setting
 from hcp.launch.facts.spec import UNKNOWN
 from hcp.launch.facts.table import FACTS, default_of, index_of
 from hcp.launch.yaml.settings import YamlDoc
@@ -174,7 +174,7 @@ def _unknown_by_model(role: str, by_key: dict[str, Setting]) -> dict[str, str]:
     written = any(key.endswith(".override_transformer_config.cp_comm_type") for key in by_key)
     if model is None or written or not any(part in str(model.value).lower() for part in _OWN_COMM_TYPE):
         return {}
-    return {"cp_comm_type": f"Megatron-Bridge sets it for the model {model.value}"}
+    return {"cp_comm_type": Elsewhere(f"Megatron-Bridge sets it for the model {model.value}")}
 
 
 _MODELS = {CRITIC: "critic.model", ENGINE: "model"}
@@ -186,7 +186,7 @@ def _unknown_by_role(role: str, by_key: dict[str, Setting]) -> dict[str, str]:
         return {}
     index = index_of("verl", role)
     written = {index[key].fact for key in by_key if key in index}
-    reason = "verl's fine-tuning trainer has no such key, or another default"
+    reason = Elsewhere("verl's fine-tuning trainer has no such key, or another default")
     names = (
         "nodes",
         "gpus_per_node",

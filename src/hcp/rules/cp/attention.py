@@ -102,7 +102,9 @@ def sinks_use_a2a_and_cudnn(v: View) -> Problem | None:
     fixes: tuple[Fix, ...] = ()
     if any(kind in ("p2p", "all_gather") for kind in layer_types(v)):
         found += f" with cp_comm_type {' '.join(comm_types(v))}"
-        wanted, facts, fixes = "a2a in every layer", ("cp_comm_type", "softmax_type", "cp"), type_fixes(v, "a2a")
+        wanted, facts = "a2a in every layer", ("cp_comm_type", "softmax_type", "cp")
+        fused = {"attention_backend": "fused"} if v.get("attention_backend") == "flash" else {}
+        fixes = tuple(Fix({**fix.edits, **fused}, fix.effect) for fix in type_fixes(v, "a2a"))
     elif v.get("attention_backend") == "flash":
         found += " with attention_backend flash"
         wanted, facts, fixes = "cuDNN's attention (fused, or auto)", ("attention_backend", "softmax_type"), (FUSED,)

@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from math import gcd
-
-from hcp.rules.cp.view import heads_per_rank, kv_heads_per_rank, layer_types, switch_types, under_cp
+from hcp.rules.cp.view import heads_per_rank, kv_heads_per_rank, layer_types, switch_types, tp_fixes, under_cp
+from hcp.rules.hcp.view import hierarchical_fixes
 from hcp.rules.rule import Example, Fix, Problem, rule
 from hcp.rules.upstream import TE_CONTEXT_PARALLEL, TRANSFORMER_CONFIG
 from hcp.rules.view import View
@@ -52,7 +51,7 @@ def cp_divides_heads_for_a2a(v: View) -> Problem | None:
         found=f"{heads} query and {kv_heads} KV heads per tensor-parallel rank at context_parallel_size {v.cp}",
         wanted=f"both a multiple of {v.cp}",
         facts=("cp_comm_type", "cp", "kv_heads", "heads", "tp"),
-        fixes=(Fix(switch_types(v, "p2p"), "a ring: heads stay whole"),),
+        fixes=(Fix(switch_types(v, "p2p", only="a2a"), "a ring: heads stay whole"), *hierarchical_fixes(v)),
     )
 
 
@@ -90,13 +89,12 @@ def kv_heads_fit_tp(v: View) -> Problem | None:
         wanted = f"a multiple of {tp}: megatron-core before 0.16 does not replicate KV heads"
     else:
         wanted = f"a multiple or a divisor of {tp}"
-    fitting = gcd(groups, tp)
     return Problem(
         message="the KV heads cannot be divided over the tensor-parallel ranks: the model config is refused",
         found=f"{groups} KV heads at tensor_model_parallel_size {tp}",
         wanted=wanted,
         facts=("kv_heads", "tp"),
-        fixes=(Fix({"tp": fitting}, f"tensor parallelism over {fitting} ranks"),),
+        fixes=tp_fixes(v),
     )
 
 

@@ -19,9 +19,18 @@ def _makes_dense_masks(v: View) -> bool:
     return bool(v.attention_mask_in_dataloader) and not v.get("inter_document_masking")
 
 
-def _longer(v: View, multiple: int) -> Fix:
-    """A sequence length that fits, in the model and (Bridge) in the dataset."""
-    length = round_up(int(v.seq_length), multiple)
+def _lengths(v: View, multiple: int) -> tuple[Fix, ...]:
+    """Sequence lengths that fit: the next longer one, or the next shorter one where the model has no such positions."""
+    longer = round_up(int(v.seq_length), multiple)
+    most = v.get("max_position_embeddings")
+    if most is None or longer <= most:
+        return (_length(v, longer, multiple),)
+    shorter = min(int(v.seq_length), most) // multiple * multiple
+    return (_length(v, shorter, multiple),) if shorter else ()
+
+
+def _length(v: View, length: int, multiple: int) -> Fix:
+    """A sequence length, in the model and (Bridge) in the dataset."""
     edits = {"seq_length": length}
     if v.get("dataset_seq_length") is not None:
         edits["dataset_seq_length"] = length
@@ -114,7 +123,7 @@ def sequence_divides_into_chunks(v: View) -> Problem | None:
         found=f"seq_length {length} at context_parallel_size {v.cp}",
         wanted=f"a multiple of {chunks}",
         facts=("seq_length", "cp"),
-        fixes=(_longer(v, sequence_multiple(v)),),
+        fixes=_lengths(v, sequence_multiple(v)),
         severity="warning" if direct else None,
         stage="first-forward" if direct else None,
     )
@@ -159,7 +168,7 @@ def sequence_divides_over_tp(v: View) -> Problem | None:
         found=f"seq_length {length} at tensor_model_parallel_size {v.tp} and context_parallel_size {v.cp}",
         wanted=f"a multiple of {ranks}",
         facts=("seq_length", "tp", "cp"),
-        fixes=(_longer(v, sequence_multiple(v)), Fix({"sequence_parallel": False}, "no sequence parallelism")),
+        fixes=(*_lengths(v, sequence_multiple(v)), Fix({"sequence_parallel": False}, "no sequence parallelism")),
     )
 
 
@@ -194,7 +203,7 @@ def fp8_blocks_are_whole(v: View) -> Problem | None:
         f"/ context_parallel_size {v.cp})",
         wanted=f"a multiple of {wanted} for the {v.fp8_recipe} recipe",
         facts=("seq_length", "micro_batch_size", "cp"),
-        fixes=(_longer(v, sequence_multiple(v) * wanted),),
+        fixes=_lengths(v, sequence_multiple(v) * wanted),
     )
 
 

@@ -150,6 +150,43 @@ def smaller_divisors(size: int) -> list[int]:
     return [other for other in range(size // 2, 0, -1) if size % other == 0] if size <= _LARGEST_GROUP else []
 
 
+def nearest_divisors(number: int, size: int, fits: Callable[[int], bool] = lambda other: True) -> list[int]:
+    """The divisors of `number` nearest to `size` that fit, one below and one above; 1 only where there is no other.
+
+    >>> nearest_divisors(64, 3), nearest_divisors(12, 8), nearest_divisors(7, 4), nearest_divisors(2, 3)
+    ([2, 4], [6, 12], [7], [2])
+    """
+    divisors = [other for other in range(1, min(number, _LARGEST_GROUP) + 1) if number % other == 0 and fits(other)]
+    below = max((other for other in divisors if 1 < other < size), default=None)
+    above = min((other for other in divisors if other > max(size, 1)), default=None)
+    near = [other for other in (below, above) if other is not None]
+    return near or [other for other in divisors if other == 1 != size]
+
+
+def over(axis: str, size: int) -> str:
+    """What a size of an axis of parallelism amounts to, in words.
+
+    >>> over("context", 4), over("tensor", 1)
+    ('context parallelism over 4 ranks', 'no tensor parallelism')
+    """
+    return f"{axis} parallelism over {size} ranks" if size > 1 else f"no {axis} parallelism"
+
+
+def tp_fixes(v: View) -> tuple[Fix, ...]:
+    """Tensor-parallel sizes near the launch's over which whole query and KV heads go."""
+    heads, groups, ranks = v.get("heads") or v.kv_heads, v.get("kv_heads"), v.get("world_size")
+    others = (v.get("cp") or 1) * (v.get("pp") or 1)
+
+    def fits(size: int) -> bool:
+        return ranks is None or ranks % (size * others) == 0
+
+    # Whole KV heads for each rank, which every version takes, before one that ranks share.
+    whole = nearest_divisors(int(heads), int(v.tp), lambda size: fits(size) and (groups or size) % size == 0)
+    return tuple(
+        Fix({"tp": size}, over("tensor", size)) for size in whole or nearest_divisors(int(heads), int(v.tp), fits)
+    )
+
+
 def round_up(value: int, multiple: int) -> int:
     """The next multiple at or above the value.
 

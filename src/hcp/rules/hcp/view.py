@@ -74,6 +74,15 @@ def level_fixes(v: View) -> list[Fix]:
     return [Fix({"hcp_sizes": sizes}, f"all-to-all over {sizes[0]} ranks inside, a ring of {sizes[1]} outside")]
 
 
+def hierarchical_fixes(v: View) -> list[Fix]:
+    """The a2a layers made hierarchical, with sizes whose inner level the heads allow; none where no sizes fit."""
+    sizes = level_sizes(v) if v.dialect != "verl" else None
+    if sizes is None:
+        return []
+    edits = {**switch_types(v, HIERARCHICAL, only="a2a"), "hcp_sizes": sizes}
+    return [Fix(edits, f"all-to-all over {sizes[0]} ranks inside, a ring of {sizes[1]} outside")]
+
+
 def flat_fixes(v: View, *types: str) -> list[Fix]:
     """Fixes that give up the hierarchy: each a2a+p2p layer becomes one of `types`, and the sizes go."""
     return [Fix(switch_types(v, flat, only=HIERARCHICAL), _FLAT[flat]) for flat in types or ("p2p", "a2a")]

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from hcp.rules.cp.view import layer_types, smaller_divisors, type_fixes, under_cp
+from hcp.rules.cp.view import layer_types, over, smaller_divisors, type_fixes, under_cp
 from hcp.rules.rule import Example, Fix, Problem, rule
 from hcp.rules.upstream import MAMBA_CONTEXT_PARALLEL, TRANSFORMER_CONFIG
 from hcp.rules.view import Unknown, View
@@ -71,7 +71,7 @@ def mamba_heads_and_groups_divide(v: View) -> Problem | None:
             f"context_parallel_size {v.cp}",
             wanted=f"heads a multiple of {tp * v.cp}; groups per tensor rank a multiple or a divisor of {v.cp}",
             facts=("cp", "mamba_num_heads", "mamba_num_groups", "tp"),
-            fixes=tuple(Fix({"cp": size}, f"context parallelism over {size} ranks") for size in smaller[:1]),
+            fixes=tuple(Fix({"cp": size}, over("context", size)) for size in smaller[:1]),
         )
     if "a2a+p2p" in layer_types(v) and v.get("hcp_sizes"):
         return Problem(
@@ -185,7 +185,7 @@ def gated_delta_net_heads_divide(v: View) -> Problem | None:
             found=f"{found} at tensor_model_parallel_size {v.tp} and context_parallel_size {v.cp}",
             wanted=f"both a multiple of {ranks}",
             facts=("linear_num_key_heads", "linear_num_value_heads", "tp", "cp"),
-            fixes=tuple(Fix({"cp": size}, f"context parallelism over {size} ranks") for size in fits[:1]),
+            fixes=tuple(Fix({"cp": size}, over("context", size)) for size in fits[:1]),
         )
     if v.cp == 1 or v.at_least("mcore", "0.18"):
         return None

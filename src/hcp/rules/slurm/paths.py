@@ -122,7 +122,9 @@ def output_folder_exists(v: View) -> Problem | None:
     if v.get("log_directory") == "present":
         return None
     text = v.launch.reading.text or ""
-    made = re.search(rf"^\s*mkdir\b[^\n]*[\s/\"'=]{re.escape(posixpath.normpath(folder))}(?=[/\s\"';&]|$)", text, re.M)
+    made = re.search(
+        rf"^[ \t]*mkdir\b[^\n]*[\s/\"'=]{re.escape(posixpath.normpath(folder))}(?=[/\s\"';&]|$)", text, re.M
+    )
     if made is None and v.log_directory != "missing":
         return None
     return Problem(

@@ -9,7 +9,7 @@ from hcp.rules.rule import Example, Fix, Problem, rule
 from hcp.rules.upstream import BRIDGE_FAULT_TOLERANCE, BRIDGE_INPROCESS_RESTART, BRIDGE_RUN_PLUGINS, BRIDGE_STATE
 from hcp.rules.view import View
 
-_SIGNAL = r"(?P<target>[RB]{1,2}:)?(?P<signal>[A-Z0-9]+)(?:@(?P<seconds>\d+))?\Z"
+_SIGNAL = r"(?P<target>[RB]{1,2}:)?(?P<signal>[A-Z0-9]+)(?:@(?P<seconds>\d{1,9}))?\Z"
 _DEFAULT_LEAD_S = 60
 """Slurm's default where --signal names no time."""
 _ENOUGH_S = 300
@@ -35,7 +35,7 @@ def _signal(v: View) -> tuple[str, str, int] | None:
 def _section_timeouts(v: View) -> dict[str, int]:
     """ft_launcher's timeout in seconds of each section of a step."""
     text = str(v.get("torchrun.ft_rank_section_timeouts") or v.get("torchrun.ft_param_rank_section_timeouts") or "")
-    return {name: int(seconds) for name, seconds in re.findall(r"([a-z]+):(\d+)", text)}
+    return {name: int(seconds) for name, seconds in re.findall(r"(?<![a-z])([a-z]+):(\d{1,9})", text)}
 
 
 def _requeues_itself(v: View) -> bool:
@@ -78,16 +78,19 @@ def signal_comes_early_enough(v: View) -> Problem | None:
             found=f"--signal={v['sbatch.signal']} goes to the ranks, whose handler is for SIGTERM",
             wanted="--signal=TERM@SECONDS, or B:… with a script that passes SIGTERM on",
             facts=("sbatch.signal", "exit_signal_handler"),
+            fixes=(Fix({"sbatch.signal": f"TERM@{max(seconds, _ENOUGH_S)}"}, "the signal that the handler is for"),),
         )
     needed = v.get("checkpoint_s")
     if needed is None and seconds >= _ENOUGH_S:
         return None
+    enough = max(_ENOUGH_S, 2 * int(needed or 0))
     if seconds < _DEFAULT_LEAD_S or seconds < (v.checkpoint_s or 0):
         return Problem(
             message="the job ends while the checkpoint is still being written: what was trained since the last is lost",
             found=f"{seconds} s before the end" + (f", a checkpoint takes {needed:g} s" if needed else ""),
             wanted="more seconds in --signal than a checkpoint takes",
             facts=("sbatch.signal", "checkpoint_s"),
+            fixes=(Fix({"sbatch.signal": f"{target}{signal}@{enough}"}, f"{enough} s to write the checkpoint"),),
         )
     return None
 
@@ -166,6 +169,7 @@ def in_process_restart_has_its_settings(v: View) -> Problem | None:
             found="srun --kill-on-bad-exit with in-process restart",
             wanted="srun --kill-on-bad-exit=0",
             facts=("srun.kill_on_bad_exit", "inprocess_restart"),
+            fixes=(Fix({"srun.kill_on_bad_exit": "0"}, "Slurm leaves the other ranks alone"),),
         )
     minutes, hard = v.distributed_timeout_minutes, v.inprocess_hard_timeout
     if minutes is not None and hard is not None and minutes * 60 <= hard:

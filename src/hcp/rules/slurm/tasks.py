@@ -39,7 +39,12 @@ def srun_starts_all_ranks(v: View) -> Problem | None:
         found=f"{v.nodes} nodes x {tasks} tasks = {started} ranks, for a job of {v.world_size} with {gpus} GPUs a node",
         wanted="one Slurm task per GPU: nodes x ntasks-per-node equal to the number of ranks",
         facts=("ntasks_per_node", "nodes", "world_size"),
-        fixes=(Fix({"ntasks_per_node": gpus}, "one task per GPU"),) if tasks != gpus else (),
+        fixes=(
+            Fix({"ntasks_per_node": gpus}, "one task per GPU"),
+            *([Fix({"gpus_per_node": tasks}, "one GPU per task")] if tasks > gpus else []),
+        )
+        if tasks != gpus
+        else (),
         severity="warning" if effect == "slow" else "error",
         effect=effect,
     )
@@ -71,8 +76,10 @@ def one_launcher_per_node(v: View) -> Problem | None:
     EADDRINUSE, or join as nodes that do not exist. One task per GPU is right only where srun starts the ranks
     themselves.
     """
+    fix = Fix({"ntasks_per_node": 1}, "one launcher per node")
     if not v.known("ntasks_per_node") and v.known("srun.ntasks"):
         total, nodes = str(v["srun.ntasks"]), v.nodes or 1
+        fix = Fix({"srun.ntasks": str(nodes)}, "one launcher per node")
         tasks = -(-int(total[:9]) // nodes) if total.isdecimal() else None
     else:
         tasks = v.ntasks_per_node
@@ -85,7 +92,7 @@ def one_launcher_per_node(v: View) -> Problem | None:
         found=f"{v.start} under srun with {tasks} tasks per node",
         wanted=f"one task per node: {v.start} starts the node's ranks itself",
         facts=("ntasks_per_node", "srun.ntasks"),
-        fixes=(Fix({"ntasks_per_node": 1}, "one launcher per node"),),
+        fixes=(fix,),
     )
 
 

@@ -5,9 +5,13 @@ from __future__ import annotations
 from math import gcd, lcm, prod
 
 from hcp.core.ranks import DEFAULT_ORDER
+from hcp.launch.fact import ELASTIC_STARTS
+from hcp.rules.cp.view import nearest_divisors, over
 from hcp.rules.rule import Example, Fix, Problem, rule
 from hcp.rules.upstream import PARALLEL_STATE
 from hcp.rules.view import View
+
+_GPUS_OF_A_NODE = 8
 
 
 def _dense_ranks(v: View) -> int:
@@ -30,7 +34,11 @@ def _node_fixes(v: View, unit: int) -> list[Fix]:
         return []
     step = unit // gcd(unit, v.gpus_per_node)
     nodes = -(-v.nodes // step) * step
-    return [Fix({"nodes": nodes}, f"{nodes * v.gpus_per_node} ranks")]
+    fixes = [Fix({"nodes": nodes}, f"{nodes * v.gpus_per_node} ranks")]
+    per_node = unit // gcd(unit, v.nodes)
+    if v.get("start") in ELASTIC_STARTS and v.gpus_per_node < per_node <= _GPUS_OF_A_NODE:
+        fixes.insert(0, Fix({"gpus_per_node": per_node}, f"{per_node} ranks on each node"))
+    return fixes
 
 
 def _say_ranks(count: int) -> str:
@@ -88,11 +96,11 @@ def ranks_fit_the_dense_layout(v: View) -> Problem | None:
     if v.world_size % shard == 0:
         return None
     fixes = _node_fixes(v, shard)
-    for axis, edit in (("cp", "context parallelism over {}"), ("pp", "{} pipeline stages")):
+    for axis, kind in (("cp", "context"), ("tp", "tensor"), ("pp", "pipeline")):
         others = shard // v[axis]
-        if v.world_size % others == 0 and not (axis == "cp" and v.get("hcp_sizes")):
-            size = gcd(v.world_size // others, v[axis])
-            fixes.append(Fix({axis: size}, edit.format(_say_ranks(size) if axis == "cp" else size)))
+        if v[axis] > 1 and v.world_size % others == 0 and not (axis == "cp" and v.get("hcp_sizes")):
+            sizes = nearest_divisors(v.world_size // others, v[axis])
+            fixes += [Fix({axis: size}, over(kind, size)) for size in sizes]
     shards = f" x weight shards {v.gtp}" if v.get("gtp", 1) > 1 else ""
     return Problem(
         message="start-up stops: no data-parallel size fits",
@@ -137,8 +145,9 @@ def ranks_fit_the_expert_layout(v: View) -> Problem | None:
     fixes = _node_fixes(v, both)
     others = v.etp * v.pp
     if v.world_size % others == 0:
-        ep = gcd(v.world_size // others, v.ep)
-        fixes.append(Fix({"ep": ep}, f"experts over {_say_ranks(ep)}"))
+        experts = v.get("num_experts") or 0
+        sizes = nearest_divisors(v.world_size // others, v.ep, lambda size: experts % size == 0)
+        fixes += [Fix({"ep": size}, over("expert", size)) for size in sizes]
     if v.etp != v.tp:
         fixes.append(Fix({"etp": v.tp}, "experts split as the dense layers are"))
     return Problem(
@@ -226,13 +235,16 @@ def optimizer_instances_divide_dp_cp(v: View) -> Problem | None:
     with_cp, of_experts = v.world_size // _dense_ranks(v) * v.cp, v.world_size // _expert_ranks(v)
     if with_cp % count == 0 and of_experts % count == 0:
         return None
-    fitting = gcd(with_cp, of_experts, count)
+    fitting = nearest_divisors(gcd(with_cp, of_experts), count)
     return Problem(
         message="start-up stops: the distributed optimizer cannot be split into that many instances",
         found=f"{count} instances for DP x CP = {with_cp} and an expert data-parallel size of {of_experts}",
         wanted="a number of instances that divides both",
         facts=("num_distributed_optimizer_instances", "cp", "ep", "world_size"),
-        fixes=(Fix({"num_distributed_optimizer_instances": fitting}, f"{fitting} instance(s)"),),
+        fixes=tuple(
+            Fix({"num_distributed_optimizer_instances": size}, f"{size} instances" if size > 1 else "one instance")
+            for size in fitting
+        ),
     )
 
 

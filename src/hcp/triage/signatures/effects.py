@@ -57,7 +57,7 @@ EFFECTS: tuple[Signature, ...] = (
     ),
     effect(
         "terminated",
-        r"SignalException: .* got signal: 15|closing signal SIGTERM|SystemExit: 143|got signal: 1\b",
+        r"SignalException: .{0,120} got signal: 15|closing signal SIGTERM|SystemExit: 143|got signal: 1\b",
         "ended by the launcher after another failure",
         "torch.distributed.elastic.multiprocessing.api.SignalException: Process 77 got signal: 15",
         "torch.distributed.elastic.multiprocessing.api.SignalException: Process 77 got signal: 9",

@@ -24,7 +24,7 @@ GPU: tuple[Signature, ...] = (
     ),
     fault(
         "gpu-xid",
-        r"NVRM: Xid \([^)]*\): (?P<xid>\d+)",
+        r"NVRM: Xid \([^()]{0,80}\): (?P<xid>\d+)",
         "the driver reported Xid {xid} on a GPU",
         "kernel: NVRM: Xid (PCI:0000:4b:00): 79, pid=1234, GPU has fallen off the bus.",
         "kernel: NVRM: loading NVIDIA UNIX x86_64 Kernel Module",

@@ -16,7 +16,7 @@ HIERARCHICAL_CP: tuple[Signature, ...] = (
     launch_fault(
         "hcp-product-source",
         "HCP002",
-        r"assert\b.*\bprod\(.*hierarchical_context_parallel_sizes",
+        r"assert\b.{0,80}\bprod\([^()]{0,80}hierarchical_context_parallel_sizes",
         "the hierarchical sizes do not multiply to the context-parallel size (the assertion has no text)",
         "    assert np.prod(hierarchical_context_parallel_sizes) == context_parallel_size",
         "    hierarchical_context_parallel_sizes=args.hierarchical_context_parallel_sizes,",
@@ -25,7 +25,7 @@ HIERARCHICAL_CP: tuple[Signature, ...] = (
     launch_fault(
         "hcp-product",
         "HCP002",
-        r"Product of hierarchical_context_parallel_sizes .* must equal context_parallel_size",
+        r"Product of hierarchical_context_parallel_sizes .{0,120} must equal context_parallel_size",
         "the hierarchical sizes do not multiply to the context-parallel size",
         "AssertionError: Product of hierarchical_context_parallel_sizes [2, 2] (=4) must equal "
         "context_parallel_size (=6).",

@@ -35,7 +35,7 @@ JOB: tuple[Signature, ...] = (
     ),
     fault(
         "program-missing",
-        r"execve\(\): (?P<program>.*): (?:No such file or directory|Permission denied)",
+        r"execve\(\): (?P<program>.{0,300}?): (?:No such file or directory|Permission denied)",
         "a node cannot start {program}",
         "slurmstepd: error: execve(): torchrun: No such file or directory",
         "slurmstepd: error: Detected 1 oom_kill event in StepId=12.0.",
@@ -54,7 +54,7 @@ JOB: tuple[Signature, ...] = (
     ),
     fault(
         "hcp-check",
-        r"^\S.*?: error (?P<rule>[A-Z]+\d{3}) (?P<text>.+)$",
+        r"^\S.*?: error (?P<rule>[A-Z]{2,12}[0-9]{3}) (?P<text>.+)$",
         "hcp check stopped the job in phase 0: {text}",
         "<command line>: error HCP002 start-up stops with an AssertionError that has no text (found: 3 x 2)",
         "srun: error: n1: task 0: Exited with exit code 1",
@@ -64,7 +64,7 @@ JOB: tuple[Signature, ...] = (
     ),
     fault(
         "hcp-stopped",
-        r"hcp-job: .*\"event\": ?\"stopped\".*\"reason\": ?\"(?P<reason>[^\"]*)\"",
+        r"hcp-job: {\"event\": ?\"stopped\"[^{}]{0,200}\"reason\": ?\"(?P<reason>[^\"]{0,300})\"",
         "the job's own checks stopped it: {reason}",
         'hcp-job: {"event": "stopped", "phase": 0, "reason": "hcp check found errors in the launch"}',
         'hcp-job: {"event": "phase", "phase": 3}',

@@ -39,11 +39,11 @@ NODE: tuple[Signature, ...] = (
         "a Python package is missing or of another version on this node",
         "ModuleNotFoundError: No module named 'megatron'",
         "AttributeError: module has no attribute",
-        "hcp facts (inside the job's container)",
+        "hcp facts, inside the container of the job",
     ),
     fault(
         "checkpoint-missing",
-        r"FileNotFoundError: .*(?:checkpoint|ckpt|iter_)",
+        r"FileNotFoundError: .{0,200}?(?:checkpoint|ckpt|iter_)",
         "a checkpoint path does not exist on this node",
         "FileNotFoundError: [Errno 2] No such file or directory: '/ckpt/iter_0000010/metadata.json'",
         "FileNotFoundError: [Errno 2] No such file or directory: 'vocab.txt'",

@@ -1,0 +1,80 @@
+"""The one way in for files that a user names: nothing is waited for without end, nothing is held beyond a limit."""
+
+from __future__ import annotations
+
+import errno
+import os
+import stat
+from typing import BinaryIO
+
+FIRST_WRITER_S = 5.0
+"""How long a named pipe may be without a writer. One that has a writer is waited for, as any program does."""
+
+
+class TooLargeError(Exception):
+    """More bytes than the limit: `found` of them at least."""
+
+    def __init__(self, found: int) -> None:
+        super().__init__(found)
+        self.found = found
+
+
+def open_input(path: str) -> BinaryIO:
+    """The file, open for reading; a pipe (`<(…)`, `/dev/stdin`, a FIFO) and a device as well.
+
+    Raises:
+        OSError: it is missing, a folder or not readable, or a pipe to which nobody writes.
+    """
+    if stat.S_ISFIFO(os.stat(path).st_mode):
+        return _open_pipe(path)
+    return open(path, "rb")
+
+
+def read_whole(path: str, most: int) -> bytes:
+    """The bytes of a file that has at most `most` of them.
+
+    Raises:
+        OSError: as `open_input`.
+        TooLargeError: there are more.
+    """
+    with open_input(path) as file:
+        status = os.fstat(file.fileno())
+        if stat.S_ISREG(status.st_mode) and status.st_size > most:
+            raise TooLargeError(status.st_size)
+        return read_at_most(file, most)
+
+
+def read_at_most(stream: BinaryIO, most: int) -> bytes:
+    """The bytes up to the end of a stream.
+
+    Raises:
+        TooLargeError: there are more than `most`.
+    """
+    data = stream.read(most + 1)
+    if len(data) > most:
+        raise TooLargeError(len(data))
+    return data
+
+
+def _open_pipe(path: str) -> BinaryIO:
+    from select import POLLIN, poll
+
+    handle = os.open(path, os.O_RDONLY | os.O_NONBLOCK)
+    try:
+        waiting = poll()
+        waiting.register(handle, POLLIN)
+        if not waiting.poll(FIRST_WRITER_S * 1000) and _has_no_writer(handle):
+            raise OSError(errno.ETIMEDOUT, "it is a pipe to which nobody writes", path)
+        os.set_blocking(handle, True)
+        return open(handle, "rb")
+    except BaseException:
+        os.close(handle)
+        raise
+
+
+def _has_no_writer(handle: int) -> bool:
+    """Asks an empty pipe: it is at its end without a writer, and has nothing yet with one."""
+    try:
+        return os.read(handle, 1) == b""
+    except BlockingIOError:
+        return False

@@ -1,0 +1,20 @@
+"""Whole numbers that stand in text from outside: they have a bounded number of digits, or are none."""
+
+from __future__ import annotations
+
+MOST_DIGITS = 18
+
+
+def whole_number(text: str, most_digits: int = MOST_DIGITS) -> int | None:
+    """The whole number that a text is, with a sign or underscores as people write them; None where it is none.
+
+    >>> whole_number("131_072"), whole_number("-1"), whole_number("1.5"), whole_number("9" * 5000)
+    (131072, -1, None, None)
+    """
+    if len(text) > 4 * most_digits:
+        return None
+    digits = text.strip().replace("_", "")
+    sign = digits[:1] in ("+", "-")
+    if not digits[sign:].isdecimal() or len(digits) - sign > most_digits:
+        return None
+    return int(digits)

@@ -1,0 +1,108 @@
+"""Which facts a launch hides: settings that it has, but that could not be seen."""
+
+from __future__ import annotations
+
+import re
+from typing import Literal, NamedTuple
+
+from hcp.core.place import Location
+from hcp.launch.derive import INPUTS
+from hcp.launch.fact import Elsewhere, Launch
+from hcp.launch.facts.table import FACTS, index_of, key_dialect, keys_of
+
+Hides = Literal["word", "recipe", "model"]
+"""What hides a fact: a word or file that cannot be read, a recipe that is not known, or what the launch names beside
+itself (the model's config.json, a checkpoint)."""
+
+_LINE = re.compile(r"\bline (\d{1,9})\b")
+_SOURCED = re.compile(r".* may be set by (.*), which line (\d{1,9}) sources")
+_SLURM = "is set by Slurm when the job runs"
+_CLUSTER = frozenset(
+    "nodes gpus_per_node ntasks_per_node world_size dp nvlink_domain placement start te mcore mcore_branch bridge "
+    "verl torch cudnn flash_attn einops arch".split()
+)
+"""What the cluster or its container decides, not the launch: a note where it is missing."""
+_SITE = frozenset("checkpoint_save checkpoint_load data_path data_cache_path log_directory".split())
+"""Where the site keeps its files: a note, also where the launch hides it."""
+_BY_KEYS_TOGETHER = frozenset(("vision", "finetune"))
+"""Bridge: facts that no key of their own holds, but which keys there are."""
+
+
+class Hidden(NamedTuple):
+    """Why a fact cannot be seen. `do` is what to do about all that this reason hides; "" = state the facts."""
+
+    hides: Hides
+    reason: str
+    location: Location | None
+    do: str
+
+
+def hidden(launch: Launch, name: str) -> Hidden | None:
+    """What hides a fact that is not known; None where the launch has no such setting, as with a version."""
+    return _hidden(launch, name, ())
+
+
+def hides_any(launch: Launch) -> bool:
+    """Whether `hidden` can answer anything for this launch: False for one that says all there is to say."""
+    reading = launch.reading
+    return bool(launch.unknown) or reading.unseen is not None or _is_partial(launch) or launch.dialect == "verl"
+
+
+def _is_partial(launch: Launch) -> bool:
+    """Whether an unknown recipe decides what the launch leaves out."""
+    return not launch.reading.complete and key_dialect(launch.dialect) == "bridge"
+
+
+def _hidden(launch: Launch, name: str, above: tuple[str, ...]) -> Hidden | None:
+    reading = launch.reading
+    if name in launch.facts and launch.facts[name].value is not None:
+        # Known, but not as a value that can be judged: a pattern that only upstream evaluates.
+        fact = launch.facts[name]
+        written = fact.key or name
+        return Hidden("word", f"{written} is an expression that is not evaluated", fact.location, "")
+    if name in _SITE:
+        return None
+    if name in launch.unknown:
+        reason = launch.unknown[name]
+        if name in _CLUSTER and reason.endswith(_SLURM):
+            return None
+        return _unread(launch, name, reason, "model" if isinstance(reason, Elsewhere) else "word")
+    for part in INPUTS.get(name, ()):
+        if part not in above and part not in launch.facts:
+            found = _hidden(launch, part, (*above, name))
+            if found is not None:
+                return found
+    if name in _CLUSTER:
+        return None
+    spec = FACTS.get(name)
+    keys = keys_of(spec, launch.dialect, reading.role) if spec else ()
+    if reading.unseen is not None and (keys or name in _BY_KEYS_TOGETHER):
+        return _unread(launch, name, reading.unseen, "word")
+    if _is_partial(launch) and (keys or name in _BY_KEYS_TOGETHER):
+        return Hidden("recipe", "the recipe is not known, and it decides what this launch leaves out", None, "")
+    if launch.dialect == "verl" and keys and not launch.model:
+        return Hidden("model", "the model's config.json is not given", None, "give it with --model config.json")
+    return None
+
+
+def _unread(launch: Launch, name: str, reason: str, hides: Hides) -> Hidden:
+    sourced = _SOURCED.fullmatch(reason)
+    if sourced is not None:  # one thing to say of all variables that the file may set
+        reason = f"line {sourced[2]} sources {sourced[1]}, which is not read"
+    line = _LINE.search(reason)
+    place = None
+    if line is not None and launch.reading.form in ("shell", "args-yaml", "yaml"):
+        number = int(line[1])
+        place = Location(launch.reading.target, number, 1, number, 1)
+    return Hidden(hides, reason, place, "")
+
+
+def key_to_set(launch: Launch, name: str) -> str:
+    """What a person writes to state the fact: `--set KEY=…` for a setting, `--assume NAME=…` for anything else."""
+    if name in _CLUSTER:
+        return f"--assume {name}=VALUE"
+    index = index_of(launch.dialect, launch.reading.role)
+    spec = FACTS.get(name)
+    written = next((key for key in launch.reading.unknown if key in index and index[key].fact == name), None)
+    keys = (written,) if written else keys_of(spec, launch.dialect, launch.reading.role) if spec else ()
+    return f"--set {keys[0]}=VALUE" if keys else f"--assume {name}=VALUE"

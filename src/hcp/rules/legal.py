@@ -1,0 +1,62 @@
+"""Values that a setting may legally have: what a rule is tried with where the launch hides one."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from hcp.launch.fact import Launch
+from hcp.launch.facts.table import FACTS
+from hcp.rules.cp.view import COMM_TYPES, HIERARCHICAL
+
+_CHOICES: dict[str, tuple[Any, ...]] = {
+    "arch": ("sm80", "sm90", "sm100"),
+    "attention_backend": ("auto", "flash", "fused", "unfused", "local", None),
+    "attention_mask": ("causal", "padding", "causal_bottom_right", "arbitrary"),
+    "attention_variant": (None, "dsa", "gated_delta_net", "dsv4_hybrid"),
+    "cp_comm_type": (None, *COMM_TYPES, ("a2a", "p2p"), (HIERARCHICAL, "p2p"), ("p2p",)),
+    "cp_partition_mode": ("zigzag", "contiguous"),
+    "cuda_graph_impl": ("none", "local", "transformer_engine"),
+    "dataloader_type": (None, "single", "cyclic", "external", "batch"),
+    "distillation_loss": ("k3", "forward_kl_topk"),
+    "fp8": (None, "e4m3", "hybrid"),
+    "fp8_recipe": ("delayed", "tensorwise", "mxfp8", "blockwise", "custom"),
+    "high_priority_stream_groups": (None, "ep_dp", ("cp", "hcp"), "hcp"),
+    "hybrid_pattern": (None, "M-M*", "MMMM"),
+    "moe_token_dispatcher_type": ("allgather", "alltoall", "flex"),
+    "packing": ("none", "offline", "in_batch", "energon", "sft", "online", "document"),
+    "pipeline_comm_backend": (None, "nccl", "ucc"),
+    "placement": ("block", "cyclic"),
+    "position_embedding_type": ("rope", "yarn", "mrope", "learned_absolute", "relative", "none"),
+    "rank_order": ("tp-cp-ep-dp-pp", "tp-cp-ep-pp-dp"),
+    "recompute_granularity": (None, "full", "selective"),
+    "rope_type": ("rope", "yarn"),
+    "router_replay": ("disabled", "R2", "R3"),
+    "sequence_packing_scheduler": (None, "dp_balanced", "default_dynamic_cp"),
+    "softmax_type": ("vanilla", "off-by-one", "learnable"),
+    "start": ("srun", "torchrun", "ft_launcher", "ray", "python"),
+    "strategy": ("megatron", "fsdp"),
+    "transformer_impl": ("transformer_engine", "local"),
+    "window_attn_skip_freq": (None, 1, 2, (0, 1)),
+    "window_size": (None, (128, 0), (-1, 0)),
+}
+_SIZES = (1, 2, 3, 4, 5, 7, 8, 16, 32, 64, 127, 1024, 4096, 4099, 131072, 1_000_003)
+"""Powers of two, which divide what clusters and models have, and primes, which divide nothing."""
+_LEVELS = (None, (1, 2), (2, 1), (2, 2), (2, 3), (2, 4), (4, 2), (2, 2, 2), (4,), (8, 8))
+
+
+def legal_values(launch: Launch, name: str) -> tuple[Any, ...]:
+    """Values to try for a hidden fact: all of a small set, else a sample that meets and breaks every divisibility."""
+    if name in _CHOICES:
+        return _CHOICES[name]
+    spec = FACTS.get(name)
+    kind = spec.type if spec is not None else "str"
+    if kind == "bool":
+        return (False, True)
+    if kind in ("size", "int"):
+        others = {fact.value for fact in launch.facts.values() if type(fact.value) is int and 0 < fact.value < 2**40}
+        return (*dict.fromkeys((*_SIZES, *sorted(others))), *((0,) if kind == "int" else ()), None)
+    if kind == "sizes":
+        return _LEVELS
+    if kind == "float":
+        return (None, 0.0, 1.0, 1e9)
+    return (None, "0", "1", "8", "32") if name.startswith("env.") else (None, "x")

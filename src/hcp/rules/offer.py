@@ -1,0 +1,190 @@
+"""Which fixes are offered: each is tried on the launch first; the one that removes the cause goes to all it clears."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Sequence
+from typing import Any, NamedTuple
+
+from hcp.launch.fact import Launch
+from hcp.launch.facts.table import FACTS, keys_of
+from hcp.rules.fixes import apply_edits, written, written_edit
+from hcp.rules.report import Finding, NotChecked
+from hcp.rules.rule import Fix, Rule
+from hcp.rules.run import run
+from hcp.rules.view import View
+
+RulesFor = Callable[[Launch], Iterable[Rule]]
+_MANY = 4
+"""As many fixes of the cause are offered to a finding that follows from it."""
+
+
+class _Before(NamedTuple):
+    """What the rules say of a launch without any fix."""
+
+    launch: Launch
+    errors: frozenset[str]
+    """Those of its own, which a fix may clear."""
+    tolerated: frozenset[str]
+    """Errors that a fix is not to blame for."""
+    unchecked: frozenset[str]
+
+
+class Trial(NamedTuple):
+    """What one fix does to its launch. `refused` says why it is not offered, "" if it is."""
+
+    finding: Finding
+    fix: Fix
+    refused: str
+    cleared: frozenset[str] = frozenset()
+    """The errors that are gone with it."""
+    doubts: tuple[str, ...] = ()
+    """Settings that error rules lack with this fix, and did not ask for without it."""
+    made: tuple[Finding, ...] = ()
+    """The errors that it creates."""
+
+    @property
+    def gives_up(self) -> bool:
+        """Whether it takes a feature away that the launch asks for."""
+        return not any(self.fix.edits.values())
+
+
+def offer_all(pairs: Sequence[tuple[Launch, Finding]], rules_for: RulesFor, errors: Iterable[str]) -> list[Finding]:
+    """The findings, each with its fixes in the order to try them; `errors` are the ids of all errors found.
+
+    A fix is offered if it clears its rule and creates no error; what error rules could then not decide, its text says.
+    Where a fix of another finding clears more errors at once, it removes the cause: then it is offered in place of
+    fixes that would only suit the one that follows.
+    """
+    befores: dict[str, _Before] = {}
+    trials: list[list[Trial]] = []
+    for launch, finding in pairs:
+        if finding.problem.fixes and finding.role not in befores:
+            befores[finding.role] = _before(launch, rules_for, errors)
+        tried = [_trial(befores[finding.role], finding, fix, rules_for) for fix in finding.problem.fixes]
+        if tried and all(trial.refused for trial in tried):
+            tried += _with_what_it_needs(befores[finding.role], tried, rules_for)
+        trials.append(tried)
+    good = [trial for tried in trials for trial in tried if not trial.refused and trial.finding.severity != "info"]
+    offered = []
+    for (launch, finding), tried in zip(pairs, trials):
+        own = sorted((trial for trial in tried if not trial.refused), key=_rank)
+        best = own if finding.severity == "info" else _of_the_cause(finding, own, good)
+        offered.append(finding._replace(fixes=tuple(written(launch, _said(launch, trial)) for trial in best)))
+    return offered
+
+
+def why_none(launch: Launch, finding: Finding, rules_for: RulesFor) -> str:
+    """Why a finding has no fix to offer, in one line that ends with what is wanted."""
+    wanted = f"wanted: {finding.problem.wanted}"
+    if not finding.problem.fixes:
+        return f"no setting of this launch mends it alone; {wanted}"
+    before = _before(launch, rules_for, ())
+    trials = [
+        _trial(before._replace(tolerated=before.errors), finding, fix, rules_for) for fix in finding.problem.fixes
+    ]
+    reasons = dict.fromkeys(f"{_words(launch, trial.fix)} {trial.refused}" for trial in trials if trial.refused)
+    return "; ".join([*reasons, wanted])
+
+
+def _before(launch: Launch, rules_for: RulesFor, errors: Iterable[str]) -> _Before:
+    found, unchecked = _judged(launch, rules_for)
+    own = _errors(found)
+    return _Before(launch, own, own.union(errors), frozenset(item.rule.id for item in unchecked))
+
+
+def _judged(launch: Launch, rules_for: RulesFor) -> tuple[list[Finding], list[NotChecked]]:
+    found, unchecked, _ = run(View(launch), (rule for rule in rules_for(launch) if not rule.last))
+    return found, [item for item in unchecked if item.rule.severity == "error"]
+
+
+def _errors(found: Iterable[Finding]) -> frozenset[str]:
+    return frozenset(item.rule.id for item in found if item.severity == "error")
+
+
+def _trial(before: _Before, finding: Finding, fix: Fix, rules_for: RulesFor) -> Trial:
+    fixed = apply_edits(before.launch, fix.edits)
+    if fixed is None:
+        return Trial(finding, fix, "cannot be written in this launch")
+    found, unchecked = _judged(fixed, rules_for)
+    left = {item.rule.id for item in found}
+    new = sorted(_errors(found) - before.tolerated)
+    lost = [item for item in unchecked if item.rule.id not in before.unchecked]
+    missing = {item.rule.id: [name for name in item.needs if _is_setting(fixed, name)] for item in lost}
+    if finding.rule.id in left:
+        refused = "is not enough"
+    elif new:
+        refused = f"is refused by {', '.join(new)}"
+    elif missing.get(finding.rule.id):
+        refused = f"leaves the question open without {', '.join(_keys(fixed, missing[finding.rule.id]))}"
+    else:
+        refused = ""
+    doubts = tuple(dict.fromkeys(name for names in missing.values() for name in names))
+    made = tuple(item for item in found if item.rule.id in new)
+    return Trial(finding, fix, refused, before.errors - _errors(found), doubts, made)
+
+
+def _with_what_it_needs(before: _Before, tried: Sequence[Trial], rules_for: RulesFor) -> list[Trial]:
+    """Fixes that make one other error, each together with a fix of that error: two settings have to change at once."""
+    return [
+        _trial(
+            before,
+            trial.finding,
+            Fix({**trial.fix.edits, **more.edits}, f"{trial.fix.effect}; {more.effect}"),
+            rules_for,
+        )
+        for trial in tried
+        if len(trial.made) == 1
+        for more in trial.made[0].problem.fixes
+    ]
+
+
+def _both(one: Fix, other: Fix) -> Fix:
+    effect = other.effect if other.edits.keys() >= one.edits.keys() else f"{one.effect}; {other.effect}"
+    return Fix({**one.edits, **other.edits}, effect)
+
+
+def _is_setting(launch: Launch, name: str) -> bool:
+    """Whether a fact is written in the launch: versions and the cluster are stated beside it."""
+    return name in FACTS and bool(keys_of(FACTS[name], launch.dialect, launch.reading.role))
+
+
+def _rank(trial: Trial) -> int:
+    """Those that clear the most errors come first, and rules name theirs in the order of preference."""
+    return -_weight(trial)
+
+
+def _weight(trial: Trial) -> int:
+    return min(1, len(trial.cleared)) if trial.gives_up else len(trial.cleared)
+
+
+def _of_the_cause(finding: Finding, own: list[Trial], good: list[Trial]) -> list[Trial]:
+    """The finding's own fixes, or those of its cause: others' that clear it and more errors at once than they do."""
+    others = [trial for trial in good if finding.rule.id in trial.cleared and trial.finding.role == finding.role]
+    if not others or (own and finding.severity != "error"):
+        return own
+    most = max((_weight(trial) for trial in own), default=0)
+    best = max(_weight(trial) for trial in others)
+    if best <= most:
+        return own
+    shared = {_key(trial.fix): trial for trial in sorted(others, key=_rank) if _weight(trial) == best}
+    return list(shared.values())[:_MANY]
+
+
+def _key(fix: Fix) -> str:
+    return repr(sorted(fix.edits.items()))
+
+
+def _said(launch: Launch, trial: Trial) -> Fix:
+    """The fix, with what it leaves open in its text."""
+    if not trial.doubts:
+        return trial.fix
+    return trial.fix._replace(effect=f"{trial.fix.effect}; unchecked without {', '.join(_keys(launch, trial.doubts))}")
+
+
+def _keys(launch: Launch, names: Iterable[str]) -> list[str]:
+    return [keys_of(FACTS[name], launch.dialect, launch.reading.role)[0] for name in names]
+
+
+def _words(launch: Launch, fix: Fix) -> str:
+    edits: list[tuple[str, Any]] = list(fix.edits.items())
+    return " ".join(written_edit(launch, name, value)[0] for name, value in edits)

@@ -1,0 +1,88 @@
+"""Findings that rest on what an unknown recipe is presumed to leave alone."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from typing import Any
+
+from hcp.launch.fact import Fact, Launch
+from hcp.launch.facts.presumed import presumptions
+from hcp.launch.facts.table import FACTS, keys_of
+from hcp.rules.legal import legal_values
+from hcp.rules.report import Presumed, shown_value
+from hcp.rules.rule import Problem, Rule
+from hcp.rules.view import Unknown, View
+
+
+def presumptions_of(launch: Launch) -> dict[str, Presumed]:
+    """By fact name, what this launch is checked at because it does not say."""
+    table = presumptions()
+    keys = {name: keys_of(FACTS[name], launch.dialect, launch.reading.role) for name in table}
+    return {
+        name: Presumed((*keys[name], name)[0], fact.value, table[name].recipes_set, table[name].recipes)
+        for name, fact in launch.facts.items()
+        if fact.origin == "presumed"
+    }
+
+
+class _Noted(dict[str, Fact]):
+    """The facts of a launch, which keep the names that were asked for."""
+
+    def __init__(self, facts: Mapping[str, Fact]) -> None:
+        super().__init__(facts)
+        self.asked: set[str] = set()
+
+    def get(self, name: str, default: Any = None) -> Any:
+        self.asked.add(name)
+        return super().get(name, default)
+
+
+def presumed_for(launch: Launch, rules: Iterable[Rule]) -> tuple[Presumed, ...]:
+    """What was presumed for rules that concern the launch."""
+    presumed = presumptions_of(launch)
+    used: set[str] = set()
+    for rule in rules:
+        facts = _Noted(launch.facts)
+        view = View(launch._replace(facts=facts))
+        try:
+            if rule.last or not rule.applies(view):
+                continue
+            rule.check(view)
+        except Unknown:
+            pass
+        used |= facts.asked
+    return tuple(item for name, item in presumed.items() if name in used)
+
+
+def rests_on(launch: Launch, rule: Rule, presumed: dict[str, Presumed]) -> tuple[Presumed, ...]:
+    """Those presumed values at another of which the rule would find nothing."""
+    return tuple(item for name, item in presumed.items() if _vanishes(launch, rule, name))
+
+
+def softened(problem: Problem, rule: Rule, resting: tuple[Presumed, ...], decider: str) -> Problem:
+    """The problem as a warning "if the recipe leaves KEY at VALUE", where recipes do set such a key.
+
+    `decider` is what decides the key: the recipe, or in verl the model.
+    """
+    unsure = [item for item in resting if item.recipes_set]
+    if not unsure:
+        return problem
+    leaves = " and ".join(f"{item.key} at {shown_value(item.value)}" for item in unsure)
+    severity = problem.severity or rule.severity
+    return problem._replace(
+        message=f"if the {decider} leaves {leaves}: {problem.message}",
+        severity="warning" if severity == "error" else severity,
+    )
+
+
+def _vanishes(launch: Launch, rule: Rule, name: str) -> bool:
+    for value in legal_values(launch, name):
+        if value == launch.facts[name].value:
+            continue
+        view = View(launch._replace(facts={**launch.facts, name: Fact(value, "launch")}))
+        try:
+            if not rule.applies(view) or rule.check(view) is None:
+                return True
+        except Unknown:
+            continue
+    return False

@@ -1,0 +1,163 @@
+"""Which error rules a launch leaves open because it hides a setting that they depend on.
+
+A rule that passed may have done so because a setting was out of sight. Every hidden fact that a rule asks for is
+therefore tried at its legal values: the rule is open if one of them makes an error of it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from typing import Any
+
+from hcp.launch.fact import Fact, Launch
+from hcp.launch.hidden import Hidden, Hides, hidden, key_to_set
+from hcp.rules.legal import legal_values
+from hcp.rules.report import Undecided
+from hcp.rules.rule import Problem, Rule
+from hcp.rules.view import Unknown, View
+
+_MOST_TRIALS = 500
+"""Trials of one rule; one that is still not settled then counts as open."""
+_MOST_AFTER = 50
+"""The same once a rule is open: the verdict is then known, and only the list of facts can grow."""
+_MOST_SHOWN = 3
+_WITHOUT_CP = {
+    "cp": 1,
+    "hcp_sizes": None,
+    "cp_comm_type": None,
+    "hybrid_context_parallel": False,
+    "dynamic_context_parallel": False,
+}
+_ANYTHING: frozenset[Hides] = frozenset(("word", "recipe"))
+_MODEL: frozenset[Hides] = _ANYTHING | {"model"}
+
+
+class Asked(dict[str, Fact]):
+    """The facts of a launch, which keep the names that were asked for and are not there."""
+
+    def __init__(self, facts: Mapping[str, Fact]) -> None:
+        super().__init__(facts)
+        self.missing: dict[str, None] = {}
+
+    def get(self, name: str, default: Any = None) -> Any:
+        fact = super().get(name)
+        if fact is None:
+            self.missing[name] = None
+            return default
+        return fact
+
+    def __contains__(self, name: object) -> bool:
+        if super().__contains__(name):
+            return True
+        self.missing[str(name)] = None
+        return False
+
+
+def undecided_by(launch: Launch, rules: Iterable[Rule]) -> tuple[Undecided, ...]:
+    """What the launch hides although an error rule depends on it, one entry per reason, the weightiest first.
+
+    What the launch leaves to its model's own config counts for rules about context parallelism alone: tensor
+    parallelism and the rest are then unchecked, which `not_checked` says.
+    """
+    trials = _Trials(launch)
+    needs: dict[Hidden, list[str]] = {}
+    for rule in rules:
+        for name in () if rule.last else _open_facts(trials, rule):
+            found = trials.hidden(name)
+            assert found is not None, f"{name} was tried, so it is hidden"
+            needs.setdefault(found, []).append(name)
+        trials.most = _MOST_AFTER if needs else _MOST_TRIALS
+    entries = sorted(needs.items(), key=lambda entry: (entry[0].hides != "word", -len(entry[1])))
+    return tuple(_entry(launch, found, names) for found, names in entries)
+
+
+def _entry(launch: Launch, found: Hidden, names: list[str]) -> Undecided:
+    count = {name: names.count(name) for name in names}
+    needs = tuple(sorted(count, key=lambda name: (-count[name], name)))
+    return Undecided(found.reason, needs, found.location, found.do or _how(launch, found, needs))
+
+
+def _how(launch: Launch, found: Hidden, needs: tuple[str, ...]) -> str:
+    """The one thing to do: the settings to state, those first on which most rules depend."""
+    settings = list(dict.fromkeys(key_to_set(launch, name) for name in needs))
+    shown = " ".join(settings[:_MOST_SHOWN])
+    if len(settings) > _MOST_SHOWN:
+        shown += f" … ({len(settings)} settings)"
+    if found.hides == "recipe":
+        return f"state what it decides ({shown}), or check the full YAML that the recipe's --dryrun writes"
+    return f"give {'its value' if len(settings) == 1 else 'its values'} with {shown}"
+
+
+def _open_facts(trials: _Trials, rule: Rule) -> tuple[str, ...]:
+    """The hidden facts that a legal value of which would make an error; none where the rule is decided."""
+    launch = trials.launch
+    found = trials.run(rule, _ANYTHING)
+    cp = launch.facts.get("cp")
+    if found or launch.dialect == "bridge" or (cp is not None and cp.value == 1):
+        return found
+    found = trials.run(rule, _MODEL)
+    if not found:
+        return ()
+    without_cp = {name: Fact(value, "launch") for name, value in _WITHOUT_CP.items()}
+    return () if trials.run(rule, _MODEL, without_cp) else found
+
+
+class _Trials:
+    """Runs rules with hidden facts at legal values, until one is an error or nothing is left to try."""
+
+    def __init__(self, launch: Launch) -> None:
+        self.launch = launch
+        self.most = _MOST_TRIALS
+        self._left = 0
+        self._hidden: dict[str, Hidden | None] = {}
+        self._start: Mapping[str, Fact] = {}
+        self._kinds = _ANYTHING
+
+    def run(self, rule: Rule, kinds: frozenset[Hides], start: Mapping[str, Fact] | None = None) -> tuple[str, ...]:
+        """The facts of these kinds that make an error at some legal value; `start` replaces facts of the launch."""
+        self._left, self._kinds, self._start = self.most, kinds, start or {}
+        return self._below(rule, {}) or ()
+
+    def hidden(self, name: str) -> Hidden | None:
+        if name not in self._hidden:
+            self._hidden[name] = hidden(self.launch, name)
+        return self._hidden[name]
+
+    def _below(self, rule: Rule, given: dict[str, Fact]) -> tuple[str, ...] | None:
+        self._left -= 1
+        if self._left < 0:
+            return tuple(given) if self.most == _MOST_TRIALS else ()
+        problem, asked = self._judge(rule, given)
+        if problem is not None and (problem.severity or rule.severity) == "error":
+            return self._guilty(rule, given)
+        for name in asked:
+            found = None if name in given or name in self._start else self.hidden(name)
+            if found is None or found.hides not in self._kinds:
+                continue
+            # Names that are asked for later come up below each value of this one.
+            for value in legal_values(self.launch, name):
+                fails = self._below(rule, {**given, name: Fact(value, "launch")})
+                if fails is not None:
+                    return fails
+            return None
+        return None
+
+    def _judge(self, rule: Rule, given: Mapping[str, Fact]) -> tuple[Problem | None, list[str]]:
+        asked = Asked({**self.launch.facts, **self._start, **given})
+        view = View(self.launch._replace(facts=asked))
+        try:
+            problem = rule.check(view) if rule.applies(view) else None
+        except Unknown as unknown:
+            return None, [unknown.name, *asked.missing]
+        return problem, list(asked.missing)
+
+    def _guilty(self, rule: Rule, given: Mapping[str, Fact]) -> tuple[str, ...]:
+        """Of the values that make an error, those without which there is none."""
+        guilty = []
+        for name in given:
+            without = {other: fact for other, fact in given.items() if other != name}
+            values = legal_values(self.launch, name)
+            outcomes = (self._judge(rule, {**without, name: Fact(value, "launch")})[0] for value in values)
+            if not all(problem is not None for problem in outcomes):
+                guilty.append(name)
+        return tuple(guilty) or tuple(given)

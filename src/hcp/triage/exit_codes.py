@@ -1,0 +1,48 @@
+"""How a process ended: its exit code, as launchers report it, and what that says."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+
+from hcp.triage.number import whole
+
+_SIGNALS = {
+    "Killed": 9,
+    "Segmentation fault": 11,
+    "Bus error": 7,
+    "Aborted": 6,
+    "Floating point exception": 8,
+    "Out Of Memory": 9,
+    "Illegal instruction": 4,
+    "Quit": 3,
+}
+_CODES = {
+    1: "an error (read the traceback)",
+    2: "wrong arguments",
+    9: "killed (SIGKILL): usually memory of the node",
+    16: "asked to resume so that a suspicious result can be told from a faulty machine",
+    17: "a result failed its validation: suspect the machine",
+    126: "the program may not be executed",
+    127: "the program was not found",
+    134: "aborted (SIGABRT)",
+    137: "killed (SIGKILL): usually memory of the node",
+    139: "a segmentation fault",
+    143: "terminated (SIGTERM)",
+}
+
+
+def exit_code(groups: Mapping[str, str]) -> int | None:
+    """The exit code that a launcher's report states, negative for a signal; `groups` are those of its pattern."""
+    how = groups.get("how", "")
+    for words, number in _SIGNALS.items():
+        if how.startswith(words):
+            return -number
+    match = re.search(r"exit code (-?\d+)", how)
+    return whole(match[1]) if match else whole(groups.get("code"))
+
+
+def explain_code(code: int) -> str:
+    """An exit code in words: `-9` and `137` are a signal's."""
+    known = _CODES.get(128 - code if code < 0 else code)
+    return f"exit code {code}: {known}" if known else f"exit code {code}"

@@ -1,0 +1,94 @@
+"""A skill's folder that somebody else made is judged in lines, whatever lies in it."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+import pytest
+
+from hcp.cards.skill import faults_of, front_matter
+from hcp.core.errors import HcpError
+from support.cards import BODY, FRONT, skill_in, step
+
+
+def faults(skill: Path) -> str:
+    """The faults, each of them one printable line."""
+    found = faults_of(skill)
+    assert all(line.isprintable() for line in found)
+    return "\n".join(found)
+
+
+def test_a_sound_skill_has_no_faults(tmp_path: Path) -> None:
+    assert faults(skill_in(tmp_path, step())) == ""
+
+
+@pytest.mark.parametrize(
+    ("front", "said"),
+    [
+        ("name: a-skill", "description: found nothing; wanted text"),
+        ("5", "is a YAML text at its top; wanted front matter"),
+        ("[1]", "is a YAML list at its top"),
+        ("", "is empty; wanted front matter"),
+        (FRONT[4:-4] + "1: 2", "1: found an unknown key; wanted only name, description"),
+        ("name: a-skill\ndescription: x\nmetadata: 5", "metadata: found 5; wanted a mapping"),
+        ("name: a-skill\ndescription: x\nmetadata: [1]", "metadata: found [1]; wanted a mapping"),
+        ("name: a-skill\ndescription: x\nmetadata: {author: {}}", "metadata.author: found an empty mapping"),
+        ("name: [1]\ndescription: x", "name: found [1]; wanted text"),
+        ("name: 2001-99-99\ndescription: x", "name is '2001-99-99'; wanted the folder's name"),
+        ("name: " + "9" * 5000 + "\ndescription: x", "name is '999"),
+        ("name: a-skill\ndescription: !!bool maybe", "description has 5 characters"),
+        ("a: " + "[" * 5000, "nests more than 60 levels"),
+        ("a: !!python/object/apply:os.system [ls]", "the tag !!python/object/apply:os.system"),
+        ("a0: &a0 [x]\n" + "".join(f"a{i}: &a{i} [{f'*a{i - 1},' * 9}]\n" for i in range(1, 30)), "aliases expand"),
+        ('name: "\\e]52;c;aGk=\\a\\u202e"\ndescription: x', r"name is '\x1b]52;c;aGk=\x07\u202e'"),
+        ('name: a-skill\ndescription: x\n"k\\e[2J": 1', r"k\x1b[2J: found an unknown key"),
+    ],
+)
+def test_front_matter_is_one_clear_fault(tmp_path: Path, front: str, said: str) -> None:
+    skill = skill_in(tmp_path)
+    (skill / "SKILL.md").write_text(f"---\n{front}\n---\n{BODY}")
+    assert said in faults(skill)
+
+
+def test_front_matter_with_the_line_ends_of_windows_is_read(tmp_path: Path) -> None:
+    skill = skill_in(tmp_path)
+    (skill / "SKILL.md").write_bytes(b"\xef\xbb\xbf" + (FRONT + BODY).replace("\n", "\r\n").encode())
+    assert front_matter(skill)[0]["name"] == "a-skill"
+    assert faults(skill) == ""
+
+
+def test_a_skill_that_is_no_text_is_refused(tmp_path: Path) -> None:
+    skill = skill_in(tmp_path)
+    (skill / "SKILL.md").write_bytes(b"---\nname: \xff\n---\n")
+    with pytest.raises(HcpError, match="is not UTF-8"):
+        front_matter(skill)
+
+
+@pytest.mark.parametrize("kind", ["zero", "pipe", "passwd", "loop", "folder", "large", "many"])
+def test_only_regular_files_of_the_folder_itself_are_read(tmp_path: Path, kind: str) -> None:
+    """None of these is waited for, followed or read to its end."""
+    skill = skill_in(tmp_path, step())
+    place = skill / "references" / "x.md"
+    place.parent.mkdir()
+    said = "references/x.md leads elsewhere"
+    if kind == "pipe":
+        os.mkfifo(place)
+        said = "references/x.md is no regular file"
+    elif kind == "large":
+        place.write_text("x" * 5_000_001)
+        said = "references/x.md has more than 5,000,000 bytes"
+    elif kind == "many":
+        for number in range(1001):
+            (place.parent / f"{number}.md").touch()
+        said = "more than 1,000 files"
+    else:
+        place.symlink_to({"zero": "/dev/zero", "passwd": "/etc/passwd", "loop": ".", "folder": "/usr"}[kind])
+    assert said in faults(skill)
+
+
+@pytest.mark.parametrize("link", ["x" * 5000, "a\0b", "\x1b]52;c;aGk=\a", "../../../etc/passwd", "\u202e"])
+def test_a_link_in_the_text_may_be_anything(tmp_path: Path, link: str) -> None:
+    skill = skill_in(tmp_path, step())
+    (skill / "SKILL.md").write_text(FRONT + BODY + f"[x]({link})\n")
+    assert "SKILL.md links to " in faults(skill)

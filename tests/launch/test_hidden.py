@@ -1,0 +1,109 @@
+"""What a launch hides, and what it merely does not state."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from hcp.core.place import Location
+from hcp.launch.fact import Launch
+from hcp.launch.hidden import hidden, hides_any, key_to_set
+from hcp.launch.load import LoadOptions, load_launch
+
+CORE = "--num-layers 4 --num-attention-heads 8 --hidden-size 512 --seq-length 4096"
+
+
+def script(tmp_path: Path, text: str, **options: tuple[str, ...]) -> Launch:
+    file = tmp_path / "train.sh"
+    file.write_text(f"#!/bin/bash\n{text}\n")
+    return load_launch(str(file), LoadOptions(**options))  # type: ignore[arg-type]
+
+
+def overrides(*words: str, **options: tuple[str, ...]) -> Launch:
+    return load_launch("", LoadOptions(words=words, **options))  # type: ignore[arg-type]
+
+
+def test_a_launch_that_says_all_hides_nothing(tmp_path: Path) -> None:
+    launch = script(tmp_path, f"torchrun --nproc-per-node 8 pretrain_gpt.py {CORE} --context-parallel-size 2")
+    assert not hides_any(launch)
+    assert hidden(launch, "te") is None
+
+
+def test_a_variable_that_is_not_set_hides_its_own_setting_alone(tmp_path: Path) -> None:
+    launch = script(
+        tmp_path, f"torchrun pretrain_gpt.py {CORE} --context-parallel-size $CP --tensor-model-parallel-size 2"
+    )
+    found = hidden(launch, "cp")
+    assert found is not None
+    assert (found.hides, found.reason) == ("word", "CP is not set in this script")
+    assert key_to_set(launch, "cp") == "--set context_parallel_size=VALUE"
+    assert list(launch.unknown) == ["cp"]
+
+
+def test_what_follows_from_a_hidden_setting_is_hidden_too(tmp_path: Path) -> None:
+    launch = script(tmp_path, f"torchrun --nproc-per-node 8 pretrain_gpt.py {CORE} --tensor-model-parallel-size $TP")
+    assert "dp" not in launch.facts
+    found = hidden(launch, "dp")
+    assert found is not None
+    assert found.reason == "TP is not set in this script"
+
+
+def test_a_sourced_file_hides_every_option_that_is_not_written(tmp_path: Path) -> None:
+    launch = script(tmp_path, f"source models/x.sh\ntorchrun pretrain_gpt.py {CORE} ${{MODEL_ARGS[@]}}")
+    found = hidden(launch, "window_size")
+    assert found is not None
+    assert found.reason == "line 2 sources models/x.sh, which is not read"
+    assert found.location == Location(str(tmp_path / "train.sh"), 2, 1, 2, 1)
+
+
+@pytest.mark.parametrize("name", ["te", "arch", "nvlink_domain", "world_size", "nodes", "mcore"])
+def test_versions_and_the_cluster_are_not_hidden_where_nobody_states_them(name: str) -> None:
+    assert hidden(overrides("model.context_parallel_size=2"), name) is None
+    assert hidden(overrides("--context-parallel-size", "2"), name) is None
+
+
+def test_the_number_of_nodes_is_hidden_by_a_word_but_not_by_slurm(tmp_path: Path) -> None:
+    start = "torchrun --nproc-per-node 8 --nnodes {} pretrain_gpt.py " + CORE
+    by_slurm = script(tmp_path, start.format("$SLURM_NNODES"))
+    assert hidden(by_slurm, "world_size") is None
+    by_word = script(tmp_path, start.format("$NUM_NODES"))
+    found = hidden(by_word, "world_size")
+    assert found is not None
+    assert found.reason == "NUM_NODES is not set in this script"
+    assert key_to_set(by_word, "world_size") == "--assume world_size=VALUE"
+
+
+def test_an_unknown_recipe_hides_what_an_override_list_leaves_out() -> None:
+    launch = overrides("model.context_parallel_size=2")
+    for name in ("tp", "seq_length", "heads", "kv_heads", "calculate_per_token_loss", "packing", "finetune"):
+        found = hidden(launch, name)
+        assert found is not None, name
+        assert found.hides == "recipe"
+
+
+def test_in_verl_the_model_hides_its_sizes_until_its_config_is_given() -> None:
+    launch = overrides("model_engine=megatron", "actor_rollout_ref.actor.megatron.context_parallel_size=2")
+    found = hidden(launch, "heads")
+    assert found is not None
+    assert (found.hides, found.do) == ("model", "give it with --model config.json")
+    assert hidden(launch, "te") is None
+
+
+def test_a_checkpoint_that_holds_the_arguments_counts_as_the_model() -> None:
+    launch = overrides("--use-checkpoint-args", "--load", "/ckpt", "--context-parallel-size", "2")
+    found = hidden(launch, "heads")
+    assert found is None or found.hides == "model"
+
+
+def test_where_the_site_keeps_its_files_is_nobodys_secret(tmp_path: Path) -> None:
+    launch = script(tmp_path, f"torchrun pretrain_gpt.py {CORE} --save $OUT")
+    assert "checkpoint_save" in launch.unknown
+    assert hidden(launch, "checkpoint_save") is None
+
+
+def test_a_value_that_only_upstream_evaluates_hides_its_meaning() -> None:
+    launch = overrides("--window-attn-skip-freq", "([1]*3+[0])*2", "--window-size", "128,0")
+    found = hidden(launch, "window_attn_skip_freq")
+    assert found is not None
+    assert found.reason == "window_attn_skip_freq is an expression that is not evaluated"

@@ -1,0 +1,65 @@
+"""What an unknown recipe is presumed to leave alone, and findings that rest on it."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from hcp.launch.load import LoadOptions, load_launch
+from hcp.rules.engine import check_launch
+from hcp.rules.registry import rules_for
+from hcp.rules.report import Finding, Report
+
+
+def report(*words: str) -> Report:
+    return check_launch(load_launch("", LoadOptions(words=words)), rules_for, fixes=False)
+
+
+def finding(rule: str, *words: str) -> Finding:
+    return next(item for item in report(*words).findings if item.rule.id == rule)
+
+
+CP4 = "model.context_parallel_size=4"
+
+
+def test_where_no_recipe_sets_the_key_an_error_stays_one_and_says_what_it_rests_on() -> None:
+    found = finding("HCP001", CP4, "model.cp_comm_type=a2a+p2p")
+    assert found.severity == "error"
+    (sizes,) = found.presumed
+    assert sizes[:3] == ("model.hierarchical_context_parallel_sizes", None, 0)
+    assert sizes.recipes > 700
+    assert not found.problem.message.startswith("if the recipe")
+
+
+def test_where_some_recipes_set_the_key_the_error_is_a_warning_with_its_condition() -> None:
+    found = finding("CP009", CP4, "model.window_size=[128,0]", "model.window_attn_skip_freq=null")
+    assert found.severity == "warning"
+    assert found.problem.message.startswith("if the recipe leaves model.cp_comm_type at p2p: ")
+    assert [item.key for item in found.presumed] == ["model.cp_comm_type"]
+
+
+def test_a_key_that_is_stated_is_not_presumed() -> None:
+    found = finding(
+        "CP009", CP4, "model.window_size=[128,0]", "model.cp_comm_type=p2p", "model.window_attn_skip_freq=null"
+    )
+    assert (found.severity, found.presumed) == ("error", ())
+
+
+def test_what_passes_at_a_presumed_value_counts_as_checked() -> None:
+    said = report(CP4, "model.softmax_type=vanilla")
+    assert "HCP001" not in [item.rule.id for item in said.not_checked]
+    assert "model.cp_comm_type" in [item.key for item in said.presumed]
+
+
+def test_who_states_kv_heads_has_no_latent_attention() -> None:
+    levels = (CP4, "model.cp_comm_type=a2a+p2p", "model.hierarchical_context_parallel_sizes=[4,1]")
+    heads = ("model.num_attention_heads=32", "model.tensor_model_parallel_size=1")
+    found = finding("HCP007", *levels, *heads, "model.num_query_groups=1")
+    assert (found.severity, found.presumed) == ("error", ())
+
+
+def test_nothing_is_presumed_of_a_launch_that_hides_words(tmp_path: Path) -> None:
+    file = tmp_path / "run.sh"
+    file.write_text("torchrun scripts/training/run_recipe.py --recipe llama3 $EXTRA model.context_parallel_size=4\n")
+    launch = load_launch(str(file), LoadOptions())
+    assert launch.dialect == "bridge"
+    assert not [fact for fact in launch.facts.values() if fact.origin == "presumed"]

@@ -1,0 +1,109 @@
+"""What triage says of texts from outside: nothing that a shell or a terminal would take for more than a text."""
+
+import json
+import shlex
+
+import pytest
+
+from hcp.triage.is_cp_on import CpPlan
+from hcp.triage.read import triage
+from hcp.triage.report import diagnosis_document, diagnosis_json, diagnosis_text
+from hcp.triage.signatures.table import SIGNATURES
+
+CANCELLED = "slurmstepd: error: *** STEP 12.0 ON n1 CANCELLED AT 2026-08-22T10:00:00 ***\n"
+
+
+def _start(**fields):
+    record = {"event": "start", "job": "12", "attempt": 0, "start": "srun", "nodes": ["n1"], "gpus_per_node": 8}
+    return "hcp-job: " + json.dumps({**record, **fields}) + "\n"
+
+
+def _diagnosis(tmp_path, text, launch=None):
+    (tmp_path / "x.log").write_text(text)
+    return triage([tmp_path / "x.log"], CpPlan())
+
+
+def _next(tmp_path, text, launch=None):
+    diagnosis = _diagnosis(tmp_path, text)
+    return diagnosis_json(diagnosis, launch)["first_failure"]["next"], diagnosis_text(diagnosis, launch)
+
+
+def test_a_job_id_reaches_the_commands(tmp_path):
+    for job in ("12", "12_3", "12+1"):
+        steps, _ = _next(tmp_path, _start(job=job) + CANCELLED)
+        assert steps == [f"sacct -j {job} --format=JobID,State,ExitCode,NodeList,MaxRSS"]
+
+
+@pytest.mark.parametrize("job", ["1; curl x|sh #", "$(reboot)", "1\n2", "-rf", "1 2", "١٢", "9" * 50, 12, ["1"], True])
+def test_a_job_id_that_slurm_would_not_give_is_left_out_and_said_so(tmp_path, job):
+    steps, text = _next(tmp_path, _start(job=job) + CANCELLED)
+    assert steps == ["sacct -j JOBID --format=JobID,State,ExitCode,NodeList,MaxRSS"]
+    assert "left out: job of a line 'start': the log states none that can be meant" in text and "curl" not in text
+
+
+@pytest.mark.parametrize("node", ["n1;reboot", "$(x)", "-rf", "n1&", "a'b", "n" * 300])
+def test_a_node_that_no_node_is_called_is_left_out_and_said_so(tmp_path, node):
+    steps, text = _next(tmp_path, f"slurmstepd: error: Node failure on {node}\n")
+    assert "--exclude=NODE" in steps[0] and f" on {node}" not in text.partition("\n")[0]
+    assert "left out: the node of the failing rank" in text
+    steps, text = _next(tmp_path, _start(nodes=[node]) + "0: RuntimeError: CUDA error: uncorrectable ECC error\n")
+    assert "--exclude=NODE" in steps[0] and "left out: nodes of a line 'start'" in text
+
+
+def test_a_rule_that_a_log_names_is_explained_only_if_there_is_one(tmp_path):
+    line = "x.sh:1:1: error {} it stops\n"
+    steps, text = _next(tmp_path, line.format("HCP002"))
+    assert steps[0] == "hcp explain HCP002" and "[HCP002]" in text
+    steps, text = _next(tmp_path, line.format("ZZZ999"))
+    assert not any("explain" in step for step in steps) and "[ZZZ999]" not in text
+
+
+@pytest.mark.parametrize("launch", ["my train.sh", "a;b.sh", "-x.sh", "$(touch PWNED).sh", "it's.sh", "&"])
+def test_the_launch_is_one_word_of_the_commands_and_no_option(tmp_path, launch):
+    steps, _ = _next(tmp_path, "AssertionError: Unsupported communication type: x\n", launch)
+    word = shlex.split(steps[0])[2]
+    assert word in (launch, f"./{launch}") and not word.startswith("-")
+    assert len(shlex.split(steps[0])) == 5
+
+
+def test_a_launch_that_no_line_can_show_is_left_out_and_said_so(tmp_path):
+    steps, text = _next(tmp_path, "AssertionError: Unsupported communication type: x\n", "a\nb.sh")
+    assert steps[0] == "hcp check LAUNCH --select CP004" and "left out: the launch's name" in text
+
+
+def test_what_a_log_says_is_never_a_place_to_fill(tmp_path):
+    text = "x.sh:1:1: error HCP002 {rule} {launch} {text}\n"
+    failure = _diagnosis(tmp_path, text).failure
+    assert failure.cause == "hcp check stopped the job in phase 0: {rule} {launch} {text}"
+
+
+HOSTILE = "\x1b]52;c;eA==\x07 \u202egnp \x9b31m \x08\x7f ::error::x"
+
+
+def test_control_characters_of_a_log_are_shown_and_not_sent(tmp_path):
+    diagnosis = _diagnosis(tmp_path, f"ValueError: {HOSTILE}\n" + _start(job="1\x1b[2J"))
+    text, document = diagnosis_text(diagnosis, "a\x1b.sh"), diagnosis_document(diagnosis, "a\x1b.sh")
+    assert all(line.isprintable() for line in text.splitlines()) and r"\u202egnp" in text
+    assert document.replace("\n", "").isprintable() and document.isascii()
+    said = json.loads(document)["first_failure"]["message"]
+    assert said == f"ValueError: {HOSTILE}"
+
+
+def test_a_file_name_of_control_characters_is_shown_and_not_sent(tmp_path):
+    path = tmp_path / "a\x1b[2J\n::error::x\udcff.log"
+    path.write_text("ValueError: no\n")
+    diagnosis = triage([path], CpPlan())
+    assert r"a\x1b[2J\n::error::x\udcff.log:1: ValueError: no" in diagnosis_text(diagnosis, None)
+    assert json.loads(diagnosis_document(diagnosis, None))["files"] == [str(path)]
+
+
+def test_a_long_text_of_a_log_is_cut(tmp_path):
+    diagnosis = _diagnosis(tmp_path, "ValueError: " + "x" * 100_000 + " y\n" + "ValueError: " + "x " * 3000)
+    assert len(diagnosis_text(diagnosis, None)) < 1500
+
+
+@pytest.mark.parametrize("row", SIGNATURES, ids=lambda row: row.id)
+def test_every_step_of_the_table_can_be_filled(row, tmp_path):
+    context = 'File "data_schedule.py"\n' if row.context else ""
+    steps, _ = _next(tmp_path, _start() + context + row.example + "\n", "train.sh")
+    assert not any("{" in step or "}" in step for step in steps)

@@ -1,0 +1,76 @@
+"""Which logs are opened: what was named, and nothing that would be waited for or lies elsewhere."""
+
+import io
+import os
+import subprocess
+import sys
+
+import pytest
+
+from hcp.core.errors import HcpError
+from hcp.triage.sources import STDIN, find_logs, opened
+from support.processes import HANG_S
+
+
+def test_a_folder_gives_its_texts_by_name_and_says_which_links_leave_it(tmp_path):
+    folder = tmp_path / "logs"
+    (folder / "deep").mkdir(parents=True)
+    for name in ("b.log", "deep/a.log"):
+        (folder / name).write_text("x\n")
+    (folder / "weights.pt").write_bytes(b"\0\1")
+    (tmp_path / "secret").write_text("ValueError: of somebody else\n")
+    (folder / "out.log").symlink_to("../secret")
+    (folder / "latest.log").symlink_to("b.log")
+    (folder / "loop").symlink_to(".")
+    (folder / "zero").symlink_to("/dev/zero")
+    os.mkfifo(folder / "pipe")
+    found = find_logs([str(folder)])
+    assert [path.relative_to(folder).as_posix() for path in found.paths] == ["b.log", "deep/a.log", "latest.log"]
+    assert [(path.name, why) for path, why in found.unread] == [
+        ("out.log", "a link that leaves the folder"),
+        ("zero", "a link that leaves the folder"),
+    ]
+
+
+@pytest.mark.parametrize("target", ["/dev/zero", "/dev/null", "/dev/full"])
+def test_a_device_is_refused(target):
+    with pytest.raises(HcpError, match="found a device or a socket; wanted log files"):
+        find_logs([target])
+
+
+def test_a_pipe_that_nobody_writes_to_is_empty_and_not_waited_for(tmp_path):
+    os.mkfifo(tmp_path / "pipe")
+    with opened(tmp_path / "pipe") as (file, start):
+        assert (start, file.read(10)) == (b"", b"")
+
+
+def test_a_pipe_is_read_to_its_end_however_late_its_writer(tmp_path):
+    command = "(sleep 0.2; printf 'ValueError: '; sleep 0.2; printf 'late\\n') | "
+    for rest in ("hcp triage -", "hcp triage /dev/stdin", "hcp triage <(cat)"):
+        done = subprocess.run(
+            ["bash", "-c", command + rest.replace("hcp", f"{sys.executable} -m hcp")],
+            cwd=tmp_path,
+            capture_output=True,
+            text=True,
+            timeout=HANG_S,
+        )
+        assert done.returncode == 1 and "the program raised ValueError: late" in done.stdout, (rest, done)
+
+
+def test_standard_input_that_is_closed_is_one_line(monkeypatch):
+    monkeypatch.setattr(sys, "stdin", None)
+    with pytest.raises(HcpError, match="it is closed"), opened(STDIN):
+        pass
+
+
+def test_a_file_may_be_called_like_standard_input(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "<stdin>").write_text("of the file")
+    monkeypatch.setattr(sys, "stdin", io.TextIOWrapper(io.BytesIO(b"of the stream")))
+    paths = find_logs(["-", "<stdin>", "-"]).paths
+    assert len(paths) == 2
+    starts = []
+    for path in paths:
+        with opened(path) as (_, start):
+            starts.append(start)
+    assert starts == [b"of the stream", b"of the file"]
