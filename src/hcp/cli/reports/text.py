@@ -75,7 +75,7 @@ def _not_checked_lines(report: Report) -> list[Line]:
     rest = [rule for _, rules in groups[_MANY_NEEDS:] for rule in rules]
     if rest:
         parts.append(f"{' '.join(rest)} ({len(groups) - _MANY_NEEDS} more facts, see hcp show)")
-    needs = unique(need for item in report.not_checked for need in item.needs)
+    needs = unique(name for need, _ in groups for name in need.split(", "))
     return [f"not checked: {', '.join(parts)}; add {what_to_add(report.launch, needs)}"]
 
 

@@ -16,7 +16,7 @@ _CLUSTER = frozenset(
     "nvlink_domain placement start world_size".split()
 )
 """Facts that no key of a launch states; `--assume` does."""
-_EXAMPLES = {"version": "VERSION", "bool": "true", "size": "N", "int": "N"}
+_EXAMPLES = {"version": "VERSION", "size": "N", "int": "N"}
 _MANY = 5
 _MANY_PRESUMED = 3
 
