@@ -18,7 +18,7 @@ FULL = pytest.mark.skipif(not Path("/dev/full").exists(), reason="needs /dev/ful
 
 def shell(command: str, folder: Path) -> subprocess.CompletedProcess[str]:
     (folder / "bad.sh").write_text(BAD)
-    (folder / "good.txt").write_text("model.context_parallel_size=4\n")
+    (folder / "good.sh").write_text(BAD.replace("1000", "1024"))
     return subprocess.run(["bash", "-c", command.replace("hcp", HCP, 1)], cwd=folder, capture_output=True, text=True)
 
 
@@ -26,13 +26,13 @@ def shell(command: str, folder: Path) -> subprocess.CompletedProcess[str]:
     ("command", "code"),
     [
         ("hcp check bad.sh --select CP001 {}", 1),
-        ("hcp check good.txt --select CP001 {}", 0),
+        ("hcp check good.sh --select CP001 {}", 0),
         ("hcp check nope.sh {}", 2),
         ("hcp check nope.sh --format json {}", 2),
         ("hcp check --nope {}", 2),
         ("hcp check bad.sh --select CP001 --format json {}", 1),
         ("hcp check bad.sh --select CP001 --diff {}", 1),
-        ("hcp show good.txt {}", 0),
+        ("hcp show good.sh {}", 0),
         ("hcp explain --all {}", 0),
         ("hcp --help {}", 0),
         ("hcp skills list {}", 0),
@@ -53,9 +53,9 @@ def test_a_full_disk_is_said_once(tmp_path: Path) -> None:
 
 
 def test_a_closed_stdin_matters_only_where_it_is_read(tmp_path: Path) -> None:
-    assert shell("hcp check good.txt --select CP001 <&-", tmp_path).returncode == 0
+    assert shell("hcp check good.sh --select CP001 <&-", tmp_path).returncode == 0
     done = shell("hcp check - <&-", tmp_path)
-    assert done.returncode == 2 and done.stderr.startswith("hcp: <stdin> is empty; wanted a launch")
+    assert done.returncode == 2 and done.stderr.startswith("hcp: standard input is closed; wanted a launch")
 
 
 def test_a_reader_that_has_gone_changes_no_exit_code(tmp_path: Path) -> None:

@@ -136,11 +136,14 @@ def test_what_is_undecided_is_said_once_for_each_reason() -> None:
     assert text(BOTH)[2].startswith("launch.sh: FAILED: 1 error")
 
 
-def test_what_is_presumed_is_one_line_with_the_least_certain_first() -> None:
-    sure = [Presumed(f"model.key_{number}", None, 0, 741) for number in range(4)]
-    assert text(report(presumed=(*sure, PRESUMED)))[0] == (
-        "presumed where nothing is written: model.cp_comm_type p2p (46 of 741 recipes differ); "
-        "model.key_0 null (0 of 741 recipes differ); model.key_1 null (0 of 741 recipes differ); and 2 more (hcp show)"
+def test_what_is_presumed_with_doubts_is_one_line_with_the_least_certain_first() -> None:
+    sure = Presumed("model.sure", None, 0, 741)
+    rare = [Presumed(f"model.key_{number}", None, 1, 741) for number in range(4)]
+    assert text(report(presumed=(sure,)))[0].startswith("launch.sh: ok: ")
+    assert text(report(presumed=(sure, *rare, PRESUMED)))[0] == (
+        "presumed, as the recipe is not known: model.cp_comm_type p2p (46 of 741 recipes set another), "
+        "model.key_0 null (1 of 741 recipes set another), model.key_1 null (1 of 741 recipes set another), "
+        "and 2 more (see hcp show)"
     )
 
 
@@ -161,7 +164,7 @@ def test_every_rule_that_is_not_checked_is_named(hcp, root) -> None:
     (line,) = [line for line in shown.splitlines() if line.startswith("not checked: ")]
     assert len(data["not_checked"]) > 10
     assert [item["rule"] for item in data["not_checked"] if item["rule"] not in line] == []
-    assert "; add --model config.json, --assume te=VERSION" in line
+    assert "; add --model config.json, --assume " in line and " te=VERSION" in line
 
 
 def test_github_warns_of_what_is_undecided() -> None:

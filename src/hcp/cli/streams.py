@@ -12,7 +12,8 @@ from typing import IO, Any
 def guard_streams() -> None:
     """Lets this process end with the exit code of its work, whatever becomes of its standard streams.
 
-    A closed stream becomes /dev/null, so that no file that is opened later takes its place. A stream that fails
+    A closed stream becomes /dev/null, so that no file that is opened later takes its place; `sys.stdin` stays None, for
+    those who read it to say so. A stream that fails
     (a full disk) is said once on standard error; one whose reader has gone (`hcp ... | head`) is dropped quietly.
     What an encoding cannot write is written as an escape.
     """
@@ -24,8 +25,6 @@ def guard_streams() -> None:
             if opened != number:
                 os.dup2(opened, number)
                 os.close(opened)
-    if sys.stdin is None:
-        sys.stdin = open(0, closefd=False)  # noqa: SIM115 - as long as the process
     sys.stdout = _guarded(sys.stdout, 1)
     sys.stderr = _guarded(sys.stderr, 2)
 

@@ -65,9 +65,9 @@ FIXES: list[FixRow] = [
         "",
         "cp=4 cp_comm_type=a2a+p2p hcp_sizes=2,2 num_layers=2 window_size=128,0 window_attn_skip_freq=2",
         (
-            "model.cp_comm_type=[a2a,a2a+p2p]",
             "model.cp_comm_type=a2a model.hierarchical_context_parallel_sizes=null",
             "model.cp_comm_type=all_gather model.hierarchical_context_parallel_sizes=null",
+            "model.cp_comm_type=[a2a,a2a+p2p]",  # last: a bare provider has no hierarchy (HCP010)
         ),
     ),
     (

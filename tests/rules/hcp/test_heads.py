@@ -164,9 +164,6 @@ FIXES: list[FixRow] = [
         "bridge-provider",
         "",
         "heads=8 tp=1 cp=8 cp_comm_type=a2a,a2a+p2p hcp_sizes=1,8 kv_heads=5",
-        (
-            "model.cp_comm_type=[a2a+p2p,a2a+p2p]",
-            "model.cp_comm_type=[p2p,a2a+p2p]",
-        ),
+        ("model.cp_comm_type=[p2p,p2p] model.hierarchical_context_parallel_sizes=null",),
     ),
 ]

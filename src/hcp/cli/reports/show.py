@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from hcp.cli.reports.words import fact_value, numbered, value_text
+from hcp.cli.reports.words import fact_value, numbered
 from hcp.cli.screen import Line
 from hcp.launch.fact import Launch
+from hcp.rules.report import shown_value
 
 _AXES = ("tp", "cp", "pp", "vpp", "ep", "etp", "gtp", "dp")
 _ALWAYS = ("tp", "cp", "pp", "dp")
@@ -20,7 +21,7 @@ def show_lines(launch: Launch, every: bool) -> list[Line]:
     for name, fact in rows:
         place = f"  {fact.location.file}:{fact.location.line}:{fact.location.column}" if fact.location else ""
         key = f"  {fact.key}" if fact.key else ""
-        lines.append(f"  {name:<{width}}  {value_text(fact_value(name, fact))}  [{fact.origin}]{key}{place}")
+        lines.append(f"  {name:<{width}}  {shown_value(fact_value(name, fact))}  [{fact.origin}]{key}{place}")
     if len(rows) < len(launch.facts):
         folded = numbered(len(launch.facts) - len(rows), "further fact")
         lines.append(f"  {folded} at upstream's default: --all lists them")
@@ -34,7 +35,7 @@ def show_lines(launch: Launch, every: bool) -> list[Line]:
     elif not reading.complete:
         lines.append("  unknown: every key that is not written: the recipe decides, and it is not known")
     for name, said, assumed in launch.conflicts:
-        values = (value_text(fact_value(name, fact)) for fact in (said, assumed))
+        values = (shown_value(fact_value(name, fact)) for fact in (said, assumed))
         lines.append(f"  {name}: the launch says {next(values)}, assumed is {next(values)}")
     lines += [f"  note: {note}" for note in reading.notes]
     lines += [f"  also checked: the model under {other.role}" for other in reading.others]

@@ -41,8 +41,10 @@ def report_lines(
     target = report.launch.reading.target
     lines: list[Line] = [f"{target}: note: {note}" for note in report.launch.reading.notes]
     lines += [line for finding in report.findings for line in shown(report, finding)]
-    if report.presumed:
-        lines.append(f"presumed where nothing is written: {presumed_text(report.presumed)}")
+    doubtful = [item for item in report.presumed if item.recipes_set]
+    if doubtful:
+        decider = "model's config" if report.launch.dialect == "verl" else "recipe"
+        lines.append(f"presumed, as the {decider} is not known: {presumed_text(doubtful)}")
     lines += _not_checked_lines(report)
     lines += [
         f"{_where(report, item)}: undecided: {undecided_text(item)}" for item in _not_in_the_verdict(report, strict)
@@ -73,7 +75,7 @@ def _not_checked_lines(report: Report) -> list[Line]:
     rest = [rule for _, rules in groups[_MANY_NEEDS:] for rule in rules]
     if rest:
         parts.append(f"{' '.join(rest)} ({len(groups) - _MANY_NEEDS} more facts, see hcp show)")
-    needs = unique(need for item in report.not_checked for need in item.needs)
+    needs = unique(name for need, _ in groups for name in need.split(", "))
     return [f"not checked: {', '.join(parts)}; add {what_to_add(report.launch, needs)}"]
 
 

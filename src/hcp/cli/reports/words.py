@@ -7,7 +7,7 @@ from typing import Any
 
 from hcp.core.secrets import HIDDEN, is_secret_name
 from hcp.launch.fact import Fact, Launch
-from hcp.rules.report import Finding, OfferedFix, Presumed, Report
+from hcp.rules.report import Finding, OfferedFix, Presumed, Report, shown_value
 
 _MODEL = frozenset("heads kv_heads num_query_groups num_layers hidden_size head_dim mla vision num_experts".split())
 """Facts that a model's config.json states; `--model` gives them all at once."""
@@ -16,7 +16,7 @@ _CLUSTER = frozenset(
     "nvlink_domain placement start world_size".split()
 )
 """Facts that no key of a launch states; `--assume` does."""
-_EXAMPLES = {"version": "VERSION", "bool": "true", "size": "N", "int": "N"}
+_EXAMPLES = {"version": "VERSION", "size": "N", "int": "N"}
 _MANY = 5
 _MANY_PRESUMED = 3
 
@@ -38,20 +38,12 @@ def presumed_text(items: Sequence[Presumed]) -> str:
     """The values that were presumed, the least certain ones first."""
     least = sorted(items, key=lambda item: -item.recipes_set)[:_MANY_PRESUMED]
     shown = [
-        f"{item.key} {value_text(item.value)} ({item.recipes_set} of {item.recipes} recipes differ)" for item in least
+        f"{item.key} {shown_value(item.value)} ({item.recipes_set} of {item.recipes} recipes set another)"
+        for item in least
     ]
-    return "; ".join(shown) + (f"; and {len(items) - len(least)} more (hcp show)" if len(items) > len(least) else "")
-
-
-def value_text(value: Any) -> str:
-    """A fact's value as a person writes it."""
-    if value is None:
-        return "null"
-    if isinstance(value, bool):
-        return "true" if value else "false"
-    if isinstance(value, tuple):
-        return "[" + ", ".join(map(value_text, value)) + "]"
-    return str(value)
+    return ", ".join(shown) + (
+        f", and {len(items) - len(least)} more (see hcp show)" if len(items) > len(least) else ""
+    )
 
 
 def fact_value(name: str, fact: Fact) -> Any:
