@@ -8,9 +8,10 @@ from collections.abc import Sequence
 from hcp.bash.value import Field, Items, ScriptText, Unseen
 from hcp.core.errors import HcpError
 from hcp.launch.comments import acceptances_in
-from hcp.launch.dialects import WANTED, dialect_of_keys, has_section, not_supported
+from hcp.launch.dialects import WANTED, can_be, dialect_of_keys, not_supported
 from hcp.launch.fact import Acceptance, Dialect, Fact, Reading, Setting
 from hcp.launch.facts.elsewhere import taken_from_elsewhere
+from hcp.launch.facts.known_keys import is_known
 from hcp.launch.facts.table import index_of
 from hcp.launch.foreign import of_keys, of_options, of_program, of_tools, sets_ascend
 from hcp.launch.script.facts import facts_of, is_parallel
@@ -175,13 +176,19 @@ def _may_be(forced: Dialect, told: Dialect | None, launched: Launched, names: se
     A program of one's own may take Megatron-LM's names for a few options, and be Bridge's all the same.
     """
     flags = {name[2:] for name in names if name.startswith("--")}
-    if told in ("verl", "bridge") or (told == "mlm" and len(flags & set(index_of("mlm")) - set(_BRIDGE_FLAGS)) > 2):
+    if told in ("verl", "bridge"):
         return False
+    if told == "mlm" and sum(is_known("mlm", flag) for flag in flags - set(_BRIDGE_FLAGS)) > 3:
+        return False
+    program = launched.started.script or ""
+    trains = not program or _MLM.search(program) is not None
     if not names:
-        return any(isinstance(item, Unseen) for item in launched.started.arguments)
+        return trains and any(isinstance(item, Unseen) for item in launched.started.arguments)
     if forced == "mlm":
-        return bool(flags & set(index_of("mlm"))) or _MLM.search(launched.started.script or "") is not None
-    return (forced != "verl" and bool(flags & set(_BRIDGE_FLAGS))) or has_section(forced, names)
+        return len(flags & set(index_of("mlm"))) > 2 or _MEGATRON.search(program) is not None
+    if forced != "verl" and trains and is_parallel(names):
+        return True
+    return can_be(forced, [name for name in names if not name.startswith("-")])
 
 
 def _reading(
