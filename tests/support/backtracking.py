@@ -19,7 +19,7 @@ else:
     import sre_constants as names
     import sre_parse as parser
 
-MOST_STEPS = 400_000
+MOST_STEPS = 300_000
 _MANY = 10
 """A repetition up to this number of times is none that can be pumped."""
 _FEW = 10
@@ -196,7 +196,7 @@ def _is_member(kind: Any, value: Any, code: int) -> bool:
 def attacks(tree: Any) -> Iterator[tuple[str, str, str]]:
     """(start, what is to be repeated, end): texts that reach a repetition, fill it, and then fit no more."""
     repeats = list(_repeats(tree, ""))
-    pumps = {pump: None for _, bodies in repeats for pump in bodies}
+    pumps = {pump: None for prefix, bodies in repeats for pump in (*bodies, prefix) if pump}
     for start in dict.fromkeys(("", *(prefix for prefix, _ in repeats))):
         for pump in pumps:
             for end in ("", "\0"):

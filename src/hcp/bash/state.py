@@ -29,7 +29,9 @@ _AT_RUN_TIME_NAMES = (
     "BASH_SOURCE BASHPID PPID BASH_VERSION DIRSTACK FUNCNAME PIPESTATUS EPOCHSECONDS OPTARG OPTIND REPLY"
 )
 _AT_RUN_TIME = frozenset(_AT_RUN_TIME_NAMES.split())
-_ASSIGNED = re.compile(rb"(?<![\w$.\-/:{+@%])([A-Za-z_]\w*)(?:\[[^\]\n]*\])?\+?=(?![\"']?\$\{?\1\b)")
+_ASSIGNED = re.compile(
+    rb"(?<![\w$.\-/:{+@%])([A-Za-z_]\w*)(?:\[[^][\n]*(?:\[[^][\n]*\][^][\n]*)*\])?\+?=(?![\"']?\$\{?\1\b)"
+)
 
 
 class Var(NamedTuple):
@@ -53,7 +55,9 @@ class State:
         self.preset = preset
         self.depth = 0
         self.steps = 0
-        """What following the script has cost so far, in statements; long values count for several."""
+        """How many statements were followed so far."""
+        self.work = 0.0
+        """What long texts and lists have cost so far, in units that take as long as following a statement."""
         self.vars: dict[str, Var] = {}
         self.positional: Items | None = None
         """The arguments of the function that runs; None at the script's own level, whose arguments are not known."""
@@ -130,7 +134,7 @@ class State:
                 return
             value = self.lookup(name, span)[0] + value
         size = size_of(value)
-        self.steps += (size + 50 * len(value)) // 1000
+        self.pay(size + 50 * len(value), 1000)
         if size > MAX_VALUE:
             value = (Hole(f"{name} is too long", span),)
         was = before.exported if before is not None else name in self.to_export
@@ -140,7 +144,7 @@ class State:
         before = self.vars.get(name)
         if append:
             items = self.items_of(name, span) + items
-        self.steps += len(items) // 20
+        self.pay(len(items), 20)
         if len(items) > MAX_VALUE // 40:
             items = (Unseen(f"{name} is too long", span),)
         self.vars[name] = Var(None, items, before.exported if before is not None else False, span)
@@ -153,8 +157,13 @@ class State:
         else:
             self.vars[name] = Var((Hole(reason, span),), None, before.exported if before else False, span)
 
+    def pay(self, work: int, per_step: int) -> None:
+        """Counts work of which `per_step` takes as long as following one statement."""
+        self.work += work / per_step
+
     def arithmetic(self, text: str) -> int:
         """Raises: Undecidable."""
+        self.pay(len(text), 20)
         span = (self.source, 0, 0)
 
         def read(name: str) -> str:
@@ -176,7 +185,7 @@ class State:
             return
         self.vars = dict(before)
         names = dict.fromkeys(name for env in after for name in env)
-        self.steps += len(names) * len(after) // 100
+        self.pay(len(names) * len(after), 100)
         for name in names:
             found = [env.get(name) for env in after]
             if all(var is found[0] for var in found):
