@@ -36,6 +36,7 @@ def words(w: Walker, word: ShellWord) -> list[Item]:
     span, text = w.span(word), w.text(word)
     braced = _braced(text) if "{" in text else None
     if braced is not None:
+        w.pay(len(braced), 20)
         return [Field((Lit(text, span, False),), span) for text in braced]
     if len(word.pieces) == 1 and type(word.pieces[0]) is Text and "\\" not in text and not w.source.marks:
         return [Field((Lit(text, span),), span)]

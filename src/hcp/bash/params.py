@@ -87,6 +87,7 @@ def _element(w: State, name: str, subscript: str | None, span: Span) -> tuple[Va
 def _indirect(w: State, name: str, subscript: str | None, span: Span, quoted: bool) -> list[Frag]:
     if subscript in ("@", "*"):
         items = w.items_of(name, span)
+        w.pay(len(items), 20)
         if all(isinstance(item, Field) for item in items):
             numbers = tuple(Field((Lit(str(place), span, False),), span) for place in range(len(items)))
             return [Frag(Splice(numbers), not quoted)]

@@ -22,6 +22,7 @@ from hcp.bash.value import (
     size_of,
     text_of,
 )
+from hcp.core.secrets import is_secret_name
 
 MAX_VALUE = 200_000
 _AT_RUN_TIME_NAMES = (
@@ -171,6 +172,7 @@ class State:
             known = text_of(value)
             if known is None:
                 raise Undecidable(reason_of(value))
+            self.pay(len(known), 20)
             return known
 
         def write(name: str, text: str) -> None:
@@ -206,6 +208,8 @@ class State:
             ]
             return Var(None, merged_items(lists, reason, span), exported, place)
         self.vars.pop(name, None)
+        if is_secret_name(name):
+            return Var((Hole(reason, span),), None, exported, place)  # a choice is shown with its texts
         absent = self.lookup(name, span)[0]
         values = [absent if var is None or var.value is None else var.value for var in found]
         return Var(merged(values, reason, span), None, exported, place)

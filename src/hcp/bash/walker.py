@@ -14,6 +14,7 @@ from hcp.bash.parser.script import parse
 from hcp.bash.state import Preset, State, Var
 from hcp.bash.syntax import CommandSubstitution, Function, Script, Statement, SyntaxNode
 from hcp.bash.value import Hole, Items, Lit, Part, ScriptText, Span, Value
+from hcp.core.secrets import without_secrets
 
 MAX_STEPS = 10_000
 MAX_NESTING = 60
@@ -78,7 +79,7 @@ class Walker(State):
     def note(self, text: str) -> None:
         """Says something to the person who reads the result."""
         if len(self.notes) < 20:
-            self.notes[text] = None
+            self.notes[without_secrets(text)] = None
 
     def line(self, node: SyntaxNode) -> int:
         """The line in which a node starts."""
