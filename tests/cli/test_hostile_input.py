@@ -1,4 +1,4 @@
-"""Input that is made to hurt, given to the command itself: one clear line and exit 2, and no credential in any output."""
+"""Hostile input to the command itself: one clear line and exit 2, and no credential in any output."""
 
 from __future__ import annotations
 
@@ -105,4 +105,4 @@ def test_no_output_shows_a_credential(name: str, text: str, output: str, tmp_pat
     form = output.removeprefix("show").strip() or "text"
     done = hcp("check", name, *show, "--format", form, cwd=tmp_path)
     assert done.returncode in (0, 1, 4), done.stderr
-    assert "context" in done.stdout and "hunter2" not in done.stdout + done.stderr
+    assert "cp" in done.stdout and "hunter2" not in done.stdout + done.stderr
