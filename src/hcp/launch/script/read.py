@@ -7,6 +7,7 @@ from collections.abc import Sequence
 
 from hcp.bash.value import Field, Items, ScriptText, Unseen
 from hcp.core.errors import HcpError
+from hcp.core.numbers import whole_number
 from hcp.launch.comments import acceptances_in
 from hcp.launch.dialects import WANTED, can_be, dialect_of_keys, not_supported
 from hcp.launch.fact import Acceptance, Dialect, Fact, Reading, Setting
@@ -21,7 +22,7 @@ from hcp.launch.script.started import Launched
 from hcp.launch.words.overrides import in_script, reading_of_words
 from hcp.launch.words.settings import Word
 
-MAX_CHARACTERS = 1_000_000
+MAX_CHARACTERS = 200_000
 
 _VERL = re.compile(r"(^|[./])verl[./]|main_(ppo|dapo|grpo|generation)|(^|\.)(fully_async|one_step_off)")
 _BRIDGE = re.compile(
@@ -259,8 +260,8 @@ def _bridge_facts(facts: dict[str, Fact], settings: Sequence[Setting]) -> None:
         word: str = setting.value[0]
         if name == "model_name":
             facts[name] = Fact(word, "launch", setting.location, "--" + setting.key)
-        elif word.isdecimal() and 0 < int(word[:10]) < 10**9:
-            facts[name] = Fact(int(word), "launch", setting.location, "--" + setting.key)
+        elif word.isdecimal() and (number := whole_number(word, 9)):
+            facts[name] = Fact(number, "launch", setting.location, "--" + setting.key)
 
 
 def _acceptances(text: str, target: str) -> tuple[Acceptance, ...]:
