@@ -100,3 +100,18 @@ def test_an_anchor_that_claims_to_be_on_pypi_is_decided_there(upstream: Path) ->
         if item.status == "unverified here" and item.anchor.source.where == "pypi"
     ]
     assert undecided == []
+
+
+def test_a_folder_whose_name_ends_in_no_version_is_one_clear_line(tmp_path: Path) -> None:
+    (tmp_path / "verl-0.5.0 (copy)").mkdir()
+    with pytest.raises(HcpError, match=r"found the folder 'verl-0.5.0 \(copy\)'.*wanted.*; rename"):
+        unpacked_roots(tmp_path)
+
+
+@pytest.mark.parametrize("text", [b"caf\xe9 = 1\n", b"a = 1\0\n", b"(" * 100_000, b"def f(: pass"])
+def test_sources_that_are_no_python_are_looked_into_all_the_same(tmp_path: Path, text: bytes) -> None:
+    (tmp_path / "verl").mkdir()
+    (tmp_path / "verl" / "a.py").write_bytes(text)
+    source = Source("verl", "verl/a.py", "f", "anything", "")
+    (found,) = verdicts([Anchor("X001", source)], [Root("verl", "1.0", tmp_path)])
+    assert found.status == "gone"

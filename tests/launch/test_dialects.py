@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from hcp.core.errors import HcpError
-from hcp.launch.dialects import dialect_of_keys, has_known_key, has_section
+from hcp.launch.dialects import can_be, dialect_of_keys, has_known_key
 from hcp.launch.fact import DIALECTS, Dialect
 from hcp.launch.read import read_target, read_text
 
@@ -76,15 +76,19 @@ def test_a_forced_dialect_needs_a_section_of_its_own(dialect: Dialect) -> None:
 
 
 def test_a_forced_dialect_reads_what_alone_tells_nothing() -> None:
-    assert read_text("optimizer: {lr: 1}\nfoo: {a: 1, b: 2}\n", "x.yaml", dialect="bridge").dialect == "bridge"
+    assert read_text("optimizer.lr=1 model.my_own=2\n", "x.txt", dialect="bridge").dialect == "bridge"
+    with pytest.raises(HcpError, match="no key of the dialect bridge"):
+        read_text("model: {my_own: 2}\n", "x.yaml", dialect="bridge")
+    with pytest.raises(HcpError, match="no key of the dialect bridge"):
+        read_text("optimizer: {lr: 1}\nfoo: {a: 1, b: 2}\n", "x.yaml", dialect="bridge")
     assert read_text("model: {contxt_parallel_size: 2}\n", "x.yaml", dialect="bridge").dialect == "bridge"
-    assert not has_known_key("bridge", ["foo.a"]) and not has_section("mlm", ["model.a"])
+    assert not has_known_key("bridge", ["foo.a"]) and not can_be("mlm", ["model.a"])
     assert has_known_key("bridge-provider", ["model.context_parallel_size"])
 
 
 SLIME = (
     "python train.py --num-layers 4 --hidden-size 64 --num-attention-heads 4 --num-query-groups 2 "
-    "--attention-backend flash --context-parallel-size 2\n"
+    "--attention-backend flash --swiglu --context-parallel-size 2\n"
 )
 
 
@@ -105,7 +109,7 @@ def test_a_forced_dialect_needs_a_word_that_can_be_its_own() -> None:
     for dialect in DIALECTS:
         with pytest.raises(HcpError, match=f"wanted a launch of the dialect {dialect}"):
             read_text("python prepare.py --input a --output b\n", "x.sh", dialect=dialect)
-        assert read_text("python start.py $ARGS\n", "x.sh", dialect=dialect).unseen
+        assert read_text("python train.py $ARGS\n", "x.sh", dialect=dialect).unseen
     assert read_text("python start.py my.own=1 model.seq_length=3\n", "x.sh", dialect="bridge").dialect == "bridge"
 
 

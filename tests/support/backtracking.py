@@ -19,9 +19,9 @@ else:
     import sre_constants as names
     import sre_parse as parser
 
-MOST_STEPS = 400_000
+MOST_STEPS = 300_000
 _MANY = 10
-"""A repetition up to this number of times is none that can be pumped."""
+"""Times up to which a repetition is not pumped."""
 _FEW = 10
 """Steps for each of some 50 characters: what grows with the square takes more."""
 _SAMPLES = "a0 _\n-.A/\t"
@@ -196,7 +196,7 @@ def _is_member(kind: Any, value: Any, code: int) -> bool:
 def attacks(tree: Any) -> Iterator[tuple[str, str, str]]:
     """(start, what is to be repeated, end): texts that reach a repetition, fill it, and then fit no more."""
     repeats = list(_repeats(tree, ""))
-    pumps = {pump: None for _, bodies in repeats for pump in bodies}
+    pumps = {pump: None for prefix, bodies in repeats for pump in (*bodies, prefix) if pump}
     for start in dict.fromkeys(("", *(prefix for prefix, _ in repeats))):
         for pump in pumps:
             for end in ("", "\0"):
@@ -272,11 +272,9 @@ def literals(tree: Any) -> list[str]:
 @contextmanager
 def _deep_recursion() -> Iterator[None]:
     before = sys.getrecursionlimit()
-    sys.setrecursionlimit(max(before, 8000))
-    try:
-        yield
-    finally:
-        sys.setrecursionlimit(before)
+    sys.setrecursionlimit(8000)
+    yield
+    sys.setrecursionlimit(before)
 
 
 @_deep_recursion()
@@ -287,9 +285,8 @@ def slowest_growth(pattern: re.Pattern[Any], how: str) -> tuple[float, str]:
     """
     counted = Counted(pattern)
     worst = (0.0, "")
-    words = literals(counted.tree)
     tried = list(attacks(counted.tree))
-    tried += [("", word, end) for word in words for end in ("\0",) if tried]
+    tried += [("", word, "\0") for word in literals(counted.tree) if tried]
     for start, pump, end in dict.fromkeys(tried):
         times = max(4, 48 // len(pump))
         try:

@@ -101,6 +101,7 @@ def _read(w: Walker, items: Items, prefix: Prefix, span: Span) -> Status:
         for name in names:
             w.forget(name, "is read from an input that is not known", span)
         return None
+    w.pay(len(text), 100)
     fields = _fields(w.stdin, blanks, 0 if is_array else len(names))
     if is_array and names:
         w.assign_array(names[0], tuple(Field(field, span) for field in fields), span)

@@ -145,7 +145,7 @@ def tried(w: Walker, pattern: Pattern, text: str, is_regex: bool = False) -> boo
     except Undecidable:
         return None
     finally:
-        w.steps += pattern.cost // STEP_COST
+        w.pay(pattern.cost, STEP_COST)
 
 
 def pattern_of(w: Walker, word: ShellWord, is_regex: bool = False) -> Pattern | str | None:

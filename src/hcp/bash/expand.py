@@ -21,7 +21,7 @@ from hcp.bash.syntax import (
     ShellWord,
     Text,
 )
-from hcp.bash.value import Field, Hole, Item, Lit, Part, Value, cut, reason_of, text_of
+from hcp.bash.value import Field, Hole, Item, Lit, Part, Value, cuts, reason_of, text_of
 from hcp.bash.walker import Walker
 
 MAX_DEPTH = 50
@@ -36,10 +36,15 @@ def words(w: Walker, word: ShellWord) -> list[Item]:
     span, text = w.span(word), w.text(word)
     braced = _braced(text) if "{" in text else None
     if braced is not None:
+        w.pay(len(braced), 20)
         return [Field((Lit(text, span, False),), span) for text in braced]
     if len(word.pieces) == 1 and type(word.pieces[0]) is Text and "\\" not in text and not w.source.marks:
         return [Field((Lit(text, span),), span)]
-    return assemble(fragments(w, word.pieces), span)
+    frags = fragments(w, word.pieces)
+    w.pay(sum(len(what.text) for what, splits in frags if splits and isinstance(what, Lit)), 300)
+    items = assemble(frags, span)
+    w.pay(len(items), 20)
+    return items
 
 
 def value(w: Walker, word: ShellWord) -> Value:
@@ -59,6 +64,7 @@ def fragments(w: Walker, pieces: Sequence[Piece], quoted: bool = False, splits: 
     if w.depth > MAX_DEPTH:
         return [Frag(Hole("the script nests too deeply", w.span(piece)), False) for piece in pieces[:1]]
     w.depth += 1
+    w.pay(len(pieces), 10)
     try:
         return [frag for piece in pieces for frag in _EXPANSIONS[type(piece)](w, piece, quoted, splits)]
     finally:
@@ -130,23 +136,30 @@ def arithmetic(w: Walker, pieces: Sequence[Piece]) -> int:
 def literal(w: Walker, piece: Text) -> list[Part]:
     """Text without the backslashes that quote; marks become what they stand for."""
     text, marks = w.text(piece), w.source.marks
+    w.pay(len(text), 50 if "\\" in text else 1000)
     whole = Lit(text, w.span(piece))
     if piece.quoting == "ansi" and "\\" in text:
         return [Lit(re.sub(r"\\(.)", lambda match: _ANSI.get(match[1], match[1]), text, flags=re.S), whole.span, False)]
     if not marks and (piece.quoting in ("raw", "ansi") or "\\" not in text):
         return [whole]
-    parts: list[Part] = []
+    parts: list[Part | None] = []
+    places: list[tuple[int, int]] = []
     begin = 0
     for stop in re.finditer(_ESCAPE_OR_MARK, text):
         mark, escaped = marks.get(stop[0]), stop[1]
         if mark is None and (escaped is None or escaped not in _ESCAPED.get(piece.quoting, escaped)):
             continue
         if begin < stop.start():
-            parts.append(cut(whole, begin, stop.start()))
+            parts.append(None)
+            places.append((begin, stop.start()))
         if mark is not None:
             parts.append(mark)
         begin = stop.start() + 1 if mark is None and escaped != "\n" else stop.end()
-    return [*parts, cut(whole, begin, len(text))] if begin < len(text) else parts
+    if begin < len(text):
+        parts.append(None)
+        places.append((begin, len(text)))
+    texts = cuts(whole, places)
+    return [next(texts) if part is None else part for part in parts]
 
 
 def _braced(text: str) -> list[str] | None:

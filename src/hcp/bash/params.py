@@ -39,7 +39,7 @@ def expansion(w: State, node: Parameter, quoted: bool, operand: Operand) -> list
         return _indirect(w, name, subscript, span, quoted)
     if subscript in ("@", "*") or name in ("@", "*"):
         items = w.items_of(name, span)
-        return _count(items, span) if node.prefix else _array(w, node, items, span, quoted, operand)
+        return _count(w, items, span) if node.prefix else _array(w, node, items, span, quoted, operand)
     if subscript is None and not node.prefix and not node.operator:
         return _plain(w, name, span, quoted)
     value, is_set = _element(w, name, subscript, span)
@@ -51,14 +51,15 @@ def expansion(w: State, node: Parameter, quoted: bool, operand: Operand) -> list
 
 def _plain(w: State, name: str, span: Span, quoted: bool) -> list[Frag]:
     if name == "#":
-        return _count(w.positional or (), span)
+        return _count(w, w.positional or (), span)
     if name in ("?", "$", "!", "-", "_"):
         return [Frag(Hole(f"${name} is known only where the script runs", span), not quoted)]
     value, _ = w.lookup(name, span)
     return [Frag(part, not quoted) for part in substituted(value, span)]
 
 
-def _count(items: Items, span: Span) -> list[Frag]:
+def _count(w: State, items: Items, span: Span) -> list[Frag]:
+    w.pay(len(items), 100)
     if all(isinstance(item, Field) for item in items):
         return [Frag(Lit(str(len(items)), span, False), False)]
     return [Frag(Hole("the number of words is not known", span), False)]
@@ -68,6 +69,7 @@ def _element(w: State, name: str, subscript: str | None, span: Span) -> tuple[Va
     if subscript is None:
         return w.lookup(name, span)
     items = w.items_of(name, span)
+    w.pay(len(items), 100)
     try:
         index = w.arithmetic(re.sub(r"\$\{?(\w+)\}?", r"\1", subscript))
     except Undecidable as error:
@@ -85,6 +87,7 @@ def _element(w: State, name: str, subscript: str | None, span: Span) -> tuple[Va
 def _indirect(w: State, name: str, subscript: str | None, span: Span, quoted: bool) -> list[Frag]:
     if subscript in ("@", "*"):
         items = w.items_of(name, span)
+        w.pay(len(items), 20)
         if all(isinstance(item, Field) for item in items):
             numbers = tuple(Field((Lit(str(place), span, False),), span) for place in range(len(items)))
             return [Frag(Splice(numbers), not quoted)]
@@ -170,6 +173,7 @@ def _changed(w: State, value: Value, sign: str, span: Span, operand: Operand) ->
     text = text_of(value)
     if text is None:
         return (Hole(reason_of(value), span),)
+    w.pay(len(text), 1000)
     argument = text_of(value_of(operand()))
     try:
         if argument is None:
@@ -230,7 +234,7 @@ def _replaced(w: State, text: str, argument: str, every: bool) -> str:
                 break
         return "".join([*parts, text[rest:]])
     finally:
-        w.steps += found.cost // STEP_COST
+        w.pay(found.cost, STEP_COST)
 
 
 def _without_end(w: State, nodes: list[Node], text: str, longest: bool) -> str:
@@ -245,4 +249,4 @@ def _length(w: State, nodes: list[Node], text: str, longest: bool) -> int | None
         ends = pattern.ends(text)
         return max(ends, default=None) if longest else next(ends, None)
     finally:
-        w.steps += pattern.cost // STEP_COST
+        w.pay(pattern.cost, STEP_COST)

@@ -9,6 +9,7 @@ from hcp.bash.arith import Undecidable
 from hcp.bash.pattern import END, START, Chain, Choice, Node, Star, Takes
 
 _MAX_TIMES = 255
+_LONGEST = 1000
 _MAX_DEPTH = 40
 _CLASSES: dict[str, Callable[[str], bool]] = {
     "alpha": str.isalpha,
@@ -27,6 +28,8 @@ _TIMES = re.compile(r"\{(\d{1,3})(,?)(\d{0,3})\}")
 
 def literal(text: str) -> list[Node]:
     """Characters that stand for themselves."""
+    if len(text) > _LONGEST:
+        raise Undecidable("a pattern is too long to try")
     return [_is(char) for char in text]
 
 
@@ -37,6 +40,8 @@ def glob(text: str) -> list[Node]:
     >>> Pattern(glob("a*.p[yx]")).matches("ab.py"), Pattern(glob("[!a]?")).matches("ab")
     (True, False)
     """
+    if len(text) > _LONGEST:
+        raise Undecidable("a pattern is too long to try")
     nodes: list[Node] = []
     place = 0
     while place < len(text):
@@ -68,6 +73,8 @@ def regex(text: str) -> list[Node]:
     Raises:
         Undecidable: it is none, or one whose meaning is not the same everywhere.
     """
+    if len(text) > _LONGEST:
+        raise Undecidable("a pattern is too long to try")
     nodes, place = _alternatives(text, 0, 0)
     if place != len(text):
         raise Undecidable("a regular expression is not understood")

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable
+from itertools import islice
 from typing import NamedTuple
 
 from hcp.bash.value import (
@@ -19,7 +20,7 @@ from hcp.bash.value import (
     Span,
     Unseen,
     Value,
-    cut,
+    cuts,
     joined,
     text_of,
     union,
@@ -109,11 +110,12 @@ class _Splitter:
         if not split:
             self._add(part)
             return
-        for match in _CHUNK.finditer(part.text):
-            if match[0][0] in BLANK:
+        places = [match.span() for match in islice(_CHUNK.finditer(part.text), 2 * MAX_ITEMS + 2)]
+        for (start, end), chunk in zip(places, cuts(part, places), strict=True):
+            if part.text[start] in BLANK:
                 self._flush()
             else:
-                self._add(part if match[0] == part.text else cut(part, *match.span()))
+                self._add(part if end - start == len(part.text) else chunk)
 
     def _hole(self, part: Hole, split: bool) -> None:
         self.lone = split and self.parts is None

@@ -22,6 +22,7 @@ from hcp.bash.value import (
     size_of,
     text_of,
 )
+from hcp.core.secrets import is_secret_name
 
 MAX_VALUE = 200_000
 _AT_RUN_TIME_NAMES = (
@@ -29,7 +30,9 @@ _AT_RUN_TIME_NAMES = (
     "BASH_SOURCE BASHPID PPID BASH_VERSION DIRSTACK FUNCNAME PIPESTATUS EPOCHSECONDS OPTARG OPTIND REPLY"
 )
 _AT_RUN_TIME = frozenset(_AT_RUN_TIME_NAMES.split())
-_ASSIGNED = re.compile(rb"(?<![\w$.\-/:{+@%])([A-Za-z_]\w*)(?:\[[^\]\n]*\])?\+?=(?![\"']?\$\{?\1\b)")
+_ASSIGNED = re.compile(
+    rb"(?<![\w$.\-/:{+@%])([A-Za-z_]\w*)(?:\[[^][\n]*(?:\[[^][\n]*\][^][\n]*)*\])?\+?=(?![\"']?\$\{?\1\b)"
+)
 
 
 class Var(NamedTuple):
@@ -53,7 +56,9 @@ class State:
         self.preset = preset
         self.depth = 0
         self.steps = 0
-        """What following the script has cost so far, in statements; long values count for several."""
+        """How many statements were followed so far."""
+        self.work = 0.0
+        """What long texts and lists have cost so far, in units that take as long as following a statement."""
         self.vars: dict[str, Var] = {}
         self.positional: Items | None = None
         """The arguments of the function that runs; None at the script's own level, whose arguments are not known."""
@@ -130,7 +135,7 @@ class State:
                 return
             value = self.lookup(name, span)[0] + value
         size = size_of(value)
-        self.steps += (size + 50 * len(value)) // 1000
+        self.pay(size + 50 * len(value), 1000)
         if size > MAX_VALUE:
             value = (Hole(f"{name} is too long", span),)
         was = before.exported if before is not None else name in self.to_export
@@ -140,7 +145,7 @@ class State:
         before = self.vars.get(name)
         if append:
             items = self.items_of(name, span) + items
-        self.steps += len(items) // 20
+        self.pay(len(items), 20)
         if len(items) > MAX_VALUE // 40:
             items = (Unseen(f"{name} is too long", span),)
         self.vars[name] = Var(None, items, before.exported if before is not None else False, span)
@@ -153,8 +158,13 @@ class State:
         else:
             self.vars[name] = Var((Hole(reason, span),), None, before.exported if before else False, span)
 
+    def pay(self, work: int, per_step: int) -> None:
+        """Counts work of which `per_step` takes as long as following one statement."""
+        self.work += work / per_step
+
     def arithmetic(self, text: str) -> int:
         """Raises: Undecidable."""
+        self.pay(len(text), 20)
         span = (self.source, 0, 0)
 
         def read(name: str) -> str:
@@ -162,6 +172,7 @@ class State:
             known = text_of(value)
             if known is None:
                 raise Undecidable(reason_of(value))
+            self.pay(len(known), 20)
             return known
 
         def write(name: str, text: str) -> None:
@@ -176,7 +187,7 @@ class State:
             return
         self.vars = dict(before)
         names = dict.fromkeys(name for env in after for name in env)
-        self.steps += len(names) * len(after) // 100
+        self.pay(len(names) * len(after), 100)
         for name in names:
             found = [env.get(name) for env in after]
             if all(var is found[0] for var in found):
@@ -197,6 +208,8 @@ class State:
             ]
             return Var(None, merged_items(lists, reason, span), exported, place)
         self.vars.pop(name, None)
+        if is_secret_name(name):
+            return Var((Hole(reason, span),), None, exported, place)  # a choice is shown with its texts
         absent = self.lookup(name, span)[0]
         values = [absent if var is None or var.value is None else var.value for var in found]
         return Var(merged(values, reason, span), None, exported, place)

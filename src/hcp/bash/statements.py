@@ -45,7 +45,7 @@ def _command(w: Walker, node: Command) -> Status:
     if node.stdin is not None:
         w.stdin = value(w, node.stdin)
     items = fields(w, node.words)
-    w.steps += len(items) // 20
+    w.pay(len(items), 20)
     status = _started(w, items, prefix, w.span(node))
     w.stdin = outer
     return status

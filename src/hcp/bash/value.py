@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from bisect import bisect_right
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from typing import NamedTuple
 
 from hcp.core.place import Location
@@ -204,10 +204,23 @@ def cut(part: Lit, start: int, end: int) -> Lit:
     """The characters [start, end) of a part, with their own place."""
     if not part.exact:
         return Lit(part.text[start:end], part.span, False)
-    source, first, _ = part.span
-    begin = first + len(part.text[:start].encode("utf-8", "replace"))
-    text = part.text[start:end]
-    return Lit(text, (source, begin, begin + len(text.encode("utf-8", "replace"))))
+    return next(cuts(part, [(start, end)]))
+
+
+def cuts(part: Lit, places: Iterable[tuple[int, int]]) -> Iterator[Lit]:
+    """Several stretches of a part, in the order of writing: the bytes before them are counted once."""
+    if not part.exact:
+        yield from (Lit(part.text[start:end], part.span, False) for start, end in places)
+        return
+    source, begin, _ = part.span
+    is_ascii = part.text.isascii()
+    counted = 0
+    for start, end in places:
+        text = part.text[start:end]
+        begin += start - counted if is_ascii else len(part.text[counted:start].encode("utf-8", "replace"))
+        stop = begin + (len(text) if is_ascii else len(text.encode("utf-8", "replace")))
+        yield Lit(text, (source, begin, stop))
+        begin, counted = stop, end
 
 
 def joined(items: Items, separator: str = " ") -> Value:

@@ -14,6 +14,7 @@ from hcp.bash.parser.script import parse
 from hcp.bash.state import Preset, State, Var
 from hcp.bash.syntax import CommandSubstitution, Function, Script, Statement, SyntaxNode
 from hcp.bash.value import Hole, Items, Lit, Part, ScriptText, Span, Value
+from hcp.core.secrets import without_secrets
 
 MAX_STEPS = 10_000
 MAX_NESTING = 60
@@ -78,7 +79,7 @@ class Walker(State):
     def note(self, text: str) -> None:
         """Says something to the person who reads the result."""
         if len(self.notes) < 20:
-            self.notes[text] = None
+            self.notes[without_secrets(text)] = None
 
     def line(self, node: SyntaxNode) -> int:
         """The line in which a node starts."""
@@ -104,7 +105,7 @@ class Walker(State):
     def run(self, statement: Statement) -> Status:
         """Follows one statement."""
         self.steps += 1
-        if self.steps > MAX_STEPS or self.nesting > MAX_NESTING:
+        if self._is_long or self.nesting > MAX_NESTING:
             return self._give_up(statement)
         self.nesting += 1
         try:
@@ -112,8 +113,12 @@ class Walker(State):
         finally:
             self.nesting -= 1
 
+    @property
+    def _is_long(self) -> bool:
+        return self.steps > MAX_STEPS or self.work > MAX_STEPS
+
     def _give_up(self, statement: Statement) -> Status:
-        if self.steps > MAX_STEPS and not self.is_cut_short:
+        if self._is_long and not self.is_cut_short:
             self.is_cut_short = True
             self.note(f"the script is too long to follow to its end; it is read up to line {self.line(statement)}")
         self.spoiled = True
@@ -192,6 +197,8 @@ class Walker(State):
         """Follows a text that the script puts together for its own shell (`eval`)."""
         outer = self.script, self.positional
         self.script = parse(text)
+        # A text without sense takes the parser longer the longer it is.
+        self.pay(len(text.data) ** 2, 40_000)
         self.shells += 1
         status = self.block(self.script.statements)
         self.shells -= 1

@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Literal, NamedTuple
 
 from packaging.specifiers import InvalidSpecifier, SpecifierSet
-from packaging.version import Version
+from packaging.version import InvalidVersion, Version
 
 from hcp.cards.card import load_card, skill_dirs
 from hcp.core.errors import HcpError
@@ -70,9 +70,21 @@ def unpacked_roots(folder: Path) -> list[Root]:
     roots = []
     for path in sorted(folder.glob("*-*")) if folder.is_dir() else []:
         match = re.fullmatch(r"(megatron-core|megatron-bridge|verl|transformer-engine)-(\d.*)", path.name)
+        if match and not _is_version(match[2]):
+            raise HcpError(
+                f"found the folder {path.name!r} in --sources; wanted <dist>-<version>; rename it, or move it away"
+            )
         if match:
             roots.append(Root(match[1], match[2], path))
     return roots
+
+
+def _is_version(text: str) -> bool:
+    try:
+        Version(text)
+    except InvalidVersion:
+        return False
+    return len(text) <= 100
 
 
 def installed_roots() -> list[Root]:
@@ -114,7 +126,7 @@ def _checkout_version(name: str, path: Path) -> str | None:
     file = path / places[name]
     if not file.is_file():
         return None
-    text = file.read_text(encoding="utf-8")
+    text = file.read_text(encoding="utf-8", errors="replace")
     parts = [re.search(rf"^{key}\s*=\s*(\d+)", text, re.M) for key in ("MAJOR", "MINOR", "PATCH")]
     if all(parts):
         return ".".join(part[1] for part in parts if part)
@@ -160,7 +172,7 @@ def _status(source: Source, root: Root) -> tuple[AnchorStatus, str]:
         elsewhere = [qualname for qualname in _segments(file) if qualname.rpartition(".")[2] == name]
         if elsewhere:
             return "moved", f"{source.qualname} is now {elsewhere[0]}"
-        if source.contains and source.contains in file.read_text(encoding="utf-8"):
+        if source.contains and source.contains in file.read_text(encoding="utf-8", errors="replace"):
             return "moved", f"{source.contains!r} is elsewhere in {source.path}"
         return "gone", f"no {source.qualname} in {source.path}"
     if source.contains and source.contains not in segment:
@@ -196,6 +208,6 @@ def _segments(file: Path) -> dict[str, str]:
 
     try:
         visit(ast.parse(text), "")
-    except SyntaxError:
+    except (SyntaxError, ValueError, RecursionError, MemoryError):
         return {}
     return found

@@ -8,6 +8,7 @@ import click
 
 from hcp.cli.options import format_option
 from hcp.core.errors import HcpError
+from hcp.core.numbers import whole_number
 from hcp.core.placement import Placement
 from hcp.core.ranks import DEFAULT_ORDER, Grids, grids_of
 
@@ -18,13 +19,11 @@ MAX_LISTED = 2**20
 
 def level_sizes(text: str) -> tuple[int, ...]:
     """Level sizes as people write them: `8,2`, `8 2` or `[8, 2]`."""
-    try:
-        sizes = tuple(int(part) for part in text.strip("[]() ").replace(",", " ").split())
-    except ValueError:
-        sizes = ()
-    if not sizes:
-        raise HcpError(f"--hcp {text!r}: wanted level sizes such as 8,2, the inner (a2a) one first")
-    return sizes
+    sizes = tuple(map(whole_number, text.strip("[]() ").replace(",", " ").split()))
+    known = tuple(size for size in sizes if size is not None)
+    if not known or len(known) < len(sizes):
+        raise HcpError(f"--hcp {text[:60]!r}: wanted level sizes such as 8,2, the inner (a2a) one first")
+    return known
 
 
 @click.command()

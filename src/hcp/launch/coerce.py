@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+from math import inf, isfinite
 from typing import Any
 
 from hcp.core.errors import HcpError
+from hcp.core.numbers import whole_number
+from hcp.core.secrets import without_secrets
 from hcp.launch.fact import Setting
 from hcp.launch.facts.spec import FactSpec
 
@@ -47,8 +50,8 @@ def coerce(spec: FactSpec, setting: Setting, negated: bool = False) -> Any:
     if spec.type in ("str", "version"):
         if isinstance(raw, dict):
             raise _wrong(setting, "a single word")
-        return str(raw)
-    return raw
+        return without_secrets(str(raw))
+    return without_secrets(raw) if isinstance(raw, str) else raw
 
 
 def _items(raw: Any) -> list[Any]:
@@ -66,10 +69,10 @@ def _int(raw: Any, setting: Setting) -> int:
     if isinstance(raw, float) and raw.is_integer():
         raw = int(raw)
     if isinstance(raw, str):
-        text = raw.strip().replace("_", "")
-        if len(text) > 30 or not text.lstrip("+-").isdecimal():
+        number = whole_number(raw)
+        if number is None:
             raise _wrong(setting, "a whole number")
-        raw = int(text)
+        raw = number
     if isinstance(raw, bool) or not isinstance(raw, int):
         raise _wrong(setting, "a whole number")
     if abs(raw) > _LARGEST:
@@ -79,9 +82,12 @@ def _int(raw: Any, setting: Setting) -> int:
 
 def _float(raw: Any, setting: Setting) -> float:
     try:
-        return float(raw)
-    except (TypeError, ValueError):
-        raise _wrong(setting, "a number") from None
+        number = float(raw)
+    except (TypeError, ValueError, OverflowError):
+        number = inf
+    if not isfinite(number):
+        raise _wrong(setting, "a number")
+    return number
 
 
 def _bool(raw: Any, setting: Setting) -> bool | None:
@@ -112,6 +118,7 @@ def _window(raw: Any, setting: Setting) -> tuple[int, int] | None:
 
 def _wrong(setting: Setting, wanted: str) -> HcpError:
     shown = " ".join(map(str, setting.value)) if isinstance(setting.value, list | tuple) else str(setting.value)
+    shown = without_secrets(shown)
     if len(shown) > 60:
         shown = shown[:57] + "..."
     where = setting.location

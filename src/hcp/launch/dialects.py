@@ -106,11 +106,25 @@ def has_known_key(dialect: Dialect, keys: Collection[str]) -> bool:
     return any(_knows(dialect, key) for key in keys if "." in key or key in _ALONE)
 
 
-def has_section(dialect: Dialect, keys: Collection[str]) -> bool:
-    """Whether one of the keys stands in a section that the dialect has; the key itself may be misspelled."""
+def can_be(dialect: Dialect, keys: Collection[str], *, in_file: bool = False) -> bool:
+    """Whether keys can be in a dialect that somebody names.
+
+    They can where they alone tell it, or one is a slip of its keys; words also where all stand in its sections. A
+    file's section, such as `model`, tells nothing.
+    """
+    if dialect == "mlm" or not keys:
+        return False
+    if _is_verl(keys) if dialect == "verl" else _is_bridge(keys):
+        return True
     sections = _VERL | _VERL_SECTIONS if dialect == "verl" else _SECTIONS
-    roots = {key.partition(".")[0] for key in keys if "." in key or key in _ALONE}
-    return dialect != "mlm" and bool(roots & sections)
+    there = {key.partition(".")[0] for key in keys if "." in key or key not in _ALONE}
+    if not there <= sections:
+        return False
+    if not in_file:
+        return True
+    from hcp.launch.facts.known_keys import near_miss  # late: it reads a large file
+
+    return any(near_miss(dialect, key) for key in keys)
 
 
 def refuse_foreign(keys: Collection[str], target: str) -> None:

@@ -7,10 +7,12 @@ from collections.abc import Iterable
 from typing import Any
 
 from hcp.core.errors import HcpError
+from hcp.core.secrets import is_secret_name
 from hcp.launch.coerce import coerce
 from hcp.launch.fact import Fact, Origin, Setting
 from hcp.launch.facts.table import FACTS
 
+_LONGEST = 100
 _SHAPES = {
     "version": (r"v?\d[\w.+-]*", "a version such as 2.14"),
     "arch": (r"sm\d{2,3}[a-z]?", "a GPU architecture such as sm90"),
@@ -34,7 +36,7 @@ def parse_assumptions(texts: Iterable[str]) -> dict[str, Fact]:
             name, equals, value = word.partition("=")
             if not equals or not name:
                 raise HcpError(f"found --assume {word[:60]!r}; wanted NAME=VALUE; for example te=2.14")
-            facts[name] = stated_fact(name, value, "assumed", f"--assume {word}")
+            facts[name] = stated_fact(name, value, "assumed", f"--assume {word[:60]}")
     return facts
 
 
@@ -73,6 +75,8 @@ def stated_fact(name: str, value: Any, origin: Origin, where: str) -> Fact:
         HcpError: there is no such fact (the nearest name is suggested), or the value is not of its type.
     """
     if name.startswith("env.") and len(name) > 4:
+        if is_secret_name(name):
+            raise HcpError(f"{where}: {name} is a credential; wanted a setting that rules read; leave it out")
         is_unset = value is None or (isinstance(value, str) and value.lower() in ("null", "none"))
         return Fact(None if is_unset else str(value), origin)
     spec = FACTS.get(name)
@@ -84,6 +88,7 @@ def stated_fact(name: str, value: Any, origin: Origin, where: str) -> Fact:
         raise HcpError(f"{where}: there is no fact {name[:40]!r}; wanted one of hcp's fact names; {do}")
     fact = Fact(coerce(spec, Setting(name, value)), origin)
     shape = _SHAPES.get(spec.type if spec.type == "version" else name)
-    if shape is not None and fact.value is not None and not re.fullmatch(shape[0], fact.value):
+    word = fact.value
+    if shape is not None and word is not None and (len(word) > _LONGEST or not re.fullmatch(shape[0], word)):
         raise HcpError(f"{where}: {name} is {fact.value[:60]!r}; wanted {shape[1]}; correct it and run the check again")
     return fact

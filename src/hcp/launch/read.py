@@ -10,9 +10,9 @@ from typing import TYPE_CHECKING, Literal
 from hcp.core.errors import HcpError
 from hcp.launch.dialects import (
     WANTED,
+    can_be,
     dialect_of_keys,
     has_known_key,
-    has_section,
     is_bridge_target,
     not_supported,
     refuse_foreign,
@@ -107,7 +107,7 @@ def _read_words_alone(text: str, target: str, dialect: Dialect | None) -> Readin
                 return None
             if not has_known_key(told, keys):
                 raise unknown_dialect(target, keys)
-        elif not has_section(dialect, keys):
+        elif not can_be(dialect, keys):
             raise unknown_dialect(target, keys, dialect)
     elif not _are_flags(listed.words):
         return None
@@ -152,7 +152,7 @@ def _read_yaml(text: str, target: str, dialect: Dialect | None) -> Reading:
     if not is_bridge_target(doc.data):
         refuse_foreign_mapping(doc.data, keys, target)
     forced, dialect = dialect, dialect or ("bridge" if is_bridge_target(doc.data) else dialect_of_keys(leaves))
-    if dialect is None or not (has_section(dialect, leaves) if forced else has_known_key(dialect, leaves)):
+    if dialect is None or not (can_be(dialect, leaves, in_file=True) if forced else has_known_key(dialect, leaves)):
         raise unknown_dialect(target, doc.data, forced)
     if dialect == "verl":
         from hcp.launch.yaml.verl import read_verl_yaml

@@ -16,6 +16,8 @@ from importlib import metadata
 from pathlib import Path
 from typing import Any
 
+from hcp.core.numbers import whole_number
+
 _DISTRIBUTIONS = {
     "te": ("transformer-engine", "transformer_engine"),
     "mcore": ("megatron-core",),
@@ -57,8 +59,9 @@ def machine_facts(environment: Mapping[str, str] = os.environ) -> dict[str, Any]
     )
     for name, variable in (("nodes", "SLURM_JOB_NUM_NODES"), ("world_size", "SLURM_NTASKS")):
         value = environment.get(variable, "")
-        if value.isdecimal() and (name != "world_size" or "SLURM_STEP_ID" in environment):
-            facts[name] = int(value)
+        number = whole_number(value)
+        if number is not None and (name != "world_size" or "SLURM_STEP_ID" in environment):
+            facts[name] = number
     return facts
 
 
@@ -105,14 +108,14 @@ def _source_branch() -> str | None:
     file = _core_file("datasets", "data_schedule.py")
     if file is None:
         return "main" if _core_file("package_info.py") else None
-    return "dev" if "class DefaultDynamicCPScheduler" in file.read_text(encoding="utf-8") else "main"
+    return "dev" if "class DefaultDynamicCPScheduler" in file.read_text(encoding="utf-8", errors="replace") else "main"
 
 
 def _source_version() -> str | None:
     """megatron-core out of a checkout on the path, as containers have it: its package_info.py, read not imported."""
     file = _core_file("package_info.py")
     if file is not None:
-        text = file.read_text(encoding="utf-8")
+        text = file.read_text(encoding="utf-8", errors="replace")
         parts = [re.search(rf"^{name}\s*=\s*(\d+)", text, re.M) for name in ("MAJOR", "MINOR", "PATCH")]
         if all(parts):
             return ".".join(part[1] for part in parts if part)

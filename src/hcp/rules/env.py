@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from hcp.core.numbers import whole_number
 from hcp.rules.cp.view import BLACKWELL, CONNECTIONS, is_fsdp, wants_one_connection
 from hcp.rules.rule import Example, Fix, Problem, rule
 from hcp.rules.upstream import ARGUMENTS, EXTENSION_TE, LANGUAGE_MODULE
@@ -133,7 +134,7 @@ def layer_scaling_agrees_with_the_configuration(v: View) -> Problem | None:
     Transformer Engine reads layer scaling from the environment; megatron-core raises where the two differ.
     """
     scaling, value = bool(v.qk_layer_scaling), str(v[_SCALING])
-    if value.strip().isdecimal() and bool(int(value)) == scaling:
+    if (number := whole_number(value)) is not None and bool(number) == scaling:
         return None
     return Problem(
         message="Transformer Engine's attention takes layer scaling from the environment only, and megatron-core wants"

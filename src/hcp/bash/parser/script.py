@@ -7,6 +7,7 @@ from collections.abc import Callable
 from importlib.machinery import PathFinder
 from importlib.util import find_spec, module_from_spec
 from itertools import pairwise
+from time import process_time
 from typing import TYPE_CHECKING
 
 from tree_sitter import Language, Parser
@@ -15,11 +16,15 @@ from hcp.bash.parser import commands, compound
 from hcp.bash.parser.tree import Tree
 from hcp.bash.syntax import Script, Statement
 from hcp.bash.value import ScriptText
+from hcp.core.errors import HcpError
 
 if TYPE_CHECKING:
     from tree_sitter import Node
+    from tree_sitter import Tree as SyntaxTree
 
 _MAX_PASSES = 20
+MAX_PARSING_S = 1.0
+_QUICK = 4000
 _SECOND = re.compile(rb"[ \t][A-Za-z_]\w*\+?=")
 _STATEMENTS: dict[str, Callable[[Tree, Node], Statement]] = {
     "command": commands.command,
@@ -47,8 +52,12 @@ _parser: Parser | None = None
 
 
 def parse(text: ScriptText) -> Script:
-    """The syntax tree of a text. Parsing never fails: what is not understood is `NotUnderstood` in the tree."""
-    root = _parsed(text.data)
+    """The syntax tree of a text. What is not understood is `NotUnderstood` in the tree.
+
+    Raises:
+        HcpError: so much of a long text makes no sense that the parser would search for one too long.
+    """
+    root = _parsed(text.data, text.file)
     tree = Tree(text.data, _STATEMENTS)
     statements = tree.block(root.children)
     while tree.substitutions:
@@ -58,21 +67,44 @@ def parse(text: ScriptText) -> Script:
     return Script(text, statements, comments, sorted(tree.assigned))
 
 
-def _parsed(data: bytes) -> Node:
+def _parsed(data: bytes, file: str) -> Node:
     """tree-sitter's root node. What its grammar cannot read is replaced in a copy of equal length."""
     global _parser
     if _parser is None:
         _parser = Parser(_grammar())
     shown = bytearray(narrow(data))
-    root = _parser.parse(bytes(shown)).root_node
+    root = _tree(_parser, bytes(shown), file).root_node
     for _ in range(_MAX_PASSES if _may_hold_several(data) else 0):
         ends = _swallowed_ends(root, data)
         if not ends:
             break
         for place in ends:
             shown[place] = ord(";")
-        root = _parser.parse(bytes(shown)).root_node
+        root = _tree(_parser, bytes(shown), file).root_node
     return root
+
+
+def _tree(parser: Parser, data: bytes, file: str) -> SyntaxTree:
+    """tree-sitter's tree. Where a long line makes no sense, it looks for one in a time that grows with the square."""
+    if len(data) < _QUICK:
+        return parser.parse(data)
+    end = process_time() + MAX_PARSING_S
+
+    def chunk(offset: int, point: object) -> bytes:
+        return data[offset : offset + _QUICK]
+
+    try:
+        parsed = parser.parse(chunk, progress_callback=lambda offset, has_error: process_time() > end)
+    except TypeError:  # tree-sitter before 0.25 can only parse to the end
+        return parser.parse(data)
+    except ValueError:
+        pass
+    else:
+        return parsed
+    parser.reset()
+    raise HcpError(
+        f"{file} has long lines that make no sense to a shell; wanted a bash script; see what `bash -n` says about it"
+    )
 
 
 def _may_hold_several(data: bytes) -> bool:

@@ -7,10 +7,12 @@ from collections.abc import Sequence
 
 from hcp.bash.value import Field, Items, ScriptText, Unseen
 from hcp.core.errors import HcpError
+from hcp.core.numbers import whole_number
 from hcp.launch.comments import acceptances_in
-from hcp.launch.dialects import WANTED, dialect_of_keys, has_section, not_supported
+from hcp.launch.dialects import WANTED, can_be, dialect_of_keys, not_supported
 from hcp.launch.fact import Acceptance, Dialect, Fact, Reading, Setting
 from hcp.launch.facts.elsewhere import taken_from_elsewhere
+from hcp.launch.facts.known_keys import is_known
 from hcp.launch.facts.table import index_of
 from hcp.launch.foreign import of_keys, of_options, of_program, of_tools, sets_ascend
 from hcp.launch.script.facts import facts_of, is_parallel
@@ -20,7 +22,7 @@ from hcp.launch.script.started import Launched
 from hcp.launch.words.overrides import in_script, reading_of_words
 from hcp.launch.words.settings import Word
 
-MAX_CHARACTERS = 1_000_000
+MAX_CHARACTERS = 200_000
 
 _VERL = re.compile(r"(^|[./])verl[./]|main_(ppo|dapo|grpo|generation)|(^|\.)(fully_async|one_step_off)")
 _BRIDGE = re.compile(
@@ -175,13 +177,19 @@ def _may_be(forced: Dialect, told: Dialect | None, launched: Launched, names: se
     A program of one's own may take Megatron-LM's names for a few options, and be Bridge's all the same.
     """
     flags = {name[2:] for name in names if name.startswith("--")}
-    if told in ("verl", "bridge") or (told == "mlm" and len(flags & set(index_of("mlm")) - set(_BRIDGE_FLAGS)) > 2):
+    if told in ("verl", "bridge"):
         return False
+    if told == "mlm" and sum(is_known("mlm", flag) for flag in flags - set(_BRIDGE_FLAGS)) > 3:
+        return False
+    program = launched.started.script or ""
+    trains = not program or _MLM.search(program) is not None
     if not names:
-        return any(isinstance(item, Unseen) for item in launched.started.arguments)
+        return trains and any(isinstance(item, Unseen) for item in launched.started.arguments)
     if forced == "mlm":
-        return bool(flags & set(index_of("mlm"))) or _MLM.search(launched.started.script or "") is not None
-    return (forced != "verl" and bool(flags & set(_BRIDGE_FLAGS))) or has_section(forced, names)
+        return len(flags & set(index_of("mlm"))) > 2 or _MEGATRON.search(program) is not None
+    if forced != "verl" and trains and is_parallel(names):
+        return True
+    return can_be(forced, [name for name in names if not name.startswith("-")])
 
 
 def _reading(
@@ -252,8 +260,8 @@ def _bridge_facts(facts: dict[str, Fact], settings: Sequence[Setting]) -> None:
         word: str = setting.value[0]
         if name == "model_name":
             facts[name] = Fact(word, "launch", setting.location, "--" + setting.key)
-        elif word.isdecimal() and 0 < int(word[:10]) < 10**9:
-            facts[name] = Fact(int(word), "launch", setting.location, "--" + setting.key)
+        elif word.isdecimal() and (number := whole_number(word, 9)):
+            facts[name] = Fact(number, "launch", setting.location, "--" + setting.key)
 
 
 def _acceptances(text: str, target: str) -> tuple[Acceptance, ...]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from hcp.core.errors import HcpError
-from hcp.launch.dialects import WANTED, has_section, refuse_foreign, unknown_dialect
+from hcp.launch.dialects import WANTED, can_be, refuse_foreign, unknown_dialect
 from hcp.launch.fact import Dialect, Reading, Setting
 from hcp.launch.words.overrides import (
     dialect_of_words,
@@ -84,7 +84,7 @@ def read_words(texts: Sequence[str], dialect: Dialect | None) -> Reading:
     if not listed.settings or (stray and not listed.others[0].text.startswith("-")):
         shown = (stray or words)[0].text[:60] if words else ""
         raise HcpError(f"{shown!r} after -- is no override; wanted key=value; correct the word")
-    if forced is not None and not has_section(forced, keys):
+    if forced is not None and not can_be(forced, keys):
         raise unknown_dialect(_WORDS, keys, forced)
     return reading_of_overrides(dialect, listed, _COMMAND_LINE)
 

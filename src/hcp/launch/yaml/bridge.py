@@ -6,6 +6,7 @@ from collections.abc import Iterable
 from typing import Any
 
 from hcp.core.place import Location
+from hcp.core.secrets import is_secret_name, without_secrets
 from hcp.launch.dialects import has_references
 from hcp.launch.fact import Acceptance, Dialect, Fact, Form, Reading, Setting
 from hcp.launch.yaml.settings import YamlDoc
@@ -70,7 +71,9 @@ def bridge_reading(
     for setting in resolved:
         if setting.key.startswith("env_vars.") and setting.value is not None:
             name = setting.key.removeprefix("env_vars.")
-            facts[f"env.{name}"] = Fact(str(setting.value), "launch", setting.location, setting.key)
+            if is_secret_name(name):
+                continue
+            facts[f"env.{name}"] = Fact(without_secrets(str(setting.value)), "launch", setting.location, setting.key)
     for key in _SPECS:
         if key in by_key and by_key[key].value is None:
             facts["packed_sequence_size"] = Fact(None, "launch", by_key[key].location, key)

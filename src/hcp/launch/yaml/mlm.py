@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from hcp.core.errors import HcpError
+from hcp.core.secrets import is_secret_name, without_secrets
 from hcp.launch.dialects import not_supported
 from hcp.launch.fact import ELASTIC_STARTS, Fact, Reading, Setting
 from hcp.launch.facts.elsewhere import taken_from_elsewhere
@@ -82,10 +83,12 @@ def _words(value: Any) -> list[str]:
 
 
 def _variable(setting: Setting, name: str, facts: dict[str, Fact], unknown: dict[str, str]) -> None:
+    if is_secret_name(name):
+        return
     text = "" if setting.value is None else str(setting.value)
     if isinstance(setting.value, bool):
         text = text.lower()
     if "${" in text:
         unknown[f"env.{name}"] = "is filled in when the test runs"
     else:
-        facts[f"env.{name}"] = Fact(text, "launch", setting.location, name)
+        facts[f"env.{name}"] = Fact(without_secrets(text), "launch", setting.location, name)

@@ -36,7 +36,7 @@ def _node_fixes(v: View, unit: int) -> list[Fix]:
     nodes = -(-v.nodes // step) * step
     fixes = [Fix({"nodes": nodes}, f"{nodes * v.gpus_per_node} ranks")]
     per_node = unit // gcd(unit, v.nodes)
-    if v.get("start") in ELASTIC_STARTS and per_node <= _GPUS_OF_A_NODE:
+    if v.get("start") in ELASTIC_STARTS and v.gpus_per_node < per_node <= _GPUS_OF_A_NODE:
         fixes.insert(0, Fix({"gpus_per_node": per_node}, f"{per_node} ranks on each node"))
     return fixes
 

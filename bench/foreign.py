@@ -1,0 +1,112 @@
+"""What hcp makes of other frameworks' files: `python bench/foreign.py --corpus DIR...`.
+
+Each DIR holds checkouts of other frameworks, one folder each (`owner+name`, or `name`). Every shell script, YAML, JSON
+and TOML file is read as hcp would read it, without and with each dialect forced, and what came of it is counted:
+refused by name, refused, or read as a dialect. A file that is read as a dialect which its repository never uses
+(`DIALECTS`) is a fault, and so is one that is read under a forced dialect with the verdict ok. The exit status is 1 if
+there is any. Nothing of these repositories belongs into this one.
+"""
+
+from __future__ import annotations
+
+import argparse
+import sys
+from collections import Counter
+from collections.abc import Iterator
+from pathlib import Path
+
+ROOT = Path(__file__).resolve().parents[1]
+sys.path[:0] = [str(ROOT / "src")]
+
+from hcp.core.errors import HcpError  # noqa: E402
+from hcp.launch.build import build_launch  # noqa: E402
+from hcp.launch.fact import Dialect  # noqa: E402
+from hcp.launch.read import read_target  # noqa: E402
+from hcp.rules.engine import check_launch  # noqa: E402
+from hcp.rules.registry import RULES  # noqa: E402
+
+DIALECTS: dict[str, frozenset[str]] = {
+    # Repository -> the dialects that its files may be in; for all others, none.
+    "slime": frozenset(("mlm",)),  # Megatron-LM's arguments, and its own beside them
+    "miles": frozenset(("mlm",)),
+    "Pai-Megatron-Patch": frozenset(("mlm", "verl")),  # Megatron-LM's arguments; some scripts start verl
+    "Nemotron": frozenset(("bridge",)),  # recipes of Megatron-Bridge
+    "Megatron-DeepSpeed": frozenset(("mlm",)),  # a fork: scripts without DeepSpeed's options are Megatron-LM's
+    "MindSpeed": frozenset(("mlm", "verl")),  # a few scripts have no word of its own, one starts verl
+    "MindSpeed-LLM": frozenset(),
+    "FlagScale": frozenset(("mlm",)),  # a converter with Megatron-LM's arguments
+    "NeMo": frozenset(("mlm",)),  # a comparison with Megatron-LM starts its pretrain_gpt.py
+    "Megatron-LM": frozenset(("mlm",)),
+    "Megatron-Bridge": frozenset(("bridge", "mlm")),
+    "verl": frozenset(("verl",)),
+}
+FORCED: tuple[Dialect | None, ...] = (None, "bridge", "mlm", "verl")
+_ENDINGS = frozenset((".sh", ".bash", ".sbatch", ".slurm", ".sub", ".yaml", ".yml", ".json", ".toml"))
+_LARGEST_BYTES = 1 << 20
+
+
+def files(corpus: Path) -> Iterator[tuple[str, Path]]:
+    """(repository, file) of everything in the corpus that may be a launch."""
+    for folder in sorted(path for path in corpus.iterdir() if path.is_dir()):
+        repository = folder.name.rpartition("+")[2]
+        for file in sorted(folder.rglob("*")):
+            if file.suffix in _ENDINGS and file.is_file() and file.stat().st_size <= _LARGEST_BYTES:
+                yield repository, file
+
+
+def outcome(file: Path, forced: Dialect | None) -> str:
+    """`refused by name`, `refused`, or `DIALECT VERDICT`; the verdict only where a dialect is forced."""
+    try:
+        reading = read_target(str(file), dialect=forced)
+    except HcpError as error:
+        return "refused by name" if " looks like " in str(error) else "refused"
+    if forced is None:
+        return reading.dialect
+    try:
+        report = check_launch(build_launch(reading), RULES)
+    except HcpError:
+        return f"{reading.dialect} with a value that cannot be used"
+    return f"{reading.dialect} {report.verdict}"
+
+
+def is_fault(repository: str, forced: Dialect | None, said: str) -> bool:
+    """Whether a file of this repository must not come to this end."""
+    own = DIALECTS.get(repository, frozenset())
+    dialect, _, verdict = said.partition(" ")
+    if dialect == "refused" or dialect in own:
+        return False
+    return verdict == "ok" if forced else True
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--corpus", type=Path, action="append", required=True, metavar="DIR")
+    parser.add_argument("--files", action="store_true", help="also list every file that is read, and as what")
+    options = parser.parse_args()
+    counts: Counter[tuple[str, str, str]] = Counter()
+    faults: list[str] = []
+    total = 0
+    for corpus in options.corpus:
+        if not corpus.is_dir():
+            parser.error(f"{corpus} is no folder")
+        for repository, file in files(corpus):
+            total += 1
+            for forced in FORCED:
+                said = outcome(file, forced)
+                counts[repository, forced or "-", said] += 1
+                line = f"{file.relative_to(corpus)} ({'not forced' if forced is None else f'forced {forced}'}): {said}"
+                if is_fault(repository, forced, said):
+                    faults.append(line)
+                elif options.files and not said.startswith("refused"):
+                    print(line)
+    print(f"{total} files, each read {len(FORCED)} times; a dash: no dialect is forced")
+    for (repository, name, said), count in sorted(counts.items()):
+        print(f"{count:6d}  {repository:20s} {name:7s} {said}")
+    for line in faults:
+        print("fault", line)
+    print(f"{len(faults)} faults")
+    return 1 if faults else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
