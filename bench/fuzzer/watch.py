@@ -117,7 +117,8 @@ class Watch:
         inside = full.startswith(self._folder)
         last = os.path.relpath(full, self._folder).lstrip(".") if inside else ""
         if changes:
-            if full == os.devnull or last.startswith(OUTPUT):
+            # Skills go to .agents/skills unless told otherwise.
+            if full == os.devnull or last.startswith((OUTPUT, "agents")):
                 return
             self._block(f"{what} {self._short(full)}")
         if inside and DECOY not in last:

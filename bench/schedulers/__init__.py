@@ -1,0 +1,1 @@
+"""What bench/dcp.py compares, and on what."""
