@@ -127,7 +127,7 @@ class Watch:
             return
         if full == self._folder[:-1] or (full + os.sep).startswith(_OWN) or full == os.devnull:
             return
-        if DECOY in full or not full.startswith(self._named):
+        if not full.startswith(self._named):
             self.seen.append(f"{what} {self._short(full)}")
 
     def _block(self, what: str) -> None:

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable, Sequence
-from pathlib import Path
 from typing import Any
 
 import click
@@ -79,7 +79,7 @@ def render(
     if start == "verify":
         if words:
             raise HcpError("found words after -- with --start verify; wanted steps as targets; leave them out")
-        files = [target for target in targets if Path(target).is_file()]
+        files = [target for target in targets if os.path.isfile(target)]
         if files:
             raise HcpError(
                 f"found the file {files[0]} with --start verify; wanted skills, or steps as SKILL:STEP; "
