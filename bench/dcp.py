@@ -18,7 +18,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 ROOT = Path(__file__).resolve().parents[1]
-sys.path[:0] = [str(ROOT / "src"), str(Path(__file__).parent)]
+sys.path[:0] = [str(ROOT / "src"), str(Path(__file__).parent), str(Path(__file__).parent / "lib")]
 
 import dcp_baselines as baselines  # noqa: E402
 from dcp_grid import TARGETS, Cell, cells  # noqa: E402
