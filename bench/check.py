@@ -17,9 +17,11 @@ import tempfile
 import time
 from pathlib import Path
 
-from options import at_least_one
-
 ROOT = Path(__file__).resolve().parents[1]
+sys.path[:0] = [str(ROOT / "bench" / "lib")]
+
+from options import at_least_one  # noqa: E402
+
 BUILD_CONFIG = (
     "from megatron.core.transformer.transformer_config import TransformerConfig;"
     "TransformerConfig(num_layers=2, hidden_size=64, num_attention_heads=4, context_parallel_size=4,"

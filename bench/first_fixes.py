@@ -19,7 +19,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 ROOT = Path(__file__).resolve().parents[1]
-sys.path[:0] = [str(ROOT / "src"), str(ROOT / "bench")]
+sys.path[:0] = [str(ROOT / "src"), str(ROOT / "bench" / "lib")]
 
 from options import at_least_one  # noqa: E402
 
@@ -32,9 +32,9 @@ from hcp.launch.read import read_text  # noqa: E402
 from hcp.launch.words.overrides import reading_of_words  # noqa: E402
 from hcp.launch.words.settings import Word  # noqa: E402
 from hcp.rules.engine import check_launch  # noqa: E402
-from hcp.rules.fixes import apply_edits  # noqa: E402
-from hcp.rules.offer import why_none  # noqa: E402
 from hcp.rules.registry import RULES  # noqa: E402
+from hcp.rules.repair.fixes import apply_edits  # noqa: E402
+from hcp.rules.repair.offer import why_none  # noqa: E402
 from hcp.rules.report import Finding  # noqa: E402
 from hcp.rules.rule import Example  # noqa: E402
 

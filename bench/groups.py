@@ -18,9 +18,11 @@ import sys
 import time
 from pathlib import Path
 
-from options import at_least_one
-
 ROOT = Path(__file__).resolve().parents[1]
+sys.path[:0] = [str(ROOT / "bench" / "lib")]
+
+from options import at_least_one  # noqa: E402
+
 WORLD = 131_072
 HCP_ARGS = ["--tp", "8", "--cp", "16", "--pp", "8", "--ep", "8", "--etp", "1", "--hcp", "8,2"]
 HUGE = "512000000000"

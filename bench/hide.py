@@ -24,7 +24,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 ROOT = Path(__file__).resolve().parents[1]
-sys.path[:0] = [str(ROOT / "src"), str(ROOT / "bench")]
+sys.path[:0] = [str(ROOT / "src"), str(ROOT / "bench" / "lib")]
 
 from complete_launches import complete_launches  # noqa: E402
 from hidden_launches import CLUSTER, Complete, Hidden  # noqa: E402

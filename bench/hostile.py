@@ -18,10 +18,10 @@ import time
 from collections.abc import Callable
 from pathlib import Path
 
-from options import at_least_one
-
 ROOT = Path(__file__).resolve().parents[1]
-sys.path[:0] = [str(ROOT / "src"), str(ROOT / "tests")]
+sys.path[:0] = [str(ROOT / "src"), str(ROOT / "tests"), str(ROOT / "bench" / "lib")]
+
+from options import at_least_one  # noqa: E402
 
 from support.hostile import READ_TEXTS_AS, SCRIPTS, TEXTS  # noqa: E402
 

@@ -29,7 +29,7 @@ import pytest
 import yaml
 
 ROOT = Path(__file__).resolve().parents[1]
-sys.path[:0] = [str(ROOT / "bench"), str(ROOT / "src"), str(ROOT / "tests")]
+sys.path[:0] = [str(ROOT / "bench" / "lib"), str(ROOT / "src"), str(ROOT / "tests")]
 
 from mutant import Held, Mutant, mutants_of  # noqa: E402
 from options import at_least_one  # noqa: E402

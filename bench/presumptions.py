@@ -20,7 +20,7 @@ from pathlib import Path
 from typing import Any
 
 ROOT = Path(__file__).resolve().parents[1]
-sys.path[:0] = [str(ROOT / "src"), str(ROOT / "bench")]
+sys.path[:0] = [str(ROOT / "src"), str(ROOT / "bench" / "lib")]
 
 from bridge_recipes import Recipe, recipes  # noqa: E402
 from bridge_sources import UNKNOWN as UNREAD  # noqa: E402

@@ -61,13 +61,13 @@ def test_recipes_are_read_through_imports_conditions_and_class_defaults(tmp_path
     (package / "recipes" / "base.py").write_text(BASE)
     (package / "recipes" / "big.py").write_text(RECIPES)
     (package / "packing.py").write_text(CLASSES)
-    sys.path.insert(0, str(root / "bench"))
+    sys.path.insert(0, str(root / "bench" / "lib"))
     try:
         from bridge_recipes import recipe_launches
 
         launches = dict(recipe_launches(tmp_path))
     finally:
-        sys.path.remove(str(root / "bench"))
+        sys.path.remove(str(root / "bench" / "lib"))
     big = launches["src/megatron/bridge/recipes/big.py:big_config"]
     settings = {setting.key: setting.value for setting in big.settings}
     assert settings["model.context_parallel_size"] == 4

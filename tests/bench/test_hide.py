@@ -45,6 +45,7 @@ class Bench:
 @pytest.fixture
 def bench(root: Path, monkeypatch: pytest.MonkeyPatch) -> Bench:
     monkeypatch.syspath_prepend(root / "bench")
+    monkeypatch.syspath_prepend(root / "bench" / "lib")
     return Bench()
 
 

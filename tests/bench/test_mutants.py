@@ -21,7 +21,7 @@ EQUIVALENT = ROOT / "bench" / "mutants_equivalent.yaml"
 
 @pytest.fixture(scope="module")
 def mutations() -> ModuleType:
-    spec = importlib.util.spec_from_file_location("mutations", ROOT / "bench" / "mutations.py")
+    spec = importlib.util.spec_from_file_location("mutations", ROOT / "bench" / "lib" / "mutations.py")
     assert spec is not None and spec.loader is not None
     module = importlib.util.module_from_spec(spec)
     sys.modules["mutations"] = module

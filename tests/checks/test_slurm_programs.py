@@ -83,7 +83,7 @@ def test_a_rendered_job_trains_names_the_killed_rank_and_loses_nothing(program):
         (
             "rendered_scripts",
             "broken-launch",
-            'stop "hcp check found errors in the launch"',
+            'stop "hcp check found errors $where"',
             "true",
             "stopped in phase 0",
         ),

@@ -87,3 +87,22 @@ def test_what_the_check_says_of_a_value_is_shown_and_not_sent(hcp, tmp_path):
     assert "hcp render: error CP004" in done.stderr
     assert all(line.isprintable() for line in done.stderr.splitlines())
     assert not any(line.startswith("::") for line in done.stderr.splitlines())
+
+
+def test_a_launch_that_is_undecided_is_rendered_with_a_warning(hcp, tmp_path):
+    words = [
+        *WORDS,
+        "job.sbatch",
+        "--dialect",
+        "bridge",
+        "--",
+        "--recipe",
+        "nobodys_recipe",
+        "model.context_parallel_size=4",
+    ]
+    done = hcp(*words, cwd=tmp_path)
+    assert (done.returncode, done.stdout) == (0, "") and (tmp_path / "job.sbatch").is_file()
+    assert (
+        "hcp render: undecided: the recipe is not known, and it decides what this launch leaves out; state"
+        in done.stderr
+    )

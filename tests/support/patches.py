@@ -11,8 +11,8 @@ import pytest
 
 from hcp.launch.load import LoadOptions, load_launch
 from hcp.rules.engine import check_launch
-from hcp.rules.patch import Patch, patch_of
 from hcp.rules.registry import RULES
+from hcp.rules.repair.patch import Patch, patch_of
 from hcp.rules.rule import Rule
 
 Patched = Callable[..., tuple[str, Patch]]

@@ -30,8 +30,8 @@ from hcp.launch.read import read_text
 from hcp.launch.words.overrides import reading_of_words
 from hcp.launch.words.settings import Word
 from hcp.rules.engine import check_launch
-from hcp.rules.fixes import apply_edits
 from hcp.rules.registry import BY_ID, RULES
+from hcp.rules.repair.fixes import apply_edits
 from hcp.rules.report import Finding, Report
 from hcp.rules.rule import Example, Rule
 

@@ -15,7 +15,7 @@ from hcp.core.errors import HcpError
 from hcp.launch.load import LoadOptions, load_launch
 
 if TYPE_CHECKING:
-    from hcp.rules.patch import Patch
+    from hcp.rules.repair.patch import Patch
     from hcp.rules.report import Report
 
 FORMATS = ("text", "json", "sarif", "github")

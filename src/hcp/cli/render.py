@@ -125,8 +125,10 @@ def _warn(launch: Launch, script: str) -> bool:
     """Whether the job has errors; says on stderr what `hcp check` finds in it. It is written all the same."""
     from hcp.render.findings import findings_in
 
-    found = findings_in(launch, script)
+    found, undecided = findings_in(launch, script)
     for finding in found:
         stops = "; the job will stop in phase 0" if finding.severity == "error" else ""
         say([f"hcp render: {finding.severity} {finding.rule.id}: {finding.problem.message}{stops}"], err=True)
+    for item in undecided:
+        say([f"hcp render: undecided: {item.reason}; {item.do}"], err=True)
     return any(finding.severity == "error" for finding in found)

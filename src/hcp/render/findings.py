@@ -7,23 +7,22 @@ from hcp.launch.fact import Fact, Launch
 from hcp.launch.read import read_text
 from hcp.rules.engine import check_launch
 from hcp.rules.registry import RULES
-from hcp.rules.report import Finding
+from hcp.rules.report import Finding, Undecided
 
 
-def findings_in(launch: Launch, script: str) -> list[Finding]:
-    """The errors and warnings of a launch and of the script that it was rendered into, by rule id.
+def findings_in(launch: Launch, script: str) -> tuple[list[Finding], list[Undecided]]:
+    """The errors and warnings of a launch and of the script that it was rendered into, by rule id; what is undecided.
 
     The launch says all about the training; the script, read like anybody's, says the rest. What the target says about
     a job of its own (its #SBATCH lines) is not what will run.
     """
     training = tuple(rule for rule in RULES if not rule.id.startswith("SLURM"))
-    found = {
-        finding.rule.id: finding
+    reports = [
+        check_launch(each, rules, fixes=False)
         for each, rules in ((_read_back(launch, script), RULES), (launch, training))
-        for finding in check_launch(each, rules, fixes=False).findings
-        if finding.severity != "info"
-    }
-    return [found[rule_id] for rule_id in sorted(found)]
+    ]
+    found = {each.rule.id: each for report in reports for each in report.findings if each.severity != "info"}
+    return [found[rule_id] for rule_id in sorted(found)], list(reports[1].undecided)
 
 
 def _read_back(launch: Launch, script: str) -> Launch:

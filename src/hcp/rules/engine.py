@@ -8,7 +8,7 @@ from hcp.launch.build import build_launch
 from hcp.launch.fact import Acceptance, Launch
 from hcp.launch.hidden import hides_any
 from hcp.rules import registry
-from hcp.rules.offer import offer_all
+from hcp.rules.repair.offer import offer_all
 from hcp.rules.report import Finding, Presumed, Report, Undecided
 from hcp.rules.rule import Rule
 from hcp.rules.run import presumed_facts, run
@@ -66,7 +66,7 @@ def check_launch(
 def _undecided(launch: Launch, rules: Iterable[Rule]) -> tuple[Undecided, ...]:
     if not hides_any(launch):
         return ()
-    from hcp.rules.undecided import undecided_by
+    from hcp.rules.verdict.undecided import undecided_by
 
     return undecided_by(launch, rules)
 
@@ -74,7 +74,7 @@ def _undecided(launch: Launch, rules: Iterable[Rule]) -> tuple[Undecided, ...]:
 def _presumed(launch: Launch, rules: Iterable[Rule]) -> tuple[Presumed, ...]:
     if not presumed_facts(launch):
         return ()
-    from hcp.rules.presume import presumed_for
+    from hcp.rules.verdict.presume import presumed_for
 
     return presumed_for(launch, rules)
 

@@ -42,7 +42,7 @@ def presumed_facts(launch: Launch) -> dict[str, Presumed]:
     """By fact name, what the launch is checked at because it does not say."""
     if not any(fact.origin == "presumed" for fact in launch.facts.values()):
         return {}
-    from hcp.rules.presume import presumptions_of
+    from hcp.rules.verdict.presume import presumptions_of
 
     return presumptions_of(launch)
 
@@ -50,7 +50,7 @@ def presumed_facts(launch: Launch) -> dict[str, Presumed]:
 def _finding(launch: Launch, rule: Rule, problem: Problem, presumed: dict[str, Presumed]) -> Finding:
     resting: tuple[Presumed, ...] = ()
     if presumed:
-        from hcp.rules.presume import rests_on, softened
+        from hcp.rules.verdict.presume import rests_on, softened
 
         resting = rests_on(launch, rule, presumed)
         problem = softened(problem, rule, resting, "model" if launch.dialect == "verl" else "recipe")

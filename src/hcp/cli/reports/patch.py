@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from hcp.cli.screen import safe_line
-from hcp.rules.patch import Patch, patch_of
 from hcp.rules.registry import RULES
+from hcp.rules.repair.patch import Patch, patch_of
 from hcp.rules.report import Report
 
 

@@ -57,8 +57,8 @@ EFFECTS: tuple[Signature, ...] = (
     ),
     effect(
         "terminated",
-        r"SignalException: (?:(?!SignalException: ).)* got signal: 15|closing signal SIGTERM|SystemExit: 143|"
-        r"got signal: 1\b",
+        r"SignalException: (?:(?!SignalException: ).)* got signal: 15|"
+        r"closing signal SIGTERM|SystemExit: 143|got signal: 1\b",
         "ended by the launcher after another failure",
         "torch.distributed.elastic.multiprocessing.api.SignalException: Process 77 got signal: 15",
         "torch.distributed.elastic.multiprocessing.api.SignalException: Process 77 got signal: 9",

@@ -16,12 +16,12 @@ from hcp.launch.fact import Launch
 from hcp.launch.load import load_text
 from hcp.launch.source import byte_order_mark
 from hcp.rules.engine import check_launch
-from hcp.rules.fixes import apply_edits, writable_key
-from hcp.rules.offer import why_none
+from hcp.rules.repair.fixes import apply_edits, writable_key
+from hcp.rules.repair.offer import why_none
+from hcp.rules.repair.spots import Change, changes_of
+from hcp.rules.repair.surroundings import plain_changes
 from hcp.rules.report import Finding, Report
 from hcp.rules.rule import Rule
-from hcp.rules.spots import Change, changes_of
-from hcp.rules.surroundings import plain_changes
 
 _WAYS = 12
 """As many places are tried for the edits of one fix."""

@@ -8,9 +8,9 @@ from typing import Any
 from hcp.launch.fact import Fact, Launch
 from hcp.launch.facts.presumed import presumptions
 from hcp.launch.facts.table import FACTS, keys_of
-from hcp.rules.legal import legal_values
 from hcp.rules.report import Presumed, shown_value
 from hcp.rules.rule import Problem, Rule
+from hcp.rules.verdict.legal import legal_values
 from hcp.rules.view import Unknown, View
 
 

@@ -11,9 +11,9 @@ from typing import Any
 
 from hcp.launch.fact import Fact, Launch
 from hcp.launch.hidden import Hidden, Hides, hidden, key_to_set
-from hcp.rules.legal import legal_values
 from hcp.rules.report import Undecided
 from hcp.rules.rule import Problem, Rule
+from hcp.rules.verdict.legal import legal_values
 from hcp.rules.view import Unknown, View
 
 _MOST_TRIALS = 500

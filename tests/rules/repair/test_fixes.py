@@ -9,7 +9,7 @@ import pytest
 from hcp.launch.build import build_launch
 from hcp.launch.fact import Dialect, Launch
 from hcp.launch.read import read_text
-from hcp.rules.fixes import apply_edits, written
+from hcp.rules.repair.fixes import apply_edits, written
 from hcp.rules.rule import Fix
 from support.rules import launch
 

@@ -8,8 +8,8 @@ from collections.abc import Iterator
 from typing import Any
 
 from hcp.launch.fact import ELASTIC_STARTS, Launch
-from hcp.rules.fixes import option_of
-from hcp.rules.spots import Change, args_value, line_end, newline_of, span_of, without
+from hcp.rules.repair.fixes import option_of
+from hcp.rules.repair.spots import Change, args_value, line_end, newline_of, span_of, without
 
 _HEADER = re.compile(r"(?:[ \t]*(?:#[^\n]*)?\r?\n)*")
 """Comments and empty lines at the top of a script: what sbatch reads ends here."""

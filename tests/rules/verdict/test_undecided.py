@@ -11,7 +11,7 @@ from hcp.rules.engine import check_launch
 from hcp.rules.registry import rules_for
 from hcp.rules.report import Report
 from hcp.rules.rule import Example, Problem, Severity, rule
-from hcp.rules.undecided import undecided_by
+from hcp.rules.verdict.undecided import undecided_by
 from hcp.rules.view import View
 from support.launches import CP, HCP, KV, LEVELS, TP
 

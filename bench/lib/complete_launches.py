@@ -16,7 +16,7 @@ from hcp.launch.facts.table import FACTS, index_of
 from hcp.launch.read import read_text
 from hcp.rules.registry import RULES
 
-ROOT = Path(__file__).resolve().parents[1]
+ROOT = Path(__file__).resolve().parents[2]
 
 _CONTAINER = "megatron.bridge.training.config.ConfigContainer"
 _MODEL = {

@@ -6,9 +6,9 @@ import pytest
 
 from hcp.launch.fact import Dialect
 from hcp.rules.engine import check_launch
-from hcp.rules.fixes import apply_edits
-from hcp.rules.offer import why_none
 from hcp.rules.registry import RULES
+from hcp.rules.repair.fixes import apply_edits
+from hcp.rules.repair.offer import why_none
 from hcp.rules.report import Finding
 from hcp.rules.rule import Example, Fix, Problem, Rule, rule
 from hcp.rules.upstream import OWN

@@ -8,8 +8,8 @@ import pytest
 
 from hcp.launch.load import LoadOptions, load_launch
 from hcp.rules.engine import check_launch
-from hcp.rules.patch import patch_of
 from hcp.rules.registry import BY_ID, RULES
+from hcp.rules.repair.patch import patch_of
 from hcp.rules.rule import Rule
 from support.patches import Patched
 from support.rules import Example

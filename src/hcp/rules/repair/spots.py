@@ -10,7 +10,7 @@ from typing import Any, NamedTuple
 from hcp.core.place import Location
 from hcp.launch.fact import Launch, Setting
 from hcp.launch.facts.table import index_of
-from hcp.rules.fixes import writable_key, written_edit
+from hcp.rules.repair.fixes import writable_key, written_edit
 
 
 class Change(NamedTuple):

@@ -16,7 +16,7 @@ from typing import Any
 
 from fuzzer.case import OUTPUT
 
-ROOT = Path(__file__).resolve().parents[2]
+ROOT = Path(__file__).resolve().parents[3]
 DECOY = "hcp_decoy"
 """A file in each folder, and a package on the path, that nothing names in a way that may open or import it."""
 _OWN = tuple(

@@ -7,7 +7,7 @@ from typing import Any, NamedTuple
 
 from hcp.launch.fact import Launch
 from hcp.launch.facts.table import FACTS, keys_of
-from hcp.rules.fixes import apply_edits, written, written_edit
+from hcp.rules.repair.fixes import apply_edits, written, written_edit
 from hcp.rules.report import Finding, NotChecked
 from hcp.rules.rule import Fix, Rule
 from hcp.rules.run import run

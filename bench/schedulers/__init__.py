@@ -1,1 +1,0 @@
-"""What bench/dcp.py compares, and on what."""
