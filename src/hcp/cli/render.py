@@ -85,6 +85,12 @@ def render(
                 f"found the file {files[0]} with --start verify; wanted skills, or steps as SKILL:STEP; "
                 "see hcp verify --list"
             )
+        odd = [target for target in targets if not target.isprintable()]
+        if odd:
+            raise HcpError(
+                f"found {visible(odd[0])[:200]} with --start verify; wanted a skill, or a step as SKILL:STEP; "
+                "see hcp verify --list"
+            )
         text = render_job(plan_job(start, site, steps=targets))
     else:
         if len(targets) > 1 or not (targets or words):
