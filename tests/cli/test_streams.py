@@ -11,6 +11,8 @@ from pathlib import Path
 
 import pytest
 
+from support.processes import comes_true
+
 HCP = f"{sys.executable} -m hcp"
 BAD = "torchrun pretrain_gpt.py --context-parallel-size 8 --seq-length 1000\n"
 FULL = pytest.mark.skipif(not Path("/dev/full").exists(), reason="needs /dev/full")
@@ -82,12 +84,9 @@ def reading_stdin(folder: Path) -> subprocess.Popen[str]:
         stderr=subprocess.PIPE,
         text=True,
     )
-    end = time.monotonic() + 60
-    while time.monotonic() < end:
-        time.sleep(0.05)
-        if "hcp" in Path(f"/proc/{process.pid}/cmdline").read_text() and "pipe" in waits_in(process.pid):
-            return process
-    raise AssertionError("it does not read its standard input")
+    command = Path(f"/proc/{process.pid}/cmdline")
+    assert comes_true(lambda: "hcp" in command.read_text() and "pipe" in waits_in(process.pid)), "it reads no input"
+    return process
 
 
 def waits_in(pid: int) -> str:

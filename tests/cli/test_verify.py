@@ -3,11 +3,19 @@
 from __future__ import annotations
 
 import json
+import os
 from pathlib import Path
 
 import pytest
 
 from support.cards import skill_in, step
+
+SRC = str(Path(__file__).resolve().parents[2] / "src")
+
+
+def path_with(folder: Path) -> dict[str, str]:
+    """The folder in which hcp runs is not on its path: a package is found where PYTHONPATH says."""
+    return {"PYTHONPATH": os.pathsep.join((SRC, str(folder)))}
 
 
 @pytest.mark.parametrize("mode", ["--list", "--dry-run"])
@@ -20,7 +28,7 @@ def test_listing_the_steps_of_a_card_imports_nothing(
     (tmp_path / "spy").mkdir()
     (tmp_path / "spy" / "__init__.py").write_text("open('was-imported', 'w')\n")
     skill = skill_in(tmp_path, step(needs={"packages": [package]}))
-    done = hcp("verify", mode, *trust, skill, cwd=tmp_path)
+    done = hcp("verify", mode, *trust, skill, cwd=tmp_path, env=path_with(tmp_path))
     assert not (tmp_path / "was-imported").exists()
     assert done.returncode == (2 if "." in package else 0), done.stderr
 
@@ -28,7 +36,7 @@ def test_listing_the_steps_of_a_card_imports_nothing(
 def test_running_a_trusted_step_looks_its_packages_up_without_importing_them(hcp, tmp_path: Path) -> None:
     (tmp_path / "spy.py").write_text("open('was-imported', 'w')\n")
     skill = skill_in(tmp_path, step(needs={"packages": ["spy"]}))
-    done = hcp("verify", "--trust", skill, cwd=tmp_path)
+    done = hcp("verify", "--trust", skill, cwd=tmp_path, env=path_with(tmp_path))
     assert (done.returncode, (tmp_path / "was-imported").exists()) == (0, False), done.stdout + done.stderr
     assert "1 passed" in done.stdout
 

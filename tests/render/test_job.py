@@ -96,7 +96,8 @@ def test_hcp_check_reads_the_whole_job_out_of_the_script_and_finds_nothing(name,
     domain = "nvlink_domain=72" if "apptainer" in name else "nvlink_domain=8"
     done = hcp("check", GOLDEN / f"{name}.sbatch", "--format", "json", "--assume", domain)
     found = json.loads(done.stdout)
-    assert found["findings"] == [] and done.returncode == 0
+    # A recipe that nobody names, and a length that differs between the points of an array, cannot be seen.
+    assert (found["findings"], done.returncode) == ([], 4 if name in ("ft_launcher", "array") else 0), done.stdout
     shown = json.loads(hcp("show", GOLDEN / f"{name}.sbatch", "--format", "json", "--assume", domain).stdout)
     facts = {fact: entry["value"] for fact, entry in shown["facts"].items()}
     nodes, per_node = {"srun-pyxis": (4, 8), "torchrun-apptainer": (18, 4)}.get(name, (2, 8))

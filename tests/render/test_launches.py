@@ -73,8 +73,8 @@ launch=(
     [
         (
             "run.txt",
-            "model.context_parallel_size=2  # two\n'model.x=a b' +model.y=[1,2]\n",
-            "    model.context_parallel_size=2\n    'model.x=a b'\n    '+model.y=[1,2]'\n",
+            "model.context_parallel_size=2  # two\n'logger.wandb_project=a b' +model.window_size=[1,2]\n",
+            "    model.context_parallel_size=2\n    'logger.wandb_project=a b'\n    '+model.window_size=[1,2]'\n",
         ),
         (
             "run.yaml",

@@ -44,15 +44,15 @@ PROGRAMS = ("python", "torchrun", "hcp")
 _LONGEST_S = 7 * 24 * 3600
 
 
-def _name(pattern: str, wanted: str) -> Leaf:
-    return Leaf(wanted, lambda value: isinstance(value, str) and re.fullmatch(pattern, value) is not None)
+def _name(pattern: re.Pattern[str], wanted: str) -> Leaf:
+    return Leaf(wanted, lambda value: isinstance(value, str) and pattern.fullmatch(value) is not None)
 
 
 # Without a dot: a module inside a package cannot be looked up without running the package's code.
-_PACKAGE = _name(r"[A-Za-z0-9][A-Za-z0-9_-]{0,99}", "a package's plain name, such as torch")
-_PROGRAM = _name(r"[A-Za-z0-9_][A-Za-z0-9_.+-]{0,99}", "a program's plain name, such as bash")
-_ID = _name(r"[A-Za-z0-9][A-Za-z0-9._-]{0,99}", "a name of letters, digits and . _ -")
-_PROOF = _name(r"(rule|step|test):\S+", "rule:ID, step:ID or test:FILE::NAME")
+_PACKAGE = _name(re.compile(r"[A-Za-z0-9][A-Za-z0-9_-]{0,99}"), "a package's plain name, such as torch")
+_PROGRAM = _name(re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.+-]{0,99}"), "a program's plain name, such as bash")
+_ID = _name(re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,99}"), "a name of letters, digits and . _ -")
+_PROOF = _name(re.compile(r"(rule|step|test):\S+"), "rule:ID, step:ID or test:FILE::NAME")
 _RUN = Leaf(
     f"a list of words, never a shell string, that starts with {', '.join(PROGRAMS[:-1])} or {PROGRAMS[-1]}",
     lambda value: (

@@ -5,7 +5,6 @@ from __future__ import annotations
 import os
 import re
 from collections.abc import Mapping
-from fnmatch import fnmatchcase
 from pathlib import Path
 from typing import Any
 
@@ -64,7 +63,7 @@ def faults_of(folder: Path) -> list[str]:
         texts = {"SKILL.md": body} | {
             name: read_skill_file(folder, name, "a text of the skill")
             for name in files
-            if fnmatchcase(name, "references/*.md")
+            if name.startswith("references/") and name.endswith(".md")
         }
     except HcpError as error:
         return [str(error)]

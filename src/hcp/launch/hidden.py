@@ -22,7 +22,10 @@ _CLUSTER = frozenset(
     "verl torch cudnn flash_attn einops arch".split()
 )
 """What the cluster or its container decides, not the launch: a note where it is missing."""
-_SITE = frozenset("checkpoint_save checkpoint_load data_path data_cache_path log_directory".split())
+_SITE = frozenset(
+    "checkpoint_save checkpoint_load data_path data_cache_path log_directory srun.container_mounts "
+    "sbatch.container_mounts".split()
+)
 """Where the site keeps its files: a note, also where the launch hides it."""
 _BY_KEYS_TOGETHER = frozenset(("vision", "finetune"))
 """Bridge: facts that no key of their own holds, but which keys there are."""

@@ -7,6 +7,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
+from hcp.core.secrets import without_secrets
 from hcp.triage.events import Event, FileEvents
 from hcp.triage.exit_codes import exit_code, explain_code
 from hcp.triage.line import When
@@ -96,7 +97,7 @@ def _filled(cause: str, groups: Mapping[str, str]) -> str:
 
 def _said(text: str) -> str:
     """A text of a log as it is kept for the report: the one place through which such texts pass."""
-    return text[:_LONGEST]
+    return without_secrets(text)[:_LONGEST]
 
 
 def _place(entry: FileEvents, event: Event, job: LoggedJob) -> tuple[int | None, str | None, int | None]:

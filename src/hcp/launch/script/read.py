@@ -186,7 +186,9 @@ def _may_be(forced: Dialect, told: Dialect | None, launched: Launched, names: se
     if not names:
         return trains and any(isinstance(item, Unseen) for item in launched.started.arguments)
     if forced == "mlm":
-        return len(flags & set(index_of("mlm"))) > 2 or _MEGATRON.search(program) is not None
+        ours = len(flags & set(index_of("mlm")))
+        strange = sum(not is_known("mlm", flag) for flag in flags)
+        return ours > 2 or (ours > 0 and strange == 0) or _MEGATRON.search(program) is not None
     if forced != "verl" and trains and is_parallel(names):
         return True
     return can_be(forced, [name for name in names if not name.startswith("-")])
