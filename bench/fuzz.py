@@ -21,16 +21,15 @@ from collections import Counter
 from collections.abc import Iterable, Sequence
 from pathlib import Path
 
-from options import at_least_one
-
 ROOT = Path(__file__).resolve().parents[1]
-sys.path[:0] = [str(ROOT / "src"), str(ROOT / "tests"), str(ROOT / "bench")]
+sys.path[:0] = [str(ROOT / "src"), str(ROOT / "tests"), str(ROOT / "bench" / "lib")]
 
 from fuzzer.case import Case  # noqa: E402
 from fuzzer.readers import READERS, made  # noqa: E402
 from fuzzer.run import Fault  # noqa: E402
 from fuzzer.seeds import gathered  # noqa: E402
 from fuzzer.workers import Done, Plan, Work, run_all  # noqa: E402
+from options import at_least_one  # noqa: E402
 
 
 class Tally:

@@ -128,9 +128,10 @@ def test_steps_run_in_a_new_folder_and_can_import_hcp() -> None:
     assert result.last_line == "0 True"
 
 
-def test_a_check_outside_the_pack_is_refused() -> None:
-    step = Step("s", ("python", "checks/no_such_check.py"), "cpu", 5)
-    with pytest.raises(HcpError, match=r"found no checks/no_such_check\.py in the pack"):
+@pytest.mark.parametrize("name", ["no_such_check", "longer_than_a_file_system_allows" * 10])
+def test_a_check_outside_the_pack_is_refused(name: str) -> None:
+    step = Step("s", ("python", f"checks/{name}.py"), "cpu", 5)
+    with pytest.raises(HcpError, match=rf"found no checks/{name}\.py in the pack"):
         program_of(step)
     assert run_step(CARD, step).status == "failed"
 

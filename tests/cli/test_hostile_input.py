@@ -11,6 +11,8 @@ import pytest
 
 LAUNCH = "torchrun --nproc-per-node 4 pretrain_gpt.py --num-layers 2 --hidden-size 64 --num-attention-heads 8"
 DIGITS = "9" * 5000
+LONG_NAME = "9" * 300
+"""More than a file system allows: asking for such a file is an error, not a no."""
 PLAN = ("dcp", "plan", "--world-size", "8", "--max-seqlen", "64", "--lengths", "-")
 
 
@@ -47,6 +49,10 @@ def test_input_without_end_is_refused_with_the_limit(arguments: Sequence[str], t
         (("check", "a.sh", "--assume", f"mcore=0.{DIGITS}"), ""),
         (("check", "a.sh", "--assume", "checkpoint_s=1e999"), ""),
         (("check", "te=" + "9" * 300), ""),
+        (("render", "--start", "verify", LONG_NAME), ""),
+        (("triage", LONG_NAME), ""),
+        (("anchors", "--sources", LONG_NAME), ""),
+        (("anchors", "--repo", f"verl={LONG_NAME}"), ""),
         (("groups", "--world-size", "8", "--cp", "8", "--hcp", DIGITS), ""),
         (PLAN, "[" * 100_000),
         (PLAN, f"[{DIGITS}]"),

@@ -81,6 +81,27 @@ def test_a_launch_whose_name_is_not_utf8_is_one_line_or_a_script(hcp, tmp_path):
     _one_line(hcp(*words, cwd=tmp_path), "wanted valid Unicode text")
 
 
+@pytest.mark.parametrize("step", ["a\x1b[2J", "a\r", "a\nb", "a\u202eb"])
+def test_a_step_that_no_skill_can_have_is_refused(hcp, step):
+    words = ("render", "--start", "verify", "--nodes", "2", *SITE, step)
+    _one_line(hcp(*words), "wanted a skill, or a step as SKILL:STEP")
+
+
+@pytest.mark.parametrize("odd", ["\x1b[2J", "\r", "\x9b", "\u202e'\\", "\x7f1"])
+@pytest.mark.parametrize("option", ["--env", "--modules", "--python", "--shared"])
+def test_a_script_shows_what_it_holds_and_sends_nothing_to_a_terminal(hcp, option, odd):
+    """That it arrives in the job unchanged is tested where jobs are run."""
+    done = hcp("render", "--start", "verify", "--nodes", "2", *SITE, option, f"A={odd}")
+    assert done.returncode == 0, done.stderr
+    assert all(line.replace("\t", "").isprintable() for line in done.stdout.split("\n"))
+    assert subprocess.run(["bash", "-n"], input=done.stdout, text=True).returncode == 0
+
+
+def test_a_directive_holds_only_what_can_be_printed(hcp):
+    words = ("render", "--start", "verify", "--nodes", "2", *SITE, "--logs", "a\x1b[2J")
+    _one_line(hcp(*words), "wanted a path of plain characters")
+
+
 def test_what_the_check_says_of_a_value_is_shown_and_not_sent(hcp, tmp_path):
     words = ["--context-parallel-size", "2", "--cp-comm-type", "p\x1b[2J\n::error::x", "--seq-length", "8192"]
     done = hcp(*WORDS, "job.sbatch", "--", *words, cwd=tmp_path)

@@ -20,6 +20,8 @@ from hcp.core.errors import ErrorParts, HcpError, parts_of
         ("--cp 3: wanted 1, 2 or 4", ErrorParts("--cp 3", "1, 2 or 4", "", None)),
         ("a b.yaml:3:5: found x; wanted y; z", ErrorParts("x", "y", "z", ("a b.yaml", 3, 5))),
         ("a.yaml:3: found x; wanted y; z", ErrorParts("x", "y", "z", ("a.yaml", 3, None))),
+        ("order :00: wanted y", ErrorParts("order :00", "y", "", None)),
+        (f"order :{'9' * 5000}: wanted y", ErrorParts(f"order :{'9' * 5000}", "y", "", None)),
         ("found x: 3:5: odd", ErrorParts("x: 3:5: odd", "", "", None)),
     ],
 )

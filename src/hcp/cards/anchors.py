@@ -68,7 +68,7 @@ def all_anchors() -> list[Anchor]:
 def unpacked_roots(folder: Path) -> list[Root]:
     """The wheels unpacked under `folder` as `<dist>-<version>`."""
     roots = []
-    for path in sorted(folder.glob("*-*")) if folder.is_dir() else []:
+    for path in sorted(folder.glob("*-*")) if os.path.isdir(folder) else []:
         match = re.fullmatch(r"(megatron-core|megatron-bridge|verl|transformer-engine)-(\d.*)", path.name)
         if match and not _is_version(match[2]):
             raise HcpError(
@@ -110,8 +110,8 @@ def named_root(text: str) -> Root:
     """
     name, equals, path = text.partition("=")
     known = ("megatron-lm", *_MODULES)
-    if not equals or name not in known or not Path(path).is_dir():
-        raise HcpError(f"found --repo {text}; wanted NAME=PATH of a folder, NAME one of {', '.join(known)}")
+    if not equals or name not in known or not os.path.isdir(path):
+        raise HcpError(f"found --repo {text[:200]}; wanted NAME=PATH of a folder, NAME one of {', '.join(known)}")
     return Root(name, _checkout_version(name, Path(path)), Path(path), is_checkout=True)
 
 
@@ -163,7 +163,7 @@ def _claims(source: Source, root: Root) -> bool:
 def _status(source: Source, root: Root) -> tuple[AnchorStatus, str]:
     # A repository may keep under src/ what its wheel has at the top.
     bare = source.path.removeprefix("src/")
-    file = next((path for path in (root.path / bare, root.path / "src" / bare) if path.is_file()), None)
+    file = next((path for path in (root.path / bare, root.path / "src" / bare) if os.path.isfile(path)), None)
     if file is None:
         return "gone", f"no file {source.path}"
     segment = segment_of(file, source.qualname)

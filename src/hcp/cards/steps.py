@@ -61,7 +61,7 @@ def program_of(step: Step) -> list[str]:
 
 def _in_pack(word: str) -> str:
     path = pack_dir("checks") / Path(word).name
-    if not path.is_file():
+    if not os.path.isfile(path):  # also where a name is too long for a file
         raise HcpError(f"found no {word} in the pack; wanted a program in checks/; correct the card's run")
     return str(path)
 

@@ -45,7 +45,7 @@ def anchors(repos: Sequence[str], sources: str | None, every: bool, fmt: str) ->
 
     Looks in the installed packages, in --sources and in every --repo. Exit 1 if an anchor no longer holds.
     """
-    if sources and not Path(sources).is_dir():
+    if sources and not os.path.isdir(sources):
         raise HcpError(f"found --sources {sources}; wanted a folder of unpacked wheels; check the path")
     roots = [named_root(text) for text in repos]
     roots += unpacked_roots(Path(sources)) if sources else []

@@ -13,7 +13,8 @@ from hcp.core.placement import Placement
 from hcp.core.ranks import DEFAULT_ORDER, Grids, grids_of
 
 MAX_SIZE = 10**12
-MAX_LISTED = 2**20
+MAX_LISTED = 2**16
+"""The list of more would take seconds, and nobody reads it: groups of one rank are told at any size."""
 """Above this many ranks only one rank's groups are shown: the lists would fill the memory."""
 
 

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable, Sequence
-from pathlib import Path
 from typing import Any
 
 import click
@@ -79,10 +79,16 @@ def render(
     if start == "verify":
         if words:
             raise HcpError("found words after -- with --start verify; wanted steps as targets; leave them out")
-        files = [target for target in targets if Path(target).is_file()]
+        files = [target for target in targets if os.path.isfile(target)]
         if files:
             raise HcpError(
                 f"found the file {files[0]} with --start verify; wanted skills, or steps as SKILL:STEP; "
+                "see hcp verify --list"
+            )
+        odd = [target for target in targets if not target.isprintable()]
+        if odd:
+            raise HcpError(
+                f"found {visible(odd[0])[:200]} with --start verify; wanted a skill, or a step as SKILL:STEP; "
                 "see hcp verify --list"
             )
         text = render_job(plan_job(start, site, steps=targets))

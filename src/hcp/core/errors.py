@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from typing import NamedTuple
 
-_PLACE = re.compile(r"(?P<file>[^:\s][^:]*):(?P<line>\d+):(?:(?P<column>\d+):)? ")
+_PLACE = re.compile(r"(?P<file>[^:\s][^:]*):(?P<line>[1-9]\d{0,8}):(?:(?P<column>[1-9]\d{0,8}):)? ")
 
 
 class ErrorParts(NamedTuple):

@@ -54,7 +54,11 @@ def directives_of(start: str, site: Mapping[str, Any]) -> tuple[Directive, ...]:
 
 
 def _plain_path(path: str) -> str:
-    if any(character in path for character in " \t\r\n\"'\\%#$`") or path.startswith("-") or not path.isascii():
+    if (
+        any(character in path for character in " \t\r\n\"'\\%#$`")
+        or path.startswith("-")
+        or not (path.isascii() and path.isprintable())
+    ):
         raise HcpError(
             f"logs: found {path[:60]!r}; wanted a path of plain characters: Slurm's directives have no "
             "quoting; choose another folder"

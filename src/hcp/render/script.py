@@ -53,5 +53,17 @@ def _fill(job: Job) -> str:
 def _quoted(value: object) -> str:
     """A shell word. A comma is quoted too: bash does not need it, shellcheck takes it for a mistake in an array."""
     text = str(value)
+    if not all(map(_is_shown, text)):  # whoever prints the script must not send it to the terminal
+        return f"$'{''.join(map(_escaped, text))}'"
     word = shlex.quote(text)
     return f"'{word}'" if "," in text and word == text else word
+
+
+def _is_shown(letter: str) -> bool:
+    return letter.isprintable() or letter in "\n\t"
+
+
+def _escaped(letter: str) -> str:
+    if _is_shown(letter):
+        return f"\\{letter}" if letter in "\\'" else letter
+    return "".join(f"\\x{byte:02x}" for byte in letter.encode())

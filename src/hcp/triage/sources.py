@@ -44,16 +44,16 @@ def find_logs(targets: Sequence[str]) -> Logs:
         path = STDIN if target == "-" else Path(target)
         if path is STDIN:
             found.append(path)
-        elif path.is_dir():
+        elif os.path.isdir(path):
             inside = _texts_in(path, unread)
             if not inside:
                 raise HcpError(
                     f"{visible(target)}: no text file in this folder; wanted logs; name the files themselves"
                 )
             found += inside
-        elif not os.path.lexists(path) or not path.exists():
+        elif not os.path.exists(path):
             raise HcpError(f"{visible(target)}: no such file; wanted log files or a folder of logs; check the path")
-        elif not (path.is_file() or path.is_fifo()):
+        elif not (os.path.isfile(path) or path.is_fifo()):
             raise HcpError(
                 f"{visible(target)}: found a device or a socket; wanted log files; to read a stream, pipe it"
             )

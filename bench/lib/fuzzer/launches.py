@@ -106,7 +106,19 @@ def model(random: Random, seeds: Seeds) -> Made:
 
 def options(random: Random, seeds: Seeds) -> Made:
     texts = asked(random)
-    names = ("--set", "--set", "--assume", "--assume", "--select", "--ignore", "--dialect", "-o", "-o", "", "--facts")
+    names: tuple[str, ...] = (
+        "--set",
+        "--set",
+        "--assume",
+        "--assume",
+        "--select",
+        "--ignore",
+        "--dialect",
+        "-o",
+        "-o",
+        "",
+        "--facts",
+    )
     names += ("--model", "--site", "--no-such") if random.random() < 0.2 else ()
     for _ in range(random.choice((1, 2, 4))):
         name = random.choice(names)

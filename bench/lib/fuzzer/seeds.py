@@ -8,7 +8,7 @@ from functools import cache
 from pathlib import Path
 from typing import NamedTuple
 
-ROOT = Path(__file__).resolve().parents[2]
+ROOT = Path(__file__).resolve().parents[3]
 _KINDS = {
     **dict.fromkeys((".sh", ".sbatch", ".slurm", ".bash"), "shell"),
     **dict.fromkeys((".yaml", ".yml"), "yaml"),

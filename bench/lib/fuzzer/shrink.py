@@ -38,8 +38,8 @@ def _candidates(case: Case) -> Iterator[Case]:
         yield case._replace(words=(*case.words[:at], *case.words[at + 2 :]))
         raw = word.encode("utf-8", "surrogateescape")
         for part in _parts_left_out(raw) if len(raw) > 3 else ():
-            less = part.decode("utf-8", "surrogateescape")
-            yield case._replace(words=(*case.words[:at], less, *case.words[at + 1 :]))
+            shorter = part.decode("utf-8", "surrogateescape")
+            yield case._replace(words=(*case.words[:at], shorter, *case.words[at + 1 :]))
 
 
 def _parts_left_out(data: bytes) -> Iterator[bytes]:

@@ -16,7 +16,7 @@ from typing import Any
 
 from fuzzer.case import OUTPUT
 
-ROOT = Path(__file__).resolve().parents[2]
+ROOT = Path(__file__).resolve().parents[3]
 DECOY = "hcp_decoy"
 """A file in each folder, and a package on the path, that nothing names in a way that may open or import it."""
 _OWN = tuple(
@@ -117,7 +117,8 @@ class Watch:
         inside = full.startswith(self._folder)
         last = os.path.relpath(full, self._folder).lstrip(".") if inside else ""
         if changes:
-            if full == os.devnull or last.startswith(OUTPUT):
+            # Skills go to .agents/skills unless told otherwise.
+            if full == os.devnull or last.startswith((OUTPUT, "agents")):
                 return
             self._block(f"{what} {self._short(full)}")
         if inside and DECOY not in last:
@@ -126,7 +127,7 @@ class Watch:
             return
         if full == self._folder[:-1] or (full + os.sep).startswith(_OWN) or full == os.devnull:
             return
-        if DECOY in full or not full.startswith(self._named):
+        if not full.startswith(self._named):
             self.seen.append(f"{what} {self._short(full)}")
 
     def _block(self, what: str) -> None:

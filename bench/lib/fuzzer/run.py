@@ -68,8 +68,7 @@ class _GivenUpError(BaseException):
 
 def examine(case: Case, folder: Path, main: Main | None = None) -> Seen:
     """Runs the case in the folder, which is empty and stays so, and judges the run."""
-    if main is None:
-        from hcp.cli.main import main
+    command = main or _hcp()
     case.lay_out(folder)
     inputs = {os.path.join(folder, name) for name, _ in case.files}
     old = os.getcwd()
@@ -79,7 +78,7 @@ def examine(case: Case, folder: Path, main: Main | None = None) -> Seen:
         before = _reset_peak()
         started = time.process_time()
         with WATCH.watching(folder, case.words) as seen:
-            answer = _answer(case, main, faults)
+            answer = _answer(case, command, faults)
         seconds = time.process_time() - started
         grown = _peak() - before + BARE
         faults += [Fault("touched", what) for what in dict.fromkeys(seen)]
@@ -93,6 +92,12 @@ def examine(case: Case, folder: Path, main: Main | None = None) -> Seen:
     here = os.fspath(folder)
     answer = Answer(answer.code, answer.out.replace(here, "HERE"), answer.err.replace(here, "HERE"), written)
     return Seen(answer, (*dict.fromkeys((*faults, *judged(case, answer))),), seconds)
+
+
+def _hcp() -> Main:
+    from hcp.cli.main import main
+
+    return main
 
 
 def _answer(case: Case, main: Main, faults: list[Fault]) -> Answer:
@@ -183,8 +188,8 @@ def _judged_output(text: str, fmt: str, where: str, patch: bool) -> Iterator[Fau
             if not text.startswith("{"):
                 return  # an error came before the format was known
             yield Fault("no JSON", where)
-    if fmt in ("script", "sbatch", "svg", "html") or patch:
-        text = text.replace("\t", "")
+    if fmt in ("script", "sbatch", "svg", "html") or patch:  # they hold what the launch holds, as it is
+        text = text.translate(dict.fromkeys(map(ord, "\t\u2028\u2029")))
     yield from _judged_text(text, fmt, where)
 
 
@@ -221,13 +226,13 @@ def _validator(name: str) -> Any:
     path = SCHEMAS / f"{name.replace('/', '.')}.json"
     if not path.is_file():
         return None
-    import jsonschema
     import referencing
+    from jsonschema import Draft202012Validator  # type: ignore[import-untyped]
 
     schemas = [json.loads(other.read_text("utf-8")) for other in SCHEMAS.glob("*.json")]
     named = ((schema["$id"], referencing.Resource.from_contents(schema)) for schema in schemas)
     registry: Any = referencing.Registry().with_resources(named)
-    return jsonschema.Draft202012Validator(json.loads(path.read_text("utf-8")), registry=registry)
+    return Draft202012Validator(json.loads(path.read_text("utf-8")), registry=registry)
 
 
 def _last_frame(text: str) -> str:
