@@ -19,6 +19,7 @@ LINEAR, QUADRATIC = 5.5, 22.0
 """More steps for a text four times as long: 4 and 16, and what short texts add to that."""
 WAYS = {"match", "fullmatch", "search", "findall", "finditer", "split", "sub", "subn"}
 FROM_TABLES = {
+    ("launch/foreign.py", "pattern"): "[pattern for _, pattern in _PROGRAMS]",
     ("launch/options.py", "shape[0]"): "[shape for shape, _ in _SHAPES.values()]",
     ("triage/line.py", "text"): "[prefix.pattern for prefix in _PREFIXES]",
     ("triage/signatures/table.py", "row.pattern"): "[row.pattern for row in SIGNATURES]",

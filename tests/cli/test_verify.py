@@ -25,19 +25,21 @@ def test_listing_the_steps_of_a_card_imports_nothing(
     hcp, tmp_path: Path, mode: str, package: str, trust: tuple[str, ...]
 ) -> None:
     """A module that leaves a file behind when it is imported lies where Python finds it."""
+    (tmp_path / "here").mkdir()
     (tmp_path / "spy").mkdir()
     (tmp_path / "spy" / "__init__.py").write_text("open('was-imported', 'w')\n")
     skill = skill_in(tmp_path, step(needs={"packages": [package]}))
-    done = hcp("verify", mode, *trust, skill, cwd=tmp_path, env=path_with(tmp_path))
-    assert not (tmp_path / "was-imported").exists()
+    done = hcp("verify", mode, *trust, skill, cwd=tmp_path / "here", env=path_with(tmp_path))
+    assert not (tmp_path / "here" / "was-imported").exists()
     assert done.returncode == (2 if "." in package else 0), done.stderr
 
 
 def test_running_a_trusted_step_looks_its_packages_up_without_importing_them(hcp, tmp_path: Path) -> None:
+    (tmp_path / "here").mkdir()
     (tmp_path / "spy.py").write_text("open('was-imported', 'w')\n")
     skill = skill_in(tmp_path, step(needs={"packages": ["spy"]}))
-    done = hcp("verify", "--trust", skill, cwd=tmp_path, env=path_with(tmp_path))
-    assert (done.returncode, (tmp_path / "was-imported").exists()) == (0, False), done.stdout + done.stderr
+    done = hcp("verify", "--trust", skill, cwd=tmp_path / "here", env=path_with(tmp_path))
+    assert (done.returncode, (tmp_path / "here" / "was-imported").exists()) == (0, False), done.stdout + done.stderr
     assert "1 passed" in done.stdout
 
 

@@ -15,7 +15,6 @@ Hides = Literal["word", "recipe", "model"]
 itself (the model's config.json, a checkpoint)."""
 
 _LINE = re.compile(r"\bline (\d{1,9})\b")
-_SOURCED = re.compile(r".* may be set by (.*), which line (\d{1,9}) sources")
 _SLURM = "is set by Slurm when the job runs"
 _CLUSTER = frozenset(
     "nodes gpus_per_node ntasks_per_node world_size dp nvlink_domain placement start te mcore mcore_branch bridge "
@@ -89,9 +88,10 @@ def _hidden(launch: Launch, name: str, above: tuple[str, ...]) -> Hidden | None:
 
 
 def _unread(launch: Launch, name: str, reason: str, hides: Hides) -> Hidden:
-    sourced = _SOURCED.fullmatch(reason)
-    if sourced is not None:  # one thing to say of all variables that the file may set
-        reason = f"line {sourced[2]} sources {sourced[1]}, which is not read"
+    _, sourced, rest = reason.partition(" may be set by ")
+    if sourced:  # one thing to say of all variables that the file may set
+        file, _, where = rest.rpartition(", which ")
+        reason = f"{where} {file}, which is not read"
     line = _LINE.search(reason)
     place = None
     if line is not None and launch.reading.form in ("shell", "args-yaml", "yaml"):

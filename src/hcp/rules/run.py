@@ -26,6 +26,13 @@ def run(view: View, rules: Iterable[Rule]) -> tuple[list[Finding], list[NotCheck
         except Unknown as missing:
             not_checked.append(NotChecked(rule, (missing.name,)))
             continue
+        if problem is not None and view.launch.unknown:
+            from hcp.rules.verdict.undecided import doubted
+
+            hidden = doubted(view.launch, rule)
+            if hidden is not None:
+                not_checked.append(NotChecked(rule, (hidden,)))
+                continue
         applied += 1
         if problem is not None:
             findings.append(_finding(view.launch, rule, problem, presumed))

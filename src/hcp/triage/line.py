@@ -31,7 +31,8 @@ _PREFIXES = tuple(
 )
 _FILE_RANK = re.compile(r"(?:^|[^a-z])(?:global_)?rank[-_]?(\d+)", re.I)
 _FILE_NODE = re.compile(r"-r(?P<attempt>\d+)-node(?P<index>\d+)\.(?:log|out|err)$")
-_FILE_ATTEMPT = re.compile(r"-r(?P<attempt>\d+)-(?P<node>[A-Za-z0-9][\w.-]{0,252}?)\.(?:log|out|err)$")
+_FILE_ATTEMPT = re.compile(r"-r(\d+)-")
+_NODE_FILE = re.compile(r"[A-Za-z0-9][\w.-]{0,252}\.(?:log|out|err)")
 _TORCHRUN_LOG = re.compile(r"attempt_(\d+)/(\d+)/std(?:out|err)\.log$")
 
 When = tuple[int, int, float]
@@ -120,12 +121,10 @@ def read_name(path: str) -> Name:
     if numbered:
         return Name(None, None, None, whole(numbered["attempt"]), whole(numbered["index"]))
     ours, rank = _FILE_ATTEMPT.search(name), _FILE_RANK.search(name)
-    return Name(
-        whole(rank[1]) if rank else None,
-        None,
-        ours["node"] if ours else None,
-        whole(ours["attempt"]) if ours else None,
-    )
+    node = name[ours.end() :] if ours else ""
+    if ours is None or not _NODE_FILE.fullmatch(node):
+        return Name(whole(rank[1]) if rank else None, None, None, None)
+    return Name(whole(rank[1]) if rank else None, None, node.rpartition(".")[0], whole(ours[1]))
 
 
 def _when(said: dict[str, str]) -> When | None:

@@ -152,3 +152,18 @@ def test_only_errors_leave_a_launch_undecided(tmp_path: Path, severity: Severity
 
     launch = of_script(tmp_path, f"{WHOLE} --window-size $WINDOW").launch
     assert bool(undecided_by(launch, (window_is_off,))) == is_open
+
+
+def test_an_error_that_a_hidden_setting_could_clear_is_no_error_yet(tmp_path: Path) -> None:
+    file = tmp_path / "train.sh"
+    arguments = f"{WHOLE} {CP} 2 --num-experts 4"
+    start = "torchrun --nproc-per-node 8 pretrain_gpt.py"
+    switch = "if [ -f here ]; then OVERLAP=--overlap-moe-expert-parallel-comm; fi"
+    words = {"certain": arguments, "open": f"{arguments} $OVERLAP"}
+    said = {}
+    for name, line in words.items():
+        file.write_text(f"#!/bin/bash\nexport CUDA_DEVICE_MAX_CONNECTIONS=8\n{switch}\n{start} {line}\n")
+        launch = load_launch(str(file), LoadOptions(assumes=("arch=sm90",)))
+        report = check_launch(launch, rules_for, fixes=False)
+        said[name] = (report.verdict, "ENV001" in [finding.rule.id for finding in report.findings])
+    assert said == {"certain": ("failed", True), "open": ("undecided", False)}

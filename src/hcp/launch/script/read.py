@@ -216,7 +216,8 @@ def _reading(
             unknown |= {_BRIDGE_FLAGS[key]: why for key, why in flags.unknown.items() if key in _BRIDGE_FLAGS}
             _bridge_facts(facts.known, flags.settings)
         else:
-            words = list(overrides.words)
+            # Which keys there are tells the backend and the trainer, also where a value cannot be read.
+            words = [*overrides.words, *(Word(f"{key}=???") for key in overrides.unknown)]
         unknown |= overrides.unknown
         reading = reading_of_words(dialect, words, target)
     said = [*notes, *script.walker.notes]

@@ -76,8 +76,8 @@ def verl_reading(
 
         resolved, unknown = resolve(resolved, _default)
     by_key = {setting.key: setting for setting in resolved}
-    role = role or _role(by_key)
-    strategy = _strategy(by_key, role)
+    role = role or _role(by_key.keys() | unknown.keys())
+    strategy = _strategy(by_key, role, unknown)
     facts: dict[str, Fact] = {"strategy": strategy}
     if role != ENGINE:
         facts["start"] = Fact("ray", "derived")
@@ -126,17 +126,22 @@ def _defaults_list(doc: YamlDoc) -> list[Setting]:
     return out
 
 
-def _role(by_key: dict[str, Setting]) -> str:
-    if any(key.startswith("actor_rollout_ref.") for key in by_key):
+def _role(keys: Collection[str]) -> str:
+    if any(key.startswith("actor_rollout_ref.") for key in keys):
         return ACTOR
     sections = ("engine.", "model.", "optim.", "data.max_length", "data.max_token_len_per_gpu")
-    if any(key.startswith(sections) or key in ("engine", "optim") for key in by_key):
+    if any(key.startswith(sections) or key in ("engine", "optim") for key in keys):
         return ENGINE
     return ACTOR
 
 
-def _strategy(by_key: dict[str, Setting], role: str) -> Fact:
-    """The backend that trains the role's model, and what says so: its key, a config group, the keys that are there."""
+def _strategy(by_key: dict[str, Setting], role: str, unknown: Collection[str] = ()) -> Fact:
+    """The backend that trains the role's model, and what says so: its key, a config group, the keys that are there.
+
+    Of `unknown` keys only the values could not be read. A backend among them counts as megatron: more is checked.
+    """
+    if {f"{role}.strategy", *_GROUPS[role], "model_engine"} & set(unknown):
+        return Fact("megatron", "derived")
     for key in (f"{role}.strategy", *_GROUPS[role], "model_engine", "--config-name"):
         setting = by_key.get(key)
         if setting is None or not isinstance(setting.value, str):
@@ -147,9 +152,9 @@ def _strategy(by_key: dict[str, Setting], role: str) -> Fact:
         if name:
             return Fact(name, "launch", setting.location, setting.key)
     if role == REF:
-        return _strategy(by_key, ACTOR)
+        return _strategy(by_key, ACTOR, unknown)
     section = "engine." if role == ENGINE else f"{role}.megatron."
-    fields = {key.removeprefix(section).partition(".")[0] for key in by_key if key.startswith(section)}
+    fields = {key.removeprefix(section).partition(".")[0] for key in (*by_key, *unknown) if key.startswith(section)}
     if fields & _INHERITED if role == ENGINE else fields:
         return Fact("megatron", "derived")
     return Fact("fsdp", "default")
@@ -206,10 +211,10 @@ def _others(main: Reading, by_key: dict[str, Setting]) -> Iterable[Reading]:
         return
     unknown = {key: reason for key, reason in main.unknown.items() if not key.startswith(ACTOR + ".")}
     if _true(by_key, "algorithm.use_kl_in_reward") or _true(by_key, f"{ACTOR}.use_kl_loss"):
-        yield from _other(main, REF, (*_inherited(by_key), *main.settings), _strategy(by_key, REF), unknown)
+        yield from _other(main, REF, (*_inherited(by_key), *main.settings), _strategy(by_key, REF, unknown), unknown)
     if _needs_critic(by_key):
         unknown.pop("cp_comm_type", None)
-        yield from _other(main, CRITIC, main.settings, _strategy(by_key, CRITIC), unknown)
+        yield from _other(main, CRITIC, main.settings, _strategy(by_key, CRITIC, unknown), unknown)
 
 
 def _other(

@@ -32,6 +32,7 @@ _CHOICES: dict[str, tuple[Any, ...]] = {
     "rope_type": ("rope", "yarn"),
     "router_replay": ("disabled", "R2", "R3"),
     "sequence_packing_scheduler": (None, "dp_balanced", "default_dynamic_cp"),
+    "spec": (None, ("local",), ("megatron.core.models.gpt.gpt_layer_specs", "get_gpt_layer_local_spec")),
     "softmax_type": ("vanilla", "off-by-one", "learnable"),
     "start": ("srun", "torchrun", "ft_launcher", "ray", "python"),
     "strategy": ("megatron", "fsdp"),

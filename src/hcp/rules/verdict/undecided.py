@@ -71,6 +71,18 @@ def undecided_by(launch: Launch, rules: Iterable[Rule]) -> tuple[Undecided, ...]
     return tuple(_entry(launch, found, names) for found, names in entries)
 
 
+def doubted(launch: Launch, rule: Rule) -> str | None:
+    """A setting that the launch writes but hides, at a legal value of which the rule's error is none; None without one.
+
+    A rule may read such a setting as absent, where it only sharpens what is found.
+    """
+    trials = _Trials(launch)
+    for name in trials.asked_by_error(rule):
+        if name in launch.unknown and trials.hidden(name) and trials.passes_at(rule, name):
+            return name
+    return None
+
+
 def _entry(launch: Launch, found: Hidden, names: list[str]) -> Undecided:
     count = {name: names.count(name) for name in names}
     needs = tuple(sorted(count, key=lambda name: (-count[name], name)))
@@ -91,6 +103,9 @@ def _how(launch: Launch, found: Hidden, needs: tuple[str, ...]) -> str:
 def _open_facts(trials: _Trials, rule: Rule) -> tuple[str, ...]:
     """The hidden facts that a legal value of which would make an error; none where the rule is decided."""
     launch = trials.launch
+    doubt = doubted(launch, rule)
+    if doubt is not None:
+        return (doubt,)
     found = trials.run(rule, _ANYTHING)
     cp = launch.facts.get("cp")
     if found or launch.dialect == "bridge" or (cp is not None and cp.value == 1):
@@ -117,6 +132,16 @@ class _Trials:
         """The facts of these kinds that make an error at some legal value; `start` replaces facts of the launch."""
         self._left, self._kinds, self._start = self.most, kinds, start or {}
         return self._below(rule, {}) or ()
+
+    def asked_by_error(self, rule: Rule) -> list[str]:
+        """The facts that the rule asked for in vain on its way to an error."""
+        problem, asked = self._judge(rule, {})
+        return asked if problem is not None and (problem.severity or rule.severity) == "error" else []
+
+    def passes_at(self, rule: Rule, name: str) -> bool:
+        """Whether the rule finds nothing at a legal value of the fact."""
+        values = legal_values(self.launch, name)
+        return any(self._judge(rule, {name: Fact(value, "launch")})[0] is None for value in values)
 
     def hidden(self, name: str) -> Hidden | None:
         if name not in self._hidden:
