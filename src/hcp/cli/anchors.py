@@ -21,6 +21,7 @@ from hcp.cards.anchors import (
     verdicts,
 )
 from hcp.cli.options import format_option
+from hcp.cli.screen import say
 from hcp.core.errors import HcpError
 
 
@@ -88,13 +89,13 @@ def _print(found: Sequence[AnchorVerdict], roots: Sequence[Root], every: bool) -
             source = verdict.anchor.source
             where = f"{source.repo} {os.path.basename(verdict.where)}".strip()
             detail = f": {verdict.detail}" if verdict.detail else ""
-            click.echo(f"{verdict.status:<15} {verdict.anchor.owner}  {where}  {source.path} {source.qualname}{detail}")
+            say([f"{verdict.status:<15} {verdict.anchor.owner}  {where}  {source.path} {source.qualname}{detail}"])
     counts = Counter(verdict.status for verdict in found)
     trees = Counter(root.repo for root in roots)
     looked = ", ".join(f"{repo} x{number}" for repo, number in sorted(trees.items())) or "nowhere: no sources here"
     sums = ", ".join(f"{counts[status]} {status}" for status in STATUSES if counts[status])
-    click.echo(f"{sums} (looked in {looked})")
+    say([f"{sums} (looked in {looked})"])
     blind = Counter(verdict.anchor.source.repo for verdict in found if verdict.status == "unverified here")
     if blind and not every:
         missing = ", ".join(f"{repo} ({number})" for repo, number in sorted(blind.items()))
-        click.echo(f"unverified here, for want of sources: {missing}; give --repo or --sources; --all lists them")
+        say([f"unverified here, for want of sources: {missing}; give --repo or --sources; --all lists them"])

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 import click
 
 from hcp.cli.options import format_option
+from hcp.cli.screen import say
 from hcp.core.dcp import POLICIES, TARGETS, parse_cost, plan_micro_batches
 from hcp.core.dcp.normalize import GATHERS, REDUCTIONS
 from hcp.core.errors import HcpError
@@ -192,4 +193,4 @@ def _draw(timelines: list[Timeline], failed: list[tuple[str, str]], path: Path, 
         raise HcpError(
             f"{option} {path}: cannot be written ({error.strerror}); name a file in a folder that exists"
         ) from None
-    click.echo(f"wrote {path}", err=True)
+    say([f"wrote {path}"], err=True)

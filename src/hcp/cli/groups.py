@@ -7,6 +7,7 @@ from pathlib import Path
 import click
 
 from hcp.cli.options import format_option
+from hcp.cli.screen import say
 from hcp.core.errors import HcpError
 from hcp.core.numbers import whole_number
 from hcp.core.placement import Placement
@@ -115,4 +116,4 @@ def _draw(grids: Grids, sizes: tuple[int, ...], place: Placement, path: Path) ->
         raise HcpError(
             f"--svg {path}: cannot be written ({error.strerror}); name a file in a folder that exists"
         ) from None
-    click.echo(f"wrote {path}", err=True)
+    say([f"wrote {path}"], err=True)

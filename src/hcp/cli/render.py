@@ -12,6 +12,7 @@ from hcp.cli.options import dialect_option, model_option, site_option
 from hcp.cli.screen import say
 from hcp.core.errors import HcpError
 from hcp.core.files import write_whole
+from hcp.core.secrets import without_secrets
 from hcp.core.visible import visible
 from hcp.launch.fact import Dialect, Launch
 from hcp.render.site import KEYS, STARTS, SiteKey, load_site, site_assumptions
@@ -101,6 +102,7 @@ def render(
         launch = _load(target, words, dialect, model_file, start, site)
         text = render_job(plan_job(start, site, launch, words, model_file=model_file))
         failed = _warn(launch, text)
+    _refuse_secrets(text)
     if output is None:
         click.echo(text, nl=False)
         return int(failed)
@@ -138,3 +140,17 @@ def _warn(launch: Launch, script: str) -> bool:
     for item in undecided:
         say([f"hcp render: undecided: {item.reason}; {item.do}"], err=True)
     return any(finding.severity == "error" for finding in found)
+
+
+def _refuse_secrets(script: str) -> None:
+    """A script is printed, kept and shown to others; a credential masked in it would not work.
+
+    Raises:
+        HcpError: a line holds one.
+    """
+    for number, line in enumerate(script.split("\n"), 1):
+        if without_secrets(line) != line:
+            raise HcpError(
+                f"found a credential in what would be line {number} of the job; wanted none in a script, which is "
+                "printed and kept; leave it out and export it where the job is submitted"
+            )

@@ -11,8 +11,8 @@ import click
 from hcp.cards.card import find_skill, load_card, read_skill_file, skill_dirs
 from hcp.cards.skill import faults_of, front_matter
 from hcp.cli.options import format_option
+from hcp.cli.screen import say
 from hcp.core.signals import ends_cleanly
-from hcp.core.visible import visible
 
 _AGENT_FOLDERS = {"agents": ".agents/skills", "claude": ".claude/skills"}
 
@@ -31,7 +31,7 @@ def list_skills(fmt: str) -> None:
         data = [{"skill": name, "description": description} for name, description in rows]
         click.echo(json.dumps({"schema": "hcp.skills/1", "skills": data}, indent=2))
     else:
-        click.echo("\n".join(visible(f"{name}: {description}") for name, description in rows))
+        say(f"{name}: {description}" for name, description in rows)
 
 
 @skills.command()
@@ -42,7 +42,7 @@ def show(skill: str, fmt: str) -> None:
     folder = find_skill(skill)
     if fmt == "text":
         text = read_skill_file(folder, "SKILL.md", "a SKILL.md").rstrip()
-        click.echo("\n".join(map(visible, text.split("\n"))))
+        say(text.removesuffix("\n").split("\n"))
         return
     card = load_card(folder)
     data = {
@@ -74,7 +74,7 @@ def validate(names: Sequence[str], fmt: str) -> int:
     else:
         for name, lines in faults.items():
             for line in lines or ["ok"]:
-                click.echo(visible(f"{name}: {line}"))
+                say([f"{name}: {line}"])
     return 0 if ok else 1
 
 
@@ -103,4 +103,4 @@ def install(names: Sequence[str], agent: str, target: str | None, force: bool) -
         for done in install_skills(folders, place, force=force, given=target is not None):
             note = f" ({done.how})" if done.how != "new" else ""
             kept = f"; what you had is in {done.backup}" if done.backup else ""
-            click.echo(visible(f"{done.name} -> {done.path}{note}{kept}"))
+            say([f"{done.name} -> {done.path}{note}{kept}"])

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 import click
 
 from hcp.cli.options import assume_option, dialect_option, format_option
+from hcp.cli.screen import say
 from hcp.core.errors import HcpError
 from hcp.core.visible import visible
 
@@ -47,8 +48,11 @@ def triage(logs: Sequence[str], launch: str | None, dialect: Dialect | None, ass
         if sys.stderr is not None and sys.stderr.isatty():
             click.echo("\r\x1b[K", nl=False, err=True)
     for path, why in found.unread:
-        click.echo(f"hcp triage: {visible(str(path))} is not read: {visible(why)}", err=True)
-    click.echo((diagnosis_document if fmt == "json" else diagnosis_text)(diagnosis, launch))
+        say([f"hcp triage: {path} is not read: {why}"], err=True)
+    if fmt == "json":
+        click.echo(diagnosis_document(diagnosis, launch))
+    else:
+        say(diagnosis_text(diagnosis, launch).split("\n"))
     return 0 if diagnosis.ok else 1
 
 

@@ -13,6 +13,7 @@ import click
 from hcp.cards.card import LEVELS, Card, Level, Needs, Step, find_skill, is_ours, load_card, skill_dirs
 from hcp.cards.steps import StepResult, program_of, run_step, steps_up_to, why_not
 from hcp.cli.options import format_option
+from hcp.cli.screen import safe_line, say
 from hcp.core.errors import HcpError
 from hcp.core.signals import ends_cleanly
 from hcp.core.visible import visible
@@ -95,7 +96,7 @@ def _run(card: Card, step: Step, fmt: str) -> StepResult:
     if fmt == "text":
         label = click.style(f"{result.status:<7}", fg=_COLOURS[result.status])
         detail = result.reason or result.last_line
-        click.echo(f"{label} {name}  {result.seconds:.1f} s{'  ' + visible(detail) if detail else ''}")
+        click.echo(f"{label} {name}  {result.seconds:.1f} s{'  ' + safe_line(detail) if detail else ''}")
     return result
 
 
@@ -121,7 +122,7 @@ def _record(results: Sequence[StepResult]) -> None:
     cards = {result.card.skill: result.card for result in results}
     for skill, card in cards.items():
         path = write_record(card, [result for result in results if result.card.skill == skill])
-        click.echo(f"recorded in {visible(str(path))}", err=True)
+        say([f"recorded in {path}"], err=True)
 
 
 def _print_steps(
@@ -151,7 +152,7 @@ def _print_steps(
         reason = lacks(card, step)
         words = program_of(step) if programs else step.run
         line = f"{card.skill}:{step.id}  {step.level}  {shlex.join(words)}"
-        click.echo(visible(f"{line}  ({reason})" if reason else line))
+        say([f"{line}  ({reason})" if reason else line])
 
 
 def _json(result: StepResult) -> dict[str, Any]:
