@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 SITE = "gpus_per_node: 8\narch: sm90\ntime: 4:00:00\n"
-WORDS = ("--context-parallel-size", "2", "--seq-length", "1024")
+WORDS = ("--context-parallel-size", "2", "--seq-length", "1024", "--exit-signal-handler")
 
 
 @pytest.mark.parametrize(
