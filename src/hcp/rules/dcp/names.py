@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from hcp.rules.dcp.launches import HYBRID, ON_MAIN, VERL, VERL_0_9
-from hcp.rules.dcp.view import is_dynamic, is_hybrid, is_newer_than_read, is_verl, switch
+from hcp.rules.dcp.view import is_dynamic, is_hybrid, is_newer_than_read, is_verl, option_of_a_branch, switch
 from hcp.rules.rule import Example, Fix, Problem, rule
 from hcp.rules.upstream import (
+    ARGUMENTS,
     BRIDGE_INITIALIZE,
     CORE_UTILS,
     DATA_SCHEDULE,
@@ -223,9 +224,40 @@ def megatron_core_has_verls_scheduler(v: View) -> Problem | None:
     )
 
 
+@rule(
+    "DCP028",
+    severity="error",
+    effect="crash",
+    stage="config",
+    source=(ARGUMENTS.says("parse_args", "args = parser.parse_args()"),),
+    applies=lambda v: bool(v.dialect == "mlm" and v.get("hybrid_context_parallel")),
+    good=Example("mlm", HYBRID, ON_MAIN),
+    bad=Example("mlm", f"{HYBRID} --use-varlen-dataset", ON_MAIN),
+)
+def options_are_those_of_main_or_dev(v: View) -> Problem | None:
+    """A launch with hybrid CP has no option that only another branch of Megatron-LM knows.
+
+    Branches that develop dynamic CP have options, defaults and data sets of their own. On main argparse stops at the
+    first of them; what the other options mean on that branch is not known here, so nothing else is said about its
+    dynamic CP.
+    """
+    setting = option_of_a_branch(v)
+    if setting is None:
+        return None
+    option = "--" + setting.key.replace("_", "-")
+    return Problem(
+        message=f"{option} is unknown to main: the script is for a branch, and elsewhere the command line refuses it",
+        found=f"{option} beside --hybrid-context-parallel",
+        wanted="the options of Megatron-LM's main branch, or the branch that the script is for",
+        facts=("hybrid_context_parallel",),
+        location=setting.location,
+    )
+
+
 RULES = (
     pretrain_script_feeds_hybrid_cp,
     core_switch_is_left_to_megatron_lm,
     switch_has_the_name_this_version_knows,
     megatron_core_has_verls_scheduler,
+    options_are_those_of_main_or_dev,
 )

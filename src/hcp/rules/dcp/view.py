@@ -2,15 +2,31 @@
 
 from __future__ import annotations
 
+from hcp.launch.fact import Setting
 from hcp.rules.view import Unknown, View
 
+_OF_SEQUENCES = ("hybrid_c", "dynamic_c", "context_parallel", "varlen", "packing", "packed", "seqlen", "thd")
+"""Parts of the names of options that dynamic CP brings along."""
 _NEWEST_READ = (0, 20)
 """The newest megatron-core whose sources were read: what they show is not claimed of newer ones."""
 
 
 def is_hybrid(v: View) -> bool:
-    """Whether megatron-core main's switch is on, outside verl (which has its own). Asks for nothing."""
-    return v.dialect != "verl" and bool(v.get("hybrid_context_parallel"))
+    """Whether megatron-core main's switch is on, outside verl (which has its own). Asks for nothing.
+
+    A branch that has options of its own may mean something else by it: DCP028 says that, and nothing else.
+    """
+    return v.dialect != "verl" and bool(v.get("hybrid_context_parallel")) and option_of_a_branch(v) is None
+
+
+def option_of_a_branch(v: View) -> Setting | None:
+    """The first option about sequences or CP that neither main nor dev has, and that is no misspelling; or None."""
+    if v.dialect != "mlm":
+        return None
+    from hcp.launch.facts.known_keys import is_known, near_miss
+
+    settings = (s for s in v.launch.reading.settings if any(word in s.key for word in _OF_SEQUENCES))
+    return next((s for s in settings if not is_known("mlm", s.key) and near_miss("mlm", s.key) is None), None)
 
 
 def is_dev(v: View) -> bool:
