@@ -74,7 +74,8 @@ def _not_checked_lines(report: Report) -> list[Line]:
     parts = [f"{' '.join(rules)} ({need})" for need, rules in groups[:_MANY_NEEDS]]
     rest = [rule for _, rules in groups[_MANY_NEEDS:] for rule in rules]
     if rest:
-        parts.append(f"{' '.join(rest)} ({numbered(len(groups) - _MANY_NEEDS, "more fact")}, see hcp show)")
+        more = numbered(len(groups) - _MANY_NEEDS, "more fact")
+        parts.append(f"{' '.join(rest)} ({more}, see hcp show)")
     needs = unique(name for need, _ in groups for name in need.split(", "))
     return [f"not checked: {', '.join(parts)}; add {what_to_add(report.launch, needs)}"]
 
