@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from bisect import bisect_right
 from collections.abc import Callable, Iterable
 
 from hcp.bash.arith import Undecidable
@@ -146,11 +147,13 @@ def _bracket(text: str, place: int, negations: str) -> tuple[Takes, int] | None:
     negated = text[place : place + 1] in negations and place < len(text)
     start = place = place + negated
     singles: list[str] = []
+    ranges: list[tuple[str, str]] = []
     tests: list[Takes] = []
     while place < len(text) and (text[place] != "]" or place == start):
         named = _CLASS.match(text, place)
         if named is not None and named[1] in _CLASSES:
-            tests.append(_CLASSES[named[1]])
+            if _CLASSES[named[1]] not in tests:
+                tests.append(_CLASSES[named[1]])
             place = named.end()
         elif text[place] == "[" and text[place + 1 : place + 2] in (":", ".", "="):
             raise Undecidable("a pattern depends on the locale")
@@ -161,7 +164,7 @@ def _bracket(text: str, place: int, negations: str) -> tuple[Takes, int] | None:
             first, last = text[place], text[place + 2]
             if last < first or last in "[\\":
                 raise Undecidable("a pattern has a range that is none")
-            tests.append(_between(first, last))
+            ranges.append((first, last))
             place += 3
         else:
             singles.append(text[place])
@@ -169,11 +172,26 @@ def _bracket(text: str, place: int, negations: str) -> tuple[Takes, int] | None:
     if place >= len(text):
         return None
     tests.append(frozenset(singles).__contains__)
+    if ranges:
+        tests.append(_within(ranges))
     return _one_of(tests, negated), place + 1
 
 
-def _between(first: str, last: str) -> Takes:
-    return lambda symbol: first <= symbol <= last
+def _within(ranges: list[tuple[str, str]]) -> Takes:
+    """Whether a character lies in one of the ranges, in steps that grow with the logarithm of their number."""
+    merged: list[tuple[str, str]] = []
+    for first, last in sorted(ranges):
+        if merged and first <= merged[-1][1]:
+            merged[-1] = (merged[-1][0], max(last, merged[-1][1]))
+        else:
+            merged.append((first, last))
+    starts = [first for first, _ in merged]
+
+    def takes(symbol: str) -> bool:
+        at = bisect_right(starts, symbol) - 1
+        return at >= 0 and symbol <= merged[at][1]
+
+    return takes
 
 
 def _one_of(tests: Iterable[Takes], negated: bool) -> Takes:

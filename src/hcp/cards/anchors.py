@@ -17,6 +17,7 @@ from packaging.version import InvalidVersion, Version
 
 from hcp.cards.card import load_card, skill_dirs
 from hcp.core.errors import HcpError
+from hcp.core.files import read_regular
 from hcp.rules.registry import RULES
 from hcp.rules.rule import Source
 
@@ -124,9 +125,9 @@ def _checkout_version(name: str, path: Path) -> str | None:
         "transformer-engine": "build_tools/VERSION.txt",
     }
     file = path / places[name]
-    if not file.is_file():
+    if not os.path.isfile(file):
         return None
-    text = file.read_text(encoding="utf-8", errors="replace")
+    text = _text(file)
     parts = [re.search(rf"^{key}\s*=\s*(\d+)", text, re.M) for key in ("MAJOR", "MINOR", "PATCH")]
     if all(parts):
         return ".".join(part[1] for part in parts if part)
@@ -172,7 +173,7 @@ def _status(source: Source, root: Root) -> tuple[AnchorStatus, str]:
         elsewhere = [qualname for qualname in _segments(file) if qualname.rpartition(".")[2] == name]
         if elsewhere:
             return "moved", f"{source.qualname} is now {elsewhere[0]}"
-        if source.contains and source.contains in file.read_text(encoding="utf-8", errors="replace"):
+        if source.contains and source.contains in _text(file):
             return "moved", f"{source.contains!r} is elsewhere in {source.path}"
         return "gone", f"no {source.qualname} in {source.path}"
     if source.contains and source.contains not in segment:
@@ -185,13 +186,13 @@ def _status(source: Source, root: Root) -> tuple[AnchorStatus, str]:
 def segment_of(file: Path, qualname: str) -> str | None:
     """The text of a function or class by its dotted name; the whole file for an empty name or one that is no Python."""
     if not qualname or qualname == "<module>" or file.suffix != ".py":
-        return file.read_text(encoding="utf-8", errors="replace")
+        return _text(file)
     return _segments(file).get(qualname)
 
 
 @lru_cache(maxsize=512)
 def _segments(file: Path) -> dict[str, str]:
-    text = file.read_text(encoding="utf-8", errors="replace")
+    text = _text(file)
     lines = text.splitlines(keepends=True)
     found: dict[str, str] = {}
 
@@ -211,3 +212,12 @@ def _segments(file: Path) -> dict[str, str]:
     except (SyntaxError, ValueError, RecursionError, MemoryError):
         return {}
     return found
+
+
+def _text(file: Path) -> str:
+    """A source file, as far as it is text.
+
+    Raises:
+        HcpError: it cannot be read, or is larger than a source file can be.
+    """
+    return read_regular(file, "a source file of upstream").decode("utf-8", "replace")

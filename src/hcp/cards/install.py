@@ -136,11 +136,16 @@ def _refuse(plans: Sequence[_Plan], place: Path, force: bool) -> None:
         )
 
 
+def _is_room(folder: Path) -> bool:
+    """Whether a folder is one that an install made: it holds the new and the old copy, and nothing else."""
+    return folder.is_dir() and not folder.is_symlink() and set(os.listdir(folder)) <= {"new", "old"}
+
+
 def _put(plan: _Plan, place: Path) -> Path | None:
     """Makes the copy beside its place, then gives it its name; where the old one is kept, if it is."""
     prefix = f".{plan.name}.hcp-"
     for left in os.listdir(place):
-        if left.startswith(prefix):  # of a run that was killed: nobody else is inside the lock
+        if left.startswith(prefix) and _is_room(place / left):  # of a run that was killed: nobody else has the lock
             shutil.rmtree(place / left, ignore_errors=True)
     room = Path(tempfile.mkdtemp(prefix=prefix, dir=place))
     try:

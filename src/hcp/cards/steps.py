@@ -148,7 +148,7 @@ def _fault(step: Step, ended: Ended) -> str:
             return f"wanted JSON on stdout, found: {_last_line(ended.stdout) or 'nothing'}"
         for path, wanted in step.expect.json.items():
             found = _at(data, path)
-            if found is _MISSING or found != wanted:
+            if found is _MISSING or found != wanted or isinstance(found, bool) != isinstance(wanted, bool):
                 shown = "nothing" if found is _MISSING else json.dumps(found)[:_SHOWN]
                 return f"{visible(path)} in its JSON is {shown}, wanted {json.dumps(wanted)[:_SHOWN]}"
     return ""

@@ -85,6 +85,9 @@ def check(
         raise HcpError("found --all without --show; wanted both; use hcp show --all")
     names, options = split_targets(targets, options)
     files = [_output(text) for text in outputs]
+    paths = [path for path, _ in files]
+    if len(set(paths)) < len(paths):
+        raise HcpError(f"found -o {max(paths, key=paths.count)} twice; wanted a file for each format; name another")
     if show:
         from hcp.cli.show import show_launches
 

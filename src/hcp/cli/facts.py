@@ -7,6 +7,7 @@ import json
 import click
 
 from hcp.cli.options import format_option
+from hcp.cli.screen import say
 from hcp.launch.this_machine import machine_facts
 
 
@@ -19,7 +20,7 @@ def facts(fmt: str) -> None:
     """
     found = machine_facts()
     if fmt == "text":
-        click.echo("\n".join(f"{name}={value}" for name, value in found.items()))
+        say(f"{name}={value}" for name, value in found.items())
         return
     data = {
         "schema": "hcp.facts/1",

@@ -128,7 +128,7 @@ def _too_large(place: str) -> HcpError:
 
 
 def _parsed(text: str) -> Any:
-    if text.count("{") > _MAX_OBJECTS:
+    if text.count("{") + text.count("[") > _MAX_OBJECTS:
         return None
     try:
         return json.loads(text)

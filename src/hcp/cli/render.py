@@ -103,6 +103,8 @@ def render(
         text = render_job(plan_job(start, site, launch, words, model_file=model_file))
         failed = _warn(launch, text)
     _refuse_secrets(text)
+    if output is not None and any(_is_same(target, output) for target in targets):
+        raise HcpError(f"found -o {output}, which is the launch itself; wanted another file; name one")
     if output is None:
         click.echo(text, nl=False)
         return int(failed)
@@ -154,3 +156,7 @@ def _refuse_secrets(script: str) -> None:
                 f"found a credential in what would be line {number} of the job; wanted none in a script, which is "
                 "printed and kept; leave it out and export it where the job is submitted"
             )
+
+
+def _is_same(target: str, output: str) -> bool:
+    return os.path.exists(target) and os.path.exists(output) and os.path.samefile(target, output)

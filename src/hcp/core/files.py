@@ -27,13 +27,18 @@ def write_whole(path: str | Path, data: str | bytes) -> None:
         OSError: the folder is missing, is not writable, or the disk is full; the target is as it was.
     """
     raw = data.encode("utf-8") if isinstance(data, str) else data
+    if os.path.abspath(path).startswith(("/dev/", "/proc/")):
+        # What a stream is redirected to is not replaced: it may be a log that others write as well.
+        with _open_stream(path) as file:
+            file.write(raw)
+        return
     try:
         status = os.stat(path)
     except FileNotFoundError:
         mode = 0o666 & ~_umask()
     else:
         if not stat.S_ISREG(status.st_mode):
-            with open(path, "wb") as file:
+            with _open_stream(path) as file:
                 file.write(raw)
             return
         mode = stat.S_IMODE(status.st_mode)
@@ -50,6 +55,13 @@ def write_whole(path: str | Path, data: str | bytes) -> None:
         with suppress(OSError):
             os.unlink(name)
         raise
+
+
+def _open_stream(path: str | Path) -> IO[bytes]:
+    """A pipe without a reader is an error (ENXIO) instead of being waited for."""
+    handle = os.open(path, os.O_WRONLY | os.O_APPEND | os.O_NONBLOCK | os.O_CLOEXEC)
+    os.set_blocking(handle, True)
+    return open(handle, "wb")
 
 
 def read_regular(

@@ -11,9 +11,9 @@ _ANYWHERE = ("SECRET", "PASSWORD", "PASSWD", "PASSPHRASE", "CREDENTIAL")
 _AT_THE_END = ("TOKEN", "KEY")
 _HARMLESS_NAMES = (
     "answer assistant audio baseline batch bos cache class cls column cp data dp eight end eos expected extra fim fn "
-    "first generated global group id image images index input json label mask max media messages metric min model mtp "
+    "first generated id image images index input json label mask max media messages metric min model mtp "
     "multi new next num of one output pad per prompt query reason response reward role row sample sep sequence skip "
-    "sort source special split start step stop system task text thinking tools total unk user video vision word"
+    "sort special split start step stop task text thinking tools total unk video vision word"
 )
 _HARMLESS = frozenset(_HARMLESS_NAMES.upper().split())
 """What comes before `key` or `token` in names of training: `data.prompt_key`, `--eos-token`."""
@@ -39,6 +39,8 @@ def is_secret_name(name: str) -> bool:
     if not last.rstrip("0123456789_-").endswith(_AT_THE_END):
         return False
     parts = _PARTS.findall(last.rstrip("0123456789_-"))
+    if "_" in name and name.isupper():
+        return True  # written as an environment variable
     return len(parts) == 1 or parts[-1] not in _AT_THE_END or parts[-2] not in _HARMLESS
 
 

@@ -114,8 +114,9 @@ _TOOL = re.compile(
     re.M,
 )
 _MODULE = re.compile(r" -m +([\w.]+)")
+_OWN_FOLDER = re.compile(r"[Mm]egatron-(?:LM|Bridge|lm|bridge)/")
 _ASCEND = re.compile(
-    r"^[ \t]*(?:export[ \t]+)?(?:NPUS_PER_NODE|HCCL_\w+|TORCH_HCCL_\w+|PYTORCH_NPU_\w+|ASCEND_\w+|NPU_\w+)=", re.M
+    r"^(?:export[ \t]+)?(?:NPUS_PER_NODE|HCCL_\w+|TORCH_HCCL_\w+|PYTORCH_NPU_\w+|ASCEND_\w+|NPU_\w+)=", re.M
 )
 
 
@@ -174,7 +175,8 @@ def option_name(word: str) -> str:
 
 def of_program(script: str) -> str | None:
     """The framework whose script or module a command starts, or None."""
-    return next((name for name, pattern in _PROGRAMS if re.search(pattern, script)), None)
+    own = _OWN_FOLDER.split(script)[-1]  # what lies above Megatron's own checkout is a person's folder
+    return next((name for name, pattern in _PROGRAMS if re.search(pattern, own)), None)
 
 
 def of_tools(text: str) -> str | None:

@@ -92,12 +92,35 @@ def _unread(launch: Launch, name: str, reason: str, hides: Hides) -> Hidden:
     if sourced:  # one thing to say of all variables that the file may set
         file, _, where = rest.rpartition(", which ")
         reason = f"{where} {file}, which is not read"
-    line = _LINE.search(reason)
-    place = None
-    if line is not None and launch.reading.form in ("shell", "args-yaml", "yaml"):
-        number = int(line[1])
-        place = Location(launch.reading.target, number, 1, number, 1)
-    return Hidden(hides, reason, place, "")
+    key = next((key for key in launch.reading.unknown if _is_of(launch, key, name)), None)
+    if key and reason.startswith(_WITHOUT_SUBJECT):
+        reason = f"{key} {reason}" if not reason.startswith("it ") else f"{key}: {reason}"
+    return Hidden(hides, reason, _place(launch, reason, key), "")
+
+
+_WITHOUT_SUBJECT = ("is ", "changes ", "depends ", "it is ")
+
+
+def _is_of(launch: Launch, key: str, name: str) -> bool:
+    entry = index_of(launch.dialect, launch.reading.role).get(key)
+    return name == (entry.fact if entry is not None else key)
+
+
+def _place(launch: Launch, reason: str, key: str | None) -> Location | None:
+    """The line that a reason names, else the first that has the key."""
+    text = launch.reading.text
+    if text is None or launch.reading.form not in ("shell", "args-yaml", "yaml"):
+        return None
+    named = _LINE.search(reason)
+    if named is not None:
+        number = int(named[1])
+    elif key is None:
+        return None
+    else:
+        words = (key, key.replace("_", "-"), key.rpartition(".")[2] + ":")
+        lines = enumerate(text.split("\n"), 1)
+        number = next((number for number, line in lines if any(word in line for word in words)), 0)
+    return Location(launch.reading.target, number, 1, number, 1) if number else None
 
 
 def key_to_set(launch: Launch, name: str) -> str:

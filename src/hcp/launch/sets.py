@@ -7,7 +7,8 @@ from collections.abc import Sequence
 from hcp.core.errors import HcpError
 from hcp.launch.edit import Edit, edit_facts, edit_settings, is_plain
 from hcp.launch.fact import Fact, Reading, Setting
-from hcp.launch.facts.table import index_of
+from hcp.launch.facts.spec import UNKNOWN
+from hcp.launch.facts.table import FACTS, default_of, index_of
 from hcp.launch.options import stated_fact
 from hcp.launch.words.hydra import hydra_value
 from hcp.launch.words.read import read_again
@@ -33,7 +34,13 @@ def apply_sets(reading: Reading, texts: Sequence[str]) -> Edit:
         elif reading.dialect != "mlm":
             settings += flat_settings(key, hydra_value(value), None)
         elif value == "null":
-            removed.append(key.replace("-", "_"))
+            name = key.replace("-", "_")
+            removed.append(name)
+            if reading.unseen is not None and name in index:
+                # Words out of sight could still say it: it is stated that they do not.
+                fact = index[name].fact
+                default = default_of(FACTS[fact], reading.dialect)
+                facts[fact] = Fact(None if default is UNKNOWN else default, "launch")
         else:
             settings.append(Setting(key.replace("-", "_"), value.split()))
     edit = edit_settings(reading, settings, removed)

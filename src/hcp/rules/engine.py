@@ -9,7 +9,7 @@ from hcp.launch.fact import Acceptance, Launch
 from hcp.launch.hidden import hides_any
 from hcp.rules import registry
 from hcp.rules.repair.offer import offer_all
-from hcp.rules.report import Finding, Presumed, Report, Undecided
+from hcp.rules.report import Finding, NotChecked, Presumed, Report, Undecided
 from hcp.rules.rule import Rule
 from hcp.rules.run import presumed_facts, run
 from hcp.rules.view import View
@@ -27,13 +27,13 @@ def check_launch(
     here = tuple(rules_for(launch))
     first, not_checked, applied = run(View(launch), (rule for rule in here if not rule.last))
     found = [(launch, finding) for finding in first]
-    undecided = list(_undecided(launch, here))
+    undecided = list(_undecided(launch, here, not_checked))
     for other in launch.reading.others:
         second = build_launch(other, assumed=launch.assumed, model=launch.model)
         there = tuple(rules_for(second))
         more, unknown, _ = run(View(second), (rule for rule in there if not rule.last))
         known = {item.reason for item in undecided}
-        undecided += [item for item in _undecided(second, there) if item.reason not in known]
+        undecided += [item for item in _undecided(second, there, unknown) if item.reason not in known]
         fired = {finding.rule.id for _, finding in found}
         found += [(second, finding) for finding in more if finding.rule.id not in fired]
         missing = {item.rule.id for item in not_checked}
@@ -63,8 +63,9 @@ def check_launch(
     )
 
 
-def _undecided(launch: Launch, rules: Iterable[Rule]) -> tuple[Undecided, ...]:
-    if not hides_any(launch):
+def _undecided(launch: Launch, rules: Iterable[Rule], not_checked: Iterable[NotChecked]) -> tuple[Undecided, ...]:
+    # A rule may lack a fact that is known, but only as an expression.
+    if not hides_any(launch) and not any(need in launch.facts for item in not_checked for need in item.needs):
         return ()
     from hcp.rules.verdict.undecided import undecided_by
 

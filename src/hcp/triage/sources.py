@@ -94,18 +94,26 @@ def is_log(start: bytes) -> bool:
 
 
 def _texts_in(folder: Path, unread: list[tuple[Path, str]]) -> list[Path]:
-    root = os.path.realpath(folder)
+    try:
+        root = os.path.realpath(folder)
+    except OSError as error:  # the current folder was removed
+        unread.append((folder, error.strerror or "it cannot be read"))
+        return []
     texts = []
-    for inside, folders, names in os.walk(folder):
+
+    def cannot(error: OSError) -> None:
+        unread.append((Path(error.filename or folder), error.strerror or "it cannot be read"))
+
+    for inside, folders, names in os.walk(folder, onerror=cannot):
         folders.sort()
         for path in (Path(inside) / name for name in sorted(names)):
-            if path.is_symlink() and os.path.commonpath((root, os.path.realpath(path))) != root:
-                unread.append((path, "a link that leaves the folder"))
-            elif path.is_file():
-                try:
+            try:
+                if os.path.islink(path) and os.path.commonpath((root, os.path.realpath(path))) != root:
+                    unread.append((path, "a link that leaves the folder"))
+                elif stat.S_ISREG(os.stat(path).st_mode):
                     with opened(path) as (_, start):
                         if b"\0" not in start:
                             texts.append(path)
-                except OSError as error:
-                    unread.append((path, error.strerror or "it cannot be read"))
+            except OSError as error:
+                unread.append((path, error.strerror or "it cannot be read"))
     return sorted(texts)

@@ -51,7 +51,7 @@ def topology(launch: Launch) -> str:
     world, nodes, per_node = (value.get(name) for name in ("world_size", "nodes", "gpus_per_node"))
     ranks = numbered(world, "rank") if isinstance(world, int) else "ranks unknown"
     if nodes and per_node:
-        ranks += f" = {numbered(nodes, 'node')} x {per_node}"
+        ranks += f" = {numbered(nodes, 'node')} x {world // nodes if world and world % nodes == 0 else per_node}"
     if value.get("etp") == value.get("tp"):
         value.pop("etp", None)  # what it is unless one says otherwise
     axes = [_axis(name, value) for name in _AXES if name in _ALWAYS or value.get(name) not in (None, 1)]

@@ -186,9 +186,7 @@ def _may_be(forced: Dialect, told: Dialect | None, launched: Launched, names: se
     if not names:
         return trains and any(isinstance(item, Unseen) for item in launched.started.arguments)
     if forced == "mlm":
-        ours = len(flags & set(index_of("mlm")))
-        strange = sum(not is_known("mlm", flag) for flag in flags)
-        return ours > 2 or (ours > 0 and strange == 0) or _MEGATRON.search(program) is not None
+        return len(flags & set(index_of("mlm"))) > 2 or _MEGATRON.search(program) is not None
     if forced != "verl" and trains and is_parallel(names):
         return True
     return can_be(forced, [name for name in names if not name.startswith("-")])
@@ -218,6 +216,8 @@ def _reading(
         else:
             # Which keys there are tells the backend and the trainer, also where a value cannot be read.
             words = [*overrides.words, *(Word(f"{key}=???") for key in overrides.unknown)]
+            if unseen is not None:
+                words.append(Word(f"--hidden-words={unseen}"))
         unknown |= overrides.unknown
         reading = reading_of_words(dialect, words, target)
     said = [*notes, *script.walker.notes]

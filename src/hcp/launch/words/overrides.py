@@ -99,20 +99,33 @@ def in_script(reading: Reading, facts: Mapping[str, Fact], unknown: Mapping[str,
 
             own = {setting.key for setting in reading.settings}
             left |= {key: unknown[actors] for actors, key in inherited_keys(unknown) if key not in own}
-        others.append(other._replace(facts={**other.facts, **facts}, unknown=left, unseen=unseen))
+        others.append(other._replace(facts={**other.facts, **facts}, unknown=left, unseen=unseen or other.unseen))
     return reading._replace(
         facts={**reading.facts, **facts},
         unknown={**reading.unknown, **unknown},
-        unseen=unseen,
+        unseen=unseen or reading.unseen,
         others=tuple(others),
     )
 
 
 def _config_name(words: Sequence[Word]) -> list[Setting]:
-    """verl's `--config-name=NAME` as a setting: an older launch chooses its trainer by it."""
+    """Hydra's `--config-name=NAME`, `--config-path` and `--config-dir` as settings: they say what else is read."""
+    out = []
     for index, word in enumerate(words):
         flag, equals, value = word.text.partition("=")
-        if flag in ("--config-name", "-cn"):
-            name = value if equals else words[index + 1].text if index + 1 < len(words) else ""
-            return [Setting("--config-name", name.strip("'\""), word.location)]
-    return []
+        name = _HYDRA_FLAGS.get(flag)
+        if name:
+            after = words[index + 1].text if index + 1 < len(words) else ""
+            out.append(Setting(name, (value if equals else after).strip("'\""), word.location))
+    return out
+
+
+_HYDRA_FLAGS = {
+    "--hidden-words": "--hidden-words",
+    "--config-name": "--config-name",
+    "-cn": "--config-name",
+    "--config-path": "--config-path",
+    "-cp": "--config-path",
+    "--config-dir": "--config-dir",
+    "-cd": "--config-dir",
+}

@@ -27,6 +27,8 @@ _FINETUNING = frozenset(
 """The dataset classes that ConfigContainer.validate takes for fine-tuning, over all versions."""
 _PRETRAINING = frozenset(("GPTDatasetConfig", "MockGPTDatasetConfig", "GPTFIMDatasetConfig"))
 
+_PLAIN_PROVIDERS = frozenset(("GPTModelProvider", "GPTProvider", "TransformerConfig", "MambaModelProvider"))
+"""Model configs whose defaults are megatron-core's; those of one model have its sizes, window and sinks."""
 _SPECS = ("dataset.packed_sequence_specs", "dataset.offline_packing_specs")
 _NESTED = "model.transformer"
 
@@ -44,7 +46,12 @@ def read_bridge_yaml(doc: YamlDoc, dialect: Dialect) -> Reading:
     """A reading of a Bridge YAML; complete where the YAML is a dumped container, else the recipe decides the rest."""
     settings = plain_targets(doc)
     dumped = str(doc.data.get("_target_")).endswith("ConfigContainer")
-    complete = dumped or any(setting.key == "model._target_" for setting in settings)
+    values = {setting.key: setting.value for setting in settings}
+    provider = values.get("model._target_")
+    complete = dumped or provider is not None
+    if provider is not None and "model.num_attention_heads" not in values:
+        # A dump writes every field. Where somebody wrote a few, the provider's own defaults fill in the others.
+        complete = str(provider).rpartition(".")[2] in _PLAIN_PROVIDERS
     return bridge_reading(
         dialect, doc.file, "yaml", settings, complete=complete, text=doc.text, acceptances=doc.acceptances
     )

@@ -128,7 +128,10 @@ class _Resolver:
         if not colon or "{" in name:
             return self._lookup(self._text(inner, at), at, None)
         if name == "oc.env":
-            raise _Unresolved(f"it is the environment variable {arguments.partition(',')[0].strip()[:40]}")
+            variable, comma, fallback = arguments.partition(",")
+            if comma:  # as a shell's ${X:-fallback}: read as where nobody sets it
+                return hydra_value(self._text(fallback.strip(), at))
+            raise _Unresolved(f"it is the environment variable {variable.strip()[:40]}")
         if name != "oc.select":
             raise _Unresolved(f"the resolver {name[:40]} is not evaluated")
         key, comma, fallback = arguments.partition(",")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Collection, Iterable
 from typing import Any
 
@@ -78,6 +79,9 @@ def verl_reading(
     by_key = {setting.key: setting for setting in resolved}
     role = role or _role(by_key.keys() | unknown.keys())
     strategy = _strategy(by_key, role, unknown)
+    unseen = _out_of_sight(by_key)
+    if unseen is not None and strategy.origin == "default":
+        strategy = Fact("megatron", "derived")  # nobody says so, but what is out of sight may
     facts: dict[str, Fact] = {"strategy": strategy}
     if role != ENGINE:
         facts["start"] = Fact("ray", "derived")
@@ -101,10 +105,32 @@ def verl_reading(
             notes=(note,),
         )
     unknown = unknown | _unknown_by_model(role, by_key) | _unknown_by_role(role, by_key)
-    main = Reading(
-        "verl", target, form, tuple(resolved), facts, unknown, True, acceptances=acceptances, text=text, role=role
-    )
+    main = Reading("verl", target, form, tuple(resolved), facts, unknown, True, unseen, acceptances, text, role)
     return main._replace(others=tuple(_others(main, by_key)))
+
+
+_OWN_CONFIGS = re.compile(r"\W*\w*(ppo|sft|dapo|prime|spin|sppo|async|policy)\w*trainer\w*(\.ya?ml)?\W*")
+"""The names of verl's own configurations, whose defaults are known."""
+
+
+HIDDEN_WORDS = "--hidden-words"
+"""A setting that stands for words of the command line that could not be read; its value says why."""
+
+
+def _out_of_sight(by_key: dict[str, Setting]) -> str | None:
+    """Why settings may exist that are not read: a configuration or a group of somebody's own."""
+    for key, setting in by_key.items():
+        if key == HIDDEN_WORDS:
+            return str(setting.value)
+        named = by_key.get("--config-name")
+        own = named is not None and _OWN_CONFIGS.fullmatch(str(named.value))
+        if key == "--config-dir" or (key == "--config-path" and not own):
+            return f"{key} names a folder whose configurations are not read"
+        if key == "--config-name" and not _OWN_CONFIGS.fullmatch(str(setting.value)):
+            return f"the configuration {str(setting.value)[:60]} is not read"
+        if key == "experiment":
+            return f"the experiment {str(setting.value)[:60]} is not read"
+    return None
 
 
 def _default(key: str) -> Any:
@@ -140,7 +166,7 @@ def _strategy(by_key: dict[str, Setting], role: str, unknown: Collection[str] = 
 
     Of `unknown` keys only the values could not be read. A backend among them counts as megatron: more is checked.
     """
-    if {f"{role}.strategy", *_GROUPS[role], "model_engine"} & set(unknown):
+    if {role, f"{role}.strategy", *_GROUPS[role], "model_engine"} & set(unknown):
         return Fact("megatron", "derived")
     for key in (f"{role}.strategy", *_GROUPS[role], "model_engine", "--config-name"):
         setting = by_key.get(key)
@@ -210,9 +236,9 @@ def _others(main: Reading, by_key: dict[str, Setting]) -> Iterable[Reading]:
     if main.role != ACTOR:
         return
     unknown = {key: reason for key, reason in main.unknown.items() if not key.startswith(ACTOR + ".")}
-    if _true(by_key, "algorithm.use_kl_in_reward") or _true(by_key, f"{ACTOR}.use_kl_loss"):
+    if any(key in unknown or _true(by_key, key) for key in ("algorithm.use_kl_in_reward", f"{ACTOR}.use_kl_loss")):
         yield from _other(main, REF, (*_inherited(by_key), *main.settings), _strategy(by_key, REF, unknown), unknown)
-    if _needs_critic(by_key):
+    if _needs_critic(by_key) or {"critic.enable", "algorithm.adv_estimator"} & unknown.keys():
         unknown.pop("cp_comm_type", None)
         yield from _other(main, CRITIC, main.settings, _strategy(by_key, CRITIC, unknown), unknown)
 

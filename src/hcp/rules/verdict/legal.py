@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from typing import Any
 
 from hcp.launch.fact import Launch
@@ -47,6 +48,9 @@ _LEVELS = (None, (1, 2), (2, 1), (2, 2), (2, 3), (2, 4), (4, 2), (2, 2, 2), (4,)
 
 def legal_values(launch: Launch, name: str) -> tuple[Any, ...]:
     """Values to try for a hidden fact: all of a small set, else a sample that meets and breaks every divisibility."""
+    either = _EITHER.match(launch.unknown.get(name, ""))
+    if either is not None:
+        return tuple(_plain(word) for word in either.groups())
     if name in _CHOICES:
         return _CHOICES[name]
     spec = FACTS.get(name)
@@ -61,3 +65,11 @@ def legal_values(launch: Launch, name: str) -> tuple[Any, ...]:
     if kind == "float":
         return (None, 0.0, 1.0, 1e9)
     return (None, "0", "1", "8", "32") if name.startswith("env.") else (None, "x")
+
+
+_EITHER = re.compile(r"is (\w{1,20}) or (\w{1,20}): depends on ")
+"""What a script's branches leave: one of two values."""
+
+
+def _plain(word: str) -> Any:
+    return int(word) if word.isdecimal() else word

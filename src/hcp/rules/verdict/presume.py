@@ -38,16 +38,15 @@ class _Noted(dict[str, Fact]):
 
 
 def presumed_for(launch: Launch, rules: Iterable[Rule]) -> tuple[Presumed, ...]:
-    """What was presumed for rules that concern the launch."""
+    """What was presumed for the rules that asked, also those that then did not concern the launch."""
     presumed = presumptions_of(launch)
     used: set[str] = set()
     for rule in rules:
         facts = _Noted(launch.facts)
         view = View(launch._replace(facts=facts))
         try:
-            if rule.last or not rule.applies(view):
-                continue
-            rule.check(view)
+            if not rule.last and rule.applies(view):
+                rule.check(view)
         except Unknown:
             pass
         used |= facts.asked
@@ -84,5 +83,5 @@ def _vanishes(launch: Launch, rule: Rule, name: str) -> bool:
             if not rule.applies(view) or rule.check(view) is None:
                 return True
         except Unknown:
-            continue
+            return True  # it takes more to tell: a version, say
     return False

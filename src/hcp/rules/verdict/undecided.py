@@ -96,7 +96,7 @@ def _how(launch: Launch, found: Hidden, needs: tuple[str, ...]) -> str:
     if len(settings) > _MOST_SHOWN:
         shown += f" … ({len(settings)} settings)"
     if found.hides == "recipe":
-        return f"state what it decides ({shown}), or check the full YAML that the recipe's --dryrun writes"
+        return f"state what it decides ({shown}), or check the whole configuration that the recipe makes, as YAML"
     return f"give {'its value' if len(settings) == 1 else 'its values'} with {shown}"
 
 
