@@ -104,3 +104,17 @@ def test_a_pipe_is_read_to_its_end_where_it_is_allowed_and_one_without_a_writer_
             assert read_text(f"/dev/fd/{writer.stdout.fileno()}", "a card", pipes=True) == "ab"
     os.mkfifo(tmp_path / "pipe")
     assert read_text(tmp_path / "pipe", "a card", pipes=True) == ""
+
+
+def test_what_a_stream_is_redirected_to_is_appended_to_and_not_replaced(tmp_path: Path) -> None:
+    log = tmp_path / "log"
+    log.write_text("precious\n")
+    with open(log, "ab") as file:
+        write_whole(f"/proc/self/fd/{file.fileno()}", "more\n")
+    assert log.read_text() == "precious\nmore\n"
+
+
+def test_a_pipe_that_nobody_reads_is_an_error_and_not_waited_for(tmp_path: Path) -> None:
+    os.mkfifo(tmp_path / "pipe")
+    with pytest.raises(OSError, match="No such device"):
+        write_whole(tmp_path / "pipe", "text")

@@ -121,3 +121,9 @@ def test_no_option_or_key_of_another_framework_is_one_of_ours() -> None:
 def test_the_search_for_tools_takes_time_in_proportion_to_the_text() -> None:
     for text in ("A=" * 50_000, "A=b " * 50_000, "env " * 50_000, "deepspeed\t" * 50_000, " " * 100_000):
         assert foreign.of_tools(text + "\n") in (None, "a DeepSpeed launch")
+
+
+@pytest.mark.parametrize("folder", ["/home/nemo", "/data/axolotl", "/opt/veomni_share", "/x/MindSpeed-tests/.."])
+def test_a_persons_folder_is_no_framework(folder: str) -> None:
+    assert foreign.of_program(f"{folder}/Megatron-LM/pretrain_gpt.py") is None
+    assert foreign.of_program(f"{folder}/Megatron-Bridge/scripts/training/run_recipe.py") is None

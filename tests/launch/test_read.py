@@ -69,7 +69,7 @@ def test_words_alone_are_a_launch(words: list[str]) -> None:
 
 def test_words_after_a_target_are_appended_to_it(tmp_path: Path) -> None:
     path = tmp_path / "a.yaml"
-    path.write_text("model: {_target_: m.P, context_parallel_size: 4, cp_comm_type: a2a}\n")
+    path.write_text("model: {_target_: m.P, num_attention_heads: 8, context_parallel_size: 4, cp_comm_type: a2a}\n")
     reading = read_target(str(path), words=["++model.context_parallel_size=8", "~model.cp_comm_type"])
     facts = build_launch(reading).facts
     assert facts["cp"].value == 8 and facts["cp_comm_type"].origin == "default"

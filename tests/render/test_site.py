@@ -59,8 +59,8 @@ def test_an_option_wins_over_the_site_file_and_env_is_merged(hcp, tmp_path):
         "--program",
         "x.py",
         "--",
-        "--context-parallel-size",
-        "2",
+        "--tensor-model-parallel-size",
+        "1",
         cwd=tmp_path,
     )
     assert "#SBATCH --time=30\n" in done.stdout

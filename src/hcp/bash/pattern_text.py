@@ -110,7 +110,8 @@ def _atom(text: str, place: int, depth: int) -> tuple[Node, int, bool]:
     if char == "(" and depth < _MAX_DEPTH:
         inner, end = _alternatives(text, place + 1, depth + 1)
         if text[end : end + 1] == ")":
-            return inner, end + 1, True
+            # Libraries differ on an edge that is asked for again in each repetition.
+            return inner, end + 1, not {"^", "$"} & set(text[place:end].replace("[^", ""))
     elif char == "[" and (bracket := _bracket(text, place + 1, "^")) is not None:
         return bracket[0], bracket[1], True
     elif char in "^$":

@@ -30,7 +30,12 @@ def test_a_dumped_container_is_complete_and_a_part_is_not() -> None:
     part = launch("model:\n  context_parallel_size: 4\n").facts
     assert part["hcp_sizes"].origin == "presumed"
     assert "seq_length" not in part
-    assert launch("model: {_target_: a.MyProvider, context_parallel_size: 4}\n").reading.complete
+    # A dump has every field; a provider of one model has defaults of its own for what somebody left out.
+    assert launch(
+        "model: {_target_: a.MyProvider, context_parallel_size: 4, num_attention_heads: 8}\n"
+    ).reading.complete
+    assert not launch("model: {_target_: a.MyProvider, context_parallel_size: 4}\n").reading.complete
+    assert launch("model: {_target_: a.GPTModelProvider, context_parallel_size: 4}\n").reading.complete
 
 
 @pytest.mark.parametrize(

@@ -217,3 +217,28 @@ def test_the_composed_configurations_are_read_whole(upstream: Path) -> None:
     for path in sorted(upstream.glob("verl-*/verl/trainer/config/_generated_ppo_*trainer.yaml")):
         name = path.stem.removeprefix("_generated_ppo").removesuffix("trainer").strip("_")
         assert build_launch(read_target(str(path))).facts["strategy"].value == wanted[name], path
+
+
+@pytest.mark.parametrize(
+    "words",
+    [
+        ("--config-path=my/configs", "--config-name=mine"),
+        ("--config-dir=my", "--config-name=ppo_megatron_trainer"),
+        ("--config-name=mine",),
+        ("+experiment=long_context",),
+    ],
+)
+def test_a_configuration_of_ones_own_is_out_of_sight(words: tuple[str, ...]) -> None:
+    reading = launch("trainer.nnodes=1", *words).reading
+    assert reading.unseen is not None and reading.unseen.endswith(("is not read", "are not read"))
+
+
+@pytest.mark.parametrize("name", ["ppo_megatron_trainer", "'ppo_megatron_trainer.yaml'", "sft_trainer_engine"])
+def test_verls_own_configuration_is_known(name: str) -> None:
+    assert launch("trainer.nnodes=1", "--config-path=config", f"--config-name={name}").reading.unseen is None
+
+
+def test_a_reference_model_that_a_hidden_switch_may_bring_is_checked() -> None:
+    both = ("model_engine=megatron", f"{A}.megatron.context_parallel_size=2")
+    roles = [other.role for other in launch(*both, f"{A}.use_kl_loss=???").reading.others]
+    assert "actor_rollout_ref.ref" in roles

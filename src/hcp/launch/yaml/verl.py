@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Collection, Iterable
 from typing import Any
 
@@ -109,8 +108,12 @@ def verl_reading(
     return main._replace(others=tuple(_others(main, by_key)))
 
 
-_OWN_CONFIGS = re.compile(r"\W*\w*(ppo|sft|dapo|prime|spin|sppo|async|policy)\w*trainer\w*(\.ya?ml)?\W*")
-"""The names of verl's own configurations, whose defaults are known."""
+_OWN_CONFIGS = ("ppo", "sft", "dapo", "prime", "spin", "sppo", "async", "policy")
+"""verl's own configurations are named for what they train, and `trainer`; their defaults are known."""
+
+
+def _is_own_config(name: str) -> bool:
+    return "trainer" in name and "/" not in name and any(word in name for word in _OWN_CONFIGS)
 
 
 HIDDEN_WORDS = "--hidden-words"
@@ -123,10 +126,10 @@ def _out_of_sight(by_key: dict[str, Setting]) -> str | None:
         if key == HIDDEN_WORDS:
             return str(setting.value)
         named = by_key.get("--config-name")
-        own = named is not None and _OWN_CONFIGS.fullmatch(str(named.value))
+        own = named is not None and _is_own_config(str(named.value))
         if key == "--config-dir" or (key == "--config-path" and not own):
             return f"{key} names a folder whose configurations are not read"
-        if key == "--config-name" and not _OWN_CONFIGS.fullmatch(str(setting.value)):
+        if key == "--config-name" and not _is_own_config(str(setting.value)):
             return f"the configuration {str(setting.value)[:60]} is not read"
         if key == "experiment":
             return f"the experiment {str(setting.value)[:60]} is not read"
@@ -236,9 +239,9 @@ def _others(main: Reading, by_key: dict[str, Setting]) -> Iterable[Reading]:
     if main.role != ACTOR:
         return
     unknown = {key: reason for key, reason in main.unknown.items() if not key.startswith(ACTOR + ".")}
-    if any(key in unknown or _true(by_key, key) for key in ("algorithm.use_kl_in_reward", f"{ACTOR}.use_kl_loss")):
+    if any(key in main.unknown or _true(by_key, key) for key in ("algorithm.use_kl_in_reward", f"{ACTOR}.use_kl_loss")):
         yield from _other(main, REF, (*_inherited(by_key), *main.settings), _strategy(by_key, REF, unknown), unknown)
-    if _needs_critic(by_key) or {"critic.enable", "algorithm.adv_estimator"} & unknown.keys():
+    if _needs_critic(by_key) or {"critic.enable", "algorithm.adv_estimator"} & main.unknown.keys():
         unknown.pop("cp_comm_type", None)
         yield from _other(main, CRITIC, main.settings, _strategy(by_key, CRITIC, unknown), unknown)
 
