@@ -139,7 +139,7 @@ def test_a_package_without_a_pin_would_be_found():
 def _source(folder: Path, stamp: int) -> Path:
     """A copy of what a wheel is made of, with times and permissions of its own."""
     folder.mkdir()
-    for name in ("src", "skills", "checks", "templates"):
+    for name in ("src", "skills", "checks", "templates", "schemas"):
         shutil.copytree(ROOT / name, folder / name, ignore=shutil.ignore_patterns("__pycache__"))
     for name in ("pyproject.toml", "README.md", "LICENSE", ".gitignore"):
         shutil.copyfile(ROOT / name, folder / name)
