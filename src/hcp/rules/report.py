@@ -96,7 +96,7 @@ class Report(NamedTuple):
     accepted: tuple[Finding, ...] = ()
     undecided: tuple[Undecided, ...] = ()
     presumed: tuple[Presumed, ...] = ()
-    """What was presumed for rules that concern the launch, whether or not a finding rests on it."""
+    """What was presumed and some recipes set, and what rules that concern the launch asked for."""
 
     @property
     def verdict(self) -> Verdict:

@@ -38,19 +38,20 @@ class _Noted(dict[str, Fact]):
 
 
 def presumed_for(launch: Launch, rules: Iterable[Rule]) -> tuple[Presumed, ...]:
-    """What was presumed for the rules that asked, also those that then did not concern the launch."""
+    """What was presumed: what some recipes set, and of the rest what rules that concern the launch asked for."""
     presumed = presumptions_of(launch)
     used: set[str] = set()
     for rule in rules:
         facts = _Noted(launch.facts)
         view = View(launch._replace(facts=facts))
         try:
-            if not rule.last and rule.applies(view):
-                rule.check(view)
+            if rule.last or not rule.applies(view):
+                continue
+            rule.check(view)
         except Unknown:
             pass
         used |= facts.asked
-    return tuple(item for name, item in presumed.items() if name in used)
+    return tuple(item for name, item in presumed.items() if item.recipes_set or name in used)
 
 
 def rests_on(launch: Launch, rule: Rule, presumed: dict[str, Presumed]) -> tuple[Presumed, ...]:
