@@ -14,7 +14,7 @@ from support.processes import HANG_S
 
 pytestmark = pytest.mark.slow
 
-TESTS = Path(__file__).resolve().parents[1]
+TESTS = Path(__file__).resolve().parent
 FILE = """\
 import os
 import pytest
