@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import signal
 import subprocess
 import sys
 from pathlib import Path
@@ -18,6 +19,11 @@ __all__ = ["ranks", "slurm"]
 pytest_plugins = ["support.selection", "support.needs"]
 
 ROOT = Path(__file__).resolve().parents[1]
+
+# What runs the tests in the background may have told them to ignore signals, and subprocesses inherit that.
+for _signal in (signal.SIGHUP, signal.SIGQUIT, signal.SIGTERM):
+    signal.signal(_signal, signal.SIG_DFL)
+signal.signal(signal.SIGINT, signal.default_int_handler)
 
 # So that subprocesses (`python -m hcp`, torchrun) find this checkout, installed or not.
 os.environ["PYTHONPATH"] = os.pathsep.join(filter(None, [str(ROOT / "src"), os.environ.get("PYTHONPATH", "")]))

@@ -189,7 +189,7 @@ def _judged_output(text: str, fmt: str, where: str, patch: bool) -> Iterator[Fau
                 return  # an error came before the format was known
             yield Fault("no JSON", where)
     if fmt in ("script", "sbatch", "svg", "html") or patch:  # they hold what the launch holds, as it is
-        text = text.translate(dict.fromkeys(map(ord, "\t\u2028\u2029")))
+        text = text.translate(dict.fromkeys(map(ord, "\t\r\u2028\u2029")))
     yield from _judged_text(text, fmt, where)
 
 

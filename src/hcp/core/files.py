@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import stat
 import tempfile
 from collections.abc import Iterator
@@ -13,6 +14,7 @@ from typing import IO
 from hcp.core.errors import HcpError
 from hcp.core.visible import visible
 
+_STREAM = re.compile(r"/dev/(?:stdout|stderr|fd/\d+)|/proc/\w+/fd/\d+")
 MAX_BYTES = 5_000_000
 """Of one file that a person writes: cards, site files, records."""
 
@@ -27,7 +29,7 @@ def write_whole(path: str | Path, data: str | bytes) -> None:
         OSError: the folder is missing, is not writable, or the disk is full; the target is as it was.
     """
     raw = data.encode("utf-8") if isinstance(data, str) else data
-    if os.path.abspath(path).startswith(("/dev/", "/proc/")):
+    if _STREAM.fullmatch(os.path.abspath(path)):
         # What a stream is redirected to is not replaced: it may be a log that others write as well.
         with _open_stream(path) as file:
             file.write(raw)
