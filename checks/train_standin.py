@@ -3,7 +3,8 @@
 Takes Megatron-LM's flags (those that it does not know are ignored), builds the groups of hierarchical CP over all
 ranks with gloo or NCCL, and adds up numbers through both levels in every step: the sum after N steps is the same
 however often it was interrupted. On SIGTERM it finishes the step, saves, and exits with 0, as Megatron-LM does with
---exit-signal-handler. --fail-* make one rank fail once.
+--exit-signal-handler; --wait-at makes it wait there for that signal, however long it takes. --fail-* make one rank fail
+once.
 """
 
 from __future__ import annotations
@@ -61,6 +62,7 @@ def main() -> int:
                     f"elapsed time per iteration (ms): {milliseconds:.1f} |",
                     flush=True,
                 )
+            _wait(options, state["step"], asked_to_end)
             ending = torch.tensor([float(bool(asked_to_end))], device=device)
             dist.all_reduce(ending, dist.ReduceOp.MAX)
             if ending.item() or state["step"] % options.save_interval == 0 or state["step"] == options.train_iters:
@@ -84,6 +86,7 @@ def _options() -> argparse.Namespace:
     parser.add_argument("--save", type=Path)
     parser.add_argument("--load", type=Path)
     parser.add_argument("--step-seconds", type=float, default=0.0)
+    parser.add_argument("--wait-at", type=int, default=-1, help="after this step, wait to be asked to end")
     parser.add_argument("--timeout", type=float, default=120.0)
     parser.add_argument("--fail-rank", type=int, default=-1)
     parser.add_argument("--fail-step", type=int, default=0)
@@ -106,6 +109,12 @@ def _save(folder: Path | None, state: dict[str, float], rank: int) -> None:
     folder.mkdir(parents=True, exist_ok=True)
     (folder / f"iter_{int(state['step']):07d}.json").write_text(json.dumps(state))
     (folder / "latest_checkpointed_iteration.txt").write_text(str(int(state["step"])))
+
+
+def _wait(options: argparse.Namespace, step: float, asked_to_end: list[bool]) -> None:
+    patience = time.monotonic() + options.timeout
+    while step == options.wait_at and not asked_to_end and time.monotonic() < patience:
+        time.sleep(0.02)
 
 
 def _fail(options: argparse.Namespace, rank: int, step: float) -> None:

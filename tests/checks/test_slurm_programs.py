@@ -57,6 +57,7 @@ def program(checks_dir, tmp_path):
             timeout=HANG_S,
             env={**os.environ, "PYTHONPATH": path, "OMP_NUM_THREADS": "1"},
         )
+        print(done.stdout, done.stderr)  # shown where the test fails: what was found
         report = json.loads(done.stdout)
         assert report["ok"] == (done.returncode == 0) and (report["schema"], report["program"]) == ("hcp.step/1", name)
         assert report["error"] is None, report["error"]
