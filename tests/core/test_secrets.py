@@ -25,6 +25,7 @@ SECRETS = [
     "wandb_key",
     "hf-token",
     "trainer.api_key",
+    "env_vars.MODEL_TOKEN",
     "+ray_kwargs.ray_init.runtime_env.env_vars.X_TOKEN",
 ]
 OTHERS = [

@@ -71,7 +71,7 @@ def test_the_number_of_nodes_is_hidden_by_a_word_but_not_by_slurm(tmp_path: Path
     found = hidden(by_word, "world_size")
     assert found is not None
     assert found.reason == "NUM_NODES is not set in this script"
-    assert key_to_set(by_word, "world_size") == "--assume world_size=VALUE"
+    assert key_to_set(by_word, "world_size") == "--assume world_size=N"
 
 
 def test_an_unknown_recipe_hides_what_an_override_list_leaves_out() -> None:

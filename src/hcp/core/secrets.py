@@ -31,7 +31,8 @@ def is_secret_name(name: str) -> bool:
     >>> [is_secret_name(name) for name in ("HF_TOKEN", "--wandb-key", "a.env_vars.API_KEY", "data.prompt_key")]
     [True, True, True, False]
     """
-    last = name.rpartition(".")[2].upper()
+    as_written = name.rpartition(".")[2]
+    last = as_written.upper()
     if last in _AT_THE_END:
         return False  # a word of everybody's; as a flag, `--token`, it is a name
     if any(word in last for word in _ANYWHERE):
@@ -39,7 +40,7 @@ def is_secret_name(name: str) -> bool:
     if not last.rstrip("0123456789_-").endswith(_AT_THE_END):
         return False
     parts = _PARTS.findall(last.rstrip("0123456789_-"))
-    if "_" in name and name.isupper():
+    if "_" in as_written and as_written.isupper():
         return True  # written as an environment variable
     return len(parts) == 1 or parts[-1] not in _AT_THE_END or parts[-2] not in _HARMLESS
 

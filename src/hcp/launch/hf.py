@@ -28,6 +28,8 @@ _SIZES: dict[str, tuple[str, ...]] = {
     "mamba_num_groups": ("mamba_n_groups", "n_groups"),
     "mamba_head_dim": ("mamba_head_dim", "mamba_d_head"),
 }
+STATED = frozenset((*_SIZES, "kv_heads", "mla", "vision"))
+"""The facts that every config.json of a language model decides."""
 _NONE_IF_ABSENT = ("num_experts", "mtp_layers", "linear_num_key_heads", "linear_num_value_heads")
 
 _NO_GROUPS = frozenset(("llama", "gpt2", "gpt_neox", "gptj", "opt", "bloom", "mpt", "phi", "codegen"))

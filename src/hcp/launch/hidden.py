@@ -30,6 +30,9 @@ _BY_KEYS_TOGETHER = frozenset(("vision", "finetune"))
 """Bridge: facts that no key of their own holds, but which keys there are."""
 
 
+_EXAMPLES = {"version": "VERSION", "size": "N", "int": "N"}
+
+
 class Hidden(NamedTuple):
     """Why a fact cannot be seen. `do` is what to do about all that this reason hides; "" = state the facts."""
 
@@ -125,10 +128,11 @@ def _place(launch: Launch, reason: str, key: str | None) -> Location | None:
 
 def key_to_set(launch: Launch, name: str) -> str:
     """What a person writes to state the fact: `--set KEY=…` for a setting, `--assume NAME=…` for anything else."""
-    if name in _CLUSTER:
-        return f"--assume {name}=VALUE"
     index = index_of(launch.dialect, launch.reading.role)
     spec = FACTS.get(name)
+    assumed = f"--assume {name}={_EXAMPLES.get(spec.type, 'VALUE') if spec else 'VALUE'}"
+    if name in _CLUSTER:
+        return assumed
     written = next((key for key in launch.reading.unknown if key in index and index[key].fact == name), None)
     keys = (written,) if written else keys_of(spec, launch.dialect, launch.reading.role) if spec else ()
-    return f"--set {keys[0]}=VALUE" if keys else f"--assume {name}=VALUE"
+    return f"--set {keys[0]}=VALUE" if keys else assumed

@@ -7,16 +7,9 @@ from typing import Any
 
 from hcp.core.secrets import HIDDEN, is_secret_name
 from hcp.launch.fact import Fact, Launch
+from hcp.launch.hidden import key_to_set
 from hcp.rules.report import Finding, OfferedFix, Presumed, Report, shown_value
 
-_MODEL = frozenset("heads kv_heads num_query_groups num_layers hidden_size head_dim mla vision num_experts".split())
-"""Facts that a model's config.json states; `--model` gives them all at once."""
-_CLUSTER = frozenset(
-    "te mcore mcore_branch bridge verl torch cudnn flash_attn einops arch nodes gpus_per_node ntasks_per_node "
-    "nvlink_domain placement start world_size".split()
-)
-"""Facts that no key of a launch states; `--assume` does."""
-_EXAMPLES = {"version": "VERSION", "size": "N", "int": "N"}
 _MANY = 5
 _MANY_PRESUMED = 3
 
@@ -68,21 +61,15 @@ def fix_text(launch: Launch, fix: OfferedFix) -> str:
 
 def what_to_add(launch: Launch, names: Sequence[str]) -> str:
     """The options that would state these facts, the first few of them."""
-    from hcp.launch.facts.table import FACTS, keys_of
+    from hcp.launch.hf import STATED
 
-    assumed, keys, model = [], [], False
-    for name in names:
-        spec = FACTS.get(name)
-        written = keys_of(spec, launch.dialect, launch.reading.role) if spec else ()
-        if name in _MODEL and "model_name" not in launch.model:
-            model = True
-        elif written and name not in _CLUSTER:
-            keys.append(written[0])
-        else:
-            assumed.append(f"{name}={_EXAMPLES.get(spec.type, 'VALUE') if spec else 'VALUE'}")
-    options = ["--model config.json"] if model else []
+    by_model = [name for name in names if name in STATED and "model_name" not in launch.model]
+    written = unique(key_to_set(launch, name) for name in names if name not in by_model)
+    assumed = [option.removeprefix("--assume ") for option in written if option.startswith("--assume ")]
+    keys = [option for option in written if not option.startswith("--assume ")]
+    options = ["--model config.json"] if by_model else []
     options += ["--assume " + " ".join(assumed[:_MANY])] if assumed else []
-    options += [f"--set {key}=VALUE" for key in keys[: 2 if options else 3]]
+    options += keys[: 2 if options else 3]
     return ", ".join(options) + (", ..." if len(assumed) > _MANY or len(keys) > 3 else "")
 
 

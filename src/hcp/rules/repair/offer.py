@@ -126,12 +126,7 @@ def _trial(before: _Before, finding: Finding, fix: Fix, rules_for: RulesFor) -> 
 def _with_what_it_needs(before: _Before, tried: Sequence[Trial], rules_for: RulesFor) -> list[Trial]:
     """Fixes that make one other error, each together with a fix of that error: two settings have to change at once."""
     return [
-        _trial(
-            before,
-            trial.finding,
-            Fix({**trial.fix.edits, **more.edits}, f"{trial.fix.effect}; {more.effect}"),
-            rules_for,
-        )
+        _trial(before, trial.finding, _both(trial.fix, more), rules_for)
         for trial in tried
         if len(trial.made) == 1
         for more in trial.made[0].problem.fixes

@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
-from typing import Any
+from collections.abc import Iterable
 
 from hcp.launch.fact import Fact, Launch
 from hcp.launch.facts.presumed import presumptions
 from hcp.launch.facts.table import FACTS, keys_of
 from hcp.rules.report import Presumed, shown_value
 from hcp.rules.rule import Problem, Rule
+from hcp.rules.verdict.asked import Asked
 from hcp.rules.verdict.legal import legal_values
 from hcp.rules.view import Unknown, View
 
@@ -25,24 +25,12 @@ def presumptions_of(launch: Launch) -> dict[str, Presumed]:
     }
 
 
-class _Noted(dict[str, Fact]):
-    """The facts of a launch, which keep the names that were asked for."""
-
-    def __init__(self, facts: Mapping[str, Fact]) -> None:
-        super().__init__(facts)
-        self.asked: set[str] = set()
-
-    def get(self, name: str, default: Any = None) -> Any:
-        self.asked.add(name)
-        return super().get(name, default)
-
-
 def presumed_for(launch: Launch, rules: Iterable[Rule]) -> tuple[Presumed, ...]:
     """What was presumed: what some recipes set, and of the rest what rules that concern the launch asked for."""
     presumed = presumptions_of(launch)
     used: set[str] = set()
     for rule in rules:
-        facts = _Noted(launch.facts)
+        facts = Asked(launch.facts)
         view = View(launch._replace(facts=facts))
         try:
             if rule.last or not rule.applies(view):
@@ -50,7 +38,7 @@ def presumed_for(launch: Launch, rules: Iterable[Rule]) -> tuple[Presumed, ...]:
             rule.check(view)
         except Unknown:
             pass
-        used |= facts.asked
+        used |= facts.found.keys()
     return tuple(item for name, item in presumed.items() if item.recipes_set or name in used)
 
 

@@ -7,12 +7,12 @@ therefore tried at its legal values: the rule is open if one of them makes an er
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from typing import Any
 
 from hcp.launch.fact import Fact, Launch
 from hcp.launch.hidden import Hidden, Hides, hidden, key_to_set
 from hcp.rules.report import Undecided
 from hcp.rules.rule import Problem, Rule
+from hcp.rules.verdict.asked import Asked
 from hcp.rules.verdict.legal import legal_values
 from hcp.rules.view import Unknown, View
 
@@ -30,27 +30,6 @@ _WITHOUT_CP = {
 }
 _ANYTHING: frozenset[Hides] = frozenset(("word", "recipe"))
 _MODEL: frozenset[Hides] = _ANYTHING | {"model"}
-
-
-class Asked(dict[str, Fact]):
-    """The facts of a launch, which keep the names that were asked for and are not there."""
-
-    def __init__(self, facts: Mapping[str, Fact]) -> None:
-        super().__init__(facts)
-        self.missing: dict[str, None] = {}
-
-    def get(self, name: str, default: Any = None) -> Any:
-        fact = super().get(name)
-        if fact is None:
-            self.missing[name] = None
-            return default
-        return fact
-
-    def __contains__(self, name: object) -> bool:
-        if super().__contains__(name):
-            return True
-        self.missing[str(name)] = None
-        return False
 
 
 def undecided_by(launch: Launch, rules: Iterable[Rule]) -> tuple[Undecided, ...]:
