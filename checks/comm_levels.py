@@ -1,8 +1,8 @@
 """Tests the communication of every level of hierarchical CP where a job will run: the inner (a2a) groups first.
 
-Run it as the job runs its ranks: one process per rank, with RANK, WORLD_SIZE, MASTER_ADDR and MASTER_PORT set. Every
-rank sends every other rank of its inner group its own number (all-to-all), then the ring of its outer group passes
-numbers on. Exit status: 0 all groups work, 1 one does not, 2 could not run.
+Run it as the job runs its ranks: one process per rank, with RANK, WORLD_SIZE, MASTER_ADDR and MASTER_PORT set. The
+ranks of an inner group exchange numbers all to all, those of an outer group pass theirs on around a ring, as
+attention does. Exit status: 0 all groups work, 1 one does not, 2 could not run.
 """
 
 from __future__ import annotations
@@ -48,7 +48,8 @@ def main() -> int:
         with GroupBuilder(options.timeout) as builder:
             levels = builder.build_levels(groups, sizes)
             for level, group in enumerate(levels):
-                seconds, ok = _exchange(group, device, options.megabytes)
+                kind = "a2a" if level == 0 else "p2p"
+                seconds, ok = _exchange(group, kind, device, options.megabytes)
                 worst = torch.tensor([seconds, 0.0 if ok else 1.0], device=device)
                 dist.all_reduce(worst, dist.ReduceOp.MAX)
                 failed = failed or bool(worst[1])
@@ -59,7 +60,7 @@ def main() -> int:
                             {
                                 "event": "level",
                                 "level": level,
-                                "kind": "a2a" if level == 0 else "p2p",
+                                "kind": kind,
                                 "size": dist.get_world_size(group),
                                 "ok": not bool(worst[1]),
                                 "slowest_ms": round(float(worst[0]) * 1000, 2),
@@ -75,28 +76,72 @@ def main() -> int:
     return 1 if failed else 0
 
 
-def _exchange(group, device, megabytes: float) -> tuple[float, bool]:
-    """Seconds of one exchange with every peer of the group, and whether what arrived is right.
+def _all_to_all(mine, group):
+    """What every rank of the group sent here, in their order: [size, length]; `mine` has a row for each of them."""
+    import torch
+    import torch.distributed as dist
 
-    Point to point, which gloo has too (it has no all-to-all): every pair of the group is used once in each direction.
+    theirs = torch.empty_like(mine)
+    dist.all_to_all_single(theirs, mine, group=group)
+    return theirs
+
+
+def _ring(mine, group):
+    """The same after size - 1 steps to the next rank, as attention passes keys and values on."""
+    import torch
+    import torch.distributed as dist
+
+    ranks = dist.get_process_group_ranks(group)
+    place, size = ranks.index(dist.get_rank()), len(ranks)
+    following, before = ranks[(place + 1) % size], ranks[place - 1]
+    theirs = mine.clone()
+    # Rows travel whole: what stands in row r of the buffer was meant for the rank at place r.
+    passing = mine
+    for step in range(1, size):
+        arriving = torch.empty_like(passing)
+        operations = [
+            dist.P2POp(dist.isend, passing, following, group),
+            dist.P2POp(dist.irecv, arriving, before, group),
+        ]
+        for work in dist.batch_isend_irecv(operations):
+            work.wait()
+        passing = arriving
+        theirs[(place - step) % size] = passing[place]
+    theirs[place] = mine[place]
+    return theirs
+
+
+_PATTERNS = {"a2a": _all_to_all, "p2p": _ring}
+"""How each level of hierarchical CP communicates: the inner one all at once, the outer one around a ring."""
+
+
+def _exchange(group, kind, device, megabytes: float) -> tuple[float, bool]:
+    """Seconds of one exchange in the pattern of the level, and whether what arrived is right.
+
+    Every rank has a message for every other: a number made of both, so that one from or for another rank is noticed.
     """
     import torch
     import torch.distributed as dist
 
     ranks, me = dist.get_process_group_ranks(group), dist.get_rank()
     length = max(1, int(megabytes * 2**20 / 4))
-    mine = torch.full((length,), float(me), device=device)
-    theirs = {rank: torch.empty(length, device=device) for rank in ranks if rank != me}
+
+    def messages(pairs):
+        numbers = [sender * dist.get_world_size() + receiver for sender, receiver in pairs]
+        return (
+            torch.tensor(numbers, dtype=torch.int32, device=device)
+            .repeat_interleave(length)
+            .reshape(len(ranks), length)
+        )
+
+    mine = messages([(me, other) for other in ranks])
     dist.barrier(group)
     begun = time.perf_counter()
-    operations = [dist.P2POp(dist.isend, mine, rank, group) for rank in theirs]
-    operations += [dist.P2POp(dist.irecv, buffer, rank, group) for rank, buffer in theirs.items()]
-    for work in dist.batch_isend_irecv(operations) if operations else []:
-        work.wait()
+    theirs = _PATTERNS[kind](mine, group)
     if device.type == "cuda":
         torch.cuda.synchronize()
     seconds = time.perf_counter() - begun
-    return seconds, all(bool((buffer == float(rank)).all()) for rank, buffer in theirs.items())
+    return seconds, bool(torch.equal(theirs, messages([(other, me) for other in ranks])))
 
 
 if __name__ == "__main__":

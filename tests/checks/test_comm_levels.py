@@ -44,14 +44,23 @@ def test_both_levels_are_tested_the_inner_first(root):
     ]
 
 
-def test_one_wrong_number_on_one_rank_is_noticed(root, tmp_path):
+@pytest.mark.parametrize(
+    ("old", "new", "ok"),
+    [
+        ("mine = messages([(me, other) for other in ranks])", "{old}\n    mine[-1, -1] += me == 3", [False, False]),
+        ('"a2a": _all_to_all', '"a2a": lambda mine, group: mine', [False, True]),
+        ('"p2p": _ring', '"p2p": lambda mine, group: mine', [True, False]),
+        ("theirs[(place - step) % size] = passing[place]", "pass", [True, False]),
+    ],
+    ids=["a wrong number of one rank", "no all-to-all", "no ring", "a ring that keeps nothing"],
+)
+def test_what_does_not_arrive_is_noticed(root, tmp_path, old, new, ok):
     text = (root / "checks" / "comm_levels.py").read_text()
-    sent = "mine = torch.full((length,), float(me), device=device)"
-    assert text.count(sent) == 1
+    assert text.count(old) == 1
     broken = tmp_path / "comm_levels.py"
-    broken.write_text(text.replace(sent, sent + "\n    mine[-1] += me == 3"))
+    broken.write_text(text.replace(old, new.replace("{old}", old)))
     done, events = _run(broken, "--hcp", "2,2")
-    assert done.returncode == 1 and [event["ok"] for event in events] == [False, False]
+    assert done.returncode == 1 and [event["ok"] for event in events] == ok
 
 
 def test_sizes_that_do_not_fit_the_ranks_are_refused(root):
