@@ -1,11 +1,12 @@
-"""Says which case of activation recomputation the installed megatron-core is, for verl's patch of it.
+"""Asks the installed megatron-core for the case of activation recomputation that the skill names, for verl's patch.
 
 verl replaces the backward of megatron-core's CheckpointFunction (`apply_patch_megatron_recomputation_backward`). Pull
 request verl#5869 guards that patch: skip it unless CheckpointFunction has _recover_function_args. The method is in no
 megatron-core from 0.12 to 0.16.1 and not in Megatron-LM main of August 2026: there the guarded patch must be skipped.
 
-The class is asked for the method, and its own backward must agree: it either calls the method, or takes its arguments
-from the saved tensors alone. Two stand-ins show that the cases are told apart.
+The step fails where the installed one is the other case: then what the skill says is out of date. The class is asked
+for the method, and its own backward must agree: it either calls the method, or takes its arguments from the saved
+tensors alone. Two stand-ins show that the cases are told apart.
 """
 
 import sys
@@ -37,10 +38,10 @@ def work(world, options):
 
     case = consistent_case(CheckpointFunction)
     world.expect(
-        "the installed megatron-core is one of the two cases",
-        case is not None,
+        "the installed megatron-core takes its arguments from the saved tensors, as every release does",
+        case == "plain",
         {
-            "recovers": f"CheckpointFunction.{METHOD} exists: the guarded patch applies",
+            "recovers": f"CheckpointFunction.{METHOD} exists: the guarded patch applies, and the skill is out of date",
             "plain": f"CheckpointFunction has no {METHOD}: the guarded patch must be skipped",
             None: f"its backward and the presence of {METHOD} disagree",
         }[case],
