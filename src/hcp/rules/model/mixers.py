@@ -165,7 +165,7 @@ def dsa_gathers_without_fused_rope(v: View) -> Problem | None:
         ),
     ),
     applies=lambda v: v.get("attention_variant") in _GDN,
-    good=Example("mlm", "--context-parallel-size 2 --experimental-attention-variant gated_delta_net", "mcore=0.18"),
+    good=Example("mlm", "--context-parallel-size 2 --experimental-attention-variant gated_delta_net", "mcore=0.19"),
     bad=Example("mlm", "--context-parallel-size 32 --experimental-attention-variant gated_delta_net"),
 )
 def gated_delta_net_heads_divide(v: View) -> Problem | None:
