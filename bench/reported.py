@@ -3,9 +3,10 @@
 A line of the file is one case: `id`, `source` (repository and number), `kind` (only `check` runs here), `files` (name
 to text), `argv` (after `hcp check`; `{dir}` is the folder of the files), `cause` in words, `reach` (whether a static
 check can know it), `must`, and `expect`, the ids of rules that would be right. A case with `must: error or warning` is
-caught if an error or a warning has the right cause: an id of `expect`, the number of the report, or half of the words
-that `cause` states it in. Those by words are listed, so that a person can judge them. A mended launch (`must: silent`)
-with an error or a warning is a false alarm. The exit status is 1 below `--wanted` or at any false alarm.
+caught if a finding has the right cause: an id of `expect`, the number of the report, or half of the words that `cause`
+states it in. Those by words, and those of severity info, are marked, so that a person can judge them. A mended launch
+(`must: silent`) with an error or a warning is a false alarm. The exit status is 1 below `--wanted` or at any false
+alarm.
 """
 
 from __future__ import annotations
@@ -69,27 +70,26 @@ def text_of(finding: Mapping[str, Any]) -> str:
 
 def judge(case: Mapping[str, Any], status: int, said: Mapping[str, Any], why_of: Mapping[str, str]) -> Judged:
     """What the answer of `hcp check --format json` to a case is worth."""
-    loud = [item for item in said.get("findings", ()) if item["severity"] in ("error", "warning")]
-    ids = " ".join(item["rule"] for item in loud)
+    findings = said.get("findings", ())
+    ids = " ".join(item["rule"] for item in findings)
     must = case["must"]
     if must.startswith("read"):
-        return Judged("fine" if loud or status == 2 else "missed", ids or f"exit {status}")
+        return Judged("fine" if status != 3 else "missed", "refused" if status == 2 else f"read, exit {status}")
     if must in _SILENT or not case["reach"]:
-        if must == "silent" and loud:
+        if must == "silent" and any(item["severity"] != "info" for item in findings):
             return Judged("false alarm", ids)
         return Judged("fine" if must == "silent" else "not run", "" if must == "silent" else "out of reach")
     wanted = words_of(case["cause"])
-    for item in loud:
+    for item in findings:
+        name = item["rule"] + (" (info)" if item["severity"] == "info" else "")
         text = f"{text_of(item)} {why_of.get(item['rule'], '')}"
         shared = wanted & words_of(text)
         if item["rule"] in case["expect"]:
-            return Judged("caught", item["rule"])
+            return Judged("caught", name)
         if numbers_of(case["source"]) & numbers_of(text):
-            return Judged("caught", f"{item['rule']}, by the report")
+            return Judged("caught", f"{name}, by the report")
         if len(shared) >= _ENOUGH * len(wanted):
-            return Judged(
-                "caught", f"{item['rule']}, by {len(shared)} of {len(wanted)} words: {' '.join(sorted(shared))}"
-            )
+            return Judged("caught", f"{name}, by {len(shared)} of {len(wanted)} words: {' '.join(sorted(shared))}")
     return Judged("missed", _why_missed(status, said, ids))
 
 
