@@ -185,9 +185,11 @@ def test_a_class_has_a_name_of_its_own() -> None:
 
 
 def written_rules() -> Iterator[tuple[str, Path, int]]:
-    """Each rule's id, its file, and its lines from the decorator to the end of the check."""
+    """Each rule's id, its file, and its lines from the decorator to the end of the check, or those of its row."""
     for path in (PACKAGE / "rules").rglob("*.py"):
         for node in ast.walk(tree_of(path)):
+            if isinstance(node, ast.Call) and ast.unparse(node.func) == "Known" and node.end_lineno:
+                yield ast.literal_eval(node.args[0]), path, node.end_lineno - node.lineno + 1
             if isinstance(node, ast.FunctionDef) and node.end_lineno:
                 for decorator in node.decorator_list:
                     if isinstance(decorator, ast.Call) and ast.unparse(decorator.func) == "rule":

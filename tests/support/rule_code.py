@@ -46,9 +46,11 @@ def tree_of(module: str) -> ast.Module:
 
 
 def parts_of(rules: Iterable[Rule]) -> list[Part]:
-    """Every part of every rule, with all rules that use it."""
+    """Every part of every rule that is a function, with all rules that use it; rows of tables are data."""
     found: dict[tuple[str, int, bool], tuple[tuple[str, Place], set[str]]] = {}
     for rule in rules:
+        if rule.table:
+            continue
         for key, place in _reached(rule):
             found.setdefault(key, (place, set()))[1].add(rule.id)
     return [

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import inspect
+import sys
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
@@ -63,7 +64,11 @@ def page(rule: Rule) -> str:
 
 
 def _place(rule: Rule) -> dict[str, str | int]:
-    """Where the rule is written, in this project's tree: its file, the line it starts in, and its function."""
+    """Where the rule is written, in this project's tree: its file, the line it starts in, and its function or row."""
+    if rule.table:
+        lines = inspect.getsource(sys.modules[rule.table]).splitlines()
+        line = next(number for number, text in enumerate(lines, 1) if f'"{rule.id}"' in text)
+        return {"file": f"src/{rule.table.replace('.', '/')}.py", "line": line, "function": "ROWS"}
     check = inspect.unwrap(rule.check)
     file = f"src/{check.__module__.replace('.', '/')}.py"
     return {"file": file, "line": check.__code__.co_firstlineno, "function": check.__name__}

@@ -18,7 +18,7 @@ _LINE = re.compile(r"\bline (\d{1,9})\b")
 _SLURM = "is set by Slurm when the job runs"
 _CLUSTER = frozenset(
     "nodes gpus_per_node ntasks_per_node world_size dp nvlink_domain placement start te mcore mcore_branch bridge "
-    "verl torch cudnn flash_attn einops arch".split()
+    "verl torch cudnn flash_attn nvrx einops arch".split()
 )
 """What the cluster or its container decides, not the launch: a note where it is missing."""
 _SITE = frozenset(

@@ -25,6 +25,7 @@ _DISTRIBUTIONS = {
     "verl": ("verl",),
     "torch": ("torch",),
     "cudnn": ("nvidia-cudnn-cu13", "nvidia-cudnn-cu12"),
+    "nvrx": ("nvidia-resiliency-ext",),
     "flash_attn": ("flash-attn-4", "flash-attn-3", "flash-attn"),
 }
 _TIMEOUT_S = 20

@@ -5,7 +5,7 @@ from __future__ import annotations
 from hcp.core.numbers import whole_number
 from hcp.rules.cp.view import BLACKWELL, CONNECTIONS, is_fsdp, wants_one_connection
 from hcp.rules.rule import Example, Fix, Problem, rule
-from hcp.rules.upstream import ARGUMENTS, EXTENSION_TE, LANGUAGE_MODULE
+from hcp.rules.upstream import ARGUMENTS, EXTENSION_TE, LANGUAGE_MODULE, TE_ATTENTION_UTILS, TE_BACKENDS
 from hcp.rules.view import View
 
 _FLAGS = ("NVTE_FLASH_ATTN", "NVTE_FUSED_ATTN", "NVTE_UNFUSED_ATTN")
@@ -146,8 +146,60 @@ def layer_scaling_agrees_with_the_configuration(v: View) -> Problem | None:
     )
 
 
+_LARGEST_FLASH_ATTN = (
+    ("1.7", "2.5.8"),
+    ("1.11", "2.6.3"),
+    ("2.0", "2.7.3"),
+    ("2.1", "2.7.4"),
+    ("2.6", "2.8.1"),
+    ("2.10", "2.8.3"),
+)
+"""The newest FlashAttention 2 of each Transformer Engine on; FlashAttention 3 and 4 are packages of their own."""
+
+
+@rule(
+    "ENV007",
+    severity="error",
+    effect="crash",
+    stage="first-forward",
+    source=(
+        TE_BACKENDS.says("", "fa_utils.version_required <= fa_utils.version <= fa_utils.max_version", ">=2.4"),
+        TE_ATTENTION_UTILS.says("FlashAttentionUtils", 'max_version = PkgVersion("2.8.3")', ">=2.10"),
+    ),
+    applies=lambda v: isinstance(v.get("flash_attn"), str) and v.get("attention_backend") in ("flash", "auto", None),
+    good=Example("mlm", "--attention-backend flash", "te=2.10 flash_attn=2.8.3"),
+    bad=Example("mlm", "--attention-backend flash", "te=2.9 flash_attn=2.8.3"),
+)
+def flash_attn_is_one_that_te_takes(v: View) -> Problem | None:
+    """flash-attn is no newer than this Transformer Engine takes.
+
+    Every Transformer Engine names the newest FlashAttention 2 that it calls. A newer one counts as not installed, with
+    one line in the log: cuDNN's attention is taken, or none where the launch asks for flash. Before 1.12 it is an
+    assertion.
+    """
+    version = v.release("flash_attn")
+    if version[0] != 2:
+        return None
+    most = next((most for first, most in reversed(_LARGEST_FLASH_ATTN) if v.at_least("te", first)), None)
+    if most is None or version <= tuple(map(int, most.split("."))):
+        return None
+    stops = v.get("attention_backend") == "flash" or not v.at_least("te", "1.12")
+    return Problem(
+        message="this flash-attn is newer than Transformer Engine takes"
+        + (": the first forward stops" if stops else " and counts as not installed: cuDNN's attention is taken"),
+        found=f"flash-attn {v.flash_attn} with Transformer Engine {v.te}",
+        wanted=f"flash-attn {most} or older (NVIDIA/TransformerEngine#1467)",
+        facts=("flash_attn", "te", "attention_backend"),
+        fixes=(Fix({"attention_backend": "fused"}, "cuDNN's attention"),),
+        severity=None if stops else "info",
+        effect=None if stops else "note",
+        stage=None if stops else "never",
+    )
+
+
 RULES = (
     connections_fit_the_parallelism,
     attention_flags_fit_the_backend,
     layer_scaling_agrees_with_the_configuration,
+    flash_attn_is_one_that_te_takes,
 )

@@ -2,13 +2,20 @@
 
 from __future__ import annotations
 
-from hcp.rules.cp.view import over, smaller_divisors, under_cp
+from hcp.rules.cp.view import has_window, over, smaller_divisors, type_fixes, under_cp, windowed_types
+from hcp.rules.dcp.view import is_dynamic
 from hcp.rules.rule import Example, Fix, Problem, rule
-from hcp.rules.upstream import BRIDGE_MOE_DOC
+from hcp.rules.upstream import BRIDGE_MOE_DOC, TE_CONTEXT_PARALLEL, VERL_ENGINE_UTILS, VERL_MEGATRON_ACTOR
 from hcp.rules.view import View
 
 _SHORT = 1024
 """Tokens per rank below which communication shows."""
+_FEW_WINDOWS = 8
+"""A sequence of fewer windows is nearly gathered for a reason."""
+_BUDGET = (
+    "actor_rollout_ref.actor.megatron.context_parallel_size=2 actor_rollout_ref.actor.use_dynamic_bsz=True "
+    "data.max_prompt_length=2048 data.max_response_length=14336"
+)
 
 
 @rule(
@@ -41,4 +48,74 @@ def slices_are_long_enough(v: View) -> Problem | None:
     )
 
 
-RULES = (slices_are_long_enough,)
+@rule(
+    "PERF002",
+    severity="info",
+    effect="note",
+    stage="never",
+    source=(
+        VERL_MEGATRON_ACTOR.says(
+            "MegatronPPOActor.forward_backward_batch",
+            "self.config.ppo_max_token_len_per_gpu * self.config.megatron.context_parallel_size",
+            "<0.8",
+        ),
+        VERL_ENGINE_UTILS.says("prepare_micro_batches", "max_token_len = max_token_len_per_gpu * sp_size", ">=0.8"),
+    ),
+    applies=under_cp(lambda v: v.dialect == "verl" and bool(v.get("use_dynamic_bsz")) and not is_dynamic(v)),
+    good=Example("verl", f"{_BUDGET} actor_rollout_ref.actor.ppo_max_token_len_per_gpu=8192"),
+    bad=Example("verl", f"{_BUDGET} actor_rollout_ref.actor.ppo_max_token_len_per_gpu=16384"),
+)
+def token_budget_falls_with_cp(v: View) -> Problem | None:
+    """verl's tokens per GPU are fewer than a whole sequence where CP is to save memory.
+
+    verl multiplies the budget of a GPU by the CP size. A budget that holds the longest prompt and response without CP
+    is as full with it: micro-batches grow, and memory does not fall.
+    """
+    budget, prompt, response = v.ppo_max_token_len_per_gpu, v.max_prompt_length, v.max_response_length
+    if budget is None or prompt is None or response is None or budget < prompt + response:
+        return None
+    return Problem(
+        message="the limit per GPU stays the same under context parallelism: verl makes micro-batches of"
+        f" {v.cp} times as many tokens, and memory does not fall",
+        found=f"ppo_max_token_len_per_gpu {budget} holds a whole sequence of {prompt} + {response} tokens at"
+        f" context_parallel_size {v.cp}",
+        wanted=f"about {-(-(prompt + response) // v.cp)} tokens per GPU, if CP is to save memory"
+        " (verl-project/verl#3415)",
+        facts=("ppo_max_token_len_per_gpu", "cp", "max_prompt_length", "max_response_length"),
+    )
+
+
+@rule(
+    "PERF003",
+    severity="info",
+    effect="slow",
+    stage="training",
+    source=(TE_CONTEXT_PARALLEL.says("AttnFuncWithCPAndKVAllGather.forward", "gather_along_first_dim", ">=2.4"),),
+    applies=under_cp(lambda v: "all_gather" in str(v.get("cp_comm_type")) and has_window(v)),
+    good=Example(
+        "mlm",
+        "--context-parallel-size 2 --cp-comm-type a2a --window-size 1024,0 --seq-length 16384 --num-attention-heads 8",
+    ),
+    bad=Example("mlm", "--context-parallel-size 2 --cp-comm-type all_gather --window-size 1024,0 --seq-length 16384"),
+)
+def windows_are_not_gathered_whole(v: View) -> Problem | None:
+    """Layers with a short window do not gather the whole sequence.
+
+    all_gather brings K and V of the whole sequence to every rank before attention, however short the window, and
+    nothing hides it. An all-to-all moves 1/CP of that.
+    """
+    if "all_gather" not in windowed_types(v):
+        return None
+    left, length = v.window_size[0], v.seq_length
+    if length is None or left < 0 or length < _FEW_WINDOWS * (left + 1):
+        return None
+    return Problem(
+        message="every rank gathers K and V of the whole sequence for a short window, and nothing hides it",
+        found=f"all_gather in layers with a window of {left + 1} tokens at seq_length {length}",
+        wanted="a2a, where the heads divide by the CP size (NVIDIA/Megatron-LM#2222)",
+        facts=("cp_comm_type", "window_size", "seq_length"),
+        fixes=type_fixes(v, "a2a"),
+    )
+
+
+RULES = (slices_are_long_enough, token_budget_falls_with_cp, windows_are_not_gathered_whole)

@@ -64,6 +64,12 @@ def _jobs() -> tuple[Rule, ...]:
     return _rules_in(resilience, tasks)
 
 
+def _known_faults() -> tuple[Rule, ...]:
+    from hcp.rules.known import bridge, megatron, transformer_engine, verl
+
+    return _rules_in(bridge, megatron, transformer_engine, verl)
+
+
 def _check_itself() -> tuple[Rule, ...]:
     from hcp.rules import accept, assume
 
@@ -95,6 +101,10 @@ def _is_special_model(v: View) -> bool:
     return _sets(v, "hybrid_pattern", "attention_variant", "mtp_layers") or "vlm" in str(v.get("script"))
 
 
+def _may_meet_a_known_fault(v: View) -> bool:
+    return v.get("cp") != 1 or _may_pack(v) or _is_special_model(v)
+
+
 def _is_job(v: View) -> bool:
     stated = v.launch.reading.form == "shell" or v.known("sbatch.signal")
     return stated or _sets(v, "start", "ft_package", "inprocess_restart")
@@ -107,6 +117,7 @@ _FAMILIES: tuple[tuple[_Load, Callable[[View], bool]], ...] = (
     (_pack, _may_pack),
     (_model, _is_special_model),
     (_jobs, _is_job),
+    (_known_faults, _may_meet_a_known_fault),
     (_check_itself, lambda v: bool(v.launch.assumed)),
 )
 """What loads a family, and whether it can concern a launch: False only where none of its rules applies."""

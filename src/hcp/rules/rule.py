@@ -87,6 +87,8 @@ class Rule(NamedTuple):
     bad: Example
     last: bool = False
     """Judges the check itself (assumptions, accepted findings) and not the launch: runs after all others."""
+    table: str = ""
+    """The module of the table whose row it is; empty for a rule that is a function."""
 
     @property
     def title(self) -> str:

@@ -45,17 +45,20 @@ DATA_SCHEDULE = UpstreamFile("megatron-core", "megatron/core/datasets/data_sched
 DDP = UpstreamFile("megatron-core", "megatron/core/distributed/distributed_data_parallel.py")
 DIST_CHECKPOINTING = UpstreamFile("megatron-core", "megatron/core/dist_checkpointing/serialization.py")
 EXTENSION_TE = UpstreamFile("megatron-core", "megatron/core/extensions/transformer_engine.py")
+GATED_DELTA_NET = UpstreamFile("megatron-core", "megatron/core/ssm/gated_delta_net.py", "checkout")
 GPT_DATASET = UpstreamFile("megatron-core", "megatron/core/datasets/gpt_dataset.py")
 HYBRID_CP_SCHEDULE = UpstreamFile("megatron-core", "megatron/core/pipeline_parallel/hybrid_cp_schedule.py")
 LANGUAGE_MODULE = UpstreamFile("megatron-core", "megatron/core/models/common/language_module/language_module.py")
 CORE_ATTENTION = UpstreamFile("megatron-core", "megatron/core/transformer/attention.py")
 CORE_DOT_PRODUCT_ATTENTION = UpstreamFile("megatron-core", "megatron/core/transformer/dot_product_attention.py")
 MAMBA_CONTEXT_PARALLEL = UpstreamFile("megatron-core", "megatron/core/ssm/mamba_context_parallel.py")
+MAMBA_MIXER = UpstreamFile("megatron-core", "megatron/core/ssm/mamba_mixer.py")
 MAPPINGS = UpstreamFile("megatron-core", "megatron/core/tensor_parallel/mappings.py")
 MODEL_PARALLEL_CONFIG = UpstreamFile("megatron-core", "megatron/core/model_parallel_config.py")
 MULTI_LATENT_ATTENTION = UpstreamFile("megatron-core", "megatron/core/transformer/multi_latent_attention.py")
 MULTI_TOKEN_PREDICTION = UpstreamFile("megatron-core", "megatron/core/transformer/multi_token_prediction.py")
 PARALLEL_STATE = UpstreamFile("megatron-core", "megatron/core/parallel_state.py")
+ROUTER = UpstreamFile("megatron-core", "megatron/core/transformer/moe/router.py")
 SCHEDULES = UpstreamFile("megatron-core", "megatron/core/pipeline_parallel/schedules.py")
 TRANSFORMER_CONFIG = UpstreamFile("megatron-core", "megatron/core/transformer/transformer_config.py")
 TRANSFORMER_LAYER = UpstreamFile("megatron-core", "megatron/core/transformer/transformer_layer.py")
@@ -66,9 +69,16 @@ BRIDGE_EVAL_CP = UpstreamFile(
     "megatron-bridge", "megatron/bridge/training/eval_context_parallel_rebinding.py", "checkout"
 )
 BRIDGE_FAULT_TOLERANCE = UpstreamFile("megatron-bridge", "megatron/bridge/training/fault_tolerance.py")
+BRIDGE_GEMMA2 = UpstreamFile("megatron-bridge", "megatron/bridge/models/gemma/gemma2_provider.py")
+BRIDGE_GEMMA3_VL = UpstreamFile("megatron-bridge", "megatron/bridge/models/gemma_vl/gemma3_vl_provider.py", "checkout")
+BRIDGE_GEMMA4 = UpstreamFile("megatron-bridge", "megatron/bridge/models/gemma/gemma4_provider.py", "checkout")
+BRIDGE_GPT_STEP = UpstreamFile("megatron-bridge", "megatron/bridge/training/gpt_step.py")
 BRIDGE_INITIALIZE = UpstreamFile("megatron-bridge", "megatron/bridge/training/initialize.py", "checkout")
 BRIDGE_INPROCESS_RESTART = UpstreamFile("megatron-bridge", "megatron/bridge/training/inprocess_restart.py")
 BRIDGE_LOAD_SAVE = UpstreamFile("megatron-bridge", "megatron/bridge/training/model_load_save.py")
+BRIDGE_MIMO_V2_FLASH = UpstreamFile(
+    "megatron-bridge", "megatron/bridge/models/mimo_v2_flash/mimo_v2_flash_provider.py", "checkout"
+)
 BRIDGE_MOE_DOC = UpstreamFile("megatron-bridge", "docs/training/moe-optimization.md", "checkout")
 BRIDGE_PACKED_SEQUENCE = UpstreamFile("megatron-bridge", "megatron/bridge/data/datasets/packed_sequence.py")
 BRIDGE_PACKED_SEQ_UTILS = UpstreamFile(
@@ -76,6 +86,9 @@ BRIDGE_PACKED_SEQ_UTILS = UpstreamFile(
 )
 BRIDGE_PACKING_CONFIG = UpstreamFile("megatron-bridge", "megatron/bridge/data/packing/config.py", "checkout")
 BRIDGE_PROVIDER = UpstreamFile("megatron-bridge", "megatron/bridge/models/model_provider.py")
+BRIDGE_QWEN3_VL = UpstreamFile(
+    "megatron-bridge", "megatron/bridge/models/qwen_vl/modelling_qwen3_vl/model.py", "checkout"
+)
 BRIDGE_RUN_PLUGINS = UpstreamFile("megatron-bridge", "megatron/bridge/recipes/run_plugins.py", "checkout")
 BRIDGE_SBATCH = UpstreamFile("megatron-bridge", "scripts/training/launch_with_sbatch.sh", "checkout")
 BRIDGE_STATE = UpstreamFile("megatron-bridge", "megatron/bridge/training/state.py", "checkout")
@@ -92,9 +105,14 @@ TE_UTILS = UpstreamFile("transformer-engine", "transformer_engine/pytorch/utils.
 VERL_DYNAMIC_CP_SCHEDULER = UpstreamFile("verl", "verl/utils/dynamic_cp_scheduler.py")
 VERL_ENGINE = UpstreamFile("verl", "verl/workers/engine/megatron/transformer_impl.py")
 VERL_ENGINE_CONFIG = UpstreamFile("verl", "verl/workers/config/engine.py")
+VERL_ENGINE_UTILS = UpstreamFile("verl", "verl/workers/engine/utils.py")
 VERL_MCORE_UTIL = UpstreamFile("verl", "verl/models/mcore/util.py")
 VERL_MEGATRON_UTILS = UpstreamFile("verl", "verl/utils/megatron_utils.py")
+VERL_MEGATRON_ACTOR = UpstreamFile("verl", "verl/workers/actor/megatron_actor.py")
+VERL_MODEL_FORWARD = UpstreamFile("verl", "verl/models/mcore/model_forward.py")
+VERL_QWEN25_VL = UpstreamFile("verl", "verl/models/mcore/qwen2_5_vl/model.py")
 VERL_RAY_ON_SLURM = UpstreamFile("verl", "examples/tutorial/slurm/ray_on_slurm.slurm", "checkout")
+VERL_REGISTRY = UpstreamFile("verl", "verl/models/mcore/registry.py")
 
 OWN = MODEL_PARALLEL_CONFIG.says("ModelParallelConfig", "context_parallel_size", ">=0.12")
 """What rules about the check itself cite: nothing upstream decides them."""

@@ -77,9 +77,11 @@ VERDICTS: list[Row] = [
     ),
     ("CP024", "bridge-provider", "", "", "not concerned"),
     ("CP024", "mlm", "", "cp=2 seq_length=32768", "warning oom training"),
-    ("CP024", "mlm", "", "", "not concerned"),
+    ("CP024", "mlm", "", "", "needs seq_length"),
+    ("CP024", "mlm", "--seq-length 98304", "", "warning oom training"),  # the mask is as large without CP
+    ("CP024", "mlm", "", "cp=1 seq_length=32767", "fine"),
+    ("CP024", "verl", "", "seq_length=98304", "not concerned"),
     ("CP024", "mlm", "", "cp=4 seq_length=null", "fine"),
-    ("CP024", "mlm", "", "cp=null seq_length=8192", "needs cp"),
 ]
 
 TEXTS: list[Row] = [

@@ -56,6 +56,32 @@ VERDICTS: list[Row] = [
     ("ENV003", "mlm", "--attention-backend local", "env.NVTE_APPLY_QK_LAYER_SCALING=1", "not concerned"),
     ("ENV003", "mlm", "--seq-length 4096", "", "not concerned"),
     ("ENV003", "mlm", "--seq-length 4096", "env.NVTE_APPLY_QK_LAYER_SCALING=yes", "error crash init"),  # no number
+    ("ENV007", "mlm", "--attention-backend flash", "te=2.10", "not concerned"),
+    ("ENV007", "mlm", "--attention-backend flash", "te=2.10 flash_attn=null", "not concerned"),  # not installed
+    ("ENV007", "mlm", "--attention-backend fused", "te=2.9 flash_attn=2.8.3", "not concerned"),
+    ("ENV007", "mlm", "--attention-backend flash", "flash_attn=2.8.3", "needs te"),
+    ("ENV007", "mlm", "--attention-backend flash", "te=2.9 flash_attn=3.0.0", "fine"),
+    ("ENV007", "mlm", "--attention-backend flash", "te=2.9 flash_attn=2.8.3", "error crash first-forward"),
+    ("ENV007", "mlm", "--attention-backend auto", "te=2.9 flash_attn=2.8.3", "info note never"),
+    ("ENV007", "mlm", "--attention-backend auto", "te=1.12 flash_attn=2.8.3", "info note never"),
+    ("ENV007", "mlm", "--attention-backend auto", "te=1.11 flash_attn=2.8.3", "error crash first-forward"),
+    ("ENV007", "mlm", "--attention-backend flash", "te=1.6 flash_attn=2.8.3", "fine"),  # not known
+    ("ENV007", "mlm", "--attention-backend flash", "te=1.7 flash_attn=2.5.8", "fine"),
+    ("ENV007", "mlm", "--attention-backend flash", "te=1.10 flash_attn=2.5.9", "error"),
+    ("ENV007", "mlm", "--attention-backend flash", "te=1.10 flash_attn=2.5.7", "fine"),
+    ("ENV007", "mlm", "--attention-backend flash", "te=1.11 flash_attn=2.6.3", "fine"),
+    ("ENV007", "mlm", "--attention-backend flash", "te=1.13 flash_attn=2.6.4", "error"),
+    ("ENV007", "mlm", "--attention-backend flash", "te=1.13 flash_attn=2.6.2", "fine"),
+    ("ENV007", "mlm", "--attention-backend flash", "te=2.0 flash_attn=2.7.3", "fine"),
+    ("ENV007", "mlm", "--attention-backend flash", "te=2.0 flash_attn=2.7.4", "error"),
+    ("ENV007", "mlm", "--attention-backend flash", "te=2.0 flash_attn=2.7.2", "fine"),
+    ("ENV007", "mlm", "--attention-backend flash", "te=2.1 flash_attn=2.7.4.post1", "fine"),
+    ("ENV007", "mlm", "--attention-backend flash", "te=2.5 flash_attn=2.8.1", "error"),
+    ("ENV007", "mlm", "--attention-backend flash", "te=2.5 flash_attn=2.8.0", "error"),
+    ("ENV007", "mlm", "--attention-backend flash", "te=2.6 flash_attn=2.8.1", "fine"),
+    ("ENV007", "mlm", "--attention-backend flash", "te=2.9 flash_attn=2.8.2", "error"),
+    ("ENV007", "mlm", "--attention-backend flash", "te=2.10 flash_attn=2.8.3", "fine"),
+    ("ENV007", "mlm", "--attention-backend flash", "te=2.10 flash_attn=2.9.0", "error"),
 ]
 
 TEXTS: list[Row] = [

@@ -11,6 +11,7 @@ MAMBA = "--hybrid-layer-pattern M*"
 HEADS, GROUPS = "--mamba-num-heads", "--mamba-num-groups"
 DSA = "--experimental-attention-variant dsa --no-rope-fusion"
 GDN = "--experimental-attention-variant gated_delta_net"
+DSV4 = "model.experimental_attention_variant=dsv4_hybrid model.cp_partition_mode=contiguous"
 KEYS, VALUES = "--linear-num-key-heads", "--linear-num-value-heads"
 GATHERED = "--cp-comm-type all_gather"
 
@@ -52,6 +53,14 @@ VERDICTS: list[Row] = [
     ("MODEL003", "mlm", f"{CP} 2 {GDN}", "linear_num_value_heads=null mcore=0.18", "fine"),
     ("MODEL003", "mlm", f"{CP} 4 {GDN} {KEYS} 4 {VALUES} 6", "mcore=0.19", "error"),
     ("MODEL003", "mlm", f"{CP} 4 {GDN} {KEYS} 6 {VALUES} 12", "mcore=0.19", "error"),
+    ("MODEL007", "bridge", f"model.context_parallel_size=2 {DSV4}", "", "needs thd"),
+    ("MODEL007", "bridge", f"model.context_parallel_size=2 {DSV4}", "mcore=0.18", "error crash init"),
+    ("MODEL007", "bridge", f"model.context_parallel_size=2 {DSV4}", "mcore=0.18 thd=true", "error crash init"),
+    ("MODEL007", "bridge", f"model.context_parallel_size=2 {DSV4}", "mcore_branch=dev thd=true", "fine"),
+    ("MODEL007", "bridge", f"model.context_parallel_size=2 {DSV4}", "mcore_branch=dev thd=false", "error"),
+    ("MODEL007", "bridge", f"model.context_parallel_size=2 {DSV4}", "cp_partition_mode=zigzag", "error"),
+    ("MODEL007", "bridge", f"model.context_parallel_size=1 {DSV4}", "mcore=0.18", "not concerned"),
+    ("MODEL007", "bridge", "model.context_parallel_size=2", "attention_variant=dsa", "not concerned"),
 ]
 
 FIXES: list[FixRow] = [

@@ -17,6 +17,7 @@ PARALLEL_FACTS: tuple[FactSpec, ...] = (
     FactSpec("torch", "version", "torch version"),
     FactSpec("cudnn", "version", "cuDNN version"),
     FactSpec("flash_attn", "version", "flash-attention version (2.x, 3.x or 4.x); null = not installed"),
+    FactSpec("nvrx", "version", "nvidia-resiliency-ext version"),
     FactSpec("einops", "bool", "einops can be imported"),
     # Cluster.
     FactSpec("arch", "str", "GPU architecture: sm80, sm90, sm100, …"),
@@ -196,6 +197,9 @@ PARALLEL_FACTS: tuple[FactSpec, ...] = (
         verl=("@.megatron.override_ddp_config.average_in_collective",),
         default=False,
         defaults={"bridge": UNKNOWN},
+    ),
+    FactSpec(
+        "use_mbridge", "bool", "verl: mbridge or Megatron-Bridge builds the model", verl=("@.megatron.use_mbridge",)
     ),
     # Dynamic context parallelism.
     field_spec(

@@ -49,7 +49,7 @@ def _is_wide_mla(v: View) -> bool:
         TRANSFORMER_UTILS.says("is_layer_window_attention", "layer_number % window_attn_skip_freq != 0", ">=0.15"),
     ),
     applies=under_cp(has_window),
-    good=Example("mlm", "--context-parallel-size 2 --cp-comm-type all_gather --window-size 1024,0"),
+    good=Example("mlm", "--context-parallel-size 2 --cp-comm-type all_gather --window-size 1024,0 --seq-length 4096"),
     bad=Example("mlm", "--context-parallel-size 2 --window-size 1024,0"),
 )
 def windows_use_a2a_or_all_gather(v: View) -> Problem | None:

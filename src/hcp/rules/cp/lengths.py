@@ -12,11 +12,9 @@ _HUGE = 1 << 30
 
 
 def _makes_dense_masks(v: View) -> bool:
-    if not cp_may_be_on(v) or v.dialect not in ("mlm", "bridge"):
-        return False
     if v.dialect == "bridge":
         return v.get("skip_attention_mask") is False
-    return bool(v.attention_mask_in_dataloader) and not v.get("inter_document_masking")
+    return v.dialect == "mlm" and bool(v.attention_mask_in_dataloader) and not v.get("inter_document_masking")
 
 
 def _lengths(v: View, multiple: int) -> tuple[Fix, ...]:
@@ -75,10 +73,10 @@ def long_sequences_have_no_dense_mask(v: View) -> Problem | None:
     """The dataloader makes no dense attention mask for long sequences.
 
     Megatron-LM's datasets make a square mask for every sample unless told not to. It is ignored for causal
-    attention, but built, pinned and broadcast: at 131,072 tokens it takes 16 GiB a sample.
+    attention, but built, pinned and broadcast, whatever the CP size: at 131,072 tokens it takes 16 GiB a sample.
     """
     length = v.seq_length
-    if v.cp == 1 or length is None or length * length < _HUGE:
+    if length is None or length * length < _HUGE:
         return None
     mlm = v.dialect == "mlm"
     off = {"attention_mask_in_dataloader": False} if mlm else {"skip_attention_mask": True}

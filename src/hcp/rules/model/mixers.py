@@ -4,9 +4,14 @@ from __future__ import annotations
 
 from hcp.rules.cp.view import layer_types, over, smaller_divisors, type_fixes, under_cp
 from hcp.rules.rule import Example, Fix, Problem, rule
-from hcp.rules.upstream import MAMBA_CONTEXT_PARALLEL, TRANSFORMER_CONFIG
+from hcp.rules.upstream import BRIDGE_PACKED_SEQ_UTILS, MAMBA_CONTEXT_PARALLEL, TRANSFORMER_CONFIG
 from hcp.rules.view import Unknown, View
 
+_DSV4 = "model.experimental_attention_variant=dsv4_hybrid model.context_parallel_size=2"
+_DSV4_PACKED = (
+    "dataset.packed_sequence_specs.packed_sequence_size=4096 dataset.packed_sequence_specs.pad_seq_to_mult=4 "
+    "model.calculate_per_token_loss=true ddp.average_in_collective=false train.micro_batch_size=1"
+)
 _GDN = ("gated_delta_net", "gdn", "gdn2")
 
 
@@ -165,7 +170,7 @@ def dsa_gathers_without_fused_rope(v: View) -> Problem | None:
         ),
     ),
     applies=lambda v: v.get("attention_variant") in _GDN,
-    good=Example("mlm", "--context-parallel-size 2 --experimental-attention-variant gated_delta_net", "mcore=0.18"),
+    good=Example("mlm", "--context-parallel-size 2 --experimental-attention-variant gated_delta_net", "mcore=0.19"),
     bad=Example("mlm", "--context-parallel-size 32 --experimental-attention-variant gated_delta_net"),
 )
 def gated_delta_net_heads_divide(v: View) -> Problem | None:
@@ -198,8 +203,49 @@ def gated_delta_net_heads_divide(v: View) -> Problem | None:
     )
 
 
+@rule(
+    "MODEL007",
+    severity="error",
+    effect="crash",
+    stage="init",
+    source=(
+        BRIDGE_PACKED_SEQ_UTILS.says(
+            "get_packed_seq_params", "cp_partition_mode available in dev MCore only.", ">=0.7"
+        ),
+    ),
+    applies=under_cp(lambda v: v.get("attention_variant") == "dsv4_hybrid"),
+    good=Example("bridge", f"{_DSV4} model.cp_partition_mode=contiguous {_DSV4_PACKED}", "mcore_branch=dev te=2.18"),
+    bad=Example("bridge", f"{_DSV4} model.cp_partition_mode=zigzag {_DSV4_PACKED}", "mcore_branch=dev te=2.18"),
+)
+def deepseek_v4_takes_contiguous_chunks(v: View) -> Problem | None:
+    """DeepSeek-V4's hybrid attention has contiguous chunks of packed rows, on the dev branch.
+
+    Its compressor hands boundary states to the next rank, so a rank holds one consecutive piece: no zigzag, and packed
+    rows alone. Only megatron-core's dev branch has this (since July 2026); no release knows the attention
+    (NVIDIA/Megatron-LM#5643, #6158).
+    """
+    wanted = "megatron-core's dev branch, packed rows and cp_partition_mode contiguous"
+    if v.get("mcore_branch") == "main":
+        lacks, facts = f"with megatron-core {v.get('mcore', 'of main')}", ("attention_variant", "cp", "mcore")
+    elif v.cp_partition_mode != "contiguous":
+        lacks, facts = f"with cp_partition_mode {v.cp_partition_mode}", ("cp_partition_mode", "attention_variant", "cp")
+    elif not v.thd:
+        lacks, facts = "with rows that are not packed", ("packing", "attention_variant", "cp")
+    else:
+        return None
+    return Problem(
+        message="DSv4 hybrid attention has no context parallelism outside the dev branch's contiguous mode: the model"
+        " build or the first forward stops",
+        found=f"experimental_attention_variant dsv4_hybrid at context_parallel_size {v.cp} {lacks}",
+        wanted=wanted,
+        facts=facts,
+        fixes=(Fix({"cp": 1}, "no context parallelism"),),
+    )
+
+
 RULES = (
     mamba_heads_and_groups_divide,
     dsa_gathers_without_fused_rope,
     gated_delta_net_heads_divide,
+    deepseek_v4_takes_contiguous_chunks,
 )

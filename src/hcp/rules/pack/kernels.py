@@ -47,12 +47,12 @@ def _pads_rows_for_flash(v: View) -> bool:
     good=Example(
         "bridge",
         "model.context_parallel_size=2 model.cp_comm_type=p2p " + _LOSS + _PACKED,
-        "mcore=0.18 bridge=0.6 te=2.14",
+        "mcore=0.18 bridge=0.6 te=2.18",
     ),
     bad=Example(
         "bridge",
         "model.context_parallel_size=2 model.cp_comm_type=p2p " + _LOSS + _PACKED,
-        "mcore=0.16.1 bridge=0.6 te=2.14",
+        "mcore=0.16.1 bridge=0.6 te=2.18",
     ),
 )
 def megatron_core_cuts_packed_rows(v: View) -> Problem | None:

@@ -1,0 +1,219 @@
+"""Known faults of Megatron-Bridge, and models that it builds without context parallelism."""
+
+from __future__ import annotations
+
+from hcp.rules.known.row import Known, rules_of
+from hcp.rules.rule import Example, Fix
+from hcp.rules.upstream import (
+    BRIDGE_GEMMA2,
+    BRIDGE_GEMMA3_VL,
+    BRIDGE_GEMMA4,
+    BRIDGE_GPT_STEP,
+    BRIDGE_MIMO_V2_FLASH,
+    BRIDGE_QWEN3_VL,
+)
+
+_PACKED = (
+    "dataset.packed_sequence_specs.packed_sequence_size=4096 dataset.packed_sequence_specs.pad_seq_to_mult=4 "
+    "train.micro_batch_size=1"
+)
+_CP = (
+    "model.context_parallel_size=2 model.cp_comm_type=p2p model.calculate_per_token_loss=true "
+    "ddp.average_in_collective=false "
+)
+_STAGES = "model.pipeline_model_parallel_size=3 model.num_layers=6 "
+_MODELS = "megatron.bridge.models."
+_WITHOUT_CP = Fix({"cp": 1}, "no context parallelism")
+_FEWER_STAGES = Fix({"pp": 2}, "a pipeline of 2 stages")
+
+
+def _model(provider: str, cp: int = 2) -> Example:
+    return Example("bridge", f"model._target_={_MODELS}{provider} model.context_parallel_size={cp} ", "te=2.18")
+
+
+def _good(provider: str, version: str) -> Example:
+    return _model(provider, 1)._replace(assume=f"te=2.18 bridge={version}")
+
+
+_GEMMA2 = "gemma.gemma2_provider.Gemma2ModelProvider"
+_GEMMA3_VL = "gemma_vl.gemma3_vl_provider.Gemma3VLModelProvider"
+_GEMMA4 = "gemma.gemma4_provider.Gemma4DenseProvider"
+_MIMO = "mimo_v2_flash.mimo_v2_flash_provider.MiMoV2FlashModelProvider"
+_QWEN3_VL = "qwen_vl.qwen3_vl_provider.Qwen3VLModelProvider"
+
+ROWS: tuple[Known, ...] = (
+    Known(
+        "KNOWN009",
+        "bridge",
+        "<0.5",
+        when="packing = offline and pp > 2",
+        title="Middle pipeline stages know the boundaries of Bridge's packed rows",
+        why="get_batch returns nothing for stages that are neither first nor last, so their attention is causal over "
+        "the whole row instead of each sequence.",
+        symptom="the middle pipeline stages get no cu_seqlens: their attention crosses the borders of the packed "
+        "sequences without a word",
+        issue="NVIDIA-NeMo/Megatron-Bridge#2952",
+        severity="error",
+        effect="silent",
+        stage="never",
+        source=(BRIDGE_GPT_STEP.says("get_batch", absent="_middle_pp_stage_needs_batch", versions=">=0.2,<0.5"),),
+        launch=Example("bridge", _STAGES + _PACKED),
+        instead="a pipeline of at most 2 stages",
+        fixes=(_FEWER_STAGES,),
+    ),
+    Known(
+        "KNOWN010",
+        "bridge",
+        ">=0.5,<0.5.1",
+        when="packing = offline and cp > 1 and pp > 2",
+        title="Packed rows are cut for CP without their placeholder mask",
+        why="Since 0.5 middle pipeline stages keep the whole batch, with the packed rows' attention mask: one number. "
+        "The cut for CP slices every tensor along its second dimension: IndexError.",
+        symptom="the cut of packed rows for CP slices the placeholder attention mask along a dimension that it lacks: "
+        "the first batch stops with an IndexError",
+        issue="NVIDIA-NeMo/Megatron-Bridge#4228, #4489, #4519",
+        severity="error",
+        effect="crash",
+        stage="first-forward",
+        source=(
+            BRIDGE_GPT_STEP.says(
+                "_partition_packed_batch_for_cp", absent="_trim_padded_cu_seqlens_for_cp", versions=">=0.5,<0.5.1"
+            ),
+        ),
+        launch=Example("bridge", _CP + _STAGES + _PACKED, "te=2.18"),
+        instead="a pipeline of at most 2 stages",
+        fixes=(_FEWER_STAGES,),
+    ),
+    Known(
+        "KNOWN011",
+        "bridge",
+        "<0.3",
+        when="packing = offline and cp > 1",
+        title="Packed rows are cut for CP sequence by sequence",
+        why="Before _partition_packed_batch_for_cp the batch was cut like rows of one sequence, and with the tokens "
+        "its cu_seqlens: attention gets metadata that fits neither the row nor the slice.",
+        symptom="the boundaries of the packed sequences are cut like tokens: cu_seqlens fits no row, and the first "
+        "forward stops or attends to the wrong tokens",
+        issue="NVIDIA-NeMo/Megatron-Bridge#1292, #1964",
+        severity="error",
+        effect="crash",
+        stage="first-forward",
+        source=(BRIDGE_GPT_STEP.says("get_batch", absent="_partition_packed_batch_for_cp", versions=">=0.2,<0.3"),),
+        launch=Example("bridge", _CP + _PACKED, "te=2.18"),
+        fixes=(_WITHOUT_CP,),
+    ),
+    Known(
+        "KNOWN012",
+        "bridge",
+        ">=0.3",
+        when="model_name names qwen3vl qwen3omni and cp > 1 and not calculate_per_token_loss",
+        title="Qwen3-VL divides by all tokens under context parallelism",
+        why="The model slices its batch itself, so that ranks hold different numbers of answer tokens; it asserts "
+        "calculate_per_token_loss where it is built with CP.",
+        symptom="the model asserts calculate_per_token_loss under context parallelism: the model build stops",
+        issue="NVIDIA-NeMo/Megatron-Bridge#3746",
+        severity="error",
+        effect="crash",
+        stage="init",
+        source=(
+            BRIDGE_QWEN3_VL.says(
+                "Qwen3VLModel.__init__",
+                "only supports context parallelism with calculate_per_token_loss enabled",
+                ">=0.4",
+            ),
+        ),
+        launch=_model(_QWEN3_VL)._replace(
+            text=f"model._target_={_MODELS}{_QWEN3_VL} model.context_parallel_size=2 "
+            "model.calculate_per_token_loss=false"
+        ),
+        good=_model(_QWEN3_VL)._replace(
+            text=f"model._target_={_MODELS}{_QWEN3_VL} model.context_parallel_size=2 "
+            "model.calculate_per_token_loss=true",
+            assume="te=2.18 bridge=0.6",
+        ),
+        instead="calculate_per_token_loss",
+        fixes=(
+            Fix({"calculate_per_token_loss": True, "average_in_collective": False}, "divides by the step's tokens"),
+        ),
+    ),
+    Known(
+        "KNOWN013",
+        "bridge",
+        ">=0.1",
+        when="model_name names gemma2 and cp > 1",
+        title="Gemma 2 runs without context parallelism",
+        why="Its attention caps the scores, which Bridge computes in a module of its own that asserts CP off.",
+        symptom="Gemma 2's attention has no context parallelism: the model build stops",
+        issue="NVIDIA-NeMo/Megatron-Bridge, gemma2_provider.py",
+        severity="error",
+        effect="crash",
+        stage="init",
+        source=(
+            BRIDGE_GEMMA2.says("Gemma2DotProductAttention.__init__", "self.config.context_parallel_size", ">=0.2"),
+        ),
+        launch=_model(_GEMMA2),
+        good=_good(_GEMMA2, "0.6"),
+        instead="context_parallel_size 1",
+        fixes=(_WITHOUT_CP,),
+    ),
+    Known(
+        "KNOWN014",
+        "bridge",
+        ">=0.5",
+        when="model_name names mimov2flash and cp > 1",
+        title="MiMo-V2-Flash runs without context parallelism",
+        why="Its layers have windows and sinks of a kind that Bridge has not joined with CP; the provider asserts it.",
+        symptom="Bridge's provider asserts that MiMo-V2-Flash has no context parallelism: the model build stops",
+        issue="NVIDIA-NeMo/Megatron-Bridge, mimo_v2_flash_provider.py",
+        severity="error",
+        effect="crash",
+        stage="init",
+        source=(BRIDGE_MIMO_V2_FLASH.says("", "MiMo-V2-Flash does not support context parallelism yet.", ">=0.5"),),
+        launch=_model(_MIMO),
+        good=_good(_MIMO, "0.6"),
+        instead="context_parallel_size 1",
+        fixes=(_WITHOUT_CP,),
+    ),
+    Known(
+        "KNOWN015",
+        "bridge",
+        ">=0.6",
+        when="model_name names gemma3vl and cp > 1",
+        title="Gemma 3 with vision runs without context parallelism",
+        why="Image tokens see each other both ways, which Bridge writes as a bias on the scores; CP has none such, "
+        "and the provider refuses it.",
+        symptom="Gemma 3's vision model has no context parallelism with its attention bias: the model build stops",
+        issue="NVIDIA-NeMo/Megatron-Bridge, gemma3_vl_provider.py",
+        severity="error",
+        effect="crash",
+        stage="init",
+        source=(
+            BRIDGE_GEMMA3_VL.says("", "Gemma 3 VL does not support context parallelism with attention bias.", ">=0.6"),
+        ),
+        launch=_model(_GEMMA3_VL),
+        good=_good(_GEMMA3_VL, "0.6"),
+        instead="context_parallel_size 1",
+        fixes=(_WITHOUT_CP,),
+    ),
+    Known(
+        "KNOWN016",
+        "bridge",
+        ">=0.6",
+        when="model_name names gemma4dense and cp > 1",
+        title="The dense Gemma 4 runs without context parallelism",
+        why="Its layers are built with megatron-core's local attention, which asserts CP off once for every layer; "
+        "later releases refuse it in the provider.",
+        symptom="the dense Gemma 4 is built with the local attention, which supports CP=1 only: the model build stops",
+        issue="NVIDIA-NeMo/Megatron-Bridge#6120",
+        severity="error",
+        effect="crash",
+        stage="init",
+        source=(BRIDGE_GEMMA4.says("get_gemma4_layer_spec", "LocalSpecProvider()", ">=0.6"),),
+        launch=_model(_GEMMA4),
+        good=_good(_GEMMA4, "0.6"),
+        instead="context_parallel_size 1",
+        fixes=(_WITHOUT_CP,),
+    ),
+)
+
+RULES = rules_of(ROWS, __name__)

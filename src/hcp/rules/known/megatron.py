@@ -1,0 +1,194 @@
+"""Known faults of megatron-core and Megatron-LM."""
+
+from __future__ import annotations
+
+from hcp.rules.dcp.launches import hybrid
+from hcp.rules.known.row import Known, rules_of
+from hcp.rules.rule import Example, Fix
+from hcp.rules.upstream import GATED_DELTA_NET, MAMBA_MIXER, MULTI_TOKEN_PREDICTION, PRETRAIN_GPT, ROUTER
+
+_WITHOUT_CP = Fix({"cp": 1}, "no context parallelism")
+_STATIC_CP = Fix({"hybrid_context_parallel": False, "max_seqlen_per_dp_cp_rank": None}, "static context parallelism")
+_WITHOUT_MTP = Fix({"mtp_layers": None}, "no multi-token prediction")
+
+ROWS: tuple[Known, ...] = (
+    Known(
+        "KNOWN001",
+        "mcore",
+        "<0.17",
+        when="pp > 2 and packing = sft",
+        title="Middle pipeline stages know the boundaries of packed rows",
+        why="Since 0.16 --sft packs. The first and the last stage get cu_seqlens; get_batch returns nothing for those "
+        "between, whose attention is then causal over the whole row.",
+        symptom="the middle pipeline stages get no cu_seqlens: their attention crosses the borders of the packed "
+        "sequences without a word",
+        issue="NVIDIA-NeMo/Megatron-Bridge#2952",
+        severity="error",
+        effect="silent",
+        stage="never",
+        source=(PRETRAIN_GPT.says("get_batch", absent="is_packed_sequence", versions=">=0.16,<0.17"),),
+        launch=Example(
+            "mlm",
+            "--pipeline-model-parallel-size 3 --num-layers 6 --sft --no-create-attention-mask-in-dataloader "
+            "--micro-batch-size 1",
+            "mcore=0.16.1",
+        ),
+        instead="a pipeline of at most 2 stages",
+        fixes=(Fix({"pp": 2}, "a pipeline of 2 stages"), Fix({"pp": 1}, "no pipeline")),
+    ),
+    Known(
+        "KNOWN002",
+        "mcore",
+        "<0.13",
+        when="hybrid_pattern has M and cp > 1",
+        title="Mamba layers take part in context parallelism",
+        why="A Mamba layer carries its state along the sequence. Before MambaContextParallel each rank scans its own "
+        "zigzag slice as if it were a sequence, and nothing refuses it.",
+        symptom="Mamba layers have no context parallelism in this megatron-core: each rank scans its slice as a "
+        "sequence of its own, and the model learns nonsense without a word",
+        issue="NVIDIA/Megatron-LM#1437",
+        severity="error",
+        effect="silent",
+        stage="never",
+        source=(MAMBA_MIXER.says("MambaMixer.__init__", absent="MambaContextParallel", versions=">=0.12,<0.13"),),
+        launch=Example(
+            "mlm", "--context-parallel-size 2 --hybrid-override-pattern M*M- --hidden-size 1024 --mamba-num-groups 8"
+        ),
+        fixes=(_WITHOUT_CP,),
+    ),
+    Known(
+        "KNOWN003",
+        "mcore",
+        ">=0.18,<0.19",
+        when="attention_variant in gated_delta_net gdn gdn2 and cp > 1 and cp_comm_type != null",
+        title="Gated delta nets take the argument cp_comm_type",
+        why="Under CP a TransformerLayer hands cp_comm_type to whatever attention it builds, if the config has one. "
+        "GatedDeltaNet has no such argument: TypeError.",
+        symptom="building a gated delta net stops: TypeError, unexpected keyword argument cp_comm_type",
+        issue="NVIDIA/Megatron-LM#4374",
+        severity="error",
+        effect="crash",
+        stage="init",
+        source=(GATED_DELTA_NET.says("GatedDeltaNet.__init__", absent="cp_comm_type", versions=">=0.18,<0.19"),),
+        launch=Example("mlm", "--context-parallel-size 2 --experimental-attention-variant gated_delta_net"),
+        instead="cp_comm_type null (Megatron-LM's command line has no such value)",
+        fixes=(_WITHOUT_CP,),
+    ),
+    Known(
+        "KNOWN004",
+        "mcore",
+        ">=0.14,<0.20",
+        when="mtp_layers > 0 and cp > 1 and world_size > cp",
+        title="Multi-token prediction shifts tokens within its context-parallel group",
+        why="roll_tensor sends the tokens at the edges of slices to its neighbours of the CP group, but without "
+        "naming the group: all CP rings of the job share the default group, where unbatched messages wait for each "
+        "other. The risk of a hang grows with the number of ranks and of packed sequences.",
+        symptom="multi-token prediction exchanges slice edges over the world's process group: rings of different CP "
+        "groups wait for each other, and large jobs may hang",
+        issue="NVIDIA/Megatron-LM#6746",
+        severity="warning",
+        effect="hang",
+        stage="training",
+        source=(MULTI_TOKEN_PREDICTION.says("roll_tensor", "torch.distributed.isend(tensor=", ">=0.14,<0.20"),),
+        launch=Example("mlm", "--context-parallel-size 2 --mtp-num-layers 1", "world_size=4"),
+        instead="no multi-token prediction",
+        fixes=(_WITHOUT_MTP, _WITHOUT_CP),
+    ),
+    Known(
+        "KNOWN005",
+        "mcore",
+        ">=0.16,<0.20",
+        when="mtp_layers > 0 and packing = offline and pad_seq_to_mult > 1 and cp > 1",
+        title="Multi-token prediction shifts padded rows by their padded boundaries",
+        why="_roll_tensor_packed_seq cuts its rank's part of each sequence by cu_seqlens_q. Where sequences are "
+        "padded for CP those are the lengths without padding, while the rows were cut by the padded ones.",
+        symptom="the tokens that multi-token prediction is to predict are shifted across the borders of packed "
+        "sequences without a word",
+        issue="NVIDIA/Megatron-LM#4494",
+        severity="error",
+        effect="silent",
+        stage="never",
+        source=(
+            MULTI_TOKEN_PREDICTION.says(
+                "_roll_tensor_packed_seq", "cu_seqlens = packed_seq_params.cu_seqlens_q", ">=0.16,<0.20"
+            ),
+        ),
+        launch=Example(
+            "bridge",
+            "model.context_parallel_size=2 model.cp_comm_type=p2p model.mtp_num_layers=1 "
+            "model.calculate_per_token_loss=true ddp.average_in_collective=false train.micro_batch_size=1 "
+            "dataset.packed_sequence_specs.packed_sequence_size=4096 dataset.packed_sequence_specs.pad_seq_to_mult=4",
+            "te=2.18 bridge=0.5.1 world_size=2",
+        ),
+        instead="no multi-token prediction",
+        fixes=(_WITHOUT_MTP,),
+    ),
+    Known(
+        "KNOWN006",
+        "mcore",
+        ">=0.16",
+        when="hybrid_context_parallel and num_experts > 1 and moe_aux_loss",
+        title="Auxiliary losses of experts are summed over the group of the micro-batch",
+        why="The router sums its auxiliary loss over the static TP and CP group; under hybrid CP a micro-batch lies "
+        "on a part of it, and other ranks hold other sequences.",
+        symptom="the experts' auxiliary loss is summed over ranks that hold other sequences: routing is balanced by "
+        "wrong counts without a word",
+        issue="NVIDIA/Megatron-LM#7146",
+        severity="warning",
+        effect="silent",
+        stage="never",
+        source=(ROUTER.says("TopKRouter", absent="packed_seq_params.cp_group", versions=">=0.16"),),
+        launch=Example("mlm", hybrid(num_experts=8, moe_aux_loss_coeff=0.01), "world_size=8 te=2.18"),
+        good=Example("mlm", hybrid(num_experts=8), "world_size=8 te=2.18 mcore=0.17"),
+        instead="static context parallelism, or no auxiliary loss",
+        fixes=(_STATIC_CP,),
+    ),
+    Known(
+        "KNOWN007",
+        "mcore",
+        ">=0.16",
+        when="hybrid_context_parallel and hybrid_pattern has M",
+        title="Mamba layers follow the group of the micro-batch",
+        why="Mamba layers exchange over the static CP group, whatever group hybrid CP gives the micro-batch: their "
+        "all-to-all meets ranks that hold other sequences, of other lengths.",
+        symptom="Mamba layers exchange with ranks that run another micro-batch: sizes do not match, and ranks hang or "
+        "mix sequences",
+        issue="NVIDIA/Megatron-LM#7143",
+        severity="error",
+        effect="hang",
+        stage="first-forward",
+        source=(MAMBA_MIXER.says("MambaMixer", absent="packed_seq_params.cp_group", versions=">=0.16"),),
+        launch=Example(
+            "mlm",
+            hybrid(hybrid_override_pattern="M*M-", hidden_size=1024, mamba_num_groups=8),
+            "world_size=8 te=2.18",
+        ),
+        good=Example("mlm", hybrid(hidden_size=1024), "world_size=8 te=2.18 mcore=0.17"),
+        instead="static context parallelism",
+        fixes=(_STATIC_CP,),
+    ),
+    Known(
+        "KNOWN008",
+        "mcore",
+        ">=0.16",
+        when="hybrid_context_parallel and mtp_layers > 0",
+        title="Multi-token prediction follows the group of the micro-batch",
+        why="Multi-token prediction shifts tokens and computes its loss over the static CP group. Under hybrid CP a "
+        "micro-batch lies on a part of it, and other ranks run another.",
+        symptom="multi-token prediction rolls over the static group instead of the micro-batch's: neighbours that run "
+        "another micro-batch are waited for, and losses mix sequences",
+        issue="NVIDIA/Megatron-LM#7145",
+        severity="error",
+        effect="hang",
+        stage="first-forward",
+        source=(
+            MULTI_TOKEN_PREDICTION.says("MultiTokenPredictionLayer", absent="resolve_cp_group", versions=">=0.16"),
+        ),
+        launch=Example("mlm", hybrid(mtp_num_layers=1), "world_size=8 te=2.18"),
+        good=Example("mlm", hybrid(), "world_size=8 te=2.18 mcore=0.17"),
+        instead="no multi-token prediction, or static context parallelism",
+        fixes=(_WITHOUT_MTP,),
+    ),
+)
+
+RULES = rules_of(ROWS, __name__)

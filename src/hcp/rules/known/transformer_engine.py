@@ -1,0 +1,133 @@
+"""Known faults of Transformer Engine."""
+
+from __future__ import annotations
+
+from hcp.rules.known.row import Known, rules_of
+from hcp.rules.rule import Example, Fix
+from hcp.rules.upstream import TE_CONTEXT_PARALLEL, TE_DOT_PRODUCT_ATTENTION
+
+_GATHERED = (
+    "--context-parallel-size 2 --cp-comm-type all_gather --sft --calculate-per-token-loss "
+    "--no-create-attention-mask-in-dataloader --num-attention-heads 8 "
+)
+_FUSED = Fix({"attention_backend": "fused"}, "cuDNN's attention")
+_RING = Fix({"cp_comm_type": "p2p"}, "a ring over the whole CP group")
+_FA2_VARLEN = TE_CONTEXT_PARALLEL.says(
+    "AttnFuncWithCPAndKVAllGather.forward", "THD format requires padding mask type", ">=2.18"
+)
+_OVERLOOKS_FA2 = (
+    "With all_gather a rank's queries lie apart in the gathered row. FlashAttention 2 is given cumulated visible "
+    "lengths and has no seqused; the docstring restricts packed data to cuDNN's attention and FlashAttention 3, and "
+    "nothing enforces it. Seen in Transformer Engine's own code with stand-ins for its kernels on a CPU."
+)
+_WRONG_ROWS = "FlashAttention 2 reads the wrong rows of the gathered keys and values: attention is wrong without a word"
+
+ROWS: tuple[Known, ...] = (
+    Known(
+        "KNOWN017",
+        "te",
+        ">=2.18",
+        when="cp_comm_type has all_gather and thd and flash_attn < 3 and attention_backend = flash and cp > 1",
+        title="Packed data is gathered on cuDNN's attention or FlashAttention 3",
+        why=_OVERLOOKS_FA2,
+        symptom=_WRONG_ROWS,
+        issue="docstring of AttnFuncWithCPAndKVAllGather",
+        severity="error",
+        effect="silent",
+        stage="never",
+        source=(_FA2_VARLEN,),
+        launch=Example("mlm", _GATHERED + "--attention-backend flash", "flash_attn=2.8.3 arch=sm90"),
+        good=Example("mlm", _GATHERED + "--attention-backend fused", "te=2.18 flash_attn=2.8.3 arch=sm90"),
+        instead="cuDNN's attention, FlashAttention 3, or p2p",
+        fixes=(_FUSED, _RING),
+    ),
+    Known(
+        "KNOWN018",
+        "te",
+        ">=2.18",
+        when="cp_comm_type has all_gather and thd and arch = sm80 and attention_backend != fused and cp > 1",
+        title="Packed data is gathered on GPUs that have more than FlashAttention 2",
+        why=_OVERLOOKS_FA2 + " On Ampere it is the only choice for packed data.",
+        symptom=_WRONG_ROWS,
+        issue="docstring of AttnFuncWithCPAndKVAllGather",
+        severity="error",
+        effect="silent",
+        stage="never",
+        source=(_FA2_VARLEN,),
+        launch=Example("mlm", _GATHERED, "arch=sm80"),
+        good=Example("mlm", _GATHERED, "te=2.18 arch=sm90"),
+        instead="p2p",
+        fixes=(_RING,),
+    ),
+    Known(
+        "KNOWN019",
+        "te",
+        ">=2.0,<2.18",
+        when="packing = offline and pad_seq_to_mult > 1 and cp_comm_type has p2p and cp > 1",
+        title="Padding at the end of a packed row is noticed",
+        why="Where sequences are padded Bridge hands over real and padded boundaries, which are compared but for the "
+        "last: a row of which only the last sequence is padded counts as unpadded, and the ring divides its real "
+        "length by the CP size.",
+        symptom="a row of which only the last (tail) sequence is padded is taken for unpadded: keys are dropped and "
+        "rows of the output are zero without a word",
+        issue="NVIDIA/TransformerEngine#3331",
+        severity="warning",
+        effect="silent",
+        stage="never",
+        source=(
+            TE_DOT_PRODUCT_ATTENTION.says(
+                "DotProductAttention.forward",
+                "torch.equal(cu_seqlens_q_padded[:-1], cu_seqlens_q[:-1])",
+                ">=2.4,<2.18",
+            ),
+        ),
+        launch=Example(
+            "bridge",
+            "model.context_parallel_size=2 model.cp_comm_type=p2p model.calculate_per_token_loss=true "
+            "ddp.average_in_collective=false train.micro_batch_size=1 "
+            "dataset.packed_sequence_specs.packed_sequence_size=4096 dataset.packed_sequence_specs.pad_seq_to_mult=4",
+        ),
+        instead="rows of several sequences",
+    ),
+    Known(
+        "KNOWN020",
+        "te",
+        ">=2.2,<2.8",
+        when="flash_attn >= 3 and flash_attn < 4 and attention_backend != fused and cp > 1",
+        title="FlashAttention 3 is of the commit that Transformer Engine names",
+        why="The ring calls FlashAttention 3 with its arguments by position. Newer builds have one more, "
+        "seqlens_rotary: the count no longer fits.",
+        symptom="a FlashAttention 3 newer than this Transformer Engine names takes one argument more: the first "
+        "forward stops, _flash_attn_forward() is missing v_descale",
+        issue="NVIDIA/TransformerEngine#1987",
+        severity="warning",
+        effect="crash",
+        stage="first-forward",
+        source=(TE_CONTEXT_PARALLEL.says("get_fa_args", "* 8,  # page_table", ">=2.4,<2.8"),),
+        launch=Example("mlm", "--context-parallel-size 2 --attention-backend flash", "flash_attn=3.0 arch=sm90"),
+        instead="the FlashAttention 3 of commit 27f501d, or cuDNN's attention",
+        fixes=(_FUSED,),
+    ),
+    Known(
+        "KNOWN021",
+        "te",
+        ">=1.8,<2.1",
+        when="cp_comm_type has p2p and cp > 2 and env.NVTE_BATCH_MHA_P2P_COMM != 1",
+        title="The ring's messages are batched where NCCL wants it",
+        why="Above two ranks the ring sends and receives in calls of their own. Where NCCL reports errors in them, "
+        "NVTE_BATCH_MHA_P2P_COMM=1 batches each pair. Later releases have the same switch.",
+        symptom="the ring sends and receives in separate NCCL calls, which failed for some: should NCCL report an "
+        "error, batch them",
+        issue="NVIDIA/Megatron-LM#1151",
+        severity="info",
+        effect="note",
+        stage="never",
+        source=(TE_CONTEXT_PARALLEL.says("AttnFuncWithCPAndKVP2P.forward", "NVTE_BATCH_MHA_P2P_COMM", ">=2.4"),),
+        launch=Example("mlm", "--context-parallel-size 4"),
+        instead="NVTE_BATCH_MHA_P2P_COMM=1, should NCCL report an error in the ring",
+        reported_only=True,
+        fixes=(Fix({"env.NVTE_BATCH_MHA_P2P_COMM": "1"}, "each pair of messages in one call"),),
+    ),
+)
+
+RULES = rules_of(ROWS, __name__)

@@ -1,0 +1,130 @@
+"""Known faults of verl with context parallelism."""
+
+from __future__ import annotations
+
+from hcp.rules.known.row import Known, rules_of
+from hcp.rules.rule import Example, Fix
+from hcp.rules.upstream import VERL_ENGINE, VERL_MODEL_FORWARD, VERL_QWEN25_VL, VERL_REGISTRY
+
+_CP = "actor_rollout_ref.actor.megatron.context_parallel_size=2 actor_rollout_ref.model.use_remove_padding=True "
+_PATH = "actor_rollout_ref.model.path="
+_MBRIDGE = "actor_rollout_ref.actor.megatron.use_mbridge="
+_WITHOUT_CP = Fix({"cp": 1}, "no context parallelism")
+
+ROWS: tuple[Known, ...] = (
+    Known(
+        "KNOWN022",
+        "verl",
+        ">=0.6,<0.7",
+        when="cp > 1",
+        title="verl's engine rolls labels over slice edges and scales its loss once",
+        why="The engine (fine-tuning, and PPO with use_legacy_worker_impl=disable) rolls labels inside each slice, "
+        "and divides the loss by the CP size though the schedule no longer multiplies by it.",
+        symptom="where the engine trains (not the legacy workers) the label roll is wrong at slice edges and the loss "
+        "scale is 1/CP with CP in the mcore backend, without a word",
+        issue="verl-project/verl#4250",
+        severity="warning",
+        effect="silent",
+        stage="never",
+        source=(
+            VERL_ENGINE.says(
+                "MegatronEngineWithLMHead.postprocess_micro_batch_func",
+                "/ mpu.get_context_parallel_world_size()",
+                ">=0.6,<0.7",
+            ),
+        ),
+        launch=Example("verl", _CP),
+        fixes=(_WITHOUT_CP,),
+    ),
+    Known(
+        "KNOWN023",
+        "verl",
+        "<0.6.1",
+        when="model_name names qwen25vl qwen2vl and cp > 1",
+        title="Qwen2.5-VL has context parallelism in this verl",
+        why="verl's own forward of the vision model asserts CP off: its positions and vision tokens are not cut.",
+        symptom="verl's Qwen2.5-VL has no context parallelism: the first forward stops at an assertion",
+        issue="verl-project/verl#2100, #3998",
+        severity="error",
+        effect="crash",
+        stage="first-forward",
+        source=(
+            VERL_MODEL_FORWARD.says(
+                "gptmodel_forward_qwen2_5_vl", "qwen2_5_vl's context parallel is not accurate yet", ">=0.5,<0.6.1"
+            ),
+        ),
+        launch=Example("verl", _CP + _PATH + "Qwen/Qwen2.5-VL-7B-Instruct", "verl=0.5"),
+        good=Example("verl", _CP + _PATH + "Qwen/Qwen2.5-VL-7B-Instruct", "verl=0.7"),
+        instead="context_parallel_size 1",
+        fixes=(_WITHOUT_CP,),
+    ),
+    Known(
+        "KNOWN024",
+        "verl",
+        ">=0.6.1,<0.8",
+        when="model_name names qwen25vl qwen2vl and cp > 1 and not use_mbridge",
+        title="Qwen2.5-VL runs context parallelism through mbridge",
+        why="verl's own vision model asserts CP off and refers to mbridge, which cuts vision tokens and positions.",
+        symptom="verl's own Qwen2.5-VL has no context parallelism, mbridge's has: the first forward stops at an "
+        "assertion",
+        issue="verl-project/verl#3998",
+        severity="error",
+        effect="crash",
+        stage="first-forward",
+        source=(
+            VERL_QWEN25_VL.says(
+                "Qwen2_5VLModel.forward", "please use mbridge for qwen2_5_vl with context parallelism", ">=0.6.1,<0.8"
+            ),
+        ),
+        launch=Example("verl", _CP + _PATH + "Qwen/Qwen2.5-VL-7B-Instruct " + _MBRIDGE + "False", "verl=0.7"),
+        instead="use_mbridge True",
+        fixes=(Fix({"use_mbridge": True}, "mbridge builds the model"), _WITHOUT_CP),
+    ),
+    Known(
+        "KNOWN025",
+        "verl",
+        "<0.6.1",
+        when="model_name names qwen3vl and cp > 1",
+        title="Qwen3-VL has context parallelism in this verl",
+        why="Vision tokens are scattered into the row before it is cut for CP, with positions of the whole row; verl "
+        "0.6.1 and the mbridge of that time cut them together.",
+        symptom="Qwen3-VL does not support context parallelism here: vision tokens are scattered into the row before "
+        "the cut, so each rank gets the wrong ones",
+        issue="verl-project/verl#3943, #3998",
+        severity="error",
+        effect="crash",
+        stage="first-forward",
+        source=(VERL_REGISTRY.says("", "QWEN3_MOE_VL", ">=0.6"),),
+        launch=Example("verl", _CP + _PATH + "Qwen/Qwen3-VL-30B-A3B-Instruct", "verl=0.5"),
+        good=Example("verl", _CP + _PATH + "Qwen/Qwen3-VL-30B-A3B-Instruct", "verl=0.9"),
+        instead="context_parallel_size 1",
+        fixes=(_WITHOUT_CP,),
+    ),
+    Known(
+        "KNOWN026",
+        "verl",
+        ">=0.7,<0.9",
+        when="model_name names qwen3vl qwen35 and cp > 1",
+        title="verl reports its tokens where Bridge turns per-token loss on",
+        why="Megatron-Bridge sets calculate_per_token_loss for these models under CP. verl's loss function returns a "
+        "pair without the tokens, so that gradients are not divided and the experts' auxiliary losses explode.",
+        symptom="Megatron-Bridge turns on per-token loss for this model under CP, and this verl's loss function "
+        "returns no token count: grad_norm explodes",
+        issue="verl-project/verl#6609, #6836",
+        severity="warning",
+        effect="silent",
+        stage="never",
+        source=(
+            VERL_ENGINE.says(
+                "MegatronEngineWithLMHead.postprocess_micro_batch_func",
+                absent="calculate_per_token_loss and loss_function is not None",
+                versions=">=0.7,<0.9",
+            ),
+        ),
+        launch=Example("verl", _CP + _PATH + "Qwen/Qwen3-VL-30B-A3B-Instruct"),
+        instead="context_parallel_size 1",
+        fixes=(_WITHOUT_CP,),
+    ),
+)
+
+RULES = rules_of(ROWS, __name__)

@@ -1,0 +1,105 @@
+"""KNOWN rows, as tables made from them: every end of a range of releases on both sides, every clause broken once."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from hcp.launch.facts.table import FACTS
+from hcp.rules.known import bridge, megatron, transformer_engine, verl
+from hcp.rules.known.condition import Clause, clauses_of
+from hcp.rules.known.row import Known, at_version, spans_of
+from hcp.rules.registry import BY_ID
+from support.rules import Row, test_text, test_verdict
+
+__all__ = ["test_text", "test_verdict"]
+
+ROWS: tuple[Known, ...] = bridge.ROWS + megatron.ROWS + transformer_engine.ROWS + verl.ROWS
+ANOTHER = {"packing": "document", "cp_comm_type": "a2a", "hybrid_pattern": "*-", "arch": "sm100"}
+"""For facts that a clause compares with words: a value that none of them has."""
+
+
+def before(version: str) -> str:
+    """A release just before this one.
+
+    >>> before("0.16"), before("0.5.1"), before("2.0")
+    ('0.15.99', '0.5.0', '1.99')
+    """
+    major, minor, micro = (*map(int, version.split(".")), 0, 0)[:3]
+    if micro:
+        return f"{major}.{minor}.{micro - 1}"
+    return f"{major}.{minor - 1}.99" if minor else f"{major - 1}.99"
+
+
+def broken(clause: Clause) -> str:
+    """A value of the clause's fact at which it does not hold."""
+    value = clause.values[0] if clause.values else None
+    if clause.op in ("true", "false"):
+        off = "false" if FACTS[clause.name].type == "bool" else "null"
+        return off if clause.op == "true" else "true"
+    if clause.op == "!=":
+        return "null" if value is None else str(value)
+    if clause.is_version:
+        return before(str(value)) if clause.op == ">=" else str(value)
+    if clause.op == ">":
+        return str(value if type(value) is int else 1)
+    return ANOTHER.get(clause.name, "other")
+
+
+def versions(row: Known) -> Iterator[Row]:
+    """The rows on both sides of each end of a range."""
+    severity = f"{row.severity} {row.effect} {row.stage}"
+    for since, mended in spans_of(row.versions):
+        for version, said in ((since, severity), (mended, "fine")):
+            if version is not None:
+                beyond = "fine" if version == since else severity
+                for at, expected in ((version, said), (before(version), beyond)):
+                    launch = at_version(row.launch, row.package, at)
+                    yield row.id, launch.dialect, launch.text, launch.assume, expected
+
+
+def clauses(row: Known) -> Iterator[Row]:
+    """The row's bad launch with each clause broken in turn."""
+    bad = BY_ID[row.id].bad
+    for clause in clauses_of(row.when):
+        yield row.id, bad.dialect, bad.text, f"{bad.assume} {clause.name}={broken(clause)}", "not concerned"
+
+
+def unknown(row: Known) -> Row:
+    """The row's bad launch without the version that decides."""
+    words = [word for word in row.launch.assume.split() if not word.startswith(f"{row.package}=")]
+    return row.id, row.launch.dialect, row.launch.text, " ".join(words), f"needs {row.package}"
+
+
+VERDICTS: list[Row] = [verdict for row in ROWS for verdict in (*versions(row), *clauses(row), unknown(row))] + [
+    # rule, dialect, launch, assumed, verdict
+    ("KNOWN004", "mlm", "--context-parallel-size 2 --mtp-num-layers 1", "world_size=2 mcore=0.19", "not concerned"),
+    ("KNOWN004", "mlm", "--context-parallel-size 2 --mtp-num-layers 1", "mcore=0.19", "not concerned"),  # how many?
+    (
+        "KNOWN004",
+        "mlm",
+        "--context-parallel-size 2 --mtp-num-layers 1",
+        "world_size=4 mcore=0.19.0 mcore_branch=dev",
+        "needs mcore",
+    ),
+    (
+        "KNOWN021",
+        "mlm",
+        "--context-parallel-size 4",
+        "te=1.9 env.NVTE_BATCH_MHA_P2P_COMM=0",
+        "info note never",
+    ),
+]
+
+TEXTS: list[Row] = [
+    # rule, dialect, launch, assumed, text
+    *((row.id, BY_ID[row.id].bad.dialect, BY_ID[row.id].bad.text, BY_ID[row.id].bad.assume, row.issue) for row in ROWS),
+    ("KNOWN001", "mlm", megatron.ROWS[0].launch.text, "mcore=0.16.1", "wanted: megatron-core 0.17 or newer, or a"),
+    (
+        "KNOWN001",
+        "mlm",
+        megatron.ROWS[0].launch.text,
+        "mcore=0.16.1",
+        "found: megatron-core 0.16.1 with pipeline_model_parallel_size 3, packing sft",
+    ),
+    ("KNOWN021", "mlm", "--context-parallel-size 4", "te=1.9", "wanted: NVTE_BATCH_MHA_P2P_COMM=1"),
+]
