@@ -30,13 +30,13 @@ _OPTIONS: dict[str, tuple[float, tuple[str, ...]]] = {
     "--sequence-parallel": (0.4, ("",)),
     "--expert-model-parallel-size": (0.15, ("1", "2", "4", "8")),
     "--expert-tensor-parallel-size": (0.1, ("1", "2", "4")),
-    "--num-experts": (0.25, ("4", "8", "6")),
+    "--num-experts": (0.2, ("4", "8", "6")),
     "--tensor-parallel-num-weight-shards": (0.05, ("1", "2", "4", "8", "3")),
     "--expert-tensor-parallel-num-weight-shards": (0.05, ("1", "2", "4")),
     "--num-distributed-optimizer-instances": (0.06, ("1", "2", "4")),
     "--use-distributed-optimizer": (0.3, ("",)),
     "--use-tp-pp-dp-mapping": (0.08, ("",)),
-    "--cp-comm-type": (0.45, ("p2p", "a2a", "allgather", "all_gather", "a2a+p2p", "a2a+p2p", "p2p a2a", "ring")),
+    "--cp-comm-type": (0.4, ("p2p", "a2a", "allgather", "all_gather", "a2a+p2p", "a2a+p2p", "p2p a2a", "ring")),
     "--hierarchical-context-parallel-sizes": (0.25, ("2 2", "2 4", "4 2", "1 4", "2 2 2", "8", "2 3", "4 1")),
     "--hybrid-context-parallel": (0.08, ("",)),
     "--dynamic-context-parallel": (0.08, ("",)),
@@ -49,7 +49,7 @@ _OPTIONS: dict[str, tuple[float, tuple[str, ...]]] = {
     "--calculate-per-token-loss": (0.3, ("",)),
     "--ddp-average-in-collective": (0.08, ("",)),
     "--dataloader-type": (0.15, ("single", "cyclic", "external")),
-    "--global-batch-size": (0.5, ("1", "2", "4", "8", "16", "12", "64")),
+    "--global-batch-size": (0.5, ("64", "128", "256", "192", "512", "8", "12")),
     "--eval-global-batch-size": (0.05, ("8", "6")),
     "--eval-micro-batch-size": (0.05, ("1", "2")),
     "--rampup-batch-size": (0.02, ("2 2 100",)),
@@ -72,7 +72,10 @@ _OPTIONS: dict[str, tuple[float, tuple[str, ...]]] = {
     "--untie-embeddings-and-output-weights": (0.3, ("",)),
     "--data-parallel-sharding-strategy": (0.06, ("no_shard", "optim", "optim_grads", "optim_grads_params")),
     "--mtp-num-layers": (0.08, ("1", "2")),
-    "--position-embedding-type": (0.4, ("rope", "rope", "learned_absolute", "yarn", "none", "relative")),
+    "--position-embedding-type": (
+        0.4,
+        ("rope", "rope", "rope", "rope", "learned_absolute", "yarn", "none", "relative"),
+    ),
     "--no-rope-fusion": (0.1, ("",)),
     "--rotary-interleaved": (0.03, ("",)),
     "--multi-latent-attention": (0.1, ("",)),
@@ -125,26 +128,66 @@ _OPTIONS: dict[str, tuple[float, tuple[str, ...]]] = {
 }
 _UNKNOWN_KEPT = 0.05
 """How often an option that this revision does not have is drawn all the same."""
+_NEEDED: dict[str, tuple[tuple[str, str], ...]] = {
+    # Option: what else it takes, added in nine of ten lines that lack it.
+    "a2a+p2p": (("--hierarchical-context-parallel-sizes", "1"),),
+    "--expert-model-parallel-size": (("--num-experts", "8"),),
+    "--overlap-moe-expert-parallel-comm": (("--num-experts", "8"), ("--expert-model-parallel-size", "2")),
+    "--hybrid-context-parallel": (("--calculate-per-token-loss", ""), ("--max-seqlen-per-dp-cp-rank", "4096")),
+    "--dynamic-context-parallel": (("--calculate-per-token-loss", ""), ("--max-seqlen-per-dp-cp-rank", "4096")),
+    "--use-megatron-fsdp": (("--ckpt-format", "fsdp_dtensor"), ("--use-distributed-optimizer", "")),
+    "--use-torch-fsdp2": (("--untie-embeddings-and-output-weights", ""), ("--ckpt-format", "torch_dist")),
+    "--mtp-num-layers": (("--position-embedding-type", "rope"),),
+    "--tp-comm-overlap": (("--sequence-parallel", ""),),
+    "--overlap-param-gather": (("--overlap-grad-reduce", ""), ("--use-distributed-optimizer", "")),
+    "--num-distributed-optimizer-instances": (("--use-distributed-optimizer", ""),),
+    "--recompute-method": (("--recompute-granularity", "full"),),
+    "--num-query-groups": (("--group-query-attention", ""),),
+}
 
 
 def draw(rng: random.Random, options: Options) -> Drawn:
-    """One command line for a small world: sizes that mostly divide it, and options that mostly exist."""
-    words = [*_ALWAYS, "--micro-batch-size", rng.choice("11124")]
-    words += _model(rng)
-    chosen: dict[str, tuple[str, ...]] = {}
-    for option, (share, values) in _OPTIONS.items():
-        known = option in options
-        if rng.random() < share * (1 if known else _UNKNOWN_KEPT):
-            chosen[option] = tuple(rng.choice(values).split())
+    """One command line for a small world: sizes that mostly divide it, options that mostly go together."""
+    words = [*_ALWAYS, "--micro-batch-size", rng.choice("11124"), *_model(rng)]
+    chosen = _chosen(rng, options)
+    _complete(rng, chosen)
     for option, following in chosen.items():
         words += [option, *following]
-    return Drawn(tuple(words), _world(rng, chosen), _env(rng))
+    return Drawn(tuple(words), _world(rng, chosen), _env(rng, chosen))
+
+
+def _chosen(rng: random.Random, options: Options) -> dict[str, tuple[str, ...]]:
+    few = rng.choice((0.3, 0.5, 1.0))  # a line with many options is refused for some reason or other
+    chosen: dict[str, tuple[str, ...]] = {}
+    for option, (share, values) in _OPTIONS.items():
+        scaled = share * (1 if option in options else _UNKNOWN_KEPT) * (few if share < 0.3 else 1)
+        if rng.random() < scaled:
+            chosen[option] = tuple(rng.choice(values).split())
+    return chosen
+
+
+def _complete(rng: random.Random, chosen: dict[str, tuple[str, ...]]) -> None:
+    """Adds what options take to be accepted, and sizes of levels that multiply to cp, in nine of ten lines."""
+    present = [*chosen, *(word for words in chosen.values() for word in words)]
+    for option in present:
+        for needed, value in _NEEDED.get(option, ()):
+            if needed not in chosen and rng.random() < 0.9:
+                chosen[needed] = tuple(value.split())
+    cp = int(chosen.get("--context-parallel-size", ("1",))[0])
+    if "--hierarchical-context-parallel-sizes" in chosen and rng.random() < 0.8:
+        inner = rng.choice([size for size in (1, 2, 3, 4, 8) if cp % size == 0])
+        chosen["--hierarchical-context-parallel-sizes"] = (str(inner), str(cp // inner))
+    fsdp = "--use-megatron-fsdp" in chosen
+    if chosen.get("--ckpt-format") == ("fsdp_dtensor",) and not fsdp and rng.random() < 0.9:
+        del chosen["--ckpt-format"]
+    if "--mtp-num-layers" in chosen and rng.random() < 0.8:
+        chosen["--position-embedding-type"] = ("rope",)
 
 
 def _model(rng: random.Random) -> list[str]:
     heads = rng.choice((4, 8, 8, 12, 16))
-    length = rng.choice((1024, 2048, 4096, 4096, 4100, 6144, 8190))
-    positions = rng.choice((8192,) * 8 + (4096, 2048, 0))
+    length = rng.choice((1024, 2048, 4096, 4096, 6144, 6144, 6144, 12288, 4100, 8190))
+    positions = rng.choice((16384,) * 20 + (8192, 4096, 2048, 0))
     words = ["--num-attention-heads", str(heads), "--hidden-size", str(64 * heads), "--seq-length", str(length)]
     words += ["--num-layers", rng.choice(("4", "8", "8", "8", "12", "6"))]
     return words + (["--max-position-embeddings", str(positions)] if positions else [])
@@ -160,6 +203,7 @@ def _world(rng: random.Random, chosen: Mapping[str, tuple[str, ...]]) -> int:
     return shard * rng.choice([times for times in (1, 1, 2, 2, 4, 8) if shard * times <= 128])
 
 
-def _env(rng: random.Random) -> dict[str, str]:
-    connections = rng.choice(("1",) * 9 + ("8", ""))
+def _env(rng: random.Random, chosen: Mapping[str, tuple[str, ...]]) -> dict[str, str]:
+    fsdp = "--use-megatron-fsdp" in chosen or "--use-torch-fsdp2" in chosen
+    connections = rng.choice((("8",) if fsdp else ("1",)) * 18 + ("1", "8", ""))
     return {"CUDA_DEVICE_MAX_CONNECTIONS": connections} if connections else {}

@@ -6,7 +6,7 @@ lacks is replaced:
 
 * torch.distributed: torch's own fake process group, for gloo too; no rank but this one exists.
 * torch.cuda: eight devices of compute capability 9.0 are there, none is used.
-* Transformer Engine: its version alone, `TE`; nothing of it is imported. GTP, which asks for it, is said to be there.
+* Transformer Engine: its version alone, `TE`. What asks for it, GTP and the fused rope, is said to be there.
 * triton, six and others (see `_MISSING`): anything that is asked of them exists and does nothing.
 * torch.compile: functions stay as they are.
 * the tokenizer, the writers of logs and the signal handlers are not made.
@@ -25,7 +25,7 @@ import warnings
 from typing import Any
 
 from refusal import refusal_of
-from stand_ins import stand_in_for
+from stand_ins import Anything, stand_in_for
 
 TE = "2.20.0"
 _MISSING = ("triton", "six", "regex", "sentencepiece", "tiktoken", "transformers", "datasets", "wandb", "pydantic")
@@ -50,6 +50,7 @@ class MegatronLM:
         torch.cuda.get_device_capability = lambda *_: (9, 0)
         torch.cuda.get_device_properties = lambda *_: types.SimpleNamespace(major=9, minor=0, multi_processor_count=132)
         stand_in_for(*_MISSING)
+        torch.distributed.ProcessGroupNCCL = Anything()
         self.torch = torch
         self._new_group = torch.distributed.new_group
         torch.distributed.new_group = self._fake_group
@@ -64,6 +65,9 @@ class MegatronLM:
             from megatron.core.tensor_parallel import gtp_api
 
             gtp_api.HAVE_GTP = True
+        from megatron.core.models.common.embeddings import rope_utils
+
+        rope_utils.fused_apply_rotary_pos_emb = rope_utils.fused_apply_rotary_pos_emb_thd = lambda *_: None
         self.version = package_info.__version__
         self.arguments, self.global_vars, self.initialize = arguments, global_vars, initialize
         self.parallel_state = parallel_state

@@ -8,6 +8,7 @@ from math import prod
 from typing import Any
 
 from hcp.launch.fact import ELASTIC_STARTS, Dialect, Fact
+from hcp.launch.hybrid_pattern import derive_from_pattern
 
 Facts = MutableMapping[str, Fact]
 _ON = Fact(True, "launch")
@@ -41,6 +42,8 @@ INPUTS: Mapping[str, tuple[str, ...]] = {
 def derive(dialect: Dialect, facts: Facts, unknown: MutableMapping[str, str]) -> None:
     """Adds the derived facts to `facts`, in place."""
     _branch(facts)
+    if dialect == "mlm":
+        derive_from_pattern(facts, unknown)
     _model(dialect, facts)
     _sizes(dialect, facts)
     _cluster(facts, unknown)

@@ -45,6 +45,7 @@ DATA_SCHEDULE = UpstreamFile("megatron-core", "megatron/core/datasets/data_sched
 DDP = UpstreamFile("megatron-core", "megatron/core/distributed/distributed_data_parallel.py")
 DIST_CHECKPOINTING = UpstreamFile("megatron-core", "megatron/core/dist_checkpointing/serialization.py")
 EXTENSION_TE = UpstreamFile("megatron-core", "megatron/core/extensions/transformer_engine.py")
+GATED_DELTA_NET = UpstreamFile("megatron-core", "megatron/core/ssm/gated_delta_net.py")
 GPT_DATASET = UpstreamFile("megatron-core", "megatron/core/datasets/gpt_dataset.py")
 HYBRID_CP_SCHEDULE = UpstreamFile("megatron-core", "megatron/core/pipeline_parallel/hybrid_cp_schedule.py")
 LANGUAGE_MODULE = UpstreamFile("megatron-core", "megatron/core/models/common/language_module/language_module.py")
