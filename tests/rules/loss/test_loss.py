@@ -63,6 +63,14 @@ VERDICTS: list[Row] = [
         "",
         "not concerned",
     ),
+    (
+        "LOSS005",
+        "mlm",
+        "--expert-tensor-parallel-num-weight-shards 2 --ddp-average-in-collective",
+        "",
+        "error crash config",
+    ),
+    ("LOSS005", "mlm", "--expert-tensor-parallel-num-weight-shards 2", "", "fine"),
     ("LOSS005", "bridge", "ddp.average_in_collective=true", "", "not concerned"),
     (
         "LOSS006",
