@@ -75,6 +75,11 @@ def tokens_weigh_the_same_under_dynamic_cp(v: View) -> Problem | None:
     )
 
 
+def _averaging_is_cleared(v: View) -> bool:
+    """Whether Bridge switches the average off before it looks: Megatron-FSDP's first generation does not have it."""
+    return bool(v.fsdp) and v.get("fsdp_version") in (None, 1) and not v.symmetric_registration_off
+
+
 @rule(
     "LOSS001",
     severity="error",
@@ -120,7 +125,7 @@ def fine_tuning_divides_by_all_tokens(v: View) -> Problem | None:
             effect="silent" if mlm else None,
             stage="never" if mlm else None,
         )
-    if mlm or not v.average_in_collective:
+    if mlm or not v.average_in_collective or _averaging_is_cleared(v):
         return None
     return Problem(
         message="Bridge's validation stops: averaging in the collective divides a second time",

@@ -191,6 +191,13 @@ PARALLEL_FACTS: tuple[FactSpec, ...] = (
         defaults={"bridge": 1},
     ),
     FactSpec(
+        "symmetric_registration_off",
+        "bool",
+        "Bridge, Megatron-FSDP: buffers are not registered symmetrically with NCCL",
+        bridge=("ddp.disable_symmetric_registration",),
+        default=False,
+    ),
+    FactSpec(
         "strategy",
         "str",
         "verl: the training backend; only megatron has the parallel sizes of this table",

@@ -103,11 +103,11 @@ def ranks_fit_the_dense_layout(v: View) -> Problem | None:
     for axis, kind in (("cp", "context"), ("tp", "tensor"), ("pp", "pipeline")):
         others = shard // v[axis]
         if not (axis == "cp" and v.get("hcp_sizes")):
-            sizes = nearest_divisors(v.world_size // others, v[axis])
-            fixes += [Fix({axis: size}, over(kind, size)) for size in sizes]
+            fixes += [Fix({axis: size}, over(kind, size)) for size in nearest_divisors(v.world_size // others, v[axis])]
+    sizes = f"tp {v.tp} x cp {v.cp} x pp {v.pp}{_say_shards(v.get('gtp', 1))}"
     return Problem(
         message="start-up stops: no data-parallel size fits",
-        found=f"{_say_ranks(v.world_size)} for tp {v.tp} x cp {v.cp} x pp {v.pp}{_say_shards(v.get('gtp', 1))} = {shard}",
+        found=f"{_say_ranks(v.world_size)} for {sizes} = {shard}",
         wanted=f"a multiple of {shard} ranks",
         facts=("world_size", "cp", "tp", "pp"),
         fixes=tuple(fixes),
