@@ -8,6 +8,7 @@ from math import prod
 from typing import Any
 
 from hcp.launch.fact import ELASTIC_STARTS, Dialect, Fact
+from hcp.launch.hybrid_pattern import derive_from_pattern
 
 Facts = MutableMapping[str, Fact]
 _ON = Fact(True, "launch")
@@ -15,6 +16,7 @@ _SCRIPT = "script"
 _OWN_PROGRAMS = re.compile(r"(^|[/.])(pretrain\w*|finetune\w*|train_rl)(\.py)?$")
 INPUTS: Mapping[str, tuple[str, ...]] = {
     "gtp": ("weight_shards", "tp"),
+    "egtp": ("expert_weight_shards", "etp"),
     "etp": ("tp",),
     "dp": ("tp", "pp", "cp", "gtp", "world_size"),
     "world_size": ("nodes", "gpus_per_node", "ntasks_per_node"),
@@ -41,6 +43,8 @@ INPUTS: Mapping[str, tuple[str, ...]] = {
 def derive(dialect: Dialect, facts: Facts, unknown: MutableMapping[str, str]) -> None:
     """Adds the derived facts to `facts`, in place."""
     _branch(facts)
+    if dialect == "mlm":
+        derive_from_pattern(facts, unknown)
     _model(dialect, facts)
     _sizes(dialect, facts)
     _cluster(facts, unknown)
@@ -100,9 +104,10 @@ def _model(dialect: Dialect, facts: Facts) -> None:
 def _sizes(dialect: Dialect, facts: Facts) -> None:
     if _known(facts, "etp") and _value(facts, "etp") is None and _known(facts, "tp"):
         _put(facts, "etp", _value(facts, "tp"), "tp")
-    if _known(facts, "weight_shards", "tp"):
-        shards, tp = _value(facts, "weight_shards"), _value(facts, "tp")
-        _put(facts, "gtp", max(1, shards // tp) if shards and tp else 1, "weight_shards")
+    for name, written, size in (("gtp", "weight_shards", "tp"), ("egtp", "expert_weight_shards", "etp")):
+        if _known(facts, written, size):
+            shards, of = _value(facts, written), _value(facts, size)
+            _put(facts, name, max(1, shards // of) if shards and of else 1, written)
     if not _known(facts, "world_size") and _known(facts, "nodes", "gpus_per_node"):
         nodes, per_node = _value(facts, "nodes"), _value(facts, "gpus_per_node")
         if nodes and per_node:

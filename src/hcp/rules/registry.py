@@ -33,11 +33,11 @@ def _common() -> tuple[Rule, ...]:
     from hcp.rules.hcp import backend, launcher, sizes
     from hcp.rules.hcp import heads as hcp_heads
     from hcp.rules.slurm import paths, placement
-    from hcp.rules.topo import levels, ranks
+    from hcp.rules.topo import levels, ranks, shards
 
     cp = _rules_in(attention, backends, comm_types, heads, lengths, modes)
     hcp = _rules_in(hcp_attention, backend, hcp_heads, launcher, sizes)
-    return cp + hcp + _rules_in(env, key, levels, load, loss, par, paths, perf, placement, ranks, tp)
+    return cp + hcp + _rules_in(env, key, levels, load, loss, par, paths, perf, placement, ranks, shards, tp)
 
 
 def _dcp() -> tuple[Rule, ...]:

@@ -19,6 +19,7 @@ VERDICTS: list[Row] = [
     ("DCP003", "mlm", LOCAL_GRAPHS, ON_MAIN, "all: DCP003"),
     ("DCP003", "mlm", LOCAL_GRAPHS, ON_MAIN, "warning crash training"),
     ("DCP003", "mlm", f"{HYBRID}--enable-cuda-graph", ON_MAIN, "error crash config"),
+    ("DCP003", "mlm", f"{HYBRID}--external-cuda-graph", ON_MAIN, "warning crash training"),
     ("DCP003", "mlm", f"{HYBRID}--cuda-graph-impl none", ON_MAIN, "all:"),
     ("DCP003", "mlm", HYBRID, ON_MAIN + "cuda_graph_impl=null", "fine"),
     ("DCP003", "mlm", "--cuda-graph-impl local", ON_MAIN, "not concerned"),

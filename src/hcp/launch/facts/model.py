@@ -210,5 +210,13 @@ MODEL_FACTS: tuple[FactSpec, ...] = (
         "cuda_graph_impl", "str", "cuda_graph_impl", "none", "CUDA graphs: none, local, transformer_engine", kept=True
     ),
     field_spec("enable_cuda_graph", "bool", "enable_cuda_graph", False, "CUDA graphs (older key)", kept=True),
+    field_spec(
+        "external_cuda_graph",
+        "bool",
+        "external_cuda_graph",
+        False,
+        "CUDA graphs by Transformer Engine (older key)",
+        kept=True,
+    ),
     field_spec("recompute_granularity", "str", "recompute_granularity", None, "activation recomputation", kept=True),
 )

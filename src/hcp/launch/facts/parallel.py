@@ -91,7 +91,16 @@ PARALLEL_FACTS: tuple[FactSpec, ...] = (
         "tensor-parallel weight shards (mcore >= 0.19); tp x gtp",
         kept=True,
     ),
+    field_spec(
+        "expert_weight_shards",
+        "size",
+        "expert_tensor_parallel_num_weight_shards",
+        None,
+        "the same for the experts (mcore >= 0.19); etp x egtp",
+        kept=True,
+    ),
     FactSpec("gtp", "size", "weight shards beyond tp: tensor_parallel_num_weight_shards / tp (derived)"),
+    FactSpec("egtp", "size", "the same of the experts: expert_tensor_parallel_num_weight_shards / etp (derived)"),
     FactSpec("dp", "size", "data-parallel size: world_size / (tp pp cp gtp) (derived)"),
     field_spec(
         "cp_comm_type",
@@ -181,6 +190,13 @@ PARALLEL_FACTS: tuple[FactSpec, ...] = (
         bridge=("ddp.megatron_fsdp_version",),
         default=UNKNOWN,
         defaults={"bridge": 1},
+    ),
+    FactSpec(
+        "symmetric_registration_off",
+        "bool",
+        "Bridge, Megatron-FSDP: buffers are not registered symmetrically with NCCL",
+        bridge=("ddp.disable_symmetric_registration",),
+        default=False,
     ),
     FactSpec(
         "strategy",

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from hcp.rules.dcp.launches import HYBRID, ON_MAIN, VERL, VERL_0_9
-from hcp.rules.dcp.view import is_dynamic, is_hybrid, is_newer_than_read, is_verl, option_of_a_branch, switch
+from hcp.rules.dcp.view import is_dev, is_dynamic, is_hybrid, is_newer_than_read, is_verl, option_of_a_branch, switch
 from hcp.rules.rule import Example, Fix, Problem, rule
 from hcp.rules.upstream import (
     ARGUMENTS,
@@ -37,6 +37,27 @@ def _unknown_name(v: View, name: str, where: str, wanted: str, *fixes: Fix) -> P
         fixes=(*fixes, _off(v)),
         effect="crash" if v.dialect == "mlm" else "silent",
         stage="config" if v.dialect == "mlm" else "never",
+    )
+
+
+def _both_names(v: View) -> Problem | None:
+    """The problem of a launch with both switches: main does not know the second, dev refuses the pair."""
+    if v.mcore_branch != "dev":
+        return _unknown_name(
+            v,
+            "dynamic_context_parallel",
+            "hybrid_context_parallel on megatron-core's main branch, which knows the latter alone",
+            "hybrid_context_parallel alone",
+            Fix({"dynamic_context_parallel": False}, "the name of main and of every release"),
+        )
+    return Problem(
+        message="the model config is refused: the two switches are names of one thing",
+        found="hybrid_context_parallel and dynamic_context_parallel",
+        wanted="dynamic_context_parallel alone",
+        facts=("hybrid_context_parallel", "dynamic_context_parallel"),
+        fixes=(Fix({"hybrid_context_parallel": False}, "the name of dev"),),
+        effect="crash",
+        stage="config",
     )
 
 
@@ -169,6 +190,8 @@ def switch_has_the_name_this_version_knows(v: View) -> Problem | None:
     """
     if is_verl(v):
         return _unknown_to_verl(v)
+    if is_hybrid(v) and is_dev(v):
+        return _both_names(v)
     name = switch(v)
     if name == "hybrid_context_parallel":
         if v.at_least("mcore", "0.16"):

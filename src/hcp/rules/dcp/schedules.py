@@ -60,27 +60,32 @@ def hybrid_cp_excludes_cuda_graphs(v: View) -> Problem | None:
     """Hybrid CP runs without CUDA graphs.
 
     Group and length change from one sequence to the next, and a graph is captured for one of each. The command line
-    means to refuse graphs, but asks for the older flag, which it has deleted by then; the newer option it does not
-    ask for at all.
+    means to refuse graphs, but asks for the older flag, which it has deleted by then; it does not ask for the newer
+    option, nor for the other older flag, which stands for that option.
     """
     if v.enable_cuda_graph:
         message = "the command line stops with an AttributeError: it deletes the flag before it asks for it"
         fact = "enable_cuda_graph"
-    elif v.cuda_graph_impl not in (None, "none"):
+    elif v.external_cuda_graph or v.cuda_graph_impl not in (None, "none"):
         message = (
             "the check for CUDA graphs asks for an older flag and lets this one pass: graphs are captured for "
             "shapes and groups that change with every micro-batch"
         )
-        fact = "cuda_graph_impl"
+        fact = "external_cuda_graph" if v.external_cuda_graph else "cuda_graph_impl"
     else:
         return None
     older = fact == "enable_cuda_graph"
     return Problem(
         message=message,
-        found="hybrid_context_parallel with " + ("enable_cuda_graph" if older else f"cuda_graph_impl {v[fact]}"),
+        found="hybrid_context_parallel with " + (f"cuda_graph_impl {v[fact]}" if fact == "cuda_graph_impl" else fact),
         wanted="no CUDA graphs",
         facts=(fact,),
-        fixes=(Fix({"enable_cuda_graph": False, "cuda_graph_impl": "none"}, "kernels are launched one by one"),),
+        fixes=(
+            Fix(
+                {"enable_cuda_graph": False, "external_cuda_graph": False, "cuda_graph_impl": "none"},
+                "kernels are launched one by one",
+            ),
+        ),
         severity=None if older else "warning",
         stage="config" if older else "training",
     )
