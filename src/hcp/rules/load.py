@@ -31,6 +31,20 @@ def _stops(message: str, found: str, wanted: str, *facts: str, stage: Stage | No
     return Problem(message, found, wanted, ("eval_context_parallel_size", *facts), (_AS_IN_TRAINING,), stage=stage)
 
 
+def _does_not_divide_ranks(v: View, size: int) -> Problem | None:
+    """The problem of an evaluation whose layout does not divide the ranks; Bridge asks that of every launch."""
+    shard = v.tp * v.pp * size
+    if v.world_size % shard == 0:
+        return None
+    return _stops(
+        "the ranks do not divide by the evaluation's layout: Bridge's validation stops",
+        f"{v.world_size} ranks at tp x pp x eval_context_parallel_size {shard}",
+        f"a multiple of {shard}",
+        "world_size",
+        stage="config",
+    )
+
+
 @rule(
     "LOAD002",
     severity="error",
@@ -65,11 +79,12 @@ def evaluation_cp_has_groups(v: View) -> Problem | None:
     """Evaluation with another context-parallel size has groups to switch to.
 
     Bridge swaps the process groups for evaluation only where they are decentralized, and its layout must divide the
-    ranks and the sequence as well.
+    ranks and the sequence as well. From 0.6 on its validation asks for the ranks even where nothing is swapped.
     """
     size = v.eval_context_parallel_size
     if not v.use_decentralized_pg:
-        return _ignores(size)
+        is_checked = v.known("bridge", "world_size", "tp", "pp") and v.at_least("bridge", "0.6")
+        return (_does_not_divide_ranks(v, size) if is_checked else None) or _ignores(size)
     types = comm_types(v)
     if HIERARCHICAL in types:
         return _stops(
@@ -95,16 +110,7 @@ def evaluation_cp_has_groups(v: View) -> Problem | None:
             f"a multiple of {2 * size}",
             "seq_length",
         )
-    shard = v.tp * v.pp * size
-    if v.world_size % shard:
-        return _stops(
-            "the ranks do not divide by the evaluation's layout: Bridge's validation stops",
-            f"{v.world_size} ranks at tp x pp x eval_context_parallel_size {shard}",
-            f"a multiple of {shard}",
-            "world_size",
-            stage="config",
-        )
-    return None
+    return _does_not_divide_ranks(v, size)
 
 
 @rule(

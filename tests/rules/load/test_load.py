@@ -49,6 +49,16 @@ VERDICTS: list[Row] = [
     ("LOAD002", "bridge", f"{SWAPPED}", "seq_length=null tp=1 world_size=8", "fine"),
     ("LOAD002", "bridge", f"{SWAPPED} dist.eval_context_parallel_size=1", "seq_length=4095 tp=1 world_size=8", "fine"),
     ("LOAD002", "bridge", f"{SWAPPED}", "tp=3 world_size=16", "error crash config"),
+    # Bridge 0.6, ConfigContainer.validate: the layout must divide the ranks, also where no groups are switched.
+    (
+        "LOAD002",
+        "bridge",
+        f"{EVAL} dist.eval_context_parallel_size=3",
+        "tp=1 world_size=8 bridge=0.6",
+        "error crash config",
+    ),
+    ("LOAD002", "bridge", f"{EVAL} dist.eval_context_parallel_size=3", "tp=1 world_size=8 bridge=0.5.1", "warning"),
+    ("LOAD002", "bridge", f"{EVAL} dist.eval_context_parallel_size=2", "tp=1 world_size=8 bridge=0.6", "warning"),
 ]
 
 TEXTS: list[Row] = [

@@ -6,12 +6,35 @@ from support.rules import FixRow, Row, test_fixes, test_text, test_verdict
 
 __all__ = ["test_fixes", "test_text", "test_verdict"]
 
+EXPERTS_OVER_8 = (
+    "model.tensor_model_parallel_size=4 model.pipeline_model_parallel_size=1 model.context_parallel_size=2 "
+    "model.expert_model_parallel_size=8 model.num_moe_experts=64 model.expert_tensor_parallel_size=null "
+)
+INNER_PIPELINE = f"{EXPERTS_OVER_8}model.pipeline_model_parallel_size=2 dist.use_tp_pp_dp_mapping=true "
+TWO_INSTANCES = (
+    f"{EXPERTS_OVER_8}model.context_parallel_size=1 model.expert_model_parallel_size=2 "
+    "ddp.num_distributed_optimizer_instances=2"
+)
+
 VERDICTS: list[Row] = [
     # rule, dialect, launch, assumed, verdict
     ("TOPO003", "verl", "", "tp=2 world_size=1", "error crash init"),
     ("TOPO003", "verl", "", "", "not concerned"),
     ("TOPO003", "mlm", "", "cp=4 world_size=3", "error crash config"),
     ("TOPO003", "bridge-provider", "", "tp=2 cp=4 world_size=2 pp=1", "error crash init"),
+    # Megatron-Bridge, _set_moe_expert_tensor_parallel_default: 1 where experts are parallel.
+    ("TOPO004", "bridge", EXPERTS_OVER_8, "world_size=8 bridge=0.6.0", "fine"),
+    ("TOPO004", "bridge", EXPERTS_OVER_8, "world_size=8 bridge=0.5.1", "error crash init"),
+    ("TOPO004", "bridge", EXPERTS_OVER_8, "world_size=8", "needs etp"),
+    ("TOPO004", "bridge-provider", EXPERTS_OVER_8, "world_size=8 bridge=0.6.0", "fine"),
+    ("TOPO004", "bridge", f"{EXPERTS_OVER_8}model.expert_tensor_parallel_size=4", "world_size=8 bridge=0.6", "error"),
+    ("TOPO004", "bridge", f"{EXPERTS_OVER_8}model.expert_model_parallel_size=1", "world_size=8", "not concerned"),
+    ("TOPO004", "bridge", f"{EXPERTS_OVER_8}model.tensor_model_parallel_size=1", "world_size=8", "fine"),
+    ("TOPO005", "bridge", f"{INNER_PIPELINE}model.expert_model_parallel_size=8", "world_size=16 bridge=0.6", "fine"),
+    ("TOPO005", "bridge", f"{INNER_PIPELINE}model.expert_model_parallel_size=2", "world_size=16 bridge=0.6", "error"),
+    ("TOPO005", "bridge", f"{INNER_PIPELINE}model.expert_model_parallel_size=2", "world_size=16 bridge=0.5", "fine"),
+    ("TOPO006", "bridge", TWO_INSTANCES, "world_size=24 bridge=0.6", "fine"),
+    ("TOPO006", "bridge", TWO_INSTANCES, "world_size=24 bridge=0.5", "error crash init"),
     ("TOPO004", "mlm", "", "tp=null etp=1", "needs tp"),
     ("TOPO004", "mlm", "", "ep=2", "needs world_size"),
     ("TOPO004", "mlm", "", "", "not concerned"),

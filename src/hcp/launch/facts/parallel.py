@@ -78,7 +78,7 @@ PARALLEL_FACTS: tuple[FactSpec, ...] = (
         "size",
         "expert_tensor_parallel_size",
         None,
-        "expert-tensor-parallel size; null = tp",
+        "expert-tensor-parallel size; null = tp, in Bridge >= 0.6 with ep > 1: 1",
         verl=_verl("expert_tensor_parallel_size"),
         kept=True,
     ),
