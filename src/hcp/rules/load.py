@@ -65,14 +65,14 @@ def _does_not_divide_ranks(v: View, size: int) -> Problem | None:
     good=Example(
         "bridge",
         "model.context_parallel_size=4 model.cp_comm_type=p2p dist.eval_context_parallel_size=2 "
-        "dist.use_decentralized_pg=true model.seq_length=4096 model.tensor_model_parallel_size=1 "
-        "model.pipeline_model_parallel_size=1",
+        "dist.use_decentralized_pg=true dist.use_gloo_process_groups=false model.seq_length=4096 "
+        "model.tensor_model_parallel_size=1 model.pipeline_model_parallel_size=1",
         "world_size=8",
     ),
     bad=Example(
         "bridge",
         "model.context_parallel_size=2 model.cp_comm_type=p2p dist.eval_context_parallel_size=3 "
-        "dist.use_decentralized_pg=true model.seq_length=4096",
+        "dist.use_decentralized_pg=true dist.use_gloo_process_groups=false model.seq_length=4096",
     ),
 )
 def evaluation_cp_has_groups(v: View) -> Problem | None:
@@ -111,6 +111,38 @@ def evaluation_cp_has_groups(v: View) -> Problem | None:
             "seq_length",
         )
     return _does_not_divide_ranks(v, size)
+
+
+@rule(
+    "LOAD003",
+    severity="error",
+    effect="crash",
+    stage="config",
+    source=(
+        BRIDGE_CONFIG.says(
+            "ConfigContainer.validate",
+            "Gloo process groups are not supported when use_decentralized_pg=True",
+            ">=0.3",
+        ),
+    ),
+    applies=lambda v: v.dialect == "bridge" and bool(v.get("use_decentralized_pg")),
+    good=Example("bridge", "dist.use_decentralized_pg=true dist.use_gloo_process_groups=false"),
+    bad=Example("bridge", "dist.use_decentralized_pg=true dist.use_gloo_process_groups=true"),
+)
+def decentralized_groups_exclude_gloo(v: View) -> Problem | None:
+    """Decentralized process groups come without Gloo.
+
+    Bridge makes decentralized groups over NCCL alone and refuses use_gloo_process_groups, which is on by default.
+    """
+    if not v.use_gloo_process_groups:
+        return None
+    return Problem(
+        message="decentralized process groups are made over NCCL alone: Bridge's validation stops",
+        found="dist.use_decentralized_pg with dist.use_gloo_process_groups",
+        wanted="dist.use_gloo_process_groups=false",
+        facts=("use_gloo_process_groups", "use_decentralized_pg"),
+        fixes=(Fix({"use_gloo_process_groups": False}, "groups over NCCL alone"),),
+    )
 
 
 @rule(
@@ -153,5 +185,6 @@ def provider_drops_hierarchy_with_its_sizes(v: View) -> Problem | None:
 
 RULES = (
     evaluation_cp_has_groups,
+    decentralized_groups_exclude_gloo,
     provider_drops_hierarchy_with_its_sizes,
 )

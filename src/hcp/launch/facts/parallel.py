@@ -134,6 +134,14 @@ PARALLEL_FACTS: tuple[FactSpec, ...] = (
         default=False,
     ),
     FactSpec(
+        "use_gloo_process_groups",
+        "bool",
+        "Bridge: process groups over Gloo besides those over NCCL",
+        bridge=("dist.use_gloo_process_groups",),
+        default=UNKNOWN,
+        defaults={"bridge": True},
+    ),
+    FactSpec(
         "high_priority_stream_groups",
         "comm",
         "process groups whose NCCL stream has high priority",
