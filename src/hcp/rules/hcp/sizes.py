@@ -34,7 +34,13 @@ def _wants_sizes(v: View) -> bool:
 
 def _passes_sizes_on(v: View) -> bool:
     """Whether the sizes reach the code that builds the groups: verl does not pass them on."""
-    return v.dialect != "verl" and has_sizes(v)
+    return v.dialect != "verl" and (has_sizes(v) or _has_an_empty_list(v))
+
+
+def _has_an_empty_list(v: View) -> bool:
+    """Whether Bridge multiplies no sizes: it asks whether they are null. HCP001 speaks where a layer needs them."""
+    is_empty = v.dialect == "bridge" and v.get("hcp_sizes") is not None and not v.hcp_sizes
+    return is_empty and v.cp != 1 and not uses_hcp(v) and v.at_least("bridge", "0.4")
 
 
 @rule(
@@ -116,7 +122,7 @@ def sizes_product(v: View) -> Problem | None:
     """
     sizes = v.hcp_sizes
     product = prod(sizes)
-    if min(sizes) < 1 or product == v.cp:
+    if (sizes and min(sizes) < 1) or product == v.cp:
         return None
     named = v.dialect == "bridge" and v.known("bridge") and v.at_least("bridge", "0.4.0")
     return Problem(
