@@ -8,8 +8,8 @@ from math import prod
 from typing import Any
 
 from hcp.launch.fact import ELASTIC_STARTS, Dialect, Fact
-from hcp.launch.hybrid_pattern import derive_from_pattern
 from hcp.launch.facts.table import key_dialect
+from hcp.launch.hybrid_pattern import derive_from_pattern
 
 Facts = MutableMapping[str, Fact]
 _ON = Fact(True, "launch")
