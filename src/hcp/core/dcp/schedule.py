@@ -33,8 +33,9 @@ def plan_micro_batches(
         lengths: tokens of each sequence, unpadded, each >= 1 (policy pr5869: >= 0).
         world_size: W, the ranks of DPxCP that one tensor and pipeline slice sees.
         max_seqlen_per_rank: M, the most padded tokens that a rank holds in a micro-batch.
-        policy: "balanced", ours: in each micro-batch the groups cover all ranks, padded tokens stay within M, and no
-            group could have the next smaller size without breaking M or making its micro-batch longer.
+        policy: "balanced", ours: in each micro-batch the groups cover all ranks and padded tokens stay within M. Where
+            a group could have the next smaller size without breaking M or making its micro-batch longer, the ranks that
+            this saves would idle: they would not do to divide any group of several sequences.
             "pr5869": all sequences in one micro-batch, split as verl pull request #5869 does.
         cost: what a sequence costs; its `comm` moves the plan between few ranks per sequence and even load.
         tp: tensor-parallel size. With `sequence_parallel`, sequences are padded to multiples of tp * 2 * C, else 2 * C.

@@ -57,9 +57,16 @@ class Workload(NamedTuple):
 
     def group(self, size: int, items: list[int]) -> Pack:
         """A group of this size with these sequences; its room is negative if they do not fit."""
-        width = self.sizes[size]
-        height = sum([self.work[i] for i in items]) / width
+        height = self.height(size, items)
         return Pack(size, height, self.capacity[size] - sum([self.units(size, i) for i in items]), items)
+
+    def time(self, size: int, position: int) -> float:
+        """Work per rank of a sequence alone on a group of this size."""
+        return self.work[position] / self.sizes[size]
+
+    def height(self, size: int, items: list[int]) -> float:
+        """Work per rank of a group of this size with these sequences."""
+        return sum([self.work[i] for i in items]) / self.sizes[size]
 
     def price(self, size: int, position: int) -> float:
         """What it costs to spread a sequence over a group of this size instead of the smallest that holds it."""
