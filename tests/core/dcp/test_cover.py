@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import random
 
-from hcp.core.dcp import DEFAULT_COST, usable_sizes
+from hcp.core.dcp import Setup
 from hcp.core.dcp.cover import is_halvable, settle
 from hcp.core.dcp.fill import fill_tightly
 from hcp.core.dcp.workload import Packs, Workload, workload_of
 
 
 def prepared(lengths: list[int], world_size: int, max_seqlen: int) -> Workload:
-    return workload_of(lengths, world_size, max_seqlen, usable_sizes(world_size), DEFAULT_COST, 1)
+    return workload_of(lengths, world_size, max_seqlen, Setup())
 
 
 def shape(workload: Workload, batches: list[Packs]) -> list[list[tuple[int, list[int]]]]:

@@ -51,7 +51,7 @@ def is_halvable(workload: Workload, group: Pack, tallest: float) -> bool:
 def _narrowed(workload: Workload, batch: Packs) -> Packs:
     """Halves what can be halved: into two groups where there are two sequences, else into one and idle ranks."""
     tallest = max([group.height for group in batch])
-    if not any([group.size and is_halvable(workload, group, tallest) for group in batch]):
+    if not any(group.size and is_halvable(workload, group, tallest) for group in batch):
         return batch
     return _narrowed_to(workload, batch, tallest)
 
