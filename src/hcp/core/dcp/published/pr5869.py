@@ -38,7 +38,7 @@ def even_parts(values: Sequence[int], count: int) -> list[list[int]]:
     Source: verl, verl/utils/seqlen_balancing.py, karmarkar_karp and get_seqlen_balanced_partitions.
 
     >>> even_parts([8, 7, 6, 5, 4], 2)
-    [[2, 3, 4], [0, 1]]
+    [[1, 3, 4], [0, 2]]
     """
     heap = [_Division([(value, 1, [(i, value)]), *[(0, 0, [])] * (count - 1)]) for value, i in _ascending(values)]
     heapify(heap)
