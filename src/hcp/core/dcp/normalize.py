@@ -40,7 +40,7 @@ from fractions import Fraction
 from typing import NamedTuple
 
 from hcp.core.dcp.lengths import MOST_RANKS, check_positive
-from hcp.core.dcp.plan import padded_length
+from hcp.core.dcp.rows import local_runs
 from hcp.core.errors import HcpError
 
 REDUCTIONS = ("mean", "sum")
@@ -95,25 +95,21 @@ def loss_weights(
     return tuple(weights)
 
 
-def real_tokens_of_rank(lengths: Sequence[int], local_cp_size: int, cp_rank: int, align: int = 1) -> int:
-    """Tokens that are not padding on one rank of a group, in the zigzag order: r of the per-token tuple.
+def real_tokens_of_rank(
+    lengths: Sequence[int],
+    local_cp_size: int,
+    cp_rank: int,
+    align: int = 1,
+    *,
+    layout: str = "zigzag",
+    min_local_rows: int = 0,
+) -> int:
+    """Tokens that are not padding on one rank of a group: r of the per-token tuple; arguments as in `local_runs`.
 
-    Each sequence is padded to 2 * C * align tokens (C = 1: align) and cut into 2 * C chunks; rank c holds chunks c and
-    2 * C - 1 - c. Over the ranks of the group they add up to the sum of the lengths.
-    Source: verl/utils/dynamic_cp_scheduler.py, _local_padding_mask.
+    Over the ranks of the group they add up to the sum of the lengths.
 
     >>> [real_tokens_of_rank([10, 3], 2, rank) for rank in range(2)]
     [5, 8]
     """
-    check_positive("local_cp_size", local_cp_size)
-    if not 0 <= cp_rank < local_cp_size:
-        raise HcpError(f"cp_rank: found {cp_rank}, wanted 0 to {local_cp_size - 1}")
-    total = 0
-    for length in lengths:
-        if local_cp_size == 1:
-            total += length
-            continue
-        chunk = padded_length(length, local_cp_size, align) // (2 * local_cp_size)
-        for start in (cp_rank * chunk, (2 * local_cp_size - 1 - cp_rank) * chunk):
-            total += max(0, min(length - start, chunk))
-    return total
+    runs = local_runs(lengths, local_cp_size, cp_rank, align=align, layout=layout, min_local_rows=min_local_rows)
+    return sum(tokens for tokens, _ in runs)
