@@ -36,9 +36,8 @@ def batch_of(count: int) -> Any:
 def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--sequences", type=int, nargs="+", default=[512, 1024, 2048, 4096, 8192])
-    print(
-        f"{'sequences':>9} {'micro-batches':>13} {'plan s':>7} {'split s':>8} {'merge s':>8}   {RANKS} ranks, {KEYS} keys"
-    )
+    print(f"one of {RANKS} ranks, {KEYS} jagged keys, seconds")
+    print(f"{'sequences':>9} {'micro-batches':>13} {'plan':>7} {'split':>7} {'merge':>7}")
     for count in parser.parse_args().sequences:
         batch = batch_of(count)
         started = time.perf_counter()
@@ -57,10 +56,8 @@ def main() -> int:
         before = time.perf_counter()
         merge_outputs(outputs, count)
         merged = time.perf_counter()
-        times = (planned - started, split - planned, merged - before)
-        print(
-            f"{count:>9} {len(plan.micro_batches):>13} {times[0]:>7.2f} {times[1]:>8.2f} {times[2]:>8.2f}", flush=True
-        )
+        seconds = (planned - started, split - planned, merged - before)
+        print(f"{count:>9} {len(plan.micro_batches):>13}", *(f"{each:>7.2f}" for each in seconds), flush=True)
     return 0
 
 
