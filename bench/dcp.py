@@ -3,8 +3,8 @@
 Three numbers together, for one alone means nothing: imbalance (sum over micro-batches of the slowest rank's work, over
 total work / W: 1.0 is the bound), op (mean group size over the tokens, over the smallest that fits) and micro-batches
 (over what the tokens need; for megatron-core's scheduler, which packs nothing, its forward steps). Work is
-24576 s + s**2. "head" is Megatron-LM dev's scheduler, which verl uses, written from its description: exact, but faster
-than the original; "mcore" is the installed megatron-core's; "pr5869" does not keep tokens per rank within M.
+24576 s + s**2. "head" is Megatron-LM dev's scheduler, which verl uses, and "mcore" the released megatron-core's: exact
+(bench/dcp_upstream.py), but faster than the originals. "pr5869" does not keep tokens per rank within M.
 """
 
 from __future__ import annotations
@@ -21,9 +21,11 @@ from typing import NamedTuple
 ROOT = Path(__file__).resolve().parents[1]
 sys.path[:0] = [str(ROOT / "src"), str(Path(__file__).parent), str(Path(__file__).parent / "lib")]
 
-import dcp_baselines as baselines  # noqa: E402
-
 from hcp.core.dcp import DEFAULT_COST, plan_micro_batches  # noqa: E402
+from hcp.core.dcp.published.dev import packing_aware  # noqa: E402
+from hcp.core.dcp.published.main import balanced_cp  # noqa: E402
+from hcp.core.dcp.published.open_group import Batches, smallest_power  # noqa: E402
+from hcp.core.dcp.published.pr5869 import even_micro_batches  # noqa: E402
 
 BEYOND = 0.03
 NAMES = ("ours", "head", "mcore", "pr5869")
@@ -114,30 +116,18 @@ class Result(NamedTuple):
     seconds: float
 
 
-def of_groups(cell: Cell, tokens: list[int], batches: baselines.Batches) -> Result:
+def of_groups(cell: Cell, tokens: list[int], batches: Batches, apart: bool) -> Result:
+    """`apart`: each sequence of a group is a forward step of its own."""
     work = [DEFAULT_COST.work(length) for length in tokens]
     slowest = [max(sum(work[i] for i in own) / size for size, own in batch) for batch in batches]
     spread = sum(size * tokens[i] for batch in batches for size, own in batch for i in own)
-    return _result(cell, tokens, sum(slowest), spread, len(batches))
-
-
-def of_ranks(cell: Cell, tokens: list[int], batches: list[list[list[int]]]) -> Result:
-    """For plans in which ranks of one micro-batch share some sequences and not others."""
-    slowest, spread, steps = 0.0, 0, 0
-    for batch in batches:
-        size: dict[int, int] = {}
-        for own in batch:
-            for i in own:
-                size[i] = size.get(i, 0) + 1
-        slowest += max(sum(DEFAULT_COST.work(tokens[i]) / size[i] for i in own) for own in batch)
-        spread += sum(tokens[i] * ranks for i, ranks in size.items())
-        steps += max(map(len, batch))
-    return _result(cell, tokens, slowest, spread, steps)
+    steps = sum(max(len(own) for _, own in batch) if apart else 1 for batch in batches)
+    return _result(cell, tokens, sum(slowest), spread, steps)
 
 
 def _result(cell: Cell, tokens: list[int], slowest: float, spread: int, count: int) -> Result:
     bound = sum(map(DEFAULT_COST.work, tokens)) / cell.world_size
-    least = sum(length * baselines.smallest_power(length, cell.max_seqlen) for length in tokens)
+    least = sum(length * smallest_power(length, cell.max_seqlen) for length in tokens)
     need = -(-sum(tokens) // (cell.world_size * cell.max_seqlen))
     return Result(slowest / bound, spread / least, count / need, 0.0)
 
@@ -155,13 +145,12 @@ def run(cell: Cell, names: tuple[str, ...]) -> dict[str, Result]:
             plan, seconds = timed(lambda: plan_micro_batches(tokens, ranks, most))
             batches = [[(g.local_cp_size, list(g.samples)) for g in b.groups] for b in plan.micro_batches]
         elif name == "head":
-            batches, seconds = timed(lambda: baselines.packing_aware(tokens, ranks, most))
+            batches, seconds = timed(lambda: packing_aware(tokens, ranks, most))
         elif name == "pr5869":
-            batches, seconds = timed(lambda: baselines.pr5869(tokens, ranks, most, DEFAULT_COST))
+            batches, seconds = timed(lambda: even_micro_batches(tokens, ranks, most))
         else:
-            batches, seconds = timed(lambda: baselines.installed(tokens, ranks, most))
-        measure = of_ranks if name == "mcore" else of_groups
-        results[name] = measure(cell, tokens, batches)._replace(seconds=seconds)
+            batches, seconds = timed(lambda: balanced_cp(tokens, ranks, most))
+        results[name] = of_groups(cell, tokens, batches, name == "mcore")._replace(seconds=seconds)
     return results
 
 
@@ -240,18 +229,11 @@ def main() -> int:
     parser.add_argument("--seeds", type=int, default=5, help="how many draws of lengths per cell")
     parser.add_argument("--cells", action="store_true", help="also one line for each cell")
     options = parser.parse_args()
-    try:
-        import megatron.core.pipeline_parallel.hybrid_cp_schedule  # noqa: F401
-
-        names = NAMES
-    except ImportError:
-        print("megatron-core is not installed: its scheduler is left out")
-        names = tuple(name for name in NAMES if name != "mcore")
-    results = {cell: run(cell, names) for cell in cells(options.seeds, options.quick)}
+    results = {cell: run(cell, NAMES) for cell in cells(options.seeds, options.quick)}
     if options.cells:
-        print_cells(results, names)
-    missed = print_regimes(results, names)
-    print_times(names, options.quick)
+        print_cells(results, NAMES)
+    missed = print_regimes(results, NAMES)
+    print_times(NAMES, options.quick)
     return 1 if missed else 0
 
 

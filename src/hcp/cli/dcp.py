@@ -92,14 +92,14 @@ def plan(
     hcp dcp plan --world-size 8 --max-seqlen 8192 --lengths 30000,9000,800,700
     hcp dcp plan --world-size 64 --max-seqlen 8192 --lengths data.jsonl --field num_tokens --compare --svg plan.svg
     """
-    from hcp.cli.lengths import read_lengths
     from hcp.cli.reports import dcp as report
+    from hcp.data.lengths import read_lengths
     from hcp.draw.timeline_rows import timeline_of
 
     if world_size > MAX_WORLD_SIZE:
         raise HcpError(f"--world-size {str(world_size)[:20]}: wanted at most {MAX_WORLD_SIZE} ranks")
     cost = parse_cost(cost_text)
-    found = read_lengths(lengths, field)
+    found = read_lengths(lengths, field).values
     plans, failed = [], []
     for name in POLICIES if compare else (policy,):
         try:

@@ -47,7 +47,12 @@ def _faults(plan: Plan, target: str = "pow2", align: int = 1, cost: Cost | None 
             if size in sizes[1:]:
                 smaller = sizes[sizes.index(size) - 1]
                 fits = sum(padded(plan.lengths[i], smaller, align) for i in group.samples) <= smaller * limit
-                if fits and sum(work[i] for i in group.samples) / smaller <= tallest:
+                # A group is wider than it needs where ranks would idle otherwise: none of those that it could leave
+                # would help a group of several sequences, which then becomes two.
+                divisible = [smaller if other is group else other.local_cp_size for other in batch.groups
+                             if len(other.samples) > 1]  # fmt: skip
+                idle = min(divisible, default=size) > size - smaller
+                if fits and sum(work[i] for i in group.samples) / smaller <= tallest and not idle:
                     found.append(f"{where}: {smaller} ranks would do")
     return found
 

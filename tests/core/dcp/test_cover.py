@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import random
 
-from hcp.core.dcp import DEFAULT_COST, usable_sizes
+from hcp.core.dcp import Setup
 from hcp.core.dcp.cover import is_halvable, settle
 from hcp.core.dcp.fill import fill_tightly
 from hcp.core.dcp.workload import Packs, Workload, workload_of
 
 
 def prepared(lengths: list[int], world_size: int, max_seqlen: int) -> Workload:
-    return workload_of(lengths, world_size, max_seqlen, usable_sizes(world_size), DEFAULT_COST, 1)
+    return workload_of(lengths, world_size, max_seqlen, Setup())
 
 
 def shape(workload: Workload, batches: list[Packs]) -> list[list[tuple[int, list[int]]]]:
@@ -34,10 +34,23 @@ def test_idle_ranks_make_the_tallest_group_wider() -> None:
     assert shape(workload, settle(workload, batch)) == [[(2, [4000]), (1, [1000]), (1, [900])]]
 
 
-def test_equal_groups_merge_when_widening_one_would_be_for_nothing() -> None:
+def test_one_of_many_equal_groups_takes_an_idle_rank() -> None:
     workload = prepared([1000] * 7, 8, 4096)
     (settled,) = shape(workload, settle(workload, [workload.group(0, [i]) for i in range(7)]))
-    assert settled == [(4, [1000] * 3), *[(1, [1000])] * 4]
+    assert settled == [(2, [1000]), *[(1, [1000])] * 6]
+
+
+def test_idle_ranks_take_over_sequences_before_a_group_gets_wider_for_nothing() -> None:
+    workload = prepared([1000] * 8, 7, 4096)
+    batch = [workload.group(0, [i]) for i in range(4)] + [workload.group(0, [4, 5]), workload.group(0, [6, 7])]
+    (settled,) = shape(workload, settle(workload, batch))
+    assert settled == [(1, [1000, 1000]), *[(1, [1000])] * 6]
+
+
+def test_the_fewest_tokens_are_spread_where_ranks_would_idle() -> None:
+    workload = prepared([1000] * 6 + [10], 8, 4096)
+    (settled,) = shape(workload, settle(workload, [workload.group(0, [i]) for i in range(7)]))
+    assert settled == [(2, [10]), *[(1, [1000])] * 6]
 
 
 def test_a_group_whose_padding_would_not_fit_is_not_made_wider() -> None:
@@ -75,7 +88,13 @@ def test_any_groups_are_settled_into_ones_with_reason() -> None:
             tallest = max(group.height for group in some)
             assert sum(workload.sizes[group.size] for group in some) == world_size
             assert all(group.items and workload.group(group.size, group.items).room >= 0 for group in some)
-            assert not any(is_halvable(workload, group, tallest) for group in some)
+            for group in some:
+                if is_halvable(workload, group, tallest):
+                    smaller = workload.sizes[group.size - 1]
+                    idle = workload.sizes[group.size] - smaller
+                    several = [g for g in some if len(g.items) > 1]
+                    sizes = [smaller if g is group else workload.sizes[g.size] for g in several]
+                    assert min(sizes, default=world_size) > idle, (world_size, shape(workload, settled))
 
 
 def test_packing_for_room_places_what_nearly_fills_the_ranks() -> None:

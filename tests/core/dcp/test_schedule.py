@@ -229,3 +229,18 @@ def test_a_broken_plan_is_seen_by_the_check(faults: Faults) -> None:
     assert any("more than M" in text for text in faults(plan._replace(max_seqlen_per_rank=700)))
     wider = plan._replace(max_seqlen_per_rank=4096, lengths=(3000, 900, 900, 9000, 1))
     assert any("would do" in text for text in faults(wider))
+
+
+@pytest.mark.parametrize(
+    "world_size, count, capped, limit",
+    [(256, 992, 0.9, 1.3 * 1.07), (512, 1984, 1.0, 1.3 * 1.04), (8, 7, 1.0, 8 / 7), (64, 250, 0.5, 1.3 * 1.04)],
+)
+def test_ranks_that_equal_lengths_leave_idle_do_not_collapse_into_one_group(
+    world_size: int, count: int, capped: float, limit: float, faults: Faults
+) -> None:
+    """Rollouts at the cap, k * W - r of them: r groups of two ranks would do, or groups of the short ones."""
+    chance = random.Random(world_size)
+    lengths = [8192 if i < capped * count else chance.randint(200, 8000) for i in range(count)]
+    plan = plan_micro_batches(lengths, world_size, 8192)
+    assert plan.metrics.mean_cp_over_min <= limit
+    assert faults(plan) == []

@@ -46,13 +46,26 @@ def build(workload: Workload, options: BuildOptions) -> list[Packs] | None:
     if not (fill_tightly(workload, levels, rest) if options.tight else fill(workload, levels, rest, options.widest)):
         return None
     plan = [batch for batch, _ in levels if batch]
+    if workload.attention:  # what a group's sequences hide together is known only now
+        for batch in plan:
+            for group in batch:
+                group.height = workload.height(group.size, group.items)
     _swap_alike(plan)
     return [settled for batch in plan for settled in settle(workload, batch)]
 
 
 def plan_cost(workload: Workload, plan: list[Packs]) -> float:
-    """The time of all ranks from start to end, idle or not, and the price of sequences spread wider than they need."""
-    time = sum([max([group.height for group in batch]) for batch in plan])
+    """The time of all ranks from start to end, idle or not, and the price of sequences spread wider than they need.
+
+    A pipeline adds its bubble, (pp - 1) / vpp times the slowest micro-batch: while it fills and drains, stages wait.
+    """
+    cost, setup = workload.setup.cost, workload.setup
+    tallest = [max([group.height for group in batch]) for batch in plan]
+    time = sum(tallest) + (setup.pp - 1) / setup.vpp * max(tallest)
+    if cost.by_time:
+        time += (
+            cost.machine.micro_batch_s / cost.machine.unit_s * workload.slot * (len(plan) + (setup.pp - 1) / setup.vpp)
+        )
     price = sum([workload.price(group.size, i) for batch in plan for group in batch if group.size for i in group.items])
     return time * workload.world_size + price
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from heapq import heapify, heappop, heappush
+
 from hcp.core.dcp.workload import Pack, Packs, Workload
 
 TRIES = 12
@@ -11,20 +13,28 @@ TRIES = 12
 def settle(workload: Workload, batch: Packs) -> list[Packs]:
     """The same sequences in groups that cover all W ranks, none wider than it has reason to be; `batch` is used up.
 
-    First, groups that could be halved without breaking M or making the micro-batch longer are halved. Ranks that this
-    or a lack of sequences leaves idle go to the tallest groups, which makes the micro-batch shorter; or groups merge
-    into one wider than their sum. Where nothing of that works, all sequences go to groups of all W ranks, in one or
-    several micro-batches.
+    First, groups that could do with the next smaller size without breaking M or making the micro-batch longer get it.
+    Ranks that this or a lack of sequences leaves idle go, in this order,
+
+    1. to the tallest groups, if there are enough for all of them: the micro-batch gets shorter;
+    2. to a group of several sequences, which becomes two groups;
+    3. to the groups with the fewest tokens, for nothing but that no rank is idle;
+    4. where the sizes do not add up to W, to a merger of groups, wider than their sum.
+
+    Where nothing of that works, all sequences go to groups of all W ranks, in one or several micro-batches.
     """
-    sizes = workload.sizes
-    batch = _halved(workload, batch)
-    free = workload.world_size - sum([sizes[group.size] for group in batch])
+    batch = _narrowed(workload, batch)
+    free = workload.world_size - sum([workload.sizes[group.size] for group in batch])
     while free:
-        grown = _grown(workload, batch, free) or _merged(workload, batch, free)
-        if grown is None:
-            return whole_groups(workload, sorted(i for group in batch for i in group.items))
-        batch = grown
-        free = workload.world_size - sum([sizes[group.size] for group in batch])
+        before = free
+        for use_idle in (_grow, _divide, _widen):
+            free = use_idle(workload, batch, free) if free else 0
+        if free == before:
+            merged = _merged(workload, batch, free)
+            if merged is None:
+                return whole_groups(workload, sorted(i for group in batch for i in group.items))
+            batch = merged
+            free = workload.world_size - sum([workload.sizes[group.size] for group in batch])
     return [batch]
 
 
@@ -33,45 +43,127 @@ def is_halvable(workload: Workload, group: Pack, tallest: float) -> bool:
     if group.size == 0:
         return False
     smaller = group.size - 1
-    ratio = workload.sizes[group.size] / workload.sizes[smaller]
-    if group.height * ratio > tallest:
+    if workload.height(smaller, group.items) > tallest:
         return False
     return sum([workload.units(smaller, i) for i in group.items]) <= workload.capacity[smaller]
 
 
-def _halved(workload: Workload, batch: Packs) -> Packs:
+def _narrowed(workload: Workload, batch: Packs) -> Packs:
     """Halves what can be halved: into two groups where there are two sequences, else into one and idle ranks."""
     tallest = max([group.height for group in batch])
-    if not any(is_halvable(workload, group, tallest) for group in batch):
+    if not any(group.size and is_halvable(workload, group, tallest) for group in batch):
         return batch
+    return _narrowed_to(workload, batch, tallest)
+
+
+def _narrowed_to(workload: Workload, batch: Packs, tallest: float) -> Packs:
     result: Packs = []
     waiting = batch[::-1]
     while waiting:
         group = waiting.pop()
         if not is_halvable(workload, group, tallest):
             result.append(group)
-            continue
-        halves: tuple[list[int], list[int]] = ([], [])
-        loads = [0.0, 0.0]
-        for i in sorted(group.items):
-            lower = int(loads[1] < loads[0])
-            halves[lower].append(i)
-            loads[lower] += workload.work[i]
-        waiting.extend(workload.group(group.size - 1, items) for items in reversed(halves) if items)
+        elif 2 * workload.sizes[group.size - 1] <= workload.sizes[group.size]:
+            waiting.extend(_halves(workload, group, group.size - 1)[::-1])
+        else:
+            waiting.append(workload.group(group.size - 1, group.items))
     return result
 
 
-def _grown(workload: Workload, batch: Packs, free: int) -> Packs | None:
-    """All tallest groups one size wider, if the idle ranks suffice."""
-    tallest = max(group.height for group in batch)
-    peaks = [group for group in batch if group.height == tallest]
-    if any(group.size + 1 == len(workload.sizes) for group in peaks):
+def _halves(workload: Workload, group: Pack, size: int) -> Packs:
+    """The sequences of a group, divided evenly by work onto two of this size; one of them if there is one sequence."""
+    halves: tuple[list[int], list[int]] = ([], [])
+    loads = [0.0, 0.0]
+    for i in sorted(group.items):
+        lower = int(loads[1] < loads[0])
+        halves[lower].append(i)
+        loads[lower] += workload.work[i]
+    return [workload.group(size, items) for items in halves if items]
+
+
+def _wider(workload: Workload, group: Pack, free: int) -> Pack | None:
+    """The group one size wider, if so many idle ranks suffice and its padded sequences fit."""
+    if group.size + 1 == len(workload.sizes):
         return None
-    wider = [workload.group(group.size + 1, group.items) for group in peaks]
-    growth = sum(workload.sizes[group.size + 1] - workload.sizes[group.size] for group in peaks)
-    if growth > free or any(group.room < 0 for group in wider):
+    if workload.sizes[group.size + 1] - workload.sizes[group.size] > free:
         return None
-    return [group for group in batch if group.height != tallest] + wider
+    wider = workload.group(group.size + 1, group.items)
+    return wider if wider.room >= 0 else None
+
+
+def _grow(workload: Workload, batch: Packs, free: int) -> int:
+    """Makes all tallest groups one size wider, as often as that works and is of use; returns the ranks still idle."""
+    order = [(-group.height, number) for number, group in enumerate(batch)]
+    heapify(order)
+    while free:
+        tallest = order[0][0]
+        peaks: list[int] = []
+        while order and order[0][0] == tallest:
+            peaks.append(heappop(order)[1])
+        left, wider = free, []
+        for number in peaks:
+            grown = _wider(workload, batch[number], left)
+            if grown is None or grown.height >= -tallest:
+                return free
+            left -= workload.sizes[grown.size] - workload.sizes[batch[number].size]
+            wider.append(grown)
+        for number, grown in zip(peaks, wider):
+            batch[number] = grown
+            heappush(order, (-grown.height, number))
+        free = left
+    return free
+
+
+def _divide(workload: Workload, batch: Packs, free: int) -> int:
+    """Makes two of groups with several sequences, the tallest first; returns the ranks still idle."""
+    order = [(-group.height, number) for number, group in enumerate(batch) if len(group.items) > 1]
+    heapify(order)
+    tallest = max([group.height for group in batch])
+    while free and order:
+        _, number = heappop(order)
+        group = batch[number]
+        if workload.sizes[group.size] > free:
+            continue
+        halves = _halves(workload, group, group.size)
+        parts = _narrowed_to(workload, halves, tallest)
+        free += workload.sizes[group.size] - sum([workload.sizes[part.size] for part in parts])
+        places = [number, *range(len(batch), len(batch) + len(parts) - 1)]
+        batch[number] = parts[0]
+        batch += parts[1:]
+        for place, part in zip(places, parts):
+            if len(part.items) > 1:
+                heappush(order, (-part.height, place))
+    return free
+
+
+def _widen(workload: Workload, batch: Packs, free: int) -> int:
+    """Makes groups wider for nothing but that no rank is idle, those with the fewest tokens first, the tallest last.
+
+    A group of several sequences would better be two groups: it is widened only where `_divide` could not do that, and
+    the sizes leave nothing else. Returns the ranks still idle.
+    """
+    tallest = max([group.height for group in batch])
+
+    def key(number: int, wider: Pack) -> tuple[bool, bool, int, int]:
+        tokens = sum([workload.length[i] for i in wider.items])
+        return len(wider.items) > 1, wider.height > tallest, tokens, number
+
+    order = []
+    for number, group in enumerate(batch):
+        wider = _wider(workload, group, free)
+        if wider is not None:
+            order.append((*key(number, wider), wider))
+    heapify(order)
+    while free and order:
+        number, wider = heappop(order)[3:]
+        growth = workload.sizes[wider.size] - workload.sizes[batch[number].size]
+        if growth > free:
+            continue
+        batch[number], free = wider, free - growth
+        next_wider = _wider(workload, wider, free)
+        if next_wider is not None:
+            heappush(order, (*key(number, next_wider), next_wider))
+    return free
 
 
 def _merged(workload: Workload, batch: Packs, free: int) -> Packs | None:
@@ -127,5 +219,5 @@ def whole_groups(workload: Workload, items: list[int]) -> list[Packs]:
         else:
             group.items.append(i)
             group.room -= units
-            group.height += workload.work[i] / workload.sizes[size]
+            group.height += workload.time(size, i)
     return [[group] for group in groups]

@@ -50,7 +50,7 @@ def fill(workload: Workload, levels: list[tuple[Packs, int]], singles: list[int]
             units = -(-tokens // unit[group.size])
             if units <= group.room:
                 group.room -= units
-                group.height += work[i] / sizes[group.size]
+                group.height += workload.time(group.size, i) if group.size else work[i]
                 group.items.append(i)
                 heapreplace(heap, (lack + work[i], which))
                 break

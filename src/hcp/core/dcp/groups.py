@@ -5,24 +5,27 @@ from __future__ import annotations
 from hcp.core.dcp.lengths import MOST_RANKS, check_positive
 from hcp.core.errors import HcpError
 
-TARGETS = ("main", "dev", "pow2")
-"""Who makes the groups: Megatron-Core's main branch and releases, its dev branch, or a launch of your own (pow2)."""
+TARGETS = ("main", "dev", "pow2", "any")
+"""Who makes the groups: Megatron-Core's main branch and releases, its dev branch, or a launch of your own (pow2); any:
+consecutive ranks of every number, as Megatron-LM #6801 proposes (open; its rings give a rank at most four peers)."""
 
 
 def usable_sizes(world_size: int, target: str = "pow2") -> tuple[int, ...]:
     """The sizes, ascending, that a group of the W ranks of DPxCP can have.
 
     main, dev: 1, W, and 2^k for 2 <= 2^k <= 2^(int(log2 W) - 1); an odd W > 1 is refused, as upstream refuses it.
-    pow2: 1, 2, 4, ... below W, and W. Both agree wherever W is a power of two.
+    pow2: 1, 2, 4, ... below W, and W. Both agree wherever W is a power of two. any: every size up to W.
     Source: megatron/core/parallel_state.py, create_hybrid_dp_cp_groups (main, 0.16.1: `range(int(log2 W))[1:]`) and
     create_dynamic_dp_cp_groups (dev: the same from 2^0 on); size W is the DPxCP group itself.
 
     >>> usable_sizes(12, "main"), usable_sizes(12)
     ((1, 2, 4, 12), (1, 2, 4, 8, 12))
     """
-    check_positive("world_size", world_size, MOST_RANKS)
+    world_size = check_positive("world_size", world_size, MOST_RANKS)
     if target not in TARGETS:
         raise HcpError(f"groups: found {target!r}, wanted one of {', '.join(TARGETS)}")
+    if target == "any":
+        return tuple(range(1, world_size + 1))
     if target == "pow2":
         powers = (world_size - 1).bit_length()
     else:
@@ -42,5 +45,5 @@ def is_usable(start: int, size: int, world_size: int, target: str = "pow2") -> b
     >>> is_usable(4, 4, 12, "main"), is_usable(8, 4, 12, "main"), is_usable(0, 8, 12, "main")
     (True, True, False)
     """
-    fits = start >= 0 and start + size <= world_size and start % size == 0
+    fits = start >= 0 and start + size <= world_size and (target == "any" or start % size == 0)
     return fits and size in usable_sizes(world_size, target)

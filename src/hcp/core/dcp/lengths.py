@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import Any
 
 from hcp.core.errors import HcpError
 
@@ -11,18 +12,38 @@ MOST = 1 << 40
 MOST_RANKS = 1 << 20
 
 
-def check_positive(name: str, value: object, most: int = MOST) -> None:
-    """Raises HcpError unless value is an int from 1 to `most` (a bool is none)."""
-    if type(value) is not int or not 1 <= value <= most:
+def whole_of(value: Any) -> Any:
+    """An int for what counts as one, such as numpy's integers; anything else (a bool, a float, a text) as it is."""
+    if type(value) is int or isinstance(value, bool | float | str):
+        return value
+    try:
+        return int(value.__index__())
+    except (AttributeError, TypeError, ValueError):
+        return value
+
+
+def check_positive(name: str, value: object, most: int = MOST) -> int:
+    """The value as an int. Raises HcpError unless it is a whole number from 1 to `most` (a bool is none)."""
+    number = whole_of(value)
+    if type(number) is not int or not 1 <= number <= most:
         raise HcpError(f"{name}: found {value!r:.60}, wanted an integer from 1 to {most}")
+    return number
 
 
-def check_lengths(lengths: Sequence[int], least: int = 1) -> None:
-    """Raises HcpError for no sequences, or naming the first whose length is no int >= least (a bool is none)."""
-    if not lengths:
+def check_lengths(lengths: Sequence[int], least: int = 1) -> tuple[int, ...]:
+    """The lengths as ints.
+
+    Raises HcpError for no sequences, or naming the first whose length is no whole number >= least (a bool is none).
+    """
+    if not len(lengths):
         raise HcpError("lengths: found no sequences, wanted at least one")
-    for index, length in enumerate(lengths):
+    found = tuple(lengths)
+    if set(map(type, found)) == {int} and least <= min(found) <= max(found) <= MOST:
+        return found
+    found = tuple(map(whole_of, found))
+    for index, length in enumerate(found):
         if type(length) is not int or not least <= length <= MOST:
             raise HcpError(
                 f"lengths: sequence {index} has length {length!r:.60}, wanted a number of tokens from {least} to {MOST}"
             )
+    return found

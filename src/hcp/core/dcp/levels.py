@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 from bisect import bisect_left
 
 from hcp.core.dcp.workload import Pack, Packs, Workload
@@ -19,14 +20,32 @@ def group_sizes(workload: Workload, height: float) -> tuple[list[list[range]], r
     ranges: list[list[range]] = [[] for _ in sizes]
     singles = range(len(falling), len(falling))
     for need, start, end in workload.runs:
-        for size in range(len(sizes) - 1, need - 1, -1):
-            stop = end if size == need else bisect_left(falling, -height * sizes[size - 1], start, end)
+        while start < end:
+            size = workload.narrowest(start, height)
+            if size == need:
+                stop = end
+            elif workload.attention:
+                stop = _first_narrower(workload, height, size, start, end)
+            else:
+                stop = max(start + 1, bisect_left(falling, -height * sizes[size - 1], start, end))
             if size == 0:
                 singles = range(start, stop)
-            elif start < stop:
+            else:
                 ranges[size].append(range(start, stop))
             start = stop
     return ranges, singles
+
+
+def _first_narrower(workload: Workload, height: float, size: int, start: int, end: int) -> int:
+    """The first position after start whose sequence does with less than this size; times fall with the length."""
+    low, high = start + 1, end
+    while low < high:
+        middle = (low + high) // 2
+        if workload.narrowest(middle, height) < size:
+            high = middle
+        else:
+            low = middle + 1
+    return low
 
 
 def groups_apart(workload: Workload, height: float) -> tuple[list[list[Pack]], list[int]]:
@@ -36,8 +55,13 @@ def groups_apart(workload: Workload, height: float) -> tuple[list[list[Pack]], l
     groups: list[list[Pack]] = []
     for size, parts in enumerate(ranges):
         width, unit, capacity = workload.sizes[size], workload.unit[size], workload.capacity[size]
+        if workload.attention:
+            heights = [workload.time(size, i) for part in parts for i in part]
+        else:
+            heights = [work[i] / width for part in parts for i in part]
         groups.append([
-            Pack(size, work[i] / width, capacity - -(-length[i] // unit), [i]) for part in parts for i in part
+            Pack(size, tall, capacity - -(-length[i] // unit), [i])
+            for tall, i in zip(heights, itertools.chain(*parts))
         ])  # fmt: skip
         groups[-1].reverse()
     return groups, list(singles)
@@ -64,7 +88,7 @@ def groups_joined(workload: Workload, height: float) -> tuple[list[list[Pack]], 
         waiting.take(i)
         size = size_of[i]
         unit, width = workload.unit[size], sizes[size]
-        group = Pack(size, work[i] / width, workload.capacity[size] - -(-length[i] // unit), [i])
+        group = Pack(size, workload.time(size, i), workload.capacity[size] - -(-length[i] // unit), [i])
         while group.height < NARROW * height and group.room:
             fits_height = bisect_left(falling, (group.height - height) * width, i)
             item = waiting.first(max(fits_height, bisect_left(shrinking, -group.room * unit, i)))
@@ -75,7 +99,7 @@ def groups_joined(workload: Workload, height: float) -> tuple[list[list[Pack]], 
                 break
             waiting.take(item)
             group.items.append(item)
-            group.height += work[item] / width
+            group.height += workload.time(size, item)
             group.room -= -(-length[item] // unit)
         groups[size].append(group)
     for some in groups:

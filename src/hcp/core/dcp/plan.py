@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+from bisect import bisect_left
 from collections.abc import Sequence
+from itertools import accumulate
 from typing import Any, NamedTuple
 
-from hcp.core.dcp.cost import Cost
+from hcp.core.dcp.cost import GroupTime
+from hcp.core.dcp.setup import Setup
 
 
 class Group(NamedTuple):
@@ -38,6 +41,10 @@ class Metrics(NamedTuple):
     """Padded tokens over the token slots of all ranks and micro-batches (W * M each)."""
     lower_bound: float
     """Total work / W, in units of the cost model: no plan ends earlier. The plan's own time is imbalance times this."""
+    estimated_s: float
+    """Seconds of the step's forward and backward passes: each micro-batch as long as its slowest group, with the
+    communication that attention does not hide, and the pipeline's bubble, (pp - 1) / vpp times the slowest micro-batch.
+    Reduction of gradients and the optimizer are not included."""
 
 
 class Plan(NamedTuple):
@@ -49,6 +56,7 @@ class Plan(NamedTuple):
     lengths: tuple[int, ...]
     micro_batches: tuple[MicroBatch, ...]
     metrics: Metrics
+    setup: Setup = Setup()
 
     def as_json(self) -> dict[str, Any]:
         """The object that `hcp dcp plan --format json` prints (schema hcp.dcp-plan/1)."""
@@ -98,24 +106,46 @@ def smallest_size(length: int, sizes: Sequence[int], max_seqlen: int, align: int
 
 def measure(
     micro_batches: Sequence[MicroBatch], lengths: Sequence[int], world_size: int, max_seqlen: int,
-    sizes: Sequence[int], cost: Cost, align: int = 1,
+    setup: Setup,
 ) -> Metrics:  # fmt: skip
     """The metrics of any assignment of the sequences to groups, also of one that no scheduler of ours made."""
-    total = sum(map(cost.work, lengths))
+    cost, sizes, unit_s = setup.cost, setup.sizes(world_size), setup.cost.machine.unit_s
+    work = list(map(cost.work, lengths))
+    total = sum(work)
     time, spread, padded = 0.0, 0, 0
+    seconds: list[float] = []
     for batch in micro_batches:
-        tallest = 0.0
+        tallest = slowest = 0.0
         for group in batch.groups:
             size = group.local_cp_size
-            tallest = max(tallest, sum(cost.work(lengths[i]) for i in group.samples) / size)
-            spread += size * sum(lengths[i] for i in group.samples)
-            padded += sum(padded_length(lengths[i], size, align) for i in group.samples)
+            height = sum([work[i] for i in group.samples]) / size
+            tallest = max(tallest, height)
+            exposed = group_time(group, lengths, setup).exposed_s if size > 1 else 0.0
+            slowest = max(slowest, height * unit_s + exposed)
+            spread += size * sum([lengths[i] for i in group.samples])
+            multiple = setup.multiple(size)
+            padded += multiple * sum([-(-lengths[i] // multiple) for i in group.samples])
         time += tallest
-    least = sum(length * (smallest_size(length, sizes, max_seqlen, align) or sizes[-1]) for length in lengths)
+        seconds.append(slowest + cost.machine.micro_batch_s)
+    least = sum([length * size for length, size in zip(lengths, least_sizes(lengths, sizes, max_seqlen, setup))])
     return Metrics(
         imbalance=time * world_size / total if total else 1.0,
         mean_cp_over_min=spread / least if least else 1.0,
         num_micro_batches=len(micro_batches),
         token_fill=padded / (len(micro_batches) * world_size * max_seqlen),
         lower_bound=total / world_size,
+        estimated_s=sum(seconds) + (setup.pp - 1) / setup.vpp * max(seconds, default=0.0),
     )
+
+
+def least_sizes(lengths: Sequence[int], sizes: Sequence[int], max_seqlen: int, setup: Setup) -> list[int]:
+    """For each sequence the smallest of the sizes that holds it; the largest for one that none holds."""
+    longest = [size * setup.tokens(size, max_seqlen) // setup.multiple(size) * setup.multiple(size) for size in sizes]
+    most = list(accumulate(longest, max))
+    return [sizes[min(bisect_left(most, length), len(sizes) - 1)] for length in lengths]
+
+
+def group_time(group: Group, lengths: Sequence[int], setup: Setup) -> GroupTime:
+    """Seconds of a group: its work, and the communication that attention does not hide."""
+    size = group.local_cp_size
+    return setup.cost.group_time(size, [lengths[i] for i in group.samples], setup.crosses(group.start, size))

@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from hcp.core.dcp.cost import DEFAULT_COST, Cost
-from hcp.core.dcp.groups import usable_sizes
-from hcp.core.dcp.lengths import check_lengths, check_positive
-from hcp.core.dcp.plan import Group, MicroBatch, Plan, measure, padded_length
+from hcp.core.dcp.lengths import MOST_RANKS, check_lengths, check_positive
+from hcp.core.dcp.plan import Group, MicroBatch, Plan, measure
 from hcp.core.dcp.search import cheapest_plan
+from hcp.core.dcp.setup import Memory, Setup, check_setup
 from hcp.core.dcp.split import split_pr5869
 from hcp.core.dcp.workload import Workload, workload_of
 from hcp.core.errors import HcpError
@@ -26,6 +26,12 @@ def plan_micro_batches(
     tp: int = 1,
     sequence_parallel: bool = True,
     groups: str = "pow2",
+    pp: int = 1,
+    vpp: int = 1,
+    min_cp_size: int = 1,
+    layout: str = "zigzag",
+    min_local_rows: int = 1,
+    memory: Memory | None = None,
 ) -> Plan:
     """Assigns every sequence to one micro-batch and one group of ranks; the same arguments always give the same plan.
 
@@ -33,12 +39,19 @@ def plan_micro_batches(
         lengths: tokens of each sequence, unpadded, each >= 1 (policy pr5869: >= 0).
         world_size: W, the ranks of DPxCP that one tensor and pipeline slice sees.
         max_seqlen_per_rank: M, the most padded tokens that a rank holds in a micro-batch.
-        policy: "balanced", ours: in each micro-batch the groups cover all ranks, padded tokens stay within M, and no
-            group could have the next smaller size without breaking M or making its micro-batch longer.
+        policy: "balanced", ours: in each micro-batch the groups cover all ranks and padded tokens stay within M. Where
+            a group could have the next smaller size without breaking M or making its micro-batch longer, the ranks that
+            this saves would idle: they would not do to divide any group of several sequences.
             "pr5869": all sequences in one micro-batch, split as verl pull request #5869 does.
         cost: what a sequence costs; its `comm` moves the plan between few ranks per sequence and even load.
         tp: tensor-parallel size. With `sequence_parallel`, sequences are padded to multiples of tp * 2 * C, else 2 * C.
-        groups: which process groups exist: "main", "dev" or "pow2" (see `usable_sizes`).
+        groups: which process groups exist: "main", "dev", "pow2" or "any" (see `usable_sizes`).
+        pp, vpp: pipeline stages and model chunks of each: the plan's time is the sum over its micro-batches and the
+            bubble, (pp - 1) / vpp times the slowest, so that a plan without one slow micro-batch is preferred.
+        min_cp_size: no group is smaller (Megatron's min_dynamic_context_parallel_size).
+        layout: how a sequence lies on its ranks, "zigzag" (two chunks each) or "contiguous"; it decides the padding.
+        min_local_rows: rows that each rank pads its micro-batch to (verl); M must not be below.
+        memory: a bound on memory beside M.
 
     Raises HcpError for arguments of the wrong kind, and for lengths that fit on no group, naming the sequence and the
     smallest max_seqlen or world_size that would do.
@@ -47,22 +60,21 @@ def plan_micro_batches(
     >>> [(list(group.ranks), group.samples) for batch in plan.micro_batches for group in batch.groups]
     [([0, 1, 2, 3], (0,)), ([0, 1], (1,)), ([2, 3], (2,))]
     """
-    lengths = tuple(lengths)
     if policy not in POLICIES:
         raise HcpError(f"policy: found {policy!r}, wanted one of {', '.join(POLICIES)}")
-    check_positive("max_seqlen", max_seqlen_per_rank)
-    check_positive("tp", tp)
-    sizes = usable_sizes(world_size, groups)
-    align = tp if sequence_parallel else 1
+    max_seqlen = check_positive("max_seqlen", max_seqlen_per_rank)
+    world_size = check_positive("world_size", world_size, MOST_RANKS)
+    setup = Setup(cost, tp, sequence_parallel, groups, pp, vpp, min_cp_size, layout, min_local_rows, memory)
+    setup = check_setup(setup, world_size, max_seqlen)
+    lengths = check_lengths(lengths, least=0 if policy == "pr5869" else 1)
     if policy == "pr5869":
-        batches: tuple[MicroBatch, ...] = (_one_micro_batch(lengths, world_size, max_seqlen_per_rank),)
+        batches: tuple[MicroBatch, ...] = (_one_micro_batch(lengths, world_size, max_seqlen),)
     else:
-        check_lengths(lengths)
-        workload = workload_of(list(lengths), world_size, max_seqlen_per_rank, sizes, cost, align)
-        _check_fit(workload, max_seqlen_per_rank, groups, align)
+        workload = workload_of(list(lengths), world_size, max_seqlen, setup)
+        _check_fit(workload, max_seqlen)
         batches = _as_planned(workload)
-    metrics = measure(batches, lengths, world_size, max_seqlen_per_rank, sizes, cost, align)
-    return Plan(policy, world_size, max_seqlen_per_rank, lengths, batches, metrics)
+    metrics = measure(batches, lengths, world_size, max_seqlen, setup)
+    return Plan(policy, world_size, max_seqlen, lengths, batches, metrics, setup)
 
 
 def _one_micro_batch(lengths: tuple[int, ...], world_size: int, max_seqlen: int) -> MicroBatch:
@@ -79,32 +91,38 @@ def _as_planned(workload: Workload) -> tuple[MicroBatch, ...]:
     for batch in plan:
         start, groups = 0, []
         for pack in sorted(batch, key=lambda pack: (-pack.size, -pack.height, min(pack.items))):
-            width = workload.sizes[pack.size]
+            width = workload.sizes[pack.size] * workload.slot
             groups.append(Group(start, width, tuple(sorted([workload.ids[i] for i in pack.items]))))
             start += width
-        assert start == workload.world_size, (start, workload.world_size)
+        assert start == workload.world_size * workload.slot, (start, workload.world_size)
         result.append(MicroBatch(tuple(groups)))
     return tuple(result)
 
 
-def _check_fit(workload: Workload, max_seqlen: int, target: str, align: int) -> None:
+def _check_fit(workload: Workload, max_seqlen: int) -> None:
     """Raises HcpError, with what would do, if the longest sequence fits nowhere, or M is too small to share at all."""
-    world_size = workload.world_size
-    longest = workload.length[0]
-    if world_size > 1 and max_seqlen < 2 * align and longest <= workload.longest[0]:
+    setup, longest = workload.setup, workload.length[0]
+    world_size = workload.world_size * workload.slot
+    each = setup.chunks * setup.align  # what one of several ranks holds is a multiple of this
+    if world_size > 1 and max_seqlen < each and longest <= workload.longest[0]:
         raise HcpError(
-            f"max_seqlen: found {max_seqlen}, but on several ranks each holds a multiple of {2 * align} padded tokens; "
-            f"raise it to {2 * align}"
+            f"max_seqlen: found {max_seqlen}, but on several ranks each holds a multiple of {each} padded tokens; "
+            f"raise it to {each}"
         )
     if workload.need[0] < len(workload.sizes):
         return
-    least = max(-(-padded_length(longest, world_size, align) // world_size), 2 * align if world_size > 1 else 1)
-    advice = f"raise max_seqlen to {least}"
-    if max_seqlen >= 2 * align:
-        ranks = -(-longest // (max_seqlen // (2 * align) * 2 * align))
-        ranks += ranks % 2 if target != "pow2" else 0
-        advice += f" or world_size to {ranks}"
+    most = setup.tokens(world_size, max_seqlen)
+    bound = f"{most} padded tokens each" + (" (bound on memory)" if most < max_seqlen else "")
+    if most < max_seqlen:
+        advice = "raise the bound on memory"
+    else:
+        least = max(setup.padded(longest, world_size) // world_size, each if world_size > 1 else 1)
+        advice = f"raise max_seqlen to {least}"
+        if max_seqlen >= each:
+            ranks = -(-longest // (max_seqlen // each * each))
+            ranks += ranks % 2 if setup.groups in ("main", "dev") else 0
+            advice += f" or world_size to {ranks}"
     raise HcpError(
-        f"sequence {workload.ids[0]} has {longest} tokens, more than fit on {world_size} ranks of at most "
-        f"{max_seqlen} padded tokens each; {advice}"
+        f"sequence {workload.ids[0]} has {longest} tokens, more than fit on {world_size} ranks of at most {bound}; "
+        + advice
     )

@@ -46,7 +46,10 @@ class _Search:
         count = len(workload.length)
         self.few = count < FEW * workload.world_size
         # At this height every sequence has the smallest group that holds it; above it nothing changes.
-        self.natural = max([work / workload.sizes[size] for work, size in zip(workload.work, workload.need)])
+        if workload.attention:
+            self.natural = max([workload.time(size, i) for i, size in enumerate(workload.need)])
+        else:
+            self.natural = max([work / workload.sizes[size] for work, size in zip(workload.work, workload.need)])
         need = workload.min_micro_batches
         self.limit = max(need + 1, int((MORE_IF_FEW if self.few else MORE_MICRO_BATCHES) * need))
         visits = count + workload.world_size + VISITS_PER_MICRO_BATCH * self.limit

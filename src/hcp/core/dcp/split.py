@@ -35,9 +35,9 @@ def split_pr5869(lengths: Sequence[int], world_size: int, max_seqlen_per_rank: i
     >>> split_pr5869([2000] * 10, 8, 1024)
     Split(local_cp_size=2, dp_size=4, samples=(range(0, 3), range(3, 6), range(6, 8), range(8, 10)))
     """
-    check_positive("world_size", world_size, MOST_RANKS)
-    check_positive("max_seqlen_per_rank", max_seqlen_per_rank)
-    check_lengths(lengths, least=0)
+    world_size = check_positive("world_size", world_size, MOST_RANKS)
+    max_seqlen_per_rank = check_positive("max_seqlen_per_rank", max_seqlen_per_rank)
+    lengths = check_lengths(lengths, least=0)
     longest, count = max(lengths), len(lengths)
     needed = _power_of_two(-(-longest // max_seqlen_per_rank))
     covering = _power_of_two(-(-world_size // count))

@@ -7,7 +7,7 @@ from itertools import accumulate, groupby
 from math import log2
 from typing import NamedTuple
 
-from hcp.core.dcp.cost import Cost
+from hcp.core.dcp.setup import Setup
 
 
 class Pack:
@@ -25,14 +25,20 @@ class Pack:
 Packs = list[Pack]
 """The groups of one micro-batch."""
 
+SHORTER = 0.999
+"""A wider group counts as shorter if its time is below this part of the narrower one's."""
+
 
 class Workload(NamedTuple):
     """Arrays over the sequences, longest first (ties in the order given), and over the group sizes, smallest first.
 
     Tokens are counted in units, so that padding is exact: a group of size C holds its sequences padded to multiples of
-    `unit[C]` = 2 * C * align tokens (C = 1: align), at most `capacity[C]` units, which is max_seqlen per rank.
+    `unit[C]` tokens (see `Setup.multiple`), at most `capacity[C]` units, which is max_seqlen per rank. Ranks are
+    counted in slots of min_cp_size, almost always 1: `world_size`, `sizes` and work per rank are all in slots.
     """
 
+    setup: Setup
+    slot: int
     world_size: int
     sizes: tuple[int, ...]
     unit: list[int]
@@ -41,14 +47,15 @@ class Workload(NamedTuple):
     ids: list[int]  # position -> index of the sequence as given
     length: list[int]
     work: list[float]
+    attention: list[float]  # the part of the work that hides communication; empty unless planned by time
     need: list[int]  # index of the smallest size that holds the sequence
     runs: list[tuple[int, int, int]]  # (need, first, last + 1) of the sequences with the same need
     doublings: list[float]  # per size: log2
+    across: list[bool]  # per size: whether such a group has ranks on several nodes
     falling: list[float]  # -work, ascending, for bisection
     shrinking: list[int]  # -length, the same
     work_before: list[float]  # prefix sums
     length_before: list[int]
-    cost: Cost
     min_micro_batches: int  # what the padded tokens need at the least
 
     def units(self, size: int, position: int) -> int:
@@ -57,23 +64,60 @@ class Workload(NamedTuple):
 
     def group(self, size: int, items: list[int]) -> Pack:
         """A group of this size with these sequences; its room is negative if they do not fit."""
-        width = self.sizes[size]
-        height = sum([self.work[i] for i in items]) / width
+        height = self.height(size, items)
         return Pack(size, height, self.capacity[size] - sum([self.units(size, i) for i in items]), items)
+
+    def time(self, size: int, position: int) -> float:
+        """Height of a group of this size with this sequence alone."""
+        height = self.work[position] / self.sizes[size]
+        if self.attention:
+            height += self._exposed(size, self.length[position], self.attention[position])
+        return height
+
+    def height(self, size: int, items: list[int]) -> float:
+        """Work per rank of a group of this size with these sequences; by time, with what communication adds."""
+        height = sum([self.work[i] for i in items]) / self.sizes[size]
+        if self.attention:
+            tokens, attention = sum([self.length[i] for i in items]), sum([self.attention[i] for i in items])
+            height += self._exposed(size, tokens, attention)
+        return height
+
+    def _exposed(self, size: int, tokens: int, attention: float) -> float:
+        machine = self.setup.cost.machine
+        ranks = self.sizes[size] * self.slot
+        hiding = attention * machine.unit_s / ranks
+        exposed = machine.traffic.exposed_s(ranks, tokens / ranks, hiding, self.across[size])
+        return exposed * self.slot / machine.unit_s
+
+    def narrowest(self, position: int, height: float) -> int:
+        """The smallest size that holds the sequence and is no taller than `height`; else the one of the least time."""
+        need, last = self.need[position], len(self.sizes) - 1
+        if not self.attention:
+            return min(last, max(need, bisect_left(self.sizes, self.work[position] / height)))
+        best, least = need, self.time(need, position)
+        for size in range(need + 1, last + 1):
+            if least <= height:
+                break
+            time = self.time(size, position)
+            if time < SHORTER * least:
+                best, least = size, time
+        return best
 
     def price(self, size: int, position: int) -> float:
         """What it costs to spread a sequence over a group of this size instead of the smallest that holds it."""
-        return self.cost.comm * self.length[position] * (self.doublings[size] - self.doublings[self.need[position]])
+        doublings = self.doublings[size] - self.doublings[self.need[position]]
+        return self.setup.cost.comm * self.length[position] * doublings
 
 
-def workload_of(
-    lengths: list[int], world_size: int, max_seqlen: int, sizes: tuple[int, ...], cost: Cost, align: int
-) -> Workload:
+def workload_of(lengths: list[int], world_size: int, max_seqlen: int, setup: Setup) -> Workload:
     """The sequences, sorted, with what each needs; one that fits nowhere has need = len(sizes)."""
-    if max_seqlen < 2 * align:  # no room for a padded sequence on more than one rank
-        sizes = sizes[:1]
-    unit = [align if size == 1 else 2 * align * size for size in sizes]
-    capacity = [max_seqlen // (align if size == 1 else 2 * align) for size in sizes]
+    ranks = setup.sizes(world_size)
+    if max_seqlen < setup.chunks * setup.align:  # no room for a padded sequence on more than one rank
+        ranks = ranks[:1]
+    if setup.memory is not None:
+        ranks = _never_less(ranks, setup, max_seqlen)
+    unit = [setup.multiple(size) for size in ranks]
+    capacity = [size * setup.tokens(size, max_seqlen) // multiple for size, multiple in zip(ranks, unit)]
     longest = [units * tokens for units, tokens in zip(capacity, unit)]
     ids = sorted(range(len(lengths)), key=lengths.__getitem__, reverse=True)
     length = [lengths[i] for i in ids]
@@ -83,11 +127,28 @@ def workload_of(
         stop = start + sum(1 for _ in same)
         runs.append((size, start, stop))
         start = stop
+    cost, slot = setup.cost, setup.min_cp_size
     work = [cost.work(tokens) for tokens in length]
+    node = cost.machine.traffic.ranks_per_node
+    smallest = unit[0]
     return Workload(
-        world_size=world_size, sizes=sizes, unit=unit, capacity=capacity, longest=longest, ids=ids, length=length,
-        work=work, need=need, runs=runs, doublings=[log2(size) for size in sizes],
+        setup=setup, slot=slot, world_size=world_size // slot, sizes=tuple([size // slot for size in ranks]),
+        unit=unit, capacity=capacity, longest=longest, ids=ids, length=length, work=work,
+        attention=[cost.attention(tokens) for tokens in length] if cost.by_time else [],
+        need=need, runs=runs, doublings=[log2(size) for size in ranks],
+        across=[size > node or (setup.groups != "any" and node % size > 0) for size in ranks],
         falling=[-amount for amount in work], shrinking=[-tokens for tokens in length],
-        work_before=[0.0, *accumulate(work)], length_before=[0, *accumulate(length)], cost=cost,
-        min_micro_batches=-(-sum(-(-tokens // align) for tokens in length) // (world_size * max(1, capacity[0]))),
+        work_before=[0.0, *accumulate(work)], length_before=[0, *accumulate(length)],
+        min_micro_batches=-(-sum([-(-tokens // smallest) for tokens in length])
+                            // (world_size // slot * max(1, capacity[0]))),
     )  # fmt: skip
+
+
+def _never_less(ranks: tuple[int, ...], setup: Setup, max_seqlen: int) -> tuple[int, ...]:
+    """The sizes without those that, for rounding, hold more than a wider one: what fits on one fits on all wider."""
+    kept = [ranks[-1]]
+    for size in reversed(ranks[:-1]):
+        most = [each * setup.tokens(each, max_seqlen) // setup.multiple(each) for each in (size, kept[-1])]
+        if most[0] * setup.multiple(size) <= most[1] * setup.multiple(kept[-1]):
+            kept.append(size)
+    return tuple(reversed(kept))

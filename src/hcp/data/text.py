@@ -1,70 +1,65 @@
-"""Reads the lengths of sequences as people have them: a list, a file of numbers, JSON, JSONL, or standard input."""
+"""Lengths written as text: numbers, JSON, JSONL."""
 
 from __future__ import annotations
 
 import json
 import re
-import sys
 from collections.abc import Iterator
-from io import BytesIO
 from itertools import chain, count
 from typing import Any, BinaryIO
 
 from hcp.core.errors import HcpError
-from hcp.core.intake import open_input
 from hcp.core.numbers import whole_number
+from hcp.data.sampling import MAX_SEQUENCES
 
-MAX_SEQUENCES = 1_000_000
+Line = tuple[int, str]
+"""Its number, and its text without the blanks around it."""
 MAX_BYTES = 16_000_000
 """Of a line, or of an array that is not written line by line: a line may hold a million tokens."""
 _MAX_OBJECTS = 500_000
 """In one JSON value: each takes some 200 bytes once it is read."""
 _WORD = re.compile(r"[^\s,]+")
+_STARTS = re.compile(r"[+-]?[0-9][0-9_]*(?:[\s,]|$)|[\[{]\s*(?:[\"0-9\[\]{}-]|$)")
 GUESSES = ("length", "seqlen", "seq_len", "num_tokens", "input_ids", "tokens")
 """Fields of a JSON object that are tried, in this order, where none is named."""
 
 
-def read_lengths(source: str, field: str | None = None) -> list[int]:
-    """The lengths that `source` names.
+def lines_in(stream: BinaryIO, name: str) -> Iterator[Line]:
+    """The lines that are not blank, each with its number; read one by one, so that a file may exceed the memory.
 
-    Args:
-        source: `-` (standard input), numbers such as `1024,2048`, or a file.
-        field: of a JSON object, what holds its length: a number, or a list whose length counts.
-
-    A file or standard input holds numbers between spaces, commas or line ends, a JSON array, or JSONL with a number, a
-    list of tokens or an object per line. It is read line by line, so that it may be larger than the memory.
-
-    Raises:
-        HcpError: nothing can be read; names the line, what it holds and what was wanted.
+    Raises HcpError for a line of more than MAX_BYTES.
     """
-    if source.strip("0123456789,_ ") == "" and source.strip():
-        return lengths_of_text(source, "--lengths", field)
-    try:
-        if source == "-":
-            if sys.stdin is None:
-                raise HcpError("--lengths -: standard input is closed; wanted lengths on it; name a file")
-            return _lengths(sys.stdin.buffer, "-", field)
-        with open_input(source) as file:
-            return _lengths(file, source, field)
-    except (OSError, ValueError) as error:
-        reason = error.strerror if isinstance(error, OSError) and error.strerror else "it is no UTF-8 text"
-        raise HcpError(
-            f"--lengths {source:.80}: cannot be read ({reason}); wanted a file, -, or numbers such as 1024,2048"
-        ) from None
+    for number in count(1):
+        line = stream.readline(MAX_BYTES + 1)
+        if not line:
+            return
+        if len(line) > MAX_BYTES:
+            raise _too_large(f"{name}:{number}")
+        # What is no UTF-8 is found where it stands, as no number.
+        text = line.decode("utf-8-sig" if number == 1 else "utf-8", errors="surrogateescape").strip()
+        if text:
+            yield number, text
 
 
-def lengths_of_text(text: str, name: str, field: str | None = None) -> list[int]:
-    """The lengths in a text; `name` is what errors call it.
+def is_of_lengths(line: str) -> bool:
+    """Whether a first line is one of lengths: numbers or JSON.
 
-    >>> lengths_of_text("[4, 5]", "x"), lengths_of_text('{"length": 7}\\n{"length": 8}', "x")
+    >>> is_of_lengths("1024 2048"), is_of_lengths('{"length": 7}'), is_of_lengths("[rank0]: step:1 - ...")
+    (True, True, False)
+    """
+    return _STARTS.match(line) is not None
+
+
+def lengths_in(lines: Iterator[Line], name: str, field: str | None = None) -> list[int]:
+    """The lengths in these lines: numbers, one JSON array, or JSONL with a number, a list of tokens or an object each.
+
+    Raises HcpError for anything else, naming its line.
+
+    >>> lengths_in(iter([(1, "[4, 5]")]), "x"), lengths_in(iter([(1, '{"length": 7}'), (2, '{"length": 8}')]), "x")
     ([4, 5], [7, 8])
     """
-    return _lengths(BytesIO(text.encode()), name, field)
-
-
-def _lengths(stream: BinaryIO, name: str, field: str | None) -> list[int]:
     lengths = []
-    for place, value in _values(stream, name):
+    for place, value in _values(lines, name):
         lengths.append(_length(value, place, field))
         if len(lengths) > MAX_SEQUENCES:
             raise HcpError(f"{name}: more than {MAX_SEQUENCES:,} sequences; plan them step by step, as training does")
@@ -73,9 +68,8 @@ def _lengths(stream: BinaryIO, name: str, field: str | None) -> list[int]:
     return lengths
 
 
-def _values(stream: BinaryIO, name: str) -> Iterator[tuple[str, Any]]:
+def _values(lines: Iterator[Line], name: str) -> Iterator[tuple[str, Any]]:
     """(place, value) of each sequence: an item of one JSON array, a line of JSONL, or a word."""
-    lines = _lines(stream, name)
     number, first = next(lines, (0, ""))
     if first[:1] not in ("[", "{"):
         for at, line in chain([(number, first)], lines):
@@ -95,24 +89,11 @@ def _values(stream: BinaryIO, name: str) -> Iterator[tuple[str, Any]]:
     for at, line in chain([(number, first)], lines):
         value = _parsed(line)
         if value is None:
-            raise HcpError(f"{name}:{at}: found {_shown(line)}, no JSON; wanted one JSON value per line")
+            raise HcpError(f"{name}:{at}: found {shown(line)}, no JSON; wanted one JSON value per line")
         yield f"{name}:{at}", value
 
 
-def _lines(stream: BinaryIO, name: str) -> Iterator[tuple[int, str]]:
-    """The lines that are not blank, each with its number."""
-    for number in count(1):
-        line = stream.readline(MAX_BYTES + 1)
-        if not line:
-            return
-        if len(line) > MAX_BYTES:
-            raise _too_large(f"{name}:{number}")
-        text = line.decode("utf-8-sig" if number == 1 else "utf-8").strip()
-        if text:
-            yield number, text
-
-
-def _held(lines: Iterator[tuple[int, str]], name: str, size: int) -> Iterator[tuple[int, str]]:
+def _held(lines: Iterator[Line], name: str, size: int) -> Iterator[Line]:
     """The lines of an array, which is held as a whole."""
     for number, line in lines:
         size += len(line)
@@ -147,7 +128,7 @@ def _length(value: Any, place: str, field: str | None) -> int:
     if isinstance(value, float) and value.is_integer():
         value = int(value)
     if isinstance(value, bool) or not isinstance(value, int) or value < 1:
-        raise HcpError(f"{place}: found {_shown(value)}; wanted the length of a sequence, a whole number of at least 1")
+        raise HcpError(f"{place}: found {shown(value)}; wanted the length of a sequence, a whole number of at least 1")
     return value
 
 
@@ -166,7 +147,8 @@ def _of_object(value: dict[str, Any], place: str, field: str | None) -> Any:
     return value[known]
 
 
-def _shown(value: Any) -> str:
+def shown(value: Any) -> str:
+    """What was found, for a message: shortened and in quotes."""
     text = (
         value
         if isinstance(value, str)

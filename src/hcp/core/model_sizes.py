@@ -1,0 +1,174 @@
+"""The sizes of a model that decide its work, out of a config.json, Megatron's arguments, or the facts of a launch."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any, NamedTuple
+
+from hcp.core.errors import HcpError
+
+_NESTED = ("text_config", "llm_config", "language_config")
+"""Where a multimodal config.json keeps its language model."""
+
+_NAMES: dict[str, tuple[str, ...]] = {
+    "num_layers": ("num_layers", "num_hidden_layers", "n_layer", "n_layers"),
+    "hidden_size": ("hidden_size", "n_embd", "d_model"),
+    "heads": ("heads", "num_attention_heads", "n_head", "n_heads"),
+    "kv_heads": ("kv_heads", "num_query_groups", "num_key_value_heads", "num_kv_heads"),
+    "head_dim": ("head_dim", "kv_channels"),
+    "ffn": ("ffn_hidden_size", "intermediate_size", "n_inner"),
+    "vocab": ("padded_vocab_size", "vocab_size"),
+    "experts": ("num_experts", "num_moe_experts", "n_routed_experts", "num_local_experts"),
+    "topk": ("moe_router_topk", "num_experts_per_tok", "moe_topk"),
+    "moe_ffn": ("moe_ffn_hidden_size", "moe_intermediate_size", "ffn_hidden_size", "intermediate_size"),
+    "shared_ffn": ("moe_shared_expert_intermediate_size", "shared_expert_intermediate_size"),
+    "shared_experts": ("n_shared_experts",),
+    "dense_layers": ("first_k_dense_replace",),
+    "q_lora": ("q_lora_rank",),
+    "kv_lora": ("kv_lora_rank",),
+    "qk_nope": ("qk_head_dim", "qk_nope_head_dim"),
+    "qk_rope": ("qk_pos_emb_head_dim", "qk_rope_head_dim"),
+    "v_dim": ("v_head_dim",),
+}
+"""Each size, and its names: in facts, in Megatron-Core, in config.json. They do not contradict each other."""
+
+
+class ModelSizes(NamedTuple):
+    """What a forward pass computes. `windows`: the sliding window of each layer that has one, in tokens."""
+
+    num_layers: int
+    hidden_size: int
+    heads: int
+    kv_heads: int
+    qk_head_dim: int
+    v_head_dim: int
+    dense_ffn: int
+    dense_layers: int
+    gated: bool
+    vocab: int = 0
+    topk: int = 0
+    moe_ffn: int = 0
+    shared_ffn: int = 0
+    experts: int = 0
+    q_lora: int = 0
+    kv_lora: int = 0
+    qk_rope: int = 0
+    windows: tuple[int, ...] = ()
+
+    @property
+    def linear_flops(self) -> float:
+        """Floating-point operations per token of everything but attention scores, forward, all layers and the head."""
+        hidden, matrices = self.hidden_size, 3 if self.gated else 2
+        dense = matrices * hidden * self.dense_ffn
+        moe = matrices * hidden * (self.topk * self.moe_ffn + self.shared_ffn) + hidden * self.experts
+        moe_layers = self.num_layers - self.dense_layers
+        weights = self.num_layers * self._projections + self.dense_layers * dense + moe_layers * moe
+        return 2.0 * (weights + hidden * self.vocab)
+
+    @property
+    def _projections(self) -> int:
+        hidden, heads, kv = self.hidden_size, self.heads, self.kv_heads
+        if not self.kv_lora:
+            return hidden * (heads * self.qk_head_dim + kv * (self.qk_head_dim + self.v_head_dim)) + (
+                heads * self.v_head_dim * hidden
+            )
+        queries = heads * self.qk_head_dim
+        query = hidden * self.q_lora + self.q_lora * queries if self.q_lora else hidden * queries
+        nope = self.qk_head_dim - self.qk_rope
+        keys = hidden * (self.kv_lora + self.qk_rope) + self.kv_lora * heads * (nope + self.v_head_dim)
+        return query + keys + heads * self.v_head_dim * hidden
+
+    @property
+    def attention_flops(self) -> float:
+        """Operations of one layer per token squared, causal, forward: half of Q K^T and of P V."""
+        return float(self.heads * (self.qk_head_dim + self.v_head_dim))
+
+
+def model_sizes(values: Mapping[str, Any]) -> ModelSizes:
+    """The sizes in a parsed config.json, in Megatron's arguments (`vars(args)`) or configuration, or in facts by name.
+
+    What is absent has the usual default: one KV head per head, head_dim = hidden_size / heads, a gated MLP of the
+    width in the config (4 * hidden_size without one), no experts, no window.
+
+    Raises:
+        HcpError: layers, hidden size or heads are missing, or a size is no whole number >= 0.
+    """
+    nested = next((values[key] for key in _NESTED if isinstance(values.get(key), Mapping)), None)
+    if nested is not None:
+        values = {**values, **nested}
+    size = {name: _size(values, names) for name, names in _NAMES.items()}
+    for name in ("num_layers", "hidden_size", "heads"):
+        if not size[name]:
+            raise HcpError(
+                f"model: {' or '.join(_NAMES[name][:2])} is missing; give the config.json beside the weights"
+            )
+    layers, hidden, heads = size["num_layers"] or 0, size["hidden_size"] or 0, size["heads"] or 0
+    grouped = values.get("group_query_attention") is not False
+    kv_heads = (size["kv_heads"] if grouped else None) or heads
+    head_dim = size["head_dim"] or hidden // heads
+    qk, v, lora = head_dim, head_dim, 0
+    if values.get("multi_latent_attention", values.get("mla", size["kv_lora"] is not None)):
+        lora, kv_heads = size["kv_lora"] or 512, heads
+        rope = size["qk_rope"] or 0
+        qk, v = (size["qk_nope"] or head_dim) + rope, size["v_dim"] or head_dim
+    dense = _dense_layers(values, layers, size["dense_layers"]) if size["experts"] else layers
+    moe_ffn = size["moe_ffn"] or 0
+    shared = size["shared_ffn"] or (size["shared_experts"] or 0) * moe_ffn
+    return ModelSizes(
+        num_layers=layers, hidden_size=hidden, heads=heads, kv_heads=kv_heads, qk_head_dim=qk, v_head_dim=v,
+        dense_ffn=size["ffn"] or 4 * hidden, dense_layers=dense, gated=_is_gated(values), vocab=size["vocab"] or 0,
+        topk=(size["topk"] or 1) if size["experts"] else 0, moe_ffn=moe_ffn if size["experts"] else 0,
+        shared_ffn=shared if size["experts"] else 0, experts=size["experts"] or 0,
+        q_lora=(size["q_lora"] or 0) if lora else 0, kv_lora=lora, qk_rope=(size["qk_rope"] or 0) if lora else 0,
+        windows=_windows(values, layers),
+    )  # fmt: skip
+
+
+def _size(values: Mapping[str, Any], names: tuple[str, ...]) -> int | None:
+    name = next((name for name in names if values.get(name) is not None), None)
+    if name is None:
+        return None
+    value = values[name]
+    if isinstance(value, bool) or not isinstance(value, int) or not 0 <= value < 1 << 40:
+        raise HcpError(f"model: found {name}={value!r:.40}, wanted a whole number")
+    return value
+
+
+def _is_gated(values: Mapping[str, Any]) -> bool:
+    for name in ("gated_linear_unit", "swiglu"):
+        if isinstance(values.get(name), bool):
+            return bool(values[name])
+    return not ("ffn_hidden_size" in values or str(values.get("hidden_act", "silu")).startswith(("gelu_new", "relu")))
+
+
+def _dense_layers(values: Mapping[str, Any], layers: int, first: int | None) -> int:
+    """Layers without experts: Megatron's moe_layer_freq (a list of 0 and 1, or one layer in n), or the first few."""
+    every = values.get("moe_layer_freq")
+    if isinstance(every, list | tuple) and every:
+        return layers - sum(bool(every[i % len(every)]) for i in range(layers))
+    if isinstance(every, int) and not isinstance(every, bool) and every > 1:
+        return layers - -(-layers // every)
+    return min(layers, first or 0)
+
+
+def _windows(values: Mapping[str, Any], layers: int) -> tuple[int, ...]:
+    """The window of each layer that has one: Megatron's (left, right), or the tokens of a config.json."""
+    window = values.get("window_size")
+    if isinstance(window, list | tuple) and len(window) == 2 and isinstance(window[0], int) and window[0] >= 0:
+        tokens = window[0] + 1
+    else:
+        found = values.get("sliding_window")
+        if values.get("use_sliding_window") is False or isinstance(found, bool) or not isinstance(found, int):
+            return ()
+        tokens = found
+    skip = values.get("window_attn_skip_freq", values.get("sliding_window_pattern"))
+    kinds = values.get("layer_types")
+    if isinstance(kinds, list):
+        count = sum(kind == "sliding_attention" for kind in kinds)
+    elif isinstance(skip, list | tuple):
+        count = sum(map(bool, skip))
+    elif isinstance(skip, int) and not isinstance(skip, bool) and skip > 0:
+        count = layers - layers // skip
+    else:
+        count = layers
+    return (tokens,) * min(count, layers) if tokens > 0 else ()

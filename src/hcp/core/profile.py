@@ -1,0 +1,87 @@
+"""hcp.profile/1: what `hcp dcp calibrate` measured on the machine at hand; it replaces the table of GPUs."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from types import MappingProxyType
+from typing import Any, NamedTuple
+
+from hcp.core.cp_cost import COMM_TYPES, CpTraffic, Link
+from hcp.core.errors import HcpError
+from hcp.core.files import read_text
+from hcp.core.schema import TEXT, Fields, Leaf, ListOf, checked, is_number, one_of, whole
+
+SCHEMA = "hcp.profile/1"
+MAX_BYTES = 1 << 20
+_SECONDS = Leaf("seconds: a number >= 0", lambda value: is_number(value) and value >= 0)
+_LINK = Fields({"kv_s": _SECONDS, "a2a_s": _SECONDS}, {"step_s": _SECONDS})
+_SHAPE = Fields(
+    {
+        "schema": one_of((SCHEMA,)),
+        "device": TEXT,
+        "linear_s": _SECONDS,
+        "quadratic_s": _SECONDS,
+        "comm_type": one_of(COMM_TYPES),
+        "inner": whole(1, 1 << 20),
+        "ranks_per_node": whole(1, 1 << 20),
+        "inside": _LINK,
+    },
+    {"across": _LINK, "micro_batch_s": _SECONDS, "measured": Fields(others=True), "lengths": ListOf(whole(1, 1 << 40))},
+)
+
+
+class Profile(NamedTuple):
+    """Seconds on one rank, forward and backward, of all layers that the rank holds."""
+
+    device: str
+    linear_s: float
+    """Per token: everything but attention scores."""
+    quadratic_s: float
+    """Per token squared of a sequence: attention."""
+    traffic: CpTraffic
+    micro_batch_s: float = 0.0
+    measured: Mapping[str, Any] = MappingProxyType({})
+    """What the numbers were fitted to, as measured; for people."""
+
+    def as_json(self) -> dict[str, Any]:
+        """The object of schemas/hcp.profile.1.json."""
+        traffic = self.traffic
+        return {
+            "schema": SCHEMA, "device": self.device, "linear_s": self.linear_s, "quadratic_s": self.quadratic_s,
+            "micro_batch_s": self.micro_batch_s, "comm_type": traffic.comm_type, "inner": traffic.inner,
+            "ranks_per_node": traffic.ranks_per_node, "inside": traffic.inside._asdict(),
+            "across": traffic.across._asdict(), "measured": dict(self.measured),
+        }  # fmt: skip
+
+
+def profile_of(data: Any, name: str) -> Profile:
+    """The profile in parsed JSON; without `across`, all links are as those inside a node.
+
+    Raises:
+        HcpError: it is none; the first fault by its path.
+    """
+    checked(data, _SHAPE, name)
+    if not data["linear_s"] and not data["quadratic_s"]:
+        raise HcpError(f"{name}: linear_s and quadratic_s are both 0; measure again: hcp dcp calibrate")
+    inside = Link(**data["inside"])
+    across = Link(**data["across"]) if data.get("across") else inside
+    traffic = CpTraffic(data["comm_type"], inside, across, data["ranks_per_node"], data["inner"])
+    return Profile(
+        data["device"], data["linear_s"], data["quadratic_s"], traffic, data.get("micro_batch_s") or 0.0,
+        data.get("measured") or {},
+    )  # fmt: skip
+
+
+def read_profile(path: str) -> Profile:
+    """The profile in a file.
+
+    Raises:
+        HcpError: it cannot be read, is no JSON, or no hcp.profile/1.
+    """
+    text = read_text(path, "a profile that hcp dcp calibrate wrote", limit=MAX_BYTES)
+    try:
+        data = json.loads(text)
+    except (ValueError, RecursionError):
+        raise HcpError(f"{path}: found no JSON, wanted a profile that hcp dcp calibrate wrote") from None
+    return profile_of(data, path)

@@ -1,0 +1,1 @@
+"""Reads training data for its lengths. numpy and pyarrow only inside the functions that cannot do without."""

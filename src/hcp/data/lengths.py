@@ -1,0 +1,75 @@
+"""The lengths of sequences, from wherever a run has them: numbers, JSON, parquet, Megatron's index, a verl log."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Sequence
+from io import BytesIO
+from itertools import chain
+from typing import BinaryIO, NamedTuple
+
+from hcp.core.errors import HcpError
+from hcp.core.intake import open_input
+from hcp.data import megatron_index, parquet, text, verl_log
+from hcp.data.sampling import spread
+
+_WANTED = "wanted a file, -, or numbers such as 1024,2048"
+
+
+class Lengths(NamedTuple):
+    """Tokens of each sequence; `note` says what they are where the file does not list them one by one."""
+
+    values: Sequence[int]
+    note: str = ""
+
+
+def read_lengths(source: str, field: str | None = None, take: int | None = None) -> Lengths:
+    """The lengths that `source` names.
+
+    Args:
+        source: `-` (standard input), numbers such as `1024,2048`, or a file: numbers between spaces, commas or line
+            ends, a JSON array, JSONL, parquet, Megatron's `.idx` (a length per document), or the log of a verl run.
+        field: of a JSON object or a parquet file, what holds the length: a number, or a list whose length counts.
+        take: so many sequences, spread evenly over all of them: what one training step takes of a data set.
+
+    Raises:
+        HcpError: nothing can be read; names the place, what it holds and what was wanted.
+    """
+    if take is not None and take < 1:
+        raise HcpError(f"--take {take}: wanted the number of sequences of a step, at least 1")
+    if source.strip("0123456789,_ ") == "" and source.strip():
+        return _of_stream(BytesIO(source.encode()), "--lengths", field, take)
+    try:
+        if source == "-":
+            if sys.stdin is None:
+                raise HcpError("--lengths -: standard input is closed; wanted lengths on it; name a file")
+            return _of_stream(sys.stdin.buffer, "-", field, take)
+        with open_input(source) as file:
+            return _of_stream(file, source, field, take)
+    except (OSError, ValueError) as error:
+        reason = error.strerror if isinstance(error, OSError) and error.strerror else "its name is none of a file"
+        raise HcpError(f"--lengths {source:.80}: cannot be read ({reason}); {_WANTED}") from None
+
+
+def _of_stream(stream: BinaryIO, name: str, field: str | None, take: int | None) -> Lengths:
+    """By what the file starts with, whatever it is called."""
+    if stream.seekable():
+        at = stream.tell()
+        start = stream.read(len(megatron_index.MAGIC))
+        stream.seek(at)
+        if start == megatron_index.MAGIC:
+            return Lengths(megatron_index.read_index(stream, name, take), "documents of Megatron's index")
+        if start.startswith(parquet.MAGIC):
+            return Lengths(parquet.read_parquet(stream, name, field, take))
+    lines = text.lines_in(stream, name)
+    first = next(lines, None)
+    if first is None or text.is_of_lengths(first[1]):
+        start_again = lines if first is None else chain([first], lines)
+        return Lengths(spread(text.lengths_in(start_again, name, field), take))
+    step = verl_log.read_log(line for _, line in chain([first], lines))
+    if step is None:
+        raise HcpError(
+            f"{name}:{first[0]}: found {text.shown(first[1])}; wanted the length of a sequence, or the log of a verl "
+            "run (a step with prompt_length/, response_length/ and perf/total_num_tokens)"
+        )
+    return Lengths(verl_log.estimated_lengths(step, take), step.note)

@@ -1,0 +1,101 @@
+"""Lengths from a column of a parquet file. Needs pyarrow, the extra [data]."""
+
+from __future__ import annotations
+
+from typing import Any, BinaryIO
+
+from hcp.core.errors import HcpError
+from hcp.core.visible import visible
+from hcp.data.sampling import taken
+from hcp.data.text import GUESSES
+
+MAGIC = b"PAR1"
+MAX_COLUMN_BYTES = 2_000_000_000
+"""Of one column in one row group, decompressed: so much may be held at a time."""
+_MAX_METADATA = 100_000_000
+_ROWS = 4096
+
+
+def read_parquet(file: BinaryIO, name: str, field: str | None = None, take: int | None = None) -> list[int]:
+    """The length of each row: the column's number, or how many numbers its list has.
+
+    Raises:
+        HcpError: pyarrow is missing, the file is none, or the column holds text or anything else but tokens.
+    """
+    try:
+        import pyarrow
+        from pyarrow import parquet
+    except ImportError:
+        raise HcpError(f"{name}: reading parquet needs pyarrow; install it: pip install 'megatron-hcp[data]'") from None
+    try:
+        table = parquet.ParquetFile(
+            file, thrift_string_size_limit=_MAX_METADATA, thrift_container_size_limit=_MAX_METADATA // 100
+        )
+        column = _column(pyarrow, table, name, field)
+        wanted = taken(table.metadata.num_rows, take, name)
+        return _lengths(pyarrow, table, name, column, wanted)
+    except (pyarrow.ArrowException, OSError, ValueError) as error:
+        reason = visible(str(error).split("\n")[0])[:120]
+        raise HcpError(f"{name}: no parquet file that can be read ({reason}); wanted a whole one") from None
+
+
+def _column(pyarrow: Any, table: Any, name: str, field: str | None) -> str:
+    schema = table.schema_arrow
+    found = field if field is not None else next((one for one in GUESSES if one in schema.names), None)
+    if found is None or found not in schema.names:
+        columns = ", ".join(visible(one)[:40] for one in schema.names[:12]) or "none"
+        missing = (
+            f"no column {visible(field)!r:.60}" if field is not None else f"none of the columns {', '.join(GUESSES)}"
+        )
+        raise HcpError(f"{name}: has {missing}; it has {columns}; name the one with lengths or tokens with --field")
+    kind = schema.field(found).type
+    types = pyarrow.types
+    is_list = types.is_list(kind) or types.is_large_list(kind) or types.is_fixed_size_list(kind)
+    if not types.is_integer(kind.value_type if is_list else kind):
+        raise HcpError(
+            f"{name}: column {visible(found)[:40]!r} holds {visible(str(kind))[:60]}; wanted lengths, or lists of "
+            "token ids; tokenize the text first, and store its length"
+        )
+    return found
+
+
+def _lengths(pyarrow: Any, table: Any, name: str, column: str, wanted: range | list[int]) -> list[int]:
+    from pyarrow import compute
+
+    _check_size(table, name, column)
+    lengths: list[int] = []
+    rows = iter(wanted)
+    following = next(rows, None)
+    first = 0
+    for batch in table.iter_batches(_ROWS, columns=[column]):
+        values = batch.column(0)
+        if not pyarrow.types.is_integer(values.type):
+            values = compute.list_value_length(values)
+        while following is not None and following < first + len(values):
+            value = values[following - first].as_py()
+            if value is None or value < 1:
+                raise HcpError(
+                    f"{name}: row {following} of {visible(column)[:40]!r} has length {value}; wanted at least 1"
+                )
+            lengths.append(value)
+            following = next(rows, None)
+        first += len(values)
+    if not lengths:
+        raise HcpError(f"{name}: found no sequence; wanted a row for each")
+    return lengths
+
+
+def _check_size(table: Any, name: str, column: str) -> None:
+    metadata = table.metadata
+    for group in range(metadata.num_row_groups):
+        parts = metadata.row_group(group)
+        size = sum(
+            parts.column(i).total_uncompressed_size
+            for i in range(parts.num_columns)
+            if parts.column(i).path_in_schema.partition(".")[0] == column
+        )
+        if size > MAX_COLUMN_BYTES:
+            raise HcpError(
+                f"{name}: row group {group} has {size:,} bytes in this column, more than {MAX_COLUMN_BYTES:,}; "
+                "write smaller row groups, or a column with the lengths alone"
+            )

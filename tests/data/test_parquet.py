@@ -1,0 +1,73 @@
+"""Lengths from parquet: numbers or lists of token ids, and everything else refused in one line."""
+
+from __future__ import annotations
+
+import random
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from hcp.core.errors import HcpError
+from hcp.data.lengths import read_lengths
+
+pyarrow = pytest.importorskip("pyarrow")
+from pyarrow import parquet  # noqa: E402
+
+
+def write(folder: Path, **columns: Any) -> str:
+    parquet.write_table(pyarrow.table(columns), folder / "data.parquet", row_group_size=3)
+    return str(folder / "data.parquet")
+
+
+LENGTHS = [5, 70, 8, 9, 1, 4000, 3]
+
+
+def test_a_column_of_numbers_or_of_tokens_is_read(tmp_path: Path) -> None:
+    assert read_lengths(write(tmp_path, num_tokens=LENGTHS, text=["x"] * 7)).values == LENGTHS
+    assert read_lengths(write(tmp_path, input_ids=[[1] * n for n in LENGTHS])).values == LENGTHS
+    assert read_lengths(write(tmp_path, n=LENGTHS), field="n").values == LENGTHS
+
+
+def test_a_part_is_spread_over_all_row_groups(tmp_path: Path) -> None:
+    assert read_lengths(write(tmp_path, length=list(range(1, 101))), take=4).values == [1, 26, 51, 76]
+
+
+@pytest.mark.parametrize(
+    ("columns", "field", "says"),
+    [
+        ({"prompt": [[{"role": "user"}]] * 2}, None, "has none of the columns length"),
+        ({"prompt": [[{"role": "user"}]] * 2}, "prompt", "holds list<element: struct<role: string>>; wanted lengths"),
+        ({"text": ["a", "b"]}, "text", "column 'text' holds string"),
+        ({"length": [1.5, 2.0]}, None, "holds double"),
+        ({"length": [5, None]}, None, "row 1 of 'length' has length None"),
+        ({"length": [5, 0]}, None, "row 1 of 'length' has length 0"),
+        ({"length": pyarrow.array([], pyarrow.int64())}, None, "found no sequence"),
+        ({"a\x1b[2Jb": [1]}, None, r"it has a\x1b[2Jb; name"),
+        ({"length": [1]}, "n", "has no column 'n'; it has length"),
+    ],
+)
+def test_what_holds_no_lengths_is_refused(
+    tmp_path: Path, columns: dict[str, Any], field: str | None, says: str
+) -> None:
+    with pytest.raises(HcpError) as caught:
+        read_lengths(write(tmp_path, **columns), field=field)
+    assert says in str(caught.value)
+    assert "\n" not in str(caught.value) and "\x1b" not in str(caught.value)
+
+
+def test_any_broken_file_is_one_clear_line(tmp_path: Path) -> None:
+    whole = Path(write(tmp_path, length=LENGTHS)).read_bytes()
+    chance = random.Random(0)
+    for _ in range(300):
+        data = bytearray(whole)
+        for _ in range(chance.randint(1, 4)):
+            data[chance.randrange(4, len(data))] = chance.randrange(256)
+        (tmp_path / "broken.parquet").write_bytes(
+            bytes(data[: chance.choice((len(data), chance.randrange(5, len(data))))])
+        )
+        try:
+            values = read_lengths(str(tmp_path / "broken.parquet")).values
+            assert all(value >= 1 for value in values)
+        except HcpError as error:
+            assert "\n" not in str(error)
