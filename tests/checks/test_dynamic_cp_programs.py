@@ -47,7 +47,7 @@ shards.unshard = lambda parts, layout, cu_seqlens: torch.cat(list(parts))
 EVERY_RANK_IS_THE_FIRST_OF_ITS_GROUP = """
 import hcp.runtime.dcp_split as dcp_split
 runs = dcp_split.local_runs
-dcp_split.local_runs = lambda lengths, cp_size, cp_rank, **rows: runs(lengths, cp_size, 0, **rows)
+dcp_split.local_runs = lambda lengths, cp_size, cp_rank, setup: runs(lengths, cp_size, 0, setup)
 """
 SAMPLES_COME_BACK_AS_THEY_ARRIVE = """
 import hcp.runtime.dcp_split as dcp_split

@@ -13,7 +13,7 @@ import pytest
 torch = pytest.importorskip("torch")
 tensordict = pytest.importorskip("tensordict")
 
-from hcp.core.dcp import Plan  # noqa: E402
+from hcp.core.dcp import Plan, Setup  # noqa: E402
 from hcp.core.errors import HcpError  # noqa: E402
 from hcp.runtime.dcp_split import (  # noqa: E402
     lengths_of,
@@ -120,7 +120,8 @@ def test_the_padding_mask_is_verls(upstream: Path, version: str, layout: str) ->
             wanted = theirs(
                 lengths, cp_size=cp_size, cp_rank=cp_rank, tp_size=tp_size, cp_layout=layout, min_local_rows=least
             )
-            found = padding_mask(lengths, cp_size, cp_rank, align=tp_size, layout=layout, min_local_rows=least or 0)
+            setup = Setup(tp=tp_size, layout=layout, min_local_rows=least or 1)
+            found = padding_mask(lengths, cp_size, cp_rank, setup)
             assert torch.equal(found, wanted)
 
 

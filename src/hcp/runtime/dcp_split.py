@@ -15,8 +15,8 @@ import torch
 import torch.distributed as dist
 from tensordict import NonTensorData, NonTensorStack, TensorDict, is_tensor_collection
 
-from hcp.core.dcp import Group, MicroBatch, Plan, plan_micro_batches
-from hcp.core.dcp.rows import local_runs
+from hcp.core.dcp import Group, MicroBatch, Plan, Setup, plan_micro_batches
+from hcp.core.dcp.rows import DEFAULT_SETUP, local_runs
 from hcp.core.errors import HcpError
 from hcp.runtime.jagged import is_jagged, join, lengths_of_rows, select
 
@@ -46,24 +46,14 @@ def plan_for(batch: TensorDict | torch.Tensor, world_size: int, max_seqlen_per_r
     return plan_micro_batches(lengths_of(batch), world_size, max_seqlen_per_rank, **options)
 
 
-def split_batch(
-    batch: TensorDict | torch.Tensor,
-    plan: Plan,
-    rank: int,
-    *,
-    align: int = 1,
-    layout: str = "zigzag",
-    min_local_rows: int = 0,
-) -> list[TensorDict]:
+def split_batch(batch: TensorDict | torch.Tensor, plan: Plan, rank: int) -> list[TensorDict]:
     """This rank's share of the batch: one TensorDict per micro-batch of the plan, in the plan's order.
 
     Args:
         batch: the whole batch, the same on every rank. Tensors (jagged or not) are indexed by sample; other entries
             are kept whole, but for a NonTensorStack, which has one entry per sample.
-        plan: what `plan_for` gave for this batch.
+        plan: what `plan_for` gave for this batch; its setup decides where a rank's padding lies.
         rank: within DPxCP, 0 <= rank < plan.world_size.
-        align: as in padded_length: TP with sequence parallelism, else 1.
-        layout, min_local_rows: as in hcp.core.dcp.rows; they decide where a rank's padding lies.
 
     Each share also has, as non-tensor data: `local_cp_size` (int), `dp_size` (int: the groups of this
     micro-batch; it is not the loss multiplier), `cp_rank` (int, this rank's place in its group), `sample_ids` (list of
@@ -82,18 +72,15 @@ def split_batch(
         raise HcpError(f"the plan is for {len(plan.lengths)} sequences of other lengths; plan this batch")
     if not 0 <= rank < plan.world_size:
         raise HcpError(f"found rank {rank}; wanted one below the plan's world size {plan.world_size}")
-    rows = {"align": align, "layout": layout, "min_local_rows": min_local_rows}
-    return [_share(table, lengths, batch_, rank, rows) for batch_ in plan.micro_batches]
+    return [_share(table, plan, micro_batch, rank) for micro_batch in plan.micro_batches]
 
 
-def _share(
-    table: TensorDict, lengths: Sequence[int], micro_batch: MicroBatch, rank: int, rows: Mapping[str, Any]
-) -> TensorDict:
+def _share(table: TensorDict, plan: Plan, micro_batch: MicroBatch, rank: int) -> TensorDict:
     group = group_of(micro_batch, rank)
     cp_rank = rank - group.start
-    mine = [lengths[sample] for sample in group.samples]
+    mine = [plan.lengths[sample] for sample in group.samples]
     share = select_samples(table, group.samples)
-    mask = padding_mask(mine, group.local_cp_size, cp_rank, **rows)
+    mask = padding_mask(mine, group.local_cp_size, cp_rank, plan.setup)
     for key, value in (
         (LOCAL_CP_SIZE, group.local_cp_size),
         (DP_SIZE, len(micro_batch.groups)),
@@ -127,23 +114,15 @@ def select_samples(table: TensorDict, samples: Sequence[int]) -> TensorDict:
     return TensorDict(chosen, batch_size=[len(samples)])
 
 
-def padding_mask(
-    lengths: Sequence[int],
-    cp_size: int,
-    cp_rank: int,
-    *,
-    align: int = 1,
-    layout: str = "zigzag",
-    min_local_rows: int = 0,
-) -> torch.Tensor:
-    """Which rows of this rank are padding: bool [rows of this rank]; the arguments are those of `local_runs`.
+def padding_mask(lengths: Sequence[int], cp_size: int, cp_rank: int, setup: Setup = DEFAULT_SETUP) -> torch.Tensor:
+    """Which rows of this rank are padding: bool [rows of this rank]; the setup has alignment and layout.
 
     Source: verl/utils/dynamic_cp_scheduler.py, _local_padding_mask.
 
     >>> padding_mask([5], 2, 1).tolist()
     [False, False, False, True]
     """
-    runs = local_runs(lengths, cp_size, cp_rank, align=align, layout=layout, min_local_rows=min_local_rows)
+    runs = local_runs(lengths, cp_size, cp_rank, setup)
     mask = torch.zeros(sum(tokens + padding for tokens, padding in runs), dtype=torch.bool)
     row = 0
     for tokens, padding in runs:

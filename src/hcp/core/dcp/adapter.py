@@ -33,7 +33,7 @@ class Limits(NamedTuple):
     groups: str = "dev"
     """Whose process groups exist (see `usable_sizes`)."""
     tp: int = 1
-    """What sequences are aligned to besides the group's size: the tensor-parallel size, 1 without sequence parallelism."""
+    """What sequences are aligned to beside the group's size: tensor-parallel size, 1 without sequence parallelism."""
     layout: str = "zigzag"
     min_local_rows: int = 0
     """Rows that each rank pads its micro-batch to (verl)."""
@@ -55,7 +55,9 @@ def plan_within(lengths: Sequence[int], limits: Limits, cost: Cost = DEFAULT_COS
             split into a multiple of microbatch_group_size_per_vp_stage.
     """
     if limits.groups == "any":
-        raise HcpError("groups: found 'any', but upstream has no process groups of arbitrary sizes yet; use dev or main")
+        raise HcpError(
+            "groups: found 'any', but upstream has no process groups of arbitrary sizes yet; use dev or main"
+        )
     plan = plan_micro_batches(
         lengths, limits.world_size, limits.max_seqlen_per_dp_cp_rank, cost=cost, tp=limits.tp, groups=limits.groups,
         pp=limits.pp, vpp=limits.vpp, min_cp_size=limits.min_cp_size, layout=limits.layout,
@@ -80,11 +82,8 @@ def _for_virtual_stages(plan: Plan, limits: Limits) -> Plan:
         return plan
 
     def fits(samples: Sequence[int], size: int) -> bool:
-        padded = padded_lengths(
-            [plan.lengths[sample] for sample in samples], size, align=limits.tp, layout=limits.layout,
-            min_local_rows=limits.min_local_rows,
-        )  # fmt: skip
-        return sum(padded) <= size * limits.max_seqlen_per_dp_cp_rank
+        padded = padded_lengths([plan.lengths[sample] for sample in samples], size, plan.setup)
+        return sum(padded) <= size * plan.max_seqlen_per_rank
 
     sizes = plan.setup.sizes(limits.world_size)
     batches = split_to_multiple(plan.micro_batches, multiple, plan.lengths, sizes, fits)

@@ -53,7 +53,8 @@ from fractions import Fraction
 from typing import NamedTuple
 
 from hcp.core.dcp.lengths import MOST_RANKS, check_positive
-from hcp.core.dcp.rows import local_runs
+from hcp.core.dcp.rows import DEFAULT_SETUP, local_runs
+from hcp.core.dcp.setup import Setup
 from hcp.core.errors import HcpError
 
 REDUCTIONS = ("mean", "sum")
@@ -129,21 +130,12 @@ def loss_weights(
     return tuple(weights)
 
 
-def real_tokens_of_rank(
-    lengths: Sequence[int],
-    local_cp_size: int,
-    cp_rank: int,
-    align: int = 1,
-    *,
-    layout: str = "zigzag",
-    min_local_rows: int = 0,
-) -> int:
-    """Tokens that are not padding on one rank of a group: r of the per-token tuple; arguments as in `local_runs`.
+def real_tokens_of_rank(lengths: Sequence[int], local_cp_size: int, cp_rank: int, setup: Setup = DEFAULT_SETUP) -> int:
+    """Tokens that are not padding on one rank of a group: r of the per-token tuple.
 
     Over the ranks of the group they add up to the sum of the lengths.
 
     >>> [real_tokens_of_rank([10, 3], 2, rank) for rank in range(2)]
     [5, 8]
     """
-    runs = local_runs(lengths, local_cp_size, cp_rank, align=align, layout=layout, min_local_rows=min_local_rows)
-    return sum(tokens for tokens, _ in runs)
+    return sum(tokens for tokens, _ in local_runs(lengths, local_cp_size, cp_rank, setup))

@@ -5,61 +5,43 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 
 from hcp.core.dcp.lengths import check_positive
-from hcp.core.dcp.plan import padded_length
+from hcp.core.dcp.setup import Setup
 from hcp.core.errors import HcpError
 from hcp.core.shards import shard_ranges
 
-LAYOUTS = ("zigzag", "contiguous")
-"""How a group's rows are cut: each sequence for itself into 2 C chunks, or the whole pack into C runs of rows."""
+DEFAULT_SETUP = Setup()
 
 
-def padded_lengths(
-    lengths: Sequence[int], cp_size: int, *, align: int = 1, layout: str = "zigzag", min_local_rows: int = 0
-) -> list[int]:
-    """Tokens of each sequence of a group after padding, over all its ranks.
+def padded_lengths(lengths: Sequence[int], cp_size: int, setup: Setup = DEFAULT_SETUP) -> list[int]:
+    """Tokens of each sequence of a group after padding, over all its ranks: `setup.padded`, and min_local_rows.
 
-    The multiple is align * C, twice that in a zigzag of several ranks. Where a rank would have fewer than
-    `min_local_rows` rows, the last sequence is padded further.
+    Where a rank would have fewer rows than min_local_rows, the last sequence is padded further.
     Source: verl/utils/dynamic_cp_scheduler.py, _local_padding_mask.
 
-    >>> padded_lengths([5, 3], 2), padded_lengths([5, 3], 2, layout="contiguous", min_local_rows=8)
+    >>> padded_lengths([5, 3], 2), padded_lengths([5, 3], 2, Setup(layout="contiguous", min_local_rows=8))
     ([8, 4], [6, 10])
-
-    Raises:
-        HcpError: an unknown layout.
     """
-    if layout not in LAYOUTS:
-        raise HcpError(f"layout: found {layout!r:.60}, wanted one of {', '.join(LAYOUTS)}")
-    if layout == "zigzag":
-        padded = [padded_length(length, cp_size, align) for length in lengths]
-    else:
-        padded = [-(-length // (align * cp_size)) * align * cp_size for length in lengths]
-    padded[-1] += max(0, cp_size * min_local_rows - sum(padded))
+    padded = [setup.padded(length, cp_size) for length in lengths]
+    padded[-1] += max(0, cp_size * setup.min_local_rows - sum(padded))
     return padded
 
 
 def local_runs(
-    lengths: Sequence[int],
-    cp_size: int,
-    cp_rank: int,
-    *,
-    align: int = 1,
-    layout: str = "zigzag",
-    min_local_rows: int = 0,
+    lengths: Sequence[int], cp_size: int, cp_rank: int, setup: Setup = DEFAULT_SETUP
 ) -> list[tuple[int, int]]:
     """This rank's rows in order: so many tokens, then so much padding, again and again.
 
-    >>> local_runs([5], 2, 0), local_runs([5], 2, 1), local_runs([5, 1], 2, 1, layout="contiguous")
+    >>> local_runs([5], 2, 0), local_runs([5], 2, 1), local_runs([5, 1], 2, 1, Setup(layout="contiguous"))
     ([(2, 0), (0, 2)], [(2, 0), (1, 1)], [(1, 1), (1, 1)])
 
     Raises:
-        HcpError: an unknown layout, or no such rank.
+        HcpError: there is no such rank.
     """
     check_positive("local_cp_size", cp_size)
     if not 0 <= cp_rank < cp_size:
         raise HcpError(f"cp_rank: found {cp_rank}, wanted 0 to {cp_size - 1}")
-    padded = padded_lengths(lengths, cp_size, align=align, layout=layout, min_local_rows=min_local_rows)
-    cut = _zigzag(padded, cp_size, cp_rank) if layout == "zigzag" else _contiguous(padded, cp_size, cp_rank)
+    padded = padded_lengths(lengths, cp_size, setup)
+    cut = _zigzag(padded, cp_size, cp_rank) if setup.layout == "zigzag" else _contiguous(padded, cp_size, cp_rank)
     return [_tokens_in(lengths[sequence], places) for sequence, places in cut]
 
 
