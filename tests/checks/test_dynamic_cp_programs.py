@@ -46,8 +46,8 @@ shards.unshard = lambda parts, layout, cu_seqlens: torch.cat(list(parts))
 """
 EVERY_RANK_IS_THE_FIRST_OF_ITS_GROUP = """
 import hcp.runtime.dcp_split as dcp_split
-from hcp.core.shards import shard_thd_indices
-dcp_split.shard_thd_indices = lambda cu_seqlens, cp_rank, cp_size: shard_thd_indices(cu_seqlens, 0, cp_size)
+runs = dcp_split.local_runs
+dcp_split.local_runs = lambda lengths, cp_size, cp_rank, setup: runs(lengths, cp_size, 0, setup)
 """
 SAMPLES_COME_BACK_AS_THEY_ARRIVE = """
 import hcp.runtime.dcp_split as dcp_split

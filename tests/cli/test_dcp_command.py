@@ -172,6 +172,18 @@ def test_weights_as_text(hcp: Hcp) -> None:
     assert done.returncode == 0
 
 
+def test_weights_count_in_what_megatron_core_multiplies_a_loss_by(hcp: Hcp) -> None:
+    """schedules.py times 4 over 6: what is returned is 8 x 6 / 4; without a number of micro-batches 8 x 2 / 4."""
+    sizes = ("--world-size", "8", "--sizes", "8", "--sizes", "4,2,1,1", "--context-parallel-size", "4")
+    done = hcp("dcp", "weights", *sizes, "--num-micro-batches", "6")
+    assert [line.split()[2] for line in done.stdout.splitlines()[2:6]] == ["12"] * 4
+    assert "megatron-core multiplies that by 2/3" in done.stdout
+    told = json.loads(hcp("dcp", "weights", *sizes, "--format", "json").stdout)
+    assert told["applied"] == 2
+    assert {group["backward"] for group in told["groups"]} == {4}
+    assert [group["report_mean"] for group in told["groups"]] == [1, 2, 4, 8]
+
+
 @pytest.mark.parametrize(
     "reduction, gather, backward",
     [
@@ -217,6 +229,8 @@ def test_weights_as_json_are_those_of_the_derivation(
         (("--sizes", "8,0"), "wanted group sizes"),
         ((), "--sizes"),
         (("--sizes", "8", "--gather", "all"), "'all'"),
+        (("--sizes", "8", "--num-micro-batches", "3"), "give megatron-core's static size too"),
+        (("--sizes", "8", "--context-parallel-size", "0"), "context_parallel_size: found 0"),
     ],
 )
 def test_bad_sizes_are_one_line_and_exit_2(hcp: Hcp, arguments: tuple[str, ...], says: str) -> None:

@@ -13,7 +13,7 @@ import pytest
 torch = pytest.importorskip("torch")
 tensordict = pytest.importorskip("tensordict")
 
-from hcp.core.dcp import Plan  # noqa: E402
+from hcp.core.dcp import Plan, Setup  # noqa: E402
 from hcp.core.errors import HcpError  # noqa: E402
 from hcp.runtime.dcp_split import (  # noqa: E402
     lengths_of,
@@ -108,14 +108,21 @@ def _verls_padding_mask(upstream: Path, version: str) -> Any:
 
 @pytest.mark.upstream
 @pytest.mark.parametrize("version", ["0.9.0", "0.9.1"])
-def test_the_padding_mask_is_verls(upstream: Path, version: str) -> None:
+@pytest.mark.parametrize("layout", ["zigzag", "contiguous"])
+def test_the_padding_mask_is_verls(upstream: Path, version: str, layout: str) -> None:
     theirs = _verls_padding_mask(upstream, version)
-    for cp_size, tp_size, lengths in itertools.product(
-        (1, 2, 4, 8), (1, 2, 3), ([1], [5, 16, 33], [64, 64], [7, 7, 7, 100])
+    for cp_size, tp_size, lengths, least in itertools.product(
+        (1, 2, 4, 8), (1, 2, 3), ([1], [5, 16, 33], [64, 64], [7, 7, 7, 100]), (None, 1, 24)
     ):
+        if layout == "zigzag" and least and least % (2 * tp_size):
+            continue  # verl asks for rows only in the contiguous layout; in the other its chunks would not be whole
         for cp_rank in range(cp_size):
-            wanted = theirs(lengths, cp_size=cp_size, cp_rank=cp_rank, tp_size=tp_size)
-            assert torch.equal(padding_mask(lengths, cp_size, cp_rank, align=tp_size), wanted)
+            wanted = theirs(
+                lengths, cp_size=cp_size, cp_rank=cp_rank, tp_size=tp_size, cp_layout=layout, min_local_rows=least
+            )
+            setup = Setup(tp=tp_size, layout=layout, min_local_rows=least or 1)
+            found = padding_mask(lengths, cp_size, cp_rank, setup)
+            assert torch.equal(found, wanted)
 
 
 @pytest.mark.parametrize(
@@ -137,6 +144,27 @@ def test_a_plan_for_another_batch_and_a_rank_outside_are_refused() -> None:
         split_batch(jagged([6, 5]), plan, 0)
     with pytest.raises(HcpError, match="below the plan's world size 2"):
         split_batch(jagged([5, 6]), plan, 2)
+
+
+def test_position_ids_keep_their_ragged_dim() -> None:
+    """[n, 3, j] of a multimodal model: one sample is [1, 3, its tokens]."""
+    batch = table(LENGTHS)
+    values = torch.arange(3 * sum(LENGTHS)).reshape(3, -1)
+    batch["position_ids"] = torch.nested.nested_tensor_from_jagged(
+        values, offsets=batch["input_ids"].offsets(), jagged_dim=2
+    )
+    chosen = select_samples(batch, [1])["position_ids"]
+    assert torch.equal(chosen.unbind()[0], values[:, 30:35])
+    assert chosen.shape[1] == 3 and chosen._ragged_idx == 2
+
+
+def test_lengths_of_a_batch_that_is_not_contiguous_are_those_of_its_rows() -> None:
+    batch = torch.nested.narrow(
+        torch.arange(20).reshape(2, 10), 1, torch.tensor([0, 5]), torch.tensor([3, 4]), layout=torch.jagged
+    )
+    assert lengths_of(batch) == [3, 4]
+    (share,) = split_batch(batch, plan_for(batch, 1, 16), 0)
+    assert [row.tolist() for row in share["input_ids"].unbind()] == [[0, 1, 2], [15, 16, 17, 18]]
 
 
 def test_selecting_keeps_the_order_that_was_asked_for() -> None:
@@ -164,6 +192,20 @@ def test_outputs_return_in_the_original_order_from_one_rank_of_each_group() -> N
     assert merged["id"].tolist() == list(range(len(LENGTHS)))
     for row, wanted in zip(merged["twice"].unbind(), batch["input_ids"].unbind()):
         assert torch.equal(row, wanted * 2)
+
+
+def test_a_plain_output_comes_back_plain() -> None:
+    batch = table(LENGTHS)
+    wanted = torch.arange(len(LENGTHS) * 20).reshape(-1, 4, 5)
+    leaders = [
+        (share, {"routes": wanted[share["sample_ids"]]})
+        for shares in shares_of(batch, plan_for(batch, 4, 16))
+        for share in shares
+        if share["cp_rank"] == 0
+    ]
+    merged = merge_outputs(leaders, len(LENGTHS))["routes"]
+    assert not merged.is_nested
+    assert torch.equal(merged, wanted)
 
 
 @pytest.mark.parametrize(

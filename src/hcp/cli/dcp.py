@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from fractions import Fraction
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -11,7 +12,7 @@ import click
 from hcp.cli.options import format_option
 from hcp.cli.screen import say
 from hcp.core.dcp import POLICIES, TARGETS, parse_cost, plan_micro_batches
-from hcp.core.dcp.normalize import GATHERS, REDUCTIONS
+from hcp.core.dcp.normalize import GATHERS, REDUCTIONS, megatron_factor
 from hcp.core.errors import HcpError
 
 if TYPE_CHECKING:
@@ -152,24 +153,51 @@ def plan(
     show_default=True,
     help="How a rank gets its group's outputs: verl's engine is detached.",
 )
+@click.option(
+    "--context-parallel-size",
+    type=int,
+    metavar="N",
+    help="The static size: count in what megatron-core's schedules multiply a returned (loss, report) by.",
+)
+@click.option(
+    "--num-micro-batches",
+    type=int,
+    metavar="N",
+    help="With --context-parallel-size: micro-batches of the step (default: as many as --sizes).",
+)
 @format_option("text", "json")
-def weights(world_size: int, sizes: tuple[str, ...], reduction: str, gather: str, fmt: str) -> None:
+def weights(
+    world_size: int,
+    sizes: tuple[str, ...],
+    reduction: str,
+    gather: str,
+    context_parallel_size: int | None,
+    num_micro_batches: int | None,
+    fmt: str,
+) -> None:
     """Say what to multiply the loss by, for the gradient and for the log.
 
     \b
     hcp dcp weights --world-size 8 --sizes 8 --sizes 4,2,1,1
     hcp dcp weights --world-size 8 --sizes 2,2,2,2 --gather replicated
+    hcp dcp weights --world-size 8 --sizes 8 --context-parallel-size 4 --num-micro-batches 6
     """
     from hcp.cli.reports import dcp as report
 
     if not 1 <= world_size <= MAX_WORLD_SIZE:
         raise HcpError(f"--world-size {str(world_size)[:20]}: wanted 1 to {MAX_WORLD_SIZE} ranks")
     micro_batches = [_sizes(text, world_size) for text in sizes]
-    rows = report.weight_rows(world_size, micro_batches, reduction, gather)
+    applied = Fraction(1)
+    if context_parallel_size is not None:
+        number = len(micro_batches) if num_micro_batches is None else num_micro_batches
+        applied = megatron_factor(context_parallel_size, number)
+    elif num_micro_batches is not None:
+        raise HcpError("--num-micro-batches: found no --context-parallel-size; give megatron-core's static size too")
+    rows = report.weight_rows(world_size, micro_batches, reduction, gather, applied)
     if fmt == "json":
-        click.echo(json.dumps(report.weights_json(world_size, reduction, gather, rows), indent=2))
+        click.echo(json.dumps(report.weights_json(world_size, reduction, gather, applied, rows), indent=2))
     else:
-        click.echo(report.weights_text(world_size, reduction, gather, rows))
+        click.echo(report.weights_text(world_size, reduction, gather, applied, rows))
 
 
 def _sizes(text: str, world_size: int) -> list[int]:

@@ -6,6 +6,7 @@ of the whole step that carry the loss, is counted on the whole batch, once: not 
 
 from __future__ import annotations
 
+from fractions import Fraction
 from typing import Literal
 
 import torch
@@ -19,21 +20,29 @@ Gather = Literal["detached", "autograd", "replicated", "none"]
 
 
 def weights_of_rank(
-    micro_batch: MicroBatch, rank: int, *, reduction: str = "mean", gather: str = "detached"
+    micro_batch: MicroBatch,
+    rank: int,
+    *,
+    reduction: str = "mean",
+    gather: str = "detached",
+    applied: Fraction = Fraction(1),
 ) -> Weights:
     """The multipliers of a rank's group in a micro-batch.
 
     reduction: "mean" for torch's DDP and megatron-core without calculate_per_token_loss, else "sum".
     gather: "detached", "autograd" or "replicated", as in `gather_rows`.
+    applied: what the framework multiplies a returned loss by; for a (loss, report) that megatron-core's schedules get,
+        `hcp.core.dcp.normalize.megatron_factor` of the static context_parallel_size and the step's micro-batches.
     """
     groups = micro_batch.groups
     world_size = sum(group.local_cp_size for group in groups)
-    weights = loss_weights(world_size, [group.local_cp_size for group in groups], reduction=reduction, gather=gather)
+    sizes = [group.local_cp_size for group in groups]
+    weights = loss_weights(world_size, sizes, reduction=reduction, gather=gather, applied=applied)
     return next(one for one, group in zip(weights, groups) if rank in group.ranks)
 
 
 def loss_for_backward(loss_sum: torch.Tensor, weights: Weights, loss_tokens: int) -> torch.Tensor:
-    """What to call backward() on: the group's loss sum over T, times the multiplier of the gradient."""
+    """What to call backward() on, or to return: the group's loss sum over T, times the multiplier of the gradient."""
     return loss_sum * (float(weights.backward) / loss_tokens)
 
 

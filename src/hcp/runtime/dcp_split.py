@@ -7,6 +7,7 @@ the outputs, from one rank of each group, and puts every sample's back where it 
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -14,25 +15,26 @@ import torch
 import torch.distributed as dist
 from tensordict import NonTensorData, NonTensorStack, TensorDict, is_tensor_collection
 
-from hcp.core.dcp import Group, MicroBatch, Plan, padded_length, plan_micro_batches
+from hcp.core.dcp import Group, MicroBatch, Plan, Setup, plan_micro_batches
+from hcp.core.dcp.rows import DEFAULT_SETUP, local_runs
 from hcp.core.errors import HcpError
-from hcp.core.shards import cu_seqlens_of, shard_thd_indices
+from hcp.runtime.jagged import is_jagged, join, lengths_of_rows, select
 
 LOCAL_CP_SIZE, DP_SIZE, CP_RANK = "local_cp_size", "dp_size", "cp_rank"
 SAMPLE_IDS, PADDING_MASK = "sample_ids", "padding_mask"
 
 
 def lengths_of(batch: TensorDict | torch.Tensor) -> list[int]:
-    """The tokens of each sequence.
+    """The tokens of each sequence, also where the rows of `input_ids` lie apart (torch.nested.narrow).
 
     Raises:
         HcpError: the batch is empty, or its `input_ids` is no jagged nested tensor.
     """
     ids = batch.get("input_ids", None) if is_tensor_collection(batch) else batch
-    if not isinstance(ids, torch.Tensor) or not ids.is_nested or ids.layout != torch.jagged:
+    if not is_jagged(ids):
         found = "no input_ids" if ids is None else f"{type(ids).__name__} of layout {getattr(ids, 'layout', 'none')}"
         raise HcpError(f"dynamic CP found {found}; wanted a nested tensor with layout=torch.jagged as input_ids")
-    return [int(length) for length in ids.offsets().diff().tolist()]
+    return lengths_of_rows(ids)
 
 
 def plan_for(batch: TensorDict | torch.Tensor, world_size: int, max_seqlen_per_rank: int, **options: Any) -> Plan:
@@ -44,15 +46,14 @@ def plan_for(batch: TensorDict | torch.Tensor, world_size: int, max_seqlen_per_r
     return plan_micro_batches(lengths_of(batch), world_size, max_seqlen_per_rank, **options)
 
 
-def split_batch(batch: TensorDict | torch.Tensor, plan: Plan, rank: int, *, align: int = 1) -> list[TensorDict]:
+def split_batch(batch: TensorDict | torch.Tensor, plan: Plan, rank: int) -> list[TensorDict]:
     """This rank's share of the batch: one TensorDict per micro-batch of the plan, in the plan's order.
 
     Args:
         batch: the whole batch, the same on every rank. Tensors (jagged or not) are indexed by sample; other entries
             are kept whole, but for a NonTensorStack, which has one entry per sample.
-        plan: what `plan_for` gave for this batch.
+        plan: what `plan_for` gave for this batch; its setup decides where a rank's padding lies.
         rank: within DPxCP, 0 <= rank < plan.world_size.
-        align: as in padded_length: TP with sequence parallelism, else 1.
 
     Each share also has, as non-tensor data: `local_cp_size` (int), `dp_size` (int: the groups of this
     micro-batch; it is not the loss multiplier), `cp_rank` (int, this rank's place in its group), `sample_ids` (list of
@@ -71,15 +72,15 @@ def split_batch(batch: TensorDict | torch.Tensor, plan: Plan, rank: int, *, alig
         raise HcpError(f"the plan is for {len(plan.lengths)} sequences of other lengths; plan this batch")
     if not 0 <= rank < plan.world_size:
         raise HcpError(f"found rank {rank}; wanted one below the plan's world size {plan.world_size}")
-    return [_share(table, lengths, batch_, rank, align) for batch_ in plan.micro_batches]
+    return [_share(table, plan, micro_batch, rank) for micro_batch in plan.micro_batches]
 
 
-def _share(table: TensorDict, lengths: Sequence[int], micro_batch: MicroBatch, rank: int, align: int) -> TensorDict:
+def _share(table: TensorDict, plan: Plan, micro_batch: MicroBatch, rank: int) -> TensorDict:
     group = group_of(micro_batch, rank)
     cp_rank = rank - group.start
-    mine = [lengths[sample] for sample in group.samples]
+    mine = [plan.lengths[sample] for sample in group.samples]
     share = select_samples(table, group.samples)
-    mask = padding_mask(mine, group.local_cp_size, cp_rank, align=align)
+    mask = padding_mask(mine, group.local_cp_size, cp_rank, plan.setup)
     for key, value in (
         (LOCAL_CP_SIZE, group.local_cp_size),
         (DP_SIZE, len(micro_batch.groups)),
@@ -97,13 +98,12 @@ def group_of(micro_batch: MicroBatch, rank: int) -> Group:
 
 
 def select_samples(table: TensorDict, samples: Sequence[int]) -> TensorDict:
-    """A new TensorDict of these samples, in this order. Jagged tensors stay jagged."""
+    """A new TensorDict of these samples, in this order. Jagged tensors keep their ragged dim."""
     chosen: dict[str, Any] = {}
     for key in table.keys():  # noqa: SIM118, a TensorDict iterates over samples
         value = table.get(key)
-        if isinstance(value, torch.Tensor) and value.is_nested:
-            rows = value.unbind()
-            chosen[key] = _jagged([rows[sample] for sample in samples])
+        if is_jagged(value):
+            chosen[key] = select(value, samples)
         elif isinstance(value, NonTensorStack):
             items = value.tolist()
             chosen[key] = NonTensorStack(*[items[sample] for sample in samples])
@@ -114,18 +114,21 @@ def select_samples(table: TensorDict, samples: Sequence[int]) -> TensorDict:
     return TensorDict(chosen, batch_size=[len(samples)])
 
 
-def padding_mask(lengths: Sequence[int], cp_size: int, cp_rank: int, *, align: int = 1) -> torch.Tensor:
-    """Which rows of this rank are padding: bool [sum of padded lengths / cp_size].
+def padding_mask(lengths: Sequence[int], cp_size: int, cp_rank: int, setup: Setup = DEFAULT_SETUP) -> torch.Tensor:
+    """Which rows of this rank are padding: bool [rows of this rank]; the setup has alignment and layout.
 
-    Each sequence is padded to a multiple of align x 2 x cp_size (align, for one rank) and cut in a zigzag.
     Source: verl/utils/dynamic_cp_scheduler.py, _local_padding_mask.
 
     >>> padding_mask([5], 2, 1).tolist()
     [False, False, False, True]
     """
-    padded = [padded_length(length, cp_size, align) for length in lengths]
-    is_padding = torch.cat([torch.arange(size) >= length for size, length in zip(padded, lengths)])
-    return is_padding[torch.tensor(shard_thd_indices(cu_seqlens_of(padded), cp_rank, cp_size), dtype=torch.int64)]
+    runs = local_runs(lengths, cp_size, cp_rank, setup)
+    mask = torch.zeros(sum(tokens + padding for tokens, padding in runs), dtype=torch.bool)
+    row = 0
+    for tokens, padding in runs:
+        mask[row + tokens : row + tokens + padding] = True
+        row += tokens + padding
+    return mask
 
 
 def merge_outputs(
@@ -133,7 +136,9 @@ def merge_outputs(
     num_samples: int,
     group: dist.ProcessGroup | None = None,
 ) -> dict[str, torch.Tensor]:
-    """The outputs of all samples in their original order, on every rank: jagged [num_samples, ...] per key, detached.
+    """The outputs of all samples in their original order, on every rank: [num_samples, ...] per key, detached.
+
+    An output is jagged as it was; a plain one stays plain where the rows of all samples have one shape.
 
     Collective over `group` (the DPxCP group; None: the default group, or none without torch.distributed).
 
@@ -144,14 +149,15 @@ def merge_outputs(
         num_samples: sequences of the whole batch.
 
     Raises:
-        HcpError: an output is no tensor or has another number of samples than its share, or a sample came back from no
-            group or from two. On every rank, so that none waits for one that stopped.
+        HcpError: an output is no tensor or has another number of samples than its share, a sample came back from no
+            group or from two, or the rows of an output differ in more than their length. On every rank, so that none
+            waits for one that stopped.
     """
     problem, records = None, []
     try:
         for share, found in outputs:
             samples = list(share[SAMPLE_IDS])
-            parts = {key: _per_sample(key, value, samples) for key, value in found.items()}
+            parts = {key: _checked(key, value, samples) for key, value in found.items()}
             if share[CP_RANK] == 0:
                 records.append((samples, parts))
     except HcpError as error:
@@ -168,34 +174,41 @@ def merge_outputs(
 
 def _in_order(records: Sequence[Any], num_samples: int, outputs: Sequence[Any]) -> dict[str, torch.Tensor]:
     device = next((value.device for _, found in outputs for value in found.values()), torch.device("cpu"))
-    ordered: dict[str, dict[int, torch.Tensor]] = {}
+    arrived: dict[str, tuple[list[int], list[torch.Tensor]]] = {}
     for samples, parts in records:
-        for key, rows in parts.items():
-            places = ordered.setdefault(key, {})
-            twice = sorted(set(samples) & places.keys())
-            if twice:
-                raise HcpError(f"output {key!r} came twice for sample {twice[0]}; wanted each sample once")
-            places.update(zip(samples, rows))
-    for key, places in ordered.items():
-        missing = sorted(set(range(num_samples)) - places.keys())
-        if missing:
-            raise HcpError(f"output {key!r} is missing for sample {missing[0]} and {len(missing) - 1} more")
-    return {
-        key: _jagged([places[sample].to(device) for sample in range(num_samples)]) for key, places in ordered.items()
-    }
+        for key, value in parts.items():
+            places, values = arrived.setdefault(key, ([], []))
+            places.extend(samples)
+            values.append(value)
+    ordered = {}
+    for key, (places, values) in arrived.items():
+        _check_places(key, places, num_samples)
+        try:
+            joined = join(values)
+        except HcpError as error:
+            raise HcpError(f"output {key!r}: {error}") from None
+        order = sorted(range(num_samples), key=places.__getitem__)
+        ordered[key] = (select(joined, order) if joined.is_nested else joined[order]).to(device)
+    return ordered
 
 
-def _per_sample(key: str, value: Any, samples: Sequence[int]) -> list[torch.Tensor]:
+def _check_places(key: str, places: Sequence[int], num_samples: int) -> None:
+    """Raises HcpError unless every sample came back once."""
+    twice = sorted(sample for sample, times in Counter(places).items() if times > 1)
+    if twice:
+        raise HcpError(f"output {key!r} came twice for sample {twice[0]}; wanted each sample once")
+    missing = sorted(set(range(num_samples)) - set(places))
+    if missing:
+        raise HcpError(f"output {key!r} is missing for sample {missing[0]} and {len(missing) - 1} more")
+
+
+def _checked(key: str, value: Any, samples: Sequence[int]) -> torch.Tensor:
+    """The output, detached, on the CPU; a nested tensor without gaps."""
     if not isinstance(value, torch.Tensor):
         raise HcpError(f"output {key!r} is a {type(value).__name__}; wanted a tensor with one entry per sample")
-    rows = value.unbind()
-    if len(rows) != len(samples):
-        raise HcpError(f"output {key!r} has {len(rows)} entries for the {len(samples)} samples {list(samples)[:8]}")
-    return [row.detach().cpu() for row in rows]
-
-
-def _jagged(rows: Sequence[torch.Tensor]) -> torch.Tensor:
-    """Rows of any lengths as one jagged tensor; rows of no length at all (scalars) as a plain one."""
-    if rows[0].dim() == 0:
-        return torch.stack(list(rows))
-    return torch.nested.nested_tensor(list(rows), layout=torch.jagged)
+    if value.is_nested and not is_jagged(value):
+        raise HcpError(f"output {key!r} is nested without layout=torch.jagged; make it jagged")
+    if value.dim() == 0 or value.shape[0] != len(samples):
+        count = value.shape[0] if value.dim() else "no"
+        raise HcpError(f"output {key!r} has {count} entries for the {len(samples)} samples {list(samples)[:8]}")
+    return value.detach().cpu()

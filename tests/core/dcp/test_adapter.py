@@ -7,8 +7,9 @@ import random
 
 import pytest
 
-from hcp.core.dcp import plan_micro_batches
-from hcp.core.dcp.adapter import DynamicCPScheduler, HybridCPScheduler, PlansGroups
+from hcp.core.dcp import Group, MicroBatch, is_usable, padded_length, plan_micro_batches
+from hcp.core.dcp.adapter import DynamicCPScheduler, HybridCPScheduler, Limits, PlansGroups, plan_within
+from hcp.core.dcp.virtual_stages import split_to_multiple
 from hcp.core.errors import HcpError
 
 
@@ -80,13 +81,73 @@ def test_it_can_stand_in_front_of_a_scheduler_with_devs_constructor() -> None:
 @pytest.mark.parametrize(
     "limits, words",
     [
-        ({"min_cp_size": 2}, "min_cp_size"), ({"max_num_seqs": 4}, "max_num_seqs"),
-        ({"microbatch_group_size_per_vp_stage": 1000}, "found 1000, but the plan has"),
+        ({"max_num_seqs": 1}, "thd_max_packed_sequences: found 1"),
+        ({"microbatch_group_size_per_vp_stage": 41}, "40 sequences in 40 micro-batches cannot be split"),
+        ({"min_cp_size": 3}, "min_cp_size: found 3"),
     ],
 )  # fmt: skip
-def test_limits_that_our_plans_do_not_know_are_errors(limits: dict, words: str) -> None:
+def test_limits_that_no_plan_keeps_are_errors(limits: dict, words: str) -> None:
     with pytest.raises(HcpError, match=words):
         DynamicCPScheduler(4096, 1, 8, **limits).get_groups_and_subsamples(some_lengths(1))
+
+
+def test_a_limit_that_the_plan_keeps_changes_nothing() -> None:
+    pairs = some_lengths(1)
+    free = DynamicCPScheduler(4096, 1, 8).get_groups_and_subsamples(pairs)
+    most = max(len(rank) for batch in free for rank in batch)
+    assert DynamicCPScheduler(4096, 1, 8, max_num_seqs=most).get_groups_and_subsamples(pairs) == free
+    with pytest.raises(HcpError, match="raise it by 1"):
+        DynamicCPScheduler(4096, 1, 8, max_num_seqs=most - 1).get_groups_and_subsamples(pairs)
+
+
+def test_arbitrary_sizes_are_refused_until_upstream_has_their_groups() -> None:
+    with pytest.raises(HcpError, match="no process groups of arbitrary sizes"):
+        plan_within([100, 200], Limits(4096, 8, groups="any"))
+
+
+def test_groups_below_the_least_size_are_not_used() -> None:
+    ids = DynamicCPScheduler(4096, 1, 8, min_cp_size=2).get_groups_and_subsamples(some_lengths(1))
+    assert min(sum(other == rank for other in batch) for batch in ids for rank in batch) == 2
+
+
+@pytest.mark.parametrize("tp", [1, 4])
+@pytest.mark.parametrize("world_size, multiple", [(2, 2), (8, 4), (8, 3), (12, 4), (32, 8)])
+def test_virtual_stages_get_a_multiple_of_micro_batches_and_every_promise_holds(
+    world_size: int, multiple: int, tp: int
+) -> None:
+    for seed in range(12):
+        lengths = [length for _, length in some_lengths(seed, count=30, longest=1024 * world_size // 2)]
+        limits = Limits(1024, world_size, tp=tp, vpp=2, pp=2, microbatch_group_size_per_vp_stage=multiple)
+        plan = plan_within(lengths, limits)
+        assert len(plan.micro_batches) % multiple == 0
+        placed = [sample for batch in plan.micro_batches for group in batch.groups for sample in group.samples]
+        assert sorted(placed) == list(range(30))
+        for batch in plan.micro_batches:
+            assert [rank for group in batch.groups for rank in group.ranks] == list(range(world_size))
+            for group in batch.groups:
+                assert is_usable(group.start, group.local_cp_size, world_size, "dev")
+                padded = sum(padded_length(lengths[sample], group.local_cp_size, tp) for sample in group.samples)
+                assert padded <= 1024 * group.local_cp_size
+        assert plan.metrics.num_micro_batches == len(plan.micro_batches)
+
+
+def test_a_split_micro_batch_has_groups_twice_as_wide() -> None:
+    """Four groups of two ranks, 0 1 | 2 3: each half of them on all eight."""
+    whole = MicroBatch(tuple(Group(2 * i, 2, (i,)) for i in range(4)))
+    halves = split_to_multiple([whole], 2, [100] * 4, (1, 2, 4, 8), lambda samples, size: True)
+    assert halves == (
+        MicroBatch((Group(0, 4, (0,)), Group(4, 4, (1,)))),
+        MicroBatch((Group(0, 4, (2,)), Group(4, 4, (3,)))),
+    )
+    assert split_to_multiple(halves, 2, [100] * 4, (1, 2, 4, 8), lambda samples, size: True) == halves
+
+
+def test_what_fits_between_no_groups_is_split_on_all_ranks() -> None:
+    whole = MicroBatch((Group(0, 4, (0, 1, 2)),))
+    halves = split_to_multiple([whole], 2, [50, 100, 60], (1, 2, 4), lambda samples, size: True)
+    assert halves == (MicroBatch((Group(0, 4, (1,)),)), MicroBatch((Group(0, 4, (0, 2)),)))
+    with pytest.raises(HcpError, match="cannot be split"):
+        split_to_multiple([whole], 2, [50, 100, 60], (1, 2, 4), lambda samples, size: len(samples) > 2)
 
 
 def test_an_odd_number_of_ranks_is_refused_as_upstream_refuses_it() -> None:

@@ -13,6 +13,7 @@ import pytest
 
 from hcp.core.dcp import Plan, plan_micro_batches
 from hcp.core.dcp.normalize import loss_weights, real_tokens_of_rank
+from hcp.core.dcp.setup import Setup
 from hcp.core.errors import HcpError
 
 GATHERS = ["detached", "autograd", "replicated"]
@@ -197,7 +198,7 @@ def test_real_tokens_follow_the_zigzag_order() -> None:
                     chunks = [places[a:b] for a, b in pairwise(bounds)]
                     places = chunks[rank] + chunks[2 * size - 1 - rank]
                 count += sum(place < length for place in places)
-            assert real_tokens_of_rank(lengths, size, rank, align) == count
+            assert real_tokens_of_rank(lengths, size, rank, Setup(tp=align)) == count
 
 
 @pytest.mark.parametrize(

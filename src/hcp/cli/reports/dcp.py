@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Sequence
+from fractions import Fraction
 from typing import Any, NamedTuple
 
 from hcp.core.dcp import Plan, usable_sizes
@@ -90,22 +91,26 @@ class WeightRow(NamedTuple):
 
 
 def weight_rows(
-    world_size: int, micro_batches: Sequence[Sequence[int]], reduction: str, gather: str
+    world_size: int, micro_batches: Sequence[Sequence[int]], reduction: str, gather: str, applied: Fraction
 ) -> list[WeightRow]:
     """The multipliers of every group size of every micro-batch, the widest first."""
     rows = []
     for number, sizes in enumerate(micro_batches):
-        found = {one.local_cp_size: one for one in loss_weights(world_size, sizes, reduction=reduction, gather=gather)}
+        weights = loss_weights(world_size, sizes, reduction=reduction, gather=gather, applied=applied)
+        found = {one.local_cp_size: one for one in weights}
         rows += [WeightRow(number, sizes.count(size), found[size]) for size in sorted(found, reverse=True)]
     return rows
 
 
-def weights_json(world_size: int, reduction: str, gather: str, rows: Sequence[WeightRow]) -> dict[str, Any]:
+def weights_json(
+    world_size: int, reduction: str, gather: str, applied: Fraction, rows: Sequence[WeightRow]
+) -> dict[str, Any]:
     return {
         "schema": "hcp.dcp-weights/1",
         "world_size": world_size,
         "reduction": reduction,
         "gather": gather,
+        "applied": float(applied),
         "groups": [
             {
                 "micro_batch": row.micro_batch,
@@ -121,7 +126,7 @@ def weights_json(world_size: int, reduction: str, gather: str, rows: Sequence[We
     }
 
 
-def weights_text(world_size: int, reduction: str, gather: str, rows: Sequence[WeightRow]) -> str:
+def weights_text(world_size: int, reduction: str, gather: str, applied: Fraction, rows: Sequence[WeightRow]) -> str:
     table = [("mb", "groups", "backward", "report", "per token")]
     for row in rows:
         one = row.weights
@@ -139,7 +144,10 @@ def weights_text(world_size: int, reduction: str, gather: str, rows: Sequence[We
     lines += ["  ".join(cell.rjust(width) for cell, width in zip(line, widths)) for line in table]
     lines += [
         "T: tokens of the whole step that carry the loss, counted on the whole batch once (no all-reduce)",
-        "backward: what is differentiated. report: a log that takes the mean over ranks, added over micro-batches",
+        "backward: what is differentiated"
+        if applied == 1
+        else f"backward: what a loss function returns as (loss, report); megatron-core multiplies that by {applied}",
+        "report: a log that takes the mean over ranks, added over micro-batches",
         "per token: times R, the step's real tokens, under per-token loss; returned with this rank's share of R",
     ]
     return "\n".join(lines)

@@ -1,12 +1,19 @@
-"""Our plans behind the interfaces of Megatron-Core's schedulers, so that they can take their place. Needs no torch."""
+"""Our plans behind the interfaces of Megatron-Core's schedulers, so that they can take their place. Needs no torch.
+
+A job that runs need not name these: `hcp.integrations.verl` and `hcp.integrations.megatron` put them in place, with
+what the running framework says.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from typing import Any, Protocol
+from typing import Any, NamedTuple, Protocol
 
 from hcp.core.dcp.cost import DEFAULT_COST, Cost
+from hcp.core.dcp.plan import Plan, measure
+from hcp.core.dcp.rows import padded_lengths
 from hcp.core.dcp.schedule import plan_micro_batches
+from hcp.core.dcp.virtual_stages import split_to_multiple
 from hcp.core.errors import HcpError
 
 SampleIds = list[list[list[int]]]
@@ -17,6 +24,82 @@ class _Group(Protocol):
     def size(self) -> int: ...
 
 
+class Limits(NamedTuple):
+    """What the framework allows, and how it lays out a batch; the names are those of its own settings."""
+
+    max_seqlen_per_dp_cp_rank: int
+    world_size: int
+    """DP x CP."""
+    groups: str = "dev"
+    """Whose process groups exist (see `usable_sizes`)."""
+    tp: int = 1
+    """What sequences are aligned to beside the group's size: tensor-parallel size, 1 without sequence parallelism."""
+    layout: str = "zigzag"
+    min_local_rows: int = 0
+    """Rows that each rank pads its micro-batch to (verl)."""
+    min_cp_size: int = 1
+    """min_dynamic_context_parallel_size: no smaller groups exist."""
+    max_num_seqs: int | None = None
+    """thd_max_packed_sequences: the most sequences that a group may pack."""
+    pp: int = 1
+    vpp: int = 1
+    microbatch_group_size_per_vp_stage: int = 1
+    """The number of micro-batches must be a multiple of it."""
+
+
+def plan_within(lengths: Sequence[int], limits: Limits, cost: Cost = DEFAULT_COST) -> Plan:
+    """A plan that keeps every limit.
+
+    Raises:
+        HcpError: as `plan_micro_batches` does; and for a plan that packs more than max_num_seqs sequences, or cannot be
+            split into a multiple of microbatch_group_size_per_vp_stage.
+    """
+    if limits.groups == "any":
+        raise HcpError(
+            "groups: found 'any', but upstream has no process groups of arbitrary sizes yet; use dev or main"
+        )
+    plan = plan_micro_batches(
+        lengths, limits.world_size, limits.max_seqlen_per_dp_cp_rank, cost=cost, tp=limits.tp, groups=limits.groups,
+        pp=limits.pp, vpp=limits.vpp, min_cp_size=limits.min_cp_size, layout=limits.layout,
+        min_local_rows=max(1, limits.min_local_rows),
+    )  # fmt: skip
+    plan = _for_virtual_stages(plan, limits)
+    _check_num_seqs(plan, limits)
+    return plan
+
+
+def sample_ids_of(plan: Plan, ids: Sequence[int]) -> SampleIds:
+    """The plan as upstream's schedulers return it, with the caller's ids."""
+    return [
+        [[ids[sample] for sample in group.samples] for group in batch.groups for _ in group.ranks]
+        for batch in plan.micro_batches
+    ]
+
+
+def _for_virtual_stages(plan: Plan, limits: Limits) -> Plan:
+    multiple = limits.microbatch_group_size_per_vp_stage
+    if len(plan.micro_batches) % multiple == 0:
+        return plan
+
+    def fits(samples: Sequence[int], size: int) -> bool:
+        padded = padded_lengths([plan.lengths[sample] for sample in samples], size, plan.setup)
+        return sum(padded) <= size * plan.max_seqlen_per_rank
+
+    sizes = plan.setup.sizes(limits.world_size)
+    batches = split_to_multiple(plan.micro_batches, multiple, plan.lengths, sizes, fits)
+    metrics = measure(batches, plan.lengths, plan.world_size, plan.max_seqlen_per_rank, plan.setup)
+    return plan._replace(micro_batches=batches, metrics=metrics)
+
+
+def _check_num_seqs(plan: Plan, limits: Limits) -> None:
+    most = max(len(group.samples) for batch in plan.micro_batches for group in batch.groups)
+    if limits.max_num_seqs is not None and most > limits.max_num_seqs:
+        raise HcpError(
+            f"thd_max_packed_sequences: found {limits.max_num_seqs} for real sequences, but the plan packs {most} "
+            f"into one group; raise it by {most - limits.max_num_seqs}, or unset it"
+        )
+
+
 class HybridCPScheduler:
     """Takes the place of `BalancedCPScheduler` (megatron-core 0.16.1 and main).
 
@@ -25,9 +108,8 @@ class HybridCPScheduler:
     >>> HybridCPScheduler(1024, DPxCP()).get_groups_and_subsamples([(7, 3000), (9, 900), (8, 900)], None)
     ([[[3000], [3000], [3000], [3000]], [[900], [900], [900], [900]]], [[[7], [7], [7], [7]], [[9], [9], [8], [8]]])
 
-    In a training script, before the data iterator is wrapped:
-    `megatron.core.datasets.data_schedule.BalancedCPScheduler = HybridCPScheduler`. That release runs each sample of a
-    rank in a forward pass of its own, with a barrier after each micro-batch, so that token limits hold all the more.
+    That release runs each sample of a rank in a forward pass of its own, with a barrier after each micro-batch, so that
+    token limits hold all the more.
     Source: megatron/core/pipeline_parallel/hybrid_cp_schedule.py, BalancedCPScheduler; and
     megatron/core/datasets/data_schedule.py, HybridCPDataLoaderWrapper.
     """
@@ -50,21 +132,22 @@ class HybridCPScheduler:
     ) -> tuple[SampleIds, SampleIds]:
         """Lengths and ids, each [micro-batch][rank]; `config` is upstream's and not read.
 
-        Raises HcpError as `plan_micro_batches` does; a sequence in its text is a position in sample_id_seqlens.
+        Raises HcpError as `plan_within` does; a sequence in its text is a position in sample_id_seqlens.
         """
         pairs = [(sample, int(length)) for sample, length in sample_id_seqlens]
-        ids = _sample_ids(
-            pairs, self.total_hdp_gpus, self.max_seq_len_per_rank, cost=self.cost, tp=self.tp, groups=self.groups
-        )
         length_of = dict(pairs)
+        ids = sample_ids_of(self.plan([length for _, length in pairs], config), [sample for sample, _ in pairs])
         return [[[length_of[sample] for sample in rank] for rank in batch] for batch in ids], ids
+
+    def plan(self, lengths: Sequence[int], config: Any) -> Plan:
+        """The plan for these lengths; a subclass may take more from upstream's config."""
+        limits = Limits(self.max_seq_len_per_rank, self.total_hdp_gpus, groups=self.groups, tp=self.tp)
+        return plan_within(lengths, limits, self.cost)
 
 
 class PlansGroups:
-    """The one method that differs, for a subclass of dev's scheduler:
+    """The one method that differs, for a subclass of dev's scheduler: `class Scheduler(PlansGroups, Upstreams)`.
 
-    `class Scheduler(PlansGroups, DefaultDynamicCPScheduler): ...`, then
-    `megatron.core.datasets.data_schedule.scheduler_map["default_dynamic_cp"] = Scheduler`.
     Everything else (`run`, reading and routing of data) stays upstream's.
     """
 
@@ -77,35 +160,35 @@ class PlansGroups:
 
     cost: Cost = DEFAULT_COST
     tp: int = 1
+    layout: str = "zigzag"
+    min_local_rows: int = 0
+    pp: int = 1
+    vpp: int = 1
     groups: str = "dev"
 
     def get_groups_and_subsamples(self, sample_id_seqlens: Iterable[tuple[int, int]]) -> SampleIds:
-        """Ids of samples, [micro-batch][rank]. Raises HcpError also for limits that our plans do not know."""
-        if self.min_cp_size > 1:
-            raise HcpError(f"min_cp_size: found {self.min_cp_size}, but policy balanced plans from 1 on; leave it at 1")
-        if self.max_num_seqs is not None:
-            raise HcpError(
-                f"max_num_seqs: found {self.max_num_seqs}, but policy balanced does not limit their number; unset it"
-            )
+        """Ids of samples, [micro-batch][rank]. Raises HcpError as `plan_within` does."""
         pairs = [(sample, int(length)) for sample, length in sample_id_seqlens]
-        world_size = self.dp_size * self.cp_size
-        ids = _sample_ids(
-            pairs, world_size, self.max_seqlen_per_dp_cp_rank, cost=self.cost, tp=self.tp, groups=self.groups
-        )
-        multiple = self.microbatch_group_size_per_vp_stage or 1
-        if len(ids) % multiple:
-            raise HcpError(
-                f"microbatch_group_size_per_vp_stage: found {multiple}, but the plan has {len(ids)} micro-batches; "
-                "policy balanced works without virtual pipeline stages"
-            )
-        return ids
+        plan = plan_within([length for _, length in pairs], self.limits(), self.cost)
+        self.planned(plan)
+        return sample_ids_of(plan, [sample for sample, _ in pairs])
+
+    def limits(self) -> Limits:
+        """What upstream's constructor was given, and the framework's state."""
+        return Limits(
+            self.max_seqlen_per_dp_cp_rank, self.dp_size * self.cp_size, self.groups, self.tp, self.layout,
+            self.min_local_rows, self.min_cp_size, self.max_num_seqs, self.pp, self.vpp,
+            self.microbatch_group_size_per_vp_stage or 1,
+        )  # fmt: skip
+
+    def planned(self, plan: Plan) -> None:
+        """Called with each plan; does nothing here."""
 
 
 class DynamicCPScheduler(PlansGroups):
-    """Takes the place of `DefaultDynamicCPScheduler` (Megatron-LM dev) where only groups are asked for, as verl does:
+    """Takes the place of `DefaultDynamicCPScheduler` (Megatron-LM dev) where only groups are asked for, as verl does.
 
-    `hcp.core.dcp.adapter.DynamicCPScheduler` is what `get_megatron_dynamic_cp_scheduler_cls` of
-    verl/utils/dynamic_cp_scheduler.py should return. Ranks of one group have equal lists, consecutive ranks, aligned.
+    Ranks of one group have equal lists, consecutive ranks, aligned.
     Source: Megatron-LM dev, megatron/core/datasets/data_schedule.py, DefaultDynamicCPScheduler.
     """
 
@@ -124,15 +207,3 @@ class DynamicCPScheduler(PlansGroups):
         self.microbatch_group_size_per_vp_stage = microbatch_group_size_per_vp_stage
         self.max_num_seqs = max_num_seqs
         self.min_cp_size = min_cp_size
-
-
-def _sample_ids(
-    pairs: Sequence[tuple[int, int]], world_size: int, max_seqlen: int, *, cost: Cost, tp: int, groups: str
-) -> SampleIds:
-    plan = plan_micro_batches(
-        [length for _, length in pairs], world_size, max_seqlen, cost=cost, tp=tp, groups=groups
-    )  # fmt: skip
-    return [
-        [[pairs[i][0] for i in group.samples] for group in batch.groups for _ in group.ranks]
-        for batch in plan.micro_batches
-    ]

@@ -31,6 +31,19 @@ over ranks and micro-batches of a token count that each forward step returns). v
 r counts the real tokens (not padding) on this rank, so that all r add up to R, the real tokens of the mini-batch
 counted once; the division undoes R, and mu is that of DDP's sum. Megatron-Core's own loss returns the rank's local
 masked sum and its local count of loss tokens: shards are disjoint, nothing is gathered, and the multiplier is 1.
+
+**Megatron-Core's own factors.** All of the above is of the value that is back-propagated. Between what a loss function
+returns and that value stands `forward_step_calc_loss`, which looks at how many things were returned, and knows the
+static context_parallel_size alone:
+
+* (loss, report): loss * cp / n, n the number of micro-batches, with and without calculate_per_token_loss. So a loss
+  function returns mu * n / cp: W * n / cp = DP * n for the mean in the detached mode. Where static CP is 1 and the
+  loss already multiplied by n, as in verl, that is mu.
+* (loss, tokens, report) with calculate_per_token_loss: unchanged, see above.
+* (loss, tokens, report) without it: loss / max(tokens, 1) / n: the mean of the means of ranks, which no multiplier
+  makes the step of one process where their numbers of tokens differ.
+
+Source: megatron/core/pipeline_parallel/schedules.py, forward_step_calc_loss (0.16.1, main, dev).
 """
 
 from __future__ import annotations
@@ -40,7 +53,8 @@ from fractions import Fraction
 from typing import NamedTuple
 
 from hcp.core.dcp.lengths import MOST_RANKS, check_positive
-from hcp.core.dcp.plan import padded_length
+from hcp.core.dcp.rows import DEFAULT_SETUP, local_runs
+from hcp.core.dcp.setup import Setup
 from hcp.core.errors import HcpError
 
 REDUCTIONS = ("mean", "sum")
@@ -54,7 +68,7 @@ class Weights(NamedTuple):
 
     local_cp_size: int
     backward: Fraction
-    """mu: of the value that is back-propagated."""
+    """mu: of the value that is back-propagated, or that a loss function returns where the framework multiplies it."""
     report_mean: Fraction
     """nu: of the value that is logged, if logging takes its mean over the W ranks (whatever DDP does)."""
     report_sum: Fraction
@@ -63,17 +77,38 @@ class Weights(NamedTuple):
     """mu of the first element of verl's per-token tuple, still to be multiplied by R; there DDP always sums."""
 
 
+def megatron_factor(context_parallel_size: int, num_micro_batches: int) -> Fraction:
+    """What megatron-core multiplies the loss of a (loss, report) by, before it is back-propagated.
+
+    >>> megatron_factor(4, 6)
+    Fraction(2, 3)
+
+    Source: megatron/core/pipeline_parallel/schedules.py, forward_step_calc_loss.
+    """
+    check_positive("context_parallel_size", context_parallel_size)
+    check_positive("num_micro_batches", num_micro_batches)
+    return Fraction(context_parallel_size, num_micro_batches)
+
+
 def loss_weights(
-    world_size: int, group_sizes: Sequence[int], *, reduction: str = "mean", gather: str = "detached"
+    world_size: int,
+    group_sizes: Sequence[int],
+    *,
+    reduction: str = "mean",
+    gather: str = "detached",
+    applied: Fraction = Fraction(1),
 ) -> tuple[Weights, ...]:
     """The multipliers for each group of one micro-batch; `group_sizes` are the C_g, and add up to W.
 
-    Weights depend on W and a group's own C_g alone: other groups and other micro-batches do not matter.
+    Weights depend on W and a group's own C_g alone: other groups and other micro-batches do not matter. `applied` is
+    what the framework multiplies a returned loss by (`megatron_factor`); `backward` is divided by it.
 
     >>> [(w.local_cp_size, int(w.backward), int(w.report_mean)) for w in loss_weights(4, [2, 1, 1])]
     [(2, 4, 2), (1, 4, 4), (1, 4, 4)]
     >>> [str(w.backward) for w in loss_weights(8, [4, 4], gather="replicated")]
     ['2', '2']
+    >>> [str(w.backward) for w in loss_weights(8, [4, 4], applied=megatron_factor(4, 6))]
+    ['12', '12']
 
     Raises HcpError if the sizes do not add up to W, or a name is unknown.
     """
@@ -91,29 +126,16 @@ def loss_weights(
     for size in group_sizes:
         copies = 1 if gather == "detached" else size
         report = Fraction(world_size, size), Fraction(1, size)
-        weights.append(Weights(size, Fraction(ranks, copies), *report, Fraction(1, copies)))
+        weights.append(Weights(size, Fraction(ranks, copies) / applied, *report, Fraction(1, copies)))
     return tuple(weights)
 
 
-def real_tokens_of_rank(lengths: Sequence[int], local_cp_size: int, cp_rank: int, align: int = 1) -> int:
-    """Tokens that are not padding on one rank of a group, in the zigzag order: r of the per-token tuple.
+def real_tokens_of_rank(lengths: Sequence[int], local_cp_size: int, cp_rank: int, setup: Setup = DEFAULT_SETUP) -> int:
+    """Tokens that are not padding on one rank of a group: r of the per-token tuple.
 
-    Each sequence is padded to 2 * C * align tokens (C = 1: align) and cut into 2 * C chunks; rank c holds chunks c and
-    2 * C - 1 - c. Over the ranks of the group they add up to the sum of the lengths.
-    Source: verl/utils/dynamic_cp_scheduler.py, _local_padding_mask.
+    Over the ranks of the group they add up to the sum of the lengths.
 
     >>> [real_tokens_of_rank([10, 3], 2, rank) for rank in range(2)]
     [5, 8]
     """
-    check_positive("local_cp_size", local_cp_size)
-    if not 0 <= cp_rank < local_cp_size:
-        raise HcpError(f"cp_rank: found {cp_rank}, wanted 0 to {local_cp_size - 1}")
-    total = 0
-    for length in lengths:
-        if local_cp_size == 1:
-            total += length
-            continue
-        chunk = padded_length(length, local_cp_size, align) // (2 * local_cp_size)
-        for start in (cp_rank * chunk, (2 * local_cp_size - 1 - cp_rank) * chunk):
-            total += max(0, min(length - start, chunk))
-    return total
+    return sum(tokens for tokens, _ in local_runs(lengths, local_cp_size, cp_rank, setup))
