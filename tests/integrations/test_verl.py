@@ -1,10 +1,11 @@
-"""The real adapter of verl 0.9 with our plans, put in place by importing one module. Each test has processes of its own.
+"""The real adapter of verl 0.9 with our plans, put in place by importing one module; in processes of its own.
 
 verl's package is entered without its own start-up, which wants ray and vllm: only the folder is made known.
 """
 
 from __future__ import annotations
 
+import importlib
 import logging
 import sys
 import types
@@ -44,11 +45,8 @@ def entered(upstream: Path, version: str) -> Any:
     package = types.ModuleType("verl")
     package.__path__ = [str(upstream / f"verl-{version}" / "verl")]
     sys.modules["verl"] = package
-    from verl.utils import dynamic_cp_scheduler
-
-    import hcp.integrations.verl  # noqa: F401
-
-    return dynamic_cp_scheduler
+    importlib.import_module("hcp.integrations.verl")
+    return sys.modules["verl.utils.dynamic_cp_scheduler"]
 
 
 def batch_of(lengths: list[int]) -> Any:
@@ -57,39 +55,38 @@ def batch_of(lengths: list[int]) -> Any:
     return tensordict.TensorDict({"input_ids": ids}, batch_size=[len(lengths)])
 
 
-@VERSIONS
-@pytest.mark.parametrize(
-    "tp, layout, rows", [(1, "zigzag", None), (4, "zigzag", None), (2, "contiguous", None), (2, "contiguous", 40)]
-)
-def test_no_rank_of_verl_holds_more_padded_rows_than_m(
-    ranks: Any, upstream: Path, version: str, tp: int, layout: str, rows: int | None
-) -> None:
-    """W 8, M 100, TP 4: dev's scheduler and ours without TP let a rank have 104."""
+ROWS = [Setup(), Setup(tp=4), Setup(tp=2, layout="contiguous"), Setup(tp=2, layout="contiguous", min_local_rows=40)]
 
-    def work(_: int) -> list[Any]:
-        adapter = entered(upstream, version)
+
+@VERSIONS
+def test_no_rank_of_verl_holds_more_padded_rows_than_m(ranks: Any, upstream: Path, version: str) -> None:
+    """W 8, M 100, TP 4: dev's scheduler, and ours without TP, let a rank have 104."""
+
+    def shares_of(adapter: Any, setup: Setup) -> list[Any]:
         shares = []
         for rank in range(8):
             scheduler = adapter.DynamicCPScheduler(max_seqlen_per_dp_cp_rank=100, dp_size=4, cp_size=2)
-            for number, share in enumerate(
-                scheduler.schedule(batch_of(LENGTHS), Place(8, rank), tp_size=tp, cp_layout=layout, min_local_rows=rows)
-            ):
+            rows = {"tp_size": setup.tp, "cp_layout": setup.layout, "min_local_rows": setup.min_local_rows}
+            for number, share in enumerate(scheduler.schedule(batch_of(LENGTHS), Place(8, rank), **rows)):
                 mask, ids = share[adapter.DCP_PADDING_MASK], list(share[adapter.DCP_SAMPLE_IDS])
                 starts = [int(row[0]) for row in share["input_ids"].unbind()]
                 shares.append((number, ids, starts, share["local_cp_size"], len(mask), int((~mask).sum())))
         return shares
 
-    ((shares),) = ranks(work, size=1)
-    setup = Setup(tp=tp, layout=layout, min_local_rows=rows or 1)
-    tokens, placed = 0, set()
-    for number, ids, starts, size, held, valid in shares:
-        assert starts == [1000 * sample for sample in ids]
-        assert held == sum(padded_lengths([LENGTHS[sample] for sample in ids], size, setup)) // size <= 100
-        assert rows is None or held >= rows
-        tokens += valid
-        placed |= {(number, sample) for sample in ids}
-    assert tokens == sum(LENGTHS)
-    assert sorted(sample for _, sample in placed) == list(range(len(LENGTHS)))
+    def work(_: int) -> list[Any]:
+        adapter = entered(upstream, version)
+        return [shares_of(adapter, setup) for setup in ROWS]
+
+    for setup, shares in zip(ROWS, ranks(work, size=1)[0], strict=True):
+        tokens, placed = 0, set()
+        for number, ids, starts, size, held, valid in shares:
+            assert starts == [1000 * sample for sample in ids]
+            assert held == sum(padded_lengths([LENGTHS[sample] for sample in ids], size, setup)) // size
+            assert setup.min_local_rows <= held <= 100
+            tokens += valid
+            placed |= {(number, sample) for sample in ids}
+        assert tokens == sum(LENGTHS)
+        assert sorted(sample for _, sample in placed) == list(range(len(LENGTHS)))
 
 
 @VERSIONS

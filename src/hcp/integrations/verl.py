@@ -11,6 +11,7 @@ The cost is that of $HCP_PROFILE, or of a dense 7B on H100: verl does not tell i
 
 from __future__ import annotations
 
+import importlib
 import sys
 from contextvars import ContextVar
 from typing import Any, NamedTuple
@@ -62,7 +63,7 @@ def install() -> None:
             "hcp.integrations.verl came after verl's engine; name it in VERL_USE_EXTERNAL_MODULES before verl starts"
         )
     try:
-        from verl.utils import dynamic_cp_scheduler as adapter
+        adapter: Any = importlib.import_module(ADAPTER)
     except ImportError as error:
         raise HcpError(f"verl has no {ADAPTER} ({error}); wanted verl 0.9 or newer") from None
     adapter.DynamicCPScheduler = _scheduler_with_rows(adapter.DynamicCPScheduler)
@@ -105,11 +106,11 @@ def _that_ends_a_step(collect: Any) -> Any:
 
 
 def _pipeline_size() -> int:
-    """1 where megatron-core has no process groups yet."""
-    from megatron.core import parallel_state
-
-    initialized: bool = parallel_state.model_parallel_is_initialized()
-    return int(parallel_state.get_pipeline_model_parallel_world_size()) if initialized else 1
+    """1 where megatron-core has no process groups yet, or is not even imported."""
+    parallel_state = sys.modules.get("megatron.core.parallel_state")
+    if parallel_state is None or not parallel_state.model_parallel_is_initialized():
+        return 1
+    return int(parallel_state.get_pipeline_model_parallel_world_size())
 
 
 install()
