@@ -8,7 +8,7 @@ from hcp.core.dcp.build import BuildOptions, build, plan_cost
 from hcp.core.dcp.cover import whole_groups
 from hcp.core.dcp.fill import ranks_for
 from hcp.core.dcp.levels import group_sizes, groups_joined
-from hcp.core.dcp.workload import Packs, Workload
+from hcp.core.dcp.workload import Packs, Workload, part
 
 FEW, MANY = 8, 16
 """Sequences per rank: below FEW, long sequences may share a group, and more is tried; from MANY on, short ones fill the
@@ -25,21 +25,62 @@ CLIMBS, FIRST_STEP, LAST_STEP = 4, 2.0, 1.01
 SCAN = 1.15
 """The factor between starting heights."""
 BIASES = (1.0, 0.8)
+REFINED, REFINING_BUILDS, WASTE = 3, 40, 0.01
+"""Micro-batches that are planned anew, builds for each, and the part of the plan's cost that it must waste."""
 
 
 def cheapest_plan(workload: Workload) -> list[Packs]:
     """The plan of the least cost among those tried; the same workload always has the same plan."""
-    search = _Search(workload)
+    return _refined(workload, _found(workload, MAX_BUILDS))
+
+
+def _found(workload: Workload, most_builds: int) -> list[Packs]:
+    search = _Search(workload, most_builds)
     search.run()
     if search.best is None:
         return whole_groups(workload, list(range(len(workload.length))))
     return search.best[1]
 
 
+def _refined(workload: Workload, plan: list[Packs]) -> list[Packs]:
+    """Plans the micro-batches that waste the most anew, each alone, then the two of them together.
+
+    One height rules a whole plan, so that sequences of one length all get the same size; here they need not.
+    """
+    total = plan_cost(workload, plan)
+    for count in (1, 1, 1, 2):
+        wasted = {number: _waste(workload, batch) for number, batch in enumerate(plan)}
+        worst = sorted(wasted, key=lambda number: -wasted[number])
+        tried = worst[:2] if count == 2 else worst[:REFINED]
+        for numbers in ([tried] if count == 2 else [[number] for number in tried]):
+            if sum([wasted[number] for number in numbers]) < WASTE * total:
+                continue
+            positions = sorted(i for number in numbers for group in plan[number] for i in group.items)
+            again = _found(part(workload, positions), REFINING_BUILDS)
+            for batch in again:
+                for group in batch:
+                    group.items = [positions[i] for i in group.items]
+            kept = [batch for number, batch in enumerate(plan) if number not in numbers] + again
+            cost = plan_cost(workload, kept)
+            if cost < total * 0.9999:
+                plan, total = kept, cost
+                break
+        else:
+            continue
+    return plan
+
+
+def _waste(workload: Workload, batch: Packs) -> float:
+    """Time that ranks wait for the tallest group, and the price of wide groups."""
+    tallest = max([group.height for group in batch])
+    idle = sum([(tallest - group.height) * workload.sizes[group.size] for group in batch])
+    return idle + sum([workload.price(group.size, i) for group in batch if group.size for i in group.items])
+
+
 class _Search:
     """Hill climbing over `BuildOptions`, from starts spread over the sensible range; builds are counted, not timed."""
 
-    def __init__(self, workload: Workload) -> None:
+    def __init__(self, workload: Workload, most_builds: int) -> None:
         self.workload = workload
         self.best: tuple[float, list[Packs]] | None = None
         self.costs: dict[BuildOptions, float] = {}
@@ -53,7 +94,7 @@ class _Search:
         need = workload.min_micro_batches
         self.limit = max(need + 1, int((MORE_IF_FEW if self.few else MORE_MICRO_BATCHES) * need))
         visits = count + workload.world_size + VISITS_PER_MICRO_BATCH * self.limit
-        self.builds = max(MIN_BUILDS, min(MAX_BUILDS, WORK // visits))
+        self.builds = max(MIN_BUILDS, min(most_builds, WORK // visits))
 
     def run(self) -> None:
         starts = sorted(self.starts(), key=self.cost)
@@ -63,7 +104,7 @@ class _Search:
                 self.cost(options._replace(tight=True))
         for start in starts[:CLIMBS]:
             self.climb(start)
-        if self.best is None:
+        if not any(cost < inf and options.height == self.natural for options, cost in self.costs.items()):
             self.exceed_limit()
 
     def exceed_limit(self) -> None:
