@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 from math import inf
 
 from hcp.core.dcp.build import BuildOptions, build, plan_cost
@@ -25,8 +26,9 @@ CLIMBS, FIRST_STEP, LAST_STEP = 4, 2.0, 1.01
 SCAN = 1.15
 """The factor between starting heights."""
 BIASES = (1.0, 0.8)
-REFINED, REFINING_BUILDS, WASTE = 3, 40, 0.01
-"""Micro-batches that are planned anew, builds for each, and the part of the plan's cost that it must waste."""
+REFINED, REFINING_BUILDS, WASTE, LESS = 6, 40, 0.01, 0.9999
+"""How many micro-batches are planned anew, with so many builds each; what part of the plan's cost they must waste; and
+below which part of it the cost must fall."""
 
 
 def cheapest_plan(workload: Workload) -> list[Packs]:
@@ -43,30 +45,36 @@ def _found(workload: Workload, most_builds: int) -> list[Packs]:
 
 
 def _refined(workload: Workload, plan: list[Packs]) -> list[Packs]:
-    """Plans the micro-batches that waste the most anew, each alone, then the two of them together.
+    """Plans those micro-batches anew that waste the most, each alone and two together, as long as that helps.
 
     One height rules a whole plan, so that sequences of one length all get the same size; here they need not.
     """
     total = plan_cost(workload, plan)
-    for count in (1, 1, 1, 2):
-        wasted = {number: _waste(workload, batch) for number, batch in enumerate(plan)}
-        worst = sorted(wasted, key=lambda number: -wasted[number])
-        tried = worst[:2] if count == 2 else worst[:REFINED]
-        for numbers in ([tried] if count == 2 else [[number] for number in tried]):
-            if sum([wasted[number] for number in numbers]) < WASTE * total:
-                continue
+    builds = WORK
+    tried: set[tuple[int, ...]] = set()
+    while builds > 0:
+        wasted = [_waste(workload, batch) for batch in plan]
+        worst = sorted(range(len(plan)), key=lambda number: -wasted[number])[:REFINED]
+        choices = [(number,) for number in worst] + list(itertools.combinations(worst, 2))
+        for numbers in choices:
             positions = sorted(i for number in numbers for group in plan[number] for i in group.items)
+            if sum([wasted[number] for number in numbers]) < WASTE * total or tuple(positions) in tried:
+                continue
+            tried.add(tuple(positions))
             again = _found(part(workload, positions), REFINING_BUILDS)
+            builds -= REFINING_BUILDS * (len(positions) + len(numbers) * workload.world_size)
             for batch in again:
                 for group in batch:
                     group.items = [positions[i] for i in group.items]
-            kept = [batch for number, batch in enumerate(plan) if number not in numbers] + again
-            cost = plan_cost(workload, kept)
-            if cost < total * 0.9999:
-                plan, total = kept, cost
+            changed = [batch for number, batch in enumerate(plan) if number not in numbers] + again
+            cost = plan_cost(workload, changed)
+            if cost < total * LESS:
+                plan, total = changed, cost
                 break
+            if builds <= 0:
+                return plan
         else:
-            continue
+            return plan
     return plan
 
 
