@@ -127,7 +127,9 @@ def print_plans(results: dict[Cell, dict[str, Found]]) -> int:
         print(f"{kind}: mcore, which runs one sequence at a time and lets ranks idle, dominates in {idle}")
         part = len({cell for cell, _ in losing}) / len(some)
         missed += part > allowed
-        print(f"{kind}: dominated in {part:.1%} of {len(some)} cells (at most {allowed:.0%})", *losing[:6], sep="\n    ")
+        print(
+            f"{kind}: dominated in {part:.1%} of {len(some)} cells (at most {allowed:.0%})", *losing[:6], sep="\n    "
+        )
         worst, where = 0.0, None
         for cell, found in some.items():
             ours = found["ours"]

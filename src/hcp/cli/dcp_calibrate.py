@@ -26,7 +26,9 @@ from hcp.resources import pack_dir
 @click.option("--tp", type=click.IntRange(1), default=1, show_default=True, help="Tensor-parallel size of the job.")
 @click.option("--pp", type=click.IntRange(1), default=1, show_default=True, help="Pipeline-parallel size of the job.")
 @click.option("--cp-comm-type", type=click.Choice(COMM_TYPES), default="p2p", show_default=True)
-@click.option("--inner", type=click.IntRange(1), default=1, show_default=True, help="a2a+p2p: ranks of the inner level.")
+@click.option(
+    "--inner", type=click.IntRange(1), default=1, show_default=True, help="a2a+p2p: ranks of the inner level."
+)
 @click.option("--lengths", metavar="N,N,...", help="Tokens to measure at; default 2048 to 32768, on a CPU 128 to 1024.")
 @click.option(
     "--processes",
@@ -94,7 +96,7 @@ def _sizes_in(path: str) -> ModelSizes:
 
 def _checked(lengths: str) -> str:
     words = lengths.split(",")
-    if not all(word.isdecimal() and 0 < int(word[:9]) and len(word) < 9 for word in words):
+    if not all(word.isdecimal() and int(word[:9]) > 0 and len(word) < 9 for word in words):
         raise HcpError(f"--lengths {lengths[:40]!r}: wanted numbers of tokens such as 2048,4096")
     return lengths
 
