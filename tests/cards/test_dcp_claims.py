@@ -3,9 +3,16 @@
 from __future__ import annotations
 
 import ast
+import random
+from collections.abc import Callable, Iterable
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
+
+from hcp.core.dcp.groups import usable_sizes
+from hcp.core.dcp.published.dev import packing_aware
+from hcp.core.errors import HcpError
 
 pytestmark = pytest.mark.upstream
 
@@ -60,3 +67,51 @@ def test_each_verl_has_what_the_version_table_says(upstream: Path) -> None:
         assert (has_split, has_adapter) == (minor == 8, minor >= 9), version
         config = (wheel / "verl/workers/config/engine.py").read_text(encoding="utf-8")
         assert ("dynamic_context_parallel" in config) == (minor >= 8)
+
+
+UNEVEN, POWERS = (6, 10, 12, 20, 24), (4, 8, 16, 32)
+
+
+def _fails(schedule: Callable[[list[int]], Iterable[int]], world_size: int, seed: int) -> bool:
+    """Whether a scheduler breaks on sequences that all fit, or wants a group that megatron-core does not make.
+
+    `schedule` gives the sizes of the groups that it makes.
+    """
+    chance = random.Random(f"{world_size}/{seed}")
+    longest = 8192 << (world_size.bit_length() - 1)
+    lengths = [
+        min(longest, int(chance.uniform(100, 1000) + chance.lognormvariate(8.3, 1)))
+        for _ in range(chance.choice((64, 256)))
+    ]
+    try:
+        return not set(schedule(lengths)) <= set(usable_sizes(world_size, "main"))
+    except (AssertionError, IndexError, HcpError):
+        return True
+
+
+def test_devs_scheduler_fails_where_the_number_of_ranks_is_no_power_of_two() -> None:
+    """`packing_aware` is dev's to the sample (bench/dcp_upstream.py); dev itself: bench/results/dcp_runtime.txt."""
+
+    def sizes_on(world_size: int) -> Callable[[list[int]], Iterable[int]]:
+        return lambda lengths: [size for batch in packing_aware(lengths, world_size, 8192) for size, *_ in batch]
+
+    assert all(any(_fails(sizes_on(world_size), world_size, seed) for seed in range(16)) for world_size in UNEVEN)
+    assert not any(_fails(sizes_on(world_size), world_size, seed) for seed in range(3) for world_size in POWERS)
+
+
+@pytest.mark.torch
+def test_the_installed_scheduler_fails_where_the_number_of_ranks_is_no_power_of_two() -> None:
+    pytest.importorskip("torch")
+    from megatron.core.pipeline_parallel.hybrid_cp_schedule import BalancedCPScheduler
+
+    def sizes_on(world_size: int) -> Callable[[list[int]], Iterable[int]]:
+        scheduler = BalancedCPScheduler(8192, SimpleNamespace(size=lambda: world_size))
+
+        def sizes(lengths: list[int]) -> Iterable[int]:
+            _, batches = scheduler.get_groups_and_subsamples(list(enumerate(lengths)), None)
+            return {sum(sample in own for own in batch) for batch in batches for rank in batch for sample in rank}
+
+        return sizes
+
+    assert all(any(_fails(sizes_on(world_size), world_size, seed) for seed in range(16)) for world_size in UNEVEN)
+    assert not any(_fails(sizes_on(world_size), world_size, seed) for seed in range(3) for world_size in POWERS)

@@ -31,7 +31,7 @@ ROWS = torch.randn((8, 4, 3), generator=torch.Generator().manual_seed(1), dtype=
 TOKENS = ROWS.shape[0] * ROWS.shape[1]
 
 
-class Model(torch.nn.Module):
+class Model(torch.nn.Module):  # type: ignore[name-defined]
     def __init__(self) -> None:
         super().__init__()
         self.theta = torch.nn.Parameter(torch.tensor([0.3, -1.2, 0.7], dtype=torch.float64))

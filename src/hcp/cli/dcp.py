@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 
 import click
 
+from hcp.cli.dcp_calibrate import calibrate
 from hcp.cli.options import format_option
 from hcp.cli.screen import say
 from hcp.core.dcp import POLICIES, TARGETS, parse_cost, plan_micro_batches
@@ -24,6 +25,9 @@ MAX_WORLD_SIZE = 2**20
 @click.group()
 def dcp() -> None:
     """Dynamic context parallelism: plan groups per sequence, and weigh the loss."""
+
+
+dcp.add_command(calibrate)
 
 
 @dcp.command()

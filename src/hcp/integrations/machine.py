@@ -1,0 +1,60 @@
+"""What a step costs on the machine that runs: from a measured profile, else from the model's sizes and the GPU."""
+
+from __future__ import annotations
+
+import os
+from typing import Any
+
+import torch
+
+from hcp.core.dcp import DEFAULT_COST, Cost
+from hcp.core.errors import HcpError
+from hcp.core.gpus import GPUS
+from hcp.core.profile import read_profile
+from hcp.integrations.step_log import logger
+
+PROFILE = "HCP_PROFILE"
+"""The environment variable that names a file which `hcp dcp calibrate` wrote; the same on every rank."""
+GPU_WITHOUT_A_NAME = "h100"
+
+
+def cost_of(config: Any = None, *, tp: int = 1, pp: int = 1) -> Cost:
+    """The cost of $HCP_PROFILE, else of the model that `config` describes, else of a dense 7B.
+
+    Every rank must come to the same one, since every rank plans for itself: the profile and the kind of GPU must not
+    differ between ranks.
+
+    Args:
+        config: megatron-core's TransformerConfig, or None where the framework does not tell.
+
+    Raises:
+        HcpError: the profile cannot be read.
+    """
+    path = os.environ.get(PROFILE)
+    if path:
+        return Cost.from_profile(read_profile(path))
+    if config is None:
+        return DEFAULT_COST
+    comm_type = getattr(config, "cp_comm_type", None) or "p2p"
+    try:
+        return Cost.from_facts(
+            vars(config), gpu_here(), tp=tp, pp=pp, gpus_per_node=gpus_per_node(), hcp_sizes=None,
+            cp_comm_type=comm_type if isinstance(comm_type, str) else comm_type[0],
+        )  # fmt: skip
+    except HcpError as error:
+        logger.warning("dynamic CP plans for a dense 7B, because the model's cost is unknown: %s", error)
+        return DEFAULT_COST
+
+
+def gpu_here() -> str:
+    """The name of this rank's GPU in `hcp.core.gpus.GPUS`."""
+    if not torch.cuda.is_available():
+        return GPU_WITHOUT_A_NAME
+    words = torch.cuda.get_device_name().lower().replace("-", " ").split()
+    return next((word for word in words if word in GPUS), GPU_WITHOUT_A_NAME)
+
+
+def gpus_per_node() -> int:
+    """As torchrun says; 8 where it does not."""
+    number = os.environ.get("LOCAL_WORLD_SIZE", "")
+    return int(number) if number.isdecimal() and int(number) else 8

@@ -1,0 +1,47 @@
+"""Predicted against measured step time, one line per step, so that a wrong cost is seen."""
+
+from __future__ import annotations
+
+import logging
+import time
+
+from hcp.core.dcp import Plan
+
+FORWARD_SHARE = 1 / 3
+"""Of the forward and backward passes together: a backward pass takes about twice the forward's work."""
+
+logger = logging.getLogger("hcp.integrations")
+
+
+class StepLog:
+    """Logs each step of one rank, at level INFO: how many micro-batches, the seconds predicted, the seconds taken.
+
+    The prediction is Plan.metrics.estimated_s: the forward and backward passes, without the optimizer, the reduction of
+    gradients, or anything else that the measured time covers.
+    """
+
+    def __init__(self) -> None:
+        self.steps, self.predicted_s, self.took_s = 0, 0.0, 0.0
+        self._open: tuple[Plan, float, float] | None = None
+        if logger.level == logging.NOTSET:  # frameworks set the root logger to WARNING
+            logger.setLevel(logging.INFO)
+
+    def start(self, plan: Plan, *, is_training: bool = True) -> None:
+        """Opens a step that runs this plan."""
+        share = 1.0 if is_training else FORWARD_SHARE
+        self._open = plan, plan.metrics.estimated_s * share, time.perf_counter()
+
+    def finish(self) -> None:
+        """Closes the open step, if there is one, and logs it."""
+        if self._open is None:
+            return
+        plan, predicted, started = self._open
+        self._open = None
+        took = time.perf_counter() - started
+        self.steps, self.predicted_s, self.took_s = self.steps + 1, self.predicted_s + predicted, self.took_s + took
+        logger.info(
+            "dynamic CP, step %d: %d sequences in %d micro-batches, predicted %.3f s, took %.3f s; "
+            "%.2f times the prediction over all steps (%s)",
+            self.steps, len(plan.lengths), len(plan.micro_batches), predicted, took,
+            self.took_s / self.predicted_s, plan.setup.cost.machine.basis,
+        )  # fmt: skip

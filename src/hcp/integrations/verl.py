@@ -1,0 +1,116 @@
+"""Our plans in verl 0.9 and newer: `VERL_USE_EXTERNAL_MODULES=hcp.integrations.verl`, and nothing else.
+
+verl imports the modules that the variable names when it is itself imported, in every process. This one replaces what
+verl/utils/dynamic_cp_scheduler.py offers to the engine: the scheduler, which is then ours and keeps to M also with the
+padding that tensor parallelism and the layout ask for, and the collection of outputs, which ends a step and logs
+predicted against measured time. Reading, cutting and collecting the batch stay verl's.
+
+verl's own start-up checks stay too: it still wants megatron-core's dev branch, which has the process groups (DCP024).
+The cost is that of $HCP_PROFILE, or of a dense 7B on H100: verl does not tell its scheduler the model.
+"""
+
+from __future__ import annotations
+
+import importlib
+import sys
+from contextvars import ContextVar
+from typing import Any, NamedTuple
+
+import torch
+
+from hcp.core.dcp import Plan
+from hcp.core.dcp.adapter import DynamicCPScheduler
+from hcp.core.errors import HcpError
+from hcp.integrations.machine import cost_of
+from hcp.integrations.step_log import StepLog
+
+ADAPTER, ENGINE = "verl.utils.dynamic_cp_scheduler", "verl.workers.engine.megatron.transformer_impl"
+
+
+class _Rows(NamedTuple):
+    """What verl's engine passes to its scheduler and not to megatron-core's."""
+
+    tp: int
+    layout: str
+    min_local_rows: int
+
+
+_rows: ContextVar[_Rows] = ContextVar("rows")
+_log = StepLog()
+
+
+class PlannedScheduler(DynamicCPScheduler):
+    """What verl takes for megatron-core's scheduler, with what the engine says of the batch that is scheduled."""
+
+    def __init__(self, *args: Any, **kwargs: Any) -> None:
+        super().__init__(*args, **kwargs)
+        self.tp, self.layout, self.min_local_rows = _rows.get()
+        self.pp = _pipeline_size()
+        self.cost = cost_of(tp=self.tp, pp=self.pp)
+
+    def planned(self, plan: Plan) -> None:
+        _log.start(plan, is_training=torch.is_grad_enabled())
+
+
+def install() -> None:
+    """Replaces verl's scheduler; called once, by importing this module.
+
+    Raises:
+        HcpError: this verl has no dynamic CP to replace, or its engine has taken the original already.
+    """
+    if ENGINE in sys.modules:
+        raise HcpError(
+            "hcp.integrations.verl came after verl's engine; name it in VERL_USE_EXTERNAL_MODULES before verl starts"
+        )
+    try:
+        adapter: Any = importlib.import_module(ADAPTER)
+    except ImportError as error:
+        raise HcpError(f"verl has no {ADAPTER} ({error}); wanted verl 0.9 or newer") from None
+    adapter.DynamicCPScheduler = _scheduler_with_rows(adapter.DynamicCPScheduler)
+    adapter.get_megatron_dynamic_cp_scheduler_cls = lambda: PlannedScheduler
+    adapter.postprocess_dynamic_cp_batch = _that_ends_a_step(adapter.postprocess_dynamic_cp_batch)
+
+
+def _scheduler_with_rows(upstream: type) -> type:
+    class SchedulerWithRows(upstream):  # type: ignore[misc]
+        """verl's adapter, which remembers how rows are padded while it asks for the groups."""
+
+        def schedule(
+            self,
+            batch: Any,
+            dcp_group: Any,
+            *,
+            tp_size: int,
+            cp_layout: str = "zigzag",
+            min_local_rows: int | None = None,
+        ) -> Any:
+            token = _rows.set(_Rows(tp_size, cp_layout, min_local_rows or 0))
+            try:
+                return super().schedule(
+                    batch, dcp_group, tp_size=tp_size, cp_layout=cp_layout, min_local_rows=min_local_rows
+                )
+            finally:
+                _rows.reset(token)
+
+    return SchedulerWithRows
+
+
+def _that_ends_a_step(collect: Any) -> Any:
+    def postprocess_dynamic_cp_batch(output_lst: Any, batch_size: int, dcp_group: Any, *args: Any, **more: Any) -> Any:
+        collected = collect(output_lst, batch_size, dcp_group, *args, **more)
+        if dcp_group.rank() == 0:
+            _log.finish()
+        return collected
+
+    return postprocess_dynamic_cp_batch
+
+
+def _pipeline_size() -> int:
+    """1 where megatron-core has no process groups yet, or is not even imported."""
+    parallel_state = sys.modules.get("megatron.core.parallel_state")
+    if parallel_state is None or not parallel_state.model_parallel_is_initialized():
+        return 1
+    return int(parallel_state.get_pipeline_model_parallel_world_size())
+
+
+install()
