@@ -10,7 +10,7 @@ from hcp.core.dcp.plan import Group, MicroBatch, Plan, measure
 from hcp.core.dcp.search import cheapest_plan
 from hcp.core.dcp.setup import Memory, Setup, check_setup
 from hcp.core.dcp.split import split_pr5869
-from hcp.core.dcp.workload import Workload, workload_of
+from hcp.core.dcp.workload import Packs, Workload, workload_of
 from hcp.core.errors import HcpError
 
 POLICIES = ("balanced", "pr5869")
@@ -90,13 +90,31 @@ def _as_planned(workload: Workload) -> tuple[MicroBatch, ...]:
     result = []
     for batch in plan:
         start, groups = 0, []
-        for pack in sorted(batch, key=lambda pack: (-pack.size, -pack.height, min(pack.items))):
+        for pack in _in_order(workload, batch):
             width = workload.sizes[pack.size] * workload.slot
             groups.append(Group(start, width, tuple(sorted([workload.ids[i] for i in pack.items]))))
             start += width
         assert start == workload.world_size * workload.slot, (start, workload.world_size)
         result.append(MicroBatch(tuple(groups)))
     return tuple(result)
+
+
+def _in_order(workload: Workload, batch: Packs) -> Packs:
+    """The widest first, so that each is aligned to its size; of any sizes, so that few have ranks on two nodes."""
+    order = sorted(batch, key=lambda pack: (-pack.size, -pack.height, min(pack.items)))
+    if workload.setup.groups != "any":
+        return order
+    node = max(1, workload.setup.cost.machine.traffic.ranks_per_node // workload.slot)
+    placed: Packs = []
+    start = 0
+    while order:
+        room = node - start % node
+        wider = workload.sizes[order[0].size] > node
+        fits = [0] if wider else [at for at, pack in enumerate(order) if workload.sizes[pack.size] <= room]
+        pack = order.pop(fits[0] if fits else -1)
+        placed.append(pack)
+        start += workload.sizes[pack.size]
+    return placed
 
 
 def _check_fit(workload: Workload, max_seqlen: int) -> None:

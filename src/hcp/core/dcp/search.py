@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import itertools
 from math import inf
 
 from hcp.core.dcp.build import BuildOptions, build, plan_cost
 from hcp.core.dcp.cover import whole_groups
 from hcp.core.dcp.fill import ranks_for
 from hcp.core.dcp.levels import group_sizes, groups_joined
-from hcp.core.dcp.workload import Packs, Workload
+from hcp.core.dcp.workload import Packs, Workload, part
 
 FEW, MANY = 8, 16
 """Sequences per rank: below FEW, long sequences may share a group, and more is tried; from MANY on, short ones fill the
@@ -25,21 +26,69 @@ CLIMBS, FIRST_STEP, LAST_STEP = 4, 2.0, 1.01
 SCAN = 1.15
 """The factor between starting heights."""
 BIASES = (1.0, 0.8)
+REFINED, REFINING_BUILDS, WASTE, LESS = 6, 40, 0.01, 0.9999
+"""How many micro-batches are planned anew, with so many builds each; what part of the plan's cost they must waste; and
+below which part of it the cost must fall."""
 
 
 def cheapest_plan(workload: Workload) -> list[Packs]:
     """The plan of the least cost among those tried; the same workload always has the same plan."""
-    search = _Search(workload)
+    return _refined(workload, _found(workload, MAX_BUILDS))
+
+
+def _found(workload: Workload, most_builds: int) -> list[Packs]:
+    search = _Search(workload, most_builds)
     search.run()
     if search.best is None:
         return whole_groups(workload, list(range(len(workload.length))))
     return search.best[1]
 
 
+def _refined(workload: Workload, plan: list[Packs]) -> list[Packs]:
+    """Plans those micro-batches anew that waste the most, each alone and two together, as long as that helps.
+
+    One height rules a whole plan, so that sequences of one length all get the same size; here they need not.
+    """
+    total = plan_cost(workload, plan)
+    builds = WORK
+    tried: set[tuple[int, ...]] = set()
+    while builds > 0:
+        wasted = [_waste(workload, batch) for batch in plan]
+        worst = sorted(range(len(plan)), key=lambda number: -wasted[number])[:REFINED]
+        choices = [(number,) for number in worst] + list(itertools.combinations(worst, 2))
+        for numbers in choices:
+            positions = sorted(i for number in numbers for group in plan[number] for i in group.items)
+            if sum([wasted[number] for number in numbers]) < WASTE * total or tuple(positions) in tried:
+                continue
+            tried.add(tuple(positions))
+            again = _found(part(workload, positions), REFINING_BUILDS)
+            builds -= REFINING_BUILDS * (len(positions) + len(numbers) * workload.world_size)
+            for batch in again:
+                for group in batch:
+                    group.items = [positions[i] for i in group.items]
+            changed = [batch for number, batch in enumerate(plan) if number not in numbers] + again
+            cost = plan_cost(workload, changed)
+            if cost < total * LESS:
+                plan, total = changed, cost
+                break
+            if builds <= 0:
+                return plan
+        else:
+            return plan
+    return plan
+
+
+def _waste(workload: Workload, batch: Packs) -> float:
+    """Time that ranks wait for the tallest group, and the price of wide groups."""
+    tallest = max([group.height for group in batch])
+    idle = sum([(tallest - group.height) * workload.sizes[group.size] for group in batch])
+    return idle + sum([workload.price(group.size, i) for group in batch if group.size for i in group.items])
+
+
 class _Search:
     """Hill climbing over `BuildOptions`, from starts spread over the sensible range; builds are counted, not timed."""
 
-    def __init__(self, workload: Workload) -> None:
+    def __init__(self, workload: Workload, most_builds: int) -> None:
         self.workload = workload
         self.best: tuple[float, list[Packs]] | None = None
         self.costs: dict[BuildOptions, float] = {}
@@ -53,7 +102,7 @@ class _Search:
         need = workload.min_micro_batches
         self.limit = max(need + 1, int((MORE_IF_FEW if self.few else MORE_MICRO_BATCHES) * need))
         visits = count + workload.world_size + VISITS_PER_MICRO_BATCH * self.limit
-        self.builds = max(MIN_BUILDS, min(MAX_BUILDS, WORK // visits))
+        self.builds = max(MIN_BUILDS, min(most_builds, WORK // visits))
 
     def run(self) -> None:
         starts = sorted(self.starts(), key=self.cost)
@@ -63,7 +112,7 @@ class _Search:
                 self.cost(options._replace(tight=True))
         for start in starts[:CLIMBS]:
             self.climb(start)
-        if self.best is None:
+        if not any(cost < inf and options.height == self.natural for options, cost in self.costs.items()):
             self.exceed_limit()
 
     def exceed_limit(self) -> None:

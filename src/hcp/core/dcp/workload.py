@@ -122,26 +122,47 @@ def workload_of(lengths: list[int], world_size: int, max_seqlen: int, setup: Set
     ids = sorted(range(len(lengths)), key=lengths.__getitem__, reverse=True)
     length = [lengths[i] for i in ids]
     need = [bisect_left(longest, tokens) for tokens in length]
+    cost, slot = setup.cost, setup.min_cp_size
+    work = [cost.work(tokens) for tokens in length]
+    node = cost.machine.traffic.ranks_per_node
+    return Workload(
+        setup=setup, slot=slot, world_size=world_size // slot, sizes=tuple([size // slot for size in ranks]),
+        unit=unit, capacity=capacity, longest=longest, ids=ids, length=length, work=work,
+        attention=[cost.attention(tokens) for tokens in length] if cost.by_time else [],
+        need=need, runs=_runs(need), doublings=[log2(size) for size in ranks],
+        across=[size > node or (setup.groups != "any" and node % size > 0) for size in ranks],
+        falling=[-amount for amount in work], shrinking=[-tokens for tokens in length],
+        work_before=[0.0, *accumulate(work)], length_before=[0, *accumulate(length)],
+        min_micro_batches=_min_micro_batches(length, unit, capacity, world_size // slot),
+    )  # fmt: skip
+
+
+def part(workload: Workload, positions: list[int]) -> Workload:
+    """The workload of some of the sequences, by rising position: these become its `ids`."""
+    length = [workload.length[i] for i in positions]
+    work = [workload.work[i] for i in positions]
+    need = [workload.need[i] for i in positions]
+    return workload._replace(
+        ids=positions, length=length, work=work, need=need, runs=_runs(need),
+        attention=[workload.attention[i] for i in positions] if workload.attention else [],
+        falling=[-amount for amount in work], shrinking=[-tokens for tokens in length],
+        work_before=[0.0, *accumulate(work)], length_before=[0, *accumulate(length)],
+        min_micro_batches=_min_micro_batches(length, workload.unit, workload.capacity, workload.world_size),
+    )  # fmt: skip
+
+
+def _runs(need: list[int]) -> list[tuple[int, int, int]]:
     runs, start = [], 0
     for size, same in groupby(need):
         stop = start + sum(1 for _ in same)
         runs.append((size, start, stop))
         start = stop
-    cost, slot = setup.cost, setup.min_cp_size
-    work = [cost.work(tokens) for tokens in length]
-    node = cost.machine.traffic.ranks_per_node
-    smallest = unit[0]
-    return Workload(
-        setup=setup, slot=slot, world_size=world_size // slot, sizes=tuple([size // slot for size in ranks]),
-        unit=unit, capacity=capacity, longest=longest, ids=ids, length=length, work=work,
-        attention=[cost.attention(tokens) for tokens in length] if cost.by_time else [],
-        need=need, runs=runs, doublings=[log2(size) for size in ranks],
-        across=[size > node or (setup.groups != "any" and node % size > 0) for size in ranks],
-        falling=[-amount for amount in work], shrinking=[-tokens for tokens in length],
-        work_before=[0.0, *accumulate(work)], length_before=[0, *accumulate(length)],
-        min_micro_batches=-(-sum([-(-tokens // smallest) for tokens in length])
-                            // (world_size // slot * max(1, capacity[0]))),
-    )  # fmt: skip
+    return runs
+
+
+def _min_micro_batches(length: list[int], unit: list[int], capacity: list[int], world_size: int) -> int:
+    units = sum([-(-tokens // unit[0]) for tokens in length])
+    return -(-units // (world_size * max(1, capacity[0])))
 
 
 def _never_less(ranks: tuple[int, ...], setup: Setup, max_seqlen: int) -> tuple[int, ...]:

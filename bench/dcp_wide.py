@@ -1,0 +1,196 @@
+"""Dynamic CP on shapes that the scheduler was not tuned on: `python bench/dcp_wide.py [--quick] [--cells]`.
+
+Two questions. Is a plan dominated: is a published scheduler nowhere worse in imbalance, op and micro-batches, and
+somewhere better by 0.03? And how long does a step take, communication included, by bench/dcp_judge.py, which is not
+what the search minimizes? There, `timed` are our plans made for the model (`Cost.from_facts`), `ours` those of the
+default price. fcp makes groups of every size and is compared with our plans of `groups="any"`.
+"""
+
+from __future__ import annotations
+
+import argparse
+import math
+import sys
+from collections import defaultdict
+from collections.abc import Sequence
+from pathlib import Path
+from typing import NamedTuple
+
+ROOT = Path(__file__).resolve().parents[1]
+sys.path[:0] = [str(ROOT / "src"), str(Path(__file__).parent)]
+
+import dcp_judge as judge  # noqa: E402
+from dcp_shapes import ADVERSARIAL, REALISTIC, Case, adversarial, realistic  # noqa: E402
+
+from hcp.core.dcp import Cost, MicroBatch, Setup, measure, plan_micro_batches  # noqa: E402
+from hcp.core.dcp.published import NO_PACKING, published_micro_batches, static_size  # noqa: E402
+from hcp.core.errors import HcpError  # noqa: E402
+
+BEYOND, BEHIND = 0.03, 1.05
+OP_LIMIT = 1.3
+AHEAD = {2: 1.30, 8: 1.15, 32: 1.03}
+"""By how much a step should be faster than with dev's plans, geometric mean, at so many sequences per rank."""
+PUBLISHED = ("dev", "mcore", "static", "fcp")
+
+
+class Cell(NamedTuple):
+    kind: str
+    name: str
+    case: Case
+
+    @property
+    def per_rank(self) -> int:
+        return max(2, round(self.case.count / self.case.world_size))
+
+    def lengths(self) -> list[int]:
+        return (realistic if self.kind == "realistic" else adversarial)(self.name, self.case, 0)
+
+
+class Found(NamedTuple):
+    imbalance: float
+    op: float
+    micro_batches: int
+    seconds: dict[str, float]
+
+
+def cells(quick: bool) -> list[Cell]:
+    sizes = (8, 64) if quick else (8, 12, 64, 256)
+    return [
+        Cell(kind, name, Case(world_size, most, each * world_size))
+        for kind, names in (("realistic", REALISTIC), ("adversarial", ADVERSARIAL))
+        for name in names
+        for world_size in sizes
+        for most in (8192, 32768)
+        for each in AHEAD
+        if not (quick and each == 32)
+    ]
+
+
+def judged(cell: Cell, lengths: list[int], batches: Sequence[MicroBatch], packed: bool = True) -> Found:
+    case = cell.case
+    metrics = measure(batches, lengths, case.world_size, case.max_seqlen, Setup())
+    steps = len(batches)
+    if not packed:
+        steps = sum(max(len(group.samples) for group in batch.groups) for batch in batches)
+    groups = [
+        [(group.start, group.local_cp_size, [lengths[i] for i in group.samples]) for group in batch.groups]
+        for batch in batches
+    ]
+    seconds = {name: judge.step_seconds(model, groups, packed) for name, model in judge.MODELS.items()}
+    return Found(metrics.imbalance, metrics.mean_cp_over_min, steps, seconds)
+
+
+def run(cell: Cell) -> dict[str, Found]:
+    """All schedulers that have a plan for the cell."""
+    lengths, ranks, most = cell.lengths(), cell.case.world_size, cell.case.max_seqlen
+    results = {"ours": judged(cell, lengths, plan_micro_batches(lengths, ranks, most).micro_batches)}
+    anyhow = plan_micro_batches(lengths, ranks, most, groups="any")
+    results["any"] = judged(cell, lengths, anyhow.micro_batches)
+    for model, config in judge.CONFIGS.items():
+        cost = Cost.from_facts(config, "h100")
+        plan = plan_micro_batches(lengths, ranks, most, cost=cost)
+        results[f"timed {model}"] = judged(cell, lengths, plan.micro_batches)
+        plan = plan_micro_batches(lengths, ranks, most, cost=cost, groups="any")
+        results[f"timed any {model}"] = judged(cell, lengths, plan.micro_batches)
+    for name in PUBLISHED:
+        static = static_size(lengths, ranks, most)
+        policy = f"static:{static}" if name == "static" else name
+        try:
+            batches = published_micro_batches(policy, lengths, ranks, most, Cost())
+        except HcpError:
+            continue
+        results[name] = judged(cell, lengths, batches, policy not in NO_PACKING)
+    return results
+
+
+def dominated(ours: Found, other: Found) -> bool:
+    pairs = list(zip(ours[:3], other[:3]))
+    return all(b <= a for a, b in pairs) and any(b < a - BEYOND for a, b in pairs)
+
+
+def mean(values: Sequence[float]) -> float:
+    return math.exp(sum(map(math.log, values)) / len(values)) if values else math.nan
+
+
+def print_plans(results: dict[Cell, dict[str, Found]]) -> int:
+    """Domination, and op beside the best published one at equal imbalance; returns how many bars are missed."""
+    missed = 0
+    for kind, allowed in (("realistic", 0.01), ("adversarial", 0.0)):
+        some = {cell: found for cell, found in results.items() if cell.kind == kind}
+        losing = [
+            (cell, name)
+            for cell, found in some.items()
+            for name in ("dev", "static", "fcp")
+            if name in found and dominated(found["any" if name == "fcp" else "ours"], found[name])
+        ]
+        idle = sum("mcore" in found and dominated(found["ours"], found["mcore"]) for found in some.values())
+        print(f"{kind}: mcore, which runs one sequence at a time and lets ranks idle, dominates in {idle}")
+        part = len({cell for cell, _ in losing}) / len(some)
+        missed += part > allowed
+        print(f"{kind}: dominated in {part:.1%} of {len(some)} cells (at most {allowed:.0%})", *losing[:6], sep="\n    ")
+        worst, where = 0.0, None
+        for cell, found in some.items():
+            ours = found["ours"]
+            for name in ("dev", "mcore", "static"):
+                other = found.get(name)
+                if other is None or other.imbalance > ours.imbalance or other.micro_batches > ours.micro_batches:
+                    continue
+                if ours.op / other.op > worst:
+                    worst, where = ours.op / found[name].op, (cell, name)
+        missed += worst > OP_LIMIT
+        print(f"{kind}: op at most {worst:.2f} times that of a published plan of no more imbalance and steps: {where}")
+    return missed
+
+
+def print_seconds(results: dict[Cell, dict[str, Found]]) -> int:
+    """Step time beside dev's and beside the best published plan; returns how many bars are missed."""
+    missed = 0
+    for model in judge.MODELS:
+        for plans in ("timed", "ours"):
+            ahead = defaultdict(list)
+            behind: list[tuple[float, Cell, str]] = []
+            for cell, found in results.items():
+                own = found[f"timed {model}" if plans == "timed" else "ours"].seconds[model]
+                own_any = found[f"timed any {model}" if plans == "timed" else "any"].seconds[model]
+                if "dev" in found and cell.kind == "realistic":
+                    ahead[cell.per_rank].append(found["dev"].seconds[model] / own)
+                for name in PUBLISHED:
+                    if name in found:
+                        ratio = (own_any if name == "fcp" else own) / found[name].seconds[model]
+                        behind.append((ratio, cell, name))
+            behind.sort(key=lambda item: item[0], reverse=True)
+            over = [item for item in behind if item[0] > BEHIND]
+            columns = ", ".join(f"{each}: {mean(ratios):.3f}" for each, ratios in sorted(ahead.items()))
+            print(f"{model} {plans}: dev's step time over ours at n/W {columns}")
+            print(f"    more than 5 % behind a published plan in {len(over)} of {len(behind)}; worst:")
+            for ratio, cell, name in behind[:4]:
+                print(f"      {ratio:.3f} {name} {cell.name} {tuple(cell.case)}")
+            if plans == "timed":
+                missed += bool(over) + sum(mean(ratios) < AHEAD[each] for each, ratios in ahead.items())
+    return missed
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--quick", action="store_true", help="the smaller cells")
+    parser.add_argument("--cells", action="store_true", help="also one line for each cell")
+    parser.add_argument("--sources", action="store_true", help="where the shapes come from")
+    options = parser.parse_args()
+    if options.sources:
+        for name, shape in REALISTIC.items():
+            print(f"{name}: {shape.source}")
+    results = {}
+    for cell in cells(options.quick):
+        results[cell] = run(cell)
+        if options.cells:
+            print(cell.kind, cell.name, tuple(cell.case))
+            for name, found in results[cell].items():
+                seconds = " ".join(f"{model} {value:.3f} s" for model, value in found.seconds.items())
+                print(f"    {name:14s} {found.imbalance:.3f}/{found.op:.3f}/{found.micro_batches} {seconds}")
+    missed = print_plans(results) + print_seconds(results)
+    print(f"{missed} bars missed")
+    return 1 if missed else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
