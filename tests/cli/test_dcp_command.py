@@ -16,20 +16,34 @@ PLAN = ("dcp", "plan", "--world-size", "8", "--max-seqlen", "1024")
 
 def test_a_plan_as_text(hcp: Hcp) -> None:
     """Eight sequences of one length that a rank just holds: one micro-batch, nobody waits, nothing to choose."""
-    done = hcp(*PLAN, "--lengths", ",".join(["1024"] * 8))
-    assert (
-        done.stdout
-        == """\
-8 sequences, 8192 tokens (the longest 1024) on 8 ranks of at most 1024 tokens
-groups pow2: 1 2 4 8
-policy balanced: 1 micro-batch, imbalance 1.000 (0.0% idle), groups 1.00 x the smallest that fit, at most 1.00 of the \
-tokens a rank may hold
-mb   time  idle  seqs  tokens  groups (count x size)
- 0  1.000  0.0%     8    8192  8x1
-time: 1 = all work / ranks; the sum of all micro-batches is the imbalance
-"""
+    done = hcp(*PLAN, "--lengths", ",".join(["1024"] * 8), "--cost", "linear=24576,quadratic=1")
+    lines = done.stdout.splitlines()
+    assert lines[:3] == [
+        "8 sequences, 8192 tokens (the longest 1024) on 8 ranks of at most 1024 tokens",
+        "groups main: 1 2 4 8",
+        "times: a dense 7B on H100, 8 GPUs a node (assumed)",
+    ]
+    assert lines[3].startswith("policy balanced: ")
+    assert lines[3].endswith(" estimated, imbalance 1.000, groups 1.00 times as wide as they must be, 1 micro-batch")
+    assert lines[4] == (
+        "ranks wait 0.0% of the time and send 0.0% of it; width beyond need is priced at 0.0% of the work, 100% of the "
+        "token slots filled"
     )
-    assert (done.returncode, done.stderr) == (0, "")
+    assert lines[5].split() == [
+        "mb",
+        "time",
+        "not",
+        "hidden",
+        "idle",
+        "seqs",
+        "tokens",
+        "groups",
+        "(count",
+        "x",
+        "size)",
+    ]
+    assert lines[6].split()[-6:] == ["0", "s", "0.0%", "8", "8192", "8x1"]
+    assert (len(lines), done.returncode, done.stderr) == (7, 0, "")
 
 
 def test_the_json_places_every_sequence_once_on_aligned_disjoint_groups(hcp: Hcp) -> None:
@@ -37,7 +51,7 @@ def test_the_json_places_every_sequence_once_on_aligned_disjoint_groups(hcp: Hcp
     done = hcp(*PLAN, "--lengths", ",".join(map(str, lengths)), "--format", "json")
     told = json.loads(done.stdout)
     assert (told["schema"], told["policy"], told["world_size"], told["max_seqlen_per_rank"]) == (
-        "hcp.dcp-plan/1",
+        "hcp.dcp-plan/2",
         "balanced",
         8,
         1024,
@@ -60,30 +74,37 @@ def test_the_json_places_every_sequence_once_on_aligned_disjoint_groups(hcp: Hcp
     assert told["metrics"]["num_micro_batches"] == len(told["micro_batches"])
 
 
-def test_policy_pr5869_is_the_split_of_the_pull_request(hcp: Hcp) -> None:
-    """Vector 17: 10 sequences of 2000 tokens on 8 ranks of 1024 give groups of 2 with 3, 3, 2 and 2 sequences."""
+def test_policy_pr5869_makes_micro_batches_and_splits_each(hcp: Hcp) -> None:
+    """Ten sequences of 2000 tokens need three micro-batches of 8 x 1024; of 4 sequences each group of two ranks gets
+    one, of 3 each group of four ranks two or one."""
     done = hcp(*PLAN, "--lengths", ",".join(["2000"] * 10), "--policy", "pr5869", "--format", "json")
-    (batch,) = json.loads(done.stdout)["micro_batches"]
-    assert [(group["ranks"], group["samples"]) for group in batch["groups"]] == [
-        ([0, 1], [0, 1, 2]),
-        ([2, 3], [3, 4, 5]),
-        ([4, 5], [6, 7]),
-        ([6, 7], [8, 9]),
+    shapes = [
+        [(group["local_cp_size"], len(group["samples"])) for group in batch["groups"]]
+        for batch in json.loads(done.stdout)["micro_batches"]
     ]
+    assert sorted(shapes) == [[(2, 1)] * 4, [(4, 2), (4, 1)], [(4, 2), (4, 1)]]
 
 
-def test_policies_side_by_side_say_which_holds_too_many_tokens(hcp: Hcp) -> None:
-    done = hcp(*PLAN, "--lengths", ",".join(["2000"] * 10), "--compare")
-    lines = done.stdout.splitlines()
-    assert [line.split(":")[0] for line in lines[2:]] == ["policy balanced", "policy pr5869"]
-    # Three sequences of 2000 on two ranks are 3000 tokens a rank where 1024 are allowed.
-    assert lines[3].endswith("at most 2.93 of the tokens a rank may hold (TOO MANY)")
-    told = json.loads(hcp(*PLAN, "--lengths", "2000,2000", "--compare", "--format", "json").stdout)
+def test_policies_side_by_side_say_what_each_would_cost(hcp: Hcp) -> None:
+    lengths = ",".join(["1000"] * 2 + ["10"] * 14)
+    done = hcp("dcp", "plan", "--world-size", "2", "--max-seqlen", "1024", "--lengths", lengths, "--compare")
+    table = [line.split() for line in done.stdout.splitlines()[3:10]]
+    assert [row[0] for row in table] == ["policy", "balanced", "dev", "main", "fcp", "static:1", "pr5869"]
+    # The pull request splits by number: a rank gets a long sequence and three short ones, 1030 tokens.
+    assert table[-1][-3:] == ["TOO", "MANY", "TOKENS"]
+    assert done.stdout.splitlines()[-1] == (
+        "policy pr5869: a rank holds 1030 padded tokens, 1.01 times the 1024 that it may"
+    )
+    told = json.loads(hcp(*PLAN, "--lengths", "2000,2000", "--compare", "dev,static:4", "--format", "json").stdout)
     assert (told["schema"], [plan["policy"] for plan in told["plans"]], told["failed"]) == (
-        "hcp.dcp-compare/1",
-        ["balanced", "pr5869"],
+        "hcp.dcp-compare/2",
+        ["balanced", "dev", "static:4"],
         [],
     )
+    first, *others = told["plans"]
+    assert first["gain"] == 1
+    for plan in others:
+        assert plan["gain"] == pytest.approx(plan["metrics"]["estimated_s"] / first["metrics"]["estimated_s"])
 
 
 def test_a_policy_without_a_plan_is_said_and_the_others_go_on(hcp: Hcp) -> None:
@@ -136,6 +157,15 @@ def test_lengths_come_from_a_file_or_standard_input_in_every_form(
         (("--lengths", "100", "--cost", "time=1"), None, "'time=1'"),
         (("--lengths", "100", "--svg", "no/such/folder/x.svg"), None, "--svg no/such/folder/x.svg: cannot be written"),
         (("--lengths", "100", "--tp", "0"), None, "tp"),
+        (("--lengths", "100", "--compare", "dev,best"), None, "policy: found 'best'"),
+        (("--lengths", "100", "--take", "0"), None, "--take 0"),
+        (("--lengths", "100", "--memory", "limit=1"), None, "wanted at least limit=BYTES,token=BYTES"),
+        (("--lengths", "100", "--memory", "limit=1,token=nan"), None, "found 'token=nan'"),
+        (("--lengths", "100", "--profile", "no.json"), None, "no.json"),
+        (("--lengths", "100", "--profile", "x", "--cost", "comm=1"), None, "found --cost and --profile; wanted one"),
+        (("--lengths", "100", "--model", "no.json"), None, "no.json"),
+        (("--lengths", "100", "--gpu", "b200"), None, "found --gpu without a model"),
+        (("--lengths", "100", "--gpu", "tpu", "--model", "examples/llama3_8b_config.json"), None, "gpu: found 'tpu'"),
         (("--lengths", "100", "--world-size", "7", "--groups", "main"), None, "even"),
         (("--lengths", "100", "--world-size", "0"), None, "world_size"),
         (("--lengths", "100", "--world-size", "9" * 30), None, "at most 1048576 ranks"),
@@ -152,11 +182,121 @@ def test_bad_input_is_one_line_and_exit_2(hcp: Hcp, arguments: tuple[str, ...], 
 
 
 def test_pictures_are_written_where_they_are_wanted(hcp: Hcp, tmp_path: Path) -> None:
-    done = hcp(*PLAN, "--lengths", "3000,100,900", "--compare", "--svg", "a.svg", "--html", "a.html", cwd=tmp_path)
-    assert (done.returncode, done.stderr) == (0, "wrote a.svg\nwrote a.html\n")
+    for _ in range(2):  # over what hcp made itself, again
+        done = hcp(
+            *PLAN, "--lengths", "3000,100,900", "--compare", "--svg", "a.svg", "--html", "a.html", "-o", "a.json",
+            cwd=tmp_path,
+        )  # fmt: skip
+        assert (done.returncode, done.stderr) == (0, "wrote a.svg\nwrote a.html\nwrote a.json\n")
     assert ElementTree.parse(tmp_path / "a.svg").getroot().tag.endswith("svg")
     page = (tmp_path / "a.html").read_text()
     assert page.startswith("<!doctype html>") and page.count("<svg") == 1 and "<script" not in page
+
+
+@pytest.mark.parametrize("option", ["--svg", "--html", "-o"])
+def test_a_file_that_hcp_did_not_make_stays_as_it_is(hcp: Hcp, tmp_path: Path, option: str) -> None:
+    (tmp_path / "config.json").write_text('{"mine": 1}')
+    done = hcp(*PLAN, "--lengths", "100", option, "config.json", cwd=tmp_path)
+    assert (done.returncode, done.stdout) == (2, "")
+    assert done.stderr == (
+        f"hcp: {option} config.json: is there already and was not made by hcp; remove it, or name another file\n"
+    )
+    assert (tmp_path / "config.json").read_text() == '{"mine": 1}'
+    (tmp_path / "empty").touch()
+    assert hcp(*PLAN, "--lengths", "100", option, "empty", cwd=tmp_path).returncode == 0
+
+
+def test_a_plan_is_shown_as_it_was_planned(hcp: Hcp, tmp_path: Path) -> None:
+    made = hcp(*PLAN, "--lengths", "3000,100,900,1000", "--tp", "2", "-o", "plan.json", cwd=tmp_path)
+    shown = hcp("dcp", "show", "plan.json", "--svg", "plan.svg", cwd=tmp_path)
+    assert (shown.returncode, shown.stdout) == (0, made.stdout)
+    assert ElementTree.parse(tmp_path / "plan.svg").getroot().tag.endswith("svg")
+    again = hcp("dcp", "show", "plan.json", "--format", "json", cwd=tmp_path)
+    assert again.stdout == (tmp_path / "plan.json").read_text()
+
+
+def test_a_plan_that_cannot_run_is_exit_1(hcp: Hcp, tmp_path: Path) -> None:
+    made = json.loads(hcp(*PLAN, "--lengths", "1024,100,900,1000", "--format", "json").stdout)
+    (tmp_path / "plan.json").write_text(json.dumps({**made, "max_seqlen_per_rank": 400}))
+    done = hcp("dcp", "show", "plan.json", cwd=tmp_path)
+    assert done.returncode == 1
+    assert "policy balanced: a rank holds " in done.stdout.splitlines()[-1]
+
+
+def test_a_launch_gives_ranks_limit_and_model(hcp: Hcp, tmp_path: Path) -> None:
+    """A Megatron-LM launch: 16 GPUs, TP 2 and PP 2, so 4 ranks of DPxCP; a layer of 1024 wide on four GPUs a node."""
+    words = (
+        "--tensor-model-parallel-size 2 --pipeline-model-parallel-size 2 --context-parallel-size 2 "
+        "--num-layers 8 --hidden-size 1024 --num-attention-heads 8 --seq-length 4096 --max-position-embeddings 4096 "
+        "--hybrid-context-parallel --max-seqlen-per-dp-cp-rank 2048 --sequence-parallel"
+    ).split()
+    (tmp_path / "lengths.txt").write_text("3000 2000 900 800 700\n")
+    arguments = ("--lengths", "lengths.txt", "--assume", "world_size=16", "--gpus-per-node", "4", "--format", "json")
+    done = hcp("dcp", "plan", *arguments, "--", *words, cwd=tmp_path)
+    told = json.loads(done.stdout)
+    assert [told[name] for name in ("world_size", "max_seqlen_per_rank", "tp", "pp")] == [4, 2048, 2, 2]
+    assert told["cost"]["machine"]["basis"] == "the model's sizes on h100, 4 GPUs a node"
+    assert told["cost"]["machine"]["ranks_per_node"] == 2
+    own = json.loads(
+        hcp("dcp", "plan", *arguments, "--tp", "1", "--world-size", "8", "--", *words, cwd=tmp_path).stdout
+    )
+    assert [own[name] for name in ("world_size", "tp")] == [8, 1]
+
+
+def test_a_model_decides_the_cost(hcp: Hcp, root: Path) -> None:
+    """Two tensor-parallel ranks share the heads, so each has half of the work per pair of tokens."""
+    model = root / "examples" / "llama3_8b_config.json"
+    told = json.loads(hcp(*PLAN, "--lengths", "100", "--model", str(model), "--format", "json").stdout)
+    twice = json.loads(hcp(*PLAN, "--lengths", "100", "--model", str(model), "--tp", "2", "--format", "json").stdout)
+    assert told["cost"]["by_time"] and told["cost"]["quadratic"] == pytest.approx(2 * twice["cost"]["quadratic"])
+    text = hcp(*PLAN, "--lengths", "100", "--model", str(model), "--gpu", "b200").stdout
+    assert "times: the model's sizes on b200, 8 GPUs a node" in text
+
+
+def test_a_profile_decides_the_cost(hcp: Hcp, tmp_path: Path) -> None:
+    link = {"kv_s": 0.0, "a2a_s": 0.0}
+    profile = {
+        "schema": "hcp.profile/1", "device": "two of mine", "linear_s": 0.001, "quadratic_s": 0.0, "comm_type": "p2p",
+        "inner": 1, "ranks_per_node": 8, "inside": link,
+    }  # fmt: skip
+    (tmp_path / "profile.json").write_text(json.dumps(profile))
+    lengths = ",".join(["1000"] * 8)
+    done = hcp(*PLAN, "--lengths", lengths, "--profile", "profile.json", cwd=tmp_path)
+    # 8000 tokens of a millisecond each on eight ranks.
+    assert "times: measured on two of mine" in done.stdout and "policy balanced: 1 s estimated" in done.stdout
+
+
+def test_the_lengths_of_a_log_are_called_an_estimate(hcp: Hcp, tmp_path: Path) -> None:
+    parts = [
+        f"{part}_length/{name}:{value}"
+        for part, values in (("prompt", (100, 100, 100, 0)), ("response", (500, 924, 20, 0.1)))
+        for name, value in zip(("mean", "max", "min", "clip_ratio"), values)
+    ]
+    (tmp_path / "run.log").write_text(" - ".join(["step:3", *parts, "perf/total_num_tokens:12000"]) + "\n")
+    done = hcp(*PLAN, "--lengths", "run.log", cwd=tmp_path)
+    assert done.stdout.splitlines()[0].startswith("20 sequences, ")
+    assert done.stdout.splitlines()[1] == (
+        "lengths: estimated from step 3 of a verl log: 20 sequences, responses of 20 to 924 tokens, 500 on average, "
+        "10.0% at the cap"
+    )
+
+
+def test_a_plan_loads_nothing_heavy(root: Path) -> None:
+    import subprocess
+    import sys
+
+    code = (
+        "import sys\nfrom hcp.cli.main import main\n"
+        "try:\n    main(sys.argv[1:])\nexcept SystemExit:\n    pass\n"
+        "print(sorted({name.partition('.')[0] for name in sys.modules} & {'torch', 'numpy', 'pyarrow', 'jinja2'}))"
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", code, *PLAN, "--lengths", "3000,900", "--compare"],
+        cwd=root,
+        capture_output=True,
+        text=True,
+    )
+    assert done.stdout.splitlines()[-1] == "[]", done.stderr
 
 
 def test_weights_as_text(hcp: Hcp) -> None:
@@ -229,7 +369,7 @@ def test_the_choices_on_the_command_line_are_those_of_the_core() -> None:
     import click
 
     from hcp.cli.dcp import dcp
-    from hcp.core.dcp import POLICIES, TARGETS
+    from hcp.core.dcp import LAYOUTS, TARGETS
     from hcp.core.dcp.normalize import GATHERS, REDUCTIONS
 
     def choices(command: str, option: str) -> tuple[str, ...]:
@@ -237,7 +377,7 @@ def test_the_choices_on_the_command_line_are_those_of_the_core() -> None:
         assert isinstance(found.type, click.Choice)
         return tuple(found.type.choices)
 
-    assert choices("plan", "policy") == tuple(POLICIES)
+    assert choices("plan", "layout") == tuple(LAYOUTS)
     assert choices("plan", "groups") == tuple(TARGETS)
     assert choices("weights", "gather") == tuple(GATHERS)
     assert choices("weights", "reduction") == tuple(REDUCTIONS)

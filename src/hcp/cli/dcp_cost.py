@@ -22,7 +22,7 @@ def launch_facts(target: str | None, options: LoadOptions) -> dict[str, Any]:
 
 
 def cost_of(
-    text: str, profile: str | None, facts: dict[str, Any], model_file: str | None, gpu: str, *, tp: int, pp: int,
+    text: str, profile: str | None, facts: dict[str, Any], model_file: str | None, gpu: str | None, *, tp: int, pp: int,
     gpus_per_node: int | None,
 ) -> Cost:  # fmt: skip
     """The cost by --profile, --cost or --model; else by the launch's model; else of an assumed one.
@@ -33,6 +33,10 @@ def cost_of(
     named = [name for name, value in (("--cost", text), ("--profile", profile), ("--model", model_file)) if value]
     if len(named) > 1:
         raise HcpError(f"found {' and '.join(named)}; wanted one of them: each is a whole cost; drop the others")
+    model_only = [name for name, value in (("--gpu", gpu), ("--gpus-per-node", gpus_per_node)) if value]
+    if model_only and (profile or text or not (model_file or facts)):
+        raise HcpError(f"found {model_only[0]} without a model; wanted --model or a launch as well; give one")
+    gpu = gpu or "h100"
     if profile:
         from hcp.core.profile import read_profile
 

@@ -78,8 +78,8 @@ MAX_WORLD_SIZE = 2**20
     help="Cost of a sequence: linear (per token), quadratic (per pair), comm (per token and doubling of its group).",
 )
 @click.option("--profile", metavar="FILE", help="Seconds as measured: what `hcp dcp calibrate` wrote.")
-@click.option("--gpu", default="h100", show_default=True, help="With a model: the GPU whose seconds are estimated.")
-@click.option("--gpus-per-node", type=int, help="GPUs that NVLink connects.  [default: the launch's, or 8]")
+@click.option("--gpu", metavar="NAME", help="With a model: the GPU whose seconds are estimated.  [default: h100]")
+@click.option("--gpus-per-node", type=int, help="With a model: GPUs of a node.  [default: the launch's, or 8]")
 @launch_options
 @click.option("--svg", metavar="FILE", help="Write a timeline as SVG.")
 @click.option("--html", metavar="FILE", help="Write the timeline and tables as a page.")
@@ -113,7 +113,9 @@ class _Request(NamedTuple):
 
 def _request(given: dict[str, Any], facts: dict[str, Any], options: LoadOptions) -> _Request:
     """What is asked for: by the options, and where they are silent by the launch."""
-    sizes: dict[str, Any] = {name: given[name] or facts.get(name) or 1 for name in ("tp", "pp", "vpp")}
+    sizes: dict[str, Any] = {
+        name: facts.get(name) or 1 if given[name] is None else given[name] for name in ("tp", "pp", "vpp")
+    }
     world_size, max_seqlen = given["world_size"], given["max_seqlen"]
     if world_size is None:
         world_size = facts.get("dp", 0) * facts.get("cp", 0) or None
