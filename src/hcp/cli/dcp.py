@@ -6,6 +6,7 @@ import json
 
 import click
 
+from hcp.cli.dcp_calibrate import calibrate
 from hcp.cli.dcp_plan import MAX_WORLD_SIZE, plan, show
 from hcp.cli.options import format_option
 from hcp.core.dcp.normalize import GATHERS, REDUCTIONS
@@ -19,6 +20,7 @@ def dcp() -> None:
 
 dcp.add_command(plan)
 dcp.add_command(show)
+dcp.add_command(calibrate)
 
 
 @dcp.command()

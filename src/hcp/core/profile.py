@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from types import MappingProxyType
 from typing import Any, NamedTuple
 
@@ -85,3 +85,28 @@ def read_profile(path: str) -> Profile:
     except (ValueError, RecursionError):
         raise HcpError(f"{path}: found no JSON, wanted a profile that hcp dcp calibrate wrote") from None
     return profile_of(data, path)
+
+
+def fitted_line(points: Sequence[Sequence[float]]) -> tuple[float, float]:
+    """(seconds before the first token, seconds per token) of measured (tokens, seconds): least squares, neither < 0.
+
+    >>> fitted_line([(100, 3.0), (200, 5.0)])
+    (1.0, 0.02)
+    """
+    count, xs, ys = len(points), [x for x, _ in points], [y for _, y in points]
+    mean_x, mean_y = sum(xs) / count, sum(ys) / count
+    spread = sum((x - mean_x) ** 2 for x in xs)
+    slope = sum((x - mean_x) * (y - mean_y) for x, y in points) / spread if spread else 0.0
+    start = mean_y - slope * mean_x
+    if slope <= 0 or start < 0:
+        return 0.0, sum(x * y for x, y in points) / sum(x * x for x in xs)
+    return start, slope
+
+
+def fitted_square(points: Sequence[Sequence[float]]) -> float:
+    """Seconds per token squared of measured (tokens, seconds): least squares through zero.
+
+    >>> fitted_square([(10, 1.0), (20, 4.0)])
+    0.01
+    """
+    return sum(x * x * y for x, y in points) / sum(x**4 for x, _ in points)

@@ -117,7 +117,7 @@ def _panel(
         "edges": [round(slot.start * scale, 2) for slot in line.slots[1:] if PLOT_W / len(line.slots) > 4],
         "end": round((line.end + line.bubble) * scale, 2),
         "ideal": round(line.ideal * scale, 2),
-        "ticks": [{"x": round(at * scale, 2), "text": seconds(at)} for at in _ticks(longest)],
+        "ticks": [{"x": round(at * scale, 2), "text": f"{at:g} s"} for at in _ticks(longest)],
         "ranks": [{"y": round((rank + 0.5) * row_h, 2), "text": rank} for rank in ranks],
     }
 

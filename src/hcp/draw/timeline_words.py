@@ -8,13 +8,17 @@ from hcp.draw.timeline_rows import Timeline
 def seconds(value: float) -> str:
     """A time with three digits, in s, ms or us.
 
-    >>> seconds(12.345), seconds(0.01234), seconds(0.0000012), seconds(0.0)
-    ('12.3 s', '12.3 ms', '1.2 us', '0 s')
+    >>> seconds(1234.5), seconds(12.0), seconds(0.5), seconds(0.01234), seconds(0.0000012), seconds(0.0)
+    ('1234 s', '12.0 s', '500 ms', '12.3 ms', '1.20 us', '0 s')
     """
-    for unit, name in ((1.0, "s"), (1e-3, "ms"), (1e-6, "us")):
-        if value >= unit:
-            return f"{float(f'{value / unit:.3g}'):g} {name}"
-    return f"{value * 1e6:.2g} us" if value > 0 else "0 s"
+    if value <= 0:
+        return "0 s"
+    unit, name = next(((unit, name) for unit, name in _UNITS if value >= unit), _UNITS[-1])
+    digits = f"{value / unit:.0f}" if value / unit >= 1000 else f"{value / unit:#.3g}"
+    return f"{digits.rstrip('.')} {name}"
+
+
+_UNITS = ((1.0, "s"), (1e-3, "ms"), (1e-6, "us"))
 
 
 def caption(line: Timeline, first: Timeline | None = None) -> tuple[str, str]:

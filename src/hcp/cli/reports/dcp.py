@@ -124,9 +124,10 @@ def _table(lines: Sequence[Timeline]) -> list[str]:
     first = lines[0].policy
     return [
         *_aligned(rows),
-        f"time: estimated; gain: over that of {first}; op: group sizes over the smallest that fit, by tokens; not "
-        "hidden: communication, in the ranks' time",
-        "price: of width beyond need, in parts of the work; fill: the most tokens of a rank, over what it may hold",
+        f"time: estimated, forward and backward; gain: its ratio to that of {first}; op: group sizes over the smallest "
+        "that fit",
+        "not hidden: communication, in the ranks' time; price: of width beyond need, in parts of the work; fill: the "
+        "most tokens of a rank, over M",
     ]
 
 

@@ -1,0 +1,41 @@
+"""Seconds that one plan takes, and what it costs: `python bench/dcp_speed.py`. CPU time of one process, the best of 2."""
+
+from __future__ import annotations
+
+import math
+import random
+import sys
+import time
+from pathlib import Path
+
+sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "src"))
+
+from hcp.core.dcp import plan_micro_batches  # noqa: E402
+
+MAX_SEQLEN = 8192
+CASES = (
+    ("65,536 sequences on 256 ranks (at most 1.5 s)", 256, 65536),
+    ("n = 2 W, 1,024 ranks", 1024, 2048),
+    ("n = 2 W, 4,096 ranks", 4096, 8192),
+    ("n = 2 W, 16,384 ranks (at most 3 s)", 16384, 32768),
+)
+
+
+def main() -> int:
+    for text, world_size, count in CASES:
+        chance = random.Random(count)
+        lengths = [
+            min(60000, int(chance.uniform(100, 1000) + chance.lognormvariate(math.log(4000), 1))) for _ in range(count)
+        ]
+        seconds = []
+        for _ in range(2):
+            start = time.process_time()
+            plan = plan_micro_batches(lengths, world_size, MAX_SEQLEN)
+            seconds.append(time.process_time() - start)
+        metrics = plan.metrics
+        print(f"{min(seconds):6.2f} s  {text}: imbalance {metrics.imbalance:.3f}, op {metrics.mean_cp_over_min:.3f}")
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

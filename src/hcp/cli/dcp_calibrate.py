@@ -1,0 +1,117 @@
+"""`hcp dcp calibrate`: measures this machine for plans of dynamic CP. The measuring is done in checks/, with torch."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import click
+
+from hcp.cli.options import format_option
+from hcp.cli.screen import say
+from hcp.core.cp_cost import COMM_TYPES, check_comm_type
+from hcp.core.errors import HcpError
+from hcp.core.files import read_text
+from hcp.core.model_sizes import ModelSizes, model_sizes
+from hcp.core.profile import Profile, read_profile
+from hcp.resources import pack_dir
+
+
+@click.command()
+@click.option("--model", required=True, metavar="FILE", help="config.json of the model, or the folder that holds it.")
+@click.option("-o", "--out", required=True, type=click.Path(path_type=Path), metavar="FILE", help="Profile to write.")
+@click.option("--tp", type=click.IntRange(1), default=1, show_default=True, help="Tensor-parallel size of the job.")
+@click.option("--pp", type=click.IntRange(1), default=1, show_default=True, help="Pipeline-parallel size of the job.")
+@click.option("--cp-comm-type", type=click.Choice(COMM_TYPES), default="p2p", show_default=True)
+@click.option(
+    "--inner", type=click.IntRange(1), default=1, show_default=True, help="a2a+p2p: ranks of the inner level."
+)
+@click.option("--lengths", metavar="N,N,...", help="Tokens to measure at; default 2048 to 32768, on a CPU 128 to 1024.")
+@click.option(
+    "--processes",
+    default="auto",
+    show_default=True,
+    metavar="N|auto",
+    help="Ranks to start here, unless RANK is set: auto is all GPUs, without any all cores.",
+)
+@format_option("text", "json")
+def calibrate(
+    model: str,
+    out: Path,
+    tp: int,
+    pp: int,
+    cp_comm_type: str,
+    inner: int,
+    lengths: str | None,
+    processes: str,
+    fmt: str,
+) -> None:
+    """Measure attention, linear layers, and send and receive on the GPUs (or the CPU) at hand; a few minutes.
+
+    Under torchrun or srun, with RANK set, it is one rank of the job; else it starts the ranks itself.
+
+    \b
+    hcp dcp calibrate --model config.json -o profile.json
+    srun hcp dcp calibrate --model config.json --tp 2 -o profile.json
+    """
+    check_comm_type(cp_comm_type, (inner, 1))
+    words = ["--sizes", json.dumps(_sizes_in(model)._asdict()), "--out", str(out), "--tp", str(tp), "--pp", str(pp)]
+    words += ["--cp-comm-type", cp_comm_type, "--inner", str(inner)]
+    if lengths is not None:
+        words += ["--lengths", _checked(lengths)]
+    start = [sys.executable]
+    if "RANK" not in os.environ:
+        if processes != "auto" and not (processes.isdecimal() and 0 < int(processes) < 1025):
+            raise HcpError(f"--processes {processes[:40]!r}: wanted a number up to 1024, or auto")
+        start += ["-m", "torch.distributed.run", "--standalone", "--nproc-per-node", processes]
+    done = subprocess.run([*start, str(pack_dir("checks") / "dcp_calibrate.py"), *words], stdin=subprocess.DEVNULL)
+    if done.returncode:
+        raise HcpError(
+            f"calibration ended with status {done.returncode}; its reason is above; "
+            "wanted torch here and a process for each rank: pip install 'megatron-hcp[dcp]'"
+        )
+    if os.environ.get("RANK", "0") != "0":
+        return
+    profile = read_profile(str(out))
+    if fmt == "json":
+        click.echo(json.dumps(profile.as_json(), indent=2))
+    else:
+        say([*_lines(profile), f"wrote {out}; use it with --profile"])
+
+
+def _sizes_in(path: str) -> ModelSizes:
+    name = os.path.join(path, "config.json") if os.path.isdir(path) else path
+    text = read_text(name, "a model's config.json")
+    try:
+        data = json.loads(text)
+    except (ValueError, RecursionError):
+        data = None
+    if not isinstance(data, dict):
+        raise HcpError(f"{name}: found no JSON object, wanted a model's config.json; give the one beside the weights")
+    return model_sizes(data)
+
+
+def _checked(lengths: str) -> str:
+    words = lengths.split(",")
+    if not all(word.isdecimal() and int(word[:9]) > 0 and len(word) < 9 for word in words):
+        raise HcpError(f"--lengths {lengths[:40]!r}: wanted numbers of tokens such as 2048,4096")
+    return lengths
+
+
+def _lines(profile: Profile) -> list[str]:
+    rates = profile.measured
+
+    def bandwidth(name: str) -> str:
+        found = rates.get(f"{name}_bytes_per_s")
+        return f"{found / 1e9:.2f} GB/s {name}" if found else f"not measured {name} (one rank)"
+
+    return [
+        f"measured on {profile.device}",
+        f"linear work     {profile.linear_s:.3e} s per token",
+        f"attention       {profile.quadratic_s:.3e} s per token squared",
+        f"micro-batch     {profile.micro_batch_s:.3e} s beside its work",
+        f"send + receive  {bandwidth('inside')} a node, {bandwidth('across')} nodes",
+    ]
