@@ -52,7 +52,9 @@ ROWS: tuple[Known, ...] = (
         stage="never",
         source=(MAMBA_MIXER.says("MambaMixer.__init__", absent="MambaContextParallel", versions=">=0.12,<0.13"),),
         launch=Example(
-            "mlm", "--context-parallel-size 2 --hybrid-override-pattern M*M- --hidden-size 1024 --mamba-num-groups 8"
+            "mlm",
+            "--context-parallel-size 2 --hybrid-override-pattern M*M- --hidden-size 1024 --mamba-num-groups 8",
+            "mcore=0.12.3",
         ),
         fixes=(_WITHOUT_CP,),
     ),
