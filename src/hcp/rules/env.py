@@ -163,8 +163,11 @@ _LARGEST_FLASH_ATTN = (
     effect="crash",
     stage="first-forward",
     source=(
-        TE_BACKENDS.says("", "fa_utils.version_required <= fa_utils.version <= fa_utils.max_version", ">=2.4"),
-        TE_ATTENTION_UTILS.says("FlashAttentionUtils", 'max_version = PkgVersion("2.8.3")', ">=2.10"),
+        TE_BACKENDS.says("", "fa_utils.version_required <= fa_utils.version <= fa_utils.max_version", ">=2.4,<2.19"),
+        TE_ATTENTION_UTILS.says("FlashAttentionUtils", 'max_version = PkgVersion("2.8.3")', ">=2.10,<2.19"),
+        TE_ATTENTION_UTILS.says(
+            "FlashAttentionUtils.is_version_supported", "version < FlashAttentionUtils.max_version", ">=2.19"
+        ),
     ),
     applies=lambda v: isinstance(v.get("flash_attn"), str) and v.get("attention_backend") in ("flash", "auto", None),
     good=Example("mlm", "--attention-backend flash", "te=2.10 flash_attn=2.8.3"),

@@ -95,9 +95,9 @@ def _averaging_is_cleared(v: View) -> bool:
     good=Example(
         "mlm",
         "--context-parallel-size 2 --sft --calculate-per-token-loss --no-create-attention-mask-in-dataloader",
-        "te=2.14",
+        "te=2.18",
     ),
-    bad=Example("mlm", "--context-parallel-size 2 --sft --no-create-attention-mask-in-dataloader", "te=2.14"),
+    bad=Example("mlm", "--context-parallel-size 2 --sft --no-create-attention-mask-in-dataloader", "te=2.18"),
 )
 def fine_tuning_divides_by_all_tokens(v: View) -> Problem | None:
     """Fine-tuning under context parallelism divides by the tokens of the whole step.

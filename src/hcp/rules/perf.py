@@ -55,9 +55,9 @@ def slices_are_long_enough(v: View) -> Problem | None:
     stage="never",
     source=(
         VERL_MEGATRON_ACTOR.says(
-            "MegatronPPOActor.forward_backward_batch",
+            "MegatronPPOActor.update_policy",
             "self.config.ppo_max_token_len_per_gpu * self.config.megatron.context_parallel_size",
-            "<0.8",
+            ">=0.5,<0.8",
         ),
         VERL_ENGINE_UTILS.says("prepare_micro_batches", "max_token_len = max_token_len_per_gpu * sp_size", ">=0.8"),
     ),

@@ -81,7 +81,11 @@ VERDICTS: list[Row] = [
     ("ENV007", "mlm", "--attention-backend flash", "te=2.6 flash_attn=2.8.1", "fine"),
     ("ENV007", "mlm", "--attention-backend flash", "te=2.9 flash_attn=2.8.2", "error"),
     ("ENV007", "mlm", "--attention-backend flash", "te=2.10 flash_attn=2.8.3", "fine"),
-    ("ENV007", "mlm", "--attention-backend flash", "te=2.10 flash_attn=2.9.0", "error"),
+    ("ENV007", "mlm", "--attention-backend flash", "te=2.10 flash_attn=2.8.4", "error"),
+    ("ENV007", "mlm", "--attention-backend flash", "te=1.7 flash_attn=2.5.9", "error"),
+    ("ENV007", "mlm", "--attention-backend flash", "te=1.99 flash_attn=2.7.3", "error"),
+    ("ENV007", "mlm", "--attention-backend flash", "te=2.5 flash_attn=2.7.5", "error"),
+    ("ENV007", "bridge", "", "attention_backend=null te=2.9 flash_attn=2.8.3", "info"),  # null is auto
 ]
 
 TEXTS: list[Row] = [
@@ -95,4 +99,13 @@ TEXTS: list[Row] = [
         "env.CUDA_DEVICE_MAX_CONNECTIONS=8 arch=sm90",
         "context_parallel_size",
     ),
+    (
+        "ENV007",
+        "mlm",
+        "--attention-backend flash",
+        "te=2.9 flash_attn=2.8.3",
+        "message: takes: the first forward stops",
+    ),
+    ("ENV007", "mlm", "--attention-backend auto", "te=2.9 flash_attn=2.8.3", "message: counts as not installed"),
+    ("ENV007", "mlm", "--attention-backend auto", "te=2.9 flash_attn=2.8.3", "wanted: flash-attn 2.8.1 or older"),
 ]

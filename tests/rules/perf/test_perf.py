@@ -39,6 +39,7 @@ VERDICTS: list[Row] = [
     ("PERF003", "mlm", f"{WINDOW} --seq-length 65536 --window-attn-skip-freq 1", "", "fine"),  # no layer has it
     ("PERF003", "mlm", f"{CP} 2 --cp-comm-type all_gather --seq-length 65536", "", "not concerned"),
     ("PERF003", "mlm", f"{CP} 2 --cp-comm-type all_gather --window-size -1,128 --seq-length 65536", "", "fine"),
+    ("PERF003", "mlm", f"{CP} 2 --cp-comm-type all_gather --window-size 0,0 --seq-length 8", "", "info"),
     ("PERF003", "mlm", WINDOW, "seq_length=null", "fine"),
     ("PERF003", "mlm", WINDOW, "", "needs seq_length"),
 ]

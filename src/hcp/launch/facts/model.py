@@ -197,9 +197,6 @@ MODEL_FACTS: tuple[FactSpec, ...] = (
         "MoE dispatcher",
         defaults={"verl": "alltoall"},
     ),
-    field_spec(
-        "moe_aux_loss", "any", "moe_aux_loss_coeff", None, "MoE: coefficient of the auxiliary loss, or one per kind"
-    ),
     field_spec("moe_router_fusion", "bool", "moe_router_fusion", False, "fused MoE router", kept=True),
     FactSpec(
         "router_replay",

@@ -57,32 +57,32 @@ ROWS: tuple[Known, ...] = (
         effect="silent",
         stage="never",
         source=(BRIDGE_GPT_STEP.says("get_batch", absent="_middle_pp_stage_needs_batch", versions=">=0.2,<0.5"),),
-        launch=Example("bridge", _STAGES + _PACKED),
+        launch=Example("bridge", _STAGES + _PACKED, "bridge=0.4.2"),
         instead="a pipeline of at most 2 stages",
         fixes=(_FEWER_STAGES,),
     ),
     Known(
         "KNOWN010",
         "bridge",
-        ">=0.5,<0.5.1",
-        when="packing = offline and cp > 1 and pp > 2",
-        title="Packed rows are cut for CP without their placeholder mask",
-        why="Since 0.5 middle pipeline stages keep the whole batch, with the packed rows' attention mask: one number. "
-        "The cut for CP slices every tensor along its second dimension: IndexError.",
-        symptom="the cut of packed rows for CP slices the placeholder attention mask along a dimension that it lacks: "
-        "the first batch stops with an IndexError",
+        ">=0.3,<0.5.1",
+        when="packing = offline and cp > 1",
+        title="Only real boundaries and tokens of packed rows reach the cut for CP",
+        why="The cut hands cu_seqlens to Transformer Engine with the -1 that the collate function appends, and slices "
+        "a placeholder attention mask wherever the batch has it: in 0.5.0 on every middle pipeline stage, an "
+        "IndexError. Rows from Parquet files lose pad_seq_to_mult.",
+        symptom="padded cu_seqlens with a sentinel of -1 reach the cut of packed rows for CP, a placeholder mask is "
+        "sliced along a dimension that it lacks (IndexError), and Parquet rows lose pad_seq_to_mult: runs stopped "
+        "before the first step",
         issue="NVIDIA-NeMo/Megatron-Bridge#4228, #4489, #4519",
-        severity="error",
+        severity="warning",
         effect="crash",
         stage="first-forward",
         source=(
             BRIDGE_GPT_STEP.says(
-                "_partition_packed_batch_for_cp", absent="_trim_padded_cu_seqlens_for_cp", versions=">=0.5,<0.5.1"
+                "_partition_packed_batch_for_cp", absent="_trim_padded_cu_seqlens_for_cp", versions=">=0.3,<0.5.1"
             ),
         ),
-        launch=Example("bridge", _CP + _STAGES + _PACKED, "te=2.18"),
-        instead="a pipeline of at most 2 stages",
-        fixes=(_FEWER_STAGES,),
+        launch=Example("bridge", _CP + _PACKED, "te=2.18"),
     ),
     Known(
         "KNOWN011",
@@ -99,7 +99,8 @@ ROWS: tuple[Known, ...] = (
         effect="crash",
         stage="first-forward",
         source=(BRIDGE_GPT_STEP.says("get_batch", absent="_partition_packed_batch_for_cp", versions=">=0.2,<0.3"),),
-        launch=Example("bridge", _CP + _PACKED, "te=2.18"),
+        launch=Example("bridge", _CP + _PACKED, "te=2.18 bridge=0.2.0"),
+        good=Example("bridge", _CP + _PACKED, "te=2.18 bridge=0.5.1"),
         fixes=(_WITHOUT_CP,),
     ),
     Known(

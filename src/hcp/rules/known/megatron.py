@@ -52,7 +52,9 @@ ROWS: tuple[Known, ...] = (
         stage="never",
         source=(MAMBA_MIXER.says("MambaMixer.__init__", absent="MambaContextParallel", versions=">=0.12,<0.13"),),
         launch=Example(
-            "mlm", "--context-parallel-size 2 --hybrid-override-pattern M*M- --hidden-size 1024 --mamba-num-groups 8"
+            "mlm",
+            "--context-parallel-size 2 --hybrid-override-pattern M*M- --hidden-size 1024 --mamba-num-groups 8",
+            "mcore=0.12.3",
         ),
         fixes=(_WITHOUT_CP,),
     ),
@@ -127,20 +129,21 @@ ROWS: tuple[Known, ...] = (
         "KNOWN006",
         "mcore",
         ">=0.16",
-        when="hybrid_context_parallel and num_experts > 1 and moe_aux_loss",
-        title="Auxiliary losses of experts are summed over the group of the micro-batch",
-        why="The router sums its auxiliary loss over the static TP and CP group; under hybrid CP a micro-batch lies "
-        "on a part of it, and other ranks hold other sequences.",
-        symptom="the experts' auxiliary loss is summed over ranks that hold other sequences: routing is balanced by "
-        "wrong counts without a word",
+        when="hybrid_context_parallel and num_experts > 1",
+        title="Experts follow the group of the micro-batch",
+        why="The router sums its auxiliary losses over the static TP and CP group; under hybrid CP a micro-batch lies "
+        "on a part of it, and other ranks hold other sequences. Experts spread over ranks also need as many "
+        "micro-batches on each of them, which hybrid CP does not see to.",
+        symptom="MoE under hybrid CP: auxiliary losses are summed over ranks that hold other sequences, without a "
+        "word, and expert-parallel ranks may run different numbers of micro-batches",
         issue="NVIDIA/Megatron-LM#7146",
         severity="warning",
         effect="silent",
         stage="never",
         source=(ROUTER.says("TopKRouter", absent="packed_seq_params.cp_group", versions=">=0.16"),),
-        launch=Example("mlm", hybrid(num_experts=8, moe_aux_loss_coeff=0.01), "world_size=8 te=2.18"),
-        good=Example("mlm", hybrid(num_experts=8), "world_size=8 te=2.18 mcore=0.17"),
-        instead="static context parallelism, or no auxiliary loss",
+        launch=Example("mlm", hybrid(num_experts=8), "world_size=8 te=2.18"),
+        good=Example("mlm", hybrid(), "world_size=8 te=2.18 mcore=0.17"),
+        instead="static context parallelism",
         fixes=(_STATIC_CP,),
     ),
     Known(

@@ -156,7 +156,7 @@ def _shown(value: Any) -> str:
 
 def _range_in_words(row: Known, spans: tuple[Span, ...]) -> str:
     if row.reported_only:
-        return f"Reported with {PACKAGES[row.package]} {spans[0].since} to {spans[0].mended} ({row.issue})."
+        return f"Reported with {PACKAGES[row.package]} from {spans[0].since} to before {spans[0].mended} ({row.issue})."
     parts = []
     for since, mended in spans:
         until = f"to {mended}, which mends it" if mended else "on, not mended in any release"

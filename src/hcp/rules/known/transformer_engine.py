@@ -128,6 +128,35 @@ ROWS: tuple[Known, ...] = (
         reported_only=True,
         fixes=(Fix({"env.NVTE_BATCH_MHA_P2P_COMM": "1"}, "each pair of messages in one call"),),
     ),
+    Known(
+        "KNOWN027",
+        "te",
+        ">=2.0,<2.18",
+        when="packing = sft and cp_comm_type has p2p and cp > 1 and not hybrid_context_parallel and "
+        "not dynamic_context_parallel",
+        title="A data set of one's own may pad the end of a packed row",
+        why="Megatron-LM's --sft counts padding as part of its sequences, which is safe. A data set that hands over "
+        "cu_seqlens_padded as well meets two faults of the ring: tail padding is overlooked, and short sequences of "
+        "which a rank holds padding alone get NaN or huge gradients from cuDNN's backward.",
+        symptom="a data set that pads rows and hands over padded boundaries, unlike --sft's own, meets faults of the "
+        "ring: tail padding is not detected (keys are dropped), short padded sequences make NaN gradients",
+        issue="NVIDIA/TransformerEngine#3331, #2186",
+        severity="info",
+        effect="note",
+        stage="never",
+        source=(
+            TE_DOT_PRODUCT_ATTENTION.says(
+                "DotProductAttention.forward",
+                "torch.equal(cu_seqlens_q_padded[:-1], cu_seqlens_q[:-1])",
+                ">=2.4,<2.18",
+            ),
+        ),
+        launch=Example(
+            "mlm",
+            "--context-parallel-size 2 --sft --calculate-per-token-loss --no-create-attention-mask-in-dataloader",
+        ),
+        instead="padding counted as part of the sequences, as --sft does",
+    ),
 )
 
 RULES = rules_of(ROWS, __name__)

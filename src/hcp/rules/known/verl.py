@@ -65,15 +65,15 @@ ROWS: tuple[Known, ...] = (
         when="model_name names qwen25vl qwen2vl and cp > 1 and not use_mbridge",
         title="Qwen2.5-VL runs context parallelism through mbridge",
         why="verl's own vision model asserts CP off and refers to mbridge, which cuts vision tokens and positions.",
-        symptom="verl's own Qwen2.5-VL has no context parallelism, mbridge's has: the first forward stops at an "
+        symptom="verl's own Qwen2.5-VL has no context parallelism, mbridge's has: the model build stops at an "
         "assertion",
         issue="verl-project/verl#3998",
         severity="error",
         effect="crash",
-        stage="first-forward",
+        stage="init",
         source=(
             VERL_QWEN25_VL.says(
-                "Qwen2_5VLModel.forward", "please use mbridge for qwen2_5_vl with context parallelism", ">=0.6.1,<0.8"
+                "Qwen2_5VLModel.__init__", "please use mbridge for qwen2_5_vl with context parallelism", ">=0.6.1,<0.8"
             ),
         ),
         launch=Example("verl", _CP + _PATH + "Qwen/Qwen2.5-VL-7B-Instruct " + _MBRIDGE + "False", "verl=0.7"),
