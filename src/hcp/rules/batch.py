@@ -21,7 +21,11 @@ def _has_batches(v: View) -> bool:
 
 def _has_one_size(v: View) -> bool:
     """Whether the global batch size is stated, and stays the same."""
-    return v.get("global_batch_size") is not None and not v.get("rampup_batch_size") and not v.get("step_batch_size_schedule")
+    return (
+        v.get("global_batch_size") is not None
+        and not v.get("rampup_batch_size")
+        and not v.get("step_batch_size_schedule")
+    )
 
 
 def _replicas(v: View) -> int:
@@ -48,7 +52,9 @@ def _said_ranks(v: View) -> str:
 def _batch_fixes(v: View, unit: int, dp: int) -> tuple[Fix, ...]:
     """Global batch sizes next to the launch's that divide, and a smaller micro-batch."""
     size, below = int(v.global_batch_size), int(v.global_batch_size) // unit * unit
-    fixes = [Fix({"global_batch_size": near}, f"{near} sequences per step") for near in (below, round_up(size, unit)) if near]
+    fixes = [
+        Fix({"global_batch_size": near}, f"{near} sequences per step") for near in (below, round_up(size, unit)) if near
+    ]
     if size % dp == 0:
         micro = nearest_divisors(size // dp, int(v.micro_batch_size), lambda other: other < v.micro_batch_size)
         fixes += [Fix({"micro_batch_size": other}, f"{other} sequences per forward") for other in micro[:1]]
@@ -99,12 +105,20 @@ def global_batch_divides(v: View) -> Problem | None:
         and _has_eval_sizes(v)
         and (v.at_least("mcore", "0.18") if v.dialect == "mlm" else v.at_least("bridge", "0.5"))
     ),
-    good=Example("bridge", "validation.eval_global_batch_size=16 validation.eval_micro_batch_size=2 "
-                 "model.context_parallel_size=2 model.tensor_model_parallel_size=1 "
-                 "model.pipeline_model_parallel_size=1", "bridge=0.5.0 world_size=16"),
-    bad=Example("bridge", "validation.eval_global_batch_size=12 validation.eval_micro_batch_size=2 "
-                "model.context_parallel_size=2 model.tensor_model_parallel_size=1 "
-                "model.pipeline_model_parallel_size=1", "bridge=0.5.0 world_size=16"),
+    good=Example(
+        "bridge",
+        "validation.eval_global_batch_size=16 validation.eval_micro_batch_size=2 "
+        "model.context_parallel_size=2 model.tensor_model_parallel_size=1 "
+        "model.pipeline_model_parallel_size=1",
+        "bridge=0.5.0 world_size=16",
+    ),
+    bad=Example(
+        "bridge",
+        "validation.eval_global_batch_size=12 validation.eval_micro_batch_size=2 "
+        "model.context_parallel_size=2 model.tensor_model_parallel_size=1 "
+        "model.pipeline_model_parallel_size=1",
+        "bridge=0.5.0 world_size=16",
+    ),
     recipe_settled=True,
 )
 def evaluation_batch_divides(v: View) -> Problem | None:
@@ -124,7 +138,11 @@ def evaluation_batch_divides(v: View) -> Problem | None:
     if size is None or size % (micro * dp) == 0:
         return None
     unit = micro * dp
-    fixes = [Fix({"eval_global_batch_size": near}, f"{near} sequences") for near in (size // unit * unit, round_up(size, unit)) if near]
+    fixes = [
+        Fix({"eval_global_batch_size": near}, f"{near} sequences")
+        for near in (size // unit * unit, round_up(size, unit))
+        if near
+    ]
     return Problem(
         message="validation stops: an evaluation step is no whole number of micro-batches on every rank",
         found=f"{size} sequences, micro-batches of {micro} on {dp} data-parallel ranks",
@@ -146,16 +164,20 @@ def _has_eval_sizes(v: View) -> bool:
     effect="crash",
     stage="init",
     source=(
-        MICROBATCHES.says("RampupBatchsizeNumMicroBatchesCalculator.__init__", "diff_batch_size % batch_size_increment"),
+        MICROBATCHES.says(
+            "RampupBatchsizeNumMicroBatchesCalculator.__init__", "diff_batch_size % batch_size_increment"
+        ),
         MICROBATCHES.says("RampupBatchsizeNumMicroBatchesCalculator.update", "is not divisible by micro-batch-size"),
     ),
     applies=lambda v: _has_batches(v) and bool(v.get("rampup_batch_size")),
     good=Example(
-        "mlm", "--rampup-batch-size 16 16 1000 --global-batch-size 64 --micro-batch-size 1 --train-samples 100000",
+        "mlm",
+        "--rampup-batch-size 16 16 1000 --global-batch-size 64 --micro-batch-size 1 --train-samples 100000",
         "world_size=16",
     ),
     bad=Example(
-        "mlm", "--rampup-batch-size 16 24 1000 --global-batch-size 64 --micro-batch-size 1 --train-samples 100000",
+        "mlm",
+        "--rampup-batch-size 16 24 1000 --global-batch-size 64 --micro-batch-size 1 --train-samples 100000",
         "world_size=16",
     ),
     recipe_settled=True,
@@ -180,7 +202,8 @@ def ramp_up_ends_at_the_global_batch(v: View) -> Problem | None:
         return None
     return Problem(
         message="start-up stops: the batch size cannot grow like this",
-        found=f"{start}, then {step} more at a time, to {v.global_batch_size}; {_said_parts(v, v.micro_batch_size, _replicas(v))}",
+        found=f"{start}, then {step} more at a time, to {v.global_batch_size}; "
+        + _said_parts(v, v.micro_batch_size, _replicas(v)),
         wanted=f"sizes that are multiples of {unit} and end at {v.global_batch_size}",
         facts=("rampup_batch_size", "global_batch_size", "micro_batch_size"),
     )

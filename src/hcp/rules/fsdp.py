@@ -42,9 +42,7 @@ def _keeps_checkpoints(v: View) -> bool:
             where="checkout",
         ),
     ),
-    applies=lambda v: (
-        _is_sharded(v) and (v.dialect == "mlm" or (v.get("fsdp_version") != 2 and _keeps_checkpoints(v)))
-    ),
+    applies=lambda v: _is_sharded(v) and (v.dialect == "mlm" or (v.get("fsdp_version") != 2 and _keeps_checkpoints(v))),
     good=Example("mlm", f"--use-megatron-fsdp --ckpt-format {_FORMAT}", "mcore=0.16.1"),
     bad=Example("mlm", "--use-megatron-fsdp", "mcore=0.16.1"),
     recipe_settled=True,
@@ -146,7 +144,9 @@ def fsdp_keeps_the_order_of_ranks(v: View) -> Problem | None:
     stage="config",
     source=(
         BRIDGE_CONFIG.says(
-            "ConfigContainer._validate_and_apply_megatron_fsdp_v2_configs", "unsupported_parallelisms", ">=0.7",
+            "ConfigContainer._validate_and_apply_megatron_fsdp_v2_configs",
+            "unsupported_parallelisms",
+            ">=0.7",
             where="checkout",
         ),
         FSDP_ADAPTER.says("FullyShardedDataParallelV2._validate_config", "unsupported_parallelisms", ">0.19"),

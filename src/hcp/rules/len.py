@@ -70,7 +70,7 @@ def positions_are_stated(v: View) -> Problem | None:
     if v.max_position_embeddings is not None:
         return None
     return Problem(
-        message="--max-position-embeddings has no default, and Megatron-LM's command line asks for it: the launch stops",
+        message="Megatron-LM's command line asks for --max-position-embeddings, which has no default: it stops",
         found="no max_position_embeddings",
         wanted=f"at least seq_length, {v.seq_length}",
         facts=("max_position_embeddings",),
@@ -96,9 +96,7 @@ def _dataset(v: View) -> str:
     stage="config",
     source=(BRIDGE_CONFIG.says("ConfigContainer.validate", "self.model.seq_length == data_seq_length", ">=0.2"),),
     applies=lambda v: (
-        v.dialect == "bridge"
-        and v.get("dataset_seq_length") is not None
-        and _dataset(v) in ("", *_CHECKED_SETS)
+        v.dialect == "bridge" and v.get("dataset_seq_length") is not None and _dataset(v) in ("", *_CHECKED_SETS)
     ),
     good=Example("bridge", "model.seq_length=8192 dataset.seq_length=8192"),
     bad=Example("bridge", "model.seq_length=131072 dataset.seq_length=8192"),

@@ -92,9 +92,7 @@ def ranks_hold_whole_experts(v: View) -> Problem | None:
     severity="error",
     effect="crash",
     stage="first-forward",
-    source=(
-        MOE_LAYER.says("MoELayer.forward", "are enabled without also enabling sequence parallelism.", ">=0.12"),
-    ),
+    source=(MOE_LAYER.says("MoELayer.forward", "are enabled without also enabling sequence parallelism.", ">=0.12"),),
     applies=lambda v: (v.get("tp") or 1) > 1 and bool(v.get("num_experts")) and not _only_infers(v),
     good=Example("mlm", "--num-experts 8 --tensor-model-parallel-size 2 --sequence-parallel"),
     bad=Example("mlm", "--num-experts 8 --tensor-model-parallel-size 2"),

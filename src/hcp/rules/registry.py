@@ -39,7 +39,28 @@ def _common() -> tuple[Rule, ...]:
 
     cp = _rules_in(attention, backends, comm_types, heads, lengths, modes)
     hcp = _rules_in(hcp_attention, backend, hcp_heads, launcher, sizes)
-    return cp + hcp + _rules_in(attn, batch, env, key, lengths_of_data, levels, load, loss, moe, par, paths, perf, placement, ranks, rendezvous, tp)
+    return (
+        cp
+        + hcp
+        + _rules_in(
+            attn,
+            batch,
+            env,
+            key,
+            lengths_of_data,
+            levels,
+            load,
+            loss,
+            moe,
+            par,
+            paths,
+            perf,
+            placement,
+            ranks,
+            rendezvous,
+            tp,
+        )
+    )
 
 
 def _dcp() -> tuple[Rule, ...]:

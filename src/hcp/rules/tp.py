@@ -85,9 +85,7 @@ def tp_overlap_has_sequence_parallelism(v: View) -> Problem | None:
     stage="config",
     source=(
         ARGUMENTS.says("validate_args", "'recomputed activations only across tensor model '"),
-        TRANSFORMER_CONFIG.says(
-            "TransformerConfig.__post_init__", "false when sequence parallel is enabled", ">=0.12"
-        ),
+        TRANSFORMER_CONFIG.says("TransformerConfig.__post_init__", "false when sequence parallel is enabled", ">=0.12"),
     ),
     applies=lambda v: bool(v.get("distribute_saved_activations")),
     good=Example("mlm", "--distribute-saved-activations --recompute-granularity full --tensor-model-parallel-size 2"),

@@ -50,9 +50,7 @@ EXTENSION_TE = UpstreamFile("megatron-core", "megatron/core/extensions/transform
 FSDP_ADAPTER = UpstreamFile("megatron-core", "megatron/core/distributed/fsdp/mcore_fsdp_adapter.py", "checkout")
 GPT_DATASET = UpstreamFile("megatron-core", "megatron/core/datasets/gpt_dataset.py")
 HYBRID_CP_SCHEDULE = UpstreamFile("megatron-core", "megatron/core/pipeline_parallel/hybrid_cp_schedule.py")
-HYBRID_ALLOCATION = UpstreamFile(
-    "megatron-core", "megatron/core/models/hybrid/hybrid_layer_allocation.py", "checkout"
-)
+HYBRID_ALLOCATION = UpstreamFile("megatron-core", "megatron/core/models/hybrid/hybrid_layer_allocation.py", "checkout")
 LANGUAGE_MODULE = UpstreamFile("megatron-core", "megatron/core/models/common/language_module/language_module.py")
 CORE_ATTENTION = UpstreamFile("megatron-core", "megatron/core/transformer/attention.py")
 CORE_DOT_PRODUCT_ATTENTION = UpstreamFile("megatron-core", "megatron/core/transformer/dot_product_attention.py")

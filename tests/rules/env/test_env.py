@@ -11,8 +11,20 @@ FSDP = "dist.use_megatron_fsdp=true "
 
 VERDICTS: list[Row] = [
     # rule, dialect, launch, assumed, verdict
-    ("ENV004", "mlm", "torchrun pretrain_gpt.py --context-parallel-size 2 \\\n --bf16\n", "arch=sm90", "warning crash config"),
-    ("ENV004", "mlm", "torchrun pretrain_gpt.py --tensor-model-parallel-size 2 \\\n --bf16\n", "arch=sm80", "warning crash config"),
+    (
+        "ENV004",
+        "mlm",
+        "torchrun pretrain_gpt.py --context-parallel-size 2 \\\n --bf16\n",
+        "arch=sm90",
+        "warning crash config",
+    ),
+    (
+        "ENV004",
+        "mlm",
+        "torchrun pretrain_gpt.py --tensor-model-parallel-size 2 \\\n --bf16\n",
+        "arch=sm80",
+        "warning crash config",
+    ),
     ("ENV004", "mlm", "torchrun pretrain_gpt.py --context-parallel-size 2 \\\n --bf16\n", "arch=sm100", "fine"),
     ("ENV004", "mlm", "torchrun pretrain_gpt.py --context-parallel-size 2 \\\n --bf16\n", "", "needs arch"),
     ("ENV004", "mlm", "torchrun pretrain_gpt.py --context-parallel-size 1 \\\n --bf16\n", "arch=sm90", "not concerned"),

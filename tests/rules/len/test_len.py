@@ -47,14 +47,32 @@ VERDICTS: list[Row] = [
     ("LEN003", "bridge", _LENGTHS, "script=scripts/training/run_recipe.py bridge=0.3.1", "error crash config"),
     ("LEN003", "bridge", _LENGTHS, "script=my_run.py bridge=0.4.0", "error crash config"),
     ("LEN003", "mlm", "", "seq_length=8 dataset_seq_length=4", "not concerned"),
-    ("LEN004", "bridge", f"{_HF} dataset.seq_length=4098", "bridge=0.6.0 cp=1 tp=4 sequence_parallel=true", "error crash config"),
-    ("LEN004", "bridge", f"{_HF} dataset.seq_length=4098", "bridge=0.5.1 cp=1 tp=4 sequence_parallel=true", "not concerned"),
+    (
+        "LEN004",
+        "bridge",
+        f"{_HF} dataset.seq_length=4098",
+        "bridge=0.6.0 cp=1 tp=4 sequence_parallel=true",
+        "error crash config",
+    ),
+    (
+        "LEN004",
+        "bridge",
+        f"{_HF} dataset.seq_length=4098",
+        "bridge=0.5.1 cp=1 tp=4 sequence_parallel=true",
+        "not concerned",
+    ),
     ("LEN004", "bridge", f"{_HF} dataset.seq_length=4098", "cp=1 tp=4 sequence_parallel=true", "needs bridge"),
     ("LEN004", "bridge", f"{_HF} dataset.seq_length=4098", "bridge=0.6.0 cp=1 tp=4 sequence_parallel=false", "fine"),
     ("LEN004", "bridge", f"{_HF} dataset.seq_length=4098", "bridge=0.6.0 cp=1 tp=1", "fine"),
     ("LEN004", "bridge", f"{_HF} dataset.seq_length=4098", "bridge=0.6.0 cp=2 tp=1", "error crash config"),
     ("LEN004", "bridge", f"{_HF} dataset.seq_length=4100", "bridge=0.6.0 cp=2 tp=1", "fine"),
-    ("LEN004", "bridge", f"{_HF} dataset.seq_length=4100", "bridge=0.6.0 cp=2 tp=3 sequence_parallel=true", "error crash config"),
+    (
+        "LEN004",
+        "bridge",
+        f"{_HF} dataset.seq_length=4100",
+        "bridge=0.6.0 cp=2 tp=3 sequence_parallel=true",
+        "error crash config",
+    ),
     # An evaluation at CP 4 wants multiples of 8.
     (
         "LEN004",
@@ -71,7 +89,13 @@ VERDICTS: list[Row] = [
         "fine",
     ),
     ("LEN004", "bridge", f"{_HF} dataset.seq_length=null", "bridge=0.6.0 cp=2 tp=1", "not concerned"),
-    ("LEN004", "bridge", "dataset._target_=GPTDatasetConfig dataset.seq_length=4098", "bridge=0.6.0 cp=2", "not concerned"),
+    (
+        "LEN004",
+        "bridge",
+        "dataset._target_=GPTDatasetConfig dataset.seq_length=4098",
+        "bridge=0.6.0 cp=2",
+        "not concerned",
+    ),
     ("LEN004", "mlm", "", f"{_HF.replace('dataset._target_', 'dataset_target')} bridge=0.6.0", "not concerned"),
 ]
 

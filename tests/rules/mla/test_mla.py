@@ -11,7 +11,13 @@ VERDICTS: list[Row] = [
     ("MLA001", "mlm", "--group-query-attention", "", "not concerned"),
     ("MLA001", "mlm", "--multi-latent-attention", "", "fine"),
     ("MLA001", "mlm", "--multi-latent-attention --group-query-attention", "", "error crash config"),
-    ("MLA001", "mlm", "python pretrain_gpt.py --multi-latent-attention --use-checkpoint-args \\\n --load x\n", "", "needs group_query_attention"),
+    (
+        "MLA001",
+        "mlm",
+        "python pretrain_gpt.py --multi-latent-attention --use-checkpoint-args \\\n --load x\n",
+        "",
+        "needs group_query_attention",
+    ),
     ("MLA001", "bridge", "model.multi_latent_attention=true model.num_query_groups=4", "", "not concerned"),
 ]
 

@@ -51,7 +51,11 @@ VERDICTS: list[Row] = [
     ("PIPE005", "mlm", f"{_FIRST} 3 {_LAST} 3", "", "fine"),
     ("PIPE005", "mlm", f"{_FIRST} 3", "", "fine"),
     ("PIPE005", "mlm", "--num-layers 8", "", "not concerned"),
-    *(("PIPE005", "mlm", f"{one} 3 {other}", "", "error crash config") for one in (_FIRST, _LAST) for other in (_LOSS, _EMBEDDING)),
+    *(
+        ("PIPE005", "mlm", f"{one} 3 {other}", "", "error crash config")
+        for one in (_FIRST, _LAST)
+        for other in (_LOSS, _EMBEDDING)
+    ),
     *(
         ("PIPE005", "mlm", f"{_LAYOUT} Et|tL {other}", "", "error crash config")
         for other in (f"{_FIRST} 1", f"{_LAST} 1", _LOSS, _EMBEDDING, f"{_PER_STAGE} 1", f"{_PER_RANK} 2")
@@ -120,7 +124,13 @@ TEXTS: list[Row] = [
         "",
         "wanted: a multiple of 2 layers left for 2 stages between",
     ),
-    ("PIPE002", "mlm", f"--num-layers 8 {_PP} 3 {_FIRST} 3 {_LAST} 5", "mcore=0.16.0", "wanted: left for 1 stage between"),
+    (
+        "PIPE002",
+        "mlm",
+        f"--num-layers 8 {_PP} 3 {_FIRST} 3 {_LAST} 5",
+        "mcore=0.16.0",
+        "wanted: left for 1 stage between",
+    ),
     ("PIPE002", "mlm", f"--num-layers 8 {_PP} 4 {_LAST} 0", "", "wanted: at least one layer in the last stage"),
     ("PIPE002", "mlm", f"--num-layers 8 {_PP} 2 {_FIRST} 3 {_LAST} 4", "", "wanted: stages that hold all layers"),
     (
@@ -130,7 +140,13 @@ TEXTS: list[Row] = [
         "mcore=0.15.3",
         "wanted: megatron-core 0.16 or newer",
     ),
-    ("PIPE005", "mlm", f"{_PER_STAGE} 1 {_PER_RANK} 2", "", "found: layers of a virtual stage and virtual stages of a rank"),
+    (
+        "PIPE005",
+        "mlm",
+        f"{_PER_STAGE} 1 {_PER_RANK} 2",
+        "",
+        "found: layers of a virtual stage and virtual stages of a rank",
+    ),
     ("PIPE008", "mlm", f"{_HYBRID} M*|M*|M* {_PP} 2", "", "found: 3 segments over 2 stages"),
 ]
 

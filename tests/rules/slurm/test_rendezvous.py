@@ -53,7 +53,13 @@ TEXTS: list[Row] = [
     # rule, dialect, launch, assumed, what the finding says
     ("SLURM013", "mlm", started("--nnodes 4"), "", "found: 4 nodes with no --rdzv-endpoint and no --master-addr"),
     ("SLURM013", "mlm", started("--nnodes 4 --master-addr localhost"), "", "found: 4 nodes with the address localhost"),
-    ("SLURM014", "mlm", started("--nnodes 4 --master-addr node7"), "", "found: 4 nodes with no --node-rank, which is 0"),
+    (
+        "SLURM014",
+        "mlm",
+        started("--nnodes 4 --master-addr node7"),
+        "",
+        "found: 4 nodes with no --node-rank, which is 0",
+    ),
     (
         "SLURM014",
         "mlm",

@@ -21,7 +21,9 @@ class Key(NamedTuple):
 
 MODEL_NAMES = frozenset(spec.name for spec in MODEL_FACTS)
 """The facts of the model, its attention and its precision."""
-FACTS: dict[str, FactSpec] = {spec.name: spec for spec in (*PARALLEL_FACTS, *STAGE_FACTS, *MODEL_FACTS, *DATA_FACTS, *BATCH_FACTS)}
+FACTS: dict[str, FactSpec] = {
+    spec.name: spec for spec in (*PARALLEL_FACTS, *STAGE_FACTS, *MODEL_FACTS, *DATA_FACTS, *BATCH_FACTS)
+}
 
 
 def keys_of(spec: FactSpec, dialect: str, role: str = "") -> tuple[str, ...]:

@@ -46,7 +46,9 @@ def said_layers(v: View) -> str:
 
     "30 layers, the embedding and the loss counted"
     """
-    counted = [name for name, fact in (("the embedding", "embedding_counts"), ("the loss", "loss_counts")) if v.get(fact)]
+    counted = [
+        name for name, fact in (("the embedding", "embedding_counts"), ("the loss", "loss_counts")) if v.get(fact)
+    ]
     return f"{split_layers(v)} layers" + (f", {' and '.join(counted)} counted" if counted else "")
 
 

@@ -100,7 +100,9 @@ def _without_chunks(v: View) -> Fix:
     stage="init",
     source=(
         ARGUMENTS.says("validate_args", "'pipeline-model-parallel size should be greater than 2"),
-        PARALLEL_STATE.says("initialize_model_parallel", "should be greater than 1 with interleaved schedule", ">=0.12"),
+        PARALLEL_STATE.says(
+            "initialize_model_parallel", "should be greater than 1 with interleaved schedule", ">=0.12"
+        ),
     ),
     applies=lambda v: v.get("vpp") is not None,
     good=Example("mlm", f"--num-layers 32 {_PP} 2 --num-virtual-stages-per-pipeline-rank 2"),
@@ -169,7 +171,9 @@ def layout_divides_into_stages(v: View) -> Problem | None:
     stage="config",
     source=(
         PIPELINE_LAYOUT.says("PipelineParallelLayerLayout.validate_layer_layout", "must match num_layers", ">=0.13"),
-        PIPELINE_LAYOUT.says("PipelineParallelLayerLayout.validate_layer_layout", "must match mtp_num_layers", ">=0.13"),
+        PIPELINE_LAYOUT.says(
+            "PipelineParallelLayerLayout.validate_layer_layout", "must match mtp_num_layers", ">=0.13"
+        ),
     ),
     applies=lambda v: bool(v.get("pipeline_layout")),
     good=Example("mlm", f"--num-layers 8 {_PP} 4 {_LAYOUT} 'Ett|(tt|)*2ttL'", "mcore=0.16.1"),

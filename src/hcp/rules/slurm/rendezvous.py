@@ -7,6 +7,7 @@ from hcp.rules.rule import Example, Problem, rule
 from hcp.rules.upstream import BRIDGE_SBATCH
 from hcp.rules.view import Unknown, View
 
+
 def _script(options: str) -> Example:
     started = f"torchrun --nnodes 4 --nproc-per-node 8 {options} pretrain_gpt.py --context-parallel-size 2"
     return Example("mlm", f"export CUDA_DEVICE_MAX_CONNECTIONS=1\n{started}\n")
@@ -61,7 +62,8 @@ def nodes_meet_at_one_address(v: View) -> Problem | None:
         return None
     return Problem(
         message="every node waits for the others at an address of its own: start-up hangs until its timeout",
-        found=f"{v.nodes} nodes with " + ("no --rdzv-endpoint and no --master-addr" if named is None else f"the address {named}"),
+        found=f"{v.nodes} nodes with "
+        + ("no --rdzv-endpoint and no --master-addr" if named is None else f"the address {named}"),
         wanted="the name of one node, the same everywhere, such as --rdzv-backend c10d --rdzv-endpoint HOST:29500",
         facts=("torchrun.nnodes", "torchrun.rdzv_endpoint", "torchrun.master_addr"),
     )
@@ -88,7 +90,8 @@ def nodes_have_ranks_of_their_own(v: View) -> Problem | None:
         return None
     return Problem(
         message="all nodes take the same rank: start-up hangs until its timeout",
-        found=f"{v.nodes} nodes with " + ("no --node-rank, which is 0" if rank is None else f"--node-rank {rank} on each"),
+        found=f"{v.nodes} nodes with "
+        + ("no --node-rank, which is 0" if rank is None else f"--node-rank {rank} on each"),
         wanted="--node-rank $SLURM_NODEID evaluated on each node, or --rdzv-backend c10d",
         facts=("torchrun.nnodes", "torchrun.node_rank"),
     )
