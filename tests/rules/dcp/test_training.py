@@ -16,7 +16,7 @@ TE_2_8 = "world_size=8 mcore=0.19.0 mcore_branch=dev te=2.8.0"
 
 VERDICTS: list[Row] = [
     # rule, dialect, launch, assumed, verdict
-    ("DCP004", "mlm", f"{HYBRID}--use-megatron-fsdp", ON_MAIN, "all: DCP004"),
+    ("DCP004", "mlm", f"{HYBRID}--use-megatron-fsdp --ckpt-format fsdp_dtensor", ON_MAIN, "all: DCP004"),
     ("DCP004", "mlm", f"{HYBRID}--dataloader-type single", ON_MAIN, "all:"),
     ("DCP004", "mlm", f"{HYBRID}--dataloader-type cyclic", ON_MAIN, "error crash config"),
     ("DCP004", "mlm", HYBRID.replace("--calculate-per-token-loss ", ""), ON_MAIN, "error crash config"),
