@@ -10,6 +10,12 @@ TABLES = Tables(
         (r"context_parallel_size == prod\(args\.hierarchical", ("HCP002",)),
         (r"world_size \(\d+\) is not divisible by expert_tensor_model_pipeline", ("TOPO004",)),
         (r"GTP requires --ddp-average-in-collective off", ("LOSS005",)),
+        (r"NCCL_ALGO must be one of", ("CP017",)),
+        (r"(Hybrid|Dynamic) context parallel requires an even number", ("DCP007",)),
+        (r"Dynamic context parallelism (not supported with Megatron FSDP|only supported|must be used)", ("DCP004",)),
+        (r"min_dynamic_context_parallel_size|scheduler=default_dynamic_cp", ("DCP017",)),
+        (r"Cannot set both hybrid_context_parallel", ("DCP020",)),
+        (r"cp_partition_mode=", ("PACK012",)),
         (r"unrecognized arguments", ("KEY001", "DCP028")),
     ),
     unrelated=(

@@ -46,6 +46,7 @@ class MegatronLM:
 
         typing.override = lambda method: method  # type: ignore[attr-defined, unused-ignore]  # of Python 3.12
         torch.compile = lambda function=None, **_: function or (lambda decorated: decorated)
+        torch.cuda._lazy_init = lambda: None
         torch.cuda.device_count = lambda: 8
         torch.cuda.get_device_capability = lambda *_: (9, 0)
         torch.cuda.get_device_properties = lambda *_: types.SimpleNamespace(major=9, minor=0, multi_processor_count=132)
@@ -107,10 +108,10 @@ class MegatronLM:
             for text in action.option_strings
         }
 
-    def judge(self, words: list[str], world_size: int, env: dict[str, str]) -> dict[str, str] | None:
+    def judge(self, words: list[str], world_size: int, env: dict[str, str | None]) -> dict[str, str] | None:
         """Upstream's refusal of the command line (text and line of code), or None."""
         before = dict(os.environ)
-        os.environ.update(env, WORLD_SIZE=str(world_size))
+        os.environ.update({name: value for name, value in env.items() if value is not None}, WORLD_SIZE=str(world_size))
         sys.argv = ["pretrain_gpt.py", *words]
         try:
             with contextlib.redirect_stdout(io.StringIO()), contextlib.redirect_stderr(io.StringIO()):

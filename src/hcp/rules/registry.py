@@ -41,9 +41,9 @@ def _common() -> tuple[Rule, ...]:
 
 
 def _dcp() -> tuple[Rule, ...]:
-    from hcp.rules.dcp import attention, names, ranks, schedules, tokens, training, verl, verl_batches
+    from hcp.rules.dcp import attention, names, ranks, schedules, switch, tokens, training, verl, verl_batches
 
-    return _rules_in(attention, names, ranks, schedules, tokens, training, verl, verl_batches)
+    return _rules_in(attention, names, ranks, schedules, switch, tokens, training, verl, verl_batches)
 
 
 def _pack() -> tuple[Rule, ...]:

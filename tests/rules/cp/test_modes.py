@@ -28,6 +28,7 @@ VERDICTS: list[Row] = [
     ("CP017", "bridge", "", "deterministic=true env.NCCL_ALGO=NVLS", "error crash init"),
     ("CP017", "mlm", "", "deterministic=true env.NCCL_ALGO=NVLS", "error crash init"),
     ("CP017", "mlm", "", "deterministic=true mcore=0.19 env.NCCL_ALGO=Ring,CollnetDirect,CollnetChain,^NVLS", "fine"),
+    ("CP018", "mlm", f"{CP} 2 --batch-invariant-mode", "mcore=0.19.0 mcore_branch=dev", "fine"),
     ("CP018", "mlm", f"{CP} 2 --batch-invariant-mode", "mcore=0.18", "fine"),
     ("CP018", "mlm", f"{CP} 2 --batch-invariant-mode", "", "needs mcore"),
     ("CP018", "mlm", f"{CP} 2 --batch-invariant-mode", "mcore=0.19", "error crash config"),
