@@ -122,7 +122,6 @@ DATA_FACTS: tuple[FactSpec, ...] = (
         "attention_mask_in_dataloader",
         "bool",
         "the dataloader makes a dense attention mask",
-        mlm=("create_attention_mask_in_dataloader",),
         mlm_not=("no_create_attention_mask_in_dataloader",),
         default=UNKNOWN,
         defaults={"mlm": True},

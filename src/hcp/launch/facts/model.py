@@ -110,7 +110,7 @@ MODEL_FACTS: tuple[FactSpec, ...] = (
         UNKNOWN,
         "fused rotary embedding",
         defaults={"mlm": True},
-        mlm=("apply_rope_fusion",),
+        mlm=(),
         mlm_not=("no_rope_fusion",),
     ),
     FactSpec(
@@ -146,7 +146,7 @@ MODEL_FACTS: tuple[FactSpec, ...] = (
         "fp8",
         None,
         "FP8 format; null = off",
-        mlm=("fp8", "fp8_format"),
+        mlm=("fp8_format",),
         bridge=("mixed_precision.fp8", "model.fp8"),
         kept=True,
     ),
@@ -165,6 +165,7 @@ MODEL_FACTS: tuple[FactSpec, ...] = (
         "fp8_dot_product_attention",
         False,
         "FP8 attention",
+        mlm=(),
         bridge=("mixed_precision.fp8_dot_product_attention", "model.fp8_dot_product_attention"),
         kept=True,
     ),
@@ -174,10 +175,11 @@ MODEL_FACTS: tuple[FactSpec, ...] = (
         "fp8_multi_head_attention",
         False,
         "FP8 multi-head attention",
+        mlm=(),
         bridge=("mixed_precision.fp8_multi_head_attention", "model.fp8_multi_head_attention"),
         kept=True,
     ),
-    field_spec("tp_only_amax_red", "bool", "tp_only_amax_red", False, "amax reduced over tp only", kept=True),
+    field_spec("tp_only_amax_red", "bool", "tp_only_amax_red", False, "amax reduced over tp only", mlm=(), kept=True),
     # What else decides with CP.
     field_spec(
         "overlap_moe_expert_parallel_comm",
