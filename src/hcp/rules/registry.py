@@ -41,9 +41,9 @@ def _common() -> tuple[Rule, ...]:
 
 
 def _dcp() -> tuple[Rule, ...]:
-    from hcp.rules.dcp import attention, names, ranks, schedules, switch, tokens, training, verl, verl_batches
+    from hcp.rules.dcp import attention, names, packing, ranks, schedules, switch, tokens, training, verl, verl_batches
 
-    return _rules_in(attention, names, ranks, schedules, switch, tokens, training, verl, verl_batches)
+    return _rules_in(attention, names, packing, ranks, schedules, switch, tokens, training, verl, verl_batches)
 
 
 def _pack() -> tuple[Rule, ...]:
@@ -72,6 +72,9 @@ def _check_itself() -> tuple[Rule, ...]:
 
 def _rules_in(*modules: ModuleType) -> tuple[Rule, ...]:
     return tuple(rule for module in modules for rule in module.RULES)
+
+
+_DYNAMIC = ("hybrid_context_parallel", "dynamic_context_parallel", "sequence_packing_scheduler")
 
 
 def _sets(v: View, *names: str) -> bool:
@@ -103,7 +106,7 @@ def _is_job(v: View) -> bool:
 _Load = Callable[[], tuple[Rule, ...]]
 _FAMILIES: tuple[tuple[_Load, Callable[[View], bool]], ...] = (
     (_common, lambda v: True),
-    (_dcp, lambda v: v.dialect == "verl" or _sets(v, "hybrid_context_parallel", "dynamic_context_parallel")),
+    (_dcp, lambda v: v.dialect == "verl" or _sets(v, *_DYNAMIC)),
     (_pack, _may_pack),
     (_model, _is_special_model),
     (_jobs, _is_job),

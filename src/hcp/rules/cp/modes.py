@@ -201,10 +201,55 @@ def ucc_pipeline_has_enough_connections(v: View) -> Problem | None:
     )
 
 
+@rule(
+    "CP028",
+    severity="error",
+    effect="crash",
+    stage="config",
+    source=(
+        TRANSFORMER_CONFIG.says(
+            "TransformerConfig.__post_init__",
+            "DSv4 Hybrid with context parallelism requires cp_partition_mode='contiguous'.",
+            ">=0.19",
+            where="checkout",
+        ),
+    ),
+    applies=under_cp(lambda v: v.get("attention_variant") == "dsv4_hybrid"),
+    good=Example(
+        "mlm",
+        "--context-parallel-size 2 --experimental-attention-variant dsv4_hybrid --cp-partition-mode contiguous "
+        "--sequence-packing-scheduler dp_balanced",
+        "mcore=0.19.0 mcore_branch=dev",
+    ),
+    bad=Example(
+        "mlm",
+        "--context-parallel-size 2 --experimental-attention-variant dsv4_hybrid "
+        "--sequence-packing-scheduler dp_balanced",
+        "mcore=0.19.0 mcore_branch=dev",
+    ),
+)
+def hybrid_attention_of_deepseek_takes_contiguous_chunks(v: View) -> Problem | None:
+    """DeepSeek-V4's hybrid attention gets contiguous chunks under context parallelism.
+
+    It compresses runs of neighbouring tokens and slides a window over them, so a rank needs one piece of the sequence
+    and not the two of the zigzag. The dev branch alone has it.
+    """
+    if v.cp_partition_mode == "contiguous":
+        return None
+    return Problem(
+        message="DeepSeek-V4's hybrid attention cannot use the two chunks of a zigzag: the model config is refused",
+        found=f"experimental_attention_variant dsv4_hybrid with cp_partition_mode {v.cp_partition_mode}",
+        wanted="cp_partition_mode contiguous, and a sequence_packing_scheduler",
+        facts=("cp_partition_mode", "attention_variant", "cp"),
+        fixes=(Fix({"cp_partition_mode": "contiguous"}, "one chunk per rank"),),
+    )
+
+
 RULES = (
     deterministic_mode_has_its_environment,
     batch_invariant_mode_excludes_cp,
     fsdp_v2_excludes_cp,
     mtp_supports_cp,
     ucc_pipeline_has_enough_connections,
+    hybrid_attention_of_deepseek_takes_contiguous_chunks,
 )
