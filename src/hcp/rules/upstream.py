@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
-from hcp.rules.rule import Repo, Source, Where
+from hcp.rules.rule import Branch, Repo, Source, Where
 
 
 class UpstreamFile(NamedTuple):
@@ -18,13 +18,20 @@ class UpstreamFile(NamedTuple):
     where: Where = "pypi"
 
     def says(
-        self, qualname: str, contains: str = "", versions: str = "", *, absent: str = "", where: Where | None = None
+        self,
+        qualname: str,
+        contains: str = "",
+        versions: str = "",
+        *,
+        absent: str = "",
+        where: Where | None = None,
+        branches: tuple[Branch, ...] = ("main", "dev"),
     ) -> Source:
-        """What the function or class `qualname` contains, and what is absent from it, in these versions.
+        """What the function or class `qualname` contains, and what is absent from it, in these versions and branches.
 
         `where` is for what this file says in the repository only, before any release on PyPI does.
         """
-        return Source(self.repo, self.path, qualname, contains, versions, where or self.where, absent)
+        return Source(self.repo, self.path, qualname, contains, versions, where or self.where, absent, branches)
 
 
 _TE_ATTENTION = "transformer_engine/pytorch/attention/dot_product_attention/"
