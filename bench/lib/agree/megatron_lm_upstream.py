@@ -48,6 +48,7 @@ class MegatronLM:
         torch.compile = lambda function=None, **_: function or (lambda decorated: decorated)
         torch.cuda._lazy_init = lambda: None
         torch.cuda.current_device = lambda: 0
+        torch.cuda.synchronize = lambda *_: None
         torch.cuda.device_count = lambda: 8
         torch.cuda.get_device_capability = lambda *_: (9, 0)
         torch.cuda.get_device_properties = lambda *_: types.SimpleNamespace(major=9, minor=0, multi_processor_count=132)

@@ -22,6 +22,7 @@ INPUTS: Mapping[str, tuple[str, ...]] = {
     "world_size": ("nodes", "gpus_per_node", "ntasks_per_node"),
     "nvlink_domain": ("gpus_per_node",),
     "placement": ("start",),
+    "vpp": ("virtual_stages_per_rank", "layers_per_virtual_stage", "pipeline_layout", "hybrid_pattern"),
     "rank_order": ("use_tp_pp_dp_mapping",),
     "head_dim": ("hidden_size", "heads"),
     "kv_heads": ("num_query_groups", "group_query_attention", "heads"),
@@ -47,6 +48,8 @@ def derive(dialect: Dialect, facts: Facts, unknown: MutableMapping[str, str]) ->
         derive_from_pattern(facts, unknown)
     _model(dialect, facts)
     _sizes(dialect, facts)
+    if dialect == "mlm" and "vpp" not in unknown:
+        _virtual_stages(facts)
     _cluster(facts, unknown)
     _packing(dialect, facts, unknown)
 
@@ -130,6 +133,30 @@ def _sizes(dialect: Dialect, facts: Facts) -> None:
         world = _value(facts, "world_size")
         if world and world % shard == 0:
             _put(facts, "dp", world // shard, "world_size")
+
+
+def _virtual_stages(facts: Facts) -> None:
+    """The virtual pipeline size of Megatron-LM's command line, where what says it can be read: 1 is none."""
+    size: int | None
+    ways = ("virtual_stages_per_rank", "layers_per_virtual_stage", "pipeline_layout", "hybrid_pattern")
+    written = [name for name in ways if name not in facts or _value(facts, name)]
+    if not written:
+        _put(facts, "vpp", None)
+        return
+    name, pp = written[0], _value(facts, "pp")
+    value = _value(facts, name)
+    if name == "virtual_stages_per_rank":
+        size = value
+    elif name == "layers_per_virtual_stage" and _known(facts, "num_layers", "embedding_counts", "loss_counts"):
+        layers = (_value(facts, "num_layers") or 0) + _value(facts, "embedding_counts") + _value(facts, "loss_counts")
+        size = layers // pp // value if value and pp and layers % (pp * value) == 0 else None
+    elif name == "hybrid_pattern" and value and pp:
+        segments = str(value).partition("/")[0].count("|") + 1
+        size = segments // pp if segments % pp == 0 else 1
+    else:
+        return
+    if size is not None:
+        _put(facts, "vpp", size if size > 1 else None, name)
 
 
 def _cluster(facts: Facts, unknown: Mapping[str, str]) -> None:

@@ -146,8 +146,52 @@ def layer_scaling_agrees_with_the_configuration(v: View) -> Problem | None:
     )
 
 
+def _exports_no_connections(v: View) -> bool:
+    """Whether a script trains on Megatron-LM's command line and leaves the variable alone."""
+    return (
+        v.launch.reading.form == "shell"
+        and wants_one_connection(v)
+        and not v.known(CONNECTIONS)
+        and CONNECTIONS not in v.launch.unknown
+        and v.launch.reading.unseen is None
+    )
+
+
+@rule(
+    "ENV004",
+    severity="warning",
+    effect="crash",
+    stage="config",
+    source=(ARGUMENTS.says("validate_args", "os.environ.get('CUDA_DEVICE_MAX_CONNECTIONS') == \"1\""),),
+    applies=_exports_no_connections,
+    good=Example(
+        "mlm",
+        "#!/bin/bash\nexport CUDA_DEVICE_MAX_CONNECTIONS=1\ntorchrun --nproc-per-node 2 pretrain_gpt.py --context-parallel-size 2\n",
+        "arch=sm90",
+    ),
+    bad=Example(
+        "mlm", "#!/bin/bash\ntorchrun --nproc-per-node 2 pretrain_gpt.py --context-parallel-size 2\n", "arch=sm90"
+    ),
+)
+def script_exports_the_connections(v: View) -> Problem | None:
+    """A script that trains before Blackwell exports CUDA_DEVICE_MAX_CONNECTIONS.
+
+    Megatron-LM's command line asserts 1 with tensor or context parallelism. Nothing sets it by itself, so a script
+    that does not runs only where the shell that starts it happens to.
+    """
+    if v.arch in BLACKWELL:
+        return None
+    return Problem(
+        message="unless the shell that starts the script has it, Megatron-LM's command line stops: it asserts 1",
+        found=f"no CUDA_DEVICE_MAX_CONNECTIONS in the script, on {v.arch}",
+        wanted="export CUDA_DEVICE_MAX_CONNECTIONS=1",
+        facts=(CONNECTIONS,),
+    )
+
+
 RULES = (
     connections_fit_the_parallelism,
     attention_flags_fit_the_backend,
     layer_scaling_agrees_with_the_configuration,
+    script_exports_the_connections,
 )

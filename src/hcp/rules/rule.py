@@ -90,6 +90,9 @@ class Rule(NamedTuple):
     bad: Example
     last: bool = False
     """Judges the check itself (assumptions, accepted findings) and not the launch: runs after all others."""
+    recipe_settled: bool = False
+    """Judges what a recipe gets right by itself (its layers, its batches): where an unknown recipe or model hides what
+    it reads, it is not checked, and the launch is decided without it."""
 
     @property
     def title(self) -> str:
@@ -117,6 +120,7 @@ def rule(
     good: Example,
     bad: Example,
     last: bool = False,
+    recipe_settled: bool = False,
 ) -> Callable[[Callable[[View], Problem | None]], Rule]:
     """The decorated function as a rule; its docstring's first line is the title, the rest says why."""
-    return lambda check: Rule(id, severity, effect, stage, source, applies, check, good, bad, last)
+    return lambda check: Rule(id, severity, effect, stage, source, applies, check, good, bad, last, recipe_settled)

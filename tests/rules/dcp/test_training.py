@@ -19,7 +19,7 @@ ROOM = f"{ON_DEV}max_seqlen_per_dp_cp_rank=2048"
 
 VERDICTS: list[Row] = [
     # rule, dialect, launch, assumed, verdict
-    ("DCP004", "mlm", f"{HYBRID}--use-megatron-fsdp", ON_MAIN, "all: DCP004"),
+    ("DCP004", "mlm", f"{HYBRID}--use-megatron-fsdp --ckpt-format fsdp_dtensor", ON_MAIN, "all: DCP004"),
     ("DCP004", "mlm", f"{HYBRID}--dataloader-type single", ON_MAIN, "all:"),
     ("DCP004", "mlm", f"{HYBRID}--dataloader-type cyclic", ON_MAIN, "error crash config"),
     ("DCP004", "mlm", HYBRID.replace("--calculate-per-token-loss ", ""), ON_MAIN, "error crash config"),

@@ -119,6 +119,8 @@ MODEL_FACTS: tuple[FactSpec, ...] = (
         "positions that the model has; where it is written, no sequence may be longer",
         mlm=("max_position_embeddings",),
         bridge=("model.max_position_embeddings",),
+        default=UNKNOWN,
+        defaults={"mlm": None},
     ),
     FactSpec(
         "position_embedding_type",
@@ -208,6 +210,16 @@ MODEL_FACTS: tuple[FactSpec, ...] = (
     field_spec(
         "cuda_graph_impl", "str", "cuda_graph_impl", "none", "CUDA graphs: none, local, transformer_engine", kept=True
     ),
+    field_spec(
+        "cuda_graph_modules",
+        "any",
+        "cuda_graph_modules",
+        None,
+        "what the CUDA graphs of layers hold (cuda_graph_scope before 0.18); nothing = whole layers",
+        mlm=("cuda_graph_modules", "cuda_graph_scope"),
+        bridge=("model.cuda_graph_modules", "model.cuda_graph_scope"),
+        kept=True,
+    ),
     field_spec("enable_cuda_graph", "bool", "enable_cuda_graph", False, "CUDA graphs (older key)", kept=True),
     field_spec(
         "external_cuda_graph",
@@ -218,4 +230,12 @@ MODEL_FACTS: tuple[FactSpec, ...] = (
         kept=True,
     ),
     field_spec("recompute_granularity", "str", "recompute_granularity", None, "activation recomputation", kept=True),
+    field_spec(
+        "distribute_saved_activations",
+        "bool",
+        "distribute_saved_activations",
+        False,
+        "recomputation's inputs are split over the tensor-parallel ranks",
+        kept=True,
+    ),
 )

@@ -141,8 +141,8 @@ def fsdp_v2_excludes_cp(v: View) -> Problem | None:
     stage="config",
     source=(MULTI_TOKEN_PREDICTION.says("roll_tensor", "cp_group", ">=0.14"),),
     applies=under_cp(lambda v: v.dialect == "mlm" and bool(v.get("mtp_layers"))),
-    good=Example("mlm", "--context-parallel-size 2 --mtp-num-layers 1", "mcore=0.14"),
-    bad=Example("mlm", "--context-parallel-size 2 --mtp-num-layers 1", "mcore=0.13"),
+    good=Example("mlm", "--context-parallel-size 2 --mtp-num-layers 1 --position-embedding-type rope", "mcore=0.14"),
+    bad=Example("mlm", "--context-parallel-size 2 --mtp-num-layers 1 --position-embedding-type rope", "mcore=0.13"),
 )
 def mtp_supports_cp(v: View) -> Problem | None:
     """Multi-token prediction with context parallelism has a Megatron-LM that can.

@@ -8,6 +8,8 @@ from hcp.rules.rule import Example, Fix, Problem, rule
 from hcp.rules.upstream import ARGUMENTS, SCHEDULES, TRAINING
 from hcp.rules.view import View
 
+_EXPERTS = "--num-experts 8 --expert-model-parallel-size 4 --moe-token-dispatcher-type alltoall"
+
 
 @rule(
     "DCP002",
@@ -137,7 +139,7 @@ def hybrid_cp_excludes_evaluation(v: View) -> Problem | None:
     ),
     applies=lambda v: v.dialect in ("mlm", "bridge-provider") and is_hybrid(v),
     good=Example("mlm", HYBRID, ON_MAIN),
-    bad=Example("mlm", hybrid(overlap_moe_expert_parallel_comm=True), ON_MAIN),
+    bad=Example("mlm", f"{hybrid(overlap_moe_expert_parallel_comm=True)} {_EXPERTS}", ON_MAIN),
 )
 def hybrid_cp_excludes_expert_overlap(v: View) -> Problem | None:
     """Hybrid CP and the overlapped expert all-to-all exclude each other.

@@ -125,13 +125,13 @@ def ranks_fit_the_dense_layout(v: View) -> Problem | None:
     good=Example(
         "mlm",
         "--tensor-model-parallel-size 2 --context-parallel-size 3 --expert-model-parallel-size 4 "
-        "--expert-tensor-parallel-size 1 --num-experts 8",
+        "--expert-tensor-parallel-size 1 --num-experts 8 --sequence-parallel",
         "world_size=12",
     ),
     bad=Example(
         "mlm",
         "--tensor-model-parallel-size 2 --context-parallel-size 3 --expert-model-parallel-size 4 "
-        "--expert-tensor-parallel-size 1 --num-experts 8",
+        "--expert-tensor-parallel-size 1 --num-experts 8 --sequence-parallel",
         "world_size=6",
     ),
 )
