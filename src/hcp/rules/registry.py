@@ -46,6 +46,12 @@ def _dcp() -> tuple[Rule, ...]:
     return _rules_in(attention, names, ranks, schedules, tokens, training, verl, verl_batches)
 
 
+def _verl() -> tuple[Rule, ...]:
+    from hcp.rules import verl
+
+    return _rules_in(verl)
+
+
 def _pack() -> tuple[Rule, ...]:
     from hcp.rules.pack import kernels, masks, rows
 
@@ -85,7 +91,7 @@ def _may_pack(v: View) -> bool:
     return (
         v.dialect == "verl"
         or not v.known("thd")
-        or _sets(v, "thd", "sft", "inter_document_masking", "mla")
+        or _sets(v, "thd", "sft", "inter_document_masking", "mla", "enable_offline_packing", "packed_sequence_size")
         or v.get("packing", "none") != "none"
         or v.get("cp_partition_mode") == "contiguous"
     )
@@ -104,6 +110,7 @@ _Load = Callable[[], tuple[Rule, ...]]
 _FAMILIES: tuple[tuple[_Load, Callable[[View], bool]], ...] = (
     (_common, lambda v: True),
     (_dcp, lambda v: v.dialect == "verl" or _sets(v, "hybrid_context_parallel", "dynamic_context_parallel")),
+    (_verl, lambda v: v.dialect == "verl"),
     (_pack, _may_pack),
     (_model, _is_special_model),
     (_jobs, _is_job),

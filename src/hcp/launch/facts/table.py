@@ -8,6 +8,7 @@ from hcp.launch.facts.data import DATA_FACTS
 from hcp.launch.facts.model import MODEL_FACTS
 from hcp.launch.facts.parallel import PARALLEL_FACTS
 from hcp.launch.facts.spec import FactSpec
+from hcp.launch.facts.verl import VERL_FACTS
 
 
 class Key(NamedTuple):
@@ -19,7 +20,7 @@ class Key(NamedTuple):
 
 MODEL_NAMES = frozenset(spec.name for spec in MODEL_FACTS)
 """The facts of the model, its attention and its precision."""
-FACTS: dict[str, FactSpec] = {spec.name: spec for spec in (*PARALLEL_FACTS, *MODEL_FACTS, *DATA_FACTS)}
+FACTS: dict[str, FactSpec] = {spec.name: spec for spec in (*PARALLEL_FACTS, *MODEL_FACTS, *DATA_FACTS, *VERL_FACTS)}
 
 
 def keys_of(spec: FactSpec, dialect: str, role: str = "") -> tuple[str, ...]:
