@@ -2,7 +2,7 @@
 
 from hcp.launch.facts.spec import FactSpec
 
-_ROLLOUT = "actor_rollout_ref.rollout"
+_ROLLOUT, _REF = "actor_rollout_ref.rollout", "actor_rollout_ref.ref"
 
 
 def _size(name: str, doc: str, key: str) -> FactSpec:
@@ -26,7 +26,7 @@ VERL_FACTS: tuple[FactSpec, ...] = (
     _size(
         "log_prob_micro_batch_size_per_gpu",
         "sequences per forward of the reference model",
-        "@.log_prob_micro_batch_size_per_gpu",
+        f"{_REF}.log_prob_micro_batch_size_per_gpu",
     ),
-    _size("log_prob_micro_batch_size", "the same over all ranks (old)", "@.log_prob_micro_batch_size"),
+    _size("log_prob_micro_batch_size", "the same over all ranks (old)", f"{_REF}.log_prob_micro_batch_size"),
 )
