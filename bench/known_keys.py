@@ -18,6 +18,10 @@ from typing import NamedTuple
 import yaml
 
 ROOT = Path(__file__).resolve().parents[1]
+sys.path.insert(0, str(ROOT / "src"))
+
+from hcp.launch.facts.known_options import all_options  # noqa: E402
+
 TARGET = ROOT / "src" / "hcp" / "launch" / "facts" / "known_keys.txt"
 SECTIONS = ("mlm", "bridge", "verl", "transformer", "ddp", "optimizer")
 _DEPTH = 3
@@ -130,18 +134,9 @@ def _is_flag(node: ast.expr) -> bool:
 
 
 def megatron_flags(sources: Sources) -> set[str]:
-    """Every option of Megatron-LM, as `settings_of_flags` writes it, and the fields that become options."""
+    """The options of Megatron-LM's other programs: what its own parser has stands in known_options.txt."""
     keys = {flag[2:].replace("-", "_") for flag in sources.flags}
-    for name in sources.classes:
-        if not name.endswith("Config"):
-            continue
-        if not any(
-            "/megatron/training/" in item.path or "/megatron/core/" in item.path for item in sources.classes[name]
-        ):
-            continue
-        for field, (_, on) in sources.fields(name).items():
-            keys |= {field, f"no_{field}", f"disable_{field}"} if on else {field}
-    return {key for key in keys if key.isidentifier() and not key.startswith("_")}
+    return {key for key in keys if key.isidentifier() and not key.startswith("_")} - all_options()
 
 
 def bridge_keys(sources: Sources) -> set[str]:
@@ -196,7 +191,7 @@ def collect(megatron: Iterable[Path], bridge: Iterable[Path], verl: Iterable[Pat
     """The keys by section of the file."""
     sources = Sources(megatron)
     keys = {
-        "mlm": megatron_flags(sources) | _DEV,
+        "mlm": megatron_flags(sources),
         "transformer": set(sources.fields("TransformerConfig")) | set(sources.fields("MLATransformerConfig")) | _DEV,
         "ddp": set(sources.fields("DistributedDataParallelConfig")),
         "optimizer": set(sources.fields("OptimizerConfig")),

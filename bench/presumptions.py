@@ -39,7 +39,8 @@ FEW = 0.15
 NEVER = frozenset(
     "tp pp vpp cp ep etp num_layers hidden_size heads num_query_groups head_dim num_experts seq_length "
     "mamba_num_heads mamba_num_groups mamba_head_dim linear_num_key_heads linear_num_value_heads mtp_layers "
-    "dataset_seq_length micro_batch_size global_batch_size sequence_parallel calculate_per_token_loss "
+    "dataset_seq_length micro_batch_size global_batch_size eval_micro_batch_size eval_global_batch_size "
+    "max_position_embeddings sequence_parallel calculate_per_token_loss "
     "packed_sequence_size packing_buffer_size pack_sequences_in_batch pad_seq_to_mult hybrid_pattern fp8 fp8_recipe "
     "moe_token_dispatcher_type".split()
 )

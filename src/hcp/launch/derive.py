@@ -9,6 +9,7 @@ from typing import Any
 
 from hcp.launch.fact import ELASTIC_STARTS, Dialect, Fact
 from hcp.launch.facts.table import key_dialect
+from hcp.launch.hybrid_pattern import derive_from_pattern
 
 Facts = MutableMapping[str, Fact]
 _ON = Fact(True, "launch")
@@ -16,11 +17,13 @@ _SCRIPT = "script"
 _OWN_PROGRAMS = re.compile(r"(^|[/.])(pretrain\w*|finetune\w*|train_rl)(\.py)?$")
 INPUTS: Mapping[str, tuple[str, ...]] = {
     "gtp": ("weight_shards", "tp"),
+    "egtp": ("expert_weight_shards", "etp"),
     "etp": ("tp", "ep"),
     "dp": ("tp", "pp", "cp", "gtp", "world_size"),
     "world_size": ("nodes", "gpus_per_node", "ntasks_per_node"),
     "nvlink_domain": ("gpus_per_node",),
     "placement": ("start",),
+    "vpp": ("virtual_stages_per_rank", "layers_per_virtual_stage", "pipeline_layout", "hybrid_pattern"),
     "rank_order": ("use_tp_pp_dp_mapping",),
     "head_dim": ("hidden_size", "heads"),
     "kv_heads": ("num_query_groups", "group_query_attention", "heads"),
@@ -42,8 +45,12 @@ INPUTS: Mapping[str, tuple[str, ...]] = {
 def derive(dialect: Dialect, facts: Facts, unknown: MutableMapping[str, str]) -> None:
     """Adds the derived facts to `facts`, in place."""
     _branch(facts)
+    if dialect == "mlm":
+        derive_from_pattern(facts, unknown)
     _model(dialect, facts)
     _sizes(dialect, facts)
+    if dialect == "mlm" and "vpp" not in unknown:
+        _virtual_stages(facts)
     _cluster(facts, unknown)
     _packing(dialect, facts, unknown)
 
@@ -100,9 +107,10 @@ def _model(dialect: Dialect, facts: Facts) -> None:
 
 def _sizes(dialect: Dialect, facts: Facts) -> None:
     _expert_tensor_parallel(dialect, facts)
-    if _known(facts, "weight_shards", "tp"):
-        shards, tp = _value(facts, "weight_shards"), _value(facts, "tp")
-        _put(facts, "gtp", max(1, shards // tp) if shards and tp else 1, "weight_shards")
+    for name, written, size in (("gtp", "weight_shards", "tp"), ("egtp", "expert_weight_shards", "etp")):
+        if _known(facts, written, size):
+            shards, of = _value(facts, written), _value(facts, size)
+            _put(facts, name, max(1, shards // of) if shards and of else 1, written)
     if not _known(facts, "world_size") and _known(facts, "nodes", "gpus_per_node"):
         nodes, per_node = _value(facts, "nodes"), _value(facts, "gpus_per_node")
         if nodes and per_node:
@@ -135,6 +143,30 @@ def _expert_tensor_parallel(dialect: Dialect, facts: Facts) -> None:
         _put(facts, "etp", _value(facts, "tp"), "tp")
     elif _known(facts, "ep") and (before := _is_before(facts, "bridge", 0, 6)) is not None:
         _put(facts, "etp", _value(facts, "tp") if before else 1, "tp" if before else "ep")
+
+
+def _virtual_stages(facts: Facts) -> None:
+    """The virtual pipeline size of Megatron-LM's command line, where what says it can be read: 1 is none."""
+    size: int | None
+    ways = ("virtual_stages_per_rank", "layers_per_virtual_stage", "pipeline_layout", "hybrid_pattern")
+    written = [name for name in ways if name not in facts or _value(facts, name)]
+    if not written:
+        _put(facts, "vpp", None)
+        return
+    name, pp = written[0], _value(facts, "pp")
+    value = _value(facts, name)
+    if name == "virtual_stages_per_rank":
+        size = value
+    elif name == "layers_per_virtual_stage" and _known(facts, "num_layers", "embedding_counts", "loss_counts"):
+        layers = (_value(facts, "num_layers") or 0) + _value(facts, "embedding_counts") + _value(facts, "loss_counts")
+        size = layers // pp // value if value and pp and layers % (pp * value) == 0 else None
+    elif name == "hybrid_pattern" and value and pp:
+        segments = str(value).partition("/")[0].count("|") + 1
+        size = segments // pp if segments % pp == 0 else 1
+    else:
+        return
+    if size is not None:
+        _put(facts, "vpp", size if size > 1 else None, name)
 
 
 def _cluster(facts: Facts, unknown: Mapping[str, str]) -> None:

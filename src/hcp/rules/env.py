@@ -42,7 +42,7 @@ def connections_fit_the_parallelism(v: View) -> Problem | None:
     Before Blackwell, Megatron-LM's command line asserts one connection with tensor or context parallelism, so that
     communication starts in order. FSDP asserts the opposite, in Bridge too. Bridge asks for nothing else.
     """
-    value = str(v[CONNECTIONS])
+    value = "unset" if v[CONNECTIONS] is None else str(v[CONNECTIONS])
     if is_fsdp(v):
         if value != "1":
             return None
@@ -58,7 +58,7 @@ def connections_fit_the_parallelism(v: View) -> Problem | None:
     axis = "tp" if (v.get("tp") or 1) > 1 else "cp"
     return Problem(
         message="Megatron-LM's command line asserts one connection for tensor or context parallelism before Blackwell",
-        found=f"CUDA_DEVICE_MAX_CONNECTIONS={value} on {v.arch}",
+        found=f"CUDA_DEVICE_MAX_CONNECTIONS{' ' if value == 'unset' else '='}{value} on {v.arch}",
         wanted="1",
         facts=(CONNECTIONS, axis),
         fixes=(Fix({CONNECTIONS: "1"}, "kernels start in the order of their launch"),),
@@ -146,8 +146,52 @@ def layer_scaling_agrees_with_the_configuration(v: View) -> Problem | None:
     )
 
 
+def _exports_no_connections(v: View) -> bool:
+    """Whether a script trains on Megatron-LM's command line and leaves the variable alone."""
+    return (
+        v.launch.reading.form == "shell"
+        and wants_one_connection(v)
+        and not v.known(CONNECTIONS)
+        and CONNECTIONS not in v.launch.unknown
+        and v.launch.reading.unseen is None
+    )
+
+
+@rule(
+    "ENV004",
+    severity="warning",
+    effect="crash",
+    stage="config",
+    source=(ARGUMENTS.says("validate_args", "os.environ.get('CUDA_DEVICE_MAX_CONNECTIONS') == \"1\""),),
+    applies=_exports_no_connections,
+    good=Example(
+        "mlm",
+        "#!/bin/bash\nexport CUDA_DEVICE_MAX_CONNECTIONS=1\ntorchrun --nproc-per-node 2 pretrain_gpt.py --context-parallel-size 2\n",
+        "arch=sm90",
+    ),
+    bad=Example(
+        "mlm", "#!/bin/bash\ntorchrun --nproc-per-node 2 pretrain_gpt.py --context-parallel-size 2\n", "arch=sm90"
+    ),
+)
+def script_exports_the_connections(v: View) -> Problem | None:
+    """A script that trains before Blackwell exports CUDA_DEVICE_MAX_CONNECTIONS.
+
+    Megatron-LM's command line asserts 1 with tensor or context parallelism. Nothing sets it by itself, so a script
+    that does not runs only where the shell that starts it happens to.
+    """
+    if v.arch in BLACKWELL:
+        return None
+    return Problem(
+        message="unless the shell that starts the script has it, Megatron-LM's command line stops: it asserts 1",
+        found=f"no CUDA_DEVICE_MAX_CONNECTIONS in the script, on {v.arch}",
+        wanted="export CUDA_DEVICE_MAX_CONNECTIONS=1",
+        facts=(CONNECTIONS,),
+    )
+
+
 RULES = (
     connections_fit_the_parallelism,
     attention_flags_fit_the_backend,
     layer_scaling_agrees_with_the_configuration,
+    script_exports_the_connections,
 )

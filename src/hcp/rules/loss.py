@@ -79,6 +79,11 @@ def tokens_weigh_the_same_under_dynamic_cp(v: View) -> Problem | None:
     )
 
 
+def _averaging_is_cleared(v: View) -> bool:
+    """Whether Bridge switches the average off before it looks: Megatron-FSDP's first generation does not have it."""
+    return bool(v.fsdp) and v.get("fsdp_version") in (None, 1) and not v.symmetric_registration_off
+
+
 @rule(
     "LOSS001",
     severity="error",
@@ -124,7 +129,7 @@ def fine_tuning_divides_by_all_tokens(v: View) -> Problem | None:
             effect="silent" if mlm else None,
             stage="never" if mlm else None,
         )
-    if mlm or not v.average_in_collective:
+    if mlm or not v.average_in_collective or _averaging_is_cleared(v):
         return None
     return Problem(
         message="Bridge's validation stops: averaging in the collective divides a second time",
@@ -180,7 +185,7 @@ def loss_function_reports_its_tokens(v: View) -> Problem | None:
             "DistributedDataParallel.__init__", "GTP requires average_in_collective=False", ">=0.19", where="checkout"
         ),
     ),
-    applies=lambda v: (v.get("gtp") or 1) > 1,
+    applies=lambda v: max(v.get("gtp") or 1, v.get("egtp") or 1) > 1,
     good=Example("mlm", "--tensor-parallel-num-weight-shards 2"),
     bad=Example("mlm", "--tensor-parallel-num-weight-shards 2 --ddp-average-in-collective"),
 )
@@ -191,12 +196,14 @@ def weight_shards_sum_in_the_collective(v: View) -> Problem | None:
     """
     if not v.average_in_collective:
         return None
+    dense = (v.get("gtp") or 1) > 1
+    name, axis = ("weight_shards", "tp") if dense else ("expert_weight_shards", "etp")
     return Problem(
         message="weight shards are averaged over other ranks than the rest: building the model stops",
-        found=f"average_in_collective with tensor_parallel_num_weight_shards {v.weight_shards} at "
-        f"tensor_model_parallel_size {v.tp}",
+        found=f"average_in_collective with {v[name]} weight shards{'' if dense else ' of experts'} at "
+        f"{'tensor_model' if dense else 'expert_tensor'}_parallel_size {v[axis]}",
         wanted="average_in_collective off",
-        facts=("average_in_collective", "weight_shards", "tp"),
+        facts=("average_in_collective", name, axis),
         fixes=(Fix({"average_in_collective": False}, "sums in the collective"),),
     )
 

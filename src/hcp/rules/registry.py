@@ -12,6 +12,7 @@ from types import ModuleType
 
 from hcp.core.errors import HcpError
 from hcp.launch.fact import Launch
+from hcp.launch.facts.stages import STAGE_NAMES
 from hcp.launch.hidden import hidden, hides_any
 from hcp.rules.rule import Rule
 from hcp.rules.view import View
@@ -27,23 +28,46 @@ BY_ID: dict[str, Rule]
 
 
 def _common() -> tuple[Rule, ...]:
-    from hcp.rules import env, key, load, loss, par, perf, tp
+    from hcp.rules import attn, batch, env, key, load, loss, moe, par, perf, tp
+    from hcp.rules import len as lengths_of_data
     from hcp.rules.cp import attention, backends, comm_types, heads, lengths, modes
     from hcp.rules.hcp import attention as hcp_attention
     from hcp.rules.hcp import backend, launcher, sizes
     from hcp.rules.hcp import heads as hcp_heads
-    from hcp.rules.slurm import paths, placement
-    from hcp.rules.topo import levels, ranks
+    from hcp.rules.slurm import paths, placement, rendezvous
+    from hcp.rules.topo import levels, ranks, shards
 
     cp = _rules_in(attention, backends, comm_types, heads, lengths, modes)
     hcp = _rules_in(hcp_attention, backend, hcp_heads, launcher, sizes)
-    return cp + hcp + _rules_in(env, key, levels, load, loss, par, paths, perf, placement, ranks, tp)
+    return (
+        cp
+        + hcp
+        + _rules_in(
+            attn,
+            batch,
+            env,
+            key,
+            lengths_of_data,
+            levels,
+            load,
+            loss,
+            moe,
+            par,
+            paths,
+            perf,
+            placement,
+            ranks,
+            rendezvous,
+            shards,
+            tp,
+        )
+    )
 
 
 def _dcp() -> tuple[Rule, ...]:
-    from hcp.rules.dcp import attention, names, ranks, schedules, tokens, training, verl, verl_batches
+    from hcp.rules.dcp import attention, names, packing, ranks, schedules, switch, tokens, training, verl, verl_batches
 
-    return _rules_in(attention, names, ranks, schedules, tokens, training, verl, verl_batches)
+    return _rules_in(attention, names, packing, ranks, schedules, switch, tokens, training, verl, verl_batches)
 
 
 def _verl() -> tuple[Rule, ...]:
@@ -53,9 +77,33 @@ def _verl() -> tuple[Rule, ...]:
 
 
 def _pack() -> tuple[Rule, ...]:
-    from hcp.rules.pack import kernels, masks, rows
+    from hcp.rules.pack import graphs, kernels, masks, rows
 
-    return _rules_in(kernels, masks, rows)
+    return _rules_in(graphs, kernels, masks, rows)
+
+
+def _pipe() -> tuple[Rule, ...]:
+    from hcp.rules.pipe import stages, virtual
+
+    return _rules_in(stages, virtual)
+
+
+def _fsdp() -> tuple[Rule, ...]:
+    from hcp.rules import fsdp
+
+    return _rules_in(fsdp)
+
+
+def _latent() -> tuple[Rule, ...]:
+    from hcp.rules import mla
+
+    return _rules_in(mla)
+
+
+def _mtp() -> tuple[Rule, ...]:
+    from hcp.rules import mtp
+
+    return _rules_in(mtp)
 
 
 def _model() -> tuple[Rule, ...]:
@@ -80,6 +128,9 @@ def _rules_in(*modules: ModuleType) -> tuple[Rule, ...]:
     return tuple(rule for module in modules for rule in module.RULES)
 
 
+_DYNAMIC = ("hybrid_context_parallel", "dynamic_context_parallel", "sequence_packing_scheduler")
+
+
 def _sets(v: View, *names: str) -> bool:
     """Whether one of these facts is neither false nor null, or may be: the launch has it, but it cannot be seen."""
     if any(v.get(name) for name in names):
@@ -97,6 +148,14 @@ def _may_pack(v: View) -> bool:
     )
 
 
+def _may_be_pipelined(v: View) -> bool:
+    return (v.get("pp") or 1) > 1 or _sets(v, "vpp", *STAGE_NAMES, "hybrid_pattern")
+
+
+def _may_shard(v: View) -> bool:
+    return _sets(v, "fsdp", "torch_fsdp2") or v.get("ckpt_format") == "fsdp_dtensor"
+
+
 def _is_special_model(v: View) -> bool:
     return _sets(v, "hybrid_pattern", "attention_variant", "mtp_layers") or "vlm" in str(v.get("script"))
 
@@ -109,9 +168,13 @@ def _is_job(v: View) -> bool:
 _Load = Callable[[], tuple[Rule, ...]]
 _FAMILIES: tuple[tuple[_Load, Callable[[View], bool]], ...] = (
     (_common, lambda v: True),
-    (_dcp, lambda v: v.dialect == "verl" or _sets(v, "hybrid_context_parallel", "dynamic_context_parallel")),
+    (_dcp, lambda v: v.dialect == "verl" or _sets(v, *_DYNAMIC)),
     (_verl, lambda v: v.dialect == "verl"),
     (_pack, _may_pack),
+    (_pipe, _may_be_pipelined),
+    (_fsdp, _may_shard),
+    (_latent, lambda v: _sets(v, "mla")),
+    (_mtp, lambda v: _sets(v, "mtp_layers")),
     (_model, _is_special_model),
     (_jobs, _is_job),
     (_check_itself, lambda v: bool(v.launch.assumed)),

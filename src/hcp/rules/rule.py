@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from typing import Any, Literal, NamedTuple
+from typing import Any, Literal, NamedTuple, get_args
 
 from hcp.core.place import Location
 from hcp.launch.fact import Dialect
@@ -11,6 +11,7 @@ from hcp.rules.view import View
 
 Severity = Literal["error", "warning", "info"]
 Effect = Literal["silent", "crash", "hang", "slow", "oom", "note"]
+Branch = Literal["main", "dev"]
 Repo = Literal["megatron-lm", "megatron-core", "megatron-bridge", "verl", "transformer-engine"]
 Where = Literal["pypi", "checkout"]
 Stage = Literal["config", "init", "first-forward", "training", "never"]
@@ -22,6 +23,7 @@ class Source(NamedTuple):
     `versions` is a PEP 440 specifier of the releases in which it holds ("" = all known).
     `where`: `pypi` if the file is in a wheel or sdist on PyPI, `checkout` if only the repository has it.
     `absent` is a text that must NOT be there (for "nothing checks this").
+    `branches` are those of the repository that say so too, as far as their version is in the range.
     """
 
     repo: Repo
@@ -31,6 +33,7 @@ class Source(NamedTuple):
     versions: str = ""
     where: Where = "pypi"
     absent: str = ""
+    branches: tuple[str, ...] = get_args(Branch)
 
 
 class Fix(NamedTuple):
@@ -87,6 +90,9 @@ class Rule(NamedTuple):
     bad: Example
     last: bool = False
     """Judges the check itself (assumptions, accepted findings) and not the launch: runs after all others."""
+    recipe_settled: bool = False
+    """Judges what a recipe gets right by itself (its layers, its batches): where an unknown recipe or model hides what
+    it reads, it is not checked, and the launch is decided without it."""
 
     @property
     def title(self) -> str:
@@ -114,6 +120,7 @@ def rule(
     good: Example,
     bad: Example,
     last: bool = False,
+    recipe_settled: bool = False,
 ) -> Callable[[Callable[[View], Problem | None]], Rule]:
     """The decorated function as a rule; its docstring's first line is the title, the rest says why."""
-    return lambda check: Rule(id, severity, effect, stage, source, applies, check, good, bad, last)
+    return lambda check: Rule(id, severity, effect, stage, source, applies, check, good, bad, last, recipe_settled)

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from hcp.rules.cp.view import tp_fixes
-from hcp.rules.rule import Example, Problem, rule
-from hcp.rules.upstream import TRANSFORMER_CONFIG
+from hcp.rules.rule import Example, Fix, Problem, rule
+from hcp.rules.upstream import ARGUMENTS, TRANSFORMER_CONFIG
 from hcp.rules.view import View
 
 
@@ -48,4 +48,69 @@ def tp_divides_heads(v: View) -> Problem | None:
     )
 
 
-RULES = (tp_divides_heads,)
+@rule(
+    "TP002",
+    severity="error",
+    effect="crash",
+    stage="config",
+    source=(ARGUMENTS.says("validate_args", "can happen only when sequence parallelism is enabled"),),
+    applies=lambda v: v.dialect == "mlm" and bool(v.get("tp_comm_overlap")),
+    good=Example("mlm", "--tp-comm-overlap --tensor-model-parallel-size 2 --sequence-parallel"),
+    bad=Example("mlm", "--tp-comm-overlap --tensor-model-parallel-size 2"),
+)
+def tp_overlap_has_sequence_parallelism(v: View) -> Problem | None:
+    """The overlap of tensor-parallel communication has sequence parallelism.
+
+    Megatron-LM's command line asserts it, and switches sequence parallelism off where there is one tensor-parallel
+    rank. Bridge switches the overlap off instead.
+    """
+    if v.tp > 1 and v.sequence_parallel:
+        return None
+    off = Fix({"tp_comm_overlap": False}, "no overlap")
+    on = Fix({"sequence_parallel": True}, "activations split over the tensor-parallel ranks")
+    return Problem(
+        message="Megatron-LM's command line overlaps only what sequence parallelism sends: the launch stops",
+        found="tp_comm_overlap "
+        + (f"at tensor_model_parallel_size {v.tp}" if v.tp == 1 else "without sequence_parallel"),
+        wanted="tensor and sequence parallelism",
+        facts=("tp_comm_overlap", "sequence_parallel", "tp"),
+        fixes=(on, off) if v.tp > 1 else (off,),
+    )
+
+
+@rule(
+    "TP003",
+    severity="error",
+    effect="crash",
+    stage="config",
+    source=(
+        ARGUMENTS.says("validate_args", "'recomputed activations only across tensor model '"),
+        TRANSFORMER_CONFIG.says("TransformerConfig.__post_init__", "false when sequence parallel is enabled", ">=0.12"),
+    ),
+    applies=lambda v: bool(v.get("distribute_saved_activations")),
+    good=Example("mlm", "--distribute-saved-activations --recompute-granularity full --tensor-model-parallel-size 2"),
+    bad=Example("mlm", "--distribute-saved-activations --recompute-granularity full"),
+    recipe_settled=True,
+)
+def saved_activations_have_ranks_to_go_to(v: View) -> Problem | None:
+    """Saved activations are distributed over tensor-parallel ranks that hold them whole.
+
+    One rank has nobody to share with (Megatron-LM's command line asserts it); with sequence parallelism they are split
+    already, and the config constructor refuses the option.
+    """
+    if v.dialect == "mlm" and v.tp == 1:
+        found = "tensor_model_parallel_size 1"
+    elif v.tp > 1 and v.sequence_parallel and v.get("recompute_granularity") is not None:
+        found = "sequence_parallel"
+    else:
+        return None
+    return Problem(
+        message="there is nothing to distribute: start-up stops",
+        found=f"distribute_saved_activations with {found}",
+        wanted="tensor parallelism without sequence parallelism, or no such distribution",
+        facts=("distribute_saved_activations", "tp", "sequence_parallel"),
+        fixes=(Fix({"distribute_saved_activations": False}, "each rank keeps its own"),),
+    )
+
+
+RULES = (tp_divides_heads, tp_overlap_has_sequence_parallelism, saved_activations_have_ranks_to_go_to)

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
-from hcp.rules.rule import Repo, Source, Where
+from hcp.rules.rule import Branch, Repo, Source, Where
 
 
 class UpstreamFile(NamedTuple):
@@ -18,19 +18,28 @@ class UpstreamFile(NamedTuple):
     where: Where = "pypi"
 
     def says(
-        self, qualname: str, contains: str = "", versions: str = "", *, absent: str = "", where: Where | None = None
+        self,
+        qualname: str,
+        contains: str = "",
+        versions: str = "",
+        *,
+        absent: str = "",
+        where: Where | None = None,
+        branches: tuple[Branch, ...] = ("main", "dev"),
     ) -> Source:
-        """What the function or class `qualname` contains, and what is absent from it, in these versions.
+        """What the function or class `qualname` contains, and what is absent from it, in these versions and branches.
 
         `where` is for what this file says in the repository only, before any release on PyPI does.
         """
-        return Source(self.repo, self.path, qualname, contains, versions, where or self.where, absent)
+        return Source(self.repo, self.path, qualname, contains, versions, where or self.where, absent, branches)
 
 
 _TE_ATTENTION = "transformer_engine/pytorch/attention/dot_product_attention/"
 
 ARGUMENTS = UpstreamFile("megatron-lm", "megatron/training/arguments.py", "checkout")
+ARGUMENT_UTILS = UpstreamFile("megatron-lm", "megatron/training/argument_utils.py", "checkout")
 DETERMINISM = UpstreamFile("megatron-lm", "megatron/training/determinism.py", "checkout")
+GLOBAL_VARS = UpstreamFile("megatron-lm", "megatron/training/global_vars.py", "checkout")
 LM_DATA_SCHEDULE = UpstreamFile("megatron-lm", "megatron/core/datasets/data_schedule.py", "checkout")
 LM_LANGUAGE_MODULE = UpstreamFile(
     "megatron-lm", "megatron/core/models/common/language_module/language_module.py", "checkout"
@@ -45,18 +54,25 @@ DATA_SCHEDULE = UpstreamFile("megatron-core", "megatron/core/datasets/data_sched
 DDP = UpstreamFile("megatron-core", "megatron/core/distributed/distributed_data_parallel.py")
 DIST_CHECKPOINTING = UpstreamFile("megatron-core", "megatron/core/dist_checkpointing/serialization.py")
 EXTENSION_TE = UpstreamFile("megatron-core", "megatron/core/extensions/transformer_engine.py")
+FSDP_ADAPTER = UpstreamFile("megatron-core", "megatron/core/distributed/fsdp/mcore_fsdp_adapter.py", "checkout")
+GATED_DELTA_NET = UpstreamFile("megatron-core", "megatron/core/ssm/gated_delta_net.py")
 GPT_DATASET = UpstreamFile("megatron-core", "megatron/core/datasets/gpt_dataset.py")
 HYBRID_CP_SCHEDULE = UpstreamFile("megatron-core", "megatron/core/pipeline_parallel/hybrid_cp_schedule.py")
+HYBRID_ALLOCATION = UpstreamFile("megatron-core", "megatron/core/models/hybrid/hybrid_layer_allocation.py", "checkout")
 LANGUAGE_MODULE = UpstreamFile("megatron-core", "megatron/core/models/common/language_module/language_module.py")
 CORE_ATTENTION = UpstreamFile("megatron-core", "megatron/core/transformer/attention.py")
 CORE_DOT_PRODUCT_ATTENTION = UpstreamFile("megatron-core", "megatron/core/transformer/dot_product_attention.py")
 MAMBA_CONTEXT_PARALLEL = UpstreamFile("megatron-core", "megatron/core/ssm/mamba_context_parallel.py")
 MAPPINGS = UpstreamFile("megatron-core", "megatron/core/tensor_parallel/mappings.py")
+MICROBATCHES = UpstreamFile("megatron-core", "megatron/core/num_microbatches_calculator.py")
 MODEL_PARALLEL_CONFIG = UpstreamFile("megatron-core", "megatron/core/model_parallel_config.py")
+MOE_LAYER = UpstreamFile("megatron-core", "megatron/core/transformer/moe/moe_layer.py")
 MULTI_LATENT_ATTENTION = UpstreamFile("megatron-core", "megatron/core/transformer/multi_latent_attention.py")
 MULTI_TOKEN_PREDICTION = UpstreamFile("megatron-core", "megatron/core/transformer/multi_token_prediction.py")
 PARALLEL_STATE = UpstreamFile("megatron-core", "megatron/core/parallel_state.py")
+PIPELINE_LAYOUT = UpstreamFile("megatron-core", "megatron/core/transformer/pipeline_parallel_layer_layout.py")
 SCHEDULES = UpstreamFile("megatron-core", "megatron/core/pipeline_parallel/schedules.py")
+TRANSFORMER_BLOCK = UpstreamFile("megatron-core", "megatron/core/transformer/transformer_block.py")
 TRANSFORMER_CONFIG = UpstreamFile("megatron-core", "megatron/core/transformer/transformer_config.py")
 TRANSFORMER_LAYER = UpstreamFile("megatron-core", "megatron/core/transformer/transformer_layer.py")
 TRANSFORMER_UTILS = UpstreamFile("megatron-core", "megatron/core/transformer/utils.py")

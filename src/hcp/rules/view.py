@@ -18,8 +18,8 @@ class Unknown(Exception):
 
 
 _NEVER_NONE = frozenset(
-    "tp pp cp ep etp gtp dp world_size nodes gpus_per_node nvlink_domain ntasks_per_node num_layers hidden_size heads "
-    "kv_heads num_distributed_optimizer_instances".split()
+    "tp pp cp ep etp gtp egtp dp world_size nodes gpus_per_node nvlink_domain ntasks_per_node num_layers hidden_size "
+    "heads kv_heads num_distributed_optimizer_instances".split()
 )
 """Sizes for which upstream has no None: a written null decides nothing, so it counts as unknown."""
 

@@ -9,6 +9,10 @@ __all__ = ["test_fixes", "test_text", "test_verdict"]
 
 WINDOW = "model.context_parallel_size=2 model.num_layers=2 model.window_size=[8,0]"
 
+FP8_CUSTOM = (
+    "model.context_parallel_size=2 model.fp8=hybrid model.fp8_recipe=custom model.fp8_multi_head_attention=true"
+)
+
 VERDICTS: list[Row] = [
     # rule, dialect, launch, assumed, verdict
     ("CP009", "mlm", "", "cp=2 window_size=1024,0 window_attn_skip_freq=1", "fine"),
@@ -145,8 +149,8 @@ VERDICTS: list[Row] = [
     ("CP011", "bridge", "", "attention_bias=true", "needs cp"),
     ("CP011", "mlm", "", "cp=2 attention_bias=true thd=true", "error crash first-forward"),
     ("CP011", "mlm", "", "cp=2 attention_bias=true cp_comm_type=all_gather", "error crash first-forward"),
-    ("CP014", "mlm", f"{CP} 2 --fp8-format hybrid --fp8-recipe custom --fp8-multi-head-attention", "te=2.16", "error"),
-    ("CP014", "mlm", f"{CP} 2 --fp8-format hybrid --fp8-recipe custom --fp8-multi-head-attention", "te=2.15", "fine"),
+    ("CP014", "bridge-provider", FP8_CUSTOM, "te=2.16", "error"),
+    ("CP014", "bridge-provider", FP8_CUSTOM, "te=2.15", "fine"),
     ("CP014", "mlm", "", "cp=2 fp8=hybrid", "not concerned"),
     (
         "CP014",
@@ -185,9 +189,8 @@ VERDICTS: list[Row] = [
     (
         "CP014",
         "mlm",
-        f"{CP} 2 --fp8-format hybrid --fp8-dot-product-attention --attention-backend fused --seq-length 4096 "
-        "--micro-batch-size 1",
-        "te=2.18 thd=true",
+        f"{CP} 2 --fp8-format hybrid --attention-backend fused --seq-length 4096 --micro-batch-size 1",
+        "te=2.18 thd=true fp8_dot_product_attention=true",
         "error crash first-forward",
     ),
     (

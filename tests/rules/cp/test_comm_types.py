@@ -25,6 +25,21 @@ VERDICTS: list[Row] = [
     ),
     ("CP005", "verl", "", "", "not concerned"),
     ("CP005", "bridge", "", "cp_comm_type=a2a,a2a+p2p", "needs cp"),
+    # A layer pattern counts the layers, whatever --num-layers says (validate_args of 0.17 and newer).
+    (
+        "CP005",
+        "mlm",
+        "--context-parallel-size 2 --num-layers 8 --hybrid-layer-pattern M*M* --cp-comm-type p2p p2p p2p p2p",
+        "",
+        "fine",
+    ),
+    (
+        "CP005",
+        "mlm",
+        "--context-parallel-size 2 --num-layers 2 --hybrid-layer-pattern M*M* --cp-comm-type p2p a2a",
+        "",
+        "error crash config",
+    ),
     ("CP023", "verl", "", "", "not concerned"),
     ("CP023", "mlm", "", "cp=8 cp_comm_type=a2a te=1.10", "fine"),
     ("CP023", "bridge", "", "cp_comm_type=all_gather", "needs cp"),

@@ -24,7 +24,7 @@ SFT = "engine=megatron engine.dynamic_context_parallel=True engine.max_seqlen_pe
 
 VERDICTS: list[Row] = [
     # rule, dialect, launch, assumed, verdict
-    ("DCP018", "verl", f"{VERL}{ACTOR}virtual_pipeline_model_parallel_size=2", VERL_ON_DEV, "all: DCP018"),
+    ("DCP018", "verl", f"{VERL}{ACTOR}virtual_pipeline_model_parallel_size=2", VERL_ON_DEV, "all: DCP018 PIPE004"),
     ("DCP018", "verl", f"{VERL}+{OVERRIDE}fp8=e4m3", VERL_ON_DEV, "all: DCP018"),
     ("DCP018", "verl", f"{VERL}+{OVERRIDE}fp8=False", VERL_ON_DEV, "fine"),
     ("DCP018", "verl", VERL, VERL_ON_DEV + "fp8=false", "fine"),
@@ -34,7 +34,7 @@ VERDICTS: list[Row] = [
     ("DCP018", "verl", f"{VERL}actor_rollout_ref.model.use_remove_padding=False", VERL_ON_DEV, "all: DCP018"),
     ("DCP018", "verl", f"{TOP_K}True", VERL_ON_DEV, "all: DCP018"),
     ("DCP018", "verl", f"{VERL}{ACTOR}override_ddp_config.average_in_collective=True", VERL_ON_DEV, "all: DCP018"),
-    ("DCP018", "verl", f"{VERL}{ACTOR}virtual_pipeline_model_parallel_size=1", VERL_ON_DEV, "all:"),
+    ("DCP018", "verl", f"{VERL}{ACTOR}virtual_pipeline_model_parallel_size=1", VERL_ON_DEV, "all: PIPE004"),
     ("DCP018", "verl", f"{VERL}{ACTOR}router_replay.mode=R2", VERL_ON_DEV, "all:"),
     ("DCP018", "verl", f"{VERL}distillation.enabled=True", VERL_ON_DEV, "all:"),
     ("DCP018", "verl", f"{TOP_K}False", VERL_ON_DEV, "all:"),

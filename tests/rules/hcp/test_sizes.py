@@ -81,9 +81,9 @@ VERDICTS: list[Row] = [
     ("HCP005", "mlm", "", "cp=4 cp_comm_type=a2a+p2p", "fine"),
     ("HCP005", "mlm", "", "cp=3 cp_comm_type=a2a+p2p hcp_sizes=1,8", "fine"),
     ("HCP005", "mlm", f"{CP} 4 {LEVELS} 1 4 1", "", "fine"),  # HCP003
-    ("HCP006", "mlm", f"{HCP} --cp-comm-type p2p", "", "error silent"),
-    ("HCP006", "mlm", f"{HCP} --cp-comm-type a2a", "", "error silent"),
-    ("HCP006", "mlm", f"{HCP} --cp-comm-type all_gather", "", "error silent"),
+    ("HCP006", "mlm", f"{HCP} --cp-comm-type p2p", "", "warning silent"),
+    ("HCP006", "mlm", f"{HCP} --cp-comm-type a2a", "", "warning silent"),
+    ("HCP006", "mlm", f"{HCP} --cp-comm-type all_gather", "", "warning silent"),
     ("HCP006", "bridge", "", "hcp_sizes=4,2", "needs cp"),
     (
         "HCP006",

@@ -7,6 +7,8 @@ from support.rules import Row, test_text, test_verdict
 
 __all__ = ["test_text", "test_verdict"]
 
+AVERAGED = "cp=2 packing=null finetune=true calculate_per_token_loss=true average_in_collective=true"
+
 VERDICTS: list[Row] = [
     # rule, dialect, launch, assumed, verdict
     ("LOSS001", "mlm", f"{CP} 2 --sft", "", "warning"),
@@ -43,11 +45,17 @@ VERDICTS: list[Row] = [
         "error crash config",
     ),
     ("LOSS001", "bridge", "", "cp=2 packing=null finetune=true calculate_per_token_loss=false", "error crash config"),
+    # Bridge 0.3 to 0.7 switch the average off for Megatron-FSDP v1 first, where buffers are registered symmetrically.
+    ("LOSS001", "bridge", "", f"{AVERAGED} fsdp=true symmetric_registration_off=false", "fine"),
+    ("LOSS001", "bridge", "", f"{AVERAGED} fsdp=true", "needs symmetric_registration_off"),
+    ("LOSS001", "bridge", "", f"{AVERAGED} fsdp=false", "error crash config"),
+    ("LOSS001", "bridge", "", f"{AVERAGED} fsdp=true symmetric_registration_off=true", "error crash config"),
+    ("LOSS001", "bridge", "", f"{AVERAGED} fsdp=true fsdp_version=2", "error crash config"),
     (
         "LOSS001",
         "bridge",
         "",
-        "cp=2 finetune=true calculate_per_token_loss=true average_in_collective=true",
+        "cp=2 finetune=true calculate_per_token_loss=true average_in_collective=true fsdp=false",
         "error crash config",
     ),
     ("LOSS001", "bridge", "", "finetune=true calculate_per_token_loss=true average_in_collective=false", "needs cp"),
@@ -63,6 +71,14 @@ VERDICTS: list[Row] = [
         "",
         "not concerned",
     ),
+    (
+        "LOSS005",
+        "mlm",
+        "--expert-tensor-parallel-num-weight-shards 2 --ddp-average-in-collective",
+        "",
+        "error crash config",
+    ),
+    ("LOSS005", "mlm", "--expert-tensor-parallel-num-weight-shards 2", "", "fine"),
     ("LOSS005", "bridge", "ddp.average_in_collective=true", "", "not concerned"),
     (
         "LOSS006",

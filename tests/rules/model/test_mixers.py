@@ -7,7 +7,8 @@ from support.rules import FixRow, Row, test_fixes, test_verdict
 
 __all__ = ["test_fixes", "test_verdict"]
 
-MAMBA = "--hybrid-layer-pattern M*"
+PATTERN = "--hybrid-layer-pattern"
+MAMBA = f"{PATTERN} M*"
 HEADS, GROUPS = "--mamba-num-heads", "--mamba-num-groups"
 DSA = "--experimental-attention-variant dsa --no-rope-fusion"
 GDN = "--experimental-attention-variant gated_delta_net"
@@ -51,6 +52,14 @@ VERDICTS: list[Row] = [
     ("MODEL003", "mlm", f"{CP} 2 {GDN}", "linear_num_key_heads=null mcore=0.18", "fine"),
     ("MODEL003", "mlm", f"{CP} 2 {GDN}", "linear_num_value_heads=null mcore=0.18", "fine"),
     ("MODEL003", "mlm", f"{CP} 4 {GDN} {KEYS} 4 {VALUES} 6", "mcore=0.19", "error"),
+    # A G in a layer pattern is a gated delta net that no config check sees (16 key and 32 value heads by default).
+    ("MODEL003", "mlm", f"{CP} 2 {PATTERN} G*G*", "mcore=0.17", "error silent never"),
+    ("MODEL003", "mlm", f"{CP} 2 {PATTERN} G*G*", "mcore=0.18", "fine"),
+    ("MODEL003", "mlm", f"{CP} 3 {PATTERN} G*G*", "mcore=0.18", "error crash first-forward"),
+    ("MODEL003", "mlm", f"{CP} 3 {PATTERN} M*M*", "mcore=0.18", "not concerned"),
+    ("MODEL002", "mlm", f"{CP} 2 {PATTERN} MDMD", "mcore=0.19", "error crash config"),
+    ("MODEL002", "mlm", f"{CP} 2 {PATTERN} MDMD --cp-comm-type all_gather", "mcore=0.19", "fine"),
+    ("MODEL002", "mlm", f"{CP} 2 {PATTERN} M*M*", "mcore=0.19", "not concerned"),
     ("MODEL003", "mlm", f"{CP} 4 {GDN} {KEYS} 6 {VALUES} 12", "mcore=0.19", "error"),
 ]
 

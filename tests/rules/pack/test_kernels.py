@@ -56,6 +56,8 @@ VERDICTS: list[Row] = [
     ("PACK008", "mlm", f"{CP} 1 --sft {ROPE}", "te=1.11", "not concerned"),
     ("PACK008", "mlm", f"--multi-latent-attention --rope-type rope {ROPE}", "", "error crash config"),
     ("PACK008", "mlm", f"--multi-latent-attention --rope-type yarn {ROPE}", "", "fine"),
+    ("PACK008", "mlm", f"--hybrid-layer-pattern M+M+ --rope-type rope {ROPE}", "", "error crash config"),
+    ("PACK008", "mlm", f"--hybrid-layer-pattern M*M* --rope-type rope {ROPE}", "", "not concerned"),
     ("PACK008", "bridge", "", "rope_fusion=true thd=true te=1.11", "needs cp"),
     ("PACK008", "bridge", "", "rope_fusion=true thd=true te=1.12", "needs cp"),  # without CP it does not apply
     ("PACK010", "verl", ENGINE_PADDED, "verl=0.7.1", "error crash first-forward"),

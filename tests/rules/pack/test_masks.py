@@ -11,6 +11,8 @@ CONTIGUOUS = "--cp-partition-mode contiguous"
 SCHEDULED = f"{CONTIGUOUS} --sequence-packing-scheduler dp_balanced"
 
 VERDICTS: list[Row] = [
+    # validate_args switches the mask off where documents mask each other, also beside --sft.
+    ("PACK013", "mlm", "--sft --dataloader-inter-document-masking", "mcore=0.19.0", "fine"),
     # rule, dialect, launch, assumed, verdict
     ("PACK006", "mlm", f"{CP} 2 --dataloader-inter-document-masking --sft", "", "fine"),
     ("PACK006", "bridge", "", "inter_document_masking=true sft=false cp=2", "not concerned"),

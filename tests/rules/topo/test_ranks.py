@@ -6,6 +6,9 @@ from support.rules import FixRow, Row, test_fixes, test_text, test_verdict
 
 __all__ = ["test_fixes", "test_text", "test_verdict"]
 
+SHARDS, EXPERT_SHARDS = "--tensor-parallel-num-weight-shards", "--expert-tensor-parallel-num-weight-shards"
+INSTANCES = "--num-distributed-optimizer-instances"
+INNER_WORDS = "--use-tp-pp-dp-mapping --pipeline-model-parallel-size 2"
 EXPERTS_OVER_8 = (
     "model.tensor_model_parallel_size=4 model.pipeline_model_parallel_size=1 model.context_parallel_size=2 "
     "model.expert_model_parallel_size=8 model.num_moe_experts=64 model.expert_tensor_parallel_size=null "
@@ -69,6 +72,21 @@ VERDICTS: list[Row] = [
     ("TOPO006", "mlm", "", "num_distributed_optimizer_instances=2 world_size=8 ep=8", "error crash init"),
     ("TOPO006", "verl", "", "cp=2 num_distributed_optimizer_instances=3 world_size=9", "fine"),
     ("TOPO006", "verl", "", "num_distributed_optimizer_instances=4 world_size=8 gtp=4", "error crash init"),
+    # Weight shards of experts are an axis of their own in the expert grid (initialize_model_parallel of 0.19).
+    ("TOPO004", "mlm", f"{EXPERT_SHARDS} 4", "world_size=2", "error crash init"),
+    ("TOPO004", "mlm", f"{EXPERT_SHARDS} 4", "world_size=4", "fine"),
+    ("TOPO004", "mlm", f"--expert-tensor-parallel-size 2 {EXPERT_SHARDS} 4", "world_size=4", "fine"),
+    ("TOPO005", "mlm", f"{INNER_WORDS} --context-parallel-size 2 {EXPERT_SHARDS} 2", "world_size=8", "fine"),
+    ("TOPO005", "mlm", f"{INNER_WORDS} {EXPERT_SHARDS} 2", "world_size=8", "error crash init"),
+    ("TOPO005", "mlm", f"{INNER_WORDS} {SHARDS} 2 {EXPERT_SHARDS} 2", "world_size=8", "fine"),
+    ("TOPO008", "mlm", f"--tensor-model-parallel-size 2 {SHARDS} 3", "", "error crash config"),
+    ("TOPO008", "mlm", f"--tensor-model-parallel-size 4 {SHARDS} 2", "", "error crash config"),
+    ("TOPO008", "mlm", f"--tensor-model-parallel-size 2 {SHARDS} 8", "", "fine"),
+    ("TOPO008", "mlm", f"--tensor-model-parallel-size 2 {EXPERT_SHARDS} 3", "", "error crash config"),
+    ("TOPO008", "mlm", "--tensor-model-parallel-size 2", "", "not concerned"),
+    ("TOPO009", "mlm", f"{SHARDS} 2 {INSTANCES} 2", "", "error crash init"),
+    ("TOPO009", "mlm", f"{EXPERT_SHARDS} 2 {INSTANCES} 2", "", "error crash init"),
+    ("TOPO009", "mlm", f"--tensor-model-parallel-size 2 {SHARDS} 2 {INSTANCES} 2", "", "fine"),
     ("TOPO007", "bridge", "", "", "not concerned"),
     ("TOPO007", "verl", "", "rank_order=tp-cp-ep-pp-dp", "not concerned"),
     ("TOPO007", "verl", "", "etp=2 world_size=6 rank_order=cp-dp", "error crash init"),

@@ -14,6 +14,9 @@ _MODEL = (
     "num_query_groups",
     "group_query_attention",
     "kv_channels",
+    "max_position_embeddings",
+    "position_embedding_type",
+    "use_rotary_position_embeddings",
     "rotary_interleaved",
     "apply_query_key_layer_scaling",
     "mtp_num_layers",
@@ -29,6 +32,7 @@ _PARALLEL = (
     "tensor_model_parallel_size",
     "pipeline_model_parallel_size",
     "virtual_pipeline_model_parallel_size",
+    "num_layers_per_virtual_pipeline_stage",
     "expert_model_parallel_size",
 )
 

@@ -6,6 +6,7 @@ import os
 from functools import cache
 
 from hcp.launch.fact import Dialect
+from hcp.launch.facts.known_options import all_options
 
 _OPEN_SECTIONS = {  # verl: what stands below these is a field of the named class
     "override_transformer_config": "transformer",
@@ -69,7 +70,7 @@ def one_edit_apart(first: str, second: str) -> bool:
 def _candidates(dialect: Dialect, key: str) -> tuple[frozenset[str], str]:
     """(the known names, the part of the key that is one of them)."""
     if dialect == "mlm":
-        return _section("mlm"), key
+        return _command_line(), key
     if dialect == "verl":
         for section, name in _OPEN_SECTIONS.items():
             head, found, field = key.partition(f".{section}.")
@@ -77,6 +78,12 @@ def _candidates(dialect: Dialect, key: str) -> tuple[frozenset[str], str]:
                 return _section(name), field
         return _section("verl"), key
     return _section("bridge"), key
+
+
+@cache
+def _command_line() -> frozenset[str]:
+    """The options of Megatron-LM's own parser, and those of its other programs."""
+    return _section("mlm") | all_options()
 
 
 @cache

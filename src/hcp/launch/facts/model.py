@@ -110,7 +110,7 @@ MODEL_FACTS: tuple[FactSpec, ...] = (
         UNKNOWN,
         "fused rotary embedding",
         defaults={"mlm": True},
-        mlm=("apply_rope_fusion",),
+        mlm=(),
         mlm_not=("no_rope_fusion",),
     ),
     FactSpec(
@@ -119,6 +119,8 @@ MODEL_FACTS: tuple[FactSpec, ...] = (
         "positions that the model has; where it is written, no sequence may be longer",
         mlm=("max_position_embeddings",),
         bridge=("model.max_position_embeddings",),
+        default=UNKNOWN,
+        defaults={"mlm": None},
     ),
     FactSpec(
         "position_embedding_type",
@@ -146,7 +148,7 @@ MODEL_FACTS: tuple[FactSpec, ...] = (
         "fp8",
         None,
         "FP8 format; null = off",
-        mlm=("fp8", "fp8_format"),
+        mlm=("fp8_format",),
         bridge=("mixed_precision.fp8", "model.fp8"),
         kept=True,
     ),
@@ -165,6 +167,7 @@ MODEL_FACTS: tuple[FactSpec, ...] = (
         "fp8_dot_product_attention",
         False,
         "FP8 attention",
+        mlm=(),
         bridge=("mixed_precision.fp8_dot_product_attention", "model.fp8_dot_product_attention"),
         kept=True,
     ),
@@ -174,10 +177,11 @@ MODEL_FACTS: tuple[FactSpec, ...] = (
         "fp8_multi_head_attention",
         False,
         "FP8 multi-head attention",
+        mlm=(),
         bridge=("mixed_precision.fp8_multi_head_attention", "model.fp8_multi_head_attention"),
         kept=True,
     ),
-    field_spec("tp_only_amax_red", "bool", "tp_only_amax_red", False, "amax reduced over tp only", kept=True),
+    field_spec("tp_only_amax_red", "bool", "tp_only_amax_red", False, "amax reduced over tp only", mlm=(), kept=True),
     # What else decides with CP.
     field_spec(
         "overlap_moe_expert_parallel_comm",
@@ -206,6 +210,32 @@ MODEL_FACTS: tuple[FactSpec, ...] = (
     field_spec(
         "cuda_graph_impl", "str", "cuda_graph_impl", "none", "CUDA graphs: none, local, transformer_engine", kept=True
     ),
+    field_spec(
+        "cuda_graph_modules",
+        "any",
+        "cuda_graph_modules",
+        None,
+        "what the CUDA graphs of layers hold (cuda_graph_scope before 0.18); nothing = whole layers",
+        mlm=("cuda_graph_modules", "cuda_graph_scope"),
+        bridge=("model.cuda_graph_modules", "model.cuda_graph_scope"),
+        kept=True,
+    ),
     field_spec("enable_cuda_graph", "bool", "enable_cuda_graph", False, "CUDA graphs (older key)", kept=True),
+    field_spec(
+        "external_cuda_graph",
+        "bool",
+        "external_cuda_graph",
+        False,
+        "CUDA graphs by Transformer Engine (older key)",
+        kept=True,
+    ),
     field_spec("recompute_granularity", "str", "recompute_granularity", None, "activation recomputation", kept=True),
+    field_spec(
+        "distribute_saved_activations",
+        "bool",
+        "distribute_saved_activations",
+        False,
+        "recomputation's inputs are split over the tensor-parallel ranks",
+        kept=True,
+    ),
 )

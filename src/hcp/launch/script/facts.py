@@ -110,6 +110,9 @@ def _torchrun(facts: Facts, context: StartContext) -> None:
         if name.startswith("torchrun.")
     }
     _ntasks_per_node(facts, context)
+    if hidden is not None:
+        for name in _RENDEZVOUS:
+            facts.lack(f"torchrun.{name}", hidden)
     nodes = options.get("nnodes")
     if nodes is None and "standalone" in options:
         facts.put("nodes", 1, options["standalone"].span, "--standalone")
@@ -122,6 +125,9 @@ def _torchrun(facts: Facts, context: StartContext) -> None:
         _default_one(facts, "gpus_per_node", "--nproc-per-node", hidden)
     elif not _put_number(facts, "gpus_per_node", per_node):
         _slurm_gpus(facts, context)
+
+
+_RENDEZVOUS = ("rdzv_endpoint", "rdzv_backend", "master_addr", "node_rank")
 
 
 def _default_one(facts: Facts, name: str, flag: str, hidden: str | None) -> None:

@@ -37,6 +37,12 @@ def _is_wide_mla(v: View) -> bool:
     return not v.get("thd") or (v.dialect != "verl" and not v.at_least("mcore", "0.18"))
 
 
+_FP8_ATTENTION = (
+    "model.context_parallel_size=2 model.fp8=hybrid model.fp8_recipe=delayed model.fp8_dot_product_attention=true"
+)
+"""Megatron-LM's command line has no option for it."""
+
+
 @rule(
     "CP009",
     severity="error",
@@ -189,16 +195,8 @@ def bias_uses_the_ring_and_cudnn(v: View) -> Problem | None:
         ),
     ),
     applies=under_cp(lambda v: has_fp8_attention(v) and v.fp8 is not None),
-    good=Example(
-        "mlm",
-        "--context-parallel-size 2 --fp8-format hybrid --fp8-dot-product-attention "
-        "--attention-backend fused --seq-length 4096 --micro-batch-size 1",
-    ),
-    bad=Example(
-        "mlm",
-        "--context-parallel-size 2 --fp8-format hybrid --fp8-dot-product-attention "
-        "--attention-backend flash --seq-length 4096 --micro-batch-size 1",
-    ),
+    good=Example("bridge-provider", f"{_FP8_ATTENTION} model.attention_backend=fused"),
+    bad=Example("bridge-provider", f"{_FP8_ATTENTION} model.attention_backend=flash"),
 )
 def fp8_attention_runs_on_cudnn(v: View) -> Problem | None:
     """FP8 attention runs on cuDNN, on Hopper or newer.

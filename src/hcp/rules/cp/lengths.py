@@ -38,13 +38,13 @@ def _length(v: View, length: int, multiple: int) -> Fix:
 
 
 def _splits_rows_over_tp(v: View) -> bool:
-    """Sequence parallelism over dense rows: packed rows have a length of their own (PACK001)."""
+    """Sequence parallelism over rows of seq_length tokens, as --sft has them too: other packing is PACK001's."""
     return (
         v.dialect in ("mlm", "bridge", "bridge-provider")
         and cp_may_be_on(v)
         and v.get("tp") != 1
         and bool(v.sequence_parallel)
-        and not v.get("thd")
+        and (not v.get("thd") or v.get("packing") == "sft")
         and not v.get("vision")
     )
 

@@ -112,9 +112,10 @@ def deterministic_mode_has_its_environment(v: View) -> Problem | None:
 def batch_invariant_mode_excludes_cp(v: View) -> Problem | None:
     """Batch-invariant mode runs without context parallelism.
 
-    CP calls FlashAttention 2's kernels directly, whose schedule depends on the batch; 0.19 and later assert.
+    CP calls FlashAttention 2's kernels directly, whose schedule depends on the batch. Main asserts it since 0.19, the
+    dev branch does not.
     """
-    if v.cp == 1 or not v.at_least("mcore", "0.19"):
+    if v.cp == 1 or not v.at_least("mcore", "0.19") or v.get("mcore_branch") == "dev":
         return None
     return Problem(
         message="batch-invariant mode has no context parallelism: the model config is refused",
@@ -165,8 +166,8 @@ def fsdp_v2_excludes_cp(v: View) -> Problem | None:
     stage="config",
     source=(MULTI_TOKEN_PREDICTION.says("roll_tensor", "cp_group", ">=0.14"),),
     applies=under_cp(lambda v: v.dialect == "mlm" and bool(v.get("mtp_layers"))),
-    good=Example("mlm", "--context-parallel-size 2 --mtp-num-layers 1", "mcore=0.14"),
-    bad=Example("mlm", "--context-parallel-size 2 --mtp-num-layers 1", "mcore=0.13"),
+    good=Example("mlm", "--context-parallel-size 2 --mtp-num-layers 1 --position-embedding-type rope", "mcore=0.14"),
+    bad=Example("mlm", "--context-parallel-size 2 --mtp-num-layers 1 --position-embedding-type rope", "mcore=0.13"),
 )
 def mtp_supports_cp(v: View) -> Problem | None:
     """Multi-token prediction with context parallelism has a Megatron-LM that can.
@@ -225,10 +226,55 @@ def ucc_pipeline_has_enough_connections(v: View) -> Problem | None:
     )
 
 
+@rule(
+    "CP028",
+    severity="error",
+    effect="crash",
+    stage="config",
+    source=(
+        TRANSFORMER_CONFIG.says(
+            "TransformerConfig.__post_init__",
+            "DSv4 Hybrid with context parallelism requires cp_partition_mode='contiguous'.",
+            ">=0.19",
+            where="checkout",
+        ),
+    ),
+    applies=under_cp(lambda v: v.get("attention_variant") == "dsv4_hybrid"),
+    good=Example(
+        "mlm",
+        "--context-parallel-size 2 --experimental-attention-variant dsv4_hybrid --cp-partition-mode contiguous "
+        "--sequence-packing-scheduler dp_balanced",
+        "mcore=0.19.0 mcore_branch=dev",
+    ),
+    bad=Example(
+        "mlm",
+        "--context-parallel-size 2 --experimental-attention-variant dsv4_hybrid "
+        "--sequence-packing-scheduler dp_balanced",
+        "mcore=0.19.0 mcore_branch=dev",
+    ),
+)
+def hybrid_attention_of_deepseek_takes_contiguous_chunks(v: View) -> Problem | None:
+    """DeepSeek-V4's hybrid attention gets contiguous chunks under context parallelism.
+
+    It compresses runs of neighbouring tokens and slides a window over them, so a rank needs one piece of the sequence
+    and not the two of the zigzag. The dev branch alone has it.
+    """
+    if v.cp_partition_mode == "contiguous":
+        return None
+    return Problem(
+        message="DeepSeek-V4's hybrid attention cannot use the two chunks of a zigzag: the model config is refused",
+        found=f"experimental_attention_variant dsv4_hybrid with cp_partition_mode {v.cp_partition_mode}",
+        wanted="cp_partition_mode contiguous, and a sequence_packing_scheduler",
+        facts=("cp_partition_mode", "attention_variant", "cp"),
+        fixes=(Fix({"cp_partition_mode": "contiguous"}, "one chunk per rank"),),
+    )
+
+
 RULES = (
     deterministic_mode_has_its_environment,
     batch_invariant_mode_excludes_cp,
     fsdp_v2_excludes_cp,
     mtp_supports_cp,
     ucc_pipeline_has_enough_connections,
+    hybrid_attention_of_deepseek_takes_contiguous_chunks,
 )

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 from hcp.rules.dcp.launches import HYBRID, ON_MAIN, hybrid
-from hcp.rules.dcp.view import is_hybrid
+from hcp.rules.dcp.view import is_dev, is_hybrid, switch
 from hcp.rules.rule import Example, Fix, Problem, rule
 from hcp.rules.upstream import ARGUMENTS, SCHEDULES, TRAINING
 from hcp.rules.view import View
+
+_EXPERTS = "--num-experts 8 --expert-model-parallel-size 4 --moe-token-dispatcher-type alltoall"
 
 
 @rule(
@@ -52,7 +54,7 @@ def hybrid_cp_excludes_pipelines(v: View) -> Problem | None:
         ARGUMENTS.says("validate_args", "Hybrid context parallelism not supported with CUDA Graph", ">=0.16"),
         ARGUMENTS.says("validate_args", "del args.enable_cuda_graph", ">=0.16"),
     ),
-    applies=lambda v: v.dialect == "mlm" and is_hybrid(v),
+    applies=lambda v: v.dialect == "mlm" and (is_hybrid(v) or is_dev(v)),
     good=Example("mlm", HYBRID, ON_MAIN),
     bad=Example("mlm", hybrid(enable_cuda_graph=True), ON_MAIN),
 )
@@ -60,27 +62,34 @@ def hybrid_cp_excludes_cuda_graphs(v: View) -> Problem | None:
     """Hybrid CP runs without CUDA graphs.
 
     Group and length change from one sequence to the next, and a graph is captured for one of each. The command line
-    means to refuse graphs, but asks for the older flag, which it has deleted by then; the newer option it does not
-    ask for at all.
+    means to refuse graphs, but asks for the older flag, which it has deleted by then; it does not ask for the newer
+    option, nor for the other older flag, which stands for that option. Dev's dynamic CP has graphs of its own.
     """
     if v.enable_cuda_graph:
         message = "the command line stops with an AttributeError: it deletes the flag before it asks for it"
         fact = "enable_cuda_graph"
-    elif v.cuda_graph_impl not in (None, "none"):
+    elif is_dev(v):
+        return None
+    elif v.external_cuda_graph or v.cuda_graph_impl not in (None, "none"):
         message = (
             "the check for CUDA graphs asks for an older flag and lets this one pass: graphs are captured for "
             "shapes and groups that change with every micro-batch"
         )
-        fact = "cuda_graph_impl"
+        fact = "external_cuda_graph" if v.external_cuda_graph else "cuda_graph_impl"
     else:
         return None
     older = fact == "enable_cuda_graph"
     return Problem(
         message=message,
-        found="hybrid_context_parallel with " + ("enable_cuda_graph" if older else f"cuda_graph_impl {v[fact]}"),
+        found=f"{switch(v)} with " + (f"cuda_graph_impl {v[fact]}" if fact == "cuda_graph_impl" else fact),
         wanted="no CUDA graphs",
         facts=(fact,),
-        fixes=(Fix({"enable_cuda_graph": False, "cuda_graph_impl": "none"}, "kernels are launched one by one"),),
+        fixes=(
+            Fix(
+                {"enable_cuda_graph": False, "external_cuda_graph": False, "cuda_graph_impl": "none"},
+                "kernels are launched one by one",
+            ),
+        ),
         severity=None if older else "warning",
         stage="config" if older else "training",
     )
@@ -130,7 +139,7 @@ def hybrid_cp_excludes_evaluation(v: View) -> Problem | None:
     ),
     applies=lambda v: v.dialect in ("mlm", "bridge-provider") and is_hybrid(v),
     good=Example("mlm", HYBRID, ON_MAIN),
-    bad=Example("mlm", hybrid(overlap_moe_expert_parallel_comm=True), ON_MAIN),
+    bad=Example("mlm", f"{hybrid(overlap_moe_expert_parallel_comm=True)} {_EXPERTS}", ON_MAIN),
 )
 def hybrid_cp_excludes_expert_overlap(v: View) -> Problem | None:
     """Hybrid CP and the overlapped expert all-to-all exclude each other.

@@ -24,6 +24,10 @@ def _has_padded_rows(v: View) -> bool:
     )
 
 
+_FP8_ATTENTION = "mixed_precision.fp8=hybrid mixed_precision.fp8_dot_product_attention=true"
+"""Megatron-LM's command line has no option for it."""
+
+
 @rule(
     "HCP013",
     severity="error",
@@ -138,8 +142,8 @@ def padded_packing_avoids_fa3(v: View) -> Problem | None:
         TE_BACKENDS.says("FusedAttention.forward", 'cp_group[0] if cp_comm_type == "a2a+p2p" else cp_group', ">=2.8"),
     ),
     applies=lambda v: has_fp8_attention(v) and v.get("fp8") is not None and runs_hcp(v),
-    good=Example("mlm", f"{MLM} --fp8-format hybrid --fp8-recipe delayed --fp8-dot-product-attention"),
-    bad=Example("mlm", f"{MLM} --fp8-format hybrid --fp8-recipe tensorwise --fp8-dot-product-attention"),
+    good=Example("bridge", f"{BRIDGE} {_FP8_ATTENTION} mixed_precision.fp8_recipe=delayed"),
+    bad=Example("bridge", f"{BRIDGE} {_FP8_ATTENTION} mixed_precision.fp8_recipe=tensorwise"),
 )
 def fp8_scale_is_shared_over_cp(v: View) -> Problem | None:
     """FP8 attention with current scaling shares its scale over the whole CP group.

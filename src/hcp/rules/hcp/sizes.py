@@ -241,7 +241,7 @@ def each_level_has_several_ranks(v: View) -> Problem | None:
 
 @rule(
     "HCP006",
-    severity="error",
+    severity="warning",
     effect="silent",
     stage="never",
     source=(EXTENSION_TE.says("TEDotProductAttention.__init__", 'elif cp_comm_type == "a2a+p2p":', ">=0.12"),),

@@ -4,15 +4,24 @@ from __future__ import annotations
 
 from hcp.rules.cp.view import layer_types, over, smaller_divisors, type_fixes, under_cp
 from hcp.rules.rule import Example, Fix, Problem, rule
-from hcp.rules.upstream import MAMBA_CONTEXT_PARALLEL, TRANSFORMER_CONFIG
+from hcp.rules.upstream import GATED_DELTA_NET, MAMBA_CONTEXT_PARALLEL, TRANSFORMER_CONFIG
 from hcp.rules.view import Unknown, View
 
 _GDN = ("gated_delta_net", "gdn", "gdn2")
 
 
-def _has_mamba(v: View) -> bool:
+def _has_layer(v: View, symbol: str) -> bool:
+    """Whether the layer pattern of a hybrid model has that symbol: M = Mamba, G = gated delta net."""
     pattern = v.get("hybrid_pattern")
-    return isinstance(pattern, str) and "M" in pattern
+    return isinstance(pattern, str) and symbol in pattern
+
+
+def _has_mamba(v: View) -> bool:
+    return _has_layer(v, "M")
+
+
+def _has_delta_net(v: View) -> bool:
+    return v.get("attention_variant") in _GDN or _has_layer(v, "G")
 
 
 def _mamba_heads(v: View) -> int:
@@ -163,16 +172,20 @@ def dsa_gathers_without_fused_rope(v: View) -> Problem | None:
             "Gated delta net does not support context parallel for now",
             ">=0.16,<0.18",
         ),
+        GATED_DELTA_NET.says("GatedDeltaNet", "# TODO: support CP", ">=0.17,<0.18", where="checkout"),
     ),
-    applies=lambda v: v.get("attention_variant") in _GDN,
+    applies=_has_delta_net,
     good=Example("mlm", "--context-parallel-size 2 --experimental-attention-variant gated_delta_net", "mcore=0.18"),
     bad=Example("mlm", "--context-parallel-size 32 --experimental-attention-variant gated_delta_net"),
 )
 def gated_delta_net_heads_divide(v: View) -> Problem | None:
     """The heads of a gated delta net divide over tensor and context parallelism.
 
-    Like Mamba, gated delta nets deal heads over the whole CP group; before 0.18 they have no CP at all.
+    Like Mamba, gated delta nets deal heads over the whole CP group; before 0.18 they have no CP at all. The config
+    constructor looks at the attention variant alone: a G in a layer pattern passes it, and 0.17 then trains each rank's
+    part of the sequence as if it were one of its own.
     """
+    by_pattern = v.get("attention_variant") not in _GDN
     keys, values = v.linear_num_key_heads, v.linear_num_value_heads
     if keys is None or values is None:
         return None
@@ -181,20 +194,25 @@ def gated_delta_net_heads_divide(v: View) -> Problem | None:
     if keys % ranks or values % ranks:
         fits = [size for size in smaller_divisors(int(v.cp)) if not keys % (v.tp * size) and not values % (v.tp * size)]
         return Problem(
-            message="a gated delta net deals whole heads to the ranks and cannot: the model config is refused",
+            message="a gated delta net deals whole heads to the ranks and cannot: "
+            + ("the first forward stops" if by_pattern else "the model config is refused"),
             found=f"{found} at tensor_model_parallel_size {v.tp} and context_parallel_size {v.cp}",
             wanted=f"both a multiple of {ranks}",
             facts=("linear_num_key_heads", "linear_num_value_heads", "tp", "cp"),
             fixes=tuple(Fix({"cp": size}, over("context", size)) for size in fits[:1]),
+            stage="first-forward" if by_pattern else None,
         )
     if v.cp == 1 or v.at_least("mcore", "0.18"):
         return None
     return Problem(
-        message="gated delta nets have no context parallelism in this megatron-core: the model config is refused",
+        message="gated delta nets have no context parallelism in this megatron-core: "
+        + ("each rank takes its part of a sequence for a whole one" if by_pattern else "the model config is refused"),
         found=f"context_parallel_size {v.cp} with megatron-core {v.mcore}",
         wanted="megatron-core 0.18 or newer",
-        facts=("attention_variant", "cp", "mcore"),
+        facts=("hybrid_pattern" if by_pattern else "attention_variant", "cp", "mcore"),
         fixes=(Fix({"cp": 1}, "no context parallelism"),),
+        effect="silent" if by_pattern else None,
+        stage="never" if by_pattern else None,
     )
 
 

@@ -42,10 +42,14 @@ def vision_script_uses_cp_or_pp(v: View) -> Problem | None:
     source=(TRANSFORMER_LAYER.says("TransformerLayer.__init__", "config.cp_comm_type[", ">=0.12"),),
     applies=under_cp(lambda v: bool(v.get("mtp_layers")) and isinstance(v.get("cp_comm_type"), tuple)),
     good=Example(
-        "mlm", "--context-parallel-size 2 --num-layers 2 --cp-comm-type p2p p2p --mtp-num-layers 1", "mcore=0.17"
+        "mlm",
+        "--context-parallel-size 2 --num-layers 2 --cp-comm-type p2p p2p --mtp-num-layers 1 --position-embedding-type rope",
+        "mcore=0.17",
     ),
     bad=Example(
-        "mlm", "--context-parallel-size 2 --num-layers 2 --cp-comm-type p2p all_gather --mtp-num-layers 1", "mcore=0.17"
+        "mlm",
+        "--context-parallel-size 2 --num-layers 2 --cp-comm-type p2p all_gather --mtp-num-layers 1 --position-embedding-type rope",
+        "mcore=0.17",
     ),
 )
 def mtp_takes_the_first_comm_types(v: View) -> Problem | None:

@@ -106,8 +106,11 @@ def contiguous_chunks_suit_the_attention(v: View) -> Problem | None:
 def sft_gets_no_mask(v: View) -> Problem | None:
     """Fine-tuning with --sft asks the dataloader for no mask.
 
-    The dataset of --sft returns boundaries instead of a mask and asserts it; the mask is on by default.
+    The dataset of --sft returns boundaries instead of a mask and asserts it; the mask is on by default. Masking between
+    documents switches it off.
     """
+    if v.inter_document_masking:
+        return None
     if not v.attention_mask_in_dataloader or (v.known("mcore") and not v.at_least("mcore", "0.16")):
         return None  # before 0.16 --sft did not pack, and made masks
     return Problem(

@@ -59,12 +59,14 @@ def srun_starts_all_ranks(v: View) -> Problem | None:
     good=Example(
         "mlm",
         "#SBATCH --nodes=2\n#SBATCH --ntasks-per-node=1\n"
-        "srun torchrun --nnodes=2 --nproc-per-node=8 pretrain_gpt.py --micro-batch-size 1\n",
+        "srun torchrun --nnodes=2 --nproc-per-node=8 --rdzv-backend=c10d --rdzv-endpoint=node1:29500 pretrain_gpt.py "
+        "--micro-batch-size 1\n",
     ),
     bad=Example(
         "mlm",
         "#SBATCH --nodes=2\n#SBATCH --ntasks-per-node=8\n"
-        "srun torchrun --nnodes=2 --nproc-per-node=8 pretrain_gpt.py --micro-batch-size 1\n",
+        "srun torchrun --nnodes=2 --nproc-per-node=8 --rdzv-backend=c10d --rdzv-endpoint=node1:29500 pretrain_gpt.py "
+        "--micro-batch-size 1\n",
     ),
 )
 def one_launcher_per_node(v: View) -> Problem | None:

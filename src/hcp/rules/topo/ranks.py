@@ -20,8 +20,12 @@ def _dense_ranks(v: View) -> int:
 
 
 def _expert_ranks(v: View) -> int:
-    """Ranks of one replica of the experts: etp x ep x pp."""
-    return int(v.etp * v.ep * v.pp)
+    """Ranks of one replica of the experts: etp x ep x pp (x weight shards, where they are known)."""
+    return int(v.etp * v.ep * v.get("egtp", 1) * v.pp)
+
+
+def _say_shards(count: int) -> str:
+    return f" x weight shards {count}" if count > 1 else ""
 
 
 def _order(v: View) -> str:
@@ -66,7 +70,7 @@ def _unnamed_axes(v: View, axes: list[str]) -> list[str]:
 def _pipeline_stride(v: View, axes: list[str], expert: bool) -> int:
     """How far the stages of a pipeline stand apart in the numbering of ranks of a grid."""
     if expert:
-        sizes = {"tp": v.etp, "ep": v.ep, "dp": v.world_size // _expert_ranks(v)}
+        sizes = {"tp": v.etp, "ep": v.ep * v.get("egtp", 1), "dp": v.world_size // _expert_ranks(v)}
     else:
         sizes = {"tp": v.tp * v.get("gtp", 1), "cp": v.cp, "dp": v.world_size // _dense_ranks(v)}
     return prod(sizes.get(axis, 1) for axis in axes[: axes.index("pp")])
@@ -99,12 +103,11 @@ def ranks_fit_the_dense_layout(v: View) -> Problem | None:
     for axis, kind in (("cp", "context"), ("tp", "tensor"), ("pp", "pipeline")):
         others = shard // v[axis]
         if not (axis == "cp" and v.get("hcp_sizes")):
-            sizes = nearest_divisors(v.world_size // others, v[axis])
-            fixes += [Fix({axis: size}, over(kind, size)) for size in sizes]
-    shards = f" x weight shards {v.gtp}" if v.get("gtp", 1) > 1 else ""
+            fixes += [Fix({axis: size}, over(kind, size)) for size in nearest_divisors(v.world_size // others, v[axis])]
+    sizes = f"tp {v.tp} x cp {v.cp} x pp {v.pp}{_say_shards(v.get('gtp', 1))}"
     return Problem(
         message="start-up stops: no data-parallel size fits",
-        found=f"{_say_ranks(v.world_size)} for tp {v.tp} x cp {v.cp} x pp {v.pp}{shards} = {shard}",
+        found=f"{_say_ranks(v.world_size)} for {sizes} = {shard}",
         wanted=f"a multiple of {shard} ranks",
         facts=("world_size", "cp", "tp", "pp"),
         fixes=tuple(fixes),
@@ -118,17 +121,17 @@ def ranks_fit_the_dense_layout(v: View) -> Problem | None:
     effect="crash",
     stage="init",
     source=(PARALLEL_STATE.says("initialize_model_parallel", "expert_tensor_model_pipeline_parallel_size", ">=0.14"),),
-    applies=lambda v: bool(v.ep > 1 or v.etp != v.tp),
+    applies=lambda v: bool(v.ep > 1 or v.etp != v.tp or v.get("egtp", 1) > 1),
     good=Example(
         "mlm",
         "--tensor-model-parallel-size 2 --context-parallel-size 3 --expert-model-parallel-size 4 "
-        "--expert-tensor-parallel-size 1 --num-experts 8",
+        "--expert-tensor-parallel-size 1 --num-experts 8 --sequence-parallel",
         "world_size=12",
     ),
     bad=Example(
         "mlm",
         "--tensor-model-parallel-size 2 --context-parallel-size 3 --expert-model-parallel-size 4 "
-        "--expert-tensor-parallel-size 1 --num-experts 8",
+        "--expert-tensor-parallel-size 1 --num-experts 8 --sequence-parallel",
         "world_size=6",
     ),
 )
@@ -143,16 +146,17 @@ def ranks_fit_the_expert_layout(v: View) -> Problem | None:
         return None
     both = lcm(_dense_ranks(v), expert)
     fixes = _node_fixes(v, both)
-    others = v.etp * v.pp
+    others = expert // v.ep
     if v.world_size % others == 0:
         experts = v.get("num_experts") or 0
         sizes = nearest_divisors(v.world_size // others, v.ep, lambda size: experts % size == 0)
         fixes += [Fix({"ep": size}, over("expert", size)) for size in sizes]
     if v.etp != v.tp:
         fixes.append(Fix({"etp": v.tp}, "experts split as the dense layers are"))
+    shards = _say_shards(v.get("egtp", 1))
     return Problem(
         message="start-up stops: the expert grid, which has no CP axis, does not divide the ranks",
-        found=f"{_say_ranks(v.world_size)} for etp {v.etp} x ep {v.ep} x pp {v.pp} = {expert}",
+        found=f"{_say_ranks(v.world_size)} for etp {v.etp} x ep {v.ep} x pp {v.pp}{shards} = {expert}",
         wanted=f"a multiple of {expert} ranks; with the dense grid, of {both}",
         facts=("ep", "etp", "world_size", "pp"),
         fixes=tuple(fixes),
@@ -192,15 +196,15 @@ def dense_and_expert_pipelines_agree(v: View) -> Problem | None:
     # Upstream compares the two data-parallel sizes, then the lists of pipeline groups.
     if _dense_ranks(v) == _expert_ranks(v) and _pipeline_stride(v, axes, False) == _pipeline_stride(v, axes, True):
         return None
-    width = v.tp * v.get("gtp", 1) * v.cp
+    width, of_experts = v.tp * v.get("gtp", 1) * v.cp, v.etp * v.get("egtp", 1)
     fixes = []
     if v.get("use_tp_pp_dp_mapping"):
         fixes.append(Fix({"use_tp_pp_dp_mapping": False}, "the pipeline axis comes last"))
-    if v.get("num_experts") and width % v.etp == 0:
-        fixes.append(Fix({"ep": width // v.etp}, f"experts over {width // v.etp} ranks"))
+    if v.get("num_experts") and width % of_experts == 0:
+        fixes.append(Fix({"ep": width // of_experts}, f"experts over {width // of_experts} ranks"))
     return Problem(
         message="start-up stops: dense and expert layers would get different pipeline groups, also in a dense model",
-        found=f"rank order {order} with tp x cp = {width} and etp x ep = {v.etp * v.ep} at pp {v.pp}",
+        found=f"rank order {order} with tp x cp = {width} and etp x ep = {of_experts * v.ep} at pp {v.pp}",
         wanted=f"the order {DEFAULT_ORDER}, or etp x ep equal to tp x cp",
         facts=("rank_order", "ep", "cp"),
         fixes=tuple(fixes),

@@ -14,6 +14,7 @@ _CHOICES: dict[str, tuple[Any, ...]] = {
     "attention_backend": ("auto", "flash", "fused", "unfused", "local", None),
     "attention_mask": ("causal", "padding", "causal_bottom_right", "arbitrary"),
     "attention_variant": (None, "dsa", "gated_delta_net", "dsv4_hybrid"),
+    "ckpt_format": ("torch", "torch_dist", "torch_dcp", "fsdp_dtensor"),
     "cp_comm_type": (None, *COMM_TYPES, ("a2a", "p2p"), (HIERARCHICAL, "p2p"), ("p2p",)),
     "cp_partition_mode": ("zigzag", "contiguous"),
     "cuda_graph_impl": ("none", "local", "transformer_engine"),

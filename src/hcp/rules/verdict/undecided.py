@@ -28,6 +28,7 @@ _WITHOUT_CP = {
     "hybrid_context_parallel": False,
     "dynamic_context_parallel": False,
 }
+_WORDS: frozenset[Hides] = frozenset(("word",))
 _ANYTHING: frozenset[Hides] = frozenset(("word", "recipe"))
 _MODEL: frozenset[Hides] = _ANYTHING | {"model"}
 
@@ -106,6 +107,8 @@ def _open_facts(trials: _Trials, rule: Rule) -> tuple[str, ...]:
     doubt = doubted(launch, rule)
     if doubt is not None:
         return (doubt,)
+    if rule.recipe_settled:
+        return trials.run(rule, _WORDS)
     found = trials.run(rule, _ANYTHING)
     cp = launch.facts.get("cp")
     if found or launch.dialect == "bridge" or (cp is not None and cp.value == 1):

@@ -1,0 +1,57 @@
+"""Our verdict against upstream's own code: `python bench/agree.py --megatron-lm DIR`.
+
+DIR is a checkout. Random launches are made from the options that this revision of upstream has, and judged twice: by
+upstream's own start-up, in a process of its own and with stand-ins for what needs GPUs (each is named where it is
+made), and by `hcp check` for the same words. Counted are launches that both accept or both refuse; false alarms, where
+we report an error and upstream accepts; silent rules, where upstream refuses for what one of our rules owns and we
+report nothing; and refusals without a rule, by text. The exit status is 1 if there is a false alarm or a silent rule,
+or if more than 2 % are refused without a rule.
+
+Needs torch (the CPU build is enough). Not part of CI.
+"""
+
+from __future__ import annotations
+
+import argparse
+import sys
+from pathlib import Path
+
+ROOT = Path(__file__).resolve().parents[1]
+sys.path[:0] = [str(ROOT / "src"), str(ROOT / "bench" / "lib")]
+
+from agree import megatron_lm  # noqa: E402
+from agree.compare import show, write_results  # noqa: E402
+from options import at_least_one  # noqa: E402
+
+UPSTREAMS = {"megatron-lm": megatron_lm.compare}
+"""By option, what compares `--commands` launches with a checkout, from a seed."""
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    for name in UPSTREAMS:
+        parser.add_argument(f"--{name}", type=Path, action="append", default=[], metavar="DIR", help="a checkout")
+    parser.add_argument("--commands", type=at_least_one, default=2_000, metavar="N", help="launches for each checkout")
+    parser.add_argument("--seed", type=int, default=1)
+    parser.add_argument("--show", type=int, default=2, metavar="N", help="launches shown of each disagreement")
+    parser.add_argument("--results", type=Path, metavar="FILE", help="also write the counts there, as JSON")
+    parser.add_argument("--functional-tests", action="store_true", help="only upstream's own functional tests")
+    options = parser.parse_args()
+    checkouts = [(name, folder) for name in UPSTREAMS for folder in getattr(options, name.replace("-", "_"))]
+    if not checkouts:
+        parser.error("found no checkout; wanted " + " or ".join(f"--{name} DIR" for name in UPSTREAMS))
+    if options.functional_tests:
+        return megatron_lm.check_functional_tests(options.megatron_lm)
+    results = []
+    for name, folder in checkouts:
+        if not folder.is_dir():
+            parser.error(f"{folder} is no folder")
+        results.append(UPSTREAMS[name](folder, options.commands, options.seed))
+        show(results[-1], options.show)
+    if options.results:
+        write_results(options.results, results)
+    return 0 if all(result.tally.agrees for result in results) else 1
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,38 @@
+"""Megatron-LM's refusals: which rules own them, and which are out of scope."""
+
+from __future__ import annotations
+
+from agree.compare import Tables
+
+TABLES = Tables(
+    owners=(
+        (r"world size \(\d+\) is not divisible by total_model_size", ("TOPO003",)),
+        (r"context_parallel_size == prod\(args\.hierarchical", ("HCP002",)),
+        (r"world_size \(\d+\) is not divisible by expert_tensor_model_pipeline", ("TOPO004",)),
+        (r"GTP requires --ddp-average-in-collective off", ("LOSS005",)),
+        (r"NCCL_ALGO must be one of", ("CP017",)),
+        (r"(Hybrid|Dynamic) context parallel requires an even number", ("DCP007",)),
+        (r"Dynamic context parallelism (not supported with Megatron FSDP|only supported|must be used)", ("DCP004",)),
+        (r"Packed sequence buffer size", ("DCP029", "DCP006")),
+        (r"sequence_packing only supports moe_token_dispatcher", ("DCP030", "DCP017")),
+        (r"no attribute 'enable_cuda_graph'", ("DCP003",)),
+        (r"requires cp_partition_mode='contiguous'", ("CP028",)),
+        (r"min_dynamic_context_parallel_size|scheduler=default_dynamic_cp", ("DCP017",)),
+        (r"Cannot set both hybrid_context_parallel", ("DCP020",)),
+        (r"cp_partition_mode=", ("PACK012",)),
+        (r"unrecognized arguments", ("KEY001", "DCP028")),
+    ),
+    unrelated=(
+        (r"invalid choice|expected (at least )?one argument|invalid \w+ value", "argparse: a value, not a relation"),
+        (r"recompute_(granularity|method|num_layers)|recompute method", "activation recomputation"),
+        (r"Bias in Moe", "the biases of MoE layers"),
+        (r"overlap-(param-gather|grad-reduce)", "the overlap of the optimizer"),
+        (r"mrope-section", "sections of a rotary embedding"),
+        (r"check-for-nan-in-loss-and-grad", "checks for NaN"),
+    ),
+    beyond={
+        "CP006": "raised where the model is built",
+        "MODEL001": "raised where the model is built",
+        "CP027": "raised where the last layer is built",
+    },
+)

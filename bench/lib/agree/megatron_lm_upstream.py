@@ -1,0 +1,163 @@
+"""Megatron-LM's own start-up on command lines: run by agree/megatron_lm.py, as `megatron_lm_upstream.py CHECKOUT`.
+
+Run are upstream's `parse_args` (its parser is built once), `validate_args`, `set_global_variables` (the micro-batch
+calculator), `_initialize_distributed` (the process groups) and `core_transformer_config_from_args`. What this machine
+lacks is replaced:
+
+* torch.distributed: torch's own fake process group, for gloo too; no rank but this one exists.
+* torch.cuda: eight devices of compute capability 9.0 are there, none is used.
+* Transformer Engine: its version alone, `TE`. What asks for it, GTP and the fused rope, is said to be there.
+* triton, six and others (see `_MISSING`): anything that is asked of them exists and does nothing.
+* torch.compile: functions stay as they are.
+* the tokenizer, the writers of logs and the signal handlers are not made.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import io
+import json
+import os
+import sys
+import types
+import typing
+import warnings
+from typing import Any
+
+from refusal import refusal_of
+from stand_ins import Anything, stand_in_for
+
+TE = "2.20.0"
+_MISSING = ("triton", "six", "regex", "sentencepiece", "tiktoken", "transformers", "datasets", "wandb", "pydantic")
+_DEFAULTS = {"tokenizer_type": "GPT2BPETokenizer"}  # as pretrain_gpt.py has it
+
+
+class Refused(Exception):
+    """argparse's own refusal."""
+
+
+class MegatronLM:
+    """Upstream's modules, made ready to judge many command lines."""
+
+    def __init__(self, checkout: str) -> None:
+        sys.path.insert(0, checkout)
+        os.environ.update(RANK="0", LOCAL_RANK="0", WORLD_SIZE="1")
+        import torch
+
+        typing.override = lambda method: method  # type: ignore[attr-defined, unused-ignore]  # of Python 3.12
+        torch.compile = lambda function=None, **_: function or (lambda decorated: decorated)
+        torch.cuda._lazy_init = lambda: None
+        torch.cuda.current_device = lambda: 0
+        torch.cuda.synchronize = lambda *_: None
+        torch.cuda.device_count = lambda: 8
+        torch.cuda.get_device_capability = lambda *_: (9, 0)
+        torch.cuda.get_device_properties = lambda *_: types.SimpleNamespace(major=9, minor=0, multi_processor_count=132)
+        stand_in_for(*_MISSING)
+        torch.distributed.ProcessGroupNCCL = Anything()
+        self.torch = torch
+        self._new_group = torch.distributed.new_group
+        torch.distributed.new_group = self._fake_group
+        import megatron.core.utils as core_utils
+        from packaging.version import Version
+
+        core_utils._te_version = Version(TE)
+        from megatron.core import package_info, parallel_state
+        from megatron.training import arguments, global_vars, initialize
+
+        with contextlib.suppress(ImportError):
+            from megatron.core.tensor_parallel import gtp_api
+
+            gtp_api.HAVE_GTP = True
+        from megatron.core.models.common.embeddings import rope_utils
+
+        rope_utils.fused_apply_rotary_pos_emb = rope_utils.fused_apply_rotary_pos_emb_thd = lambda *_: None
+        self.version = package_info.__version__
+        self.arguments, self.global_vars, self.initialize = arguments, global_vars, initialize
+        self.parallel_state = parallel_state
+        self.parser = self._build_parser()
+
+    def _fake_group(self, *args: Any, **kwargs: Any) -> Any:
+        # Options are NCCL's, and a gloo group would look for its ranks.
+        return self._new_group(*args, **{**kwargs, "backend": "fake", "pg_options": None})
+
+    def _build_parser(self) -> Any:
+        """Upstream's parser, which `parse_args` gets from now on; it raises instead of ending the process."""
+        import argparse
+
+        parser = argparse.ArgumentParser(allow_abbrev=False)
+        self.arguments.add_megatron_arguments(parser)
+
+        def refuse(message: str) -> None:
+            raise Refused(message)
+
+        parser.error = refuse  # type: ignore[method-assign, assignment]
+        self.arguments.add_megatron_arguments = lambda _: parser
+        for name in ("_set_tensorboard_writer", "_set_wandb_writer", "_set_one_logger", "_set_signal_handler"):
+            setattr(self.global_vars, name, lambda *_: None)
+        return parser
+
+    def options(self) -> dict[str, dict[str, Any]]:
+        """The parser's own grammar: by option string, its destination, choices and how many words follow."""
+        return {
+            text: {
+                "dest": action.dest,
+                "choices": [choice for choice in action.choices if isinstance(choice, str | int)]
+                if action.choices
+                else None,
+                "takes": action.nargs if action.nargs is not None else 1,
+            }
+            for action in self.parser._actions
+            for text in action.option_strings
+        }
+
+    def judge(self, words: list[str], world_size: int, env: dict[str, str | None]) -> dict[str, str] | None:
+        """Upstream's refusal of the command line (text and line of code), or None."""
+        before = dict(os.environ)
+        os.environ.update({name: value for name, value in env.items() if value is not None}, WORLD_SIZE=str(world_size))
+        sys.argv = ["pretrain_gpt.py", *words]
+        try:
+            with contextlib.redirect_stdout(io.StringIO()), contextlib.redirect_stderr(io.StringIO()):
+                self._start(world_size)
+        except (Exception, SystemExit) as error:
+            return refusal_of(error, "megatron")
+        finally:
+            self._end()
+            os.environ.clear()
+            os.environ.update(before)
+        return None
+
+    def _start(self, world_size: int) -> None:
+        from torch.testing._internal.distributed.fake_pg import FakeStore
+
+        args = self.arguments.parse_args()
+        args.local_rank = 0
+        self.arguments.validate_args(args, dict(_DEFAULTS))
+        self.global_vars.set_global_variables(args, build_tokenizer=False)
+        self.torch.distributed.init_process_group("fake", store=FakeStore(), rank=0, world_size=world_size)
+        self.initialize._initialize_distributed(None, None, None)
+        self.arguments.core_transformer_config_from_args(args)
+
+    def _end(self) -> None:
+        with contextlib.suppress(Exception):
+            self.parallel_state.destroy_model_parallel()
+        with contextlib.suppress(Exception):
+            self.global_vars.unset_global_variables()
+        if self.torch.distributed.is_initialized():
+            self.torch.distributed.destroy_process_group()
+
+
+def main() -> None:
+    answers = os.fdopen(os.dup(1), "w")
+    os.dup2(2, 1)  # what upstream prints is no answer
+    warnings.simplefilter("ignore")
+    with contextlib.redirect_stdout(io.StringIO()):
+        upstream = MegatronLM(sys.argv[1])
+    print(json.dumps({"version": upstream.version, "te": TE, "options": upstream.options()}), file=answers, flush=True)
+    for line in sys.stdin:
+        question = json.loads(line)
+        refusal = upstream.judge(question["words"], question["world_size"], question["env"])
+        print(json.dumps({"refusal": refusal}), file=answers, flush=True)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,86 @@
+"""Which options Megatron-LM's own parser has, by release and branch."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping
+from functools import cache
+
+Release = tuple[int, int, int]
+BRANCHES = ("main", "dev")
+"""The revisions of the table that are no releases, as they were when it was written."""
+
+
+def all_options() -> frozenset[str]:
+    """The options that any revision has, as argparse destinations: `context_parallel_size`."""
+    return frozenset(_table())
+
+
+def revisions_with(option: str) -> tuple[str, ...]:
+    """The releases and branches that have the option, oldest first; none for one that no revision has.
+
+    >>> revisions_with("dynamic_context_parallel"), revisions_with("our_own_option")
+    (('dev',), ())
+    """
+    return _table().get(option, ())
+
+
+def revision_of(release: Release, branch: str | None) -> str | None:
+    """The revision whose options a megatron-core of this release and branch has; None where none like it was read.
+
+    A patch release has the options of the newest read one before it. A branch moves, so it stands for the version
+    that it had when it was read.
+
+    >>> revision_of((0, 16, 2), "main"), revision_of((0, 20, 0), "main"), revision_of((0, 21, 0), "main")
+    ('0.16.1', 'main', None)
+    >>> revision_of((0, 19, 0), "dev"), revision_of((0, 16, 0), "dev")
+    ('dev', None)
+    """
+    if branch in BRANCHES and release[:2] == _versions()[branch][:2]:
+        return branch
+    if branch != "main":
+        return None
+    same = [name for name in _revisions() if name not in BRANCHES and _release(name)[:2] == release[:2]]
+    older = [name for name in same if _release(name) <= release]
+    return next(iter(older[-1:] or same), None)
+
+
+def _release(name: str) -> Release:
+    major, minor, micro = map(int, name.split("."))
+    return major, minor, micro
+
+
+@cache
+def _lines() -> tuple[str, ...]:
+    with open(os.path.join(os.path.dirname(__file__), "known_options.txt"), encoding="utf-8") as file:
+        return tuple(file.read().splitlines())
+
+
+@cache
+def _versions() -> Mapping[str, Release]:
+    """The versions that the branches had when they were read: `# main: 0.20.0, commit …`."""
+    heads = (line[2:].partition(": ") for line in _lines() if line.startswith("# "))
+    return {name: _release(text.partition(",")[0]) for name, _, text in heads if name in BRANCHES}
+
+
+@cache
+def _revisions() -> tuple[str, ...]:
+    first = next(line for line in _lines() if line.startswith("revisions: "))
+    return tuple(first.split()[1:])
+
+
+@cache
+def _table() -> Mapping[str, tuple[str, ...]]:
+    """Option -> the revisions that have it. A line holds runs of revisions and their options: `0.16.0..dev: a b`."""
+    order = _revisions()
+    table: dict[str, tuple[str, ...]] = {}
+    for line in _lines():
+        runs, _, names = line.partition(": ")
+        if line.startswith(("#", "revisions: ")):
+            continue
+        revisions: list[str] = []
+        for run in runs.split(","):
+            first, _, last = run.partition("..")
+            revisions += order[order.index(first) : order.index(last or first) + 1]
+        table |= dict.fromkeys(names.split(), tuple(revisions))
+    return table

@@ -1,0 +1,61 @@
+"""What the layer pattern of a hybrid model decides: Megatron-LM, `validate_args`, since megatron-core 0.17."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, MutableMapping
+from typing import Any
+
+from hcp.launch.fact import Fact
+
+_OLDER_KEY = "hybrid_override_pattern"
+"""The key before 0.17, where the pattern was read beside the number of layers, not for it."""
+_DSA = "D"
+_MLA = "+"
+_DSV4 = frozenset("CHW")
+
+
+def derive_from_pattern(facts: MutableMapping[str, Fact], unknown: MutableMapping[str, str]) -> None:
+    """Replaces, in place, what the pattern of a command line sets whatever else it says."""
+    pattern = facts.get("hybrid_pattern")
+    if pattern is None or not isinstance(pattern.value, str):
+        return
+
+    def put(name: str, value: Any) -> None:
+        facts[name] = Fact(value, "derived", pattern.location, pattern.key)
+
+    main, *prediction = pattern.value.split("/")
+    layers = len(main.replace("|", ""))
+    stated = facts.get("num_layers")
+    if stated is None or stated.value != layers:
+        counts = pattern.key != _OLDER_KEY or _is_since_0_17(facts)
+        if counts:
+            put("num_layers", layers)
+        elif counts is None:
+            facts.pop("num_layers", None)
+            unknown["num_layers"] = f"megatron-core 0.17 and newer count the layers of {pattern.key}, older ones do not"
+    if prediction and prediction[0]:
+        put("mtp_layers", len(prediction))
+    if _DSA in pattern.value or _MLA in pattern.value:
+        put("mla", True)
+    variant = _variant(facts, pattern.value)
+    if variant is not None:
+        put("attention_variant", variant)
+
+
+def _is_since_0_17(facts: Mapping[str, Fact]) -> bool | None:
+    """Whether megatron-core is 0.17 or newer; None where its version is not known."""
+    words = str(facts["mcore"].value).split(".")[:2] if "mcore" in facts else []
+    if len(words) < 2 or not all(word.isdecimal() for word in words):
+        return None
+    return [int(word) for word in words] >= [0, 17]
+
+
+def _variant(facts: Mapping[str, Fact], pattern: str) -> str | None:
+    """The attention variant that the pattern sets: on main without asking, on dev where none is stated."""
+    stated = facts.get("attention_variant")
+    on_dev = "mcore_branch" in facts and facts["mcore_branch"].value == "dev"
+    if stated is not None and stated.value is not None and on_dev:
+        return None
+    if not _DSV4.isdisjoint(pattern):  # symbols that dev alone knows
+        return "dsv4_hybrid"
+    return "dsa" if _DSA in pattern else None

@@ -1,0 +1,211 @@
+"""Batch sizes: what a step and an evaluation divide into."""
+
+from __future__ import annotations
+
+from hcp.rules.cp.view import nearest_divisors, round_up
+from hcp.rules.rule import Example, Fix, Problem, Source, rule
+from hcp.rules.upstream import ARGUMENTS, BRIDGE_CONFIG, BRIDGE_INITIALIZE, GLOBAL_VARS, MICROBATCHES
+from hcp.rules.view import Unknown, View
+
+_COUNTED: tuple[Source, ...] = (
+    MICROBATCHES.says("ConstantNumMicroBatchesCalculator.__init__", "is not divisible by micro batch size", ">=0.12"),
+    GLOBAL_VARS.says("set_global_variables", "init_num_microbatches_calculator("),
+    BRIDGE_INITIALIZE.says("initialize_megatron", "init_num_microbatches_calculator(", ">=0.2"),
+)
+
+
+def _has_batches(v: View) -> bool:
+    """Whether the launch counts its micro-batches as Megatron-LM does: slime and miles have batches of their own."""
+    return v.dialect in ("mlm", "bridge") and v.get("rollout_batch_size") is None and v.get("actor_num_nodes") is None
+
+
+def _has_one_size(v: View) -> bool:
+    """Whether the global batch size is stated, and stays the same."""
+    return (
+        v.get("global_batch_size") is not None
+        and not v.get("rampup_batch_size")
+        and not v.get("step_batch_size_schedule")
+    )
+
+
+def _replicas(v: View) -> int:
+    """Ranks that get sequences of their own: data parallelism, and weight shards beyond tensor parallelism."""
+    return int(v.dp * v.get("gtp", 1))
+
+
+def _micro_batch(v: View) -> int:
+    """Sequences of a forward, which Megatron-LM and Bridge have no default for."""
+    if v.micro_batch_size is None:
+        raise Unknown("micro_batch_size")
+    return int(v.micro_batch_size)
+
+
+def _said_parts(v: View, micro: int, dp: int) -> str:
+    return f"micro_batch_size {micro} x data-parallel size {dp} ({_said_ranks(v)})"
+
+
+def _said_ranks(v: View) -> str:
+    sizes = " x ".join(f"{axis} {v[axis]}" for axis in ("tp", "cp", "pp") if v.get(axis, 1) > 1)
+    return f"{v.world_size} ranks / {sizes}" if v.known("world_size") and sizes else "all ranks"
+
+
+def _batch_fixes(v: View, unit: int, dp: int) -> tuple[Fix, ...]:
+    """Global batch sizes next to the launch's that divide, and a smaller micro-batch."""
+    size, below = int(v.global_batch_size), int(v.global_batch_size) // unit * unit
+    fixes = [
+        Fix({"global_batch_size": near}, f"{near} sequences per step") for near in (below, round_up(size, unit)) if near
+    ]
+    if size % dp == 0:
+        micro = nearest_divisors(size // dp, int(v.micro_batch_size), lambda other: other < v.micro_batch_size)
+        fixes += [Fix({"micro_batch_size": other}, f"{other} sequences per forward") for other in micro[:1]]
+    return tuple(fixes)
+
+
+@rule(
+    "BATCH001",
+    severity="error",
+    effect="crash",
+    stage="init",
+    source=_COUNTED,
+    applies=lambda v: _has_batches(v) and _has_one_size(v),
+    good=Example("mlm", "--context-parallel-size 2 --micro-batch-size 1 --global-batch-size 32", "world_size=16"),
+    bad=Example("mlm", "--context-parallel-size 2 --micro-batch-size 1 --global-batch-size 30", "world_size=16"),
+    recipe_settled=True,
+)
+def global_batch_divides(v: View) -> Problem | None:
+    """The global batch divides by the micro-batch times the data-parallel size.
+
+    Context parallelism takes ranks from data parallelism, so a change of its size changes what divides. With
+    decrease_batch_size_if_needed the step takes fewer sequences instead, but never none.
+    """
+    dp = _replicas(v)
+    unit = _micro_batch(v) * dp
+    if v.global_batch_size % unit == 0 or (v.get("decrease_batch_size") and v.global_batch_size >= unit):
+        return None
+    return Problem(
+        message="start-up stops: a step is no whole number of micro-batches on every data-parallel rank",
+        found=f"global_batch_size {v.global_batch_size}, {_said_parts(v, v.micro_batch_size, dp)}",
+        wanted=f"a multiple of {unit}",
+        facts=("global_batch_size", "micro_batch_size", "cp", "world_size"),
+        fixes=_batch_fixes(v, unit, dp),
+    )
+
+
+@rule(
+    "BATCH002",
+    severity="error",
+    effect="crash",
+    stage="config",
+    source=(
+        ARGUMENTS.says("validate_args", "eval_micro_batch_size", ">=0.18"),
+        BRIDGE_CONFIG.says("ConfigContainer.validate", "eval_dp_product", ">=0.5", where="checkout"),
+    ),
+    applies=lambda v: (
+        _has_batches(v)
+        and _has_eval_sizes(v)
+        and (v.at_least("mcore", "0.18") if v.dialect == "mlm" else v.at_least("bridge", "0.5"))
+    ),
+    good=Example(
+        "bridge",
+        "validation.eval_global_batch_size=16 validation.eval_micro_batch_size=2 "
+        "model.context_parallel_size=2 model.tensor_model_parallel_size=1 "
+        "model.pipeline_model_parallel_size=1",
+        "bridge=0.5.0 world_size=16",
+    ),
+    bad=Example(
+        "bridge",
+        "validation.eval_global_batch_size=12 validation.eval_micro_batch_size=2 "
+        "model.context_parallel_size=2 model.tensor_model_parallel_size=1 "
+        "model.pipeline_model_parallel_size=1",
+        "bridge=0.5.0 world_size=16",
+    ),
+    recipe_settled=True,
+)
+def evaluation_batch_divides(v: View) -> Problem | None:
+    """The batch of an evaluation divides by its micro-batch times the data-parallel size.
+
+    Both sizes are those of training unless they are stated. Since Bridge 0.6 an eval_context_parallel_size changes the
+    data-parallel size too.
+    """
+    micro = v.eval_micro_batch_size if v.eval_micro_batch_size is not None else _micro_batch(v)
+    size = v.eval_global_batch_size if v.eval_global_batch_size is not None else v.global_batch_size
+    dp = v.dp
+    if v.dialect == "bridge" and v.get("eval_context_parallel_size") and v.at_least("bridge", "0.6"):
+        ranks = v.tp * v.pp * v.eval_context_parallel_size
+        if v.world_size % ranks:
+            return None  # LOAD002
+        dp = v.world_size // ranks
+    if size is None or size % (micro * dp) == 0:
+        return None
+    unit = micro * dp
+    fixes = [
+        Fix({"eval_global_batch_size": near}, f"{near} sequences")
+        for near in (size // unit * unit, round_up(size, unit))
+        if near
+    ]
+    return Problem(
+        message="validation stops: an evaluation step is no whole number of micro-batches on every rank",
+        found=f"{size} sequences, micro-batches of {micro} on {dp} data-parallel ranks",
+        wanted=f"a multiple of {unit}",
+        facts=("eval_global_batch_size", "eval_micro_batch_size", "global_batch_size", "micro_batch_size"),
+        fixes=tuple(fixes),
+    )
+
+
+def _has_eval_sizes(v: View) -> bool:
+    """Whether an evaluation has a size of its own, or one that BATCH001 lets pass: one that training makes smaller."""
+    stated = v.get("eval_global_batch_size") is not None or v.get("eval_micro_batch_size") is not None
+    return stated or bool(v.get("decrease_batch_size")) or bool(v.get("eval_context_parallel_size"))
+
+
+@rule(
+    "BATCH003",
+    severity="error",
+    effect="crash",
+    stage="init",
+    source=(
+        MICROBATCHES.says(
+            "RampupBatchsizeNumMicroBatchesCalculator.__init__", "diff_batch_size % batch_size_increment"
+        ),
+        MICROBATCHES.says("RampupBatchsizeNumMicroBatchesCalculator.update", "is not divisible by micro-batch-size"),
+    ),
+    applies=lambda v: _has_batches(v) and bool(v.get("rampup_batch_size")),
+    good=Example(
+        "mlm",
+        "--rampup-batch-size 16 16 1000 --global-batch-size 64 --micro-batch-size 1 --train-samples 100000",
+        "world_size=16",
+    ),
+    bad=Example(
+        "mlm",
+        "--rampup-batch-size 16 24 1000 --global-batch-size 64 --micro-batch-size 1 --train-samples 100000",
+        "world_size=16",
+    ),
+    recipe_settled=True,
+)
+def ramp_up_ends_at_the_global_batch(v: View) -> Problem | None:
+    """A ramp-up of the batch size reaches the global batch in whole steps that divide.
+
+    start, start + increment, … must meet the global batch size, and each must divide by the micro-batch times the
+    data-parallel size, unless decrease_batch_size_if_needed rounds it down.
+    """
+    ramp = v.rampup_batch_size
+    words = ramp.split() if isinstance(ramp, str) else ramp
+    if not isinstance(words, list | tuple) or len(words) != 3 or not all(str(word).isdecimal() for word in words):
+        return None
+    start, step, _ = (int(word) for word in words)
+    if v.global_batch_size is None or not start or not step:
+        return None
+    grows = v.global_batch_size - start
+    unit = _micro_batch(v) * _replicas(v)
+    whole = grows >= 0 and grows % step == 0
+    if whole and (v.get("decrease_batch_size") or (start % unit == 0 and (not grows or step % unit == 0))):
+        return None
+    return Problem(
+        message="start-up stops: the batch size cannot grow like this",
+        found=f"{start}, then {step} more at a time, to {v.global_batch_size}; {_said_parts(v, v.micro_batch_size, _replicas(v))}",
+        wanted=f"sizes that are multiples of {unit} and end at {v.global_batch_size}",
+        facts=("rampup_batch_size", "global_batch_size", "micro_batch_size"),
+    )
+
+
+RULES = (global_batch_divides, evaluation_batch_divides, ramp_up_ends_at_the_global_batch)

@@ -1,0 +1,38 @@
+"""Multi-latent attention: what it excludes."""
+
+from __future__ import annotations
+
+from hcp.rules.rule import Example, Fix, Problem, rule
+from hcp.rules.upstream import ARGUMENTS
+from hcp.rules.view import View
+
+_GQA = "--group-query-attention --num-query-groups 4"
+
+
+@rule(
+    "MLA001",
+    severity="error",
+    effect="crash",
+    stage="config",
+    source=(ARGUMENTS.says("validate_args", "mutually exclusive with multi latent attention.", ">=0.10"),),
+    applies=lambda v: v.dialect == "mlm" and bool(v.get("mla")),
+    good=Example("mlm", "--multi-latent-attention"),
+    bad=Example("mlm", f"--multi-latent-attention {_GQA}"),
+)
+def mla_excludes_gqa(v: View) -> Problem | None:
+    """Multi-latent attention has no groups of query heads.
+
+    Its keys and values come out of a latent vector, for every head.
+    """
+    if not v.group_query_attention:
+        return None
+    return Problem(
+        message="Megatron-LM's command line refuses query groups with multi-latent attention: the launch stops",
+        found="multi_latent_attention with group_query_attention",
+        wanted="one of the two",
+        facts=("group_query_attention", "mla"),
+        fixes=(Fix({"group_query_attention": False}, "every head has keys and values of its own"),),
+    )
+
+
+RULES = (mla_excludes_gqa,)

@@ -1,0 +1,166 @@
+"""Mixtures of experts: what their parallelism needs."""
+
+from __future__ import annotations
+
+from hcp.rules.cp.view import nearest_divisors, over
+from hcp.rules.rule import Example, Fix, Problem, rule
+from hcp.rules.upstream import ARGUMENTS, MOE_LAYER, TRANSFORMER_CONFIG
+from hcp.rules.view import View
+
+_EP = "--expert-model-parallel-size"
+_OVERLAP = "--overlap-moe-expert-parallel-comm --moe-token-dispatcher-type alltoall --num-experts 8"
+
+
+def _splits_experts(v: View) -> bool:
+    """Whether experts are spread over ranks. Asks for nothing."""
+    return (v.get("ep") or 1) > 1
+
+
+def _only_infers(v: View) -> bool:
+    """Whether options of Megatron-LM's inference show that nothing is trained, which only train_rl.py does beside."""
+    keys = [setting.key for setting in v.launch.reading.settings]
+    return any(key.startswith("inference_") for key in keys) and "perform_rl_step" not in keys
+
+
+@rule(
+    "MOE001",
+    severity="error",
+    effect="crash",
+    stage="config",
+    source=(
+        ARGUMENTS.says("validate_args", "num_experts must be non None to use expert model parallelism"),
+        TRANSFORMER_CONFIG.says(
+            "TransformerConfig.__post_init__", "num_moe_experts must be non None to use expert-parallel", ">=0.12"
+        ),
+    ),
+    applies=_splits_experts,
+    good=Example("mlm", f"{_EP} 4 --num-experts 8"),
+    bad=Example("mlm", f"{_EP} 4"),
+    recipe_settled=True,
+)
+def expert_parallelism_has_experts(v: View) -> Problem | None:
+    """Expert parallelism has experts to spread.
+
+    megatron-core's config constructor refuses it for a dense model.
+    """
+    if v.num_experts:
+        return None
+    return Problem(
+        message="the model has no experts, and the config constructor stops",
+        found=f"expert_model_parallel_size {v.ep} for a dense model",
+        wanted="experts, or expert_model_parallel_size 1",
+        facts=("ep", "num_experts"),
+        fixes=(Fix({"ep": 1}, over("expert", 1)),),
+    )
+
+
+@rule(
+    "MOE002",
+    severity="error",
+    effect="crash",
+    stage="init",
+    source=(
+        ARGUMENTS.says("validate_args", "Number of experts should be a multiple of expert model parallel_size."),
+        MOE_LAYER.says("BaseMoELayer.__init__", "self.config.num_moe_experts % ep_size == 0", ">=0.12"),
+    ),
+    applies=lambda v: _splits_experts(v) and bool(v.num_experts),
+    good=Example("mlm", f"{_EP} 4 --num-experts 8"),
+    bad=Example("mlm", f"{_EP} 4 --num-experts 6"),
+    recipe_settled=True,
+)
+def ranks_hold_whole_experts(v: View) -> Problem | None:
+    """The experts divide over the expert-parallel ranks.
+
+    megatron-core asserts it where it builds an MoE layer.
+    """
+    if v.num_experts % v.ep == 0:
+        return None
+    ranks, others = v.get("world_size"), (v.get("etp") or 1) * (v.get("pp") or 1)
+    sizes = nearest_divisors(v.num_experts, v.ep, lambda size: ranks is None or ranks % (size * others) == 0)
+    return Problem(
+        message="start-up stops: the experts cannot be shared by the expert-parallel ranks",
+        found=f"{v.num_experts} experts over {v.ep} ranks",
+        wanted=f"an expert_model_parallel_size that divides {v.num_experts}",
+        facts=("ep", "num_experts"),
+        fixes=tuple(Fix({"ep": size}, over("expert", size)) for size in sizes),
+        stage="config" if v.dialect == "mlm" else "init",
+    )
+
+
+@rule(
+    "MOE003",
+    severity="error",
+    effect="crash",
+    stage="first-forward",
+    source=(MOE_LAYER.says("MoELayer.forward", "are enabled without also enabling sequence parallelism.", ">=0.12"),),
+    applies=lambda v: (v.get("tp") or 1) > 1 and bool(v.get("num_experts")) and not _only_infers(v),
+    good=Example("mlm", "--num-experts 8 --tensor-model-parallel-size 2 --sequence-parallel"),
+    bad=Example("mlm", "--num-experts 8 --tensor-model-parallel-size 2"),
+    recipe_settled=True,
+)
+def experts_under_tp_have_sequence_parallelism(v: View) -> Problem | None:
+    """Experts under tensor parallelism train with sequence parallelism.
+
+    The text that megatron-core raises speaks of performance, but the training stops.
+    """
+    if v.sequence_parallel:
+        return None
+    return Problem(
+        message="in training every MoE layer stops: it wants sequence parallelism beside tensor parallelism",
+        found=f"{v.num_experts} experts at tensor_model_parallel_size {v.tp} without sequence_parallel",
+        wanted="sequence_parallel",
+        facts=("sequence_parallel", "tp", "num_experts"),
+        fixes=(Fix({"sequence_parallel": True}, "activations split over the tensor-parallel ranks"),),
+    )
+
+
+@rule(
+    "MOE004",
+    severity="error",
+    effect="crash",
+    stage="config",
+    source=(
+        TRANSFORMER_CONFIG.says(
+            "TransformerConfig.__post_init__", "is only supported with expert model parallelism", ">=0.14"
+        ),
+        TRANSFORMER_CONFIG.says("TransformerConfig.__post_init__", "is supported with alltoall/flex", ">=0.14"),
+        TRANSFORMER_CONFIG.says(
+            "TransformerConfig.__post_init__", "must be specified when pipeline_model_parallel_size > 1", ">=0.14"
+        ),
+    ),
+    applies=lambda v: bool(v.get("overlap_moe_expert_parallel_comm")),
+    good=Example("mlm", f"{_OVERLAP} {_EP} 4"),
+    bad=Example("mlm", _OVERLAP),
+    recipe_settled=True,
+)
+def expert_overlap_has_its_parallelism(v: View) -> Problem | None:
+    """The overlap of the experts' communication has something to overlap.
+
+    overlap_moe_expert_parallel_comm interleaves two micro-batches around an all-to-all: it needs expert parallelism, a
+    dispatcher that has one, and virtual stages in a pipeline.
+    """
+    if v.ep == 1:
+        wrong, wanted, guilty = "expert_model_parallel_size 1", "more expert-parallel ranks", "ep"
+    elif v.moe_token_dispatcher_type not in ("alltoall", "flex"):
+        wrong, guilty = f"moe_token_dispatcher_type {v.moe_token_dispatcher_type}", "moe_token_dispatcher_type"
+        wanted = "the alltoall or the flex dispatcher"
+    elif v.pp > 1 and not v.pipeline_layout and v.vpp is None:
+        wrong, wanted, guilty = f"{v.pp} pipeline stages without virtual ones", "virtual stages, or no pipeline", "vpp"
+    else:
+        return None
+    fixes = (Fix({"moe_token_dispatcher_type": "alltoall"}, "the all-to-all"),) if guilty.startswith("moe_") else ()
+    return Problem(
+        message="there is nothing that the overlap could interleave: the config constructor stops",
+        found=f"overlap_moe_expert_parallel_comm with {wrong}",
+        wanted=wanted,
+        facts=("overlap_moe_expert_parallel_comm", guilty),
+        fixes=(*fixes, Fix({"overlap_moe_expert_parallel_comm": False}, "no overlap")),
+    )
+
+
+RULES = (
+    expert_parallelism_has_experts,
+    ranks_hold_whole_experts,
+    experts_under_tp_have_sequence_parallelism,
+    expert_overlap_has_its_parallelism,
+)

@@ -1,0 +1,47 @@
+"""Multi-token prediction: what it runs with."""
+
+from __future__ import annotations
+
+from hcp.rules.rule import Example, Fix, Problem, rule
+from hcp.rules.upstream import ARGUMENTS
+from hcp.rules.view import View
+
+_MTP = "--mtp-num-layers 1"
+
+
+def _predicts_more(v: View) -> bool:
+    """Whether Megatron-LM's command line asks for multi-token prediction. Asks for nothing."""
+    return v.dialect == "mlm" and bool(v.get("mtp_layers"))
+
+
+@rule(
+    "MTP001",
+    severity="error",
+    effect="crash",
+    stage="config",
+    source=(ARGUMENTS.says("validate_args", "position embedding type.", ">=0.12"),),
+    applies=_predicts_more,
+    good=Example("mlm", f"{_MTP} --position-embedding-type rope"),
+    bad=Example("mlm", f"{_MTP} --position-embedding-type yarn"),
+)
+def mtp_has_rotary_positions(v: View) -> Problem | None:
+    """Multi-token prediction has rotary positions or none.
+
+    Megatron-LM's command line refuses every other kind, its default, learned_absolute, among them. It looks before
+    --use-rotary-position-embeddings, the older option, takes effect from 0.17 on.
+    """
+    kind = v.position_embedding_type
+    if kind in ("rope", "none", None):
+        return None
+    if v.use_rotary_position_embeddings and not v.at_least("mcore", "0.17"):
+        return None
+    return Problem(
+        message="Megatron-LM's command line refuses multi-token prediction with these positions: the launch stops",
+        found=f"{v.mtp_layers} prediction layers with position_embedding_type {kind}",
+        wanted="rope or none",
+        facts=("position_embedding_type", "mtp_layers"),
+        fixes=(Fix({"position_embedding_type": "rope"}, "rotary positions"),),
+    )
+
+
+RULES = (mtp_has_rotary_positions,)

@@ -1,0 +1,1 @@
+"""How the layers fall on the stages of a pipeline."""

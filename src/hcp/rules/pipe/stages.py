@@ -1,0 +1,222 @@
+"""Layers and pipeline stages: what must be whole."""
+
+from __future__ import annotations
+
+from hcp.rules.pipe.view import (
+    describes_each_stage,
+    given_stages,
+    has_alike_stages,
+    is_pipelined,
+    main_pattern,
+    pp_fixes,
+    said_layers,
+    split_layers,
+    stops_at,
+)
+from hcp.rules.rule import Example, Fix, Problem, rule
+from hcp.rules.upstream import ARGUMENTS, HYBRID_ALLOCATION, TRANSFORMER_BLOCK, TRANSFORMER_CONFIG
+from hcp.rules.view import View
+
+_PP = "--pipeline-model-parallel-size"
+_UNEVEN = "--decoder-first-pipeline-num-layers 3 --decoder-last-pipeline-num-layers"
+
+
+@rule(
+    "PIPE001",
+    severity="error",
+    effect="crash",
+    stage="init",
+    source=(
+        ARGUMENTS.says("validate_args", "Number of layers should be divisible by the pipeline-model-parallel size"),
+        TRANSFORMER_BLOCK.says("get_num_layers_to_build", "num_layers % config.pipeline_model_parallel_size == 0"),
+    ),
+    applies=lambda v: is_pipelined(v) and has_alike_stages(v),
+    good=Example("mlm", f"--num-layers 32 {_PP} 4"),
+    bad=Example("mlm", f"--num-layers 30 {_PP} 4"),
+    recipe_settled=True,
+)
+def layers_divide_into_stages(v: View) -> Problem | None:
+    """The layers divide into the pipeline's stages.
+
+    Every stage gets as many layers as the others unless a first stage, a last stage or a layout says otherwise. The
+    embedding and the loss count as layers where --account-for-… says so.
+    """
+    layers = split_layers(v)
+    if layers % v.pp == 0:
+        return None
+    return Problem(
+        message="start-up stops: the pipeline's stages cannot hold equally many layers",
+        found=f"{said_layers(v)}, over {v.pp} stages",
+        wanted=f"a pipeline_model_parallel_size that divides {layers}",
+        facts=("pp", "num_layers"),
+        fixes=pp_fixes(v, layers),
+        stage=stops_at(v),
+    )
+
+
+@rule(
+    "PIPE002",
+    severity="error",
+    effect="crash",
+    stage="init",
+    source=(
+        TRANSFORMER_CONFIG.says("TransformerConfig.__post_init__", "must be larger than 0", ">=0.12"),
+        TRANSFORMER_CONFIG.says("TransformerConfig.__post_init__", "number of layers at middle stage: ", ">=0.12"),
+        TRANSFORMER_CONFIG.says("TransformerConfig.__post_init__", "middle layers remaining but", ">=0.16"),
+    ),
+    applies=lambda v: bool(given_stages(v)) and not describes_each_stage(v),
+    good=Example("mlm", f"--num-layers 30 {_PP} 4 {_UNEVEN} 3"),
+    bad=Example("mlm", f"--num-layers 30 {_PP} 4 {_UNEVEN} 2"),
+    recipe_settled=True,
+)
+def middle_stages_share_the_rest(v: View) -> Problem | None:
+    """The layers between a given first and last stage divide into the stages between.
+
+    With all stages given, no layer may be left (before 0.16 megatron-core divides by zero there). A given stage holds
+    at least one layer.
+    """
+    sizes = given_stages(v)
+    layers, stages = v.num_layers - sum(sizes.values()), v.pp - len(sizes)
+    empty = [name for name, size in sizes.items() if size <= 0]
+    given = " and ".join(f"{size} in the {name}" for name, size in sizes.items())
+    if empty:
+        wrong, wanted = True, f"at least one layer in the {empty[0]} stage"
+    elif stages > 0:
+        wrong = layers % stages != 0 or (layers == 0 and v.at_least("mcore", "0.16"))
+        wanted = f"a multiple of {stages} layers left for {stages} stage{'s' if stages > 1 else ''} between"
+    else:
+        wrong = layers != 0 or stages < 0 or not v.at_least("mcore", "0.16")
+        wanted = "stages that hold all layers" if layers else "megatron-core 0.16 or newer, or a stage between"
+    if not wrong:
+        return None
+    return Problem(
+        message="the config constructor stops: the stages that are given leave layers that cannot be shared",
+        found=f"{v.num_layers} layers over {v.pp} stages, {given}: {layers} left for {stages}",
+        wanted=wanted,
+        facts=("num_layers", "pp", *(f"{name}_stage_layers" for name in sizes)),
+    )
+
+
+@rule(
+    "PIPE005",
+    severity="error",
+    effect="crash",
+    stage="config",
+    source=(
+        ARGUMENTS.says("validate_args", "'--pipeline-model-parallel-layout. '", ">=0.13"),
+        ARGUMENTS.says("validate_args", "should not be used with '", ">=0.17"),
+        TRANSFORMER_CONFIG.says(
+            "TransformerConfig.__post_init__", "num_layers_in_first_pipeline_stage and num_layers_in_last", ">=0.12"
+        ),
+        TRANSFORMER_CONFIG.says(
+            "TransformerConfig.__post_init__", "pipeline_model_parallel_layout cannot be set", ">=0.13"
+        ),
+    ),
+    applies=lambda v: any(v.get(name) for name in _WAYS),
+    good=Example("mlm", f"--num-layers 30 {_PP} 4 --decoder-first-pipeline-num-layers 3"),
+    bad=Example(
+        "mlm", f"--num-layers 30 {_PP} 4 --decoder-first-pipeline-num-layers 3 --account-for-loss-in-pipeline-split"
+    ),
+    recipe_settled=True,
+)
+def stages_are_described_in_one_way(v: View) -> Problem | None:
+    """The stages are described in one way.
+
+    A first or last stage of its own, the embedding or the loss as a layer, and a layout exclude one another. So do the
+    ways to write virtual stages on Megatron-LM's command line, and since 0.17 a hybrid pattern excludes all of these
+    but a first and last stage of a pattern without `|`.
+    """
+    ways = _descriptions(v)
+    groups = _CLASHES if ways.get("hybrid_pattern") is None else (*_CLASHES, *_pattern_clashes(v))
+    clash = next((pair for pair in groups if all(fact in ways for fact in pair)), None)
+    if clash is None:
+        return None
+    if "hybrid_pattern" in clash and not v.at_least("mcore", "0.17"):
+        return None
+    first, second = clash
+    return Problem(
+        message="the stages are described in two ways that exclude each other: start-up stops",
+        found=f"{ways[first]} and {ways[second]}",
+        wanted="one of them",
+        facts=(second, first),
+        fixes=tuple(Fix({name: _OFF[name]}, f"no {ways[name]}") for name in (second, first) if name in _OFF),
+    )
+
+
+_WAYS = {
+    "first_stage_layers": "a first stage of its own",
+    "last_stage_layers": "a last stage of its own",
+    "embedding_counts": "the embedding as a layer",
+    "loss_counts": "the loss as a layer",
+    "pipeline_layout": "a layout",
+    "layers_per_virtual_stage": "layers of a virtual stage",
+    "virtual_stages_per_rank": "virtual stages of a rank",
+    "hybrid_pattern": "a hybrid pattern",
+}
+_OFF = {
+    "first_stage_layers": None,
+    "last_stage_layers": None,
+    "embedding_counts": False,
+    "loss_counts": False,
+    "layers_per_virtual_stage": None,
+    "virtual_stages_per_rank": None,
+}
+_STAGES, _COUNTS = ("first_stage_layers", "last_stage_layers"), ("embedding_counts", "loss_counts")
+_VIRTUAL = ("layers_per_virtual_stage", "virtual_stages_per_rank")
+_CLASHES = (
+    *((stage, counted) for stage in _STAGES for counted in _COUNTS),
+    *(("pipeline_layout", other) for other in (*_STAGES, *_COUNTS, *_VIRTUAL)),
+    _VIRTUAL,
+    *(("layers_per_virtual_stage", stage) for stage in _STAGES),
+)
+
+
+def _descriptions(v: View) -> dict[str, str]:
+    """The ways in which the launch describes its stages, by fact. A recipe's own do not clash."""
+    return {name: words for name, words in _WAYS.items() if (v[name] if v.dialect == "mlm" else v.get(name))}
+
+
+def _pattern_clashes(v: View) -> tuple[tuple[str, str], ...]:
+    if v.dialect != "mlm":
+        return ()
+    excluded = (*_VIRTUAL, "pipeline_layout", *_COUNTS, *(_STAGES if "|" in main_pattern(v) else ()))
+    return tuple(("hybrid_pattern", other) for other in excluded)
+
+
+@rule(
+    "PIPE008",
+    severity="error",
+    effect="crash",
+    stage="init",
+    source=(
+        ARGUMENTS.says("validate_args", "hybrid_pipeline_segments % args.transformer_pipeline", ">=0.17"),
+        HYBRID_ALLOCATION.says("select_pipeline_segment", "len(segments) % pp_size != 0", ">=0.18"),
+    ),
+    applies=lambda v: "|" in main_pattern(v),
+    good=Example("mlm", f"--hybrid-layer-pattern M*M*|M*M* {_PP} 2", "mcore=0.18.0"),
+    bad=Example("mlm", f"--hybrid-layer-pattern M*M*|M*|M* {_PP} 2", "mcore=0.18.0"),
+)
+def segments_divide_into_stages(v: View) -> Problem | None:
+    """The segments of a hybrid pattern divide into the pipeline's stages.
+
+    `|` ends a segment. As many segments as stages are a plain pipeline, a multiple of them a virtual one.
+    """
+    segments = main_pattern(v).count("|") + 1
+    if segments % v.pp == 0:
+        return None
+    return Problem(
+        message="start-up stops: the segments of the pattern cannot be shared by the stages",
+        found=f"{segments} segments over {v.pp} stages",
+        wanted=f"a multiple of {v.pp} segments",
+        facts=("hybrid_pattern", "pp"),
+        fixes=pp_fixes(v, segments),
+        stage=stops_at(v),
+    )
+
+
+RULES = (
+    layers_divide_into_stages,
+    middle_stages_share_the_rest,
+    stages_are_described_in_one_way,
+    segments_divide_into_stages,
+)

@@ -1,0 +1,112 @@
+"""What rules ask about a pipeline: does it run, how are its stages described, how many layers does it split."""
+
+from __future__ import annotations
+
+import re
+from typing import NamedTuple
+
+from hcp.rules.cp.view import nearest_divisors, over
+from hcp.rules.rule import Fix, Stage
+from hcp.rules.view import Unknown, View
+
+
+def is_pipelined(v: View) -> bool:
+    """Whether there is more than one stage. Asks for nothing."""
+    return (v.get("pp") or 1) > 1
+
+
+def has_alike_stages(v: View) -> bool:
+    """Whether every stage is to hold as many layers as the others: nothing describes the stages one by one."""
+    return not given_stages(v) and not describes_each_stage(v)
+
+
+def given_stages(v: View) -> dict[str, int]:
+    """The layers of a first and a last stage of their own, where they have some, by name. Asks for nothing."""
+    sizes = {"first": v.get("first_stage_layers"), "last": v.get("last_stage_layers")}
+    return {name: size for name, size in sizes.items() if size is not None}
+
+
+def describes_each_stage(v: View) -> bool:
+    """Whether a layout, or a hybrid pattern with `|`, says what each stage holds."""
+    return bool(v.get("pipeline_layout")) or "|" in main_pattern(v)
+
+
+def main_pattern(v: View) -> str:
+    """The hybrid pattern of the model itself, without that of multi-token prediction; "" without a known pattern."""
+    return str(v.get("hybrid_pattern") or "").partition("/")[0]
+
+
+def split_layers(v: View) -> int:
+    """What the stages share evenly: the layers, and the embedding and the loss where they count as layers."""
+    return int(v.num_layers) + bool(v.get("embedding_counts")) + bool(v.get("loss_counts"))
+
+
+def said_layers(v: View) -> str:
+    """The number of layers in words, with what counts as one.
+
+    "30 layers, the embedding and the loss counted"
+    """
+    counted = [
+        name for name, fact in (("the embedding", "embedding_counts"), ("the loss", "loss_counts")) if v.get(fact)
+    ]
+    return f"{split_layers(v)} layers" + (f", {' and '.join(counted)} counted" if counted else "")
+
+
+def pp_fixes(v: View, layers: int) -> tuple[Fix, ...]:
+    """Pipeline sizes near the launch's that divide the layers, the ranks, and the layers of a stage for its VPP."""
+    ranks, chunks = v.get("world_size"), v.get("vpp") or 1
+    others = (v.get("tp") or 1) * (v.get("cp") or 1) * (v.get("gtp") or 1)
+
+    def fits(size: int) -> bool:
+        return layers // size % chunks == 0 and (ranks is None or ranks % (size * others) == 0)
+
+    sizes = [size for size in nearest_divisors(layers, int(v.pp), fits) if fits(size)]
+    return tuple(Fix({"pp": size}, over("pipeline", size)) for size in sizes)
+
+
+def stops_at(v: View) -> Stage:
+    """Where start-up stops: Megatron-LM's command line checks the pipeline before anything is built."""
+    return "config" if v.dialect == "mlm" else "init"
+
+
+class Layout(NamedTuple):
+    """A custom layout: one text of `E` (embedding), `t` (layer), `m` (multi-token prediction), `L` (loss) per stage."""
+
+    stages: tuple[str, ...]
+
+    @property
+    def flat(self) -> str:
+        return "".join(self.stages)
+
+
+_LETTERS = {"embedding": "E", "decoder": "t", "mtp": "m", "loss": "L"}
+_LONGEST = 10_000
+
+
+def layout_of(v: View) -> Layout:
+    """The custom layout of the launch.
+
+    Raises:
+        Unknown: it is written in a way that is not read here, or with letters that upstream does not know.
+    """
+    written = v.pipeline_layout
+    if isinstance(written, str):
+        return Layout(tuple(_unrolled(written).split("|")))
+    if isinstance(written, list | tuple) and all(isinstance(stage, list | tuple) for stage in written):
+        names = [[str(layer).strip().lower() for layer in stage] for stage in written]
+        if all(name in _LETTERS for stage in names for name in stage):
+            return Layout(tuple("".join(_LETTERS[name] for name in stage) for stage in names))
+    raise Unknown("pipeline_layout")
+
+
+def _unrolled(text: str) -> str:
+    """The layout without commas and repetitions: first (…)*n, then x*n, each once, as upstream unrolls them."""
+    text = text.replace(",", "")
+    for pattern in (r"\(([^)]+)\)\*(\d{1,4})", r"(.)\*(\d{1,4})"):
+        grown = sum(len(match[1]) * int(match[2]) for match in re.finditer(pattern, text))
+        if grown > _LONGEST:
+            raise Unknown("pipeline_layout")
+        text = re.sub(pattern, lambda match: match[1] * int(match[2]), text)
+    if not set(text) <= set("EtmL|"):
+        raise Unknown("pipeline_layout")
+    return text

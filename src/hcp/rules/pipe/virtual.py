@@ -1,0 +1,216 @@
+"""Virtual pipeline stages, and layouts that say what each stage holds."""
+
+from __future__ import annotations
+
+from hcp.rules.pipe.view import (
+    describes_each_stage,
+    given_stages,
+    has_alike_stages,
+    is_pipelined,
+    layout_of,
+    pp_fixes,
+    said_layers,
+    split_layers,
+    stops_at,
+)
+from hcp.rules.rule import Example, Fix, Problem, rule
+from hcp.rules.upstream import (
+    ARGUMENTS,
+    PARALLEL_STATE,
+    PIPELINE_LAYOUT,
+    TRANSFORMER_BLOCK,
+    TRANSFORMER_CONFIG,
+)
+from hcp.rules.view import View
+
+_PP = "--pipeline-model-parallel-size"
+_LAYOUT = "--pipeline-model-parallel-layout"
+
+
+def _has_chunks(v: View) -> bool:
+    """Whether stages have virtual ones that nothing describes one by one."""
+    return bool((v.get("vpp") or v.get("layers_per_virtual_stage")) and is_pipelined(v) and not describes_each_stage(v))
+
+
+@rule(
+    "PIPE003",
+    severity="error",
+    effect="crash",
+    stage="init",
+    source=(
+        ARGUMENTS.says("validate_args", "number of layers per pipeline stage must be divisible number of layers"),
+        TRANSFORMER_CONFIG.says("TransformerConfig.__post_init__", "must be divisible by virtual", ">=0.12"),
+        TRANSFORMER_BLOCK.says("get_num_layers_to_build", "num_layers_per_pipeline_rank % vp_size == 0", ">=0.12"),
+    ),
+    applies=_has_chunks,
+    good=Example("mlm", f"--num-layers 32 {_PP} 4 --num-virtual-stages-per-pipeline-rank 4"),
+    bad=Example("mlm", f"--num-layers 32 {_PP} 4 --num-virtual-stages-per-pipeline-rank 3"),
+    recipe_settled=True,
+)
+def virtual_stages_are_whole(v: View) -> Problem | None:
+    """The layers of a stage divide into its virtual stages.
+
+    That holds for a first and a last stage of their own too.
+    """
+    chunk = v.get("layers_per_virtual_stage")
+    if has_alike_stages(v):
+        layers, stages = split_layers(v), v.pp
+    else:
+        given = list(given_stages(v).values())
+        wrong = next((size for size in given if size > 0 and not chunk and size % v.vpp), None)
+        if wrong is not None:
+            return _odd_chunks(v, f"{wrong} layers in a stage of their own", v.vpp)
+        layers, stages = v.num_layers - sum(given), v.pp - len(given)
+    if stages <= 0 or layers % stages:
+        return None  # PIPE001 and PIPE002
+    if chunk:
+        if layers // stages % chunk == 0:
+            return None
+        return Problem(
+            message="start-up stops: a stage does not divide into virtual stages of that many layers",
+            found=f"{layers // stages} layers in a stage ({said_layers(v)}, over {v.pp}), {chunk} in a virtual one",
+            wanted=f"a divisor of {layers // stages}",
+            facts=("layers_per_virtual_stage", "num_layers", "pp"),
+        )
+    if layers // stages % v.vpp == 0:
+        return None
+    return _odd_chunks(v, f"{layers // stages} layers in a stage", v.vpp)
+
+
+def _odd_chunks(v: View, layers: str, chunks: int) -> Problem:
+    return Problem(
+        message="start-up stops: the layers of a stage do not divide into its virtual stages",
+        found=f"{layers}, {chunks} virtual stages",
+        wanted="a virtual pipeline size that divides them",
+        facts=("vpp", "num_layers", "pp"),
+        fixes=(_without_chunks(v),),
+    )
+
+
+def _without_chunks(v: View) -> Fix:
+    """No virtual stages, as the dialect says it."""
+    ways = ("virtual_stages_per_rank", "layers_per_virtual_stage") if v.dialect == "mlm" else ("vpp",)
+    return Fix({name: None for name in ways if v.get(name) is not None}, "no virtual stages")
+
+
+@rule(
+    "PIPE004",
+    severity="error",
+    effect="crash",
+    stage="init",
+    source=(
+        ARGUMENTS.says("validate_args", "'pipeline-model-parallel size should be greater than 2"),
+        PARALLEL_STATE.says(
+            "initialize_model_parallel", "should be greater than 1 with interleaved schedule", ">=0.12"
+        ),
+    ),
+    applies=lambda v: v.get("vpp") is not None,
+    good=Example("mlm", f"--num-layers 32 {_PP} 2 --num-virtual-stages-per-pipeline-rank 2"),
+    bad=Example("mlm", "--num-layers 32 --num-virtual-stages-per-pipeline-rank 2"),
+    recipe_settled=True,
+)
+def virtual_stages_have_a_pipeline(v: View) -> Problem | None:
+    """Virtual stages have a pipeline to stand on.
+
+    The interleaved schedule needs two stages, and three on Megatron-LM's command line where
+    --no-overlap-p2p-communication switches the overlap off.
+    """
+    alone = v.dialect == "mlm" and not v.overlap_p2p_comm
+    least = 3 if alone else 2
+    if v.pp >= least:
+        return None
+    return Problem(
+        message="start-up stops: the interleaved schedule needs more stages",
+        found=f"virtual pipeline size {v.vpp} over {v.pp} stage{'s' if v.pp > 1 else ''}"
+        + (" without the overlap of their messages" if alone else ""),
+        wanted=f"at least {least} stages, or no virtual ones",
+        facts=("vpp", "pp"),
+        fixes=(_without_chunks(v),),
+        stage=stops_at(v),
+    )
+
+
+@rule(
+    "PIPE006",
+    severity="error",
+    effect="crash",
+    stage="config",
+    source=(
+        ARGUMENTS.says("validate_args", "num_stages % args.pipeline_model_parallel_size == 0", ">=0.13"),
+        PIPELINE_LAYOUT.says(
+            "PipelineParallelLayerLayout.__init__", "len(layout) % pipeline_model_parallel_size == 0", ">=0.13"
+        ),
+    ),
+    applies=lambda v: bool(v.get("pipeline_layout")),
+    good=Example("mlm", f"--num-layers 8 {_PP} 2 {_LAYOUT} 'Et|(tt|)*3t|L'", "mcore=0.16.1"),
+    bad=Example("mlm", f"--num-layers 8 {_PP} 4 {_LAYOUT} 'Ettt|ttt|ttL'", "mcore=0.16.1"),
+    recipe_settled=True,
+)
+def layout_divides_into_stages(v: View) -> Problem | None:
+    """A layout has a whole number of parts for each stage.
+
+    `|` ends a part. As many parts as stages are a plain pipeline, a multiple of them a virtual one. An empty part
+    counts: a `|` at the end makes one more.
+    """
+    parts = len(layout_of(v).stages)
+    if parts % v.pp == 0:
+        return None
+    return Problem(
+        message="start-up stops: the parts of the layout cannot be shared by the stages",
+        found=f"{parts} parts over {v.pp} stages",
+        wanted=f"a multiple of {v.pp} parts",
+        facts=("pipeline_layout", "pp"),
+        fixes=pp_fixes(v, parts),
+    )
+
+
+@rule(
+    "PIPE007",
+    severity="error",
+    effect="crash",
+    stage="config",
+    source=(
+        PIPELINE_LAYOUT.says("PipelineParallelLayerLayout.validate_layer_layout", "must match num_layers", ">=0.13"),
+        PIPELINE_LAYOUT.says(
+            "PipelineParallelLayerLayout.validate_layer_layout", "must match mtp_num_layers", ">=0.13"
+        ),
+    ),
+    applies=lambda v: bool(v.get("pipeline_layout")),
+    good=Example("mlm", f"--num-layers 8 {_PP} 4 {_LAYOUT} 'Ett|(tt|)*2ttL'", "mcore=0.16.1"),
+    bad=Example("mlm", f"--num-layers 8 {_PP} 4 {_LAYOUT} 'Ett|(tt|)*2tL'", "mcore=0.16.1"),
+    recipe_settled=True,
+)
+def layout_holds_every_layer(v: View) -> Problem | None:
+    """A layout holds the embedding, every layer and the loss, once and in order.
+
+    `E` comes first and `L` last, `t` stands for a layer, `m` for one of multi-token prediction, behind all layers.
+    """
+    flat = layout_of(v).flat
+    layers, mtp = flat.count("t"), flat.count("m")
+    wrong = None
+    if not flat.startswith("E") or flat.count("E") != 1:
+        wrong = ("E not once and first", "one E, at the start")
+    elif not flat.endswith("L") or flat.count("L") != 1:
+        wrong = ("L not once and last", "one L, at the end")
+    elif layers != v.num_layers:
+        wrong = (f"{layers} t for {v.num_layers} layers", f"{v.num_layers} t")
+    elif mtp != (v.mtp_layers or 0):
+        wrong = (f"{mtp} m for {v.mtp_layers or 0} layers of multi-token prediction", f"{v.mtp_layers or 0} m")
+    elif "t" in flat[flat.find("m") :] and mtp:
+        wrong = ("t behind m", "all t before the first m")
+    if wrong is None:
+        return None
+    return Problem(
+        message="the config constructor stops: the layout does not hold the model's layers",
+        found=f"a layout with {wrong[0]}",
+        wanted=wrong[1],
+        facts=("pipeline_layout", "num_layers"),
+    )
+
+
+RULES = (
+    virtual_stages_are_whole,
+    virtual_stages_have_a_pipeline,
+    layout_divides_into_stages,
+    layout_holds_every_layer,
+)

@@ -1,0 +1,99 @@
+"""Where the launchers of several nodes meet."""
+
+from __future__ import annotations
+
+from hcp.launch.fact import ELASTIC_STARTS
+from hcp.rules.rule import Example, Problem, rule
+from hcp.rules.upstream import BRIDGE_SBATCH
+from hcp.rules.view import Unknown, View
+
+
+def _script(options: str) -> Example:
+    started = f"torchrun --nnodes 4 --nproc-per-node 8 {options} pretrain_gpt.py --context-parallel-size 2"
+    return Example("mlm", f"export CUDA_DEVICE_MAX_CONNECTIONS=1\n{started}\n")
+
+
+_HERE = ("localhost", "127.0.0.1", "::1", "0.0.0.0")
+
+
+def _meets(v: View) -> bool:
+    """Whether launchers that a script starts on several nodes have to find one another."""
+    return v.get("start") in ELASTIC_STARTS and v.known("torchrun.nnodes") and v.nodes > 1
+
+
+def _option(v: View, name: str) -> str | None:
+    """An option of torchrun, also as the variable PET_… that it reads; None where it is not given.
+
+    Raises:
+        Unknown: it is given, but cannot be read.
+    """
+    for fact in (f"torchrun.{name}", f"env.PET_{name.upper()}"):
+        if v.get(fact) is not None:
+            return str(v.get(fact))
+        if fact in v.launch.unknown:
+            raise Unknown(fact)
+    return None
+
+
+def _host(endpoint: str) -> str:
+    host, _, port = endpoint.rpartition(":")
+    return (host if host and port.isdecimal() else endpoint).strip("[]").lower()
+
+
+@rule(
+    "SLURM013",
+    severity="error",
+    effect="hang",
+    stage="init",
+    source=(BRIDGE_SBATCH.says("<module>", "--rdzv_endpoint=$MASTER_ADDR:$MASTER_PORT", ""),),
+    applies=_meets,
+    good=_script("--rdzv-backend c10d --rdzv-endpoint node1:29500"),
+    bad=_script("--rdzv-backend c10d --rdzv-endpoint localhost:29500"),
+)
+def nodes_meet_at_one_address(v: View) -> Problem | None:
+    """The launchers of several nodes meet at an address that all of them reach.
+
+    localhost is another machine on every node, and it is torchrun's default. MASTER_ADDR in the environment does not
+    help: torchrun reads its options (or PET_…) and sets that variable itself.
+    """
+    named = _option(v, "rdzv_endpoint") or _option(v, "master_addr")
+    if named is not None and _host(named) not in _HERE:
+        return None
+    return Problem(
+        message="every node waits for the others at an address of its own: start-up hangs until its timeout",
+        found=f"{v.nodes} nodes with "
+        + ("no --rdzv-endpoint and no --master-addr" if named is None else f"the address {named}"),
+        wanted="the name of one node, the same everywhere, such as --rdzv-backend c10d --rdzv-endpoint HOST:29500",
+        facts=("torchrun.nnodes", "torchrun.rdzv_endpoint", "torchrun.master_addr"),
+    )
+
+
+@rule(
+    "SLURM014",
+    severity="error",
+    effect="hang",
+    stage="init",
+    source=(BRIDGE_SBATCH.says("<module>", "--rdzv_endpoint=$MASTER_ADDR:$MASTER_PORT", ""),),
+    applies=lambda v: _meets(v) and v.get("start") == "torchrun" and _option(v, "rdzv_backend") in (None, "static"),
+    good=_script("--master-addr node1 --node-rank 1"),
+    bad=_script("--master-addr node1"),
+)
+def nodes_have_ranks_of_their_own(v: View) -> Problem | None:
+    """Without a rendezvous backend, every node has a rank of its own.
+
+    torchrun's --node-rank is 0 unless it is given. With srun all nodes get the same words, so a plain number is the
+    same rank everywhere. --rdzv-backend c10d numbers the nodes by itself.
+    """
+    rank = _option(v, "node_rank")
+    if rank is not None and not (v.get("srun") and rank.isdecimal()):
+        return None
+    return Problem(
+        message="all nodes take the same rank: start-up hangs until its timeout",
+        found=f"{v.nodes} nodes with "
+        + ("no --node-rank, which is 0" if rank is None else f"--node-rank {rank} on each"),
+        wanted="--node-rank $SLURM_NODEID evaluated on each node, or --rdzv-backend c10d",
+        facts=("torchrun.nnodes", "torchrun.node_rank"),
+    )
+
+
+RULES = (nodes_meet_at_one_address, nodes_have_ranks_of_their_own)

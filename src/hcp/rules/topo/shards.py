@@ -1,0 +1,96 @@
+"""Weight shards: weights split over more ranks than tensor parallelism has, which megatron-core calls GTP."""
+
+from __future__ import annotations
+
+from hcp.rules.rule import Example, Fix, Problem, rule
+from hcp.rules.upstream import MODEL_PARALLEL_CONFIG, PARALLEL_STATE
+from hcp.rules.view import View
+
+_SHARDED = (("weight_shards", "tp"), ("expert_weight_shards", "etp"))
+"""The shards of dense weights and of experts' weights, and the tensor-parallel size that each is counted in."""
+
+
+def _has_shards(v: View) -> bool:
+    return any(v.get(shards) is not None for shards, _ in _SHARDED)
+
+
+@rule(
+    "TOPO008",
+    severity="error",
+    effect="crash",
+    stage="config",
+    source=(
+        MODEL_PARALLEL_CONFIG.says(
+            "resolve_tensor_parallel_weight_shards",
+            "tensor_parallel_num_weight_shards % tp != 0",
+            ">=0.19",
+            where="checkout",
+        ),
+    ),
+    applies=_has_shards,
+    good=Example("mlm", "--tensor-model-parallel-size 2 --tensor-parallel-num-weight-shards 4"),
+    bad=Example("mlm", "--tensor-model-parallel-size 2 --tensor-parallel-num-weight-shards 3"),
+)
+def weight_shards_are_a_multiple_of_tensor_parallelism(v: View) -> Problem | None:
+    """Weight shards are a multiple of the tensor-parallel size.
+
+    The number of shards counts tensor parallelism in: 8 shards at a tensor-parallel size of 4 split each weight once
+    more. A number below it, or no multiple of it, leaves no size for the second split. The experts have a number of
+    their own, which goes with their tensor-parallel size.
+    """
+    for name, axis in _SHARDED:
+        shards = v[name]
+        if shards is None or shards % v[axis] == 0:
+            continue
+        size, key = v[axis], "expert_tensor_parallel_size" if axis == "etp" else "tensor_model_parallel_size"
+        below, above = shards // size * size, -(-shards // size) * size
+        return Problem(
+            message="start-up stops: weights are split over tensor parallelism first, and the rest is no whole number",
+            found=f"{shards} weight shards at {key} {size}",
+            wanted=f"a multiple of {size}",
+            facts=(name, axis),
+            fixes=tuple(Fix({name: count}, f"{count} shards") for count in dict.fromkeys((above, below)) if count),
+        )
+    return None
+
+
+@rule(
+    "TOPO009",
+    severity="error",
+    effect="crash",
+    stage="init",
+    source=(
+        PARALLEL_STATE.says(
+            "initialize_model_parallel",
+            "num_distributed_optimizer_instances > 1 is not yet supported",
+            ">=0.19",
+            where="checkout",
+        ),
+    ),
+    applies=_has_shards,
+    good=Example("mlm", "--tensor-parallel-num-weight-shards 2", "world_size=8"),
+    bad=Example("mlm", "--tensor-parallel-num-weight-shards 2 --num-distributed-optimizer-instances 2", "world_size=8"),
+)
+def weight_shards_have_one_optimizer_instance(v: View) -> Problem | None:
+    """Weight shards go with a single instance of the distributed optimizer.
+
+    Several instances split the data-parallel ranks once more, and the groups for that know nothing of weight shards:
+    megatron-core asserts it before it builds any group.
+    """
+    count = v.num_distributed_optimizer_instances
+    if count == 1 or max(v.gtp, v.egtp) == 1:
+        return None
+    sharded = "weight_shards" if v.gtp > 1 else "expert_weight_shards"
+    return Problem(
+        message="start-up stops: the groups of several optimizer instances know nothing of weight shards",
+        found=f"{count} optimizer instances with {v[sharded]} weight shards",
+        wanted="one instance, or no weight shards beyond tensor parallelism",
+        facts=("num_distributed_optimizer_instances", sharded),
+        fixes=(
+            Fix({"num_distributed_optimizer_instances": 1}, "one instance"),
+            Fix({sharded: None}, "weights split over tensor parallelism alone"),
+        ),
+    )
+
+
+RULES = (weight_shards_are_a_multiple_of_tensor_parallelism, weight_shards_have_one_optimizer_instance)

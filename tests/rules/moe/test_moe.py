@@ -1,0 +1,106 @@
+"""MOE rules, as tables."""
+
+from __future__ import annotations
+
+from support.rules import FixRow, Row, test_fixes, test_text, test_verdict
+
+__all__ = ["test_fixes", "test_text", "test_verdict"]
+
+_EP = "--expert-model-parallel-size"
+_OVERLAP = f"--overlap-moe-expert-parallel-comm --num-experts 8 {_EP} 4 --moe-token-dispatcher-type"
+
+VERDICTS: list[Row] = [
+    # rule, dialect, launch, assumed, verdict
+    ("MOE001", "mlm", "", "", "not concerned"),
+    ("MOE001", "mlm", f"{_EP} 2", "", "error crash config"),
+    ("MOE001", "mlm", f"{_EP} 2 --num-experts 4", "", "fine"),
+    ("MOE001", "bridge", "model.expert_model_parallel_size=2", "", "needs num_experts"),
+    ("MOE001", "bridge", "model.expert_model_parallel_size=2 model.num_moe_experts=null", "", "error crash config"),
+    ("MOE001", "verl", "", "ep=2 num_experts=null", "error crash config"),
+    ("MOE002", "mlm", f"{_EP} 2", "", "not concerned"),
+    ("MOE002", "mlm", "--num-experts 3", "", "not concerned"),
+    ("MOE002", "mlm", f"{_EP} 2 --num-experts 3", "", "error crash config"),
+    ("MOE002", "mlm", f"{_EP} 2 --num-experts 4", "", "fine"),
+    ("MOE002", "bridge", "", "ep=2 num_experts=3", "error crash init"),
+    ("MOE003", "mlm", "--tensor-model-parallel-size 2", "", "not concerned"),
+    ("MOE003", "mlm", "--num-experts 4", "", "not concerned"),
+    ("MOE003", "mlm", "--num-experts 4 --tensor-model-parallel-size 2", "", "error crash first-forward"),
+    ("MOE003", "mlm", "--num-experts 4 --tensor-model-parallel-size 2 --sequence-parallel", "", "fine"),
+    ("MOE003", "bridge", "model.num_moe_experts=4 model.tensor_model_parallel_size=2", "", "needs sequence_parallel"),
+    # Only training stops.
+    ("MOE003", "mlm", "--num-experts 4 --tensor-model-parallel-size 2 --inference-max-requests 4", "", "not concerned"),
+    (
+        "MOE003",
+        "mlm",
+        "--num-experts 4 --tensor-model-parallel-size 2 --inference-max-requests 4 --perform-rl-step",
+        "",
+        "error crash first-forward",
+    ),
+    ("MOE004", "mlm", f"{_EP} 4 --num-experts 8", "", "not concerned"),
+    ("MOE004", "mlm", f"{_OVERLAP} alltoall", "", "fine"),
+    ("MOE004", "mlm", f"{_OVERLAP} flex", "", "fine"),
+    ("MOE004", "mlm", f"{_OVERLAP} allgather", "", "error crash config"),
+    ("MOE004", "mlm", f"{_OVERLAP} alltoall {_EP} 1", "", "error crash config"),
+    ("MOE004", "mlm", f"{_OVERLAP} alltoall --pipeline-model-parallel-size 2", "", "error crash config"),
+    (
+        "MOE004",
+        "mlm",
+        f"{_OVERLAP} alltoall --pipeline-model-parallel-size 2 --num-virtual-stages-per-pipeline-rank 2",
+        "",
+        "fine",
+    ),
+    (
+        "MOE004",
+        "mlm",
+        f"{_OVERLAP} alltoall --pipeline-model-parallel-size 2 --pipeline-model-parallel-layout Et|t|t|tL",
+        "",
+        "fine",
+    ),
+    ("MOE004", "bridge", "model.overlap_moe_expert_parallel_comm=true", "", "needs ep"),
+]
+
+TEXTS: list[Row] = [
+    # rule, dialect, launch, assumed, what the finding says
+    ("MOE001", "mlm", f"{_EP} 2", "", "found: expert_model_parallel_size 2 for a dense model"),
+    ("MOE002", "mlm", f"{_EP} 2 --num-experts 3", "", "found: 3 experts over 2 ranks"),
+    (
+        "MOE003",
+        "mlm",
+        "--num-experts 4 --tensor-model-parallel-size 2",
+        "",
+        "found: 4 experts at tensor_model_parallel_size 2 without sequence_parallel",
+    ),
+    ("MOE004", "mlm", f"{_OVERLAP} alltoall {_EP} 1", "", "found: expert_model_parallel_size 1"),
+    ("MOE004", "mlm", f"{_OVERLAP} allgather", "", "found: moe_token_dispatcher_type allgather"),
+    (
+        "MOE004",
+        "mlm",
+        f"{_OVERLAP} alltoall --pipeline-model-parallel-size 2",
+        "",
+        "found: 2 pipeline stages without virtual ones",
+    ),
+]
+
+FIXES: list[FixRow] = [
+    # rule, dialect, launch, assumed, what each fix writes
+    ("MOE001", "mlm", f"{_EP} 2", "", ("expert_model_parallel_size=1",)),
+    (
+        "MOE002",
+        "mlm",
+        f"{_EP} 4 --num-experts 6",
+        "",
+        ("expert_model_parallel_size=3", "expert_model_parallel_size=6"),
+    ),
+    # 3 ranks of 8 would be no whole expert grid.
+    ("MOE002", "mlm", f"{_EP} 4 --num-experts 6", "world_size=8", ("expert_model_parallel_size=2",)),
+    ("MOE002", "mlm", f"{_EP} 4 --num-experts 6", "world_size=8 pp=8 num_layers=8", ("expert_model_parallel_size=1",)),
+    ("MOE003", "mlm", "--num-experts 4 --tensor-model-parallel-size 2", "", ("sequence_parallel=true",)),
+    (
+        "MOE004",
+        "mlm",
+        f"{_OVERLAP} allgather",
+        "",
+        ("moe_token_dispatcher_type=alltoall", "overlap_moe_expert_parallel_comm=false"),
+    ),
+    ("MOE004", "mlm", f"{_OVERLAP} alltoall {_EP} 1", "", ("overlap_moe_expert_parallel_comm=false",)),
+]
