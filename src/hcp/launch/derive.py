@@ -8,6 +8,7 @@ from math import prod
 from typing import Any
 
 from hcp.launch.fact import ELASTIC_STARTS, Dialect, Fact
+from hcp.launch.facts.table import key_dialect
 from hcp.launch.hybrid_pattern import derive_from_pattern
 
 Facts = MutableMapping[str, Fact]
@@ -17,7 +18,7 @@ _OWN_PROGRAMS = re.compile(r"(^|[/.])(pretrain\w*|finetune\w*|train_rl)(\.py)?$"
 INPUTS: Mapping[str, tuple[str, ...]] = {
     "gtp": ("weight_shards", "tp"),
     "egtp": ("expert_weight_shards", "etp"),
-    "etp": ("tp",),
+    "etp": ("tp", "ep"),
     "dp": ("tp", "pp", "cp", "gtp", "world_size"),
     "world_size": ("nodes", "gpus_per_node", "ntasks_per_node"),
     "nvlink_domain": ("gpus_per_node",),
@@ -105,8 +106,7 @@ def _model(dialect: Dialect, facts: Facts) -> None:
 
 
 def _sizes(dialect: Dialect, facts: Facts) -> None:
-    if _known(facts, "etp") and _value(facts, "etp") is None and _known(facts, "tp"):
-        _put(facts, "etp", _value(facts, "tp"), "tp")
+    _expert_tensor_parallel(dialect, facts)
     for name, written, size in (("gtp", "weight_shards", "tp"), ("egtp", "expert_weight_shards", "etp")):
         if _known(facts, written, size):
             shards, of = _value(facts, written), _value(facts, size)
@@ -133,6 +133,16 @@ def _sizes(dialect: Dialect, facts: Facts) -> None:
         world = _value(facts, "world_size")
         if world and world % shard == 0:
             _put(facts, "dp", world // shard, "world_size")
+
+
+def _expert_tensor_parallel(dialect: Dialect, facts: Facts) -> None:
+    """Fills in an expert-tensor-parallel size of null: tp, but 1 in Bridge from 0.6 on where experts are parallel."""
+    if not _known(facts, "etp", "tp") or _value(facts, "etp") is not None:
+        return
+    if key_dialect(dialect) != "bridge" or _value(facts, "tp") == 1 or _value(facts, "ep") == 1:
+        _put(facts, "etp", _value(facts, "tp"), "tp")
+    elif _known(facts, "ep") and (before := _is_before(facts, "bridge", 0, 6)) is not None:
+        _put(facts, "etp", _value(facts, "tp") if before else 1, "tp" if before else "ep")
 
 
 def _virtual_stages(facts: Facts) -> None:
@@ -183,8 +193,15 @@ def _packing(dialect: Dialect, facts: Facts, unknown: MutableMapping[str, str]) 
 
 def _pads_rows(facts: Facts) -> bool:
     """Whether this Megatron-LM's --sft pads rows instead of packing them: before megatron-core 0.16."""
-    words = str(_value(facts, "mcore")).split(".")[:2]
-    return len(words) == 2 and all(word.isdecimal() for word in words) and [int(word) for word in words] < [0, 16]
+    return bool(_is_before(facts, "mcore", 0, 16))
+
+
+def _is_before(facts: Facts, name: str, major: int, minor: int) -> bool | None:
+    """Whether a version is older than major.minor; None where it is unknown, or no version."""
+    words = str(_value(facts, name)).split(".")[:2]
+    if len(words) != 2 or not all(word.isdecimal() for word in words):
+        return None
+    return (int(words[0]), int(words[1])) < (major, minor)
 
 
 def _is_rollout(facts: Facts) -> bool:

@@ -31,6 +31,20 @@ def _stops(message: str, found: str, wanted: str, *facts: str, stage: Stage | No
     return Problem(message, found, wanted, ("eval_context_parallel_size", *facts), (_AS_IN_TRAINING,), stage=stage)
 
 
+def _does_not_divide_ranks(v: View, size: int) -> Problem | None:
+    """The problem of an evaluation whose layout does not divide the ranks; Bridge asks that of every launch."""
+    shard = v.tp * v.pp * size
+    if v.world_size % shard == 0:
+        return None
+    return _stops(
+        "the ranks do not divide by the evaluation's layout: Bridge's validation stops",
+        f"{v.world_size} ranks at tp x pp x eval_context_parallel_size {shard}",
+        f"a multiple of {shard}",
+        "world_size",
+        stage="config",
+    )
+
+
 @rule(
     "LOAD002",
     severity="error",
@@ -51,25 +65,26 @@ def _stops(message: str, found: str, wanted: str, *facts: str, stage: Stage | No
     good=Example(
         "bridge",
         "model.context_parallel_size=4 model.cp_comm_type=p2p dist.eval_context_parallel_size=2 "
-        "dist.use_decentralized_pg=true model.seq_length=4096 model.tensor_model_parallel_size=1 "
-        "model.pipeline_model_parallel_size=1",
+        "dist.use_decentralized_pg=true dist.use_gloo_process_groups=false model.seq_length=4096 "
+        "model.tensor_model_parallel_size=1 model.pipeline_model_parallel_size=1",
         "world_size=8",
     ),
     bad=Example(
         "bridge",
         "model.context_parallel_size=2 model.cp_comm_type=p2p dist.eval_context_parallel_size=3 "
-        "dist.use_decentralized_pg=true model.seq_length=4096",
+        "dist.use_decentralized_pg=true dist.use_gloo_process_groups=false model.seq_length=4096",
     ),
 )
 def evaluation_cp_has_groups(v: View) -> Problem | None:
     """Evaluation with another context-parallel size has groups to switch to.
 
     Bridge swaps the process groups for evaluation only where they are decentralized, and its layout must divide the
-    ranks and the sequence as well.
+    ranks and the sequence as well. From 0.6 on its validation asks for the ranks even where nothing is swapped.
     """
     size = v.eval_context_parallel_size
     if not v.use_decentralized_pg:
-        return _ignores(size)
+        is_checked = v.known("bridge", "world_size", "tp", "pp") and v.at_least("bridge", "0.6")
+        return (_does_not_divide_ranks(v, size) if is_checked else None) or _ignores(size)
     types = comm_types(v)
     if HIERARCHICAL in types:
         return _stops(
@@ -95,16 +110,39 @@ def evaluation_cp_has_groups(v: View) -> Problem | None:
             f"a multiple of {2 * size}",
             "seq_length",
         )
-    shard = v.tp * v.pp * size
-    if v.world_size % shard:
-        return _stops(
-            "the ranks do not divide by the evaluation's layout: Bridge's validation stops",
-            f"{v.world_size} ranks at tp x pp x eval_context_parallel_size {shard}",
-            f"a multiple of {shard}",
-            "world_size",
-            stage="config",
-        )
-    return None
+    return _does_not_divide_ranks(v, size)
+
+
+@rule(
+    "LOAD003",
+    severity="error",
+    effect="crash",
+    stage="config",
+    source=(
+        BRIDGE_CONFIG.says(
+            "ConfigContainer.validate",
+            "Gloo process groups are not supported when use_decentralized_pg=True",
+            ">=0.3",
+        ),
+    ),
+    applies=lambda v: v.dialect == "bridge" and bool(v.get("use_decentralized_pg")),
+    good=Example("bridge", "dist.use_decentralized_pg=true dist.use_gloo_process_groups=false"),
+    bad=Example("bridge", "dist.use_decentralized_pg=true dist.use_gloo_process_groups=true"),
+)
+def decentralized_groups_exclude_gloo(v: View) -> Problem | None:
+    """Decentralized process groups come without Gloo.
+
+    Bridge makes decentralized groups over NCCL alone and refuses use_gloo_process_groups, which is on by default.
+    """
+    if not v.use_gloo_process_groups:
+        return None
+    return Problem(
+        message="decentralized process groups are made over NCCL alone: Bridge's validation stops",
+        found="dist.use_decentralized_pg with dist.use_gloo_process_groups",
+        wanted="dist.use_gloo_process_groups=false",
+        facts=("use_gloo_process_groups", "use_decentralized_pg"),
+        fixes=(Fix({"use_gloo_process_groups": False}, "groups over NCCL alone"),),
+    )
 
 
 @rule(
@@ -147,5 +185,6 @@ def provider_drops_hierarchy_with_its_sizes(v: View) -> Problem | None:
 
 RULES = (
     evaluation_cp_has_groups,
+    decentralized_groups_exclude_gloo,
     provider_drops_hierarchy_with_its_sizes,
 )

@@ -70,6 +70,12 @@ def _dcp() -> tuple[Rule, ...]:
     return _rules_in(attention, names, packing, ranks, schedules, switch, tokens, training, verl, verl_batches)
 
 
+def _verl() -> tuple[Rule, ...]:
+    from hcp.rules import verl
+
+    return _rules_in(verl)
+
+
 def _pack() -> tuple[Rule, ...]:
     from hcp.rules.pack import graphs, kernels, masks, rows
 
@@ -136,7 +142,7 @@ def _may_pack(v: View) -> bool:
     return (
         v.dialect == "verl"
         or not v.known("thd")
-        or _sets(v, "thd", "sft", "inter_document_masking", "mla")
+        or _sets(v, "thd", "sft", "inter_document_masking", "mla", "enable_offline_packing", "packed_sequence_size")
         or v.get("packing", "none") != "none"
         or v.get("cp_partition_mode") == "contiguous"
     )
@@ -163,6 +169,7 @@ _Load = Callable[[], tuple[Rule, ...]]
 _FAMILIES: tuple[tuple[_Load, Callable[[View], bool]], ...] = (
     (_common, lambda v: True),
     (_dcp, lambda v: v.dialect == "verl" or _sets(v, *_DYNAMIC)),
+    (_verl, lambda v: v.dialect == "verl"),
     (_pack, _may_pack),
     (_pipe, _may_be_pipelined),
     (_fsdp, _may_shard),

@@ -105,6 +105,9 @@ TE_ATTENTION_UTILS = UpstreamFile("transformer-engine", _TE_ATTENTION + "utils.p
 TE_MXFP8_TENSOR = UpstreamFile("transformer-engine", "transformer_engine/pytorch/tensor/mxfp8_tensor.py")
 TE_UTILS = UpstreamFile("transformer-engine", "transformer_engine/pytorch/utils.py")
 
+VERL_ACTOR_CONFIG = UpstreamFile("verl", "verl/workers/config/actor.py")
+VERL_CONFIG = UpstreamFile("verl", "verl/utils/config.py")
+VERL_CRITIC_CONFIG = UpstreamFile("verl", "verl/workers/config/critic.py")
 VERL_DYNAMIC_CP_SCHEDULER = UpstreamFile("verl", "verl/utils/dynamic_cp_scheduler.py")
 VERL_ENGINE = UpstreamFile("verl", "verl/workers/engine/megatron/transformer_impl.py")
 VERL_ENGINE_CONFIG = UpstreamFile("verl", "verl/workers/config/engine.py")

@@ -190,6 +190,15 @@ def test_the_sequence_length_of_the_dataset_stands_in_for_the_models() -> None:
     assert value("dataset: {seq_length: 4096}\nmodel: {seq_length: 8192}\n", "seq_length") == 8192
 
 
+@pytest.mark.parametrize(
+    ("dist", "ddp", "fsdp"), [("false", "true", True), ("true", "false", True), ("false", "false", False)]
+)
+def test_either_section_switches_megatron_fsdp_on_for_both(dist: str, ddp: str, fsdp: bool) -> None:
+    # ConfigContainer._validate_and_apply_megatron_fsdp_configs sets both where one is set.
+    sections = f"dist:\n  use_megatron_fsdp: {dist}\nddp:\n  use_megatron_fsdp: {ddp}\n"
+    assert value(FULL + sections, "fsdp") is fsdp
+
+
 def test_an_unresolved_reference_is_unknown_with_its_reason() -> None:
     read = launch("model: {context_parallel_size: '${oc.env:CP}', tensor_model_parallel_size: '${.pp}', pp: 2}\n")
     assert "the environment variable CP" in read.unknown["cp"] and read.facts["tp"].value == 2

@@ -7,7 +7,8 @@ from support.rules import Row, test_verdict
 
 __all__ = ["test_verdict"]
 
-TREE = "env.NCCL_ALGO=Tree env.NVTE_ALLOW_NONDETERMINISTIC_ALGO=0"
+DETERMINISTIC = "env.NVTE_ALLOW_NONDETERMINISTIC_ALGO=0"
+TREE = f"env.NCCL_ALGO=Tree {DETERMINISTIC}"
 
 VERDICTS: list[Row] = [
     # rule, dialect, launch, assumed, verdict
@@ -16,6 +17,13 @@ VERDICTS: list[Row] = [
     ("CP017", "mlm", "--deterministic-mode", "mcore=0.19 env.NCCL_ALGO=Tree", "error"),
     ("CP017", "mlm", "--deterministic-mode", "mcore=0.18 " + TREE, "fine"),
     ("CP017", "bridge", "model.deterministic_mode=true", TREE, "fine"),
+    # Bridge compares the whole variable with its list, and wants it set.
+    ("CP017", "bridge", "model.deterministic_mode=true", TREE.replace("Tree", "Ring,Tree"), "error crash config"),
+    ("CP017", "bridge", "model.deterministic_mode=true", TREE.replace("Tree", "null"), "error crash config"),
+    ("CP017", "bridge", "model.deterministic_mode=true env_vars.NCCL_ALGO=Ring", DETERMINISTIC, "fine"),
+    ("CP017", "bridge", "model.deterministic_mode=true", DETERMINISTIC, "needs env.NCCL_ALGO"),
+    ("CP017", "bridge-provider", "model.deterministic_mode=true", DETERMINISTIC, "fine"),
+    ("CP017", "mlm", "--deterministic-mode --transformer-impl local", "mcore=0.16", "fine"),
     (
         "CP017",
         "bridge-provider",
@@ -25,7 +33,7 @@ VERDICTS: list[Row] = [
     ),
     ("CP017", "mlm", "", "", "not concerned"),
     ("CP017", "mlm", "", "deterministic=true mcore=0.18", "needs env.NVTE_ALLOW_NONDETERMINISTIC_ALGO"),
-    ("CP017", "bridge", "", "deterministic=true env.NCCL_ALGO=NVLS", "error crash init"),
+    ("CP017", "bridge", "", "deterministic=true env.NCCL_ALGO=NVLS", "error crash config"),
     ("CP017", "mlm", "", "deterministic=true env.NCCL_ALGO=NVLS", "error crash init"),
     ("CP017", "mlm", "", "deterministic=true mcore=0.19 env.NCCL_ALGO=Ring,CollnetDirect,CollnetChain,^NVLS", "fine"),
     ("CP028", "mlm", f"{CP} 2 --experimental-attention-variant dsv4_hybrid", "", "error crash config"),

@@ -18,6 +18,9 @@ TO_ONE_LEVEL = (
 )
 """What the last two fixes write wherever both flat types fit."""
 
+EMPTY = "model.hierarchical_context_parallel_sizes=[]"
+FLAT = "model.context_parallel_size=2 model.cp_comm_type=p2p"
+
 VERDICTS: list[Row] = [
     # rule, dialect, launch, assumed, verdict
     ("HCP001", "mlm", f"{CP} 4 --cp-comm-type a2a+p2p", "", "error crash config"),
@@ -50,6 +53,18 @@ VERDICTS: list[Row] = [
     ("HCP002", "bridge", "", "cp=6 hcp_sizes=2,2 bridge=0.3.0", "error crash init"),
     ("HCP002", "bridge", "", "cp=8 hcp_sizes=4,4 bridge=0.4.0", "error crash config"),
     ("HCP002", "mlm", "", "hcp_sizes=0,4", "fine"),
+    # Bridge asks whether the sizes are None, megatron-core whether there are any.
+    ("HCP002", "bridge", f"{EMPTY} {FLAT}", "bridge=0.4.0", "error crash config"),
+    ("HCP002", "bridge", f"{EMPTY} {FLAT}", "bridge=0.3.1", "not concerned"),
+    ("HCP002", "bridge", f"{EMPTY} model.context_parallel_size=1", "bridge=0.4.0", "not concerned"),
+    ("HCP002", "bridge-provider", f"{EMPTY} model.context_parallel_size=2", "bridge=0.4.0", "not concerned"),
+    (
+        "HCP002",
+        "bridge",
+        f"{EMPTY} model.context_parallel_size=2 model.cp_comm_type=a2a+p2p",
+        "bridge=0.4",
+        "all: HCP001",
+    ),
     ("HCP002", "verl", "", "hcp_sizes=2,2", "not concerned"),
     ("HCP002", "bridge", "", "cp=6 hcp_sizes=2,2", "error crash init"),
     ("HCP002", "bridge-provider", "", "cp=8 hcp_sizes=4,4 bridge=0.4.0", "error crash init"),

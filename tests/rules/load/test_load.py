@@ -11,7 +11,7 @@ EVAL = (
     "model.context_parallel_size=4 dist.eval_context_parallel_size=2 model.cp_comm_type=p2p model.seq_length=4096 "
     "model.pipeline_model_parallel_size=1 "
 )
-SWAPPED = f"{EVAL} dist.use_decentralized_pg=true"
+SWAPPED = f"{EVAL} dist.use_decentralized_pg=true dist.use_gloo_process_groups=false"
 
 VERDICTS: list[Row] = [
     # rule, dialect, launch, assumed, verdict
@@ -49,6 +49,24 @@ VERDICTS: list[Row] = [
     ("LOAD002", "bridge", f"{SWAPPED}", "seq_length=null tp=1 world_size=8", "fine"),
     ("LOAD002", "bridge", f"{SWAPPED} dist.eval_context_parallel_size=1", "seq_length=4095 tp=1 world_size=8", "fine"),
     ("LOAD002", "bridge", f"{SWAPPED}", "tp=3 world_size=16", "error crash config"),
+    # Bridge 0.6, ConfigContainer.validate: the layout must divide the ranks, also where no groups are switched.
+    (
+        "LOAD002",
+        "bridge",
+        f"{EVAL} dist.eval_context_parallel_size=3",
+        "tp=1 world_size=8 bridge=0.6",
+        "error crash config",
+    ),
+    ("LOAD002", "bridge", f"{EVAL} dist.eval_context_parallel_size=3", "tp=1 world_size=8 bridge=0.5.1", "warning"),
+    ("LOAD002", "bridge", f"{EVAL} dist.eval_context_parallel_size=2", "tp=1 world_size=8 bridge=0.6", "warning"),
+]
+
+VERDICTS += [
+    ("LOAD003", "bridge", "dist.use_decentralized_pg=true", "", "error crash config"),  # on unless switched off
+    ("LOAD003", "bridge", f"{SWAPPED} dist.use_gloo_process_groups=true", "", "error crash config"),
+    ("LOAD003", "bridge", SWAPPED, "", "fine"),
+    ("LOAD003", "bridge", "dist.use_gloo_process_groups=true", "", "not concerned"),
+    ("LOAD003", "bridge-provider", "dist.use_decentralized_pg=true", "", "not concerned"),
 ]
 
 TEXTS: list[Row] = [

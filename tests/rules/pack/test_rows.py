@@ -10,6 +10,7 @@ __all__ = ["test_fixes", "test_text", "test_verdict"]
 ON = "model.context_parallel_size=2 "
 OFF = "model.context_parallel_size=1 "
 PAD = "dataset.offline_packing_specs.pad_seq_to_mult="
+SWITCH = "dataset.enable_offline_packing="
 ODD = "dataset.offline_packing_specs.packed_sequence_size=4098 "
 IN_BATCH = "dataset.enable_in_batch_packing=true train.micro_batch_size="
 ENERGON = "dataset.packing_buffer_size=64 train.micro_batch_size=2"
@@ -38,10 +39,28 @@ VERDICTS: list[Row] = [
     ("PACK003", "bridge", "", "packing=none micro_batch_size=2", "not concerned"),
     ("PACK003", "bridge", "", "packing=offline micro_batch_size=null", "fine"),  # no number to compare
     ("PACK003", "mlm", "--micro-batch-size 2", "packing=offline", "not concerned"),
+    ("PACK020", "bridge", f"{SWITCH}true {PACKED}", "", "fine"),
+    ("PACK020", "bridge", f"{SWITCH}false {PACKED}", "", "error crash config"),
+    ("PACK020", "bridge", PACKED, "", "needs enable_offline_packing"),
+    ("PACK020", "bridge", f"{SWITCH}true {PACKED.replace('4096', '0')}", "", "error crash config"),
+    ("PACK020", "bridge", f"{SWITCH}true {PACKED.replace('4096', '-1')}", "", "error crash config"),
+    ("PACK020", "bridge", f"{SWITCH}true", "", "needs packed_sequence_size"),  # the recipe may have specs
+    ("PACK020", "bridge", f"{SWITCH}true dataset.offline_packing_specs=null", "", "error crash config"),
+    ("PACK020", "bridge", f"{SWITCH}false", "", "not concerned"),
+    ("PACK020", "bridge", PACKED.replace("offline_packing_specs", "packed_sequence_specs"), "", "not concerned"),
+    ("PACK020", "bridge-provider", f"{SWITCH}false {PACKED}", "", "not concerned"),
 ]
 
 TEXTS: list[Row] = [
     # rule, dialect, launch, assumed, what is said
+    ("PACK020", "bridge", f"{SWITCH}true {PACKED.replace('4096', '0')}", "", "found: with packed_sequence_size 0"),
+    (
+        "PACK020",
+        "bridge",
+        f"{SWITCH}true dataset.offline_packing_specs=null",
+        "",
+        "found: without offline_packing_specs",
+    ),
     ("PACK002", "bridge", f"{PACKED}{ON}{PAD}null", "", "sequences padded to a multiple of 1 at context_parallel_size"),
     ("PACK002", "bridge", f"{PACKED}{ON}{PAD}2", "", "a multiple of 4 | "),
 ]
@@ -49,4 +68,12 @@ TEXTS: list[Row] = [
 FIXES: list[FixRow] = [
     # rule, dialect, launch, assumed, what each fix writes
     ("PACK003", "bridge", f"{IN_BATCH}1", "", ("train.micro_batch_size=2",)),
+    ("PACK020", "bridge", f"{SWITCH}false {PACKED}", "", (f"{SWITCH}true",)),
+    (
+        "PACK020",
+        "bridge",
+        f"{SWITCH}true {PACKED.replace('4096', '0')} model.seq_length=8192",
+        "",
+        (PACKED.replace("4096", "8192").strip(),),
+    ),
 ]

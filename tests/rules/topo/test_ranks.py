@@ -8,7 +8,16 @@ __all__ = ["test_fixes", "test_text", "test_verdict"]
 
 SHARDS, EXPERT_SHARDS = "--tensor-parallel-num-weight-shards", "--expert-tensor-parallel-num-weight-shards"
 INSTANCES = "--num-distributed-optimizer-instances"
-INNER_PIPELINE = "--use-tp-pp-dp-mapping --pipeline-model-parallel-size 2"
+INNER_WORDS = "--use-tp-pp-dp-mapping --pipeline-model-parallel-size 2"
+EXPERTS_OVER_8 = (
+    "model.tensor_model_parallel_size=4 model.pipeline_model_parallel_size=1 model.context_parallel_size=2 "
+    "model.expert_model_parallel_size=8 model.num_moe_experts=64 model.expert_tensor_parallel_size=null "
+)
+INNER_PIPELINE = f"{EXPERTS_OVER_8}model.pipeline_model_parallel_size=2 dist.use_tp_pp_dp_mapping=true "
+TWO_INSTANCES = (
+    f"{EXPERTS_OVER_8}model.context_parallel_size=1 model.expert_model_parallel_size=2 "
+    "ddp.num_distributed_optimizer_instances=2"
+)
 
 VERDICTS: list[Row] = [
     # rule, dialect, launch, assumed, verdict
@@ -16,6 +25,19 @@ VERDICTS: list[Row] = [
     ("TOPO003", "verl", "", "", "not concerned"),
     ("TOPO003", "mlm", "", "cp=4 world_size=3", "error crash config"),
     ("TOPO003", "bridge-provider", "", "tp=2 cp=4 world_size=2 pp=1", "error crash init"),
+    # Megatron-Bridge, _set_moe_expert_tensor_parallel_default: 1 where experts are parallel.
+    ("TOPO004", "bridge", EXPERTS_OVER_8, "world_size=8 bridge=0.6.0", "fine"),
+    ("TOPO004", "bridge", EXPERTS_OVER_8, "world_size=8 bridge=0.5.1", "error crash init"),
+    ("TOPO004", "bridge", EXPERTS_OVER_8, "world_size=8", "needs etp"),
+    ("TOPO004", "bridge-provider", EXPERTS_OVER_8, "world_size=8 bridge=0.6.0", "fine"),
+    ("TOPO004", "bridge", f"{EXPERTS_OVER_8}model.expert_tensor_parallel_size=4", "world_size=8 bridge=0.6", "error"),
+    ("TOPO004", "bridge", f"{EXPERTS_OVER_8}model.expert_model_parallel_size=1", "world_size=8", "not concerned"),
+    ("TOPO004", "bridge", f"{EXPERTS_OVER_8}model.tensor_model_parallel_size=1", "world_size=8", "fine"),
+    ("TOPO005", "bridge", f"{INNER_PIPELINE}model.expert_model_parallel_size=8", "world_size=16 bridge=0.6", "fine"),
+    ("TOPO005", "bridge", f"{INNER_PIPELINE}model.expert_model_parallel_size=2", "world_size=16 bridge=0.6", "error"),
+    ("TOPO005", "bridge", f"{INNER_PIPELINE}model.expert_model_parallel_size=2", "world_size=16 bridge=0.5", "fine"),
+    ("TOPO006", "bridge", TWO_INSTANCES, "world_size=24 bridge=0.6", "fine"),
+    ("TOPO006", "bridge", TWO_INSTANCES, "world_size=24 bridge=0.5", "error crash init"),
     ("TOPO004", "mlm", "", "tp=null etp=1", "needs tp"),
     ("TOPO004", "mlm", "", "ep=2", "needs world_size"),
     ("TOPO004", "mlm", "", "", "not concerned"),
@@ -54,9 +76,9 @@ VERDICTS: list[Row] = [
     ("TOPO004", "mlm", f"{EXPERT_SHARDS} 4", "world_size=2", "error crash init"),
     ("TOPO004", "mlm", f"{EXPERT_SHARDS} 4", "world_size=4", "fine"),
     ("TOPO004", "mlm", f"--expert-tensor-parallel-size 2 {EXPERT_SHARDS} 4", "world_size=4", "fine"),
-    ("TOPO005", "mlm", f"{INNER_PIPELINE} --context-parallel-size 2 {EXPERT_SHARDS} 2", "world_size=8", "fine"),
-    ("TOPO005", "mlm", f"{INNER_PIPELINE} {EXPERT_SHARDS} 2", "world_size=8", "error crash init"),
-    ("TOPO005", "mlm", f"{INNER_PIPELINE} {SHARDS} 2 {EXPERT_SHARDS} 2", "world_size=8", "fine"),
+    ("TOPO005", "mlm", f"{INNER_WORDS} --context-parallel-size 2 {EXPERT_SHARDS} 2", "world_size=8", "fine"),
+    ("TOPO005", "mlm", f"{INNER_WORDS} {EXPERT_SHARDS} 2", "world_size=8", "error crash init"),
+    ("TOPO005", "mlm", f"{INNER_WORDS} {SHARDS} 2 {EXPERT_SHARDS} 2", "world_size=8", "fine"),
     ("TOPO008", "mlm", f"--tensor-model-parallel-size 2 {SHARDS} 3", "", "error crash config"),
     ("TOPO008", "mlm", f"--tensor-model-parallel-size 4 {SHARDS} 2", "", "error crash config"),
     ("TOPO008", "mlm", f"--tensor-model-parallel-size 2 {SHARDS} 8", "", "fine"),

@@ -51,6 +51,14 @@ DATA_FACTS: tuple[FactSpec, ...] = (
         defaults={"bridge": None},
     ),
     FactSpec(
+        "enable_offline_packing",
+        "bool",
+        "Bridge >= 0.6: the switch of offline packing",
+        bridge=("dataset.enable_offline_packing",),
+        default=UNKNOWN,
+        defaults={"bridge": False},
+    ),
+    FactSpec(
         "packing_buffer_size",
         "int",
         "Bridge, Energon data: samples that its packing buffers; null = no packing",

@@ -79,7 +79,7 @@ PARALLEL_FACTS: tuple[FactSpec, ...] = (
         "size",
         "expert_tensor_parallel_size",
         None,
-        "expert-tensor-parallel size; null = tp",
+        "expert-tensor-parallel size; null = tp, in Bridge >= 0.6 with ep > 1: 1",
         verl=_verl("expert_tensor_parallel_size"),
         kept=True,
     ),
@@ -150,6 +150,14 @@ PARALLEL_FACTS: tuple[FactSpec, ...] = (
         "process groups outside megatron's global state",
         bridge=("dist.use_decentralized_pg",),
         default=False,
+    ),
+    FactSpec(
+        "use_gloo_process_groups",
+        "bool",
+        "Bridge: process groups over Gloo besides those over NCCL",
+        bridge=("dist.use_gloo_process_groups",),
+        default=UNKNOWN,
+        defaults={"bridge": True},
     ),
     FactSpec(
         "high_priority_stream_groups",

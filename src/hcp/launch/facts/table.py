@@ -10,6 +10,7 @@ from hcp.launch.facts.model import MODEL_FACTS
 from hcp.launch.facts.parallel import PARALLEL_FACTS
 from hcp.launch.facts.spec import FactSpec
 from hcp.launch.facts.stages import STAGE_FACTS
+from hcp.launch.facts.verl import VERL_FACTS
 
 
 class Key(NamedTuple):
@@ -22,7 +23,7 @@ class Key(NamedTuple):
 MODEL_NAMES = frozenset(spec.name for spec in MODEL_FACTS)
 """The facts of the model, its attention and its precision."""
 FACTS: dict[str, FactSpec] = {
-    spec.name: spec for spec in (*PARALLEL_FACTS, *STAGE_FACTS, *MODEL_FACTS, *DATA_FACTS, *BATCH_FACTS)
+    spec.name: spec for spec in (*PARALLEL_FACTS, *STAGE_FACTS, *MODEL_FACTS, *DATA_FACTS, *BATCH_FACTS, *VERL_FACTS)
 }
 
 

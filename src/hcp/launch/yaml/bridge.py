@@ -74,6 +74,7 @@ def bridge_reading(
 
         resolved, unknown = resolve(resolved)
     by_key = {setting.key: setting for setting in resolved}
+    resolved = [setting for setting in resolved if not _is_overruled(setting, by_key)]
     facts: dict[str, Fact] = {}
     for setting in resolved:
         if setting.key.startswith("env_vars.") and setting.value is not None:
@@ -106,6 +107,14 @@ def bridge_reading(
         text=text,
         role=_NESTED if nested else "",
     )
+
+
+_FSDP = ("dist.use_megatron_fsdp", "ddp.use_megatron_fsdp")
+
+
+def _is_overruled(setting: Setting, by_key: dict[str, Setting]) -> bool:
+    """Whether the setting switches FSDP off where its twin switches it on: Bridge takes either for both."""
+    return setting.key in _FSDP and not setting.value and any(k in by_key and by_key[k].value is True for k in _FSDP)
 
 
 def _finetune(by_key: dict[str, Setting]) -> Fact | None:

@@ -18,6 +18,34 @@ _ALGOS = frozenset({"Ring", "CollnetDirect", "CollnetChain", "^NVLS"})
 _NONDETERMINISTIC = "env.NVTE_ALLOW_NONDETERMINISTIC_ALGO"
 
 
+def _refused_reduction(v: View) -> Problem | None:
+    """The problem of an NCCL_ALGO that the launcher refuses in deterministic mode."""
+    if v.dialect == "bridge":
+        chosen = v["env.NCCL_ALGO"]
+        accepted = _ALGOS | {"Tree"}
+        is_refused = chosen not in accepted
+    else:
+        chosen = v.get("env.NCCL_ALGO") if v.dialect == "mlm" else None
+        if chosen is None:
+            return None
+        accepted = _ALGOS
+        if "Tree" in str(chosen) and not v.at_least("mcore", "0.19"):
+            accepted = _ALGOS | {"Tree"}
+        is_refused = not {word.strip() for word in str(chosen).split(",")} <= accepted
+    if not is_refused:
+        return None
+    return Problem(
+        message="deterministic mode wants NCCL_ALGO set to a reduction with a fixed order: Bridge's validation stops"
+        if v.dialect == "bridge"
+        else "deterministic mode refuses this reduction: the launch stops",
+        found="no NCCL_ALGO" if chosen is None else f"NCCL_ALGO={chosen}",
+        wanted=f"one of {', '.join(sorted(accepted))}",
+        facts=("env.NCCL_ALGO", "deterministic"),
+        fixes=(Fix({"env.NCCL_ALGO": "Ring"}, "rings: the sum has one order"),),
+        stage="config" if v.dialect == "bridge" else None,
+    )
+
+
 @rule(
     "CP017",
     severity="error",
@@ -28,6 +56,11 @@ _NONDETERMINISTIC = "env.NVTE_ALLOW_NONDETERMINISTIC_ALGO"
             "TEDotProductAttention.__init__", 'os.getenv("NVTE_ALLOW_NONDETERMINISTIC_ALGO", "1")', ">=0.12"
         ),
         DETERMINISM.says("apply_determinism_env", "all(t in ACCEPTED_NCCL_ALGO_TOKENS for t in tokens)"),
+        BRIDGE_CONFIG.says(
+            "ConfigContainer._validate_and_apply_deterministic_mode",
+            'os.getenv("NCCL_ALGO") in all_reduce_choices',
+            ">=0.3",
+        ),
     ),
     applies=lambda v: bool(v.get("deterministic")),
     good=Example("mlm", "--deterministic-mode", "env.NVTE_ALLOW_NONDETERMINISTIC_ALGO=0"),
@@ -38,21 +71,13 @@ def deterministic_mode_has_its_environment(v: View) -> Problem | None:
 
     megatron-core refuses to build Transformer Engine's attention in deterministic mode unless
     NVTE_ALLOW_NONDETERMINISTIC_ALGO is 0, and the launchers refuse reductions whose order varies. Megatron-LM 0.19
-    and later set the first by themselves, and no longer accept NCCL_ALGO=Tree.
+    and later set the first by themselves, and no longer accept NCCL_ALGO=Tree. Bridge wants NCCL_ALGO set, to one
+    word of its list.
     """
-    chosen = v.get("env.NCCL_ALGO")
-    if chosen is not None and v.dialect in ("mlm", "bridge"):
-        accepted = _ALGOS
-        if "Tree" in str(chosen) and (v.dialect == "bridge" or not v.at_least("mcore", "0.19")):
-            accepted = _ALGOS | {"Tree"}
-        if not {word.strip() for word in str(chosen).split(",")} <= accepted:
-            return Problem(
-                message="deterministic mode refuses this reduction: the launch stops",
-                found=f"NCCL_ALGO={chosen}",
-                wanted=f"one of {', '.join(sorted(accepted))}",
-                facts=("env.NCCL_ALGO", "deterministic"),
-                fixes=(Fix({"env.NCCL_ALGO": "Ring"}, "rings: the sum has one order"),),
-            )
+    if (reduction := _refused_reduction(v)) is not None:
+        return reduction
+    if v.get("transformer_impl") == "local":
+        return None  # Transformer Engine's attention is not built
     if not v.known(_NONDETERMINISTIC) and v.dialect == "mlm" and v.at_least("mcore", "0.19"):
         return None  # its command line sets the variable
     value = v[_NONDETERMINISTIC]

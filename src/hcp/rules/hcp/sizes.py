@@ -37,6 +37,12 @@ def _passes_sizes_on(v: View) -> bool:
     return v.dialect != "verl" and has_sizes(v)
 
 
+def _has_an_empty_list(v: View) -> bool:
+    """Whether Bridge multiplies no sizes: it asks whether they are null. HCP001 speaks where a layer needs them."""
+    is_empty = v.dialect == "bridge" and v.get("hcp_sizes") is not None and not v.hcp_sizes
+    return is_empty and v.cp != 1 and not uses_hcp(v) and v.at_least("bridge", "0.4")
+
+
 @rule(
     "HCP001",
     severity="error",
@@ -103,7 +109,7 @@ def sizes_are_given(v: View) -> Problem | None:
             "validate_args", "args.context_parallel_size == prod(args.hierarchical_context_parallel_sizes)", ">=0.10"
         ),
     ),
-    applies=_passes_sizes_on,
+    applies=lambda v: _passes_sizes_on(v) or _has_an_empty_list(v),
     good=Example("mlm", MLM),
     bad=Example("mlm", f"--context-parallel-size 6 {LEVELS} 2 2"),
 )
@@ -116,7 +122,7 @@ def sizes_product(v: View) -> Problem | None:
     """
     sizes = v.hcp_sizes
     product = prod(sizes)
-    if min(sizes) < 1 or product == v.cp:
+    if (sizes and min(sizes) < 1) or product == v.cp:
         return None
     named = v.dialect == "bridge" and v.known("bridge") and v.at_least("bridge", "0.4.0")
     return Problem(

@@ -142,8 +142,63 @@ def micro_batch_fits_the_packing(v: View) -> Problem | None:
     )
 
 
+_SPECS = "dataset.offline_packing_specs."
+
+
+def _has_specs(v: View) -> bool:
+    """Whether the launch writes a part of the specs that Bridge has from 0.6 on."""
+    return any(setting.key.startswith(_SPECS) for setting in v.launch.reading.settings)
+
+
+@rule(
+    "PACK020",
+    severity="error",
+    effect="crash",
+    stage="config",
+    source=(
+        BRIDGE_CONFIG.says(
+            "ConfigContainer.validate", "enable_offline_packing must be True when offline_packing_specs is set", ">=0.6"
+        ),
+        BRIDGE_CONFIG.says(
+            "ConfigContainer.validate", "offline_packing_specs.packed_sequence_size must be greater than 0", ">=0.6"
+        ),
+    ),
+    applies=lambda v: v.dialect == "bridge" and (bool(v.get("enable_offline_packing")) or _has_specs(v)),
+    good=Example("bridge", f"dataset.enable_offline_packing=true {_SPECS}packed_sequence_size=4096"),
+    bad=Example("bridge", f"dataset.enable_offline_packing=false {_SPECS}packed_sequence_size=4096"),
+)
+def offline_packing_has_its_switch_and_its_specs(v: View) -> Problem | None:
+    """Offline packing has its switch, its specs and a row length.
+
+    From 0.6 on Bridge wants enable_offline_packing and offline_packing_specs together, and packed_sequence_size above
+    0; its default is -1.
+    """
+    is_on, has_specs = bool(v.enable_offline_packing), _has_specs(v)
+    if has_specs and not is_on:
+        found, wanted = "offline_packing_specs without enable_offline_packing", "enable_offline_packing=true"
+        fixes = (Fix({"enable_offline_packing": True}, "offline packing is on"),)
+    else:
+        row = v.packed_sequence_size
+        if row is not None and row > 0:
+            return None
+        found = "enable_offline_packing without offline_packing_specs"
+        if has_specs:
+            found = f"enable_offline_packing with packed_sequence_size {-1 if row is None else row}"
+        wanted = "offline_packing_specs.packed_sequence_size above 0"
+        length = v.get("seq_length")
+        fixes = (Fix({"packed_sequence_size": length}, f"rows of {length} tokens"),) if length else ()
+    return Problem(
+        message="offline packing is described by halves: Bridge's validation stops",
+        found=found,
+        wanted=wanted,
+        facts=("enable_offline_packing", "packed_sequence_size"),
+        fixes=fixes,
+    )
+
+
 RULES = (
     packed_row_divides_into_chunks,
     offline_packing_pads_each_sequence,
     micro_batch_fits_the_packing,
+    offline_packing_has_its_switch_and_its_specs,
 )
