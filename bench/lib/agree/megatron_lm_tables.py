@@ -21,6 +21,7 @@ TABLES = Tables(
         (r"Cannot set both hybrid_context_parallel", ("DCP020",)),
         (r"cp_partition_mode=", ("PACK012",)),
         (r"unrecognized arguments", ("KEY001", "KEY002", "KEY003", "DCP020", "DCP028")),
+        (r"eval_global_batch_size \(\d+\) must be divisible", ("BATCH001", "BATCH002")),
         (r"interleaved schedule is used", ("PIPE004",)),
         (r"max_position_embeddings argument is None", ("LEN002",)),
         (r"weight_shards \(\d+\) must be", ("TOPO008",)),

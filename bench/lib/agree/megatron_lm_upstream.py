@@ -1,8 +1,9 @@
 """Megatron-LM's own start-up on command lines: run by agree/megatron_lm.py, as `megatron_lm_upstream.py CHECKOUT`.
 
 Run are upstream's `parse_args` (its parser is built once), `validate_args`, `set_global_variables` (the micro-batch
-calculator), `_initialize_distributed` (the process groups) and `core_transformer_config_from_args`. What this machine
-lacks is replaced:
+calculator), `_initialize_distributed` (the process groups), `core_transformer_config_from_args`, and of what follows the
+first check of the training loop (`update_num_microbatches`) and the division of the layers (`get_num_layers_to_build`).
+What this machine lacks is replaced:
 
 * torch.distributed: torch's own fake process group, for gloo too; no rank but this one exists.
 * torch.cuda: eight devices of compute capability 9.0 are there, none is used.
@@ -61,7 +62,8 @@ class MegatronLM:
         from packaging.version import Version
 
         core_utils._te_version = Version(TE)
-        from megatron.core import package_info, parallel_state
+        from megatron.core import num_microbatches_calculator, package_info, parallel_state
+        from megatron.core.transformer import transformer_block
         from megatron.training import arguments, global_vars, initialize
 
         with contextlib.suppress(ImportError):
@@ -74,6 +76,7 @@ class MegatronLM:
         self.version = package_info.__version__
         self.arguments, self.global_vars, self.initialize = arguments, global_vars, initialize
         self.parallel_state = parallel_state
+        self.microbatches, self.transformer_block = num_microbatches_calculator, transformer_block
         self.parser = self._build_parser()
 
     def _fake_group(self, *args: Any, **kwargs: Any) -> Any:
@@ -135,7 +138,10 @@ class MegatronLM:
         self.global_vars.set_global_variables(args, build_tokenizer=False)
         self.torch.distributed.init_process_group("fake", store=FakeStore(), rank=0, world_size=world_size)
         self.initialize._initialize_distributed(None, None, None)
-        self.arguments.core_transformer_config_from_args(args)
+        config = self.arguments.core_transformer_config_from_args(args)
+        self.microbatches.update_num_microbatches(0, consistency_check=True)
+        if args.hybrid_override_pattern is None and getattr(args, "hybrid_layer_pattern", None) is None:
+            self.transformer_block.get_num_layers_to_build(config, vp_stage=0)
 
     def _end(self) -> None:
         with contextlib.suppress(Exception):

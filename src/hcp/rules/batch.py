@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from hcp.rules.cp.view import nearest_divisors, round_up
+from hcp.rules.cp.view import round_up
 from hcp.rules.rule import Example, Fix, Problem, Source, rule
 from hcp.rules.upstream import ARGUMENTS, BRIDGE_CONFIG, BRIDGE_INITIALIZE, GLOBAL_VARS, MICROBATCHES
 from hcp.rules.view import Unknown, View
@@ -49,16 +49,11 @@ def _said_ranks(v: View) -> str:
     return f"{v.world_size} ranks / {sizes}" if v.known("world_size") and sizes else "all ranks"
 
 
-def _batch_fixes(v: View, unit: int, dp: int) -> tuple[Fix, ...]:
-    """Global batch sizes next to the launch's that divide, and a smaller micro-batch."""
-    size, below = int(v.global_batch_size), int(v.global_batch_size) // unit * unit
-    fixes = [
-        Fix({"global_batch_size": near}, f"{near} sequences per step") for near in (below, round_up(size, unit)) if near
-    ]
-    if size % dp == 0:
-        micro = nearest_divisors(size // dp, int(v.micro_batch_size), lambda other: other < v.micro_batch_size)
-        fixes += [Fix({"micro_batch_size": other}, f"{other} sequences per forward") for other in micro[:1]]
-    return tuple(fixes)
+def _sizes_near(name: str, size: int, unit: int) -> tuple[Fix, ...]:
+    """The sizes of a step next to this one that divide; the engine leaves out one of nothing."""
+    return tuple(
+        Fix({name: near}, f"{near} sequences per step") for near in (size // unit * unit, round_up(size, unit))
+    )
 
 
 @rule(
@@ -79,15 +74,15 @@ def global_batch_divides(v: View) -> Problem | None:
     decrease_batch_size_if_needed the step takes fewer sequences instead, but never none.
     """
     dp = _replicas(v)
-    unit = _micro_batch(v) * dp
-    if v.global_batch_size % unit == 0 or (v.get("decrease_batch_size") and v.global_batch_size >= unit):
+    unit, size = _micro_batch(v) * dp, v.global_batch_size
+    if size >= unit if v.get("decrease_batch_size") else size % unit == 0:
         return None
     return Problem(
         message="start-up stops: a step is no whole number of micro-batches on every data-parallel rank",
         found=f"global_batch_size {v.global_batch_size}, {_said_parts(v, v.micro_batch_size, dp)}",
         wanted=f"a multiple of {unit}",
         facts=("global_batch_size", "micro_batch_size", "cp", "world_size"),
-        fixes=_batch_fixes(v, unit, dp),
+        fixes=_sizes_near("global_batch_size", size, unit),
     )
 
 
@@ -130,7 +125,7 @@ def evaluation_batch_divides(v: View) -> Problem | None:
     micro = v.eval_micro_batch_size if v.eval_micro_batch_size is not None else _micro_batch(v)
     size = v.eval_global_batch_size if v.eval_global_batch_size is not None else v.global_batch_size
     dp = v.dp
-    if v.dialect == "bridge" and v.get("eval_context_parallel_size") and v.at_least("bridge", "0.6"):
+    if v.get("eval_context_parallel_size") and v.at_least("bridge", "0.6"):
         ranks = v.tp * v.pp * v.eval_context_parallel_size
         if v.world_size % ranks:
             return None  # LOAD002
@@ -138,17 +133,12 @@ def evaluation_batch_divides(v: View) -> Problem | None:
     if size is None or size % (micro * dp) == 0:
         return None
     unit = micro * dp
-    fixes = [
-        Fix({"eval_global_batch_size": near}, f"{near} sequences")
-        for near in (size // unit * unit, round_up(size, unit))
-        if near
-    ]
     return Problem(
         message="validation stops: an evaluation step is no whole number of micro-batches on every rank",
         found=f"{size} sequences, micro-batches of {micro} on {dp} data-parallel ranks",
         wanted=f"a multiple of {unit}",
         facts=("eval_global_batch_size", "eval_micro_batch_size", "global_batch_size", "micro_batch_size"),
-        fixes=tuple(fixes),
+        fixes=_sizes_near("eval_global_batch_size", size, unit),
     )
 
 
@@ -193,16 +183,17 @@ def ramp_up_ends_at_the_global_batch(v: View) -> Problem | None:
     if not isinstance(words, list | tuple) or len(words) != 3 or not all(str(word).isdecimal() for word in words):
         return None
     start, step, _ = (int(word) for word in words)
-    if v.global_batch_size is None or not start or not step:
+    if v.global_batch_size is None:
         return None
     grows = v.global_batch_size - start
     unit = _micro_batch(v) * _replicas(v)
-    whole = grows >= 0 and grows % step == 0
+    whole = start > 0 and step > 0 and grows >= 0 and grows % step == 0
     if whole and (v.get("decrease_batch_size") or (start % unit == 0 and (not grows or step % unit == 0))):
         return None
     return Problem(
         message="start-up stops: the batch size cannot grow like this",
-        found=f"{start}, then {step} more at a time, to {v.global_batch_size}; {_said_parts(v, v.micro_batch_size, _replicas(v))}",
+        found=f"{start}, then {step} more at a time, to {v.global_batch_size}; "
+        + _said_parts(v, v.micro_batch_size, _replicas(v)),
         wanted=f"sizes that are multiples of {unit} and end at {v.global_batch_size}",
         facts=("rampup_batch_size", "global_batch_size", "micro_batch_size"),
     )

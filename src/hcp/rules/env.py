@@ -166,7 +166,8 @@ def _exports_no_connections(v: View) -> bool:
     applies=_exports_no_connections,
     good=Example(
         "mlm",
-        "#!/bin/bash\nexport CUDA_DEVICE_MAX_CONNECTIONS=1\ntorchrun --nproc-per-node 2 pretrain_gpt.py --context-parallel-size 2\n",
+        "#!/bin/bash\nexport CUDA_DEVICE_MAX_CONNECTIONS=1\n"
+        "torchrun --nproc-per-node 2 pretrain_gpt.py --context-parallel-size 2\n",
         "arch=sm90",
     ),
     bad=Example(

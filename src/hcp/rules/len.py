@@ -70,7 +70,7 @@ def positions_are_stated(v: View) -> Problem | None:
     if v.max_position_embeddings is not None:
         return None
     return Problem(
-        message="--max-position-embeddings has no default, and Megatron-LM's command line asks for it: the launch stops",
+        message="Megatron-LM's command line asks for --max-position-embeddings, which has no default: it stops",
         found="no max_position_embeddings",
         wanted=f"at least seq_length, {v.seq_length}",
         facts=("max_position_embeddings",),

@@ -55,7 +55,60 @@ VERDICTS: list[Row] = [
         "world_size=8 tp=1 pp=1 cp=2 gtp=1",
         "error crash init",
     ),
-    ("BATCH001", "verl", "", "world_size=8 micro_batch_size=3", "not concerned"),
+    (
+        "BATCH001",
+        "verl",
+        "",
+        "world_size=8 tp=1 pp=1 cp=2 dp=4 micro_batch_size=2 global_batch_size=12",
+        "not concerned",
+    ),
+    ("BATCH001", "bridge", "train.global_batch_size=8 train.micro_batch_size=2", "dp=4", "fine"),
+    ("BATCH001", "mlm", "--global-batch-size 8", "dp=4 micro_batch_size=null", "needs micro_batch_size"),
+    ("BATCH001", "mlm", f"{_ROWS} --global-batch-size 8 --decrease-batch-size-if-needed", "world_size=8", "fine"),
+    (
+        "BATCH002",
+        "mlm",
+        f"{_ROWS} --eval-global-batch-size 4 --rollout-batch-size 4",
+        "world_size=8 mcore=0.18.0",
+        "not concerned",
+    ),
+    (
+        "BATCH002",
+        "bridge",
+        f"{_EVAL}=12 validation.eval_micro_batch_size=2",
+        "world_size=8 tp=1 pp=1 cp=2 bridge=0.6.0",
+        "error crash config",
+    ),
+    ("BATCH003", "mlm", f"{_ROWS} --rampup-batch-size 8 9 100 --rollout-batch-size 4", "", "not concerned"),
+    (
+        "BATCH003",
+        "bridge",
+        "train.global_batch_size=32 train.micro_batch_size=2 train.rampup_batch_size=7",
+        "dp=4",
+        "fine",
+    ),
+    # In steps of 16 from 8 there is no 32; from 12 to 36 no size divides; 3 is beyond 2.
+    (
+        "BATCH003",
+        "mlm",
+        f"{_ROWS} --global-batch-size 32 --rampup-batch-size 8 16 9",
+        "world_size=8",
+        "error crash init",
+    ),
+    (
+        "BATCH003",
+        "mlm",
+        f"{_ROWS} --global-batch-size 36 --rampup-batch-size 12 8 9",
+        "world_size=8",
+        "error crash init",
+    ),
+    (
+        "BATCH003",
+        "mlm",
+        "--micro-batch-size 1 --global-batch-size 2 --rampup-batch-size 3 1 9",
+        "world_size=1",
+        "error crash init",
+    ),
     ("BATCH002", "mlm", f"{_ROWS} --global-batch-size 8", "world_size=8 mcore=0.18.0", "not concerned"),
     (
         "BATCH002",
@@ -119,7 +172,7 @@ VERDICTS: list[Row] = [
     (
         "BATCH002",
         "bridge",
-        f"{_EVAL}=12 validation.eval_micro_batch_size=2 dist.eval_context_parallel_size=3",
+        f"{_EVAL}=10 validation.eval_micro_batch_size=2 dist.eval_context_parallel_size=3",
         "world_size=8 tp=1 pp=1 cp=2 bridge=0.6.0",
         "fine",
     ),  # LOAD002
@@ -170,8 +223,20 @@ VERDICTS: list[Row] = [
     ),
     ("BATCH003", "mlm", f"{_ROWS} --rampup-batch-size 8 8 100", "world_size=8", "fine"),
     ("BATCH003", "mlm", f"{_ROWS} --global-batch-size 32 --rampup-batch-size 8 8", "world_size=8", "fine"),
-    ("BATCH003", "mlm", f"{_ROWS} --global-batch-size 32 --rampup-batch-size 8 0 100", "world_size=8", "fine"),
-    ("BATCH003", "mlm", f"{_ROWS} --global-batch-size 32 --rampup-batch-size 0 8 100", "world_size=8", "fine"),
+    (
+        "BATCH003",
+        "mlm",
+        f"{_ROWS} --global-batch-size 32 --rampup-batch-size 8 0 100",
+        "world_size=8",
+        "error crash init",
+    ),
+    (
+        "BATCH003",
+        "mlm",
+        f"{_ROWS} --global-batch-size 32 --rampup-batch-size 0 8 100",
+        "world_size=8",
+        "error crash init",
+    ),
     ("BATCH003", "mlm", f"{_ROWS} --global-batch-size 32 --rampup-batch-size 8 x 100", "world_size=8", "fine"),
     ("BATCH003", "mlm", f"{_ROWS} --global-batch-size 32", "world_size=8 rampup_batch_size=7", "fine"),
     (
@@ -185,6 +250,14 @@ VERDICTS: list[Row] = [
 
 TEXTS: list[Row] = [
     # rule, dialect, launch, assumed, what the finding says
+    (
+        "BATCH001",
+        "bridge",
+        "train.global_batch_size=9 train.micro_batch_size=2",
+        "dp=4 world_size=4",
+        "found: data-parallel size 4 (all ranks)",
+    ),
+    ("BATCH001", "mlm", f"{_ROWS} --global-batch-size 9", "dp=4", "found: data-parallel size 4 (all ranks)"),
     (
         "BATCH001",
         "mlm",
@@ -237,7 +310,7 @@ FIXES: list[FixRow] = [
         "mlm",
         f"{_ROWS} --global-batch-size 12",
         "world_size=8",
-        ("global_batch_size=8", "global_batch_size=16", "micro_batch_size=1"),
+        ("global_batch_size=8", "global_batch_size=16"),
     ),
     # Nothing is smaller than one micro-batch on each of four replicas; 6 sequences are none for each.
     ("BATCH001", "mlm", f"{_ROWS} --global-batch-size 6", "world_size=8", ("global_batch_size=8",)),

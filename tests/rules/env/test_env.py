@@ -11,6 +11,53 @@ FSDP = "dist.use_megatron_fsdp=true "
 
 VERDICTS: list[Row] = [
     # rule, dialect, launch, assumed, verdict
+    (
+        "ENV004",
+        "mlm",
+        "torchrun pretrain_gpt.py --context-parallel-size 2 \\\n --bf16\n",
+        "arch=sm90",
+        "warning crash config",
+    ),
+    (
+        "ENV004",
+        "mlm",
+        "torchrun pretrain_gpt.py --tensor-model-parallel-size 2 \\\n --bf16\n",
+        "arch=sm80",
+        "warning crash config",
+    ),
+    ("ENV004", "mlm", "torchrun pretrain_gpt.py --context-parallel-size 2 \\\n --bf16\n", "arch=sm100", "fine"),
+    ("ENV004", "mlm", "torchrun pretrain_gpt.py --context-parallel-size 2 \\\n --bf16\n", "", "needs arch"),
+    ("ENV004", "mlm", "torchrun pretrain_gpt.py --context-parallel-size 1 \\\n --bf16\n", "arch=sm90", "not concerned"),
+    # ENV001 judges what the script exports.
+    (
+        "ENV004",
+        "mlm",
+        "export CUDA_DEVICE_MAX_CONNECTIONS=8\ntorchrun pretrain_gpt.py --context-parallel-size 2\n",
+        "arch=sm90",
+        "not concerned",
+    ),
+    (
+        "ENV004",
+        "mlm",
+        "export CUDA_DEVICE_MAX_CONNECTIONS=$1\ntorchrun pretrain_gpt.py --context-parallel-size 2\n",
+        "arch=sm90",
+        "not concerned",
+    ),
+    (
+        "ENV004",
+        "mlm",
+        "torchrun pretrain_gpt.py --context-parallel-size 2 $MORE \\\n --bf16\n",
+        "arch=sm90",
+        "not concerned",
+    ),
+    ("ENV004", "mlm", "--context-parallel-size 2", "arch=sm90", "not concerned"),
+    (
+        "ENV004",
+        "mlm",
+        "torchrun pretrain_gpt.py --context-parallel-size 2 --use-megatron-fsdp \\\n --bf16\n",
+        "arch=sm90",
+        "not concerned",
+    ),
     ("ENV001", "mlm", f"{CP} 2", "", "not concerned"),
     ("ENV001", "mlm", f"{CP} 2", "env.OTHER=1", "needs env.CUDA_DEVICE_MAX_CONNECTIONS"),
     ("ENV001", "mlm", f"{CP} 2", "env.CUDA_DEVICE_MAX_CONNECTIONS=8", "needs arch"),

@@ -12,17 +12,55 @@ VERDICTS: list[Row] = [
     ("TP001", "mlm", "--num-attention-heads 7", "", "not concerned"),
     ("TP001", "mlm", f"{TP} 2 --num-attention-heads 7", "", "error crash config"),
     ("TP001", "bridge", "", "", "needs tp"),
+    ("TP002", "mlm", f"{TP} 2", "", "not concerned"),
+    ("TP002", "mlm", f"--tp-comm-overlap {TP} 2", "", "error crash config"),
+    ("TP002", "mlm", f"--tp-comm-overlap {TP} 2 --sequence-parallel", "", "fine"),
+    # One rank switches sequence parallelism off.
+    ("TP002", "mlm", "--tp-comm-overlap --sequence-parallel", "", "error crash config"),
+    ("TP002", "bridge", "", "tp_comm_overlap=true tp=2 sequence_parallel=false", "not concerned"),
+    ("TP003", "mlm", f"{TP} 2", "", "not concerned"),
+    ("TP003", "mlm", "--distribute-saved-activations", "", "error crash config"),
+    ("TP003", "mlm", f"--distribute-saved-activations {TP} 2", "", "fine"),
+    ("TP003", "mlm", f"--distribute-saved-activations {TP} 2 --sequence-parallel", "", "fine"),
+    (
+        "TP003",
+        "mlm",
+        f"--distribute-saved-activations {TP} 2 --sequence-parallel --recompute-granularity full",
+        "",
+        "error crash config",
+    ),
+    ("TP003", "bridge", "model.distribute_saved_activations=true", "tp=1", "fine"),
+    (
+        "TP003",
+        "bridge",
+        "model.distribute_saved_activations=true model.recompute_granularity=full",
+        "tp=2 sequence_parallel=true",
+        "error crash config",
+    ),
 ]
 
 
 TEXTS: list[Row] = [
     # rule, dialect, launch, assumed, what the finding says
+    ("TP002", "mlm", "--tp-comm-overlap", "", "found: tp_comm_overlap at tensor_model_parallel_size 1"),
+    ("TP002", "mlm", f"--tp-comm-overlap {TP} 2", "", "found: tp_comm_overlap without sequence_parallel"),
+    ("TP003", "mlm", "--distribute-saved-activations", "", "found: with tensor_model_parallel_size 1"),
+    (
+        "TP003",
+        "mlm",
+        f"--distribute-saved-activations {TP} 2 --sequence-parallel --recompute-granularity full",
+        "",
+        "found: with sequence_parallel",
+    ),
     ("TP001", "mlm", "", "heads=6 tp=4", "| tensor parallelism over 3 ranks | tensor parallelism over 6 ranks"),
     ("TP001", "mlm", "", "heads=7 tp=4 world_size=4", "| no tensor parallelism"),
 ]
 
 FIXES: list[FixRow] = [
     # rule, dialect, launch, assumed, what each fix writes
+    ("TP002", "mlm", "--tp-comm-overlap", "", ("tp_comm_overlap=false",)),
+    ("TP002", "mlm", f"--tp-comm-overlap {TP} 2", "", ("sequence_parallel=true", "tp_comm_overlap=false")),
+    ("TP003", "mlm", "--distribute-saved-activations", "", ("distribute_saved_activations=false",)),
     ("TP001", "mlm", "", "heads=64 kv_heads=8 tp=3", ("tensor_model_parallel_size=2", "tensor_model_parallel_size=4")),
     # 5 and 10 divide the query heads, and neither divides nor is a multiple of 6 KV heads.
     (

@@ -10,7 +10,6 @@ from hcp.launch.facts.model import MODEL_FACTS
 from hcp.launch.facts.parallel import PARALLEL_FACTS
 from hcp.launch.facts.spec import FactSpec
 from hcp.launch.facts.stages import STAGE_FACTS
-from hcp.launch.facts.verl import VERL_FACTS
 
 
 class Key(NamedTuple):
@@ -23,7 +22,7 @@ class Key(NamedTuple):
 MODEL_NAMES = frozenset(spec.name for spec in MODEL_FACTS)
 """The facts of the model, its attention and its precision."""
 FACTS: dict[str, FactSpec] = {
-    spec.name: spec for spec in (*PARALLEL_FACTS, *STAGE_FACTS, *MODEL_FACTS, *DATA_FACTS, *BATCH_FACTS, *VERL_FACTS)
+    spec.name: spec for spec in (*PARALLEL_FACTS, *STAGE_FACTS, *MODEL_FACTS, *DATA_FACTS, *BATCH_FACTS)
 }
 
 
@@ -34,7 +33,7 @@ def keys_of(spec: FactSpec, dialect: str, role: str = "") -> tuple[str, ...]:
     'actor_rollout_ref.actor.megatron.context_parallel_size'
     """
     if dialect == "mlm":
-        return spec.mlm or spec.mlm_not
+        return spec.mlm
     if dialect == "verl":
         return tuple(filter(None, (_verl_key(key, role) for key in spec.verl)))
     if role:  # Bridge's model configs that keep megatron-core's fields one level down: model.transformer.*

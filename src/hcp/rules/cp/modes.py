@@ -20,24 +20,20 @@ _NONDETERMINISTIC = "env.NVTE_ALLOW_NONDETERMINISTIC_ALGO"
 
 def _refused_reduction(v: View) -> Problem | None:
     """The problem of an NCCL_ALGO that the launcher refuses in deterministic mode."""
-    if v.dialect == "bridge":
+    if v.dialect not in ("mlm", "bridge"):
+        return None
+    if v.dialect == "bridge" or not v.at_least("mcore", "0.19"):
         chosen = v["env.NCCL_ALGO"]
         accepted = _ALGOS | {"Tree"}
         is_refused = chosen not in accepted
     else:
-        chosen = v.get("env.NCCL_ALGO") if v.dialect == "mlm" else None
-        if chosen is None:
-            return None
+        chosen = v.get("env.NCCL_ALGO")
         accepted = _ALGOS
-        if "Tree" in str(chosen) and not v.at_least("mcore", "0.19"):
-            accepted = _ALGOS | {"Tree"}
-        is_refused = not {word.strip() for word in str(chosen).split(",")} <= accepted
+        is_refused = chosen is not None and not {word.strip() for word in str(chosen).split(",")} <= accepted
     if not is_refused:
         return None
     return Problem(
-        message="deterministic mode wants NCCL_ALGO set to a reduction with a fixed order: Bridge's validation stops"
-        if v.dialect == "bridge"
-        else "deterministic mode refuses this reduction: the launch stops",
+        message="deterministic mode wants NCCL_ALGO set to a reduction that it knows: the launch stops",
         found="no NCCL_ALGO" if chosen is None else f"NCCL_ALGO={chosen}",
         wanted=f"one of {', '.join(sorted(accepted))}",
         facts=("env.NCCL_ALGO", "deterministic"),

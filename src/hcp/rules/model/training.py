@@ -43,12 +43,14 @@ def vision_script_uses_cp_or_pp(v: View) -> Problem | None:
     applies=under_cp(lambda v: bool(v.get("mtp_layers")) and isinstance(v.get("cp_comm_type"), tuple)),
     good=Example(
         "mlm",
-        "--context-parallel-size 2 --num-layers 2 --cp-comm-type p2p p2p --mtp-num-layers 1 --position-embedding-type rope",
+        "--context-parallel-size 2 --num-layers 2 --cp-comm-type p2p p2p --mtp-num-layers 1 "
+        "--position-embedding-type rope",
         "mcore=0.17",
     ),
     bad=Example(
         "mlm",
-        "--context-parallel-size 2 --num-layers 2 --cp-comm-type p2p all_gather --mtp-num-layers 1 --position-embedding-type rope",
+        "--context-parallel-size 2 --num-layers 2 --cp-comm-type p2p all_gather --mtp-num-layers 1 "
+        "--position-embedding-type rope",
         "mcore=0.17",
     ),
 )

@@ -21,6 +21,34 @@ _PP = "--pipeline-model-parallel-size"
 _UNEVEN = "--decoder-first-pipeline-num-layers 3 --decoder-last-pipeline-num-layers"
 
 
+_WAYS = {
+    "first_stage_layers": "a first stage of its own",
+    "last_stage_layers": "a last stage of its own",
+    "embedding_counts": "the embedding as a layer",
+    "loss_counts": "the loss as a layer",
+    "pipeline_layout": "a layout",
+    "layers_per_virtual_stage": "layers of a virtual stage",
+    "virtual_stages_per_rank": "virtual stages of a rank",
+    "hybrid_pattern": "a hybrid pattern",
+}
+_OFF = {
+    "first_stage_layers": None,
+    "last_stage_layers": None,
+    "embedding_counts": False,
+    "loss_counts": False,
+    "layers_per_virtual_stage": None,
+    "virtual_stages_per_rank": None,
+}
+_STAGES, _COUNTS = ("first_stage_layers", "last_stage_layers"), ("embedding_counts", "loss_counts")
+_VIRTUAL = ("layers_per_virtual_stage", "virtual_stages_per_rank")
+_CLASHES = (
+    *((stage, counted) for stage in _STAGES for counted in _COUNTS),
+    *(("pipeline_layout", other) for other in (*_STAGES, *_COUNTS, *_VIRTUAL)),
+    _VIRTUAL,
+    *(("layers_per_virtual_stage", stage) for stage in _STAGES),
+)
+
+
 @rule(
     "PIPE001",
     severity="error",
@@ -141,34 +169,6 @@ def stages_are_described_in_one_way(v: View) -> Problem | None:
         facts=(second, first),
         fixes=tuple(Fix({name: _OFF[name]}, f"no {ways[name]}") for name in (second, first) if name in _OFF),
     )
-
-
-_WAYS = {
-    "first_stage_layers": "a first stage of its own",
-    "last_stage_layers": "a last stage of its own",
-    "embedding_counts": "the embedding as a layer",
-    "loss_counts": "the loss as a layer",
-    "pipeline_layout": "a layout",
-    "layers_per_virtual_stage": "layers of a virtual stage",
-    "virtual_stages_per_rank": "virtual stages of a rank",
-    "hybrid_pattern": "a hybrid pattern",
-}
-_OFF = {
-    "first_stage_layers": None,
-    "last_stage_layers": None,
-    "embedding_counts": False,
-    "loss_counts": False,
-    "layers_per_virtual_stage": None,
-    "virtual_stages_per_rank": None,
-}
-_STAGES, _COUNTS = ("first_stage_layers", "last_stage_layers"), ("embedding_counts", "loss_counts")
-_VIRTUAL = ("layers_per_virtual_stage", "virtual_stages_per_rank")
-_CLASHES = (
-    *((stage, counted) for stage in _STAGES for counted in _COUNTS),
-    *(("pipeline_layout", other) for other in (*_STAGES, *_COUNTS, *_VIRTUAL)),
-    _VIRTUAL,
-    *(("layers_per_virtual_stage", stage) for stage in _STAGES),
-)
 
 
 def _descriptions(v: View) -> dict[str, str]:

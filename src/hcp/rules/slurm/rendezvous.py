@@ -18,7 +18,8 @@ _HERE = ("localhost", "127.0.0.1", "::1", "0.0.0.0")
 
 def _meets(v: View) -> bool:
     """Whether launchers that a script starts on several nodes have to find one another."""
-    return v.get("start") in ELASTIC_STARTS and v.known("torchrun.nnodes") and v.nodes > 1
+    stated = v.known("torchrun.nnodes") or "torchrun.nnodes" in v.launch.unknown
+    return v.get("start") in ELASTIC_STARTS and stated and v.nodes > 1
 
 
 def _option(v: View, name: str) -> str | None:
