@@ -163,7 +163,7 @@ def dataset_pads_to_whole_shards(v: View) -> Problem | None:
     """
     sizes = {v.cp, v.get("eval_context_parallel_size") or v.cp}
     multiple = lcm(*(2 * cp if cp > 1 else 1 for cp in sizes))
-    if v.get("tp") != 1 and v.sequence_parallel and v.tp > 1:
+    if v.get("tp") != 1 and v.sequence_parallel:
         multiple = lcm(multiple, *(cp * v.tp for cp in sizes))
     length = v.dataset_seq_length
     if length % multiple == 0:

@@ -87,6 +87,13 @@ VERDICTS: list[Row] = [
         "dp=4",
         "fine",
     ),
+    (
+        "BATCH003",
+        "mlm",
+        "--micro-batch-size 1 --global-batch-size 2 --rampup-batch-size 1 1 9",
+        "world_size=1",
+        "fine",
+    ),
     # In steps of 16 from 8 there is no 32; from 12 to 36 no size divides; 3 is beyond 2.
     (
         "BATCH003",

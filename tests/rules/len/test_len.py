@@ -63,7 +63,7 @@ VERDICTS: list[Row] = [
     ),
     ("LEN004", "bridge", f"{_HF} dataset.seq_length=4098", "cp=1 tp=4 sequence_parallel=true", "needs bridge"),
     ("LEN004", "bridge", f"{_HF} dataset.seq_length=4098", "bridge=0.6.0 cp=1 tp=4 sequence_parallel=false", "fine"),
-    ("LEN004", "bridge", f"{_HF} dataset.seq_length=4098", "bridge=0.6.0 cp=1 tp=1", "fine"),
+    ("LEN004", "bridge", f"{_HF} dataset.seq_length=4097", "bridge=0.6.0 cp=1 tp=1", "fine"),
     ("LEN004", "bridge", f"{_HF} dataset.seq_length=4098", "bridge=0.6.0 cp=2 tp=1", "error crash config"),
     ("LEN004", "bridge", f"{_HF} dataset.seq_length=4100", "bridge=0.6.0 cp=2 tp=1", "fine"),
     (
