@@ -3,7 +3,8 @@
     python bench/known_options.py --megatron-lm GIT_DIRECTORY
 
 Each revision is unpacked into a temporary folder, where its own code builds the parser (in a process of its own, as
-for bench/agree.py). The options that pretrain_gpt.py adds for ModelOpt are read from their source.
+for bench/agree.py). The options that pretrain_gpt.py adds for ModelOpt are read from their source, and so are those of
+releases before 0.12, whose parser is one file that calls `add_argument`.
 """
 
 from __future__ import annotations
@@ -24,6 +25,8 @@ sys.path[:0] = [str(ROOT / "src"), str(ROOT / "bench" / "lib")]
 from agree.process import Upstream  # noqa: E402
 
 TARGET = ROOT / "src" / "hcp" / "launch" / "facts" / "known_options.txt"
+READ_ONLY = {"0.2.0": "23.06", **{name: f"core_v{name}" for name in "0.4.0 0.6.0 0.8.0 0.10.0 0.11.0".split()}}
+"""Releases that are read, not run -> their tags."""
 RELEASES = "0.12.0 0.12.3 0.13.0 0.13.1 0.14.0 0.15.0 0.15.3 0.16.0 0.16.1 0.17.0 0.17.1 0.18.0 0.18.2 0.19.0".split()
 BRANCHES = ("main", "dev")
 
@@ -46,15 +49,38 @@ def options_of(checkout: Path) -> tuple[str, set[str]]:
     version: str = upstream.ready["version"]
     upstream.close()
     if "add_modelopt_args" in (checkout / "pretrain_gpt.py").read_text(encoding="utf-8"):
-        tree = ast.parse((checkout / "megatron" / "post_training" / "arguments.py").read_text(encoding="utf-8"))
-        options |= {
-            word.value
-            for call in ast.walk(tree)
-            if isinstance(call, ast.Call) and getattr(call.func, "attr", "") == "add_argument"
-            for word in call.args
-            if isinstance(word, ast.Constant) and str(word.value).startswith("--")
-        }
-    return version, {option[2:].replace("-", "_") for option in options}
+        options |= added_in((checkout / "megatron" / "post_training" / "arguments.py").read_text(encoding="utf-8"))
+    return version, destinations(options)
+
+
+def added_in(source: str) -> set[str]:
+    """The options of the calls of `add_argument` in a source."""
+    return {
+        word.value
+        for call in ast.walk(ast.parse(source))
+        if isinstance(call, ast.Call) and getattr(call.func, "attr", "") == "add_argument"
+        for word in call.args
+        if isinstance(word, ast.Constant) and isinstance(word.value, str) and word.value.startswith("--")
+    }
+
+
+def destinations(options: Iterable[str]) -> set[str]:
+    """Options as keys of a launch: without dashes."""
+    return {option[2:].replace("-", "_") for option in options}
+
+
+def read(repository: Path, revision: str) -> set[str]:
+    """The options of an old revision, from its source."""
+    for path in ("megatron/training/arguments.py", "megatron/arguments.py"):
+        shown = git(repository, "show", f"{revision}:{path}")
+        if shown:
+            return destinations(added_in(shown))
+    raise SystemExit(f"{revision} has no arguments.py")
+
+
+def git(repository: Path, *words: str) -> str:
+    """What git prints; nothing where it fails."""
+    return subprocess.run(["git", f"--git-dir={repository}", *words], capture_output=True, text=True).stdout
 
 
 def written(options: Mapping[str, set[str]], branches: Iterable[str]) -> str:
@@ -89,7 +115,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--megatron-lm", type=Path, required=True, metavar="GIT_DIRECTORY")
     repository: Path = parser.parse_args().megatron_lm
-    options: dict[str, set[str]] = {}
+    options = {name: read(repository, revision) for name, revision in READ_ONLY.items()}
     branches = []
     for name in (*RELEASES, *BRANCHES):
         revision = name if name in BRANCHES else f"core_v{name}"
@@ -98,12 +124,7 @@ def main() -> None:
             version, options[name] = options_of(Path(folder))
         print(f"{name}: {len(options[name])} options", file=sys.stderr)
         if name in BRANCHES:
-            commit = subprocess.run(
-                ["git", f"--git-dir={repository}", "log", "-1", "--format=%h of %cs", revision],
-                capture_output=True,
-                text=True,
-                check=True,
-            ).stdout.strip()
+            commit = git(repository, "log", "-1", "--format=%h of %cs", revision).strip()
             branches.append(f"{name}: {version}, commit {commit}")
     TARGET.write_text(written(options, branches), encoding="utf-8")
 

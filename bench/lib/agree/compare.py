@@ -106,7 +106,10 @@ class Tally:
             self._add_accepted(launch, ours)
             return
         said = f"{refusal.text} | {refusal.code}"
-        owners = next((owners for pattern, owners in self._tables.owners if re.search(pattern, said)), citing(refusal))
+        unrelated = any(re.search(pattern, said) for pattern, _ in self._tables.unrelated)
+        owners = next((owners for pattern, owners in self._tables.owners if re.search(pattern, said)), None)
+        if owners is None and not unrelated:
+            owners = citing(refusal)
         if owners:
             reported = set(owners) & {*ours.comparable, *ours.beyond}
             self.agreed.update(reported)
@@ -114,7 +117,7 @@ class Tally:
             if not reported:
                 self._keep(self.silent_rules, f"{' or '.join(owners)}: {_shape(refusal)}", launch)
             return
-        if any(re.search(pattern, said) for pattern, _ in self._tables.unrelated):
+        if unrelated:
             self.counts["refused upstream, unrelated"] += 1
             self.unrelated[_shape(refusal)] += 1
             return

@@ -43,7 +43,7 @@ def branch_of(options: dict[str, object]) -> str:
 def report_on(launch: Drawn, versions: list[str]) -> Report:
     """What `hcp check` reports on the words, with the versions, the world size and the environment stated."""
     stated = [*versions, f"world_size={launch.world_size}", "arch=sm90"]
-    stated += [f"env.{name}={value}" for name, value in launch.env.items()]
+    stated += [f"env.{name}={'null' if value is None else value}" for name, value in launch.env.items()]
     built = build_launch(read_target("", dialect="mlm", words=launch.words), assumed=parse_assumptions(stated))
     return check_launch(built, rules_for, fixes=False)
 

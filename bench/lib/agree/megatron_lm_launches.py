@@ -14,10 +14,11 @@ class Drawn(NamedTuple):
 
     words: tuple[str, ...]
     world_size: int
-    env: dict[str, str]
+    env: dict[str, str | None]
+    """None: not set."""
 
     def __str__(self) -> str:
-        env = "".join(f"{name}={value} " for name, value in self.env.items())
+        env = "".join(f"{name}={value} " for name, value in self.env.items() if value is not None)
         return f"{env}[{self.world_size} ranks] {' '.join(self.words)}"
 
 
@@ -142,6 +143,7 @@ _NEEDED: dict[str, tuple[tuple[str, str], ...]] = {
     "--overlap-param-gather": (("--overlap-grad-reduce", ""), ("--use-distributed-optimizer", "")),
     "--num-distributed-optimizer-instances": (("--use-distributed-optimizer", ""),),
     "--recompute-method": (("--recompute-granularity", "full"),),
+    "local": (("--spec", "local"),),
     "--num-query-groups": (("--group-query-attention", ""),),
 }
 
@@ -162,8 +164,16 @@ def _chosen(rng: random.Random, options: Options) -> dict[str, tuple[str, ...]]:
     for option, (share, values) in _OPTIONS.items():
         scaled = share * (1 if option in options else _UNKNOWN_KEPT) * (few if share < 0.3 else 1)
         if rng.random() < scaled:
-            chosen[option] = tuple(rng.choice(values).split())
+            chosen[option] = tuple(rng.choice(_taken(values, options.get(option, {}), rng)).split())
     return chosen
+
+
+def _taken(values: tuple[str, ...], action: Mapping[str, Any], rng: random.Random) -> tuple[str, ...]:
+    """Those of the values that the parser's own choices have; all of them in one of twenty lines."""
+    choices = [str(choice) for choice in action.get("choices") or ()]
+    if not choices or rng.random() < 0.05:
+        return values
+    return tuple(value for value in values if all(word in choices for word in value.split())) or values
 
 
 def _complete(rng: random.Random, chosen: dict[str, tuple[str, ...]]) -> None:
@@ -203,7 +213,10 @@ def _world(rng: random.Random, chosen: Mapping[str, tuple[str, ...]]) -> int:
     return shard * rng.choice([times for times in (1, 1, 2, 2, 4, 8) if shard * times <= 128])
 
 
-def _env(rng: random.Random, chosen: Mapping[str, tuple[str, ...]]) -> dict[str, str]:
+def _env(rng: random.Random, chosen: Mapping[str, tuple[str, ...]]) -> dict[str, str | None]:
+    deterministic = "--deterministic-mode" in chosen
     fsdp = "--use-megatron-fsdp" in chosen or "--use-torch-fsdp2" in chosen
-    connections = rng.choice((("8",) if fsdp else ("1",)) * 18 + ("1", "8", ""))
-    return {"CUDA_DEVICE_MAX_CONNECTIONS": connections} if connections else {}
+    return {
+        "CUDA_DEVICE_MAX_CONNECTIONS": rng.choice((("8",) if fsdp else ("1",)) * 18 + ("1", "8", None)),
+        "NCCL_ALGO": rng.choice(("Ring", "Tree", "^NVLS", "Ring,Tree", None)) if deterministic else None,
+    }

@@ -1,8 +1,9 @@
 """Megatron-LM's own start-up on command lines: run by agree/megatron_lm.py, as `megatron_lm_upstream.py CHECKOUT`.
 
 Run are upstream's `parse_args` (its parser is built once), `validate_args`, `set_global_variables` (the micro-batch
-calculator), `_initialize_distributed` (the process groups) and `core_transformer_config_from_args`. What this machine
-lacks is replaced:
+calculator), `_initialize_distributed` (the process groups), `core_transformer_config_from_args`, and of what follows the
+first check of the training loop (`update_num_microbatches`) and the division of the layers (`get_num_layers_to_build`).
+What this machine lacks is replaced:
 
 * torch.distributed: torch's own fake process group, for gloo too; no rank but this one exists.
 * torch.cuda: eight devices of compute capability 9.0 are there, none is used.
@@ -46,6 +47,9 @@ class MegatronLM:
 
         typing.override = lambda method: method  # type: ignore[attr-defined, unused-ignore]  # of Python 3.12
         torch.compile = lambda function=None, **_: function or (lambda decorated: decorated)
+        torch.cuda._lazy_init = lambda: None
+        torch.cuda.current_device = lambda: 0
+        torch.cuda.synchronize = lambda *_: None
         torch.cuda.device_count = lambda: 8
         torch.cuda.get_device_capability = lambda *_: (9, 0)
         torch.cuda.get_device_properties = lambda *_: types.SimpleNamespace(major=9, minor=0, multi_processor_count=132)
@@ -58,7 +62,8 @@ class MegatronLM:
         from packaging.version import Version
 
         core_utils._te_version = Version(TE)
-        from megatron.core import package_info, parallel_state
+        from megatron.core import num_microbatches_calculator, package_info, parallel_state
+        from megatron.core.transformer import transformer_block
         from megatron.training import arguments, global_vars, initialize
 
         with contextlib.suppress(ImportError):
@@ -71,6 +76,7 @@ class MegatronLM:
         self.version = package_info.__version__
         self.arguments, self.global_vars, self.initialize = arguments, global_vars, initialize
         self.parallel_state = parallel_state
+        self.microbatches, self.transformer_block = num_microbatches_calculator, transformer_block
         self.parser = self._build_parser()
 
     def _fake_group(self, *args: Any, **kwargs: Any) -> Any:
@@ -107,10 +113,10 @@ class MegatronLM:
             for text in action.option_strings
         }
 
-    def judge(self, words: list[str], world_size: int, env: dict[str, str]) -> dict[str, str] | None:
+    def judge(self, words: list[str], world_size: int, env: dict[str, str | None]) -> dict[str, str] | None:
         """Upstream's refusal of the command line (text and line of code), or None."""
         before = dict(os.environ)
-        os.environ.update(env, WORLD_SIZE=str(world_size))
+        os.environ.update({name: value for name, value in env.items() if value is not None}, WORLD_SIZE=str(world_size))
         sys.argv = ["pretrain_gpt.py", *words]
         try:
             with contextlib.redirect_stdout(io.StringIO()), contextlib.redirect_stderr(io.StringIO()):
@@ -132,7 +138,10 @@ class MegatronLM:
         self.global_vars.set_global_variables(args, build_tokenizer=False)
         self.torch.distributed.init_process_group("fake", store=FakeStore(), rank=0, world_size=world_size)
         self.initialize._initialize_distributed(None, None, None)
-        self.arguments.core_transformer_config_from_args(args)
+        config = self.arguments.core_transformer_config_from_args(args)
+        self.microbatches.update_num_microbatches(0, consistency_check=True)
+        if args.hybrid_override_pattern is None and getattr(args, "hybrid_layer_pattern", None) is None:
+            self.transformer_block.get_num_layers_to_build(config, vp_stage=0)
 
     def _end(self) -> None:
         with contextlib.suppress(Exception):

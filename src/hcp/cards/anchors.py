@@ -10,7 +10,7 @@ from collections.abc import Iterable, Iterator
 from functools import lru_cache
 from importlib import metadata
 from pathlib import Path
-from typing import Literal, NamedTuple
+from typing import Literal, NamedTuple, get_args
 
 from packaging.specifiers import InvalidSpecifier, SpecifierSet
 from packaging.version import InvalidVersion, Version
@@ -19,9 +19,10 @@ from hcp.cards.card import load_card, skill_dirs
 from hcp.core.errors import HcpError
 from hcp.core.files import read_regular
 from hcp.rules.registry import RULES
-from hcp.rules.rule import Source
+from hcp.rules.rule import Branch, Source
 
 AnchorStatus = Literal["holds", "moved", "changed", "gone", "unverified here"]
+BRANCHES: tuple[str, ...] = get_args(Branch)
 STATUSES: tuple[AnchorStatus, ...] = ("holds", "moved", "changed", "gone", "unverified here")
 
 _MODULES = {
@@ -40,12 +41,16 @@ class Anchor(NamedTuple):
 
 
 class Root(NamedTuple):
-    """A tree of upstream sources: an unpacked wheel, an installed package or a checkout; version None = unknown."""
+    """A tree of upstream sources: an unpacked wheel, an installed package or a checkout; version None = unknown.
+
+    `branch` is that of a checkout, and None for a release.
+    """
 
     repo: str
     version: str | None
     path: Path
     is_checkout: bool = False
+    branch: str | None = None
 
 
 class AnchorVerdict(NamedTuple):
@@ -144,24 +149,34 @@ def verdicts(anchors: Iterable[Anchor], roots: Iterable[Root]) -> Iterator[Ancho
             versions = anchor.source.versions or "any version"
             yield AnchorVerdict(anchor, "unverified here", "", f"no sources of {anchor.source.repo} {versions}")
         for root in trees:
-            status, detail = _status(anchor.source, root)
+            status, detail = status_of(anchor.source, root)
             yield AnchorVerdict(anchor, status, root.version or os.fspath(root.path), detail)
 
 
 def _claims(source: Source, root: Root) -> bool:
-    # A checkout of Megatron-LM holds megatron-core too.
-    same = source.repo == root.repo or (source.repo == "megatron-core" and root.repo == "megatron-lm")
-    # A wheel lacks what only the repository has (tests, megatron/training): it can say nothing about that.
-    if not same or (source.where == "checkout" and not root.is_checkout):
+    """Whether the source is about this tree: its repository, branch and version."""
+    if not can_tell(source, root) or (root.branch in BRANCHES and root.branch not in source.branches):
         return False
     try:
-        return root.version is None or Version(Version(root.version).base_version) in SpecifierSet(source.versions)
+        # By PEP 440: 2.20.0.dev0 is newer than 2.19 and older than 2.20.
+        return root.version is None or SpecifierSet(source.versions).contains(root.version, prereleases=True)
     except InvalidSpecifier:
         found = f"an anchor into {source.repo} has versions {source.versions!r}"
         raise HcpError(f"{found}; wanted a PEP 440 range") from None
 
 
-def _status(source: Source, root: Root) -> tuple[AnchorStatus, str]:
+def can_tell(source: Source, root: Root) -> bool:
+    """Whether the tree is of the source's repository, and has that part of it.
+
+    A checkout of Megatron-LM holds megatron-core too. A wheel lacks what only the repository has (tests,
+    megatron/training): it can say nothing about that.
+    """
+    same = source.repo == root.repo or (source.repo == "megatron-core" and root.repo == "megatron-lm")
+    return same and (source.where != "checkout" or root.is_checkout)
+
+
+def status_of(source: Source, root: Root) -> tuple[AnchorStatus, str]:
+    """What became of a source in a tree, and where it is now, or what is wrong."""
     # A repository may keep under src/ what its wheel has at the top.
     bare = source.path.removeprefix("src/")
     file = next((path for path in (root.path / bare, root.path / "src" / bare) if os.path.isfile(path)), None)

@@ -143,6 +143,8 @@ def _expert_tensor_parallel(dialect: Dialect, facts: Facts) -> None:
         _put(facts, "etp", _value(facts, "tp"), "tp")
     elif _known(facts, "ep") and (before := _is_before(facts, "bridge", 0, 6)) is not None:
         _put(facts, "etp", _value(facts, "tp") if before else 1, "tp" if before else "ep")
+
+
 def _virtual_stages(facts: Facts) -> None:
     """The virtual pipeline size of Megatron-LM's command line, where what says it can be read: 1 is none."""
     size: int | None

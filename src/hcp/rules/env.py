@@ -42,7 +42,7 @@ def connections_fit_the_parallelism(v: View) -> Problem | None:
     Before Blackwell, Megatron-LM's command line asserts one connection with tensor or context parallelism, so that
     communication starts in order. FSDP asserts the opposite, in Bridge too. Bridge asks for nothing else.
     """
-    value = str(v[CONNECTIONS])
+    value = "unset" if v[CONNECTIONS] is None else str(v[CONNECTIONS])
     if is_fsdp(v):
         if value != "1":
             return None
@@ -58,7 +58,7 @@ def connections_fit_the_parallelism(v: View) -> Problem | None:
     axis = "tp" if (v.get("tp") or 1) > 1 else "cp"
     return Problem(
         message="Megatron-LM's command line asserts one connection for tensor or context parallelism before Blackwell",
-        found=f"CUDA_DEVICE_MAX_CONNECTIONS={value} on {v.arch}",
+        found=f"CUDA_DEVICE_MAX_CONNECTIONS{' ' if value == 'unset' else '='}{value} on {v.arch}",
         wanted="1",
         facts=(CONNECTIONS, axis),
         fixes=(Fix({CONNECTIONS: "1"}, "kernels start in the order of their launch"),),

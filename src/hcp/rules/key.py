@@ -1,12 +1,16 @@
-"""Keys that are nearly, but not quite, ones that upstream knows."""
+"""Keys that upstream does not know: misspelled ones, and options that Megatron-LM's command line refuses."""
 
 from __future__ import annotations
 
 from hcp.launch.fact import Setting
 from hcp.launch.facts.table import index_of
+from hcp.rules.dcp.view import is_newer_than_read, option_of_a_branch
 from hcp.rules.rule import Example, Problem, rule
-from hcp.rules.upstream import MODEL_PARALLEL_CONFIG
+from hcp.rules.upstream import ARGUMENTS, MODEL_PARALLEL_CONFIG
 from hcp.rules.view import View
+
+_OWN_PROGRAMS = frozenset(("pretrain_gpt.py", "pretrain_hybrid.py", "pretrain_mamba.py"))
+"""Programs whose options are those of Megatron-LM's own parser; others add some."""
 
 
 def _near_misses(v: View) -> list[tuple[Setting, str]]:
@@ -63,4 +67,120 @@ def keys_are_spelled_correctly(v: View) -> Problem | None:
     )
 
 
-RULES = (keys_are_spelled_correctly,)
+def _revision(v: View) -> str | None:
+    """The revision of Megatron-LM whose options the launch has to have; None where its version does not tell."""
+    from hcp.launch.facts.known_options import revision_of
+
+    return revision_of(v.release("mcore"), v.get("mcore_branch")) if v.known("mcore") else None
+
+
+def _program_is_read(v: View) -> bool:
+    """Whether the launch starts a program of Megatron-LM itself, or names none, as words after `--`."""
+    script = v.get("script")
+    if isinstance(script, str):
+        return script.rpartition("/")[2] in _OWN_PROGRAMS
+    return v.launch.reading.form != "shell"
+
+
+def _options_of_others(v: View) -> list[Setting]:
+    """The options that some revisions have, but not the one of the launch.
+
+    Left out is what another rule says: the name of the switch of dynamic CP (DCP020), and what goes with it.
+    """
+    from hcp.launch.facts.known_options import revisions_with
+
+    revision = _revision(v)
+    if revision is None or (v.get("dynamic_context_parallel") and revision != "dev"):
+        return []
+    found = [(setting, revisions_with(setting.key)) for setting in v.launch.reading.settings]
+    return [
+        setting
+        for setting, revisions in found
+        if revisions and revision not in revisions and setting.key != "hybrid_context_parallel"
+    ]
+
+
+@rule(
+    "KEY002",
+    severity="error",
+    effect="crash",
+    stage="config",
+    source=(ARGUMENTS.says("parse_args", "args = parser.parse_args()", ">=0.12"),),
+    applies=lambda v: v.dialect == "mlm" and _program_is_read(v) and _revision(v) is not None,
+    good=Example("mlm", "--seq-length 4096 --window-size 128,0 --cp-comm-type a2a", "mcore=0.15.0"),
+    bad=Example("mlm", "--seq-length 4096 --window-size 128,0 --cp-comm-type a2a", "mcore=0.14.0"),
+)
+def options_are_those_of_the_release(v: View) -> Problem | None:
+    """Every option exists in the launch's release or branch of Megatron-LM.
+
+    Options come and go, and branches have some of their own. argparse stops at one that it does not know, after the
+    job has waited for its nodes, and takes no abbreviation.
+    """
+    from hcp.launch.facts.known_options import BRANCHES, revisions_with
+
+    found, revision = _options_of_others(v), _revision(v)
+    if not found:
+        return None
+    have = revisions_with(found[0].key)
+    known = have[0] if len(have) == 1 else f"{have[0]} to {have[-1]}"
+    here = f"{revision} ({v.mcore})" if revision in BRANCHES else f"Megatron-LM {v.mcore}"
+    return _unknown(found, f"is unknown to {here}", f"an option of {revision}; this one is in {known}", v)
+
+
+def _options_of_nobody(v: View) -> list[Setting]:
+    """The options that no revision has and that are no misspellings; those of a branch with hybrid CP are DCP028's."""
+    from hcp.launch.facts.known_keys import near_miss
+    from hcp.launch.facts.known_options import all_options
+
+    if v.get("hybrid_context_parallel") and option_of_a_branch(v) is not None:
+        return []
+    known = all_options()
+    return [s for s in v.launch.reading.settings if s.key not in known and near_miss("mlm", s.key) is None]
+
+
+def _can_be_told(v: View) -> bool:
+    """Whether an option of one's own would be one too many: in a program of Megatron-LM, or with its version stated."""
+    return _program_is_read(v) and v.launch.reading.form != "args-yaml" and (v.known("script") or v.known("mcore"))
+
+
+@rule(
+    "KEY003",
+    severity="error",
+    effect="crash",
+    stage="config",
+    source=(ARGUMENTS.says("parse_args", "allow_abbrev=False"),),
+    applies=lambda v: v.dialect == "mlm" and _can_be_told(v) and not is_newer_than_read(v),
+    good=Example("mlm", "--seq-length 4096", "mcore=0.16.1"),
+    bad=Example("mlm", "--seq-length 4096 --sft-sequence-packing", "mcore=0.16.1"),
+)
+def options_are_those_of_megatron_lm(v: View) -> Problem | None:
+    """Every option exists in some release or branch of Megatron-LM.
+
+    A script with an option that neither a release nor main or dev has is for another branch, or for a program that
+    adds options. Megatron-LM's own programs stop at it. What the other options mean on that branch is not known here.
+    """
+    found = _options_of_nobody(v)
+    if not found:
+        return None
+    version = f" (of Megatron-LM {v.mcore})" if v.known("mcore") else ""
+    wanted = "the options of Megatron-LM, or the branch or program that the script is for"
+    return _unknown(found, f"is unknown to main{version}: this script is for a branch", wanted, v)
+
+
+def _unknown(found: list[Setting], message: str, wanted: str, v: View) -> Problem:
+    """The problem of options that the parser refuses; a warning where what was read may not be what is run."""
+    from hcp.launch.facts.known_options import BRANCHES
+
+    options = [f"--{setting.key.replace('_', '-')}" for setting in found]
+    more = f", and {len(found) - 1} more" if len(found) > 1 else ""
+    return Problem(
+        message=f"{options[0]} {message}, and argparse stops at it",
+        found=f"{options[0]}{more}",
+        wanted=wanted,
+        facts=(found[0].key,),
+        severity="warning" if _revision(v) in (None, *BRANCHES) else None,
+        location=found[0].location,
+    )
+
+
+RULES = (keys_are_spelled_correctly, options_are_those_of_the_release, options_are_those_of_megatron_lm)

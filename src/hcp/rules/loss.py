@@ -9,7 +9,10 @@ from hcp.rules.rule import Example, Fix, Problem, rule
 from hcp.rules.upstream import BRIDGE_CONFIG, DDP, SCHEDULES, VERL_ENGINE
 from hcp.rules.view import View
 
-_PER_TOKEN_IN_VERL = "actor_rollout_ref.actor.megatron.override_transformer_config.calculate_per_token_loss=True"
+_PER_TOKEN_IN_VERL = (
+    "actor_rollout_ref.actor.megatron.override_transformer_config.calculate_per_token_loss=True "
+    "actor_rollout_ref.actor.use_dynamic_bsz=True"
+)
 
 
 def _averages_by_sequence(v: View) -> Problem | None:
@@ -47,7 +50,8 @@ def _is_finetuning(v: View) -> bool:
     good=Example("verl", VERL, VERL_0_9),
     bad=Example(
         "verl",
-        f"{VERL} actor_rollout_ref.actor.use_dynamic_bsz=False actor_rollout_ref.actor.ppo_micro_batch_size_per_gpu=8",
+        f"{VERL} actor_rollout_ref.actor.use_dynamic_bsz=False actor_rollout_ref.actor.ppo_micro_batch_size_per_gpu=8 "
+        "actor_rollout_ref.rollout.log_prob_micro_batch_size_per_gpu=8",
         VERL_0_8,
     ),
 )

@@ -44,9 +44,15 @@ def _common() -> tuple[Rule, ...]:
 
 
 def _dcp() -> tuple[Rule, ...]:
-    from hcp.rules.dcp import attention, names, ranks, schedules, tokens, training, verl, verl_batches
+    from hcp.rules.dcp import attention, names, packing, ranks, schedules, switch, tokens, training, verl, verl_batches
 
-    return _rules_in(attention, names, ranks, schedules, tokens, training, verl, verl_batches)
+    return _rules_in(attention, names, packing, ranks, schedules, switch, tokens, training, verl, verl_batches)
+
+
+def _verl() -> tuple[Rule, ...]:
+    from hcp.rules import verl
+
+    return _rules_in(verl)
 
 
 def _pack() -> tuple[Rule, ...]:
@@ -107,6 +113,9 @@ def _rules_in(*modules: ModuleType) -> tuple[Rule, ...]:
     return tuple(rule for module in modules for rule in module.RULES)
 
 
+_DYNAMIC = ("hybrid_context_parallel", "dynamic_context_parallel", "sequence_packing_scheduler")
+
+
 def _sets(v: View, *names: str) -> bool:
     """Whether one of these facts is neither false nor null, or may be: the launch has it, but it cannot be seen."""
     if any(v.get(name) for name in names):
@@ -118,7 +127,7 @@ def _may_pack(v: View) -> bool:
     return (
         v.dialect == "verl"
         or not v.known("thd")
-        or _sets(v, "thd", "sft", "inter_document_masking", "mla")
+        or _sets(v, "thd", "sft", "inter_document_masking", "mla", "enable_offline_packing", "packed_sequence_size")
         or v.get("packing", "none") != "none"
         or v.get("cp_partition_mode") == "contiguous"
     )
@@ -148,7 +157,8 @@ def _is_job(v: View) -> bool:
 _Load = Callable[[], tuple[Rule, ...]]
 _FAMILIES: tuple[tuple[_Load, Callable[[View], bool]], ...] = (
     (_common, lambda v: True),
-    (_dcp, lambda v: v.dialect == "verl" or _sets(v, "hybrid_context_parallel", "dynamic_context_parallel")),
+    (_dcp, lambda v: v.dialect == "verl" or _sets(v, *_DYNAMIC)),
+    (_verl, lambda v: v.dialect == "verl"),
     (_pack, _may_pack),
     (_pipe, _may_be_pipelined),
     (_fsdp, _may_shard),

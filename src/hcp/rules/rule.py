@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from typing import Any, Literal, NamedTuple
+from typing import Any, Literal, NamedTuple, get_args
 
 from hcp.core.place import Location
 from hcp.launch.fact import Dialect
@@ -11,6 +11,7 @@ from hcp.rules.view import View
 
 Severity = Literal["error", "warning", "info"]
 Effect = Literal["silent", "crash", "hang", "slow", "oom", "note"]
+Branch = Literal["main", "dev"]
 Repo = Literal["megatron-lm", "megatron-core", "megatron-bridge", "verl", "transformer-engine"]
 Where = Literal["pypi", "checkout"]
 Stage = Literal["config", "init", "first-forward", "training", "never"]
@@ -22,6 +23,7 @@ class Source(NamedTuple):
     `versions` is a PEP 440 specifier of the releases in which it holds ("" = all known).
     `where`: `pypi` if the file is in a wheel or sdist on PyPI, `checkout` if only the repository has it.
     `absent` is a text that must NOT be there (for "nothing checks this").
+    `branches` are those of the repository that say so too, as far as their version is in the range.
     """
 
     repo: Repo
@@ -31,6 +33,7 @@ class Source(NamedTuple):
     versions: str = ""
     where: Where = "pypi"
     absent: str = ""
+    branches: tuple[str, ...] = get_args(Branch)
 
 
 class Fix(NamedTuple):

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
-from hcp.rules.rule import Repo, Source, Where
+from hcp.rules.rule import Branch, Repo, Source, Where
 
 
 class UpstreamFile(NamedTuple):
@@ -18,13 +18,20 @@ class UpstreamFile(NamedTuple):
     where: Where = "pypi"
 
     def says(
-        self, qualname: str, contains: str = "", versions: str = "", *, absent: str = "", where: Where | None = None
+        self,
+        qualname: str,
+        contains: str = "",
+        versions: str = "",
+        *,
+        absent: str = "",
+        where: Where | None = None,
+        branches: tuple[Branch, ...] = ("main", "dev"),
     ) -> Source:
-        """What the function or class `qualname` contains, and what is absent from it, in these versions.
+        """What the function or class `qualname` contains, and what is absent from it, in these versions and branches.
 
         `where` is for what this file says in the repository only, before any release on PyPI does.
         """
-        return Source(self.repo, self.path, qualname, contains, versions, where or self.where, absent)
+        return Source(self.repo, self.path, qualname, contains, versions, where or self.where, absent, branches)
 
 
 _TE_ATTENTION = "transformer_engine/pytorch/attention/dot_product_attention/"
@@ -47,8 +54,8 @@ DATA_SCHEDULE = UpstreamFile("megatron-core", "megatron/core/datasets/data_sched
 DDP = UpstreamFile("megatron-core", "megatron/core/distributed/distributed_data_parallel.py")
 DIST_CHECKPOINTING = UpstreamFile("megatron-core", "megatron/core/dist_checkpointing/serialization.py")
 EXTENSION_TE = UpstreamFile("megatron-core", "megatron/core/extensions/transformer_engine.py")
-GATED_DELTA_NET = UpstreamFile("megatron-core", "megatron/core/ssm/gated_delta_net.py")
 FSDP_ADAPTER = UpstreamFile("megatron-core", "megatron/core/distributed/fsdp/mcore_fsdp_adapter.py", "checkout")
+GATED_DELTA_NET = UpstreamFile("megatron-core", "megatron/core/ssm/gated_delta_net.py")
 GPT_DATASET = UpstreamFile("megatron-core", "megatron/core/datasets/gpt_dataset.py")
 HYBRID_CP_SCHEDULE = UpstreamFile("megatron-core", "megatron/core/pipeline_parallel/hybrid_cp_schedule.py")
 HYBRID_ALLOCATION = UpstreamFile("megatron-core", "megatron/core/models/hybrid/hybrid_layer_allocation.py", "checkout")
@@ -110,6 +117,9 @@ TE_ATTENTION_UTILS = UpstreamFile("transformer-engine", _TE_ATTENTION + "utils.p
 TE_MXFP8_TENSOR = UpstreamFile("transformer-engine", "transformer_engine/pytorch/tensor/mxfp8_tensor.py")
 TE_UTILS = UpstreamFile("transformer-engine", "transformer_engine/pytorch/utils.py")
 
+VERL_ACTOR_CONFIG = UpstreamFile("verl", "verl/workers/config/actor.py")
+VERL_CONFIG = UpstreamFile("verl", "verl/utils/config.py")
+VERL_CRITIC_CONFIG = UpstreamFile("verl", "verl/workers/config/critic.py")
 VERL_DYNAMIC_CP_SCHEDULER = UpstreamFile("verl", "verl/utils/dynamic_cp_scheduler.py")
 VERL_ENGINE = UpstreamFile("verl", "verl/workers/engine/megatron/transformer_impl.py")
 VERL_ENGINE_CONFIG = UpstreamFile("verl", "verl/workers/config/engine.py")

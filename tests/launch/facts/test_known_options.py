@@ -10,11 +10,12 @@ from hcp.launch.facts.known_options import all_options, revision_of, revisions_w
 @pytest.mark.parametrize(
     ("option", "first", "last"),
     [
-        ("context_parallel_size", "0.12.0", "dev"),
+        ("context_parallel_size", "0.6.0", "dev"),
+        ("data_impl", "0.2.0", "0.2.0"),
         ("hybrid_context_parallel", "0.16.0", "dev"),
         ("window_size", "0.15.0", "dev"),
         ("dataloader_inter_document_masking", "0.19.0", "dev"),
-        ("moe_extended_tp", "0.12.0", "0.16.1"),
+        ("moe_extended_tp", "0.8.0", "0.16.1"),
         ("dynamic_context_parallel", "dev", "dev"),
         ("cp_partition_mode", "dev", "dev"),
         ("export_te_mcore_model", "0.13.0", "dev"),  # pretrain_gpt.py adds it, for ModelOpt
@@ -36,7 +37,7 @@ def test_a_field_of_the_config_is_no_option_by_that_alone(option: str) -> None:
         ((0, 16, 1), "main", "0.16.1"),
         ((0, 19, 2), "main", "0.19.0"),
         ((0, 12, 1), "main", "0.12.0"),
-        ((0, 11, 0), "main", None),
+        ((0, 9, 0), "main", None),
         ((0, 20, 0), "main", "main"),
         ((0, 21, 0), "main", None),
         ((0, 19, 0), "dev", "dev"),

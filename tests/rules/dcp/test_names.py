@@ -62,6 +62,9 @@ VERDICTS: list[Row] = [
     # Both names: main's parser does not know the second, dev's config refuses the pair ("Cannot set both").
     ("DCP020", "mlm", f"{HYBRID} --dynamic-context-parallel", "world_size=8 mcore=0.19.0", "error crash config"),
     ("DCP020", "mlm", f"{DYNAMIC} --hybrid-context-parallel", ON_DEV, "error crash config"),
+    # dev's parser takes the old name; initialize.py and validate_args ask for the new one alone.
+    ("DCP020", "mlm", HYBRID, ON_DEV, "all: DCP020"),
+    ("DCP020", "mlm", HYBRID, ON_DEV, "error silent never"),
     ("DCP020", "verl", VERL, "verl=0.7.1 mcore=0.19.0 mcore_branch=dev", "all: DCP020"),
     ("DCP020", "verl", VERL, VERL_0_7, "error crash init"),
     ("DCP020", "verl", VERL, VERL_0_8, "error crash init"),

@@ -19,6 +19,8 @@ VERDICTS: list[Row] = [
     ("DCP003", "mlm", LOCAL_GRAPHS, ON_MAIN, "all: DCP003"),
     ("DCP003", "mlm", LOCAL_GRAPHS, ON_MAIN, "warning crash training"),
     ("DCP003", "mlm", f"{HYBRID}--enable-cuda-graph", ON_MAIN, "error crash config"),
+    ("DCP003", "mlm", f"{DYNAMIC}--enable-cuda-graph", ON_DEV, "error crash config"),
+    ("DCP003", "mlm", f"{DYNAMIC}--cuda-graph-impl local", ON_DEV, "fine"),
     ("DCP003", "mlm", f"{HYBRID}--external-cuda-graph", ON_MAIN, "warning crash training"),
     ("DCP003", "mlm", f"{HYBRID}--cuda-graph-impl none", ON_MAIN, "all:"),
     ("DCP003", "mlm", HYBRID, ON_MAIN + "cuda_graph_impl=null", "fine"),

@@ -14,6 +14,9 @@ CYCLIC = "dataset.dataloader_type=cyclic"
 PROVIDER_ON_DEV = PROVIDER.replace("hybrid", "dynamic")
 TE_2_8 = "world_size=8 mcore=0.19.0 mcore_branch=dev te=2.8.0"
 
+PACKS = "--context-parallel-size 2 --seq-length 4096 --sequence-packing-scheduler"
+ROOM = f"{ON_DEV}max_seqlen_per_dp_cp_rank=2048"
+
 VERDICTS: list[Row] = [
     # rule, dialect, launch, assumed, verdict
     ("DCP004", "mlm", f"{HYBRID}--use-megatron-fsdp --ckpt-format fsdp_dtensor", ON_MAIN, "all: DCP004"),
@@ -31,6 +34,16 @@ VERDICTS: list[Row] = [
     ("DCP015", "mlm", "--micro-batch-size 2", ON_MAIN, "not concerned"),
     ("DCP015", "bridge-provider", f"{PROVIDER}train.micro_batch_size=2", ON_MAIN + "sft=false", "not concerned"),
     ("DCP017", "mlm", f"{DYNAMIC}--sequence-packing-scheduler dp_balanced", ON_DEV, "all: DCP017"),
+    ("DCP017", "mlm", UNSCHEDULED, ON_DEV, "all:"),  # validate_args fills it in (Megatron-LM#2000)
+    ("DCP029", "mlm", f"{PACKS} dp_balanced", ROOM, "fine"),
+    ("DCP029", "mlm", f"{PACKS} dp_balanced", ROOM.replace("2048", "2047"), "error crash config"),
+    ("DCP029", "mlm", f"{PACKS} default_dynamic_cp", ROOM.replace("2048", "512"), "fine"),  # DP x CP = 8
+    ("DCP029", "mlm", f"{PACKS} default_dynamic_cp", ROOM.replace("2048", "511"), "error crash config"),
+    ("DCP029", "mlm", f"{PACKS} dp_balanced", ON_DEV, "fine"),  # unset: as much as it takes
+    ("DCP029", "mlm", "--context-parallel-size 2", ROOM, "not concerned"),
+    ("DCP030", "mlm", f"{PACKS} dp_balanced --num-experts 8", ON_DEV, "error crash config"),
+    ("DCP030", "mlm", f"{PACKS} dp_balanced", ON_DEV, "not concerned"),
+    ("DCP030", "mlm", f"{PACKS} dp_balanced --num-experts 8 --moe-token-dispatcher-type flex", ON_DEV, "fine"),
     ("DCP017", "mlm", f"{DYNAMIC}--min-dynamic-context-parallel-size 9", ON_DEV, "all: DCP017"),
     ("DCP017", "mlm", DYNAMIC, ON_DEV + "min_dynamic_context_parallel_size=0", "error crash config"),
     ("DCP017", "mlm", DYNAMIC, ON_DEV + "min_dynamic_context_parallel_size=null", "error crash config"),
@@ -65,9 +78,7 @@ TEXTS: list[Row] = [
     ),
     ("DCP015", "mlm", "", "hybrid_context_parallel=true", "dynamic CP with a data set without --sft"),
     ("DCP017", "mlm", f"{DYNAMIC}--sequence-packing-scheduler dp_balanced", ON_DEV, "scheduler dp_balanced"),
-    ("DCP017", "mlm", UNSCHEDULED, ON_DEV, "sequence_packing_scheduler unset"),
     ("DCP017", "mlm", DYNAMIC, TE_2_8, "with Transformer Engine 2.8.0"),
-    ("DCP017", "mlm", "", "dynamic_context_parallel=true world_size=8 te=2.9", "sequence_packing_scheduler unset"),
 ]
 
 FIXES: list[FixRow] = [

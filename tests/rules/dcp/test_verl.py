@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from support.launches import ACTOR, OVERRIDE, VERL, VERL_ON_DEV
+from support.launches import ACTOR, BY_COUNT, OVERRIDE, VERL, VERL_ON_DEV
 from support.rules import FixRow, Row, finding, found_by_all, launch, test_fixes, test_text, test_verdict
 
 __all__ = ["test_fixes", "test_text", "test_verdict"]
@@ -17,7 +17,7 @@ TOP_K = f"{VERL}distillation.distillation_loss.loss_mode=forward_kl_topk distill
 PADDED = f"{VERL}{ACTOR}pad_to_length=8192"
 WITH_VISION = VERL_0_9 + "vision=true"
 OF_4 = f"{VERL}{ACTOR}context_parallel_size=4"
-MICRO_BATCH = f"{OF_ACTOR}ppo_micro_batch_size_per_gpu="
+MICRO_BATCH = f"{VERL}{BY_COUNT}"
 REF = "actor_rollout_ref.actor.use_kl_loss=True "
 CRITIC = f"{VERL}algorithm.adv_estimator=gae critic.strategy="
 SFT = "engine=megatron engine.dynamic_context_parallel=True engine.max_seqlen_per_dp_cp_rank=4096"
@@ -42,21 +42,22 @@ VERDICTS: list[Row] = [
     ("DCP018", "verl", PADDED, VERL_0_8, "fine"),  # it compares none of this
     ("DCP018", "verl", VERL, WITH_VISION, "error crash init"),
     ("DCP018", "verl", f"{ACTOR}pad_to_length=8192", VERL_0_9, "not concerned"),
-    ("DCP023", "verl", f"{OF_ACTOR}use_dynamic_bsz=True", VERL_ON_DEV, "all: DCP023"),
-    ("DCP023", "verl", f"{OF_ACTOR}use_dynamic_bsz=False", VERL_ON_DEV, "all:"),
+    ("DCP023", "verl", f"{OF_ACTOR}use_dynamic_bsz=True", VERL_ON_DEV, "all:"),  # one of the ways to start
+    ("DCP023", "verl", f"{MICRO_BATCH}1", VERL_ON_DEV, "all:"),  # the other one
+    ("DCP023", "verl", f"{OF_ACTOR}use_dynamic_bsz=False", VERL_ON_DEV, "all: VERL001 VERL002"),
     ("DCP023", "verl", f"{MICRO_BATCH}4", VERL_0_9, "info note never"),
     ("DCP023", "verl", f"{MICRO_BATCH}4", VERL_0_8, "fine"),
     ("DCP023", "verl", f"{MICRO_BATCH}null", VERL_0_9, "fine"),
     ("DCP023", "verl", "actor_rollout_ref.actor.use_dynamic_bsz=True", VERL_0_9, "not concerned"),
-    ("DCP025", "verl", f"{MICRO_BATCH}7", VERL_0_8, "all: DCP025 LOSS006"),
+    ("DCP025", "verl", f"{MICRO_BATCH}7", VERL_0_8, "all: DCP025 LOSS006 VERL003"),
     ("DCP025", "verl", f"{MICRO_BATCH}7", VERL_0_8, "error silent never"),
     ("DCP025", "verl", f"{MICRO_BATCH}7", VERL_0_7, "fine"),  # there is no dynamic CP: DCP020 says it
     ("DCP025", "verl", f"{MICRO_BATCH}7", VERL_0_9, "fine"),
     ("DCP025", "verl", f"{MICRO_BATCH}8", VERL_0_8, "all: LOSS006"),
-    ("DCP025", "verl", f"{MICRO_BATCH}9", VERL_0_8, "all: DCP025 LOSS006"),
+    ("DCP025", "verl", f"{MICRO_BATCH}9", VERL_0_8, "all: DCP025 LOSS006 VERL003"),
     ("DCP025", "verl", f"{MICRO_BATCH}9", VERL_0_8, "error hang training"),  # 2 for each of five groups of eight
     ("DCP025", "verl", f"{MICRO_BATCH}16", VERL_0_8, "all: LOSS006"),
-    ("DCP025", "verl", f"{MICRO_BATCH}17", VERL_0_8, "all: DCP025 LOSS006"),
+    ("DCP025", "verl", f"{MICRO_BATCH}17", VERL_0_8, "all: DCP025 LOSS006 VERL003"),
     (
         "DCP025",
         "verl",

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from support.launches import VERL
+from support.launches import BY_COUNT, VERL
 from support.rules import Row, test_text, test_verdict
 
 __all__ = ["test_text", "test_verdict"]
@@ -11,8 +11,10 @@ VERDICTS: list[Row] = [
     # rule, dialect, launch, assumed, verdict
     ("DCP023", "bridge", "", "", "not concerned"),
     ("DCP023", "verl", f"{VERL}actor_rollout_ref.actor.use_dynamic_bsz=True", "verl=0.8", "fine"),
-    ("DCP023", "verl", f"{VERL}actor_rollout_ref.actor.use_dynamic_bsz=True", "verl=0.9", "info note never"),
-    ("DCP023", "verl", f"{VERL}actor_rollout_ref.actor.use_dynamic_bsz=null", "verl=0.9", "fine"),
+    ("DCP023", "verl", f"{VERL}actor_rollout_ref.actor.use_dynamic_bsz=True", "verl=0.9", "fine"),
+    ("DCP023", "verl", f"{VERL}actor_rollout_ref.actor.ppo_max_token_len_per_gpu=9", "verl=0.9", "info note never"),
+    ("DCP023", "verl", f"{VERL}{BY_COUNT}2", "verl=0.9", "info note never"),
+    ("DCP023", "verl", f"{VERL}{BY_COUNT}1", "verl=0.9", "fine"),
     (
         "DCP025",
         "verl",
@@ -23,7 +25,7 @@ VERDICTS: list[Row] = [
     (
         "DCP025",
         "verl",
-        f"{VERL}actor_rollout_ref.actor.ppo_micro_batch_size_per_gpu=7",
+        f"{VERL}{BY_COUNT}7",
         "verl=0.8.0",
         "error silent never",
     ),
@@ -31,7 +33,7 @@ VERDICTS: list[Row] = [
     (
         "DCP025",
         "verl",
-        f"{VERL}actor_rollout_ref.actor.ppo_micro_batch_size_per_gpu=9",
+        f"{VERL}{BY_COUNT}9",
         "verl=0.8.0 world_size=9",
         "error hang training",
     ),
@@ -42,7 +44,7 @@ VERDICTS: list[Row] = [
         "verl=0.8.0 world_size=3",
         "warning hang training",
     ),
-    ("DCP025", "verl", f"{VERL}actor_rollout_ref.actor.ppo_micro_batch_size_per_gpu=7", "verl=0.9", "fine"),
+    ("DCP025", "verl", f"{VERL}{BY_COUNT}7", "verl=0.9", "fine"),
 ]
 
 TEXTS: list[Row] = [
@@ -52,7 +54,7 @@ TEXTS: list[Row] = [
     (
         "DCP025",
         "verl",
-        f"{VERL}actor_rollout_ref.actor.ppo_micro_batch_size_per_gpu=7",
+        f"{VERL}{BY_COUNT}7",
         "verl=0.8.0",
         "7 sequences over 8 ranks by count",
     ),

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from support.launches import ACTOR, BRIDGE_HCP, OVERRIDE
+from support.launches import ACTOR, BY_TOKENS, BRIDGE_HCP, OVERRIDE
 from support.rules import Row, test_text, test_verdict
 
 __all__ = ["test_text", "test_verdict"]
 
-VERL_HCP = f"{ACTOR}context_parallel_size=4 {OVERRIDE}cp_comm_type=a2a+p2p"
+VERL_HCP = f"{BY_TOKENS}{ACTOR}context_parallel_size=4 {OVERRIDE}cp_comm_type=a2a+p2p"
 
 VERDICTS: list[Row] = [
     # rule, dialect, launch, assumed, verdict

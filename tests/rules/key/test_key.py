@@ -10,6 +10,7 @@ from hcp.launch.read import read_text
 from hcp.rules.engine import check_launch
 from hcp.rules.registry import BY_ID
 from hcp.rules.report import Finding
+from support.launches import DYNAMIC, HYBRID
 from support.rules import Row, test_text, test_verdict
 
 __all__ = ["test_text", "test_verdict"]
@@ -27,6 +28,40 @@ VERDICTS: list[Row] = [
         "",
         "fine",
     ),  # one word beside the section `model`
+    ("KEY002", "mlm", "--window-size 128,0", "mcore=0.14.0", "error crash config"),
+    ("KEY002", "mlm", "--window-size 128,0", "mcore=0.15.0", "fine"),
+    ("KEY002", "mlm", "--window-size 128,0", "", "not concerned"),
+    ("KEY002", "mlm", "--window-size 128,0", "mcore=0.14.0 script=pretrain_hybrid.py", "error crash config"),
+    ("KEY002", "mlm", "--window-size 128,0", "mcore=0.14.0 script=examples/pretrain_qwen.py", "not concerned"),
+    ("KEY002", "mlm", "--moe-extended-tp", "mcore=0.16.1", "fine"),
+    ("KEY002", "mlm", "--moe-extended-tp", "mcore=0.17.0", "error crash config"),
+    ("KEY002", "mlm", "--cp-partition-mode contiguous", "mcore=0.19.2", "error crash config"),
+    ("KEY002", "mlm", "--cp-partition-mode contiguous", "mcore=0.20.0", "warning crash config"),
+    ("KEY002", "mlm", "--cp-partition-mode contiguous", "mcore=0.19.0 mcore_branch=dev", "fine"),
+    ("KEY002", "mlm", "--flash-attention-version 4", "mcore=0.19.0 mcore_branch=dev", "warning crash config"),
+    ("KEY002", "mlm", "--window-size 128,0", "mcore=0.13.0 mcore_branch=dev", "not concerned"),
+    ("KEY002", "mlm", HYBRID, "mcore=0.15.3", "error crash config"),  # for max_seqlen_per_dp_cp_rank
+    ("KEY002", "mlm", DYNAMIC, "mcore=0.19.0", "fine"),  # DCP020 says it
+    ("KEY002", "bridge", "model.window_size=[128,0]", "mcore=0.14.0", "not concerned"),
+    ("KEY003", "mlm", "--sft-sequence-packing", "mcore=0.16.1", "error crash config"),
+    ("KEY003", "mlm", "--sft-sequence-packing", "mcore=0.20.0", "warning crash config"),
+    ("KEY003", "mlm", "--sft-sequence-packing", "mcore=0.21.0", "not concerned"),
+    ("KEY003", "mlm", "--sft-sequence-packing", "", "not concerned"),
+    ("KEY003", "mlm", "--sft-sequence-packing", "script=tools/../pretrain_gpt.py", "warning crash config"),
+    ("KEY003", "mlm", "--sft-sequence-packing", "script=pretrain_ours.py mcore=0.16.1", "not concerned"),
+    ("KEY003", "mlm", "--fp8-dot-product-attention", "mcore=0.19.2", "error crash config"),
+    ("KEY003", "mlm", "--context-parallel 2", "mcore=0.19.2", "error crash config"),  # argparse takes no abbreviation
+    ("KEY003", "mlm", "--seq-lenght 2", "mcore=0.19.2", "fine"),  # KEY001 says it
+    ("KEY003", "mlm", f"{HYBRID} --use-packed-sequence", "mcore=0.19.2", "fine"),  # DCP028 says it
+    ("KEY003", "mlm", "MODEL_ARGS:\n  --sft-sequence-packing: true\n", "mcore=0.16.1", "not concerned"),
+    (
+        "KEY003",
+        "mlm",
+        "python pretrain_gpt.py --context-parallel-size 2 --data-impl mmap\n",
+        "",
+        "fine",
+    ),  # 23.06 has it
+    ("KEY003", "mlm", "python $TRAIN --context-parallel-size 2 --ours\n", "mcore=0.16.1", "not concerned"),
 ]
 
 TEXTS: list[Row] = [
@@ -46,6 +81,25 @@ TEXTS: list[Row] = [
         "",
         "model.cp_com_type, and 1 more | model.cp_comm_type",
     ),
+    ("KEY002", "mlm", "--window-size 128,0", "mcore=0.14.0", "message: --window-size is unknown to Megatron-LM 0.14.0"),
+    (
+        "KEY002",
+        "mlm",
+        "--window-size 128,0",
+        "mcore=0.14.0",
+        "wanted: an option of 0.14.0; this one is in 0.15.0 to dev",
+    ),
+    ("KEY002", "mlm", "--cp-partition-mode x", "mcore=0.20.0", "message: is unknown to main (0.20.0)"),
+    ("KEY002", "mlm", "--cp-partition-mode x", "mcore=0.20.0", "wanted: an option of main; this one is in dev"),
+    ("KEY003", "mlm", "--sft-sequence-packing --ours", "mcore=0.16.1", "found: --sft-sequence-packing, and 1 more"),
+    (
+        "KEY003",
+        "mlm",
+        "--sft-sequence-packing",
+        "mcore=0.16.1",
+        "--sft-sequence-packing is unknown to main (of Megatron-LM 0.16.1): this script is for a branch, and argparse",
+    ),
+    ("KEY003", "mlm", "--ours", "script=pretrain_gpt.py", "message: --ours is unknown to main: this script is for a"),
 ]
 
 

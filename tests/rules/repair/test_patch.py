@@ -174,6 +174,7 @@ def test_a_patch_makes_no_error_of_a_rule_that_was_not_selected(patched: Patched
     key = "actor_rollout_ref.actor.megatron.override_transformer_config"
     text = (
         "python3 -m verl.trainer.main_ppo actor_rollout_ref.actor.strategy=megatron"
+        " actor_rollout_ref.actor.use_dynamic_bsz=True"
         f" actor_rollout_ref.actor.megatron.context_parallel_size=4 '+{key}.cp_comm_type=a2a+p2p'\n"
     )
     after, _ = patched(text)

@@ -110,7 +110,11 @@ def test_families_that_a_hidden_setting_could_concern_are_asked(tmp_path: Path) 
     assert "hybrid_context_parallel" in needs
 
 
-VERL = ("model_engine=megatron", "actor_rollout_ref.actor.megatron.tensor_model_parallel_size=2")
+VERL = (
+    "model_engine=megatron",
+    "actor_rollout_ref.actor.megatron.tensor_model_parallel_size=2",
+    "actor_rollout_ref.actor.use_dynamic_bsz=True",
+)
 A2A = "+actor_rollout_ref.actor.megatron.override_transformer_config.cp_comm_type=a2a"
 
 

@@ -33,7 +33,7 @@ def keys_of(spec: FactSpec, dialect: str, role: str = "") -> tuple[str, ...]:
     'actor_rollout_ref.actor.megatron.context_parallel_size'
     """
     if dialect == "mlm":
-        return spec.mlm or spec.mlm_not
+        return spec.mlm
     if dialect == "verl":
         return tuple(filter(None, (_verl_key(key, role) for key in spec.verl)))
     if role:  # Bridge's model configs that keep megatron-core's fields one level down: model.transformer.*

@@ -34,6 +34,9 @@ _INHERITED = frozenset(
 """Keys of ref.megatron that take the actor's value where they are absent (verl 0.7.1 to 0.9.1; the dynamic ones
 since 0.9.0); `override_transformer_config` does as a whole."""
 
+_BATCHES = ("use_dynamic_bsz", "ppo_mini_batch_size")
+"""Keys that the critic takes from the actor where it has none; of ref's forwards the actor's first one decides."""
+
 _OWN_COMM_TYPE = ("mistral", "ministral", "glm-5", "glm5", "glm_5", "kimi-k3")
 """Models for which Megatron-Bridge sets cp_comm_type itself: what verl's absent key means depends on the model."""
 
@@ -250,9 +253,15 @@ def _other(
     main: Reading, role: str, settings: tuple[Setting, ...], strategy: Fact, unknown: dict[str, str]
 ) -> Iterable[Reading]:
     if strategy.value == "megatron":
-        yield Reading(
-            "verl", main.target, main.form, settings, {**main.facts, "strategy": strategy}, dict(unknown), role=role
-        )
+        keys = {setting.key for setting in settings}
+        left = dict(unknown)
+        for name in _BATCHES if role == CRITIC else _BATCHES[:1]:
+            own, actors = f"{role}.{name}", f"{ACTOR}.{name}"
+            if own not in keys and actors in main.unknown:
+                left[own] = main.unknown[actors]
+            elif own not in keys or role == REF:
+                settings += tuple(setting._replace(key=own) for setting in settings if setting.key == actors)
+        yield Reading("verl", main.target, main.form, settings, {**main.facts, "strategy": strategy}, left, role=role)
 
 
 def _inherited(by_key: dict[str, Setting]) -> list[Setting]:

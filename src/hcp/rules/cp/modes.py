@@ -20,24 +20,20 @@ _NONDETERMINISTIC = "env.NVTE_ALLOW_NONDETERMINISTIC_ALGO"
 
 def _refused_reduction(v: View) -> Problem | None:
     """The problem of an NCCL_ALGO that the launcher refuses in deterministic mode."""
-    if v.dialect == "bridge":
+    if v.dialect not in ("mlm", "bridge"):
+        return None
+    if v.dialect == "bridge" or not v.at_least("mcore", "0.19"):
         chosen = v["env.NCCL_ALGO"]
         accepted = _ALGOS | {"Tree"}
         is_refused = chosen not in accepted
     else:
-        chosen = v.get("env.NCCL_ALGO") if v.dialect == "mlm" else None
-        if chosen is None:
-            return None
+        chosen = v.get("env.NCCL_ALGO")
         accepted = _ALGOS
-        if "Tree" in str(chosen) and not v.at_least("mcore", "0.19"):
-            accepted = _ALGOS | {"Tree"}
-        is_refused = not {word.strip() for word in str(chosen).split(",")} <= accepted
+        is_refused = chosen is not None and not {word.strip() for word in str(chosen).split(",")} <= accepted
     if not is_refused:
         return None
     return Problem(
-        message="deterministic mode wants NCCL_ALGO set to a reduction with a fixed order: Bridge's validation stops"
-        if v.dialect == "bridge"
-        else "deterministic mode refuses this reduction: the launch stops",
+        message="deterministic mode wants NCCL_ALGO set to a reduction that it knows: the launch stops",
         found="no NCCL_ALGO" if chosen is None else f"NCCL_ALGO={chosen}",
         wanted=f"one of {', '.join(sorted(accepted))}",
         facts=("env.NCCL_ALGO", "deterministic"),
@@ -112,9 +108,10 @@ def deterministic_mode_has_its_environment(v: View) -> Problem | None:
 def batch_invariant_mode_excludes_cp(v: View) -> Problem | None:
     """Batch-invariant mode runs without context parallelism.
 
-    CP calls FlashAttention 2's kernels directly, whose schedule depends on the batch; 0.19 and later assert.
+    CP calls FlashAttention 2's kernels directly, whose schedule depends on the batch. Main asserts it since 0.19, the
+    dev branch does not.
     """
-    if v.cp == 1 or not v.at_least("mcore", "0.19"):
+    if v.cp == 1 or not v.at_least("mcore", "0.19") or v.get("mcore_branch") == "dev":
         return None
     return Problem(
         message="batch-invariant mode has no context parallelism: the model config is refused",
@@ -225,10 +222,55 @@ def ucc_pipeline_has_enough_connections(v: View) -> Problem | None:
     )
 
 
+@rule(
+    "CP028",
+    severity="error",
+    effect="crash",
+    stage="config",
+    source=(
+        TRANSFORMER_CONFIG.says(
+            "TransformerConfig.__post_init__",
+            "DSv4 Hybrid with context parallelism requires cp_partition_mode='contiguous'.",
+            ">=0.19",
+            where="checkout",
+        ),
+    ),
+    applies=under_cp(lambda v: v.get("attention_variant") == "dsv4_hybrid"),
+    good=Example(
+        "mlm",
+        "--context-parallel-size 2 --experimental-attention-variant dsv4_hybrid --cp-partition-mode contiguous "
+        "--sequence-packing-scheduler dp_balanced",
+        "mcore=0.19.0 mcore_branch=dev",
+    ),
+    bad=Example(
+        "mlm",
+        "--context-parallel-size 2 --experimental-attention-variant dsv4_hybrid "
+        "--sequence-packing-scheduler dp_balanced",
+        "mcore=0.19.0 mcore_branch=dev",
+    ),
+)
+def hybrid_attention_of_deepseek_takes_contiguous_chunks(v: View) -> Problem | None:
+    """DeepSeek-V4's hybrid attention gets contiguous chunks under context parallelism.
+
+    It compresses runs of neighbouring tokens and slides a window over them, so a rank needs one piece of the sequence
+    and not the two of the zigzag. The dev branch alone has it.
+    """
+    if v.cp_partition_mode == "contiguous":
+        return None
+    return Problem(
+        message="DeepSeek-V4's hybrid attention cannot use the two chunks of a zigzag: the model config is refused",
+        found=f"experimental_attention_variant dsv4_hybrid with cp_partition_mode {v.cp_partition_mode}",
+        wanted="cp_partition_mode contiguous, and a sequence_packing_scheduler",
+        facts=("cp_partition_mode", "attention_variant", "cp"),
+        fixes=(Fix({"cp_partition_mode": "contiguous"}, "one chunk per rank"),),
+    )
+
+
 RULES = (
     deterministic_mode_has_its_environment,
     batch_invariant_mode_excludes_cp,
     fsdp_v2_excludes_cp,
     mtp_supports_cp,
     ucc_pipeline_has_enough_connections,
+    hybrid_attention_of_deepseek_takes_contiguous_chunks,
 )

@@ -30,7 +30,10 @@ DYNAMIC = HYBRID.replace("--hybrid-", "--dynamic-")
 """The name of megatron-core's dev branch."""
 
 ACTOR = "actor_rollout_ref.actor.megatron."
-VERL = f"{ACTOR}dynamic_context_parallel=True {ACTOR}max_seqlen_per_dp_cp_rank=4096"
+VERL = (
+    f"{ACTOR}dynamic_context_parallel=True {ACTOR}max_seqlen_per_dp_cp_rank=4096 "
+    "actor_rollout_ref.actor.use_dynamic_bsz=True"
+)
 
 ON_MAIN = "world_size=8 mcore=0.17.0 te=2.14"
 ON_DEV = "world_size=8 mcore=0.19.0 mcore_branch=dev te=2.14"

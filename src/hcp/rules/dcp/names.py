@@ -3,82 +3,25 @@
 from __future__ import annotations
 
 from hcp.rules.dcp.launches import HYBRID, ON_MAIN, VERL, VERL_0_9
-from hcp.rules.dcp.view import is_dev, is_dynamic, is_hybrid, is_newer_than_read, is_verl, option_of_a_branch, switch
-from hcp.rules.rule import Example, Fix, Problem, rule
+from hcp.rules.dcp.view import (
+    is_dynamic,
+    is_hybrid,
+    is_newer_than_read,
+    is_verl,
+    option_of_a_branch,
+    switch,
+    switched_off,
+)
+from hcp.rules.rule import Example, Problem, rule
 from hcp.rules.upstream import (
     ARGUMENTS,
-    BRIDGE_INITIALIZE,
     CORE_UTILS,
     DATA_SCHEDULE,
     HYBRID_CP_SCHEDULE,
-    PARALLEL_STATE,
     TRAINING,
     VERL_DYNAMIC_CP_SCHEDULER,
-    VERL_ENGINE,
 )
 from hcp.rules.view import View
-
-
-def _off(v: View) -> Fix:
-    """Dynamic CP switched off under every name that is on."""
-    names = [name for name in ("hybrid_context_parallel", "dynamic_context_parallel") if v.get(name)]
-    return Fix(dict.fromkeys(names, False), "static context parallelism")
-
-
-def _unknown_name(v: View, name: str, where: str, wanted: str, *fixes: Fix) -> Problem:
-    """The problem of a launcher that has no such switch."""
-    return Problem(
-        message="the command line refuses the flag"
-        if v.dialect == "mlm"
-        else "no dynamic groups are built: the setting goes nowhere, without a word",
-        found=f"{name} with {where}",
-        wanted=wanted,
-        facts=(name, "mcore"),
-        fixes=(*fixes, _off(v)),
-        effect="crash" if v.dialect == "mlm" else "silent",
-        stage="config" if v.dialect == "mlm" else "never",
-    )
-
-
-def _both_names(v: View) -> Problem | None:
-    """The problem of a launch with both switches: main does not know the second, dev refuses the pair."""
-    if v.mcore_branch != "dev":
-        return _unknown_name(
-            v,
-            "dynamic_context_parallel",
-            "hybrid_context_parallel on megatron-core's main branch, which knows the latter alone",
-            "hybrid_context_parallel alone",
-            Fix({"dynamic_context_parallel": False}, "the name of main and of every release"),
-        )
-    return Problem(
-        message="the model config is refused: the two switches are names of one thing",
-        found="hybrid_context_parallel and dynamic_context_parallel",
-        wanted="dynamic_context_parallel alone",
-        facts=("hybrid_context_parallel", "dynamic_context_parallel"),
-        fixes=(Fix({"hybrid_context_parallel": False}, "the name of dev"),),
-        effect="crash",
-        stage="config",
-    )
-
-
-def _unknown_to_verl(v: View) -> Problem | None:
-    """The problem of a verl without the switch, or whose megatron-core has another one."""
-    if not v.at_least("verl", "0.8"):
-        message, wanted = "verl knows no such key: start-up stops", "verl 0.8 or newer"
-    elif v.at_least("verl", "0.9") or v.mcore_branch == "dev":
-        return None  # from 0.9 on verl asks for the scheduler first: DCP024
-    else:
-        message = "start-up stops with an assertion: megatron-core's main branch has another name for the parameter"
-        wanted = "megatron-core's dev branch"
-    return Problem(
-        message=message,
-        found=f"dynamic_context_parallel with verl {v.verl}",
-        wanted=wanted,
-        facts=("dynamic_context_parallel", "verl", "mcore"),
-        fixes=(_off(v),),
-        effect="crash",
-        stage="init",
-    )
 
 
 @rule(
@@ -108,7 +51,7 @@ def pretrain_script_feeds_hybrid_cp(v: View) -> Problem | None:
         found=f"hybrid_context_parallel with megatron-core {v.mcore}",
         wanted="megatron-core 0.16 or 0.17, the dev branch, or a newer build",
         facts=("hybrid_context_parallel", "mcore"),
-        fixes=(_off(v),),
+        fixes=(switched_off(v),),
         severity="warning" if ends else None,
     )
 
@@ -148,65 +91,9 @@ def core_switch_is_left_to_megatron_lm(v: View) -> Problem | None:
         found=f"{name} in {trainer}, which never wraps its data for it",
         wanted="verl's own dynamic_context_parallel" if v.dialect == "verl" else "static context parallelism",
         facts=(name, "pp"),
-        fixes=(_off(v),),
+        fixes=(switched_off(v),),
         effect="silent" if unused else None,
         stage="never" if unused else None,
-    )
-
-
-@rule(
-    "DCP020",
-    severity="error",
-    effect="silent",
-    stage="never",
-    source=(
-        PARALLEL_STATE.says(
-            "initialize_model_parallel",
-            "hybrid_context_parallel: bool = False",
-            ">=0.16",
-            absent="dynamic_context_parallel",
-        ),
-        BRIDGE_INITIALIZE.says("_initialize_distributed", 'if "dynamic_context_parallel" in _init_mp_params', ">=0.6"),
-        VERL_ENGINE.says(
-            "MegatronEngine._init_device_mesh",
-            "dynamic_context_parallel is not supported in your megatron version",
-            ">=0.8",
-        ),
-    ),
-    applies=lambda v: v.dialect != "bridge" and is_dynamic(v),
-    good=Example("mlm", HYBRID, ON_MAIN),
-    bad=Example(
-        "bridge-provider",
-        "model.dynamic_context_parallel=true model.max_seqlen_per_dp_cp_rank=4096 model.calculate_per_token_loss=true",
-        "mcore=0.16.1",
-    ),
-)
-def switch_has_the_name_this_version_knows(v: View) -> Problem | None:
-    """Dynamic CP has the name that this version knows.
-
-    megatron-core main and all releases from 0.16 on say hybrid_context_parallel; the dev branch renamed it to
-    dynamic_context_parallel and keeps the old name as an alias; verl says dynamic_context_parallel since 0.8.
-    Bridge passes on the names that megatron-core's signature has, and drops the others without a word.
-    """
-    if is_verl(v):
-        return _unknown_to_verl(v)
-    if is_hybrid(v) and is_dev(v):
-        return _both_names(v)
-    name = switch(v)
-    if name == "hybrid_context_parallel":
-        if v.at_least("mcore", "0.16"):
-            return None
-        return _unknown_name(
-            v, name, f"megatron-core {v.mcore}, which has no dynamic CP", "megatron-core 0.16 or newer"
-        )
-    if v.mcore_branch == "dev":
-        return None
-    return _unknown_name(
-        v,
-        name,
-        "megatron-core's main branch, where the name is hybrid_context_parallel",
-        "hybrid_context_parallel, or megatron-core's dev branch",
-        Fix({name: False, "hybrid_context_parallel": True}, "the name of main and of every release"),
     )
 
 
@@ -243,7 +130,7 @@ def megatron_core_has_verls_scheduler(v: View) -> Problem | None:
         found=f"verl {v.verl} with dynamic_context_parallel on megatron-core's main branch",
         wanted="megatron-core's dev branch: no release to 0.19 has DefaultDynamicCPScheduler",
         facts=("dynamic_context_parallel", "mcore", "verl"),
-        fixes=(_off(v),),
+        fixes=(switched_off(v),),
     )
 
 
@@ -280,7 +167,6 @@ def options_are_those_of_main_or_dev(v: View) -> Problem | None:
 RULES = (
     pretrain_script_feeds_hybrid_cp,
     core_switch_is_left_to_megatron_lm,
-    switch_has_the_name_this_version_knows,
     megatron_core_has_verls_scheduler,
     options_are_those_of_main_or_dev,
 )

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from hcp.rules.dcp.launches import HYBRID, ON_MAIN, hybrid
-from hcp.rules.dcp.view import is_hybrid
+from hcp.rules.dcp.view import is_dev, is_hybrid, switch
 from hcp.rules.rule import Example, Fix, Problem, rule
 from hcp.rules.upstream import ARGUMENTS, SCHEDULES, TRAINING
 from hcp.rules.view import View
@@ -54,7 +54,7 @@ def hybrid_cp_excludes_pipelines(v: View) -> Problem | None:
         ARGUMENTS.says("validate_args", "Hybrid context parallelism not supported with CUDA Graph", ">=0.16"),
         ARGUMENTS.says("validate_args", "del args.enable_cuda_graph", ">=0.16"),
     ),
-    applies=lambda v: v.dialect == "mlm" and is_hybrid(v),
+    applies=lambda v: v.dialect == "mlm" and (is_hybrid(v) or is_dev(v)),
     good=Example("mlm", HYBRID, ON_MAIN),
     bad=Example("mlm", hybrid(enable_cuda_graph=True), ON_MAIN),
 )
@@ -63,11 +63,13 @@ def hybrid_cp_excludes_cuda_graphs(v: View) -> Problem | None:
 
     Group and length change from one sequence to the next, and a graph is captured for one of each. The command line
     means to refuse graphs, but asks for the older flag, which it has deleted by then; it does not ask for the newer
-    option, nor for the other older flag, which stands for that option.
+    option, nor for the other older flag, which stands for that option. Dev's dynamic CP has graphs of its own.
     """
     if v.enable_cuda_graph:
         message = "the command line stops with an AttributeError: it deletes the flag before it asks for it"
         fact = "enable_cuda_graph"
+    elif is_dev(v):
+        return None
     elif v.external_cuda_graph or v.cuda_graph_impl not in (None, "none"):
         message = (
             "the check for CUDA graphs asks for an older flag and lets this one pass: graphs are captured for "
@@ -79,7 +81,7 @@ def hybrid_cp_excludes_cuda_graphs(v: View) -> Problem | None:
     older = fact == "enable_cuda_graph"
     return Problem(
         message=message,
-        found="hybrid_context_parallel with " + (f"cuda_graph_impl {v[fact]}" if fact == "cuda_graph_impl" else fact),
+        found=f"{switch(v)} with " + (f"cuda_graph_impl {v[fact]}" if fact == "cuda_graph_impl" else fact),
         wanted="no CUDA graphs",
         facts=(fact,),
         fixes=(

@@ -93,19 +93,19 @@ def each_micro_batch_is_one_packed_row(v: View) -> Problem | None:
     ),
     applies=lambda v: v.dialect == "mlm" and is_dev(v),
     good=Example("mlm", DYNAMIC + " --sequence-packing-scheduler default_dynamic_cp", ON_DEV),
-    bad=Example("mlm", DYNAMIC, ON_DEV),
+    bad=Example("mlm", DYNAMIC + " --sequence-packing-scheduler dp_balanced", ON_DEV),
 )
 def dev_branch_has_its_settings(v: View) -> Problem | None:
     """The dev branch's dynamic CP has its scheduler, its group sizes and its versions.
 
-    The dev branch asserts that the scheduler is default_dynamic_cp, that the smallest group is 1 to DP x CP, that
-    experts exchange tokens by alltoall or flex, and that Transformer Engine is 2.9 or newer. On main the
-    scheduler's name is read, and no field holds it.
+    The dev branch asserts that the scheduler is default_dynamic_cp, which it takes where none is given, that the
+    smallest group is 1 to DP x CP, that experts exchange tokens by alltoall or flex, and that Transformer Engine is
+    2.9 or newer. On main the scheduler's name is read, and no field holds it.
     """
     wrong: list[str] = []
     edits: dict[str, Any] = {}
-    if v.sequence_packing_scheduler != "default_dynamic_cp":
-        wrong.append(f"sequence_packing_scheduler {v.sequence_packing_scheduler or 'unset'}")
+    if v.sequence_packing_scheduler not in (None, "default_dynamic_cp"):
+        wrong.append(f"sequence_packing_scheduler {v.sequence_packing_scheduler}")
         edits["sequence_packing_scheduler"] = "default_dynamic_cp"
     smallest = v.min_dynamic_context_parallel_size
     if smallest is None or not 1 <= smallest <= num_ranks(v):

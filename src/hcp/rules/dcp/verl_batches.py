@@ -10,7 +10,7 @@ from hcp.rules.rule import Example, Fix, Problem, rule
 from hcp.rules.upstream import VERL_ENGINE, VERL_MEGATRON_UTILS
 from hcp.rules.view import View
 
-_IGNORED = ("ppo_max_token_len_per_gpu", "use_dynamic_bsz", "micro_batch_size")
+_IGNORED = ("ppo_max_token_len_per_gpu", "micro_batch_size")
 
 
 def _splits_evenly(num_sequences: int, ranks: int) -> bool:
@@ -36,24 +36,26 @@ def _splits_evenly(num_sequences: int, ranks: int) -> bool:
     bad=Example("verl", f"{VERL} actor_rollout_ref.actor.ppo_max_token_len_per_gpu=32768", VERL_0_9),
 )
 def no_ignored_micro_batch_sizes(v: View) -> Problem | None:
-    """Under dynamic CP verl's other micro-batch sizes mean nothing.
+    """Under dynamic CP verl's other micro-batch sizes bound nothing.
 
     From 0.9 on the engine skips the code that forms micro-batches and takes them from megatron-core's scheduler,
-    which knows max_seqlen_per_dp_cp_rank alone.
+    which knows max_seqlen_per_dp_cp_rank alone. Start-up still wants use_dynamic_bsz=True or a micro-batch size
+    (VERL001), whatever its value.
     """
     if not v.at_least("verl", "0.9"):
         return None
     written = [
         name
         for name in _IGNORED
-        if (fact := v.fact(name)) is not None and fact.origin == "launch" and fact.value not in (None, False)
+        if (fact := v.fact(name)) is not None and fact.origin == "launch" and fact.value not in (None, 1)
     ]
     if not written:
         return None
     return Problem(
-        message="nothing reads them: max_seqlen_per_dp_cp_rank alone bounds a micro-batch",
+        message="start-up checks that they are set, training does not use them: max_seqlen_per_dp_cp_rank alone bounds "
+        "a micro-batch",
         found=f"dynamic_context_parallel with {', '.join(written)}",
-        wanted="max_seqlen_per_dp_cp_rank set to what a rank can hold",
+        wanted="use_dynamic_bsz=True, and max_seqlen_per_dp_cp_rank set to what a rank can hold",
         facts=tuple(written),
     )
 

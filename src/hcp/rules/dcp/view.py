@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from hcp.launch.fact import Setting
+from hcp.rules.rule import Fix
 from hcp.rules.view import Unknown, View
 
 _OF_SEQUENCES = ("hybrid_c", "dynamic_c", "context_parallel", "varlen", "packing", "packed", "seqlen", "thd")
@@ -14,9 +15,17 @@ _NEWEST_READ = (0, 20)
 def is_hybrid(v: View) -> bool:
     """Whether megatron-core main's switch is on, outside verl (which has its own). Asks for nothing.
 
-    A branch that has options of its own may mean something else by it: DCP028 says that, and nothing else.
+    A branch that has options of its own may mean something else by it: DCP028 says that, and nothing else. On dev the
+    command line takes the name and does nothing with it: DCP020.
     """
-    return v.dialect != "verl" and bool(v.get("hybrid_context_parallel")) and option_of_a_branch(v) is None
+    if v.dialect == "verl" or not v.get("hybrid_context_parallel") or has_old_name_on_dev(v):
+        return False
+    return option_of_a_branch(v) is None
+
+
+def has_old_name_on_dev(v: View) -> bool:
+    """Whether a command line for the dev branch has main's switch. Asks for nothing."""
+    return v.dialect == "mlm" and bool(v.get("hybrid_context_parallel")) and v.get("mcore_branch") == "dev"
 
 
 def option_of_a_branch(v: View) -> Setting | None:
@@ -47,6 +56,12 @@ def is_dynamic(v: View) -> bool:
 def switch(v: View) -> str:
     """The fact that switches dynamic CP on here."""
     return "hybrid_context_parallel" if is_hybrid(v) else "dynamic_context_parallel"
+
+
+def switched_off(v: View) -> Fix:
+    """Dynamic CP switched off under every name that is on."""
+    names = [name for name in ("hybrid_context_parallel", "dynamic_context_parallel") if v.get(name)]
+    return Fix(dict.fromkeys(names, False), "static context parallelism")
 
 
 def num_ranks(v: View) -> int:

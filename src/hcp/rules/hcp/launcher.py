@@ -64,7 +64,7 @@ def launcher_passes_sizes_on(v: View) -> Problem | None:
     source=(BRIDGE_INITIALIZE.says("_create_pg_collection", "if hcp_sizes is not None:", ">=0.4"),),
     applies=lambda v: v.dialect == "bridge" and bool(v.get("use_decentralized_pg")) and (has_sizes(v) or uses_hcp(v)),
     good=Example("bridge", f"{BRIDGE} dist.use_decentralized_pg=false"),
-    bad=Example("bridge", f"{BRIDGE} dist.use_decentralized_pg=true"),
+    bad=Example("bridge", f"{BRIDGE} dist.use_decentralized_pg=true dist.use_gloo_process_groups=false"),
 )
 def decentralized_groups_exclude_levels(v: View) -> Problem | None:
     """Decentralized process groups go without hierarchical CP.

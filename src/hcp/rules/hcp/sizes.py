@@ -34,7 +34,7 @@ def _wants_sizes(v: View) -> bool:
 
 def _passes_sizes_on(v: View) -> bool:
     """Whether the sizes reach the code that builds the groups: verl does not pass them on."""
-    return v.dialect != "verl" and (has_sizes(v) or _has_an_empty_list(v))
+    return v.dialect != "verl" and has_sizes(v)
 
 
 def _has_an_empty_list(v: View) -> bool:
@@ -109,7 +109,7 @@ def sizes_are_given(v: View) -> Problem | None:
             "validate_args", "args.context_parallel_size == prod(args.hierarchical_context_parallel_sizes)", ">=0.10"
         ),
     ),
-    applies=_passes_sizes_on,
+    applies=lambda v: _passes_sizes_on(v) or _has_an_empty_list(v),
     good=Example("mlm", MLM),
     bad=Example("mlm", f"--context-parallel-size 6 {LEVELS} 2 2"),
 )

@@ -226,12 +226,13 @@ def fused_rotary_embedding_exists(v: View) -> Problem | None:
     applies=under_cp(lambda v: v.dialect == "verl" and v.get("use_remove_padding") is False),
     good=Example(
         "verl",
-        "actor_rollout_ref.actor.megatron.context_parallel_size=2 actor_rollout_ref.model.use_remove_padding=False",
+        "actor_rollout_ref.actor.megatron.context_parallel_size=2 actor_rollout_ref.model.use_remove_padding=False "
+        "actor_rollout_ref.actor.use_dynamic_bsz=True",
         "verl=0.8.0",
     ),
     bad=Example(
         "verl",
-        "actor_rollout_ref.actor.megatron.context_parallel_size=2 "
+        "actor_rollout_ref.actor.megatron.context_parallel_size=2 actor_rollout_ref.actor.use_dynamic_bsz=True "
         "actor_rollout_ref.model.use_remove_padding=False "
         "actor_rollout_ref.actor.megatron.override_transformer_config.calculate_per_token_loss=True",
         "verl=0.9.1",

@@ -1,0 +1,136 @@
+"""In which releases does upstream say what our anchors cite? `python bench/anchors_by_release.py --repo NAME=GIT_DIR…`
+
+NAME is megatron-lm (its tags are megatron-core's releases too), megatron-bridge, transformer-engine or verl; GIT_DIR a
+git directory, of which every release tag and the branches main and dev are read. `--wheels DIR` adds unpacked wheels,
+`<dist>-<version>`. Printed is every source whose stated range is wrong: releases in it without the text, and releases
+outside of it, from 0.12 (Transformer Engine: 1.12) on, that have the text. The exit status is 1 if a release in a
+range lacks its text.
+"""
+
+from __future__ import annotations
+
+import argparse
+import re
+import subprocess
+import sys
+import tempfile
+from collections.abc import Iterable, Iterator
+from pathlib import Path
+
+from packaging.specifiers import SpecifierSet
+from packaging.version import InvalidVersion, Version
+
+ROOT = Path(__file__).resolve().parents[1]
+sys.path.insert(0, str(ROOT / "src"))
+
+from hcp.cards.anchors import Anchor, Root, all_anchors, can_tell, status_of, unpacked_roots  # noqa: E402
+
+_OLDEST = {
+    "megatron-lm": "0.12",
+    "megatron-core": "0.12",
+    "megatron-bridge": "0.2",
+    "transformer-engine": "1.12",
+    "verl": "0.7",
+}
+_TAGS = re.compile(r"(?:core_)?v(\d[\w.]*)")
+
+
+class Tree:
+    """A release or branch of a repository: its files are taken out of the git directory when they are asked for."""
+
+    def __init__(self, root: Root, git_directory: Path | None, revision: str) -> None:
+        self.root, self._git_directory, self._revision = root, git_directory, revision
+
+    @property
+    def name(self) -> str:
+        return self.root.branch or str(self.root.version)
+
+    def holds(self, anchor: Anchor) -> bool:
+        if self._git_directory is not None:
+            bare = anchor.source.path.removeprefix("src/")
+            for path in (bare, f"src/{bare}"):
+                self._take(path)
+        return status_of(anchor.source, self.root)[0] == "holds"
+
+    def _take(self, path: str) -> None:
+        target = self.root.path / path
+        if not target.exists():
+            shown = subprocess.run(
+                ["git", f"--git-dir={self._git_directory}", "show", f"{self._revision}:{path}"], capture_output=True
+            )
+            if not shown.returncode:
+                target.parent.mkdir(parents=True, exist_ok=True)
+                target.write_bytes(shown.stdout)
+
+
+def trees_of(name: str, git_directory: Path, folder: Path) -> Iterator[Tree]:
+    """The releases of a repository from the oldest that rules know on, and its branches main and dev."""
+    listed = subprocess.run(
+        ["git", f"--git-dir={git_directory}", "for-each-ref", "--format=%(refname:short)", "refs/tags", "refs/heads"],
+        capture_output=True,
+        text=True,
+        check=True,
+    ).stdout.split()
+    for revision in listed:
+        match = _TAGS.fullmatch(revision)
+        version = version_of(match[1]) if match else None
+        if revision in ("main", "dev"):
+            yield Tree(Root(name, None, folder / revision, True, revision), git_directory, revision)
+        elif version and not version.is_prerelease and version >= Version(_OLDEST[name]):
+            yield Tree(Root(name, str(version), folder / str(version), True), git_directory, revision)
+
+
+def version_of(text: str) -> Version | None:
+    try:
+        return Version(text)
+    except InvalidVersion:
+        return None
+
+
+def remarks(anchor: Anchor, trees: Iterable[Tree]) -> Iterator[tuple[bool, str]]:
+    """What is wrong with a source's range: (whether it is claimed without being there, in words)."""
+    stated = SpecifierSet(anchor.source.versions)
+    releases: dict[Version, bool] = {}
+    for tree in trees:
+        if not can_tell(anchor.source, tree.root):
+            continue
+        if tree.root.branch:
+            claimed = tree.root.branch in anchor.source.branches
+            if claimed != tree.holds(anchor):
+                yield claimed, f"{'is not' if claimed else 'is'} on {tree.root.branch}"
+        else:
+            releases[Version(str(tree.root.version))] = tree.holds(anchor)
+    missing = [version for version, holds in sorted(releases.items()) if not holds and version in stated]
+    more = [version for version, holds in sorted(releases.items()) if holds and version not in stated]
+    if missing:
+        yield True, f"is not in {' '.join(map(str, missing))}"
+    if more:
+        yield False, f"is in {' '.join(map(str, more))}"
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--repo", action="append", default=[], metavar="NAME=GIT_DIR", required=True)
+    parser.add_argument("--wheels", type=Path, metavar="DIR")
+    options = parser.parse_args()
+    anchors, wrong = all_anchors(), 0
+    with tempfile.TemporaryDirectory() as folder:
+        trees = [
+            tree
+            for name, _, place in (text.partition("=") for text in options.repo)
+            for tree in trees_of(name, Path(place), Path(folder) / name)
+        ]
+        trees += [Tree(root, None, "") for root in (unpacked_roots(options.wheels) if options.wheels else ())]
+        for anchor in anchors:
+            for is_wrong, text in remarks(anchor, trees):
+                wrong += is_wrong
+                source = anchor.source
+                cited = source.contains or f"no {source.absent}"
+                print(f"{'WRONG ' if is_wrong else 'wider '} {anchor.owner:<40} {source.versions or 'all':<14} {text}")
+                print(f"       {'':<40} {source.repo} {source.path} {source.qualname}: {cited[:70]}")
+    print(f"{len(anchors)} sources, {len(trees)} releases and branches: {wrong} claimed where they are not")
+    return 1 if wrong else 0
+
+
+if __name__ == "__main__":
+    raise SystemExit(main())

@@ -1,0 +1,77 @@
+"""Random verl override lists for its PPO trainer with megatron, and our verdict on them."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any
+
+from hcp.launch.build import build_launch
+from hcp.launch.fact import Fact, Launch
+from hcp.launch.words.overrides import reading_of_words
+from hcp.launch.words.settings import Word
+
+_ACTOR, _REF, _ROLLOUT = "actor_rollout_ref.actor", "actor_rollout_ref.ref", "actor_rollout_ref.rollout"
+_MICRO = (None, 1, 1, 2, 4)
+_OLD = (None, None, None, None, None, 8)
+SPACE: dict[str, Sequence[Any]] = {
+    "trainer.nnodes": (1, 2, 3),
+    "trainer.n_gpus_per_node": (8, 8, 4),
+    "data.train_batch_size": (1024, 256, 128, 96),
+    f"{_ROLLOUT}.n": (1, 4, 5),
+    f"{_ACTOR}.use_dynamic_bsz": (False, False, True),
+    f"{_ACTOR}.ppo_mini_batch_size": (256, 64, 512),
+    f"{_ACTOR}.ppo_micro_batch_size": _OLD,
+    f"{_ACTOR}.ppo_micro_batch_size_per_gpu": _MICRO,
+    f"{_ROLLOUT}.log_prob_micro_batch_size": _OLD,
+    f"{_ROLLOUT}.log_prob_micro_batch_size_per_gpu": _MICRO,
+    f"{_REF}.log_prob_micro_batch_size": _OLD,
+    f"{_REF}.log_prob_micro_batch_size_per_gpu": _MICRO,
+    f"{_ACTOR}.use_kl_loss": (False, True),
+    "algorithm.use_kl_in_reward": (False, False, True),
+    "algorithm.adv_estimator": ("grpo", "grpo", "gae"),
+    "critic.enable": (None, None, False, True),
+    "critic.use_dynamic_bsz": (False, True),
+    "critic.ppo_mini_batch_size": (64, 256, 512),
+    "critic.ppo_micro_batch_size": _OLD,
+    "critic.ppo_micro_batch_size_per_gpu": _MICRO,
+    f"{_ACTOR}.megatron.tensor_model_parallel_size": (1, 2, 4, 3),
+    f"{_ACTOR}.megatron.pipeline_model_parallel_size": (1, 1, 2),
+    f"{_ACTOR}.megatron.virtual_pipeline_model_parallel_size": (None, None, 2),
+    f"{_ACTOR}.megatron.context_parallel_size": (1, 2, 4, 3),
+    f"{_ACTOR}.megatron.dynamic_context_parallel": (False, False, True),
+    f"{_ACTOR}.megatron.max_seqlen_per_dp_cp_rank": (None, 4096, 4096, 0),
+    f"{_ACTOR}.megatron.sequence_parallel": (True, False),
+    f"{_ACTOR}.megatron.router_replay.mode": ("disabled", "disabled", "R2", "R4"),
+    f"{_ACTOR}.megatron.pad_to_length": (False, False, True),
+    "actor_rollout_ref.model.use_remove_padding": (True, True, False),
+}
+"""Keys, and the values that are drawn; each is written in two launches of five."""
+
+
+def overrides(count: int, seed: int) -> Iterator[list[str]]:
+    """Random override lists. A megatron actor is chosen in each."""
+    rng = random.Random(seed)
+    for _ in range(count):
+        # Either most keys are absent, or a sound launch has a few of them changed.
+        settings: dict[str, Any] = {} if rng.random() < 0.3 else dict(_SOUND)
+        share = rng.choice((0.1, 0.2, 0.4))
+        settings |= {key: rng.choice(values) for key, values in SPACE.items() if rng.random() < share}
+        yield [
+            "model_engine=megatron",
+            *(f"{key}={'null' if value is None else value}" for key, value in settings.items()),
+        ]
+
+
+_SOUND = {
+    f"{_ACTOR}.ppo_micro_batch_size_per_gpu": 1,
+    f"{_ROLLOUT}.log_prob_micro_batch_size_per_gpu": 1,
+    f"{_REF}.log_prob_micro_batch_size_per_gpu": 1,
+    "critic.ppo_micro_batch_size_per_gpu": 1,
+}
+
+
+def launch_of(words: Sequence[str], versions: Mapping[str, str]) -> Launch:
+    """Our reading of an override list."""
+    assumed = {name: Fact(value, "assumed") for name, value in versions.items()}
+    return build_launch(reading_of_words("verl", [Word(word) for word in words], "-"), assumed=assumed)

@@ -1,0 +1,32 @@
+"""Fact names: what verl's start-up asks of batches."""
+
+from hcp.launch.facts.spec import FactSpec
+
+_ROLLOUT, _REF = "actor_rollout_ref.rollout", "actor_rollout_ref.ref"
+
+
+def _size(name: str, doc: str, key: str) -> FactSpec:
+    return FactSpec(name, "size", f"verl: {doc}; null = not said", verl=(key,), defaults={"verl": None})
+
+
+VERL_FACTS: tuple[FactSpec, ...] = (
+    FactSpec(
+        "train_batch_size", "size", "verl: prompts per step", verl=("data.train_batch_size",), defaults={"verl": 1024}
+    ),
+    FactSpec("rollouts", "size", "verl: answers per prompt", verl=(f"{_ROLLOUT}.n",), defaults={"verl": 1}),
+    _size("ppo_micro_batch_size", "sequences per forward over all ranks (old)", "@.ppo_micro_batch_size"),
+    _size(
+        "rollout_log_prob_micro_batch_size_per_gpu",
+        "sequences per forward for the old log-probabilities",
+        f"{_ROLLOUT}.log_prob_micro_batch_size_per_gpu",
+    ),
+    _size(
+        "rollout_log_prob_micro_batch_size", "the same over all ranks (old)", f"{_ROLLOUT}.log_prob_micro_batch_size"
+    ),
+    _size(
+        "log_prob_micro_batch_size_per_gpu",
+        "sequences per forward of the reference model",
+        f"{_REF}.log_prob_micro_batch_size_per_gpu",
+    ),
+    _size("log_prob_micro_batch_size", "the same over all ranks (old)", f"{_REF}.log_prob_micro_batch_size"),
+)

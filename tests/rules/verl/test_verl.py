@@ -1,0 +1,94 @@
+"""VERL rules: the batches that verl's start-up asks for, as tables. The verdicts are those of its `validate_config`."""
+
+from __future__ import annotations
+
+from support.rules import FixRow, Row, test_fixes, test_text, test_verdict
+
+__all__ = ["test_fixes", "test_text", "test_verdict"]
+
+A, R = "actor_rollout_ref.actor.", "actor_rollout_ref.rollout."
+MEGATRON = "model_engine=megatron algorithm.adv_estimator=grpo "
+SOUND = f"{MEGATRON}{A}ppo_micro_batch_size_per_gpu=2 {R}log_prob_micro_batch_size_per_gpu=2 "
+WITH_REF = f"{SOUND}{A}use_kl_loss=True "
+WITH_CRITIC = SOUND.replace("grpo", "gae")
+BY_TOKENS = f"{MEGATRON}{A}use_dynamic_bsz=True "
+CP_4 = f"{SOUND}trainer.nnodes=3 {A}megatron.context_parallel_size=4 "
+
+VERDICTS: list[Row] = [
+    # rule, dialect, launch, assumed, verdict
+    ("VERL001", "verl", SOUND, "", "all:"),
+    ("VERL001", "verl", MEGATRON, "", "all: VERL001 VERL002"),
+    ("VERL001", "verl", BY_TOKENS, "", "all:"),
+    ("VERL001", "verl", f"{SOUND}{A}ppo_micro_batch_size=8", "", "all: VERL001"),  # both
+    ("VERL001", "verl", f"{SOUND}{A}ppo_micro_batch_size=8 {A}ppo_micro_batch_size_per_gpu=null", "", "all: VERL001"),
+    ("VERL001", "verl", WITH_CRITIC, "", "all: VERL001"),
+    ("VERL001", "verl", f"{WITH_CRITIC}critic.ppo_micro_batch_size_per_gpu=1", "", "all:"),
+    ("VERL001", "verl", f"{WITH_CRITIC}critic.ppo_micro_batch_size=8", "", "all:"),
+    ("VERL001", "verl", f"{WITH_CRITIC}critic.use_dynamic_bsz=True", "", "all:"),
+    ("VERL001", "verl", BY_TOKENS.replace("grpo", "gae"), "", "all:"),  # the critic follows the actor
+    ("VERL001", "verl", f"{BY_TOKENS.replace('grpo', 'gae')}critic.use_dynamic_bsz=False", "", "all: VERL001"),
+    ("VERL001", "verl", MEGATRON.replace("megatron", "dp"), "", "not concerned"),  # no model of megatron's
+    ("VERL001", "verl", "engine=megatron engine.context_parallel_size=2", "", "not concerned"),  # fine-tuning
+    ("VERL001", "mlm", "--micro-batch-size 1", "", "not concerned"),
+    ("VERL002", "verl", f"{SOUND}{R}log_prob_micro_batch_size_per_gpu=null", "", "all: VERL002"),
+    ("VERL002", "verl", f"{SOUND}{R}log_prob_micro_batch_size=8", "", "all: VERL002"),  # both
+    (
+        "VERL002",
+        "verl",
+        f"{SOUND}{R}log_prob_micro_batch_size=8 {R}log_prob_micro_batch_size_per_gpu=null",
+        "",
+        "all:",
+    ),
+    ("VERL002", "verl", WITH_REF, "", "all: VERL002"),
+    ("VERL002", "verl", f"{WITH_REF}actor_rollout_ref.ref.log_prob_micro_batch_size_per_gpu=1", "", "all:"),
+    ("VERL002", "verl", f"{WITH_REF}actor_rollout_ref.ref.log_prob_micro_batch_size=8", "", "all:"),
+    ("VERL002", "verl", f"{BY_TOKENS}{A}use_kl_loss=True", "", "all:"),
+    ("VERL003", "verl", CP_4, "", "all: VERL003"),  # 1024 sequences at DP 6 x 2
+    ("VERL003", "verl", f"{CP_4}{R}n=3", "", "all:"),  # 3072
+    ("VERL003", "verl", f"{CP_4}{A}megatron.tensor_model_parallel_size=3", "", "all:"),  # DP 2
+    ("VERL003", "verl", f"{CP_4}{A}megatron.tensor_model_parallel_size=5", "", "all: TOPO003"),
+    ("VERL003", "verl", f"{CP_4}{A}use_dynamic_bsz=True", "", "not concerned"),
+    ("VERL003", "verl", f"{MEGATRON}trainer.nnodes=3", "", "not concerned"),  # VERL001
+    ("VERL004", "verl", f"{SOUND}data.train_batch_size=128", "", "all: VERL004"),
+    ("VERL004", "verl", f"{SOUND}data.train_batch_size=128 {A}ppo_mini_batch_size=128", "", "all:"),
+    ("VERL004", "verl", f"{BY_TOKENS}data.train_batch_size=128", "", "not concerned"),
+    (
+        "VERL004",
+        "verl",
+        f"{WITH_CRITIC}critic.ppo_micro_batch_size_per_gpu=1 critic.ppo_mini_batch_size=2048",
+        "",
+        "all: VERL004",
+    ),
+    (
+        "VERL004",
+        "verl",
+        f"{WITH_CRITIC}critic.ppo_micro_batch_size_per_gpu=1 {A}ppo_mini_batch_size=64 data.train_batch_size=64",
+        "",
+        "all:",  # the critic's mini-batch is the actor's
+    ),
+]
+
+TEXTS: list[Row] = [
+    # rule, dialect, launch, assumed, what the finding says
+    ("VERL001", "verl", MEGATRON, "", "found: actor_rollout_ref.actor: use_dynamic_bsz False and no ppo_micro"),
+    ("VERL001", "verl", WITH_CRITIC, "", "found: critic: use_dynamic_bsz False"),
+    ("VERL001", "verl", f"{SOUND}{A}ppo_micro_batch_size=8", "", "found: both ppo_micro_batch_size_per_gpu and"),
+    ("VERL002", "verl", WITH_REF, "", "found: actor_rollout_ref.ref: use_dynamic_bsz False and no log_prob"),
+    ("VERL003", "verl", CP_4, "", "found: 1024 sequences at DP 6 x micro-batch 2"),
+    ("VERL004", "verl", f"{SOUND}data.train_batch_size=128", "", "found: 128 with ppo_mini_batch_size 256"),
+]
+
+FIXES: list[FixRow] = [
+    # rule, dialect, launch, assumed, what each fix writes
+    ("VERL004", "verl", f"{SOUND}data.train_batch_size=128", "", (f"{A}ppo_mini_batch_size=128",)),
+    (
+        "VERL003",
+        "verl",
+        CP_4,
+        "",
+        (
+            "data.train_batch_size=1032",
+            f"{A}use_dynamic_bsz=true",
+        ),
+    ),
+]
