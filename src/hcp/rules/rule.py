@@ -23,7 +23,8 @@ class Source(NamedTuple):
     `versions` is a PEP 440 specifier of the releases in which it holds ("" = all known).
     `where`: `pypi` if the file is in a wheel or sdist on PyPI, `checkout` if only the repository has it.
     `absent` is a text that must NOT be there (for "nothing checks this").
-    `branches` are those of the repository that say so too, as far as their version is in the range.
+    `branches` are those of the repository that say so, as far as their version is in the range; the releases do, too,
+    unless it is said of dev alone. () are the releases alone.
     """
 
     repo: Repo

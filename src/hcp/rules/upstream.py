@@ -54,6 +54,7 @@ DIST_CHECKPOINTING = UpstreamFile("megatron-core", "megatron/core/dist_checkpoin
 EXTENSION_TE = UpstreamFile("megatron-core", "megatron/core/extensions/transformer_engine.py")
 GPT_DATASET = UpstreamFile("megatron-core", "megatron/core/datasets/gpt_dataset.py")
 HYBRID_CP_SCHEDULE = UpstreamFile("megatron-core", "megatron/core/pipeline_parallel/hybrid_cp_schedule.py")
+GATED_DELTA_NET = UpstreamFile("megatron-core", "megatron/core/ssm/gated_delta_net.py")
 LANGUAGE_MODULE = UpstreamFile("megatron-core", "megatron/core/models/common/language_module/language_module.py")
 CORE_ATTENTION = UpstreamFile("megatron-core", "megatron/core/transformer/attention.py")
 CORE_DOT_PRODUCT_ATTENTION = UpstreamFile("megatron-core", "megatron/core/transformer/dot_product_attention.py")

@@ -43,6 +43,7 @@ VERDICTS: list[Row] = [
     ("DCP017", "mlm", DYNAMIC, TE_2_8, "error crash config"),
     ("DCP017", "mlm", DYNAMIC, TE_2_8.replace("2.8.0", "2.9.0"), "fine"),
     ("DCP017", "mlm", DYNAMIC, "world_size=8 mcore=0.19.0 mcore_branch=dev", "fine"),
+    ("DCP017", "mlm", UNSCHEDULED, ON_DEV, "all:"),  # validate_args fills it in
     ("DCP017", "mlm", "--sequence-packing-scheduler dp_balanced", ON_DEV, "not concerned"),
     ("DCP017", "bridge-provider", PROVIDER_ON_DEV, ON_DEV + "dp=1", "not concerned"),
     ("DCP017", "verl", VERL, VERL_ON_DEV, "not concerned"),  # its engine sets the scheduler
@@ -65,9 +66,7 @@ TEXTS: list[Row] = [
     ),
     ("DCP015", "mlm", "", "hybrid_context_parallel=true", "dynamic CP with a data set without --sft"),
     ("DCP017", "mlm", f"{DYNAMIC}--sequence-packing-scheduler dp_balanced", ON_DEV, "scheduler dp_balanced"),
-    ("DCP017", "mlm", UNSCHEDULED, ON_DEV, "sequence_packing_scheduler unset"),
     ("DCP017", "mlm", DYNAMIC, TE_2_8, "with Transformer Engine 2.8.0"),
-    ("DCP017", "mlm", "", "dynamic_context_parallel=true world_size=8 te=2.9", "sequence_packing_scheduler unset"),
 ]
 
 FIXES: list[FixRow] = [

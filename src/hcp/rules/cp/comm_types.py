@@ -14,7 +14,7 @@ from hcp.rules.view import View
     effect="crash",
     stage="first-forward",
     source=(
-        TE_CONTEXT_PARALLEL.says("attn_forward_func_with_cp", "Unsupported communication type", ">=2.4"),
+        TE_CONTEXT_PARALLEL.says("attn_forward_func_with_cp", "Unsupported communication type", ">=2.3"),
         ARGUMENTS.says("_add_distributed_args", "p2p, a2a, allgather or a2a+p2p"),
     ),
     applies=uses_cp,

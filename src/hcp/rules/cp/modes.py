@@ -27,7 +27,7 @@ _NONDETERMINISTIC = "env.NVTE_ALLOW_NONDETERMINISTIC_ALGO"
         EXTENSION_TE.says(
             "TEDotProductAttention.__init__", 'os.getenv("NVTE_ALLOW_NONDETERMINISTIC_ALGO", "1")', ">=0.12"
         ),
-        DETERMINISM.says("apply_determinism_env", "all(t in ACCEPTED_NCCL_ALGO_TOKENS for t in tokens)"),
+        DETERMINISM.says("apply_determinism_env", "all(t in ACCEPTED_NCCL_ALGO_TOKENS for t in tokens)", ">=0.19"),
     ),
     applies=lambda v: bool(v.get("deterministic")),
     good=Example("mlm", "--deterministic-mode", "env.NVTE_ALLOW_NONDETERMINISTIC_ALGO=0"),
@@ -78,6 +78,7 @@ def deterministic_mode_has_its_environment(v: View) -> Problem | None:
             "Batch invariant mode does not support context parallelism",
             ">=0.19",
             where="checkout",
+            branches=("main",),
         ),
     ),
     applies=lambda v: bool(v.get("batch_invariant")),

@@ -99,7 +99,9 @@ def pretrain_script_feeds_hybrid_cp(v: View) -> Problem | None:
     stage="training",
     source=(
         HYBRID_CP_SCHEDULE.says("hybrid_context_parallel_forward_backward", "sample_id_groups = data[1]", ">=0.16"),
-        TRAINING.says("train", "iter(HybridCPDataLoaderWrapper(train_data_iterator, config))"),
+        TRAINING.says(
+            "train", "iter(HybridCPDataLoaderWrapper(train_data_iterator, config))", ">=0.16", branches=("main",)
+        ),
     ),
     applies=lambda v: (
         (v.dialect == "bridge" and is_dynamic(v)) or (v.dialect == "verl" and bool(v.get("hybrid_context_parallel")))
@@ -144,8 +146,9 @@ def core_switch_is_left_to_megatron_lm(v: View) -> Problem | None:
             "hybrid_context_parallel: bool = False",
             ">=0.16",
             absent="dynamic_context_parallel",
+            branches=("main",),
         ),
-        BRIDGE_INITIALIZE.says("_initialize_distributed", 'if "dynamic_context_parallel" in _init_mp_params', ">=0.6"),
+        BRIDGE_INITIALIZE.says("_initialize_distributed", 'if "dynamic_context_parallel" in _init_mp_params', ">=0.5"),
         VERL_ENGINE.says(
             "MegatronEngine._init_device_mesh",
             "dynamic_context_parallel is not supported in your megatron version",
@@ -199,7 +202,11 @@ def switch_has_the_name_this_version_knows(v: View) -> Problem | None:
             ">=0.9",
         ),
         DATA_SCHEDULE.says(
-            "<module>", "class HybridCPDataLoaderWrapper", ">=0.16", absent="class DefaultDynamicCPScheduler"
+            "<module>",
+            "class HybridCPDataLoaderWrapper",
+            ">=0.16",
+            absent="class DefaultDynamicCPScheduler",
+            branches=("main",),
         ),
     ),
     applies=is_verl,

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from hcp.rules.cp.view import layer_types, over, smaller_divisors, type_fixes, under_cp
 from hcp.rules.rule import Example, Fix, Problem, rule
-from hcp.rules.upstream import MAMBA_CONTEXT_PARALLEL, TRANSFORMER_CONFIG
+from hcp.rules.upstream import GATED_DELTA_NET, MAMBA_CONTEXT_PARALLEL, TRANSFORMER_CONFIG
 from hcp.rules.view import Unknown, View
 
 _GDN = ("gated_delta_net", "gdn", "gdn2")
@@ -41,10 +41,16 @@ def _mamba_fits(heads: int, groups: int, tp: int, cp: int) -> bool:
     stage="init",
     source=(
         MAMBA_CONTEXT_PARALLEL.says(
-            "MambaContextParallel.__init__", "nheads must be evenly divisible by tp_size * cp_size", ">=0.13"
+            "MambaContextParallel.__init__",
+            "nheads must be evenly divisible by tp_size * cp_size",
+            ">=0.13",
+            branches=("main",),
         ),
         MAMBA_CONTEXT_PARALLEL.says(
-            "MambaContextParallel.__init__", "cp_size must be evenly divisible by ngroups/tp_size", ">=0.13"
+            "MambaContextParallel.__init__",
+            "cp_size must be evenly divisible by ngroups/tp_size",
+            ">=0.13",
+            branches=("main",),
         ),
     ),
     applies=under_cp(_has_mamba),
@@ -156,22 +162,28 @@ def dsa_gathers_without_fused_rope(v: View) -> Problem | None:
     stage="config",
     source=(
         TRANSFORMER_CONFIG.says(
-            "TransformerConfig.__post_init__", "self.linear_num_key_heads % tp_cp_size", ">=0.18", where="checkout"
+            "TransformerConfig.__post_init__",
+            "self.linear_num_key_heads % tp_cp_size",
+            ">=0.18",
+            where="checkout",
+            branches=("main",),
         ),
         TRANSFORMER_CONFIG.says(
             "TransformerConfig.__post_init__",
             "Gated delta net does not support context parallel for now",
             ">=0.16,<0.18",
         ),
+        GATED_DELTA_NET.says("GatedDeltaNet.__init__", "self.cp_size = ", ">=0.18,<0.19", absent="cp_comm_type"),
     ),
     applies=lambda v: v.get("attention_variant") in _GDN,
-    good=Example("mlm", "--context-parallel-size 2 --experimental-attention-variant gated_delta_net", "mcore=0.18"),
+    good=Example("mlm", "--context-parallel-size 2 --experimental-attention-variant gated_delta_net", "mcore=0.19"),
     bad=Example("mlm", "--context-parallel-size 32 --experimental-attention-variant gated_delta_net"),
 )
 def gated_delta_net_heads_divide(v: View) -> Problem | None:
     """The heads of a gated delta net divide over tensor and context parallelism.
 
-    Like Mamba, gated delta nets deal heads over the whole CP group; before 0.18 they have no CP at all.
+    Like Mamba, gated delta nets deal heads over the whole CP group. Before 0.18 the model config refuses CP for them;
+    0.18 takes it, and builds the layer with a cp_comm_type that its constructor does not know (Megatron-LM#4374).
     """
     keys, values = v.linear_num_key_heads, v.linear_num_value_heads
     if keys is None or values is None:
@@ -187,12 +199,16 @@ def gated_delta_net_heads_divide(v: View) -> Problem | None:
             facts=("linear_num_key_heads", "linear_num_value_heads", "tp", "cp"),
             fixes=tuple(Fix({"cp": size}, over("context", size)) for size in fits[:1]),
         )
-    if v.cp == 1 or v.at_least("mcore", "0.18"):
+    if v.cp == 1 or v.at_least("mcore", "0.19"):
         return None
+    builds = v.at_least("mcore", "0.18")
     return Problem(
-        message="gated delta nets have no context parallelism in this megatron-core: the model config is refused",
+        message="the first gated delta net stops with a TypeError: its constructor has no cp_comm_type"
+        if builds
+        else "gated delta nets have no context parallelism in this megatron-core: the model config is refused",
         found=f"context_parallel_size {v.cp} with megatron-core {v.mcore}",
-        wanted="megatron-core 0.18 or newer",
+        wanted="megatron-core 0.19 or newer",
+        stage="init" if builds else None,
         facts=("attention_variant", "cp", "mcore"),
         fixes=(Fix({"cp": 1}, "no context parallelism"),),
     )

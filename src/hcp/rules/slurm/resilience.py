@@ -47,7 +47,7 @@ def _requeues_itself(v: View) -> bool:
     severity="warning",
     effect="silent",
     stage="never",
-    source=(BRIDGE_STATE.says("GlobalState", "exit_signal_handler", ""),),
+    source=(BRIDGE_STATE.says("GlobalState", "exit_signal_handler", ">=0.6"),),
     applies=lambda v: v.dialect != "verl" and v.known("sbatch.signal"),
     good=Example("mlm", f"#SBATCH --signal=B:USR1@600\n{_SRUN} --exit-signal-handler\n", _ONE_RANK),
     bad=Example("mlm", f"#SBATCH --signal=B:USR1@600\n{_SRUN}\n", _ONE_RANK),
@@ -188,7 +188,7 @@ def in_process_restart_has_its_settings(v: View) -> Problem | None:
     severity="warning",
     effect="crash",
     stage="training",
-    source=(BRIDGE_FAULT_TOLERANCE.says("<module>", "ft-rank_section_timeouts", ""),),
+    source=(BRIDGE_FAULT_TOLERANCE.says("<module>", "ft-rank_section_timeouts", ">=0.3"),),
     applies=lambda v: v.get("start") == "ft_launcher" and bool(_section_timeouts(v)),
     good=Example(
         "mlm",

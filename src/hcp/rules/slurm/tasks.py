@@ -54,7 +54,7 @@ def srun_starts_all_ranks(v: View) -> Problem | None:
     severity="error",
     effect="crash",
     stage="init",
-    source=(BRIDGE_SBATCH.says("<module>", "--nproc_per_node=$SLURM_GPUS_PER_NODE", ""),),
+    source=(BRIDGE_SBATCH.says("<module>", "--nproc_per_node=$SLURM_GPUS_PER_NODE", ">=0.3"),),
     applies=lambda v: v.get("start") in ELASTIC_STARTS and bool(v.get("srun")),
     good=Example(
         "mlm",
