@@ -70,15 +70,19 @@ class AnchorVerdict(NamedTuple):
     status: AnchorStatus
     where: str
     detail: str = ""
+    branch: str | None = None
 
 
 def all_anchors() -> list[Anchor]:
     """The anchors of every rule and of every claim of the pack's cards."""
-    anchors = [Anchor(rule.id, source) for rule in RULES for source in rule.source]
-    for folder in skill_dirs():
-        card = load_card(folder)
-        anchors += [Anchor(f"{card.skill}:{claim.id}", source) for claim in card.claims for source in claim.source]
-    return anchors
+    rules = [Anchor(rule.id, source) for rule in RULES for source in rule.source]
+    return rules + [anchor for folder in skill_dirs() for anchor in anchors_of(folder)]
+
+
+def anchors_of(folder: Path) -> list[Anchor]:
+    """The anchors of one skill's claims; its card may name any repository."""
+    card = load_card(folder)
+    return [Anchor(f"{card.skill}:{claim.id}", source) for claim in card.claims for source in claim.source]
 
 
 def unpacked_roots(folder: Path) -> list[Root]:
@@ -118,17 +122,21 @@ def installed_roots() -> list[Root]:
     return roots
 
 
-def named_root(text: str) -> Root:
-    """`--repo NAME=PATH`: a checkout. NAME is the anchor's repo.
+def named_root(text: str, names: Iterable[str] = ()) -> Root:
+    """`--repo NAME[@BRANCH]=PATH`: a checkout of main, or of the branch or release tag that is named.
+
+    NAME is a repository of an anchor: one of those that rules cite, or of `names`.
 
     Raises:
         HcpError: the name is none, or there is no such folder.
     """
-    name, equals, path = text.partition("=")
-    known = ("megatron-lm", *_MODULES)
+    before, equals, path = text.partition("=")
+    name, _, branch = before.partition("@")
+    known = dict.fromkeys(("megatron-lm", *_MODULES, *names))
     if not equals or name not in known or not os.path.isdir(path):
-        raise HcpError(f"found --repo {text[:200]}; wanted NAME=PATH of a folder, NAME one of {', '.join(known)}")
-    return Root(name, checkout_version(name, Path(path)), Path(path), is_checkout=True)
+        wanted = f"NAME=PATH or NAME@BRANCH=PATH of a folder, NAME one of {', '.join(known)}"
+        raise HcpError(f"found --repo {text[:200]}; wanted {wanted}")
+    return Root(name, checkout_version(name, Path(path)), Path(path), is_checkout=True, branch=branch or "main")
 
 
 def checkout_version(name: str, path: Path) -> str | None:
@@ -155,7 +163,7 @@ def verdicts(anchors: Iterable[Anchor], roots: Iterable[Root]) -> Iterator[Ancho
             yield AnchorVerdict(anchor, "unverified here", "", f"no sources of {anchor.source.repo} {versions}")
         for root in trees:
             status, detail = status_of(anchor.source, root)
-            yield AnchorVerdict(anchor, status, root.version or os.fspath(root.path), detail)
+            yield AnchorVerdict(anchor, status, root.version or os.fspath(root.path), detail, root.branch)
 
 
 def claims(source: Source, root: Root) -> bool:

@@ -29,7 +29,7 @@ def _limits_connections(v: View) -> bool:
     effect="crash",
     stage="config",
     source=(
-        ARGUMENTS.says("validate_args", "os.environ.get('CUDA_DEVICE_MAX_CONNECTIONS') == \"1\""),
+        ARGUMENTS.says("validate_args", "os.environ.get('CUDA_DEVICE_MAX_CONNECTIONS') == \"1\"", ">=0.12"),
         ARGUMENTS.says("validate_args", "FSDP requires CUDA_DEVICE_MAX_CONNECTIONS > 1 or unset.", ">=0.18"),
     ),
     applies=_limits_connections,

@@ -152,7 +152,7 @@ def _can_be_told(v: View) -> bool:
     severity="error",
     effect="crash",
     stage="config",
-    source=(ARGUMENTS.says("parse_args", "allow_abbrev=False"),),
+    source=(ARGUMENTS.says("parse_args", "allow_abbrev=False", ">=0.12"),),
     applies=lambda v: v.dialect == "mlm" and _can_be_told(v) and not is_newer_than_read(v),
     good=Example("mlm", "--seq-length 4096", "mcore=0.16.1"),
     bad=Example("mlm", "--seq-length 4096 --sft-sequence-packing", "mcore=0.16.1"),

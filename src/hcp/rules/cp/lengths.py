@@ -98,7 +98,7 @@ def long_sequences_have_no_dense_mask(v: View) -> Problem | None:
     effect="crash",
     stage="config",
     source=(
-        ARGUMENTS.says("validate_args", "args.seq_length % (args.context_parallel_size * 2) == 0"),
+        ARGUMENTS.says("validate_args", "args.seq_length % (args.context_parallel_size * 2) == 0", ">=0.12"),
         BRIDGE_CONFIG.says(
             "ConfigContainer.validate", "self.model.seq_length % (self.model.context_parallel_size * 2) == 0", ">=0.2"
         ),

@@ -236,7 +236,7 @@ def megatron_core_has_verls_scheduler(v: View) -> Problem | None:
     severity="error",
     effect="crash",
     stage="config",
-    source=(ARGUMENTS.says("parse_args", "args = parser.parse_args()"),),
+    source=(ARGUMENTS.says("parse_args", "args = parser.parse_args()", ">=0.12"),),
     applies=lambda v: bool(v.dialect == "mlm" and v.get("hybrid_context_parallel")),
     good=Example("mlm", HYBRID, ON_MAIN),
     bad=Example("mlm", f"{HYBRID} --use-varlen-dataset", ON_MAIN),
