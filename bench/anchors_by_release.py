@@ -10,7 +10,6 @@ range lacks its text.
 from __future__ import annotations
 
 import argparse
-import re
 import subprocess
 import sys
 import tempfile
@@ -23,7 +22,18 @@ from packaging.version import InvalidVersion, Version
 ROOT = Path(__file__).resolve().parents[1]
 sys.path.insert(0, str(ROOT / "src"))
 
-from hcp.cards.anchors import Anchor, Root, all_anchors, can_tell, status_of, unpacked_roots  # noqa: E402
+from hcp.cards.anchors import (  # noqa: E402
+    BRANCHES,
+    VERSION_FILES,
+    Anchor,
+    Root,
+    all_anchors,
+    can_tell,
+    checkout_version,
+    claims,
+    status_of,
+    unpacked_roots,
+)
 
 _OLDEST = {
     "megatron-lm": "0.12",
@@ -32,7 +42,8 @@ _OLDEST = {
     "transformer-engine": "1.12",
     "verl": "0.7",
 }
-_TAGS = re.compile(r"(?:core_)?v(\d[\w.]*)")
+_TAG = {"megatron-lm": "core_v"}
+"""What stands before the version in a tag: v, but in Megatron-LM, whose own versions ended at 3."""
 
 
 class Tree:
@@ -49,10 +60,10 @@ class Tree:
         if self._git_directory is not None:
             bare = anchor.source.path.removeprefix("src/")
             for path in (bare, f"src/{bare}"):
-                self._take(path)
+                self.take(path)
         return status_of(anchor.source, self.root)[0] == "holds"
 
-    def _take(self, path: str) -> None:
+    def take(self, path: str) -> None:
         target = self.root.path / path
         if not target.exists():
             shown = subprocess.run(
@@ -72,10 +83,13 @@ def trees_of(name: str, git_directory: Path, folder: Path) -> Iterator[Tree]:
         check=True,
     ).stdout.split()
     for revision in listed:
-        match = _TAGS.fullmatch(revision)
-        version = version_of(match[1]) if match else None
-        if revision in ("main", "dev"):
-            yield Tree(Root(name, None, folder / revision, True, revision), git_directory, revision)
+        before, _, rest = revision.partition(_TAG.get(name, "v"))
+        version = version_of(rest) if not before else None
+        if revision in BRANCHES:
+            branch = Tree(Root(name, None, folder / revision, True, revision), git_directory, revision)
+            branch.take(VERSION_FILES[name])
+            branch.root = branch.root._replace(version=checkout_version(name, branch.root.path))
+            yield branch
         elif version and not version.is_prerelease and version >= Version(_OLDEST[name]):
             yield Tree(Root(name, str(version), folder / str(version), True), git_directory, revision)
 
@@ -95,7 +109,7 @@ def remarks(anchor: Anchor, trees: Iterable[Tree]) -> Iterator[tuple[bool, str]]
         if not can_tell(anchor.source, tree.root):
             continue
         if tree.root.branch:
-            claimed = tree.root.branch in anchor.source.branches
+            claimed = claims(anchor.source, tree.root)
             if claimed != tree.holds(anchor):
                 yield claimed, f"{'is not' if claimed else 'is'} on {tree.root.branch}"
         else:

@@ -14,8 +14,8 @@ from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 VERSIONS = {
-    "megatron-core": ("0.12.3", "0.13.1", "0.14.0", "0.15.3", "0.16.0", "0.16.1"),
-    "megatron-bridge": ("0.3.0", "0.3.1"),
+    "megatron-core": ("0.12.3", "0.13.1", "0.14.0", "0.15.3", "0.16.0", "0.16.1", "0.17.1", "0.18.2", "0.19.2"),
+    "megatron-bridge": ("0.3.0", "0.3.1", "0.6.2"),
     "verl": ("0.7.1", "0.8.0", "0.9.0", "0.9.1"),
     "transformer-engine": (
         "1.12.0",
@@ -34,6 +34,11 @@ VERSIONS = {
 }
 
 
+_PIP = [sys.executable, "-m", "pip", "install", "--quiet", "--no-deps", "--disable-pip-version-check"]
+_PIP += ["--python-version", "3.12", "--only-binary=:all:", "--ignore-requires-python"]
+"""Some wheels are for Python 3.12 alone. They are read, and none is run."""
+
+
 def fetch(folder: Path, distribution: str, version: str) -> str:
     """Unpacks one release; a folder that exists is complete, because it is renamed into place at the end."""
     place = folder / f"{distribution}-{version}"
@@ -42,20 +47,7 @@ def fetch(folder: Path, distribution: str, version: str) -> str:
     partial = folder / f".partial-{place.name}"
     shutil.rmtree(partial, ignore_errors=True)
     done = subprocess.run(
-        [
-            sys.executable,
-            "-m",
-            "pip",
-            "install",
-            "--quiet",
-            "--no-deps",
-            "--disable-pip-version-check",
-            "--target",
-            str(partial),
-            f"{distribution}=={version}",
-        ],
-        capture_output=True,
-        text=True,
+        [*_PIP, "--target", str(partial), f"{distribution}=={version}"], capture_output=True, text=True
     )
     if done.returncode:
         raise SystemExit(f"pip could not unpack {distribution}=={version}:\n{done.stderr}")

@@ -67,14 +67,61 @@ def test_a_wheel_says_nothing_about_what_only_a_checkout_has(tmp_path: Path) -> 
         assert found.status == status
 
 
-def test_a_pre_release_counts_as_its_release(tmp_path: Path) -> None:
-    assert verdict(tmp_path, source("helper", versions=">=2.0"), "2.0.0rc0")[0] == "holds"
+@pytest.mark.parametrize(
+    ("version", "versions", "status"),
+    [
+        ("2.0.0rc0", ">=2.0", "unverified here"),
+        ("2.0.0rc0", ">=1.9", "holds"),
+        ("2.20.0.dev0", ">=2.19", "holds"),
+        ("2.20.0.dev0", ">=2.20", "unverified here"),
+        ("2.20.2", ">=2.20", "holds"),
+    ],
+)
+def test_versions_are_ordered_as_pep_440_says(tmp_path: Path, version: str, versions: str, status: str) -> None:
+    assert verdict(tmp_path, source("helper", versions=versions), version)[0] == status
 
 
-@pytest.mark.parametrize("text", ["verl", "nothing=.", "verl=/no/such/folder"])
+@pytest.mark.parametrize(
+    ("branches", "branch", "status"),
+    [
+        (("main", "dev"), None, "holds"),
+        (("main", "dev"), "dev", "holds"),
+        (("main",), "dev", "unverified here"),
+        (("main",), "main", "holds"),
+        (("main",), "core_v0.19.0", "holds"),  # a tag is a release
+        (("dev",), "dev", "holds"),
+        (("dev",), "main", "unverified here"),
+        (("dev",), None, "unverified here"),
+        ((), None, "holds"),
+        ((), "main", "unverified here"),
+    ],
+)
+def test_an_anchor_is_about_its_branches_and_their_releases(
+    tmp_path: Path, branches: tuple[str, ...], branch: str | None, status: str
+) -> None:
+    (tmp_path / "pkg").mkdir()
+    (tmp_path / "pkg" / "attention.py").write_text(CODE)
+    anchor = Anchor("X", source("helper", "unique text")._replace(branches=branches))
+    (found,) = verdicts([anchor], [Root("verl", "2.0", tmp_path, True, branch)])
+    assert (found.status, found.branch) == (status, branch if status == "holds" else None)
+
+
+@pytest.mark.parametrize("text", ["verl", "nothing=.", "verl=/no/such/folder", "verl@dev", "@dev=."])
 def test_a_wrong_repo_option_is_refused(text: str) -> None:
     with pytest.raises(HcpError, match="wanted NAME=PATH"):
         named_root(text)
+
+
+def test_a_checkout_is_of_main_unless_a_branch_is_named_and_tells_its_version(tmp_path: Path) -> None:
+    (tmp_path / "build_tools").mkdir()
+    (tmp_path / "build_tools" / "VERSION.txt").write_text("2.20.0.dev0\n")
+    assert named_root(f"transformer-engine={tmp_path}")[1:] == ("2.20.0.dev0", tmp_path, True, "main")
+    assert named_root(f"transformer-engine@release_v2.20={tmp_path}").branch == "release_v2.20"
+    assert named_root(f"our-fork@dev={tmp_path}", ["our-fork"]) == Root("our-fork", None, tmp_path, True, "dev")
+
+
+def test_every_source_of_a_rule_says_since_when() -> None:
+    assert [anchor for anchor in all_anchors() if not anchor.source.versions] == []
 
 
 @pytest.mark.upstream

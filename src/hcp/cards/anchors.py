@@ -33,6 +33,16 @@ _MODULES = {
 }
 
 
+VERSION_FILES = {
+    "megatron-lm": "megatron/core/package_info.py",
+    "megatron-core": "megatron/core/package_info.py",
+    "megatron-bridge": "src/megatron/bridge/package_info.py",
+    "verl": "verl/version/version",
+    "transformer-engine": "build_tools/VERSION.txt",
+}
+"""Where a repository writes its version."""
+
+
 class Anchor(NamedTuple):
     """A source that somebody (a rule's id, or `skill:claim`) relies on."""
 
@@ -60,15 +70,19 @@ class AnchorVerdict(NamedTuple):
     status: AnchorStatus
     where: str
     detail: str = ""
+    branch: str | None = None
 
 
 def all_anchors() -> list[Anchor]:
     """The anchors of every rule and of every claim of the pack's cards."""
-    anchors = [Anchor(rule.id, source) for rule in RULES for source in rule.source]
-    for folder in skill_dirs():
-        card = load_card(folder)
-        anchors += [Anchor(f"{card.skill}:{claim.id}", source) for claim in card.claims for source in claim.source]
-    return anchors
+    rules = [Anchor(rule.id, source) for rule in RULES for source in rule.source]
+    return rules + [anchor for folder in skill_dirs() for anchor in anchors_of(folder)]
+
+
+def anchors_of(folder: Path) -> list[Anchor]:
+    """The anchors of one skill's claims; its card may name any repository."""
+    card = load_card(folder)
+    return [Anchor(f"{card.skill}:{claim.id}", source) for claim in card.claims for source in claim.source]
 
 
 def unpacked_roots(folder: Path) -> list[Root]:
@@ -108,54 +122,55 @@ def installed_roots() -> list[Root]:
     return roots
 
 
-def named_root(text: str) -> Root:
-    """`--repo NAME=PATH`: a checkout. NAME is the anchor's repo.
+def named_root(text: str, names: Iterable[str] = ()) -> Root:
+    """`--repo NAME[@BRANCH]=PATH`: a checkout of main, or of the branch or release tag that is named.
+
+    NAME is a repository of an anchor: one of those that rules cite, or of `names`.
 
     Raises:
         HcpError: the name is none, or there is no such folder.
     """
-    name, equals, path = text.partition("=")
-    known = ("megatron-lm", *_MODULES)
+    before, equals, path = text.partition("=")
+    name, _, branch = before.partition("@")
+    known = dict.fromkeys(("megatron-lm", *_MODULES, *names))
     if not equals or name not in known or not os.path.isdir(path):
-        raise HcpError(f"found --repo {text[:200]}; wanted NAME=PATH of a folder, NAME one of {', '.join(known)}")
-    return Root(name, _checkout_version(name, Path(path)), Path(path), is_checkout=True)
+        wanted = f"NAME=PATH or NAME@BRANCH=PATH of a folder, NAME one of {', '.join(known)}"
+        raise HcpError(f"found --repo {text[:200]}; wanted {wanted}")
+    return Root(name, checkout_version(name, Path(path)), Path(path), is_checkout=True, branch=branch or "main")
 
 
-def _checkout_version(name: str, path: Path) -> str | None:
-    places = {
-        "megatron-lm": "megatron/core/package_info.py",
-        "megatron-core": "megatron/core/package_info.py",
-        "megatron-bridge": "src/megatron/bridge/package_info.py",
-        "verl": "verl/version/version",
-        "transformer-engine": "build_tools/VERSION.txt",
-    }
-    file = path / places[name]
+def checkout_version(name: str, path: Path) -> str | None:
+    """The version of a checkout, as its repository writes it: 2.20.0.dev0; None where it does not say."""
+    file = path / VERSION_FILES.get(name, "")
     if not os.path.isfile(file):
         return None
     text = _text(file)
     parts = [re.search(rf"^{key}\s*=\s*(\d+)", text, re.M) for key in ("MAJOR", "MINOR", "PATCH")]
     if all(parts):
-        return ".".join(part[1] for part in parts if part)
-    match = re.match(r"\s*(\d+(\.\d+)*)", text)
-    return match[1] if match else None
+        pre = re.search(r"^PRE_RELEASE\s*=\s*['\"](\w*)", text, re.M)
+        return ".".join(part[1] for part in parts if part) + (pre[1] if pre else "")
+    found = text.strip()
+    return found if _is_version(found) else None
 
 
 def verdicts(anchors: Iterable[Anchor], roots: Iterable[Root]) -> Iterator[AnchorVerdict]:
     """Each anchor against every source tree that it claims; one `unverified here` where there is none."""
     roots = list(roots)
     for anchor in anchors:
-        trees = [root for root in roots if _claims(anchor.source, root)]
+        trees = [root for root in roots if claims(anchor.source, root)]
         if not trees:
             versions = anchor.source.versions or "any version"
             yield AnchorVerdict(anchor, "unverified here", "", f"no sources of {anchor.source.repo} {versions}")
         for root in trees:
             status, detail = status_of(anchor.source, root)
-            yield AnchorVerdict(anchor, status, root.version or os.fspath(root.path), detail)
+            yield AnchorVerdict(anchor, status, root.version or os.fspath(root.path), detail, root.branch)
 
 
-def _claims(source: Source, root: Root) -> bool:
+def claims(source: Source, root: Root) -> bool:
     """Whether the source is about this tree: its repository, branch and version."""
-    if not can_tell(source, root) or (root.branch in BRANCHES and root.branch not in source.branches):
+    # Releases are cut from main, or from a branch of their own.
+    is_there = root.branch in source.branches if root.branch in BRANCHES else source.branches != ("dev",)
+    if not is_there or not can_tell(source, root):
         return False
     try:
         # By PEP 440: 2.20.0.dev0 is newer than 2.19 and older than 2.20.

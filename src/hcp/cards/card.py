@@ -31,7 +31,7 @@ from hcp.core.schema import (
 from hcp.core.visible import visible
 from hcp.launch.yaml.settings import load_plain
 from hcp.resources import pack_dir
-from hcp.rules.rule import Repo, Source, Where
+from hcp.rules.rule import Branch, Source, Where
 
 Level = Literal["static", "cpu", "gpu"]
 LEVELS: tuple[Level, ...] = ("static", "cpu", "gpu")
@@ -67,9 +67,10 @@ _PATHS = Leaf(
     "dotted paths into the step's JSON, and their values",
     lambda value: isinstance(value, dict) and all(len(path) <= 200 for path in value),
 )
+_BRANCHES = ListOf(one_of(get_args(Branch)), "a list of branches")
 _SOURCE = Fields(
-    {"repo": one_of(get_args(Repo)), "path": TEXT, "qualname": STRING},
-    {"contains": TEXT, "versions": SCALAR, "where": one_of(get_args(Where)), "absent": TEXT},
+    {"repo": _PACKAGE, "path": TEXT, "qualname": STRING},
+    {"contains": TEXT, "versions": SCALAR, "where": one_of(get_args(Where)), "absent": TEXT, "branches": _BRANCHES},
 )
 _CLAIM = Fields(
     {"id": _ID, "text": TEXT, "proved_by": ListOf(_PROOF, "what proves it; what nothing proves goes under unknown", 1)},
@@ -265,11 +266,13 @@ def _card(data: Mapping[str, Any], folder: Path, recommended: str, dialect: str)
 
 
 def _claim(data: Mapping[str, Any]) -> Claim:
-    sources = [
-        Source(**{name: str(value) for name, value in item.items() if value is not None})  # type: ignore[arg-type]
-        for item in data.get("source") or ()
-    ]
-    return Claim(data["id"], _line(data["text"]), _lines(data, "proved_by"), tuple(sources))
+    sources = tuple(map(_source, data.get("source") or ()))
+    return Claim(data["id"], _line(data["text"]), _lines(data, "proved_by"), sources)
+
+
+def _source(data: Mapping[str, Any]) -> Source:
+    texts = {name: str(value) for name, value in data.items() if value is not None and name != "branches"}
+    return Source(**texts, branches=tuple(data.get("branches", get_args(Branch))))  # type: ignore[arg-type]
 
 
 def _step(data: Mapping[str, Any]) -> Step:

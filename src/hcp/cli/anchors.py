@@ -15,6 +15,7 @@ from hcp.cards.anchors import (
     AnchorVerdict,
     Root,
     all_anchors,
+    anchors_of,
     installed_roots,
     named_root,
     unpacked_roots,
@@ -26,12 +27,14 @@ from hcp.core.errors import HcpError
 
 
 @click.command()
+@click.argument("folders", nargs=-1, metavar="[DIR]...")
 @click.option(
     "--repo",
     "repos",
     multiple=True,
-    metavar="NAME=PATH",
-    help="A checkout: megatron-lm, megatron-core, megatron-bridge, verl or transformer-engine; repeatable.",
+    metavar="NAME[@BRANCH]=PATH",
+    help="A checkout, of main unless @BRANCH says another: megatron-lm, megatron-core, megatron-bridge, verl, "
+    "transformer-engine or what a card names; repeatable.",
 )
 @click.option(
     "--sources",
@@ -41,18 +44,20 @@ from hcp.core.errors import HcpError
 )
 @click.option("--all", "every", is_flag=True, help="List the anchors that hold or are unverified here, too.")
 @format_option("text", "json")
-def anchors(repos: Sequence[str], sources: str | None, every: bool, fmt: str) -> int:
+def anchors(folders: Sequence[str], repos: Sequence[str], sources: str | None, every: bool, fmt: str) -> int:
     """Tell which source anchors hold, moved, changed or are gone; unverified here = no sources to look in.
 
-    Looks in the installed packages, in --sources and in every --repo. Exit 1 if an anchor no longer holds.
+    Without DIR, those of all rules and of the pack's skills; with it, those of the skills in these folders. Looks in
+    the installed packages, in --sources and in every --repo. Exit 1 if an anchor no longer holds.
     """
     if sources and not os.path.isdir(sources):
         raise HcpError(f"found --sources {sources}; wanted a folder of unpacked wheels; check the path")
-    roots = [named_root(text) for text in repos]
+    wanted = [anchor for folder in folders for anchor in anchors_of(Path(folder))] if folders else all_anchors()
+    roots = [named_root(text, (anchor.source.repo for anchor in wanted)) for text in repos]
     roots += unpacked_roots(Path(sources)) if sources else []
     known = {(root.repo, root.version) for root in roots}
     roots += [root for root in installed_roots() if (root.repo, root.version) not in known]
-    found = list(verdicts(all_anchors(), roots))
+    found = list(verdicts(wanted, roots))
     ok = all(verdict.status in ("holds", "unverified here") for verdict in found)
     if fmt == "json":
         click.echo(json.dumps(_json(found, ok), indent=2, ensure_ascii=False))
@@ -67,6 +72,7 @@ def _json(found: Sequence[AnchorVerdict], ok: bool) -> dict[str, object]:
             "owner": verdict.anchor.owner,
             "status": verdict.status,
             "where": verdict.where,
+            "branch": verdict.branch,
             "detail": verdict.detail,
             "repo": verdict.anchor.source.repo,
             "path": verdict.anchor.source.path,

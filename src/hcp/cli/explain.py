@@ -89,7 +89,8 @@ def _example(example: Example) -> str:
 
 
 def _source(source: Source) -> str:
-    text = f"{source.repo}{source.versions and ' ' + source.versions}: {source.path}, {source.qualname}"
+    branches = "" if source.branches == ("main", "dev") else f", {' and '.join(source.branches) or 'releases'} alone"
+    text = f"{source.repo}{source.versions and ' ' + source.versions}{branches}: {source.path}, {source.qualname}"
     if source.contains:
         text += f", has `{source.contains}`"
     if source.absent:

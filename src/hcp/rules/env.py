@@ -29,8 +29,8 @@ def _limits_connections(v: View) -> bool:
     effect="crash",
     stage="config",
     source=(
-        ARGUMENTS.says("validate_args", "os.environ.get('CUDA_DEVICE_MAX_CONNECTIONS') == \"1\""),
-        ARGUMENTS.says("validate_args", "FSDP requires CUDA_DEVICE_MAX_CONNECTIONS > 1 or unset."),
+        ARGUMENTS.says("validate_args", "os.environ.get('CUDA_DEVICE_MAX_CONNECTIONS') == \"1\"", ">=0.12"),
+        ARGUMENTS.says("validate_args", "FSDP requires CUDA_DEVICE_MAX_CONNECTIONS > 1 or unset.", ">=0.18"),
     ),
     applies=_limits_connections,
     good=Example("mlm", "--context-parallel-size 2", "arch=sm90 env.CUDA_DEVICE_MAX_CONNECTIONS=1"),

@@ -82,22 +82,26 @@ def _program_is_read(v: View) -> bool:
     return v.launch.reading.form != "shell"
 
 
+def _is_for_a_branch(v: View) -> bool:
+    """Whether DCP028 says so."""
+    return bool(v.get("hybrid_context_parallel")) and option_of_a_branch(v) is not None
+
+
 def _options_of_others(v: View) -> list[Setting]:
     """The options that some revisions have, but not the one of the launch.
 
-    Left out is what another rule says: the name of the switch of dynamic CP (DCP020), and what goes with it.
+    Left out is what another rule says: the name of the switch of dynamic CP (DCP020), and what goes with it (DCP028).
     """
     from hcp.launch.facts.known_options import revisions_with
 
     revision = _revision(v)
-    if revision is None or (v.get("dynamic_context_parallel") and revision != "dev"):
+    switches = ("hybrid_context_parallel", "dynamic_context_parallel")
+    if revision is None or _is_for_a_branch(v):
+        return []
+    if any(v.get(name) and revision not in revisions_with(name) for name in switches):
         return []
     found = [(setting, revisions_with(setting.key)) for setting in v.launch.reading.settings]
-    return [
-        setting
-        for setting, revisions in found
-        if revisions and revision not in revisions and setting.key != "hybrid_context_parallel"
-    ]
+    return [setting for setting, revisions in found if revisions and revision not in revisions]
 
 
 @rule(
@@ -132,7 +136,7 @@ def _options_of_nobody(v: View) -> list[Setting]:
     from hcp.launch.facts.known_keys import near_miss
     from hcp.launch.facts.known_options import all_options
 
-    if v.get("hybrid_context_parallel") and option_of_a_branch(v) is not None:
+    if _is_for_a_branch(v):
         return []
     known = all_options()
     return [s for s in v.launch.reading.settings if s.key not in known and near_miss("mlm", s.key) is None]
@@ -148,7 +152,7 @@ def _can_be_told(v: View) -> bool:
     severity="error",
     effect="crash",
     stage="config",
-    source=(ARGUMENTS.says("parse_args", "allow_abbrev=False"),),
+    source=(ARGUMENTS.says("parse_args", "allow_abbrev=False", ">=0.12"),),
     applies=lambda v: v.dialect == "mlm" and _can_be_told(v) and not is_newer_than_read(v),
     good=Example("mlm", "--seq-length 4096", "mcore=0.16.1"),
     bad=Example("mlm", "--seq-length 4096 --sft-sequence-packing", "mcore=0.16.1"),

@@ -51,8 +51,8 @@ def _does_not_divide_ranks(v: View, size: int) -> Problem | None:
     effect="crash",
     stage="training",
     source=(
-        BRIDGE_CONFIG.says("DistributedInitConfig", "Requires use_decentralized_pg=True", ">=0.6", where="checkout"),
-        BRIDGE_EVAL_CP.says("install_pg_collection", "module.cp_comm_type,", ">=0.6"),
+        BRIDGE_CONFIG.says("DistributedInitConfig", "Requires use_decentralized_pg=True", ">=0.5", where="checkout"),
+        BRIDGE_EVAL_CP.says("install_pg_collection", "module.cp_comm_type,", ">=0.5"),
         BRIDGE_CONFIG.says(
             "ConfigContainer.validate", "is not divisible by eval model parallel size", ">=0.6", where="checkout"
         ),
@@ -154,7 +154,7 @@ def decentralized_groups_exclude_gloo(v: View) -> Problem | None:
         BRIDGE_LOAD_SAVE.says(
             "load_megatron_model",
             "model_cfg.hierarchical_context_parallel_sizes = None",
-            ">=0.3",
+            ">=0.2",
             absent="cp_comm_type",
         ),
     ),

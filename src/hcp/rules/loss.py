@@ -43,8 +43,8 @@ def _is_finetuning(v: View) -> bool:
     effect="silent",
     stage="never",
     source=(
-        VERL_ENGINE.says("MegatronEngine.get_data_parallel_size", "we set dp=1", ">=0.8,<0.9"),
-        SCHEDULES.says("forward_step_calc_loss", "if not config.calculate_per_token_loss:", ">=0.15"),
+        VERL_ENGINE.says("MegatronEngine.get_data_parallel_size", "we set dp=1", ">=0.8"),
+        SCHEDULES.says("forward_step_calc_loss", "if not config.calculate_per_token_loss:", ">=0.14"),
     ),
     applies=lambda v: v.dialect in ("verl", "bridge-provider") and is_dynamic(v),
     good=Example("verl", VERL, VERL_0_9),
@@ -91,9 +91,9 @@ def _averaging_is_cleared(v: View) -> bool:
     stage="config",
     source=(
         BRIDGE_CONFIG.says(
-            "ConfigContainer.validate", "When finetuning with CP>1, calculate_per_token_loss must be True", ">=0.3"
+            "ConfigContainer.validate", "When finetuning with CP>1, calculate_per_token_loss must be True", ">=0.2"
         ),
-        SCHEDULES.says("forward_step_calc_loss", "if not config.calculate_per_token_loss:", ">=0.15"),
+        SCHEDULES.says("forward_step_calc_loss", "if not config.calculate_per_token_loss:", ">=0.14"),
     ),
     applies=under_cp(lambda v: v.dialect in ("mlm", "bridge") and _is_finetuning(v)),
     good=Example(
@@ -182,7 +182,11 @@ def loss_function_reports_its_tokens(v: View) -> Problem | None:
     stage="config",
     source=(
         DDP.says(
-            "DistributedDataParallel.__init__", "GTP requires average_in_collective=False", ">=0.19", where="checkout"
+            "DistributedDataParallel.__init__",
+            "GTP requires average_in_collective=False",
+            ">=0.19",
+            where="checkout",
+            branches=("main",),
         ),
     ),
     applies=lambda v: max(v.get("gtp") or 1, v.get("egtp") or 1) > 1,

@@ -20,13 +20,14 @@ Stage = Literal["config", "init", "first-forward", "training", "never"]
 class Source(NamedTuple):
     """Where upstream's code says it. `contains` is a short text inside the named function or class; never a line.
 
-    `versions` is a PEP 440 specifier of the releases in which it holds ("" = all known).
+    `versions` is a PEP 440 specifier of the releases in which it holds; rules state the first that was read.
     `where`: `pypi` if the file is in a wheel or sdist on PyPI, `checkout` if only the repository has it.
     `absent` is a text that must NOT be there (for "nothing checks this").
-    `branches` are those of the repository that say so too, as far as their version is in the range.
+    `branches` are those of the repository that say so, as far as their version is in the range; the releases do, too,
+    unless it is said of dev alone. () are the releases alone.
     """
 
-    repo: Repo
+    repo: str
     path: str
     qualname: str
     contains: str = ""

@@ -73,10 +73,22 @@ class View:
         return release
 
     def at_least(self, name: str, minimum: str) -> bool:
-        """Whether the version is `minimum` or newer, by release number: 0.16.0rc0 counts as 0.16.0."""
+        """Whether the version is `minimum` or newer, by PEP 440: 0.16.0rc0 and 0.16.0.dev0 are older than 0.16.0.
+
+        A development build of 2.20 left its branch before 2.19 was finished, so a minimum between the two is unknown.
+        """
         wanted = _release_of(minimum)
         assert wanted is not None, f"{minimum} is no version"
-        return self.release(name) >= wanted
+        release = self.release(name)
+        value = self.__getattr__(name)
+        if value[-1].isdecimal() and "+" not in value and all(map(str.isdecimal, value.split("."))):
+            return release >= wanted
+        from packaging.version import Version  # here, because most launches name plain numbers, or none
+
+        version = Version(value)
+        if version.is_devrelease and (release[0], release[1] - 1, 0) <= wanted < release:
+            raise Unknown(name)
+        return version >= Version(minimum)
 
 
 @lru_cache

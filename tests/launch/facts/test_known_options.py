@@ -10,7 +10,7 @@ from hcp.launch.facts.known_options import all_options, revision_of, revisions_w
 @pytest.mark.parametrize(
     ("option", "first", "last"),
     [
-        ("context_parallel_size", "0.6.0", "dev"),
+        ("context_parallel_size", "0.4.0", "dev"),
         ("data_impl", "0.2.0", "0.2.0"),
         ("hybrid_context_parallel", "0.16.0", "dev"),
         ("window_size", "0.15.0", "dev"),

@@ -39,6 +39,9 @@ VERDICTS: list[Row] = [
     ("DCP028", "mlm", f"{HYBRID} --use-varlen-dataset --eval-iters 10", ON_MAIN, "all: DCP028"),  # and not DCP013
     ("DCP028", "mlm", f"{HYBRID} --max-seqlen-per-dp-cp-rnk 4", ON_MAIN, "fine"),  # a misspelling is KEY001's
     ("DCP028", "mlm", f"{HYBRID} --my-own-option 1", ON_MAIN, "fine"),
+    ("DCP028", "mlm", f"{HYBRID} --use-varlen-dataset", ON_DEV, "fine"),  # dev has it
+    ("DCP028", "mlm", f"{HYBRID} --use-packed-sequence", ON_DEV, "error crash config"),
+    ("DCP028", "mlm", f"{HYBRID} --sequence-packing-scheduler dp_balanced", ON_MAIN, "fine"),  # KEY002 says it
     ("DCP028", "mlm", f"{DYNAMIC} --use-varlen-dataset", ON_DEV, "not concerned"),
     ("DCP028", "bridge-provider", PROVIDER, "mcore=0.19.0", "not concerned"),
     ("DCP016", "verl", BOTH_NAMES, VERL_ON_DEV, "all: DCP016"),

@@ -56,6 +56,7 @@ VERDICTS: list[Row] = [
     ("DCP017", "mlm", DYNAMIC, TE_2_8, "error crash config"),
     ("DCP017", "mlm", DYNAMIC, TE_2_8.replace("2.8.0", "2.9.0"), "fine"),
     ("DCP017", "mlm", DYNAMIC, "world_size=8 mcore=0.19.0 mcore_branch=dev", "fine"),
+    ("DCP017", "mlm", UNSCHEDULED, ON_DEV, "all:"),  # validate_args fills it in
     ("DCP017", "mlm", "--sequence-packing-scheduler dp_balanced", ON_DEV, "not concerned"),
     ("DCP017", "bridge-provider", PROVIDER_ON_DEV, ON_DEV + "dp=1", "not concerned"),
     ("DCP017", "verl", VERL, VERL_ON_DEV, "not concerned"),  # its engine sets the scheduler

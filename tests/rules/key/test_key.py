@@ -40,8 +40,9 @@ VERDICTS: list[Row] = [
     ("KEY002", "mlm", "--cp-partition-mode contiguous", "mcore=0.19.0 mcore_branch=dev", "fine"),
     ("KEY002", "mlm", "--flash-attention-version 4", "mcore=0.19.0 mcore_branch=dev", "warning crash config"),
     ("KEY002", "mlm", "--window-size 128,0", "mcore=0.13.0 mcore_branch=dev", "not concerned"),
-    ("KEY002", "mlm", HYBRID, "mcore=0.15.3", "error crash config"),  # for max_seqlen_per_dp_cp_rank
-    ("KEY002", "mlm", DYNAMIC, "mcore=0.19.0", "fine"),  # DCP020 says it
+    ("KEY002", "mlm", HYBRID, "mcore=0.15.3", "fine"),  # DCP020 says it
+    ("KEY002", "mlm", DYNAMIC, "mcore=0.19.0", "fine"),
+    ("KEY002", "mlm", "--max-seqlen-per-dp-cp-rank 4096", "mcore=0.15.3", "error crash config"),
     ("KEY002", "bridge", "model.window_size=[128,0]", "mcore=0.14.0", "not concerned"),
     ("KEY003", "mlm", "--sft-sequence-packing", "mcore=0.16.1", "error crash config"),
     ("KEY003", "mlm", "--sft-sequence-packing", "mcore=0.20.0", "warning crash config"),

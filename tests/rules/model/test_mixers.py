@@ -45,8 +45,11 @@ VERDICTS: list[Row] = [
     ("MODEL002", "bridge", "", "attention_variant=dsa rope_fusion=false cp_comm_type=p2p", "needs cp"),
     ("MODEL003", "mlm", f"{CP} 32", "", "not concerned"),
     ("MODEL003", "mlm", f"{CP} 2 --experimental-attention-variant gdn", "", "needs mcore"),
-    ("MODEL003", "mlm", f"{CP} 2 {GDN}", "mcore=0.17", "error"),
-    ("MODEL003", "mlm", f"{CP} 2 {GDN}", "mcore=0.18", "fine"),  # the config is taken
+    ("MODEL003", "mlm", f"{CP} 2 {GDN}", "mcore=0.17", "error crash config"),
+    ("MODEL003", "mlm", f"{CP} 2 {GDN}", "mcore=0.18.0", "error crash init"),  # the config is taken
+    ("MODEL003", "mlm", f"{CP} 2 {GDN}", "mcore=0.18.2", "error crash init"),
+    ("MODEL003", "mlm", f"{CP} 1 {GDN}", "mcore=0.18.2", "fine"),
+    ("MODEL003", "mlm", f"{CP} 2 {GDN}", "mcore=0.19.0", "fine"),
     ("MODEL003", "mlm", f"{CP} 1 {GDN}", "", "fine"),
     ("MODEL003", "mlm", f"{CP} 1 {GDN}", "mcore=0.17", "fine"),
     # That a count must be set, megatron-core says itself; here nothing is left to divide.

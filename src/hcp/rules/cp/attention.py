@@ -140,9 +140,9 @@ def sinks_use_a2a_and_cudnn(v: View) -> Problem | None:
     stage="first-forward",
     source=(
         TE_CONTEXT_PARALLEL.says(
-            "attn_forward_func_with_cp", 'use_fused_attention and "padding" not in attn_mask_type', ">=2.4"
+            "attn_forward_func_with_cp", 'use_fused_attention and "padding" not in attn_mask_type', ">=2.3"
         ),
-        TE_ATTENTION_UTILS.says("get_attention_backend", "attention bias for THD format", ">=2.4"),
+        TE_ATTENTION_UTILS.says("get_attention_backend", "attention bias for THD format", ">=2.3"),
     ),
     applies=under_cp(lambda v: bool(v.get("attention_bias"))),
     good=Example("mlm", "--context-parallel-size 2", "attention_bias=true"),
@@ -187,7 +187,7 @@ def bias_uses_the_ring_and_cudnn(v: View) -> Problem | None:
         TE_ATTENTION_UTILS.says(
             "get_attention_backend",
             "Disabling FlashAttention as it does not support context parallelism with FP8",
-            ">=2.4",
+            ">=2.3",
         ),
         TE_ATTENTION_UTILS.says("get_attention_backend", "attention and THD format", ">=2.15,<2.19"),
         TE_CONTEXT_PARALLEL.says(

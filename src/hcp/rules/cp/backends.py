@@ -105,7 +105,10 @@ def backend_returns_max_logit(v: View) -> Problem | None:
     stage="init",
     source=(
         CORE_DOT_PRODUCT_ATTENTION.says(
-            "DotProductAttention.__init__", "Context parallelism is only supported by TEDotProductAttention!", ">=0.12"
+            "DotProductAttention.__init__",
+            "Context parallelism is only supported by TEDotProductAttention!",
+            ">=0.12",
+            branches=("main",),
         ),
     ),
     applies=uses_cp,
@@ -142,9 +145,9 @@ def attention_comes_from_transformer_engine(v: View) -> Problem | None:
         TE_ATTENTION_UTILS.says(
             "get_attention_backend",
             "Disabling UnfusedDotProductAttention as it does not support context parallelism",
-            ">=2.4",
+            ">=2.3",
         ),
-        TE_ATTENTION_UTILS.says("get_attention_backend", "causal_bottom_right masking", ">=2.4"),
+        TE_ATTENTION_UTILS.says("get_attention_backend", "causal_bottom_right masking", ">=2.3"),
     ),
     applies=uses_cp,
     good=Example("mlm", "--context-parallel-size 2 --attention-backend fused"),
@@ -192,10 +195,16 @@ def backend_and_mask_support_cp(v: View) -> Problem | None:
             ">=2.15,<2.19",
         ),
         TE_ATTENTION_UTILS.says(
-            "get_attention_backend", 'fa4_cp_supported = cp_comm_type in ["p2p", "all_gather", "a2a"]', ">=2.19"
+            "get_attention_backend",
+            'fa4_cp_supported = cp_comm_type in ["p2p", "all_gather", "a2a"]',
+            ">=2.19",
+            branches=(),
         ),
         LM_LANGUAGE_MODULE.says(
-            "LanguageModule._set_attention_backend", "if version != self.config.flash_attention_version"
+            "LanguageModule._set_attention_backend",
+            "if version != self.config.flash_attention_version",
+            ">=0.19",
+            branches=("main",),
         ),
     ),
     applies=under_cp(lambda v: v.get("attention_backend") == "flash" and str(v.get("flash_attention_version")) == "4"),

@@ -14,8 +14,8 @@ from hcp.rules.view import View
     effect="crash",
     stage="first-forward",
     source=(
-        TE_CONTEXT_PARALLEL.says("attn_forward_func_with_cp", "Unsupported communication type", ">=2.4"),
-        ARGUMENTS.says("_add_distributed_args", "p2p, a2a, allgather or a2a+p2p"),
+        TE_CONTEXT_PARALLEL.says("attn_forward_func_with_cp", "Unsupported communication type", ">=2.3"),
+        ARGUMENTS.says("_add_distributed_args", "p2p, a2a, allgather or a2a+p2p", ">=0.12"),
     ),
     applies=uses_cp,
     good=Example(

@@ -21,7 +21,7 @@ def _has_flat_a2a(v: View) -> bool:
     stage="first-forward",
     source=(
         TE_CONTEXT_PARALLEL.says(
-            "AttnFuncWithCPAndQKVOA2A.forward", "q.shape[-2] % cp_size == 0 and k.shape[-2] % cp_size == 0", ">=2.4"
+            "AttnFuncWithCPAndQKVOA2A.forward", "q.shape[-2] % cp_size == 0 and k.shape[-2] % cp_size == 0", ">=2.3"
         ),
     ),
     applies=under_cp(_has_flat_a2a),

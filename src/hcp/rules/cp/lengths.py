@@ -96,9 +96,9 @@ def long_sequences_have_no_dense_mask(v: View) -> Problem | None:
     effect="crash",
     stage="config",
     source=(
-        ARGUMENTS.says("validate_args", "args.seq_length % (args.context_parallel_size * 2) == 0"),
+        ARGUMENTS.says("validate_args", "args.seq_length % (args.context_parallel_size * 2) == 0", ">=0.12"),
         BRIDGE_CONFIG.says(
-            "ConfigContainer.validate", "self.model.seq_length % (self.model.context_parallel_size * 2) == 0", ">=0.3"
+            "ConfigContainer.validate", "self.model.seq_length % (self.model.context_parallel_size * 2) == 0", ">=0.2"
         ),
     ),
     applies=lambda v: v.dialect != "verl" and cp_may_be_on(v),
@@ -177,7 +177,7 @@ def sequence_divides_over_tp(v: View) -> Problem | None:
     stage="first-forward",
     source=(
         TE_UTILS.says("assert_dim_for_fp8_exec", "math.prod(tensor.shape[:-1]) % 8", ">=2.4"),
-        TE_MXFP8_TENSOR.says("MXFP8Quantizer.is_quantizable", "% MXFP8_BLOCK_SCALING_SIZE != 0", ">=2.4"),
+        TE_MXFP8_TENSOR.says("MXFP8Quantizer.is_quantizable", "% MXFP8_BLOCK_SCALING_SIZE != 0", ">=2.3"),
     ),
     applies=under_cp(_trains_dense_rows_in_fp8),
     good=Example("mlm", "--context-parallel-size 2 --fp8-format hybrid --seq-length 4096 --micro-batch-size 1"),

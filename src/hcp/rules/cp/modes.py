@@ -51,7 +51,7 @@ def _refused_reduction(v: View) -> Problem | None:
         EXTENSION_TE.says(
             "TEDotProductAttention.__init__", 'os.getenv("NVTE_ALLOW_NONDETERMINISTIC_ALGO", "1")', ">=0.12"
         ),
-        DETERMINISM.says("apply_determinism_env", "all(t in ACCEPTED_NCCL_ALGO_TOKENS for t in tokens)"),
+        DETERMINISM.says("apply_determinism_env", "all(t in ACCEPTED_NCCL_ALGO_TOKENS for t in tokens)", ">=0.19"),
         BRIDGE_CONFIG.says(
             "ConfigContainer._validate_and_apply_deterministic_mode",
             'os.getenv("NCCL_ALGO") in all_reduce_choices',
@@ -99,6 +99,7 @@ def deterministic_mode_has_its_environment(v: View) -> Problem | None:
             "Batch invariant mode does not support context parallelism",
             ">=0.19",
             where="checkout",
+            branches=("main",),
         ),
     ),
     applies=lambda v: bool(v.get("batch_invariant")),

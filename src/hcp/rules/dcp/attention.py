@@ -121,6 +121,7 @@ def hybrid_cp_has_static_cp_above_1(v: View) -> Problem | None:
             "MLASelfAttention.get_query_key_value_tensors",
             "hybrid_context_parallel is not supported with MLA yet",
             ">=0.16",
+            branches=("main",),
         ),
     ),
     applies=lambda v: is_hybrid(v) and not is_newer_than_read(v),

@@ -63,7 +63,9 @@ def pretrain_script_feeds_hybrid_cp(v: View) -> Problem | None:
     stage="training",
     source=(
         HYBRID_CP_SCHEDULE.says("hybrid_context_parallel_forward_backward", "sample_id_groups = data[1]", ">=0.16"),
-        TRAINING.says("train", "iter(HybridCPDataLoaderWrapper(train_data_iterator, config))"),
+        TRAINING.says(
+            "train", "iter(HybridCPDataLoaderWrapper(train_data_iterator, config))", ">=0.16", branches=("main",)
+        ),
     ),
     applies=lambda v: (
         (v.dialect == "bridge" and is_dynamic(v)) or (v.dialect == "verl" and bool(v.get("hybrid_context_parallel")))
@@ -109,7 +111,11 @@ def core_switch_is_left_to_megatron_lm(v: View) -> Problem | None:
             ">=0.9",
         ),
         DATA_SCHEDULE.says(
-            "<module>", "class HybridCPDataLoaderWrapper", ">=0.16", absent="class DefaultDynamicCPScheduler"
+            "<module>",
+            "class HybridCPDataLoaderWrapper",
+            ">=0.16",
+            absent="class DefaultDynamicCPScheduler",
+            branches=("main",),
         ),
     ),
     applies=is_verl,
@@ -139,7 +145,7 @@ def megatron_core_has_verls_scheduler(v: View) -> Problem | None:
     severity="error",
     effect="crash",
     stage="config",
-    source=(ARGUMENTS.says("parse_args", "args = parser.parse_args()"),),
+    source=(ARGUMENTS.says("parse_args", "args = parser.parse_args()", ">=0.12"),),
     applies=lambda v: bool(v.dialect == "mlm" and v.get("hybrid_context_parallel")),
     good=Example("mlm", HYBRID, ON_MAIN),
     bad=Example("mlm", f"{HYBRID} --use-varlen-dataset", ON_MAIN),

@@ -53,10 +53,23 @@ def _not_a_power(v: View) -> Problem | None:
     stage="training",
     source=(
         PARALLEL_STATE.says(
-            "initialize_model_parallel", "Hybrid context parallel requires an even number of ranks", ">=0.16"
+            "initialize_model_parallel",
+            "Hybrid context parallel requires an even number of ranks",
+            ">=0.16",
+            branches=("main",),
         ),
         PARALLEL_STATE.says(
-            "create_hybrid_dp_cp_groups", "group_sizes = [2**i for i in range(int(log2(len(ranks))))][1:]", ">=0.16"
+            "initialize_model_parallel",
+            "Dynamic context parallel requires an even number of ranks",
+            ">=0.19",
+            where="checkout",
+            branches=("dev",),
+        ),
+        PARALLEL_STATE.says(
+            "create_hybrid_dp_cp_groups",
+            "group_sizes = [2**i for i in range(int(log2(len(ranks))))][1:]",
+            ">=0.16",
+            branches=("main",),
         ),
     ),
     applies=lambda v: is_hybrid(v) or is_dev(v),

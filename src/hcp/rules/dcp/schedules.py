@@ -17,7 +17,12 @@ _EXPERTS = "--num-experts 8 --expert-model-parallel-size 4 --moe-token-dispatche
     effect="crash",
     stage="config",
     source=(
-        ARGUMENTS.says("validate_args", "Hybrid context parallelism not supported with pipeline parallelism", ">=0.16"),
+        ARGUMENTS.says(
+            "validate_args",
+            "Hybrid context parallelism not supported with pipeline parallelism",
+            ">=0.16",
+            branches=("main",),
+        ),
         SCHEDULES.says(
             "forward_backward_pipelining_without_interleaving", versions=">=0.16", absent="hybrid_context_parallel"
         ),
@@ -51,8 +56,10 @@ def hybrid_cp_excludes_pipelines(v: View) -> Problem | None:
     effect="crash",
     stage="config",
     source=(
-        ARGUMENTS.says("validate_args", "Hybrid context parallelism not supported with CUDA Graph", ">=0.16"),
-        ARGUMENTS.says("validate_args", "del args.enable_cuda_graph", ">=0.16"),
+        ARGUMENTS.says(
+            "validate_args", "Hybrid context parallelism not supported with CUDA Graph", ">=0.16", branches=("main",)
+        ),
+        ARGUMENTS.says("validate_args", "del args.enable_cuda_graph", ">=0.15"),
     ),
     applies=lambda v: v.dialect == "mlm" and (is_hybrid(v) or is_dev(v)),
     good=Example("mlm", HYBRID, ON_MAIN),
@@ -101,8 +108,15 @@ def hybrid_cp_excludes_cuda_graphs(v: View) -> Problem | None:
     effect="crash",
     stage="training",
     source=(
-        TRAINING.says("train", "train_data_iterator = iter(HybridCPDataLoaderWrapper(train_data_iterator, config))"),
-        SCHEDULES.says("forward_backward_no_pipelining", "elif config.hybrid_context_parallel:", ">=0.16"),
+        TRAINING.says(
+            "train",
+            "train_data_iterator = iter(HybridCPDataLoaderWrapper(train_data_iterator, config))",
+            ">=0.16",
+            branches=("main",),
+        ),
+        SCHEDULES.says(
+            "forward_backward_no_pipelining", "elif config.hybrid_context_parallel:", ">=0.16", branches=("main",)
+        ),
     ),
     applies=lambda v: v.dialect == "mlm" and is_hybrid(v),
     good=Example("mlm", HYBRID, ON_MAIN),

@@ -76,8 +76,9 @@ def _unknown_to_verl(v: View) -> Problem | None:
             "hybrid_context_parallel: bool = False",
             ">=0.16",
             absent="dynamic_context_parallel",
+            branches=("main",),
         ),
-        BRIDGE_INITIALIZE.says("_initialize_distributed", 'if "dynamic_context_parallel" in _init_mp_params', ">=0.6"),
+        BRIDGE_INITIALIZE.says("_initialize_distributed", 'if "dynamic_context_parallel" in _init_mp_params', ">=0.5"),
         VERL_ENGINE.says(
             "MegatronEngine._init_device_mesh",
             "dynamic_context_parallel is not supported in your megatron version",

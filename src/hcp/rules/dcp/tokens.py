@@ -129,7 +129,12 @@ def longest_sequence_fits_a_group(v: View) -> Problem | None:
     effect="crash",
     stage="training",
     source=(
-        SFT_DATASET.says("SFTDataset.__getitem__", "pad_granularity = self.config.context_parallel_size * 2"),
+        SFT_DATASET.says(
+            "SFTDataset.__getitem__",
+            "pad_granularity = self.config.context_parallel_size * 2",
+            ">=0.16",
+            branches=("main",),
+        ),
         GPT_DATASET.says(
             "GPTDatasetConfig",
             "each sample should be divisible by the data parallel size * context parallel size * 2",

@@ -19,7 +19,9 @@ from hcp.rules.view import View
     source=(
         ARGUMENTS.says("validate_args", "must be used with --calculate-per-token-loss", ">=0.16"),
         ARGUMENTS.says("validate_args", "only supported with single dataloader type", ">=0.16"),
-        ARGUMENTS.says("validate_args", "Hybrid context parallelism not supported with Megatron FSDP", ">=0.16"),
+        ARGUMENTS.says(
+            "validate_args", "Hybrid context parallelism not supported with Megatron FSDP", ">=0.16", branches=("main",)
+        ),
     ),
     applies=lambda v: v.dialect == "mlm" and (is_hybrid(v) or is_dev(v)),
     good=Example("mlm", HYBRID, ON_MAIN),
@@ -86,7 +88,10 @@ def each_micro_batch_is_one_packed_row(v: View) -> Problem | None:
     effect="crash",
     stage="config",
     source=(
-        LM_DATA_SCHEDULE.says("wrap_data_iterator", "config.sequence_packing_scheduler", ">=0.18"),
+        LM_DATA_SCHEDULE.says("wrap_data_iterator", "config.sequence_packing_scheduler", ">=0.20"),
+        ARGUMENTS.says(
+            "validate_args", "args.sequence_packing_scheduler = 'default_dynamic_cp'", ">=0.19", branches=("dev",)
+        ),
         VERL_ENGINE.says(
             "MegatronEngine._build_tf_config", '"sequence_packing_scheduler": "default_dynamic_cp"', ">=0.9"
         ),
@@ -98,9 +103,9 @@ def each_micro_batch_is_one_packed_row(v: View) -> Problem | None:
 def dev_branch_has_its_settings(v: View) -> Problem | None:
     """The dev branch's dynamic CP has its scheduler, its group sizes and its versions.
 
-    The dev branch asserts that the scheduler is default_dynamic_cp, which it takes where none is given, that the
-    smallest group is 1 to DP x CP, that experts exchange tokens by alltoall or flex, and that Transformer Engine is
-    2.9 or newer. On main the scheduler's name is read, and no field holds it.
+    The dev branch fills in the scheduler default_dynamic_cp and takes no other. It asserts that the smallest group is
+    1 to DP x CP, that experts exchange tokens by alltoall or flex, and that Transformer Engine is 2.9 or newer. On
+    main the scheduler's name is read, and no field holds it.
     """
     wrong: list[str] = []
     edits: dict[str, Any] = {}
@@ -121,8 +126,8 @@ def dev_branch_has_its_settings(v: View) -> Problem | None:
     return Problem(
         message="start-up stops with an assertion of the dev branch",
         found=f"dynamic_context_parallel with {', '.join(wrong)}",
-        wanted="the scheduler default_dynamic_cp, a smallest group of 1 to DP x CP, a dispatcher alltoall or flex, and "
-        "Transformer Engine 2.9 or newer",
+        wanted="no scheduler but default_dynamic_cp, a smallest group of 1 to DP x CP, a dispatcher alltoall or flex, "
+        "and Transformer Engine 2.9 or newer",
         facts=(*edits, *(() if edits else ("te",))),
         fixes=(Fix(edits, "what the dev branch asks for"),) if edits else (),
     )

@@ -104,7 +104,7 @@ def verl_settings_suit_dynamic_cp(v: View) -> Problem | None:
         VERL_ENGINE.says(
             "MegatronEngine._build_tf_config",
             '"context_parallel_size": self.engine_config.context_parallel_size',
-            ">=0.9",
+            ">=0.8",
         ),
     ),
     applies=is_verl,

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from hcp.launch.fact import Setting
+from hcp.launch.facts.table import index_of
 from hcp.rules.rule import Fix
 from hcp.rules.view import Unknown, View
 
@@ -29,13 +30,22 @@ def has_old_name_on_dev(v: View) -> bool:
 
 
 def option_of_a_branch(v: View) -> Setting | None:
-    """The first option about sequences or CP that neither main nor dev has, and that is no misspelling; or None."""
+    """The first option about sequences or CP that main has not, nor dev where that is run, and no misspelling; or None.
+
+    What the facts of a launch know is left to other rules.
+    """
     if v.dialect != "mlm":
         return None
     from hcp.launch.facts.known_keys import is_known, near_miss
+    from hcp.launch.facts.known_options import revisions_with
+
+    def is_of_a_branch(key: str) -> bool:
+        if revisions_with(key) == ("dev",):
+            return v.get("mcore_branch") != "dev" and key not in index_of("mlm")
+        return not is_known("mlm", key) and near_miss("mlm", key) is None
 
     settings = (s for s in v.launch.reading.settings if any(word in s.key for word in _OF_SEQUENCES))
-    return next((s for s in settings if not is_known("mlm", s.key) and near_miss("mlm", s.key) is None), None)
+    return next((setting for setting in settings if is_of_a_branch(setting.key)), None)
 
 
 def is_dev(v: View) -> bool:

@@ -98,7 +98,7 @@ def hierarchical_layers_have_no_sinks(v: View) -> Problem | None:
     stage="first-forward",
     source=(
         TE_CONTEXT_PARALLEL.says(
-            "attn_forward_func_with_cp", "assert not sliding_window_attn or cp_comm_type in [", ">=2.4"
+            "attn_forward_func_with_cp", "assert not sliding_window_attn or cp_comm_type in [", ">=2.3"
         ),
         TE_ATTENTION_UTILS.says("get_attention_backend", 'and cp_comm_type in ["p2p", "a2a+p2p"]', ">=2.15"),
     ),

@@ -27,7 +27,7 @@ def _counts(queries: int, keys: int) -> str:
     severity="error",
     effect="crash",
     stage="first-forward",
-    source=(TE_CONTEXT_PARALLEL.says("flash_attn_a2a_communicate", "// cp_size,", ">=2.4"),),
+    source=(TE_CONTEXT_PARALLEL.says("flash_attn_a2a_communicate", "// cp_size,", ">=2.3"),),
     applies=runs_hcp,
     good=Example(
         "mlm",
@@ -134,7 +134,7 @@ def head_counts_are_even(v: View) -> Problem | None:
     stage="first-forward",
     source=(
         TE_CONTEXT_PARALLEL.says(
-            "AttnFuncWithCPAndQKVOA2A.forward", "q.shape[-2] % cp_size == 0 and k.shape[-2] % cp_size == 0", ">=2.4"
+            "AttnFuncWithCPAndQKVOA2A.forward", "q.shape[-2] % cp_size == 0 and k.shape[-2] % cp_size == 0", ">=2.3"
         ),
         TRANSFORMER_LAYER.says("TransformerLayer.__init__", "isinstance(config.cp_comm_type, list)", ">=0.12"),
     ),

@@ -18,7 +18,7 @@ from hcp.rules.view import View
         BRIDGE_PROVIDER.says(
             "ModelProviderMixin.initialize_model_parallel",
             "**model_parallel_kwargs,",
-            ">=0.3",
+            ">=0.2",
             absent="hierarchical_context_parallel_sizes",
         ),
         VERL_ENGINE.says(

@@ -50,7 +50,7 @@ def _has_an_empty_list(v: View) -> bool:
     stage="never",
     source=(
         EXTENSION_TE.says("TEDotProductAttention.__init__", "get_hierarchical_context_parallel_groups", ">=0.12"),
-        TE_DOT_PRODUCT_ATTENTION.says("DotProductAttention.forward", "cp_size = 1", ">=2.4"),
+        TE_DOT_PRODUCT_ATTENTION.says("DotProductAttention.forward", "cp_size = 1", ">=2.3"),
         ARGUMENTS.says("validate_args", 'if "a2a+p2p" in args.cp_comm_type:', ">=0.10"),
         BRIDGE_CONFIG.says(
             "ConfigContainer._validate_cp_comm_type",
@@ -145,7 +145,7 @@ def sizes_product(v: View) -> Problem | None:
             "attn_forward_func_with_cp", "isinstance(cp_group, list) and len(cp_group) == 2", ">=2.8"
         ),
         TE_CONTEXT_PARALLEL.says(
-            "attn_forward_func_with_cp", "Current implementation only supports two-level CP groups!", ">=2.4,<2.8"
+            "attn_forward_func_with_cp", "Current implementation only supports two-level CP groups!", ">=2.3,<2.8"
         ),
     ),
     applies=runs_hcp,
@@ -212,7 +212,7 @@ def sizes_are_positive(v: View) -> Problem | None:
     stage="never",
     source=(
         TE_CONTEXT_PARALLEL.says(
-            "attn_forward_func_with_cp", "if get_distributed_world_size(cp_group[0]) == 1:", ">=2.4"
+            "attn_forward_func_with_cp", "if get_distributed_world_size(cp_group[0]) == 1:", ">=2.3"
         ),
     ),
     applies=runs_hcp,

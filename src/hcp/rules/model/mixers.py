@@ -55,10 +55,16 @@ def _mamba_fits(heads: int, groups: int, tp: int, cp: int) -> bool:
     stage="init",
     source=(
         MAMBA_CONTEXT_PARALLEL.says(
-            "MambaContextParallel.__init__", "nheads must be evenly divisible by tp_size * cp_size", ">=0.13"
+            "MambaContextParallel.__init__",
+            "nheads must be evenly divisible by tp_size * cp_size",
+            ">=0.13",
+            branches=("main",),
         ),
         MAMBA_CONTEXT_PARALLEL.says(
-            "MambaContextParallel.__init__", "cp_size must be evenly divisible by ngroups/tp_size", ">=0.13"
+            "MambaContextParallel.__init__",
+            "cp_size must be evenly divisible by ngroups/tp_size",
+            ">=0.13",
+            branches=("main",),
         ),
     ),
     applies=under_cp(_has_mamba),
@@ -170,7 +176,11 @@ def dsa_gathers_without_fused_rope(v: View) -> Problem | None:
     stage="config",
     source=(
         TRANSFORMER_CONFIG.says(
-            "TransformerConfig.__post_init__", "self.linear_num_key_heads % tp_cp_size", ">=0.18", where="checkout"
+            "TransformerConfig.__post_init__",
+            "self.linear_num_key_heads % tp_cp_size",
+            ">=0.18",
+            where="checkout",
+            branches=("main",),
         ),
         TRANSFORMER_CONFIG.says(
             "TransformerConfig.__post_init__",
@@ -207,13 +217,13 @@ def gated_delta_net_heads_divide(v: View) -> Problem | None:
             fixes=tuple(Fix({"cp": size}, over("context", size)) for size in fits[:1]),
             stage="first-forward" if by_pattern else None,
         )
-    if v.cp == 1 or v.at_least("mcore", "0.18"):
+    if v.cp == 1 or v.at_least("mcore", "0.18"):  # what 0.18 does is KNOWN003
         return None
     return Problem(
         message="gated delta nets have no context parallelism in this megatron-core: "
         + ("each rank takes its part of a sequence for a whole one" if by_pattern else "the model config is refused"),
         found=f"context_parallel_size {v.cp} with megatron-core {v.mcore}",
-        wanted="megatron-core 0.18 or newer",
+        wanted="megatron-core 0.19 or newer",
         facts=("hybrid_pattern" if by_pattern else "attention_variant", "cp", "mcore"),
         fixes=(Fix({"cp": 1}, "no context parallelism"),),
         effect="silent" if by_pattern else None,

@@ -13,7 +13,7 @@ from hcp.rules.view import View
     severity="error",
     effect="crash",
     stage="init",
-    source=(PRETRAIN_VLM.says("model_provider", "PP+CP is not yet supported by this script"),),
+    source=(PRETRAIN_VLM.says("model_provider", "PP+CP is not yet supported by this script", ">=0.12"),),
     applies=under_cp(lambda v: str(v.get("script") or "").endswith("pretrain_vlm.py")),
     good=Example("mlm", "--context-parallel-size 2", "script=pretrain_vlm.py"),
     bad=Example("mlm", "--context-parallel-size 2 --pipeline-model-parallel-size 2", "script=pretrain_vlm.py"),

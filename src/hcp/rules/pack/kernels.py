@@ -77,9 +77,9 @@ def megatron_core_cuts_packed_rows(v: View) -> Problem | None:
     effect="crash",
     stage="first-forward",
     source=(
-        TE_ATTENTION_UTILS.says("get_attention_backend", "padding between sequences, i.e. [a, a, PAD", ">=2.4"),
+        TE_ATTENTION_UTILS.says("get_attention_backend", "padding between sequences, i.e. [a, a, PAD", ">=2.3"),
         TE_ATTENTION_UTILS.says(
-            "get_attention_backend", "FA3 supports pad_between_seqs via seqused_q/seqused_k", ">=2.18"
+            "get_attention_backend", "FA3 supports pad_between_seqs via seqused_q/seqused_k", ">=2.16"
         ),
     ),
     applies=_pads_rows_for_flash,
@@ -125,7 +125,7 @@ def backend_skips_padding(v: View) -> Problem | None:
     effect="crash",
     stage="first-forward",
     source=(
-        TE_CONTEXT_PARALLEL.says("AttnFuncWithCPAndQKVOA2A.forward", 'assert qkv_format != "thd"', ">=2.4,<2.10"),
+        TE_CONTEXT_PARALLEL.says("AttnFuncWithCPAndQKVOA2A.forward", 'assert qkv_format != "thd"', ">=2.3,<2.10"),
         TE_CONTEXT_PARALLEL.says(
             "AttnFuncWithCPAndKVAllGather.forward", "THD format requires padding mask type", ">=2.18"
         ),

@@ -14,7 +14,11 @@ _CONTIGUOUS = ("dsv4_hybrid", "gated_delta_net", "gdn", "gdn2")
     severity="error",
     effect="silent",
     stage="never",
-    source=(PRETRAIN_GPT.says("get_batch", "use_per_sequence_balancing=args.dataloader_inter_document"),),
+    source=(
+        PRETRAIN_GPT.says(
+            "get_batch", "use_per_sequence_balancing=args.dataloader_inter_document", ">=0.19", branches=("main",)
+        ),
+    ),
     applies=lambda v: v.dialect == "mlm" and bool(v.get("inter_document_masking")),
     good=Example("mlm", "--dataloader-inter-document-masking --context-parallel-size 1"),
     bad=Example("mlm", "--dataloader-inter-document-masking --context-parallel-size 2"),
@@ -48,9 +52,10 @@ def document_masks_exclude_cp(v: View) -> Problem | None:
             "attn_forward_func_with_cp",
             "No-load-balance THD partitioning requires cp_comm_type='all_gather'.",
             ">=2.19",
+            branches=(),
         ),
         BRIDGE_PACKED_SEQ_UTILS.says(
-            "get_packed_seq_params", "cp_partition_mode available in dev MCore only.", ">=0.7"
+            "get_packed_seq_params", "cp_partition_mode available in dev MCore only.", ">=0.6"
         ),
     ),
     applies=lambda v: v.get("cp_partition_mode") == "contiguous",
@@ -98,7 +103,7 @@ def contiguous_chunks_suit_the_attention(v: View) -> Problem | None:
     severity="error",
     effect="crash",
     stage="training",
-    source=(SFT_DATASET.says("SFTDataset.__getitem__", "assert not self.config.create_attention_mask"),),
+    source=(SFT_DATASET.says("SFTDataset.__getitem__", "assert not self.config.create_attention_mask", ">=0.16"),),
     applies=lambda v: v.dialect == "mlm" and bool(v.get("sft")),
     good=Example("mlm", "--sft --no-create-attention-mask-in-dataloader"),
     bad=Example("mlm", "--sft"),

@@ -19,7 +19,7 @@ def _packs_offline(v: View) -> bool:
     severity="error",
     effect="crash",
     stage="first-forward",
-    source=(TE_CONTEXT_PARALLEL.says("attn_forward_func_with_cp", "cu_seqlens_padded can", ">=2.4"),),
+    source=(TE_CONTEXT_PARALLEL.says("attn_forward_func_with_cp", "cu_seqlens_padded can", ">=2.3"),),
     applies=lambda v: _packs_offline(v) and cp_may_be_on(v),
     good=Example(
         "bridge",
@@ -61,8 +61,8 @@ def packed_row_divides_into_chunks(v: View) -> Problem | None:
     effect="silent",
     stage="never",
     source=(
-        BRIDGE_PACKING_CONFIG.says("PackedSequenceSpecs", "pad_seq_to_mult: int | None = 1", ">=0.7"),
-        BRIDGE_PACKED_SEQUENCE.says("PackedSequenceSpecs", "pad_seq_to_mult", ">=0.3,<0.4"),
+        BRIDGE_PACKING_CONFIG.says("PackedSequenceSpecs", "pad_seq_to_mult: int | None = 1", ">=0.6"),
+        BRIDGE_PACKED_SEQUENCE.says("PackedSequenceSpecs", "pad_seq_to_mult", ">=0.3,<0.6"),
     ),
     applies=under_cp(_packs_offline),
     good=Example(
@@ -105,7 +105,7 @@ def offline_packing_pads_each_sequence(v: View) -> Problem | None:
     stage="config",
     source=(
         BRIDGE_CONFIG.says(
-            "ConfigContainer.validate", "Micro batch size should be 1 when training with packed sequence", ">=0.3"
+            "ConfigContainer.validate", "Micro batch size should be 1 when training with packed sequence", ">=0.2"
         ),
         BRIDGE_CONFIG.says("ConfigContainer.validate", "micro_batch_size should be greater than 1 when using", ">=0.3"),
     ),

@@ -90,7 +90,7 @@ def paths_are_shared_by_all_nodes(v: View) -> Problem | None:
     severity="warning",
     effect="crash",
     stage="config",
-    source=(VERL_RAY_ON_SLURM.says("<module>", "#SBATCH --output", ""),),
+    source=(VERL_RAY_ON_SLURM.says("<module>", "#SBATCH --output", ">=0.8"),),
     applies=lambda v: "/" in str(v.get("sbatch.output") or v.get("sbatch.error") or "").lstrip("./"),
     good=Example(
         "mlm",
@@ -142,7 +142,7 @@ def output_folder_exists(v: View) -> Problem | None:
     severity="error",
     effect="silent",
     stage="never",
-    source=(BRIDGE_SBATCH.says("<module>", "--container-mounts", ""),),
+    source=(BRIDGE_SBATCH.says("<module>", "--container-mounts", ">=0.3"),),
     applies=lambda v: bool(v.get("srun.container_image") or v.get("sbatch.container_image")) and _has_paths(v, *_PATHS),
     good=Example(
         "mlm",

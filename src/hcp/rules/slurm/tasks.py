@@ -13,7 +13,7 @@ from hcp.rules.view import View
     severity="error",
     effect="hang",
     stage="init",
-    source=(ARGUMENTS.says("parse_args", """args.world_size = int(os.getenv("WORLD_SIZE", '1'))""", ""),),
+    source=(ARGUMENTS.says("parse_args", """args.world_size = int(os.getenv("WORLD_SIZE", '1'))""", ">=0.12"),),
     applies=lambda v: v.get("start") == "srun",
     good=Example("mlm", "--context-parallel-size 2", "start=srun nodes=2 gpus_per_node=8 ntasks_per_node=8"),
     bad=Example("mlm", "--context-parallel-size 2", "start=srun nodes=2 gpus_per_node=8 ntasks_per_node=1"),
@@ -54,7 +54,7 @@ def srun_starts_all_ranks(v: View) -> Problem | None:
     severity="error",
     effect="crash",
     stage="init",
-    source=(BRIDGE_SBATCH.says("<module>", "--nproc_per_node=$SLURM_GPUS_PER_NODE", ""),),
+    source=(BRIDGE_SBATCH.says("<module>", "--nproc_per_node=$SLURM_GPUS_PER_NODE", ">=0.3"),),
     applies=lambda v: v.get("start") in ELASTIC_STARTS and bool(v.get("srun")),
     good=Example(
         "mlm",

@@ -120,7 +120,7 @@ def ranks_fit_the_dense_layout(v: View) -> Problem | None:
     severity="error",
     effect="crash",
     stage="init",
-    source=(PARALLEL_STATE.says("initialize_model_parallel", "expert_tensor_model_pipeline_parallel_size", ">=0.14"),),
+    source=(PARALLEL_STATE.says("initialize_model_parallel", "expert_tensor_model_pipeline_parallel_size", ">=0.12"),),
     applies=lambda v: bool(v.ep > 1 or v.etp != v.tp or v.get("egtp", 1) > 1),
     good=Example(
         "mlm",
@@ -169,7 +169,7 @@ def ranks_fit_the_expert_layout(v: View) -> Problem | None:
     effect="crash",
     stage="init",
     source=(
-        PARALLEL_STATE.says("initialize_model_parallel", "expert_data_parallel_size == data_parallel_size", ">=0.13"),
+        PARALLEL_STATE.says("initialize_model_parallel", "expert_data_parallel_size == data_parallel_size", ">=0.12"),
     ),
     applies=_has_inner_pipeline,
     good=Example(
