@@ -126,4 +126,6 @@ def rule(
     recipe_settled: bool = False,
 ) -> Callable[[Callable[[View], Problem | None]], Rule]:
     """The decorated function as a rule; its docstring's first line is the title, the rest says why."""
-    return lambda check: Rule(id, severity, effect, stage, source, applies, check, good, bad, last, recipe_settled)
+    return lambda check: Rule(
+        id, severity, effect, stage, source, applies, check, good, bad, last, recipe_settled=recipe_settled
+    )
