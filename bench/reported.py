@@ -1,12 +1,12 @@
 """Publicly reported faults through `hcp check`: `python bench/reported.py CASES.jsonl`.
 
-A line of the file is one case: `id`, `source` (repository and number), `title`, `kind` (only `check` runs here), `files`
-(name to text), `argv` (after `hcp check`; `{dir}` is the folder of the files), `cause` in words, `reach` (whether a
-static check can know it), `must`, and `expect`, the ids of rules that would be right. A case with `must: error or
-warning` is caught if a finding has the right cause: an id of `expect`, the number of the report, or half of the words
-of `cause` or of the report's title, in what the finding says and what its rule cites. Those by words, and those of
-severity info, are marked, so that a person can judge them. A mended launch (`must: silent`) with an error or a warning
-is a false alarm. The exit status is 1 below `--wanted` or at any false alarm.
+A line of the file is one case: `id`, `source` (repository and number), `title`, `kind` (only `check` runs here),
+`files` (name to text), `argv` (after `hcp check`; `{dir}` is the folder of the files), `cause` in words, `reach`
+(whether a static check can know it), `must`, and `expect`, the ids of rules that would be right. A case with `must:
+error or warning` is caught if a finding has the right cause: an id of `expect`, the number of the report, or half of
+the words of `cause` or of the report's title, in what the finding says and what its rule cites. Those by words, and
+those of severity info, are marked, so that a person can judge them. A mended launch (`must: silent`) with an error or
+a warning is a false alarm. The exit status is 1 below `--wanted` or at any false alarm.
 """
 
 from __future__ import annotations

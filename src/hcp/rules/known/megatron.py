@@ -189,7 +189,7 @@ ROWS: tuple[Known, ...] = (
         source=(
             MULTI_TOKEN_PREDICTION.says("MultiTokenPredictionLayer", absent="resolve_cp_group", versions=">=0.16"),
         ),
-        launch=Example("mlm", hybrid(mtp_num_layers=1, position_embedding_type="rope"), "world_size=8 te=2.18"),
+        launch=Example("mlm", hybrid(mtp_num_layers=1, position_embedding_type="none"), "world_size=8 te=2.18"),
         good=Example("mlm", hybrid(), "world_size=8 te=2.18 mcore=0.17"),
         instead="no multi-token prediction, or static context parallelism",
         fixes=(_WITHOUT_MTP,),
