@@ -1,12 +1,12 @@
 """Publicly reported faults through `hcp check`: `python bench/reported.py CASES.jsonl`.
 
-A line of the file is one case: `id`, `source` (repository and number), `kind` (only `check` runs here), `files` (name
-to text), `argv` (after `hcp check`; `{dir}` is the folder of the files), `cause` in words, `reach` (whether a static
-check can know it), `must`, and `expect`, the ids of rules that would be right. A case with `must: error or warning` is
-caught if a finding has the right cause: an id of `expect`, the number of the report, or half of the words that `cause`
-states it in. Those by words, and those of severity info, are marked, so that a person can judge them. A mended launch
-(`must: silent`) with an error or a warning is a false alarm. The exit status is 1 below `--wanted` or at any false
-alarm.
+A line of the file is one case: `id`, `source` (repository and number), `title`, `kind` (only `check` runs here),
+`files` (name to text), `argv` (after `hcp check`; `{dir}` is the folder of the files), `cause` in words, `reach`
+(whether a static check can know it), `must`, and `expect`, the ids of rules that would be right. A case with `must:
+error or warning` is caught if a finding has the right cause: an id of `expect`, the number of the report, or half of
+the words of `cause` or of the report's title, in what the finding says and what its rule cites. Those by words, and
+those of severity info, are marked, so that a person can judge them. A mended launch (`must: silent`) with an error or
+a warning is a false alarm. The exit status is 1 below `--wanted` or at any false alarm.
 """
 
 from __future__ import annotations
@@ -63,9 +63,9 @@ def numbers_of(source: str) -> frozenset[str]:
 
 
 def text_of(finding: Mapping[str, Any]) -> str:
-    """All words of a finding: its own, and those of its rule."""
+    """All words of a finding: its own, and upstream's that its rule cites."""
     parts = [finding[name] for name in ("title", "message", "found", "expected")]
-    return " ".join((*parts, *finding["keys"]))
+    return " ".join((*parts, *finding["keys"], *(source.get("contains", "") for source in finding["source"])))
 
 
 def judge(case: Mapping[str, Any], status: int, said: Mapping[str, Any], why_of: Mapping[str, str]) -> Judged:
@@ -79,17 +79,18 @@ def judge(case: Mapping[str, Any], status: int, said: Mapping[str, Any], why_of:
         if must == "silent" and any(item["severity"] != "info" for item in findings):
             return Judged("false alarm", ids)
         return Judged("fine" if must == "silent" else "not run", "" if must == "silent" else "out of reach")
-    wanted = words_of(case["cause"])
+    wordings = [words_of(case[name]) for name in ("cause", "title")]
     for item in findings:
         name = item["rule"] + (" (info)" if item["severity"] == "info" else "")
         text = f"{text_of(item)} {why_of.get(item['rule'], '')}"
-        shared = wanted & words_of(text)
         if item["rule"] in case["expect"]:
             return Judged("caught", name)
         if numbers_of(case["source"]) & numbers_of(text):
             return Judged("caught", f"{name}, by the report")
-        if len(shared) >= _ENOUGH * len(wanted):
-            return Judged("caught", f"{name}, by {len(shared)} of {len(wanted)} words: {' '.join(sorted(shared))}")
+        for wanted in wordings:
+            shared = wanted & words_of(text)
+            if len(shared) >= max(2, _ENOUGH * len(wanted)):
+                return Judged("caught", f"{name}, by {len(shared)} of {len(wanted)} words: {' '.join(sorted(shared))}")
     return Judged("missed", _why_missed(status, said, ids))
 
 

@@ -15,6 +15,7 @@ def case(name: str, **changes: Any) -> dict[str, Any]:
     plain = {
         "id": name,
         "source": "o/none#1",
+        "title": "of no matter here at all",
         "kind": "check",
         "files": {},
         "argv": [*MTP, "--mtp-num-layers", "1"],

@@ -92,7 +92,9 @@ ROWS: tuple[Known, ...] = (
         effect="hang",
         stage="training",
         source=(MULTI_TOKEN_PREDICTION.says("roll_tensor", "torch.distributed.isend(tensor=", ">=0.14,<0.20"),),
-        launch=Example("mlm", "--context-parallel-size 2 --mtp-num-layers 1", "world_size=4"),
+        launch=Example(
+            "mlm", "--context-parallel-size 2 --mtp-num-layers 1 --position-embedding-type rope", "world_size=4"
+        ),
         instead="no multi-token prediction",
         fixes=(_WITHOUT_MTP, _WITHOUT_CP),
     ),
@@ -187,7 +189,7 @@ ROWS: tuple[Known, ...] = (
         source=(
             MULTI_TOKEN_PREDICTION.says("MultiTokenPredictionLayer", absent="resolve_cp_group", versions=">=0.16"),
         ),
-        launch=Example("mlm", hybrid(mtp_num_layers=1), "world_size=8 te=2.18"),
+        launch=Example("mlm", hybrid(mtp_num_layers=1, position_embedding_type="none"), "world_size=8 te=2.18"),
         good=Example("mlm", hybrid(), "world_size=8 te=2.18 mcore=0.17"),
         instead="no multi-token prediction, or static context parallelism",
         fixes=(_WITHOUT_MTP,),
