@@ -1,7 +1,8 @@
-"""Lengths that the scheduler was not tuned on: ten realistic shapes, each with its source, and eight adversarial ones."""
+"""Lengths that the scheduler was not tuned on: ten realistic shapes, each with its source, and nine adversarial."""
 
 from __future__ import annotations
 
+import itertools
 import math
 import random
 from collections.abc import Callable
@@ -42,7 +43,7 @@ def quantiles(*points: tuple[float, int]) -> Draw:
 
     def draw(chance: random.Random) -> int:
         u = chance.random()
-        for (low, a), (high, b) in zip(points, points[1:]):
+        for (low, a), (high, b) in itertools.pairwise(points):
             if u <= high:
                 return int(a + (b - a) * (u - low) / (high - low))
         return points[-1][1]

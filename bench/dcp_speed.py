@@ -1,4 +1,4 @@
-"""Seconds that one plan takes, and what it costs: `python bench/dcp_speed.py`. CPU time of one process, the best of 2."""
+"""Seconds that one plan takes, and how good it is: `python bench/dcp_speed.py`. CPU time, the better of two."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "src"))
 
-from hcp.core.dcp import plan_micro_batches  # noqa: E402
+from hcp.core.dcp import plan_micro_batches
 
 MAX_SEQLEN = 8192
 CASES = (

@@ -137,7 +137,7 @@ class Bench:
 
     def seconds(self, work, runs=None):
         """The median time of one call; `runs`: exactly so many, else as many as fit into --seconds."""
-        times = []
+        times: list[float] = []
         while len(times) < WARM_UP + (runs or MOST_RUNS):
             self.wait()
             start = time.perf_counter()

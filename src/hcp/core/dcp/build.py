@@ -54,8 +54,19 @@ def build(workload: Workload, options: BuildOptions) -> list[Packs] | None:
     return [settled for batch in plan for settled in settle(workload, batch)]
 
 
-def plan_cost(workload: Workload, plan: list[Packs]) -> float:
-    """The time of all ranks from start to end, idle or not, and the price of sequences spread wider than they need.
+class PlanCost(NamedTuple):
+    """The time of all ranks from start to end, idle or not, and the price of sequences spread wider than they need."""
+
+    time: float
+    price: float
+
+    @property
+    def total(self) -> float:
+        return self.time + self.price
+
+
+def plan_cost(workload: Workload, plan: list[Packs]) -> PlanCost:
+    """What a plan costs.
 
     A pipeline adds its bubble, (pp - 1) / vpp times the slowest micro-batch: while it fills and drains, stages wait.
     """
@@ -67,7 +78,7 @@ def plan_cost(workload: Workload, plan: list[Packs]) -> float:
             cost.machine.micro_batch_s / cost.machine.unit_s * workload.slot * (len(plan) + (setup.pp - 1) / setup.vpp)
         )
     price = sum([workload.price(group.size, i) for batch in plan for group in batch if group.size for i in group.items])
-    return time * workload.world_size + price
+    return PlanCost(time * workload.world_size, price)
 
 
 def _swap_alike(plan: list[Packs]) -> None:

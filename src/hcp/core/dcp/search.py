@@ -26,9 +26,9 @@ CLIMBS, FIRST_STEP, LAST_STEP = 4, 2.0, 1.01
 SCAN = 1.15
 """The factor between starting heights."""
 BIASES = (1.0, 0.8)
-REFINED, REFINING_BUILDS, WASTE, LESS = 6, 40, 0.01, 0.9999
-"""How many micro-batches are planned anew, with so many builds each; what part of the plan's cost they must waste; and
-below which part of it the cost must fall."""
+REFINED, REFINING_BUILDS, WASTE, LESS, SPARED = 6, 40, 0.01, 0.9999, 0.002
+"""How many micro-batches are planned anew, with so many builds each; what part of the plan's cost they must waste;
+below which part of it the cost must fall; and by which part of the time the price may rise."""
 
 
 def cheapest_plan(workload: Workload) -> list[Packs]:
@@ -47,9 +47,11 @@ def _found(workload: Workload, most_builds: int) -> list[Packs]:
 def _refined(workload: Workload, plan: list[Packs]) -> list[Packs]:
     """Plans those micro-batches anew that waste the most, each alone and two together, as long as that helps.
 
-    One height rules a whole plan, so that sequences of one length all get the same size; here they need not.
+    One height rules a whole plan, so that sequences of one length all get the same size; here they need not. The search
+    has struck the balance of even load and price; here neither gets worse, unless it is time alone that counts.
     """
-    total = plan_cost(workload, plan)
+    least = plan_cost(workload, plan)
+    by_time = workload.setup.cost.by_time
     builds = WORK
     tried: set[tuple[int, ...]] = set()
     while builds > 0:
@@ -58,7 +60,7 @@ def _refined(workload: Workload, plan: list[Packs]) -> list[Packs]:
         choices = [(number,) for number in worst] + list(itertools.combinations(worst, 2))
         for numbers in choices:
             positions = sorted(i for number in numbers for group in plan[number] for i in group.items)
-            if sum([wasted[number] for number in numbers]) < WASTE * total or tuple(positions) in tried:
+            if sum([wasted[number] for number in numbers]) < WASTE * least.total or tuple(positions) in tried:
                 continue
             tried.add(tuple(positions))
             again = _found(part(workload, positions), REFINING_BUILDS)
@@ -68,8 +70,9 @@ def _refined(workload: Workload, plan: list[Packs]) -> list[Packs]:
                     group.items = [positions[i] for i in group.items]
             changed = [batch for number, batch in enumerate(plan) if number not in numbers] + again
             cost = plan_cost(workload, changed)
-            if cost < total * LESS:
-                plan, total = changed, cost
+            is_fair = by_time or max(cost.time / least.time, cost.price / (least.price + SPARED * least.time)) <= 1
+            if is_fair and cost.total < least.total * LESS:
+                plan, least = changed, cost
                 break
             if builds <= 0:
                 return plan
@@ -185,7 +188,7 @@ class _Search:
                 return inf
             plan = build(self.workload, options)
             more = 0 if plan is None else len(plan) / self.workload.min_micro_batches - 1
-            self.costs[options] = inf if plan is None else plan_cost(self.workload, plan) * (1 + TIE * more)
+            self.costs[options] = inf if plan is None else plan_cost(self.workload, plan).total * (1 + TIE * more)
             if plan is not None and (self.best is None or self.costs[options] < self.best[0]):
                 self.best = self.costs[options], plan
         return self.costs[options]
