@@ -10,11 +10,13 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from hcp.core.dcp import DEFAULT_COST
+from hcp.core.dcp import DEFAULT_COST, Setup
+from hcp.core.dcp.policies import plan_with, problems
 from hcp.core.dcp.published import NO_PACKING, PUBLISHED, published_micro_batches, static_size
 from hcp.core.dcp.published.dev import packing_aware
 from hcp.core.dcp.published.fcp import flexible
 from hcp.core.dcp.published.pr5869 import even_parts
+from hcp.core.dcp.published.static import dp_balanced
 from hcp.core.errors import HcpError
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[4] / "bench"))
@@ -96,6 +98,26 @@ def test_fcp_has_the_fastest_slowest_group_that_any_number_of_ranks_gives(length
         ]
         best = min(max(work / size for work, size in zip(works, sizes)) for sizes in divisions)
         assert max(work / size for work, (size, _) in zip(works, batch)) == pytest.approx(best)
+
+
+def test_fcp_packs_where_the_least_room_is_left() -> None:
+    assert flexible([900, 700, 90], 2, 1000, float) == [[(1, [0, 2]), (1, [1])]]
+
+
+def test_static_packs_hold_no_token_more_than_their_ranks() -> None:
+    assert dp_balanced([512, 512, 1], 1, 1024, 1) == [[(1, [0, 1])], [(1, [2])]]
+
+
+def test_where_nothing_is_packed_each_sequence_is_a_forward_pass() -> None:
+    """Four sequences of 900 on two ranks: one barrier, two passes, each rank filled to 900 of 1000."""
+    plan = plan_with("main", [900] * 4, 2, 1000, Setup())
+    machine = plan.setup.cost.machine
+    assert (len(plan.micro_batches), plan.metrics.num_micro_batches) == (1, 2)
+    assert plan.metrics.token_fill == pytest.approx(0.9)
+    assert plan.metrics.estimated_s == pytest.approx(
+        2 * (plan.setup.cost.work(900) * machine.unit_s + machine.micro_batch_s)
+    )
+    assert problems(plan) == []
 
 
 def test_parts_differ_by_no_more_than_the_largest_value() -> None:

@@ -7,7 +7,8 @@ from collections.abc import Sequence
 from hcp.core.dcp.published.open_group import Batches, OpenGroup, cannot_widen, check_need, smallest_power
 
 CAP = 1.05
-"""A rank may have this part of the work that the micro-batch's longest sequence would have at M tokens per rank."""
+"""A rank may have this part of the work that the micro-batch's longest sequence would have at M tokens per rank. Packs
+of at most M tokens per rank stay below it anyway: sum(s**2) / C <= longest * sum(s) / C."""
 
 
 def packing_aware(lengths: Sequence[int], world_size: int, max_seqlen: int) -> Batches:
