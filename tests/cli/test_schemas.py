@@ -37,6 +37,18 @@ OUTPUTS = {
     "no such option": ("check", "--no-such-option"),
     "show": ("show", BROKEN),
     "show several": ("show", BROKEN, BRIDGE, "--assume", "te=2.14"),
+    "a plan": ("dcp", "plan", "--world-size", "8", "--max-seqlen", "1024", "--lengths", "3000,900,800,700,600"),
+    "plans": (
+        "dcp",
+        "plan",
+        "--world-size",
+        "8",
+        "--max-seqlen",
+        "1024",
+        "--lengths",
+        "3000,900,800,700,600",
+        "--compare",
+    ),
     "words": ("check", "--strict", "--", "--context-parallel-size", "$UNSET", "--cp-comm-type", "a2a+p2p"),
 }
 

@@ -4,22 +4,14 @@ from __future__ import annotations
 
 import json
 from fractions import Fraction
-from pathlib import Path
-from typing import TYPE_CHECKING
 
 import click
 
 from hcp.cli.dcp_calibrate import calibrate
+from hcp.cli.dcp_plan import MAX_WORLD_SIZE, plan, show
 from hcp.cli.options import format_option
-from hcp.cli.screen import say
-from hcp.core.dcp import POLICIES, TARGETS, parse_cost, plan_micro_batches
 from hcp.core.dcp.normalize import GATHERS, REDUCTIONS, megatron_factor
 from hcp.core.errors import HcpError
-
-if TYPE_CHECKING:
-    from hcp.draw.timeline_rows import Timeline
-
-MAX_WORLD_SIZE = 2**20
 
 
 @click.group()
@@ -27,111 +19,9 @@ def dcp() -> None:
     """Dynamic context parallelism: plan groups per sequence, and weigh the loss."""
 
 
+dcp.add_command(plan)
+dcp.add_command(show)
 dcp.add_command(calibrate)
-
-
-@dcp.command()
-@click.option("--world-size", type=int, required=True, help="Ranks that share a batch: DP x CP.")
-@click.option(
-    "--max-seqlen",
-    type=int,
-    required=True,
-    metavar="TOKENS",
-    help="Tokens that a rank may hold (max_seqlen_per_dp_cp_rank).",
-)
-@click.option(
-    "--lengths",
-    required=True,
-    metavar="FILE|-|1,2,3",
-    help="Lengths of the sequences: numbers, a file of numbers, JSON or JSONL, or - for standard input.",
-)
-@click.option("--field", metavar="NAME", help="JSON objects: the field with the length, or with the tokens.")
-@click.option("--policy", type=click.Choice(POLICIES), default="balanced", show_default=True)
-@click.option("--compare", is_flag=True, help="Every policy, side by side.")
-@click.option(
-    "--tp",
-    type=int,
-    default=1,
-    show_default=True,
-    help="Tensor-parallel size; with sequence parallelism sequences are padded to 2 x TP x group.",
-)
-@click.option("--sequence-parallel/--no-sequence-parallel", default=True, show_default=True)
-@click.option(
-    "--groups",
-    type=click.Choice(TARGETS),
-    default="pow2",
-    show_default=True,
-    help="Whose process groups: megatron-core's main or dev branch, or every power of two.",
-)
-@click.option(
-    "--cost",
-    "cost_text",
-    default="",
-    metavar="NAME=N,...",
-    help="Cost of a sequence: linear (per token), quadratic (per pair), comm (per token and extra ranks).",
-)
-@click.option("--svg", type=click.Path(path_type=Path), metavar="FILE", help="Write a timeline as SVG.")
-@click.option(
-    "--html", type=click.Path(path_type=Path), metavar="FILE", help="Write the timeline and tables as a page."
-)
-@format_option("text", "json")
-def plan(
-    world_size: int,
-    max_seqlen: int,
-    lengths: str,
-    field: str | None,
-    policy: str,
-    compare: bool,
-    tp: int,
-    sequence_parallel: bool,
-    groups: str,
-    cost_text: str,
-    svg: Path | None,
-    html: Path | None,
-    fmt: str,
-) -> None:
-    """Assign sequences to micro-batches and to groups of ranks that share them.
-
-    \b
-    hcp dcp plan --world-size 8 --max-seqlen 8192 --lengths 30000,9000,800,700
-    hcp dcp plan --world-size 64 --max-seqlen 8192 --lengths data.jsonl --field num_tokens --compare --svg plan.svg
-    """
-    from hcp.cli.reports import dcp as report
-    from hcp.data.lengths import read_lengths
-    from hcp.draw.timeline_rows import timeline_of
-
-    if world_size > MAX_WORLD_SIZE:
-        raise HcpError(f"--world-size {str(world_size)[:20]}: wanted at most {MAX_WORLD_SIZE} ranks")
-    cost = parse_cost(cost_text)
-    found = read_lengths(lengths, field).values
-    plans, failed = [], []
-    for name in POLICIES if compare else (policy,):
-        try:
-            plans.append(
-                plan_micro_batches(
-                    found,
-                    world_size,
-                    max_seqlen,
-                    policy=name,
-                    cost=cost,
-                    tp=tp,
-                    sequence_parallel=sequence_parallel,
-                    groups=groups,
-                )
-            )
-        except HcpError as error:
-            if not compare or name == POLICIES[0]:
-                raise
-            failed.append((name, str(error)))
-    align = tp if sequence_parallel else 1
-    timelines = [timeline_of(one, cost, align) for one in plans]
-    for path, is_page in ((svg, False), (html, True)):
-        if path is not None:
-            _draw(timelines, failed, path, is_page)
-    if fmt == "json":
-        click.echo(report.compare_json(plans, failed) if compare else report.plan_json(plans[0]))
-    else:
-        click.echo(report.plan_text(timelines, failed, groups))
 
 
 @dcp.command()
@@ -186,7 +76,7 @@ def weights(
     hcp dcp weights --world-size 8 --sizes 2,2,2,2 --gather replicated
     hcp dcp weights --world-size 8 --sizes 8 --context-parallel-size 4 --num-micro-batches 6
     """
-    from hcp.cli.reports import dcp as report
+    from hcp.cli.reports import dcp_weights as report
 
     if not 1 <= world_size <= MAX_WORLD_SIZE:
         raise HcpError(f"--world-size {str(world_size)[:20]}: wanted 1 to {MAX_WORLD_SIZE} ranks")
@@ -212,17 +102,3 @@ def _sizes(text: str, world_size: int) -> list[int]:
     if sum(sizes) != world_size:
         raise HcpError(f"--sizes {text[:40]}: the groups have {sum(sizes)} ranks together; wanted {world_size}")
     return sizes
-
-
-def _draw(timelines: list[Timeline], failed: list[tuple[str, str]], path: Path, is_page: bool) -> None:
-    from hcp.draw.timeline import render_page, render_timelines
-
-    drawn = (render_page if is_page else render_timelines)(timelines, failed)
-    try:
-        path.write_text(drawn, encoding="utf-8")
-    except OSError as error:
-        option = "--html" if is_page else "--svg"
-        raise HcpError(
-            f"{option} {path}: cannot be written ({error.strerror}); name a file in a folder that exists"
-        ) from None
-    say([f"wrote {path}"], err=True)

@@ -1,28 +1,46 @@
-"""What `hcp dcp` prints: plans as a table, multipliers as rows; and both as JSON."""
+"""What `hcp dcp plan` and `hcp dcp show` print: plans as a table, and as JSON."""
 
 from __future__ import annotations
 
 import json
 from collections.abc import Sequence
-from fractions import Fraction
-from typing import Any, NamedTuple
+from typing import Any
 
+from hcp import __version__
 from hcp.core.dcp import Plan, usable_sizes
-from hcp.core.dcp.normalize import Weights, loss_weights
+from hcp.core.dcp.plan_json import given_json, plan_json, planned_json
 from hcp.draw.timeline_rows import Timeline
+from hcp.draw.timeline_words import caption, gain_of, seconds
 
 MAX_ROWS = 24
+MAX_SIZES = 16
+Failed = Sequence[tuple[str, str]]
+"""(policy, reason) of plans that could not be made."""
 
 
-def plan_json(plan: Plan) -> str:
-    return _dumped(plan.as_json())
+def plan_dump(plan: Plan) -> str:
+    """hcp.dcp-plan/2."""
+    return _dumped(plan_json(plan))
 
 
-def compare_json(plans: Sequence[Plan], failed: Sequence[tuple[str, str]]) -> str:
+def compare_dump(lines: Sequence[Timeline], failed: Failed, note: str) -> str:
+    """hcp.dcp-compare/2: what the plans have in common once, then each plan; `gain` is its time over the first's."""
     return _dumped(
         {
-            "schema": "hcp.dcp-compare/1",
-            "plans": [plan.as_json() for plan in plans],
+            "schema": "hcp.dcp-compare/2",
+            "hcp": __version__,
+            "note": note or None,
+            **given_json(lines[0].plan),
+            "plans": [
+                {
+                    "policy": line.policy,
+                    **planned_json(line.plan),
+                    "gain": gain_of(line, lines[0]),
+                    "peak": line.peak,
+                    "problems": list(line.problems),
+                }
+                for line in lines
+            ],
             "failed": [{"policy": policy, "reason": reason} for policy, reason in failed],
         }
     )
@@ -31,41 +49,45 @@ def compare_json(plans: Sequence[Plan], failed: Sequence[tuple[str, str]]) -> st
 def _dumped(data: dict[str, Any]) -> str:
     """JSON with a line per micro-batch: a plan of a thousand groups stays readable."""
     text = json.dumps(data)
-    for mark in ('{"groups": ', '"metrics": ', '"failed": ', '{"schema": "hcp.dcp-plan/1"'):
+    for mark in (
+        '{"groups": ',
+        '"cost": ',
+        '"lengths": ',
+        '"micro_batches": ',
+        '"metrics": ',
+        '"failed": ',
+        '{"policy"',
+    ):
         text = text.replace(mark, "\n" + mark)
     return text.replace(", \n", ",\n").lstrip("\n")
 
 
-def plan_text(timelines: Sequence[Timeline], failed: Sequence[tuple[str, str]], groups: str) -> str:
-    plan = timelines[0].plan
-    sizes = " ".join(map(str, usable_sizes(plan.world_size, groups)))
-    lines = [
-        f"{len(plan.lengths)} sequence{'s' * (len(plan.lengths) > 1)}, {sum(plan.lengths)} tokens (the longest "
-        f"{max(plan.lengths)}) on {plan.world_size} ranks of at most {plan.max_seqlen_per_rank} tokens",
-        f"groups {groups}: {sizes}",
+def plan_lines(lines: Sequence[Timeline], failed: Failed = (), note: str = "") -> list[str]:
+    """One plan with its micro-batches, or a table of several, the first of which the others are compared with."""
+    plan = lines[0].plan
+    sizes = usable_sizes(plan.world_size, plan.setup.groups)
+    shown = " ".join(map(str, sizes)) if len(sizes) <= MAX_SIZES else f"{sizes[0]} to {sizes[-1]}"
+    count = len(plan.lengths)
+    head = [
+        f"{count} sequence{'s' * (count > 1)}, {sum(plan.lengths)} tokens (the longest {max(plan.lengths)}) on "
+        f"{plan.world_size} ranks of at most {plan.max_seqlen_per_rank} tokens",
+        *([f"lengths: {note}"] if note else []),
+        f"groups {plan.setup.groups}: {shown}",
+        f"times: {plan.setup.cost.machine.basis}",
     ]
-    for line in timelines:
-        lines += _plan_lines(line, is_short=len(timelines) > 1)
-    lines += [f"policy {policy}: no plan: {reason}" for policy, reason in failed]
-    return "\n".join(lines)
+    body = _one_plan(lines[0]) if len(lines) == 1 and not failed else _table(lines)
+    tail = [f"policy {line.policy}: {problem}" for line in lines for problem in line.problems]
+    return [*head, *body, *tail, *(f"policy {policy}: no plan: {reason}" for policy, reason in failed)]
 
 
-def _plan_lines(line: Timeline, is_short: bool) -> list[str]:
-    metrics = line.plan.metrics
-    count = metrics.num_micro_batches
-    lines = [
-        f"policy {line.policy}: {count} micro-batch{'es' * (count > 1)}, imbalance {metrics.imbalance:.3f} "
-        f"({line.idle:.1%} idle), groups {metrics.mean_cp_over_min:.2f} x the smallest that fit, at most "
-        f"{line.peak:.2f} of the tokens a rank may hold" + (" (TOO MANY)" if line.peak > 1 else "")
-    ]
-    if is_short:
-        return lines
-    rows = [("mb", "time", "idle", "seqs", "tokens", "groups (count x size)")]
+def _one_plan(line: Timeline) -> list[str]:
+    rows = [("mb", "time", "not hidden", "idle", "seqs", "tokens", "groups (count x size)")]
     for number, slot in enumerate(line.slots):
         rows.append(
             (
                 str(number),
-                f"{slot.end - slot.start:.3f}",
+                seconds(slot.end - slot.start),
+                seconds(max(bar.end - bar.worked for bar in slot.bars)),
                 f"{slot.idle:.1%}",
                 str(sum(len(bar.samples) for bar in slot.bars)),
                 str(sum(bar.tokens for bar in slot.bars)),
@@ -73,81 +95,43 @@ def _plan_lines(line: Timeline, is_short: bool) -> list[str]:
             )
         )
     hidden = max(0, len(rows) - 1 - MAX_ROWS)
-    rows = rows[: len(rows) - hidden]
-    widths = [max(len(row[i]) for row in rows) for i in range(5)]
-    lines += ["  ".join([*(cell.rjust(width) for cell, width in zip(row, widths)), row[5]]) for row in rows]
+    lines = [f"policy {line.policy}: {caption(line)[0]}", caption(line)[1]]
+    lines += _aligned(rows[: len(rows) - hidden])
     if hidden:
         lines.append(f"... {hidden} more micro-batches; --format json lists them")
-    lines.append("time: 1 = all work / ranks; the sum of all micro-batches is the imbalance")
     return lines
 
 
-class WeightRow(NamedTuple):
-    """One group of a micro-batch, or several of the same size."""
-
-    micro_batch: int
-    num_groups: int
-    weights: Weights
-
-
-def weight_rows(
-    world_size: int, micro_batches: Sequence[Sequence[int]], reduction: str, gather: str, applied: Fraction
-) -> list[WeightRow]:
-    """The multipliers of every group size of every micro-batch, the widest first."""
-    rows = []
-    for number, sizes in enumerate(micro_batches):
-        weights = loss_weights(world_size, sizes, reduction=reduction, gather=gather, applied=applied)
-        found = {one.local_cp_size: one for one in weights}
-        rows += [WeightRow(number, sizes.count(size), found[size]) for size in sorted(found, reverse=True)]
-    return rows
-
-
-def weights_json(
-    world_size: int, reduction: str, gather: str, applied: Fraction, rows: Sequence[WeightRow]
-) -> dict[str, Any]:
-    return {
-        "schema": "hcp.dcp-weights/1",
-        "world_size": world_size,
-        "reduction": reduction,
-        "gather": gather,
-        "applied": float(applied),
-        "groups": [
-            {
-                "micro_batch": row.micro_batch,
-                "num_groups": row.num_groups,
-                "local_cp_size": row.weights.local_cp_size,
-                **{
-                    name: float(getattr(row.weights, name))
-                    for name in ("backward", "report_mean", "report_sum", "per_token")
-                },
-            }
-            for row in rows
-        ],
-    }
-
-
-def weights_text(world_size: int, reduction: str, gather: str, applied: Fraction, rows: Sequence[WeightRow]) -> str:
-    table = [("mb", "groups", "backward", "report", "per token")]
-    for row in rows:
-        one = row.weights
-        table.append(
+def _table(lines: Sequence[Timeline]) -> list[str]:
+    rows = [("policy", "time", "gain", "imbalance", "op", "micro-batches", "idle", "not hidden", "price", "fill", "")]
+    for line in lines:
+        metrics = line.plan.metrics
+        rows.append(
             (
-                str(row.micro_batch),
-                f"{row.num_groups}x{one.local_cp_size}",
-                str(one.backward),
-                str(one.report_mean),
-                str(one.per_token),
+                line.policy,
+                seconds(metrics.estimated_s),
+                "" if line is lines[0] else f"{gain_of(line, lines[0]):.2f}x",
+                f"{metrics.imbalance:.3f}",
+                f"{metrics.mean_cp_over_min:.2f}",
+                str(metrics.num_micro_batches),
+                f"{line.idle:.1%}",
+                f"{line.sent:.1%}",
+                f"{line.price:.1%}",
+                f"{line.peak:.2f}",
+                "TOO MANY TOKENS" if line.peak > 1 else "",
             )
         )
-    widths = [max(len(line[i]) for line in table) for i in range(5)]
-    lines = [f"{world_size} ranks, DDP {reduction}, outputs {gather}; all are factors of (loss sum of the group) / T"]
-    lines += ["  ".join(cell.rjust(width) for cell, width in zip(line, widths)) for line in table]
-    lines += [
-        "T: tokens of the whole step that carry the loss, counted on the whole batch once (no all-reduce)",
-        "backward: what is differentiated"
-        if applied == 1
-        else f"backward: what a loss function returns as (loss, report); megatron-core multiplies that by {applied}",
-        "report: a log that takes the mean over ranks, added over micro-batches",
-        "per token: times R, the step's real tokens, under per-token loss; returned with this rank's share of R",
+    first = lines[0].policy
+    return [
+        *_aligned(rows),
+        f"time: estimated, forward and backward; gain: its ratio to that of {first}; op: group sizes over the smallest "
+        "that fit",
+        "not hidden: communication, in the ranks' time; price: of width beyond need, in parts of the work; fill: the "
+        "most tokens of a rank, over M",
     ]
-    return "\n".join(lines)
+
+
+def _aligned(rows: Sequence[tuple[str, ...]]) -> list[str]:
+    """Columns to the right, the last one to the left."""
+    widths = [max(len(row[i]) for row in rows) for i in range(len(rows[0]) - 1)]
+    return ["  ".join([*(cell.rjust(width) for cell, width in zip(row, widths)), row[-1]]).rstrip() for row in rows]

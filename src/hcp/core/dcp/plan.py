@@ -5,7 +5,7 @@ from __future__ import annotations
 from bisect import bisect_left
 from collections.abc import Sequence
 from itertools import accumulate
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 from hcp.core.dcp.cost import GroupTime
 from hcp.core.dcp.setup import Setup
@@ -57,29 +57,6 @@ class Plan(NamedTuple):
     micro_batches: tuple[MicroBatch, ...]
     metrics: Metrics
     setup: Setup = Setup()
-
-    def as_json(self) -> dict[str, Any]:
-        """The object that `hcp dcp plan --format json` prints (schema hcp.dcp-plan/1)."""
-        return {
-            "schema": "hcp.dcp-plan/1",
-            "policy": self.policy,
-            "world_size": self.world_size,
-            "max_seqlen_per_rank": self.max_seqlen_per_rank,
-            "micro_batches": [
-                {
-                    "groups": [
-                        {
-                            "ranks": list(group.ranks),
-                            "local_cp_size": group.local_cp_size,
-                            "samples": list(group.samples),
-                        }
-                        for group in batch.groups
-                    ]
-                }
-                for batch in self.micro_batches
-            ],
-            "metrics": self.metrics._asdict(),
-        }
 
 
 def padded_length(length: int, local_cp_size: int, align: int = 1) -> int:

@@ -1,0 +1,95 @@
+"""The cost of a plan from what the user has: numbers, a profile, a model's config.json, or a launch."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+from hcp.core.dcp import DEFAULT_COST, Cost, Memory, parse_cost
+from hcp.core.errors import HcpError
+from hcp.core.visible import visible
+from hcp.launch.load import LoadOptions
+
+
+def launch_facts(target: str | None, options: LoadOptions) -> dict[str, Any]:
+    """The launch's facts by name; none without a launch."""
+    if target is None and not options.words:
+        return {}
+    from hcp.launch.load import load_launch
+
+    launch = load_launch(target or "", options)
+    return {name: fact.value for name, fact in launch.facts.items()}
+
+
+def cost_of(
+    text: str, profile: str | None, facts: dict[str, Any], model_file: str | None, gpu: str | None, *, tp: int, pp: int,
+    gpus_per_node: int | None,
+) -> Cost:  # fmt: skip
+    """The cost by --profile, --cost or --model; else by the launch's model; else of an assumed one.
+
+    Raises:
+        HcpError: two of them are given, or one cannot be used.
+    """
+    named = [name for name, value in (("--cost", text), ("--profile", profile), ("--model", model_file)) if value]
+    if len(named) > 1:
+        raise HcpError(f"found {' and '.join(named)}; wanted one of them: each is a whole cost; drop the others")
+    model_only = [name for name, value in (("--gpu", gpu), ("--gpus-per-node", gpus_per_node)) if value]
+    if model_only and (profile or text or not (model_file or facts)):
+        raise HcpError(f"found {model_only[0]} without a model; wanted --model or a launch as well; give one")
+    gpu = gpu or "h100"
+    if profile:
+        from hcp.core.profile import read_profile
+
+        return Cost.from_profile(read_profile(profile))
+    if text:
+        return parse_cost(text)
+    layout = {"tp": tp, "pp": pp} | ({"gpus_per_node": gpus_per_node} if gpus_per_node else {})
+    # Dynamic CP runs a ring; a launch's other types, one for each layer perhaps, are those of static CP.
+    facts = {name: value for name, value in facts.items() if name not in ("cp_comm_type", "hcp_sizes")}
+    if model_file:
+        return Cost.from_facts({**_config(model_file), **facts}, gpu, **layout)
+    if facts:
+        try:
+            return Cost.from_facts(facts, gpu, **layout)
+        except HcpError:
+            pass  # the launch does not say its model's sizes, and `times:` says that they are assumed
+    return DEFAULT_COST._replace(by_time=True)
+
+
+def _config(path: str) -> dict[str, Any]:
+    from hcp.core.files import read_text
+
+    text = read_text(path, "a model's config.json")
+    try:
+        data = json.loads(text)
+    except (ValueError, RecursionError):
+        data = None
+    if not isinstance(data, dict):
+        raise HcpError(f"--model {visible(path)}: found no JSON object; wanted the config.json beside the weights")
+    return data
+
+
+_MEMORY = {"limit": "limit_bytes", "token": "bytes_per_token", "group_token": "bytes_per_group_token"}
+
+
+def memory_of(text: str | None) -> Memory | None:
+    """The bound in `limit=40e9,token=1.2e6,group_token=8192`; group_token may be absent.
+
+    >>> memory_of("limit=40e9,token=1e6")
+    Memory(limit_bytes=40000000000.0, bytes_per_token=1000000.0, bytes_per_group_token=0.0)
+    """
+    if text is None:
+        return None
+    values: dict[str, float] = {}
+    for part in filter(None, (piece.strip() for piece in text.split(","))):
+        name, _, number = (word.strip() for word in part.partition("="))
+        try:
+            value = float(number)
+        except ValueError:
+            value = -1.0
+        if name not in _MEMORY or _MEMORY[name] in values or not 0 <= value < float("inf"):
+            raise HcpError(f"--memory: found {part[:40]!r}; wanted NAME=BYTES, each once, with {', '.join(_MEMORY)}")
+        values[_MEMORY[name]] = value
+    if not {"limit_bytes", "bytes_per_token"} <= values.keys():
+        raise HcpError(f"--memory: found {text[:40]!r}; wanted at least limit=BYTES,token=BYTES")
+    return Memory(**values)

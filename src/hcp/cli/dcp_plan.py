@@ -1,0 +1,192 @@
+"""`hcp dcp plan` makes plans, compares them and writes them; `hcp dcp show` reads one back."""
+
+from __future__ import annotations
+
+from typing import Any, NamedTuple
+
+import click
+
+from hcp.cli.dcp_cost import cost_of, launch_facts, memory_of
+from hcp.cli.options import format_option, launch_options
+from hcp.cli.output import write_ours
+from hcp.cli.screen import say
+from hcp.core.dcp import LAYOUTS, TARGETS, Setup
+from hcp.core.dcp.policies import OURS, plan_with, policies_of
+from hcp.core.dcp.published import PUBLISHED
+from hcp.core.errors import HcpError
+from hcp.draw.timeline_rows import Timeline
+from hcp.launch.load import LoadOptions
+
+MAX_WORLD_SIZE = 2**20
+
+
+@click.command()
+@click.argument("target", required=False, metavar="[TARGET]")
+@click.option("--world-size", type=int, help="Ranks that share a batch: DP x CP.  [default: the launch's]")
+@click.option(
+    "--max-seqlen",
+    type=int,
+    metavar="TOKENS",
+    help="Tokens that a rank may hold (max_seqlen_per_dp_cp_rank).  [default: the launch's]",
+)
+@click.option(
+    "--lengths",
+    required=True,
+    metavar="FILE|-|1,2,3",
+    help="Lengths of the sequences: numbers, or a file: numbers, JSON, JSONL, parquet, Megatron's .idx, a verl log.",
+)
+@click.option("--field", metavar="NAME", help="JSON and parquet: the field with the length, or with the tokens.")
+@click.option("--take", type=int, metavar="N", help="So many of the sequences, evenly spread: those of one step.")
+@click.option(
+    "--policy", default=OURS, show_default=True, metavar="NAME", help=f"{OURS}, or one of {', '.join(PUBLISHED)}."
+)
+@click.option(
+    "--compare",
+    is_flag=False,
+    flag_value="all",
+    metavar="[NAMES]",
+    help=f"Side by side with published schedulers: {','.join(PUBLISHED)}; without names all of them.",
+)
+@click.option(
+    "--tp",
+    type=int,
+    help="Tensor-parallel size; with sequence parallelism sequences are padded to 2 x TP x group.  [default: 1]",
+)
+@click.option("--pp", type=int, help="Pipeline stages: the plan's time includes their bubble.  [default: 1]")
+@click.option("--vpp", type=int, help="Model chunks of each stage (virtual pipeline).  [default: 1]")
+@click.option("--sequence-parallel/--no-sequence-parallel", default=True, show_default=True)
+@click.option(
+    "--groups",
+    type=click.Choice(TARGETS),
+    default="main",
+    show_default=True,
+    help="Whose process groups: megatron-core's main or dev branch, every power of two, or any number of ranks.",
+)
+@click.option("--min-cp-size", type=int, default=1, show_default=True, help="The smallest group.")
+@click.option("--layout", type=click.Choice(LAYOUTS), default=LAYOUTS[0], show_default=True, help="Chunks per rank.")
+@click.option("--min-local-rows", type=int, default=1, show_default=True, help="Rows that verl pads a rank to.")
+@click.option(
+    "--memory",
+    metavar="limit=N,token=N,...",
+    help="Bytes of a rank, and for each padded token of its own (token) and of its group (group_token).",
+)
+@click.option(
+    "--cost",
+    "cost_text",
+    default="",
+    metavar="NAME=N,...",
+    help="Cost of a sequence: linear (per token), quadratic (per pair), comm (per token and doubling of its group).",
+)
+@click.option("--profile", metavar="FILE", help="Seconds as measured: what `hcp dcp calibrate` wrote.")
+@click.option("--gpu", metavar="NAME", help="With a model: the GPU whose seconds are estimated.  [default: h100]")
+@click.option("--gpus-per-node", type=int, help="With a model: GPUs of a node.  [default: the launch's, or 8]")
+@launch_options
+@click.option("--svg", metavar="FILE", help="Write a timeline as SVG.")
+@click.option("--html", metavar="FILE", help="Write the timeline and tables as a page.")
+@click.option("-o", "--output", metavar="FILE", help="Write the plan as JSON; `hcp dcp show` reads it.")
+@format_option("text", "json")
+def plan(target: str | None, options: LoadOptions, **given: Any) -> None:
+    """Assign sequences to micro-batches and to groups of ranks that share them.
+
+    A TARGET is a launch as `hcp check` takes it: its sizes, and its model for the cost, for which
+    --model alone does.
+
+    \b
+    hcp dcp plan --world-size 8 --max-seqlen 8192 --lengths 30000,9000,800,700
+    hcp dcp plan --world-size 64 --max-seqlen 8192 --lengths data.jsonl --take 512 --compare --svg plan.svg
+    """
+    from hcp.data.lengths import read_lengths
+
+    facts = launch_facts(target, options)
+    request = _request(given, facts, options)
+    found = read_lengths(given["lengths"], given["field"], given["take"])
+    lines, failed = _plans(request, found.values, given["policy"], given["compare"])
+    _write_pictures(lines, failed, given["svg"], given["html"])
+    _print(lines, failed, found.note, given)
+
+
+class _Request(NamedTuple):
+    world_size: int
+    max_seqlen: int
+    setup: Setup
+
+
+def _request(given: dict[str, Any], facts: dict[str, Any], options: LoadOptions) -> _Request:
+    """What is asked for: by the options, and where they are silent by the launch."""
+    sizes: dict[str, Any] = {
+        name: facts.get(name) or 1 if given[name] is None else given[name] for name in ("tp", "pp", "vpp")
+    }
+    world_size, max_seqlen = given["world_size"], given["max_seqlen"]
+    if world_size is None:
+        world_size = facts.get("dp", 0) * facts.get("cp", 0) or None
+    if max_seqlen is None:
+        max_seqlen = facts.get("max_seqlen_per_dp_cp_rank")
+    for option, value in (("--world-size", world_size), ("--max-seqlen", max_seqlen)):
+        if value is None:
+            raise HcpError(f"{option}: not given, and no launch says it; give a number")
+    if world_size > MAX_WORLD_SIZE:
+        raise HcpError(f"--world-size {str(world_size)[:20]}: wanted at most {MAX_WORLD_SIZE} ranks")
+    cost = cost_of(
+        given["cost_text"], given["profile"], facts, options.model_file, given["gpu"], tp=sizes["tp"], pp=sizes["pp"],
+        gpus_per_node=given["gpus_per_node"],
+    )  # fmt: skip
+    memory = memory_of(given["memory"])
+    named: dict[str, Any] = {
+        name: given[name] for name in ("sequence_parallel", "groups", "min_cp_size", "layout", "min_local_rows")
+    }
+    return _Request(world_size, max_seqlen, Setup(cost=cost, memory=memory, **sizes, **named))
+
+
+def _plans(
+    request: _Request, lengths: Any, policy: str, compare: str | None
+) -> tuple[list[Timeline], list[tuple[str, str]]]:
+    """The plan, and those that it is compared with; for each that cannot be made, why."""
+    from hcp.draw.timeline_rows import timeline_of
+
+    sizes = (request.world_size, request.max_seqlen)
+    lines = [timeline_of(plan_with(policy, lengths, *sizes, request.setup))]
+    failed = []
+    for name in policies_of(compare, lengths, *sizes) if compare is not None else ():
+        try:
+            lines.append(timeline_of(plan_with(name, lengths, *sizes, request.setup)))
+        except HcpError as error:
+            failed.append((name, str(error)))
+    return lines, failed
+
+
+@click.command()
+@click.argument("file", metavar="PLAN.json")
+@click.option("--svg", metavar="FILE", help="Write a timeline as SVG.")
+@click.option("--html", metavar="FILE", help="Write the timeline and tables as a page.")
+@format_option("text", "json")
+def show(file: str, svg: str | None, html: str | None, fmt: str) -> int:
+    """Read a plan back, check it, and print its metrics anew. Exit code 1: it cannot run as it is."""
+    from hcp.core.dcp.plan_json import load_plan
+    from hcp.draw.timeline_rows import timeline_of
+
+    line = timeline_of(load_plan(file))
+    _write_pictures([line], [], svg, html)
+    _print([line], [], "", {"fmt": fmt, "output": None, "compare": None})
+    return int(bool(line.problems))
+
+
+def _write_pictures(lines: list[Timeline], failed: list[tuple[str, str]], svg: str | None, html: str | None) -> None:
+    if svg is None and html is None:
+        return
+    from hcp.draw.timeline import render_page, render_timelines
+
+    for option, path, render in (("--svg", svg, render_timelines), ("--html", html, render_page)):
+        if path is not None:
+            write_ours(option, path, render(lines, failed))
+
+
+def _print(lines: list[Timeline], failed: list[tuple[str, str]], note: str, given: dict[str, Any]) -> None:
+    from hcp.cli.reports import dcp as report
+
+    if given["output"] is not None:
+        write_ours("-o", given["output"], report.plan_dump(lines[0].plan) + "\n")
+    if given["fmt"] == "json":
+        compared = given["compare"] is not None
+        click.echo(report.compare_dump(lines, failed, note) if compared else report.plan_dump(lines[0].plan))
+    else:
+        say(report.plan_lines(lines, failed, note))

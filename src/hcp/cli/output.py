@@ -1,0 +1,49 @@
+"""Writes pictures and plans where the user wants them, and over nothing that is not one of ours."""
+
+from __future__ import annotations
+
+import os
+import stat
+
+from hcp.cli.screen import say
+from hcp.core.errors import HcpError
+from hcp.core.files import write_whole
+from hcp.core.visible import visible
+
+MARKS = (b'data-made-by="hcp"', b'content="hcp"', b'"schema": "hcp.')
+"""One of these stands near the start of every picture, page and JSON that hcp makes."""
+_START = 600
+
+
+def write_ours(option: str, path: str, text: str) -> None:
+    """Writes the file whole, and says so on stderr.
+
+    Raises:
+        HcpError: it cannot be written, or is a file with anything that hcp did not make.
+    """
+    assert any(mark in text.encode()[:_START] for mark in MARKS), text[:_START]
+    try:
+        if _is_foreign(path):
+            raise HcpError(
+                f"{option} {visible(path)}: is there already and was not made by hcp; remove it, or name another file"
+            )
+        write_whole(path, text)
+    except (OSError, ValueError) as error:
+        reason = error.strerror if isinstance(error, OSError) else "no name of a file"
+        raise HcpError(
+            f"{option} {visible(path)}: cannot be written ({reason}); name a file in a folder that exists"
+        ) from None
+    say([f"wrote {path}"], err=True)
+
+
+def _is_foreign(path: str) -> bool:
+    """Whether a regular file of this name has content, and none of ours."""
+    try:
+        status = os.stat(path)
+    except FileNotFoundError:
+        return False
+    if not stat.S_ISREG(status.st_mode) or not status.st_size:
+        return False
+    with open(path, "rb") as file:
+        start = file.read(_START)
+    return not any(mark in start for mark in MARKS)

@@ -1,0 +1,42 @@
+"""How a plan is put into words: the same on the terminal, in pictures and on pages."""
+
+from __future__ import annotations
+
+from hcp.draw.timeline_rows import Timeline
+
+
+def seconds(value: float) -> str:
+    """A time with three digits, in s, ms or us.
+
+    >>> seconds(1234.5), seconds(12.0), seconds(0.5), seconds(0.01234), seconds(0.0000012), seconds(0.0)
+    ('1234 s', '12.0 s', '500 ms', '12.3 ms', '1.20 us', '0 s')
+    """
+    if value <= 0:
+        return "0 s"
+    unit, name = next(((unit, name) for unit, name in _UNITS if value >= unit), _UNITS[-1])
+    digits = f"{value / unit:.0f}" if value / unit >= 1000 else f"{value / unit:#.3g}"
+    return f"{digits.rstrip('.')} {name}"
+
+
+_UNITS = ((1.0, "s"), (1e-3, "ms"), (1e-6, "us"))
+
+
+def caption(line: Timeline, first: Timeline | None = None) -> tuple[str, str]:
+    """Two lines: how good the plan is, against the first one where there are several; and where its time goes."""
+    metrics = line.plan.metrics
+    count = metrics.num_micro_batches
+    gain = ""
+    if first is not None and first is not line and first.plan.metrics.estimated_s:
+        gain = f" ({gain_of(line, first):.2f} times that of {first.policy})"
+    filled = "" if line.peak > 1 else f", {metrics.token_fill:.0%} of the token slots filled"
+    return (
+        f"{seconds(metrics.estimated_s)} estimated{gain}, imbalance {metrics.imbalance:.3f}, groups "
+        f"{metrics.mean_cp_over_min:.2f} times as wide as they must be, {count} micro-batch{'es' * (count > 1)}",
+        f"ranks wait {line.idle:.1%} of the time and send {line.sent:.1%} of it; width beyond need is priced at "
+        f"{line.price:.1%} of the work{filled}" + (f"; pipeline bubble {seconds(line.bubble)}" if line.bubble else ""),
+    )
+
+
+def gain_of(line: Timeline, first: Timeline) -> float:
+    """How many times as long as the first plan this one takes."""
+    return line.plan.metrics.estimated_s / first.plan.metrics.estimated_s
