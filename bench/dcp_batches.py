@@ -1,7 +1,8 @@
 """How long the way into and out of a batch takes: `python bench/dcp_batches.py [--sequences N ...]`.
 
 One rank of eight splits a batch with six jagged keys by a plan, and merges an output of each of its sequences; the
-exchange with the other ranks is left out. Near linear means that twice the sequences take at most about twice as long.
+exchange with the other ranks is left out. Counted is processor time of one core, which other work on the machine
+changes little. Near linear means that twice the sequences take at most about twice as long.
 """
 
 from __future__ import annotations
@@ -36,15 +37,16 @@ def batch_of(count: int) -> Any:
 def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--sequences", type=int, nargs="+", default=[512, 1024, 2048, 4096, 8192])
-    print(f"one of {RANKS} ranks, {KEYS} jagged keys, seconds")
+    torch.set_num_threads(1)
+    print(f"one of {RANKS} ranks, {KEYS} jagged keys, seconds of one core")
     print(f"{'sequences':>9} {'micro-batches':>13} {'plan':>7} {'split':>7} {'merge':>7}")
     for count in parser.parse_args().sequences:
         batch = batch_of(count)
-        started = time.perf_counter()
+        started = time.process_time()
         plan = plan_for(batch, RANKS, MAX_SEQLEN)
-        planned = time.perf_counter()
+        planned = time.process_time()
         shares = split_batch(batch, plan, 0)
-        split = time.perf_counter()
+        split = time.process_time()
         # All ranks' outputs, as one that leads every group: merging is then over all sequences.
         everyone = [
             share
@@ -53,9 +55,9 @@ def main() -> int:
             if share[CP_RANK] == 0
         ]
         outputs = [(share, {"log_probs": share["input_ids"] * 0.5}) for share in everyone]
-        before = time.perf_counter()
+        before = time.process_time()
         merge_outputs(outputs, count)
-        merged = time.perf_counter()
+        merged = time.process_time()
         seconds = (planned - started, split - planned, merged - before)
         print(f"{count:>9} {len(plan.micro_batches):>13}", *(f"{each:>7.2f}" for each in seconds), flush=True)
     return 0

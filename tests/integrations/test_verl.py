@@ -23,7 +23,8 @@ from hcp.core.errors import HcpError  # noqa: E402
 
 pytestmark = [pytest.mark.torch, pytest.mark.upstream]
 
-LENGTHS = [130, 20, 33, 7, 64, 91, 12, 12, 250, 3, 48, 77]
+LENGTHS = [130, 20, 33, 7, 64, 91, 12, 12, 250, 3, 48, 77] + [13] * 60
+"""Seven of 13 tokens fit into 100, but not seven of the 16 that TP 4 pads them to."""
 VERSIONS = pytest.mark.parametrize("version", ["0.9.1"])  # 0.9.0 has the same file
 
 
@@ -60,7 +61,7 @@ ROWS = [Setup(), Setup(tp=4), Setup(tp=2, layout="contiguous"), Setup(tp=2, layo
 
 @VERSIONS
 def test_no_rank_of_verl_holds_more_padded_rows_than_m(ranks: Any, upstream: Path, version: str) -> None:
-    """W 8, M 100, TP 4: dev's scheduler, and ours without TP, let a rank have 104."""
+    """Without the tensor-parallel size a rank would have 112 rows of 100."""
 
     def shares_of(adapter: Any, setup: Setup) -> list[Any]:
         shares = []
