@@ -28,7 +28,7 @@ BY_ID: dict[str, Rule]
 
 
 def _common() -> tuple[Rule, ...]:
-    from hcp.rules import attn, batch, env, key, load, loss, moe, par, perf, tp
+    from hcp.rules import batch, env, key, load, loss, moe, par, perf, tp
     from hcp.rules import len as lengths_of_data
     from hcp.rules.cp import attention, backends, comm_types, heads, lengths, modes
     from hcp.rules.hcp import attention as hcp_attention
@@ -82,21 +82,21 @@ def _pipe() -> tuple[Rule, ...]:
 
 
 def _fsdp() -> tuple[Rule, ...]:
-    from hcp.rules import fsdp
+    from hcp.rules.fsdp import options
 
-    return _rules_in(fsdp)
+    return _rules_in(options)
 
 
 def _latent() -> tuple[Rule, ...]:
-    from hcp.rules import mla
+    from hcp.rules.mla import queries
 
-    return _rules_in(mla)
+    return _rules_in(queries)
 
 
 def _mtp() -> tuple[Rule, ...]:
-    from hcp.rules import mtp
+    from hcp.rules.mtp import positions
 
-    return _rules_in(mtp)
+    return _rules_in(positions)
 
 
 def _model() -> tuple[Rule, ...]:

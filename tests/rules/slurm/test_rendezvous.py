@@ -20,6 +20,7 @@ VERDICTS: list[Row] = [
     ("SLURM013", "mlm", started("--nnodes 1"), "", "not concerned"),
     ("SLURM013", "mlm", started("--standalone"), "nodes=4", "not concerned"),
     ("SLURM013", "mlm", started("--nnodes 4"), "", "error hang init"),
+    ("SLURM013", "mlm", started("--nnodes 2"), "", "error hang init"),
     ("SLURM013", "mlm", started("--nnodes 4 --master-addr localhost"), "", "error hang init"),
     ("SLURM013", "mlm", started("--nnodes 4 --master-addr 127.0.0.1"), "", "error hang init"),
     ("SLURM013", "mlm", started("--nnodes 4 --master_addr node7"), "", "fine"),

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import re
+
 from hcp.launch.fact import ELASTIC_STARTS
 from hcp.rules.rule import Example, Problem, rule
 from hcp.rules.upstream import BRIDGE_SBATCH
-from hcp.rules.view import Unknown, View
+from hcp.rules.view import View
 
 
 def _script(options: str) -> Example:
@@ -23,22 +25,13 @@ def _meets(v: View) -> bool:
 
 
 def _option(v: View, name: str) -> str | None:
-    """An option of torchrun, also as the variable PET_… that it reads; None where it is not given.
-
-    Raises:
-        Unknown: it is given, but cannot be read.
-    """
-    for fact in (f"torchrun.{name}", f"env.PET_{name.upper()}"):
-        if v.get(fact) is not None:
-            return str(v.get(fact))
-        if fact in v.launch.unknown:
-            raise Unknown(fact)
-    return None
+    """An option of torchrun, also as the variable PET_… that it reads; None where it is not given. Asks for nothing."""
+    value = v.get(f"torchrun.{name}") or v.get(f"env.PET_{name.upper()}")
+    return None if value is None else str(value)
 
 
 def _host(endpoint: str) -> str:
-    host, _, port = endpoint.rpartition(":")
-    return (host if host and port.isdecimal() else endpoint).strip("[]").lower()
+    return re.sub(r":\d+$", "", endpoint).strip("[]").lower()
 
 
 @rule(
@@ -86,7 +79,7 @@ def nodes_have_ranks_of_their_own(v: View) -> Problem | None:
     same rank everywhere. --rdzv-backend c10d numbers the nodes by itself.
     """
     rank = _option(v, "node_rank")
-    if rank is not None and not (v.get("srun") and rank.isdecimal()):
+    if rank is not None and not v.get("srun"):
         return None
     return Problem(
         message="all nodes take the same rank: start-up hangs until its timeout",
