@@ -29,7 +29,8 @@ BY_ID: dict[str, Rule]
 
 def _common() -> tuple[Rule, ...]:
     from hcp.rules import batch, env, key, load, loss, moe, par, perf, tp
-    from hcp.rules import len as lengths_of_data
+    from hcp.rules import len as data_lengths
+    from hcp.rules.attn import command_line
     from hcp.rules.cp import attention, backends, comm_types, heads, lengths, modes
     from hcp.rules.hcp import attention as hcp_attention
     from hcp.rules.hcp import backend, launcher, sizes
@@ -39,28 +40,8 @@ def _common() -> tuple[Rule, ...]:
 
     cp = _rules_in(attention, backends, comm_types, heads, lengths, modes)
     hcp = _rules_in(hcp_attention, backend, hcp_heads, launcher, sizes)
-    return (
-        cp
-        + hcp
-        + _rules_in(
-            attn,
-            batch,
-            env,
-            key,
-            lengths_of_data,
-            levels,
-            load,
-            loss,
-            moe,
-            par,
-            paths,
-            perf,
-            placement,
-            ranks,
-            rendezvous,
-            tp,
-        )
-    )
+    ranks_and_jobs = _rules_in(levels, ranks, tp, par, paths, placement, rendezvous)
+    return cp + hcp + ranks_and_jobs + _rules_in(batch, command_line, data_lengths, env, key, load, loss, moe, perf)
 
 
 def _dcp() -> tuple[Rule, ...]:
