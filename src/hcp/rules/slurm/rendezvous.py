@@ -7,7 +7,7 @@ import re
 from hcp.launch.fact import ELASTIC_STARTS
 from hcp.rules.rule import Example, Problem, rule
 from hcp.rules.upstream import BRIDGE_SBATCH
-from hcp.rules.view import View
+from hcp.rules.view import Unknown, View
 
 
 def _script(options: str) -> Example:
@@ -25,9 +25,17 @@ def _meets(v: View) -> bool:
 
 
 def _option(v: View, name: str) -> str | None:
-    """An option of torchrun, also as the variable PET_… that it reads; None where it is not given. Asks for nothing."""
-    value = v.get(f"torchrun.{name}") or v.get(f"env.PET_{name.upper()}")
-    return None if value is None else str(value)
+    """An option of torchrun, also as the variable PET_… that it reads; None where it is not given.
+
+    Raises:
+        Unknown: it is given, but cannot be read.
+    """
+    for fact in (f"torchrun.{name}", f"env.PET_{name.upper()}"):
+        if v.get(fact) is not None:
+            return str(v.get(fact))
+        if fact in v.launch.unknown:
+            raise Unknown(fact)
+    return None
 
 
 def _host(endpoint: str) -> str:
@@ -78,6 +86,8 @@ def nodes_have_ranks_of_their_own(v: View) -> Problem | None:
     torchrun's --node-rank is 0 unless it is given. With srun all nodes get the same words, so a plain number is the
     same rank everywhere. --rdzv-backend c10d numbers the nodes by itself.
     """
+    if any(name in v.launch.unknown for name in ("torchrun.node_rank", "env.PET_NODE_RANK")):
+        return None  # a word that each node evaluates by itself
     rank = _option(v, "node_rank")
     if rank is not None and not v.get("srun"):
         return None
