@@ -38,7 +38,7 @@ from hcp.launch.facts.table import FACTS  # noqa: E402
 from hcp.launch.load import LoadOptions, load_launch  # noqa: E402
 from hcp.launch.options import parse_assumptions  # noqa: E402
 from hcp.rules.engine import check_launch  # noqa: E402
-from hcp.rules.registry import rules_for  # noqa: E402
+from hcp.rules.registry import rule_of, rules_for  # noqa: E402
 from hcp.rules.report import Report  # noqa: E402
 
 MOST_UNDECIDED = 0.02
@@ -131,6 +131,8 @@ class Play:
                 if hidden.may_be_absent not in faults:
                     faults[hidden.may_be_absent] = self._fault(of, fact, hidden.may_be_absent)
                 fault = faults[hidden.may_be_absent]
+                if hidden.by_recipe and fault is not None and all(rule_of(name).recipe_settled for name in fault[1]):
+                    fault = None  # a recipe gets it right by itself
             if fault is not None:
                 answer = "VIOLATION"
                 key = of.key(fact)

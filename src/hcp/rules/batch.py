@@ -155,9 +155,13 @@ def _has_eval_sizes(v: View) -> bool:
     stage="init",
     source=(
         MICROBATCHES.says(
-            "RampupBatchsizeNumMicroBatchesCalculator.__init__", "diff_batch_size % batch_size_increment"
+            "RampupBatchsizeNumMicroBatchesCalculator.__init__",
+            "diff_batch_size % batch_size_increment",
+            ">=0.12,<0.18",
         ),
-        MICROBATCHES.says("RampupBatchsizeNumMicroBatchesCalculator.update", "is not divisible by micro-batch-size"),
+        MICROBATCHES.says(
+            "RampupBatchsizeNumMicroBatchesCalculator.update", "is not divisible by micro-batch-size", ">=0.12,<0.18"
+        ),
     ),
     applies=lambda v: _has_batches(v) and bool(v.get("rampup_batch_size")),
     good=Example(

@@ -61,7 +61,7 @@ def expert_parallelism_has_experts(v: View) -> Problem | None:
     stage="init",
     source=(
         ARGUMENTS.says("validate_args", "Number of experts should be a multiple of expert model parallel_size."),
-        MOE_LAYER.says("BaseMoELayer.__init__", "self.config.num_moe_experts % ep_size == 0", ">=0.12"),
+        MOE_LAYER.says("BaseMoELayer.__init__", "self.config.num_moe_experts % ep_size == 0", ">=0.13"),
     ),
     applies=lambda v: _splits_experts(v) and bool(v.num_experts),
     good=Example("mlm", f"{_EP} 4 --num-experts 8"),

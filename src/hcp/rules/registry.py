@@ -28,8 +28,9 @@ BY_ID: dict[str, Rule]
 
 
 def _common() -> tuple[Rule, ...]:
-    from hcp.rules import attn, batch, env, key, load, loss, moe, par, perf, tp
-    from hcp.rules import len as lengths_of_data
+    from hcp.rules import batch, env, key, load, loss, moe, par, perf, tp
+    from hcp.rules import len as data_lengths
+    from hcp.rules.attn import command_line
     from hcp.rules.cp import attention, backends, comm_types, heads, lengths, modes
     from hcp.rules.hcp import attention as hcp_attention
     from hcp.rules.hcp import backend, launcher, sizes
@@ -39,8 +40,8 @@ def _common() -> tuple[Rule, ...]:
 
     cp = _rules_in(attention, backends, comm_types, heads, lengths, modes)
     hcp = _rules_in(hcp_attention, backend, hcp_heads, launcher, sizes)
-    sizes_of_all = _rules_in(attn, batch, lengths_of_data, levels, moe, par, placement, ranks, rendezvous, shards, tp)
-    return cp + hcp + sizes_of_all + _rules_in(env, key, load, loss, paths, perf)
+    ranks_and_jobs = _rules_in(levels, ranks, shards, tp, par, paths, placement, rendezvous)
+    return cp + hcp + ranks_and_jobs + _rules_in(batch, command_line, data_lengths, env, key, load, loss, moe, perf)
 
 
 def _dcp() -> tuple[Rule, ...]:
@@ -68,21 +69,21 @@ def _pipe() -> tuple[Rule, ...]:
 
 
 def _fsdp() -> tuple[Rule, ...]:
-    from hcp.rules import fsdp
+    from hcp.rules.fsdp import options
 
-    return _rules_in(fsdp)
+    return _rules_in(options)
 
 
 def _latent() -> tuple[Rule, ...]:
-    from hcp.rules import mla
+    from hcp.rules.mla import queries
 
-    return _rules_in(mla)
+    return _rules_in(queries)
 
 
 def _mtp() -> tuple[Rule, ...]:
-    from hcp.rules import mtp
+    from hcp.rules.mtp import positions
 
-    return _rules_in(mtp)
+    return _rules_in(positions)
 
 
 def _model() -> tuple[Rule, ...]:

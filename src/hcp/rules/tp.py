@@ -74,7 +74,7 @@ def tp_overlap_has_sequence_parallelism(v: View) -> Problem | None:
         + (f"at tensor_model_parallel_size {v.tp}" if v.tp == 1 else "without sequence_parallel"),
         wanted="tensor and sequence parallelism",
         facts=("tp_comm_overlap", "sequence_parallel", "tp"),
-        fixes=(on, off) if v.tp > 1 else (off,),
+        fixes=(on, off),
     )
 
 

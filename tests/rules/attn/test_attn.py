@@ -11,6 +11,7 @@ VERDICTS: list[Row] = [
     ("ATTN001", "mlm", "--attention-backend flash", "", "not concerned"),
     ("ATTN001", "mlm", "--attention-backend local", "", "error crash config"),
     ("ATTN001", "mlm", "--attention-backend local --spec local", "", "fine"),
+    ("ATTN001", "mlm", "--attention-backend local --spec local more", "", "fine"),
     ("ATTN001", "mlm", "--attention-backend local --spec a.module function", "", "error crash config"),
     (
         "ATTN001",

@@ -42,6 +42,7 @@ VERDICTS: list[Row] = [
     ("FSDP004", "bridge", f"{_BRIDGE} {_V2}", "tp=1 pp=1 ep=2", "error crash config"),
     ("FSDP004", "bridge", f"{_BRIDGE} {_V2}", "tp=1 pp=1 ep=1 cp=2", "fine"),  # CP021
     ("FSDP004", "bridge", f"{_BRIDGE} {_V2}", "", "needs tp"),
+    ("FSDP004", "bridge", _V2, "tp=2 fsdp=false", "not concerned"),
     ("FSDP005", "mlm", "--pipeline-model-parallel-size 2", "", "not concerned"),
     ("FSDP005", "mlm", f"{_FSDP2} --pipeline-model-parallel-size 2", "", "error crash config"),
     ("FSDP005", "mlm", f"{_FSDP2} --expert-model-parallel-size 2", "", "error crash config"),

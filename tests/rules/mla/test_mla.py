@@ -11,6 +11,8 @@ VERDICTS: list[Row] = [
     ("MLA001", "mlm", "--group-query-attention", "", "not concerned"),
     ("MLA001", "mlm", "--multi-latent-attention", "", "fine"),
     ("MLA001", "mlm", "--multi-latent-attention --group-query-attention", "", "error crash config"),
+    ("MLA001", "mlm", "--multi-latent-attention --group-query-attention", "mcore=0.16.0", "error crash config"),
+    ("MLA001", "mlm", "--multi-latent-attention --group-query-attention", "mcore=0.15.3", "fine"),
     (
         "MLA001",
         "mlm",

@@ -17,6 +17,8 @@ VERDICTS: list[Row] = [
     ("MOE001", "bridge", "model.expert_model_parallel_size=2", "", "needs num_experts"),
     ("MOE001", "bridge", "model.expert_model_parallel_size=2 model.num_moe_experts=null", "", "error crash config"),
     ("MOE001", "verl", "", "ep=2 num_experts=null", "error crash config"),
+    ("MOE001", "bridge", "model.num_moe_experts=null", "", "not concerned"),
+    ("MOE003", "bridge", "model.num_moe_experts=4", "", "not concerned"),
     ("MOE002", "mlm", f"{_EP} 2", "", "not concerned"),
     ("MOE002", "mlm", "--num-experts 3", "", "not concerned"),
     ("MOE002", "mlm", f"{_EP} 2 --num-experts 3", "", "error crash config"),
@@ -61,6 +63,12 @@ VERDICTS: list[Row] = [
 
 TEXTS: list[Row] = [
     # rule, dialect, launch, assumed, what the finding says
+    ("MOE001", "mlm", f"{_EP} 2", "", "| no expert parallelism"),
+    # Two ranks hold a grid of two experts' ranks, and none of more; eight stages or shards leave one each.
+    ("MOE002", "bridge", "", "ep=4 num_experts=6 world_size=2 etp=1", "| expert parallelism over 2 ranks"),
+    ("MOE002", "bridge", "", "ep=4 num_experts=6 world_size=2 pp=1", "| expert parallelism over 2 ranks"),
+    ("MOE002", "bridge", "", "ep=4 num_experts=6 world_size=8 etp=1 pp=8", "| no expert parallelism"),
+    ("MOE002", "bridge", "", "ep=4 num_experts=6 world_size=8 etp=8 pp=1", "| no expert parallelism"),
     ("MOE001", "mlm", f"{_EP} 2", "", "found: expert_model_parallel_size 2 for a dense model"),
     ("MOE002", "mlm", f"{_EP} 2 --num-experts 3", "", "found: 3 experts over 2 ranks"),
     (

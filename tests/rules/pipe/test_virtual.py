@@ -27,6 +27,8 @@ VERDICTS: list[Row] = [
     ("PIPE003", "mlm", f"--num-layers 15 {_PP} 5 {_PER_RANK} 2 {_FIRST} 1 {_LAST} 2", "", "error crash init"),
     ("PIPE003", "mlm", f"--num-layers 15 {_PP} 5 {_PER_RANK} 2 {_FIRST} 2 {_LAST} 1", "", "error crash init"),
     ("PIPE003", "mlm", f"--num-layers 13 {_PP} 5 {_PER_RANK} 2 {_FIRST} 2 {_LAST} 2", "", "error crash init"),
+    ("PIPE003", "mlm", f"--num-layers 7 {_PP} 3 {_PER_RANK} 2 {_FIRST} 2 {_LAST} 2", "", "error crash init"),
+    ("PIPE003", "mlm", f"--num-layers 7 {_PP} 3 {_PER_STAGE} 3 {_FIRST} 2 {_LAST} 2", "", "needs vpp"),
     ("PIPE003", "mlm", f"--num-layers 14 {_PP} 5 {_PER_RANK} 2 {_FIRST} 2 {_LAST} 2", "", "fine"),  # PIPE002
     ("PIPE003", "mlm", f"--num-layers 4 {_PP} 2 {_PER_RANK} 2 {_FIRST} 2 {_LAST} 2", "", "fine"),
     ("PIPE003", "bridge", "model.virtual_pipeline_model_parallel_size=3", "pp=2 num_layers=8", "warning crash init"),
@@ -64,6 +66,9 @@ VERDICTS: list[Row] = [
         "pp=2",
         "needs pipeline_layout",
     ),
+    ("PIPE006", "bridge", "model.pipeline_model_parallel_layout=5", "pp=2", "needs pipeline_layout"),
+    ("PIPE006", "bridge", "model.pipeline_model_parallel_layout=[5,6]", "pp=2", "needs pipeline_layout"),
+    ("PIPE006", "bridge", "model.pipeline_model_parallel_layout=[[embedding],5]", "pp=2", "needs pipeline_layout"),
     ("PIPE006", "bridge", "model.pipeline_model_parallel_layout=[embedding,loss]", "pp=2", "needs pipeline_layout"),
     ("PIPE007", "mlm", f"{_PP} 2", "", "not concerned"),
     ("PIPE007", "mlm", f"--num-layers 3 {_PP} 2 {_LAYOUT} Et|ttL", "", "fine"),
@@ -76,6 +81,9 @@ VERDICTS: list[Row] = [
     ("PIPE007", "mlm", f"--num-layers 3 --mtp-num-layers 1 {_PP} 2 {_LAYOUT} Et|ttL", "", "error crash config"),
     ("PIPE007", "mlm", f"--num-layers 3 {_PP} 2 {_LAYOUT} Et|ttmL", "", "error crash config"),
     ("PIPE007", "mlm", f"--num-layers 3 --mtp-num-layers 1 {_PP} 2 {_LAYOUT} Etm|ttL", "", "error crash config"),
+    ("PIPE007", "mlm", f"--num-layers 2 {_PP} 2 {_LAYOUT} EtL|t", "", "error crash config"),
+    ("PIPE007", "mlm", f"--num-layers 10000 {_PP} 2 {_LAYOUT} 'E|(tt)*5000L'", "", "fine"),
+    ("PIPE007", "mlm", f"--num-layers 10001 {_PP} 2 {_LAYOUT} 'E|({73 * 't'})*137L'", "", "needs pipeline_layout"),
     ("PIPE007", "bridge", _LISTS, "num_layers=2 mtp_layers=null", "fine"),
     ("PIPE007", "bridge", _LISTS, "num_layers=3 mtp_layers=null", "error crash config"),
     # Repetitions: those in parentheses first, then those of one letter; commas mean nothing.
@@ -101,13 +109,19 @@ TEXTS: list[Row] = [
         "",
         "found: 1 layers in a stage of their own, 2 virtual stages",
     ),
-    ("PIPE004", "mlm", f"--num-layers 8 {_PER_RANK} 2", "", "found: virtual pipeline size 2 over 1 stage"),
+    (
+        "PIPE004",
+        "mlm",
+        f"--num-layers 8 {_PER_RANK} 2",
+        "",
+        "found: virtual pipeline size 2 at pipeline_model_parallel_size 1",
+    ),
     (
         "PIPE004",
         "mlm",
         f"--num-layers 8 {_PP} 2 {_PER_RANK} 2 --no-overlap-p2p-communication",
         "",
-        "found: virtual pipeline size 2 over 2 stages without the overlap of their messages",
+        "found: virtual pipeline size 2 at pipeline_model_parallel_size 2 without the overlap of their messages",
     ),
     (
         "PIPE004",
@@ -134,6 +148,14 @@ TEXTS: list[Row] = [
         "",
         "found: t behind m",
     ),
+    (
+        "PIPE007",
+        "mlm",
+        f"--num-layers 3 --mtp-num-layers 1 {_PP} 2 {_LAYOUT} Et|ttL",
+        "",
+        "found: 0 m for 1 layers of multi-token prediction",
+    ),
+    ("PIPE007", "mlm", f"--num-layers 3 --mtp-num-layers 1 {_PP} 2 {_LAYOUT} Et|ttL", "", "wanted: 1 m"),
 ]
 
 FIXES: list[FixRow] = [

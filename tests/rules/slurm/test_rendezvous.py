@@ -20,6 +20,7 @@ VERDICTS: list[Row] = [
     ("SLURM013", "mlm", started("--nnodes 1"), "", "not concerned"),
     ("SLURM013", "mlm", started("--standalone"), "nodes=4", "not concerned"),
     ("SLURM013", "mlm", started("--nnodes 4"), "", "error hang init"),
+    ("SLURM013", "mlm", started("--nnodes 2"), "", "error hang init"),
     ("SLURM013", "mlm", started("--nnodes 4 --master-addr localhost"), "", "error hang init"),
     ("SLURM013", "mlm", started("--nnodes 4 --master-addr 127.0.0.1"), "", "error hang init"),
     ("SLURM013", "mlm", started("--nnodes 4 --master_addr node7"), "", "fine"),
@@ -41,7 +42,15 @@ VERDICTS: list[Row] = [
     ("SLURM014", "mlm", started("--nnodes 4 --master-addr node7"), "", "error hang init"),
     ("SLURM014", "mlm", started("--nnodes 4 --master-addr node7 --rdzv-backend static"), "", "error hang init"),
     ("SLURM014", "mlm", started("--nnodes 4 --master-addr node7 --rdzv-backend c10d"), "", "not concerned"),
-    ("SLURM014", "mlm", started("--nnodes 4 --master-addr node7 --node-rank $NODE"), "", "needs torchrun.node_rank"),
+    ("SLURM014", "mlm", started("--nnodes 4 --master-addr node7 --node-rank $NODE"), "", "fine"),
+    # Under srun a number is the same on every node, a variable need not be.
+    (
+        "SLURM014",
+        "mlm",
+        f"export PET_NODE_RANK=$SLURM_NODEID\nsrun {started('--nnodes 4 --master-addr node7')}",
+        "",
+        "fine",
+    ),
     # A person starts it on each node, with another number.
     ("SLURM014", "mlm", started("--nnodes 4 --master-addr node7 --node-rank 0"), "", "fine"),
     ("SLURM014", "mlm", f"srun {started('--nnodes 4 --master-addr node7 --node-rank 0')}", "", "error hang init"),

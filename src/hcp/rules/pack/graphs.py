@@ -11,9 +11,9 @@ _GRAPHS = "--no-create-attention-mask-in-dataloader --cuda-graph-impl transforme
 
 def _graphs_attention(v: View) -> bool:
     """Whether a layer's graph holds its attention: where nothing names what it holds, it holds the whole layer."""
-    held = v.cuda_graph_modules
-    names = [str(name) for name in (held if isinstance(held, list | tuple) else (held or "").split(","))]
-    return not any(names) or "attn" in names or "full" in names
+    held = v.cuda_graph_modules or "attn"
+    names = held if isinstance(held, list | tuple) else str(held).split(",")
+    return "attn" in names or "full" in names
 
 
 @rule(

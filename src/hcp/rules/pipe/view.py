@@ -33,7 +33,7 @@ def describes_each_stage(v: View) -> bool:
 
 def main_pattern(v: View) -> str:
     """The hybrid pattern of the model itself, without that of multi-token prediction; "" without a known pattern."""
-    return str(v.get("hybrid_pattern") or "").partition("/")[0]
+    return str(v.get("hybrid_pattern")).partition("/")[0]
 
 
 def split_layers(v: View) -> int:
@@ -53,14 +53,9 @@ def said_layers(v: View) -> str:
 
 
 def pp_fixes(v: View, layers: int) -> tuple[Fix, ...]:
-    """Pipeline sizes near the launch's that divide the layers, the ranks, and the layers of a stage for its VPP."""
-    ranks, chunks = v.get("world_size"), v.get("vpp") or 1
-    others = (v.get("tp") or 1) * (v.get("cp") or 1) * (v.get("gtp") or 1)
-
-    def fits(size: int) -> bool:
-        return layers // size % chunks == 0 and (ranks is None or ranks % (size * others) == 0)
-
-    sizes = [size for size in nearest_divisors(layers, int(v.pp), fits) if fits(size)]
+    """Pipeline sizes near the launch's that divide the layers and the ranks."""
+    ranks = v.get("world_size")
+    sizes = nearest_divisors(layers, int(v.pp), lambda size: ranks is None or ranks % size == 0)
     return tuple(Fix({"pp": size}, over("pipeline", size)) for size in sizes)
 
 

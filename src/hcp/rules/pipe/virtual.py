@@ -57,7 +57,7 @@ def virtual_stages_are_whole(v: View) -> Problem | None:
         layers, stages = split_layers(v), v.pp
     else:
         given = list(given_stages(v).values())
-        wrong = next((size for size in given if size > 0 and not chunk and size % v.vpp), None)
+        wrong = next((size for size in given if size % (v.vpp or 1)), None)
         if wrong is not None:
             return _odd_chunks(v, f"{wrong} layers in a stage of their own", v.vpp)
         layers, stages = v.num_layers - sum(given), v.pp - len(given)
@@ -121,7 +121,7 @@ def virtual_stages_have_a_pipeline(v: View) -> Problem | None:
         return None
     return Problem(
         message="start-up stops: the interleaved schedule needs more stages",
-        found=f"virtual pipeline size {v.vpp} over {v.pp} stage{'s' if v.pp > 1 else ''}"
+        found=f"virtual pipeline size {v.vpp} at pipeline_model_parallel_size {v.pp}"
         + (" without the overlap of their messages" if alone else ""),
         wanted=f"at least {least} stages, or no virtual ones",
         facts=("vpp", "pp"),
@@ -186,7 +186,7 @@ def layout_holds_every_layer(v: View) -> Problem | None:
     `E` comes first and `L` last, `t` stands for a layer, `m` for one of multi-token prediction, behind all layers.
     """
     flat = layout_of(v).flat
-    layers, mtp = flat.count("t"), flat.count("m")
+    layers, mtp, wanted_mtp = flat.count("t"), flat.count("m"), v.mtp_layers or 0
     wrong = None
     if not flat.startswith("E") or flat.count("E") != 1:
         wrong = ("E not once and first", "one E, at the start")
@@ -194,9 +194,9 @@ def layout_holds_every_layer(v: View) -> Problem | None:
         wrong = ("L not once and last", "one L, at the end")
     elif layers != v.num_layers:
         wrong = (f"{layers} t for {v.num_layers} layers", f"{v.num_layers} t")
-    elif mtp != (v.mtp_layers or 0):
-        wrong = (f"{mtp} m for {v.mtp_layers or 0} layers of multi-token prediction", f"{v.mtp_layers or 0} m")
-    elif "t" in flat[flat.find("m") :] and mtp:
+    elif mtp != wanted_mtp:
+        wrong = (f"{mtp} m for {wanted_mtp} layers of multi-token prediction", f"{wanted_mtp} m")
+    elif "t" in flat[flat.find("m") :]:
         wrong = ("t behind m", "all t before the first m")
     if wrong is None:
         return None

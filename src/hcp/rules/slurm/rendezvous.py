@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import re
+
 from hcp.launch.fact import ELASTIC_STARTS
 from hcp.rules.rule import Example, Problem, rule
 from hcp.rules.upstream import BRIDGE_SBATCH
@@ -37,8 +39,7 @@ def _option(v: View, name: str) -> str | None:
 
 
 def _host(endpoint: str) -> str:
-    host, _, port = endpoint.rpartition(":")
-    return (host if host and port.isdecimal() else endpoint).strip("[]").lower()
+    return re.sub(r":\d+$", "", endpoint).strip("[]").lower()
 
 
 @rule(
@@ -46,7 +47,7 @@ def _host(endpoint: str) -> str:
     severity="error",
     effect="hang",
     stage="init",
-    source=(BRIDGE_SBATCH.says("<module>", "--rdzv_endpoint=$MASTER_ADDR:$MASTER_PORT", ""),),
+    source=(BRIDGE_SBATCH.says("<module>", "--master_addr=", ""),),
     applies=_meets,
     good=_script("--rdzv-backend c10d --rdzv-endpoint node1:29500"),
     bad=_script("--rdzv-backend c10d --rdzv-endpoint localhost:29500"),
@@ -74,7 +75,7 @@ def nodes_meet_at_one_address(v: View) -> Problem | None:
     severity="error",
     effect="hang",
     stage="init",
-    source=(BRIDGE_SBATCH.says("<module>", "--rdzv_endpoint=$MASTER_ADDR:$MASTER_PORT", ""),),
+    source=(BRIDGE_SBATCH.says("<module>", "--node_rank=", ""),),
     applies=lambda v: _meets(v) and v.get("start") == "torchrun" and _option(v, "rdzv_backend") in (None, "static"),
     good=_script("--master-addr node1 --node-rank 1"),
     bad=_script("--master-addr node1"),
@@ -85,8 +86,10 @@ def nodes_have_ranks_of_their_own(v: View) -> Problem | None:
     torchrun's --node-rank is 0 unless it is given. With srun all nodes get the same words, so a plain number is the
     same rank everywhere. --rdzv-backend c10d numbers the nodes by itself.
     """
+    if any(name in v.launch.unknown for name in ("torchrun.node_rank", "env.PET_NODE_RANK")):
+        return None  # a word that each node evaluates by itself
     rank = _option(v, "node_rank")
-    if rank is not None and not (v.get("srun") and rank.isdecimal()):
+    if rank is not None and not v.get("srun"):
         return None
     return Problem(
         message="all nodes take the same rank: start-up hangs until its timeout",

@@ -31,7 +31,7 @@ def mtp_has_rotary_positions(v: View) -> Problem | None:
     --use-rotary-position-embeddings, the older option, takes effect from 0.17 on.
     """
     kind = v.position_embedding_type
-    if kind in ("rope", "none", None):
+    if kind in ("rope", None):  # "none" is read as null
         return None
     if v.use_rotary_position_embeddings and not v.at_least("mcore", "0.17"):
         return None

@@ -14,7 +14,7 @@ _GQA = "--group-query-attention --num-query-groups 4"
     severity="error",
     effect="crash",
     stage="config",
-    source=(ARGUMENTS.says("validate_args", "mutually exclusive with multi latent attention.", ">=0.10"),),
+    source=(ARGUMENTS.says("validate_args", "mutually exclusive with multi latent attention.", ">=0.16"),),
     applies=lambda v: v.dialect == "mlm" and bool(v.get("mla")),
     good=Example("mlm", "--multi-latent-attention"),
     bad=Example("mlm", f"--multi-latent-attention {_GQA}"),
@@ -22,9 +22,9 @@ _GQA = "--group-query-attention --num-query-groups 4"
 def mla_excludes_gqa(v: View) -> Problem | None:
     """Multi-latent attention has no groups of query heads.
 
-    Its keys and values come out of a latent vector, for every head.
+    Its keys and values come out of a latent vector, for every head. Megatron-LM's command line asserts it since 0.16.
     """
-    if not v.group_query_attention:
+    if not v.group_query_attention or (v.known("mcore") and not v.at_least("mcore", "0.16")):
         return None
     return Problem(
         message="Megatron-LM's command line refuses query groups with multi-latent attention: the launch stops",

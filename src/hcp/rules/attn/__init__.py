@@ -1,0 +1,1 @@
+"""The attention that is asked for."""
