@@ -218,6 +218,7 @@ TABLES = Tables(
         (r"NCCL_ALGO must be one of", ("CP017",)),
         (r"Product of hierarchical_context_parallel_sizes", ("HCP002", "HCP001")),
         (r"offline_packing_specs must be set|packed_sequence_size must be greater", ("PACK020",)),
+        (r"When finetuning with CP>1", ("LOSS001",)),
         (r"CP/SP collate padding multiple", ("CP001", "CP002", "LOAD002")),
         (r"world_size \(\d+\) is not divisible by expert_tensor_model_pipeline", ("TOPO004",)),
         (r"do not support hierarchical_context_parallel_sizes", ("HCP011",)),
