@@ -1,4 +1,4 @@
-"""Our verdict against upstream's own code: `python bench/agree.py --megatron-lm DIR`.
+"""Our verdict against upstream's own code: `python bench/agree.py --megatron-lm DIR` (or --megatron-bridge, --verl).
 
 DIR is a checkout. Random launches are made from the options that this revision of upstream has, and judged twice: by
 upstream's own start-up, in a process of its own and with stand-ins for what needs GPUs (each is named where it is
@@ -7,7 +7,9 @@ we report an error and upstream accepts; silent rules, where upstream refuses fo
 report nothing; and refusals without a rule, by text. The exit status is 1 if there is a false alarm or a silent rule,
 or if more than 2 % are refused without a rule.
 
-Needs torch (the CPU build is enough). Not part of CI.
+Megatron-LM needs torch (the CPU build is enough); Megatron-Bridge also hydra-core and transformers, and Megatron-LM at
+its 3rdparty/Megatron-LM; verl also ray, tensordict and pandas. HCP_AGREE_PYTHON names an interpreter that has them.
+Not part of CI.
 """
 
 from __future__ import annotations
@@ -19,11 +21,11 @@ from pathlib import Path
 ROOT = Path(__file__).resolve().parents[1]
 sys.path[:0] = [str(ROOT / "src"), str(ROOT / "bench" / "lib")]
 
-from agree import megatron_lm  # noqa: E402
+from agree import bridge, megatron_lm, verl  # noqa: E402
 from agree.compare import show, write_results  # noqa: E402
 from options import at_least_one  # noqa: E402
 
-UPSTREAMS = {"megatron-lm": megatron_lm.compare}
+UPSTREAMS = {"megatron-lm": megatron_lm.compare, "megatron-bridge": bridge.compare, "verl": verl.compare}
 """By option, what compares `--commands` launches with a checkout, from a seed."""
 
 

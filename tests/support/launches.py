@@ -33,7 +33,8 @@ BY_TOKENS = "actor_rollout_ref.actor.use_dynamic_bsz=True "
 """What verl's start-up asks of micro-batches."""
 BY_COUNT = (
     "actor_rollout_ref.actor.use_dynamic_bsz=False "
-    "actor_rollout_ref.rollout.log_prob_micro_batch_size_per_gpu=1 actor_rollout_ref.actor.ppo_micro_batch_size_per_gpu="
+    "actor_rollout_ref.rollout.log_prob_micro_batch_size_per_gpu=1 "
+    "actor_rollout_ref.actor.ppo_micro_batch_size_per_gpu="
 )
 VERL = f"{ACTOR}dynamic_context_parallel=True {ACTOR}max_seqlen_per_dp_cp_rank=4096 {BY_TOKENS}"
 """Dynamic CP in which every rule holds: megatron-core's main and dev branch, a Bridge provider, and verl."""

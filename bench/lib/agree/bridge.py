@@ -8,10 +8,13 @@ from __future__ import annotations
 
 import random
 from collections.abc import Iterator, Mapping
+from pathlib import Path
 from typing import Any, NamedTuple
 
 import yaml
 
+from agree.compare import Refusal, Result, Tables, Tally, errors_of
+from agree.process import Upstream, commit_of
 from hcp.launch.build import build_launch
 from hcp.launch.fact import Fact, Launch
 from hcp.launch.read import read_text
@@ -19,8 +22,6 @@ from hcp.launch.words.overrides import reading_of_words
 from hcp.launch.words.settings import Word
 from hcp.rules.engine import check_launch
 from hcp.rules.registry import rules_for
-from hcp.rules.report import Report
-from lib.agree.compare import Tables
 
 _SIZES = (1, 1, 1, 2, 2, 4, 3)
 _BOOL = (False, True)
@@ -51,7 +52,7 @@ SPACE: dict[str, tuple[Any, ...]] = {
     "model.softmax_type": ("vanilla", "vanilla", "learnable", "off-by-one"),
     "model.qk_clip": (False, False, True),
     "model.mtp_num_layers": (None, None, 1),
-    "model.experimental_attention_variant": (None, None, "dsa", "gated_delta_net"),
+    "model.experimental_attention_variant": (None, None, "dsa"),
     "model.overlap_moe_expert_parallel_comm": (False, False, True),
     "model.recompute_granularity": (None, None, "selective"),
     "model.pipeline_model_parallel_comm_backend": (None, "nccl", "ucc"),
@@ -86,6 +87,7 @@ _PACKING: dict[str, tuple[Any, ...]] = {
     "dataset.pad_to_multiple_of": (1, 128, 24),
 }
 """Keys of some bases only, which keep the base's values in most draws."""
+_SPECS = "dataset.offline_packing_specs"
 _ENV: dict[str, tuple[str | None, ...]] = {
     "NCCL_ALGO": (None, "Ring", "Tree", "Ring,Tree", "NVLS", "^NVLS", "CollnetDirect"),
     "NVTE_ALLOW_NONDETERMINISTIC_ALGO": ("0",),
@@ -132,6 +134,8 @@ def cases(bases: Mapping[str, str], count: int, seed: int) -> Iterator[Case]:
         packing = {key: values for key, values in _PACKING.items() if _has(dumps[base], key)}
         redrawn = rng.random() < 0.4
         settings |= {key: rng.choice(values) if redrawn else _at(dumps[base], key) for key, values in packing.items()}
+        if _has(dumps[base], _SPECS) and not _at(dumps[base], _SPECS):
+            settings[_SPECS] = None  # the recipe has none, which an override list shall say
         length = rng.choice(_LENGTHS)
         settings |= {"model.seq_length": length, "dataset.seq_length": length}
         if rng.random() < 0.1:
@@ -184,8 +188,52 @@ def launch_of(case: Case, text: str | None, versions: Mapping[str, str]) -> Laun
     return build_launch(reading_of_words("bridge", [Word(word) for word in words], "-"), assumed=assumed)
 
 
-def report_of(launch: Launch) -> Report:
-    return check_launch(launch, rules_for(launch), fixes=False)
+def compare(checkout: Path, commands: int, seed: int) -> Result:
+    """Judges random configurations, each as a full YAML and as an override list.
+
+    The checkout has its Megatron-LM at 3rdparty/Megatron-LM.
+    """
+    upstream = Upstream("bridge_upstream.py", str(checkout), str(checkout / "3rdparty" / "Megatron-LM"))
+    version, core, te, bases = (upstream.ready[name] for name in ("version", "core_version", "te", "bases"))
+    versions = {"bridge": version, "mcore": core, "te": te}
+    tally = Tally(TABLES)
+    for case in cases(bases, commands, seed):
+        for form in ("YAML", "overrides"):
+            text = yaml_of(case, bases) if form == "YAML" else None
+            question: dict[str, Any] = {"world_size": case.world_size, "env": case.env}
+            question |= {"yaml": text} if text else {"base": case.base, "overrides": case.overrides}
+            answer = upstream.ask(question)["refusal"]
+            launch = launch_of(case, text, versions)
+            report = check_launch(launch, rules_for(launch), fixes=False)
+            tally.add(f"{form} {case}", Refusal(**answer) if answer else None, errors_of(report, TABLES))
+    upstream.close()
+    made_with = {"mcore": core, "te": te, "configurations": commands, "forms": "YAML and overrides", "seed": seed}
+    return Result("megatron-bridge", version, commit_of(checkout), made_with, tally)
 
 
-TABLES = Tables(owners=(), unrelated=(), beyond={})
+TABLES = Tables(
+    owners=(
+        (r"world size \(\d+\) is not divisible by total_model_size", ("TOPO003",)),
+        (r"not divisible by eval model parallel size", ("LOAD002",)),
+        (r"NCCL_ALGO must be one of", ("CP017",)),
+        (r"Product of hierarchical_context_parallel_sizes", ("HCP002", "HCP001")),
+        (r"offline_packing_specs must be set|packed_sequence_size must be greater", ("PACK020",)),
+        (r"When finetuning with CP>1", ("LOSS001",)),
+        (r"CP/SP collate padding multiple", ("CP001", "CP002", "LOAD002")),
+        (r"world_size \(\d+\) is not divisible by expert_tensor_model_pipeline", ("TOPO004",)),
+        (r"do not support hierarchical_context_parallel_sizes", ("HCP011",)),
+        (r"Hybrid context parallel requires an even number", ("DCP007",)),
+        (r"FSDP requires CUDA_DEVICE_MAX_CONNECTIONS", ("ENV001",)),
+    ),
+    unrelated=(
+        (r"recompute", "activation recomputation"),
+        (r"Bias in Moe", "the biases of MoE layers"),
+        (r"linear_attention_freq", "the layers of a gated delta net"),
+        (r"Cross Entropy Fusion", "determinism of the loss"),
+    ),
+    beyond={
+        "CP006": "raised where the model is built",
+        "MODEL001": "raised where the model is built",
+        "CP027": "raised where the last layer is built",
+    },
+)

@@ -18,16 +18,15 @@ import copy
 import importlib
 import io
 import json
-import linecache
 import os
 import sys
-import traceback
 import types
 import typing
 import warnings
 from collections.abc import Callable
 from typing import Any
 
+from refusal import refusal_of
 from stand_ins import Anything, stand_in_for
 
 TE = "2.20.0"
@@ -96,14 +95,14 @@ class MegatronBridge:
             return {name: yaml.safe_dump(base.to_dict()) for name, base in self.bases.items()}
 
     def judge(self, question: dict[str, Any]) -> dict[str, str] | None:
-        """Upstream's refusal (text and line of code) of a YAML or of overrides to a base, or None."""
+        """Upstream's refusal of a YAML or of overrides to a base, or None."""
         before, world_size = dict(os.environ), question["world_size"]
         os.environ.update(question["env"], WORLD_SIZE=str(world_size), RANK="0", LOCAL_RANK="0")
         try:
             with contextlib.redirect_stdout(io.StringIO()), contextlib.redirect_stderr(io.StringIO()):
                 self._start(self._container(question), world_size)
         except (Exception, SystemExit) as error:
-            return {"text": _text(error), "code": _code(error)}
+            return refusal_of(error, "megatron")
         finally:
             self._end()
             os.environ.clear()
@@ -193,8 +192,8 @@ def _pretraining(config: Any) -> Any:
     return _container(
         config,
         config.MockGPTDatasetConfig(
-            seq_length=4096, random_seed=1234, reset_position_ids=False, reset_attention_mask=False, eod_mask_loss=False,
-            dataloader_type="single",
+            seq_length=4096, random_seed=1234, reset_position_ids=False, reset_attention_mask=False,
+            eod_mask_loss=False, dataloader_type="single",
         ),
     )  # fmt: skip
 
@@ -229,22 +228,6 @@ _BASES: dict[str, Callable[[Any], Any]] = {
     "packed": _packed,
     "direct": _direct,
 }
-
-
-def _text(error: BaseException) -> str:
-    return f"{type(error).__name__}: {' '.join(str(error).split())[:300]}"
-
-
-def _code(error: BaseException) -> str:
-    """The statement that raised the error, or its first lines."""
-    frames = [
-        item for item in traceback.extract_tb(error.__traceback__) if f"{os.sep}megatron{os.sep}" in item.filename
-    ]
-    if not frames:
-        return ""
-    frame = frames[-1]
-    lines = [linecache.getline(frame.filename, number) for number in range(frame.lineno or 1, (frame.lineno or 1) + 3)]
-    return f"{os.path.basename(frame.filename)} {frame.name}: {' '.join(' '.join(lines).split())}"
 
 
 def main() -> None:

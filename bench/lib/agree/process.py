@@ -11,15 +11,17 @@ from pathlib import Path
 from typing import Any
 
 _HERE = Path(__file__).resolve().parent
+PYTHON = "HCP_AGREE_PYTHON"
+"""The variable that names the interpreter for upstream's code, where it needs packages that this one lacks."""
 
 
 class Upstream:
     """Upstream's code in a process of its own. It writes one object when it is ready: `ready`."""
 
     def __init__(self, program: str, *arguments: str, env: Mapping[str, str] | None = None) -> None:
-        """Starts `program`, a file beside this one."""
+        """Starts `program`, a file beside this one, with the interpreter of `PYTHON`, else with this one."""
         self._process = subprocess.Popen(
-            [sys.executable, str(_HERE / program), *arguments],
+            [os.environ.get(PYTHON, sys.executable), str(_HERE / program), *arguments],
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             text=True,

@@ -33,6 +33,11 @@ class Anything:
     def __getitem__(self, key: Any) -> Any:
         return self
 
+    def __or__(self, other: Any) -> Any:
+        return self
+
+    __ror__ = __or__
+
     def __mro_entries__(self, bases: Any) -> tuple[type, ...]:
         return (_Base,)
 
@@ -51,7 +56,7 @@ class _Finder(importlib.abc.MetaPathFinder, importlib.abc.Loader):
         self._names = frozenset(names)
 
     def find_spec(self, name: str, path: Sequence[str] | None, target: Any = None) -> Any:
-        if name.partition(".")[0] in self._names:
+        if any(name == ours or name.startswith(f"{ours}.") for ours in self._names):
             return importlib.machinery.ModuleSpec(name, self, is_package=True)
         return None
 
@@ -62,7 +67,7 @@ class _Finder(importlib.abc.MetaPathFinder, importlib.abc.Loader):
 
 
 def stand_in_for(*names: str) -> list[str]:
-    """Lets those of the packages be imported that are not installed; returns their names."""
-    missing = [name for name in names if importlib.util.find_spec(name) is None]
+    """Lets those of the packages be imported that are not installed, and any named subpackage; returns their names."""
+    missing = [name for name in names if "." in name or importlib.util.find_spec(name) is None]
     sys.meta_path.append(_Finder(missing))
     return missing

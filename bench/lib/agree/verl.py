@@ -4,12 +4,19 @@ from __future__ import annotations
 
 import random
 from collections.abc import Iterator, Mapping, Sequence
+from pathlib import Path
 from typing import Any
 
+from packaging.version import Version
+
+from agree.compare import Refusal, Result, Tables, Tally, errors_of
+from agree.process import Upstream, commit_of
 from hcp.launch.build import build_launch
 from hcp.launch.fact import Fact, Launch
 from hcp.launch.words.overrides import reading_of_words
 from hcp.launch.words.settings import Word
+from hcp.rules.engine import check_launch
+from hcp.rules.registry import rules_for
 
 _ACTOR, _REF, _ROLLOUT = "actor_rollout_ref.actor", "actor_rollout_ref.ref", "actor_rollout_ref.rollout"
 _MICRO = (None, 1, 1, 2, 4)
@@ -75,3 +82,33 @@ def launch_of(words: Sequence[str], versions: Mapping[str, str]) -> Launch:
     """Our reading of an override list."""
     assumed = {name: Fact(value, "assumed") for name, value in versions.items()}
     return build_launch(reading_of_words("verl", [Word(word) for word in words], "-"), assumed=assumed)
+
+
+def compare(checkout: Path, commands: int, seed: int) -> Result:
+    """Judges random override lists of verl's PPO trainer; a checkout or an unpacked wheel."""
+    upstream = Upstream("verl_upstream.py", str(checkout))
+    version = upstream.ready["version"]
+    # Dynamic CP asks for megatron-core's dev branch, which no release has.
+    versions = {"verl": Version(version).base_version, "mcore": "0.19.0", "mcore_branch": "dev"}
+    tally = Tally(TABLES)
+    for words in overrides(commands, seed):
+        answer = upstream.ask({"overrides": words})["refusal"]
+        report = check_launch(launch_of(words, versions), rules_for, fixes=False)
+        tally.add(" ".join(words), Refusal(**answer) if answer else None, errors_of(report, TABLES))
+    upstream.close()
+    return Result("verl", version, commit_of(checkout), {"configurations": commands, "seed": seed}, tally)
+
+
+_WORKER = "raised by the worker that builds the engine; validate_config does not look"
+TABLES = Tables(
+    owners=(
+        (r"unsupported operand type\(s\) for \*|ppo_micro_batch_size", ("VERL001",)),
+        (r"log_prob_micro_batch_size", ("VERL002",)),
+        (r"minimal possible batch size", ("VERL003",)),
+        (r"ppo_mini_batch_size", ("VERL004",)),
+        (r"n_gpus \(\d+\) must be divisible by model_parallel_size", ("TOPO003",)),
+        (r"max_seqlen_per_dp_cp_rank must be a positive integer", ("DCP005",)),
+    ),
+    unrelated=((r"Invalid router_replay mode", "a value, not a relation"),),
+    beyond=dict.fromkeys(("TOPO003", "DCP018", "DCP020", "DCP021", "DCP024", "DCP027"), _WORKER),
+)

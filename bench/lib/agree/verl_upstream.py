@@ -1,8 +1,9 @@
 """verl's own start-up on overrides: run by agree/verl.py, as `verl_upstream.py VERL`.
 
-Run are Hydra's composition of verl's configuration, and `validate_config` with the classes of actor, critic and engine
-that it makes. What this machine lacks is replaced: packages that are not installed (see `_MISSING`) can be imported and
-do nothing; the model of the critic is not read. torch, hydra, omegaconf, tensordict, transformers and ray are real; no Ray cluster is started.
+Run are Hydra's composition of verl's configuration, and `validate_config` with the classes of actor, critic and
+engine that it makes. What this machine lacks is replaced: packages that are not installed (see `_MISSING`) can be
+imported and do nothing; the model of the critic is not read. torch, hydra, omegaconf, transformers and ray are real;
+no Ray cluster is started.
 """
 
 from __future__ import annotations
@@ -11,20 +12,18 @@ import contextlib
 import importlib
 import io
 import json
-import linecache
 import os
 import sys
-import traceback
 import warnings
-from typing import Any
 
+from refusal import refusal_of
 from stand_ins import stand_in_for
 
-_MISSING = (
-    "codetiming", "orjson", "vllm", "sglang", "wandb", "datasets", "pybind11", "pylatexenc", "transfer_queue", "tensordict",
-    "torchdata", "liger_kernel", "dill", "torchvision", "PIL", "qwen_vl_utils", "math_verify", "pandas",
-    "fastapi", "uvicorn", "aiohttp", "cachetools", "zmq", "openai", "megatron", "mbridge", "triton", "flash_attn",
-)  # fmt: skip
+_MISSING = """
+    codetiming orjson vllm sglang wandb datasets pybind11 pylatexenc transfer_queue tensordict torchdata
+    liger_kernel dill torchvision PIL qwen_vl_utils math_verify pandas fastapi uvicorn aiohttp cachetools zmq
+    openai megatron mbridge triton flash_attn
+""".split()
 
 
 class Verl:
@@ -44,12 +43,12 @@ class Verl:
             self.version = file.read().strip()
 
     def judge(self, overrides: list[str]) -> dict[str, str] | None:
-        """Upstream's refusal of the overrides (text and line of code), or None."""
+        """Upstream's refusal of the overrides, or None."""
         try:
             with contextlib.redirect_stdout(io.StringIO()), contextlib.redirect_stderr(io.StringIO()):
                 self._start(overrides)
         except (Exception, SystemExit) as error:
-            return {"text": _text(error), "code": _code(error)}
+            return refusal_of(error, "verl")
         return None
 
     def _start(self, overrides: list[str]) -> None:
@@ -60,20 +59,6 @@ class Verl:
             use_reference_policy=self.utils.need_reference_policy(config),
             use_critic=self.utils.need_critic(config),
         )
-
-
-def _text(error: BaseException) -> str:
-    return f"{type(error).__name__}: {' '.join(str(error).split())[:300]}"
-
-
-def _code(error: BaseException) -> str:
-    """The statement that raised the error, or its first lines."""
-    frames = [frame for frame in traceback.extract_tb(error.__traceback__) if f"{os.sep}verl{os.sep}" in frame.filename]
-    if not frames:
-        return ""
-    frame = frames[-1]
-    lines = [linecache.getline(frame.filename, number) for number in range(frame.lineno or 1, (frame.lineno or 1) + 3)]
-    return f"{os.path.basename(frame.filename)} {frame.name}: {' '.join(' '.join(lines).split())}"
 
 
 def main() -> None:

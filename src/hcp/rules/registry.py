@@ -51,9 +51,9 @@ def _dcp() -> tuple[Rule, ...]:
 
 
 def _verl() -> tuple[Rule, ...]:
-    from hcp.rules import verl
+    from hcp.rules.verl import batches
 
-    return _rules_in(verl)
+    return _rules_in(batches)
 
 
 def _pack() -> tuple[Rule, ...]:

@@ -14,6 +14,13 @@ WITH_CRITIC = SOUND.replace("grpo", "gae")
 BY_TOKENS = f"{MEGATRON}{A}use_dynamic_bsz=True "
 CP_4 = f"{SOUND}trainer.nnodes=3 {A}megatron.context_parallel_size=4 "
 
+AS_YAML = """\
+algorithm: {adv_estimator: grpo}
+actor_rollout_ref:
+  actor: {strategy: megatron, use_dynamic_bsz: false}
+  rollout: {n: 1}
+"""
+
 VERDICTS: list[Row] = [
     # rule, dialect, launch, assumed, verdict
     ("VERL001", "verl", SOUND, "", "all:"),
@@ -30,6 +37,8 @@ VERDICTS: list[Row] = [
     ("VERL001", "verl", MEGATRON.replace("megatron", "dp"), "", "not concerned"),  # no model of megatron's
     ("VERL001", "verl", "engine=megatron engine.context_parallel_size=2", "", "not concerned"),  # fine-tuning
     ("VERL001", "mlm", "--micro-batch-size 1", "", "not concerned"),
+    ("VERL001", "verl", AS_YAML, "", "warning crash config"),  # the command line may add it
+    ("VERL002", "verl", AS_YAML, "", "warning crash config"),
     ("VERL002", "verl", f"{SOUND}{R}log_prob_micro_batch_size_per_gpu=null", "", "all: VERL002"),
     ("VERL002", "verl", f"{SOUND}{R}log_prob_micro_batch_size=8", "", "all: VERL002"),  # both
     (

@@ -6,6 +6,7 @@ from typing import Any, NamedTuple
 
 from hcp.launch.facts.batches import BATCH_FACTS
 from hcp.launch.facts.data import DATA_FACTS
+from hcp.launch.facts.groups import GROUP_FACTS
 from hcp.launch.facts.model import MODEL_FACTS
 from hcp.launch.facts.parallel import PARALLEL_FACTS
 from hcp.launch.facts.spec import FactSpec
@@ -22,7 +23,8 @@ class Key(NamedTuple):
 MODEL_NAMES = frozenset(spec.name for spec in MODEL_FACTS)
 """The facts of the model, its attention and its precision."""
 FACTS: dict[str, FactSpec] = {
-    spec.name: spec for spec in (*PARALLEL_FACTS, *STAGE_FACTS, *MODEL_FACTS, *DATA_FACTS, *BATCH_FACTS)
+    spec.name: spec
+    for spec in (*PARALLEL_FACTS, *GROUP_FACTS, *STAGE_FACTS, *MODEL_FACTS, *DATA_FACTS, *BATCH_FACTS, *VERL_FACTS)
 }
 
 

@@ -177,7 +177,7 @@ def offline_packing_has_its_switch_and_its_specs(v: View) -> Problem | None:
     fixes: tuple[Fix, ...]
     if has_specs and not is_on:
         found, wanted = "offline_packing_specs without enable_offline_packing", "enable_offline_packing=true"
-        fixes = (Fix({"enable_offline_packing": True}, "offline packing is on"),)
+        fixes = [Fix({"enable_offline_packing": True}, "offline packing is on")]
     else:
         row = v.packed_sequence_size
         if row is not None and row > 0:
@@ -187,13 +187,13 @@ def offline_packing_has_its_switch_and_its_specs(v: View) -> Problem | None:
             found = f"enable_offline_packing with packed_sequence_size {-1 if row is None else row}"
         wanted = "offline_packing_specs.packed_sequence_size above 0"
         length = v.get("seq_length")
-        fixes = (Fix({"packed_sequence_size": length}, f"rows of {length} tokens"),) if length else ()
+        fixes = [Fix({"packed_sequence_size": length}, f"rows of {length} tokens")] if length else []
     return Problem(
         message="offline packing is described by halves: Bridge's validation stops",
         found=found,
         wanted=wanted,
         facts=("enable_offline_packing", "packed_sequence_size"),
-        fixes=fixes,
+        fixes=tuple(fixes),
     )
 
 

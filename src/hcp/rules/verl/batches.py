@@ -36,6 +36,8 @@ def _needs_one(v: View, section: str, per_gpu: str, over_all: str, keys: tuple[s
         wanted=f"{keys[0]}, or use_dynamic_bsz=True",
         facts=(per_gpu, over_all, "use_dynamic_bsz"),
         fixes=(fix, _BY_TOKENS),
+        # verl's own YAMLs leave the sizes to the command line.
+        severity="warning" if v.launch.reading.form == "yaml" and v[per_gpu] is None and v[over_all] is None else None,
     )
 
 

@@ -1,0 +1,1 @@
+"""Rules on what verl's start-up asks for."""
