@@ -11,6 +11,7 @@ from collections.abc import Iterator, Mapping
 from typing import Any, NamedTuple
 
 import yaml
+from lib.agree.compare import Tables
 
 from hcp.launch.build import build_launch
 from hcp.launch.fact import Fact, Launch
@@ -20,7 +21,6 @@ from hcp.launch.words.settings import Word
 from hcp.rules.engine import check_launch
 from hcp.rules.registry import rules_for
 from hcp.rules.report import Report
-from lib.agree.compare import Tables
 
 _SIZES = (1, 1, 1, 2, 2, 4, 3)
 _BOOL = (False, True)

@@ -16,7 +16,6 @@ import os
 import sys
 import traceback
 import warnings
-from typing import Any
 
 from stand_ins import stand_in_for
 

@@ -14,7 +14,7 @@ _GQA = "--group-query-attention --num-query-groups 4"
     severity="error",
     effect="crash",
     stage="config",
-    source=(ARGUMENTS.says("validate_args", "mutually exclusive with multi latent attention.", ">=0.10"),),
+    source=(ARGUMENTS.says("validate_args", "mutually exclusive with multi latent attention.", ">=0.16"),),
     applies=lambda v: v.dialect == "mlm" and bool(v.get("mla")),
     good=Example("mlm", "--multi-latent-attention"),
     bad=Example("mlm", f"--multi-latent-attention {_GQA}"),
@@ -24,8 +24,8 @@ def mla_excludes_gqa(v: View) -> Problem | None:
 
     Its keys and values come out of a latent vector, for every head.
     """
-    if not v.group_query_attention:
-        return None
+    if not v.group_query_attention or (v.known("mcore") and not v.at_least("mcore", "0.16")):
+        return None  # before 0.16 the groups were read and never used
     return Problem(
         message="Megatron-LM's command line refuses query groups with multi-latent attention: the launch stops",
         found="multi_latent_attention with group_query_attention",

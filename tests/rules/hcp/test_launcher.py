@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from support.launches import ACTOR, BY_TOKENS, BRIDGE_HCP, OVERRIDE
+from support.launches import ACTOR, BRIDGE_HCP, BY_TOKENS, OVERRIDE
 from support.rules import Row, test_text, test_verdict
 
 __all__ = ["test_text", "test_verdict"]
