@@ -148,7 +148,7 @@ VERDICTS: list[Row] = [
         "world_size=8 mcore=0.18.0",
         "error crash config",
     ),
-    ("BATCH002", "mlm", f"{_ROWS} --eval-micro-batch-size 4", "world_size=8 mcore=0.18.0", "fine"),
+    ("BATCH002", "mlm", f"{_ROWS} --eval-micro-batch-size 4", "world_size=8 mcore=0.18.0", "error crash config"),
     (
         "BATCH002",
         "bridge",

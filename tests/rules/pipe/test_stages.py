@@ -45,7 +45,7 @@ VERDICTS: list[Row] = [
     ("PIPE002", "mlm", f"--num-layers 8 {_PP} 2 {_FIRST} 3 {_LAST} 5", "mcore=0.15.3", "error crash init"),
     ("PIPE002", "mlm", f"--num-layers 8 {_PP} 2 {_FIRST} 3 {_LAST} 5", "", "needs mcore"),
     ("PIPE002", "mlm", f"--num-layers 8 {_PP} 2 {_FIRST} 3 {_LAST} 4", "", "error crash init"),
-    ("PIPE002", "mlm", f"--num-layers 8 {_PP} 1 {_FIRST} 3 {_LAST} 5", "", "error crash init"),
+    ("PIPE002", "mlm", f"--num-layers 8 {_PP} 1 {_FIRST} 3 {_LAST} 5", "mcore=0.16.0", "error crash init"),
     # Stages between, and nothing for them.
     ("PIPE002", "mlm", f"--num-layers 8 {_PP} 3 {_FIRST} 3 {_LAST} 5", "mcore=0.16.0", "error crash init"),
     ("PIPE002", "mlm", f"--num-layers 8 {_PP} 3 {_FIRST} 3 {_LAST} 5", "mcore=0.15.3", "fine"),
