@@ -44,22 +44,27 @@ class Tables(NamedTuple):
 
 
 class Errors(NamedTuple):
-    """Our errors on a launch: those that upstream's start-up decides, and those it does not look at."""
+    """Our errors on a launch: those that upstream's start-up decides, and those it does not look at.
+
+    `warned` are the rules that warn: of what a branch refuses today and may take tomorrow, for example.
+    """
 
     comparable: tuple[str, ...]
     beyond: tuple[str, ...]
+    warned: tuple[str, ...] = ()
 
 
 def errors_of(report: Report, tables: Tables) -> Errors:
     """The ids of the errors in a report. What is silent, or shows after the start, is beyond the comparison."""
     comparable, beyond = [], []
+    warned = tuple(finding.rule.id for finding in report.findings if finding.severity == "warning")
     for finding in report.findings:
         if finding.severity == "error":
             decided = (
                 finding.stage in _DECIDED_AT and finding.effect == "crash" and finding.rule.id not in tables.beyond
             )
             (comparable if decided else beyond).append(finding.rule.id)
-    return Errors(tuple(comparable), tuple(beyond))
+    return Errors(tuple(comparable), tuple(beyond), warned)
 
 
 def citing(refusal: Refusal) -> tuple[str, ...]:
@@ -112,9 +117,11 @@ class Tally:
             owners = citing(refusal)
         if owners:
             reported = set(owners) & {*ours.comparable, *ours.beyond}
-            self.agreed.update(reported)
-            self.counts["refused by both" if reported else "silent rule"] += 1
-            if not reported:
+            warned = set(owners) & set(ours.warned)
+            self.agreed.update(reported | warned)
+            said = "refused by both" if reported else "refused upstream, warned here" if warned else "silent rule"
+            self.counts[said] += 1
+            if not reported and not warned:
                 self._keep(self.silent_rules, f"{' or '.join(owners)}: {_shape(refusal)}", launch)
             return
         if unrelated:

@@ -125,6 +125,8 @@ def evaluation_batch_divides(v: View) -> Problem | None:
     micro = v.eval_micro_batch_size if v.eval_micro_batch_size is not None else _micro_batch(v)
     size = v.eval_global_batch_size if v.eval_global_batch_size is not None else v.global_batch_size
     dp = v.dp
+    if size is None and v.dialect == "mlm":
+        size = _micro_batch(v) * dp  # the command line's own default
     if v.get("eval_context_parallel_size") and v.at_least("bridge", "0.6"):
         ranks = v.tp * v.pp * v.eval_context_parallel_size
         if v.world_size % ranks:

@@ -10,6 +10,8 @@ _ROWS = "--micro-batch-size 2 --context-parallel-size 2"
 _EVAL = "validation.eval_global_batch_size"
 
 VERDICTS: list[Row] = [
+    ("BATCH002", "mlm", "--micro-batch-size 1 --eval-micro-batch-size 2", "mcore=0.19.0 world_size=4", "error"),
+    ("BATCH002", "mlm", "--micro-batch-size 2 --eval-micro-batch-size 2", "mcore=0.19.0 world_size=4", "fine"),
     # rule, dialect, launch, assumed, verdict
     ("BATCH001", "mlm", "--micro-batch-size 1", "world_size=8", "not concerned"),
     ("BATCH001", "mlm", f"{_ROWS} --global-batch-size 8", "world_size=8", "fine"),
@@ -109,7 +111,7 @@ VERDICTS: list[Row] = [
         "world_size=8 mcore=0.18.0",
         "error crash config",
     ),
-    ("BATCH002", "mlm", f"{_ROWS} --eval-micro-batch-size 4", "world_size=8 mcore=0.18.0", "fine"),
+    ("BATCH002", "mlm", f"{_ROWS} --eval-micro-batch-size 4", "world_size=8 mcore=0.18.0", "error crash config"),
     (
         "BATCH002",
         "bridge",

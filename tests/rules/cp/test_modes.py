@@ -16,6 +16,9 @@ VERDICTS: list[Row] = [
     ("CP017", "mlm", "--deterministic-mode", "mcore=0.19", "fine"),
     ("CP017", "mlm", "--deterministic-mode", "mcore=0.19 env.NCCL_ALGO=Tree", "error"),
     ("CP017", "mlm", "--deterministic-mode", "mcore=0.18 " + TREE, "fine"),
+    ("CP017", "mlm", "--deterministic-mode", "mcore=0.18 " + TREE.replace("Tree", "Ring,Tree"), "error crash init"),
+    ("CP017", "mlm", "--deterministic-mode", "mcore=0.18 " + TREE.replace("Tree", "null"), "error crash init"),
+    ("CP017", "mlm", "--deterministic-mode", "mcore=0.19 " + TREE.replace("Tree", "null"), "fine"),
     ("CP017", "bridge", "model.deterministic_mode=true", TREE, "fine"),
     # Bridge compares the whole variable with its list, and wants it set.
     ("CP017", "bridge", "model.deterministic_mode=true", TREE.replace("Tree", "Ring,Tree"), "error crash config"),

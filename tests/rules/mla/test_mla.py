@@ -7,6 +7,7 @@ from support.rules import FixRow, Row, test_fixes, test_text, test_verdict
 __all__ = ["test_fixes", "test_text", "test_verdict"]
 
 VERDICTS: list[Row] = [
+    ("MLA001", "mlm", "--multi-latent-attention --group-query-attention", "mcore=0.14.0", "fine"),
     # rule, dialect, launch, assumed, verdict
     ("MLA001", "mlm", "--group-query-attention", "", "not concerned"),
     ("MLA001", "mlm", "--multi-latent-attention", "", "fine"),

@@ -14,6 +14,9 @@ _EMBEDDING, _LOSS = "--account-for-embedding-in-pipeline-split", "--account-for-
 _LAYOUT = "--pipeline-model-parallel-layout"
 
 VERDICTS: list[Row] = [
+    # Without a pipeline no stage is left to share the rest; 0.16 refuses what one given stage leaves.
+    ("PIPE002", "mlm", "--num-layers 8 --decoder-last-pipeline-num-layers 1", "mcore=0.14.0", "fine"),
+    ("PIPE002", "mlm", "--num-layers 8 --decoder-last-pipeline-num-layers 1", "mcore=0.16.1", "error"),
     # rule, dialect, launch, assumed, verdict
     ("PIPE001", "mlm", "--num-layers 7", "", "not concerned"),
     ("PIPE001", "mlm", f"--num-layers 7 {_PP} 2", "", "error crash config"),
@@ -42,7 +45,7 @@ VERDICTS: list[Row] = [
     ("PIPE002", "mlm", f"--num-layers 8 {_PP} 2 {_FIRST} 3 {_LAST} 5", "mcore=0.15.3", "error crash init"),
     ("PIPE002", "mlm", f"--num-layers 8 {_PP} 2 {_FIRST} 3 {_LAST} 5", "", "needs mcore"),
     ("PIPE002", "mlm", f"--num-layers 8 {_PP} 2 {_FIRST} 3 {_LAST} 4", "", "error crash init"),
-    ("PIPE002", "mlm", f"--num-layers 8 {_PP} 1 {_FIRST} 3 {_LAST} 5", "", "error crash init"),
+    ("PIPE002", "mlm", f"--num-layers 8 {_PP} 1 {_FIRST} 3 {_LAST} 5", "mcore=0.16.0", "error crash init"),
     # Stages between, and nothing for them.
     ("PIPE002", "mlm", f"--num-layers 8 {_PP} 3 {_FIRST} 3 {_LAST} 5", "mcore=0.16.0", "error crash init"),
     ("PIPE002", "mlm", f"--num-layers 8 {_PP} 3 {_FIRST} 3 {_LAST} 5", "mcore=0.15.3", "fine"),

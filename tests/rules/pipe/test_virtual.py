@@ -13,6 +13,8 @@ _LAYOUT = "--pipeline-model-parallel-layout"
 _LISTS = "model.pipeline_model_parallel_layout=[[embedding,decoder],[decoder,loss]]"
 
 VERDICTS: list[Row] = [
+    ("PIPE003", "mlm", "--num-layers 8 --num-layers-per-virtual-pipeline-stage 3", "", "error"),
+    ("PIPE004", "mlm", "--num-layers 8 --pipeline-model-parallel-layout 'Etttt|ttttL'", "", "error"),
     # rule, dialect, launch, assumed, verdict
     ("PIPE003", "mlm", f"--num-layers 8 {_PP} 2", "", "not concerned"),
     ("PIPE003", "mlm", f"--num-layers 8 {_PER_RANK} 2", "", "not concerned"),

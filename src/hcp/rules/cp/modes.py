@@ -18,19 +18,25 @@ _ALGOS = frozenset({"Ring", "CollnetDirect", "CollnetChain", "^NVLS"})
 _NONDETERMINISTIC = "env.NVTE_ALLOW_NONDETERMINISTIC_ALGO"
 
 
+def _is_refused_by_mlm(v: View, chosen: str | None) -> bool:
+    """Before 0.19 the command line wants one word of its list, from 0.19 on it takes several, or none, but no tree."""
+    words = set() if chosen is None else {word.strip() for word in chosen.split(",")}
+    if not words <= _ALGOS | {"Tree"}:
+        return True
+    if len(words) == 1 and "Tree" not in words:
+        return False
+    return "Tree" in words if v.at_least("mcore", "0.19") else len(words) != 1
+
+
 def _refused_reduction(v: View) -> Problem | None:
     """The problem of an NCCL_ALGO that the launcher refuses in deterministic mode."""
-    if v.dialect not in ("mlm", "bridge"):
+    bridge = v.dialect == "bridge"
+    if not bridge and (v.dialect != "mlm" or not v.known("env.NCCL_ALGO")):
         return None
-    if v.dialect == "bridge" or not v.at_least("mcore", "0.19"):
-        chosen = v["env.NCCL_ALGO"]
-        accepted = _ALGOS | {"Tree"}
-        is_refused = chosen not in accepted
-    else:
-        chosen = v.get("env.NCCL_ALGO")
-        accepted = _ALGOS
-        is_refused = chosen is not None and not {word.strip() for word in str(chosen).split(",")} <= accepted
-    if not is_refused:
+    chosen = v["env.NCCL_ALGO"]
+    takes_tree = bridge or (v.known("mcore") and not v.at_least("mcore", "0.19"))
+    accepted = _ALGOS | {"Tree"} if takes_tree else _ALGOS
+    if not (chosen not in accepted if bridge else _is_refused_by_mlm(v, chosen)):
         return None
     return Problem(
         message="deterministic mode wants NCCL_ALGO set to a reduction that it knows: the launch stops",
@@ -38,7 +44,7 @@ def _refused_reduction(v: View) -> Problem | None:
         wanted=f"one of {', '.join(sorted(accepted))}",
         facts=("env.NCCL_ALGO", "deterministic"),
         fixes=(Fix({"env.NCCL_ALGO": "Ring"}, "rings: the sum has one order"),),
-        stage="config" if v.dialect == "bridge" else None,
+        stage="config" if bridge else None,
     )
 
 

@@ -65,9 +65,9 @@ def each_micro_batch_is_one_packed_row(v: View) -> Problem | None:
     """Dynamic CP in Megatron-LM gets packed rows, one per micro-batch.
 
     The wrapper cuts rows at cu_seqlens, which only the data set of --sft returns. Ranks that receive the batch from
-    another TP rank allocate micro-batch-size rows for what is a single packed one.
+    another TP rank allocate micro-batch-size rows for what is a single packed one. Dev's scheduler packs rows itself.
     """
-    if v.sft and v.micro_batch_size in (None, 1):
+    if v.sft and (is_dev(v) or v.micro_batch_size in (None, 1)):
         return None
     found = "a data set without --sft" if not v.sft else f"micro_batch_size {v.micro_batch_size}"
     edits = {"sft": True, "micro_batch_size": 1, "attention_mask_in_dataloader": False}

@@ -25,7 +25,7 @@ def mla_excludes_gqa(v: View) -> Problem | None:
     Its keys and values come out of a latent vector, for every head. Megatron-LM's command line asserts it since 0.16.
     """
     if not v.group_query_attention or (v.known("mcore") and not v.at_least("mcore", "0.16")):
-        return None
+        return None  # before 0.16 the groups were read and never used
     return Problem(
         message="Megatron-LM's command line refuses query groups with multi-latent attention: the launch stops",
         found="multi_latent_attention with group_query_attention",

@@ -105,6 +105,8 @@ def middle_stages_share_the_rest(v: View) -> Problem | None:
     """
     sizes = given_stages(v)
     layers, stages = v.num_layers - sum(sizes.values()), v.pp - len(sizes)
+    if v.pp == 1 and (not v.at_least("mcore", "0.16") or (stages < 0 and layers)):
+        return None  # no stage between is left to divide by, and the single one holds all layers
     empty = [name for name, size in sizes.items() if size <= 0]
     given = " and ".join(f"{size} in the {name}" for name, size in sizes.items())
     if empty:

@@ -29,7 +29,8 @@ _LAYOUT = "--pipeline-model-parallel-layout"
 
 def _has_chunks(v: View) -> bool:
     """Whether stages have virtual ones that nothing describes one by one."""
-    return bool((v.get("vpp") or v.get("layers_per_virtual_stage")) and is_pipelined(v) and not describes_each_stage(v))
+    chunk = v.get("layers_per_virtual_stage")  # which the command line divides by without a pipeline too
+    return bool((chunk or (v.get("vpp") and is_pipelined(v))) and not describes_each_stage(v))
 
 
 @rule(
@@ -104,7 +105,7 @@ def _without_chunks(v: View) -> Fix:
             "initialize_model_parallel", "should be greater than 1 with interleaved schedule", ">=0.12"
         ),
     ),
-    applies=lambda v: v.get("vpp") is not None,
+    applies=lambda v: v.get("vpp") is not None or bool(v.get("pipeline_layout")),
     good=Example("mlm", f"--num-layers 32 {_PP} 2 --num-virtual-stages-per-pipeline-rank 2"),
     bad=Example("mlm", "--num-layers 32 --num-virtual-stages-per-pipeline-rank 2"),
     recipe_settled=True,
@@ -115,13 +116,16 @@ def virtual_stages_have_a_pipeline(v: View) -> Problem | None:
     The interleaved schedule needs two stages, and three on Megatron-LM's command line where
     --no-overlap-p2p-communication switches the overlap off.
     """
+    parts = len(layout_of(v).stages) if v.get("vpp") is None else v.vpp * v.pp
+    if parts == v.pp or parts % v.pp:
+        return None  # no virtual stages, or PIPE006
     alone = v.dialect == "mlm" and not v.overlap_p2p_comm
     least = 3 if alone else 2
     if v.pp >= least:
         return None
     return Problem(
         message="start-up stops: the interleaved schedule needs more stages",
-        found=f"virtual pipeline size {v.vpp} at pipeline_model_parallel_size {v.pp}"
+        found=f"virtual pipeline size {parts // v.pp} over {v.pp} stage{'s' if v.pp > 1 else ''}"
         + (" without the overlap of their messages" if alone else ""),
         wanted=f"at least {least} stages, or no virtual ones",
         facts=("vpp", "pp"),
