@@ -16,7 +16,6 @@ import tempfile
 from collections.abc import Iterable, Iterator
 from pathlib import Path
 
-from packaging.specifiers import SpecifierSet
 from packaging.version import InvalidVersion, Version
 
 ROOT = Path(__file__).resolve().parents[1]
@@ -103,23 +102,19 @@ def version_of(text: str) -> Version | None:
 
 def remarks(anchor: Anchor, trees: Iterable[Tree]) -> Iterator[tuple[bool, str]]:
     """What is wrong with a source's range: (whether it is claimed without being there, in words)."""
-    stated = SpecifierSet(anchor.source.versions)
-    releases: dict[Version, bool] = {}
+    missing: list[str] = []
+    more: list[str] = []
     for tree in trees:
-        if not can_tell(anchor.source, tree.root):
-            continue
-        if tree.root.branch:
-            claimed = claims(anchor.source, tree.root)
-            if claimed != tree.holds(anchor):
-                yield claimed, f"{'is not' if claimed else 'is'} on {tree.root.branch}"
-        else:
-            releases[Version(str(tree.root.version))] = tree.holds(anchor)
-    missing = [version for version, holds in sorted(releases.items()) if not holds and version in stated]
-    more = [version for version, holds in sorted(releases.items()) if holds and version not in stated]
+        if can_tell(anchor.source, tree.root):
+            claimed, holds = claims(anchor.source, tree.root), tree.holds(anchor)
+            if claimed and not holds:
+                missing.append(tree.name)
+            elif holds and not claimed:
+                more.append(tree.name)
     if missing:
-        yield True, f"is not in {' '.join(map(str, missing))}"
+        yield True, f"is not in {' '.join(missing)}"
     if more:
-        yield False, f"is in {' '.join(map(str, more))}"
+        yield False, f"is in {' '.join(more)}"
 
 
 def main() -> int:

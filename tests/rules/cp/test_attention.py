@@ -9,6 +9,7 @@ __all__ = ["test_fixes", "test_text", "test_verdict"]
 
 WINDOW = "model.context_parallel_size=2 model.num_layers=2 model.window_size=[8,0]"
 
+FP8_PACKED = "cp=2 fp8=hybrid fp8_recipe=delayed fp8_multi_head_attention=true thd=true "
 FP8_CUSTOM = (
     "model.context_parallel_size=2 model.fp8=hybrid model.fp8_recipe=custom model.fp8_multi_head_attention=true"
 )
@@ -151,6 +152,8 @@ VERDICTS: list[Row] = [
     ("CP011", "mlm", "", "cp=2 attention_bias=true cp_comm_type=all_gather", "error crash first-forward"),
     ("CP014", "bridge-provider", FP8_CUSTOM, "te=2.16", "error"),
     ("CP014", "bridge-provider", FP8_CUSTOM, "te=2.15", "fine"),
+    ("CP014", "verl", "", FP8_PACKED + "te=2.20.2", "fine"),
+    ("CP014", "verl", "", FP8_PACKED + "te=2.20.0.dev0", "needs te"),  # August's still refuses it
     ("CP014", "mlm", "", "cp=2 fp8=hybrid", "not concerned"),
     (
         "CP014",

@@ -63,7 +63,7 @@ def document_masks_exclude_cp(v: View) -> Problem | None:
         "mlm",
         "--context-parallel-size 2 --experimental-attention-variant gated_delta_net "
         "--cp-partition-mode contiguous --sequence-packing-scheduler dp_balanced",
-        "mcore=0.20",
+        "mcore=0.19.0 mcore_branch=dev",
     ),
     bad=Example("mlm", "--context-parallel-size 2 --cp-partition-mode contiguous"),
 )
