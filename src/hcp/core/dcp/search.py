@@ -52,7 +52,7 @@ def _refined(workload: Workload, plan: list[Packs]) -> list[Packs]:
     """
     least = plan_cost(workload, plan)
     by_time = workload.setup.cost.by_time
-    builds = WORK
+    builds = WORK - 2 * (len(workload.length) + workload.world_size)  # none where one plan is a lot of work already
     tried: set[tuple[int, ...]] = set()
     while builds > 0:
         wasted = [_waste(workload, batch) for batch in plan]
