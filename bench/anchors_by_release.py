@@ -112,9 +112,9 @@ def remarks(anchor: Anchor, trees: Iterable[Tree]) -> Iterator[tuple[bool, str]]
             elif holds and not claimed:
                 more.append(tree.name)
     if missing:
-        yield True, f"is not in {' '.join(missing)}"
+        yield True, f"is not in {' '.join(dict.fromkeys(missing))}"
     if more:
-        yield False, f"is in {' '.join(more)}"
+        yield False, f"is in {' '.join(dict.fromkeys(more))}"
 
 
 def main() -> int:

@@ -104,8 +104,8 @@ def test_the_names_of_the_two_schemas_are_not_mixed(tmp_path: Path, card: str, o
         ("text: It holds,", "text: It holds, source: [5],", "claims[0].source[0]: found 5; wanted a mapping"),
         (
             "text: It holds,",
-            "text: It holds, source: [{repo: x}],",
-            "source[0].repo: found 'x'; wanted one of megatron",
+            "text: It holds, source: [{repo: a/b}],",
+            "source[0].repo: found 'a/b'; wanted a repository's plain name",
         ),
         ("rules: [HCP001]", "rules: !!set {HCP001}", "the tag !!set"),
         ("rules: [HCP001]", "rules: [HCP001]\nrules: []", "'rules' is written twice"),

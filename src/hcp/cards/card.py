@@ -67,9 +67,10 @@ _PATHS = Leaf(
     "dotted paths into the step's JSON, and their values",
     lambda value: isinstance(value, dict) and all(len(path) <= 200 for path in value),
 )
+_REPO = _name(re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,99}"), "a repository's plain name, such as megatron-core")
 _BRANCHES = ListOf(one_of(get_args(Branch)), "a list of branches")
 _SOURCE = Fields(
-    {"repo": _PACKAGE, "path": TEXT, "qualname": STRING},
+    {"repo": _REPO, "path": TEXT, "qualname": STRING},
     {"contains": TEXT, "versions": SCALAR, "where": one_of(get_args(Where)), "absent": TEXT, "branches": _BRANCHES},
 )
 _CLAIM = Fields(
