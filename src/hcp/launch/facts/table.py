@@ -11,6 +11,7 @@ from hcp.launch.facts.model import MODEL_FACTS
 from hcp.launch.facts.parallel import PARALLEL_FACTS
 from hcp.launch.facts.spec import FactSpec
 from hcp.launch.facts.stages import STAGE_FACTS
+from hcp.launch.facts.verl import VERL_FACTS
 
 
 class Key(NamedTuple):

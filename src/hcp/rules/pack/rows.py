@@ -174,7 +174,7 @@ def offline_packing_has_its_switch_and_its_specs(v: View) -> Problem | None:
     0; its default is -1.
     """
     is_on, has_specs = bool(v.enable_offline_packing), _has_specs(v)
-    fixes: tuple[Fix, ...]
+    fixes: list[Fix]
     if has_specs and not is_on:
         found, wanted = "offline_packing_specs without enable_offline_packing", "enable_offline_packing=true"
         fixes = [Fix({"enable_offline_packing": True}, "offline packing is on")]
