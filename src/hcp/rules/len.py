@@ -29,7 +29,7 @@ def _is_trained_by_megatron(v: View) -> bool:
     source=(ARGUMENTS.says("validate_args", "assert args.max_position_embeddings >= args.seq_length"),),
     applies=lambda v: _is_trained_by_megatron(v) and v.max_position_embeddings is not None,
     good=Example("mlm", "--seq-length 8192 --max-position-embeddings 8192"),
-    bad=Example("mlm", "--seq-length 131072 --max-position-embeddings 8192"),
+    bad=Example("mlm", "--seq-length 16384 --max-position-embeddings 8192"),
 )
 def sequence_fits_the_positions(v: View) -> Problem | None:
     """No sequence is longer than the model's positions.

@@ -46,8 +46,7 @@ VERDICTS: list[Row] = [
     ("MODEL003", "mlm", f"{CP} 32", "", "not concerned"),
     ("MODEL003", "mlm", f"{CP} 2 --experimental-attention-variant gdn", "", "needs mcore"),
     ("MODEL003", "mlm", f"{CP} 2 {GDN}", "mcore=0.17", "error crash config"),
-    ("MODEL003", "mlm", f"{CP} 2 {GDN}", "mcore=0.18.0", "error crash init"),  # the config is taken
-    ("MODEL003", "mlm", f"{CP} 2 {GDN}", "mcore=0.18.2", "error crash init"),
+    ("MODEL003", "mlm", f"{CP} 2 {GDN}", "mcore=0.18.0", "fine"),  # the config is taken; KNOWN003
     ("MODEL003", "mlm", f"{CP} 1 {GDN}", "mcore=0.18.2", "fine"),
     ("MODEL003", "mlm", f"{CP} 2 {GDN}", "mcore=0.19.0", "fine"),
     ("MODEL003", "mlm", f"{CP} 1 {GDN}", "", "fine"),
@@ -70,7 +69,6 @@ VERDICTS: list[Row] = [
     ("MODEL007", "bridge", f"model.context_parallel_size=2 {DSV4}", "mcore=0.18 thd=true", "error crash init"),
     ("MODEL007", "bridge", f"model.context_parallel_size=2 {DSV4}", "mcore_branch=dev thd=true", "fine"),
     ("MODEL007", "bridge", f"model.context_parallel_size=2 {DSV4}", "mcore_branch=dev thd=false", "error"),
-    ("MODEL007", "bridge", f"model.context_parallel_size=2 {DSV4}", "cp_partition_mode=zigzag", "error"),
     ("MODEL007", "bridge", f"model.context_parallel_size=1 {DSV4}", "mcore=0.18", "not concerned"),
     ("MODEL007", "bridge", "model.context_parallel_size=2", "attention_variant=dsa", "not concerned"),
 ]

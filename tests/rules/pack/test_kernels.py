@@ -47,14 +47,6 @@ VERDICTS: list[Row] = [
     ("PACK007", "mlm", f"{SFT} a2a", "te=2.10", "fine"),
     ("PACK007", "mlm", f"{SFT} all_gather", "te=2.17", "error"),
     ("PACK007", "mlm", f"{SFT} all_gather", "te=2.18", "fine"),
-    ("PACK007", "mlm", f"{SFT} all_gather", "te=2.20.2 arch=sm80 flash_attn=2.8.3", "error silent never"),
-    ("PACK007", "mlm", f"{SFT} all_gather", "te=2.20.2 arch=sm80 flash_attn=null", "fine"),  # cuDNN's
-    ("PACK007", "mlm", f"{SFT} all_gather", "te=2.20.2 arch=sm80", "needs flash_attn"),
-    ("PACK007", "mlm", f"{SFT} all_gather", "te=2.20.2 arch=sm90 flash_attn=2.8.3", "fine"),
-    ("PACK007", "mlm", f"{SFT} all_gather --attention-backend flash", "te=2.18 flash_attn=2.7", "error silent never"),
-    ("PACK007", "mlm", f"{SFT} all_gather --attention-backend flash", "te=2.18 flash_attn=3.0 arch=sm90", "fine"),
-    ("PACK007", "mlm", f"{SFT} all_gather --attention-backend fused", "te=2.18 flash_attn=2.7 arch=sm80", "fine"),
-    ("PACK007", "mlm", f"{SFT} p2p", "te=2.18 flash_attn=2.7 arch=sm80", "fine"),
     ("PACK007", "mlm", f"{SFT} p2p a2a", "te=2.9", "error"),
     ("PACK007", "mlm", f"{SFT} a2a+p2p", "te=2.14", "fine"),  # HCP014 says it
     ("PACK008", "mlm", f"{CP} 2 --sft {ROPE}", "te=1.11", "error crash first-forward"),

@@ -116,14 +116,14 @@ TEXTS: list[Row] = [
         "mlm",
         f"--num-layers 8 {_PER_RANK} 2",
         "",
-        "found: virtual pipeline size 2 at pipeline_model_parallel_size 1",
+        "found: virtual pipeline size 2 over 1 stage",
     ),
     (
         "PIPE004",
         "mlm",
         f"--num-layers 8 {_PP} 2 {_PER_RANK} 2 --no-overlap-p2p-communication",
         "",
-        "found: virtual pipeline size 2 at pipeline_model_parallel_size 2 without the overlap of their messages",
+        "found: virtual pipeline size 2 over 2 stages without the overlap of their messages",
     ),
     (
         "PIPE004",

@@ -118,7 +118,7 @@ def batch_invariant_mode_excludes_cp(v: View) -> Problem | None:
     CP calls FlashAttention 2's kernels directly, whose schedule depends on the batch. Main asserts it since 0.19, the
     dev branch does not.
     """
-    if v.cp == 1 or not v.at_least("mcore", "0.19") or v.get("mcore_branch") == "dev":
+    if v.cp == 1 or not v.at_least("mcore", "0.19") or v.get("mcore_branch") != "main":
         return None
     return Problem(
         message="batch-invariant mode has no context parallelism: the model config is refused",
@@ -242,16 +242,18 @@ def ucc_pipeline_has_enough_connections(v: View) -> Problem | None:
             where="checkout",
         ),
     ),
-    applies=under_cp(lambda v: v.get("attention_variant") == "dsv4_hybrid"),
+    applies=under_cp(lambda v: v.get("attention_variant") == "dsv4_hybrid" and v.get("mcore_branch") != "main"),
     good=Example(
         "mlm",
         "--context-parallel-size 2 --experimental-attention-variant dsv4_hybrid --cp-partition-mode contiguous "
+        "--sft --calculate-per-token-loss --micro-batch-size 1 --no-create-attention-mask-in-dataloader "
         "--sequence-packing-scheduler dp_balanced",
         "mcore=0.19.0 mcore_branch=dev",
     ),
     bad=Example(
         "mlm",
         "--context-parallel-size 2 --experimental-attention-variant dsv4_hybrid "
+        "--sft --calculate-per-token-loss --micro-batch-size 1 --no-create-attention-mask-in-dataloader "
         "--sequence-packing-scheduler dp_balanced",
         "mcore=0.19.0 mcore_branch=dev",
     ),

@@ -153,7 +153,7 @@ def hybrid_cp_excludes_evaluation(v: View) -> Problem | None:
     ),
     applies=lambda v: v.dialect in ("mlm", "bridge-provider") and is_hybrid(v),
     good=Example("mlm", HYBRID, ON_MAIN),
-    bad=Example("mlm", f"{hybrid(overlap_moe_expert_parallel_comm=True)} {_EXPERTS}", ON_MAIN),
+    bad=Example("mlm", f"{hybrid(overlap_moe_expert_parallel_comm=True)} {_EXPERTS}", "world_size=8 te=2.14"),
 )
 def hybrid_cp_excludes_expert_overlap(v: View) -> Problem | None:
     """Hybrid CP and the overlapped expert all-to-all exclude each other.

@@ -6,7 +6,10 @@ from hcp.rules.known.row import Known, rules_of
 from hcp.rules.rule import Example, Fix
 from hcp.rules.upstream import VERL_ENGINE, VERL_MODEL_FORWARD, VERL_QWEN25_VL, VERL_REGISTRY
 
-_CP = "actor_rollout_ref.actor.megatron.context_parallel_size=2 actor_rollout_ref.model.use_remove_padding=True "
+_CP = (
+    "actor_rollout_ref.actor.megatron.context_parallel_size=2 actor_rollout_ref.model.use_remove_padding=True "
+    "actor_rollout_ref.actor.use_dynamic_bsz=True actor_rollout_ref.actor.ppo_max_token_len_per_gpu=1000 "
+)
 _PATH = "actor_rollout_ref.model.path="
 _MBRIDGE = "actor_rollout_ref.actor.megatron.use_mbridge="
 _WITHOUT_CP = Fix({"cp": 1}, "no context parallelism")

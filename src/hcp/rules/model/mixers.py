@@ -243,20 +243,18 @@ def gated_delta_net_heads_divide(v: View) -> Problem | None:
     ),
     applies=under_cp(lambda v: v.get("attention_variant") == "dsv4_hybrid"),
     good=Example("bridge", f"{_DSV4} model.cp_partition_mode=contiguous {_DSV4_PACKED}", "mcore_branch=dev te=2.18"),
-    bad=Example("bridge", f"{_DSV4} model.cp_partition_mode=zigzag {_DSV4_PACKED}", "mcore_branch=dev te=2.18"),
+    bad=Example("bridge", f"{_DSV4} model.cp_partition_mode=contiguous {_DSV4_PACKED}", "mcore_branch=main te=2.18"),
 )
-def deepseek_v4_takes_contiguous_chunks(v: View) -> Problem | None:
-    """DeepSeek-V4's hybrid attention has contiguous chunks of packed rows, on the dev branch.
+def deepseek_v4_is_on_the_dev_branch(v: View) -> Problem | None:
+    """DeepSeek-V4's hybrid attention has context parallelism for packed rows, on the dev branch.
 
-    Its compressor hands boundary states to the next rank, so a rank holds one consecutive piece: no zigzag, and packed
-    rows alone. Only megatron-core's dev branch has this (since July 2026); no release knows the attention
+    Its compressor hands boundary states to the next rank, so a rank holds one consecutive piece (CP028) of
+    packed rows. Only megatron-core's dev branch has this (since July 2026); no release knows the attention
     (NVIDIA/Megatron-LM#5643, #6158).
     """
     wanted = "megatron-core's dev branch, packed rows and cp_partition_mode contiguous"
     if v.get("mcore_branch") == "main":
         lacks, facts = f"with megatron-core {v.get('mcore', 'of main')}", ("attention_variant", "cp", "mcore")
-    elif v.cp_partition_mode != "contiguous":
-        lacks, facts = f"with cp_partition_mode {v.cp_partition_mode}", ("cp_partition_mode", "attention_variant", "cp")
     elif not v.thd:
         lacks, facts = "with rows that are not packed", ("packing", "attention_variant", "cp")
     else:
@@ -275,5 +273,5 @@ RULES = (
     mamba_heads_and_groups_divide,
     dsa_gathers_without_fused_rope,
     gated_delta_net_heads_divide,
-    deepseek_v4_takes_contiguous_chunks,
+    deepseek_v4_is_on_the_dev_branch,
 )

@@ -119,26 +119,6 @@ def backend_skips_padding(v: View) -> Problem | None:
     )
 
 
-_GATHERED_ON_FLASH_2 = Problem(
-    message="FlashAttention 2 attends to other tokens of gathered packed rows than it should, and nothing says so",
-    found="packed data with cp_comm_type all_gather on FlashAttention 2",
-    wanted="attention_backend fused, FlashAttention 3 on Hopper, or p2p",
-    facts=("cp_comm_type", "attention_backend", "packing"),
-    fixes=(Fix({"attention_backend": "fused"}, "cuDNN's attention"), Fix({"cp_comm_type": "p2p"}, "a ring")),
-    effect="silent",
-    stage="never",
-)
-
-
-def _runs_on_flash_2(v: View) -> bool:
-    """Whether Transformer Engine chooses FlashAttention 2: as the only one allowed, or before Hopper as the first."""
-    backend = v.attention_backend
-    before_hopper = v.get("arch") in ("sm80", "sm86", "sm89")
-    if backend not in ("flash", "auto") or (backend == "auto" and not before_hopper):
-        return False
-    return v.flash_attn is not None and v.release("flash_attn")[0] == 2
-
-
 @rule(
     "PACK007",
     severity="error",
@@ -168,15 +148,11 @@ def comm_type_supports_packed_data(v: View) -> Problem | None:
     """The communication type takes packed data in this Transformer Engine.
 
     The ring takes packed data since 1.8, a2a since 2.10, all_gather since 2.18 (a2a+p2p: HCP014). all_gather does so
-    with cuDNN's attention and FlashAttention 3 alone: FlashAttention 2 computes something else, and nothing says so.
+    with cuDNN's attention and FlashAttention 3 alone: what FlashAttention 2 does with it is KNOWN017.
     """
     for kind in comm_types(v):
         first = _FIRST.get(kind)
-        if first is None:
-            continue
-        if v.at_least("te", first):
-            if kind == "all_gather" and _runs_on_flash_2(v):
-                return _GATHERED_ON_FLASH_2
+        if first is None or v.at_least("te", first):
             continue
         return Problem(
             message=f"Transformer Engine has no packed data with {kind} yet: the first forward stops",
@@ -252,13 +228,13 @@ def fused_rotary_embedding_exists(v: View) -> Problem | None:
     good=Example(
         "verl",
         "actor_rollout_ref.actor.megatron.context_parallel_size=2 actor_rollout_ref.model.use_remove_padding=False "
-        "actor_rollout_ref.actor.use_dynamic_bsz=True",
+        "actor_rollout_ref.actor.use_dynamic_bsz=True actor_rollout_ref.actor.ppo_max_token_len_per_gpu=1000",
         "verl=0.8.0",
     ),
     bad=Example(
         "verl",
         "actor_rollout_ref.actor.megatron.context_parallel_size=2 actor_rollout_ref.actor.use_dynamic_bsz=True "
-        "actor_rollout_ref.model.use_remove_padding=False "
+        "actor_rollout_ref.actor.ppo_max_token_len_per_gpu=1000 actor_rollout_ref.model.use_remove_padding=False "
         "actor_rollout_ref.actor.megatron.override_transformer_config.calculate_per_token_loss=True",
         "verl=0.9.1",
     ),

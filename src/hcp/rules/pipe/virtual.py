@@ -117,8 +117,9 @@ def virtual_stages_have_a_pipeline(v: View) -> Problem | None:
     --no-overlap-p2p-communication switches the overlap off.
     """
     parts = len(layout_of(v).stages) if v.get("vpp") is None else v.vpp * v.pp
-    if parts == v.pp or parts % v.pp:
-        return None  # no virtual stages, or PIPE006
+    has_none = parts == v.pp and (v.dialect == "mlm" or v.get("vpp") is None)  # elsewhere a size of 1 is passed on
+    if has_none or parts % v.pp:
+        return None  # PIPE006 has the rest
     alone = v.dialect == "mlm" and not v.overlap_p2p_comm
     least = 3 if alone else 2
     if v.pp >= least:

@@ -51,7 +51,7 @@ def writable_key(launch: Launch, name: str) -> str | None:
 def _key_for(launch: Launch, name: str, value: Any) -> str | None:
     """The key that can say this value: a flag that only switches off (`--no-…`) where False has to be written."""
     key = writable_key(launch, name)
-    if launch.dialect == "mlm" and value is False and key is not None and not index_of("mlm")[key].negated:
+    if launch.dialect == "mlm" and value is False and name in FACTS and not (key and index_of("mlm")[key].negated):
         return next(iter(FACTS[name].mlm_not), key)
     return key
 
