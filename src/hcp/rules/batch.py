@@ -20,12 +20,24 @@ def _has_batches(v: View) -> bool:
 
 
 def _has_one_size(v: View) -> bool:
-    """Whether the global batch size is stated, and stays the same."""
-    return (
-        v.get("global_batch_size") is not None
-        and not v.get("rampup_batch_size")
-        and not v.get("step_batch_size_schedule")
-    )
+    """Whether the global batch size is stated, or a default that weight shards may not divide, and stays the same."""
+    stated = v.get("global_batch_size") is not None or (v.dialect == "mlm" and v.get("gtp", 1) > 1)
+    return stated and not _grows(v) and not v.get("step_batch_size_schedule")
+
+
+def _grows(v: View) -> bool:
+    """Whether the batch size grows: since 0.18 megatron-core ignores a ramp-up, with a warning."""
+    return bool(v.get("rampup_batch_size")) and not (v.known("mcore") and v.at_least("mcore", "0.18"))
+
+
+def _step(v: View) -> int | None:
+    """Sequences of a step: as stated, or the default of Megatron-LM's command line, one micro-batch on every rank.
+
+    The default leaves out the weight shards, which the micro-batches are then counted with.
+    """
+    if v.global_batch_size is None and v.dialect == "mlm":
+        return int(_micro_batch(v) * v.dp)
+    return None if v.global_batch_size is None else int(v.global_batch_size)
 
 
 def _replicas(v: View) -> int:
@@ -74,12 +86,12 @@ def global_batch_divides(v: View) -> Problem | None:
     decrease_batch_size_if_needed the step takes fewer sequences instead, but never none.
     """
     dp = _replicas(v)
-    unit, size = _micro_batch(v) * dp, v.global_batch_size
-    if size >= unit if v.get("decrease_batch_size") else size % unit == 0:
+    unit, size = _micro_batch(v) * dp, _step(v)
+    if size is None or (size >= unit if v.get("decrease_batch_size") else size % unit == 0):
         return None
     return Problem(
         message="start-up stops: a step is no whole number of micro-batches on every data-parallel rank",
-        found=f"global_batch_size {v.global_batch_size}, {_said_parts(v, v.micro_batch_size, dp)}",
+        found=f"global_batch_size {size}, {_said_parts(v, v.micro_batch_size, dp)}",
         wanted=f"a multiple of {unit}",
         facts=("global_batch_size", "micro_batch_size", "cp", "world_size"),
         fixes=_sizes_near("global_batch_size", size, unit),
@@ -123,10 +135,8 @@ def evaluation_batch_divides(v: View) -> Problem | None:
     data-parallel size too.
     """
     micro = v.eval_micro_batch_size if v.eval_micro_batch_size is not None else _micro_batch(v)
-    size = v.eval_global_batch_size if v.eval_global_batch_size is not None else v.global_batch_size
+    size = v.eval_global_batch_size if v.eval_global_batch_size is not None else _step(v)
     dp = v.dp
-    if size is None and v.dialect == "mlm":
-        size = _micro_batch(v) * dp  # the command line's own default
     if v.get("eval_context_parallel_size") and v.at_least("bridge", "0.6"):
         ranks = v.tp * v.pp * v.eval_context_parallel_size
         if v.world_size % ranks:
@@ -165,7 +175,7 @@ def _has_eval_sizes(v: View) -> bool:
             "RampupBatchsizeNumMicroBatchesCalculator.update", "is not divisible by micro-batch-size", ">=0.12,<0.18"
         ),
     ),
-    applies=lambda v: _has_batches(v) and bool(v.get("rampup_batch_size")),
+    applies=lambda v: _has_batches(v) and _grows(v),
     good=Example(
         "mlm",
         "--rampup-batch-size 16 16 1000 --global-batch-size 64 --micro-batch-size 1 --train-samples 100000",
@@ -181,26 +191,28 @@ def _has_eval_sizes(v: View) -> bool:
 def ramp_up_ends_at_the_global_batch(v: View) -> Problem | None:
     """A ramp-up of the batch size reaches the global batch in whole steps that divide.
 
-    start, start + increment, … must meet the global batch size, and each must divide by the micro-batch times the
-    data-parallel size, unless decrease_batch_size_if_needed rounds it down.
+    start, start + increment, … must meet the global batch size after one step or more, and each must divide by the
+    micro-batch times the data-parallel size, unless decrease_batch_size_if_needed rounds it down. Since 0.18
+    megatron-core ignores a ramp-up.
     """
     ramp = v.rampup_batch_size
     words = ramp.split() if isinstance(ramp, str) else ramp
     if not isinstance(words, list | tuple) or len(words) != 3 or not all(str(word).isdecimal() for word in words):
         return None
     start, step, _ = (int(word) for word in words)
-    if v.global_batch_size is None:
+    end = _step(v)
+    if end is None:
         return None
-    grows = v.global_batch_size - start
+    grows = end - start
     unit = _micro_batch(v) * _replicas(v)
-    whole = start > 0 and step > 0 and grows >= 0 and grows % step == 0
-    if whole and (v.get("decrease_batch_size") or (start % unit == 0 and (not grows or step % unit == 0))):
+    whole = start > 0 and step > 0 and grows > 0 and grows % step == 0  # upstream divides by the number of steps
+    if whole and (v.get("decrease_batch_size") or (start % unit == 0 and step % unit == 0)):
         return None
     return Problem(
         message="start-up stops: the batch size cannot grow like this",
-        found=f"{start}, then {step} more at a time, to {v.global_batch_size}; "
+        found=f"{start}, then {step} more at a time, to {end}; "
         + _said_parts(v, v.micro_batch_size, _replicas(v)),
-        wanted=f"sizes that are multiples of {unit} and end at {v.global_batch_size}",
+        wanted=f"sizes that are multiples of {unit} and end at {end}",
         facts=("rampup_batch_size", "global_batch_size", "micro_batch_size"),
     )
 

@@ -24,6 +24,11 @@ VERDICTS: list[Row] = [
     # Weight shards are no data parallelism, but get sequences of their own.
     ("BATCH001", "mlm", f"{_ROWS} --global-batch-size 16", "world_size=16 weight_shards=2", "fine"),
     ("BATCH001", "mlm", f"{_ROWS} --global-batch-size 8", "world_size=16 weight_shards=2", "error crash init"),
+    # The default of the command line leaves them out: 4 sequences for 8 that start a micro-batch.
+    ("BATCH001", "mlm", _ROWS, "world_size=16 weight_shards=2", "error crash init"),
+    # Since 0.18 a ramp-up is ignored.
+    ("BATCH001", "mlm", f"{_ROWS} --global-batch-size 12 --rampup-batch-size 8 8 9", "dp=4 mcore=0.18", "error"),
+    ("BATCH001", "mlm", f"{_ROWS} --global-batch-size 12 --rampup-batch-size 8 8 9", "dp=4 mcore=0.17.1", "not concerned"),
     ("BATCH001", "mlm", f"{_ROWS} --global-batch-size 12 --decrease-batch-size-if-needed", "world_size=8", "fine"),
     (
         "BATCH001",
