@@ -2,10 +2,15 @@
 
 from __future__ import annotations
 
+import math
 import random
+import re
 from pathlib import Path
+from typing import Any, NamedTuple
 
-from agree.compare import Refusal, Result, Tally, errors_of
+import yaml
+
+from agree.compare import Refusal, Result, Tally, errors_of, owners_of
 from agree.megatron_lm_launches import Drawn, draw
 from agree.megatron_lm_tables import TABLES
 from agree.process import Upstream, commit_of
@@ -48,27 +53,65 @@ def report_on(launch: Drawn, versions: list[str]) -> Report:
     return check_launch(built, rules_for, fixes=False)
 
 
-def check_functional_tests(checkouts: list[Path]) -> int:
-    """Prints our errors on the functional tests of the checkouts, which upstream runs; the number of them decides."""
-    wrong = 0
-    for checkout in checkouts:
-        upstream = Upstream("megatron_lm_upstream.py", str(checkout))
-        version, branch = upstream.ready["version"], branch_of(upstream.ready["options"])
-        upstream.close()
-        assumed = parse_assumptions([f"mcore={version}", f"mcore_branch={branch}"])
-        read = unread = 0
-        for file in sorted((checkout / "tests" / "functional_tests").rglob("model_config.yaml")):
-            try:
-                launch = build_launch(read_target(str(file)), assumed=assumed)
-            except HcpError as error:
-                unread += 1
-                print(f"not read: {file.relative_to(checkout)}: {error}")
-                continue
-            read += 1
-            for finding in check_launch(launch, rules_for, fixes=False).findings:
-                if finding.severity == "error":
-                    wrong += 1
-                    problem = finding.problem
-                    print(f"{file.relative_to(checkout)}: {finding.rule.id}: {problem.found}; wanted {problem.wanted}")
-        print(f"megatron-lm {version} ({branch}): {read} functional tests read, {unread} not")
-    return 1 if wrong else 0
+class FunctionalTests(NamedTuple):
+    """Our errors on one revision's functional tests: those that upstream's own start-up refuses alike, and the others.
+
+    `refused_by_both` and `false_alarms` hold "<test>: <rule>".
+    """
+
+    version: str
+    branch: str
+    commit: str
+    read: int
+    not_read: int
+    refused_by_both: tuple[str, ...]
+    false_alarms: tuple[str, ...]
+
+    def as_json(self) -> dict[str, Any]:
+        return {"upstream": "megatron-lm, functional tests", **self._asdict()}
+
+
+def check_functional_tests(checkout: Path) -> FunctionalTests:
+    """Judges the functional tests of a checkout, and prints our errors on them; upstream is asked about each."""
+    upstream = Upstream("megatron_lm_upstream.py", str(checkout))
+    version, branch = upstream.ready["version"], branch_of(upstream.ready["options"])
+    assumed = parse_assumptions([f"mcore={version}", f"mcore_branch={branch}"])
+    read = not_read = 0
+    confirmed: list[str] = []
+    wrong: list[str] = []
+    for file in sorted((checkout / "tests" / "functional_tests").rglob("model_config.yaml")):
+        try:
+            launch = build_launch(read_target(str(file)), assumed=assumed)
+        except HcpError as error:
+            not_read += 1
+            print(f"not read: {file.relative_to(checkout)}: {str(error).replace(f'{checkout}/', '')}")
+            continue
+        read += 1
+        report = check_launch(launch, rules_for, fixes=False)
+        errors = [finding for finding in report.findings if finding.severity == "error"]
+        answer = upstream.ask(_as_drawn(file)._asdict())["refusal"] if errors else None
+        owners = owners_of(Refusal(**answer), TABLES) if answer else ()
+        for finding in errors:
+            agreed = finding.rule.id in owners
+            (confirmed if agreed else wrong).append(f"{file.parent.name}: {finding.rule.id}")
+            said = "refused by both" if agreed else "false alarm"
+            problem = finding.problem
+            print(f"{said}: {file.parent.name}: {finding.rule.id}: {problem.found}; wanted {problem.wanted}")
+    upstream.close()
+    print(f"megatron-lm {version} ({branch}): {read} functional tests read, {not_read} not; {len(wrong)} false alarms")
+    return FunctionalTests(version, branch, commit_of(checkout), read, not_read, tuple(confirmed), tuple(wrong))
+
+
+def _as_drawn(file: Path) -> Drawn:
+    """A functional test as a command line on as many whole nodes of eight ranks as its parallel sizes take."""
+    test = yaml.safe_load(file.read_text(encoding="utf-8"))
+    options = test.get("MODEL_ARGS") or {}
+    words: list[str] = []
+    for name, value in options.items():
+        if value is True:
+            words.append(name)
+        elif value != "":
+            words += [name, *re.sub(r"[][()]", " ", str(value)).split()]
+    sizes = [int(options.get(f"--{axis}-parallel-size", 1)) for axis in ("tensor-model", "pipeline-model", "context")]
+    env = {name: str(value) for name, value in (test.get("ENV_VARS") or {}).items()}
+    return Drawn(tuple(words), math.lcm(8, math.prod(sizes)), env)

@@ -2,7 +2,8 @@
 
 Run are upstream's `parse_args` (its parser is built once), `validate_args`, `set_global_variables` (the micro-batch
 calculator), `_initialize_distributed` (the process groups) and `core_transformer_config_from_args`. Of what follows,
-the division of the layers (`get_num_layers_to_build`) and the training loop's first `update_num_microbatches` are run.
+the division of the layers (`get_num_layers_to_build`, or `select_pipeline_segment` for a hybrid pattern), the choice of
+the attention backend (`_set_attention_backend`) and the training loop's first `update_num_microbatches` are run.
 What this machine lacks is replaced:
 
 * torch.distributed: torch's own fake process group, for gloo too; no rank but this one exists.
@@ -16,6 +17,7 @@ What this machine lacks is replaced:
 from __future__ import annotations
 
 import contextlib
+import importlib
 import io
 import json
 import os
@@ -73,11 +75,24 @@ class MegatronLM:
         from megatron.core.models.common.embeddings import rope_utils
 
         rope_utils.fused_apply_rotary_pos_emb = rope_utils.fused_apply_rotary_pos_emb_thd = lambda *_: None
+        from megatron.core.models.common.language_module.language_module import LanguageModule
+
+        self.set_backend = LanguageModule._set_attention_backend
+        self.select_segment = self._find_select_segment()
         self.version = package_info.__version__
         self.arguments, self.global_vars, self.initialize = arguments, global_vars, initialize
         self.parallel_state = parallel_state
         self.microbatches, self.transformer_block = num_microbatches_calculator, transformer_block
         self.parser = self._build_parser()
+
+    def _find_select_segment(self) -> Any:
+        """Upstream's choice of a stage's part of a hybrid pattern; None before 0.17, which had none."""
+        for module in ("models.hybrid.hybrid_layer_allocation", "ssm.mamba_hybrid_layer_allocation"):
+            with contextlib.suppress(ImportError, AttributeError):
+                allocation = importlib.import_module(f"megatron.core.{module}")
+                allocation.log_on_each_pipeline_stage = lambda *_, **__: None
+                return allocation.select_pipeline_segment
+        return None
 
     def _fake_group(self, *args: Any, **kwargs: Any) -> Any:
         # Options are NCCL's, and a gloo group would look for its ranks.
@@ -140,8 +155,15 @@ class MegatronLM:
         self.initialize._initialize_distributed(None, None, None)
         config = self.arguments.core_transformer_config_from_args(args)
         self.microbatches.update_num_microbatches(0, consistency_check=True)
-        if args.hybrid_override_pattern is None and getattr(args, "hybrid_layer_pattern", None) is None:
+        pattern = args.hybrid_override_pattern or getattr(args, "hybrid_layer_pattern", None)
+        if pattern is None:
             self.transformer_block.get_num_layers_to_build(config, vp_stage=0)
+        elif self.select_segment is not None:
+            stages = (args.decoder_first_pipeline_num_layers, args.decoder_last_pipeline_num_layers)
+            chunk = None if args.virtual_pipeline_model_parallel_size is None else 0
+            group = self.parallel_state.get_pipeline_model_parallel_group()
+            self.select_segment(pattern.partition("/")[0], group, chunk, *stages)
+        self.set_backend(types.SimpleNamespace(config=config))
 
     def _end(self) -> None:
         with contextlib.suppress(Exception):

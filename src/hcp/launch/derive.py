@@ -34,6 +34,7 @@ INPUTS: Mapping[str, tuple[str, ...]] = {
         "use_remove_padding",
         "sft",
         "inter_document_masking",
+        "varlen_dataset",
         "packed_sequence_size",
         "pack_sequences_in_batch",
         "packing_buffer_size",
@@ -226,6 +227,8 @@ def _packing_of(dialect: Dialect, facts: Facts) -> tuple[str | None, str | None]
             return ("none" if _pads_rows(facts) else "sft"), "sft"
         if _value(facts, "inter_document_masking"):
             return "document", "inter_document_masking"
+        if _value(facts, "varlen_dataset"):
+            return "online", "varlen_dataset"
         if _is_rollout(facts):
             # slime has no other layout, miles an option that chooses it.
             return ("none", "qkv_format") if _value(facts, "qkv_format") == "bshd" else ("online", _SCRIPT)
@@ -233,7 +236,7 @@ def _packing_of(dialect: Dialect, facts: Facts) -> tuple[str | None, str | None]
             return "online", "rl_sequence_packing"
         if not _packs_by_flags(facts):
             return None, None
-        return ("none", "sft") if _known(facts, "sft", "inter_document_masking") else (None, None)
+        return ("none", "sft") if _known(facts, "sft", "inter_document_masking", "varlen_dataset") else (None, None)
     if (_value(facts, "packed_sequence_size") or 0) > 0:
         return "offline", "packed_sequence_size"
     if _value(facts, "pack_sequences_in_batch"):

@@ -210,8 +210,7 @@ def ramp_up_ends_at_the_global_batch(v: View) -> Problem | None:
         return None
     return Problem(
         message="start-up stops: the batch size cannot grow like this",
-        found=f"{start}, then {step} more at a time, to {end}; "
-        + _said_parts(v, v.micro_batch_size, _replicas(v)),
+        found=f"{start}, then {step} more at a time, to {end}; " + _said_parts(v, v.micro_batch_size, _replicas(v)),
         wanted=f"sizes that are multiples of {unit} and end at {end}",
         facts=("rampup_batch_size", "global_batch_size", "micro_batch_size"),
     )

@@ -28,7 +28,13 @@ VERDICTS: list[Row] = [
     ("BATCH001", "mlm", _ROWS, "world_size=16 weight_shards=2", "error crash init"),
     # Since 0.18 a ramp-up is ignored.
     ("BATCH001", "mlm", f"{_ROWS} --global-batch-size 12 --rampup-batch-size 8 8 9", "dp=4 mcore=0.18", "error"),
-    ("BATCH001", "mlm", f"{_ROWS} --global-batch-size 12 --rampup-batch-size 8 8 9", "dp=4 mcore=0.17.1", "not concerned"),
+    (
+        "BATCH001",
+        "mlm",
+        f"{_ROWS} --global-batch-size 12 --rampup-batch-size 8 8 9",
+        "dp=4 mcore=0.17.1",
+        "not concerned",
+    ),
     ("BATCH001", "mlm", f"{_ROWS} --global-batch-size 12 --decrease-batch-size-if-needed", "world_size=8", "fine"),
     (
         "BATCH001",

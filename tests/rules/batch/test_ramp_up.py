@@ -81,9 +81,21 @@ VERDICTS: list[Row] = [
     ("BATCH003", "mlm", f"{_ROWS} --global-batch-size 8 --rampup-batch-size 8 3 100", "world_size=8", "error"),
     # Without a size of its own a step is one micro-batch on each of the four replicas: eight sequences.
     ("BATCH003", "mlm", f"{_ROWS} --rampup-batch-size 2 2 100", "world_size=8", "error"),
-    ("BATCH003", "bridge", "train.micro_batch_size=2 train.rampup_batch_size=[2,2,9]", "dp=4 global_batch_size=null", "fine"),
+    (
+        "BATCH003",
+        "bridge",
+        "train.micro_batch_size=2 train.rampup_batch_size=[2,2,9]",
+        "dp=4 global_batch_size=null",
+        "fine",
+    ),
     ("BATCH003", "mlm", f"{_ROWS} --global-batch-size 32 --rampup-batch-size 8 9 9", "dp=4 mcore=0.17.1", "error"),
-    ("BATCH003", "mlm", f"{_ROWS} --global-batch-size 32 --rampup-batch-size 8 9 9", "dp=4 mcore=0.18", "not concerned"),
+    (
+        "BATCH003",
+        "mlm",
+        f"{_ROWS} --global-batch-size 32 --rampup-batch-size 8 9 9",
+        "dp=4 mcore=0.18",
+        "not concerned",
+    ),
     (
         "BATCH003",
         "mlm",

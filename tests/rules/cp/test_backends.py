@@ -13,11 +13,18 @@ VERDICTS: list[Row] = [
     ("CP006", "mlm", f"{CP} 2 --attention-backend local --spec local", "", "error"),
     ("CP006", "mlm", f"{CP} 2 --transformer-impl local --spec some.module some_spec", "", "fine"),
     ("CP006", "mlm", "", "cp=2 attention_backend=local", "error crash init"),
+    # The dev branch's own attention gathers; its constructor refuses the other ways.
+    ("CP006", "mlm", f"{CP} 2 --spec local --cp-comm-type all_gather", "mcore_branch=dev", "fine"),
+    ("CP006", "mlm", f"{CP} 2 --spec local --cp-comm-type p2p", "mcore_branch=dev", "error"),
+    ("CP006", "mlm", f"{CP} 2 --spec local --cp-comm-type all_gather", "mcore_branch=main", "error"),
     ("CP006", "mlm", "", "", "not concerned"),
     ("CP006", "mlm", f"{CP} 2 --spec", "", "fine"),
     ("CP012", "mlm", f"{CP} 2", "attention_mask=arbitrary", "error"),
     ("CP012", "mlm", f"{CP} 2", "attention_mask=padding", "error"),
     ("CP012", "mlm", f"{CP} 2", "attention_mask=padding thd=true", "fine"),
+    # Upstream's own test hybrid_mr_mcore_te_tp1_pp2_dsv4_hybrid_mhc_mtp; the compressed attention is not TE's.
+    ("CP012", "mlm", f"{CP} 2 --attention-backend unfused", "attention_variant=dsv4_hybrid", "fine"),
+    ("CP012", "mlm", f"{CP} 2 --attention-backend unfused", "attention_variant=dsa", "error"),
     ("CP012", "bridge-provider", "", "cp=1", "not concerned"),
     ("CP012", "bridge", "", "", "needs cp"),
     ("CP013", "mlm", f"{CP} 2 --attention-backend flash --flash-attention-version 4", "", "needs te"),

@@ -33,6 +33,17 @@ DATA_FACTS: tuple[FactSpec, ...] = (
     FactSpec("qkv_format", "str", "layout of the rows (miles): thd, bshd", mlm=("qkv_format",), default=UNKNOWN),
     FactSpec("sft", "bool", "Megatron-LM --sft", mlm=("sft",), default=UNKNOWN, defaults={"mlm": False}),
     FactSpec(
+        "varlen_dataset",
+        "bool",
+        "Megatron-LM's dev branch: --use-varlen-dataset, rows of many lengths",
+        mlm=("use_varlen_dataset",),
+        default=UNKNOWN,
+        defaults={"mlm": False},
+    ),
+    FactSpec(
+        "mock_data", "bool", "Megatron-LM --mock-data", mlm=("mock_data",), default=UNKNOWN, defaults={"mlm": False}
+    ),
+    FactSpec(
         "inter_document_masking",
         "bool",
         "documents mask each other in the dataloader",

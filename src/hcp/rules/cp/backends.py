@@ -2,9 +2,15 @@
 
 from __future__ import annotations
 
-from hcp.rules.cp.view import FUSED, has_fp8_attention, layer_types, under_cp, uses_cp
+from hcp.rules.cp.view import FUSED, comm_types, has_fp8_attention, layer_types, under_cp, uses_cp
 from hcp.rules.rule import Example, Fix, Problem, rule
-from hcp.rules.upstream import CORE_DOT_PRODUCT_ATTENTION, EXTENSION_TE, LM_LANGUAGE_MODULE, TE_ATTENTION_UTILS
+from hcp.rules.upstream import (
+    CORE_DOT_PRODUCT_ATTENTION,
+    EXTENSION_TE,
+    LM_LANGUAGE_MODULE,
+    TE_ATTENTION_UTILS,
+    TRANSFORMER_CONFIG,
+)
 from hcp.rules.view import View
 
 _NO_BACKEND = "no attention backend is left and the first forward stops"
@@ -110,6 +116,12 @@ def backend_returns_max_logit(v: View) -> Problem | None:
             ">=0.12",
             branches=("main",),
         ),
+        TRANSFORMER_CONFIG.says(
+            "TransformerConfig.__post_init__",
+            "fallback_to_eager_attn only supports all_gather communication type",
+            ">=0.19",
+            branches=("dev",),
+        ),
     ),
     applies=uses_cp,
     good=Example("mlm", "--context-parallel-size 2 --transformer-impl transformer_engine"),
@@ -119,10 +131,11 @@ def attention_comes_from_transformer_engine(v: View) -> Problem | None:
     """Context parallelism runs on Transformer Engine's attention.
 
     Ring, all-to-all and all-gather live in Transformer Engine. megatron-core's local attention asserts that the
-    context-parallel size is 1; the config constructor does not look.
+    context-parallel size is 1; the config constructor does not look. The dev branch's own attention gathers keys and
+    values, and has no other way.
     """
     name = _local_attention_fact(v)
-    if name is None:
+    if name is None or (v.get("mcore_branch") == "dev" and comm_types(v) == ("all_gather",)):
         return None
     fact = v.fact(name)
     key = (fact.key if fact else None) or name
@@ -160,7 +173,7 @@ def backend_and_mask_support_cp(v: View) -> Problem | None:
     attention is always dropped under CP, and no backend has bottom-right or arbitrary masks there. NVTE_DEBUG=1
     NVTE_DEBUG_LEVEL=2 prints the reasons.
     """
-    if v.attention_backend == "unfused":
+    if v.attention_backend == "unfused" and v.attention_variant != "dsv4_hybrid":  # which has an attention of its own
         return Problem(
             message=f"Transformer Engine's unfused attention has no context parallelism: {_NO_BACKEND}",
             found=f"attention_backend unfused at context_parallel_size {v.cp}",
