@@ -17,7 +17,7 @@ TABLES = Tables(
         (r"sequence_packing only supports moe_token_dispatcher", ("DCP030", "DCP017", "DCP020")),
         (r"no attribute 'enable_cuda_graph'", ("DCP003",)),
         (r"requires cp_partition_mode='contiguous'", ("CP028",)),
-        (r"min_dynamic_context_parallel_size|scheduler=default_dynamic_cp", ("DCP017",)),
+        (r"min_dynamic_context_parallel_size|scheduler=default_dynamic_cp", ("DCP017", "DCP020")),
         (r"Cannot set both hybrid_context_parallel", ("DCP020",)),
         (r"cp_partition_mode=", ("PACK012",)),
         (r"unrecognized arguments", ("KEY001", "KEY002", "KEY003", "DCP020", "DCP028")),

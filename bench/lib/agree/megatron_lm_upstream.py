@@ -156,9 +156,9 @@ class MegatronLM:
         config = self.arguments.core_transformer_config_from_args(args)
         self.microbatches.update_num_microbatches(0, consistency_check=True)
         pattern = args.hybrid_override_pattern or getattr(args, "hybrid_layer_pattern", None)
-        if pattern is None:
+        if pattern is None or self.select_segment is None:  # pretrain_gpt.py before 0.17 leaves the pattern aside
             self.transformer_block.get_num_layers_to_build(config, vp_stage=0)
-        elif self.select_segment is not None:
+        else:
             stages = (args.decoder_first_pipeline_num_layers, args.decoder_last_pipeline_num_layers)
             chunk = None if args.virtual_pipeline_model_parallel_size is None else 0
             group = self.parallel_state.get_pipeline_model_parallel_group()

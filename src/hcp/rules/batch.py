@@ -136,7 +136,8 @@ def evaluation_batch_divides(v: View) -> Problem | None:
     """
     micro = v.eval_micro_batch_size if v.eval_micro_batch_size is not None else _micro_batch(v)
     size = v.eval_global_batch_size if v.eval_global_batch_size is not None else _step(v)
-    dp = v.dp
+    # Weight shards get sequences of their own, which validate_args counts since 0.20.
+    dp = _replicas(v) if v.dialect == "mlm" and v.at_least("mcore", "0.20") else v.dp
     if v.get("eval_context_parallel_size") and v.at_least("bridge", "0.6"):
         ranks = v.tp * v.pp * v.eval_context_parallel_size
         if v.world_size % ranks:

@@ -13,6 +13,8 @@ VERDICTS: list[Row] = [
     ("BATCH002", "mlm", "--micro-batch-size 1 --eval-micro-batch-size 2", "mcore=0.19.0 world_size=4", "error"),
     ("BATCH002", "mlm", "--micro-batch-size 2 --eval-micro-batch-size 2", "mcore=0.19.0 world_size=4", "fine"),
     # rule, dialect, launch, assumed, verdict
+    ("BATCH002", "mlm", "--micro-batch-size 2 --eval-global-batch-size 6", "dp=1 gtp=2 mcore=0.20", "error"),
+    ("BATCH002", "mlm", "--micro-batch-size 2 --eval-global-batch-size 6", "dp=1 gtp=2 mcore=0.19.0", "fine"),
     ("BATCH001", "mlm", "--micro-batch-size 1", "world_size=8", "not concerned"),
     ("BATCH001", "mlm", f"{_ROWS} --global-batch-size 8", "world_size=8", "fine"),
     ("BATCH001", "mlm", f"{_ROWS} --global-batch-size 12", "world_size=8", "error crash init"),
