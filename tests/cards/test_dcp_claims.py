@@ -90,7 +90,7 @@ def _fails(schedule: Callable[[list[int]], Iterable[int]], world_size: int, seed
 
 
 def test_devs_scheduler_fails_where_the_number_of_ranks_is_no_power_of_two() -> None:
-    """`packing_aware` is dev's to the sample (bench/dcp_upstream.py); dev itself: bench/results/dcp_runtime.txt."""
+    """`packing_aware` is dev's to the sample (bench/dcp/upstream.py); dev itself: bench/results/dcp_runtime.txt."""
 
     def sizes_on(world_size: int) -> Callable[[list[int]], Iterable[int]]:
         return lambda lengths: [size for batch in packing_aware(lengths, world_size, 8192) for size, *_ in batch]

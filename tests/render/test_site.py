@@ -99,14 +99,23 @@ def test_what_would_not_work_is_refused(hcp, words, said):
     )
 
 
+OVERLAP = (
+    "--overlap-moe-expert-parallel-comm --num-experts 8 --expert-model-parallel-size 2 --bf16 "
+    "--moe-token-dispatcher-type alltoall"
+)
+
+
 @pytest.mark.parametrize(
     ("words", "line"),
     [
         (["--arch", "sm90"], "export CUDA_DEVICE_MAX_CONNECTIONS=1"),
         (["--arch", "sm100"], None),
-        (["--arch", "sm90", "--", "--overlap-moe-expert-parallel-comm"], "export CUDA_DEVICE_MAX_CONNECTIONS=32"),
-        (["--", "--overlap-moe-expert-parallel-comm"], "export CUDA_DEVICE_MAX_CONNECTIONS=32"),
-        (["--arch", "sm90", "--", "--use-megatron-fsdp"], "unset CUDA_DEVICE_MAX_CONNECTIONS"),
+        (["--arch", "sm90", "--", OVERLAP], "export CUDA_DEVICE_MAX_CONNECTIONS=32"),
+        (["--", OVERLAP], "export CUDA_DEVICE_MAX_CONNECTIONS=32"),
+        (
+            ["--arch", "sm90", "--", "--use-megatron-fsdp --ckpt-format fsdp_dtensor"],
+            "unset CUDA_DEVICE_MAX_CONNECTIONS",
+        ),
         (["--arch", "sm90", "--env", "CUDA_DEVICE_MAX_CONNECTIONS=8"], "export CUDA_DEVICE_MAX_CONNECTIONS=8"),
     ],
 )

@@ -9,7 +9,7 @@ from hcp.rules.view import Unknown, View
 
 _COUNTED: tuple[Source, ...] = (
     MICROBATCHES.says("ConstantNumMicroBatchesCalculator.__init__", "is not divisible by micro batch size", ">=0.12"),
-    GLOBAL_VARS.says("set_global_variables", "init_num_microbatches_calculator("),
+    GLOBAL_VARS.says("set_global_variables", "init_num_microbatches_calculator(", ">=0.12"),
     BRIDGE_INITIALIZE.says("initialize_megatron", "init_num_microbatches_calculator(", ">=0.2"),
 )
 

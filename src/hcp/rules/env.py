@@ -216,7 +216,7 @@ def _exports_no_connections(v: View) -> bool:
     severity="warning",
     effect="crash",
     stage="config",
-    source=(ARGUMENTS.says("validate_args", "os.environ.get('CUDA_DEVICE_MAX_CONNECTIONS') == \"1\""),),
+    source=(ARGUMENTS.says("validate_args", "os.environ.get('CUDA_DEVICE_MAX_CONNECTIONS') == \"1\"", ">=0.12"),),
     applies=_exports_no_connections,
     good=Example(
         "mlm",

@@ -28,7 +28,7 @@ def _only_infers(v: View) -> bool:
     effect="crash",
     stage="config",
     source=(
-        ARGUMENTS.says("validate_args", "num_experts must be non None to use expert model parallelism"),
+        ARGUMENTS.says("validate_args", "num_experts must be non None to use expert model parallelism", ">=0.12"),
         TRANSFORMER_CONFIG.says(
             "TransformerConfig.__post_init__", "num_moe_experts must be non None to use expert-parallel", ">=0.12"
         ),
@@ -60,7 +60,9 @@ def expert_parallelism_has_experts(v: View) -> Problem | None:
     effect="crash",
     stage="init",
     source=(
-        ARGUMENTS.says("validate_args", "Number of experts should be a multiple of expert model parallel_size."),
+        ARGUMENTS.says(
+            "validate_args", "Number of experts should be a multiple of expert model parallel_size.", ">=0.12"
+        ),
         MOE_LAYER.says("BaseMoELayer.__init__", "self.config.num_moe_experts % ep_size == 0", ">=0.13"),
     ),
     applies=lambda v: _splits_experts(v) and bool(v.num_experts),

@@ -71,6 +71,9 @@ def token_budget_falls_with_cp(v: View) -> Problem | None:
     verl multiplies the budget of a GPU by the CP size. A budget that holds the longest prompt and response without CP
     is as full with it: micro-batches grow, and memory does not fall.
     """
+    stated = v.fact("ppo_max_token_len_per_gpu")
+    if stated is not None and stated.origin == "default":
+        return None  # nobody chose it for this length
     budget, prompt, response = v.ppo_max_token_len_per_gpu, v.max_prompt_length, v.max_response_length
     if budget is None or prompt is None or response is None or budget < prompt + response:
         return None

@@ -53,7 +53,7 @@ def tp_divides_heads(v: View) -> Problem | None:
     severity="error",
     effect="crash",
     stage="config",
-    source=(ARGUMENTS.says("validate_args", "can happen only when sequence parallelism is enabled"),),
+    source=(ARGUMENTS.says("validate_args", "can happen only when sequence parallelism is enabled", ">=0.12"),),
     applies=lambda v: v.dialect == "mlm" and bool(v.get("tp_comm_overlap")),
     good=Example("mlm", "--tp-comm-overlap --tensor-model-parallel-size 2 --sequence-parallel"),
     bad=Example("mlm", "--tp-comm-overlap --tensor-model-parallel-size 2"),
@@ -84,7 +84,7 @@ def tp_overlap_has_sequence_parallelism(v: View) -> Problem | None:
     effect="crash",
     stage="config",
     source=(
-        ARGUMENTS.says("validate_args", "'recomputed activations only across tensor model '"),
+        ARGUMENTS.says("validate_args", "'recomputed activations only across tensor model '", ">=0.12"),
         TRANSFORMER_CONFIG.says("TransformerConfig.__post_init__", "false when sequence parallel is enabled", ">=0.12"),
     ),
     applies=lambda v: bool(v.get("distribute_saved_activations")),

@@ -18,7 +18,7 @@ VERDICTS: list[Row] = [
         "verl",
         f"{VERL_HCP} {OVERRIDE}hierarchical_context_parallel_sizes=[2,3,2] {OVERRIDE}softmax_type=learnable",
         "te=2.14.0 einops=false mcore=0.16.1",
-        "all: CP010 HCP010 PERF002",
+        "all: CP010 HCP010",
     ),  # and not what the hierarchy would lack
     ("HCP010", "verl", "", "cp=5", "needs cp_comm_type"),
     (

@@ -26,8 +26,8 @@ VERDICTS: list[Row] = [
     ("PERF002", "verl", BUDGET, "ppo_max_token_len_per_gpu=16383", "fine"),
     ("PERF002", "verl", BUDGET, "ppo_max_token_len_per_gpu=16384", "info note never"),
     ("PERF002", "verl", BUDGET, "ppo_max_token_len_per_gpu=null", "fine"),
-    ("PERF002", "verl", BUDGET, "max_prompt_length=null", "fine"),
-    ("PERF002", "verl", BUDGET, "max_response_length=null", "fine"),
+    ("PERF002", "verl", BUDGET, "max_prompt_length=null ppo_max_token_len_per_gpu=16384", "fine"),
+    ("PERF002", "verl", BUDGET, "max_response_length=null ppo_max_token_len_per_gpu=16384", "fine"),
     ("PERF002", "verl", BUDGET, "cp=1", "not concerned"),
     ("PERF002", "verl", BUDGET, "use_dynamic_bsz=false", "not concerned"),  # sequences are counted, not tokens
     ("PERF002", "verl", BUDGET, "dynamic_context_parallel=true", "not concerned"),  # DCP023 speaks of it
@@ -46,8 +46,8 @@ VERDICTS: list[Row] = [
 
 TEXTS: list[Row] = [
     # rule, dialect, launch, assumed, what the finding says
-    ("PERF002", "verl", BUDGET, "cp=3", "wanted: about 5462 tokens per GPU"),
-    ("PERF002", "verl", BUDGET, "cp=3", "message: 3 times as many tokens"),
+    ("PERF002", "verl", BUDGET, "cp=3 ppo_max_token_len_per_gpu=16384", "wanted: about 5462 tokens per GPU"),
+    ("PERF002", "verl", BUDGET, "cp=3 ppo_max_token_len_per_gpu=16384", "message: 3 times as many tokens"),
     ("PERF003", "mlm", f"{WINDOW} --seq-length 65536", "", "found: a window of 1024 tokens at seq_length 65536"),
 ]
 

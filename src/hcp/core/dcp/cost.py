@@ -93,7 +93,7 @@ class Cost(NamedTuple):
     C_min ranks would do, C ranks cost `comm * s * log2(C / C_min)` more: exchange of keys and values, smaller pieces of
     work, more ranks that wait for each other. It is a price of the plan, not part of a group's time. The larger it is,
     the closer every sequence stays to C_min, and the less even the load is. By default a doubling costs 0.8 of the
-    linear work; bench/dcp.py shows what that gives.
+    linear work; bench/dcp/grid.py shows what that gives.
 
     `machine` says how many seconds that is, and what communication adds. With `by_time` the plan is the one of the
     least estimated time; `comm` then only decides between equals. `from_model` and `from_profile` make such costs.

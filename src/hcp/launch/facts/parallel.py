@@ -189,7 +189,6 @@ PARALLEL_FACTS: tuple[FactSpec, ...] = (
         "gradient_accumulation_fusion",
         "bool",
         "Megatron-LM: weight gradients are added up in the matrix product",
-        mlm=("gradient_accumulation_fusion",),
         mlm_not=("no_gradient_accumulation_fusion",),
         default=UNKNOWN,
         defaults={"mlm": True},

@@ -65,7 +65,6 @@ STAGE_FACTS: tuple[FactSpec, ...] = (
         "overlap_p2p_comm",
         "bool",
         "Megatron-LM: the pipeline's messages overlap with computation",
-        mlm=("overlap_p2p_comm",),
         mlm_not=("no_overlap_p2p_communication",),
         default=UNKNOWN,
         defaults={"mlm": True},

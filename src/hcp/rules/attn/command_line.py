@@ -12,7 +12,9 @@ from hcp.rules.view import View
     severity="error",
     effect="crash",
     stage="config",
-    source=(ARGUMENTS.says("validate_args", "--attention-backend local is only supported with --spec local"),),
+    source=(
+        ARGUMENTS.says("validate_args", "--attention-backend local is only supported with --spec local", ">=0.12"),
+    ),
     applies=lambda v: v.dialect == "mlm" and v.get("attention_backend") == "local",
     good=Example("mlm", "--attention-backend local --spec local"),
     bad=Example("mlm", "--attention-backend local"),

@@ -71,7 +71,9 @@ def fsdp_writes_its_own_format(v: View) -> Problem | None:
     stage="config",
     source=(
         ARGUMENTS.says("validate_args", "--ckpt-format fsdp_dtensor is only tested with Megatron FSDP.", ">=0.14"),
-        BRIDGE_CONFIG.says("ConfigContainer.validate", "fsdp_dtensor checkpoint format only supports Megatron FSDP"),
+        BRIDGE_CONFIG.says(
+            "ConfigContainer.validate", "fsdp_dtensor checkpoint format only supports Megatron FSDP", ">=0.2"
+        ),
     ),
     applies=lambda v: (
         v.get("ckpt_format") == _FORMAT and (v.dialect == "mlm" or (v.dialect == "bridge" and _keeps_checkpoints(v)))
@@ -184,8 +186,8 @@ def fsdp_v2_has_no_model_parallelism(v: View) -> Problem | None:
     effect="crash",
     stage="config",
     source=(
-        ARGUMENTS.says("validate_args", "--use-torch-fsdp2 is not supported with pipeline parallelism"),
-        ARGUMENTS.says("validate_args", "--use-torch-fsdp2 is not supported with expert parallelism"),
+        ARGUMENTS.says("validate_args", "--use-torch-fsdp2 is not supported with pipeline parallelism", ">=0.12"),
+        ARGUMENTS.says("validate_args", "--use-torch-fsdp2 is not supported with expert parallelism", ">=0.12"),
     ),
     applies=lambda v: v.dialect == "mlm" and bool(v.get("torch_fsdp2")),
     good=Example("mlm", f"{_FSDP2} --context-parallel-size 2", "env.CUDA_DEVICE_MAX_CONNECTIONS=8"),
@@ -232,10 +234,14 @@ _FSDP2_OPTIONS = (
     effect="crash",
     stage="config",
     source=(
-        ARGUMENTS.says("validate_args", "--use-torch-fsdp2 is not supported with MCore's distributed optimizer"),
-        ARGUMENTS.says("validate_args", "--use-torch-fsdp2 is not supported with gradient accumulation fusion"),
-        ARGUMENTS.says("validate_args", "--use-torch-fsdp2 requires --untie-embeddings-and-output-weights"),
-        ARGUMENTS.says("validate_args", "--use-torch-fsdp2 requires --ckpt-format torch_dist or torch_dcp"),
+        ARGUMENTS.says(
+            "validate_args", "--use-torch-fsdp2 is not supported with MCore's distributed optimizer", ">=0.12"
+        ),
+        ARGUMENTS.says(
+            "validate_args", "--use-torch-fsdp2 is not supported with gradient accumulation fusion", ">=0.12"
+        ),
+        ARGUMENTS.says("validate_args", "--use-torch-fsdp2 requires --untie-embeddings-and-output-weights", ">=0.12"),
+        ARGUMENTS.says("validate_args", "--use-torch-fsdp2 requires --ckpt-format torch_dist or torch_dcp", ">=0.12"),
     ),
     applies=lambda v: v.dialect == "mlm" and bool(v.get("torch_fsdp2")),
     good=Example("mlm", f"{_FSDP2} --context-parallel-size 2", "env.CUDA_DEVICE_MAX_CONNECTIONS=8"),

@@ -55,8 +55,12 @@ _CLASHES = (
     effect="crash",
     stage="init",
     source=(
-        ARGUMENTS.says("validate_args", "Number of layers should be divisible by the pipeline-model-parallel size"),
-        TRANSFORMER_BLOCK.says("get_num_layers_to_build", "num_layers % config.pipeline_model_parallel_size == 0"),
+        ARGUMENTS.says(
+            "validate_args", "Number of layers should be divisible by the pipeline-model-parallel size", ">=0.12"
+        ),
+        TRANSFORMER_BLOCK.says(
+            "get_num_layers_to_build", "num_layers % config.pipeline_model_parallel_size == 0", ">=0.12"
+        ),
     ),
     applies=lambda v: is_pipelined(v) and has_alike_stages(v),
     good=Example("mlm", f"--num-layers 32 {_PP} 4"),

@@ -94,14 +94,19 @@ def layout_of(v: View) -> Layout:
     raise Unknown("pipeline_layout")
 
 
+_PART_TIMES, _ONE_TIMES = re.compile(r"\(([^()]+)\)\*(\d{1,4})"), re.compile(r"(.)\*(\d{1,4})")
+
+
+def _repeated(pattern: re.Pattern[str], text: str) -> str:
+    """The text with what the pattern finds as often as it says."""
+    if sum(len(match[1]) * int(match[2]) for match in pattern.finditer(text)) > _LONGEST:
+        raise Unknown("pipeline_layout")
+    return pattern.sub(lambda match: match[1] * int(match[2]), text)
+
+
 def _unrolled(text: str) -> str:
     """The layout without commas and repetitions: first (…)*n, then x*n, each once, as upstream unrolls them."""
-    text = text.replace(",", "")
-    for pattern in (r"\(([^)]+)\)\*(\d{1,4})", r"(.)\*(\d{1,4})"):
-        grown = sum(len(match[1]) * int(match[2]) for match in re.finditer(pattern, text))
-        if grown > _LONGEST:
-            raise Unknown("pipeline_layout")
-        text = re.sub(pattern, lambda match: match[1] * int(match[2]), text)
+    text = _repeated(_ONE_TIMES, _repeated(_PART_TIMES, text.replace(",", "")))
     if not set(text) <= set("EtmL|"):
         raise Unknown("pipeline_layout")
     return text

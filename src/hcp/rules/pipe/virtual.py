@@ -39,7 +39,9 @@ def _has_chunks(v: View) -> bool:
     effect="crash",
     stage="init",
     source=(
-        ARGUMENTS.says("validate_args", "number of layers per pipeline stage must be divisible number of layers"),
+        ARGUMENTS.says(
+            "validate_args", "number of layers per pipeline stage must be divisible number of layers", ">=0.12"
+        ),
         TRANSFORMER_CONFIG.says("TransformerConfig.__post_init__", "must be divisible by virtual", ">=0.12"),
         TRANSFORMER_BLOCK.says("get_num_layers_to_build", "num_layers_per_pipeline_rank % vp_size == 0", ">=0.12"),
     ),
@@ -100,7 +102,7 @@ def _without_chunks(v: View) -> Fix:
     effect="crash",
     stage="init",
     source=(
-        ARGUMENTS.says("validate_args", "'pipeline-model-parallel size should be greater than 2"),
+        ARGUMENTS.says("validate_args", "'pipeline-model-parallel size should be greater than 2", ">=0.12"),
         PARALLEL_STATE.says(
             "initialize_model_parallel", "should be greater than 1 with interleaved schedule", ">=0.12"
         ),

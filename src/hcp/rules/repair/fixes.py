@@ -38,20 +38,23 @@ def apply_edits(launch: Launch, edits: Mapping[str, Any]) -> Launch | None:
 
 
 def writable_key(launch: Launch, name: str) -> str | None:
-    """The upstream key to write for a fact: the one already written, else the dialect's first."""
+    """The upstream key to write for a fact: the one already written, else the dialect's first (that of `--no-…` where
+    there is no other)."""
     fact = launch.facts.get(name)
     index = index_of(launch.dialect, launch.reading.role)
     if fact is not None and fact.key in index and index[fact.key].fact == name:
         return fact.key
     row = FACTS.get(name)
     keys = keys_of(row, launch.dialect, launch.reading.role) if row else ()
+    if row and not keys and launch.dialect == "mlm":
+        keys = row.mlm_not
     return keys[0] if keys else None
 
 
 def _key_for(launch: Launch, name: str, value: Any) -> str | None:
     """The key that can say this value: a flag that only switches off (`--no-…`) where False has to be written."""
     key = writable_key(launch, name)
-    if launch.dialect == "mlm" and value is False and name in FACTS and not (key and index_of("mlm")[key].negated):
+    if launch.dialect == "mlm" and value is False and key is not None and not index_of("mlm")[key].negated:
         return next(iter(FACTS[name].mlm_not), key)
     return key
 

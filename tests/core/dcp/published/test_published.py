@@ -19,8 +19,8 @@ from hcp.core.dcp.published.pr5869 import even_parts
 from hcp.core.dcp.published.static import dp_balanced
 from hcp.core.errors import HcpError
 
-sys.path.insert(0, str(Path(__file__).resolve().parents[4] / "bench"))
-import dcp_upstream
+sys.path.insert(0, str(Path(__file__).resolve().parents[4] / "bench" / "dcp"))
+import upstream as dcp_upstream
 
 POLICIES = [name.replace("static:C", "static:2") for name in PUBLISHED]
 

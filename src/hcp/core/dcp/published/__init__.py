@@ -1,6 +1,6 @@
 """Schedulers of dynamic context parallelism that others have published, written again from what they do.
 
-`dev`, `main` and `static:C` give the plans of the real ones exactly (bench/dcp_upstream.py compares them), `pr5869` the
+`dev`, `main` and `static:C` give the plans of the real ones exactly (bench/dcp/upstream.py compares them), `pr5869` the
 pull request's, and `fcp` what its paper says. None of them knows padding, a cost or a limit beyond tokens per rank.
 """
 

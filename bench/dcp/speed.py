@@ -1,4 +1,4 @@
-"""Seconds that one plan takes, and how good it is: `python bench/dcp_speed.py`. CPU time, the better of two."""
+"""Seconds that one plan takes, and how good it is: `python bench/dcp/speed.py`. CPU time, the better of two."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ import sys
 import time
 from pathlib import Path
 
-sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "src"))
+sys.path.insert(0, str(Path(__file__).resolve().parents[2] / "src"))
 
 from hcp.core.dcp import plan_micro_batches
 

@@ -1,4 +1,4 @@
-"""Predicted speed-ups of dynamic over static CP beside published measurements: `python bench/dcp_public.py`.
+"""Predicted speed-ups of dynamic over static CP beside published measurements: `python bench/dcp/public.py`.
 
 Both plans are dev's own schedulers', so that only the estimate of time is judged: `Cost.from_facts`, forward and
 backward, no gradients, no optimizer, no data loading. What the sources leave open is said in each row.
@@ -11,11 +11,11 @@ import sys
 from pathlib import Path
 from typing import Any, NamedTuple
 
-ROOT = Path(__file__).resolve().parents[1]
+ROOT = Path(__file__).resolve().parents[2]
 sys.path[:0] = [str(ROOT / "src"), str(Path(__file__).parent)]
 
-from dcp_shapes import REALISTIC  # noqa: E402
-from dcp_wide import mean  # noqa: E402
+from shapes import REALISTIC  # noqa: E402
+from wide import mean  # noqa: E402
 
 from hcp.core.dcp import Cost, Setup, measure  # noqa: E402
 from hcp.core.dcp.published import published_micro_batches  # noqa: E402

@@ -1,4 +1,4 @@
-"""Our copies of the published schedulers against the real ones: `python bench/dcp_upstream.py --dev DIR --main DIR`.
+"""Our copies of the published schedulers against the real ones: `python bench/dcp/upstream.py --dev DIR --main DIR`.
 
 DIR is a checkout (or an unpacked wheel) with megatron/core, for verl one with verl/utils. Each real scheduler runs in a
 process of its own, on random lengths of several shapes, also where it fails: a failure of upstream must be one of ours.
@@ -16,7 +16,7 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
-ROOT = Path(__file__).resolve().parents[1]
+ROOT = Path(__file__).resolve().parents[2]
 sys.path.insert(0, str(ROOT / "src"))
 
 from hcp.core.dcp.published.dev import packing_aware  # noqa: E402

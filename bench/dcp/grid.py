@@ -1,10 +1,10 @@
-"""Schedulers of dynamic context parallelism side by side: `python bench/dcp.py [--quick] [--seeds N] [--cells]`.
+"""Schedulers of dynamic context parallelism side by side: `python bench/dcp/grid.py [--quick] [--seeds N] [--cells]`.
 
 Three numbers together, for one alone means nothing: imbalance (sum over micro-batches of the slowest rank's work, over
 total work / W: 1.0 is the bound), op (mean group size over the tokens, over the smallest that fits) and micro-batches
 (over what the tokens need; for megatron-core's scheduler, which packs nothing, its forward steps). Work is
 24576 s + s**2. "head" is Megatron-LM dev's scheduler, which verl uses, and "mcore" the released megatron-core's: exact
-(bench/dcp_upstream.py), but faster than the originals. "pr5869" does not keep tokens per rank within M.
+(bench/dcp/upstream.py), but faster than the originals. "pr5869" does not keep tokens per rank within M.
 """
 
 from __future__ import annotations
@@ -18,8 +18,8 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import NamedTuple
 
-ROOT = Path(__file__).resolve().parents[1]
-sys.path[:0] = [str(ROOT / "src"), str(Path(__file__).parent), str(Path(__file__).parent / "lib")]
+ROOT = Path(__file__).resolve().parents[2]
+sys.path[:0] = [str(ROOT / "src"), str(Path(__file__).parent), str(Path(__file__).parents[1] / "lib")]
 
 from hcp.core.dcp import DEFAULT_COST, plan_micro_batches  # noqa: E402
 from hcp.core.dcp.published.dev import packing_aware  # noqa: E402

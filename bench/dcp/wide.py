@@ -1,7 +1,7 @@
-"""Dynamic CP on shapes that the scheduler was not tuned on: `python bench/dcp_wide.py [--quick] [--cells]`.
+"""Dynamic CP on shapes that the scheduler was not tuned on: `python bench/dcp/wide.py [--quick] [--cells]`.
 
 Two questions. Is a plan dominated: is a published scheduler nowhere worse in imbalance, op and micro-batches, and
-somewhere better by 0.03? And how long does a step take, communication included, by bench/dcp_judge.py, which is not
+somewhere better by 0.03? And how long does a step take, communication included, by bench/dcp/judge.py, which is not
 what the search minimizes? There, `timed` are our plans made for the model (`Cost.from_facts`), `ours` those of the
 default price. fcp makes groups of every size and is compared with our plans of `groups="any"`.
 """
@@ -16,11 +16,11 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import NamedTuple
 
-ROOT = Path(__file__).resolve().parents[1]
+ROOT = Path(__file__).resolve().parents[2]
 sys.path[:0] = [str(ROOT / "src"), str(Path(__file__).parent)]
 
-import dcp_judge as judge  # noqa: E402
-from dcp_shapes import ADVERSARIAL, REALISTIC, Case, adversarial, realistic  # noqa: E402
+import judge  # noqa: E402
+from shapes import ADVERSARIAL, REALISTIC, Case, adversarial, realistic  # noqa: E402
 
 from hcp.core.dcp import Cost, MicroBatch, Setup, measure, plan_micro_batches  # noqa: E402
 from hcp.core.dcp.published import NO_PACKING, published_micro_batches, static_size  # noqa: E402

@@ -1,4 +1,4 @@
-"""How long the way into and out of a batch takes: `python bench/dcp_batches.py [--sequences N ...]`.
+"""How long the way into and out of a batch takes: `python bench/dcp/batches.py [--sequences N ...]`.
 
 One rank of eight splits a batch with six jagged keys by a plan, and merges an output of each of its sequences; the
 exchange with the other ranks is left out. Counted is processor time of one core, which other work on the machine
@@ -14,7 +14,7 @@ import time
 from pathlib import Path
 from typing import Any
 
-sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "src"))
+sys.path.insert(0, str(Path(__file__).resolve().parents[2] / "src"))
 
 import torch
 from tensordict import TensorDict

@@ -1,4 +1,4 @@
-"""Dynamic CP trains as static CP does, on Megatron-LM's dev branch: `python bench/dcp_dev.py --megatron DIR`.
+"""Dynamic CP trains as static CP does, on Megatron-LM's dev branch: `python bench/dcp/dev.py --megatron DIR`.
 
 DIR is a checkout of the dev branch, which is in no wheel. Four processes on gloo train dev's own GPTModel on the same
 sequences, with dev's `wrap_data_iterator`, batch reader, forward-backward schedule, DDP, gradient finalization and
@@ -22,7 +22,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, NamedTuple
 
-ROOT = Path(__file__).resolve().parents[1]
+ROOT = Path(__file__).resolve().parents[2]
 sys.path.insert(0, str(ROOT / "src"))
 
 RANKS, STEPS, PER_RANK, MAX_SEQLEN, LONGEST, BOUND = 4, 3, 6, 48, 192, 1e-12

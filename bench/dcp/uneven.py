@@ -1,4 +1,4 @@
-"""Where dynamic CP's own schedulers fail on W ranks: `python bench/dcp_uneven.py --megatron DIR [--batches N]`.
+"""Where dynamic CP's own schedulers fail on W ranks: `python bench/dcp/uneven.py --megatron DIR [--batches N]`.
 
 DIR is a checkout of Megatron-LM's dev branch. dev's real `DefaultDynamicCPScheduler`, which verl uses too, and
 `BalancedCPScheduler` of the same checkout get batches whose every sequence fits on W ranks; counted are those that
@@ -16,10 +16,10 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-ROOT = Path(__file__).resolve().parents[1]
+ROOT = Path(__file__).resolve().parents[2]
 sys.path[:0] = [str(ROOT / "src"), str(Path(__file__).parent)]
 
-from dcp_dev import import_dev  # noqa: E402
+from dev import import_dev  # noqa: E402
 
 MAX_SEQLEN, WORLD_SIZES = 8192, (4, 6, 8, 10, 12, 16, 20, 24, 32)
 
