@@ -110,5 +110,5 @@ TABLES = Tables(
         (r"max_seqlen_per_dp_cp_rank must be a positive integer", ("DCP005",)),
     ),
     unrelated=((r"Invalid router_replay mode", "a value, not a relation"),),
-    beyond=dict.fromkeys(("TOPO003", "DCP018", "DCP020", "DCP021", "DCP024", "DCP027"), _WORKER),
+    beyond=dict.fromkeys(("TOPO003", "DCP018", "DCP020", "DCP021", "DCP024", "DCP027", "PIPE004"), _WORKER),
 )
