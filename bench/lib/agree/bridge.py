@@ -93,6 +93,12 @@ _ENV: dict[str, tuple[str | None, ...]] = {
     "NVTE_ALLOW_NONDETERMINISTIC_ALGO": ("0",),
     "CUDA_DEVICE_MAX_CONNECTIONS": ("1", "1", "8"),
 }
+_OF_EVERY_BASE = (
+    "dataset.dataset_kwargs.pad_to_max_length=false",
+    "dataset.offline_packing_specs.pad_cu_seqlens=false",
+    "model.cuda_graph_modules=null",
+)
+"""What the bases say and no override list of ours: it may not name a key that a base lacks."""
 _WORLD_SIZES = (8, 8, 16, 16, 12, 24, 32)
 
 
@@ -187,7 +193,7 @@ def launch_of(case: Case, text: str | None, versions: Mapping[str, str]) -> Laun
     assumed |= {f"env.{name}": Fact(case.env.get(name), "assumed") for name in _ENV}
     if text is not None:
         return build_launch(read_text(text, "case.yaml", dialect="bridge"), assumed=assumed)
-    words = [*case.overrides, f"dataset._target_={case.dataset}"]  # the recipe's, which an override list cannot say
+    words = [*case.overrides, f"dataset._target_={case.dataset}", *_OF_EVERY_BASE]
     return build_launch(reading_of_words("bridge", [Word(word) for word in words], "-"), assumed=assumed)
 
 
@@ -222,10 +228,11 @@ TABLES = Tables(
         (r"NCCL_ALGO must be one of", ("CP017",)),
         (r"Product of hierarchical_context_parallel_sizes", ("HCP002", "HCP001")),
         (r"offline_packing_specs must be set|packed_sequence_size must be greater", ("PACK020",)),
+        (r"Batch invariant mode only supports FlashAttention", ("ATTN003", "CP018")),
         (r"Offline packing with CUDA graphs|Packed attention CUDA graphs", ("PACK021", "PACK020")),
         (r"When finetuning with CP>1", ("LOSS001",)),
         (r"eval_global_batch_size \(\d+\) must be divisible", ("BATCH001", "BATCH002")),
-        (r"CP/SP collate padding multiple", ("CP001", "CP002", "LOAD002")),
+        (r"CP/SP collate padding multiple", ("LEN004", "CP001", "CP002", "LOAD002")),
         (r"world_size \(\d+\) is not divisible by expert_tensor_model_pipeline", ("TOPO004",)),
         (r"do not support hierarchical_context_parallel_sizes", ("HCP011",)),
         (r"Hybrid context parallel requires an even number", ("DCP007",)),
