@@ -93,12 +93,8 @@ _ENV: dict[str, tuple[str | None, ...]] = {
     "NVTE_ALLOW_NONDETERMINISTIC_ALGO": ("0",),
     "CUDA_DEVICE_MAX_CONNECTIONS": ("1", "1", "8"),
 }
-_OF_EVERY_BASE = (
-    "dataset.dataset_kwargs.pad_to_max_length=false",
-    "dataset.offline_packing_specs.pad_cu_seqlens=false",
-    "model.cuda_graph_modules=null",
-)
-"""What the bases say and no override list of ours: it may not name a key that a base lacks."""
+_OF_EVERY_BASE = {"pad_to_max_length": False, "pad_cu_seqlens": False, "cuda_graph_modules": None}
+"""Facts of every base that an override list cannot state: it may not name a key that a base lacks."""
 _WORLD_SIZES = (8, 8, 16, 16, 12, 24, 32)
 
 
@@ -193,7 +189,8 @@ def launch_of(case: Case, text: str | None, versions: Mapping[str, str]) -> Laun
     assumed |= {f"env.{name}": Fact(case.env.get(name), "assumed") for name in _ENV}
     if text is not None:
         return build_launch(read_text(text, "case.yaml", dialect="bridge"), assumed=assumed)
-    words = [*case.overrides, f"dataset._target_={case.dataset}", *_OF_EVERY_BASE]
+    assumed |= {name: Fact(value, "assumed") for name, value in _OF_EVERY_BASE.items()}
+    words = [*case.overrides, f"dataset._target_={case.dataset}"]  # the recipe's, which an override list cannot say
     return build_launch(reading_of_words("bridge", [Word(word) for word in words], "-"), assumed=assumed)
 
 
