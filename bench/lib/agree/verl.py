@@ -102,7 +102,7 @@ def compare(checkout: Path, commands: int, seed: int) -> Result:
 _WORKER = "raised by the worker that builds the engine; validate_config does not look"
 TABLES = Tables(
     owners=(
-        (r"unsupported operand type\(s\) for \*|ppo_micro_batch_size", ("VERL001",)),
+        (r"unsupported operand type\(s\) for \*|ppo_micro_batch_size|critic\.micro_batch_size", ("VERL001",)),
         (r"log_prob_micro_batch_size", ("VERL002",)),
         (r"minimal possible batch size", ("VERL003",)),
         (r"ppo_mini_batch_size", ("VERL004",)),
