@@ -46,10 +46,16 @@ OTHERS = [
         "actor_rollout_ref.actor.use_kl_loss=True actor_rollout_ref.actor.megatron.dynamic_context_parallel=False "
         "actor_rollout_ref.ref.megatron.dynamic_context_parallel=True",
     ),
+    # All is known, and packing off: the specs alone are wrong.
+    (
+        "bridge",
+        "_target_: megatron.bridge.training.config.ConfigContainer\ndataset:\n  enable_offline_packing: false\n"
+        "  offline_packing_specs:\n    packed_sequence_size: 0\n",
+    ),
 ]
 
 
-@pytest.mark.parametrize(("dialect", "text"), OTHERS, ids=["SLURM010", "DCP027"])
+@pytest.mark.parametrize(("dialect", "text"), OTHERS, ids=["SLURM010", "DCP027", "PACK020"])
 def test_a_launch_that_shows_its_need_in_few_facts_gets_its_rules(dialect: str, text: str, launch_of: LaunchOf) -> None:
     assert left_out_wrongly(launch_of(dialect, text)) == []
 

@@ -93,6 +93,8 @@ _ENV: dict[str, tuple[str | None, ...]] = {
     "NVTE_ALLOW_NONDETERMINISTIC_ALGO": ("0",),
     "CUDA_DEVICE_MAX_CONNECTIONS": ("1", "1", "8"),
 }
+_OF_EVERY_BASE = {"pad_to_max_length": False, "pad_cu_seqlens": False, "cuda_graph_modules": None}
+"""Facts of every base that an override list cannot state: it may not name a key that a base lacks."""
 _WORLD_SIZES = (8, 8, 16, 16, 12, 24, 32)
 
 
@@ -124,7 +126,7 @@ def _hydra(value: Any) -> str:
 def cases(bases: Mapping[str, str], count: int, seed: int) -> Iterator[Case]:
     """Random configurations over the bases of one release, given as the YAML that upstream wrote."""
     rng = random.Random(seed)
-    dumps = {name: yaml.safe_load(text) for name, text in bases.items()}
+    dumps = {name: yaml.load(text, yaml.CSafeLoader) for name, text in bases.items()}
     for _ in range(count):
         base = rng.choice(list(dumps))
         space = {key: values for key, values in SPACE.items() if _has(dumps[base], key)}
@@ -137,9 +139,11 @@ def cases(bases: Mapping[str, str], count: int, seed: int) -> Iterator[Case]:
         if _has(dumps[base], _SPECS) and not _at(dumps[base], _SPECS):
             settings[_SPECS] = None  # the recipe has none, which an override list shall say
         length = rng.choice(_LENGTHS)
-        settings |= {"model.seq_length": length, "dataset.seq_length": length}
+        # Before 0.6 some datasets have the older name, which an override must use.
+        name = "dataset.seq_length" if _has(dumps[base], "dataset.seq_length") else "dataset.sequence_length"
+        settings |= {"model.seq_length": length, name: length}
         if rng.random() < 0.1:
-            settings["dataset.seq_length"] = rng.choice(_LENGTHS)
+            settings[name] = rng.choice(_LENGTHS)
         env = {name: value for name, values in _ENV.items() if (value := rng.choice(values)) is not None}
         yield Case(base, dumps[base]["dataset"]["_target_"], settings, rng.choice(_WORLD_SIZES), env)
 
@@ -164,7 +168,7 @@ def _has(dump: Mapping[str, Any], key: str) -> bool:
 
 def yaml_of(case: Case, bases: Mapping[str, str]) -> str:
     """The configuration as upstream would dump it."""
-    data = yaml.safe_load(bases[case.base])
+    data = yaml.load(bases[case.base], yaml.CSafeLoader)
     data["train"].pop("exit_signal", None)  # 0.4 does not read its own dump of a signal
     for key, value in case.settings.items():
         *parents, name = key.split(".")
@@ -172,8 +176,9 @@ def yaml_of(case: Case, bases: Mapping[str, str]) -> str:
         for parent in parents:
             section = section[parent]
         section[name] = value
-    data["dataset"].pop("sequence_length", None)
-    return yaml.safe_dump(data)
+    length = data["dataset"].pop("sequence_length", None)
+    data["dataset"].setdefault("seq_length", length)  # upstream reads back no sequence_length
+    return str(yaml.dump(data, Dumper=yaml.CSafeDumper))
 
 
 def launch_of(case: Case, text: str | None, versions: Mapping[str, str]) -> Launch:
@@ -184,6 +189,7 @@ def launch_of(case: Case, text: str | None, versions: Mapping[str, str]) -> Laun
     assumed |= {f"env.{name}": Fact(case.env.get(name), "assumed") for name in _ENV}
     if text is not None:
         return build_launch(read_text(text, "case.yaml", dialect="bridge"), assumed=assumed)
+    assumed |= {name: Fact(value, "assumed") for name, value in _OF_EVERY_BASE.items()}
     words = [*case.overrides, f"dataset._target_={case.dataset}"]  # the recipe's, which an override list cannot say
     return build_launch(reading_of_words("bridge", [Word(word) for word in words], "-"), assumed=assumed)
 
@@ -198,13 +204,14 @@ def compare(checkout: Path, commands: int, seed: int) -> Result:
     versions = {"bridge": version, "mcore": core, "te": te}
     tally = Tally(TABLES)
     for case in cases(bases, commands, seed):
-        for form in ("YAML", "overrides"):
-            text = yaml_of(case, bases) if form == "YAML" else None
-            question: dict[str, Any] = {"world_size": case.world_size, "env": case.env}
-            question |= {"yaml": text} if text else {"base": case.base, "overrides": case.overrides}
-            answer = upstream.ask(question)["refusal"]
-            launch = launch_of(case, text, versions)
+        text = yaml_of(case, bases)
+        question = {"world_size": case.world_size, "env": case.env}
+        upstream.send(question | {"yaml": text})
+        upstream.send(question | {"base": case.base, "overrides": case.overrides})
+        for form, ours in (("YAML", text), ("overrides", None)):  # while upstream is at it
+            launch = launch_of(case, ours, versions)
             report = check_launch(launch, rules_for(launch), fixes=False)
+            answer = upstream.answer()["refusal"]
             tally.add(f"{form} {case}", Refusal(**answer) if answer else None, errors_of(report, TABLES))
     upstream.close()
     made_with = {"mcore": core, "te": te, "configurations": commands, "forms": "YAML and overrides", "seed": seed}
@@ -218,8 +225,11 @@ TABLES = Tables(
         (r"NCCL_ALGO must be one of", ("CP017",)),
         (r"Product of hierarchical_context_parallel_sizes", ("HCP002", "HCP001")),
         (r"offline_packing_specs must be set|packed_sequence_size must be greater", ("PACK020",)),
+        (r"Batch invariant mode only supports FlashAttention", ("ATTN003", "CP018")),
+        (r"Offline packing with CUDA graphs|Packed attention CUDA graphs", ("PACK021", "PACK020")),
         (r"When finetuning with CP>1", ("LOSS001",)),
-        (r"CP/SP collate padding multiple", ("CP001", "CP002", "LOAD002")),
+        (r"eval_global_batch_size \(\d+\) must be divisible", ("BATCH001", "BATCH002")),
+        (r"CP/SP collate padding multiple", ("LEN004", "CP001", "CP002", "LOAD002")),
         (r"world_size \(\d+\) is not divisible by expert_tensor_model_pipeline", ("TOPO004",)),
         (r"do not support hierarchical_context_parallel_sizes", ("HCP011",)),
         (r"Hybrid context parallel requires an even number", ("DCP007",)),
@@ -227,6 +237,7 @@ TABLES = Tables(
     ),
     unrelated=(
         (r"recompute", "activation recomputation"),
+        (r"assert self.checkpoint.ckpt_format == \"torch_dist\"", "checkpoints without Gloo, before Bridge 0.5"),
         (r"Bias in Moe", "the biases of MoE layers"),
         (r"linear_attention_freq", "the layers of a gated delta net"),
         (r"Cross Entropy Fusion", "determinism of the loss"),
@@ -234,6 +245,8 @@ TABLES = Tables(
     beyond={
         "CP006": "raised where the model is built",
         "MODEL001": "raised where the model is built",
+        "MOE002": "raised where an MoE layer is built",
+        "PIPE001": "raised where the model is built",
         "CP027": "raised where the last layer is built",
     },
 )

@@ -113,7 +113,7 @@ class MegatronBridge:
         if "yaml" in question:
             import yaml
 
-            return self.config.ConfigContainer.from_dict(yaml.safe_load(question["yaml"]))
+            return self.config.ConfigContainer.from_dict(yaml.load(question["yaml"], yaml.CSafeLoader))
         base = copy.deepcopy(self.bases[question["base"]])
         return self.overrides.process_config_with_overrides(base, cli_overrides=question["overrides"])
 

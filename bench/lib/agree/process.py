@@ -27,9 +27,10 @@ class Upstream:
             text=True,
             env={**os.environ, **(env or {})},
         )
-        self.ready: dict[str, Any] = self._read()
+        self.ready: dict[str, Any] = self.answer()
 
-    def _read(self) -> dict[str, Any]:
+    def answer(self) -> dict[str, Any]:
+        """The next object that the process writes."""
         assert self._process.stdout is not None
         line = self._process.stdout.readline()
         if not line:
@@ -38,10 +39,14 @@ class Upstream:
         return answer
 
     def ask(self, question: Mapping[str, Any]) -> dict[str, Any]:
+        self.send(question)
+        return self.answer()
+
+    def send(self, question: Mapping[str, Any]) -> None:
+        """Asks without waiting: the answer is read later, in the order of the questions."""
         assert self._process.stdin is not None
         self._process.stdin.write(json.dumps(question) + "\n")
         self._process.stdin.flush()
-        return self._read()
 
     def ask_all(self, questions: Iterable[Mapping[str, Any]]) -> Iterator[dict[str, Any]]:
         for question in questions:

@@ -102,7 +102,7 @@ def compare(checkout: Path, commands: int, seed: int) -> Result:
 _WORKER = "raised by the worker that builds the engine; validate_config does not look"
 TABLES = Tables(
     owners=(
-        (r"unsupported operand type\(s\) for \*|ppo_micro_batch_size", ("VERL001",)),
+        (r"unsupported operand type\(s\) for \*|ppo_micro_batch_size|critic\.micro_batch_size", ("VERL001",)),
         (r"log_prob_micro_batch_size", ("VERL002",)),
         (r"minimal possible batch size", ("VERL003",)),
         (r"ppo_mini_batch_size", ("VERL004",)),
@@ -110,5 +110,5 @@ TABLES = Tables(
         (r"max_seqlen_per_dp_cp_rank must be a positive integer", ("DCP005",)),
     ),
     unrelated=((r"Invalid router_replay mode", "a value, not a relation"),),
-    beyond=dict.fromkeys(("TOPO003", "DCP018", "DCP020", "DCP021", "DCP024", "DCP027"), _WORKER),
+    beyond=dict.fromkeys(("TOPO003", "DCP018", "DCP020", "DCP021", "DCP024", "DCP027", "PIPE004"), _WORKER),
 )

@@ -5,7 +5,7 @@ from __future__ import annotations
 from hcp.core.numbers import whole_number
 from hcp.rules.cp.view import BLACKWELL, CONNECTIONS, is_fsdp, wants_one_connection
 from hcp.rules.rule import Example, Fix, Problem, rule
-from hcp.rules.upstream import ARGUMENTS, EXTENSION_TE, LANGUAGE_MODULE, TE_ATTENTION_UTILS, TE_BACKENDS
+from hcp.rules.upstream import ARGUMENTS, BRIDGE_CONFIG, EXTENSION_TE, LANGUAGE_MODULE, TE_ATTENTION_UTILS, TE_BACKENDS
 from hcp.rules.view import View
 
 _FLAGS = ("NVTE_FLASH_ATTN", "NVTE_FUSED_ATTN", "NVTE_UNFUSED_ATTN")
@@ -17,7 +17,8 @@ _SCALING = "env.NVTE_APPLY_QK_LAYER_SCALING"
 def _limits_connections(v: View) -> bool:
     """Whether the launcher asserts something about the number of connections, and the launch shows it."""
     if is_fsdp(v):
-        return v.dialect in ("mlm", "bridge") and v.known(CONNECTIONS)
+        is_older = v.known("bridge") and not v.at_least("bridge", "0.5")
+        return v.known(CONNECTIONS) and (v.dialect == "mlm" or (v.dialect == "bridge" and not is_older))
     # Where a launch sets its environment, a variable that is absent is worth asking for.
     shown = v.known(CONNECTIONS) or any(name.startswith("env.") for name in v.launch.facts)
     return shown and wants_one_connection(v) and v.get("arch") not in BLACKWELL
@@ -31,6 +32,18 @@ def _limits_connections(v: View) -> bool:
     source=(
         ARGUMENTS.says("validate_args", "os.environ.get('CUDA_DEVICE_MAX_CONNECTIONS') == \"1\"", ">=0.12"),
         ARGUMENTS.says("validate_args", "FSDP requires CUDA_DEVICE_MAX_CONNECTIONS > 1 or unset.", ">=0.18"),
+        BRIDGE_CONFIG.says(
+            "ConfigContainer._validate_and_apply_megatron_fsdp_configs",
+            "FSDP requires CUDA_DEVICE_MAX_CONNECTIONS > 1 or unset.",
+            ">=0.5,<0.7",
+            where="checkout",
+        ),
+        BRIDGE_CONFIG.says(
+            "ConfigContainer._validate_and_apply_megatron_fsdp_v1_configs",
+            "FSDP requires CUDA_DEVICE_MAX_CONNECTIONS > 1 or unset.",
+            ">=0.7",
+            where="checkout",
+        ),
     ),
     applies=_limits_connections,
     good=Example("mlm", "--context-parallel-size 2", "arch=sm90 env.CUDA_DEVICE_MAX_CONNECTIONS=1"),
@@ -40,7 +53,7 @@ def connections_fit_the_parallelism(v: View) -> Problem | None:
     """CUDA_DEVICE_MAX_CONNECTIONS fits the parallelism.
 
     Before Blackwell, Megatron-LM's command line asserts one connection with tensor or context parallelism, so that
-    communication starts in order. FSDP asserts the opposite, in Bridge too. Bridge asks for nothing else.
+    communication starts in order. FSDP asserts the opposite, in Bridge too since 0.5. Bridge asks for nothing else.
     """
     value = "unset" if v[CONNECTIONS] is None else str(v[CONNECTIONS])
     if is_fsdp(v):

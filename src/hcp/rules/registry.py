@@ -30,7 +30,7 @@ BY_ID: dict[str, Rule]
 def _common() -> tuple[Rule, ...]:
     from hcp.rules import batch, env, key, load, loss, moe, par, perf, tp
     from hcp.rules import len as data_lengths
-    from hcp.rules.attn import command_line
+    from hcp.rules.attn import command_line, invariance
     from hcp.rules.cp import attention, backends, comm_types, heads, lengths, modes
     from hcp.rules.hcp import attention as hcp_attention
     from hcp.rules.hcp import backend, launcher, sizes
@@ -41,7 +41,12 @@ def _common() -> tuple[Rule, ...]:
     cp = _rules_in(attention, backends, comm_types, heads, lengths, modes)
     hcp = _rules_in(hcp_attention, backend, hcp_heads, launcher, sizes)
     ranks_and_jobs = _rules_in(levels, ranks, shards, tp, par, paths, placement, rendezvous)
-    return cp + hcp + ranks_and_jobs + _rules_in(batch, command_line, data_lengths, env, key, load, loss, moe, perf)
+    return (
+        cp
+        + hcp
+        + ranks_and_jobs
+        + _rules_in(batch, command_line, data_lengths, env, invariance, key, load, loss, moe, perf)
+    )
 
 
 def _dcp() -> tuple[Rule, ...]:
@@ -128,7 +133,8 @@ def _may_pack(v: View) -> bool:
     return (
         v.dialect == "verl"
         or not v.known("thd")
-        or _sets(v, "thd", "sft", "inter_document_masking", "mla", "enable_offline_packing", "packed_sequence_size")
+        or _sets(v, "thd", "sft", "inter_document_masking", "mla", "enable_offline_packing")
+        or v.get("packed_sequence_size") is not None
         or v.get("packing", "none") != "none"
         or v.get("cp_partition_mode") == "contiguous"
     )

@@ -50,6 +50,14 @@ VERDICTS: list[Row] = [
     ("CP020", "mlm", f"{CP} 2 --pipeline-model-parallel-comm-backend ucc", "arch=sm90", "error"),
     ("CP020", "mlm", f"{CP} 2 --pipeline-model-parallel-comm-backend ucc", "arch=sm100", "fine"),
     ("CP020", "bridge", "model.context_parallel_size=2 model.pipeline_model_parallel_comm_backend=ucc", "", "fine"),
+    # Decentralized groups are made without the assertion.
+    (
+        "CP020",
+        "bridge",
+        "model.pipeline_model_parallel_comm_backend=ucc dist.use_decentralized_pg=true",
+        "env.CUDA_DEVICE_MAX_CONNECTIONS=1",
+        "not concerned",
+    ),
     ("CP020", "mlm", "", "pipeline_comm_backend=ucc tp=null", "fine"),
     ("CP020", "mlm", "", "cp=2 pipeline_comm_backend=ucc torch_fsdp2=true", "fine"),
     ("CP020", "mlm", "", "pipeline_comm_backend=ucc tp=2", "needs arch"),

@@ -71,6 +71,8 @@ VERDICTS: list[Row] = [
     ),
     ("ENV001", "mlm", f"{CP} 2 --use-torch-fsdp2", "env.CUDA_DEVICE_MAX_CONNECTIONS=1", "error"),
     ("ENV001", "bridge", FSDP + "model.context_parallel_size=2", "env.CUDA_DEVICE_MAX_CONNECTIONS=1", "error"),
+    ("ENV001", "bridge", FSDP, "bridge=0.5.0 env.CUDA_DEVICE_MAX_CONNECTIONS=1", "error crash config"),
+    ("ENV001", "bridge", FSDP, "bridge=0.4.2 env.CUDA_DEVICE_MAX_CONNECTIONS=1", "not concerned"),
     (
         "ENV001",
         "bridge",

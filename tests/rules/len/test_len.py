@@ -46,6 +46,8 @@ VERDICTS: list[Row] = [
     ("LEN003", "bridge", _LENGTHS, "script=scripts/training/run_recipe.py bridge=0.4.0", "warning silent training"),
     ("LEN003", "bridge", _LENGTHS, "script=scripts/training/run_recipe.py bridge=0.3.1", "error crash config"),
     ("LEN003", "bridge", _LENGTHS, "script=my_run.py bridge=0.4.0", "error crash config"),
+    # The script of that name for benchmarks copies nothing.
+    ("LEN003", "bridge", _LENGTHS, "script=scripts/performance/run_recipe.py", "error crash config"),
     ("LEN003", "mlm", "", "seq_length=8 dataset_seq_length=4", "not concerned"),
     (
         "LEN004",

@@ -90,6 +90,22 @@ DATA_FACTS: tuple[FactSpec, ...] = (
         "Bridge offline packing: each sequence is padded to a multiple of this",
         bridge=("dataset.packed_sequence_specs.pad_seq_to_mult", "dataset.offline_packing_specs.pad_seq_to_mult"),
     ),
+    FactSpec(
+        "pad_to_max_length",
+        "bool",
+        "Bridge: every row is padded to the full length",
+        bridge=("dataset.pad_to_max_length", "dataset.dataset_kwargs.pad_to_max_length"),
+        default=UNKNOWN,
+        defaults={"bridge": False},
+    ),
+    FactSpec(
+        "pad_cu_seqlens",
+        "bool",
+        "Bridge offline packing: the boundaries of the sequences are padded to one number of them",
+        bridge=("dataset.packed_sequence_specs.pad_cu_seqlens", "dataset.offline_packing_specs.pad_cu_seqlens"),
+        default=UNKNOWN,
+        defaults={"bridge": False},
+    ),
     FactSpec("dataset_target", "str", "Bridge: the class of the dataset config", bridge=("dataset._target_",)),
     FactSpec(
         "use_remove_padding",

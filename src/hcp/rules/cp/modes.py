@@ -198,7 +198,7 @@ def mtp_supports_cp(v: View) -> Problem | None:
             "initialize_model_parallel", "UCC-backend requires CUDA_DEVICE_MAX_CONNECTIONS > 1", ">=0.12"
         ),
     ),
-    applies=lambda v: v.get("pipeline_comm_backend") == "ucc",
+    applies=lambda v: v.get("pipeline_comm_backend") == "ucc" and not v.get("use_decentralized_pg"),
     good=Example("bridge", "model.pipeline_model_parallel_comm_backend=ucc", "env.CUDA_DEVICE_MAX_CONNECTIONS=8"),
     bad=Example("mlm", "--pipeline-model-parallel-comm-backend ucc", "env.CUDA_DEVICE_MAX_CONNECTIONS=1"),
 )
@@ -206,7 +206,8 @@ def ucc_pipeline_has_enough_connections(v: View) -> Problem | None:
     """A pipeline over UCC has the connections it needs.
 
     UCC's messages queue behind everything else on a single connection, so megatron-core asserts that there are
-    more; tensor and context parallelism before Blackwell want exactly one.
+    more; tensor and context parallelism before Blackwell want exactly one. Bridge's decentralized groups are made
+    elsewhere.
     """
     fix = Fix({"pipeline_comm_backend": "nccl"}, "the pipeline over NCCL")
     if str(v.get(CONNECTIONS)) == "1":
