@@ -159,7 +159,8 @@ def _virtual_stages(facts: Facts) -> None:
     if name == "virtual_stages_per_rank":
         size = value
     elif name == "layers_per_virtual_stage" and _known(facts, "num_layers", "embedding_counts", "loss_counts"):
-        layers = (_value(facts, "num_layers") or 0) + _value(facts, "embedding_counts") + _value(facts, "loss_counts")
+        counted = sum(bool(_value(facts, name)) for name in ("embedding_counts", "loss_counts"))
+        layers = (_value(facts, "num_layers") or 0) + counted
         size = layers // pp // value if value and pp and layers % (pp * value) == 0 else None
     elif name == "hybrid_pattern" and value and pp:
         segments = str(value).partition("/")[0].count("|") + 1

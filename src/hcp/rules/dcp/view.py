@@ -7,6 +7,8 @@ from hcp.launch.facts.table import index_of
 from hcp.rules.rule import Fix
 from hcp.rules.view import Unknown, View
 
+_OF_NO_OTHER_RULE = ("use_varlen_dataset",)
+"""Options of the dev branch that are facts, but that no other rule reports on main."""
 _OF_SEQUENCES = ("hybrid_c", "dynamic_c", "context_parallel", "varlen", "packing", "packed", "seqlen", "thd")
 """Parts of the names of options that dynamic CP brings along."""
 _NEWEST_READ = (0, 20)
@@ -41,7 +43,7 @@ def option_of_a_branch(v: View) -> Setting | None:
 
     def is_of_a_branch(key: str) -> bool:
         if revisions_with(key) == ("dev",):
-            return v.get("mcore_branch") != "dev" and key not in index_of("mlm")
+            return v.get("mcore_branch") != "dev" and (key not in index_of("mlm") or key in _OF_NO_OTHER_RULE)
         return not is_known("mlm", key) and near_miss("mlm", key) is None
 
     settings = (s for s in v.launch.reading.settings if any(word in s.key for word in _OF_SEQUENCES))
