@@ -29,6 +29,7 @@ SECRETS = [
     "+ray_kwargs.ray_init.runtime_env.env_vars.X_TOKEN",
 ]
 OTHERS = [
+    "KEY002",
     "KEY",
     "token",
     "a.key",

@@ -4,12 +4,16 @@ from __future__ import annotations
 
 import json
 import os
+import signal
 import subprocess
 import sys
+from collections.abc import Mapping
+from contextlib import suppress
 from pathlib import Path
 
 import click
 
+from hcp.cards.processes import descendants
 from hcp.cli.options import format_option
 from hcp.cli.screen import say
 from hcp.core.cp_cost import COMM_TYPES, check_comm_type
@@ -17,6 +21,7 @@ from hcp.core.errors import HcpError
 from hcp.core.files import read_text
 from hcp.core.model_sizes import ModelSizes, model_sizes
 from hcp.core.profile import Profile, read_profile
+from hcp.core.signals import ends_cleanly
 from hcp.resources import pack_dir
 
 
@@ -63,14 +68,15 @@ def calibrate(
     if lengths is not None:
         words += ["--lengths", _checked(lengths)]
     start = [sys.executable]
+    _check_ranks(os.environ)
     if "RANK" not in os.environ:
         if processes != "auto" and not (processes.isdecimal() and 0 < int(processes) < 1025):
             raise HcpError(f"--processes {processes[:40]!r}: wanted a number up to 1024, or auto")
         start += ["-m", "torch.distributed.run", "--standalone", "--nproc-per-node", processes]
-    done = subprocess.run([*start, str(pack_dir("checks") / "dcp_calibrate.py"), *words], stdin=subprocess.DEVNULL)
-    if done.returncode:
+    status = _run([*start, str(pack_dir("checks") / "dcp_calibrate.py"), *words])
+    if status:
         raise HcpError(
-            f"calibration ended with status {done.returncode}; its reason is above; "
+            f"calibration ended with status {status}; its reason is above; "
             "wanted torch here and a process for each rank: pip install 'megatron-hcp[dcp]'"
         )
     if os.environ.get("RANK", "0") != "0":
@@ -80,6 +86,32 @@ def calibrate(
         click.echo(json.dumps(profile.as_json(), indent=2))
     else:
         say([*_lines(profile), f"wrote {out}; use it with --profile"])
+
+
+def _check_ranks(environment: Mapping[str, str]) -> None:
+    """A launcher that says which rank this is says where the ranks meet, too."""
+    if "RANK" not in environment:
+        return
+    wrong = [name for name in ("RANK", "WORLD_SIZE", "MASTER_PORT") if not environment.get(name, "").isdecimal()]
+    wrong += [] if environment.get("MASTER_ADDR") else ["MASTER_ADDR"]
+    if wrong:
+        raise HcpError(
+            f"RANK is set, but not {' and '.join(wrong)} as torchrun sets them; start it with torchrun, or unset RANK"
+        )
+
+
+def _run(words: list[str]) -> int:
+    """The exit status of a program that is ended with all its processes when this one is asked to stop."""
+    environment = {"OMP_NUM_THREADS": "1", **os.environ}
+    with ends_cleanly():
+        started = subprocess.Popen(words, stdin=subprocess.DEVNULL, start_new_session=True, env=environment)
+        try:
+            return started.wait()
+        finally:
+            # torchrun starts its workers in sessions of their own: the tree is followed, not the process group.
+            for process in (*descendants(started.pid), started.pid) if started.poll() is None else ():
+                with suppress(ProcessLookupError):
+                    os.kill(process, signal.SIGKILL)
 
 
 def _sizes_in(path: str) -> ModelSizes:

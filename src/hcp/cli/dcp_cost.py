@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from typing import Any
 
-from hcp.core.dcp import DEFAULT_COST, Cost, Memory, parse_cost
+from hcp.core.dcp import ASSUMED_COST, Cost, Memory, parse_cost
 from hcp.core.errors import HcpError
 from hcp.core.visible import visible
 from hcp.launch.load import LoadOptions
@@ -33,9 +33,11 @@ def cost_of(
     named = [name for name, value in (("--cost", text), ("--profile", profile), ("--model", model_file)) if value]
     if len(named) > 1:
         raise HcpError(f"found {' and '.join(named)}; wanted one of them: each is a whole cost; drop the others")
-    model_only = [name for name, value in (("--gpu", gpu), ("--gpus-per-node", gpus_per_node)) if value]
+    model_only = [name for name, value in (("--gpu", gpu), ("--gpus-per-node", gpus_per_node)) if value is not None]
     if model_only and (profile or text or not (model_file or facts)):
         raise HcpError(f"found {model_only[0]} without a model; wanted --model or a launch as well; give one")
+    if gpus_per_node is not None and gpus_per_node < 1:
+        raise HcpError(f"--gpus-per-node {gpus_per_node}: wanted at least 1")
     gpu = gpu or "h100"
     if profile:
         from hcp.core.profile import read_profile
@@ -43,7 +45,7 @@ def cost_of(
         return Cost.from_profile(read_profile(profile))
     if text:
         return parse_cost(text)
-    layout = {"tp": tp, "pp": pp} | ({"gpus_per_node": gpus_per_node} if gpus_per_node else {})
+    layout = {"tp": tp, "pp": pp} | ({"gpus_per_node": gpus_per_node} if gpus_per_node is not None else {})
     # Dynamic CP runs a ring; a launch's other types, one for each layer perhaps, are those of static CP.
     facts = {name: value for name, value in facts.items() if name not in ("cp_comm_type", "hcp_sizes")}
     if model_file:
@@ -53,7 +55,7 @@ def cost_of(
             return Cost.from_facts(facts, gpu, **layout)
         except HcpError:
             pass  # the launch does not say its model's sizes, and `times:` says that they are assumed
-    return DEFAULT_COST._replace(by_time=True)
+    return ASSUMED_COST
 
 
 def _config(path: str) -> dict[str, Any]:

@@ -105,6 +105,8 @@ def model_sizes(values: Mapping[str, Any]) -> ModelSizes:
     layers, hidden, heads = size["num_layers"] or 0, size["hidden_size"] or 0, size["heads"] or 0
     grouped = values.get("group_query_attention") is not False
     kv_heads = (size["kv_heads"] if grouped else None) or heads
+    if size["kv_heads"] == 0 or heads % kv_heads:
+        raise HcpError(f"model: found {size['kv_heads']} KV heads for {heads} heads; wanted a divisor of them")
     head_dim = size["head_dim"] or hidden // heads
     qk, v, lora = head_dim, head_dim, 0
     if values.get("multi_latent_attention", values.get("mla", size["kv_lora"] is not None)):
@@ -112,7 +114,7 @@ def model_sizes(values: Mapping[str, Any]) -> ModelSizes:
         rope = size["qk_rope"] or 0
         qk, v = (size["qk_nope"] or head_dim) + rope, size["v_dim"] or head_dim
     dense = _dense_layers(values, layers, size["dense_layers"]) if size["experts"] else layers
-    moe_ffn = size["moe_ffn"] or 0
+    moe_ffn = size["moe_ffn"] or size["ffn"] or 4 * hidden
     shared = size["shared_ffn"] or (size["shared_experts"] or 0) * moe_ffn
     return ModelSizes(
         num_layers=layers, hidden_size=hidden, heads=heads, kv_heads=kv_heads, qk_head_dim=qk, v_head_dim=v,

@@ -6,6 +6,8 @@ import re
 
 HIDDEN = "***"
 _NAME = re.compile(r"[A-Za-z_][\w.-]*")
+_RULE_ID = re.compile(r"KEY\d{3}")
+"""Rules about keys have ids such as KEY002."""
 _PARTS = re.compile(r"[A-Za-z0-9]+")
 _ANYWHERE = ("SECRET", "PASSWORD", "PASSWD", "PASSPHRASE", "CREDENTIAL")
 _AT_THE_END = ("TOKEN", "KEY")
@@ -33,7 +35,7 @@ def is_secret_name(name: str) -> bool:
     """
     as_written = name.rpartition(".")[2]
     last = as_written.upper()
-    if last in _AT_THE_END:
+    if last in _AT_THE_END or _RULE_ID.fullmatch(last):
         return False  # a word of everybody's; as a flag, `--token`, it is a name
     if any(word in last for word in _ANYWHERE):
         return True

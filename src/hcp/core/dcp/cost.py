@@ -218,3 +218,8 @@ def _number(name: str, text: str) -> float:
     if not math.isfinite(value) or value < 0:
         raise HcpError(f"cost: found {name}={text!r}, wanted a finite number >= 0")
     return value
+
+
+ASSUMED_COST = Cost.from_model(LLAMA_7B)
+ASSUMED_COST = ASSUMED_COST._replace(machine=ASSUMED_COST.machine._replace(basis=ASSUMED.basis))
+"""Where no model is given: plans by the estimated time of the assumed one."""

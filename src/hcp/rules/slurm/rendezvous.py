@@ -56,9 +56,13 @@ def nodes_meet_at_one_address(v: View) -> Problem | None:
     """The launchers of several nodes meet at an address that all of them reach.
 
     localhost is another machine on every node, and it is torchrun's default. MASTER_ADDR in the environment does not
-    help: torchrun reads its options (or PET_…) and sets that variable itself.
+    help: torchrun reads its options (or PET_…) and sets that variable itself. An address that the script computes is
+    taken for one that all nodes reach.
     """
-    named = _option(v, "rdzv_endpoint") or _option(v, "master_addr")
+    try:
+        named = _option(v, "rdzv_endpoint") or _option(v, "master_addr")
+    except Unknown:
+        return None
     if named is not None and _host(named) not in _HERE:
         return None
     return Problem(
