@@ -28,9 +28,12 @@ def save(step):
         folder.mkdir(exist_ok=True)
         tracker.write_text(str(step))
 
-# Without an end of its own: the signal comes when the job around it gets to run, on a busy machine after a while.
-for step in range(first + 1, first + (4 if behaviour == "short" else 10**6)):
+# It runs until the job is signalled, however long that takes on a busy machine, and 200 steps more.
+step, left = first, 3 if behaviour == "short" else 200
+while left:
+    step += 1
     time.sleep(0.05)
+    left -= behaviour == "short" or pathlib.Path(__file__).with_name("signalled").exists()
     sys.stdout.write(f"step {step}\\n")  # in one piece: the lines of all ranks meet in one file
     sys.stdout.flush()
     if asked:
@@ -126,7 +129,14 @@ def _job(
             checkpoints,
         ),
     )
-    return slurm, slurm.run(script, attempt, after=(lambda said: said.count("step 3\n") >= 4) if is_preempted else None)
+
+    def may_be_signalled(said: str) -> bool:
+        is_training = said.count("step 3\n") >= 4
+        if is_training:
+            (folder / "signalled").touch()
+        return is_training
+
+    return slurm, slurm.run(script, attempt, after=may_be_signalled if is_preempted else None)
 
 
 def _attempt(folder: Path, behaviour: str, *, attempt: int = 0, is_preempted: bool = False) -> Attempt:
