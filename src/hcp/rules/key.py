@@ -155,20 +155,22 @@ def _can_be_told(v: View) -> bool:
     source=(ARGUMENTS.says("parse_args", "allow_abbrev=False", ">=0.12"),),
     applies=lambda v: v.dialect == "mlm" and _can_be_told(v) and not is_newer_than_read(v),
     good=Example("mlm", "--seq-length 4096", "mcore=0.16.1"),
-    bad=Example("mlm", "--seq-length 4096 --sft-sequence-packing", "mcore=0.16.1"),
+    bad=Example("mlm", "--seq-length 4096 --sft-sequence-packing", "mcore=0.16.1 script=pretrain_gpt.py"),
 )
 def options_are_those_of_megatron_lm(v: View) -> Problem | None:
     """Every option exists in some release or branch of Megatron-LM.
 
     A script with an option that neither a release nor main or dev has is for another branch, or for a program that
-    adds options. Megatron-LM's own programs stop at it. What the other options mean on that branch is not known here.
+    adds options. Megatron-LM's own programs stop at it; words whose program is not named may be for one that takes it.
+    What the other options mean on that branch is not known here.
     """
     found = _options_of_nobody(v)
     if not found:
         return None
     version = f" (of Megatron-LM {v.mcore})" if v.known("mcore") else ""
     wanted = "the options of Megatron-LM, or the branch or program that the script is for"
-    return _unknown(found, f"is unknown to main{version}: this script is for a branch", wanted, v)
+    problem = _unknown(found, f"is unknown to main{version}: this script is for a branch", wanted, v)
+    return problem if v.known("script") else problem._replace(severity="warning")
 
 
 def _unknown(found: list[Setting], message: str, wanted: str, v: View) -> Problem:

@@ -44,14 +44,16 @@ VERDICTS: list[Row] = [
     ("KEY002", "mlm", DYNAMIC, "mcore=0.19.0", "fine"),
     ("KEY002", "mlm", "--max-seqlen-per-dp-cp-rank 4096", "mcore=0.15.3", "error crash config"),
     ("KEY002", "bridge", "model.window_size=[128,0]", "mcore=0.14.0", "not concerned"),
-    ("KEY003", "mlm", "--sft-sequence-packing", "mcore=0.16.1", "error crash config"),
+    ("KEY003", "mlm", "--sft-sequence-packing", "mcore=0.16.1", "warning crash config"),  # for whose program?
+    ("KEY003", "mlm", "--sft-sequence-packing", "mcore=0.16.1 script=pretrain_gpt.py", "error crash config"),
     ("KEY003", "mlm", "--sft-sequence-packing", "mcore=0.20.0", "warning crash config"),
     ("KEY003", "mlm", "--sft-sequence-packing", "mcore=0.21.0", "not concerned"),
     ("KEY003", "mlm", "--sft-sequence-packing", "", "not concerned"),
     ("KEY003", "mlm", "--sft-sequence-packing", "script=tools/../pretrain_gpt.py", "warning crash config"),
     ("KEY003", "mlm", "--sft-sequence-packing", "script=pretrain_ours.py mcore=0.16.1", "not concerned"),
-    ("KEY003", "mlm", "--fp8-dot-product-attention", "mcore=0.19.2", "error crash config"),
-    ("KEY003", "mlm", "--context-parallel 2", "mcore=0.19.2", "error crash config"),  # argparse takes no abbreviation
+    ("KEY003", "mlm", "--fp8-dot-product-attention", "mcore=0.19.2 script=pretrain_gpt.py", "error crash config"),
+    # argparse takes no abbreviation
+    ("KEY003", "mlm", "--context-parallel 2", "mcore=0.19.2 script=pretrain_gpt.py", "error crash config"),
     ("KEY003", "mlm", "--seq-lenght 2", "mcore=0.19.2", "fine"),  # KEY001 says it
     ("KEY003", "mlm", f"{HYBRID} --use-packed-sequence", "mcore=0.19.2", "fine"),  # DCP028 says it
     ("KEY003", "mlm", "MODEL_ARGS:\n  --sft-sequence-packing: true\n", "mcore=0.16.1", "not concerned"),
