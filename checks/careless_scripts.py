@@ -18,8 +18,9 @@ _HEAD = """#!/bin/bash
 _ONE_PER_NODE = _HEAD.replace("ntasks-per-node=8", "ntasks-per-node=1")
 _TRAIN = "pretrain_gpt.py --tensor-model-parallel-size 8 --save /shared/ckpt"
 _SRUN = f"srun python {_TRAIN}"
-_TORCHRUN = f"srun torchrun --nnodes=2 --nproc-per-node=8 {_TRAIN}"
-_FT = f"srun ft_launcher --nnodes=2 --nproc-per-node=8 --ft-rank_section_timeouts=SECTIONS {_TRAIN} --enable-ft-package"
+_MEETING = "--nnodes=2 --nproc-per-node=8 --rdzv-backend=c10d --rdzv-endpoint=n1:29500"
+_TORCHRUN = f"srun torchrun {_MEETING} {_TRAIN}"
+_FT = f"srun ft_launcher {_MEETING} --ft-rank_section_timeouts=SECTIONS {_TRAIN} --enable-ft-package"
 _RESTART = (
     "export TORCH_CPP_LOG_LEVEL=error TORCH_NCCL_RETHROW_CUDA_ERRORS=0 NCCL_NVLS_ENABLE=0\n"
     "srun --kill-on-bad-exit=0 python pretrain_gpt.py --inprocess-restart --save /shared/ckpt"

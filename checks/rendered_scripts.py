@@ -45,7 +45,11 @@ _MODEL = (
     "--exit-signal-handler",
 )
 _MLM = (*_SIZES, "2", "2", *_MODEL)
-_VERL = ("actor_rollout_ref.actor.strategy=megatron", "actor_rollout_ref.actor.megatron.context_parallel_size=2")
+_VERL = (
+    "actor_rollout_ref.actor.strategy=megatron",
+    "actor_rollout_ref.actor.megatron.context_parallel_size=2",
+    "actor_rollout_ref.actor.use_dynamic_bsz=True",
+)
 _HOSTILE = (
     "a b",
     "it's",
