@@ -59,9 +59,15 @@ def test_a_second_16_writes_no_checkpoint(upstream: Path) -> None:
 
 @pytest.mark.upstream
 def test_the_exit_handler_is_off_by_default_and_is_for_sigterm(upstream: Path) -> None:
-    for release in releases(upstream, "megatron-bridge"):
-        values = dict(assigned(tree_of(release / BRIDGE_CONFIG, "TrainingConfig")))
-        assert (values["exit_signal_handler"], values["exit_signal"]) == ("False", "signal.SIGTERM"), release
+    """Later releases inherit the settings from Megatron-LM, which no wheel has."""
+    own = [
+        dict(assigned(tree_of(release / BRIDGE_CONFIG, "TrainingConfig")))
+        for release in releases(upstream, "megatron-bridge")
+    ]
+    found = [
+        (values["exit_signal_handler"], values["exit_signal"]) for values in own if "exit_signal_handler" in values
+    ]
+    assert len(found) >= 2 and set(found) == {("False", "signal.SIGTERM")}
 
 
 @pytest.mark.upstream
@@ -88,4 +94,4 @@ def test_asynchronous_saving_wants_torch_dist(upstream: Path) -> None:
             for line in node.body
             if isinstance(line, ast.Assert)
         ]
-        assert any("ckpt_format == 'torch_dist'" in line for line in asserted), release
+        assert any("ckpt_format" in line and "'torch_dist'" in line for line in asserted), release

@@ -37,6 +37,10 @@ NOT_OURS = {
 """Rejections that no rule has, by upstream's text, each with the reason. The verdicts are not compared then."""
 
 LATER = {
+    "PIPE001": "layers are divided over the stages when the model is built",
+    "PIPE002": "as PIPE001",
+    "PIPE003": "as PIPE001",
+    "MOE002": "experts are divided over the ranks when the layer is built",
     "CP027": "reached when the last layer is built (cp/test_layer_lists.py)",
 }
 """Rules whose stage is start-up, but after the constructors and the groups."""

@@ -120,6 +120,7 @@ def backend_returns_max_logit(v: View) -> Problem | None:
             "TransformerConfig.__post_init__",
             "fallback_to_eager_attn only supports all_gather communication type",
             ">=0.19",
+            where="checkout",
             branches=("dev",),
         ),
     ),

@@ -98,7 +98,11 @@ ROWS: tuple[Known, ...] = (
         severity="error",
         effect="crash",
         stage="first-forward",
-        source=(BRIDGE_GPT_STEP.says("get_batch", absent="_partition_packed_batch_for_cp", versions=">=0.2,<0.3"),),
+        source=(
+            BRIDGE_GPT_STEP.says(
+                "get_batch", absent="_partition_packed_batch_for_cp", versions=">=0.2,<0.3", where="checkout"
+            ),
+        ),
         launch=Example("bridge", _CP + _PACKED, "te=2.18 bridge=0.2.0"),
         good=Example("bridge", _CP + _PACKED, "te=2.18 bridge=0.5.1"),
         fixes=(_WITHOUT_CP,),

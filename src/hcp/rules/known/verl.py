@@ -34,6 +34,7 @@ ROWS: tuple[Known, ...] = (
                 "MegatronEngineWithLMHead.postprocess_micro_batch_func",
                 "/ mpu.get_context_parallel_world_size()",
                 ">=0.6,<0.7",
+                where="checkout",
             ),
         ),
         launch=Example("verl", _CP),
@@ -53,7 +54,10 @@ ROWS: tuple[Known, ...] = (
         stage="first-forward",
         source=(
             VERL_MODEL_FORWARD.says(
-                "gptmodel_forward_qwen2_5_vl", "qwen2_5_vl's context parallel is not accurate yet", ">=0.5,<0.6.1"
+                "gptmodel_forward_qwen2_5_vl",
+                "qwen2_5_vl's context parallel is not accurate yet",
+                ">=0.5,<0.6.1",
+                where="checkout",
             ),
         ),
         launch=Example("verl", _CP + _PATH + "Qwen/Qwen2.5-VL-7B-Instruct", "verl=0.5"),

@@ -179,7 +179,7 @@ def layout_divides_into_stages(v: View) -> Problem | None:
     source=(
         PIPELINE_LAYOUT.says("PipelineParallelLayerLayout.validate_layer_layout", "must match num_layers", ">=0.13"),
         PIPELINE_LAYOUT.says(
-            "PipelineParallelLayerLayout.validate_layer_layout", "must match mtp_num_layers", ">=0.13"
+            "PipelineParallelLayerLayout.validate_layer_layout", "must match mtp_num_layers", ">=0.14"
         ),
     ),
     applies=lambda v: bool(v.get("pipeline_layout")),
