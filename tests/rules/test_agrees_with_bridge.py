@@ -73,7 +73,8 @@ def our_verdict(launch_of: Callable[..., Launch], version: str, case: dict[str, 
         f"model.calculate_per_token_loss={case['per_token']} ddp.average_in_collective={case['average']} "
         f"train.micro_batch_size={case['rows']} dataset.pack_sequences_in_batch={case['in_batch']} "
         f"dataset.packed_sequence_specs.packed_sequence_size={case['row'] or 'null'} "
-        "dataset.packed_sequence_specs.pad_seq_to_mult=48 dataset.packing_buffer_size=null"
+        "dataset.packed_sequence_specs.pad_seq_to_mult=48 dataset.packing_buffer_size=null "
+        "dist.use_megatron_fsdp=False ddp.use_megatron_fsdp=False"
     )
     launch = launch_of("bridge", text, f"bridge={version} finetune={case['finetune']} te=2.18 mcore=0.15")
     report = check_launch(launch, RULES, fixes=False)

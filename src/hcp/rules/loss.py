@@ -81,7 +81,7 @@ def tokens_weigh_the_same_under_dynamic_cp(v: View) -> Problem | None:
 
 def _averaging_is_cleared(v: View) -> bool:
     """Whether Bridge switches the average off before it looks: Megatron-FSDP's first generation does not have it."""
-    return bool(v.get("fsdp")) and v.get("fsdp_version") in (None, 1) and not v.get("symmetric_registration_off")
+    return bool(v.get("fsdp")) and v.get("fsdp_version") in (None, 1) and not v.symmetric_registration_off
 
 
 @rule(
