@@ -201,6 +201,7 @@ def test_verl_is_driven_beside_the_head_of_one_ray_cluster(slurm, hcp, tmp_path,
     words = [
         "actor_rollout_ref.actor.strategy=megatron",
         "actor_rollout_ref.actor.megatron.context_parallel_size=2",
+        "actor_rollout_ref.actor.use_dynamic_bsz=True",
         "trainer.project_name=a b",
     ]
     done = hcp(
