@@ -51,6 +51,14 @@ def test_fixed_inputs_show_no_fault(seed: str) -> None:
     assert all(reader in done.stdout for reader in READERS)
 
 
+def test_the_interpreter_compiles_nothing_during_a_case(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(sys, "dont_write_bytecode", False)
+    during: list[bool] = []
+    kinds(lambda words: during.append(sys.dont_write_bytecode), tmp_path)
+    assert set(during) == {True}
+    assert not sys.dont_write_bytecode
+
+
 def test_an_input_is_the_same_wherever_it_is_made() -> None:
     one, other = (bench("--inputs", "100", "--show", PYTHONHASHSEED=seed) for seed in ("1", "2"))
     assert one.stdout == other.stdout

@@ -73,11 +73,14 @@ class Watch:
         self._folder = os.path.realpath(folder) + os.sep
         self._named = tuple({path for word in words for path in _paths_in(word)})
         before = set(sys.modules)
+        # A module that is imported first in here is compiled, which is the interpreter's write and not the command's.
+        writes_no_bytecode, sys.dont_write_bytecode = sys.dont_write_bytecode, True
         self.on = True
         try:
             yield self.seen
         finally:
             self.on = False
+            sys.dont_write_bytecode = writes_no_bytecode
             for name in set(sys.modules) - before:
                 where = getattr(sys.modules[name], "__file__", None)
                 if where is not None and not os.path.realpath(where).startswith(_OWN):
