@@ -8,18 +8,38 @@ from __future__ import annotations
 
 import ast
 import copy
+import json
 import re
-from functools import cached_property
+from functools import cache, cached_property
+from pathlib import Path
 from typing import Any
 
-from bridge_names import BRIDGES
+from bridge_names import BRIDGES, TEXT_ONLY
 from follow.call import Call
 from follow.modules import Modules
 from follow.values import Class, Node, Unknown
 from follow.world import World
 
+_SIZES = Path(__file__).with_name("model_sizes.txt")
 _MODELS = "megatron.bridge.models"
 _PROVIDER = ("megatron.bridge.models.gpt_provider", "GPTModelProvider")
+_NOT_THE_CONFIG = frozenset(
+    f"{_MODELS}.{name}"
+    for name in (
+        "model_provider",
+        "transformer_config",
+        "gpt.gpt_builder",
+        "conversion.auto_bridge",
+        "conversion.param_mapping",
+        "conversion.peft_bridge",
+        "conversion.modelopt_utils",
+        "conversion.quant_bridge",
+        "conversion.quant_mapping",
+        "conversion.quantization_utils",
+        "conversion.utils",
+    )
+)
+"""Modules that a bridge needs for weights and for building the model: they run before or after it writes the config."""
 
 
 class ModelDefaults:
@@ -31,17 +51,24 @@ class ModelDefaults:
 
     def of(self, model: str) -> dict[str, Any]:
         """Field -> default; a field that code for the model may write is left out."""
-        bridge = next((name for pattern, name in BRIDGES if re.match(pattern, model)), None)
+        bridge = _bridge_of(model)
         if bridge not in self._by_bridge:
-            written = _written(self._world.modules, self._behind(bridge))
+            written = self._written_behind(bridge)
             self._by_bridge[bridge] = {name: value for name, value in self._fields.items() if name not in written}
-        return copy.deepcopy(self._by_bridge[bridge])
+        return copy.deepcopy({**self._by_bridge[bridge], **_sizes().get(model, {})})
 
-    @cached_property
-    def names(self) -> frozenset[str]:
-        """Every name that can be a field of some model."""
-        everything = _written(self._world.modules, set(self._world.modules.below(_MODELS)))
-        return frozenset((*everything, *self._all_fields, "_target_"))
+    def names_of(self, model: str) -> frozenset[str]:
+        """Every name that can be a field of the model's configuration."""
+        return frozenset((*self._written_behind(_bridge_of(model)), *self._all_fields, "_target_"))
+
+    def has_vision(self, model: str) -> bool | None:
+        """Whether the model has an encoder of images or sound beside its language model; None where it is not told."""
+        bridge = _bridge_of(model)
+        return None if bridge is None else bridge not in TEXT_ONLY
+
+    @cache  # noqa: B019
+    def _written_behind(self, bridge: str | None) -> set[str]:
+        return _written(self._world.modules, self._behind(bridge))
 
     @cached_property
     def _all_fields(self) -> dict[str, Any]:
@@ -64,7 +91,7 @@ class ModelDefaults:
         left = start
         while left:
             module = left.pop()
-            if module in found:
+            if module in found | _NOT_THE_CONFIG:
                 continue
             found.add(module)
             for item in ast.walk(modules.tree(module)):
@@ -73,6 +100,21 @@ class ModelDefaults:
                     names = [source, *(f"{source}.{alias.name}" for alias in item.names)]
                     left += [name for name in names if name.startswith(_MODELS + ".") and modules.file(name)]
         return found
+
+
+def _bridge_of(model: str) -> str | None:
+    return next((name for pattern, name in BRIDGES if re.match(pattern, model)), None)
+
+
+@cache
+def _sizes() -> dict[str, dict[str, Any]]:
+    """Hugging Face model -> the sizes of it that are known."""
+    found = {}
+    for line in _SIZES.read_text().splitlines():
+        if not line.startswith("#"):
+            model, _, *fields = line.split()
+            found[model] = {name: json.loads(value) for name, _, value in (field.partition("=") for field in fields)}
+    return found
 
 
 def _defines(modules: Modules, module: str, name: str | None) -> bool:

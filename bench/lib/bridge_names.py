@@ -41,3 +41,10 @@ BRIDGES = (
     (r"zai-org/GLM-5", "GLM5Bridge"),
 )
 """Hugging Face model (a regular expression, matched at its start; the first that fits) -> class of its bridge."""
+
+TEXT_ONLY = frozenset(
+    "DeepSeekV2Bridge DeepSeekV3Bridge DeepSeekV4Bridge Exaone4Bridge ExaoneMoeBridge GLM45Bridge GLM5Bridge "
+    "GPTOSSBridge Gemma2Bridge Gemma3ModelBridge KimiK2Bridge LlamaBridge NemotronHBridge Qwen2Bridge Qwen3Bridge "
+    "Qwen3MoEBridge Qwen3NextBridge Step35Bridge".split()
+)
+"""The bridges of models that take nothing but text."""

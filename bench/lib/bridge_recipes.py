@@ -149,9 +149,10 @@ def values_of(config: Node, models: ModelDefaults) -> Values:
     known: dict[str, Any] = {}
     unknown: set[str] = set()
     model = config.fields.get("model")
+    names = models.names_of(model.model) if isinstance(model, Node) and model.model else None
     for key in (*index_of("bridge"), *_SPECS, "mixed_precision"):
         value = _walk(config, key)
-        if isinstance(value, Unknown) and key.startswith("model.") and key[6:] not in models.names:
+        if isinstance(value, Unknown) and names is not None and key.startswith("model.") and key[6:] not in names:
             continue  # no model of this release has such a field
         if isinstance(value, Argument):
             known[key] = value
@@ -169,6 +170,8 @@ def values_of(config: Node, models: ModelDefaults) -> Values:
         if isinstance(node, Node) and node.name:
             known[f"{section}._target_"] = node.name
             unknown.discard(f"{section}._target_")
+    if isinstance(model, Node) and model.model and (sees := models.has_vision(model.model)) is not None:
+        known["vision"] = sees
     return Values(known, frozenset(unknown - known.keys()), model.model if isinstance(model, Node) else "")
 
 

@@ -66,20 +66,32 @@ class World:
         """The class and all classes below it, itself first; None where one is not in the sources."""
         key = (kind.module, kind.code.name)
         if key not in self._bases:
-            found: list[Class] = [kind]
             self._bases[key] = None
-            for base in kind.code.bases:
-                text = ast.unparse(base).partition("[")[0]
-                if text.rpartition(".")[2] in _PLAIN_BASES:
-                    continue
-                below = self.named(kind.module, text)
-                more = self.mro(below) if isinstance(below, Class) else None
-                if more is None:
-                    break
-                found += [item for item in more if item not in found]
-            else:
-                self._bases[key] = tuple(found)
+            self._bases[key] = self._linear(kind)
         return self._bases[key]
+
+    def _linear(self, kind: Class) -> tuple[Class, ...] | None:
+        """Python's own order (C3) of a class and those below it."""
+        orders: list[list[Class]] = []
+        for base in kind.code.bases:
+            text = ast.unparse(base).partition("[")[0]
+            if text.rpartition(".")[2] in _PLAIN_BASES:
+                continue
+            below = self.named(kind.module, text)
+            order = self.mro(below) if isinstance(below, Class) else None
+            if order is None:
+                return None
+            orders.append(list(order))
+        orders.append([order[0] for order in orders])
+        found = [kind]
+        while orders := [order for order in orders if order]:
+            tails = [item.code for order in orders for item in order[1:]]
+            first = next((order[0] for order in orders if not any(order[0].code is code for code in tails)), None)
+            if first is None:
+                return None
+            found.append(first)
+            orders = [[item for item in order if item.code is not first.code] for order in orders]
+        return tuple(found)
 
     def is_enum(self, kind: Class) -> bool:
         return any(ast.unparse(base).rpartition(".")[2] in _ENUMS for base in kind.code.bases)
