@@ -5,8 +5,8 @@ assignment in the recipe, or by the bridge and provider class of the model that 
 are presumed where a launch leaves them to a recipe that is not known: `launch/facts/presumed.txt`. `--write` renews
 that file, `--check` exits 1 where it is not what the checkout gives.
 
-Which bridge makes a model's config stands in its config.json, which is not in the checkout: `bridge_names.BRIDGES` says it. The
-counts err on the side of change: a value that cannot be read counts as another one.
+Which bridge makes a model's config stands in its config.json, which is not in the checkout: `bridge_names.BRIDGES` says
+it. The counts err on the side of change: a value that cannot be read counts as another one.
 """
 
 from __future__ import annotations

@@ -13,10 +13,15 @@ import subprocess
 import sys
 import time
 import zlib
+from concurrent.futures import ProcessPoolExecutor
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 ROOT = Path(__file__).resolve().parents[1]
 sys.path[:0] = [str(ROOT / "src"), str(ROOT / "bench" / "lib")]
+
+if TYPE_CHECKING:
+    from bridge_recipes import Recipe
 
 FILE = ROOT / "src" / "hcp" / "launch" / "recipes" / "recipes.txt"
 _TIMED = """
@@ -32,17 +37,21 @@ print(time.perf_counter() - start)
 
 def written(releases: list[list[str]]) -> str:
     """The file for these (release, Bridge, Megatron-LM)."""
-    from bridge_recipes import Recipes
     from bridge_releases import as_text
 
-    found = {}
-    for release, bridge, megatron_lm in releases:
-        recipes = Recipes(Path(bridge), Path(megatron_lm))
-        found[release] = list(recipes)
-        for name, why in recipes.left_out.items():
-            print(f"{release}: {name} is left out: {why}")
-        print(f"{release}: {len(found[release])} recipes")
+    with ProcessPoolExecutor(2) as pool:
+        found = dict(zip([release for release, *_ in releases], pool.map(_recipes_of, releases)))
     return as_text(found)
+
+
+def _recipes_of(release: list[str]) -> list[Recipe]:
+    from bridge_recipes import Recipes
+
+    recipes = Recipes(*map(Path, release[1:]))
+    found = list(recipes)
+    left_out = "".join(f"; left out: {name}: {why}" for name, why in recipes.left_out.items())
+    print(f"{release[0]}: {len(found)} recipes{left_out}", flush=True)
+    return found
 
 
 def measure(runs: int = 15) -> None:
@@ -57,7 +66,8 @@ def measure(runs: int = 15) -> None:
             for _ in range(runs)
         ]
         median = statistics.median(times)
-        print(f"look-up, Bridge {version or 'of any release'}: {median * 1e3:.1f} ms, {median / empty:.2f} x an empty Python")
+        told = version or "of any release"
+        print(f"look-up, Bridge {told}: {median * 1e3:.1f} ms, {median / empty:.2f} x an empty Python")
 
 
 def _seconds(command: list[str]) -> float:

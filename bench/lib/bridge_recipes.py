@@ -60,7 +60,7 @@ class Recipe(NamedTuple):
     @property
     def reading(self) -> Reading:
         settings = tuple(Setting(key, value) for key, value in self.values.known.items())
-        unknown = {key: "the recipe's value cannot be read" for key in self.values.unknown}
+        unknown = dict.fromkeys(self.values.unknown, "the recipe's value cannot be read")
         from hcp.launch.yaml.bridge import bridge_reading
 
         reading = bridge_reading("bridge", self.target, "overrides", settings, complete=False)
@@ -86,11 +86,12 @@ class Recipes:
         for package in _PACKAGES:
             for module in self.modules.below(package):
                 for name in self.modules.names(module):
-                    if name.endswith("_config") and not name.startswith(("_", "default_")):
-                        home = self.modules.find(module, name)
-                        if home is not None and home[1] and isinstance(home[1][-1], ast.FunctionDef):
-                            if home[0].startswith(_PACKAGES) and (package not in found or package == _PACKAGES[1]):
-                                found[name] = Function(home[0], home[1][-1])
+                    if not name.endswith("_config") or name.startswith(("_", "default_")):
+                        continue
+                    home = self.modules.find(module, name)
+                    if home is not None and home[0].startswith(_PACKAGES) and home[1]:
+                        code = home[1][-1]
+                        found |= {name: Function(home[0], code)} if isinstance(code, ast.FunctionDef) else {}
         return found
 
     def __iter__(self) -> Iterator[Recipe]:

@@ -40,7 +40,7 @@ def as_text(releases: Mapping[str, Iterable[Recipe]]) -> str:
 
 def _row(recipe: Recipe, settings: _Pool, unknown: _Pool, parameters: _Pool) -> str:
     numbers = sorted(settings.number(f"{key} {_json(value)}") for key, value in recipe.values.known.items())
-    keys = unknown.number(" ".join(sorted(recipe.values.unknown)))
+    keys = unknown.number(" ".join(sorted(recipe.values.unknown)) or "-")
     given = [str(parameters.number(_parameter(parameter))) for parameter in recipe.parameters]
     return "|".join((recipe.model or "-", " ".join(map(str, numbers)), str(keys), " ".join(given)))
 

@@ -1,8 +1,8 @@
 """Upstream's own recipes, called: run by bench/recipes_agree.py as `recipe_upstream.py BRIDGE MEGATRON_LM`.
 
 For each name on standard input, prints one JSON line: what the recipe leaves under the keys of our table, or its error.
-What this machine lacks is replaced (see agree/bridge_upstream.py), and so are the models' Hugging Face configs: the model
-is a GPTModelProvider without a size, and of its fields only those are told that the recipe itself writes.
+What this machine lacks is replaced (see agree/bridge_upstream.py), and so are the models' Hugging Face configs: the
+model is a GPTModelProvider without a size, and of its fields only those are told that the recipe itself writes.
 """
 
 from __future__ import annotations
@@ -20,11 +20,14 @@ from pathlib import Path
 from typing import Any
 
 sys.path.insert(0, str(Path(__file__).parent / "agree"))
-from stand_ins import stand_in_for  # noqa: E402
+from stand_ins import stand_in_for
 
-_MISSING = ("triton", "PIL", "six", "wandb", "modelopt", "nvidia_resiliency_ext", "flash_attn", "megatron.energon",
-            "transformer_engine", "transformer_engine_torch", "apex", "mamba_ssm", "causal_conv1d", "torchvision", "einops", "diffusers", "qwen_vl_utils",
-            "nvdlfw_inspect", "imageio", "open_clip", "decord", "ftfy", "webdataset", "multistorageclient", "easydict", "fla", "sacrebleu", "soundfile", "librosa", "nemo_run", "av", "bitstring")  # fmt: skip
+_MISSING = (
+    "triton PIL six wandb modelopt nvidia_resiliency_ext flash_attn megatron.energon transformer_engine "
+    "transformer_engine_torch apex mamba_ssm causal_conv1d torchvision einops diffusers qwen_vl_utils nvdlfw_inspect "
+    "imageio open_clip decord ftfy webdataset multistorageclient easydict fla sacrebleu soundfile librosa nemo_run av "
+    "bitstring tensorboard"
+).split()
 _PACKAGES = ("megatron.bridge.perf_recipes", "megatron.bridge.recipes")
 
 
@@ -116,10 +119,14 @@ def _plain(value: Any) -> Any:
 
 def _function(name: str) -> Any:
     for package in _PACKAGES:
-        with contextlib.suppress(ModuleNotFoundError):
-            found = getattr(importlib.import_module(package), name, None)
-            if found is not None:
-                return found
+        try:
+            module = importlib.import_module(package)
+        except ModuleNotFoundError as error:
+            if error.name != package:
+                raise
+            continue
+        if hasattr(module, name):
+            return getattr(module, name)
     raise AttributeError(name)
 
 
@@ -127,6 +134,7 @@ def main() -> None:
     answers = os.fdopen(os.dup(1), "w")
     os.dup2(2, 1)
     warnings.simplefilter("ignore")
+    os.environ |= {"HF_HUB_OFFLINE": "1", "HF_DATASETS_OFFLINE": "1", "TRANSFORMERS_OFFLINE": "1"}
     prepare(*sys.argv[1:3])
     for line in sys.stdin:
         question = json.loads(line)

@@ -11,6 +11,8 @@ from typing import Any
 import pytest
 
 RECIPES = """
+from megatron.bridge.models import AutoBridge, ConfigContainer, WindowProvider
+
 HF_PATH = "openai/gpt-oss-20b"
 
 def plain_config():
@@ -36,6 +38,12 @@ def provider_config():
     return ConfigContainer(model=WindowProvider())
 """
 MODELS = """
+class AutoBridge: ...
+
+@dataclass
+class ConfigContainer:
+    model: object = None
+
 class GPTModelProvider:
     window_size = None
 

@@ -73,5 +73,5 @@ def test_a_link_out_of_the_models_folder_is_refused(cache: Path, tmp_path: Path)
 
 def test_a_snapshot_without_a_config_is_refused(cache: Path) -> None:
     os.unlink(cache / "snapshots" / COMMIT / "config.json")
-    with pytest.raises(HcpError, match="has no config.json in the local cache"):
+    with pytest.raises(HcpError, match=r"has no config\.json in the local cache"):
         read_model("Qwen/Qwen3-8B")

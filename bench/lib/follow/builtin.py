@@ -11,7 +11,7 @@ from follow.values import UNKNOWN, Builtin, Class, Function, Member, Node, Unkno
 if TYPE_CHECKING:
     from follow.objects import Objects
 
-_PLAIN = {
+_PLAIN: dict[str, Any] = {
     "str": str, "int": int, "float": float, "bool": bool, "list": list, "tuple": tuple, "dict": dict, "set": set,
     "sorted": sorted, "max": max, "min": min, "range": range, "sum": sum, "any": any, "all": all, "abs": abs,
     "len": len, "zip": lambda *items: list(zip(*items)), "enumerate": lambda *items: list(enumerate(*items)),
@@ -37,7 +37,7 @@ def spoil(value: Any) -> None:
     elif isinstance(value, dict):
         for item in value.values():
             spoil(item)
-            value.update({key: UNKNOWN for key in value})
+            value.update(dict.fromkeys(value, UNKNOWN))
 
 
 def call_builtin(within: Objects, function: Builtin, args: list[Any], kwargs: dict[str, Any]) -> Any:
@@ -63,8 +63,6 @@ def call_builtin(within: Objects, function: Builtin, args: list[Any], kwargs: di
     special = _SPECIAL.get(name)
     if special is not None:
         return special(within, *args, **kwargs)
-    if name in ("len", "bool") and len(args) == 1 and isinstance(args[0], list | tuple) and name == "bool":
-        return bool(args[0])
     if name not in _PLAIN or not is_known([*args, *kwargs.values()]):
         return UNKNOWN
     if any(isinstance(value, Node) for value in args) and name not in ("list", "tuple"):
@@ -85,7 +83,7 @@ def _method(within: Objects, name: str, owner: Any, args: list[Any], kwargs: dic
             if not known or (kind is not dict and not is_known(owner)):
                 return UNKNOWN
             found = getattr(owner, name)(*args, **kwargs)
-            return found if isinstance(found, str | int | bool | list | tuple | dict | Node) or kind is dict and name == "get" else list(found)
+            return list(found) if kind is dict and name in ("keys", "items", "values") else found
     spoil(owner)
     return UNKNOWN
 

@@ -63,7 +63,9 @@ class Call(Objects):
             else:
                 self.names[parameter.arg] = self.value(defaults[at]) if at >= 0 else UNKNOWN
         for parameter, default in zip(parameters.kwonlyargs, parameters.kw_defaults):
-            given = kwargs.pop(parameter.arg, None) if parameter.arg in kwargs else self.value(default) if default else None
+            given = (
+                kwargs.pop(parameter.arg, None) if parameter.arg in kwargs else self.value(default) if default else None
+            )
             self.names[parameter.arg] = given if default or given is not None else UNKNOWN
         if parameters.vararg:
             self.names[parameters.vararg.arg] = tuple(args[len(plain) :])
@@ -188,4 +190,3 @@ def _only_raises(body: Sequence[ast.stmt]) -> bool:
 
 def _loaded(target: ast.expr) -> ast.expr:
     return ast.parse(ast.unparse(target), mode="eval").body
-

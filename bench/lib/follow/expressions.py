@@ -92,9 +92,8 @@ class Expressions:
             return UNKNOWN
         if any(isinstance(operand, Node) for operand in operands) and not isinstance(op, ast.Is | ast.IsNot):
             return UNKNOWN
-        if isinstance(op, ast.Mult) and any(isinstance(one, int) and one > _LONGEST for one in operands):
-            if any(isinstance(one, str | list | tuple) for one in operands):
-                return UNKNOWN
+        if isinstance(op, ast.Mult) and _is_long(operands):
+            return UNKNOWN
         return _OPERATORS[type(op)](*operands) if type(op) in _OPERATORS else UNKNOWN
 
     def _constant(self, item: ast.Constant) -> Any:
@@ -190,7 +189,9 @@ class Expressions:
     def _subscript(self, item: ast.Subscript) -> Any:
         owner = self.value(item.value)
         if isinstance(item.slice, ast.Slice):
-            parts = [self.value(part) if part else None for part in (item.slice.lower, item.slice.upper, item.slice.step)]
+            parts = [
+                self.value(part) if part else None for part in (item.slice.lower, item.slice.upper, item.slice.step)
+            ]
             known = isinstance(owner, list | tuple | str) and is_known(parts)
             return owner[slice(*parts)] if known else UNKNOWN
         key = self.value(item.slice)
@@ -199,7 +200,9 @@ class Expressions:
         return UNKNOWN
 
     def _joinedstr(self, item: ast.JoinedStr) -> Any:
-        parts = [self.value(part.value) if isinstance(part, ast.FormattedValue) else self.value(part) for part in item.values]
+        parts = [
+            self.value(part.value) if isinstance(part, ast.FormattedValue) else self.value(part) for part in item.values
+        ]
         plain = all(isinstance(part, str | int) for part in parts)
         formats = any(isinstance(part, ast.FormattedValue) and part.format_spec for part in item.values)
         return "".join(map(str, parts)) if plain and not formats else UNKNOWN
@@ -247,8 +250,13 @@ class Expressions:
             raise ValueError("unknown items")
 
 
+def _is_long(operands: tuple[Any, ...]) -> bool:
+    """Whether a product repeats a sequence more often than a recipe does."""
+    often = any(isinstance(one, int) and one > _LONGEST for one in operands)
+    return often and any(isinstance(one, str | list | tuple) for one in operands)
+
+
 def _truth(value: Any) -> Any:
     if isinstance(value, Unknown):
         return UNKNOWN
     return True if isinstance(value, Node | Class | Function | Module | Builtin) else bool(value)
-

@@ -94,17 +94,17 @@ class Objects(Expressions):
             return self.world.method(kind, name) or Builtin("fill", (None, kind))
         for item in self.world.mro(kind) or (kind,):
             for line in item.code.body:
-                targets = line.targets if isinstance(line, ast.Assign) else []
-                if any(isinstance(target, ast.Name) and target.id == name for target in targets):
+                if isinstance(line, ast.Assign) and any(ast.unparse(target) == name for target in line.targets):
                     return Member(name) if self.world.is_enum(item) else self.elsewhere(item.module).value(line.value)
         return UNKNOWN
 
     def _decorated(self, kind: Class, name: str, decorator: str) -> Function | None:
         for item in self.world.mro(kind) or (kind,):
             for line in item.code.body:
-                if isinstance(line, ast.FunctionDef) and line.name == name:
-                    if [ast.unparse(one) for one in line.decorator_list] == [decorator]:
-                        return Function(item.module, line, {"__class__": item})
+                if not isinstance(line, ast.FunctionDef) or line.name != name:
+                    continue
+                if [ast.unparse(one) for one in line.decorator_list] == [decorator]:
+                    return Function(item.module, line, {"__class__": item})
         return None
 
     def set_field(self, owner: Any, name: str, value: Any) -> None:
@@ -120,7 +120,9 @@ class Objects(Expressions):
 
     def call(self, item: ast.Call) -> Any:
         if isinstance(item.func, ast.Name) and item.func.id == "super" and "__class__" in self.names:
-            return _Super(next(iter(self.names[name] for name in self.names if name == "self")), self.names["__class__"])
+            return _Super(
+                next(iter(self.names[name] for name in self.names if name == "self")), self.names["__class__"]
+            )
         function = self.value(item.func)
         try:
             args = list(self._elements(item.args))
@@ -132,8 +134,8 @@ class Objects(Expressions):
                         raise ValueError("unknown arguments")
                     kwargs |= more
         except ValueError:
-            for word in (*item.args, *(word.value for word in item.keywords)):
-                spoil(self.value(word.value if isinstance(word, ast.Starred) else word))
+            for given in (*item.args, *(word.value for word in item.keywords)):
+                spoil(self.value(given.value if isinstance(given, ast.Starred) else given))
             return UNKNOWN
         return self.apply(function, args, kwargs, item)
 

@@ -116,11 +116,11 @@ class World:
         for item in reversed(self.mro(kind) or ()):
             if self.is_dataclass(item):
                 for line in item.code.body:
-                    if isinstance(line, ast.AnnAssign) and isinstance(line.target, ast.Name):
-                        if not ast.unparse(line.annotation).startswith(("ClassVar", "typing.ClassVar")):
-                            yield line.target.id, line, item.module
+                    if not isinstance(line, ast.AnnAssign) or not isinstance(line.target, ast.Name):
+                        continue
+                    if not ast.unparse(line.annotation).startswith(("ClassVar", "typing.ClassVar")):
+                        yield line.target.id, line, item.module
 
 
 def _is_plain(code: ast.FunctionDef) -> bool:
     return {ast.unparse(item) for item in code.decorator_list} <= _TRANSPARENT
-

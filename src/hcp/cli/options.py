@@ -44,7 +44,9 @@ model_option = click.option(
 )
 
 recipe_option = click.option(
-    "--recipe", metavar="NAME", help="The Megatron-Bridge recipe that the launch starts from; its release: bridge=VERSION."
+    "--recipe",
+    metavar="NAME",
+    help="The Megatron-Bridge recipe that the launch starts from; its release: bridge=VERSION.",
 )
 
 site_option = click.option(

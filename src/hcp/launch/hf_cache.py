@@ -34,7 +34,9 @@ def cached_config(name: str) -> str:
         raise _absent(name, reference, "has no revision main in")
     commit = read_text(reference, "a commit", limit=200).strip()
     if not _COMMIT.fullmatch(commit) or commit in (".", ".."):
-        raise HcpError(f"{reference} holds {commit[:40]!r}; wanted a commit; fetch the model anew, or give its config.json")
+        raise HcpError(
+            f"{reference} holds {commit[:40]!r}; wanted a commit; fetch the model anew, or give its config.json"
+        )
     path = os.path.join(folder, "snapshots", commit, "config.json")
     if not os.path.isfile(path):
         raise _absent(name, path, "has no config.json in")

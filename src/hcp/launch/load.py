@@ -14,7 +14,7 @@ from hcp.launch.source import standard_input
 
 
 class LoadOptions(NamedTuple):
-    """How a target is to be read: forced dialect, words after `--`, --set, --assume, --facts FILE, --model, --recipe."""
+    """How a target is to be read: forced dialect, words after `--`, --set, --assume, --facts, --model, --recipe."""
 
     dialect: Dialect | None = None
     words: tuple[str, ...] = ()

@@ -10,7 +10,10 @@ from hcp.launch.fact import Launch
 
 
 def check_arguments(
-    launch: Launch, start: str, site: Mapping[str, Any], model_file: str | None = None,
+    launch: Launch,
+    start: str,
+    site: Mapping[str, Any],
+    model_file: str | None = None,
     recipe: str | None = None,
 ) -> tuple[str, ...]:
     """What `hcp check` is given, apart from the launch's own words."""

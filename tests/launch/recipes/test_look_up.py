@@ -24,7 +24,7 @@ def test_a_recipe_has_the_values_of_its_release() -> None:
     assert known["model.pipeline_model_parallel_size"] == 2
     assert known["model.seq_length"] == known["dataset.sequence_length"] == 131072
     assert known["dataset._target_"] == "GPTDatasetConfig"
-    assert known["mixed_precision.fp8"] is None
+    assert known["train.micro_batch_size"] == 1
 
 
 def test_sizes_of_the_model_are_known_where_bridge_wrote_them_down() -> None:

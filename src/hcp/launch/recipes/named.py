@@ -6,9 +6,9 @@ from collections.abc import Mapping, Sequence
 from types import MappingProxyType
 from typing import Any, NamedTuple
 
+from hcp.launch.dialects import RECIPE_PACKAGES
 from hcp.launch.fact import Reading, Setting
 
-_PACKAGES = ("megatron.bridge.recipes", "megatron.bridge.perf_recipes")
 _YAML_KEYS = ("recipe._target_", "recipe.name", "_target_")
 _DEFAULTS = {"task": "pretrain", "compute_dtype": "bf16", "config_variant": ""}
 _NO_VARIANT = ("", "v1", "v2")
@@ -36,7 +36,7 @@ def recipe_of(reading: Reading) -> Named | None:
     written = {setting.key: setting.value for setting in reading.settings}
     for key in _YAML_KEYS:
         target = written.get(key)
-        if isinstance(target, str) and target.startswith(_PACKAGES):
+        if isinstance(target, str) and target.startswith(RECIPE_PACKAGES):
             given = {name.removeprefix("recipe."): written[name] for name in written if name.startswith("recipe.")}
             arguments = {name: value for name, value in given.items() if name not in ("_target_", "name")}
             return Named(target.rpartition(".")[2], arguments)

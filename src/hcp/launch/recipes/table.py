@@ -1,4 +1,4 @@
-"""What a recipe of Megatron-Bridge sets, out of `recipes.txt`, which bench/recipes.py writes from upstream's sources."""
+"""What a recipe of Megatron-Bridge sets, out of `recipes.txt`; bench/recipes.py writes it from upstream's sources."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ _FILE = os.path.join(os.path.dirname(__file__), "recipes.txt")
 _NEAREST = 3
 
 
-class Parameter(NamedTuple):
+class RecipeParameter(NamedTuple):
     """A recipe's argument: the keys that take its value, and those that change with it in another way."""
 
     name: str
@@ -29,7 +29,7 @@ class Recipe(NamedTuple):
     origin: str
     settings: tuple[Setting, ...]
     unknown: Mapping[str, str]
-    parameters: tuple[Parameter, ...]
+    parameters: tuple[RecipeParameter, ...]
     model: str
     """The Hugging Face model that it trains; "" = not told."""
 
@@ -118,12 +118,14 @@ def _recipe(table: _Table, name: str, number: str, release: str) -> Recipe:
     reason = f"recipe {name} decides it in a way that its source does not tell"
     of_model = Elsewhere(f"the config.json of {model} decides it: give it with --model")
     unknown = {
-        key: of_model if model and key.startswith("model.") else reason for key in table.unknown[int(keys)].split()
+        key: of_model if model and key.startswith("model.") else reason
+        for key in table.unknown[int(keys)].split()
+        if key != "-"
     }
     parameters = []
     for at in given.split():
         parameter, sets, changes = table.parameters[int(at)].split("|")
-        parameters.append(Parameter(parameter, tuple(sets.split()), tuple(changes.split())))
+        parameters.append(RecipeParameter(parameter, tuple(sets.split()), tuple(changes.split())))
     return Recipe(name, f"recipe {name} ({release})", tuple(settings), unknown, tuple(parameters), model)
 
 
@@ -147,12 +149,12 @@ def _agreed(found: Sequence[Recipe], having: Sequence[str]) -> Recipe:
     return Recipe(first.name, origin, tuple(agreed), unknown, merged, models.pop() if len(models) == 1 else "")
 
 
-def _widest(found: Sequence[Recipe], name: str) -> Parameter:
+def _widest(found: Sequence[Recipe], name: str) -> RecipeParameter:
     """An argument over several releases: it sets what it sets in all, and changes whatever it touches in one."""
     there = [parameter for recipe in found for parameter in recipe.parameters if parameter.name == name]
     sets = set(there[0].sets).intersection(*(parameter.sets for parameter in there))
     touched = {key for parameter in there for key in (*parameter.sets, *parameter.changes)}
-    return Parameter(name, tuple(sorted(sets)), tuple(sorted(touched - sets)))
+    return RecipeParameter(name, tuple(sorted(sets)), tuple(sorted(touched - sets)))
 
 
 def _same(release: str, version: str | None) -> bool:
