@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from math import lcm
 from typing import Any
 
 from hcp.core.errors import HcpError
@@ -85,6 +86,8 @@ def _merged(reading: Reading, recipe: Recipe, named: Named) -> Reading:
     if named.synchronizes and "dataset.seq_length" in own and "model.seq_length" not in own:
         base = edit_settings(base, (), ("model.seq_length",)).reading
     edited = edit_settings(base, reading.settings, reading.unknown).reading
+    if named.synchronizes:
+        edited = _synchronized(edited)
     whole = bridge_reading(reading.dialect, reading.target, reading.form, edited.settings, complete=True)
     origin = FromRecipe(recipe.origin, {setting.key: setting for setting in below.settings})
     facts = {name: _from(fact, origin) for name, fact in whole.facts.items()}
@@ -104,6 +107,25 @@ def _merged(reading: Reading, recipe: Recipe, named: Named) -> Reading:
         recipe=origin,
         notes=(*reading.notes, f"the settings that are not written are those of {recipe.origin}"),
     )
+
+
+_PADDING = "dataset.offline_packing_specs.pad_seq_to_mult"
+
+
+def _synchronized(reading: Reading) -> Reading:
+    """The settings as Bridge's launcher leaves them for fine-tuning, from 0.6 on (recipe_runner.py, sync_*)."""
+    values = {setting.key: setting.value for setting in reading.settings}
+    cp, tp = (values.get(f"model.{name}_parallel_size", 1) for name in ("context", "tensor_model"))
+    if not isinstance(cp, int) or not isinstance(tp, int) or "dataset.enable_offline_packing" not in values:
+        return reading
+    edits = []
+    if cp > 1:
+        edits += [Setting("model.calculate_per_token_loss", True), Setting("ddp.average_in_collective", False)]
+    padding = values.get(_PADDING)
+    if isinstance(padding, int) and padding > 0:
+        rows = cp * tp if values.get("model.sequence_parallel") is True and tp > 1 else 1
+        edits.append(Setting(_PADDING, lcm(padding, 2 * cp if cp > 1 else 1, rows)))
+    return edit_settings(reading, edits).reading
 
 
 def _from(fact: Fact, origin: FromRecipe) -> Fact:
