@@ -5,8 +5,8 @@ assignment in the recipe, or by the bridge and provider class of the model that 
 are presumed where a launch leaves them to a recipe that is not known: `launch/facts/presumed.txt`. `--write` renews
 that file, `--check` exits 1 where it is not what the checkout gives.
 
-Which bridge makes a model's config stands in its config.json, which is not in the checkout: `BRIDGES` says it. The
-counts err on the side of change: a value that cannot be read counts as another one.
+Which bridge makes a model's config stands in its config.json, which is not in the checkout: `bridge_names.BRIDGES` says
+it. The counts err on the side of change: a value that cannot be read counts as another one.
 """
 
 from __future__ import annotations
@@ -22,6 +22,7 @@ from typing import Any
 ROOT = Path(__file__).resolve().parents[1]
 sys.path[:0] = [str(ROOT / "src"), str(ROOT / "bench" / "lib")]
 
+from bridge_names import BRIDGES  # noqa: E402
 from bridge_recipes import Recipe, recipes  # noqa: E402
 from bridge_sources import UNKNOWN as UNREAD  # noqa: E402
 from bridge_sources import Sources  # noqa: E402
@@ -49,46 +50,6 @@ packing, the loss, and what recipes set through objects that are not followed (p
 
 _SAME = {("cp_comm_type", None): "p2p", ("attention_backend", None): "auto", ("cuda_graph_impl", None): "none"}
 """(fact, None) -> the value that stands for the same."""
-
-
-BRIDGES = (
-    (r"LGAI-EXAONE/EXAONE-4\.5", "Exaone45Bridge"),
-    (r"LGAI-EXAONE/EXAONE-4\.0", "Exaone4Bridge"),
-    (r"LGAI-EXAONE/K-EXAONE", "ExaoneMoeBridge"),
-    (r"MiniMaxAI/MiniMax-M3", "MiniMaxM3Bridge"),
-    (r"Qwen/Qwen2-Audio", "Qwen2AudioBridge"),
-    (r"Qwen/Qwen2\.5-VL", "Qwen25VLBridge"),
-    (r"Qwen/Qwen2", "Qwen2Bridge"),
-    (r"Qwen/Qwen3-Next", "Qwen3NextBridge"),
-    (r"Qwen/Qwen3-VL-\d+B-A", "Qwen3VLMoEBridge"),
-    (r"Qwen/Qwen3-VL", "Qwen3VLBridge"),
-    (r"Qwen/Qwen3-Omni", "Qwen3OmniBridge"),
-    (r"Qwen/Qwen3-[\d.]+B-A", "Qwen3MoEBridge"),
-    (r"Qwen/Qwen3-", "Qwen3Bridge"),
-    (r"Qwen/Qwen3\.5-[\d.]+B-A", "Qwen35VLMoEBridge"),
-    (r"Qwen/Qwen3\.5", "Qwen35VLBridge"),
-    (r"deepseek-ai/DeepSeek-V2", "DeepSeekV2Bridge"),
-    (r"deepseek-ai/DeepSeek-V3|moonshotai/Moonlight", "DeepSeekV3Bridge"),
-    (r"deepseek-ai/DeepSeek-V4", "DeepSeekV4Bridge"),
-    (r"google/gemma-2", "Gemma2Bridge"),
-    (r"google/gemma-3-1b", "Gemma3ModelBridge"),
-    (r"google/gemma-3", "Gemma3VLBridge"),
-    (r"google/gemma-4", "Gemma4VLBridge"),
-    (r"meta-llama/", "LlamaBridge"),
-    (r"mistralai/Ministral-3", "Ministral3Bridge"),
-    (r"moonshotai/Kimi-K2\.5", "KimiK25VLBridge"),
-    (r"moonshotai/Kimi-K2", "KimiK2Bridge"),
-    (r"nvidia/Nemotron-3-Nano-Omni", "NemotronOmniBridge"),
-    (r"nvidia/.*-VL", "NemotronVLBridge"),
-    (r"nvidia/NVIDIA-Nemotron-3", "NemotronHBridge"),
-    (r"openai/gpt-oss", "GPTOSSBridge"),
-    (r"stepfun-ai/Step-3\.5", "Step35Bridge"),
-    (r"stepfun-ai/Step-3\.7", "Step37Bridge"),
-    (r"zai-org/GLM-4\.5V", "GLM45VBridge"),
-    (r"zai-org/GLM-4\.5", "GLM45Bridge"),
-    (r"zai-org/GLM-5", "GLM5Bridge"),
-)
-"""Hugging Face model (a regular expression, matched at its start; the first that fits) -> class of its bridge."""
 
 _CONFIGS = ("provider", "model_config", "config")
 _ATTENTION = {"MLAModelProvider": {"multi_latent_attention": True}}

@@ -1,228 +1,221 @@
 """Megatron-Bridge's recipes as launches, read from their sources without importing them.
 
 `--dryrun` would write each recipe as a full YAML, but needs torch, GPUs and the models' Hugging Face configs. This
-reads what the recipe functions say in literals: assignments `cfg.a.b = value`, keyword arguments of config classes and
-the literal defaults of those classes, through calls from recipe to recipe. What it leaves out: everything that comes
-from a model's own config (heads, windows, sinks), what a condition decides that cannot be evaluated, loops, and calls
-into code outside the recipe folders. All that is unknown, as the key of an override list that is not there.
+follows the recipe functions (see `follow/`) and keeps what they leave in the keys of our table of facts. A key whose
+value comes from a model's own config, or hangs on what cannot be told here, is unknown.
 """
 
 from __future__ import annotations
 
 import ast
-import operator
+import sys
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from bridge_sources import DEEPEST, UNKNOWN, Node, Sources, Unknown
+from bridge_models import ModelDefaults
+from bridge_sources import Sources
+from follow.call import Call
+from follow.modules import Modules
+from follow.values import UNKNOWN, Argument, Function, Member, Node, NotFollowed, Raised, Unknown
+from follow.world import World
 
-from hcp.launch.fact import Fact, Reading, Setting
+from hcp.launch.fact import Reading, Setting
+from hcp.launch.facts.table import index_of
 
-_SFT = {
-    "GPTSFTDatasetConfig",
-    "FinetuningDatasetConfig",
-    "DirectHFSFTDatasetConfig",
-    "EnergonDatasetConfig",
-    "MockVLMSFTDatasetConfig",
-}
-_OPERATORS: dict[type, Any] = {
-    ast.Add: operator.add,
-    ast.Sub: operator.sub,
-    ast.Mult: operator.mul,
-    ast.FloorDiv: operator.floordiv,
-    ast.Mod: operator.mod,
-    ast.Div: operator.truediv,
-    ast.Eq: operator.eq,
-    ast.NotEq: operator.ne,
-    ast.Lt: operator.lt,
-    ast.LtE: operator.le,
-    ast.Gt: operator.gt,
-    ast.GtE: operator.ge,
-    ast.Is: operator.is_,
-    ast.IsNot: operator.is_not,
-    ast.In: lambda a, b: a in b,
-    ast.NotIn: lambda a, b: a not in b,
-}
+_PACKAGES = ("megatron.bridge.recipes", "megatron.bridge.perf_recipes")
+_SPECS = ("dataset.packed_sequence_specs", "dataset.offline_packing_specs")
+_PRECISION = ("fp8", "fp8_recipe", "fp8_dot_product_attention", "fp8_multi_head_attention")
+_MISSING = object()
+
+
+class Parameter(NamedTuple):
+    """What a recipe's argument decides: the keys that take its value, and those that change in another way."""
+
+    name: str
+    sets: tuple[str, ...]
+    changes: tuple[str, ...]
+
+
+class Values(NamedTuple):
+    """The keys of a configuration that are known, and those that are not."""
+
+    known: dict[str, Any]
+    unknown: frozenset[str]
+    model: str = ""
 
 
 class Recipe(NamedTuple):
     """A recipe's launch; `target` is file:function, `model` the Hugging Face model that it trains ("" = not told)."""
 
+    name: str
     target: str
-    reading: Reading
-    model: str
+    values: Values
+    parameters: tuple[Parameter, ...] = ()
+
+    @property
+    def model(self) -> str:
+        return self.values.model
+
+    @property
+    def reading(self) -> Reading:
+        settings = tuple(Setting(key, value) for key, value in self.values.known.items())
+        unknown = dict.fromkeys(self.values.unknown, "the recipe's value cannot be read")
+        from hcp.launch.yaml.bridge import bridge_reading
+
+        reading = bridge_reading("bridge", self.target, "overrides", settings, complete=False)
+        return reading._replace(unknown=unknown)
 
 
-class _Returned(Exception):
-    def __init__(self, value: Any) -> None:
-        self.value = value
+class Recipes:
+    """The recipes of a checkout; `megatron_lm` is the Megatron-LM that it pins, for the classes below Bridge's own."""
 
+    def __init__(self, checkout: Path, megatron_lm: Path | None = None) -> None:
+        sys.setrecursionlimit(10_000)
+        self.checkout = checkout
+        source = checkout / "src" if (checkout / "src").is_dir() else checkout
+        core = megatron_lm or checkout / "3rdparty" / "Megatron-LM"
+        self.modules = Modules([source, *([core] if core.is_dir() else [])])
+        self.left_out: dict[str, str] = {}
+        self._models = ModelDefaults(World(self.modules))
+        self._world = World(self.modules, self._models.of)
 
-class _Run:
-    """One call of a recipe function."""
+    def names(self) -> dict[str, Function]:
+        """Every public name of a recipe and its function; of a name in both packages the benchmark's, as upstream."""
+        found: dict[str, Function] = {}
+        for package in _PACKAGES:
+            for module in self.modules.below(package):
+                for name in self.modules.names(module):
+                    if not name.endswith("_config") or name.startswith(("_", "default_")):
+                        continue
+                    home = self.modules.find(module, name)
+                    if home is not None and home[0].startswith(_PACKAGES) and home[1]:
+                        code = home[1][-1]
+                        found |= {name: Function(home[0], code)} if isinstance(code, ast.FunctionDef) else {}
+        return found
 
-    def __init__(self, sources: Sources, module: str, depth: int = 0) -> None:
-        self.sources = sources
-        self.module = module
-        self.depth = depth
-        self.names: dict[str, Any] = {}
+    def __iter__(self) -> Iterator[Recipe]:
+        made: dict[tuple[str, str], Recipe | None] = {}
+        for name, function in sorted(self.names().items()):
+            assert isinstance(function.code, ast.FunctionDef)
+            key = (function.module, function.code.name)
+            if key not in made:
+                made[key] = self._recipe(function)
+            recipe = made[key]
+            if recipe is not None:
+                yield recipe._replace(name=name)
 
-    def call(self, function: ast.FunctionDef, args: list[Any], kwargs: dict[str, Any]) -> Any:
-        parameters = function.args.posonlyargs + function.args.args
-        defaults = [UNKNOWN] * (len(parameters) - len(function.args.defaults))
-        defaults += [self.value(default) for default in function.args.defaults]
-        for parameter, default in zip(parameters, defaults):
-            self.names[parameter.arg] = default
-        for parameter, value in zip(function.args.kwonlyargs, function.args.kw_defaults):
-            self.names[parameter.arg] = UNKNOWN if value is None else self.value(value)
-        self.names |= dict(zip([parameter.arg for parameter in parameters], args)) | kwargs
+    def _recipe(self, function: Function) -> Recipe | None:
+        assert isinstance(function.code, ast.FunctionDef)
+        name = function.code.name
+        values = self._values(function, {})
+        if values is None:
+            return None
+        file = self.modules.file(function.module)
+        assert file is not None
+        target = f"{file.relative_to(self.checkout)}:{name}"
+        arguments = function.code.args
+        parameters = tuple(
+            self._parameter(function, item.arg, values) for item in (*arguments.args, *arguments.kwonlyargs)
+        )
+        return Recipe(name, target, values, parameters)
+
+    def _values(self, function: Function, kwargs: dict[str, Any]) -> Values | None:
+        assert isinstance(function.code, ast.FunctionDef)
         try:
-            self.block(function.body)
-        except _Returned as returned:
-            return returned.value
-        return None
+            config = Call(self._world, function.module).run(function, [], kwargs)
+        except (Raised, NotFollowed, RecursionError) as error:
+            self.left_out[function.code.name] = f"{type(error).__name__}: {error}"[:160]
+            return None
+        if not isinstance(config, Node) or config.name not in ("ConfigContainer", ""):
+            return None
+        return values_of(config, self._models)
 
-    def block(self, lines: list[ast.stmt]) -> None:
-        for line in lines:
-            if isinstance(line, ast.Return):
-                raise _Returned(self.value(line.value) if line.value else None)
-            if isinstance(line, ast.Assign):
-                value = self.value(line.value)
-                for target in line.targets:
-                    self.assign(target, value)
-            elif isinstance(line, ast.AnnAssign) and line.value:
-                self.assign(line.target, self.value(line.value))
-            elif isinstance(line, ast.AugAssign):
-                self.assign(line.target, UNKNOWN)
-            elif isinstance(line, ast.Expr):
-                self.value(line.value)
-            elif isinstance(line, ast.If):
-                test = self.value(line.test)
-                if isinstance(test, Unknown | Node):
-                    self.forget(line)
-                else:
-                    self.block(line.body if test else line.orelse)
-            elif isinstance(line, ast.For | ast.While | ast.Try | ast.With):
-                self.forget(line)
+    def _parameter(self, function: Function, name: str, base: Values) -> Parameter:
+        given = self._values(function, {name: Argument(name)})
+        if given is None:
+            return Parameter(name, (), tuple(sorted({*base.known, *base.unknown})))
+        sets = {key for key, value in given.known.items() if isinstance(value, Argument)}
+        keys = {*base.known, *base.unknown, *given.known, *given.unknown} - sets
+        changes = {key for key in keys if _at(given, key) != _at(base, key)}
+        return Parameter(name, tuple(sorted(sets)), tuple(sorted(changes)))
 
-    def forget(self, block: ast.AST) -> None:
-        """What a block that was not followed may have set is unknown."""
-        for item in ast.walk(block):
-            if isinstance(item, ast.Assign):
-                for target in item.targets:
-                    self.assign(target, UNKNOWN)
 
-    def assign(self, target: ast.expr, value: Any) -> None:
-        if isinstance(target, ast.Name):
-            self.names[target.id] = value
-        elif isinstance(target, ast.Attribute):
-            owner = self.value(target.value)
-            if isinstance(owner, Node):
-                owner.fields[target.attr] = value
-        elif isinstance(target, ast.Tuple):
-            for item in target.elts:
-                self.assign(item, UNKNOWN)
+def _at(values: Values, key: str) -> Any:
+    return UNKNOWN if key in values.unknown else values.known.get(key, _MISSING)
 
-    def value(self, item: ast.expr) -> Any:
-        try:
-            return self._value(item)
-        except (TypeError, ZeroDivisionError, KeyError, ValueError):
+
+def values_of(config: Node, models: ModelDefaults) -> Values:
+    """What a configuration says of the keys in our table."""
+    known: dict[str, Any] = {}
+    unknown: set[str] = set()
+    model = config.fields.get("model")
+    names = models.names_of(model.model) if isinstance(model, Node) and model.model else None
+    for key in (*index_of("bridge"), *_SPECS, "mixed_precision"):
+        value = _walk(config, key)
+        if isinstance(value, Unknown) and names is not None and key.startswith("model.") and key[6:] not in names:
+            continue  # no model of this release has such a field
+        if isinstance(value, Argument):
+            known[key] = value
+        elif isinstance(value, Unknown):
+            unknown.add(key)
+        elif value is not _MISSING and _is_plain(value):
+            known[key] = _plain(value)
+    if "mixed_precision" in unknown:
+        unknown |= {f"mixed_precision.{field}" for field in _PRECISION}
+    environment = config.fields.get("env_vars")
+    if isinstance(environment, dict):
+        known |= {f"env_vars.{name}": value for name, value in environment.items() if not isinstance(value, Unknown)}
+    for section in ("model", "dataset"):
+        node = config.fields.get(section)
+        if isinstance(node, Node) and node.name:
+            known[f"{section}._target_"] = node.name
+            unknown.discard(f"{section}._target_")
+    if isinstance(model, Node) and model.model and (sees := models.has_vision(model.model)) is not None:
+        known["vision"] = sees
+    return Values(known, frozenset(unknown - known.keys()), model.model if isinstance(model, Node) else "")
+
+
+def _walk(config: Node, key: str) -> Any:
+    """The value under a key; `_MISSING` where its class has no such field, or nothing is there."""
+    value: Any = config
+    for part in key.split("."):
+        if isinstance(value, Unknown):
             return UNKNOWN
-
-    def _value(self, item: ast.expr) -> Any:
-        if isinstance(item, ast.Constant):
-            return item.value
-        if isinstance(item, ast.Name):
-            return self.names[item.id] if item.id in self.names else self.sources.text(self.module, item.id)
-        if isinstance(item, ast.Attribute):
-            owner = self.value(item.value)
-            if isinstance(owner, Node):
-                return owner.fields.setdefault(item.attr, UNKNOWN)
-            return UNKNOWN
-        if isinstance(item, ast.List | ast.Tuple):
-            values = [self.value(element) for element in item.elts]
-            return UNKNOWN if any(isinstance(value, Unknown) for value in values) else values
-        if isinstance(item, ast.Call):
-            return self._call(item)
-        operands = {ast.BinOp: ("left", "right"), ast.UnaryOp: ("operand",)}.get(type(item))
-        if operands is not None:
-            values = [self.value(getattr(item, name)) for name in operands]
-            if any(isinstance(value, Unknown | Node) for value in values):
-                return UNKNOWN
-            if isinstance(item, ast.UnaryOp):
-                return not values[0] if isinstance(item.op, ast.Not) else -values[0]
-            if isinstance(item, ast.BinOp):
-                return _OPERATORS[type(item.op)](*values)
-        if isinstance(item, ast.Compare) and len(item.ops) == 1:
-            left, right = self.value(item.left), self.value(item.comparators[0])
-            if isinstance(left, Node) and right is None:
-                return isinstance(item.ops[0], ast.IsNot)
-            return (
-                UNKNOWN
-                if isinstance(left, Unknown) or isinstance(right, Unknown)
-                else _OPERATORS[type(item.ops[0])](left, right)
-            )
-        if isinstance(item, ast.BoolOp):
-            values = [self.value(value) for value in item.values]
-            decides = isinstance(item.op, ast.Or)
-            known = [value for value in values if not isinstance(value, Unknown)]
-            if any(bool(value) is decides for value in known):
-                return decides
-            return UNKNOWN if len(known) < len(values) else not decides
-        if isinstance(item, ast.IfExp):
-            test = self.value(item.test)
-            return UNKNOWN if isinstance(test, Unknown) else self.value(item.body if test else item.orelse)
-        return UNKNOWN
-
-    def _call(self, item: ast.Call) -> Any:
-        args = [self.value(arg) for arg in item.args]
-        kwargs = {word.arg: self.value(word.value) for word in item.keywords if word.arg}
-        name = item.func.id if isinstance(item.func, ast.Name) else ""
-        function = self.sources.function(self.module, name)
-        if function is not None and self.depth < DEEPEST:
-            return _Run(self.sources, function.module, self.depth + 1).call(function.code, args, kwargs)
-        if name[:1].isupper():
-            node = self.sources.new(name)
-            node.fields |= kwargs
-            return node
-        if isinstance(item.func, ast.Attribute):
-            if item.func.attr == "from_hf_pretrained" and args and isinstance(args[0], str):
-                return Node(model=args[0])
-            owner = self.value(item.func.value)
-            if isinstance(owner, Node) and owner.model:
-                return Node(model=owner.model)
-        return Node()  # a model from a Hugging Face config, a path, …: an object of which nothing is known
+        if isinstance(value, dict):
+            value = value.get(part, _MISSING)
+        elif not isinstance(value, Node):
+            return _MISSING
+        elif part in value.fields:
+            value = value.fields[part]
+        else:
+            # Of an object that is not known through and through, a field that nobody set is unknown.
+            return UNKNOWN if value.is_open else _MISSING
+    return value
 
 
-def recipes(checkout: Path, sources: Sources | None = None) -> Iterator[Recipe]:
-    """Every recipe of a Megatron-Bridge checkout that gives a config."""
-    sources = sources or Sources(checkout)
-    for module, code in sources.recipes():
-        config = _Run(sources, module).call(code, [], {})
-        if not isinstance(config, Node):
-            continue
-        settings = tuple(Setting(key, value) for key, value in _flat("", config))
-        facts = {}
-        dataset, model = config.fields.get("dataset"), config.fields.get("model")
-        if isinstance(dataset, Node) and dataset.name:
-            facts["finetune"] = Fact(dataset.name in _SFT, "launch")
-        target = f"{sources.files[module].relative_to(checkout)}:{code.name}"
-        reading = Reading("bridge", target, "overrides", settings, facts, complete=False)
-        yield Recipe(target, reading, model.model if isinstance(model, Node) else "")
+def _is_plain(value: Any) -> bool:
+    if isinstance(value, list | tuple):
+        return all(_is_plain(item) for item in value)
+    return value is None or isinstance(value, bool | int | float | str)
+
+
+def _plain(value: Any) -> Any:
+    if isinstance(value, list | tuple):
+        return [_plain(item) for item in value]
+    return str(value) if isinstance(value, Member) else value
+
+
+def recipes(checkout: Path, sources: Sources | None = None, megatron_lm: Path | None = None) -> Iterator[Recipe]:
+    """Every recipe function of a Megatron-Bridge checkout that gives a configuration, once."""
+    seen = set()
+    for recipe in Recipes(checkout, megatron_lm):
+        if recipe.target not in seen:
+            seen.add(recipe.target)
+            yield recipe
 
 
 def recipe_launches(checkout: Path) -> Iterator[tuple[str, Reading]]:
     """(file:function, its launch) for every recipe of a Megatron-Bridge checkout."""
     for recipe in recipes(checkout):
         yield recipe.target, recipe.reading
-
-
-def _flat(prefix: str, node: Node) -> Iterator[tuple[str, Any]]:
-    for name, value in node.fields.items():
-        if isinstance(value, Node):
-            if value.name:
-                yield f"{prefix}{name}._target_", value.name
-            yield from _flat(f"{prefix}{name}.", value)
-        elif value is None or isinstance(value, bool | int | float | str | list):
-            yield prefix + name, value

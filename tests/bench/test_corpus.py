@@ -19,6 +19,8 @@ def big_config():
     return cfg
 """
 BASE = """
+from megatron.bridge.packing import AutoBridge, ConfigContainer, GPTSFTDatasetConfig, PackedSequenceSpecs
+
 def base_config():
     size = 4096
     cfg = ConfigContainer(model=None, dataset=GPTSFTDatasetConfig(offline_packing_specs=PackedSequenceSpecs(
@@ -29,9 +31,21 @@ def base_config():
     return cfg
 """
 CLASSES = """
+class AutoBridge: ...
+
+@dataclass
 class PackedSequenceSpecs:
     packed_sequence_size: int = -1
     pad_seq_to_mult: int | None = 1
+
+@dataclass
+class GPTSFTDatasetConfig:
+    offline_packing_specs: PackedSequenceSpecs | None = None
+
+@dataclass
+class ConfigContainer:
+    model: object = None
+    dataset: object = None
 """
 
 

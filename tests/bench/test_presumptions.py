@@ -11,6 +11,8 @@ from typing import Any
 import pytest
 
 RECIPES = """
+from megatron.bridge.models import AutoBridge, ConfigContainer, WindowProvider
+
 HF_PATH = "openai/gpt-oss-20b"
 
 def plain_config():
@@ -36,6 +38,12 @@ def provider_config():
     return ConfigContainer(model=WindowProvider())
 """
 MODELS = """
+class AutoBridge: ...
+
+@dataclass
+class ConfigContainer:
+    model: object = None
+
 class GPTModelProvider:
     window_size = None
 
@@ -86,8 +94,10 @@ def test_a_recipe_changes_what_it_its_bridge_or_its_provider_sets(presumptions: 
     changed = changes(presumptions, checkout)
     assert changed["plain_config"] == {}  # the recipe's word goes over the bridge's
     assert changed["set_config"] == {"cp_comm_type": "a2a"}
-    assert changed["sinks_config"] == {"softmax_type": "learnable", "window_size": presumptions.UNREAD}
-    assert set(changed["no_sinks_config"]) == {"window_size"}
+    sizes = {"num_experts": 32, "window_attn_skip_freq": 2}  # of gpt-oss-20b: bench/lib/model_sizes.txt
+    by_bridge = {"softmax_type": "learnable", "window_size": presumptions.UNREAD}
+    assert changed["sinks_config"] == {**by_bridge, **sizes}
+    assert set(changed["no_sinks_config"]) == {"window_size", *sizes}
     assert changed["provider_config"] == {"window_size": (511, 0)}
 
 

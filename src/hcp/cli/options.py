@@ -37,7 +37,16 @@ dialect_option = click.option(
 """The command gets a `Dialect`, or None where the launch is to tell it. `--launcher` is the older name."""
 
 model_option = click.option(
-    "--model", "model_file", metavar="FILE", help="A Hugging Face config.json, for the model's facts."
+    "--model",
+    "model_file",
+    metavar="FILE|NAME",
+    help="A Hugging Face config.json, or the name of a model in the local cache, for the model's facts.",
+)
+
+recipe_option = click.option(
+    "--recipe",
+    metavar="NAME",
+    help="The Megatron-Bridge recipe that the launch starts from; its release: bridge=VERSION.",
 )
 
 site_option = click.option(
@@ -57,6 +66,7 @@ _LAUNCH_OPTIONS: tuple[Decorator, ...] = (
     site_option,
     dialect_option,
     model_option,
+    recipe_option,
 )
 
 
@@ -76,7 +86,7 @@ def launch_options(command: Command) -> Command:
             # What is assumed by word wins over the site's file.
             assumes = (*site_assumptions(load_site(site_file, {})), *assumes)
         words = click.get_current_context().obj or ()
-        named = {name: rest.pop(name) for name in ("dialect", "sets", "facts_file", "model_file")}
+        named = {name: rest.pop(name) for name in ("dialect", "sets", "facts_file", "model_file", "recipe")}
         return command(*args, options=LoadOptions(words=words, assumes=assumes, **named), **rest)
 
     for option in reversed(_LAUNCH_OPTIONS):

@@ -8,13 +8,14 @@ from typing import Any
 
 import click
 
-from hcp.cli.options import dialect_option, model_option, site_option
+from hcp.cli.options import dialect_option, model_option, recipe_option, site_option
 from hcp.cli.screen import say
 from hcp.core.errors import HcpError
 from hcp.core.files import write_whole
 from hcp.core.secrets import without_secrets
 from hcp.core.visible import visible
 from hcp.launch.fact import Dialect, Launch
+from hcp.launch.load import LoadOptions
 from hcp.render.site import KEYS, STARTS, SiteKey, load_site, site_assumptions
 
 _METAVARS = {"size": "N", "count": "N", "time": "TIME", "path": "PATH"}
@@ -52,6 +53,7 @@ def _option(key: SiteKey) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
 @click.option("-o", "--output", metavar="FILE", help="Write the script there instead of standard output.")
 @dialect_option
 @model_option
+@recipe_option
 @_site_options
 def render(
     targets: Sequence[str],
@@ -60,6 +62,7 @@ def render(
     output: str | None,
     dialect: Dialect | None,
     model_file: str | None,
+    recipe: str | None,
     **options: Any,
 ) -> int:
     """Write an sbatch script that checks itself before it trains.
@@ -99,8 +102,8 @@ def render(
         target = targets[0] if targets else ""
         if options["job_name"] is None and site["job_name"] == "train" and target:
             site["job_name"] = default_name(target)
-        launch = _load(target, words, dialect, model_file, start, site)
-        text = render_job(plan_job(start, site, launch, words, model_file=model_file))
+        launch = _load(target, LoadOptions(dialect, words, model_file=model_file, recipe=recipe), start, site)
+        text = render_job(plan_job(start, site, launch, words, model_file=model_file, recipe=recipe))
         failed = _warn(launch, text)
     _refuse_secrets(text)
     if output is not None and any(_is_same(target, output) for target in targets):
@@ -117,18 +120,11 @@ def render(
     return int(failed)
 
 
-def _load(
-    target: str,
-    words: tuple[str, ...],
-    dialect: Dialect | None,
-    model_file: str | None,
-    start: str,
-    site: dict[str, Any],
-) -> Launch:
-    from hcp.launch.load import LoadOptions, load_launch
+def _load(target: str, options: LoadOptions, start: str, site: dict[str, Any]) -> Launch:
+    from hcp.launch.load import load_launch
 
     assumes = (f"start={start}", "placement=block", *site_assumptions(site))
-    return load_launch(target, LoadOptions(dialect=dialect, words=words, assumes=assumes, model_file=model_file))
+    return load_launch(target, options._replace(assumes=assumes))
 
 
 def _warn(launch: Launch, script: str) -> bool:

@@ -19,7 +19,7 @@ def split_targets(words: Sequence[str], options: LoadOptions) -> tuple[list[str]
     options = options._replace(assumes=(*options.assumes, *more))
     if len(names) > 1 and options.words:
         raise HcpError(f"found overrides after -- with {len(names)} targets; wanted one target; check them one by one")
-    if not names and not options.words:
+    if not names and not options.words and options.recipe is None:
         raise HcpError("found no target; wanted a launch file, - for stdin, or overrides after --; see --help")
     return names or [""], options
 

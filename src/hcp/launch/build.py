@@ -8,7 +8,7 @@ from typing import Any
 from hcp.launch.coerce import coerce
 from hcp.launch.derive import derive
 from hcp.launch.edit import edit_facts, edit_settings
-from hcp.launch.fact import Fact, Launch, Reading, Setting
+from hcp.launch.fact import Elsewhere, Fact, Launch, Reading, Setting
 from hcp.launch.facts.spec import UNKNOWN
 from hcp.launch.facts.table import FACTS, MODEL_NAMES, default_of, index_of, key_dialect
 
@@ -19,7 +19,7 @@ def build_launch(
     """The launch that a reading describes.
 
     Order of precedence, weakest first: upstream's default (for an unknown recipe, what it is presumed to leave), the
-    model's config.json, the launch, an assumption.
+    recipe, the model's config.json, the launch, an assumption.
     Derived facts are computed last, and never replace a stated one.
 
     Raises:
@@ -28,8 +28,13 @@ def build_launch(
     assumed, model = assumed or {}, model or {}
     stated, unknown = _stated(reading)
     facts = _defaults(reading, stated, unknown)
+    by_recipe = {name: fact for name, fact in stated.items() if fact.origin == "recipe"}
+    facts |= by_recipe
     facts |= model
-    facts |= stated
+    for name in model:
+        if isinstance(unknown.get(name), Elsewhere):
+            unknown.pop(name)
+    facts |= {name: fact for name, fact in stated.items() if name not in by_recipe}
     conflicts = []
     for name, fact in assumed.items():
         before = facts.get(name)
@@ -69,7 +74,8 @@ def _stated(reading: Reading) -> tuple[dict[str, Fact], dict[str, str]]:
             continue
         rank[entry.fact] = order[setting.key]
         value = coerce(FACTS[entry.fact], _unwrap(reading.dialect, setting), entry.negated)
-        facts[entry.fact] = Fact(value, "launch", setting.location, setting.key)
+        by_recipe = reading.recipe is not None and reading.recipe.by_key.get(setting.key) == setting
+        facts[entry.fact] = Fact(value, "recipe" if by_recipe else "launch", setting.location, setting.key)
     for key, reason in reading.unknown.items():
         name = index[key].fact if key in index else key
         if name in reading.facts:

@@ -12,6 +12,9 @@ from hcp.launch.facts.table import index_of, key_dialect
 
 WANTED = "wanted a Megatron-Bridge, Megatron-LM or verl launch"
 
+RECIPE_PACKAGES = ("megatron.bridge.recipes.", "megatron.bridge.perf_recipes.")
+"""Where Megatron-Bridge keeps its recipes."""
+
 _SECTIONS = frozenset(
     "model train dataset dist ddp optimizer scheduler logger tokenizer checkpoint rng rerun_state_machine validation "
     "ft straggler nvrx_straggler profiling peft comm_overlap mixed_precision tensor_inspect inprocess_restart env_vars "
@@ -151,6 +154,13 @@ def is_bridge_target(data: Mapping[str, Any]) -> bool:
     sections = [data, *(value for value in data.values() if isinstance(value, Mapping))]
     named = [section.get(key) for section in sections for key in ("_target_", "name")]
     return any(isinstance(name, str) and name.startswith("megatron.bridge.") for name in named)
+
+
+def names_recipe(data: Mapping[str, Any]) -> bool:
+    """Whether a YAML has a `recipe:` block that names a recipe of Megatron-Bridge."""
+    recipe = data.get("recipe")
+    named = [recipe.get(key) for key in ("_target_", "name")] if isinstance(recipe, Mapping) else []
+    return any(isinstance(name, str) and name.startswith(RECIPE_PACKAGES) for name in named)
 
 
 def not_supported(target: str, name: str) -> HcpError:

@@ -63,6 +63,13 @@ class Elsewhere(str):
     __slots__ = ()
 
 
+class FromRecipe(NamedTuple):
+    """The recipe behind a launch: how origins name it, and its settings by key."""
+
+    origin: str
+    by_key: Mapping[str, Setting]
+
+
 class Reading(NamedTuple):
     """What a reader found in one launch; `hcp.launch.build` makes the facts from it.
 
@@ -93,6 +100,8 @@ class Reading(NamedTuple):
     """A script's training command: the program's arguments, word for word; None where one is not known."""
     notes: tuple[str, ...] = ()
     """What a person should know about how the launch was read; shown by `--show`."""
+    recipe: FromRecipe | None = None
+    """Bridge: the recipe whose settings are among these, below those of the launch."""
 
 
 class Launch(NamedTuple):

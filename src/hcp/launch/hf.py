@@ -9,6 +9,7 @@ from typing import Any
 from hcp.core.errors import HcpError
 from hcp.core.place import Location
 from hcp.launch.fact import Fact
+from hcp.launch.hf_cache import cached_config, is_model_name
 from hcp.launch.source import text_of_target
 
 _LANGUAGE = ("text_config", "llm_config", "language_config", "thinker_config.text_config")
@@ -62,7 +63,7 @@ class _Config:
 
 
 def read_model(path: str) -> dict[str, Fact]:
-    """The facts (origin `model`) in a model's config.json, or in the folder that holds one.
+    """The facts (origin `model`) in a model's config.json, in the folder that holds one, or of a cached model by name.
 
     `attention_bias` in a config.json is a bias of the projections: the fact of that name, a bias on the attention
     scores, comes from ALiBi alone. A sliding window of w tokens is megatron's (w - 1, 0).
@@ -72,6 +73,8 @@ def read_model(path: str) -> dict[str, Fact]:
     """
     if os.path.isdir(path):
         path = os.path.join(path, "config.json")
+    elif not os.path.lexists(path) and is_model_name(path):
+        path = cached_config(path)
     name, text = text_of_target(path, lambda: b"", "a model's config.json")
     data, places = _parsed(text, name)
     prefix = next((key for key in _LANGUAGE if isinstance(_at(data, key), dict)), "")

@@ -2,17 +2,19 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import NamedTuple
 
 from hcp.launch.build import build_launch
 from hcp.launch.edit import Edit
-from hcp.launch.fact import Dialect, Fact, Launch
+from hcp.launch.fact import Dialect, Fact, Launch, Reading
+from hcp.launch.facts.table import key_dialect
 from hcp.launch.read import read_target, read_text
 from hcp.launch.source import standard_input
 
 
 class LoadOptions(NamedTuple):
-    """How a target is to be read: forced dialect, words after `--`, --set, --assume, --facts FILE, --model FILE."""
+    """How a target is to be read: forced dialect, words after `--`, --set, --assume, --facts, --model, --recipe."""
 
     dialect: Dialect | None = None
     words: tuple[str, ...] = ()
@@ -20,6 +22,7 @@ class LoadOptions(NamedTuple):
     assumes: tuple[str, ...] = ()
     facts_file: str | None = None
     model_file: str | None = None
+    recipe: str | None = None
 
 
 def load_launch(target: str, options: LoadOptions) -> Launch:
@@ -28,8 +31,9 @@ def load_launch(target: str, options: LoadOptions) -> Launch:
     Raises:
         HcpError: the target, an option or a value cannot be used.
     """
-    reading = read_target(target, dialect=options.dialect, words=options.words, stdin=standard_input)
-    edit = Edit(reading)
+    assumed = _assumed(options)
+    edit = Edit(_read(target, options, assumed))
+    reading = edit.reading
     if options.sets:
         from hcp.launch.sets import apply_sets
 
@@ -39,7 +43,23 @@ def load_launch(target: str, options: LoadOptions) -> Launch:
         from hcp.launch.hf import read_model
 
         model = read_model(options.model_file)
-    return build_launch(edit.reading, assumed=edit.still_assumed(_assumed(options)), model=model)
+    return build_launch(edit.reading, assumed=edit.still_assumed(assumed), model=model)
+
+
+def _read(target: str, options: LoadOptions, assumed: Mapping[str, Fact]) -> Reading:
+    """The target's reading, with the settings of the recipe that it or `--recipe` names."""
+    if not target and not options.words and options.recipe is not None:
+        from hcp.launch.recipes.merge import alone
+
+        reading = alone(options.recipe)
+    else:
+        reading = read_target(target, dialect=options.dialect, words=options.words, stdin=standard_input)
+    if options.recipe is None and (key_dialect(reading.dialect) != "bridge" or reading.complete):
+        return reading
+    from hcp.launch.recipes.merge import with_recipe
+
+    bridge = assumed.get("bridge")
+    return with_recipe(reading, options.recipe, None if bridge is None else str(bridge.value))
 
 
 def _assumed(options: LoadOptions) -> dict[str, Fact]:

@@ -14,6 +14,7 @@ from hcp.launch.dialects import (
     dialect_of_keys,
     has_known_key,
     is_bridge_target,
+    names_recipe,
     not_supported,
     refuse_foreign,
     refuse_foreign_mapping,
@@ -152,7 +153,8 @@ def _read_yaml(text: str, target: str, dialect: Dialect | None) -> Reading:
     if not is_bridge_target(doc.data):
         refuse_foreign_mapping(doc.data, keys, target)
     forced, dialect = dialect, dialect or ("bridge" if is_bridge_target(doc.data) else dialect_of_keys(leaves))
-    if dialect is None or not (can_be(dialect, leaves, in_file=True) if forced else has_known_key(dialect, leaves)):
+    known = can_be(dialect, leaves, in_file=True) if forced and dialect else dialect and has_known_key(dialect, leaves)
+    if dialect is None or not (known or names_recipe(doc.data)):
         raise unknown_dialect(target, doc.data, forced)
     if dialect == "verl":
         from hcp.launch.yaml.verl import read_verl_yaml

@@ -10,7 +10,11 @@ from hcp.launch.fact import Launch
 
 
 def check_arguments(
-    launch: Launch, start: str, site: Mapping[str, Any], model_file: str | None = None
+    launch: Launch,
+    start: str,
+    site: Mapping[str, Any],
+    model_file: str | None = None,
+    recipe: str | None = None,
 ) -> tuple[str, ...]:
     """What `hcp check` is given, apart from the launch's own words."""
     stated = {
@@ -27,6 +31,7 @@ def check_arguments(
         f"--dialect={launch.dialect}",
         *(f"--assume={name}={value}" for name, value in stated.items() if value is not None),
         *([f"--model={model_file}"] if model_file is not None else []),
+        *([f"--recipe={recipe}"] if recipe is not None else []),
     )
 
 

@@ -75,6 +75,7 @@ def plan_job(
     cli_words: Sequence[str] = (),
     steps: Sequence[str] = (),
     model_file: str | None = None,
+    recipe: str | None = None,
 ) -> Job:
     """The job that trains a launch, or verifies steps, on a site.
 
@@ -85,6 +86,7 @@ def plan_job(
         cli_words: the launch's words after `--` on our command line.
         steps: for `verify`: the steps, as `hcp verify` takes them.
         model_file: a config.json that the check needs too.
+        recipe: the Megatron-Bridge recipe that the check needs too.
 
     Raises:
         HcpError: something that is needed is not stated (all of it is listed), or a value can be quoted nowhere.
@@ -113,7 +115,7 @@ def plan_job(
         program=program,
         launch_lines=lines,
         has_connections=dialect in MEGATRON,
-        check_arguments=check_arguments(launch, start, site, model_file) if launch else (),
+        check_arguments=check_arguments(launch, start, site, model_file, recipe) if launch else (),
         check_skip=words_to_skip(launch, lines) if launch else 0,
         rank_arguments=rank_arguments(facts, site["gpus_per_node"]),
         group_arguments=group_arguments(facts),

@@ -15,6 +15,7 @@ from hcp.launch.facts.elsewhere import taken_from_elsewhere
 from hcp.launch.facts.known_keys import is_known
 from hcp.launch.facts.table import index_of
 from hcp.launch.foreign import of_keys, of_options, of_program, of_tools, sets_ascend
+from hcp.launch.recipes.named import recipe_of_options
 from hcp.launch.script.facts import facts_of, is_parallel
 from hcp.launch.script.flags import flag_names, flags_of, location_of, overrides_of
 from hcp.launch.script.follow import Followed
@@ -213,6 +214,9 @@ def _reading(
             words = [*_bridge_words(flags.settings), *words]
             unknown |= {_BRIDGE_FLAGS[key]: why for key, why in flags.unknown.items() if key in _BRIDGE_FLAGS}
             _bridge_facts(facts.known, flags.settings)
+            recipe = recipe_of_options(flags.settings)
+            if recipe is not None:
+                facts.known["recipe"] = Fact(recipe, "launch")
         else:
             # Which keys there are tells the backend and the trainer, also where a value cannot be read.
             words = [*overrides.words, *(Word(f"{key}=???") for key in overrides.unknown)]

@@ -1,0 +1,137 @@
+"""What is known of a model that Megatron-Bridge makes from a Hugging Face config.
+
+Bridge writes some fields of the model's configuration from the config.json, some by itself, and leaves the others at
+their class's default. Those that no module behind the model's bridge ever writes are known here.
+"""
+
+from __future__ import annotations
+
+import ast
+import copy
+import json
+import re
+from functools import cache, cached_property
+from pathlib import Path
+from typing import Any
+
+from bridge_names import BRIDGES, TEXT_ONLY
+from follow.call import Call
+from follow.modules import Modules
+from follow.values import Class, Node, Unknown
+from follow.world import World
+
+_SIZES = Path(__file__).with_name("model_sizes.txt")
+_MODELS = "megatron.bridge.models"
+_PROVIDER = ("megatron.bridge.models.gpt_provider", "GPTModelProvider")
+_NOT_THE_CONFIG = frozenset(
+    f"{_MODELS}.{name}"
+    for name in (
+        "model_provider",
+        "transformer_config",
+        "gpt.gpt_builder",
+        "conversion.auto_bridge",
+        "conversion.param_mapping",
+        "conversion.peft_bridge",
+        "conversion.modelopt_utils",
+        "conversion.quant_bridge",
+        "conversion.quant_mapping",
+        "conversion.quantization_utils",
+        "conversion.utils",
+    )
+)
+"""Modules that a bridge needs for weights and for building the model: they run before or after it writes the config."""
+
+
+class ModelDefaults:
+    """The fields of a model's configuration that keep their class's default, by Hugging Face model."""
+
+    def __init__(self, world: World) -> None:
+        self._world = world
+        self._by_bridge: dict[str | None, dict[str, Any]] = {}
+
+    def of(self, model: str) -> dict[str, Any]:
+        """Field -> default; a field that code for the model may write is left out."""
+        bridge = _bridge_of(model)
+        if bridge not in self._by_bridge:
+            written = self._written_behind(bridge)
+            self._by_bridge[bridge] = {name: value for name, value in self._fields.items() if name not in written}
+        return copy.deepcopy({**self._by_bridge[bridge], **_sizes().get(model, {})})
+
+    def names_of(self, model: str) -> frozenset[str]:
+        """Every name that can be a field of the model's configuration."""
+        return frozenset((*self._written_behind(_bridge_of(model)), *self._all_fields, "_target_"))
+
+    def has_vision(self, model: str) -> bool | None:
+        """Whether the model has an encoder of images or sound beside its language model; None where it is not told."""
+        bridge = _bridge_of(model)
+        return None if bridge is None else bridge not in TEXT_ONLY
+
+    @cache  # noqa: B019
+    def _written_behind(self, bridge: str | None) -> set[str]:
+        return _written(self._world.modules, self._behind(bridge))
+
+    @cached_property
+    def _all_fields(self) -> dict[str, Any]:
+        kind = self._world.named(*_PROVIDER)
+        node = Call(self._world, _PROVIDER[0]).new(kind, [], {}) if isinstance(kind, Class) else None
+        return node.fields if isinstance(node, Node) and not node.is_open else {}
+
+    @cached_property
+    def _fields(self) -> dict[str, Any]:
+        return {key: value for key, value in self._all_fields.items() if not isinstance(value, Unknown | Node)}
+
+    def _behind(self, bridge: str | None) -> set[str]:
+        """The modules that a bridge's module imports from Bridge's models, and what those import in turn."""
+        modules = self._world.modules
+        everything = list(modules.below(_MODELS))
+        start = [name for name in everything if bridge in modules.names(name) and _defines(modules, name, bridge)]
+        if not start:
+            return set(everything)
+        found: set[str] = set()
+        left = start
+        while left:
+            module = left.pop()
+            if module in found | _NOT_THE_CONFIG:
+                continue
+            found.add(module)
+            for item in ast.walk(modules.tree(module)):
+                if isinstance(item, ast.ImportFrom):
+                    source = modules.source(module, item)
+                    names = [source, *(f"{source}.{alias.name}" for alias in item.names)]
+                    left += [name for name in names if name.startswith(_MODELS + ".") and modules.file(name)]
+        return found
+
+
+def _bridge_of(model: str) -> str | None:
+    return next((name for pattern, name in BRIDGES if re.match(pattern, model)), None)
+
+
+@cache
+def _sizes() -> dict[str, dict[str, Any]]:
+    """Hugging Face model -> the sizes of it that are known."""
+    found = {}
+    for line in _SIZES.read_text().splitlines():
+        if not line.startswith("#"):
+            model, _, *fields = line.split()
+            found[model] = {name: json.loads(value) for name, _, value in (field.partition("=") for field in fields)}
+    return found
+
+
+def _defines(modules: Modules, module: str, name: str | None) -> bool:
+    return name is not None and any(isinstance(line, ast.ClassDef) for line in modules.names(module).get(name, ()))
+
+
+def _written(modules: Modules, behind: set[str]) -> set[str]:
+    """Every name that is assigned, passed, declared or spelt out in the modules."""
+    names: set[str] = set()
+    for module in behind - {_PROVIDER[0]}:
+        for item in ast.walk(modules.tree(module)):
+            if isinstance(item, ast.Attribute) and isinstance(item.ctx, ast.Store):
+                names.add(item.attr)
+            elif isinstance(item, ast.keyword) and item.arg:
+                names.add(item.arg)
+            elif isinstance(item, ast.AnnAssign) and isinstance(item.target, ast.Name):
+                names.add(item.target.id)
+            elif isinstance(item, ast.Constant) and isinstance(item.value, str):
+                names.add(item.value)
+    return names

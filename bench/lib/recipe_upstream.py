@@ -1,0 +1,151 @@
+"""Upstream's own recipes, called: run by bench/recipes_agree.py as `recipe_upstream.py BRIDGE MEGATRON_LM`.
+
+For each name on standard input, prints one JSON line: what the recipe leaves under the keys of our table, or its error.
+What this machine lacks is replaced (see agree/bridge_upstream.py), and so are the models' Hugging Face configs: the
+model is a GPTModelProvider without a size, and of its fields only those are told that the recipe itself writes.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import importlib
+import io
+import json
+import os
+import sys
+import types
+import typing
+import warnings
+from pathlib import Path
+from typing import Any
+
+sys.path.insert(0, str(Path(__file__).parent / "agree"))
+from stand_ins import stand_in_for
+
+_MISSING = (
+    "triton PIL six wandb modelopt nvidia_resiliency_ext flash_attn megatron.energon transformer_engine "
+    "transformer_engine_torch apex mamba_ssm causal_conv1d torchvision einops diffusers qwen_vl_utils nvdlfw_inspect "
+    "imageio open_clip decord ftfy webdataset multistorageclient easydict fla sacrebleu soundfile librosa nemo_run av "
+    "bitstring tensorboard"
+).split()
+_PACKAGES = ("megatron.bridge.perf_recipes", "megatron.bridge.recipes")
+
+
+def prepare(bridge: str, megatron_lm: str) -> None:
+    """Makes `megatron.bridge` importable, its own `__init__` of models left out."""
+    import torch
+    import torch._inductor.compile_fx
+    import torch.distributed.tensor
+
+    torch.compile = lambda made=None, **_: made if made is not None else (lambda decorated: decorated)
+    torch.cuda.get_device_capability = lambda *_: (9, 0)
+    torch.cuda.get_device_properties = lambda *_: types.SimpleNamespace(major=9, minor=0, name="NVIDIA H100")
+    if not hasattr(typing, "override"):  # Python 3.12
+        typing.override = lambda method: method  # type: ignore[attr-defined]
+    if not hasattr(torch.distributed, "ProcessGroupNCCL"):
+        torch.distributed.ProcessGroupNCCL = types.SimpleNamespace(Options=object)
+    stand_in_for(*_MISSING)
+    sys.path.insert(0, megatron_lm)
+    import megatron
+
+    source = f"{bridge}/src" if os.path.isdir(f"{bridge}/src") else bridge
+    megatron.__path__ = [f"{megatron_lm}/megatron", f"{source}/megatron"]
+    top = types.ModuleType("megatron.bridge")
+    top.__path__ = [f"{source}/megatron/bridge"]
+    sys.modules["megatron.bridge"] = top
+    top.AutoBridge = _AutoBridge  # type: ignore[attr-defined]
+
+
+class _AutoBridge:
+    @classmethod
+    def from_hf_pretrained(cls, path: str, **_: Any) -> Any:
+        return cls()
+
+    def to_megatron_provider(self, **_: Any) -> Any:
+        return _model()
+
+    get_model_config = to_megatron_provider
+
+
+def _model() -> Any:
+    from megatron.bridge.models.gpt_provider import GPTModelProvider
+
+    class Model(GPTModelProvider):  # type: ignore[misc]
+        def __setattr__(self, name: str, value: Any) -> None:
+            super().__setattr__(name, value)
+            if name != "written":
+                self.__dict__.setdefault("written", set()).add(name)
+
+    made = Model(num_layers=8, hidden_size=1024, num_attention_heads=8, ffn_hidden_size=4096)
+    made.__dict__["written"] = set()
+    return made
+
+
+def facts(config: Any, keys: list[str]) -> dict[str, Any]:
+    """Key -> value of what the configuration has; fields of the stand-in model that nobody wrote are left out."""
+    found: dict[str, Any] = {}
+    for key in keys:
+        value: Any = config
+        for part in key.split("."):
+            written = getattr(value, "written", None)
+            if isinstance(written, set) and part not in written:
+                break
+            if isinstance(value, dict) and part in value:
+                value = value[part]
+            elif value is not None and part in getattr(value, "__dict__", {}):
+                value = getattr(value, part)
+            else:
+                break
+        else:
+            found[key] = _plain(value)
+    for section in ("dataset", "model"):
+        value = getattr(config, section, None)
+        if value is not None and not isinstance(getattr(value, "written", None), set):
+            found[f"{section}._target_"] = type(value).__name__
+    for name, value in (getattr(config, "env_vars", None) or {}).items():
+        found[f"env_vars.{name}"] = value
+    return found
+
+
+def _plain(value: Any) -> Any:
+    if isinstance(value, list | tuple):
+        return [_plain(item) for item in value]
+    if value is None or type(value) in (bool, int, float, str):
+        return value
+    if hasattr(value, "name") and type(value).__module__ != "signal":
+        return value.name
+    return int(value) if type(value).__module__ == "signal" else f"<{type(value).__name__}>"
+
+
+def _function(name: str) -> Any:
+    for package in _PACKAGES:
+        try:
+            module = importlib.import_module(package)
+        except ModuleNotFoundError as error:
+            if error.name != package:
+                raise
+            continue
+        if hasattr(module, name):
+            return getattr(module, name)
+    raise AttributeError(name)
+
+
+def main() -> None:
+    answers = os.fdopen(os.dup(1), "w")
+    os.dup2(2, 1)
+    warnings.simplefilter("ignore")
+    os.environ |= {"HF_HUB_OFFLINE": "1", "HF_DATASETS_OFFLINE": "1", "TRANSFORMERS_OFFLINE": "1"}
+    prepare(*sys.argv[1:3])
+    for line in sys.stdin:
+        question = json.loads(line)
+        try:
+            with contextlib.redirect_stdout(io.StringIO()):
+                config = _function(question["name"])(**question.get("arguments", {}))
+            answer: dict[str, Any] = {"facts": facts(config, question["keys"])}
+        except (Exception, SystemExit) as error:
+            answer = {"error": f"{type(error).__name__}: {error}"[:300]}
+        print(json.dumps(answer), file=answers, flush=True)
+
+
+if __name__ == "__main__":
+    main()

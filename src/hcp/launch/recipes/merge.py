@@ -1,0 +1,132 @@
+"""A launch together with the recipe that it, or `--recipe`, names."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from math import lcm
+from typing import Any
+
+from hcp.core.errors import HcpError
+from hcp.launch.edit import edit_settings
+from hcp.launch.fact import Fact, FromRecipe, Reading, Setting
+from hcp.launch.facts.table import key_dialect
+from hcp.launch.recipes.named import Named, recipe_of
+from hcp.launch.recipes.table import Recipe, is_recipe, look_up
+from hcp.launch.yaml.bridge import bridge_reading
+
+_ALONE = "<recipe>"
+
+
+def alone(name: str) -> Reading:
+    """The launch that is a recipe and nothing else."""
+    return Reading("bridge", f"{_ALONE} {name}", "overrides", complete=False)
+
+
+def with_recipe(reading: Reading, name: str | None, version: str | None) -> Reading:
+    """The reading with what its recipe sets below what it says itself; as it is where no recipe is known.
+
+    `name` is what the command line states, which wins over what the launch names. A name that the launch states and
+    no release has is a recipe of somebody's own.
+
+    Raises:
+        HcpError: there is no such recipe, or not in this release; or the launch is no Bridge launch, or is complete.
+    """
+    named = recipe_of(reading)
+    if name is None and (named is None or reading.complete or not _is_bridge(reading)):
+        return reading
+    if name is not None:
+        if not _is_bridge(reading):
+            raise HcpError(
+                f"found --recipe {name} with a {reading.dialect} launch; wanted a Megatron-Bridge one; leave it out"
+            )
+        if reading.complete:
+            raise HcpError(
+                f"found --recipe {name} with {reading.target}, which has all settings; wanted overrides; leave it out"
+            )
+        named = named._replace(name=name) if named is not None and named.name == name else Named(name)
+    assert named is not None
+    if name is None and not is_recipe(named.name):
+        note = f"{named.name} is no recipe of a Megatron-Bridge release that is known"
+        return reading._replace(notes=(*reading.notes, note))
+    return _merged(reading, _given(look_up(named.name, version), named.arguments), named)
+
+
+def _is_bridge(reading: Reading) -> bool:
+    return key_dialect(reading.dialect) == "bridge"
+
+
+def _given(recipe: Recipe, arguments: Mapping[str, Any]) -> Recipe:
+    """The recipe called with arguments: a key that one of them changes in an untold way is unknown."""
+    values = {setting.key: setting.value for setting in recipe.settings}
+    unknown = dict(recipe.unknown)
+    by_name = {parameter.name: parameter for parameter in recipe.parameters}
+    touched: set[str] = set()
+    for name, value in arguments.items():
+        parameter = by_name.get(name)
+        if parameter is None:
+            keys = {*values, *unknown}  # an argument that is passed on: it may change anything
+            sets: tuple[str, ...] = ()
+        else:
+            keys, sets = {*parameter.sets, *parameter.changes}, parameter.sets
+        for key in keys:
+            values.pop(key, None)
+            unknown[key] = f"argument {name} of recipe {recipe.name} decides it"
+            if key in sets and key not in touched:
+                values[key] = value
+                unknown.pop(key)
+        touched |= keys
+    settings = tuple(Setting(key, value) for key, value in values.items())
+    return recipe._replace(settings=settings, unknown=unknown)
+
+
+def _merged(reading: Reading, recipe: Recipe, named: Named) -> Reading:
+    own = {setting.key for setting in reading.settings} | set(reading.unknown)
+    below = bridge_reading("bridge", reading.target, reading.form, recipe.settings, complete=True)
+    base = below._replace(unknown=recipe.unknown)
+    if named.synchronizes and "dataset.seq_length" in own and "model.seq_length" not in own:
+        base = edit_settings(base, (), ("model.seq_length",)).reading
+    edited = edit_settings(base, reading.settings, reading.unknown).reading
+    if named.synchronizes:
+        edited = _synchronized(edited)
+    whole = bridge_reading(reading.dialect, reading.target, reading.form, edited.settings, complete=True)
+    origin = FromRecipe(recipe.origin, {setting.key: setting for setting in below.settings})
+    facts = {name: _from(fact, origin) for name, fact in whole.facts.items()}
+    unknown = {**edited.unknown, **whole.unknown, **reading.unknown}
+    vision = origin.by_key.get("vision")
+    facts.pop("vision", None)
+    if vision is not None:
+        facts["vision"] = Fact(vision.value, "recipe")
+    elif recipe.model:
+        unknown["vision"] = next((why for key, why in recipe.unknown.items() if key.startswith("model.")), "")
+    return reading._replace(
+        settings=whole.settings,
+        facts={**facts, **{name: fact for name, fact in reading.facts.items() if name not in facts}},
+        unknown=unknown,
+        complete=True,
+        role=whole.role,
+        recipe=origin,
+        notes=(*reading.notes, f"the settings that are not written are those of {recipe.origin}"),
+    )
+
+
+_PADDING = "dataset.offline_packing_specs.pad_seq_to_mult"
+
+
+def _synchronized(reading: Reading) -> Reading:
+    """The settings as Bridge's launcher leaves them for fine-tuning, from 0.6 on (recipe_runner.py, sync_*)."""
+    values = {setting.key: setting.value for setting in reading.settings}
+    cp, tp = (values.get(f"model.{name}_parallel_size", 1) for name in ("context", "tensor_model"))
+    if not isinstance(cp, int) or not isinstance(tp, int) or "dataset.enable_offline_packing" not in values:
+        return reading
+    edits = []
+    if cp > 1:
+        edits += [Setting("model.calculate_per_token_loss", True), Setting("ddp.average_in_collective", False)]
+    padding = values.get(_PADDING)
+    if isinstance(padding, int) and padding > 0:
+        rows = cp * tp if values.get("model.sequence_parallel") is True and tp > 1 else 1
+        edits.append(Setting(_PADDING, lcm(padding, 2 * cp if cp > 1 else 1, rows)))
+    return edit_settings(reading, edits).reading
+
+
+def _from(fact: Fact, origin: FromRecipe) -> Fact:
+    return fact._replace(origin="recipe") if fact.key in origin.by_key and fact.location is None else fact

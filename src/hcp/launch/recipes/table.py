@@ -1,0 +1,182 @@
+"""What a recipe of Megatron-Bridge sets, out of `recipes.txt`; bench/recipes.py writes it from upstream's sources."""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Mapping, Sequence
+from typing import NamedTuple
+
+from hcp.core.errors import HcpError
+from hcp.launch.fact import Elsewhere, Setting
+
+_FILE = os.path.join(os.path.dirname(__file__), "recipes.txt")
+_NEAREST = 3
+
+
+class RecipeParameter(NamedTuple):
+    """A recipe's argument: the keys that take its value, and those that change with it in another way."""
+
+    name: str
+    sets: tuple[str, ...]
+    changes: tuple[str, ...]
+
+
+class Recipe(NamedTuple):
+    """A recipe as a release has it, or as all releases have it that do; `unknown` says why of each key."""
+
+    name: str
+    origin: str
+    settings: tuple[Setting, ...]
+    unknown: Mapping[str, str]
+    parameters: tuple[RecipeParameter, ...]
+    model: str
+    """The Hugging Face model that it trains; "" = not told."""
+
+
+class _Table(NamedTuple):
+    """The file's sections; see bench/lib/bridge_releases.py."""
+
+    releases: list[str]
+    settings: list[str]
+    unknown: list[str]
+    parameters: list[str]
+    rows: list[str]
+    recipes: str
+
+
+def releases() -> list[str]:
+    """The releases whose recipes are known, oldest first; a development version has its commit behind a +."""
+    return _read().releases
+
+
+def look_up(name: str, version: str | None) -> Recipe:
+    """The recipe in a release; where the release is unknown, what all releases agree on.
+
+    Raises:
+        HcpError: no release has it, or this one has not.
+    """
+    table = _read()
+    numbers = _numbers(table, name)
+    if numbers is None:
+        raise _unknown(table, name)
+    place = next((at for at, known in enumerate(table.releases) if _same(known, version)), None)
+    if place is None:
+        rows = [number for number in dict.fromkeys(numbers) if number != "-"]
+        having = [known for known, number in zip(table.releases, numbers) if number != "-"]
+        return _agreed([_recipe(table, name, number, "") for number in rows], having)
+    if numbers[place] == "-":
+        having = [known for known, number in zip(table.releases, numbers) if number != "-"]
+        raise HcpError(
+            f"recipe {name} is in Megatron-Bridge {_range(having)}, not in {version}; wanted one of {version}; "
+            f"{_near(table, name, place) or 'correct the name or --assume bridge=VERSION'}"
+        )
+    return _recipe(table, name, numbers[place], f"Bridge {table.releases[place]}")
+
+
+def names_of(release: str) -> list[str]:
+    """The recipes that a release has."""
+    table = _read()
+    place = table.releases.index(release)
+    lines = [line.split() for line in table.recipes.split("\n") if line]
+    return [words[0] for words in lines if words[place + 1] != "-"]
+
+
+def is_recipe(name: str) -> bool:
+    """Whether some release has a recipe of that name."""
+    return _numbers(_read(), name) is not None
+
+
+def _read() -> _Table:
+    with open(_FILE, encoding="utf-8") as file:
+        file.readline()
+        found, settings, unknown, parameters, rows, recipes = file.read().rstrip("\n").split("\n\n")
+    return _Table(
+        found.split("\n"),
+        settings.split("\n"),
+        unknown.split("\n"),
+        parameters.split("\n"),
+        rows.split("\n"),
+        "\n" + recipes + "\n",
+    )
+
+
+def _numbers(table: _Table, name: str) -> list[str] | None:
+    start = table.recipes.find(f"\n{name} ") if name.isidentifier() else -1
+    if start < 0:
+        return None
+    return table.recipes[start + 1 : table.recipes.index("\n", start + 1)].split()[1:]
+
+
+def _recipe(table: _Table, name: str, number: str, release: str) -> Recipe:
+    model, numbers, keys, given = table.rows[int(number)].split("|")
+    settings = []
+    for at in numbers.split():
+        key, _, value = table.settings[int(at)].partition(" ")
+        settings.append(Setting(key, json.loads(value)))
+    model = "" if model == "-" else model
+    reason = f"recipe {name} decides it in a way that its source does not tell"
+    of_model = Elsewhere(f"the config.json of {model} decides it: give it with --model")
+    unknown = {
+        key: of_model if model and key.startswith("model.") else reason
+        for key in table.unknown[int(keys)].split()
+        if key != "-"
+    }
+    parameters = []
+    for at in given.split():
+        parameter, sets, changes = table.parameters[int(at)].split("|")
+        parameters.append(RecipeParameter(parameter, tuple(sets.split()), tuple(changes.split())))
+    return Recipe(name, f"recipe {name} ({release})", tuple(settings), unknown, tuple(parameters), model)
+
+
+def _agreed(found: Sequence[Recipe], having: Sequence[str]) -> Recipe:
+    """What the recipes of all releases have in common."""
+    first = found[0]
+    where = f"Bridge {_range(having)}"
+    values = [{setting.key: setting.value for setting in recipe.settings} for recipe in found]
+    keys = {key for each in values for key in each} | {key for recipe in found for key in recipe.unknown}
+    agreed = [s for s in first.settings if all(s.key in each and each[s.key] == s.value for each in values)]
+    common = {setting.key for setting in agreed}
+    differs = f"it differs between {where}: --assume bridge=VERSION"
+    unknown = {}
+    for key in keys - common:
+        always = all(key in recipe.unknown for recipe in found)
+        unknown[key] = first.unknown[key] if always else differs
+    models = {recipe.model for recipe in found}
+    parameters = {parameter.name: parameter for recipe in found for parameter in recipe.parameters}
+    merged = tuple(_widest(found, name) for name in parameters)
+    origin = f"recipe {first.name} ({where})"
+    return Recipe(first.name, origin, tuple(agreed), unknown, merged, models.pop() if len(models) == 1 else "")
+
+
+def _widest(found: Sequence[Recipe], name: str) -> RecipeParameter:
+    """An argument over several releases: it sets what it sets in all, and changes whatever it touches in one."""
+    there = [parameter for recipe in found for parameter in recipe.parameters if parameter.name == name]
+    sets = set(there[0].sets).intersection(*(parameter.sets for parameter in there))
+    touched = {key for parameter in there for key in (*parameter.sets, *parameter.changes)}
+    return RecipeParameter(name, tuple(sorted(sets)), tuple(sorted(touched - sets)))
+
+
+def _same(release: str, version: str | None) -> bool:
+    return version is not None and version.removeprefix("v").partition("+")[0] == release.partition("+")[0]
+
+
+def _range(having: Sequence[str]) -> str:
+    return having[0] if len(having) == 1 else f"{having[0]} to {having[-1]}"
+
+
+def _unknown(table: _Table, name: str) -> HcpError:
+    near = _near(table, name, None)
+    return HcpError(
+        f"Megatron-Bridge {_range(table.releases)} has no recipe {name[:80]!r}; wanted a recipe function's name; "
+        f"{near or 'bench/recipes.py says how the list is made'}"
+    )
+
+
+def _near(table: _Table, name: str, place: int | None) -> str:
+    from difflib import get_close_matches
+
+    lines = (line.split() for line in table.recipes.split("\n") if line)
+    names = [words[0] for words in lines if place is None or words[place + 1] != "-"]
+    found = get_close_matches(name[:200], names, n=_NEAREST, cutoff=0.6)
+    return f"did you mean {', '.join(found)}?" if found else ""

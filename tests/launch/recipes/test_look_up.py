@@ -1,0 +1,87 @@
+"""What `recipes.txt` says of a recipe: by release, over all releases, and of a name that is none.
+
+The values are those of Megatron-Bridge's sources at the tags named in each test.
+"""
+
+from __future__ import annotations
+
+import pytest
+
+from hcp.core.errors import HcpError
+from hcp.launch.fact import Elsewhere
+from hcp.launch.recipes.table import look_up, releases
+
+
+def values(name: str, version: str | None) -> dict[str, object]:
+    return {setting.key: setting.value for setting in look_up(name, version).settings}
+
+
+def test_a_recipe_has_the_values_of_its_release() -> None:
+    """v0.3.1: recipes/llama/llama3.py, llama3_8b_128k_pretrain_config."""
+    known = values("llama3_8b_128k_pretrain_config", "0.3.1")
+    assert known["model.context_parallel_size"] == 8
+    assert known["model.tensor_model_parallel_size"] == 4
+    assert known["model.pipeline_model_parallel_size"] == 2
+    assert known["model.seq_length"] == known["dataset.sequence_length"] == 131072
+    assert known["dataset._target_"] == "GPTDatasetConfig"
+    assert known["train.micro_batch_size"] == 1
+
+
+def test_sizes_of_the_model_are_known_where_bridge_wrote_them_down() -> None:
+    """v0.3.1: models/llama/llama_provider.py, Llama3ModelProvider8B."""
+    known = values("llama3_8b_pretrain_config", "0.6.2")
+    assert known["model.num_attention_heads"] == 32
+    assert known["model.num_query_groups"] == 8
+    assert known["model.num_layers"] == 32
+    assert known["vision"] is False
+
+
+def test_what_only_a_config_json_tells_is_unknown_and_says_so() -> None:
+    recipe = look_up("qwen3_vl_8b_sft_config", "0.6.2")
+    assert recipe.model == "Qwen/Qwen3-VL-8B-Instruct"
+    reason = recipe.unknown["model.num_attention_heads"]
+    assert isinstance(reason, Elsewhere)
+    assert "config.json of Qwen/Qwen3-VL-8B-Instruct" in reason and "--model" in reason
+
+
+def test_without_a_release_only_what_all_releases_agree_on_is_known() -> None:
+    """gpt-oss-20b: v0.3.1 pretrains on tp 2, v0.6.2's alias on another layout of 16 GPUs."""
+    name = "gpt_oss_20b_pretrain_config"
+    old, new, agreed = values(name, "0.3.1"), values(name, "0.6.2"), look_up(name, None)
+    known = {setting.key: setting.value for setting in agreed.settings}
+    differs = {key for key in old.keys() & new.keys() if old[key] != new[key]}
+    assert differs, "the releases differ in something, or this test says nothing"
+    assert not differs & known.keys()
+    assert all("--assume bridge=VERSION" in agreed.unknown[key] for key in differs)
+    assert all(old[key] == new[key] == value for key, value in known.items())
+
+
+def test_a_build_of_a_release_has_that_releases_recipes() -> None:
+    assert look_up("llama3_8b_pretrain_config", "v0.6.2+abc").origin == (
+        "recipe llama3_8b_pretrain_config (Bridge 0.6.2)"
+    )
+
+
+@pytest.mark.parametrize("version", [None, "0.6.2"])
+def test_an_unknown_name_gets_the_nearest_ones(version: str | None) -> None:
+    with pytest.raises(HcpError, match=r"no recipe 'llama3_8b_pretrain_confg'.*did you mean llama3_8b_pretrain_config"):
+        look_up("llama3_8b_pretrain_confg", version)
+
+
+@pytest.mark.parametrize("name", ["", "a b", "x\ny", "(", "x" * 5000])
+def test_a_name_that_is_no_name_is_refused_in_one_line(name: str) -> None:
+    with pytest.raises(HcpError) as refused:
+        look_up(name, None)
+    assert "\n" not in str(refused.value)
+
+
+def test_a_recipe_of_another_release_says_so() -> None:
+    """qwen3_vl_8b_finetune_config was taken out; kimi_k2_pretrain_config came with v0.3.0."""
+    with pytest.raises(HcpError, match=r"is in Megatron-Bridge 0\.4\.0 to .*, not in 0\.3\.1; wanted one of 0\.3\.1"):
+        look_up("qwen25_vl_7b_sft_config", "0.3.1")
+
+
+def test_releases_are_in_order_and_name_the_commit_of_an_unreleased_one() -> None:
+    found = releases()
+    assert found[0] == "0.3.1" and "0.6.2" in found
+    assert found[-1].startswith("0.7.0+")

@@ -1,0 +1,105 @@
+"""A launch together with its recipe: what the launch says wins, and every fact says where it is from."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from hcp.core.errors import HcpError
+from hcp.launch.fact import Launch
+from hcp.launch.load import LoadOptions, load_launch
+
+NAME = "llama3_8b_128k_pretrain_config"
+"""v0.3.1: tp 4, pp 2, cp 8, 131072 tokens, seq_length of model and dataset alike."""
+
+
+def launch(*words: str, target: str = "", bridge: str | None = "0.3.1", recipe: str | None = NAME) -> Launch:
+    assumes = (f"bridge={bridge}",) if bridge else ()
+    return load_launch(target, LoadOptions(words=words, assumes=assumes, recipe=recipe))
+
+
+def test_a_recipe_alone_is_a_launch() -> None:
+    alone = launch()
+    assert alone.facts["cp"].value == 8
+    assert alone.facts["cp"].origin == "recipe"
+    assert alone.reading.recipe is not None
+    assert alone.reading.recipe.origin == f"recipe {NAME} (Bridge 0.3.1)"
+
+
+def test_what_the_launch_says_wins() -> None:
+    told = launch("model.context_parallel_size=4", "train.micro_batch_size=2")
+    assert (told.facts["cp"].value, told.facts["cp"].origin) == (4, "launch")
+    assert (told.facts["micro_batch_size"].value, told.facts["micro_batch_size"].origin) == (2, "launch")
+    assert (told.facts["tp"].value, told.facts["tp"].origin) == (4, "recipe")
+
+
+def test_nothing_is_presumed_of_a_known_recipe() -> None:
+    assert not [name for name, fact in launch().facts.items() if fact.origin == "presumed"]
+    unnamed = launch("model.context_parallel_size=4", recipe=None)
+    assert [name for name, fact in unnamed.facts.items() if fact.origin == "presumed"]
+
+
+def test_set_and_a_models_config_win_over_the_recipe(tmp_path: Path) -> None:
+    (tmp_path / "config.json").write_text('{"num_attention_heads": 16, "hidden_size": 2048, "num_hidden_layers": 4}')
+    options = LoadOptions(
+        recipe=NAME,
+        assumes=("bridge=0.3.1",),
+        sets=("model.context_parallel_size=2",),
+        model_file=str(tmp_path / "config.json"),
+    )
+    told = load_launch("", options)
+    assert (told.facts["cp"].value, told.facts["cp"].origin) == (2, "launch")
+    assert (told.facts["heads"].value, told.facts["heads"].origin) == (16, "model")
+
+
+def test_a_key_of_the_launch_replaces_the_same_fact_under_another_key() -> None:
+    told = launch("dataset.seq_length=4096")
+    assert told.facts["dataset_seq_length"].value == 4096
+
+
+def script(tmp_path: Path, line: str) -> str:
+    (tmp_path / "run.sh").write_text(f"{line}\n")
+    return str(tmp_path / "run.sh")
+
+
+def test_a_launcher_names_the_recipe(tmp_path: Path) -> None:
+    run = f"torchrun --nnodes 8 --nproc-per-node 8 scripts/training/run_recipe.py --recipe {NAME} train.train_iters=5"
+    told = launch(target=script(tmp_path, run), recipe=None)
+    assert (told.facts["cp"].value, told.facts["cp"].origin) == (8, "recipe")
+    assert told.facts["world_size"].value == 64
+
+
+def test_the_options_of_a_benchmark_make_its_name(tmp_path: Path) -> None:
+    """v0.6.2: perf_recipes/llama/h100: llama3_70b_pretrain_64gpu_h100_bf16_config has tp 4, pp 4, cp 2."""
+    run = "torchrun scripts/performance/run_script.py -m llama -mr llama3_70b -g h100 -ng 64 -c bf16"
+    told = launch(target=script(tmp_path, run), recipe=None, bridge="0.6.2")
+    assert [told.facts[name].value for name in ("tp", "pp", "cp")] == [4, 4, 2]
+
+
+def test_a_yaml_names_the_recipe_and_its_arguments(tmp_path: Path) -> None:
+    """Nemotron's `recipe:` block; v0.3.1: gpt/gpt3_175b.py takes no argument of that name."""
+    (tmp_path / "run.yaml").write_text(
+        f"recipe:\n  _target_: megatron.bridge.recipes.llama.llama3.{NAME}\nmodel:\n  tensor_model_parallel_size: 8\n"
+    )
+    told = launch(target=str(tmp_path / "run.yaml"), recipe=None)
+    assert [told.facts[name].value for name in ("tp", "cp")] == [8, 8]
+    with_argument = f"recipe:\n  _target_: megatron.bridge.recipes.llama.llama3.{NAME}\n  strange: 1\n"
+    (tmp_path / "run.yaml").write_text(with_argument)
+    told = launch(target=str(tmp_path / "run.yaml"), recipe=None)
+    assert "cp" not in told.facts
+    assert "argument strange" in told.unknown["cp"]
+
+
+def test_a_recipe_of_ones_own_leaves_the_launch_as_it_is(tmp_path: Path) -> None:
+    told = launch(
+        target=script(tmp_path, "torchrun run_recipe.py --recipe my_config model.context_parallel_size=2"), recipe=None
+    )
+    assert told.facts["cp"].value == 2
+    assert any("my_config is no recipe" in note for note in told.reading.notes)
+
+
+def test_a_recipe_with_another_frameworks_launch_is_refused(tmp_path: Path) -> None:
+    target = script(tmp_path, "torchrun pretrain_gpt.py --num-layers 2 --context-parallel-size 2")
+    with pytest.raises(HcpError, match=f"found --recipe {NAME} with a mlm launch"):
+        launch(target=target)
