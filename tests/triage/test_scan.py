@@ -8,7 +8,8 @@ import sys
 
 import pytest
 
-from hcp.triage.line import last_time, read_line, read_name
+from hcp.triage.line import last_time, read_line
+from hcp.triage.log_name import read_name
 from hcp.triage.scan import scan
 from support.processes import HANG_S
 

@@ -16,6 +16,8 @@ _SIGNALS = {
     "Out Of Memory": 9,
     "Illegal instruction": 4,
     "Quit": 3,
+    "Terminated": 15,
+    "Interrupt": 2,
 }
 _CODES = {
     1: "an error (read the traceback)",
@@ -30,6 +32,14 @@ _CODES = {
     139: "a segmentation fault",
     143: "terminated (SIGTERM)",
 }
+
+
+CAME_TO_DIE = frozenset((-4, -7, -8, -9, -11, 9, 132, 135, 136, 137, 139))
+"""Died of a signal that nobody sends to end a job in order: killed, or a crash."""
+WAS_ENDED = frozenset((-2, -15, 130, 143))
+"""Interrupted or terminated: somebody asked it to end."""
+SAYS_MORE = frozenset((16, 17))
+"""Codes that a trainer chooses to say why it ends."""
 
 
 def exit_code(groups: Mapping[str, str]) -> int | None:

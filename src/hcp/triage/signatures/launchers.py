@@ -7,12 +7,12 @@ from hcp.triage.signatures.row import SACCT, Signature, fault, report
 LAUNCHERS: tuple[Signature, ...] = (
     report(
         "srun-task",
-        r"^srun: error: (?P<host>[^:\s]+): tasks? (?P<tasks>[\d,-]+): (?P<how>.+)$",
+        r"^(?P<host>[^:\s]+): tasks? (?P<tasks>[\d,-]+): (?P<how>.+)$",
         "srun saw task {tasks} on {host} end: {how}",
         "srun: error: n2: task 5: Killed",
         "srun: error: Unable to create step for job 12: Requested node configuration is not available",
         SACCT,
-        token=b"srun: error",
+        tokens=(b": task",),
     ),
     report(
         "torchrun-worker",
@@ -22,7 +22,7 @@ LAUNCHERS: tuple[Signature, ...] = (
         "local_rank: 1 (pid: 12360) of binary: /usr/bin/python",
         "I0822 exitcode is 0",
         SACCT,
-        token=b"exitcode",
+        tokens=(b"exitcode",),
     ),
     report(
         "torchrun-root",
@@ -30,17 +30,27 @@ LAUNCHERS: tuple[Signature, ...] = (
         "torchrun's own account of the first failure",
         "Root Cause (first observed failure):",
         "Other Failures:",
-        token=b"Root Cause (first",
+        tokens=(b"Root Cause (first",),
     ),
     fault(
         "srun-step",
-        r"^srun: error: (?P<why>Unable to (?:create step|confirm allocation).*|Task launch .* failed.*|"
-        r"Application launch failed.*|Job step aborted.*)",
+        r"^(?P<why>Unable to (?:create step|confirm allocation|allocate resources).*|Task launch .* failed.*|"
+        r"Application launch failed.*)",
         "srun could not start the step: {why}",
         "srun: error: Unable to create step for job 12: Requested node configuration is not available",
         "srun: error: n2: task 5: Killed",
         SACCT,
-        token=b"srun: error",
-        generic=True,
+        role="general",
+        again="chance",
+    ),
+    report(
+        "step-aborted",
+        r"^Job step aborted|^Force Terminated ",
+        "srun ended the step after another failure",
+        "srun: Job step aborted: Waiting up to 32 seconds for job step to finish.",
+        "srun: job 12 queued and waiting for resources",
+        SACCT,
+        tokens=(b"srun: ",),
+        role="echo",
     ),
 )
