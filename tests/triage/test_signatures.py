@@ -10,7 +10,6 @@ from hcp.triage.signatures.table import SIGNATURES
 from support.logs import context_of
 
 
-
 def _seen(tmp_path, line, context=""):
     log = tmp_path / "x.log"
     log.write_text(context + "a line before\n" + line + "\na line after\n")

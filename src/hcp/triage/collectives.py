@@ -15,14 +15,14 @@ _MOST = 200_000
 _WORK = re.compile(
     r"\[Rank (?P<place>\d+)\] Watchdog caught collective operation timeout: "
     r"WorkNCCL\((?:SeqNum=(?P<seq>\d+), )?OpType=(?P<op>\w{1,40})(?:, SeqNum=(?P<seq2>\d+))?"
-    r"(?:[^()]{0,200}Timeout\(ms\)=(?P<ms>\d+))?"
 )
-_STATUS = re.compile(
-    r"\[PG (?:ID \d{1,9} PG GUID (?P<guid>[^\s(\]]{1,80})(?:\((?P<desc>\w{1,80})\))?|"
-    r"(?P<old>\d{1,9})) Rank (?P<place>\d+)\]"
-    r"[^\n]{0,400}?(?:at work(?: sequence id)?: |NCCL work: )(?P<seq>\d+)"
-    r"[^\n]{0,60}?last enqueued (?:NCCL )?work: (?P<enqueued>\d+)"
+_TIMEOUT = re.compile(r"Timeout\(ms\)=(\d{1,9})")
+_GROUP = re.compile(
+    r"\[PG (?:ID \d{1,9} PG GUID (?P<guid>[^\s(\]]{1,80})(?:\((?P<desc>\w{1,80})\))?|(?P<old>\d{1,9})) "
+    r"Rank (?P<place>\d{1,9})\]"
 )
+_AT = re.compile(r"(?:at work(?: sequence id)?|NCCL work): (\d{1,9})")
+_LAST = re.compile(r"last enqueued (?:NCCL )?work: (\d{1,9})")
 
 
 class Waited(NamedTuple):
@@ -63,17 +63,20 @@ class CollectiveWaits:
             who = whole(work["place"]) if rank is None else rank
             members = self.waits.setdefault((whole(work["seq"] or work["seq2"]), work["op"]), {})
             if who is not None and who not in members:
-                members[who] = whole(work["ms"])
+                timeout = _TIMEOUT.search(text)
+                members[who] = whole(timeout[1]) if timeout else None
                 self.size += 1
-        state = _STATUS.search(text)
-        if state:
-            who = whole(state["place"]) if rank is None else rank
-            group = state["guid"] or state["old"]
-            self.names.setdefault(group, state["desc"] or "")
-            at, last = whole(state["seq"]), whole(state["enqueued"])
-            if who is not None and at is not None and last is not None:
-                self.size += 1
-                self.status.setdefault(group, {})[who] = (at, last)
+        group, at, last = _GROUP.search(text), _AT.search(text), _LAST.search(text)
+        if group and at and last:
+            self._add_status(group, whole(at[1]), whole(last[1]), rank)
+
+    def _add_status(self, group: re.Match[str], at: int | None, last: int | None, rank: int | None) -> None:
+        who = whole(group["place"]) if rank is None else rank
+        name = group["guid"] or group["old"]
+        self.names.setdefault(name, group["desc"] or "")
+        if who is not None and at is not None and last is not None:
+            self.size += 1
+            self.status.setdefault(name, {})[who] = (at, last)
 
     def first(self, world: int | None) -> Waited | None:
         """The collective of the lowest sequence that timed out; `world` is the number of ranks, if known."""

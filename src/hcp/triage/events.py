@@ -101,13 +101,13 @@ class FileEvents:
 def _role_of_report(code: int | None, is_first: bool) -> Role:
     """What a launcher's word is, by the exit code in it.
 
-    The first report that a task died of a signal is a cause: no log of the task can say so. An abort is none: that is
-    how a rank ends that waited in vain. Nor is a termination: the launcher asked for it.
+    The first report that a task died of a signal outranks exceptions: no log of the task can say so. An
+    abort does not: that is how a rank ends that waited in vain. Nor is a termination: the launcher asked for it.
     """
     if code in WAS_ENDED:
         return "echo"
     if is_first and code in CAME_TO_DIE:
-        return "cause"
+        return "death"
     return "general" if code in SAYS_MORE else "report"
 
 

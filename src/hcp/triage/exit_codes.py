@@ -44,12 +44,12 @@ SAYS_MORE = frozenset((16, 17))
 
 def exit_code(groups: Mapping[str, str]) -> int | None:
     """The exit code that a launcher's report states, negative for a signal; `groups` are those of its pattern."""
-    how = groups.get("how", "")
+    how = groups.get("how") or groups.get("how2") or ""
     for words, number in _SIGNALS.items():
         if how.startswith(words):
             return -number
     match = re.search(r"exit code (-?\d+)", how)
-    return whole(match[1]) if match else whole(groups.get("code"))
+    return whole(match[1]) if match else whole(groups.get("code") or groups.get("code2"))
 
 
 def explain_code(code: int) -> str:

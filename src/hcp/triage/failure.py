@@ -22,7 +22,13 @@ from hcp.triage.xids import meaning
 _LONGEST = 500
 """Characters of a text from the log that are kept: enough to know the line again."""
 Kind = Literal["cause", "effect", "report"]
-_KINDS: dict[Role, Kind] = {"origin": "effect", "effect": "effect", "report": "report", "echo": "report"}
+_KINDS: dict[Role, Kind] = {
+    "death": "report",
+    "origin": "effect",
+    "effect": "effect",
+    "report": "report",
+    "echo": "report",
+}
 
 
 @dataclass(frozen=True)

@@ -15,7 +15,7 @@ from hcp.triage.number import number, whole
 
 _LONGEST = 4000
 _MOST_PREFIXES = 12
-_ANSI = re.compile(r"\x1b\[[0-9;]*[A-Za-z]|(?:#033)?\[[0-9;]{0,12}m")
+_ANSI = re.compile(r"\x1b\[[0-9;]*[A-Za-z]|(?:#033)?\[[0-9;]{1,12}m")
 """Colours; also as syslog escapes them (`#033[36m`), and where the escape was lost on the way (`[36m`)."""
 _CLOCK = r"(?P<time>\d\d:\d\d:\d\d(?:[.,]\d+)?)"
 _DATE = rf"\d{{4}}[-/](?P<month>\d\d)[-/](?P<day>\d\d)[ T_]{_CLOCK}(?:Z|[+-]\d\d:?\d\d)?"

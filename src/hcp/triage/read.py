@@ -37,10 +37,12 @@ PROGRESS_TOKENS = (
 )
 """One for each way to print a training step: Megatron-LM, verl, ours, nanotron, Hugging Face, Lightning, slime."""
 JOB_TOKEN = b"hcp-job: "
-_DONE_TOKEN, _RESTART_TOKEN = b"[after training is done]", b"will restart worker group"
+_DONE_TOKENS = (b"[after training is done]", b"'train_runtime'", b'"key": "run_stop"')
+"""What Megatron-LM, Hugging Face's Trainer and MLPerf's programs print when the training is done."""
+_RESTART_TOKEN = b"will restart worker group"
 _AGENT = b"torch/distributed/elastic/agent/server/api.py:"
 _SHUTDOWN = b"has failed to shutdown the rendezvous"
-_MARKS = (JOB_TOKEN, _DONE_TOKEN, _RESTART_TOKEN)
+_MARKS = (JOB_TOKEN, *_DONE_TOKENS, _RESTART_TOKEN)
 _ALWAYS = (*_MARKS, GROUP_TOKEN, ECHO_TOKEN, *SPEED_TOKENS, *COLLECTIVE_TOKENS)
 """Lines with these are read every time: their numbers are what counts."""
 _SPOKEN = ("cause", "general", "effect")
@@ -276,7 +278,7 @@ class _LineReader:
             return
         if _RESTART_TOKEN in hit.line:
             self._begin((self.entry.attempt or 0) + 1)
-        elif _DONE_TOKEN in hit.line:
+        elif any(token in hit.line for token in _DONE_TOKENS):
             self.entry.forget()
         if any(token in hit.line for token in COLLECTIVE_TOKENS):
             self.waits.read(text[:8192], line.rank)

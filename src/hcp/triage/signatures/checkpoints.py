@@ -8,12 +8,10 @@ CHECKPOINTS: tuple[Signature, ...] = (
     fault(
         "checkpoint-mismatch",
         r"Error\(s\) in loading state_dict for|(?:Missing|Unexpected) key\(s\) in state_dict|"
-        r"size mismatch for [\w.]{1,300}: copying|"
+        r": copying a param with shape|"
         r"Cannot merge two lists with different lengths|Global shape mismatch for loaded|"
-        r"(?:Missing|Unexpected) keys? \(?(?:not found )?in (?:the )?(?:loaded |sharded )?(?:checkpoint|state[ _]dict)|"
-        r"shape mismatch.{0,200}(?:checkpoint|ckpt)|loaded state dict (?:has|contains) (?:a|different)|"
-        r"argument value from the checkpoint|Key .{1,300} not found in (?:the )?checkpoint|"
-        r"Missing key in checkpoint state_dict",
+        r"(?:Missing|Unexpected) keys? (?:not found )?in (?:the )?(?:loaded |sharded )?(?:checkpoint|state[ _]dict)|"
+        r"argument value from the checkpoint|not found in (?:the )?checkpoint|Missing key in checkpoint state_dict",
         "the checkpoint does not fit the model: it was written with other sizes, another layout, or another version",
         "RuntimeError: Error(s) in loading state_dict for GPTModel:",
         "RuntimeError: Error(s) in reading the data",
@@ -44,7 +42,7 @@ CHECKPOINTS: tuple[Signature, ...] = (
     fault(
         "checkpoint-missing",
         r"FileNotFoundError: (?:(?!FileNotFoundError: ).)*?(?:checkpoint|ckpt|iter_)|"
-        r"Checkpoint directory .{1,300} does not exist",
+        r"Checkpoint directory (?:(?!Checkpoint directory).)*? does not exist",
         "a checkpoint path does not exist on this node",
         "FileNotFoundError: [Errno 2] No such file or directory: '/ckpt/iter_0000010/metadata.json'",
         "FileNotFoundError: [Errno 2] No such file or directory: 'vocab.txt'",

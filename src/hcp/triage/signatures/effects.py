@@ -67,7 +67,7 @@ EFFECTS: tuple[Signature, ...] = (
         "rendezvous-timeout",
         r"client socket has (?:timed out|failed to connect)|DistStoreError|RendezvousTimeoutError|"
         r"RendezvousConnectionError|RendezvousClosedError|Timed out initializing process group in store based barrier|"
-        r"Timed out after \d{1,9} seconds waiting for clients|TCPStore.{0,80}[Tt]imed? ?out",
+        r"Timed out after \d{1,9} seconds waiting for clients|TCPStore(?:(?!TCPStore).)*?[Tt]imed? ?out",
         "the rendezvous never came together: a node or rank did not arrive",
         "torch.distributed.DistNetworkError: The client socket has timed out after 600000ms while trying to "
         "connect to (n1, 29500).",

@@ -39,7 +39,7 @@ EXCEPTIONS: tuple[Signature, ...] = (
     ),
     fault(
         "crash",
-        r"[Cc]aught signal \d{1,2} \((?P<how>[^)]{1,80})\)|^(?:Fatal Python error: )?(?P<how2>Segmentation fault|"
+        r"[Cc]aught signal \d{1,2} \((?P<how>[^()]{1,60})\)|^(?:Fatal Python error: )?(?P<how2>Segmentation fault|"
         r"Bus error)\b|"
         r"\*\*\* Process received signal \*\*\*",
         "a process crashed: {how}{how2}",

@@ -32,6 +32,18 @@ LAUNCHERS: tuple[Signature, ...] = (
         "Other Failures:",
         tokens=(b"Root Cause (first",),
     ),
+    report(
+        "process-ended",
+        r"exits with return code = (?P<code>-?\d+)|exited with (?:exit )?code (?P<code2>-?\d+)\b|"
+        r"(?:line \d+:\s{0,4}\d+ )(?P<how>Killed|Segmentation fault|Bus error|Aborted)\b|"
+        r"^(?P<how2>Killed|(?:Segmentation fault|Bus error|Aborted) \(core dumped\))$",
+        "a launcher saw a process end",
+        "[2023-08-21 10:11:12,345] [ERROR] [launch.py:434:sigkill_handler] ['/opt/conda/bin/python', 'train.py'] exits "
+        "with return code = -9",
+        "the handler exits with a return code",
+        SACCT,
+        tokens=(b"return code = ", b"exited with ", b"Killed", b"core dumped", b"egmentation fault", b"Bus error"),
+    ),
     fault(
         "srun-step",
         r"^(?P<why>Unable to (?:create step|confirm allocation|allocate resources).*|Task launch .* failed.*|"

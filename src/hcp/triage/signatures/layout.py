@@ -32,8 +32,7 @@ LAYOUT: tuple[Signature, ...] = (
     launch_fault(
         "max-positions",
         "LEN001",
-        r"max_position_embeddings.{0,80}(?:must be|should be|>=|smaller)|"
-        r"seq_length.{0,60}exceeds.{0,40}max_position_embeddings",
+        r"max_position_embeddings (?:must be|should be|>=|is smaller)|exceeds (?:the )?max_position_embeddings",
         "the sequence is longer than the model's positions",
         "AssertionError: max_position_embeddings must be >= seq_length",
         "AssertionError: max_position_embeddings is unknown",

@@ -9,8 +9,7 @@ _LINK = "ibstat and perfquery on both nodes: is the port active, does its error 
 NETWORK: tuple[Signature, ...] = (
     fault(
         "ib-port",
-        r"NET/IB ?P? ?: ?Got async (?:fatal )?event ?: ?(?:port error|link down|.{0,20}device fatal)|"
-        r"Port \d{1,3} .{0,40}link down",
+        r"Got async (?:fatal )?event ?: ?(?:port error|link down|device fatal)",
         "an InfiniBand or RoCE port went down: its link flaps",
         "node7:4211:4402 [3] transport/net_ib.cc:96 NCCL WARN NET/IB : Got async event : port error",
         "node7:4211:4402 [3] NCCL INFO NET/IB : Using mlx5_0",
@@ -21,8 +20,9 @@ NETWORK: tuple[Signature, ...] = (
     ),
     fault(
         "ib-completion",
-        r"Got completion (?:from peer .{0,200})?with (?:status=|error )(?P<status>\d{1,4})|vendor err \d{1,6}",
-        "InfiniBand or RoCE: a message was not delivered (status {status}; 12: retries exceeded): the network cards "
+        r"status=(?P<status>\d{1,4}) opcode|with error (?P<status2>\d{1,4}), opcode|vendor err \d",
+        "InfiniBand or RoCE: a message was not delivered (status {status}{status2}; 12: retries exceeded): the "
+        "network cards "
         "do not reach each other, or a link failed",
         "h:984:1357 [4] NCCL WARN NET/IB : Got completion from peer 10.0.3.12<41873> with error 12, opcode 0, len 0, "
         "vendor err 129",
@@ -35,7 +35,7 @@ NETWORK: tuple[Signature, ...] = (
     ),
     fault(
         "ib-memory",
-        r"ibv_reg_(?:dmabuf_)?mr\w{0,20}\W{0,3}(?:.{0,80})failed|fi_mr_reg\w{0,20} failed",
+        r"ibv_reg_(?:dmabuf_)?mr(?:_iova2?)?(?:\(\))? failed|fi_mr_reg\w{0,10} failed",
         "InfiniBand could not register memory: locked memory is limited, or the GPU's memory cannot be registered "
         "(nvidia-peermem, expandable segments)",
         "h:1458548:1480527 [0] misc/ibvwrap.cc:182 NCCL WARN Call to ibv_reg_mr_iova2 failed with error Invalid "
@@ -55,6 +55,15 @@ NETWORK: tuple[Signature, ...] = (
         tokens=(b"no socket interface", b"ncclSocketInit"),
     ),
     fault(
+        "nccl-rank",
+        r"Invalid rank requested ?: ?(?P<rank>\d+)/(?P<ranks>\d+)",
+        "rank {rank} of {ranks} does not exist: the ranks and the world size do not agree",
+        "n1:25:25 [0] init.cc:981 NCCL WARN Invalid rank requested : 2/2",
+        "n1:25:25 [0] NCCL INFO rank requested",
+        "do all nodes have the same WORLD_SIZE, and each its own RANK (or node rank, from 0)?",
+        tokens=(b"Invalid rank",),
+    ),
+    fault(
         "nccl-duplicate-gpu",
         r"Duplicate GPU detected",
         "two ranks use the same GPU",
@@ -65,7 +74,7 @@ NETWORK: tuple[Signature, ...] = (
     ),
     fault(
         "gloo-loopback",
-        r"Gloo connectFullMesh failed.{0,300}remote=\[?(?:127\.|::1)|gloo.{0,200}remote=\[?127\.",
+        r"Gloo connectFullMesh failed(?:(?!Gloo connectFullMesh).)*?remote=\[?(?:127\.|::1)",
         "Gloo connects to ranks of other nodes through loopback: the host name resolves to 127.0.0.1",
         "RuntimeError: Gloo connectFullMesh failed with [pair.cc:152] timed out connecting: SO_ERROR: Connection "
         "refused, remote=[127.0.0.1]:14215",

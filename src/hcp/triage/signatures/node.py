@@ -21,7 +21,7 @@ NODE: tuple[Signature, ...] = (
     fault(
         "shared-memory",
         r"is killed by signal: Bus error|unable to (?:write|open) (?:to )?(?:file|shared memory)|"
-        r"Caught signal 7 \(Bus error|No space left on device.{0,40}/dev/shm|/dev/shm.{0,200}No space left|"
+        r"Caught signal 7 \(Bus error|/dev/shm: No space left|No space left on device: '/dev/shm|"
         r"Error while creating shared memory segment",
         "a process ran out of shared memory (/dev/shm): a data loader's worker, or NCCL",
         "RuntimeError: DataLoader worker (pid 5) is killed by signal: Bus error. It is possible that dataloader's "
@@ -75,12 +75,12 @@ NODE: tuple[Signature, ...] = (
     fault(
         "host-memory",
         r"[Dd]etected \d+ oom[-_ ]kill event|tasks? [\d,-]{1,2000}: Out Of Memory|Out of memory: Killed process|"
-        r"oom-kill:constraint|DefaultCPUAllocator: can't allocate memory|[Cc]annot allocate memory",
+        r"oom-kill:constraint|\bOOMKilled\b|DefaultCPUAllocator: can't allocate memory|[Cc]annot allocate memory",
         "a node ran out of host memory and killed a process",
         "slurmstepd: error: Detected 1 oom_kill event in StepId=12.0. Some of the step tasks have been OOM Killed.",
         "slurmstepd: error: execve(): hcp: No such file or directory",
         SACCT,
         "fewer data loader workers, or --mem=0",
-        tokens=(ERROR, b"Out of memory: Killed", b"oom-kill"),
+        tokens=(ERROR, b"Out of memory: Killed", b"oom-kill", b"OOMKilled"),
     ),
 )

@@ -32,7 +32,8 @@ RAY: tuple[Signature, ...] = (
     fault(
         "ray-resources",
         r"[Nn]o available node types can fulfill resource request|"
-        r"Total available GPUs \d{1,9} is less than total desired GPUs|placement group .{0,80}(?:timed out|infeasible)",
+        r"Total available GPUs \d{1,9} is less than total desired GPUs|"
+        r"placement group (?:(?!placement group ).)*?(?:timed out|infeasible)",
         "the Ray cluster does not have the GPUs or CPUs that the job asks for",
         "ValueError: Total available GPUs 8 is less than total desired GPUs 16",
         "ValueError: Total available GPUs 8",
