@@ -24,7 +24,7 @@ FROM_TABLES = {
     ("triage/line.py", "text"): "[prefix.pattern for prefix in _PREFIXES]",
     ("triage/signatures/table.py", "row.pattern"): "[row.pattern for row in SIGNATURES]",
     (
-        "triage/read.py",
+        "triage/line_reader.py",
         "row.context",
     ): "[row.context for row in __import__('hcp.triage.signatures.table', fromlist=['x']).SIGNATURES]",
 }

@@ -53,7 +53,10 @@ def test_torchruns_own_restart_begins_an_attempt(tmp_path):
         "attempts left; will restart worker group\n[rank0]: ValueError: Unsupported communication type: x\n"
     )
     diagnosis = triage(write_logs(tmp_path, a_log=text), CpPlan())
-    assert [attempt.failure.signature.id for attempt in diagnosis.attempts] == ["gpu-memory", "cp-comm-spelling"]
+    assert [attempt.failure and attempt.failure.signature.id for attempt in diagnosis.attempts] == [
+        "gpu-memory",
+        "cp-comm-spelling",
+    ]
 
 
 def test_a_job_that_says_it_completed_is_believed(tmp_path):

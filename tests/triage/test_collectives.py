@@ -92,6 +92,7 @@ def test_the_wave_of_waiting_is_followed_to_the_rank_where_it_began(tmp_path, as
     found = find_logs([str(tmp_path)])
     assert [path.name for path in found.paths] == ["job.log"] and len(found.dumps) == 4
     diagnosis = triage(found.paths, CpPlan(), dumps=found.dumps)
+    assert diagnosis.waited is not None and diagnosis.failure is not None
     assert (diagnosis.waited.group, diagnosis.waited.missing, diagnosis.waited.arrived) == ("CP_1", (3,), (2,))
     assert diagnosis.failure.rank == 3 and "train.py:9" in diagnosis.waited.at
 
@@ -100,6 +101,7 @@ def test_a_rank_without_a_dump_is_where_it_stopped(tmp_path):
     for rank in (0, 1, 3):
         (tmp_path / f"nccl_trace_rank_{rank}").write_bytes(pickle.dumps(_dump(GROUPS, [("0", 5, WAITS)]), 2))
     waited, unread = read_dumps(sorted(tmp_path.iterdir()))
+    assert waited is not None
     assert (waited.missing, waited.at, unread) == ((2,), "rank 2 left no dump", [])
 
 

@@ -9,7 +9,7 @@ from typing import NamedTuple
 
 from hcp.triage.number import whole
 
-TOKENS = (b"WorkNCCL(", b"last enqueued ")
+TOKENS = (b"atchdog", b"last enqueued ")
 _MOST = 200_000
 """Of ranks of collectives so many are kept."""
 _WORK = re.compile(

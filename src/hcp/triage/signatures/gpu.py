@@ -18,7 +18,7 @@ GPU: tuple[Signature, ...] = (
         "RuntimeError: CUDA error: invalid device ordinal",
         "raise context_parallel_size or lower the micro-batch, or turn on activation recomputation",
         "hcp check {launch} --select CP024",
-        tokens=(ERROR, b"Cuda failure", b"CUDA out of memory"),
+        tokens=(ERROR, b"NCCL WARN"),
     ),
     fault(
         "gpu-ecc",
@@ -37,7 +37,7 @@ GPU: tuple[Signature, ...] = (
         "kernel: NVRM: Xid (PCI:0000:4b:00): 79, pid=1234, GPU has fallen off the bus.",
         "run again with CUDA_LAUNCH_BLOCKING=1; compute-sanitizer names the kernel",
         "hcp check {launch} --select PACK,DCP",
-        tokens=(b"NVRM: Xid",),
+        tokens=(b"NVRM: ",),
     ),
     report(
         "gpu-xid-passed-on",
@@ -45,7 +45,7 @@ GPU: tuple[Signature, ...] = (
         "the driver reported Xid {xid}, which follows from something else",
         "NVRM: Xid (PCI:0000:dc:00): 45, pid=1818990, name=python3, Ch 00000001",
         "kernel: NVRM: Xid (PCI:0000:4b:00): 79, pid=1234, GPU has fallen off the bus.",
-        tokens=(b"NVRM: Xid",),
+        tokens=(b"NVRM: ",),
         role="echo",
     ),
     fault(
@@ -55,7 +55,7 @@ GPU: tuple[Signature, ...] = (
         "kernel: NVRM: Xid (PCI:0000:4b:00): 79, pid=1234, GPU has fallen off the bus.",
         "kernel: NVRM: loading NVIDIA UNIX x86_64 Kernel Module",
         EXCLUDE_NODE,
-        tokens=(b"NVRM: Xid",),
+        tokens=(b"NVRM: ",),
         again="machine",
     ),
     fault(
@@ -80,7 +80,6 @@ GPU: tuple[Signature, ...] = (
         "RuntimeError: CUDA error: no kernel image is available",
         "hcp check {launch} --select PACK,DCP",
         "run again with CUDA_LAUNCH_BLOCKING=1",
-        tokens=(ERROR, b"illegal memory access"),
     ),
     fault(
         "gpu-build",
@@ -102,7 +101,7 @@ GPU: tuple[Signature, ...] = (
         "RuntimeError: CUDA error: unspecified launch failure",
         "RuntimeError: CUDA error: invalid argument",
         EXCLUDE_NODE,
-        tokens=(ERROR, b"Cuda failure", b"fallen off the bus"),
+        tokens=(ERROR, b"NCCL WARN", b"NVRM: "),
         again="machine",
     ),
     fault(

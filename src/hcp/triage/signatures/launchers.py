@@ -12,7 +12,6 @@ LAUNCHERS: tuple[Signature, ...] = (
         "srun: error: n2: task 5: Killed",
         "srun: error: Unable to create step for job 12: Requested node configuration is not available",
         SACCT,
-        tokens=(b": task",),
     ),
     report(
         "torchrun-worker",
@@ -22,7 +21,7 @@ LAUNCHERS: tuple[Signature, ...] = (
         "local_rank: 1 (pid: 12360) of binary: /usr/bin/python",
         "I0822 exitcode is 0",
         SACCT,
-        tokens=(b"exitcode",),
+        tokens=(b"exit",),
     ),
     report(
         "torchrun-root",
@@ -42,7 +41,7 @@ LAUNCHERS: tuple[Signature, ...] = (
         "with return code = -9",
         "the handler exits with a return code",
         SACCT,
-        tokens=(b"return code = ", b"exited with ", b"Killed", b"core dumped", b"egmentation fault", b"Bus error"),
+        tokens=(b"exit", b"illed", b"core dumped"),
     ),
     fault(
         "srun-step",
@@ -62,7 +61,7 @@ LAUNCHERS: tuple[Signature, ...] = (
         "srun: Job step aborted: Waiting up to 32 seconds for job step to finish.",
         "srun: job 12 queued and waiting for resources",
         SACCT,
-        tokens=(b"srun: ",),
+        tokens=(b"step aborted",),
         role="echo",
     ),
 )

@@ -14,7 +14,7 @@ NODE: tuple[Signature, ...] = (
         "torch.distributed.DistNetworkError: The server socket has failed to resolve the name",
         "hcp check {launch} --select SLURM004",
         "derive the port from the job id, as `hcp render` does",
-        tokens=(ERROR, b"already in use"),
+        tokens=(ERROR, b"socket has"),
         rule="SLURM004",
         again="chance",
     ),
@@ -28,7 +28,6 @@ NODE: tuple[Signature, ...] = (
         "workers are out of shared memory.",
         "RuntimeError: DataLoader worker (pid 5) exited unexpectedly",
         "enlarge /dev/shm of the container (--shm-size, or an emptyDir of medium Memory)",
-        tokens=(ERROR, b"shared memory"),
     ),
     fault(
         "loader-killed",
@@ -50,7 +49,6 @@ NODE: tuple[Signature, ...] = (
         "OSError: [Errno 28] No space left on device: '/checkpoints/iter_0000100'",
         "OSError: [Errno 2] No such file or directory",
         "df -h and df -i on {node}, and the quota of the checkpoint folder",
-        tokens=(ERROR, b"No space left", b"quota exceeded"),
     ),
     fault(
         "file-system",
@@ -81,6 +79,6 @@ NODE: tuple[Signature, ...] = (
         "slurmstepd: error: execve(): hcp: No such file or directory",
         SACCT,
         "fewer data loader workers, or --mem=0",
-        tokens=(ERROR, b"Out of memory: Killed", b"oom-kill", b"OOMKilled"),
+        tokens=(ERROR, b"illed"),
     ),
 )

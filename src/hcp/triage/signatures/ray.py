@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from hcp.triage.signatures.row import Signature, effect, fault, report
+from hcp.triage.signatures.row import ERROR, Signature, effect, fault, report
 
 _WORKER_LOG = "look at the worker's own lines, under the same pid; Ray keeps them in session_latest/logs/worker-*"
 
@@ -16,7 +16,7 @@ RAY: tuple[Signature, ...] = (
         "ray.exceptions.OutOfMemoryError: the GPU is full",
         "offload less to the host (parameters, optimizer, the rollout engine's sleep mode), or start fewer workers "
         "on a node",
-        tokens=(b"killed due to",),
+        tokens=(b"illed",),
     ),
     report(
         "ray-worker-died",
@@ -27,7 +27,7 @@ RAY: tuple[Signature, ...] = (
         "A worker was started",
         _WORKER_LOG,
         "dmesg -T on {node} says whether the kernel killed it for want of memory",
-        tokens=(b"orker",),
+        tokens=(b"illed", ERROR),
     ),
     fault(
         "ray-resources",
@@ -38,7 +38,6 @@ RAY: tuple[Signature, ...] = (
         "ValueError: Total available GPUs 8 is less than total desired GPUs 16",
         "ValueError: Total available GPUs 8",
         "ray status: did every node join?",
-        tokens=(b"GPUs ",),
     ),
     effect(
         "ray-wrapper",

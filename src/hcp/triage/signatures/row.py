@@ -109,7 +109,7 @@ def report(
     example: str,
     near: str,
     *steps: str,
-    tokens: tuple[bytes, ...],
+    tokens: tuple[bytes, ...] = (ERROR,),
     role: Role = "report",
 ) -> Signature:
     """What a launcher says about a rank that ended."""
