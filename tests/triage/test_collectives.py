@@ -41,6 +41,7 @@ def test_the_rank_of_the_world_that_did_not_report_is_named(tmp_path):
         "did not come"
     )
     assert (failure.rank, failure.node, failure.kind) == (2, "n2", "effect")
+    assert failure.launcher == "", "a rank that waited in vain aborts: nobody is to look there"
 
 
 def test_a_rank_that_had_queued_less_did_not_come(tmp_path):

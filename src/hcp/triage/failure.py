@@ -11,7 +11,7 @@ from typing import Literal
 from hcp.core.secrets import without_secrets
 from hcp.triage.collectives import Waited
 from hcp.triage.events import ROLES, Event, FileEvents
-from hcp.triage.exit_codes import explain_code
+from hcp.triage.exit_codes import ABORTED, explain_code
 from hcp.triage.line import When
 from hcp.triage.logged_job import LoggedJob
 from hcp.triage.names import node_name
@@ -95,9 +95,9 @@ def _failure(entry: FileEvents, event: Event, job: LoggedJob, others: Sequence[t
     if reports and event.signature.id not in ("hcp-stopped", "hcp-check"):
         # A launcher that named a task first names the one that failed first.
         report_entry, report = min(reports, key=lambda item: (item[1].file, item[1].offset))
-        if kind == "effect":
+        if kind == "effect" and report.code not in ABORTED:
             launcher = _filled(report.signature.cause, report.groups)
-        elif rank is None and report.signature.id == "srun-task" and kind == "cause":
+        elif kind == "cause" and rank is None and report.signature.id == "srun-task":
             rank, other, _ = _place(report_entry, report, job)
             node = node or other
     if node is not None and node_name(node) is None:

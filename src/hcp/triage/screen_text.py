@@ -63,6 +63,8 @@ def _where(failure: Failure) -> str:
     where = f"rank {failure.rank}" if failure.rank is not None else "a rank that the logs do not name"
     if failure.rank is None and failure.local_rank is not None:
         where = f"local rank {failure.local_rank}"
+    if failure.kind == "effect" and not (failure.waited and failure.waited.missing):
+        where = f"seen by {where}"
     when = time_text(failure.when)
     return where + (f" on {failure.node}" if failure.node else "") + (f", at {when}" if when else "")
 
