@@ -24,8 +24,8 @@ FROM_TABLES = {
     ("triage/line.py", "text"): "[prefix.pattern for prefix in _PREFIXES]",
     ("triage/signatures/table.py", "row.pattern"): "[row.pattern for row in SIGNATURES]",
     (
-        "triage/events.py",
-        "signature.context",
+        "triage/line_reader.py",
+        "row.context",
     ): "[row.context for row in __import__('hcp.triage.signatures.table', fromlist=['x']).SIGNATURES]",
 }
 """Patterns that a call takes out of a table: (module, how the call names it) -> the table's patterns."""

@@ -49,6 +49,7 @@ OUTPUTS = {
         "3000,900,800,700,600",
         "--compare",
     ),
+    "a dead job": ("triage", "tests/triage/dead_job.log"),
     "words": ("check", "--strict", "--", "--context-parallel-size", "$UNSET", "--cp-comm-type", "a2a+p2p"),
 }
 

@@ -18,12 +18,13 @@ hcp-job: {"event": "start", "job": "12", "attempt": 0, "start": "srun", "nodes":
 srun: error: n2: task 12: Exited with exit code 1
 """
 TEXT = """\
-first failure: rank 12 on n2: the hierarchical sizes do not multiply to the context-parallel size (the assertion has \
-no text) [HCP002]
-  job.log:3: assert np.prod(hierarchical_context_parallel_sizes) == context_parallel_size
+first failure: the hierarchical sizes do not multiply to the context-parallel size (the assertion has no text) [HCP002]
+where: rank 12 on n2
+why: job.log:3: assert np.prod(hierarchical_context_parallel_sizes) == context_parallel_size
+do: stop: the same launch would fail the same way: mend the cause first
   next: hcp check LAUNCH --select HCP002
   next: hcp explain HCP002
-  after it: 1 x exception-bare, 1 x peer-gone, 1 x srun-task
+seen too: 1 x exception-bare, 1 x peer-gone, 1 x srun-task
 """
 
 
@@ -38,7 +39,7 @@ def test_a_dead_job_in_json(hcp, tmp_path):
     done = hcp("triage", "--format", "json", "job.log", cwd=tmp_path)
     found = json.loads(done.stdout)
     assert done.returncode == 1
-    assert (found["schema"], found["ok"], found["state"], found["job"]) == ("hcp.triage/1", False, "failed", "12")
+    assert (found["schema"], found["ok"], found["state"], found["job"]) == ("hcp.triage/2", False, "failed", "12")
     failure = found["first_failure"]
     assert (failure["rule"], failure["rank"], failure["node"]) == ("HCP002", 12, "n2")
     assert failure["location"] == {"file": "job.log", "line": 3}

@@ -5,6 +5,20 @@ STEP = (
     "throughput per GPU (TFLOP/s/GPU): {speed} |\n"
 )
 
+CONTEXT_OF = {
+    "bridge-packed-mask": '  File "gpt_step.py", line 82, in _partition_packed_batch_for_cp\n',
+    "slime-max-tokens": '  File "slime/utils/seqlen_balancing.py", line 188, in _get_capped_partitions\n',
+    "checkpoint-key": '  File "megatron/training/checkpointing.py", line 1818, in load_checkpoint\n',
+    "hang-at-exit": "[after training is done] datetime: 2026-02-05 18:02:41\n",
+}
+"""Signature -> what stands above the line, where the signature asks for that; all others ask for dynamic CP's."""
+DYNAMIC_CP = '  File "megatron/core/datasets/data_schedule.py", line 9, in get_groups_and_subsamples\n'
+
+
+def context_of(row):
+    """What stands above a row's example in a log."""
+    return CONTEXT_OF.get(row.id, DYNAMIC_CP) if row.context else ""
+
 
 def write_logs(tmp_path, **files):
     paths = []

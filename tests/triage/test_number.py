@@ -7,7 +7,8 @@ import pytest
 
 import hcp.triage
 from hcp.triage.exit_codes import exit_code
-from hcp.triage.line import last_time, read_line, read_name
+from hcp.triage.line import last_time, read_line
+from hcp.triage.log_name import read_name
 from hcp.triage.number import number, whole
 
 MODULES = sorted(Path(hcp.triage.__file__).parent.glob("*.py"))

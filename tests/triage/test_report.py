@@ -7,8 +7,10 @@ import pytest
 
 from hcp.triage.is_cp_on import CpPlan
 from hcp.triage.read import triage
-from hcp.triage.report import diagnosis_document, diagnosis_json, diagnosis_text
+from hcp.triage.report import diagnosis_document, diagnosis_json
+from hcp.triage.screen_text import diagnosis_text
 from hcp.triage.signatures.table import SIGNATURES
+from support.logs import context_of
 
 CANCELLED = "slurmstepd: error: *** STEP 12.0 ON n1 CANCELLED AT 2026-08-22T10:00:00 ***\n"
 
@@ -104,6 +106,5 @@ def test_a_long_text_of_a_log_is_cut(tmp_path):
 
 @pytest.mark.parametrize("row", SIGNATURES, ids=lambda row: row.id)
 def test_every_step_of_the_table_can_be_filled(row, tmp_path):
-    context = 'File "data_schedule.py"\n' if row.context else ""
-    steps, _ = _next(tmp_path, _start() + context + row.example + "\n", "train.sh")
+    steps, _ = _next(tmp_path, _start() + context_of(row) + row.example + "\n", "train.sh")
     assert not any("{" in step or "}" in step for step in steps)

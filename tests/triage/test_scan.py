@@ -8,7 +8,8 @@ import sys
 
 import pytest
 
-from hcp.triage.line import last_time, read_line, read_name
+from hcp.triage.line import last_time, read_line
+from hcp.triage.log_name import read_name
 from hcp.triage.scan import scan
 from support.processes import HANG_S
 
@@ -21,6 +22,34 @@ from support.processes import HANG_S
         (b"n1:12345:12350 [3] NCCL WARN text", ("NCCL WARN text", None, 3, None, "n1")),
         (b"\x1b[36m(WorkerDict pid=77, ip=10.0.0.2)\x1b[0m text", ("text", None, None, None, "10.0.0.2")),
         (b"progress 1%\rprogress 2%\rtext", ("text", None, None, None, None)),
+        (b"[1,7]<stderr>:text", ("text", None, None, 7, None)),
+        (b"[trainer3]:text", ("text", None, 3, None, None)),
+        (b"(WorkerDict pid=77, ip=fd00::12) text", ("text", None, None, None, "fd00::12")),
+        (b"(pid=77, ip=10.0.0.2) text", ("text", None, None, None, "10.0.0.2")),
+        (
+            b"(raylet, ip=10.0.0.3) [2026-08-22 10:00:00,117 E 1 1] (raylet) x.cc:3: text",
+            ("text",) + (None,) * 3 + ("10.0.0.3",),
+        ),
+        (b"#033[36m(W pid=7)#033[0m text", ("text", None, None, None, None)),
+        (b"[36m(W pid=7)[0m text", ("text", None, None, None, None)),
+        (b"gpu-12: text", ("text", None, None, None, "gpu-12")),
+        (b"ValueError: text", ("ValueError: text", None, None, None, None)),
+        (b"srun: error: n2: task 5: Killed", ("n2: task 5: Killed", None, None, None, None)),
+        (b"slurmstepd-g4: error: text", ("text", None, None, None, "g4")),
+        (b"[2026-08-22T10:00:00.123] error: *** text", ("*** text", None, None, None, None)),
+        (b"2026-08-22T10:00:00.123456789Z stderr F text", ("text", None, None, None, None)),
+        (b"[pod/job-worker-0/pytorch] [rank3]: text", ("text", None, None, 3, "job-worker-0")),
+        (b"trainer-1  | text", ("text", None, None, None, "trainer-1")),
+        (
+            b'{"log":"[rank3]: text\\n","stream":"stderr","time":"2026-08-22T10:00:00.1Z"}',
+            ("text", None, None, 3, None),
+        ),
+        (b"Aug 22 10:00:00 n1 kernel: [74889.644138] text", ("text", None, None, None, "n1")),
+        (b"[Sat Aug 22 10:00:00 2026] text", ("text", None, None, None, None)),
+        (b"[2026-08-22 10:00:00,885] [INFO] [logging.py:96:log_dist] [Rank 0] text", ("text", None, None, 0, None)),
+        (b"ERROR 04-27 12:56:07 [multiproc_executor.py:852] text", ("text", None, None, None, None)),
+        (b"ERROR:megatron.core.rerun_state_machine:text", ("text", None, None, None, None)),
+        (b"[E socket.cpp:793] [c10d] text", ("text", None, None, None, None)),
         (b"[rank0]:[E822 10:00:00.1 x.cpp:629] [Rank 0] text", ("text", None, None, 0, None)),
         (b"[rank0]:[E1122 10:00:00.1 x.cpp:629] [Rank 0] text", ("text", None, None, 0, None)),
         (b"\xff\xfe 3: text", ("\ufffd\ufffd 3: text", None, None, None, None)),

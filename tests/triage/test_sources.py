@@ -74,3 +74,27 @@ def test_a_file_may_be_called_like_standard_input(tmp_path, monkeypatch):
         with opened(path) as (_, start):
             starts.append(start)
     assert starts == [b"of the stream", b"of the file"]
+
+
+def test_a_jobs_id_stands_for_what_is_named_by_it(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    for name in (
+        "slurm-4711.out",
+        "slurm-47110.out",
+        "logs/train-4711/a.log",
+        "logs/train-4711.out",
+        "logs/x-14711.out",
+    ):
+        (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
+        (tmp_path / name).write_text("x\n")
+    (tmp_path / "logs/nccl_trace_rank_0").write_bytes(b"\x80\x02}.")
+    assert [str(path) for path in find_logs(["4711"]).paths] == [
+        "slurm-4711.out",
+        "logs/train-4711/a.log",
+        "logs/train-4711.out",
+    ]
+    assert [str(path) for path in find_logs(["4711", "logs"]).paths] == ["logs/train-4711/a.log", "logs/train-4711.out"]
+    with pytest.raises(HcpError, match="nothing is named by a job of this id"):
+        find_logs(["99"])
+    (tmp_path / "99").write_text("a file comes before a job\n")
+    assert [str(path) for path in find_logs(["99"]).paths] == ["99"]

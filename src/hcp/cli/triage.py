@@ -29,18 +29,21 @@ if TYPE_CHECKING:
 def triage(logs: Sequence[str], launch: str | None, dialect: Dialect | None, assumes: Sequence[str], fmt: str) -> int:
     """Read the logs of a dead or suspicious job.
 
-    LOG is a file, a folder of logs, or - for standard input. Gives the rank and node that failed first, the cause
-    with the rule that knows it, and the next command; for a job that runs, whether context parallelism is really on.
-    Exits with 1 if a failure was found, or context parallelism is off.
+    LOG is a file, a folder of logs, a job's id (what is named by it in the folders given with it, or in . and logs), or
+    - for standard input. Gives what failed first, on which rank and node, the line that says so, and what to do: stop,
+    restart, or restart without a node; for a job that runs, whether context parallelism is really on. Dumps of torch's
+    flight recorder beside the logs say who waited for whom. Exits with 1 if a failure was found, or context
+    parallelism is off.
     """
     from hcp.triage.read import triage as read_logs
-    from hcp.triage.report import diagnosis_document, diagnosis_text
+    from hcp.triage.report import diagnosis_document
+    from hcp.triage.screen_text import diagnosis_text
     from hcp.triage.sources import find_logs
 
     plan = _plan(launch, dialect, tuple(assumes))
     found = find_logs(logs)
     try:
-        diagnosis = read_logs(found.paths, plan, _progress(found.size()))
+        diagnosis = read_logs(found.paths, plan, _progress(found.size()), found.dumps)
     except OSError as error:
         name = visible(os.fsdecode(error.filename)) if error.filename else "a log"
         raise HcpError(f"{name}: {error.strerror}; wanted readable files") from None

@@ -6,17 +6,20 @@ import re
 from collections import Counter
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import NamedTuple
+from typing import NamedTuple, get_args
 
-from hcp.triage.exit_codes import exit_code
-from hcp.triage.line import Line, Name, When, last_time, read_line
+from hcp.triage.exit_codes import CAME_TO_DIE, SAYS_MORE, WAS_ENDED, exit_code
+from hcp.triage.line import Line, When, last_time, read_line
+from hcp.triage.log_name import Name
 from hcp.triage.number import whole
 from hcp.triage.scan import Hit
-from hcp.triage.signatures.row import Signature
+from hcp.triage.signatures.row import Role, Signature
 
 _KEPT = 200
 _STEPS_THAT_SURVIVE = 3
 """A failure after which the same log reports so many training steps did not end the job."""
+ROLES: tuple[Role, ...] = get_args(Role)
+"""The first in this order explains most: of the lines of all logs, one of the first role is the first failure."""
 
 
 class FirstFailed(NamedTuple):
@@ -29,9 +32,10 @@ class FirstFailed(NamedTuple):
 
 
 class Event(NamedTuple):
-    """One line that a signature knows."""
+    """One line that a signature knows; `role` is the signature's, or another where the exit code says so."""
 
     signature: Signature
+    role: Role
     groups: dict[str, str]
     line: Line
     file: int
@@ -42,18 +46,21 @@ class Event(NamedTuple):
     """The time that the line states, else the last one stated above it."""
     root: FirstFailed = FirstFailed()
 
+    @property
+    def code(self) -> int | None:
+        """The exit code that a launcher reported, negative for a signal."""
+        return exit_code(self.groups) if self.root.code is None else self.root.code
+
 
 @dataclass
 class FileEvents:
-    """The events of one log: the first pending one of each level, and how many were survived.
-
-    `general` names the row for an exception whose specific row asked for a context that is not there.
-    """
+    """The events of one attempt in one log: the first pending one of each role, and how many were survived."""
 
     path: Path
     name: Name
-    general: Signature
-    pending: dict[int, Event] = field(default_factory=dict)
+    attempt: int | None
+    """None: neither the log nor its name says."""
+    pending: dict[Role, Event] = field(default_factory=dict)
     seen: set[tuple[str, int | None, int | None]] = field(default_factory=set)
     reported: bool = False
     survived: int = 0
@@ -69,7 +76,7 @@ class FileEvents:
                 self.forget()
 
     def forget(self) -> None:
-        """What was pending did not end the job: training went on, or a new attempt began."""
+        """What was pending did not end the job: training went on, or was done."""
         self.survived += len(self.seen)
         self.pending, self.seen, self.since, self.reported = {}, set(), 0, False
         self.counts = Counter()
@@ -82,28 +89,37 @@ class FileEvents:
         if key in self.seen or len(self.seen) >= _KEPT:
             return
         self.seen.add(key)
-        if signature.context and not re.search(signature.context, hit.before()[-8192:]):
-            exc, _, text = line.body.partition(": ")
-            signature, groups = self.general, {"exc": exc, "text": text}
-        first_report = signature.role == "report" and not self.reported
-        self.reported = self.reported or first_report
-        level = _level(signature, exit_code(groups), first_report)
-        if level not in self.pending:
-            when = line.when or last_time(hit.before())
-            root = _first_failed(hit.after()) if signature.id == "torchrun-root" else FirstFailed()
-            self.pending[level] = Event(signature, groups, line, file, hit.offset, hit.number, when, root)
+        root = _first_failed(hit.after()) if signature.id == "torchrun-root" else FirstFailed()
+        when = line.when or last_time(hit.before())
+        event = Event(signature, signature.role, groups, line, file, hit.offset, hit.number, when, root)
+        if signature.role == "report":
+            event = event._replace(role=_role_of_report(event.code, not self.reported))
+            self.reported = True
+        self.pending.setdefault(event.role, event)
 
 
-def _level(row: Signature, code: int | None, is_first_report: bool) -> int:
-    """0 a specific cause, 1 any exception, 2 a launcher's report, 3 an effect.
+def _role_of_report(code: int | None, is_first: bool) -> Role:
+    """What a launcher's word is, by the exit code in it.
 
-    The first report of a launcher that a task died of a signal is a cause: no log of the task can say so.
+    The first report that a task died of a signal outranks exceptions: no log of the task can say so. An
+    abort does not: that is how a rank ends that waited in vain. Nor is a termination: the launcher asked for it.
     """
-    if row.role == "effect":
-        return 3
-    if row.role == "report":
-        return 0 if is_first_report and code is not None and (code < 0 or code in (9, 137, 139)) else 2
-    return 1 if row.generic else 0
+    if code in WAS_ENDED:
+        return "echo"
+    if is_first and code in CAME_TO_DIE:
+        return "death"
+    return "general" if code in SAYS_MORE else "report"
+
+
+def is_ignored(before: str) -> bool:
+    """Whether the lines above an exception say that Python ignored it (`Exception ignored in: …`)."""
+    for raw in reversed(before[-4096:].splitlines()[-40:]):
+        body = read_line(raw.encode("utf-8", "replace")).body
+        if body.startswith("Exception ignored in"):
+            return True
+        if not body.startswith((" ", "\t", "Traceback")):
+            return False
+    return False
 
 
 def _first_failed(text: str) -> FirstFailed:

@@ -16,6 +16,8 @@ _SIGNALS = {
     "Out Of Memory": 9,
     "Illegal instruction": 4,
     "Quit": 3,
+    "Terminated": 15,
+    "Interrupt": 2,
 }
 _CODES = {
     1: "an error (read the traceback)",
@@ -32,14 +34,24 @@ _CODES = {
 }
 
 
+CAME_TO_DIE = frozenset((-4, -7, -8, -9, -11, 9, 132, 135, 136, 137, 139))
+"""Died of a signal that nobody sends to end a job in order: killed, or a crash."""
+WAS_ENDED = frozenset((-2, -15, 130, 143))
+"""Interrupted or terminated: somebody asked it to end."""
+ABORTED = frozenset((-6, 134))
+"""Ended by its own abort: so does a rank that waited in vain, and so do others that failed."""
+SAYS_MORE = frozenset((16, 17))
+"""Codes that a trainer chooses to say why it ends."""
+
+
 def exit_code(groups: Mapping[str, str]) -> int | None:
     """The exit code that a launcher's report states, negative for a signal; `groups` are those of its pattern."""
-    how = groups.get("how", "")
+    how = groups.get("how") or groups.get("how2") or ""
     for words, number in _SIGNALS.items():
         if how.startswith(words):
             return -number
     match = re.search(r"exit code (-?\d+)", how)
-    return whole(match[1]) if match else whole(groups.get("code"))
+    return whole(match[1]) if match else whole(groups.get("code") or groups.get("code2"))
 
 
 def explain_code(code: int) -> str:

@@ -3,21 +3,32 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Literal
 
 from hcp.core.secrets import without_secrets
-from hcp.triage.events import Event, FileEvents
-from hcp.triage.exit_codes import exit_code, explain_code
+from hcp.triage.collectives import Waited
+from hcp.triage.events import ROLES, Event, FileEvents
+from hcp.triage.exit_codes import ABORTED, explain_code
 from hcp.triage.line import When
 from hcp.triage.logged_job import LoggedJob
 from hcp.triage.names import node_name
 from hcp.triage.number import whole
-from hcp.triage.signatures.row import Signature
+from hcp.triage.signatures.row import Role, Signature
+from hcp.triage.xids import meaning
 
 _LONGEST = 500
 """Characters of a text from the log that are kept: enough to know the line again."""
+Kind = Literal["cause", "effect", "report"]
+_KINDS: dict[Role, Kind] = {
+    "death": "report",
+    "origin": "effect",
+    "effect": "effect",
+    "report": "report",
+    "echo": "report",
+}
 
 
 @dataclass(frozen=True)
@@ -25,6 +36,8 @@ class Failure:
     """The first failure: what, where, and how it was said."""
 
     signature: Signature
+    kind: Kind
+    """Whether the line says what went wrong, or only that something did."""
     cause: str
     rank: int | None
     node: str | None
@@ -35,67 +48,89 @@ class Failure:
     line: int
     exit_code: int | None = None
     rule: str = ""
+    launcher: str = ""
+    """Whom the launcher saw end first, where the failure is an effect."""
+    waited: Waited | None = None
+    """The collective that timed out, and who did not arrive."""
 
 
 def first_failure(files: Iterable[FileEvents], job: LoggedJob) -> Failure | None:
-    """The failure that came first: a cause before an effect, a specific cause before "some exception", by time.
+    """The failure that came first: by role (a cause before an effect before a report), then by time.
 
-    Between files without times the order of the files decides.
+    What follows the end of the job (its time limit, its preemption) is no failure. Between files without times the
+    order of the files decides.
     """
-    candidates = [(level, entry, event) for entry in files for level, event in entry.pending.items()]
+    candidates = [(entry, event) for entry in files for event in entry.pending.values()]
+    ends = [event for _, event in candidates if event.role == "end"]
+    candidates = [(entry, event) for entry, event in candidates if not any(_follows(event, end) for end in ends)]
     if not candidates:
         return None
 
-    def order(item: tuple[int, FileEvents, Event]) -> tuple[int, bool, When, int, int]:
-        level, _, event = item
-        return level, event.when is None, event.when or (0, 0, 0.0), event.file, event.offset
+    def order(item: tuple[FileEvents, Event]) -> tuple[int, bool, When, int, int]:
+        event = item[1]
+        return ROLES.index(event.role), event.when is None, event.when or (0, 0, 0.0), event.file, event.offset
 
-    _, entry, event = min(candidates, key=order)
-    return _failure(entry, event, job, [(entry, event) for _, entry, event in candidates])
+    entry, event = min(candidates, key=order)
+    return _failure(entry, event, job, candidates)
 
 
-def _failure(entry: FileEvents, event: Event, job: LoggedJob, others: list[tuple[FileEvents, Event]]) -> Failure:
+def _follows(event: Event, end: Event) -> bool:
+    if event is end or event.role == "end":
+        return False
+    if event.file == end.file:
+        return event.offset > end.offset
+    return event.when is not None and end.when is not None and event.when > end.when
+
+
+def _failure(entry: FileEvents, event: Event, job: LoggedJob, others: Sequence[tuple[FileEvents, Event]]) -> Failure:
     rank, node, local = _place(entry, event, job)
-    code = exit_code(event.groups)
-    if event.signature.id == "torchrun-root":
-        said = event.root
-        rank = rank if said.rank is None else said.rank
-        local = local if said.local is None else said.local
-        node, code = said.host or node, code if said.code is None else said.code
-    if rank is None:
+    code = event.code
+    said = event.root
+    rank = rank if said.rank is None else said.rank
+    local = local if said.local is None else said.local
+    node = said.host or node
+    kind = _KINDS.get(event.role, "cause")
+    reports = [item for item in others if item[1].signature.role == "report" and item[1] is not event]
+    launcher = ""
+    if reports and event.signature.id not in ("hcp-stopped", "hcp-check"):
         # A launcher that named a task first names the one that failed first.
-        reports = [item for item in others if item[1].signature.id == "srun-task"]
-        if reports and event.signature.role == "cause" and event.signature.id not in ("hcp-stopped", "hcp-check"):
-            report_entry, report = min(reports, key=lambda item: (item[1].file, item[1].offset))
+        report_entry, report = min(reports, key=lambda item: (item[1].file, item[1].offset))
+        if kind == "effect" and report.code not in ABORTED:
+            launcher = _filled(report.signature.cause, report.groups)
+        elif kind == "cause" and rank is None and report.signature.id == "srun-task":
             rank, other, _ = _place(report_entry, report, job)
             node = node or other
     if node is not None and node_name(node) is None:
         job.unfit.add("the node of the failing rank")
         node = None
     cause = _filled(event.signature.cause, event.groups)
+    explained = meaning(whole(event.groups.get("xid")))
+    cause += f": {explained}" if explained else ""
     if code is not None:
         cause += f"; {explain_code(code)}"
     return Failure(
         event.signature,
+        kind,
         cause,
         rank,
         node,
         local,
         event.when,
-        _said(event.line.body),
+        said_text(event.line.body),
         entry.path,
         event.number,
         code,
         event.groups.get("rule") or event.signature.rule,
+        launcher,
     )
 
 
 def _filled(cause: str, groups: Mapping[str, str]) -> str:
     """The cause with the groups of its pattern filled in, in one pass: what a log says is never a place to fill."""
-    return re.sub(r"{([a-z]+)}", lambda place: _said(groups.get(place[1], "")), cause)
+    return re.sub(r"{([a-z0-9]+)}", lambda place: said_text(groups.get(place[1], "")), cause)
 
 
-def _said(text: str) -> str:
+def said_text(text: str) -> str:
     """A text of a log as it is kept for the report: the one place through which such texts pass."""
     return without_secrets(text)[:_LONGEST]
 

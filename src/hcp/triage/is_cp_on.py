@@ -120,7 +120,7 @@ def judge(found: CpEvidence, stated: list[tuple[str, tuple[int, ...]]], plan: Cp
 
     Args:
         found: what the logs say.
-        stated: (description, ranks) of groups whose members the job itself printed, in group order.
+        stated: (description, ranks) of groups that the job's own checks computed before the training, in group order.
         plan: what the launch plans; an empty plan compares nothing.
     """
     evidence = [*_speed(found, plan), *_jump(found, plan), *_groups(found, stated, plan)]
@@ -212,7 +212,7 @@ def _groups(found: CpEvidence, stated: list[tuple[str, tuple[int, ...]]], plan: 
     wrong = 0
     seen: set[int] = set()
     for desc, ranks in stated:
-        seen |= _level_of(desc)
+        # What the job printed before the training is the plan, not a group that the training built: it proves nothing.
         problem = _against_plan(desc, {rank: place for place, rank in enumerate(ranks)}, len(ranks), plan)
         if problem:
             evidence.append(problem)

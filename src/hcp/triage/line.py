@@ -1,39 +1,71 @@
-"""What stands before the message on a log line: labels of srun, torchrun, torch, NCCL and Ray, and times."""
+"""What stands before the message on a log line, read in one place: labels of launchers and loggers, and times.
+
+Slurm (`3: `, `srun: error: `, `slurmstepd-NODE: error: `), torchrun (`[rank3]:`, `[default0]:`), torch's and Ray's C++
+(`[E822 10:00:00 x.cpp:1]`), Ray (`(Worker pid=7, ip=fd00::2)`), NCCL, mpirun, pdsh, Kubernetes and container runtimes,
+syslog and the kernel, and Python's loggers. They nest in any order, so they are taken off one by one.
+"""
 
 from __future__ import annotations
 
+import json
 import re
 from typing import NamedTuple
 
 from hcp.triage.number import number, whole
 
 _LONGEST = 4000
-_ANSI = re.compile(r"\x1b\[[0-9;]*[A-Za-z]")
-_DATE = r"\d{4}-(?P<month>\d\d)-(?P<day>\d\d)[ T_](?P<time>\d\d:\d\d:\d\d(?:[.,]\d+)?)\S*"
+_MOST_PREFIXES = 12
+_ANSI = re.compile(r"\x1b\[[0-9;]*[A-Za-z]|(?:#033)?\[[0-9;]{1,12}m")
+"""Colours; also as syslog escapes them (`#033[36m`), and where the escape was lost on the way (`[36m`)."""
+_CLOCK = r"(?P<time>\d\d:\d\d:\d\d(?:[.,]\d+)?)"
+_DATE = rf"\d{{4}}[-/](?P<month>\d\d)[-/](?P<day>\d\d)[ T_]{_CLOCK}(?:Z|[+-]\d\d:?\d\d)?"
 _TIME = re.compile(_DATE)
-_GLOG = r"[EWIF](?P<month>\d{1,2})(?P<day>\d\d) (?P<time>\d\d:\d\d:\d\d(?:\.\d+)?)"
+_GLOG = rf"(?P<level>[EWIF])(?P<month>\d{{1,2}})(?P<day>\d\d) {_CLOCK}"
 _GLOG_TIME = re.compile(_GLOG)
+_HOST = r"(?P<node>[A-Za-z0-9][\w.-]{0,252})"
+_WORD = r"(?P<level>ERROR|CRITICAL|FATAL|WARNING|WARN|INFO|DEBUG)"
+_MONTHS = {name: place for place, name in enumerate("Jan Feb Mar Apr May Jun Jul Aug Sep Oct Nov Dec".split(), start=1)}
 _PREFIXES = tuple(
     re.compile(text)
     for text in (
         r"\s{0,20}(?P<label>\d{1,6}): ?",
-        r"\[rank(?P<rank>\d+)\]:\s?",
-        r"\[[A-Za-z_]+(?P<local>\d+)\]:\s?",
+        r"\[rank(?P<rank>\d+)\]:?\s?",
+        r"\[[A-Za-z_]{1,40}(?P<local>\d+)(?:\|\d{1,6})?\]:\s?",
+        r"\[\d{1,6},(?P<rank>\d+)\]<std(?:out|err)>:\s?",  # mpirun --tag-output
         rf"\[{_GLOG} [^\]]{{0,300}}\]\s?",
+        r"\[(?P<level>[EWIF]) [^\]\s]{1,100}\]\s?",
         rf"{_GLOG} \d+ [^\]\s]+\]\s?",
-        r"\[Rank (?P<rank>\d+)\]\s?",
-        r"\((?P<actor>[A-Za-z_]\w*) pid=(?P<pid>\d+)(?:, ip=(?P<node>[\d.a-fA-F:]+))?\)\s?",
-        r"(?P<node>[A-Za-z0-9][\w.-]{0,252}):\d{1,10}:\d{1,10} \[(?P<local>\d{1,6})\] (?=NCCL )",
-        rf"\[{_DATE}\]?\s*",
+        r"\[Rank (?P<rank>\d+)\]:?\s?",
+        r"\[PG [^\]]{0,300}\]:?\s?",
+        r"\[c10d\] ",
+        r"\((?:[A-Za-z_][\w.:-]{0,80} )?pid=\d{1,10}(?:, ip=\[?(?P<node>[\w.:-]{1,100})\]?)?\)\s?",
+        r"\((?:raylet|gcs_server|autoscaler)(?:[ ,][^()]{0,100}ip=(?P<node>[\w.:-]{1,100}))?[^()]{0,40}\)\s?",
+        r"\w{1,60}\.cc:\d{1,6}:\s",
+        rf"{_HOST}:\d{{1,10}}:\d{{1,10}} \[(?P<local>\d{{1,6}})\] (?=(?:\S{{1,100}}:\d{{1,6}} )?NCCL )",
+        rf"\[{_HOST}\]\[\d{{1,10}}:\d{{1,10}}\]\[(?P<local>\d{{1,6}})\]\[[^\]]{{1,80}}\] (?=NCCL )",
+        rf"\[{_HOST}:\d{{1,10}} ?:\d{{1,6}}:\d{{1,10}}\] ",  # UCX
+        rf"\[(?:NeMo (?P<level>[EWID]) )?{_DATE}[^\]]{{0,120}}(?:\]\s*|$)",
+        rf"{_DATE} std(?:out|err) [FP] ",  # CRI, the container runtimes of Kubernetes
         rf"{_DATE}\s*(?:[-|:]\s*)?",
-        r"(?:ERROR|CRITICAL|WARNING|INFO|DEBUG)\s*[:|-]\s*(?:[\w.]+:)?\s*",
+        rf"(?:\[[\w.]{{1,80}}\])?\[{_WORD}\](?:\s?\[[^\]]{{1,80}}\])?\s*(?:[-:]\s*)?",
+        rf"{_WORD} \d\d-\d\d \d\d:\d\d:\d\d(?:\.\d+)? \[[^\]]{{1,80}}\]\s?",
+        rf"(?:[\w.]{{1,80}} )?- {_WORD} - ",
+        rf"[\w.]{{1,80}}: \[{_WORD}\] ",
+        rf"{_WORD}\s*[:|-]\s*(?:[\w.]+:)?\s*",
+        r"(?P<speaker>srun|sbatch|salloc|slurmstepd)(?:-(?P<node>[\w.-]{1,100}))?: "
+        r"(?:(?P<level>error|fatal|debug\d?|info): )?\s*",
+        r"(?P<level>error|fatal): (?=\*\*\* )",  # Slurm's own, after a time
+        rf"(?P<name>[A-Z][a-z]{{2}}) {{1,2}}(?P<day>\d{{1,2}}) {_CLOCK} {_HOST} [\w.()-]{{1,60}}(?:\[\d{{1,10}}\])?: ",
+        r"(?:kernel: )?\[ {0,12}\d{1,12}\.\d{6}\] |kernel: ",
+        rf"\[[A-Z][a-z]{{2}} (?P<name>[A-Z][a-z]{{2}}) {{1,2}}(?P<day>\d{{1,2}}) {_CLOCK} \d{{4}}\] ",
+        r"\d\d:\d\d:\d\d(?:[.,]\d{1,9})? ",
+        r"\[pod/(?P<node>[\w.-]{1,250})/[\w.-]{1,80}\] ",
+        r"(?P<node>[a-z][a-z0-9_.-]{0,80}[_-]\d{1,4})\s{1,20}\| ",  # docker compose
+        r"(?P<node>[a-z][a-z0-9-]{0,62}\d(?:\.[a-z][a-z0-9.-]{0,180})?|\d{1,3}(?:\.\d{1,3}){3}): (?!tasks? \d)",  # pdsh
     )
 )
-_FILE_RANK = re.compile(r"(?:^|[^a-z])(?:global_)?rank[-_]?(\d+)", re.I)
-_FILE_NODE = re.compile(r"-r(?P<attempt>\d+)-node(?P<index>\d+)\.(?:log|out|err)$")
-_FILE_ATTEMPT = re.compile(r"-r(\d+)-")
-_NODE_FILE = re.compile(r"[A-Za-z0-9][\w.-]{0,252}\.(?:log|out|err)")
-_TORCHRUN_LOG = re.compile(r"attempt_(\d+)/(\d+)/std(?:out|err)\.log$")
+QUIET = frozenset(("W", "I", "D", "WARNING", "WARN", "INFO", "DEBUG", "info", "debug"))
+"""Levels of lines that warn or inform: no program ended because of what they say."""
 
 When = tuple[int, int, float]
 """(month, day, seconds of the day): what all formats state."""
@@ -48,22 +80,25 @@ class Line(NamedTuple):
     rank: int | None
     node: str | None
     when: When | None
+    level: str = ""
+    """As its logger writes it: `E`, `ERROR`, `error`; empty where none is stated."""
+    speaker: str = ""
+    """`srun` or `slurmstepd`, where Slurm itself speaks."""
 
 
 def read_line(raw: bytes) -> Line:
     """The line without its prefixes, and what these say.
 
-    >>> read_line(b"12: [rank12]: ValueError: no")
-    Line(body='ValueError: no', label=12, local=None, rank=12, node=None, when=None)
+    >>> read_line(b"12: [rank12]: ValueError: no")[:5]
+    ('ValueError: no', 12, None, 12, None)
     """
     text = _ANSI.sub("", _end_of(raw).decode("utf-8", "replace"))
-    text = text.rstrip("\r\n").rpartition("\r")[2]
-    said: dict[str, str] = {}
-    for _ in range(6):
+    text, said = _without_container(text.rstrip("\r\n").rpartition("\r")[2])
+    for _ in range(_MOST_PREFIXES):
         match = next((found for pattern in _PREFIXES if (found := pattern.match(text))), None)
         if match is None or not match[0]:
             break
-        said |= {name: value for name, value in match.groupdict().items() if value is not None and name not in said}
+        said = {**{name: value for name, value in match.groupdict().items() if value is not None}, **said}
         text = text[match.end() :]
     found = _TIME.search(text) if "time" not in said else None
     if found:
@@ -75,7 +110,22 @@ def read_line(raw: bytes) -> Line:
         whole(said.get("rank")),
         said.get("node"),
         _when(said),
+        said.get("level", ""),
+        said.get("speaker", ""),
     )
+
+
+def _without_container(text: str) -> tuple[str, dict[str, str]]:
+    """Docker's json-file driver wraps each line: `{"log":"text\\n","stream":"stderr","time":"…"}`."""
+    if not text.startswith('{"log":"'):
+        return text, {}
+    try:
+        said = json.loads(text)
+    except (ValueError, RecursionError):
+        return text, {}
+    log = said.get("log") if isinstance(said, dict) else None
+    time = _TIME.match(str(said.get("time"))) if isinstance(log, str) else None
+    return (log.rstrip("\r\n") if isinstance(log, str) else text), time.groupdict() if time else {}
 
 
 def _end_of(raw: bytes) -> bytes:
@@ -96,43 +146,12 @@ def last_time(text: str) -> When | None:
     return _when(last.groupdict()) if last else None
 
 
-class Name(NamedTuple):
-    """What a log file's name says."""
-
-    rank: int | None
-    local: int | None
-    node: str | None
-    attempt: int | None
-    node_index: int | None = None
-    """The node's place in the job's list of nodes."""
-
-
-def read_name(path: str) -> Name:
-    """Rank, node and attempt from a log's path, as far as it tells.
-
-    >>> read_name("logs/train-12-r1-n2.log")
-    Name(rank=None, local=None, node='n2', attempt=1, node_index=None)
-    """
-    torchrun = _TORCHRUN_LOG.search(path)
-    if torchrun:
-        return Name(None, whole(torchrun[2]), None, whole(torchrun[1]))
-    name = path.rpartition("/")[2]
-    numbered = _FILE_NODE.search(name)
-    if numbered:
-        return Name(None, None, None, whole(numbered["attempt"]), whole(numbered["index"]))
-    ours, rank = _FILE_ATTEMPT.search(name), _FILE_RANK.search(name)
-    node = name[ours.end() :] if ours else ""
-    if ours is None or not _NODE_FILE.fullmatch(node):
-        return Name(whole(rank[1]) if rank else None, None, None, None)
-    return Name(whole(rank[1]) if rank else None, None, node.rpartition(".")[0], whole(ours[1]))
-
-
 def _when(said: dict[str, str]) -> When | None:
     if "time" not in said:
         return None
     hours, minutes, seconds = said["time"].replace(",", ".").split(":")
-    parts = whole(said["month"]), whole(said["day"]), whole(hours), whole(minutes), number(seconds[:12])
-    month, day, hour, minute, second = parts
+    month = _MONTHS.get(said["name"]) if "name" in said else whole(said["month"])
+    day, hour, minute, second = whole(said["day"]), whole(hours), whole(minutes), number(seconds[:12])
     if month is None or day is None or hour is None or minute is None or second is None:
         return None  # digits of another script
     return month, day, hour * 3600 + minute * 60 + second

@@ -60,6 +60,7 @@ def scan(
         start: what was read of the file before; offsets count from its first byte.
     """
     chunk, begin, offset, number = start, 0, 0, 1
+    printed, is_known = tuple(progress), False
     advanced(len(start))
     while True:
         block = file.read(_CHUNK) or b""
@@ -73,7 +74,11 @@ def scan(
                 if len(chunk) - begin < _LONGEST_LINE + _AFTER:
                     continue
                 end = len(chunk) - _AFTER  # a line without an end: taken in pieces, so that memory stays constant
-        yield from _hits(chunk, begin, end, offset, number, (tokens, repeated, progress))
+        if not is_known:
+            # A program prints its steps in one way: those that this log has not are looked for no longer.
+            printed = tuple(token for token in progress if chunk.find(token, begin, end) >= 0)
+            is_known = bool(printed)
+        yield from _hits(chunk, begin, end, offset, number, (tokens, repeated, printed))
         if not block:
             return
         number += chunk.count(b"\n", begin, end)
@@ -99,7 +104,7 @@ def _hits(
             starts.add(max(begin, chunk.rfind(b"\n", begin, at) + 1))
             stop = chunk.find(b"\n", at, end)
             at, count = (chunk.find(token, stop, end) if stop >= 0 else -1), count + 1
-        last = chunk.rfind(token, begin, end)
+        last = chunk.rfind(token, begin, end) if count else -1
         if last >= 0:
             starts.add(max(begin, chunk.rfind(b"\n", begin, last) + 1))
     before = begin

@@ -104,6 +104,15 @@ CONTEXT_PARALLEL: tuple[Signature, ...] = (
         "AssertionError: FP8 is only supported on Hopper",
     ),
     launch_fault(
+        "fp8-shape",
+        "CP003",
+        r"FP8 execution requires the product of all dimensions|MXFP8 requires tensor dims that are divisible",
+        "FP8: the tokens of a rank do not fill whole blocks",
+        "AssertionError: FP8 execution requires the product of all dimensions except the last to be divisible by 8 and "
+        "the last dimension to be divisible by 16, but got tensor with dims=[4092, 4096]",
+        "AssertionError: FP8 execution requires a GPU",
+    ),
+    launch_fault(
         "cp-batch-invariant",
         "CP018",
         r"Batch invariant mode does not support context parallelism",

@@ -2,9 +2,29 @@
 
 from __future__ import annotations
 
-from hcp.triage.signatures.row import Signature, effect
+from hcp.triage.signatures.row import ERROR, Signature, effect
+
+_WHO_WAITED = (
+    "TORCH_FR_BUFFER_SIZE=20000 TORCH_NCCL_DUMP_ON_TIMEOUT=1 records who waited for whom; put the dumps beside the logs"
+)
+
+DONE = r"\[after training is done\]|[Tt]raining (?:is )?(?:done|completed?|finished)\b|'train_runtime'"
+"""What training programs print at their end: Megatron-LM, others, Hugging Face's Trainer."""
 
 EFFECTS: tuple[Signature, ...] = (
+    effect(
+        "hang-at-exit",
+        r"watchdog got stuck for \d|[Ww]atchdog caught collective operation timeout|"
+        r"due to ProcessGroupNCCL watchdog hang",
+        "the training was done; its process groups hung when the processes ended",
+        "[rank4]:[E205 18:11:06.375 ProcessGroupNCCL.cpp:1870] ProcessGroupNCCL's watchdog got stuck for 480 seconds "
+        "without making progress",
+        "ProcessGroupNCCL's watchdog started",
+        "nothing is lost if the last checkpoint was written; call destroy_process_group() on all ranks at the end",
+        tokens=(b"atchdog",),
+        role="origin",
+        context=DONE,
+    ),
     effect(
         "nccl-id",
         r"ncclUniqueId",
@@ -14,38 +34,58 @@ EFFECTS: tuple[Signature, ...] = (
         "torch.distributed.DistBackendError: NCCL error in: ProcessGroupNCCL.cpp",
         "look at the log of rank 0, before this time",
         rule="LOG003",
+        role="origin",
     ),
     effect(
         "collective-timeout",
-        r"[Ww]atchdog caught collective operation timeout|collective operation timeout: WorkNCCL",
+        r"[Ww]atchdog caught collective operation timeout|collective operation timeout: WorkNCCL|"
+        r"(?:failure|timeout\)) detected by watchdog at work|Timeout at NCCL work: \d",
         "a collective waited in vain: a rank that did not report this is the one that stopped",
         "[Rank 3] Watchdog caught collective operation timeout: WorkNCCL(SeqNum=7, OpType=ALLREDUCE, "
         "NumelIn=1, NumelOut=1, Timeout(ms)=600000) ran for 600010 milliseconds before timing out.",
         "[Rank 3] Watchdog started",
         "compare the ranks that reported it with all ranks; look at the missing one",
-        "TORCH_NCCL_TRACE_BUFFER_SIZE=20000 TORCH_NCCL_DUMP_ON_TIMEOUT=1 records who waited for whom",
-        token=b"atchdog",
+        _WHO_WAITED,
+        tokens=(b"atchdog", b"last enqueued "),
+        rule="LOG003",
+        role="origin",
+    ),
+    effect(
+        "watchdog-stuck",
+        r"watchdog got stuck for \d|due to ProcessGroupNCCL watchdog hang|[Hh]eartbeat monitor timed out",
+        "a rank hung in a CUDA or NCCL call, so that its watchdog could not go on; another rank may have been gone "
+        "before",
+        "ProcessGroupNCCL's watchdog got stuck for 480 seconds without making progress in monitoring enqueued "
+        "collectives. This typically indicates a NCCL/CUDA API (e.g., CudaEventDestroy) hang blocking the watchdog",
+        "ProcessGroupNCCL's watchdog started",
+        "py-spy dump of the hanging rank shows the call; look for a rank that ended before this time",
+        _WHO_WAITED,
+        tokens=(b"atchdog",),
         rule="LOG003",
     ),
     effect(
-        "peer-gone",
-        r"[Cc]onnection (?:reset|closed) by (?:remote )?peer|Broken pipe|remote process exited|"
-        r"Connection refused|Socket Timeout|socketStatusStr|NCCL error in|ncclRemoteError|ncclSystemError|"
-        r"ncclInternalError|unhandled system error",
-        "another rank had gone",
-        "RuntimeError: [../third_party/gloo/gloo/transport/tcp/pair.cc:553] Connection closed by peer [127.0.0.1]:3456",
-        "RuntimeError: Connection string is empty",
-    ),
-    effect(
         "rendezvous-timeout",
-        r"(?:client socket has timed out|DistStoreError|RendezvousTimeoutError|"
-        r"RendezvousConnectionError|RendezvousClosedError)",
+        r"client socket has (?:timed out|failed to connect)|DistStoreError|RendezvousTimeoutError|"
+        r"RendezvousConnectionError|RendezvousClosedError|Timed out initializing process group in store based barrier|"
+        r"Timed out after \d{1,9} seconds waiting for clients|TCPStore(?:(?!TCPStore).)*?[Tt]imed? ?out",
         "the rendezvous never came together: a node or rank did not arrive",
         "torch.distributed.DistNetworkError: The client socket has timed out after 600000ms while trying to "
         "connect to (n1, 29500).",
         "torch.distributed.DistNetworkError: The server socket has no name",
         "look at the node that is named first in the job: did its launcher start?",
+        "can the other nodes reach its address and port (firewall, container network, host name)?",
+        tokens=(ERROR, b"socket has"),
         rule="LOG003",
+        role="origin",
+    ),
+    effect(
+        "peer-gone",
+        r"[Cc]onnection (?:was )?(?:likely )?(?:reset|closed)|Broken pipe|remote process exited|"
+        r"Connection refused|Socket Timeout|socketStatusStr|NCCL error in|NCCL Error \d|ncclRemoteError|"
+        r"ncclSystemError|ncclInternalError|unhandled system error|NCCL communicator was aborted",
+        "another rank had gone",
+        "RuntimeError: [../third_party/gloo/gloo/transport/tcp/pair.cc:553] Connection closed by peer [127.0.0.1]:3456",
+        "RuntimeError: Connection string is empty",
     ),
     effect(
         "nccl-warning",
@@ -53,32 +93,25 @@ EFFECTS: tuple[Signature, ...] = (
         "NCCL: {text}",
         "n1:12345:12350 [3] NCCL WARN Call to recv from 10.0.0.2<1234> failed : Broken pipe",
         "n1:12345:12350 [3] NCCL INFO Channel 00/0",
-        token=b"NCCL WARN",
+        tokens=(b"NCCL WARN",),
     ),
     effect(
         "terminated",
         r"SignalException: (?:(?!SignalException: ).)* got signal: 15|"
-        r"closing signal SIGTERM|SystemExit: 143|got signal: 1\b",
+        r"closing signal SIGTERM|SystemExit: 143|got signal: 1\b|is killed by signal: Terminated",
         "ended by the launcher after another failure",
         "torch.distributed.elastic.multiprocessing.api.SignalException: Process 77 got signal: 15",
         "torch.distributed.elastic.multiprocessing.api.SignalException: Process 77 got signal: 9",
-        token=b"ignal",
+        tokens=(b"ignal",),
+        role="echo",
     ),
     effect(
         "pipe-closed",
-        r"^(?:EOFError|BrokenPipeError|ConnectionResetError|ConnectionRefusedError|"
-        r"KeyboardInterrupt)\b",
+        r"^(?:EOFError|BrokenPipeError|ConnectionResetError|ConnectionRefusedError|KeyboardInterrupt)\b",
         "a helper process lost its peer",
         "EOFError: Ran out of input",
         "TimeoutError: timed out",
-    ),
-    effect(
-        "ray-wrapper",
-        r"ray\.exceptions\.|ray::|ActorDiedError|RayTaskError",
-        "Ray passes on a failure of a worker",
-        "ray.exceptions.RayTaskError(ValueError): ray::TaskRunner.run()",
-        "ValueError: bad ray",
-        "look at the worker's own lines, under the same pid",
+        role="echo",
     ),
     effect(
         "child-failed",
@@ -86,5 +119,6 @@ EFFECTS: tuple[Signature, ...] = (
         "torchrun passes on a failure of a worker",
         "torch.distributed.elastic.multiprocessing.errors.ChildFailedError: ",
         "ValueError: child failed",
+        role="echo",
     ),
 )

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from hcp.triage.signatures.row import Signature, fault
+from hcp.triage.signatures.row import ERROR, Signature, fault
 
 EXCEPTIONS: tuple[Signature, ...] = (
     fault(
@@ -12,7 +12,8 @@ EXCEPTIONS: tuple[Signature, ...] = (
         "ValueError: could not load the tokenizer",
         "Errors: 0",
         "read the traceback above this line",
-        generic=True,
+        role="general",
+        again="chance",
     ),
     fault(
         "exception-class",
@@ -21,8 +22,9 @@ EXCEPTIONS: tuple[Signature, ...] = (
         "Exception: the data are not there",
         "no Exception: all is well",
         "read the traceback above this line",
-        token=b"Exception: ",
-        generic=True,
+        tokens=(b"xception: ",),
+        role="general",
+        again="chance",
     ),
     fault(
         "exception-bare",
@@ -32,6 +34,20 @@ EXCEPTIONS: tuple[Signature, ...] = (
         "No Error",
         "read the traceback above this line",
         "hcp check {launch}",
-        generic=True,
+        role="general",
+        again="chance",
+    ),
+    fault(
+        "crash",
+        r"[Cc]aught signal \d{1,2} \((?P<how>[^()]{1,60})\)|^(?:Fatal Python error: )?(?P<how2>Segmentation fault|"
+        r"Bus error)\b|"
+        r"\*\*\* Process received signal \*\*\*",
+        "a process crashed: {how}{how2}",
+        "Fatal Python error: Segmentation fault",
+        "Fatal Python error: none",
+        "the lines below it show where: an extension, or NCCL and its plugins",
+        tokens=(ERROR, b"ignal"),
+        role="general",
+        again="chance",
     ),
 )

@@ -20,7 +20,7 @@ HIERARCHICAL_CP: tuple[Signature, ...] = (
         "the hierarchical sizes do not multiply to the context-parallel size (the assertion has no text)",
         "    assert np.prod(hierarchical_context_parallel_sizes) == context_parallel_size",
         "    hierarchical_context_parallel_sizes=args.hierarchical_context_parallel_sizes,",
-        token=b"hierarchical_context_parallel_sizes",
+        tokens=(b"hierarchical_context_parallel_sizes",),
     ),
     launch_fault(
         "hcp-product",

@@ -2,36 +2,34 @@
 
 from __future__ import annotations
 
-from hcp.triage.signatures.row import EXCLUDE_NODE, SACCT, Signature, fault
+from hcp.triage.signatures.row import EXCLUDE_NODE, SACCT, Signature, ended, fault, report
 
 JOB: tuple[Signature, ...] = (
-    fault(
+    ended(
         "time-limit",
-        r"CANCELLED AT \S+ DUE TO TIME LIMIT",
+        r"CANCELLED AT \S+ DUE TO TIME LIMIT|DUE TO TIME LIMIT \*\*\*",
         "the job reached its time limit",
         "slurmstepd: error: *** JOB 12 ON n1 CANCELLED AT 2026-08-22T10:00:00 DUE TO TIME LIMIT ***",
         "slurmstepd: error: *** JOB 12 ON n1 CANCELLED AT 2026-08-22T10:00:00 ***",
         "submit again: with --signal and --requeue (`hcp render --requeue N`) it would have gone on by itself",
-        token=b"slurmstepd: error",
     ),
-    fault(
+    ended(
         "preempted",
         r"CANCELLED AT \S+ DUE TO PREEMPTION|DUE TO JOB REQUEUE",
         "the job was preempted or requeued",
         "slurmstepd: error: *** JOB 12 ON n1 CANCELLED AT 2026-08-22T10:00:00 DUE TO PREEMPTION ***",
         "slurmstepd: error: *** JOB 12 ON n1 CANCELLED AT 2026-08-22T10:00:00 ***",
         "squeue -j {job}",
-        token=b"slurmstepd: error",
     ),
     fault(
         "node-failure",
-        r"DUE TO NODE FAILURE|Node failure on (?P<host>\S+)|Job credential expired",
+        r"DUE TO NODE FAILURE|^Node failure on (?P<host>\S+)|ABORTED ON NODE FAILURE",
         "a node failed",
         "slurmstepd: error: *** JOB 12 ON n1 CANCELLED AT 2026-08-22T10:00:00 DUE TO NODE FAILURE, "
         "SEE SLURMCTLD LOG FOR DETAILS ***",
         "slurmstepd: error: *** JOB 12 ON n1 CANCELLED AT 2026-08-22T10:00:00 ***",
         EXCLUDE_NODE,
-        token=b"slurmstepd: error",
+        again="machine",
     ),
     fault(
         "program-missing",
@@ -40,17 +38,24 @@ JOB: tuple[Signature, ...] = (
         "slurmstepd: error: execve(): torchrun: No such file or directory",
         "slurmstepd: error: Detected 1 oom_kill event in StepId=12.0.",
         "is the environment (module, venv, container) there on every node?",
-        token=b"slurmstepd: error",
     ),
-    fault(
+    ended(
+        "job-cancelled",
+        r"\*\*\* JOB \S+ ON \S+ CANCELLED AT [^ ]+(?: BY [^*]{0,80})? \*\*\*",
+        "somebody cancelled the job",
+        "slurmstepd: error: *** JOB 12 ON n1 CANCELLED AT 2026-08-22T10:00:00 ***",
+        "slurmstepd: error: *** JOB 12 ON n1 CANCELLED AT 2026-08-22T10:00:00 DUE TO TIME LIMIT ***",
+        SACCT,
+    ),
+    report(
         "cancelled",
-        r"\*\*\* (?:JOB|STEP) \S+ ON \S+ CANCELLED AT [^ ]+ \*\*\*",
-        "the job or step was cancelled",
+        r"\*\*\* STEP \S+ ON \S+ (?:CANCELLED AT|FAILED) [^*]{0,120}\*\*\*",
+        "the step was cancelled: by somebody, or by Slurm after one of its tasks had failed",
         "slurmstepd: error: *** STEP 12.0 ON n1 CANCELLED AT 2026-08-22T10:00:00 ***",
         "slurmstepd: error: *** JOB 12 ON n1 CANCELLED AT 2026-08-22T10:00:00 DUE TO TIME LIMIT ***",
         SACCT,
-        token=b"slurmstepd: error",
-        generic=True,
+        tokens=(b"CANCELLED",),
+        role="echo",
     ),
     fault(
         "hcp-check",
@@ -60,7 +65,6 @@ JOB: tuple[Signature, ...] = (
         "srun: error: n1: task 0: Exited with exit code 1",
         "hcp explain {rule}",
         "the lines below it give the override that mends it",
-        token=b": error ",
     ),
     fault(
         "hcp-stopped",
@@ -69,6 +73,6 @@ JOB: tuple[Signature, ...] = (
         'hcp-job: {"event": "stopped", "phase": 0, "reason": "hcp check found errors in the launch"}',
         'hcp-job: {"event": "phase", "phase": 3}',
         "read the lines above it in the job's log",
-        token=b"hcp-job: ",
+        tokens=(b"hcp-job: ",),
     ),
 )

@@ -6,12 +6,36 @@ from hcp.triage.signatures.row import Signature, launch_fault
 
 LAYOUT: tuple[Signature, ...] = (
     launch_fault(
+        "topology-experts",
+        "TOPO004",
+        r"world[ _]size ?\(\d+\) (?:is not|must be) divisible by (?:expert_tensor|expt_tp|etp)",
+        "the ranks of the job do not divide by the experts' tensor x expert x pipeline size",
+        "RuntimeError: decoder world_size (4) is not divisible by expert_tensor_model_pipeline_parallel size (8)",
+        "RuntimeError: world_size (6) is not divisible by 4",
+    ),
+    launch_fault(
         "topology-world",
         "TOPO003",
-        r"world[ _]size ?\(\d+\) is not divisible by",
+        r"world[ _]size ?\(\d+\) (?:is not|must be) divisible by",
         "the ranks of the job do not divide by tp x pp x cp",
         "RuntimeError: world_size (6) is not divisible by 4",
         "RuntimeError: batch size (6) is not divisible by 4",
+    ),
+    launch_fault(
+        "batch-divides",
+        "BATCH001",
+        r"global batch size \(?\d+\)? (?:is not|must be) divisible by micro batch size",
+        "the global batch does not divide by micro-batch x data-parallel size",
+        "AssertionError: global batch size (32) is not divisible by micro batch size (3) times data parallel size (4)",
+        "AssertionError: global batch size (32) is too large",
+    ),
+    launch_fault(
+        "max-positions",
+        "LEN001",
+        r"max_position_embeddings (?:must be|should be|>=|is smaller)|exceeds (?:the )?max_position_embeddings",
+        "the sequence is longer than the model's positions",
+        "AssertionError: max_position_embeddings must be >= seq_length",
+        "AssertionError: max_position_embeddings is unknown",
     ),
     launch_fault(
         "topology-order",

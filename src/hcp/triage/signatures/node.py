@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from hcp.triage.signatures.row import SACCT, Signature, fault
+from hcp.triage.signatures.row import ERROR, SACCT, Signature, fault
 
 NODE: tuple[Signature, ...] = (
     fault(
@@ -14,7 +14,33 @@ NODE: tuple[Signature, ...] = (
         "torch.distributed.DistNetworkError: The server socket has failed to resolve the name",
         "hcp check {launch} --select SLURM004",
         "derive the port from the job id, as `hcp render` does",
+        tokens=(ERROR, b"socket has"),
         rule="SLURM004",
+        again="chance",
+    ),
+    fault(
+        "shared-memory",
+        r"is killed by signal: Bus error|unable to (?:write|open) (?:to )?(?:file|shared memory)|"
+        r"Caught signal 7 \(Bus error|/dev/shm: No space left|No space left on device: '/dev/shm|"
+        r"Error while creating shared memory segment",
+        "a process ran out of shared memory (/dev/shm): a data loader's worker, or NCCL",
+        "RuntimeError: DataLoader worker (pid 5) is killed by signal: Bus error. It is possible that dataloader's "
+        "workers are out of shared memory.",
+        "RuntimeError: DataLoader worker (pid 5) exited unexpectedly",
+        "enlarge /dev/shm of the container (--shm-size, or an emptyDir of medium Memory)",
+    ),
+    fault(
+        "loader-killed",
+        r"DataLoader worker \(pid\(?s?\)? ?[\d, ]{1,200}\) (?:is killed by signal: (?:Killed|Aborted|Segmentation)|"
+        r"exited unexpectedly)",
+        "a data loader's worker died; killed without a word is mostly the node's memory (a dense mask of a long "
+        "sequence, CP024; many workers)",
+        "RuntimeError: DataLoader worker (pid 2637) is killed by signal: Killed.",
+        "RuntimeError: DataLoader worker (pid 5) is killed by signal: Bus error.",
+        "hcp check {launch} --select CP024",
+        SACCT,
+        "fewer data loader workers (--num-workers), or more memory (--mem=0)",
+        rule="CP024",
     ),
     fault(
         "disk-full",
@@ -25,38 +51,34 @@ NODE: tuple[Signature, ...] = (
         "df -h and df -i on {node}, and the quota of the checkpoint folder",
     ),
     fault(
-        "shared-memory",
-        r"is killed by signal: Bus error|unable to (?:write|open) (?:to )?(?:file|shared memory)",
-        "a data loader worker ran out of shared memory",
-        "RuntimeError: DataLoader worker (pid 5) is killed by signal: Bus error. It is possible that dataloader's "
-        "workers are out of shared memory.",
-        "RuntimeError: DataLoader worker (pid 5) exited unexpectedly",
-        "enlarge /dev/shm of the container",
+        "file-system",
+        r"Stale file handle|Read-only file system|Transport endpoint is not connected|Input/output error|"
+        r"^PermissionError: |Remote I/O error",
+        "a file system failed or does not let the job write",
+        "OSError: [Errno 116] Stale file handle",
+        "OSError: [Errno 2] No such file or directory",
+        "touch a file in that folder on {node}, as the job's user, inside its container",
+        "did two jobs or ranks remove or replace the same file?",
+        again="chance",
     ),
     fault(
         "module-missing",
-        r"(?:ModuleNotFoundError: No module named|ImportError: cannot import name)",
+        r"^(?:ModuleNotFoundError: No module named|ImportError: cannot import name|ImportError: .{0,300}"
+        r"(?:cannot open shared object|undefined symbol))",
         "a Python package is missing or of another version on this node",
         "ModuleNotFoundError: No module named 'megatron'",
         "AttributeError: module has no attribute",
         "hcp facts, inside the container of the job",
     ),
     fault(
-        "checkpoint-missing",
-        r"FileNotFoundError: (?:(?!FileNotFoundError: ).)*?(?:checkpoint|ckpt|iter_)",
-        "a checkpoint path does not exist on this node",
-        "FileNotFoundError: [Errno 2] No such file or directory: '/ckpt/iter_0000010/metadata.json'",
-        "FileNotFoundError: [Errno 2] No such file or directory: 'vocab.txt'",
-        "hcp check {launch} --select SLURM005,SLURM012",
-    ),
-    fault(
         "host-memory",
-        r"[Dd]etected \d+ oom[-_ ]kill event",
+        r"[Dd]etected \d+ oom[-_ ]kill event|tasks? [\d,-]{1,2000}: Out Of Memory|Out of memory: Killed process|"
+        r"oom-kill:constraint|\bOOMKilled\b|DefaultCPUAllocator: can't allocate memory|[Cc]annot allocate memory",
         "a node ran out of host memory and killed a process",
         "slurmstepd: error: Detected 1 oom_kill event in StepId=12.0. Some of the step tasks have been OOM Killed.",
         "slurmstepd: error: execve(): hcp: No such file or directory",
         SACCT,
         "fewer data loader workers, or --mem=0",
-        token=b"slurmstepd: error",
+        tokens=(ERROR, b"illed"),
     ),
 )

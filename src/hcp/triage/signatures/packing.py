@@ -30,9 +30,21 @@ PACKING: tuple[Signature, ...] = (
         "AssertionError: Context parallel size is not supported",
     ),
     launch_fault(
+        "pack-alignment",
+        "PACK001",
+        r"alignment mismatch \(sub-sequence length not aligned|"
+        r"(?:All )?per-sequence lengths in cu_seqlens must be divisible by|lengths divisible by cp_size|"
+        r"is not a multiple of cp_size ?\* ?2|length must be divisible by \{?2 ?\* ?(?:context.parallel.size|cp_size)",
+        "packed sequences are not padded to what context parallelism divides them by (2 x CP)",
+        "AssertionError: neat_packing + context_parallel alignment mismatch (sub-sequence length not aligned to 2 * "
+        "cp_size)",
+        "AssertionError: neat_packing + context_parallel is on",
+        "pad every sequence of a pack to a multiple of 2 x CP (with sequence parallelism: 2 x CP x TP)",
+    ),
+    launch_fault(
         "loss-per-token",
         "LOSS001",
-        r"When finetuning with CP>1, ",
+        r"When finetuning with CP>1, |only supports? context parallelism with calculate_per_token_loss",
         "fine-tuning with context parallelism: the loss must be per token, without averaging in the collective",
         "AssertionError: When finetuning with CP>1, calculate_per_token_loss must be True",
         "AssertionError: When finetuning with LoRA, freeze must be True",

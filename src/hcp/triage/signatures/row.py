@@ -4,18 +4,29 @@ from __future__ import annotations
 
 from typing import Literal, NamedTuple
 
-Role = Literal["cause", "effect", "report"]
+Role = Literal["cause", "death", "general", "end", "origin", "effect", "report", "echo"]
+"""What a line is to the failure; the first in this order explains most.
+
+cause: what went wrong. death: a launcher's first word, that a task died of a signal. general: some exception that no
+row knows. end: the job was ended from outside (time limit, preemption). origin: what a rank says because another one
+failed, with a word on which or where. effect: the same, without such a word. report: a launcher's word on a rank that
+ended. echo: what everything says that is being ended.
+"""
+Again = Literal["same", "machine", "chance", "outside"]
+"""Whether it would come back: the same launch fails the same way; a machine is suspect; it may pass; it came from
+outside the job."""
 
 SACCT = "sacct -j {job} --format=JobID,State,ExitCode,NodeList,MaxRSS"
 EXCLUDE_NODE = "take {node} out of the next job (sbatch --exclude={node}) and tell the administrators"
+ERROR = b"rror"
+"""Of lines that say error in any way but in capitals."""
 
 
 class Signature(NamedTuple):
     """One thing that a log line may say.
 
-    `token`: bytes that every matching line holds; the cheap search that decides whether a line is looked at.
-    `pattern`: tried on the line's text without its prefixes (rank labels, times, Ray's and NCCL's).
-    `role`: a cause; an effect (what ranks say after another one failed); a report (a launcher's word about a rank).
+    `tokens`: every matching line holds one of these; the cheap search that decides whether a line is looked at.
+    `pattern`: tried on the line's text without its prefixes (hcp.triage.line).
     `cause`: what happened, for a reader; `{name}` is a named group of the pattern.
     `next`: commands or steps, most useful first; `{job}`, `{node}`, `{launch}`, `{rule}` are filled where known.
     `example` matches; `near` is a similar line that must not.
@@ -24,14 +35,13 @@ class Signature(NamedTuple):
     id: str
     rule: str
     role: Role
-    token: bytes
+    again: Again
+    tokens: tuple[bytes, ...]
     pattern: str
     cause: str
     next: tuple[str, ...]
     example: str
     near: str
-    generic: bool = False
-    """Says only that something failed: any other cause explains more."""
     context: str = ""
     """The lines above must match this too: for a text that other faults share (`KeyError: 8`)."""
 
@@ -44,12 +54,12 @@ def launch_fault(
     example: str,
     near: str,
     *steps: str,
-    token: bytes = b"Error",
+    tokens: tuple[bytes, ...] = (ERROR,),
     context: str = "",
 ) -> Signature:
     """A cause that a rule finds in the launch: the first steps are to check the launch and to explain the rule."""
     steps = (f"hcp check {{launch}} --select {rule}", f"hcp explain {rule}", *steps)
-    return Signature(id, rule, "cause", token, pattern, cause, steps, example, near, context=context)
+    return Signature(id, rule, "cause", "same", tokens, pattern, cause, steps, example, near, context)
 
 
 def fault(
@@ -59,21 +69,48 @@ def fault(
     example: str,
     near: str,
     *steps: str,
-    token: bytes = b"Error",
+    tokens: tuple[bytes, ...] = (ERROR,),
     rule: str = "",
-    generic: bool = False,
+    role: Role = "cause",
+    again: Again = "same",
+    context: str = "",
 ) -> Signature:
-    """A cause that is not in the launch: a machine, a file, a time limit; or any exception (`generic`)."""
-    return Signature(id, rule, "cause", token, pattern, cause, steps, example, near, generic)
+    """A cause that no rule finds in the launch: a machine, a file, a network; or any exception (`role="general"`)."""
+    return Signature(id, rule, role, again, tokens, pattern, cause, steps, example, near, context)
+
+
+def ended(
+    id: str, pattern: str, cause: str, example: str, near: str, *steps: str, tokens: tuple[bytes, ...] = (b"CANCELLED",)
+) -> Signature:
+    """Someone or something outside the job ended it."""
+    return Signature(id, "", "end", "outside", tokens, pattern, cause, steps, example, near)
 
 
 def effect(
-    id: str, pattern: str, cause: str, example: str, near: str, *steps: str, token: bytes = b"Error", rule: str = ""
+    id: str,
+    pattern: str,
+    cause: str,
+    example: str,
+    near: str,
+    *steps: str,
+    tokens: tuple[bytes, ...] = (ERROR,),
+    rule: str = "",
+    role: Role = "effect",
+    context: str = "",
 ) -> Signature:
     """What a rank says because another one failed."""
-    return Signature(id, rule, "effect", token, pattern, cause, steps, example, near)
+    return Signature(id, rule, role, "chance", tokens, pattern, cause, steps, example, near, context)
 
 
-def report(id: str, pattern: str, cause: str, example: str, near: str, *steps: str, token: bytes) -> Signature:
+def report(
+    id: str,
+    pattern: str,
+    cause: str,
+    example: str,
+    near: str,
+    *steps: str,
+    tokens: tuple[bytes, ...] = (ERROR,),
+    role: Role = "report",
+) -> Signature:
     """What a launcher says about a rank that ended."""
-    return Signature(id, "", "report", token, pattern, cause, steps, example, near)
+    return Signature(id, "", role, "chance", tokens, pattern, cause, steps, example, near)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 
+from hcp.triage.signatures.checkpoints import CHECKPOINTS
 from hcp.triage.signatures.context_parallel import CONTEXT_PARALLEL
 from hcp.triage.signatures.dynamic_cp import DYNAMIC_CP
 from hcp.triage.signatures.effects import EFFECTS
@@ -13,21 +14,29 @@ from hcp.triage.signatures.hierarchical_cp import HIERARCHICAL_CP
 from hcp.triage.signatures.job import JOB
 from hcp.triage.signatures.launchers import LAUNCHERS
 from hcp.triage.signatures.layout import LAYOUT
+from hcp.triage.signatures.models import MODELS, REFUSED
+from hcp.triage.signatures.network import NETWORK
 from hcp.triage.signatures.node import NODE
 from hcp.triage.signatures.packing import PACKING
+from hcp.triage.signatures.ray import RAY
 from hcp.triage.signatures.row import Signature
 
 SIGNATURES: tuple[Signature, ...] = (
     *HIERARCHICAL_CP,
+    *MODELS,
     *CONTEXT_PARALLEL,
     *PACKING,
     *LAYOUT,
     *DYNAMIC_CP,
     *GPU,
+    *NETWORK,
     *NODE,
+    *CHECKPOINTS,
     *JOB,
+    *RAY,
     *EFFECTS,
     *LAUNCHERS,
+    *REFUSED,
     *EXCEPTIONS,
 )
 """The first row that matches a line names it, so the general ones come last."""

@@ -1,0 +1,90 @@
+"""The diagnosis of triage as text that fits a screen: what came first, where, what says so, what to do, what else."""
+
+from __future__ import annotations
+
+from hcp.core.visible import visible
+from hcp.triage.advice import came_back
+from hcp.triage.failure import Failure
+from hcp.triage.read import Diagnosis
+from hcp.triage.report import cp_next, left_out, next_steps, rule_of, time_text
+
+_CP_WORDS = {
+    "on": "on, as far as logs can tell",
+    "off": "OFF",
+    "wrong": "on, but in other groups than planned",
+    "unknown": "unknown: nothing in these logs proves it either way",
+}
+_ONLY = {
+    "effect": "this is what others say when a rank is gone: the cause is in no log that was read",
+    "report": "this is a launcher's report: the cause is in no log that was read",
+}
+_MOST_ALSO = 8
+
+
+def diagnosis_text(diagnosis: Diagnosis, launch: str | None) -> str:
+    """At most a screen. What comes from logs is on one line each, without control characters."""
+    failure = diagnosis.failure
+    if failure is None:
+        steps = f", {diagnosis.steps} training steps" if diagnosis.steps else ""
+        lines = [f"no failure in {_count(len(diagnosis.files), 'file')}{steps}"]
+    else:
+        lines = _failure(failure, diagnosis, launch)
+    if diagnosis.survived:
+        lines.append(f"survived earlier: {_count(diagnosis.survived, 'failure line')}, training went on")
+    if failure is None or diagnosis.cp.evidence:
+        lines.append(f"context parallelism: {_CP_WORDS[diagnosis.cp.state]}")
+        lines += [f"  {item.rule}: {item.text}" for item in diagnosis.cp.evidence]
+        lines += [f"  next: {step}" for step in cp_next(diagnosis, launch)]
+    lines += [f"left out: {item}" for item in left_out(diagnosis, launch)]
+    return "\n".join(map(visible, lines))
+
+
+def _failure(failure: Failure, diagnosis: Diagnosis, launch: str | None) -> list[str]:
+    rule = rule_of(failure)
+    lines = [f"first failure: {failure.cause}" + (f" [{rule}]" if rule else "")]
+    lines.append(f"where: {_where(failure)}")
+    lines.append(f"why: {failure.path}:{failure.line}: {_short(failure.message)}")
+    if failure.waited and failure.waited.at:
+        lines.append(f"  {failure.waited.at}, by the flight recorder's dumps")
+    if failure.kind in _ONLY and not (failure.waited and failure.waited.missing):
+        lines.append(f"  {_ONLY[failure.kind]}")
+    if diagnosis.advice:
+        lines.append(f"do: {diagnosis.advice.action.replace('-', ' ')}: {diagnosis.advice.reason}")
+    lines += [f"  next: {step}" for step in next_steps(failure, diagnosis, launch)]
+    lines += _attempts(diagnosis)
+    if diagnosis.noise:
+        also = [f"{count} x {name}" for name, count in sorted(diagnosis.noise.items())]
+        more = f", {len(also) - _MOST_ALSO} more" if len(also) > _MOST_ALSO else ""
+        lines.append(f"seen too: {', '.join(also[:_MOST_ALSO])}{more}")
+    return lines
+
+
+def _where(failure: Failure) -> str:
+    where = f"rank {failure.rank}" if failure.rank is not None else "a rank that the logs do not name"
+    if failure.rank is None and failure.local_rank is not None:
+        where = f"local rank {failure.local_rank}"
+    if failure.kind == "effect" and not (failure.waited and failure.waited.missing):
+        where = f"seen by {where}"
+    when = time_text(failure.when)
+    return where + (f" on {failure.node}" if failure.node else "") + (f", at {when}" if when else "")
+
+
+def _attempts(diagnosis: Diagnosis) -> list[str]:
+    """How the attempts before this one ended, in one line."""
+    before = [attempt for attempt in diagnosis.attempts[:-1] if attempt.failure is not None]
+    if not before:
+        return []
+    said = came_back(diagnosis.attempts)
+    number, failed = before[-1].number, before[-1].failure
+    if said or failed is None:
+        return [f"attempt {number} failed in the same way"]
+    return [f"attempt {number} failed in another way: {_short(failed.cause)}"]
+
+
+def _short(text: str) -> str:
+    text = " ".join(text.split())
+    return text if len(text) <= 160 else text[:157] + "..."
+
+
+def _count(number: int, noun: str) -> str:
+    return f"{number} {noun}{'' if number == 1 else 's'}"

@@ -1,0 +1,52 @@
+"""What loading a checkpoint says that does not fit the model, or is not there."""
+
+from __future__ import annotations
+
+from hcp.triage.signatures.row import ERROR, Signature, fault
+
+CHECKPOINTS: tuple[Signature, ...] = (
+    fault(
+        "checkpoint-mismatch",
+        r"Error\(s\) in loading state_dict for|(?:Missing|Unexpected) key\(s\) in state_dict|"
+        r": copying a param with shape|"
+        r"Cannot merge two lists with different lengths|Global shape mismatch for loaded|"
+        r"(?:Missing|Unexpected) keys? (?:not found )?in (?:the )?(?:loaded |sharded )?(?:checkpoint|state[ _]dict)|"
+        r"argument value from the checkpoint|not found in (?:the )?checkpoint|Missing key in checkpoint state_dict",
+        "the checkpoint does not fit the model: it was written with other sizes, another layout, or another version",
+        "RuntimeError: Error(s) in loading state_dict for GPTModel:",
+        "RuntimeError: Error(s) in reading the data",
+        "compare the model's sizes, its layer types and the versions (Transformer Engine, megatron-core) with those of "
+        "the run that wrote the checkpoint",
+        "keys that end in _extra_state: load without strict (--dist-ckpt-strictness log_all)",
+    ),
+    fault(
+        "checkpoint-key",
+        r"^KeyError: '(?P<key>state|optimizer|model|param_groups|param_state|opt_param_scheduler|rng_state)'$",
+        "the checkpoint lacks a part that the program expects, or has it in another form: {key}",
+        "KeyError: 'optimizer'",
+        "KeyError: 'tokens'",
+        "was it saved with the same optimizer and the same --ckpt-format?",
+        context=r"load_(?:checkpoint|state_dict|base_checkpoint)",
+    ),
+    fault(
+        "checkpoint-format",
+        r"is not a distributed checkpoint|[Uu]nknown checkpoint format|checkpoint format .{1,80} not supported|"
+        r"invalid load key|PytorchStreamReader failed|[Cc]heckpoint versions? do(?:es)? not match|"
+        r"Unsupported global strategy|Weights only load failed|Cannot load .{0,60}checkpoint into",
+        "the checkpoint has another format than the program reads, or is incomplete",
+        "megatron.core.dist_checkpointing.core.CheckpointingException: /ckpt/iter_10 is not a distributed checkpoint",
+        "megatron.core.dist_checkpointing.core.CheckpointingException: Duplicate keys",
+        "convert it, or name its format (--ckpt-format, --use-dist-ckpt); did the run that wrote it end while saving?",
+        tokens=(ERROR, b"xception: "),
+    ),
+    fault(
+        "checkpoint-missing",
+        r"FileNotFoundError: (?:(?!FileNotFoundError: ).)*?(?:checkpoint|ckpt|iter_)|"
+        r"Checkpoint directory (?:(?!Checkpoint directory).)*? does not exist",
+        "a checkpoint path does not exist on this node",
+        "FileNotFoundError: [Errno 2] No such file or directory: '/ckpt/iter_0000010/metadata.json'",
+        "FileNotFoundError: [Errno 2] No such file or directory: 'vocab.txt'",
+        "hcp check {launch} --select SLURM005,SLURM012",
+        tokens=(ERROR, b"xception: "),
+    ),
+)

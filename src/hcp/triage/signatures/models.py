@@ -1,0 +1,110 @@
+"""What models and frameworks beside plain attention say when they meet context parallelism."""
+
+from __future__ import annotations
+
+from hcp.triage.signatures.row import Signature, fault, launch_fault
+
+MODELS: tuple[Signature, ...] = (
+    fault(
+        "gdn-cp",
+        r"[Gg]ated delta net does not support context parallel|"
+        r"GatedDeltaNet\.__init__\(\) got an unexpected keyword argument 'cp_comm_type'|"
+        r"cannot import name 'tensor_a2a_(?:cp2hp|hp2cp)'",
+        "gated delta net layers (Qwen3-Next, Qwen3.5) have no context parallelism in this megatron-core, or take no "
+        "cp_comm_type (0.18)",
+        "AssertionError: Gated delta net does not support context parallel for now, but got "
+        "self.context_parallel_size=4.",
+        "AssertionError: Gated delta net needs flash-linear-attention",
+        "hcp check {launch} --select KNOWN003,MODEL003",
+        "use a megatron-core whose GatedDeltaNet has context parallelism (#2642; #4374 mends cp_comm_type)",
+        rule="KNOWN003",
+    ),
+    launch_fault(
+        "gdn-heads",
+        "MODEL003",
+        r"must be divisible by cp_size \d{1,6} for GDN",
+        "the heads of a gated delta net do not divide over context parallelism",
+        "AssertionError: split_sections [3, 3] must be divisible by cp_size 2 for GDN",
+        "AssertionError: split_sections [3, 3] must be positive",
+    ),
+    launch_fault(
+        "dsa-comm",
+        "MODEL002",
+        r"DSAttention context parallelism currently supports",
+        "DeepSeek's sparse attention has context parallelism with cp_comm_type allgather only",
+        "AssertionError: DSAttention context parallelism currently supports cp_comm_type=allgather only.",
+        "AssertionError: DSAttention needs an indexer",
+    ),
+    launch_fault(
+        "mtp-cp",
+        "CP026",
+        r"(?:\(MTP\)|[Mm]ulti.[Tt]oken [Pp]rediction) (?:is not supported|does not support).{0,8}context parallel",
+        "multi-token prediction has no context parallelism in this Megatron-LM",
+        "AssertionError: Multi-Token Prediction (MTP) is not supported with context parallel",
+        "AssertionError: Multi-Token Prediction (MTP) is not supported with MoE",
+    ),
+    launch_fault(
+        "bridge-packed-mask",
+        "KNOWN010",
+        r"^IndexError: (?:Dimension out of range|index \d+ is out of bounds)",
+        "Megatron-Bridge before 0.5.1 cuts the placeholder mask of packed rows for context parallelism",
+        "IndexError: Dimension out of range (expected to be in range of [-1, 0], but got 1)",
+        "IndexError: list index out of range",
+        "use Megatron-Bridge 0.5.1 or newer",
+        context=r"_partition_packed_batch_for_cp",
+    ),
+    fault(
+        "slime-max-tokens",
+        r"^AssertionError: This should never happen|AssertionError\('This should never happen",
+        "a sample is longer than max_tokens_per_gpu x CP: it fits into no micro-batch",
+        "AssertionError: This should never happen.",
+        "AssertionError: this may happen",
+        "raise --max-tokens-per-gpu or the context-parallel size, or drop longer samples",
+        context=r"seqlen_balancing|_get_capped_partitions|max_tokens_per_gpu",
+    ),
+    launch_fault(
+        "cp-backend",
+        "ENV005",
+        r"Context parallelism is only implemented with Flash ?Attention and Fused ?Attention|"
+        r"Context Parallelism is supported only with TE|"
+        r"Only Transformer-Engine version .{1,12} supports context parallelism",
+        "no attention backend that can do context parallelism takes these inputs (types, mask, head size, an NVTE_* "
+        "switch)",
+        "AssertionError: Context parallelism is only implemented with Flash Attention and Fused Attention!",
+        "AssertionError: Context parallelism is on",
+        "run again with NVTE_DEBUG=1 NVTE_DEBUG_LEVEL=2: Transformer Engine then says why each backend was dropped",
+    ),
+    fault(
+        "cudnn-attention",
+        r"cuDNN Error: |CUDNN_STATUS_(?!SUCCESS)[A-Z]|\[cudnn_frontend\] Error",
+        "cuDNN refuses this attention, or fails in it",
+        "RuntimeError: fused_attn/fused_attn_f16_arbitrary_seqlen.cu:227 in function operator(): cuDNN Error: "
+        "[cudnn_frontend] Error: No execution plans built successfully.",
+        "RuntimeError: CUDA error: an illegal memory access was encountered",
+        "does the cuDNN that is loaded fit Transformer Engine (LD_LIBRARY_PATH, nvidia-cudnn-cu12)?",
+        "run once with NVTE_FUSED_ATTN=0, and with CUDNN_LOGERR_DBG=1 CUDNN_LOGDEST_DBG=stderr",
+    ),
+)
+"""These come before the rows of attention, whose texts some of them share."""
+
+REFUSED: tuple[Signature, ...] = (
+    fault(
+        "cp-refused",
+        r"^(?:[A-Za-z_]\w*\.)*(?:AssertionError|ValueError|NotImplementedError|RuntimeError): (?P<text>.{0,300}"
+        r"(?:[Cc]ontext[ _-]?[Pp]arallel|\bCP ?(?:>|size|is|does)|cp_size|cp_comm_type).*)$",
+        "the program refuses this launch: {text}",
+        "ValueError: Context parallelism does not support qkv_format='bsshd'!",
+        "ValueError: Tensor parallelism does not support this",
+        "hcp check {launch}",
+    ),
+    fault(
+        "size-divides",
+        r"^(?:[A-Za-z_]\w*\.)*(?:AssertionError|ValueError|RuntimeError): (?P<text>.{0,300}"
+        r"\bdivisible by.*)$",
+        "a size of the launch does not divide: {text}",
+        "AssertionError: num_attention_heads (30) must be divisible by tensor_model_parallel_size (4)",
+        "AssertionError: num_attention_heads (30) must be positive",
+        "hcp check {launch}",
+    ),
+)
+"""What no row knows by itself: the program's own words say enough. These come before the rows for any exception."""

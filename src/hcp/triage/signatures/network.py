@@ -1,0 +1,99 @@
+"""What NCCL, Gloo and InfiniBand say about interfaces and links."""
+
+from __future__ import annotations
+
+from hcp.triage.signatures.row import ERROR, EXCLUDE_NODE, Signature, fault
+
+_LINK = "ibstat and perfquery on both nodes: is the port active, does its error counter rise?"
+
+NETWORK: tuple[Signature, ...] = (
+    fault(
+        "ib-port",
+        r"Got async (?:fatal )?event ?: ?(?:port error|link down|device fatal)",
+        "an InfiniBand or RoCE port went down: its link flaps",
+        "node7:4211:4402 [3] transport/net_ib.cc:96 NCCL WARN NET/IB : Got async event : port error",
+        "node7:4211:4402 [3] NCCL INFO NET/IB : Using mlx5_0",
+        _LINK,
+        EXCLUDE_NODE,
+        tokens=(b"NCCL WARN",),
+        again="machine",
+    ),
+    fault(
+        "ib-completion",
+        r"status=(?P<status>\d{1,4}) opcode|with error (?P<status2>\d{1,4}), opcode|vendor err \d",
+        "InfiniBand or RoCE: a message was not delivered (status {status}{status2}; 12: retries exceeded): the "
+        "network cards "
+        "do not reach each other, or a link failed",
+        "h:984:1357 [4] NCCL WARN NET/IB : Got completion from peer 10.0.3.12<41873> with error 12, opcode 0, len 0, "
+        "vendor err 129",
+        "h:984:1357 [4] NCCL WARN NET/IB : No device found.",
+        _LINK,
+        "do all nodes use the same GID index and traffic class (NCCL_IB_GID_INDEX, NCCL_IB_TC), and is their routing "
+        "right?",
+        tokens=(b"NCCL WARN",),
+        again="machine",
+    ),
+    fault(
+        "ib-memory",
+        r"ibv_reg_(?:dmabuf_)?mr(?:_iova2?)?(?:\(\))? failed|fi_mr_reg\w{0,10} failed",
+        "InfiniBand could not register memory: locked memory is limited, or the GPU's memory cannot be registered "
+        "(nvidia-peermem, expandable segments)",
+        "h:1458548:1480527 [0] misc/ibvwrap.cc:182 NCCL WARN Call to ibv_reg_mr_iova2 failed with error Invalid "
+        "argument",
+        "h:1458548:1480527 [0] NCCL WARN Call to ibv_open_device failed",
+        "ulimit -l inside the job says unlimited? is nvidia_peermem loaded?",
+        "run once without PYTORCH_CUDA_ALLOC_CONF=expandable_segments:True",
+        tokens=(b"NCCL WARN",),
+    ),
+    fault(
+        "nccl-interface",
+        r"no socket interface found|ncclSocketInit: connecting to address\s{1,4}with family",
+        "NCCL found no network interface: NCCL_SOCKET_IFNAME names none of this node",
+        "gpu617:22841:22841 [0] bootstrap.cc:37 NCCL WARN Bootstrap : no socket interface found",
+        "gpu617:22841:22841 [0] NCCL INFO Bootstrap : Using eth0",
+        "ip -br addr on {node}: set NCCL_SOCKET_IFNAME to an interface that every node has, or leave it out",
+        tokens=(b"NCCL WARN",),
+    ),
+    fault(
+        "nccl-rank",
+        r"Invalid rank requested ?: ?(?P<rank>\d+)/(?P<ranks>\d+)",
+        "rank {rank} of {ranks} does not exist: the ranks and the world size do not agree",
+        "n1:25:25 [0] init.cc:981 NCCL WARN Invalid rank requested : 2/2",
+        "n1:25:25 [0] NCCL INFO rank requested",
+        "do all nodes have the same WORLD_SIZE, and each its own RANK (or node rank, from 0)?",
+        tokens=(b"NCCL WARN",),
+    ),
+    fault(
+        "nccl-duplicate-gpu",
+        r"Duplicate GPU detected",
+        "two ranks use the same GPU",
+        "torch.distributed.DistBackendError: Duplicate GPU detected : rank 1 and rank 0 both on CUDA device 4b000",
+        "torch.distributed.DistBackendError: no GPU detected",
+        "does each rank call torch.cuda.set_device(LOCAL_RANK)? are there as many ranks on a node as GPUs?",
+        tokens=(b"NCCL WARN", ERROR),
+    ),
+    fault(
+        "gloo-loopback",
+        r"Gloo connectFullMesh failed(?:(?!Gloo connectFullMesh).)*?remote=\[?(?:127\.|::1)",
+        "Gloo connects to ranks of other nodes through loopback: the host name resolves to 127.0.0.1",
+        "RuntimeError: Gloo connectFullMesh failed with [pair.cc:152] timed out connecting: SO_ERROR: Connection "
+        "refused, remote=[127.0.0.1]:14215",
+        "RuntimeError: Gloo connectFullMesh failed with [pair.cc:144] no error",
+        "set GLOO_SOCKET_IFNAME to the interface that the nodes reach each other by (one name; NCCL's ^ is unknown "
+        "to it)",
+    ),
+    fault(
+        "gloo-interface",
+        r"Unable to find address for: |Gloo connectFullMesh failed|makeDeviceFor\w{1,20}\(\): unsupported gloo device|"
+        r"ifa != nullptr",
+        "Gloo's connections between all ranks did not form: GLOO_SOCKET_IFNAME names no interface that works, or a "
+        "limit "
+        "(open files) was met",
+        "RuntimeError: [enforce fail at gloo/transport/tcp/device.cc:84] ifa != nullptr. Unable to find address for: "
+        "^lo",
+        "RuntimeError: [enforce fail at gloo/context.cc:27] rank < size",
+        "set GLOO_SOCKET_IFNAME to the interface that the nodes reach each other by (one name; NCCL's ^ is unknown "
+        "to it)",
+        "ulimit -n: every rank holds a connection to every other",
+    ),
+)

@@ -1,0 +1,72 @@
+"""Across the attempts of a job: did the same cause come back, and what is to be done?"""
+
+import pytest
+
+from hcp.triage.advice import came_back
+from hcp.triage.is_cp_on import CpPlan
+from hcp.triage.read import triage
+from support.logs import STEP, write_logs
+
+START = (
+    'hcp-job: {{"event": "start", "job": "7", "attempt": {a}, "start": "srun", "nodes": ["n1", "n2"], '
+    '"gpus_per_node": 2}}\n'
+)
+ECC = "{rank}: RuntimeError: CUDA error: uncorrectable ECC error encountered\n"
+TIME = "slurmstepd: error: *** JOB 7 ON n1 CANCELLED AT 2026-08-22T10:00:00 DUE TO TIME LIMIT ***\n"
+STEPS = "".join(STEP.format(s=s, speed=400.0) for s in range(4))
+
+
+def _diagnosis(tmp_path, *attempts):
+    text = "".join(START.format(a=number) + said for number, said in enumerate(attempts))
+    return triage(write_logs(tmp_path, a_log=text), CpPlan())
+
+
+@pytest.mark.parametrize(
+    ("attempts", "action", "again"),
+    [
+        (["0: ValueError: Unsupported communication type: x\n"], "stop", None),
+        ([STEPS + ECC.format(rank=3)], "restart-without-node", None),
+        ([STEPS + ECC.format(rank=3), STEPS + ECC.format(rank=3)], "restart-without-node", True),
+        ([STEPS + ECC.format(rank=3), STEPS + ECC.format(rank=1)], "stop", True),
+        ([STEPS + TIME, STEPS + TIME], "restart", True),
+        (["0: ValueError: no tokenizer\n"], "stop", None),
+        ([STEPS + "0: ValueError: bad sample 5\n"], "restart", None),
+        ([STEPS + "0: ValueError: bad sample 5\n", STEPS + "0: ValueError: bad sample 5\n"], "stop", True),
+        ([STEPS + "0: ValueError: bad sample 5\n", STEPS + "0: ValueError: bad sample 6\n"], "restart", False),
+        ([STEPS + "0: RuntimeError: Connection closed by peer [::1]:1\n"], "restart", None),
+    ],
+)
+def test_the_advice_follows_from_whose_fault_it_is_and_whether_it_came_back(tmp_path, attempts, action, again):
+    diagnosis = _diagnosis(tmp_path, *attempts)
+    assert (diagnosis.advice.action, came_back(diagnosis.attempts)) == (action, again)
+    assert [attempt.number for attempt in diagnosis.attempts] == list(range(len(attempts)))
+
+
+def test_the_node_to_leave_out_is_named(tmp_path):
+    assert _diagnosis(tmp_path, STEPS + ECC.format(rank=3)).advice.node == "n2"
+
+
+def test_torchruns_own_restart_begins_an_attempt(tmp_path):
+    text = (
+        "[rank1]: RuntimeError: CUDA out of memory\n"
+        "I0822 10:00:00.1 7 torch/distributed/elastic/agent/server/api.py:944] [default] Worker group FAILED. 3/3 "
+        "attempts left; will restart worker group\n[rank0]: ValueError: Unsupported communication type: x\n"
+    )
+    diagnosis = triage(write_logs(tmp_path, a_log=text), CpPlan())
+    assert [attempt.failure and attempt.failure.signature.id for attempt in diagnosis.attempts] == [
+        "gpu-memory",
+        "cp-comm-spelling",
+    ]
+
+
+def test_a_job_that_says_it_completed_is_believed(tmp_path):
+    end = 'hcp-job: {"event": "end", "job": "7", "attempt": 0, "status": "completed"}\n'
+    noise = "1: ERROR: libnvidia-ml\n1: RuntimeError: NVML shared library not found\n"
+    assert _diagnosis(tmp_path, noise + end).failure is None
+    assert _diagnosis(tmp_path, noise + end.replace("completed", "failed")).failure is not None
+
+
+def test_what_follows_the_end_of_the_job_is_no_failure(tmp_path):
+    after = "1: RuntimeError: DataLoader worker (pid 7) exited unexpectedly\nsrun: error: n1: task 0: Killed\n"
+    assert _diagnosis(tmp_path, STEPS + TIME + after).failure.signature.id == "time-limit"
+    assert _diagnosis(tmp_path, STEPS + after + TIME).failure.signature.id == "loader-killed"
