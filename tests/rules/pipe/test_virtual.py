@@ -138,9 +138,9 @@ TEXTS: list[Row] = [
     (
         "PIPE007",
         "bridge",
-        "model.num_layers=4 model.pipeline_model_parallel_layout=[[embedding,decoder],[decoder,decoder,loss]]",
-        "",
-        "found: layout Et|ttL: 3 t for 4 layers",
+        f"model.num_layers=5 {_LISTS}",
+        "mtp_layers=null",
+        "found: layout Et|tL: 2 t for 5 layers",
     ),
     ("PIPE007", "mlm", f"--num-layers 3 {_PP} 2 {_LAYOUT} tE|ttL", "", "found: E not once and first"),
     ("PIPE007", "mlm", f"--num-layers 3 {_PP} 2 {_LAYOUT} Et|tt", "", "found: L not once and last"),
