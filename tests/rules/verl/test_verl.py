@@ -83,12 +83,30 @@ TEXTS: list[Row] = [
     ("VERL001", "verl", WITH_CRITIC, "", "found: critic: use_dynamic_bsz False"),
     ("VERL001", "verl", f"{SOUND}{A}ppo_micro_batch_size=8", "", "found: both ppo_micro_batch_size_per_gpu and"),
     ("VERL002", "verl", WITH_REF, "", "found: actor_rollout_ref.ref: use_dynamic_bsz False and no log_prob"),
+    ("VERL002", "verl", WITH_REF, "", "wanted: use_dynamic_bsz=True of the actor"),
     ("VERL003", "verl", CP_4, "", "found: 1024 sequences at DP 6 x micro-batch 2"),
     ("VERL004", "verl", f"{SOUND}data.train_batch_size=128", "", "found: 128 with ppo_mini_batch_size 256"),
 ]
 
+NO_ROLLOUT = f"{MEGATRON}{A}ppo_micro_batch_size_per_gpu=2 "
+
 FIXES: list[FixRow] = [
     # rule, dialect, launch, assumed, what each fix writes
+    (
+        "VERL002",
+        "verl",
+        NO_ROLLOUT,
+        "",
+        (f"{R}log_prob_micro_batch_size_per_gpu=1", f"{A}use_dynamic_bsz=true"),
+    ),
+    ("VERL002", "verl", WITH_REF, "", ("actor_rollout_ref.ref.log_prob_micro_batch_size_per_gpu=1",)),
+    (
+        "VERL002",
+        "verl",
+        f"{SOUND}{R}log_prob_micro_batch_size=8",
+        "",
+        (f"{R}log_prob_micro_batch_size=null", f"{A}use_dynamic_bsz=true"),
+    ),
     ("VERL004", "verl", f"{SOUND}data.train_batch_size=128", "", (f"{A}ppo_mini_batch_size=128",)),
     (
         "VERL003",

@@ -33,9 +33,9 @@ def _needs_one(v: View, section: str, per_gpu: str, over_all: str, keys: tuple[s
     return Problem(
         message="verl does not know how to form micro-batches: start-up stops",
         found=f"{section}: {found}",
-        wanted=f"{keys[0]}, or use_dynamic_bsz=True",
+        wanted=f"{keys[0]}, or use_dynamic_bsz=True" + (" of the actor" if section == _REF else ""),
         facts=(per_gpu, over_all, "use_dynamic_bsz"),
-        fixes=(fix, _BY_TOKENS),
+        fixes=(fix,) if section == _REF else (fix, _BY_TOKENS),  # ref has no such key
         # verl's own YAMLs leave the sizes to the command line.
         severity="warning" if v.launch.reading.form == "yaml" and v[per_gpu] is None and v[over_all] is None else None,
     )
