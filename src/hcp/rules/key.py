@@ -120,14 +120,16 @@ def options_are_those_of_the_release(v: View) -> Problem | None:
     Options come and go, and branches have some of their own. argparse stops at one that it does not know, after the
     job has waited for its nodes, and takes no abbreviation.
     """
-    from hcp.launch.facts.known_options import BRANCHES, revisions_with
+    from hcp.launch.facts.known_options import BRANCHES, read_on, revisions_with
 
     found, revision = _options_of_others(v), _revision(v)
     if not found:
         return None
     have = revisions_with(found[0].key)
     known = have[0] if len(have) == 1 else f"{have[0]} to {have[-1]}"
-    here = f"{revision} ({v.mcore})" if revision in BRANCHES else f"Megatron-LM {v.mcore}"
+    here = f"Megatron-LM {v.mcore}"
+    if revision in BRANCHES:
+        here = f"{revision} ({v.mcore}) as of {read_on(revision)}"
     problem = _unknown(found, f"is unknown to {here}", f"an option of {revision}; this one is in {known}")
     may_come = revision in BRANCHES and have[-1] in BRANCHES  # branches take over each other's options
     return problem._replace(severity="warning") if may_come else problem
