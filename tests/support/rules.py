@@ -42,8 +42,10 @@ PUBLISHED = Path(__file__).parents[1] / "rules" / "published_rules.txt"
 """Each rule that was ever shipped, with its severity, effect and stage. An id keeps its meaning for ever."""
 
 ONLY_WHAT_IS_STATED = {"CP017", "CP020", "DCP028", "PACK008", "SLURM010"}
-"""Rules that answer to stated facts alone, so that nothing can be missing. This set may only shrink; notes of the tables
-of known faults are such rules too."""
+"""Rules that answer to stated facts alone, so that nothing can be missing. This set may only shrink.
+
+Notes in the tables of known faults are such rules too.
+"""
 
 
 def family_of(rule_id: str) -> str:
