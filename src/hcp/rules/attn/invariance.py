@@ -6,7 +6,6 @@ from hcp.rules.rule import Example, Fix, Problem, rule
 from hcp.rules.upstream import TRANSFORMER_CONFIG
 from hcp.rules.view import View
 
-
 _MEMBER = "_target_: megatron.core.transformer.enums.AttnBackend, _call_: true, _args_: [1]"
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from hcp.rules.known.row import Known, rules_of
-from hcp.rules.rule import Example, Fix
+from hcp.rules.rule import Example, Fix, Source
 from hcp.rules.upstream import (
     BRIDGE_GEMMA2,
     BRIDGE_GEMMA3_VL,
@@ -31,8 +31,37 @@ def _model(provider: str, cp: int = 2) -> Example:
     return Example("bridge", f"model._target_={_MODELS}{provider} model.context_parallel_size={cp} ", "te=2.18")
 
 
-def _good(provider: str, version: str) -> Example:
-    return _model(provider, 1)._replace(assume=f"te=2.18 bridge={version}")
+def _without_cp(
+    rule_id: str,
+    versions: str,
+    name: str,
+    provider: str,
+    *,
+    title: str,
+    why: str,
+    symptom: str,
+    issue: str,
+    source: Source,
+) -> Known:
+    """A model that the provider of these releases builds without context parallelism alone."""
+    return Known(
+        rule_id,
+        "bridge",
+        versions,
+        when=f"model_name names {name} and cp > 1",
+        title=title,
+        why=why,
+        symptom=symptom,
+        issue=issue,
+        severity="error",
+        effect="crash",
+        stage="init",
+        source=(source,),
+        launch=_model(provider),
+        good=_model(provider, 1)._replace(assume="te=2.18 bridge=0.6"),
+        instead="context_parallel_size 1",
+        fixes=(_WITHOUT_CP,),
+    )
 
 
 _GEMMA2 = "gemma.gemma2_provider.Gemma2ModelProvider"
@@ -141,83 +170,53 @@ ROWS: tuple[Known, ...] = (
             Fix({"calculate_per_token_loss": True, "average_in_collective": False}, "divides by the step's tokens"),
         ),
     ),
-    Known(
+    _without_cp(
         "KNOWN013",
-        "bridge",
         ">=0.1",
-        when="model_name names gemma2 and cp > 1",
+        "gemma2",
+        _GEMMA2,
         title="Gemma 2 runs without context parallelism",
         why="Its attention caps the scores, which Bridge computes in a module of its own that asserts CP off.",
         symptom="Gemma 2's attention has no context parallelism: the model build stops",
         issue="NVIDIA-NeMo/Megatron-Bridge, gemma2_provider.py",
-        severity="error",
-        effect="crash",
-        stage="init",
-        source=(
-            BRIDGE_GEMMA2.says("Gemma2DotProductAttention.__init__", "self.config.context_parallel_size", ">=0.2"),
-        ),
-        launch=_model(_GEMMA2),
-        good=_good(_GEMMA2, "0.6"),
-        instead="context_parallel_size 1",
-        fixes=(_WITHOUT_CP,),
+        source=BRIDGE_GEMMA2.says("Gemma2DotProductAttention.__init__", "self.config.context_parallel_size", ">=0.2"),
     ),
-    Known(
+    _without_cp(
         "KNOWN014",
-        "bridge",
         ">=0.5",
-        when="model_name names mimov2flash and cp > 1",
+        "mimov2flash",
+        _MIMO,
         title="MiMo-V2-Flash runs without context parallelism",
         why="Its layers have windows and sinks of a kind that Bridge has not joined with CP; the provider asserts it.",
         symptom="Bridge's provider asserts that MiMo-V2-Flash has no context parallelism: the model build stops",
         issue="NVIDIA-NeMo/Megatron-Bridge, mimo_v2_flash_provider.py",
-        severity="error",
-        effect="crash",
-        stage="init",
-        source=(BRIDGE_MIMO_V2_FLASH.says("", "MiMo-V2-Flash does not support context parallelism yet.", ">=0.5"),),
-        launch=_model(_MIMO),
-        good=_good(_MIMO, "0.6"),
-        instead="context_parallel_size 1",
-        fixes=(_WITHOUT_CP,),
+        source=BRIDGE_MIMO_V2_FLASH.says("", "MiMo-V2-Flash does not support context parallelism yet.", ">=0.5"),
     ),
-    Known(
+    _without_cp(
         "KNOWN015",
-        "bridge",
         ">=0.6",
-        when="model_name names gemma3vl and cp > 1",
+        "gemma3vl",
+        _GEMMA3_VL,
         title="Gemma 3 with vision runs without context parallelism",
         why="Image tokens see each other both ways, which Bridge writes as a bias on the scores; CP has none such, "
         "and the provider refuses it.",
         symptom="Gemma 3's vision model has no context parallelism with its attention bias: the model build stops",
         issue="NVIDIA-NeMo/Megatron-Bridge, gemma3_vl_provider.py",
-        severity="error",
-        effect="crash",
-        stage="init",
-        source=(
-            BRIDGE_GEMMA3_VL.says("", "Gemma 3 VL does not support context parallelism with attention bias.", ">=0.6"),
+        source=BRIDGE_GEMMA3_VL.says(
+            "", "Gemma 3 VL does not support context parallelism with attention bias.", ">=0.6"
         ),
-        launch=_model(_GEMMA3_VL),
-        good=_good(_GEMMA3_VL, "0.6"),
-        instead="context_parallel_size 1",
-        fixes=(_WITHOUT_CP,),
     ),
-    Known(
+    _without_cp(
         "KNOWN016",
-        "bridge",
         ">=0.6",
-        when="model_name names gemma4dense and cp > 1",
+        "gemma4dense",
+        _GEMMA4,
         title="The dense Gemma 4 runs without context parallelism",
         why="Its layers are built with megatron-core's local attention, which asserts CP off once for every layer; "
         "later releases refuse it in the provider.",
         symptom="the dense Gemma 4 is built with the local attention, which supports CP=1 only: the model build stops",
         issue="NVIDIA-NeMo/Megatron-Bridge#6120",
-        severity="error",
-        effect="crash",
-        stage="init",
-        source=(BRIDGE_GEMMA4.says("get_gemma4_layer_spec", "LocalSpecProvider()", ">=0.6"),),
-        launch=_model(_GEMMA4),
-        good=_good(_GEMMA4, "0.6"),
-        instead="context_parallel_size 1",
-        fixes=(_WITHOUT_CP,),
+        source=BRIDGE_GEMMA4.says("get_gemma4_layer_spec", "LocalSpecProvider()", ">=0.6"),
     ),
 )
 

@@ -1,4 +1,4 @@
-"""verl's batches: the sizes that `validate_config` and the classes of actor and critic ask for, and the token budget."""
+"""verl's batches: the sizes that `validate_config` and the classes of actor and critic want, and the token budget."""
 
 from __future__ import annotations
 
