@@ -139,8 +139,8 @@ def _precision(name: str, location: Location | None) -> list[Setting]:
 def plain_targets(doc: YamlDoc) -> list[Setting]:
     """The YAML's settings with `_target_` mappings that stand for one value replaced by that value.
 
-    An enum (`_target_`, `_call_: true`, `_args_: [5]`) becomes its member's name, beside its `_target_`: a plain word is
-    no member. A type or function (`_call_: false`) becomes its dotted name. Other targets (a config class with its
+    An enum (`_target_`, `_call_: true`, `_args_: [5]`) becomes its member's name, beside its `_target_`: a plain word
+    is no member. A type or function (`_call_: false`) becomes its dotted name. Other targets (a config class with its
     fields) stay as they are.
     """
     values: dict[str, Any] = {}
