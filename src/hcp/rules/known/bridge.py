@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 from hcp.rules.known.row import Known, rules_of
-from hcp.rules.rule import Example, Fix, Source
+from hcp.rules.rule import Example, Fix
 from hcp.rules.upstream import (
     BRIDGE_GEMMA2,
     BRIDGE_GEMMA3_VL,
@@ -31,39 +33,18 @@ def _model(provider: str, cp: int = 2) -> Example:
     return Example("bridge", f"model._target_={_MODELS}{provider} model.context_parallel_size={cp} ", "te=2.18")
 
 
-def _without_cp(
-    rule_id: str,
-    versions: str,
-    name: str,
-    provider: str,
-    *,
-    title: str,
-    why: str,
-    symptom: str,
-    issue: str,
-    source: Source,
-) -> Known:
-    """A model that the provider of these releases builds without context parallelism alone."""
-    return Known(
-        rule_id,
-        "bridge",
-        versions,
-        when=f"model_name names {name} and cp > 1",
-        title=title,
-        why=why,
-        symptom=symptom,
-        issue=issue,
-        severity="error",
-        effect="crash",
-        stage="init",
-        source=(source,),
-        launch=_model(provider),
-        good=_model(provider, 1)._replace(assume="te=2.18 bridge=0.6"),
-        instead="context_parallel_size 1",
-        fixes=(_WITHOUT_CP,),
-    )
+def _good(provider: str) -> Example:
+    return _model(provider, 1)._replace(assume="te=2.18 bridge=0.6")
 
 
+_REFUSED: dict[str, Any] = {
+    "severity": "error",
+    "effect": "crash",
+    "stage": "init",
+    "instead": "context_parallel_size 1",
+    "fixes": (_WITHOUT_CP,),
+}
+"""What the rows have in common of models that are built without context parallelism alone."""
 _GEMMA2 = "gemma.gemma2_provider.Gemma2ModelProvider"
 _GEMMA3_VL = "gemma_vl.gemma3_vl_provider.Gemma3VLModelProvider"
 _GEMMA4 = "gemma.gemma4_provider.Gemma4DenseProvider"
@@ -170,53 +151,67 @@ ROWS: tuple[Known, ...] = (
             Fix({"calculate_per_token_loss": True, "average_in_collective": False}, "divides by the step's tokens"),
         ),
     ),
-    _without_cp(
+    Known(
         "KNOWN013",
+        "bridge",
         ">=0.1",
-        "gemma2",
-        _GEMMA2,
+        when="model_name names gemma2 and cp > 1",
         title="Gemma 2 runs without context parallelism",
         why="Its attention caps the scores, which Bridge computes in a module of its own that asserts CP off.",
         symptom="Gemma 2's attention has no context parallelism: the model build stops",
         issue="NVIDIA-NeMo/Megatron-Bridge, gemma2_provider.py",
-        source=BRIDGE_GEMMA2.says("Gemma2DotProductAttention.__init__", "self.config.context_parallel_size", ">=0.2"),
+        source=(
+            BRIDGE_GEMMA2.says("Gemma2DotProductAttention.__init__", "self.config.context_parallel_size", ">=0.2"),
+        ),
+        launch=_model(_GEMMA2),
+        good=_good(_GEMMA2),
+        **_REFUSED,
     ),
-    _without_cp(
+    Known(
         "KNOWN014",
+        "bridge",
         ">=0.5",
-        "mimov2flash",
-        _MIMO,
+        when="model_name names mimov2flash and cp > 1",
         title="MiMo-V2-Flash runs without context parallelism",
         why="Its layers have windows and sinks of a kind that Bridge has not joined with CP; the provider asserts it.",
         symptom="Bridge's provider asserts that MiMo-V2-Flash has no context parallelism: the model build stops",
         issue="NVIDIA-NeMo/Megatron-Bridge, mimo_v2_flash_provider.py",
-        source=BRIDGE_MIMO_V2_FLASH.says("", "MiMo-V2-Flash does not support context parallelism yet.", ">=0.5"),
+        source=(BRIDGE_MIMO_V2_FLASH.says("", "MiMo-V2-Flash does not support context parallelism yet.", ">=0.5"),),
+        launch=_model(_MIMO),
+        good=_good(_MIMO),
+        **_REFUSED,
     ),
-    _without_cp(
+    Known(
         "KNOWN015",
+        "bridge",
         ">=0.6",
-        "gemma3vl",
-        _GEMMA3_VL,
+        when="model_name names gemma3vl and cp > 1",
         title="Gemma 3 with vision runs without context parallelism",
         why="Image tokens see each other both ways, which Bridge writes as a bias on the scores; CP has none such, "
         "and the provider refuses it.",
         symptom="Gemma 3's vision model has no context parallelism with its attention bias: the model build stops",
         issue="NVIDIA-NeMo/Megatron-Bridge, gemma3_vl_provider.py",
-        source=BRIDGE_GEMMA3_VL.says(
-            "", "Gemma 3 VL does not support context parallelism with attention bias.", ">=0.6"
+        source=(
+            BRIDGE_GEMMA3_VL.says("", "Gemma 3 VL does not support context parallelism with attention bias.", ">=0.6"),
         ),
+        launch=_model(_GEMMA3_VL),
+        good=_good(_GEMMA3_VL),
+        **_REFUSED,
     ),
-    _without_cp(
+    Known(
         "KNOWN016",
+        "bridge",
         ">=0.6",
-        "gemma4dense",
-        _GEMMA4,
+        when="model_name names gemma4dense and cp > 1",
         title="The dense Gemma 4 runs without context parallelism",
         why="Its layers are built with megatron-core's local attention, which asserts CP off once for every layer; "
         "later releases refuse it in the provider.",
         symptom="the dense Gemma 4 is built with the local attention, which supports CP=1 only: the model build stops",
         issue="NVIDIA-NeMo/Megatron-Bridge#6120",
-        source=BRIDGE_GEMMA4.says("get_gemma4_layer_spec", "LocalSpecProvider()", ">=0.6"),
+        source=(BRIDGE_GEMMA4.says("get_gemma4_layer_spec", "LocalSpecProvider()", ">=0.6"),),
+        launch=_model(_GEMMA4),
+        good=_good(_GEMMA4),
+        **_REFUSED,
     ),
 )
 
