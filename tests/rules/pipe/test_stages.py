@@ -16,7 +16,10 @@ _LAYOUT = "--pipeline-model-parallel-layout"
 VERDICTS: list[Row] = [
     # Without a pipeline no stage is left to share the rest; 0.16 refuses what one given stage leaves.
     ("PIPE002", "mlm", "--num-layers 8 --decoder-last-pipeline-num-layers 1", "mcore=0.14.0", "fine"),
+    ("PIPE002", "mlm", "--num-layers 8 --decoder-last-pipeline-num-layers 1", "mcore=0.15.3", "fine"),
     ("PIPE002", "mlm", "--num-layers 8 --decoder-last-pipeline-num-layers 1", "mcore=0.16.1", "error"),
+    ("PIPE002", "mlm", f"--num-layers 8 {_FIRST} 3 {_LAST} 4", "mcore=0.16.1", "fine"),
+    ("PIPE002", "mlm", f"--num-layers 8 {_PP} 2 {_FIRST} 9", "mcore=0.16.1", "error silent never"),
     # rule, dialect, launch, assumed, verdict
     ("PIPE001", "mlm", "--num-layers 7", "", "not concerned"),
     ("PIPE001", "mlm", f"--num-layers 7 {_PP} 2", "", "error crash config"),

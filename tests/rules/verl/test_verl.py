@@ -104,6 +104,14 @@ VERDICTS: list[Row] = [
     (
         "VERL005",
         "verl",
+        f"{LONG.replace('grpo', 'gae')}{A}ppo_max_token_len_per_gpu=32769 data.max_prompt_length=1025",
+        "",
+        "all: VERL005",
+    ),
+    ("VERL005", "verl", f"{LONG}{A}ppo_max_token_len_per_gpu=32768 {A}use_kl_loss=True", "", "all:"),  # ref has no such
+    (
+        "VERL005",
+        "verl",
         f"{LONG.replace('grpo', 'gae')}{A}ppo_max_token_len_per_gpu=32768 critic.ppo_max_token_len_per_gpu=32767",
         "",
         "all: VERL005",

@@ -12,7 +12,8 @@ _MEMBER = "_target_: megatron.core.transformer.enums.AttnBackend, _call_: true, 
 def _is_a_word(v: View) -> bool:
     """Whether a configuration of Bridge names the backend by a word, which stays text: it equals no member."""
     fact = v.fact("attention_backend")
-    if v.dialect != "bridge" or fact is None or fact.origin != "launch":
+    assert fact is not None, "the rule has read it"
+    if v.dialect != "bridge" or fact.origin != "launch":
         return False
     return all(setting.key != f"{fact.key}._target_" for setting in v.launch.reading.settings)
 
@@ -38,16 +39,18 @@ def batch_invariant_mode_has_flash_attention(v: View) -> Problem | None:
     that Transformer Engine chooses (auto) will not do. Bridge hands over what its configuration says: there the word
     flash is no member of AttnBackend, and an override cannot write one.
     """
-    is_word = v.attention_backend == "flash" and _is_a_word(v)
-    if (v.attention_backend == "flash" and not is_word) or not v.at_least("mcore", "0.16"):
+    is_flash = v.attention_backend == "flash"
+    if (is_flash and not _is_a_word(v)) or not v.at_least("mcore", "0.16"):
         return None
-    off = Fix({"batch_invariant": False}, "results may depend on the batch")
     return Problem(
         message="batch-invariant mode takes flash attention alone: the model config is refused",
-        found=f"batch_invariant_mode with attention_backend {v.attention_backend}" + (" as a word" if is_word else ""),
+        found=f"batch_invariant_mode with attention_backend {v.attention_backend}" + (" as a word" if is_flash else ""),
         wanted=f"the member of the enum, in YAML: {_MEMBER}" if v.dialect == "bridge" else "attention_backend flash",
         facts=("batch_invariant", "attention_backend"),
-        fixes=(off,) if v.dialect == "bridge" else (Fix({"attention_backend": "flash"}, "flash attention"), off),
+        fixes=(
+            Fix({"attention_backend": "flash"}, "flash attention"),
+            Fix({"batch_invariant": False}, "results may depend on the batch"),
+        ),
     )
 
 

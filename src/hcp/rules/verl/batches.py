@@ -177,7 +177,7 @@ _BUDGET_OF_CRITIC = 32768
 
 def _counts_tokens(v: View) -> bool:
     """Whether megatron trains an actor or critic on static micro-batches that a number of tokens bounds."""
-    is_one = v.dialect == "verl" and v.get("strategy") == "megatron" and v.launch.reading.role in (_ACTOR, _CRITIC)
+    is_one = v.get("strategy") == "megatron" and v.launch.reading.role in (_ACTOR, _CRITIC)
     return is_one and bool(v.get("use_dynamic_bsz")) and not v.get("dynamic_context_parallel")
 
 
