@@ -112,6 +112,7 @@ VERDICTS: list[Row] = [
     ),
     # TOPO007 has what is not named.
     ("TOPO005", "bridge-provider", "", f"{NO_TP.replace('pp=1', 'pp=2')} mcore=0.19.0", "fine"),
+    ("TOPO005", "bridge-provider", "", f"{NO_TP.replace('pp=1', 'pp=2')} mcore=0.18.2", "error crash init"),
 ]
 
 TEXTS: list[Row] = [
