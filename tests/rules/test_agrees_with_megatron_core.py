@@ -1,8 +1,9 @@
 """Our verdict against megatron-core's own, on random configurations, where megatron-core itself decides.
 
-Upstream's verdict: the installed config constructors, then `initialize_model_parallel` itself, which builds its rank
-generators and creates every group; only torch.distributed below it is replaced by a recorder, so no process group
-is made. Ours: an error that is placed in these stages, for a launch by a Bridge provider, which adds no checks.
+Upstream's verdict: the config constructors, then `initialize_model_parallel` itself, which builds its rank generators
+and creates every group; what is replaced stands in bench/lib/agree/megatron_core_upstream.py. It is the installed
+release's, and the newest wheel's, each in a process of its own. Ours: an error that is placed in these stages, for a
+launch by a Bridge provider, which adds no checks.
 
 Fields of the catalogue that neither of the two looks at (sequence length, FP8, windows, sinks) are not drawn.
 """
@@ -11,23 +12,29 @@ from __future__ import annotations
 
 import random
 import re
-import warnings
+import sys
 from collections import Counter
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
+from pathlib import Path
 from typing import Any
 
 import pytest
+
+sys.path.append(str(Path(__file__).resolve().parents[2] / "bench" / "lib"))
+
+from agree.process import Upstream
 
 from hcp.launch.build import build_launch
 from hcp.launch.fact import Fact, Reading, Setting
 from hcp.rules.engine import check_launch
 from hcp.rules.registry import BY_ID, RULES
 from support.megatron_cases import Case, draw
+from support.needs import UPSTREAM
 
 pytestmark = pytest.mark.torch
 
 CASES = 20_000
-TESTED = "0.16.1"
+INSTALLED, NEWEST = "0.16.1", "0.19.2"
 
 NOT_OURS = {
     r"num_moe_experts must be non None to use expert-parallel": "not about CP: ep without experts",
@@ -45,106 +52,39 @@ LATER = {
 }
 """Rules whose stage is start-up, but after the constructors and the groups."""
 
-Verdict = Callable[[Case], str | None]
-
-
 # Upstream's verdict.
 
 
-@pytest.fixture
-def upstream(monkeypatch: pytest.MonkeyPatch) -> Iterator[Verdict]:
-    torch = pytest.importorskip("torch")
-    import megatron.core
-    from megatron.core import parallel_state
-    from megatron.core.transformer.transformer_config import MLATransformerConfig, TransformerConfig
-
-    if megatron.core.__version__ != TESTED:
-        pytest.skip(f"compares with megatron-core {TESTED}, found {megatron.core.__version__}")
-    world = {"size": 1, "rank": 0}
-    monkeypatch.setattr(torch.distributed, "is_initialized", lambda: True)
-    monkeypatch.setattr(torch.distributed, "get_world_size", lambda group=None: world["size"])
-    monkeypatch.setattr(torch.distributed, "get_rank", lambda group=None: world["rank"])
-    monkeypatch.setattr(torch.distributed, "new_group", lambda **_: object())
-    known: dict[tuple[Any, ...], str | None] = {}
-
-    def construct(case: Case) -> None:
-        (MLATransformerConfig if case["mla"] else TransformerConfig)(
-            num_layers=case["layers"],
-            hidden_size=case["heads"] * 8,
-            num_attention_heads=case["heads"],
-            num_query_groups=case["groups"],
-            tensor_model_parallel_size=case["tp"],
-            sequence_parallel=case["sp"],
-            pipeline_model_parallel_size=case["pp"],
-            pipeline_dtype=torch.bfloat16,
-            bf16=True,
-            virtual_pipeline_model_parallel_size=case["vpp"],
-            context_parallel_size=case["cp"],
-            expert_model_parallel_size=case["ep"],
-            expert_tensor_parallel_size=case["etp"],
-            num_moe_experts=case["experts"],
-            cp_comm_type=case["comm"],
-            experimental_attention_variant=case["variant"],
-            hierarchical_context_parallel_sizes=case["sizes"],
-            apply_rope_fusion=case["rope_fusion"],
-            add_bias_linear=False,
-            linear_attention_freq=2,
-            linear_num_key_heads=case["linear_heads"][0],
-            linear_num_value_heads=case["linear_heads"][1],
-            **({"rope_type": case["rope_type"]} if case["mla"] else {}),
-        )
-
-    def create_groups(case: Case) -> None:
-        world["size"], world["rank"] = case["world"], case["world"] // 2
-        try:
-            parallel_state.initialize_model_parallel(
-                tensor_model_parallel_size=case["tp"],
-                pipeline_model_parallel_size=case["pp"],
-                virtual_pipeline_model_parallel_size=case["vpp"],
-                context_parallel_size=case["cp"],
-                hierarchical_context_parallel_sizes=case["sizes"],
-                expert_model_parallel_size=case["ep"],
-                expert_tensor_parallel_size=case["etp"],
-                num_distributed_optimizer_instances=case["instances"],
-                order=case["order"],
-                create_gloo_process_groups=False,
-            )
-        finally:
-            parallel_state.destroy_model_parallel()
-
-    def verdict(case: Case) -> str | None:
-        """What megatron-core says against the configuration; None if it accepts it."""
-        names = ("world", "tp", "pp", "vpp", "cp", "ep", "etp", "instances", "order")
-        key = (*(case[name] for name in names), tuple(case["sizes"] or ()))
-        try:
-            construct(case)
-            if key not in known:
-                known[key] = _rejection(create_groups, case)
-            return known[key]
-        except Exception as error:
-            return _text(error)
-
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore")
-        yield verdict
+def _process(version: str) -> Upstream:
+    """The process with this megatron-core: the installed one, or a wheel's that was unpacked."""
+    path = "" if version == INSTALLED else str(UPSTREAM / f"megatron-core-{version}")
+    process = Upstream("megatron_core_upstream.py", env={"PYTHONPATH": path})
+    assert process.ready["version"] == version, f"compares with megatron-core {version}, found {process.ready}"
+    return process
 
 
-def _rejection(step: Callable[[Case], None], case: Case) -> str | None:
-    try:
-        step(case)
-    except Exception as error:
-        return _text(error)
-    return None
+def _in_one_worker(version: str, *marks: pytest.MarkDecorator) -> Any:
+    """A version as a parameter: its import takes seconds, so that its tests share a process."""
+    return pytest.param(version, marks=[*marks, pytest.mark.xdist_group(f"megatron-core {version}")])
 
 
-def _text(error: Exception) -> str:
-    return f"{type(error).__name__}: {' '.join(str(error).split())[:120]}"
+@pytest.fixture(scope="module", params=[_in_one_worker(INSTALLED), _in_one_worker(NEWEST, pytest.mark.upstream)])
+def upstream(request: pytest.FixtureRequest) -> Iterator[Upstream]:
+    process = _process(request.param)
+    yield process
+    process.close()
+
+
+def verdicts_of(upstream: Upstream, cases: list[Case]) -> list[str | None]:
+    """What megatron-core says against each configuration; None where it accepts it."""
+    verdicts: list[str | None] = upstream.ask({"cases": cases})["verdicts"]
+    return verdicts
 
 
 # Our verdict.
 
 
-def our_errors(case: Case) -> list[str]:
+def our_errors(case: Case, version: str) -> list[str]:
     """The ids of our errors in the stages that megatron-core has passed when its groups are built."""
     keys = {
         "tensor_model_parallel_size": case["tp"],
@@ -173,7 +113,7 @@ def our_errors(case: Case) -> list[str]:
     # A Bridge that hands its fields to the constructor as they are; from 0.4 on it drops sequence parallelism at tp 1.
     stated = {
         "world_size": case["world"],
-        "mcore": TESTED,
+        "mcore": version,
         "bridge": "0.3.1",
         "einops": True,
         "rank_order": case["order"],
@@ -199,19 +139,18 @@ def _disagreement(case: Case, theirs: str | None, ours: list[str]) -> str:
     return f"{said}; our errors: {', '.join(ours) or 'none'}; {fields}"
 
 
-def test_our_verdict_is_megatron_cores_on_random_configurations(upstream: Verdict) -> None:
+def test_our_verdict_is_megatron_cores_on_random_configurations(upstream: Upstream) -> None:
     rng = random.Random(20260822)
     outcomes: Counter[str] = Counter()
     seen_rules: Counter[str] = Counter()
     disagreements = []
-    for _ in range(CASES):
-        case = draw(rng)
-        theirs = upstream(case)
+    cases = [draw(rng) for _ in range(CASES)]
+    for case, theirs in zip(cases, verdicts_of(upstream, cases)):
         allowed = next((text for text in NOT_OURS if theirs and re.search(text, theirs)), None)
         if allowed:
             outcomes[allowed] += 1
             continue
-        ours = our_errors(case)
+        ours = our_errors(case, upstream.ready["version"])
         seen_rules.update(ours)
         outcomes["accepted" if theirs is None else "rejected"] += 1
         if (theirs is None) != (not ours):
@@ -244,10 +183,11 @@ def test_our_verdict_is_megatron_cores_on_random_configurations(upstream: Verdic
     assert set(seen_rules) <= set(BY_ID)
 
 
-def test_the_comparison_would_see_a_rule_that_is_missing(upstream: Verdict, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_comparison_would_see_a_rule_that_is_missing(upstream: Upstream, monkeypatch: pytest.MonkeyPatch) -> None:
     """Negative control: without one rule, some configuration is rejected by megatron-core alone."""
+    rng = random.Random(1)
+    cases = [draw(rng) for _ in range(1_000)]
+    rejected = [case for case, theirs in zip(cases, verdicts_of(upstream, cases)) if theirs]
     for missing in ("HCP002", "TOPO005", "TOPO006"):
         monkeypatch.setattr(f"{__name__}.RULES", tuple(rule for rule in RULES if rule.id != missing))
-        rng = random.Random(1)
-        cases = (draw(rng) for _ in range(1_000))
-        assert any(upstream(case) and not our_errors(case) for case in cases), missing
+        assert any(not our_errors(case, upstream.ready["version"]) for case in rejected), missing

@@ -231,6 +231,7 @@ TABLES = Tables(
         (r"eval_global_batch_size \(\d+\) must be divisible", ("BATCH001", "BATCH002")),
         (r"CP/SP collate padding multiple", ("LEN004", "CP001", "CP002", "LOAD002")),
         (r"world_size \(\d+\) is not divisible by expert_tensor_model_pipeline", ("TOPO004",)),
+        (r"Expert DP size must be divisible by the number of optimizer instances", ("TOPO006",)),
         (r"do not support hierarchical_context_parallel_sizes", ("HCP011",)),
         (r"Hybrid context parallel requires an even number", ("DCP007",)),
         (r"FSDP requires CUDA_DEVICE_MAX_CONNECTIONS", ("ENV001",)),

@@ -60,7 +60,8 @@ class Errors(NamedTuple):
 
 def errors_of(report: Report, tables: Tables) -> Errors:
     """The ids of the errors in a report. What is silent, or shows after the start, is beyond the comparison."""
-    comparable, beyond = [], []
+    comparable: list[str] = []
+    beyond: list[str] = []
     warned = tuple(finding.rule.id for finding in report.findings if finding.severity == "warning")
     for finding in report.findings:
         if finding.severity == "error":

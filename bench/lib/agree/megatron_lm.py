@@ -113,5 +113,5 @@ def _as_drawn(file: Path) -> Drawn:
         elif value != "":
             words += [name, *re.sub(r"[][()]", " ", str(value)).split()]
     sizes = [int(options.get(f"--{axis}-parallel-size", 1)) for axis in ("tensor-model", "pipeline-model", "context")]
-    env = {name: str(value) for name, value in (test.get("ENV_VARS") or {}).items()}
+    env: dict[str, str | None] = {name: str(value) for name, value in (test.get("ENV_VARS") or {}).items()}
     return Drawn(tuple(words), math.lcm(8, math.prod(sizes)), env)

@@ -28,6 +28,7 @@ TABLES = Tables(
         (r"number of layers of the model must be divisible", ("PIPE001", "PIPE003")),
         (r"must be evenly divisible by pipeline-model-parallel-size", ("PIPE001",)),
         (r"num_layers: \d+ after enable", ("PIPE001",)),
+        (r"number of middle layers: ", ("PIPE001",)),
         (r"Middle layers \(\d+\) must be evenly divisible", ("PIPE002",)),
         (r"hybrid-layer-pattern contains pipe separators", ("PIPE005",)),
         (r"ramp_?up_samples_per_increment|equal to start batch size", ("BATCH003",)),

@@ -18,7 +18,7 @@ def _limits_connections(v: View) -> bool:
     """Whether the launcher asserts something about the number of connections, and the launch shows it."""
     if is_fsdp(v):
         is_older = v.known("bridge") and not v.at_least("bridge", "0.5")
-        return v.known(CONNECTIONS) and (v.dialect == "mlm" or (v.dialect == "bridge" and not is_older))
+        return v.known(CONNECTIONS) and v.dialect in ("mlm", "bridge") and not is_older
     # Where a launch sets its environment, a variable that is absent is worth asking for.
     shown = v.known(CONNECTIONS) or any(name.startswith("env.") for name in v.launch.facts)
     return shown and wants_one_connection(v) and v.get("arch") not in BLACKWELL

@@ -120,15 +120,19 @@ def options_are_those_of_the_release(v: View) -> Problem | None:
     Options come and go, and branches have some of their own. argparse stops at one that it does not know, after the
     job has waited for its nodes, and takes no abbreviation.
     """
-    from hcp.launch.facts.known_options import BRANCHES, revisions_with
+    from hcp.launch.facts.known_options import BRANCHES, read_on, revisions_with
 
     found, revision = _options_of_others(v), _revision(v)
     if not found:
         return None
     have = revisions_with(found[0].key)
     known = have[0] if len(have) == 1 else f"{have[0]} to {have[-1]}"
-    here = f"{revision} ({v.mcore})" if revision in BRANCHES else f"Megatron-LM {v.mcore}"
-    return _unknown(found, f"is unknown to {here}", f"an option of {revision}; this one is in {known}", v)
+    here = f"Megatron-LM {v.mcore}"
+    if revision in BRANCHES:
+        here = f"{revision} ({v.mcore}) as of {read_on(revision)}"
+    problem = _unknown(found, f"is unknown to {here}", f"an option of {revision}; this one is in {known}")
+    may_come = revision in BRANCHES and have[-1] in BRANCHES  # branches take over each other's options
+    return problem._replace(severity="warning") if may_come else problem
 
 
 def _options_of_nobody(v: View) -> list[Setting]:
@@ -161,22 +165,21 @@ def options_are_those_of_megatron_lm(v: View) -> Problem | None:
     """Every option exists in some release or branch of Megatron-LM.
 
     A script with an option that neither a release nor main or dev has is for another branch, or for a program that
-    adds options. Megatron-LM's own programs stop at it; words whose program is not named may be for one that takes it.
-    What the other options mean on that branch is not known here.
+    adds options. Megatron-LM's own programs stop at it. It is a warning where the program is not named, or where its
+    version is not: a fork's pretrain_gpt.py has options of its own. What the other options mean on that branch is not
+    known here.
     """
     found = _options_of_nobody(v)
     if not found:
         return None
     version = f" (of Megatron-LM {v.mcore})" if v.known("mcore") else ""
     wanted = "the options of Megatron-LM, or the branch or program that the script is for"
-    problem = _unknown(found, f"is unknown to main{version}: this script is for a branch", wanted, v)
-    return problem if v.known("script") else problem._replace(severity="warning")
+    problem = _unknown(found, f"is unknown to main{version}: this script is for a branch", wanted)
+    return problem if v.known("script") and _revision(v) else problem._replace(severity="warning")
 
 
-def _unknown(found: list[Setting], message: str, wanted: str, v: View) -> Problem:
-    """The problem of options that the parser refuses; a warning where what was read may not be what is run."""
-    from hcp.launch.facts.known_options import BRANCHES
-
+def _unknown(found: list[Setting], message: str, wanted: str) -> Problem:
+    """The problem of options that the parser refuses."""
     options = [f"--{setting.key.replace('_', '-')}" for setting in found]
     more = f", and {len(found) - 1} more" if len(found) > 1 else ""
     return Problem(
@@ -184,7 +187,6 @@ def _unknown(found: list[Setting], message: str, wanted: str, v: View) -> Proble
         found=f"{options[0]}{more}",
         wanted=wanted,
         facts=(found[0].key,),
-        severity="warning" if _revision(v) in (None, *BRANCHES) else None,
         location=found[0].location,
     )
 

@@ -36,11 +36,11 @@ def _common() -> tuple[Rule, ...]:
     from hcp.rules.hcp import backend, launcher, sizes
     from hcp.rules.hcp import heads as hcp_heads
     from hcp.rules.slurm import paths, placement, rendezvous
-    from hcp.rules.topo import levels, ranks, shards
+    from hcp.rules.topo import levels, order, ranks, shards
 
     cp = _rules_in(attention, backends, comm_types, heads, lengths, modes)
     hcp = _rules_in(hcp_attention, backend, hcp_heads, launcher, sizes)
-    ranks_and_jobs = _rules_in(levels, ranks, shards, tp, par, paths, placement, rendezvous)
+    ranks_and_jobs = _rules_in(levels, order, ranks, shards, tp, par, paths, placement, rendezvous)
     return (
         cp
         + hcp

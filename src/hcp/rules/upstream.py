@@ -118,6 +118,7 @@ TE_MXFP8_TENSOR = UpstreamFile("transformer-engine", "transformer_engine/pytorch
 TE_UTILS = UpstreamFile("transformer-engine", "transformer_engine/pytorch/utils.py")
 
 VERL_ACTOR_CONFIG = UpstreamFile("verl", "verl/workers/config/actor.py")
+VERL_BALANCING = UpstreamFile("verl", "verl/utils/seqlen_balancing.py")
 VERL_CONFIG = UpstreamFile("verl", "verl/utils/config.py")
 VERL_CRITIC_CONFIG = UpstreamFile("verl", "verl/workers/config/critic.py")
 VERL_DYNAMIC_CP_SCHEDULER = UpstreamFile("verl", "verl/utils/dynamic_cp_scheduler.py")

@@ -6,6 +6,13 @@ from support.rules import FixRow, Row, test_fixes, test_text, test_verdict
 
 __all__ = ["test_fixes", "test_text", "test_verdict"]
 
+WORD = "model.batch_invariant_mode=true model.attention_backend=flash"
+MEMBER = """\
+model:
+  batch_invariant_mode: true
+  attention_backend: {_target_: megatron.core.transformer.enums.AttnBackend, _call_: true, _args_: [1]}
+"""
+
 VERDICTS: list[Row] = [
     # rule, dialect, launch, assumed, verdict
     ("ATTN001", "mlm", "--attention-backend flash", "", "not concerned"),
@@ -41,6 +48,12 @@ VERDICTS: list[Row] = [
         "mcore=0.19.0",
         "error crash config",
     ),
+    # Bridge hands over a word as text, which is no member of AttnBackend.
+    ("ATTN003", "bridge", WORD, "mcore=0.19.0", "error crash config"),
+    ("ATTN003", "bridge", WORD, "mcore=0.15.3", "fine"),
+    ("ATTN003", "bridge", MEMBER, "mcore=0.19.0", "fine"),
+    ("ATTN003", "bridge", MEMBER.replace("[1]", "[2]"), "mcore=0.19.0", "error crash config"),
+    ("ATTN003", "bridge", "model.batch_invariant_mode=true", "mcore=0.19.0 attention_backend=flash", "fine"),
 ]
 
 TEXTS: list[Row] = [
@@ -49,10 +62,19 @@ TEXTS: list[Row] = [
     ("ATTN001", "mlm", "--attention-backend local --spec a.module function", "", "found: with spec a.module"),
     ("ATTN002", "mlm", "--rope-type yarn", "", "found: rope_type yarn"),
     ("ATTN003", "mlm", "--batch-invariant-mode --attention-backend fused", "mcore=0.19.0", "found: fused"),
+    ("ATTN003", "bridge", WORD, "mcore=0.19.0", "found: attention_backend flash as a word"),
+    ("ATTN003", "bridge", WORD, "mcore=0.19.0", "wanted: _args_: [1]"),
 ]
 
 FIXES: list[FixRow] = [
     # rule, dialect, launch, assumed, what each fix writes
+    (
+        "ATTN003",
+        "mlm",
+        "--batch-invariant-mode --attention-backend fused",
+        "mcore=0.19.0",
+        ("attention_backend=flash", "batch_invariant_mode=false"),
+    ),
     ("ATTN001", "mlm", "--attention-backend local", "", ("spec=local", "attention_backend=auto")),
     ("ATTN002", "mlm", "--rope-type yarn", "", ("rope_type=rope",)),
     (
@@ -60,6 +82,6 @@ FIXES: list[FixRow] = [
         "bridge",
         "model.batch_invariant_mode=true model.attention_backend=fused model.context_parallel_size=1",
         "mcore=0.19.0",
-        ("model.attention_backend=flash", "model.batch_invariant_mode=false"),
+        ("model.batch_invariant_mode=false",),  # an override cannot write the member
     ),
 ]

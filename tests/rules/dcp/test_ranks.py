@@ -17,6 +17,9 @@ VERDICTS: list[Row] = [
     ("DCP021", "verl", f"{VERL}trainer.n_gpus_per_node=2", VERL_ON_DEV, "fine"),
     ("DCP021", "verl", f"{VERL}trainer.n_gpus_per_node=4", VERL_ON_DEV, "all:"),
     ("DCP021", "verl", "trainer.n_gpus_per_node=6", VERL_ON_DEV, "not concerned"),
+    # Newer than what was read.
+    ("DCP021", "verl", f"{VERL}trainer.n_gpus_per_node=6", "verl=0.10.0 mcore=0.21.0", "not concerned"),
+    ("DCP007", "mlm", f"{HYBRID} {CP} 6", "world_size=6 mcore=0.21.0 te=2.14", "not concerned"),
     ("DCP007", "mlm", f"{HYBRID} {CP} 6", "world_size=6 mcore=0.17.0 te=2.14", "error crash training"),
     ("DCP007", "mlm", f"{HYBRID} {CP} 12", "world_size=12 mcore=0.17.0 te=2.14", "error crash training"),
     ("DCP007", "mlm", f"{HYBRID} {CP} 9", "world_size=9 mcore=0.17.0 te=2.14", "error crash init"),

@@ -39,6 +39,7 @@ VERDICTS: list[Row] = [
     ("KEY002", "mlm", "--cp-partition-mode contiguous", "mcore=0.20.0", "warning crash config"),
     ("KEY002", "mlm", "--cp-partition-mode contiguous", "mcore=0.19.0 mcore_branch=dev", "fine"),
     ("KEY002", "mlm", "--flash-attention-version 4", "mcore=0.19.0 mcore_branch=dev", "warning crash config"),
+    ("KEY002", "mlm", "--data-impl mmap", "mcore=0.20.0", "error crash config"),  # no branch has it any more
     ("KEY002", "mlm", "--window-size 128,0", "mcore=0.13.0 mcore_branch=dev", "not concerned"),
     ("KEY002", "mlm", HYBRID, "mcore=0.15.3", "fine"),  # DCP020 says it
     ("KEY002", "mlm", DYNAMIC, "mcore=0.19.0", "fine"),
@@ -47,6 +48,14 @@ VERDICTS: list[Row] = [
     ("KEY003", "mlm", "--sft-sequence-packing", "mcore=0.16.1", "warning crash config"),  # for whose program?
     ("KEY003", "mlm", "--sft-sequence-packing", "mcore=0.16.1 script=pretrain_gpt.py", "error crash config"),
     ("KEY003", "mlm", "--sft-sequence-packing", "mcore=0.20.0", "warning crash config"),
+    ("KEY003", "mlm", "--sft-sequence-packing", "mcore=0.20.0 script=pretrain_gpt.py", "error crash config"),
+    (
+        "KEY003",
+        "mlm",
+        "--sft-sequence-packing",
+        "mcore=0.19.0 mcore_branch=dev script=pretrain_gpt.py",
+        "error crash config",
+    ),
     ("KEY003", "mlm", "--sft-sequence-packing", "mcore=0.21.0", "not concerned"),
     ("KEY003", "mlm", "--sft-sequence-packing", "", "not concerned"),
     ("KEY003", "mlm", "--sft-sequence-packing", "script=tools/../pretrain_gpt.py", "warning crash config"),
@@ -92,7 +101,7 @@ TEXTS: list[Row] = [
         "mcore=0.14.0",
         "wanted: an option of 0.14.0; this one is in 0.15.0 to dev",
     ),
-    ("KEY002", "mlm", "--cp-partition-mode x", "mcore=0.20.0", "message: is unknown to main (0.20.0)"),
+    ("KEY002", "mlm", "--cp-partition-mode x", "mcore=0.20.0", "message: is unknown to main (0.20.0) as of 20"),
     ("KEY002", "mlm", "--cp-partition-mode x", "mcore=0.20.0", "wanted: an option of main; this one is in dev"),
     ("KEY003", "mlm", "--sft-sequence-packing --ours", "mcore=0.16.1", "found: --sft-sequence-packing, and 1 more"),
     (

@@ -65,9 +65,15 @@ def clauses(row: Known) -> Iterator[Row]:
 
 
 def unknown(row: Known) -> Row:
-    """The row's bad launch without the version that decides."""
+    """The row's bad launch without the version that decides: a note does not ask for it."""
     words = [word for word in row.launch.assume.split() if not word.startswith(f"{row.package}=")]
-    return row.id, row.launch.dialect, row.launch.text, " ".join(words), f"needs {row.package}"
+    return (
+        row.id,
+        row.launch.dialect,
+        row.launch.text,
+        " ".join(words),
+        "not concerned" if row.severity == "info" else f"needs {row.package}",
+    )
 
 
 VERDICTS: list[Row] = [verdict for row in ROWS for verdict in (*versions(row), *clauses(row), unknown(row))] + [

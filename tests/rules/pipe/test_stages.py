@@ -16,7 +16,10 @@ _LAYOUT = "--pipeline-model-parallel-layout"
 VERDICTS: list[Row] = [
     # Without a pipeline no stage is left to share the rest; 0.16 refuses what one given stage leaves.
     ("PIPE002", "mlm", "--num-layers 8 --decoder-last-pipeline-num-layers 1", "mcore=0.14.0", "fine"),
+    ("PIPE002", "mlm", "--num-layers 8 --decoder-last-pipeline-num-layers 1", "mcore=0.15.3", "fine"),
     ("PIPE002", "mlm", "--num-layers 8 --decoder-last-pipeline-num-layers 1", "mcore=0.16.1", "error"),
+    ("PIPE002", "mlm", f"--num-layers 8 {_FIRST} 3 {_LAST} 4", "mcore=0.16.1", "fine"),
+    ("PIPE002", "mlm", f"--num-layers 8 {_PP} 2 {_FIRST} 9", "mcore=0.16.1", "error silent never"),
     # rule, dialect, launch, assumed, verdict
     ("PIPE001", "mlm", "--num-layers 7", "", "not concerned"),
     ("PIPE001", "mlm", f"--num-layers 7 {_PP} 2", "", "error crash config"),
@@ -46,6 +49,13 @@ VERDICTS: list[Row] = [
     ("PIPE002", "mlm", f"--num-layers 8 {_PP} 2 {_FIRST} 3 {_LAST} 5", "", "needs mcore"),
     ("PIPE002", "mlm", f"--num-layers 8 {_PP} 2 {_FIRST} 3 {_LAST} 4", "", "error crash init"),
     ("PIPE002", "mlm", f"--num-layers 8 {_PP} 1 {_FIRST} 3 {_LAST} 5", "mcore=0.16.0", "error crash init"),
+    # More layers than the model has: [12, -2, -2] and [12, -3] pass megatron-core's arithmetic, -3 over 2 does not.
+    *(
+        ("PIPE002", "mlm", f"--num-layers 8 {_PP} 3 {_FIRST} 12", f"mcore={mcore}", "error silent never")
+        for mcore in ("0.15.3", "0.16.1")
+    ),
+    ("PIPE002", "mlm", f"--num-layers 8 {_PP} 2 {_LAST} 11", "mcore=0.16.1", "error silent never"),
+    ("PIPE002", "mlm", f"--num-layers 8 {_PP} 3 {_FIRST} 11", "mcore=0.16.1", "error crash init"),
     # Stages between, and nothing for them.
     ("PIPE002", "mlm", f"--num-layers 8 {_PP} 3 {_FIRST} 3 {_LAST} 5", "mcore=0.16.0", "error crash init"),
     ("PIPE002", "mlm", f"--num-layers 8 {_PP} 3 {_FIRST} 3 {_LAST} 5", "mcore=0.15.3", "fine"),
@@ -103,6 +113,9 @@ VERDICTS: list[Row] = [
 
 TEXTS: list[Row] = [
     # rule, dialect, launch, assumed, what the finding says
+    ("PIPE002", "mlm", f"--num-layers 8 {_PP} 3 {_FIRST} 12", "mcore=0.16.1", "message: another model is built"),
+    ("PIPE002", "mlm", f"--num-layers 8 {_PP} 3 {_FIRST} 12", "mcore=0.16.1", "12 in the first: -4 left for 2"),
+    ("PIPE002", "mlm", f"--num-layers 8 {_PP} 3 {_FIRST} 12", "mcore=0.16.1", "wanted: fewer than 8 layers"),
     ("PIPE001", "mlm", f"--num-layers 7 {_PP} 2", "", "found: 7 layers, over 2 stages"),
     (
         "PIPE001",

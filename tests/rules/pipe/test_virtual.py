@@ -133,7 +133,15 @@ TEXTS: list[Row] = [
         "wanted: at least 3 stages",
     ),
     ("PIPE006", "mlm", f"{_PP} 2 {_LAYOUT} Et|t|tL", "", "found: 3 parts over 2 stages"),
-    ("PIPE007", "mlm", f"--num-layers 4 {_PP} 2 {_LAYOUT} Et|ttL", "", "found: a layout with 3 t for 4 layers"),
+    ("PIPE007", "mlm", f"--num-layers 4 {_PP} 2 {_LAYOUT} Et|ttL", "", "found: layout Et|ttL: 3 t for 4 layers"),
+    ("PIPE007", "mlm", f"--num-layers 4 {_PP} 2 {_LAYOUT} 'Et|t*2L'", "", "found: layout Et|t*2L: 3 t for 4 layers"),
+    (
+        "PIPE007",
+        "bridge",
+        f"model.num_layers=5 {_LISTS}",
+        "mtp_layers=null",
+        "found: layout Et|tL: 2 t for 5 layers",
+    ),
     ("PIPE007", "mlm", f"--num-layers 3 {_PP} 2 {_LAYOUT} tE|ttL", "", "found: E not once and first"),
     ("PIPE007", "mlm", f"--num-layers 3 {_PP} 2 {_LAYOUT} Et|tt", "", "found: L not once and last"),
     (

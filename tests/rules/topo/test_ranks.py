@@ -19,6 +19,8 @@ TWO_INSTANCES = (
     "ddp.num_distributed_optimizer_instances=2"
 )
 
+NO_TP = "tp=1 cp=2 pp=1 ep=1 etp=1 world_size=4 rank_order=cp-ep-pp-dp"
+
 VERDICTS: list[Row] = [
     # rule, dialect, launch, assumed, verdict
     ("TOPO003", "verl", "", "tp=2 world_size=1", "error crash init"),
@@ -97,6 +99,20 @@ VERDICTS: list[Row] = [
         "tp=1 cp=4 pp=1 ep=1 etp=1 world_size=4 rank_order=tp-cp-ep-pp",
         "error crash init",
     ),
+    # From 0.19 on tp has to be named at size 1 too: `RankGenerator` finds its letters in gtp_remat.
+    *(
+        ("TOPO007", "bridge-provider", "", f"{NO_TP} {mcore}", said)
+        for mcore, said in (
+            ("mcore=0.18.2", "fine"),
+            ("mcore=0.19.0", "error crash init"),
+            ("mcore=0.20.0", "error crash init"),
+            ("mcore=0.19.0 mcore_branch=dev", "fine"),
+            ("", "needs mcore"),
+        )
+    ),
+    # TOPO007 has what is not named.
+    ("TOPO005", "bridge-provider", "", f"{NO_TP.replace('pp=1', 'pp=2')} mcore=0.19.0", "fine"),
+    ("TOPO005", "bridge-provider", "", f"{NO_TP.replace('pp=1', 'pp=2')} mcore=0.18.2", "error crash init"),
 ]
 
 TEXTS: list[Row] = [

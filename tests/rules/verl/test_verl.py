@@ -14,6 +14,14 @@ WITH_CRITIC = SOUND.replace("grpo", "gae")
 BY_TOKENS = f"{MEGATRON}{A}use_dynamic_bsz=True "
 CP_4 = f"{SOUND}trainer.nnodes=3 {A}megatron.context_parallel_size=4 "
 
+LONG = f"{BY_TOKENS}data.max_prompt_length=1024 data.max_response_length=31744 "  # 32768 tokens
+LONG_YAML = """\
+algorithm: {adv_estimator: grpo}
+data: {max_prompt_length: 1024, max_response_length: 31744}
+actor_rollout_ref:
+  actor: {strategy: megatron, use_dynamic_bsz: true}
+"""
+
 AS_YAML = """\
 algorithm: {adv_estimator: grpo}
 actor_rollout_ref:
@@ -75,6 +83,39 @@ VERDICTS: list[Row] = [
         "",
         "all:",  # the critic's mini-batch is the actor's
     ),
+    # The longest sequence against ppo_max_token_len_per_gpu (16384 unless set; a critic's 32768) x CP.
+    ("VERL005", "verl", LONG, "", "error crash training"),
+    ("VERL005", "verl", LONG_YAML, "", "warning crash training"),
+    ("VERL005", "verl", f"{LONG}{A}megatron.context_parallel_size=2", "", "fine"),
+    ("VERL005", "verl", f"{LONG}{A}megatron.context_parallel_size=2 data.max_prompt_length=1025", "", "all: VERL005"),
+    ("VERL005", "verl", f"{LONG}{A}ppo_max_token_len_per_gpu=32768", "", "fine"),
+    ("VERL005", "verl", f"{LONG}{A}ppo_max_token_len_per_gpu=32767", "", "all: VERL005"),
+    ("VERL005", "verl", f"{LONG}{A}use_dynamic_bsz=False", "", "not concerned"),
+    ("VERL005", "verl", f"{LONG}{A}megatron.dynamic_context_parallel=True", "", "not concerned"),
+    ("VERL005", "verl", LONG.replace("megatron", "dp"), "", "not concerned"),
+    ("VERL005", "mlm", "--seq-length 4096", "", "not concerned"),
+    (
+        "VERL005",
+        "verl",
+        f"{LONG.replace('grpo', 'gae')}{A}ppo_max_token_len_per_gpu=32768 critic.use_dynamic_bsz=True",
+        "",
+        "all:",
+    ),
+    (
+        "VERL005",
+        "verl",
+        f"{LONG.replace('grpo', 'gae')}{A}ppo_max_token_len_per_gpu=32769 data.max_prompt_length=1025",
+        "",
+        "all: VERL005",
+    ),
+    ("VERL005", "verl", f"{LONG}{A}ppo_max_token_len_per_gpu=32768 {A}use_kl_loss=True", "", "all:"),  # ref has no such
+    (
+        "VERL005",
+        "verl",
+        f"{LONG.replace('grpo', 'gae')}{A}ppo_max_token_len_per_gpu=32768 critic.ppo_max_token_len_per_gpu=32767",
+        "",
+        "all: VERL005",
+    ),
 ]
 
 TEXTS: list[Row] = [
@@ -83,12 +124,38 @@ TEXTS: list[Row] = [
     ("VERL001", "verl", WITH_CRITIC, "", "found: critic: use_dynamic_bsz False"),
     ("VERL001", "verl", f"{SOUND}{A}ppo_micro_batch_size=8", "", "found: both ppo_micro_batch_size_per_gpu and"),
     ("VERL002", "verl", WITH_REF, "", "found: actor_rollout_ref.ref: use_dynamic_bsz False and no log_prob"),
+    ("VERL002", "verl", WITH_REF, "", "wanted: use_dynamic_bsz=True of the actor"),
     ("VERL003", "verl", CP_4, "", "found: 1024 sequences at DP 6 x micro-batch 2"),
+    ("VERL005", "verl", LONG, "", "found: up to 32768 tokens, and ppo_max_token_len_per_gpu 16384 x CP 1"),
     ("VERL004", "verl", f"{SOUND}data.train_batch_size=128", "", "found: 128 with ppo_mini_batch_size 256"),
 ]
 
+NO_ROLLOUT = f"{MEGATRON}{A}ppo_micro_batch_size_per_gpu=2 "
+
 FIXES: list[FixRow] = [
     # rule, dialect, launch, assumed, what each fix writes
+    (
+        "VERL002",
+        "verl",
+        NO_ROLLOUT,
+        "",
+        (f"{R}log_prob_micro_batch_size_per_gpu=1", f"{A}use_dynamic_bsz=true"),
+    ),
+    (
+        "VERL005",
+        "verl",
+        f"{LONG}{A}megatron.context_parallel_size=2 data.max_prompt_length=1025",
+        "",
+        (f"{A}ppo_max_token_len_per_gpu=16385",),
+    ),
+    ("VERL002", "verl", WITH_REF, "", ("actor_rollout_ref.ref.log_prob_micro_batch_size_per_gpu=1",)),
+    (
+        "VERL002",
+        "verl",
+        f"{SOUND}{R}log_prob_micro_batch_size=8",
+        "",
+        (f"{R}log_prob_micro_batch_size=null", f"{A}use_dynamic_bsz=true"),
+    ),
     ("VERL004", "verl", f"{SOUND}data.train_batch_size=128", "", (f"{A}ppo_mini_batch_size=128",)),
     (
         "VERL003",

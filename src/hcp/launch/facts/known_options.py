@@ -45,6 +45,12 @@ def revision_of(release: Release, branch: str | None) -> str | None:
     return next(iter(older[-1:] or same), None)
 
 
+def read_on(branch: str) -> str:
+    """The day of the commit whose options a branch has in the table, as "2026-08-22": later ones may have more."""
+    head = next(line for line in _lines() if line.startswith(f"# {branch}: "))
+    return head.rpartition(" of ")[2]
+
+
 def _release(name: str) -> Release:
     major, minor, micro = map(int, name.split("."))
     return major, minor, micro

@@ -139,8 +139,9 @@ def _precision(name: str, location: Location | None) -> list[Setting]:
 def plain_targets(doc: YamlDoc) -> list[Setting]:
     """The YAML's settings with `_target_` mappings that stand for one value replaced by that value.
 
-    An enum (`_target_`, `_call_: true`, `_args_: [5]`) becomes its member's name, a type or function (`_call_:
-    false`) its dotted name. Other targets (a config class with its fields) stay as they are.
+    An enum (`_target_`, `_call_: true`, `_args_: [5]`) becomes its member's name, beside its `_target_`: a plain word
+    is no member. A type or function (`_call_: false`) becomes its dotted name. Other targets (a config class with its
+    fields) stay as they are.
     """
     values: dict[str, Any] = {}
     for setting in doc.settings:
@@ -152,9 +153,12 @@ def plain_targets(doc: YamlDoc) -> list[Setting]:
     out: list[Setting] = []
     for setting in doc.settings:
         prefix = setting.key.rpartition(".")[0]
-        if prefix not in values:
+        is_enum = setting.key.endswith("._target_") and str(setting.value).rpartition(".")[2] in _ENUMS
+        if prefix not in values or is_enum:
             out.append(setting)
-        elif setting.key.endswith("._target_"):
+        if prefix not in values:
+            continue
+        if setting.key.endswith("._target_"):
             out.append(Setting(prefix, values[prefix], doc.mappings[prefix].location))
     return out
 

@@ -238,9 +238,10 @@ def ucc_pipeline_has_enough_connections(v: View) -> Problem | None:
     source=(
         TRANSFORMER_CONFIG.says(
             "TransformerConfig.__post_init__",
-            "DSv4 Hybrid with context parallelism requires cp_partition_mode='contiguous'.",
+            "DSv4 Hybrid with context parallelism requires ",
             ">=0.19",
             where="checkout",
+            branches=("dev",),
         ),
     ),
     applies=under_cp(lambda v: v.get("attention_variant") == "dsv4_hybrid" and v.get("mcore_branch") != "main"),

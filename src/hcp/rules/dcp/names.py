@@ -80,7 +80,8 @@ def core_switch_is_left_to_megatron_lm(v: View) -> Problem | None:
     """Megatron-core's own switch of dynamic CP is left to Megatron-LM's training loop.
 
     The switch changes megatron-core's schedule, which then reads groups of samples from the data iterator. Only
-    Megatron-LM's loop wraps the iterator so. Bridge's loop and verl's engine hand over plain batches.
+    Megatron-LM's loop wraps the iterator so. Bridge's loop, up to 0.7, and verl's engine hand over plain batches.
+    Megatron-Bridge#6127, open in August 2026, would wrap them.
     """
     # verl's own switch is another one, and may be on or off beside megatron-core's.
     name = "hybrid_context_parallel" if v.dialect == "verl" else switch(v)

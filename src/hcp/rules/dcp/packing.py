@@ -27,10 +27,10 @@ def _packs_without_dynamic_cp(v: View) -> bool:
     bad=Example("mlm", f"{_PACKS} --seq-length 4096 --max-seqlen-per-dp-cp-rank 1024", _ON_DEV),
 )
 def buffer_of_the_scheduler_holds_a_sequence(v: View) -> Problem | None:
-    """The ranks of a packed row have room for the longest sequence.
+    """The ranks that share a packed row have room for the longest sequence.
 
-    A row is packed for the ranks of CP with dp_balanced, for those of DP x CP with the other scheduler. Each holds
-    max_seqlen_per_dp_cp_rank tokens; where that is unset, the command line takes what seq_length asks for.
+    With dp_balanced these are the CP ranks, with default_dynamic_cp the DP x CP ranks. Each holds
+    max_seqlen_per_dp_cp_rank tokens; where that is unset, the command line derives it from seq_length.
     """
     room = tokens_per_rank(v)
     if room is None or v.seq_length is None:
@@ -40,8 +40,8 @@ def buffer_of_the_scheduler_holds_a_sequence(v: View) -> Problem | None:
         return None
     enough = -(-v.seq_length // ranks)
     return Problem(
-        message="the command line stops: the longest sequence does not fit into a packed row",
-        found=f"seq_length {v.seq_length}, and room for {room} tokens on each of {ranks} ranks",
+        message="the command line stops: a packed row has no room for the longest sequence",
+        found=f"seq_length {v.seq_length}, and max_seqlen_per_dp_cp_rank {room} x {ranks} ranks",
         wanted=f"max_seqlen_per_dp_cp_rank of at least {enough}",
         facts=("max_seqlen_per_dp_cp_rank", "seq_length", "cp"),
         fixes=(Fix({"max_seqlen_per_dp_cp_rank": enough}, f"{enough} tokens on each rank"),),

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 from hcp.rules.known.row import Known, rules_of
 from hcp.rules.rule import Example, Fix
 from hcp.rules.upstream import (
@@ -31,10 +33,18 @@ def _model(provider: str, cp: int = 2) -> Example:
     return Example("bridge", f"model._target_={_MODELS}{provider} model.context_parallel_size={cp} ", "te=2.18")
 
 
-def _good(provider: str, version: str) -> Example:
-    return _model(provider, 1)._replace(assume=f"te=2.18 bridge={version}")
+def _good(provider: str) -> Example:
+    return _model(provider, 1)._replace(assume="te=2.18 bridge=0.6")
 
 
+_REFUSED: dict[str, Any] = {
+    "severity": "error",
+    "effect": "crash",
+    "stage": "init",
+    "instead": "context_parallel_size 1",
+    "fixes": (_WITHOUT_CP,),
+}
+"""What the rows have in common of models that are built without context parallelism alone."""
 _GEMMA2 = "gemma.gemma2_provider.Gemma2ModelProvider"
 _GEMMA3_VL = "gemma_vl.gemma3_vl_provider.Gemma3VLModelProvider"
 _GEMMA4 = "gemma.gemma4_provider.Gemma4DenseProvider"
@@ -150,16 +160,12 @@ ROWS: tuple[Known, ...] = (
         why="Its attention caps the scores, which Bridge computes in a module of its own that asserts CP off.",
         symptom="Gemma 2's attention has no context parallelism: the model build stops",
         issue="NVIDIA-NeMo/Megatron-Bridge, gemma2_provider.py",
-        severity="error",
-        effect="crash",
-        stage="init",
         source=(
             BRIDGE_GEMMA2.says("Gemma2DotProductAttention.__init__", "self.config.context_parallel_size", ">=0.2"),
         ),
         launch=_model(_GEMMA2),
-        good=_good(_GEMMA2, "0.6"),
-        instead="context_parallel_size 1",
-        fixes=(_WITHOUT_CP,),
+        good=_good(_GEMMA2),
+        **_REFUSED,
     ),
     Known(
         "KNOWN014",
@@ -170,14 +176,10 @@ ROWS: tuple[Known, ...] = (
         why="Its layers have windows and sinks of a kind that Bridge has not joined with CP; the provider asserts it.",
         symptom="Bridge's provider asserts that MiMo-V2-Flash has no context parallelism: the model build stops",
         issue="NVIDIA-NeMo/Megatron-Bridge, mimo_v2_flash_provider.py",
-        severity="error",
-        effect="crash",
-        stage="init",
         source=(BRIDGE_MIMO_V2_FLASH.says("", "MiMo-V2-Flash does not support context parallelism yet.", ">=0.5"),),
         launch=_model(_MIMO),
-        good=_good(_MIMO, "0.6"),
-        instead="context_parallel_size 1",
-        fixes=(_WITHOUT_CP,),
+        good=_good(_MIMO),
+        **_REFUSED,
     ),
     Known(
         "KNOWN015",
@@ -189,16 +191,12 @@ ROWS: tuple[Known, ...] = (
         "and the provider refuses it.",
         symptom="Gemma 3's vision model has no context parallelism with its attention bias: the model build stops",
         issue="NVIDIA-NeMo/Megatron-Bridge, gemma3_vl_provider.py",
-        severity="error",
-        effect="crash",
-        stage="init",
         source=(
             BRIDGE_GEMMA3_VL.says("", "Gemma 3 VL does not support context parallelism with attention bias.", ">=0.6"),
         ),
         launch=_model(_GEMMA3_VL),
-        good=_good(_GEMMA3_VL, "0.6"),
-        instead="context_parallel_size 1",
-        fixes=(_WITHOUT_CP,),
+        good=_good(_GEMMA3_VL),
+        **_REFUSED,
     ),
     Known(
         "KNOWN016",
@@ -210,14 +208,10 @@ ROWS: tuple[Known, ...] = (
         "later releases refuse it in the provider.",
         symptom="the dense Gemma 4 is built with the local attention, which supports CP=1 only: the model build stops",
         issue="NVIDIA-NeMo/Megatron-Bridge#6120",
-        severity="error",
-        effect="crash",
-        stage="init",
         source=(BRIDGE_GEMMA4.says("get_gemma4_layer_spec", "LocalSpecProvider()", ">=0.6"),),
         launch=_model(_GEMMA4),
-        good=_good(_GEMMA4, "0.6"),
-        instead="context_parallel_size 1",
-        fixes=(_WITHOUT_CP,),
+        good=_good(_GEMMA4),
+        **_REFUSED,
     ),
 )
 

@@ -86,7 +86,8 @@ def _rule(row: Known, table: str) -> Rule:
     dialects = _DIALECTS.get(row.package, DIALECTS)
 
     def applies(v: View) -> bool:
-        return v.dialect in dialects and all(clause.holds(v) for clause in clauses)
+        asks = row.severity != "info" or v.known(row.package)  # a note is not worth a question
+        return asks and v.dialect in dialects and all(clause.holds(v) for clause in clauses)
 
     def check(v: View) -> Problem | None:
         span = _span_with(v, row.package, spans)

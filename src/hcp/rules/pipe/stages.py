@@ -105,7 +105,7 @@ def middle_stages_share_the_rest(v: View) -> Problem | None:
     """The layers between a given first and last stage divide into the stages between.
 
     With all stages given, no layer may be left (before 0.16 megatron-core divides by zero there). A given stage holds
-    at least one layer.
+    at least one layer. No constructor compares it with the model: a negative rest that divides makes empty stages.
     """
     sizes = given_stages(v)
     layers, stages = v.num_layers - sum(sizes.values()), v.pp - len(sizes)
@@ -121,13 +121,19 @@ def middle_stages_share_the_rest(v: View) -> Problem | None:
     else:
         wrong = layers != 0 or stages < 0 or not v.at_least("mcore", "0.16")
         wanted = "stages that hold all layers" if layers else "megatron-core 0.16 or newer, or a stage between"
-    if not wrong:
+    beyond = layers < 0 and not wrong
+    if not wrong and not beyond:
         return None
     return Problem(
-        message="the config constructor stops: the stages that are given leave layers that cannot be shared",
+        message="another model is built without a word: the given stages hold more layers than the model has, and the "
+        "stages between hold none"
+        if beyond
+        else "the config constructor stops: the stages that are given leave layers that cannot be shared",
         found=f"{v.num_layers} layers over {v.pp} stages, {given}: {layers} left for {stages}",
-        wanted=wanted,
+        wanted=f"stages of their own with fewer than {v.num_layers} layers" if beyond else wanted,
         facts=("num_layers", "pp", *(f"{name}_stage_layers" for name in sizes)),
+        effect="silent" if beyond else None,
+        stage="never" if beyond else None,
     )
 
 

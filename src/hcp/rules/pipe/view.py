@@ -65,9 +65,13 @@ def stops_at(v: View) -> Stage:
 
 
 class Layout(NamedTuple):
-    """A custom layout: one text of `E` (embedding), `t` (layer), `m` (multi-token prediction), `L` (loss) per stage."""
+    """A custom layout: one text of `E` (embedding), `t` (layer), `m` (multi-token prediction), `L` (loss) per stage.
+
+    `written` is the text of the launch, with its repetitions; a list of a configuration is written out.
+    """
 
     stages: tuple[str, ...]
+    written: str
 
     @property
     def flat(self) -> str:
@@ -86,11 +90,12 @@ def layout_of(v: View) -> Layout:
     """
     written = v.pipeline_layout
     if isinstance(written, str):
-        return Layout(tuple(_unrolled(written).split("|")))
+        return Layout(tuple(_unrolled(written).split("|")), written)
     if isinstance(written, list | tuple) and all(isinstance(stage, list | tuple) for stage in written):
         names = [[str(layer).strip().lower() for layer in stage] for stage in written]
         if all(name in _LETTERS for stage in names for name in stage):
-            return Layout(tuple("".join(_LETTERS[name] for name in stage) for stage in names))
+            stages = tuple("".join(_LETTERS[name] for name in stage) for stage in names)
+            return Layout(stages, "|".join(stages))
     raise Unknown("pipeline_layout")
 
 

@@ -192,7 +192,8 @@ def layout_holds_every_layer(v: View) -> Problem | None:
 
     `E` comes first and `L` last, `t` stands for a layer, `m` for one of multi-token prediction, behind all layers.
     """
-    flat = layout_of(v).flat
+    layout = layout_of(v)
+    flat = layout.flat
     layers, mtp, wanted_mtp = flat.count("t"), flat.count("m"), v.mtp_layers or 0
     wrong = None
     if not flat.startswith("E") or flat.count("E") != 1:
@@ -209,7 +210,7 @@ def layout_holds_every_layer(v: View) -> Problem | None:
         return None
     return Problem(
         message="the config constructor stops: the layout does not hold the model's layers",
-        found=f"a layout with {wrong[0]}",
+        found=f"layout {layout.written}: {wrong[0]}",
         wanted=wrong[1],
         facts=("pipeline_layout", "num_layers"),
     )

@@ -1,4 +1,4 @@
-"""What rules ask about placement: which groups of ranks stay inside an NVLink domain."""
+"""What rules ask about ranks: how many a replica takes, and which groups of them stay inside an NVLink domain."""
 
 from __future__ import annotations
 
@@ -11,6 +11,22 @@ from hcp.rules.view import View
 
 _ENOUGH = 20_000
 """Groups looked at: far more than the pattern of any domain needs before it repeats."""
+
+
+def dense_ranks(v: View) -> int:
+    """Ranks of one replica: tp x cp x pp (x weight shards, where they are known)."""
+    return int(v.tp * v.get("gtp", 1) * v.cp * v.pp)
+
+
+def expert_ranks(v: View) -> int:
+    """Ranks of one replica of the experts: etp x ep x pp (x weight shards, where they are known)."""
+    return int(v.etp * v.ep * v.get("egtp", 1) * v.pp)
+
+
+def grids_divide_ranks(v: View) -> bool:
+    """Whether both grids divide the ranks: else TOPO003 or TOPO004 reports it."""
+    world_size = int(v.world_size)
+    return world_size % dense_ranks(v) == 0 and world_size % expert_ranks(v) == 0
 
 
 def replica_ranks(v: View) -> int:

@@ -1,9 +1,10 @@
-"""verl's start-up: the sizes of batches that `validate_config` and the classes of actor and critic ask for."""
+"""verl's batches: the sizes that `validate_config` and the classes of actor and critic want, and the token budget."""
 
 from __future__ import annotations
 
+from hcp.rules.dcp.view import max_sequence
 from hcp.rules.rule import Example, Fix, Problem, rule
-from hcp.rules.upstream import VERL_ACTOR_CONFIG, VERL_CONFIG, VERL_CRITIC_CONFIG
+from hcp.rules.upstream import VERL_ACTOR_CONFIG, VERL_BALANCING, VERL_CONFIG, VERL_CRITIC_CONFIG, VERL_ENGINE_UTILS
 from hcp.rules.view import View
 
 _ACTOR, _REF, _CRITIC = "actor_rollout_ref.actor", "actor_rollout_ref.ref", "critic"
@@ -12,6 +13,10 @@ _BY_TOKENS = Fix({"use_dynamic_bsz": True}, "micro-batches by tokens: ppo_max_to
 _SOUND = (
     f"{_ACTOR}.strategy=megatron {_ACTOR}.ppo_micro_batch_size_per_gpu=2 "
     "actor_rollout_ref.rollout.log_prob_micro_batch_size_per_gpu=2 critic.enable=False"
+)
+_ROLLOUT = (
+    f"{_ACTOR}.strategy=megatron {_ACTOR}.use_dynamic_bsz=True {_ACTOR}.ppo_max_token_len_per_gpu=16384 "
+    "data.max_prompt_length=1024 data.max_response_length=31744"
 )
 
 
@@ -33,9 +38,9 @@ def _needs_one(v: View, section: str, per_gpu: str, over_all: str, keys: tuple[s
     return Problem(
         message="verl does not know how to form micro-batches: start-up stops",
         found=f"{section}: {found}",
-        wanted=f"{keys[0]}, or use_dynamic_bsz=True",
+        wanted=f"{keys[0]}, or use_dynamic_bsz=True" + (" of the actor" if section == _REF else ""),
         facts=(per_gpu, over_all, "use_dynamic_bsz"),
-        fixes=(fix, _BY_TOKENS),
+        fixes=(fix,) if section == _REF else (fix, _BY_TOKENS),  # ref has no such key
         # verl's own YAMLs leave the sizes to the command line.
         severity="warning" if v.launch.reading.form == "yaml" and v[per_gpu] is None and v[over_all] is None else None,
     )
@@ -166,9 +171,57 @@ def mini_batches_are_part_of_a_step(v: View) -> Problem | None:
     )
 
 
+_BUDGET_OF_CRITIC = 32768
+"""ppo_max_token_len_per_gpu of a critic that sets none; an actor's is half of it."""
+
+
+def _counts_tokens(v: View) -> bool:
+    """Whether megatron trains an actor or critic on static micro-batches that a number of tokens bounds."""
+    is_one = v.get("strategy") == "megatron" and v.launch.reading.role in (_ACTOR, _CRITIC)
+    return is_one and bool(v.get("use_dynamic_bsz")) and not v.get("dynamic_context_parallel")
+
+
+@rule(
+    "VERL005",
+    severity="error",
+    effect="crash",
+    stage="training",
+    source=(
+        VERL_BALANCING.says("rearrange_micro_batches", "max_token_len must be greater than the sequence", ">=0.7"),
+        VERL_ENGINE_UTILS.says("prepare_micro_batches", "max_token_len = max_token_len_per_gpu * sp_size", ">=0.7"),
+    ),
+    applies=_counts_tokens,
+    good=Example("verl", f"{_ROLLOUT} {_ACTOR}.megatron.context_parallel_size=2"),
+    bad=Example("verl", _ROLLOUT),
+)
+def longest_rollout_fits_a_micro_batch(v: View) -> Problem | None:
+    """The longest prompt and response fit into one micro-batch.
+
+    With use_dynamic_bsz a micro-batch holds ppo_max_token_len_per_gpu x CP tokens, and verl asserts that the longest
+    sequence of a batch is no longer. Before 0.8 the rows are padded to prompt and response, so the first batch stops;
+    since then the first one with a rollout as long as that.
+    """
+    budget = v.fact("ppo_max_token_len_per_gpu")
+    is_default = budget is not None and budget.origin == "default"
+    tokens = _BUDGET_OF_CRITIC if is_default and v.launch.reading.role == _CRITIC else v.ppo_max_token_len_per_gpu
+    longest = max_sequence(v)
+    if longest <= tokens * v.cp:
+        return None
+    enough = -(-longest // v.cp)
+    return Problem(
+        message="training stops at the first sequence that is longer than a micro-batch may be",
+        found=f"prompt and response up to {longest} tokens, and ppo_max_token_len_per_gpu {tokens} x CP {v.cp}",
+        wanted=f"ppo_max_token_len_per_gpu of at least {enough}, or a shorter response",
+        facts=("ppo_max_token_len_per_gpu", "max_response_length", "max_prompt_length", "cp"),
+        fixes=(Fix({"ppo_max_token_len_per_gpu": enough}, f"a micro-batch holds {enough} tokens on each GPU"),),
+        severity="warning" if v.launch.reading.form == "yaml" else None,  # a base of command lines
+    )
+
+
 RULES = (
     trained_models_have_a_micro_batch_size,
     log_probabilities_have_a_micro_batch_size,
     sequences_of_a_step_divide_into_micro_batches,
     mini_batches_are_part_of_a_step,
+    longest_rollout_fits_a_micro_batch,
 )
