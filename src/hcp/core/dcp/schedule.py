@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from hcp.core.dcp.cost import DEFAULT_COST, Cost
 from hcp.core.dcp.lengths import MOST_RANKS, check_lengths, check_positive
 from hcp.core.dcp.plan import Group, MicroBatch, Plan, measure
-from hcp.core.dcp.search import cheapest_plan
+from hcp.core.dcp.search import cheap_plans
 from hcp.core.dcp.setup import Memory, Setup, check_setup
 from hcp.core.dcp.split import split_pr5869
 from hcp.core.dcp.workload import Packs, Workload, workload_of
@@ -72,7 +72,7 @@ def plan_micro_batches(
     else:
         workload = workload_of(list(lengths), world_size, max_seqlen, setup)
         _check_fit(workload, max_seqlen)
-        batches = _as_planned(workload)
+        batches = _as_planned(workload, lengths, max_seqlen)
     metrics = measure(batches, lengths, world_size, max_seqlen, setup)
     return Plan(policy, world_size, max_seqlen, lengths, batches, metrics, setup)
 
@@ -83,9 +83,22 @@ def _one_micro_batch(lengths: tuple[int, ...], world_size: int, max_seqlen: int)
     return MicroBatch(tuple(Group(size * k, size, tuple(part)) for k, part in enumerate(split.samples)))
 
 
-def _as_planned(workload: Workload) -> tuple[MicroBatch, ...]:
-    """The cheapest plan on ranks: in each micro-batch the widest groups first, so that each is aligned to its size."""
-    plan = cheapest_plan(workload)
+def _as_planned(workload: Workload, lengths: tuple[int, ...], max_seqlen: int) -> tuple[MicroBatch, ...]:
+    """The cheapest plan on ranks.
+
+    Which groups have ranks on two nodes follows from the size alone, unless any number of ranks may be a group: then it
+    is known only now, and decides between the cheapest plans if they are chosen by time.
+    """
+    setup, ranks = workload.setup, workload.world_size * workload.slot
+    plans = cheap_plans(workload)
+    if setup.groups != "any" or not setup.cost.by_time:
+        return _placed(workload, plans[0])
+    placed = [_placed(workload, plan) for plan in plans]
+    return min(placed, key=lambda batches: measure(batches, lengths, ranks, max_seqlen, setup).estimated_s)
+
+
+def _placed(workload: Workload, plan: list[Packs]) -> tuple[MicroBatch, ...]:
+    """The longest micro-batch first; in each the widest groups first, so that each is aligned to its size."""
     plan.sort(key=lambda batch: max(pack.height for pack in batch), reverse=True)
     result = []
     for batch in plan:

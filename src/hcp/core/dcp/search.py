@@ -9,6 +9,7 @@ from hcp.core.dcp.build import BuildOptions, build, plan_cost
 from hcp.core.dcp.cover import whole_groups
 from hcp.core.dcp.fill import ranks_for
 from hcp.core.dcp.levels import group_sizes, groups_joined
+from hcp.core.dcp.starts import published_plans
 from hcp.core.dcp.workload import Packs, Workload, part
 
 FEW, MANY = 8, 16
@@ -31,9 +32,11 @@ REFINED, REFINING_BUILDS, WASTE, LESS, SPARED = 6, 40, 0.01, 0.9999, 0.002
 below which part of it the cost must fall; and by which part of the time the price may rise."""
 
 
-def cheapest_plan(workload: Workload) -> list[Packs]:
-    """The plan of the least cost among those tried; the same workload always has the same plan."""
-    return _refined(workload, _found(workload, MAX_BUILDS))
+def cheap_plans(workload: Workload) -> list[list[Packs]]:
+    """The plan of the least cost among those tried, then others; the same workload always has the same plans."""
+    plans = [_found(workload, MAX_BUILDS), *published_plans(workload)]
+    plans.sort(key=lambda plan: _total(workload, plan))
+    return [_refined(workload, plans[0]), *plans[1:]]
 
 
 def _found(workload: Workload, most_builds: int) -> list[Packs]:
@@ -187,11 +190,15 @@ class _Search:
             if len(self.costs) >= self.builds:
                 return inf
             plan = build(self.workload, options)
-            more = 0 if plan is None else len(plan) / self.workload.min_micro_batches - 1
-            self.costs[options] = inf if plan is None else plan_cost(self.workload, plan).total * (1 + TIE * more)
+            self.costs[options] = inf if plan is None else _total(self.workload, plan)
             if plan is not None and (self.best is None or self.costs[options] < self.best[0]):
                 self.best = self.costs[options], plan
         return self.costs[options]
+
+
+def _total(workload: Workload, plan: list[Packs]) -> float:
+    """The plan's cost, and a little more for each micro-batch beyond those that the tokens need."""
+    return plan_cost(workload, plan).total * (1 + TIE * (len(plan) / workload.min_micro_batches - 1))
 
 
 def _ranks_needed(workload: Workload, height: float, joined: bool, reach: float) -> float:
