@@ -11,8 +11,9 @@ from hcp.cli.options import format_option, launch_options
 from hcp.cli.output import write_ours
 from hcp.cli.screen import say
 from hcp.core.dcp import LAYOUTS, TARGETS, Setup
-from hcp.core.dcp.policies import OURS, plan_with, policies_of
+from hcp.core.dcp.policies import plan_with, policies_of
 from hcp.core.dcp.published import PUBLISHED
+from hcp.core.dcp.schedule import OURS
 from hcp.core.errors import HcpError
 from hcp.draw.timeline_rows import Timeline
 from hcp.launch.load import LoadOptions

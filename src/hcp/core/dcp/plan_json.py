@@ -12,8 +12,9 @@ from hcp.core.dcp.cost import Cost, Machine
 from hcp.core.dcp.groups import TARGETS
 from hcp.core.dcp.lengths import MOST, MOST_RANKS
 from hcp.core.dcp.plan import Group, MicroBatch, Plan
-from hcp.core.dcp.policies import OURS, measured_plan
+from hcp.core.dcp.policies import measured_plan
 from hcp.core.dcp.published import PUBLISHED
+from hcp.core.dcp.schedule import OURS
 from hcp.core.dcp.setup import LAYOUTS, Memory, Setup
 from hcp.core.errors import HcpError
 from hcp.core.files import read_text

@@ -8,11 +8,9 @@ from math import log2
 from hcp.core.dcp.groups import is_usable
 from hcp.core.dcp.plan import Group, MicroBatch, Plan, group_time, least_sizes, measure
 from hcp.core.dcp.published import NO_PACKING, PUBLISHED, published_micro_batches, static_size
-from hcp.core.dcp.schedule import plan_micro_batches
+from hcp.core.dcp.schedule import OURS, plan_micro_batches
 from hcp.core.dcp.setup import Setup, check_setup
 from hcp.core.errors import HcpError
-
-OURS = "balanced"
 
 
 def plan_with(policy: str, lengths: Sequence[int], world_size: int, max_seqlen: int, setup: Setup) -> Plan:
