@@ -184,12 +184,14 @@ class Cost(NamedTuple):
 
 DEFAULT_COST = Cost()
 NUMBERS = ("linear", "quadratic", "comm")
+MOST_COST = 1e30
+"""With more, the work of long sequences would be beyond floating point."""
 
 
 def parse_cost(text: str) -> Cost:
     """A `Cost` out of `linear=24576,quadratic=1,comm=9216`; what is not named keeps its default.
 
-    Raises HcpError for an unknown name, a name given twice, or a value that is no finite number >= 0; and when
+    Raises HcpError for an unknown name, a name given twice, or a value that is no number from 0 to MOST_COST; and when
     linear and quadratic are both 0, because no sequence would then cost anything.
 
     >>> parse_cost("comm=0").comm
@@ -215,8 +217,8 @@ def _number(name: str, text: str) -> float:
         value = float(text)
     except ValueError:
         value = math.nan
-    if not math.isfinite(value) or value < 0:
-        raise HcpError(f"cost: found {name}={text!r}, wanted a finite number >= 0")
+    if not 0 <= value <= MOST_COST:
+        raise HcpError(f"cost: found {name}={text!r}, wanted a finite number >= 0, at most {MOST_COST:g}")
     return value
 
 
