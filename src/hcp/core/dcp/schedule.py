@@ -75,12 +75,17 @@ def _as_planned(workload: Workload, lengths: tuple[int, ...], max_seqlen: int) -
     """The cheapest plan on ranks.
 
     Which groups have ranks on two nodes follows from the size alone, unless any number of ranks may be a group: then it
-    is known only now, and decides between the cheapest plans if they are chosen by time.
+    is known only now. Plans by time are made for both, sizes that lie inside a node wherever they can and sizes that do
+    so only if they divide it, and the one that is faster on its ranks is taken.
     """
     setup, ranks = workload.setup, workload.world_size * workload.slot
     plans = cheap_plans(workload)
     if setup.groups != "any" or not setup.cost.by_time:
         return _placed(workload, plans[0])
+    node = setup.cost.machine.traffic.ranks_per_node
+    across = [size * workload.slot > node or node % (size * workload.slot) > 0 for size in workload.sizes]
+    if across != workload.across:
+        plans += cheap_plans(workload._replace(across=across))[:1]
     placed = [_placed(workload, plan) for plan in plans]
     return min(placed, key=lambda batches: measure(batches, lengths, ranks, max_seqlen, setup).estimated_s)
 
