@@ -29,13 +29,11 @@ def test_dev_is_not_better_in_one_number_and_as_good_in_the_others(lengths: list
 
 
 def test_groups_of_any_size_are_no_slower_than_those_that_divide_a_node() -> None:
-    """32,768 tokens on 4 ranks and 8,192 on one fill 12 ranks twice, and no ring leaves its node."""
+    """Three rings of 4 ranks, then one of all 8 of a node beside the four other ranks: no ring leaves its node."""
     lengths = [32768] * 4 + [8192] * 8
     batches = [
-        MicroBatch(
-            (Group(0, 4, (at,)), Group(4, 4, (at + 1,)), *[Group(8 + k, 1, (4 + 2 * at + k,)) for k in range(4)])
-        )
-        for at in (0, 2)
+        MicroBatch(tuple(Group(4 * k, 4, (k,)) for k in range(3))),
+        MicroBatch((Group(0, 8, (3, 4, 5, 6, 7)), *[Group(8 + k, 1, (8 + k,)) for k in range(4)])),
     ]
     plan = plan_micro_batches(lengths, 12, 8192, cost=LLAMA_2_7B, groups="any")
     inside = measure(batches, lengths, 12, 8192, plan.setup)
