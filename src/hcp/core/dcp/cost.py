@@ -16,7 +16,7 @@ from hcp.core.gpus import (
     Gpu,
     gpu_named,
 )  # fmt: skip
-from hcp.core.model_sizes import ModelSizes, model_sizes
+from hcp.core.model_sizes import ModelSizes, assumed_sizes, model_sizes
 from hcp.core.profile import Profile
 
 GEMM_PASSES, ATTENTION_PASSES = 3.0, 1 + 2.5 / 0.85
@@ -144,7 +144,12 @@ class Cost(NamedTuple):
         """
         known = ("tp", "pp", "gpus_per_node", "cp_comm_type", "hcp_sizes")
         given = {name: facts[name] for name in known if facts.get(name) is not None}
-        return cls.from_model(model_sizes(facts), gpu, **{**given, **layout})
+        cost = cls.from_model(model_sizes(facts), gpu, **{**given, **layout})
+        assumed = assumed_sizes(facts)
+        if not assumed:
+            return cost
+        basis = f"{cost.machine.basis} (assumed: {', '.join(assumed)})"
+        return cost._replace(machine=cost.machine._replace(basis=basis))
 
     @classmethod
     def from_profile(cls, profile: Profile) -> Cost:
