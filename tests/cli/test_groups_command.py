@@ -190,6 +190,13 @@ def test_the_json_of_a_rank_is_its_part_of_the_whole(hcp: Hcp) -> None:
         assert part["is_cross_node"] == (group["nodes_per_group"][part["group_index"]] > 1)
 
 
+def test_a_picture_replaces_no_file_that_hcp_did_not_make(hcp: Hcp, tmp_path: Path) -> None:
+    (tmp_path / "thesis.txt").write_text("three years of work")
+    done = hcp("groups", "--world-size", "16", "--svg", "thesis.txt", cwd=tmp_path)
+    assert done.returncode == 2 and "was not made by hcp" in done.stderr
+    assert (tmp_path / "thesis.txt").read_text() == "three years of work"
+
+
 def test_the_picture_is_written_and_said_on_stderr(hcp: Hcp, tmp_path: Path) -> None:
     done = hcp("groups", "--world-size", "16", "--cp", "16", "--hcp", "8,2", "--svg", "out.svg", cwd=tmp_path)
     assert (done.returncode, done.stderr) == (0, "wrote out.svg\n")

@@ -73,13 +73,13 @@ def test_every_sample_is_on_the_ranks_of_one_group_with_all_its_data(policy: str
 
 
 def test_policy_pr5869_writes_the_sizes_that_the_pull_request_writes() -> None:
-    """Vector 17 of the document: 10 sequences of 2000 on 8 ranks of 1024 give C 2, D 4 and 3, 3, 2, 2 sequences."""
-    batch = jagged([2000] * 10)
+    """Sequences of two ranks each: C 2, D 4, and 7 sequences are 2, 2, 2 and 1; W * M holds all of them at once."""
+    batch = jagged([1100] * 7)
     plan = plan_for(batch, 8, 1024, policy="pr5869")
     shares = [only for (only,) in shares_of(batch, plan)]
     assert {(share["local_cp_size"], share["dp_size"]) for share in shares} == {(2, 4)}
-    assert [len(share["sample_ids"]) for share in shares] == [3, 3, 3, 3, 2, 2, 2, 2]
-    assert [sample for share in shares[::2] for sample in share["sample_ids"]] == list(range(10))
+    assert [len(share["sample_ids"]) for share in shares] == [2, 2, 2, 2, 2, 2, 1, 1]
+    assert [sample for share in shares[::2] for sample in share["sample_ids"]] == list(range(7))
 
 
 def test_the_padding_masks_of_a_group_count_its_tokens_and_hold_equal_rows() -> None:

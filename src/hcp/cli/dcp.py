@@ -84,6 +84,7 @@ def weights(
     applied = Fraction(1)
     if context_parallel_size is not None:
         number = len(micro_batches) if num_micro_batches is None else num_micro_batches
+        _check_factor(world_size, context_parallel_size, len(micro_batches), number)
         applied = megatron_factor(context_parallel_size, number)
     elif num_micro_batches is not None:
         raise HcpError("--num-micro-batches: found no --context-parallel-size; give megatron-core's static size too")
@@ -94,9 +95,22 @@ def weights(
         click.echo(report.weights_text(world_size, reduction, gather, applied, rows))
 
 
+def _check_factor(world_size: int, context_parallel_size: int, given: int, number: int) -> None:
+    """Raises HcpError for a static size that W cannot have, and for fewer micro-batches than are described."""
+    if context_parallel_size > 0 and world_size % context_parallel_size:
+        raise HcpError(
+            f"--context-parallel-size {str(context_parallel_size)[:20]}: wanted a divisor of the {world_size} ranks"
+        )
+    if 0 < number < given:
+        raise HcpError(
+            f"--num-micro-batches {str(number)[:20]}: --sizes describes {given}; wanted the micro-batches of the whole "
+            f"step, at least {given}"
+        )
+
+
 def _sizes(text: str, world_size: int) -> list[int]:
     words = text.replace(",", " ").split()
-    sizes = [int(word) for word in words if word.isdecimal() and len(word) < 8]
+    sizes = [int(word) for word in words if word.isascii() and word.isdecimal() and len(word) < 8]
     if len(sizes) != len(words) or not sizes or min(sizes) < 1:
         raise HcpError(f"--sizes {text[:40]!r}: wanted group sizes such as 4,2,1,1")
     if sum(sizes) != world_size:

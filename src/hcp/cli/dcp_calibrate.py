@@ -15,6 +15,7 @@ import click
 
 from hcp.cards.processes import descendants
 from hcp.cli.options import format_option
+from hcp.cli.output import check_outputs
 from hcp.cli.screen import say
 from hcp.core.cp_cost import COMM_TYPES, check_comm_type
 from hcp.core.errors import HcpError
@@ -63,7 +64,11 @@ def calibrate(
     srun hcp dcp calibrate --model config.json --tp 2 -o profile.json
     """
     check_comm_type(cp_comm_type, (inner, 1))
-    words = ["--sizes", json.dumps(_sizes_in(model)._asdict()), "--out", str(out), "--tp", str(tp), "--pp", str(pp)]
+    check_outputs({"-o": str(out)})
+    sizes = _sizes_in(model)
+    if sizes.heads % tp:
+        raise HcpError(f"--tp {tp}: the model has {sizes.heads} attention heads; wanted a divisor of them")
+    words = ["--sizes", json.dumps(sizes._asdict()), "--out", str(out), "--tp", str(tp), "--pp", str(pp)]
     words += ["--cp-comm-type", cp_comm_type, "--inner", str(inner)]
     if lengths is not None:
         words += ["--lengths", _checked(lengths)]
@@ -128,7 +133,7 @@ def _sizes_in(path: str) -> ModelSizes:
 
 def _checked(lengths: str) -> str:
     words = lengths.split(",")
-    if not all(word.isdecimal() and int(word[:9]) > 0 and len(word) < 9 for word in words):
+    if not all(word.isascii() and word.isdecimal() and int(word[:9]) > 0 and len(word) < 9 for word in words):
         raise HcpError(f"--lengths {lengths[:40]!r}: wanted numbers of tokens such as 2048,4096")
     return lengths
 

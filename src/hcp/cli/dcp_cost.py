@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from contextlib import suppress
 from typing import Any
 
 from hcp.core.dcp import ASSUMED_COST, Cost, Memory, parse_cost
@@ -22,39 +23,42 @@ def launch_facts(target: str | None, options: LoadOptions) -> dict[str, Any]:
 
 
 def cost_of(
-    text: str, profile: str | None, facts: dict[str, Any], model_file: str | None, gpu: str | None, *, tp: int, pp: int,
-    gpus_per_node: int | None,
+    text: str | None, profile: str | None, facts: dict[str, Any], model_file: str | None, gpu: str | None, *,
+    tp: int, pp: int, gpus_per_node: int | None,
 ) -> Cost:  # fmt: skip
     """The cost by --profile, --cost or --model; else by the launch's model; else of an assumed one.
 
     Raises:
         HcpError: two of them are given, or one cannot be used.
     """
-    named = [name for name, value in (("--cost", text), ("--profile", profile), ("--model", model_file)) if value]
+    named = [
+        name for name, value in (("--cost", text), ("--profile", profile), ("--model", model_file)) if value is not None
+    ]
     if len(named) > 1:
         raise HcpError(f"found {' and '.join(named)}; wanted one of them: each is a whole cost; drop the others")
     model_only = [name for name, value in (("--gpu", gpu), ("--gpus-per-node", gpus_per_node)) if value is not None]
-    if model_only and (profile or text or not (model_file or facts)):
+    if model_only and (profile is not None or text is not None or not (model_file or facts)):
         raise HcpError(f"found {model_only[0]} without a model; wanted --model or a launch as well; give one")
     if gpus_per_node is not None and gpus_per_node < 1:
         raise HcpError(f"--gpus-per-node {gpus_per_node}: wanted at least 1")
     gpu = gpu or "h100"
-    if profile:
+    if profile is not None:
         from hcp.core.profile import read_profile
 
         return Cost.from_profile(read_profile(profile))
-    if text:
+    if text is not None:
+        if not text.strip(", "):
+            raise HcpError("--cost: found no number; wanted NAME=NUMBER, such as comm=0, or leave the option out")
         return parse_cost(text)
     layout = {"tp": tp, "pp": pp} | ({"gpus_per_node": gpus_per_node} if gpus_per_node is not None else {})
     # Dynamic CP runs a ring; a launch's other types, one for each layer perhaps, are those of static CP.
     facts = {name: value for name, value in facts.items() if name not in ("cp_comm_type", "hcp_sizes")}
-    if model_file:
+    if model_file is not None:
         return Cost.from_facts({**_config(model_file), **facts}, gpu, **layout)
-    if facts:
-        try:
+    # A launch that does not say its model's sizes leaves the assumed one; `times:` says that it is assumed.
+    with suppress(HcpError):
+        if facts:
             return Cost.from_facts(facts, gpu, **layout)
-        except HcpError:
-            pass  # the launch does not say its model's sizes, and `times:` says that they are assumed
     return ASSUMED_COST
 
 

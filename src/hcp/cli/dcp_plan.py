@@ -8,11 +8,12 @@ import click
 
 from hcp.cli.dcp_cost import cost_of, launch_facts, memory_of
 from hcp.cli.options import format_option, launch_options
-from hcp.cli.output import write_ours
+from hcp.cli.output import check_outputs, write_ours
 from hcp.cli.screen import say
 from hcp.core.dcp import LAYOUTS, TARGETS, Setup
-from hcp.core.dcp.policies import OURS, plan_with, policies_of
+from hcp.core.dcp.policies import plan_with, policies_of
 from hcp.core.dcp.published import PUBLISHED
+from hcp.core.dcp.schedule import OURS
 from hcp.core.errors import HcpError
 from hcp.draw.timeline_rows import Timeline
 from hcp.launch.load import LoadOptions
@@ -73,7 +74,6 @@ MAX_WORLD_SIZE = 2**20
 @click.option(
     "--cost",
     "cost_text",
-    default="",
     metavar="NAME=N,...",
     help="Cost of a sequence: linear (per token), quadratic (per pair), comm (per token and doubling of its group).",
 )
@@ -98,6 +98,7 @@ def plan(target: str | None, options: LoadOptions, **given: Any) -> None:
     from hcp.data.lengths import read_lengths
 
     facts = launch_facts(target, options)
+    check_outputs({"--svg": given["svg"], "--html": given["html"], "-o": given["output"]})
     request = _request(given, facts, options)
     found = read_lengths(given["lengths"], given["field"], given["take"])
     lines, failed = _plans(request, found.values, given["policy"], given["compare"])
@@ -116,14 +117,9 @@ def _request(given: dict[str, Any], facts: dict[str, Any], options: LoadOptions)
     sizes: dict[str, Any] = {
         name: facts.get(name) or 1 if given[name] is None else given[name] for name in ("tp", "pp", "vpp")
     }
-    world_size, max_seqlen = given["world_size"], given["max_seqlen"]
-    if world_size is None:
-        world_size = facts.get("dp", 0) * facts.get("cp", 0) or None
-    if max_seqlen is None:
-        max_seqlen = facts.get("max_seqlen_per_dp_cp_rank")
-    for option, value in (("--world-size", world_size), ("--max-seqlen", max_seqlen)):
-        if value is None:
-            raise HcpError(f"{option}: not given, and no launch says it; give a number")
+    ranks = (facts.get("dp") or 0) * (facts.get("cp") or 0) or None
+    world_size = _stated("--world-size", given["world_size"], ranks)
+    max_seqlen = _stated("--max-seqlen", given["max_seqlen"], facts.get("max_seqlen_per_dp_cp_rank"))
     if world_size > MAX_WORLD_SIZE:
         raise HcpError(f"--world-size {str(world_size)[:20]}: wanted at most {MAX_WORLD_SIZE} ranks")
     cost = cost_of(
@@ -137,6 +133,16 @@ def _request(given: dict[str, Any], facts: dict[str, Any], options: LoadOptions)
     return _Request(world_size, max_seqlen, Setup(cost=cost, memory=memory, **sizes, **named))
 
 
+def _stated(option: str, given: int | None, launch: int | None) -> int:
+    """The option, or what the launch says; where they differ, stderr says so."""
+    if given is not None and launch is not None and given != launch:
+        say([f"{option} {given} instead of the launch's {launch}"], err=True)
+    value = launch if given is None else given
+    if value is None:
+        raise HcpError(f"{option}: not given, and no launch says it; give a number")
+    return value
+
+
 def _plans(
     request: _Request, lengths: Any, policy: str, compare: str | None
 ) -> tuple[list[Timeline], list[tuple[str, str]]]:
@@ -147,6 +153,8 @@ def _plans(
     lines = [timeline_of(plan_with(policy, lengths, *sizes, request.setup))]
     failed = []
     for name in policies_of(compare, lengths, *sizes) if compare is not None else ():
+        if name == policy:
+            continue
         try:
             lines.append(timeline_of(plan_with(name, lengths, *sizes, request.setup)))
         except HcpError as error:
@@ -164,6 +172,7 @@ def show(file: str, svg: str | None, html: str | None, fmt: str) -> int:
     from hcp.core.dcp.plan_json import load_plan
     from hcp.draw.timeline_rows import timeline_of
 
+    check_outputs({"--svg": svg, "--html": html})
     line = timeline_of(load_plan(file))
     _write_pictures([line], [], svg, html)
     _print([line], [], "", {"fmt": fmt, "output": None, "compare": None})

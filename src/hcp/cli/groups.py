@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-from pathlib import Path
-
 import click
 
 from hcp.cli.options import format_option
-from hcp.cli.screen import say
+from hcp.cli.output import write_ours
 from hcp.core.errors import HcpError
 from hcp.core.numbers import whole_number
 from hcp.core.placement import Placement
@@ -55,7 +53,6 @@ def level_sizes(text: str) -> tuple[int, ...]:
 @click.option(
     "--svg",
     "picture",
-    type=click.Path(path_type=Path),
     metavar="FILE",
     help="Write a picture of the CP groups on their nodes.",
 )
@@ -75,7 +72,7 @@ def groups(
     rank: int | None,
     is_all: bool,
     fmt: str,
-    picture: Path | None,
+    picture: str | None,
 ) -> None:
     """List all rank groups in megatron-core's order, and tell which of them leave their node.
 
@@ -106,14 +103,7 @@ def groups(
         click.echo(report.groups_text(placed, is_all) if rank is None else report.rank_text(placed, rank, is_all))
 
 
-def _draw(grids: Grids, sizes: tuple[int, ...], place: Placement, path: Path) -> None:
+def _draw(grids: Grids, sizes: tuple[int, ...], place: Placement, path: str) -> None:
     from hcp.draw.groups import render_groups
 
-    drawn = render_groups(grids, sizes, place)
-    try:
-        path.write_text(drawn, encoding="utf-8")
-    except OSError as error:
-        raise HcpError(
-            f"--svg {path}: cannot be written ({error.strerror}); name a file in a folder that exists"
-        ) from None
-    say([f"wrote {path}"], err=True)
+    write_ours("--svg", path, render_groups(grids, sizes, place))

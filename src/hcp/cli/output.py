@@ -15,6 +15,39 @@ MARKS = (b'data-made-by="hcp"', b'content="hcp"', b'"schema": "hcp.')
 _START = 600
 
 
+def check_outputs(paths: dict[str, str | None]) -> None:
+    """Says before any work is done what `write_ours` would say after it; `paths` are those of options, by name.
+
+    Raises:
+        HcpError: two options name one file, or a file cannot be written or is not ours.
+    """
+    seen: dict[str, str] = {}
+    for option, path in paths.items():
+        if path is None:
+            continue
+        other = seen.setdefault(os.path.realpath(path), option)
+        if other != option:
+            raise HcpError(f"{other} and {option} both name {visible(path)}; wanted a file for each")
+        folder = os.path.dirname(os.path.realpath(path))
+        try:
+            if os.path.exists(path) and not os.path.isfile(path) and not os.path.isdir(path):
+                continue  # a device or a pipe
+            if os.path.isdir(path) or not os.path.isdir(folder) or not os.access(folder, os.W_OK):
+                raise HcpError(
+                    f"{option} {visible(path)}: cannot be written; name a file in a folder that exists and is writable"
+                )
+            _check_ours(option, path)
+        except (OSError, ValueError):
+            continue  # `write_ours` has the words for it
+
+
+def _check_ours(option: str, path: str) -> None:
+    if _is_foreign(path):
+        raise HcpError(
+            f"{option} {visible(path)}: is there already and was not made by hcp; remove it, or name another file"
+        )
+
+
 def write_ours(option: str, path: str, text: str) -> None:
     """Writes the file whole, and says so on stderr.
 
@@ -23,10 +56,7 @@ def write_ours(option: str, path: str, text: str) -> None:
     """
     assert any(mark in text.encode()[:_START] for mark in MARKS), text[:_START]
     try:
-        if _is_foreign(path):
-            raise HcpError(
-                f"{option} {visible(path)}: is there already and was not made by hcp; remove it, or name another file"
-            )
+        _check_ours(option, path)
         write_whole(path, text)
     except (OSError, ValueError) as error:
         reason = error.strerror if isinstance(error, OSError) else "no name of a file"

@@ -126,6 +126,19 @@ def model_sizes(values: Mapping[str, Any]) -> ModelSizes:
     )  # fmt: skip
 
 
+def assumed_sizes(values: Mapping[str, Any]) -> list[str]:
+    """What `model_sizes` finds no value for and gives the usual default, so that seconds rest on it.
+
+    >>> assumed_sizes({"num_layers": 2, "hidden_size": 64, "heads": 4, "ffn_hidden_size": 256})
+    ['vocabulary']
+    """
+    nested: Mapping[str, Any] = next((values[key] for key in _NESTED if isinstance(values.get(key), Mapping)), {})
+    values = {**values, **nested}
+    has_experts = bool(_size(values, _NAMES["experts"]))
+    wanted = {"moe_ffn": "width of the experts"} if has_experts else {"ffn": "width of the MLP"}
+    return [text for name, text in {**wanted, "vocab": "vocabulary"}.items() if not _size(values, _NAMES[name])]
+
+
 def _size(values: Mapping[str, Any], names: tuple[str, ...]) -> int | None:
     name = next((name for name in names if values.get(name) is not None), None)
     if name is None:

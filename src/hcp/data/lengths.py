@@ -37,7 +37,7 @@ def read_lengths(source: str, field: str | None = None, take: int | None = None)
     """
     if take is not None and take < 1:
         raise HcpError(f"--take {take}: wanted the number of sequences of a step, at least 1")
-    if source.strip("0123456789,_ ") == "" and source.strip():
+    if source.strip("0123456789,_- ") == "" and source.strip(" -"):
         return _of_stream(BytesIO(source.encode()), "--lengths", field, take)
     try:
         if source == "-":
@@ -58,6 +58,7 @@ def _of_stream(stream: BinaryIO, name: str, field: str | None, take: int | None)
         start = stream.read(len(megatron_index.MAGIC))
         stream.seek(at)
         if start == megatron_index.MAGIC:
+            _check_no_field(field, name, "Megatron's index")
             return Lengths(megatron_index.read_index(stream, name, take), "documents of Megatron's index")
         if start.startswith(parquet.MAGIC):
             return Lengths(parquet.read_parquet(stream, name, field, take))
@@ -72,4 +73,10 @@ def _of_stream(stream: BinaryIO, name: str, field: str | None, take: int | None)
             f"{name}:{first[0]}: found {text.shown(first[1])}; wanted the length of a sequence, or the log of a verl "
             "run (a step with prompt_length/, response_length/ and perf/total_num_tokens)"
         )
+    _check_no_field(field, name, "the log of a verl run")
     return Lengths(verl_log.estimated_lengths(step, take), step.note)
+
+
+def _check_no_field(field: str | None, name: str, what: str) -> None:
+    if field is not None:
+        raise HcpError(f"--field {field:.40}: {name} is {what}, which has no fields; drop --field")

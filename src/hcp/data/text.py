@@ -120,6 +120,10 @@ def _parsed(text: str) -> Any:
 def _length(value: Any, place: str, field: str | None) -> int:
     if isinstance(value, dict):
         value = _of_object(value, place, field)
+    elif field is not None:
+        raise HcpError(
+            f"{place}: found {shown(value)}, which has no fields; wanted JSON objects with --field, or drop it"
+        )
     if isinstance(value, list):
         return len(value)
     if isinstance(value, str):
@@ -135,9 +139,8 @@ def _length(value: Any, place: str, field: str | None) -> int:
 def _of_object(value: dict[str, Any], place: str, field: str | None) -> Any:
     if field is not None:
         if field not in value:
-            raise HcpError(
-                f"{place}: has no field {field!r}; it has {', '.join(name[:40] for name in list(value)[:8]) or 'none'}"
-            )
+            names = ", ".join(name[:40] for name in list(value)[:8]) or "none"
+            raise HcpError(f"{place}: has no field '{field:.40}'; it has {names}")
         return value[field]
     known = next((name for name in GUESSES if name in value), None)
     if known is None:

@@ -25,18 +25,25 @@ def caption(line: Timeline, first: Timeline | None = None) -> tuple[str, str]:
     """Two lines: how good the plan is, against the first one where there are several; and where its time goes."""
     metrics = line.plan.metrics
     count = metrics.num_micro_batches
-    gain = ""
+    ratio = ""
     if first is not None and first is not line and first.plan.metrics.estimated_s:
-        gain = f" ({gain_of(line, first):.2f} times that of {first.policy})"
+        ratio = f" ({time_ratio(line, first):.2f} times that of {first.policy})"
+    # Plans by time have no price to speak of: it only decides between equals.
+    price = f"; width beyond need is priced at {line.price:.1%} of the work" if has_price(line) else ""
     filled = "" if line.peak > 1 else f", {metrics.token_fill:.0%} of the token slots filled"
     return (
-        f"{seconds(metrics.estimated_s)} estimated{gain}, imbalance {metrics.imbalance:.3f}, groups "
+        f"{seconds(metrics.estimated_s)} estimated{ratio}, imbalance {metrics.imbalance:.3f}, groups "
         f"{metrics.mean_cp_over_min:.2f} times as wide as they must be, {count} micro-batch{'es' * (count > 1)}",
-        f"ranks wait {line.idle:.1%} of the time and send {line.sent:.1%} of it; width beyond need is priced at "
-        f"{line.price:.1%} of the work{filled}" + (f"; pipeline bubble {seconds(line.bubble)}" if line.bubble else ""),
+        f"ranks wait {line.idle:.1%} of the time and send {line.sent:.1%} of it{price}{filled}"
+        + (f"; pipeline bubble {seconds(line.bubble)}" if line.bubble else ""),
     )
 
 
-def gain_of(line: Timeline, first: Timeline) -> float:
+def has_price(line: Timeline) -> bool:
+    """Whether the plan was made with a price for wide groups, not by time."""
+    return not line.plan.setup.cost.by_time
+
+
+def time_ratio(line: Timeline, first: Timeline) -> float:
     """How many times as long as the first plan this one takes."""
     return line.plan.metrics.estimated_s / first.plan.metrics.estimated_s

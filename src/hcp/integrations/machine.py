@@ -7,7 +7,7 @@ from typing import Any
 
 import torch
 
-from hcp.core.dcp import DEFAULT_COST, Cost
+from hcp.core.dcp import ASSUMED_COST, Cost
 from hcp.core.errors import HcpError
 from hcp.core.gpus import GPUS
 from hcp.core.profile import read_profile
@@ -34,7 +34,7 @@ def cost_of(config: Any = None, *, tp: int = 1, pp: int = 1) -> Cost:
     if path:
         return Cost.from_profile(read_profile(path))
     if config is None:
-        return DEFAULT_COST
+        return ASSUMED_COST
     comm_type = getattr(config, "cp_comm_type", None) or "p2p"
     try:
         return Cost.from_facts(
@@ -43,7 +43,7 @@ def cost_of(config: Any = None, *, tp: int = 1, pp: int = 1) -> Cost:
         )  # fmt: skip
     except HcpError as error:
         logger.warning("dynamic CP plans for a dense 7B, because the model's cost is unknown: %s", error)
-        return DEFAULT_COST
+        return ASSUMED_COST
 
 
 def gpu_here() -> str:

@@ -15,8 +15,10 @@ import torch
 import torch.distributed as dist
 from tensordict import NonTensorData, NonTensorStack, TensorDict, is_tensor_collection
 
-from hcp.core.dcp import Group, MicroBatch, Plan, Setup, plan_micro_batches
+from hcp.core.dcp import Group, MicroBatch, Plan, Setup
+from hcp.core.dcp.policies import plan_with
 from hcp.core.dcp.rows import DEFAULT_SETUP, local_runs
+from hcp.core.dcp.schedule import OURS
 from hcp.core.errors import HcpError
 from hcp.runtime.jagged import is_jagged, join, lengths_of_rows, select
 
@@ -37,13 +39,22 @@ def lengths_of(batch: TensorDict | torch.Tensor) -> list[int]:
     return lengths_of_rows(ids)
 
 
-def plan_for(batch: TensorDict | torch.Tensor, world_size: int, max_seqlen_per_rank: int, **options: Any) -> Plan:
-    """The plan for a batch; options as in hcp.core.dcp.plan_micro_batches. The same on every rank, without a message.
+def plan_for(
+    batch: TensorDict | torch.Tensor, world_size: int, max_seqlen_per_rank: int, policy: str = OURS, **options: Any
+) -> Plan:
+    """The plan for a batch. The same on every rank, without a message.
+
+    Args:
+        batch: sequences as `lengths_of` takes them.
+        world_size: W, the ranks of DPxCP.
+        max_seqlen_per_rank: M, the most padded tokens of a rank.
+        policy: ours, or a published scheduler (see hcp.core.dcp.policies.plan_with).
+        options: the fields of hcp.core.dcp.Setup.
 
     Raises:
-        HcpError: the batch is not jagged, or a sequence does not fit.
+        HcpError: the batch is not jagged, a sequence does not fit, or the policy is unknown or has no plan.
     """
-    return plan_micro_batches(lengths_of(batch), world_size, max_seqlen_per_rank, **options)
+    return plan_with(policy, lengths_of(batch), world_size, max_seqlen_per_rank, Setup(**options))
 
 
 def split_batch(batch: TensorDict | torch.Tensor, plan: Plan, rank: int) -> list[TensorDict]:

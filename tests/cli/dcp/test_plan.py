@@ -93,7 +93,7 @@ def test_policies_side_by_side_say_what_each_would_cost(hcp: Hcp) -> None:
     # The pull request splits by number: a rank gets a long sequence and three short ones, 1030 tokens.
     assert table[-1][-3:] == ["TOO", "MANY", "TOKENS"]
     assert done.stdout.splitlines()[-1] == (
-        "policy pr5869: a rank holds 1030 padded tokens, 1.01 times the 1024 that it may"
+        "policy pr5869: a rank holds 1030 padded tokens, 6 more than the 1024 that it may"
     )
     told = json.loads(hcp(*PLAN, "--lengths", "2000,2000", "--compare", "dev,static:4", "--format", "json").stdout)
     assert (told["schema"], [plan["policy"] for plan in told["plans"]], told["failed"]) == (
@@ -102,9 +102,9 @@ def test_policies_side_by_side_say_what_each_would_cost(hcp: Hcp) -> None:
         [],
     )
     first, *others = told["plans"]
-    assert first["gain"] == 1
+    assert first["time_ratio"] == 1
     for plan in others:
-        assert plan["gain"] == pytest.approx(plan["metrics"]["estimated_s"] / first["metrics"]["estimated_s"])
+        assert plan["time_ratio"] == pytest.approx(plan["metrics"]["estimated_s"] / first["metrics"]["estimated_s"])
 
 
 def test_a_policy_without_a_plan_is_said_and_the_others_go_on(hcp: Hcp) -> None:
@@ -151,7 +151,14 @@ def test_lengths_come_from_a_file_or_standard_input_in_every_form(
         (("--lengths", "-"), '{"length": 1}\n{"length"\n', "-:2: found '{\"length\"', no JSON"),
         (("--lengths", "-"), '{"length": true}\n', "-:1: found 'true'"),
         (("--lengths", "0"), None, "found '0'"),
-        (("--lengths", "-3"), None, "cannot be read"),
+        (("--lengths=-5,5",), None, "found '-5'; wanted the length of a sequence"),
+        (("--lengths", "-", "--field", "b"), "12\n", "-:1: found '12', which has no fields"),
+        (("--lengths", "100", "--cost", ""), None, "--cost: found no number"),
+        (("--lengths", "100", "--cost", "linear=1e308"), None, "at most 1e+30"),
+        (("--lengths", "100", "--compare="), None, "policy: found no name"),
+        (("--lengths", "100", "--policy", "static:x"), None, "wanted static:C with a number of ranks"),
+        (("--lengths", "100", "--vpp", "9" * 400), None, "vpp: found 999"),
+        (("--lengths", "100", "--svg", "a.svg", "--html", "./a.svg"), None, "--svg and --html both name"),
         (("--lengths", "9000"), None, "sequence 0 has 9000 tokens"),
         (("--lengths", "100", "--cost", "linear=x"), None, "linear"),
         (("--lengths", "100", "--cost", "time=1"), None, "'time=1'"),
@@ -257,3 +264,14 @@ def test_the_choices_on_the_command_line_are_those_of_the_core() -> None:
     assert choices("plan", "groups") == tuple(TARGETS)
     assert choices("weights", "gather") == tuple(GATHERS)
     assert choices("weights", "reduction") == tuple(REDUCTIONS)
+
+
+def test_a_policy_that_is_compared_with_others_stands_there_once(hcp: Hcp) -> None:
+    done = hcp(*PLAN, "--lengths", "1000,900", "--policy", "fcp", "--compare=fcp,dev", "--format", "json")
+    assert [plan["policy"] for plan in json.loads(done.stdout)["plans"]] == ["fcp", "dev"]
+
+
+def test_an_option_that_overrides_the_launch_says_so(hcp: Hcp) -> None:
+    launch = "torchrun --nproc-per-node 8 pretrain_gpt.py --context-parallel-size 2 --num-layers 2 --hidden-size 64"
+    done = hcp("dcp", "plan", "-", "--world-size", "4", "--max-seqlen", "1024", "--lengths", "100", stdin=launch)
+    assert (done.returncode, done.stderr) == (0, "--world-size 4 instead of the launch's 8\n")

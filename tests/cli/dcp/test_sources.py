@@ -25,7 +25,8 @@ def test_a_launch_gives_ranks_limit_and_model(hcp: Hcp, tmp_path: Path) -> None:
     done = hcp("dcp", "plan", *arguments, "--", *words, cwd=tmp_path)
     told = json.loads(done.stdout)
     assert [told[name] for name in ("world_size", "max_seqlen_per_rank", "tp", "pp")] == [4, 2048, 2, 2]
-    assert told["cost"]["machine"]["basis"] == "the model's sizes on h100, 4 GPUs a node"
+    basis = "the model's sizes on h100, 4 GPUs a node (assumed: width of the MLP, vocabulary)"
+    assert told["cost"]["machine"]["basis"] == basis
     assert told["cost"]["machine"]["ranks_per_node"] == 2
     own = json.loads(
         hcp("dcp", "plan", *arguments, "--tp", "1", "--world-size", "8", "--", *words, cwd=tmp_path).stdout

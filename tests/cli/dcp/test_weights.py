@@ -82,6 +82,9 @@ def test_weights_as_json_are_those_of_the_derivation(
         ((), "--sizes"),
         (("--sizes", "8", "--gather", "all"), "'all'"),
         (("--sizes", "8", "--num-micro-batches", "3"), "give megatron-core's static size too"),
+        (("--sizes", "\uff18"), "wanted group sizes"),
+        (("--sizes", "8", "--context-parallel-size", "3"), "wanted a divisor of the 8 ranks"),
+        (("--sizes", "8", "--sizes", "8", "--context-parallel-size", "4", "--num-micro-batches", "1"), "at least 2"),
         (("--sizes", "8", "--context-parallel-size", "0"), "context_parallel_size: found 0"),
     ],
 )

@@ -85,6 +85,8 @@ def swap(plan: Any) -> None:
         (lambda plan: plan["cost"].update(linear=float("nan")), "cost.linear: found nan"),
         (lambda plan: plan["cost"].update(linear=0, quadratic=0), "linear and quadratic are both 0"),
         (lambda plan: plan["cost"]["machine"].pop("unit_s"), "cost.machine.unit_s: found nothing"),
+        (lambda plan: plan["cost"]["machine"].update(unit_s=0), "cost.machine.unit_s: found 0; wanted seconds above 0"),
+        (lambda plan: plan["cost"]["machine"].update(unit_s=1e308), "cost.machine.unit_s: found 1e+308"),
         (lambda plan: plan.update(tp=0), "tp: found 0; wanted a whole number from 1"),
         (lambda plan: plan.update(min_cp_size=3), "min_cp_size: found 3"),
         (lambda plan: plan.update(surprise=1), "surprise: found an unknown key"),
@@ -113,7 +115,7 @@ def test_a_file_that_is_no_plan_is_refused(tmp_path: Path, text: str) -> None:
 
 def test_a_plan_that_cannot_run_says_why() -> None:
     long = plan_of_json(changed(lambda plan: plan.update(max_seqlen_per_rank=700)), "plan.json")
-    assert problems(long) == ["a rank holds 900 padded tokens, 1.29 times the 700 that it may"]
+    assert problems(long) == ["a rank holds 900 padded tokens, 200 more than the 700 that it may"]
     wide = plan_with("fcp", [3000, 900], 6, 1024, Setup(groups="any"))
     assert problems(wide) == []
     odd = plan_of_json({**plan_json(wide), "groups": "main"}, "plan.json")

@@ -177,11 +177,6 @@ def test_a_count_that_is_none_is_named(name: str, bad: object) -> None:
         plan_micro_batches([10], values["world_size"], values["max_seqlen"], tp=values["tp"])  # type: ignore[arg-type]
 
 
-def test_an_unknown_policy_is_an_error() -> None:
-    with pytest.raises(HcpError, match="wanted one of balanced, pr5869"):
-        plan_micro_batches([10], 8, 1024, policy="best")
-
-
 def test_a_max_seqlen_below_the_padding_is_an_error_with_the_least_that_works() -> None:
     with pytest.raises(HcpError, match="raise it to 16"):
         plan_micro_batches([8] * 64, 8, 15, tp=8)

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from hcp.core.dcp import plan_micro_batches, split_pr5869
+from hcp.core.dcp import split_pr5869
 from hcp.core.errors import HcpError
 
 VECTORS = json.loads(Path(__file__).with_name("split_vectors.json").read_text(encoding="utf-8"))
@@ -78,11 +78,3 @@ def test_lengths_that_are_none_are_errors(lengths: list) -> None:
 def test_counts_that_are_none_are_errors(name: str, world_size: int, most: int) -> None:
     with pytest.raises(HcpError, match=f"^{name}"):
         split_pr5869([1, 2], world_size, most)
-
-
-def test_the_plan_of_the_split_is_one_micro_batch() -> None:
-    plan = plan_micro_batches([2000] * 10, 8, 1024, policy="pr5869")
-    assert [group.samples for group in plan.micro_batches[0].groups] == [(0, 1, 2), (3, 4, 5), (6, 7), (8, 9)]
-    assert [list(group.ranks) for group in plan.micro_batches[0].groups] == [[0, 1], [2, 3], [4, 5], [6, 7]]
-    assert len(plan.micro_batches) == 1
-    assert plan.metrics.token_fill == pytest.approx(20000 / (8 * 1024))

@@ -10,7 +10,7 @@ from hcp import __version__
 from hcp.core.dcp import Plan, usable_sizes
 from hcp.core.dcp.plan_json import given_json, plan_json, planned_json
 from hcp.draw.timeline_rows import Timeline
-from hcp.draw.timeline_words import caption, gain_of, seconds
+from hcp.draw.timeline_words import caption, has_price, seconds, time_ratio
 
 MAX_ROWS = 24
 MAX_SIZES = 16
@@ -24,7 +24,7 @@ def plan_dump(plan: Plan) -> str:
 
 
 def compare_dump(lines: Sequence[Timeline], failed: Failed, note: str) -> str:
-    """hcp.dcp-compare/2: what the plans have in common once, then each plan; `gain` is its time over the first's."""
+    """hcp.dcp-compare/2: what the plans have in common once, then each; `time_ratio` is to the first's time."""
     return _dumped(
         {
             "schema": "hcp.dcp-compare/2",
@@ -35,7 +35,7 @@ def compare_dump(lines: Sequence[Timeline], failed: Failed, note: str) -> str:
                 {
                     "policy": line.policy,
                     **planned_json(line.plan),
-                    "gain": gain_of(line, lines[0]),
+                    "time_ratio": time_ratio(line, lines[0]),
                     "peak": line.peak,
                     "problems": list(line.problems),
                 }
@@ -103,32 +103,36 @@ def _one_plan(line: Timeline) -> list[str]:
 
 
 def _table(lines: Sequence[Timeline]) -> list[str]:
-    rows = [("policy", "time", "gain", "imbalance", "op", "micro-batches", "idle", "not hidden", "price", "fill", "")]
-    for line in lines:
-        metrics = line.plan.metrics
-        rows.append(
-            (
-                line.policy,
-                seconds(metrics.estimated_s),
-                "" if line is lines[0] else f"{gain_of(line, lines[0]):.2f}x",
-                f"{metrics.imbalance:.3f}",
-                f"{metrics.mean_cp_over_min:.2f}",
-                str(metrics.num_micro_batches),
-                f"{line.idle:.1%}",
-                f"{line.sent:.1%}",
-                f"{line.price:.1%}",
-                f"{line.peak:.2f}",
-                "TOO MANY TOKENS" if line.peak > 1 else "",
-            )
-        )
-    first = lines[0].policy
+    first, priced = lines[0], has_price(lines[0])
+    rows = [
+        ("policy", "time", "time ratio", "imbalance", "op", "micro-batches", "idle", "not hidden",
+         *(["price"] if priced else []), "fill", ""),
+        *(_row(line, first, priced) for line in lines),
+    ]  # fmt: skip
+    price = "price: of width beyond need, in parts of the work; " if priced else ""
     return [
         *_aligned(rows),
-        f"time: estimated, forward and backward; gain: its ratio to that of {first}; op: group sizes over the smallest "
-        "that fit",
-        "not hidden: communication, in the ranks' time; price: of width beyond need, in parts of the work; fill: the "
-        "most tokens of a rank, over M",
+        f"time: estimated, forward and backward; time ratio: to {first.policy}; op: group sizes over the smallest that "
+        "fit",
+        f"not hidden: communication, in the ranks' time; {price}fill: the most tokens of a rank, over M",
     ]
+
+
+def _row(line: Timeline, first: Timeline, priced: bool) -> tuple[str, ...]:
+    metrics = line.plan.metrics
+    return (
+        line.policy,
+        seconds(metrics.estimated_s),
+        "" if line is first else f"{time_ratio(line, first):.2f}x",
+        f"{metrics.imbalance:.3f}",
+        f"{metrics.mean_cp_over_min:.2f}",
+        str(metrics.num_micro_batches),
+        f"{line.idle:.1%}",
+        f"{line.sent:.1%}",
+        *([f"{line.price:.1%}"] if priced else []),
+        f"{line.peak:.3f}",
+        "TOO MANY TOKENS" if line.peak > 1 else "",
+    )
 
 
 def _aligned(rows: Sequence[tuple[str, ...]]) -> list[str]:

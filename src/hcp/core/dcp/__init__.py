@@ -3,13 +3,13 @@
 from hcp.core.dcp.cost import ASSUMED_COST, DEFAULT_COST, Cost, parse_cost
 from hcp.core.dcp.groups import TARGETS, is_usable, usable_sizes
 from hcp.core.dcp.plan import Group, Metrics, MicroBatch, Plan, group_time, measure, padded_length, smallest_size
-from hcp.core.dcp.schedule import POLICIES, plan_micro_batches
+from hcp.core.dcp.schedule import plan_micro_batches
 from hcp.core.dcp.setup import LAYOUTS, Memory, Setup
 from hcp.core.dcp.split import Split, split_pr5869
 
 __all__ = [
     "ASSUMED_COST",
-    "DEFAULT_COST", "LAYOUTS", "POLICIES", "TARGETS", "Cost", "Group", "Memory", "Metrics", "MicroBatch",
+    "DEFAULT_COST", "LAYOUTS", "TARGETS", "Cost", "Group", "Memory", "Metrics", "MicroBatch",
     "Plan", "Setup", "Split", "group_time", "is_usable", "measure", "padded_length", "parse_cost",
     "plan_micro_batches", "smallest_size", "split_pr5869", "usable_sizes",
 ]  # fmt: skip

@@ -16,7 +16,7 @@ from hcp.core.gpus import (
     Gpu,
     gpu_named,
 )  # fmt: skip
-from hcp.core.model_sizes import ModelSizes, model_sizes
+from hcp.core.model_sizes import ModelSizes, assumed_sizes, model_sizes
 from hcp.core.profile import Profile
 
 GEMM_PASSES, ATTENTION_PASSES = 3.0, 1 + 2.5 / 0.85
@@ -144,7 +144,12 @@ class Cost(NamedTuple):
         """
         known = ("tp", "pp", "gpus_per_node", "cp_comm_type", "hcp_sizes")
         given = {name: facts[name] for name in known if facts.get(name) is not None}
-        return cls.from_model(model_sizes(facts), gpu, **{**given, **layout})
+        cost = cls.from_model(model_sizes(facts), gpu, **{**given, **layout})
+        assumed = assumed_sizes(facts)
+        if not assumed:
+            return cost
+        basis = f"{cost.machine.basis} (assumed: {', '.join(assumed)})"
+        return cost._replace(machine=cost.machine._replace(basis=basis))
 
     @classmethod
     def from_profile(cls, profile: Profile) -> Cost:
@@ -184,12 +189,14 @@ class Cost(NamedTuple):
 
 DEFAULT_COST = Cost()
 NUMBERS = ("linear", "quadratic", "comm")
+MOST_COST = 1e30
+"""With more, the work of long sequences would be beyond floating point."""
 
 
 def parse_cost(text: str) -> Cost:
     """A `Cost` out of `linear=24576,quadratic=1,comm=9216`; what is not named keeps its default.
 
-    Raises HcpError for an unknown name, a name given twice, or a value that is no finite number >= 0; and when
+    Raises HcpError for an unknown name, a name given twice, or a value that is no number from 0 to MOST_COST; and when
     linear and quadratic are both 0, because no sequence would then cost anything.
 
     >>> parse_cost("comm=0").comm
@@ -215,8 +222,8 @@ def _number(name: str, text: str) -> float:
         value = float(text)
     except ValueError:
         value = math.nan
-    if not math.isfinite(value) or value < 0:
-        raise HcpError(f"cost: found {name}={text!r}, wanted a finite number >= 0")
+    if not 0 <= value <= MOST_COST:
+        raise HcpError(f"cost: found {name}={text!r}, wanted a finite number >= 0, at most {MOST_COST:g}")
     return value
 
 

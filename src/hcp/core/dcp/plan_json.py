@@ -8,12 +8,13 @@ from typing import Any
 
 from hcp import __version__
 from hcp.core.cp_cost import COMM_TYPES, CpTraffic, Link
-from hcp.core.dcp.cost import Cost, Machine
+from hcp.core.dcp.cost import MOST_COST, Cost, Machine
 from hcp.core.dcp.groups import TARGETS
 from hcp.core.dcp.lengths import MOST, MOST_RANKS
 from hcp.core.dcp.plan import Group, MicroBatch, Plan
-from hcp.core.dcp.policies import OURS, measured_plan
+from hcp.core.dcp.policies import measured_plan
 from hcp.core.dcp.published import PUBLISHED
+from hcp.core.dcp.schedule import OURS
 from hcp.core.dcp.setup import LAYOUTS, Memory, Setup
 from hcp.core.errors import HcpError
 from hcp.core.files import read_text
@@ -166,7 +167,8 @@ _POLICY = Leaf(
     lambda value: isinstance(value, str) and (value in (OURS, *PUBLISHED) or value.startswith("static:")),
 )
 _BOOL = Leaf("true or false", lambda value: isinstance(value, bool))
-_AMOUNT = Leaf("a number from 0 on", lambda value: is_number(value) and value >= 0)
+_AMOUNT = Leaf(f"a number from 0 to {MOST_COST:g}", lambda value: is_number(value) and 0 <= value <= MOST_COST)
+_UNIT = Leaf("seconds above 0, at most 1e6", lambda value: is_number(value) and 1e-30 <= value <= 1e6)
 _COUNT = whole(1, MOST_RANKS)
 _LINK = Fields({"kv_s": _AMOUNT, "a2a_s": _AMOUNT, "step_s": _AMOUNT})
 _SETUP = {
@@ -178,7 +180,7 @@ _COST = Fields(
         "linear": _AMOUNT, "quadratic": _AMOUNT, "comm": _AMOUNT, "by_time": _BOOL,
         "windows": ListOf(Fields({"tokens": whole(1, MOST), "quadratic": _AMOUNT})),
         "machine": Fields({
-            "basis": TEXT, "unit_s": _AMOUNT, "micro_batch_s": _AMOUNT, "comm_type": one_of(COMM_TYPES),
+            "basis": TEXT, "unit_s": _UNIT, "micro_batch_s": _AMOUNT, "comm_type": one_of(COMM_TYPES),
             "ranks_per_node": _COUNT, "inner": _COUNT, "inside": _LINK, "across": _LINK,
         }),
     }

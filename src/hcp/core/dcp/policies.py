@@ -3,16 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from math import log2
+from math import ceil, log2
 
 from hcp.core.dcp.groups import is_usable
 from hcp.core.dcp.plan import Group, MicroBatch, Plan, group_time, least_sizes, measure
 from hcp.core.dcp.published import NO_PACKING, PUBLISHED, published_micro_batches, static_size
-from hcp.core.dcp.schedule import plan_micro_batches
+from hcp.core.dcp.schedule import OURS, plan_micro_batches
 from hcp.core.dcp.setup import Setup, check_setup
 from hcp.core.errors import HcpError
-
-OURS = "balanced"
 
 
 def plan_with(policy: str, lengths: Sequence[int], world_size: int, max_seqlen: int, setup: Setup) -> Plan:
@@ -89,7 +87,7 @@ def problems(plan: Plan) -> list[str]:
     found = []
     peak, most = peak_tokens(plan), plan.max_seqlen_per_rank
     if peak > most:
-        found.append(f"a rank holds {peak:.0f} padded tokens, {peak / most:.2f} times the {most} that it may")
+        found.append(f"a rank holds {ceil(peak)} padded tokens, {ceil(peak) - most} more than the {most} that it may")
     target = plan.setup.groups
     odd = [
         (group, number)
@@ -107,13 +105,15 @@ def problems(plan: Plan) -> list[str]:
 
 
 def policies_of(text: str, lengths: Sequence[int], world_size: int, max_seqlen: int) -> list[str]:
-    """The policies that `dev,static:8` names, in that order; "" and "all" are all.
+    """The policies that `dev,static:8` names, in that order; "all" are all.
 
     Of all, static has the smallest size that holds the longest sequence, and mcore is left out: it is main's scheduler.
-    Raises HcpError for a name that is none.
+    Raises HcpError for no name, and for one that is none.
     """
     names = [name for name in text.replace(" ", "").split(",") if name]
-    if names in ([], ["all"]):
+    if not names:
+        raise HcpError(f"policy: found no name, wanted all, or some of {', '.join(PUBLISHED)}, such as static:8")
+    if names == ["all"]:
         size = static_size(lengths, world_size, max_seqlen)
         static = [f"static:{size}"] if size is not None else []
         return [name for one in PUBLISHED if one != "mcore" for name in (static if one == "static:C" else [one])]

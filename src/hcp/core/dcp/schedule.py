@@ -7,13 +7,13 @@ from collections.abc import Sequence
 from hcp.core.dcp.cost import DEFAULT_COST, Cost
 from hcp.core.dcp.lengths import MOST_RANKS, check_lengths, check_positive
 from hcp.core.dcp.plan import Group, MicroBatch, Plan, measure
-from hcp.core.dcp.search import cheapest_plan
+from hcp.core.dcp.search import cheap_plans
 from hcp.core.dcp.setup import Memory, Setup, check_setup
-from hcp.core.dcp.split import split_pr5869
 from hcp.core.dcp.workload import Packs, Workload, workload_of
 from hcp.core.errors import HcpError
 
-POLICIES = ("balanced", "pr5869")
+OURS = "balanced"
+"""The name of this scheduler among the policies."""
 
 
 def plan_micro_batches(
@@ -21,7 +21,6 @@ def plan_micro_batches(
     world_size: int,
     max_seqlen_per_rank: int,
     *,
-    policy: str = "balanced",
     cost: Cost = DEFAULT_COST,
     tp: int = 1,
     sequence_parallel: bool = True,
@@ -35,14 +34,14 @@ def plan_micro_batches(
 ) -> Plan:
     """Assigns every sequence to one micro-batch and one group of ranks; the same arguments always give the same plan.
 
+    In each micro-batch the groups cover all ranks, and padded tokens stay within M. Where a group could have the next
+    smaller size without breaking M or making its micro-batch longer, the ranks that this saves would idle: they would
+    not do to divide any group of several sequences. Other schedulers' plans: `policies.plan_with`.
+
     Args:
-        lengths: tokens of each sequence, unpadded, each >= 1 (policy pr5869: >= 0).
+        lengths: tokens of each sequence, unpadded, each >= 1.
         world_size: W, the ranks of DPxCP that one tensor and pipeline slice sees.
         max_seqlen_per_rank: M, the most padded tokens that a rank holds in a micro-batch.
-        policy: "balanced", ours: in each micro-batch the groups cover all ranks and padded tokens stay within M. Where
-            a group could have the next smaller size without breaking M or making its micro-batch longer, the ranks that
-            this saves would idle: they would not do to divide any group of several sequences.
-            "pr5869": all sequences in one micro-batch, split as verl pull request #5869 does.
         cost: what a sequence costs; its `comm` moves the plan between few ranks per sequence and even load.
         tp: tensor-parallel size. With `sequence_parallel`, sequences are padded to multiples of tp * 2 * C, else 2 * C.
         groups: which process groups exist: "main", "dev", "pow2" or "any" (see `usable_sizes`).
@@ -60,32 +59,39 @@ def plan_micro_batches(
     >>> [(list(group.ranks), group.samples) for batch in plan.micro_batches for group in batch.groups]
     [([0, 1, 2, 3], (0,)), ([0, 1], (1,)), ([2, 3], (2,))]
     """
-    if policy not in POLICIES:
-        raise HcpError(f"policy: found {policy!r}, wanted one of {', '.join(POLICIES)}")
     max_seqlen = check_positive("max_seqlen", max_seqlen_per_rank)
     world_size = check_positive("world_size", world_size, MOST_RANKS)
     setup = Setup(cost, tp, sequence_parallel, groups, pp, vpp, min_cp_size, layout, min_local_rows, memory)
     setup = check_setup(setup, world_size, max_seqlen)
-    lengths = check_lengths(lengths, least=0 if policy == "pr5869" else 1)
-    if policy == "pr5869":
-        batches: tuple[MicroBatch, ...] = (_one_micro_batch(lengths, world_size, max_seqlen),)
-    else:
-        workload = workload_of(list(lengths), world_size, max_seqlen, setup)
-        _check_fit(workload, max_seqlen)
-        batches = _as_planned(workload)
+    lengths = check_lengths(lengths)
+    workload = workload_of(list(lengths), world_size, max_seqlen, setup)
+    _check_fit(workload, max_seqlen)
+    batches = _as_planned(workload, lengths, max_seqlen)
     metrics = measure(batches, lengths, world_size, max_seqlen, setup)
-    return Plan(policy, world_size, max_seqlen, lengths, batches, metrics, setup)
+    return Plan(OURS, world_size, max_seqlen, lengths, batches, metrics, setup)
 
 
-def _one_micro_batch(lengths: tuple[int, ...], world_size: int, max_seqlen: int) -> MicroBatch:
-    split = split_pr5869(lengths, world_size, max_seqlen)
-    size = split.local_cp_size
-    return MicroBatch(tuple(Group(size * k, size, tuple(part)) for k, part in enumerate(split.samples)))
+def _as_planned(workload: Workload, lengths: tuple[int, ...], max_seqlen: int) -> tuple[MicroBatch, ...]:
+    """The cheapest plan on ranks.
+
+    Which groups have ranks on two nodes follows from the size alone, unless any number of ranks may be a group: then it
+    is known only now. Plans by time are made for both, sizes that lie inside a node wherever they can and sizes that do
+    so only if they divide it, and the one that is faster on its ranks is taken.
+    """
+    setup, ranks = workload.setup, workload.world_size * workload.slot
+    plans = cheap_plans(workload)
+    if setup.groups != "any" or not setup.cost.by_time:
+        return _placed(workload, plans[0])
+    node = setup.cost.machine.traffic.ranks_per_node
+    across = [size * workload.slot > node or node % (size * workload.slot) > 0 for size in workload.sizes]
+    if across != workload.across:
+        plans += cheap_plans(workload._replace(across=across))[:1]
+    placed = [_placed(workload, plan) for plan in plans]
+    return min(placed, key=lambda batches: measure(batches, lengths, ranks, max_seqlen, setup).estimated_s)
 
 
-def _as_planned(workload: Workload) -> tuple[MicroBatch, ...]:
-    """The cheapest plan on ranks: in each micro-batch the widest groups first, so that each is aligned to its size."""
-    plan = cheapest_plan(workload)
+def _placed(workload: Workload, plan: list[Packs]) -> tuple[MicroBatch, ...]:
+    """The longest micro-batch first; in each the widest groups first, so that each is aligned to its size."""
     plan.sort(key=lambda batch: max(pack.height for pack in batch), reverse=True)
     result = []
     for batch in plan:

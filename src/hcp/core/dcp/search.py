@@ -9,6 +9,7 @@ from hcp.core.dcp.build import BuildOptions, build, plan_cost
 from hcp.core.dcp.cover import whole_groups
 from hcp.core.dcp.fill import ranks_for
 from hcp.core.dcp.levels import group_sizes, groups_joined
+from hcp.core.dcp.starts import published_plans
 from hcp.core.dcp.workload import Packs, Workload, part
 
 FEW, MANY = 8, 16
@@ -28,12 +29,33 @@ SCAN = 1.15
 BIASES = (1.0, 0.8)
 REFINED, REFINING_BUILDS, WASTE, LESS, SPARED = 6, 40, 0.01, 0.9999, 0.002
 """How many micro-batches are planned anew, with so many builds each; what part of the plan's cost they must waste;
-below which part of it the cost must fall; and by which part of the time the price may rise."""
+below which part of it the cost must fall; and by which part groups may get wider."""
 
 
-def cheapest_plan(workload: Workload) -> list[Packs]:
-    """The plan of the least cost among those tried; the same workload always has the same plan."""
-    return _refined(workload, _found(workload, MAX_BUILDS))
+def cheap_plans(workload: Workload) -> list[list[Packs]]:
+    """The plan of the least cost among those tried, then others; the same workload always has the same plans."""
+    plans = [_found(workload, MAX_BUILDS)]
+    for plan in published_plans(workload):
+        better = _is_fair(workload, plan, plans[0]) and _total(workload, plan) < _total(workload, plans[0])
+        plans.insert(0 if better else len(plans), plan)
+    return [_refined(workload, plans[0]), *plans[1:]]
+
+
+def _is_fair(workload: Workload, plan: list[Packs], other: list[Packs]) -> bool:
+    """Whether neither time nor the width of groups over all tokens is more, unless it is time alone that counts.
+
+    The search strikes the balance of the two for the whole plan; what replaces its result is no worse in either.
+    """
+    if workload.setup.cost.by_time:
+        return True
+    wide, most = _spread(workload, plan), _spread(workload, other)
+    return plan_cost(workload, plan).time <= plan_cost(workload, other).time and wide <= most * (1 + SPARED)
+
+
+def _spread(workload: Workload, plan: list[Packs]) -> int:
+    """Ranks of each sequence's group times its tokens."""
+    groups = [group for batch in plan for group in batch]
+    return sum([workload.sizes[group.size] * sum([workload.length[i] for i in group.items]) for group in groups])
 
 
 def _found(workload: Workload, most_builds: int) -> list[Packs]:
@@ -48,10 +70,9 @@ def _refined(workload: Workload, plan: list[Packs]) -> list[Packs]:
     """Plans those micro-batches anew that waste the most, each alone and two together, as long as that helps.
 
     One height rules a whole plan, so that sequences of one length all get the same size; here they need not. The search
-    has struck the balance of even load and price; here neither gets worse, unless it is time alone that counts.
+    has struck the balance of even load and price, and that is kept (see `_is_fair`).
     """
-    least = plan_cost(workload, plan)
-    by_time = workload.setup.cost.by_time
+    least = plan_cost(workload, plan).total
     builds = WORK - 2 * (len(workload.length) + workload.world_size)  # none where one plan is a lot of work already
     tried: set[tuple[int, ...]] = set()
     while builds > 0:
@@ -60,7 +81,7 @@ def _refined(workload: Workload, plan: list[Packs]) -> list[Packs]:
         choices = [(number,) for number in worst] + list(itertools.combinations(worst, 2))
         for numbers in choices:
             positions = sorted(i for number in numbers for group in plan[number] for i in group.items)
-            if sum([wasted[number] for number in numbers]) < WASTE * least.total or tuple(positions) in tried:
+            if sum([wasted[number] for number in numbers]) < WASTE * least or tuple(positions) in tried:
                 continue
             tried.add(tuple(positions))
             again = _found(part(workload, positions), REFINING_BUILDS)
@@ -69,9 +90,8 @@ def _refined(workload: Workload, plan: list[Packs]) -> list[Packs]:
                 for group in batch:
                     group.items = [positions[i] for i in group.items]
             changed = [batch for number, batch in enumerate(plan) if number not in numbers] + again
-            cost = plan_cost(workload, changed)
-            is_fair = by_time or max(cost.time / least.time, cost.price / (least.price + SPARED * least.time)) <= 1
-            if is_fair and cost.total < least.total * LESS:
+            cost = plan_cost(workload, changed).total
+            if cost < least * LESS and _is_fair(workload, changed, plan):
                 plan, least = changed, cost
                 break
             if builds <= 0:
@@ -187,11 +207,15 @@ class _Search:
             if len(self.costs) >= self.builds:
                 return inf
             plan = build(self.workload, options)
-            more = 0 if plan is None else len(plan) / self.workload.min_micro_batches - 1
-            self.costs[options] = inf if plan is None else plan_cost(self.workload, plan).total * (1 + TIE * more)
+            self.costs[options] = inf if plan is None else _total(self.workload, plan)
             if plan is not None and (self.best is None or self.costs[options] < self.best[0]):
                 self.best = self.costs[options], plan
         return self.costs[options]
+
+
+def _total(workload: Workload, plan: list[Packs]) -> float:
+    """The plan's cost, and a little more for each micro-batch beyond those that the tokens need."""
+    return plan_cost(workload, plan).total * (1 + TIE * (len(plan) / workload.min_micro_batches - 1))
 
 
 def _ranks_needed(workload: Workload, height: float, joined: bool, reach: float) -> float:

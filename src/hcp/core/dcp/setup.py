@@ -6,7 +6,7 @@ from typing import NamedTuple
 
 from hcp.core.dcp.cost import DEFAULT_COST, Cost
 from hcp.core.dcp.groups import usable_sizes
-from hcp.core.dcp.lengths import check_positive
+from hcp.core.dcp.lengths import MOST_RANKS, check_positive
 from hcp.core.errors import HcpError
 
 LAYOUTS = ("zigzag", "contiguous")
@@ -96,7 +96,8 @@ def check_setup(setup: Setup, world_size: int, max_seqlen: int) -> Setup:
     Raises HcpError, naming the setting, unless W ranks of M tokens can be planned for like this.
     """
     setup = setup._replace(
-        tp=check_positive("tp", setup.tp), pp=check_positive("pp", setup.pp), vpp=check_positive("vpp", setup.vpp),
+        tp=check_positive("tp", setup.tp, MOST_RANKS), pp=check_positive("pp", setup.pp, MOST_RANKS),
+        vpp=check_positive("vpp", setup.vpp, MOST_RANKS),
         min_cp_size=check_positive("min_cp_size", setup.min_cp_size),
         min_local_rows=check_positive("min_local_rows", setup.min_local_rows),
     )  # fmt: skip

@@ -57,7 +57,10 @@ _BRANCHES = {"dev": "dev", "main": "main", "mcore": "main"}
 def _batches(policy: str, lengths: Sequence[int], world_size: int, max_seqlen: int, cost: Cost) -> Batches:
     name, colon, text = policy.partition(":")
     if name == "static" and colon:
-        return dp_balanced(lengths, world_size, max_seqlen, whole_number(text, 7) or 0)
+        size = whole_number(text, 7)
+        if size is None:
+            raise HcpError(f"policy: found {policy!r:.40}, wanted static:C with a number of ranks for C, as static:8")
+        return dp_balanced(lengths, world_size, max_seqlen, size)
     if policy == "dev":
         return packing_aware(lengths, world_size, max_seqlen)
     if policy in NO_PACKING:
