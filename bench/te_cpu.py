@@ -2,7 +2,7 @@
 
 Runs the matrix of `hcp.proofs.te_cpu` (its own attn_forward_func_with_cp on 4 gloo processes, forward and backward, in
 float64) for each wheel unpacked in DIR as transformer-engine-X.Y.Z, from 2.1 on, or for those of --releases.
---write renews their part of bench/results/te_cpu.json, of which the table of the hierarchical skill is made. Half a
+--write renews their part of bench/results/te_cpu.json, and the table that the hierarchical skill shows of it. Half a
 minute a release.
 """
 
@@ -23,8 +23,10 @@ sys.path.insert(0, str(ROOT / "src"))
 from hcp.proofs.te_cpu.case import every_case  # noqa: E402
 from hcp.proofs.te_cpu.execute import run_release  # noqa: E402
 from hcp.proofs.te_cpu.record import by_release, entries_of, record_of, written  # noqa: E402
+from hcp.proofs.te_cpu.table import with_table  # noqa: E402
 
 RECORD = ROOT / "bench/results/te_cpu.json"
+PAGE = ROOT / "skills/hierarchical-context-parallel/references/transformer-engine.md"
 
 
 def folders_of(wheels: Path) -> dict[str, Path]:
@@ -50,7 +52,9 @@ def main() -> int:
             if entry.verdict not in ("right", "refused", "not executed"):
                 print(f"   {entry.verdict}: {case} {entry.text}", flush=True)
         if options.write:
-            RECORD.write_text(written(record_of(known)), encoding="utf-8")
+            record = record_of(known)
+            RECORD.write_text(written(record), encoding="utf-8")
+            PAGE.write_text(with_table(PAGE.read_text(encoding="utf-8"), record), encoding="utf-8")
     return 0
 
 

@@ -117,10 +117,7 @@ def _shape(recommended: str, dialect: str) -> Fields:
 
 @dataclass(frozen=True)
 class Needs:
-    """What a step needs to run: GPUs (a number), Python distributions, programs on the PATH, unpacked wheels.
-
-    A wheel is unpacked as `<dist>-<version>` in $HCP_UPSTREAM (default ~/.cache/hcp-upstream); any version will do.
-    """
+    """What a step needs to run: GPUs (a number), Python distributions, programs on the PATH, wheels in $HCP_UPSTREAM."""
 
     gpus: int = 0
     packages: tuple[str, ...] = ()
@@ -288,9 +285,7 @@ def _step(data: Mapping[str, Any]) -> Step:
         run=tuple(data["run"]),
         level=data["level"],
         timeout_s=float(data["timeout_s"]),
-        needs=Needs(
-            needs.get("gpus") or 0, _lines(needs, "packages"), _lines(needs, "programs"), _lines(needs, "wheels")
-        ),
+        needs=Needs(needs.get("gpus") or 0, *(_lines(needs, key) for key in ("packages", "programs", "wheels"))),
         expect=Expect(expect.get("exit") or 0, expect.get("json")),
         proves=data.get("proves") or "",
     )

@@ -12,7 +12,7 @@ torch = pytest.importorskip("torch")
 from torch import Tensor  # noqa: E402
 
 from hcp.proofs.te_cpu.kernels import attend, attend_backward, sink_backward  # noqa: E402
-from hcp.proofs.te_cpu.visible import Packed, visible  # noqa: E402
+from hcp.proofs.te_cpu.visible import Bounds, visible  # noqa: E402
 
 pytestmark = pytest.mark.torch
 
@@ -42,8 +42,8 @@ def test_masks_are_aligned_and_windows_count_from_the_diagonal(
 
 
 def test_packed_queries_see_the_keys_of_their_own_sequence_and_no_padding() -> None:
-    q = Packed(starts=bounds(0, 2, 4), lengths=bounds(0, 2, 3))  # the second sequence: a token, and padding
-    k = Packed(starts=bounds(0, 3, 5), lengths=bounds(0, 2, 4))
+    q = Bounds(starts=bounds(0, 2, 4), lengths=bounds(0, 2, 3))  # the second sequence: a token, and padding
+    k = Bounds(starts=bounds(0, 3, 5), lengths=bounds(0, 2, 4))
     assert table(visible(4, 5, causal=False, bottom_right=True, packed=(q, k))) == ["xx...", "xx...", "...xx", "....."]
 
 

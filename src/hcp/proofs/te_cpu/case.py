@@ -26,7 +26,7 @@ HEAD_DIM, MLA_HEAD_DIM, BATCH = 16, 24, 2
 WINDOW = (5, 0)
 
 
-class Case(NamedTuple):
+class AttentionCall(NamedTuple):
     """One cell of the matrix."""
 
     comm: str
@@ -63,13 +63,13 @@ class Case(NamedTuple):
         return (-1, 0) if self.is_causal else (-1, -1)
 
 
-def every_case() -> list[Case]:
+def every_case() -> list[AttentionCall]:
     """The whole matrix.
 
     DotProductAttention turns sbhd into bshd for FlashAttention before context parallelism sees it, so that pair is
     none. Without load balance there is all_gather alone: the rest is one assertion.
     """
-    cases = [Case(*names) for names in product(COMMS, LAYOUTS, KERNELS, FEATURES)]
+    cases = [AttentionCall(*names) for names in product(COMMS, LAYOUTS, KERNELS, FEATURES)]
     return [
         case
         for case in cases
@@ -85,7 +85,7 @@ class Inputs:
     place, one of them with whole chunks of padding.
     """
 
-    def __init__(self, case: Case, cp_size: int) -> None:
+    def __init__(self, case: AttentionCall, cp_size: int) -> None:
         self.case, self.cp_size = case, cp_size
         self.heads = 2 * cp_size
         self.kv_heads = cp_size if case.feature == "GQA" else 2 * cp_size

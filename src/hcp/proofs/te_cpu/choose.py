@@ -13,7 +13,7 @@ import os
 from collections.abc import Iterator
 from typing import Any
 
-from hcp.proofs.te_cpu.case import BATCH, HEAD_DIM, Case, Inputs
+from hcp.proofs.te_cpu.case import BATCH, HEAD_DIM, AttentionCall, Inputs
 from hcp.proofs.te_cpu.load import Release, use_flash
 
 CP_SIZE = 4
@@ -21,7 +21,7 @@ _LOGGER = "DotProductAttention"
 _SWITCHES = ("NVTE_FLASH_ATTN", "NVTE_FUSED_ATTN", "NVTE_UNFUSED_ATTN")
 
 
-def why_not_chosen(release: Release, case: Case) -> str:
+def why_not_chosen(release: Release, case: AttentionCall) -> str:
     """What the release logs against the kernel of this case; empty if it takes it."""
     use_flash(release, case.flash or 2)
     wanted = ("0", "1", "0") if case.flash == 0 else ("1", "0", "0")
@@ -32,7 +32,7 @@ def why_not_chosen(release: Release, case: Case) -> str:
     return "" if takes else _reason(lines, case)
 
 
-def _parameters(release: Release, case: Case) -> Any:
+def _parameters(release: Release, case: AttentionCall) -> Any:
     inputs = Inputs(case, CP_SIZE)
     mask = "causal" if case.is_causal else "no_mask"
     if case.format == "thd":
@@ -67,7 +67,7 @@ def _parameters(release: Release, case: Case) -> Any:
     return kind(**{name: value for name, value in given.items() if name in known})
 
 
-def _reason(lines: list[str], case: Case) -> str:
+def _reason(lines: list[str], case: AttentionCall) -> str:
     kernel = "FusedAttention" if case.flash == 0 else "FlashAttention"
     against = [line for line in lines if line.startswith("Disabling") and kernel in line]
     against = [line for line in against if "NVTE_" not in line]

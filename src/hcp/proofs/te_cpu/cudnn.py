@@ -13,7 +13,7 @@ import torch
 
 from hcp.proofs.te_cpu.kernels import attend, attend_backward, sink_backward
 from hcp.proofs.te_cpu.layouts import DIM_OF_TOKENS, from_bhsd, lse_type, to_bhsd
-from hcp.proofs.te_cpu.visible import Packed, visible
+from hcp.proofs.te_cpu.visible import Bounds, visible
 
 
 def fused_attn_fwd(
@@ -89,7 +89,7 @@ def _seen(layout: str, q: torch.Tensor, k: torch.Tensor, rest: dict[str, Any]) -
     if layout == "thd":
         bounds = [rest["cu_seqlens_q"], rest["cu_seqlens_kv"]]
         padded = [rest.get("cu_seqlens_q_padded"), rest.get("cu_seqlens_kv_padded")]
-        packed = tuple(Packed(real if start is None else start, real) for real, start in zip(bounds, padded))
+        packed = tuple(Bounds(real if start is None else start, real) for real, start in zip(bounds, padded))
     mask_type = rest.get("attn_mask_type", "padding")
     dim = DIM_OF_TOKENS[layout]
     return visible(

@@ -17,7 +17,7 @@ import torch
 import torch.distributed as dist
 
 from hcp.proofs.procs import WorkerFailure, run_workers
-from hcp.proofs.te_cpu.case import Case, Inputs
+from hcp.proofs.te_cpu.case import AttentionCall, Inputs
 from hcp.proofs.te_cpu.choose import why_not_chosen
 from hcp.proofs.te_cpu.cuda import STREAM
 from hcp.proofs.te_cpu.layouts import DIM_OF_TOKENS
@@ -28,8 +28,8 @@ BOUND = 1e-5
 in float32 (some 1e-7). A wrong row differs by about 1."""
 COLLECTIVE_S, CASE_S = 15.0, 40
 HANG_S = 120.0
+"""Guards against hanging, not limits on speed: a collective, a case, what each 20 cases add to a batch."""
 WHOLE_GRADIENT = "every rank holds the whole gradient of the sinks, where a weight's is a share"
-"""Guards against hanging, not limits on speed."""
 
 
 class Outcome(NamedTuple):
@@ -48,7 +48,7 @@ class Outcome(NamedTuple):
 class Result(NamedTuple):
     """A case: what the choice of the backend says, and what happens behind it when nobody asks the chooser."""
 
-    case: Case
+    case: AttentionCall
     not_chosen: str
     """Why DotProductAttention would not take this kernel; empty if it would."""
     outcome: Outcome
@@ -68,7 +68,7 @@ class Levels(NamedTuple):
     outer: dist.ProcessGroup
 
 
-def run_release(folder: Path, cases: Sequence[Case], sizes: tuple[int, int] = (2, 2)) -> list[Result]:
+def run_release(folder: Path, cases: Sequence[AttentionCall], sizes: tuple[int, int] = (2, 2)) -> list[Result]:
     """Runs all cases of a release on inner x outer new processes; a hang is ended, named, and not repeated.
 
     Raises:
@@ -79,7 +79,7 @@ def run_release(folder: Path, cases: Sequence[Case], sizes: tuple[int, int] = (2
     return run_workers(lambda _: _run_imported(load(folder), cases, sizes), 1, limit)[0]  # type: ignore[no-any-return]
 
 
-def _run_imported(release: Release, cases: Sequence[Case], sizes: tuple[int, int]) -> list[Result]:
+def _run_imported(release: Release, cases: Sequence[AttentionCall], sizes: tuple[int, int]) -> list[Result]:
     outcomes: list[Outcome] = []
     while len(outcomes) < len(cases):
         done = _batch(release, cases[len(outcomes) :], sizes)
@@ -89,20 +89,22 @@ def _run_imported(release: Release, cases: Sequence[Case], sizes: tuple[int, int
     return [Result(case, why_not_chosen(release, case), outcome) for case, outcome in zip(cases, outcomes)]
 
 
-def _batch(release: Release, cases: Sequence[Case], sizes: tuple[int, int]) -> list[Outcome]:
+def _batch(release: Release, cases: Sequence[AttentionCall], sizes: tuple[int, int]) -> list[Outcome]:
     """The outcomes up to the first case that the ranks did not leave together."""
     by_rank, _ = _on_ranks(release, cases, sizes)
     return [_agreed(outcomes) for outcomes in zip(*by_rank)]
 
 
-def _alone(release: Release, case: Case, sizes: tuple[int, int]) -> Outcome:
+def _alone(release: Release, case: AttentionCall, sizes: tuple[int, int]) -> Outcome:
     by_rank, failure = _on_ranks(release, [case], sizes)
     if all(by_rank):
         return _agreed([outcomes[0] for outcomes in by_rank])
     return Outcome("hangs", failure.splitlines()[-1] if failure else "not all ranks leave the attention")
 
 
-def _on_ranks(release: Release, cases: Sequence[Case], sizes: tuple[int, int]) -> tuple[list[list[Outcome]], str]:
+def _on_ranks(
+    release: Release, cases: Sequence[AttentionCall], sizes: tuple[int, int]
+) -> tuple[list[list[Outcome]], str]:
     """What each rank got to, and why they stopped before the end."""
     size, failure = sizes[0] * sizes[1], ""
     with tempfile.TemporaryDirectory(prefix="hcp-") as folder:
@@ -117,7 +119,7 @@ def _on_ranks(release: Release, cases: Sequence[Case], sizes: tuple[int, int]) -
     return [[Outcome(*json.loads(line)) for line in diary] for diary in lines], failure
 
 
-def _work(release: Release, cases: Sequence[Case], sizes: tuple[int, int], rank: int, folder: Path) -> None:
+def _work(release: Release, cases: Sequence[AttentionCall], sizes: tuple[int, int], rank: int, folder: Path) -> None:
     """Writes the outcome of each case down as soon as all ranks are through with it."""
     torch.set_num_threads(1)
     warnings.filterwarnings("ignore", category=FutureWarning, module=r"torch\.distributed")
@@ -149,7 +151,7 @@ def build_levels(sizes: tuple[int, int], rank: int) -> Levels:
     return Levels(whole, inners[rank // inner], outers[rank % inner])
 
 
-def run_case(release: Release, case: Case, levels: Levels, cp_size: int) -> Outcome:
+def run_case(release: Release, case: AttentionCall, levels: Levels, cp_size: int) -> Outcome:
     """Forward and backward of this rank."""
     inputs = Inputs(case, cp_size)
     use_flash(release, case.flash)
@@ -182,7 +184,7 @@ def run_case(release: Release, case: Case, levels: Levels, cp_size: int) -> Outc
     return Outcome("right" if largest <= BOUND else "wrong", note, largest)
 
 
-def _arguments(release: Release, case: Case, inputs: Inputs, levels: Levels) -> dict[str, Any]:
+def _arguments(release: Release, case: AttentionCall, inputs: Inputs, levels: Levels) -> dict[str, Any]:
     cu_seqlens, padded = inputs.cu_seqlens(padded=False), inputs.cu_seqlens(padded=True)
     no_balance = case.feature == "no load balance"  # which wants the same tensors for queries and keys
     longest = max(inputs.padded)

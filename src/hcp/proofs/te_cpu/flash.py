@@ -14,7 +14,7 @@ import torch
 
 from hcp.proofs.te_cpu.kernels import attend, attend_backward
 from hcp.proofs.te_cpu.layouts import from_bhsd, lse_type, to_bhsd
-from hcp.proofs.te_cpu.visible import Packed, visible
+from hcp.proofs.te_cpu.visible import Bounds, visible
 
 Tensors = tuple[Any, ...]
 
@@ -60,7 +60,7 @@ def flash_varlen_fwd(
     **rest: Any,
 ) -> Tensors:
     """[tokens, heads, head_dim]: the output, log-sum-exp [heads, tokens], -, random state."""
-    bounds = Packed(cu_seqlens_q, cu_seqlens_q), Packed(cu_seqlens_k, cu_seqlens_k)
+    bounds = Bounds(cu_seqlens_q, cu_seqlens_q), Bounds(cu_seqlens_k, cu_seqlens_k)
     return _forward("thd", (q, k, v), _seen("thd", q, k, causal, rest, bounds), softmax_scale)
 
 
@@ -84,7 +84,7 @@ def flash_varlen_bwd(
     **rest: Any,
 ) -> None:
     """Writes the gradients to dq, dk and dv."""
-    bounds = Packed(cu_seqlens_q, cu_seqlens_q), Packed(cu_seqlens_k, cu_seqlens_k)
+    bounds = Bounds(cu_seqlens_q, cu_seqlens_q), Bounds(cu_seqlens_k, cu_seqlens_k)
     seen = _seen("thd", q, k, causal, rest, bounds)
     _backward("thd", (dout, q, k, v, out), lse.unsqueeze(0), (dq, dk, dv), seen, softmax_scale)
 
@@ -143,10 +143,10 @@ def flash3_bwd(
     _backward(layout, (dout, q, k, v, out), lse, (dq, dk, dv), seen, softmax_scale)
 
 
-def _with_used(bounds: torch.Tensor | None, used: torch.Tensor | None) -> Packed | None:
+def _with_used(bounds: torch.Tensor | None, used: torch.Tensor | None) -> Bounds | None:
     if bounds is None:
         return None
-    return Packed(bounds, bounds if used is None else torch.cat([used.new_zeros(1), used.cumsum(0)]))
+    return Bounds(bounds, bounds if used is None else torch.cat([used.new_zeros(1), used.cumsum(0)]))
 
 
 def _seen(
@@ -155,7 +155,7 @@ def _seen(
     k: torch.Tensor,
     causal: bool,
     rest: dict[str, Any],
-    bounds: tuple[Packed | None, Packed | None] = (None, None),
+    bounds: tuple[Bounds | None, Bounds | None] = (None, None),
 ) -> torch.Tensor:
     sides = rest.get("window_size_left", -1), rest.get("window_size_right", -1)
     dim = 1 if layout == "bshd" else 0

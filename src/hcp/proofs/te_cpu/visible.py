@@ -12,7 +12,7 @@ from typing import NamedTuple
 import torch
 
 
-class Packed(NamedTuple):
+class Bounds(NamedTuple):
     """Where the sequences of a packed tensor lie, and how many rows of each count. Both are boundaries [n + 1].
 
     cuDNN calls the two cu_seqlens_padded and cu_seqlens, FlashAttention 3 cu_seqlens and (as lengths) seqused;
@@ -23,7 +23,7 @@ class Packed(NamedTuple):
     lengths: torch.Tensor
 
 
-class _Rows(NamedTuple):
+class _Tokens(NamedTuple):
     """What each row of a tensor is, int64 [rows]: its sequence (-1: none), its position, its sequence's length."""
 
     sequence: torch.Tensor
@@ -38,7 +38,7 @@ def visible(
     causal: bool,
     window: tuple[int, int] = (-1, -1),
     bottom_right: bool,
-    packed: tuple[Packed, Packed] | None = None,
+    packed: tuple[Bounds, Bounds] | None = None,
 ) -> torch.Tensor:
     """[queries, keys], bool. `packed` describes queries and keys; without it each tensor is one sequence.
 
@@ -58,12 +58,12 @@ def visible(
     return seen
 
 
-def _one_sequence(count: int) -> _Rows:
-    return _Rows(torch.zeros(count, dtype=torch.int64), torch.arange(count), torch.full((count,), count))
+def _one_sequence(count: int) -> _Tokens:
+    return _Tokens(torch.zeros(count, dtype=torch.int64), torch.arange(count), torch.full((count,), count))
 
 
-def _packed_rows(total: int, packed: Packed) -> _Rows:
-    rows = _Rows(*(torch.full((total,), fill) for fill in (-1, 0, 0)))
+def _packed_rows(total: int, packed: Bounds) -> _Tokens:
+    rows = _Tokens(*(torch.full((total,), fill) for fill in (-1, 0, 0)))
     lengths = packed.lengths.diff().tolist()
     for index, (start, length) in enumerate(zip(packed.starts.tolist(), lengths)):
         end = min(start + length, total)
