@@ -117,7 +117,7 @@ def _shape(recommended: str, dialect: str) -> Fields:
 
 @dataclass(frozen=True)
 class Needs:
-    """What a step needs to run: GPUs (a number), Python distributions, programs on the PATH, wheels in $HCP_UPSTREAM."""
+    """What a step needs to run: GPUs, Python distributions, programs on the PATH, wheels in $HCP_UPSTREAM."""
 
     gpus: int = 0
     packages: tuple[str, ...] = ()
