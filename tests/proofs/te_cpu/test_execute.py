@@ -73,7 +73,7 @@ def test_packed_data_gathered_for_flash_attention_2_is_wrong_and_nobody_says_so(
         assert [result.verdict for result in by_kernel] == ["wrong", "right", "right"]
         assert [result.not_chosen for result in by_kernel] == ["", "", ""]
     (before,) = run_release(release(upstream, "2.15.0"), [fa2])
-    assert before.verdict == "refused" and "padding_causal mask type" in before.outcome.text
+    assert before.verdict == "refused" and "cp_comm_type='all_gather' and qkv_format='thd'" in before.outcome.text
 
 
 def test_every_rank_of_a2a_holds_the_sinks_whole_gradient(upstream: Path) -> None:
