@@ -99,6 +99,14 @@ def test_what_a_step_lacks_is_named_and_it_counts_as_skipped() -> None:
     assert (result.status, result.reason) == ("skipped", "needs the program no-such-program")
 
 
+def test_a_wheel_that_is_not_unpacked_is_named(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    monkeypatch.setenv("HCP_UPSTREAM", str(tmp_path))
+    result = run_step(CARD, python("pass", needs=Needs(wheels=("some-wheel",))))
+    assert (result.status, result.reason) == ("skipped", "needs an unpacked wheel of some-wheel in $HCP_UPSTREAM")
+    (tmp_path / "some-wheel-1.2.0").mkdir()
+    assert run_step(CARD, python("pass", needs=Needs(wheels=("some-wheel",)))).status == "passed"
+
+
 def test_missing_gpus_are_counted(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "")
     result = run_step(CARD, python("pass", needs=Needs(gpus=4)))

@@ -107,7 +107,8 @@ def our_errors(
 
 
 def test_every_release_agrees(upstream: Path, launch_of: Callable[..., Launch]) -> None:
-    releases = [Release(folder) for folder in sorted(upstream.glob("transformer-engine-2*"))]
+    folders = sorted(upstream.glob("transformer-engine-2*"))
+    releases = [Release(folder) for folder in folders if release_of(folder.name.rpartition("-")[2]) >= (2, 4)]
     assert len(releases) >= 6, f"too few releases of transformer-engine in {upstream} to judge version gates"
     every = list(cases())
     chosen = random.Random(20).sample(every, SAMPLE)

@@ -85,6 +85,7 @@ _STEP = Fields(
                 "gpus": whole(0, 1_000_000),
                 "packages": ListOf(_PACKAGE, "a list of packages"),
                 "programs": ListOf(_PROGRAM, "a list of programs"),
+                "wheels": ListOf(_PACKAGE, "a list of packages"),
             }
         ),
         "expect": Fields(optional={"exit": whole(-64, 255), "json": _PATHS}),
@@ -116,11 +117,12 @@ def _shape(recommended: str, dialect: str) -> Fields:
 
 @dataclass(frozen=True)
 class Needs:
-    """What a step needs to run: GPUs (a number), Python distributions, programs on the PATH."""
+    """What a step needs to run: GPUs, Python distributions, programs on the PATH, wheels in $HCP_UPSTREAM."""
 
     gpus: int = 0
     packages: tuple[str, ...] = ()
     programs: tuple[str, ...] = ()
+    wheels: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -283,7 +285,7 @@ def _step(data: Mapping[str, Any]) -> Step:
         run=tuple(data["run"]),
         level=data["level"],
         timeout_s=float(data["timeout_s"]),
-        needs=Needs(needs.get("gpus") or 0, _lines(needs, "packages"), _lines(needs, "programs")),
+        needs=Needs(needs.get("gpus") or 0, *(_lines(needs, key) for key in ("packages", "programs", "wheels"))),
         expect=Expect(expect.get("exit") or 0, expect.get("json")),
         proves=data.get("proves") or "",
     )

@@ -74,6 +74,9 @@ def why_not(step: Step) -> str:
     lacking = [program for program in step.needs.programs if shutil.which(program) is None]
     if lacking:
         return f"needs the program {', '.join(lacking)}"
+    lacking = [package for package in step.needs.wheels if not _has_wheel(package)]
+    if lacking:
+        return f"needs an unpacked wheel of {', '.join(lacking)} in $HCP_UPSTREAM"
     if step.needs.gpus:
         found = num_gpus()
         if found < step.needs.gpus:
@@ -90,6 +93,11 @@ def _is_installed(package: str) -> bool:
         module = {"megatron-core": "megatron", "transformer-engine": "transformer_engine"}.get(package, package)
         # The name comes from a card: importlib.util.find_spec would import the parent of a dotted one.
         return PathFinder.find_spec(module) is not None
+
+
+def _has_wheel(package: str) -> bool:
+    folder = Path(os.environ.get("HCP_UPSTREAM") or Path.home() / ".cache/hcp-upstream")
+    return any(folder.glob(f"{package}-[0-9]*"))
 
 
 def run_step(card: Card, step: Step, on_tick: Callable[[float], None] = lambda seconds: None) -> StepResult:

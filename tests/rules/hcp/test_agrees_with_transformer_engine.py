@@ -26,7 +26,7 @@ pytestmark = pytest.mark.upstream
 LaunchOf = Callable[..., Launch]
 GATE = "attn_forward_func_with_cp"
 _CP = "transformer_engine/pytorch/attention/dot_product_attention/context_parallel.py"
-_OLD = "transformer_engine/pytorch/attention.py"  # 1.x
+_OLD = "transformer_engine/pytorch/attention.py"  # before 2.3
 
 
 class _Group:
@@ -51,7 +51,7 @@ def releases(upstream: Path) -> list[tuple[str, Path]]:
     found = sorted(upstream.glob("transformer-engine-*"))
     assert len(found) >= 8, f"too few releases of transformer-engine in {upstream} to judge version gates"
     files = [(folder.name.rpartition("-")[2], folder) for folder in found]
-    return [(version, folder / (_OLD if version.startswith("1.") else _CP)) for version, folder in files]
+    return [(version, folder / (_CP if (folder / _CP).is_file() else _OLD)) for version, folder in files]
 
 
 @cache

@@ -42,7 +42,8 @@ def broken(clause: Clause) -> str:
         return before(str(value)) if clause.op == ">=" else str(value)
     if clause.op == ">":
         return str(value if type(value) is int else 1)
-    return ANOTHER.get(clause.name, "other")
+    another = ANOTHER.get(clause.name, "other")
+    return "p2p" if another in clause.values else another
 
 
 def versions(row: Known) -> Iterator[Row]:

@@ -157,6 +157,40 @@ ROWS: tuple[Known, ...] = (
         ),
         instead="padding counted as part of the sequences, as --sft does",
     ),
+    Known(
+        "KNOWN028",
+        "te",
+        ">=2.8",
+        when="softmax_type = learnable and cp_comm_type has a2a and cp > 1",
+        title="A learnt sink's gradient is a rank's share, like a weight's",
+        why="The backward of a2a gathers the gradient of the sinks, so that every CP rank holds the whole of it; "
+        "Megatron then sums it over the CP ranks as it sums a weight's shares. Seen in Transformer Engine's own code "
+        "with stand-ins for its kernels on a CPU; its test compares a rank's gradient with the whole one. Adam's step "
+        "hardly notices a constant factor; the gradient norm, its clipping and SGD do.",
+        symptom="the gradient of the learnt sinks is summed over CP ranks that each hold all of it: it is cp times too "
+        "large, and so is its part of the gradient norm",
+        issue="flash_attn_a2a_communicate_softmax_offset, d_softmax_offset",
+        severity="warning",
+        effect="silent",
+        stage="never",
+        source=(
+            TE_CONTEXT_PARALLEL.says(
+                "flash_attn_a2a_communicate_softmax_offset",
+                "d_softmax_offset: all-gather from all ranks to all ranks",
+                ">=2.8",
+            ),
+        ),
+        launch=Example(
+            "mlm",
+            "--context-parallel-size 2 --cp-comm-type a2a --softmax-type learnable --num-attention-heads 8",
+        ),
+        good=Example(
+            "mlm",
+            "--context-parallel-size 2 --cp-comm-type a2a --softmax-type off-by-one --num-attention-heads 8",
+            "te=2.8",
+        ),
+        instead="the sinks' gradient divided by the CP size before it is summed",
+    ),
 )
 
 RULES = rules_of(ROWS, __name__)

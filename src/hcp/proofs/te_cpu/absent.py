@@ -1,0 +1,120 @@
+"""Modules that are not here: Transformer Engine's compiled one, and Python packages that it only has to import.
+
+None of them computes anything. A function of the compiled module that nobody replaced raises when it is called, so
+that nothing is passed over in silence.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import importlib.machinery
+from collections.abc import Callable, Iterator
+from types import ModuleType
+from typing import Any
+
+COMPILED = "transformer_engine_torch"
+ONLY_IMPORTED = ("triton", "onnx", "onnxscript", "pydantic", "transformer_engine_cu12", "cutlass", "cudnn")
+"""Packages that modules beside the attention import: their kernels, ONNX export and checked data classes."""
+
+
+class _Member(int):
+    """A member of a pybind enumeration: a number with a name."""
+
+    name: str
+
+    @property
+    def value(self) -> int:
+        return int(self)
+
+    def __iter__(self) -> Iterator[Any]:
+        """From 2.20 on a backend comes as a pair with the reason against it."""
+        return iter((self, ""))
+
+
+class _Enumeration(type):
+    """A pybind enumeration that has every member that is asked for, each with a number of its own."""
+
+    made: dict[str, _Member]
+
+    @property
+    def __members__(cls) -> dict[str, _Member]:
+        return cls.made
+
+    def __getattr__(cls, name: str) -> _Member:
+        if name.startswith("__"):
+            raise AttributeError(name)
+        if name not in cls.made:
+            cls.made[name] = _Member(len(cls.made))
+            cls.made[name].name = name
+        return cls.made[name]
+
+
+class CompiledModule(ModuleType):
+    """transformer_engine_torch: a name with a capital is an enumeration, any other a function that is not here."""
+
+    def __getattr__(self, name: str) -> Any:
+        if name.startswith("__"):
+            raise AttributeError(name)
+        made: Any = _Enumeration(name, (), {"made": {}}) if name[0].isupper() else self._missing(name)
+        setattr(self, name, made)
+        return made
+
+    @staticmethod
+    def _missing(name: str) -> Callable[..., Any]:
+        def missing(*_: Any, **__: Any) -> Any:
+            raise NotImplementedError(f"{COMPILED}.{name} is compiled: no stand-in here")
+
+        return missing
+
+
+class _Anything:
+    """Takes every use; as a decorator it changes nothing."""
+
+    def __getattr__(self, name: str) -> Any:
+        if name.startswith("__"):
+            raise AttributeError(name)
+        return self
+
+    def __call__(self, *args: Any, **kwargs: Any) -> Any:
+        return args[0] if len(args) == 1 and callable(args[0]) and not kwargs else self
+
+
+class _ImportedModule(ModuleType):
+    """A package whose names are used while other modules are imported, and never after."""
+
+    def __init__(self, name: str) -> None:
+        super().__init__(name)
+        self.__path__: list[str] = []
+        self.__version__ = "3.5.0"
+
+    def __getattr__(self, name: str) -> Any:
+        if name.startswith("__"):
+            raise AttributeError(name)
+        if name == "dataclass":  # pydantic's checks types besides; the recipes of FP8 are such, and are not used here
+            return dataclasses.dataclass
+        return _Anything()
+
+
+class AbsentPackages:
+    """A finder, to be asked last: a package of ONLY_IMPORTED that is installed stays as it is."""
+
+    def find_spec(self, name: str, path: Any = None, target: Any = None) -> importlib.machinery.ModuleSpec | None:
+        if name.split(".")[0] not in ONLY_IMPORTED:
+            return None
+        return importlib.machinery.ModuleSpec(name, self, is_package=True)  # type: ignore[arg-type]
+
+    def create_module(self, spec: importlib.machinery.ModuleSpec) -> ModuleType:
+        return _ImportedModule(spec.name)
+
+    def exec_module(self, module: ModuleType) -> None:
+        """Nothing is in it."""
+
+
+def anything() -> Any:
+    """An object that takes every use."""
+    return _Anything()
+
+
+def empty_module(name: str) -> ModuleType:
+    """A module with every name."""
+    return _ImportedModule(name)
