@@ -2,17 +2,18 @@
 
 from __future__ import annotations
 
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from hcp.launch.build import build_launch
 from hcp.launch.edit import Edit
-from hcp.launch.fact import Dialect, Fact, Launch
-from hcp.launch.read import read_target, read_text
+from hcp.launch.fact import ALONE, Beside, Dialect, Fact, Launch, Reading
+from hcp.launch.read import read_target, read_targets, read_text
 from hcp.launch.source import standard_input
 
 
 class LoadOptions(NamedTuple):
-    """How a target is to be read: forced dialect, words after `--`, --set, --assume, --facts FILE, --model FILE."""
+    """How a target is to be read: forced dialect, words after `--`, --set, --assume, --facts FILE, --model FILE, and
+    --source and --args as `Beside`."""
 
     dialect: Dialect | None = None
     words: tuple[str, ...] = ()
@@ -20,6 +21,7 @@ class LoadOptions(NamedTuple):
     assumes: tuple[str, ...] = ()
     facts_file: str | None = None
     model_file: str | None = None
+    beside: Beside = ALONE
 
 
 def load_launch(target: str, options: LoadOptions) -> Launch:
@@ -28,7 +30,23 @@ def load_launch(target: str, options: LoadOptions) -> Launch:
     Raises:
         HcpError: the target, an option or a value cannot be used.
     """
-    reading = read_target(target, dialect=options.dialect, words=options.words, stdin=standard_input)
+    return _loaded(read_target(target, **_how(options)), options)
+
+
+def load_launches(target: str, options: LoadOptions) -> list[Launch]:
+    """Every launch that a target describes: one, but for a script with several training commands.
+
+    Raises:
+        HcpError: as `load_launch`.
+    """
+    return [_loaded(reading, options) for reading in read_targets(target, **_how(options))]
+
+
+def _how(options: LoadOptions) -> dict[str, Any]:
+    return {"dialect": options.dialect, "words": options.words, "stdin": standard_input, "beside": options.beside}
+
+
+def _loaded(reading: Reading, options: LoadOptions) -> Launch:
     edit = Edit(reading)
     if options.sets:
         from hcp.launch.sets import apply_sets
@@ -58,5 +76,6 @@ def _assumed(options: LoadOptions) -> dict[str, Fact]:
 
 def load_text(launch: Launch, text: str) -> Launch:
     """The same launch with another text in place of its file: how a patch is proved."""
-    reading = read_text(text, launch.reading.target, dialect=launch.dialect)
+    before = launch.reading
+    reading = read_text(text, before.target, dialect=launch.dialect, beside=before.beside, ordinal=before.ordinal)
     return build_launch(reading._replace(dialect=launch.dialect), assumed=launch.assumed, model=launch.model)

@@ -73,6 +73,8 @@ def take_apart(items: Items, context: StartContext, span: Span) -> Started | Han
         elif name in WRAPPERS or name.endswith(".sh"):
             is_remote = name in ("ssh", "pdsh")
             later = _next_program(items, place + 1, scripts=not is_remote)
+            if later is None and name.endswith(".sh"):
+                return Handed(context, path=item.parts, arguments=items[place + 1 :])
             if later is None:
                 last = items[-1]
                 return Handed(context, last.parts) if is_remote and isinstance(last, Field) and len(items) > 2 else None
@@ -247,7 +249,7 @@ def _shell(items: Items, place: int, context: StartContext) -> Handed | None:
         elif prefix[:1] in ("-", "+"):
             place += 1
         else:
-            return Handed(context, path=item.text, arguments=items[place + 1 :])
+            return Handed(context, path=item.parts, arguments=items[place + 1 :])
     return Handed(context)
 
 
@@ -261,7 +263,8 @@ def _sbatch(items: Items, place: int, context: StartContext) -> Handed | None:
     context = context.with_options("sbatch", tuple(o for o in options.found if o.name != "wrap"), options.unseen)
     if wrap is not None:
         return Handed(context, wrap, is_job=True)
-    path = _text(items[options.rest]) if options.rest < len(items) else None
+    script = items[options.rest] if options.rest < len(items) else None
+    path = script.parts if isinstance(script, Field) else None
     return Handed(context, path=path, is_job=True, arguments=items[options.rest + 1 :])
 
 
