@@ -6,7 +6,8 @@ import re
 
 from hcp.bash.value import Field, Hole, Item, Items, Lit, Maybe, Span, Unseen, Value
 from hcp.launch.fact import ELASTIC_STARTS
-from hcp.launch.script.options import slurm_options, torchrun_options
+from hcp.launch.script.options import mpi_options, slurm_options, torchrun_options
+from hcp.launch.script.ray import with_runtime_env
 from hcp.launch.script.started import Handed, StartContext, Started
 
 _WRAPPERS_NAMES = (
@@ -67,6 +68,7 @@ def take_apart(items: Items, context: StartContext, span: Span) -> Started | Han
             following = _ray(items, place)
             if following is None:
                 return None
+            context = with_runtime_env(context, items[place:following])
             place, context = following, context.with_start("ray")
         elif name.endswith(".py"):
             return _python(items, place, context, span)
@@ -78,6 +80,9 @@ def take_apart(items: Items, context: StartContext, span: Span) -> Started | Han
             if later is None:
                 last = items[-1]
                 return Handed(context, last.parts) if is_remote and isinstance(last, Field) and len(items) > 2 else None
+            if name in ("mpirun", "mpiexec"):
+                options = mpi_options(items, place + 1, later)
+                context = context.with_options("mpirun", options.found, options.unseen)
             if name in ("mpirun", "mpiexec", "horovodrun", "accelerate", "bsub", "qsub"):
                 context = context._replace(start=None, doubt=f"started by {name}")
             place = later
@@ -119,6 +124,8 @@ def _next_program(items: Items, start: int, scripts: bool = True) -> int | None:
         if name in ("srun", "env", "torchrun", "ft_launcher", "ray") or _PYTHON.match(name):
             return place
         if name in _SHELLS and any(_is_command_option(item) for item in items[place + 1 : place + 4]):
+            return place
+        if scripts and name in _SHELLS and place + 1 < len(items) and _name(items[place + 1]).endswith(".sh"):
             return place
         if scripts and name.endswith(".py"):
             return place

@@ -50,7 +50,26 @@ def facts_of(launched: Launched, dialect: Dialect) -> Facts:
         _torchrun(facts, context)
     elif start != "ray":
         _slurm(facts, context, start == "srun")
+        _other_ranks(facts, context, start)
     return facts
+
+
+def _other_ranks(facts: Facts, context: StartContext, start: str | None) -> None:
+    """The ranks that mpirun starts, or that the variables of a plain python count (`WORLD_SIZE=48 python …`)."""
+    ranks, per_node = context.options.get("mpirun.np"), context.options.get("mpirun.ranks_per_node")
+    if ranks is not None:
+        _put_number(facts, "world_size", ranks)
+    elif "mpirun" in context.hidden:
+        facts.lack("world_size", context.hidden["mpirun"])
+    if per_node is not None:
+        _put_number(facts, "gpus_per_node", per_node)
+        if ranks is not None:
+            _divide(facts, "world_size", "gpus_per_node", "nodes", ranks.span)
+    counted = facts.known.get("env.WORLD_SIZE")
+    if start == "python" and counted is not None and "world_size" not in facts.known:
+        number = whole_number(str(counted.value), 9) if str(counted.value).isdecimal() else None
+        if number:
+            facts.known["world_size"] = counted._replace(value=number)
 
 
 def _is_ray(launched: Launched) -> bool:
@@ -154,7 +173,8 @@ def _put_number(facts: Facts, name: str, option: Option, elastic: bool = False) 
 
 
 def _slurm_option(context: StartContext, name: str) -> Option | None:
-    return context.options.get(f"srun.{name}") or context.options.get(f"sbatch.{name}")
+    """The option of srun, else of the job: Slurm's, or PBS's."""
+    return next(filter(None, (context.options.get(f"{program}.{name}") for program in ("srun", "sbatch", "pbs"))), None)
 
 
 def _ntasks_per_node(facts: Facts, context: StartContext) -> None:

@@ -16,7 +16,12 @@ _FLAG = re.compile(r"--[A-Za-z]")
 _SHORT_FLAG = re.compile(r"-[a-z]{1,3}")
 _KEY = re.compile(r"([+]{0,2}|~)([A-Za-z_][\w.@/:-]*)=")
 _BARE_FLAG = re.compile(r"(no|use|disable|untie|overlap|enable)_")
-_SEVERAL = re.compile(r"(data_path|data_args)$|^(data|blend)")
+_SEVERAL = re.compile(
+    r"(data_path|data_args|special_tokens)$|^(data|blend)|^(cuda_graph_(modules|scope)|recompute_modules|offload_modules"
+    r"|high_priority_stream_groups|iterations_to_skip|moe_aux_loss_coeff|moe_router_load_balancing_type|mrope_section"
+    r"|profile_ranks|rampup_batch_size|spec)$"
+)
+"""Options of several values (`nargs`), besides those whose fact says so."""
 _ARGUMENTS = re.compile(r"(ARG|OPT|OPTION|FLAG|EXTRA|PARAM|OVERRIDE|CONFIG|CMD)", re.I)
 
 

@@ -13,6 +13,7 @@ from hcp.launch.comments import acceptances_in
 from hcp.launch.fact import ALONE, Acceptance, Beside
 from hcp.launch.script.commands import take_apart
 from hcp.launch.script.files import MAX_CHARACTERS, Files
+from hcp.launch.script.pbs import pbs_header
 from hcp.launch.script.slurm import late_directives, sbatch_header, slurm_variable
 from hcp.launch.script.started import Handed, Launched, StartContext
 
@@ -72,6 +73,7 @@ class Followed:
         """Takes in the #SBATCH lines; options on sbatch's own command line win."""
         new = tuple(option for option in sbatch_header(text) if f"sbatch.{option.name}" not in self.context.options)
         self.context = self.context.with_options("sbatch", new, None)
+        self.context = self.context.with_options("pbs", tuple(pbs_header(text)), None)
 
     def _variable(self, name: str, span: Span) -> Value | None:
         return slurm_variable(name, self.context.options, span)

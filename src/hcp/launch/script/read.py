@@ -24,7 +24,7 @@ from hcp.launch.words.settings import Word
 
 _VERL = re.compile(r"(^|[./])verl[./]|main_(ppo|dapo|grpo|generation)|(^|\.)(fully_async|one_step_off)")
 _BRIDGE = re.compile(
-    r"(^|/)(run_recipe|run_script|setup_experiment|bootstrap)\.py$"
+    r"(^|/)(run_recipe|run_script|setup_experiment|bootstrap|\w*launch\w*_with_nemo_run)\.py$"
     r"|[Mm]egatron[._-]?[Bb]ridge(?!.*(^|/)(convert|prepare|import|export)_\w+\.py$)"
 )
 _MLM = re.compile(r"(^|/)(pretrain|finetune|train)\w*\.py$")
@@ -274,6 +274,9 @@ def _bridge_facts(facts: dict[str, Fact], settings: Sequence[Setting]) -> None:
         "model": "model_name",
         "model_recipe_name": "model_name",
         "num_gpus": "world_size",
+        "nodes": "nodes",
+        "num_nodes": "nodes",
+        "devices": "gpus_per_node",
         "gpus_per_node": "gpus_per_node",
     }
     for setting in settings:
