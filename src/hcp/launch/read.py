@@ -115,6 +115,12 @@ def _read_without_shell(text: str, target: str, dialect: Dialect | None, beside:
     """The launches of anything but a script; None where the text is one."""
     form = _form_at_sight(text, target)
     if form == "yaml":
+        from hcp.launch.kubernetes.sight import is_kubernetes
+
+        if is_kubernetes(text):
+            from hcp.launch.kubernetes.read import read_kubernetes
+
+            return read_kubernetes(text, target, dialect, beside)
         return (_read_yaml(text, target, dialect),)
     if form is None:
         reading = _read_words_alone(text, target, dialect)

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+from typing import NamedTuple
+
 from hcp.bash.parser.script import parse
 from hcp.bash.paths import below, seen_from_folder
 from hcp.bash.state import Var
@@ -13,6 +16,7 @@ from hcp.launch.comments import acceptances_in
 from hcp.launch.fact import ALONE, Acceptance, Beside
 from hcp.launch.script.commands import take_apart
 from hcp.launch.script.files import MAX_CHARACTERS, Files
+from hcp.launch.script.options import Option
 from hcp.launch.script.pbs import pbs_header
 from hcp.launch.script.slurm import late_directives, sbatch_header, slurm_variable
 from hcp.launch.script.started import Handed, Launched, StartContext
@@ -37,11 +41,27 @@ def follow(text: str, target: str, beside: Beside = ALONE) -> Followed:
     return Followed(ScriptText(data, target), beside)
 
 
-class Followed:
-    """A script that was followed to its end: the programs that it starts, in that order."""
+class Start(NamedTuple):
+    """What a container starts with in place of a script: a command, its variables, files and size."""
 
-    def __init__(self, text: ScriptText, beside: Beside = ALONE) -> None:
-        self.script = parse(text)
+    items: Items
+    variables: Mapping[str, tuple[Value | None, Span]]
+    files: Mapping[str, Value]
+    options: tuple[Option, ...]
+    start: str | None
+    hidden: str | None
+    """What may set further variables, and the line that names it."""
+
+
+class Followed:
+    """A script that was followed to its end: the programs that it starts, in that order.
+
+    With `start` it is a command in another text, which is no script itself.
+    """
+
+    def __init__(self, text: ScriptText, beside: Beside = ALONE, start: Start | None = None) -> None:
+        self.text = text
+        self.script = parse(text if start is None else ScriptText(b"", text.file))
         self.launches: list[Launched] = []
         self.context = StartContext()
         """How what is started here is started: the options of the job, and of the commands around a nested script."""
@@ -51,16 +71,27 @@ class Followed:
         arguments = None if beside.arguments is None else _words(beside.arguments)
         self.walker = Walker(self.script, STATEMENTS, self._command, self._variable, self.files.find, arguments)
         self.walker.is_copied = b"#SBATCH" in text.data  # sbatch runs a copy
-        self._read_header(text)
+        self._read_header(self.script.text)
         if late := late_directives(self.script):
             self.walker.note(f"{late} #SBATCH line(s) stand after the first command: sbatch does not read them")
-        self.walker.walk()
+        if start is None:
+            self.walker.walk()
+        else:
+            self._walk_from(start)
         for source in self.files.unused:
             self.walker.note(f"--source {source} stands for no file that the script sources or starts")
 
+    def _walk_from(self, start: Start) -> None:
+        self.walker.vars |= {name: Var(value, None, True, span) for name, (value, span) in start.variables.items()}
+        self.walker.files |= start.files
+        self.walker.sourced = start.hidden
+        self.context = self.context._replace(start=start.start).with_options("pod", start.options, None)
+        if start.items:
+            self._command(self.walker, start.items, {}, start.items[0].span)
+
     def acceptances(self) -> tuple[Acceptance, ...]:
         """The comments that accept a finding, in the script and in the files that it sources or starts."""
-        texts = [self.script.text, *(script.text for script in self.files.read.values())]
+        texts = [self.text, *(script.text for script in self.files.read.values())]
         return tuple(
             acceptance
             for text in texts

@@ -70,10 +70,10 @@ def read_shell(
         HcpError: no training command, another framework's, or a text that is too long or binary.
     """
     script = follow(text, target, beside)
-    found = _trainings(script, text, target, forced_dialect)
+    found = trainings(script, text, target, forced_dialect)
     if ordinal >= 0:
         found = judged(found)
-        return _reading(script, found[min(ordinal, len(found) - 1)], text, target)._replace(ordinal=ordinal)
+        return reading_of(script, found[min(ordinal, len(found) - 1)], text, target)._replace(ordinal=ordinal)
     split = [training for training in found if training.splits]
     chosen = (split or found)[-1]
     notes = []
@@ -81,7 +81,7 @@ def read_shell(
         line = location_of(chosen.launched.started.span).line
         which = "the last that says how the model is split" if split else "the last one"
         notes.append(f"{len(found)} training commands; this is {which}, in line {line}")
-    return _reading(script, chosen, text, target, notes)
+    return reading_of(script, chosen, text, target, notes)
 
 
 def read_launches(
@@ -93,21 +93,21 @@ def read_launches(
         HcpError: as `read_shell`, or more launches than are judged.
     """
     script = follow(text, target, beside)
-    found = judged(_trainings(script, text, target, forced_dialect))
+    found = judged(trainings(script, text, target, forced_dialect))
     if len(script.launches) >= MAX_LAUNCHES or len(found) > MAX_JUDGED:
         raise HcpError(
             f"{target} starts {len(script.launches)} programs or more; wanted a script with at most {MAX_JUDGED} "
             "launches; give those to be judged in scripts of their own"
         )
     if len(found) == 1:
-        return (_reading(script, found[0], text, target),)
+        return (reading_of(script, found[0], text, target),)
     return several(
-        [_reading(script, one, text, target)._replace(ordinal=number) for number, one in enumerate(found)],
+        [reading_of(script, one, text, target)._replace(ordinal=number) for number, one in enumerate(found)],
         [location_of(one.launched.started.span) for one in found],
     )
 
 
-def _trainings(script: Followed, text: str, target: str, forced: Dialect | None) -> list[Training]:
+def trainings(script: Followed, text: str, target: str, forced: Dialect | None) -> list[Training]:
     """The training commands of a script that was followed, each with its dialect."""
     found: list[Training] = []
     untold: list[Training] = []
@@ -212,7 +212,7 @@ def _may_be(forced: Dialect, told: Dialect | None, launched: Launched, names: se
     return can_be(forced, [name for name in names if not name.startswith("-")])
 
 
-def _reading(script: Followed, training: Training, text: str, target: str, notes: Sequence[str] = ()) -> Reading:
+def reading_of(script: Followed, training: Training, text: str, target: str, notes: Sequence[str] = ()) -> Reading:
     launched, dialect, _ = training
     facts = facts_of(launched, dialect)
     items = launched.started.arguments

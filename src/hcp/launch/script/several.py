@@ -71,6 +71,7 @@ def _said(reading: Reading) -> dict[str, Any]:
 def _differing(tables: Sequence[Mapping[str, Any]]) -> list[str]:
     names = dict.fromkeys(name for table in tables for name in table)
     found = [name for name in names if any(table.get(name) != tables[0].get(name) for table in tables)]
+    found = [name for name in found if not name.startswith("env.")] or found  # most often what the rest comes from
     return sorted(found, key=lambda name: not any(word in name for word in _FIRST))[:_MOST]
 
 
