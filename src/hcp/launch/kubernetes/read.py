@@ -42,12 +42,15 @@ def read_kubernetes(text: str, target: str, forced: Dialect | None, beside: Besi
         notes += [f"{workload.kind} {workload.name}".strip()] * len(trained)
     if not found:
         raise refusal or HcpError(
-            f"{target} has no container with a command or arguments; {WANTED}; give the file that starts the training"
+            f"{target} has a Kubernetes object, but no container with a command; {WANTED}; "
+            "give the file that starts the training"
         )
     readings = [reading_of(script, one, text, target, [note]) for (script, one), note in zip(found, notes, strict=True)]
     if len(readings) == 1:
         return (readings[0],)
     kept = several(readings, [location_of(one.launched.started.span) for _, one in found])
+    if len(kept) == 1:
+        return (readings[0],)  # the pods of a job start the same
     return tuple(reading._replace(ordinal=place) for place, reading in enumerate(kept))
 
 
