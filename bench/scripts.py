@@ -223,6 +223,9 @@ def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--corpus", nargs="+", type=Path, required=True, metavar="DIR")
     parser.add_argument("--only", metavar="NAME", help="only checkouts with this in their name")
+    parser.add_argument(
+        "--each", type=at_least_one, default=10_000, metavar="N", help="at most N launches of a checkout"
+    )
     parser.add_argument("--launches", type=at_least_one, default=200, metavar="N", help="as many at least (200)")
     parser.add_argument("--projects", type=at_least_one, default=8, metavar="N", help="of as many at least (8)")
     options = parser.parse_args()
@@ -232,6 +235,8 @@ def main() -> int:
         sandbox = Sandbox(Path(folder))
         for project, script in scripts(options.corpus):
             if options.only and options.only not in project.name:
+                continue
+            if total.get(project.name, Counter())["launches"] >= options.each:
                 continue
             for count, differing in compare_script(sandbox, project.resolve(), script.resolve()):
                 row = total.setdefault(project.name, Counter())

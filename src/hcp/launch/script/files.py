@@ -33,6 +33,7 @@ class Files:
         self.beside = beside
         self.read: dict[str, Script] = {}
         """By the name that is shown."""
+        self._refused: dict[str, str] = {}
         self.unused = list(beside.sources)
         self._left = MAX_CHARACTERS
 
@@ -77,6 +78,15 @@ class Files:
         name = normpath(place)
         if name in self.read:
             return self.read[name]
+        if name not in self._refused:
+            reason = self._taken(name, place, inside)
+            if reason is None:
+                return self.read[name]
+            self._refused[name] = reason
+        return self._refused[name]
+
+    def _taken(self, name: str, place: str, inside: str | None) -> str | None:
+        """Reads a file into `read`; returns why not."""
         if len(self.read) >= _MAX_FILES:
             return f"more than {_MAX_FILES} files are sourced"
         folder = None if inside is None else Path(inside)
@@ -92,7 +102,7 @@ class Files:
             return "it is not UTF-8"
         except HcpError as error:
             return str(error).partition(";")[0]
-        return self.read[name]
+        return None
 
 
 def _known_end(value: Value) -> list[str]:
