@@ -150,8 +150,7 @@ def said(words: list[str]) -> dict[str, list[str]]:
 
 def compared(launched: Launched, command: Command) -> tuple[Counter[str], list[str]]:
     """How many words and variables are equal, different, unknown; and the different ones."""
-    script = launched.started.script or ""
-    truth = command.words[command.words.index(script) + 1 :]
+    truth = _arguments(command, launched)
     count: Counter[str] = Counter()
     differing: list[str] = []
     overrides = overrides_of(launched.started.arguments)
@@ -197,7 +196,7 @@ def compare_script(sandbox: Sandbox, project: Path, script: Path) -> list[tuple[
     real = sandbox.commands(project, script) if ours else None
     found = []
     for command in real or ():
-        fitting = [one for one in ours if one.started.script in command.words]
+        fitting = [one for one in ours if _has_many(_arguments(command, one))]
         counts = [compared(one, command) for one in fitting]
         if counts:
             found.append(min(counts, key=lambda one: (one[0]["different"], one[0]["unknown"])))
@@ -206,8 +205,17 @@ def compare_script(sandbox: Sandbox, project: Path, script: Path) -> list[tuple[
 
 def _is_compared(launched: Launched) -> bool:
     words = [item.prefix for item in launched.started.arguments if isinstance(item, Field)]
-    many = sum(word.startswith("--") or "=" in word for word in words) >= _FEWEST
-    return many and _TRAINS.search(launched.started.script or "") is not None
+    return _has_many(words) and _TRAINS.search(launched.started.script or "") is not None
+
+
+def _arguments(command: Command, launched: Launched) -> list[str]:
+    """What follows the program's name among the words of a command; nothing where it has another program."""
+    script = launched.started.script or ""
+    return command.words[command.words.index(script) + 1 :] if script in command.words else []
+
+
+def _has_many(words: list[str]) -> bool:
+    return sum(word.startswith("--") or "=" in word for word in words) >= _FEWEST
 
 
 def scripts(corpora: list[Path]) -> Iterator[tuple[Path, Path]]:
