@@ -24,7 +24,7 @@ from hcp.launch.words.settings import Word
 
 _VERL = re.compile(r"(^|[./])verl[./]|main_(ppo|dapo|grpo|generation)|(^|\.)(fully_async|one_step_off)")
 _BRIDGE = re.compile(
-    r"(^|/)(run_recipe|run_script|setup_experiment|bootstrap|\w*launch\w*_with_nemo_run)\.py$"
+    r"(^|/)(run_recipe|run_script|setup_experiment|bootstrap|launch_with_nemo_run|04_launch_slurm_with_nemo_run)\.py$"
     r"|[Mm]egatron[._-]?[Bb]ridge(?!.*(^|/)(convert|prepare|import|export)_\w+\.py$)"
 )
 _MLM = re.compile(r"(^|/)(pretrain|finetune|train)\w*\.py$")
