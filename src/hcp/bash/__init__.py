@@ -9,12 +9,13 @@ from outside:
 A script goes through the modules from left to right, and each imports only from its left:
 
     value <- arith, merge, split <- syntax <- parser/ <- state <- walker <- params, expand
-          <- assign, conditions <- builtins, loops, redirect <- statements
+          <- paths <- assign, conditions <- builtins, loops, redirect <- statements
 
 * `value`: texts, and the values of variables as far as they are known, each part with its place
 * `arith`, `merge`, `split`: arithmetic, values after branches, the splitting of words
 * `syntax`: the tree of a script; `parser/` makes it, and alone knows tree-sitter
 * `state`, `walker`: the variables, and the way through the statements
 * `params`, `expand`: what a word becomes
+* `paths`: where other files lie as seen from the script's folder
 * `assign` to `redirect`: what single kinds of statements do; `statements` is the table of all kinds
 """

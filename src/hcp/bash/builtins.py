@@ -3,18 +3,15 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable
 
 from hcp.bash.arith import Undecidable
+from hcp.bash.paths import PATH_COMMANDS, below, seen_from_folder
 from hcp.bash.state import Var
+from hcp.bash.syntax import Script
 from hcp.bash.value import Field, Items, Lit, Part, Span, Unseen, Value, cut, joined, script_text, text_of
-from hcp.bash.walker import MAX_SHELLS, Prefix, Status, Walker
+from hcp.bash.walker import MAX_SHELLS, OnCommand, Prefix, Status, Walker
 
-Builtin = Callable[[Walker, Items, Prefix, Span], Status]
-
-_WORKING_NAMES = (
-    "echo mkdir cd pushd popd rm cp mv ln chmod touch pip pip3 git sleep wait date hostname module ulimit umask"
-)
+_WORKING_NAMES = "echo mkdir rm cp mv ln chmod touch pip pip3 git sleep wait date hostname module ulimit umask"
 WORKS = frozenset(_WORKING_NAMES.split())
 """Commands that set no variable, and that succeed where what follows `&&` is reached."""
 _SILENT_NAMES = (
@@ -47,7 +44,7 @@ def _false(w: Walker, items: Items, prefix: Prefix, span: Span) -> Status:
     return False
 
 
-def _stop(kind: str) -> Builtin:
+def _stop(kind: str) -> OnCommand:
     def stop(w: Walker, items: Items, prefix: Prefix, span: Span) -> Status:
         w.stop = kind
         return None
@@ -191,9 +188,18 @@ def _source(w: Walker, items: Items, prefix: Prefix, span: Span) -> Status:
     )
     if path is not None and path in w.files:
         return w.again(script_text(w.files[path], w.source.file))
+    script: Script | str = "files source each other"
+    if w.shells < MAX_SHELLS:
+        value = seen_from_folder(w, joined(items[:1]))
+        script = w.find_script(value)
+        if not isinstance(script, str):
+            status = w.follow_file(script, below(value) or f"./{shown}", items[1:] or None)
+            return True if status is None else status
     if not _HARMLESS_SOURCE.search(shown):
-        line = span[0].location(span[1], span[1]).line
-        w.sourced = f"{shown.lstrip('/')}, which line {line} sources"
+        place = span[0].location(span[1], span[1])
+        where = f"line {place.line}" + ("" if place.file == w.file else f" of {place.file}")
+        w.sourced = f"{shown.lstrip('/')}, which {where} sources"
+        w.note(f"{where} sources {shown.lstrip('/')}, which is not read: {script}")
     return None
 
 
@@ -218,7 +224,8 @@ def _unset(w: Walker, items: Items, prefix: Prefix, span: Span) -> Status:
     return True
 
 
-BUILTINS: dict[str, Builtin] = {
+BUILTINS: dict[str, OnCommand] = {
+    **PATH_COMMANDS,
     ":": _true,
     "true": _true,
     "false": _false,

@@ -6,6 +6,7 @@ from collections.abc import Callable, Sequence
 
 from hcp.bash.arith import Undecidable
 from hcp.bash.expand import MAX_DEPTH, arithmetic, fragments, value
+from hcp.bash.paths import seen_from_folder
 from hcp.bash.pattern import STEP_COST, Node, Pattern
 from hcp.bash.pattern_text import glob, literal, regex
 from hcp.bash.split import Splice, value_of
@@ -21,6 +22,7 @@ _NUMBERS: dict[str, Callable[[int, int], bool]] = {
     "-gt": lambda a, b: a > b,
     "-ge": lambda a, b: a >= b,
 }
+_READABLE = ("-e", "-f", "-r", "-s")
 _COMPARISONS = {*_NUMBERS, "=", "==", "!=", "=~", "<", ">"}
 
 
@@ -106,7 +108,11 @@ def _unary(w: Walker, sign: str, operand: ShellWord) -> bool | None:
     if sign == "-v":
         name = text_of(value(w, operand))
         return w.lookup(name, w.span(operand))[1] if name and name.isidentifier() else None
-    return None  # files: what exists where the script runs is not known
+    if sign in _READABLE:
+        # A file beside the script is there where it runs too; what else exists there is not known.
+        script = w.find_script(seen_from_folder(w, value(w, operand)))
+        return None if isinstance(script, str) else True
+    return None
 
 
 def _is_filled(found: Value) -> bool | None:

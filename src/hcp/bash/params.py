@@ -172,7 +172,8 @@ def _changed(w: State, value: Value, sign: str, span: Span, operand: Operand) ->
     """`${x%…}`, `${x/…/…}`, `${x:…}`, `${x,,}` on a known text."""
     text = text_of(value)
     if text is None:
-        return (Hole(reason_of(value), span),)
+        place = _folder(value, sign, span, operand)
+        return (Hole(reason_of(value), span) if place is None else place,)
     w.pay(len(text), 1000)
     argument = text_of(value_of(operand()))
     try:
@@ -181,6 +182,14 @@ def _changed(w: State, value: Value, sign: str, span: Span, operand: Operand) ->
         return (Lit(_edit(w, text, sign, argument), span, False),)
     except Undecidable as error:
         return (Hole(str(error), span),)
+
+
+def _folder(value: Value, sign: str, span: Span, operand: Operand) -> Hole | None:
+    """`${0%/*}`: the script's folder, or one below it."""
+    path = value[0].below if len(value) == 1 and isinstance(value[0], Hole) else None
+    if sign != "%" or path is None or "/" not in path or text_of(value_of(operand())) != "/*":
+        return None
+    return Hole(reason_of(value), span, path.rpartition("/")[0])
 
 
 def _edit(w: State, text: str, sign: str, argument: str) -> str:

@@ -25,9 +25,11 @@ from hcp.bash.value import (
 from hcp.core.secrets import is_secret_name
 
 MAX_VALUE = 200_000
+PWD = "PWD"
+SOURCE = "BASH_SOURCE"
 _AT_RUN_TIME_NAMES = (
-    "PWD OLDPWD HOME USER LOGNAME HOSTNAME HOSTTYPE RANDOM SECONDS LINENO UID EUID PATH LD_LIBRARY_PATH TMPDIR SHELL "
-    "BASH_SOURCE BASHPID PPID BASH_VERSION DIRSTACK FUNCNAME PIPESTATUS EPOCHSECONDS OPTARG OPTIND REPLY"
+    "OLDPWD HOME USER LOGNAME HOSTNAME HOSTTYPE RANDOM SECONDS LINENO UID EUID PATH LD_LIBRARY_PATH TMPDIR SHELL "
+    "BASHPID PPID BASH_VERSION DIRSTACK FUNCNAME PIPESTATUS EPOCHSECONDS OPTARG OPTIND REPLY"
 )
 _AT_RUN_TIME = frozenset(_AT_RUN_TIME_NAMES.split())
 _ASSIGNED = re.compile(
@@ -48,6 +50,11 @@ Preset = Callable[[str, Span], Value | None]
 """What a variable is set to from outside, at the place that asks for it; None where nothing sets it."""
 
 
+def assigned_names(text: ScriptText) -> frozenset[str]:
+    """The names that a text seems to set somewhere."""
+    return frozenset(name.decode() for name in _ASSIGNED.findall(text.data))
+
+
 class State:
     """The variables of a running script, and where it stands."""
 
@@ -61,13 +68,33 @@ class State:
         """What long texts and lists have cost so far, in units that take as long as following a statement."""
         self.vars: dict[str, Var] = {}
         self.positional: Items | None = None
-        """The arguments of the function that runs; None at the script's own level, whose arguments are not known."""
+        """The arguments of the script or of the function that runs; None where those of the script are not known."""
         self.sourced: str | None = None
+        """A file that may have set any variable, and the line that sources it."""
+        self.name = f"./{script.text.file.rpartition('/')[2]}"
+        """The script's file, as seen from its folder: `$0`."""
+        self.file = script.text.file
+        self.is_copied = False
+        """Whether a copy of the script runs, under another name."""
+        self._stand_in(self.name, ".")
         self.to_export: set[str] = set()
         """Names that are exported before they are set."""
-        self.assigned = frozenset(name.decode() for name in _ASSIGNED.findall(script.text.data))
+        self.assigned = assigned_names(script.text)
         """Names that the script seems to set somewhere."""
         self.used_arguments = False
+
+    def _stand_in(self, file: str, folder: str | None = None) -> None:
+        """Says which file is followed (`$BASH_SOURCE`), and at the start in which folder (`$PWD`)."""
+        path = Hole(f"{SOURCE} is known only where the script runs", self.here, file)
+        self.vars[SOURCE] = Var(None, (Field((path,), self.here),))
+        if folder is not None:
+            place = Hole(f"{PWD} is known only where the script runs", self.here, folder)
+            self.vars[PWD] = Var((place,), None, False, self.here)
+
+    @property
+    def here(self) -> Span:
+        """The start of the text that is being followed, for what has no place of its own."""
+        return (self.source, 0, 0)
 
     @property
     def source(self) -> ScriptText:
@@ -99,7 +126,7 @@ class State:
 
     def _argument(self, number: int, span: Span) -> tuple[Value, bool]:
         if number == 0:
-            return (Hole("$0 is known only where the script runs", span),), True
+            return (Hole("$0 is known only where the script runs", span, self.name),), True
         if self.positional is None:
             return (Hole(f"${number} is an argument of the script", span),), False
         for place, item in enumerate(self.positional[:number]):

@@ -88,6 +88,8 @@ class Hole(NamedTuple):
 
     reason: str
     span: Span
+    below: str | None = None
+    """Of a path: where it leads as seen from the folder of the script (`.`, `./models`)."""
 
 
 class OneOf(NamedTuple):

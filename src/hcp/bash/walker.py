@@ -11,7 +11,7 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from hcp.bash.parser.script import parse
-from hcp.bash.state import Preset, State, Var
+from hcp.bash.state import PWD, SOURCE, Preset, State, Var, assigned_names
 from hcp.bash.syntax import CommandSubstitution, Function, Script, Statement, SyntaxNode
 from hcp.bash.value import Hole, Items, Lit, Part, ScriptText, Span, Value
 from hcp.core.secrets import without_secrets
@@ -27,6 +27,8 @@ Prefix = Mapping[str, tuple[Value | None, Span]]
 """The assignments in front of a command."""
 Left = dict[str, list[tuple[dict[str, Var], str, Span]]]
 OnCommand = Callable[["Walker", Items, Prefix, Span], Status]
+FindScript = Callable[[Value], Script | str]
+"""The file that a value names, as a script; or why it is not read."""
 
 
 class Walker(State):
@@ -38,6 +40,8 @@ class Walker(State):
         on_command: is called for each command that is neither the shell's own nor a function of the script. Where it
             is one that the caller looks for, it counts it in `found`.
         preset: the variables that are set from outside.
+        find_script: gives the files that the script sources. Their paths are as in `hcp.bash.paths`.
+        arguments: what the script is started with; None where that is not known.
     """
 
     def __init__(
@@ -46,9 +50,12 @@ class Walker(State):
         statements: Mapping[type[Statement], Callable[[Walker, Any], Status]],
         on_command: OnCommand,
         preset: Preset,
+        find_script: FindScript = lambda path: "no file is read beside the script",
+        arguments: Items | None = None,
     ) -> None:
         super().__init__(script, preset)
-        self.statements, self.on_command = statements, on_command
+        self.statements, self.on_command, self.find_script = statements, on_command, find_script
+        self.positional = arguments
         self.found = 0
         """How many commands the caller looked for were met: a branch that ends the script before is not taken."""
         self.notes: dict[str, None] = {}
@@ -81,9 +88,10 @@ class Walker(State):
         if len(self.notes) < 20:
             self.notes[without_secrets(text)] = None
 
-    def line(self, node: SyntaxNode) -> int:
-        """The line in which a node starts."""
-        return self.source.location(node.start, node.start).line
+    def line(self, node: SyntaxNode) -> str:
+        """The line in which a node starts; with its file where that is not the script's own."""
+        place = self.source.location(node.start, node.start)
+        return f"{place.line}" if place.file == self.file else f"{place.line} of {place.file}"
 
     def span(self, node: SyntaxNode) -> Span:
         """A node's place."""
@@ -186,11 +194,25 @@ class Walker(State):
         self.vars, self.stop, self.left = before, None, outer
         return status
 
-    def shell(self, text: ScriptText, arguments: Items) -> Status:
-        """Follows a text that another shell gets (`bash -c`)."""
-        outer, self.positional = self.positional, arguments
-        status = self.subshell(lambda: self.again(text))
-        self.positional = outer
+    def shell(self, text: ScriptText, arguments: Items, given: Mapping[str, Var]) -> Status:
+        """Follows a text that another shell gets (`bash -c`). `given` are variables of that shell alone."""
+        return self._other_shell(lambda: self.again(text), arguments, given)
+
+    def start_file(self, script: Script, path: str, arguments: Items, given: Mapping[str, Var]) -> Status:
+        """Follows a file that another shell gets (`bash FILE`); the rest is as in `follow_file` and `shell`."""
+        outer, self.name = self.name, path
+        status = self._other_shell(lambda: self.follow_file(script, path, arguments), arguments, given)
+        self.name = outer
+        return status
+
+    def _other_shell(self, branch: Callable[[], Status], arguments: Items, given: Mapping[str, Var]) -> Status:
+        """Another shell knows the exported variables alone."""
+        outer, outer_vars = self.positional, self.vars
+        kept = {name: self.vars[name] for name in (PWD, SOURCE) if name in self.vars}
+        self.vars = {**self.environment(), **kept, **given}
+        self.positional = arguments
+        status = self.subshell(branch)
+        self.positional, self.vars = outer, outer_vars
         return status
 
     def again(self, text: ScriptText) -> Status:
@@ -203,6 +225,32 @@ class Walker(State):
         status = self.block(self.script.statements)
         self.shells -= 1
         self.script, self.positional = outer
+        return status
+
+    def follow_file(self, script: Script, path: str, arguments: Items | None) -> Status:
+        """Follows a file that the script sources; its functions and variables stay.
+
+        Args:
+            script: the file.
+            path: where it lies as seen from the script's folder.
+            arguments: what `$1`, … are in it; None: those of the script.
+        """
+        outer = self.script, self.positional, self.vars[SOURCE]
+        self.script = script
+        self._stand_in(path)
+        if arguments is not None:
+            self.positional = arguments
+        self.assigned |= assigned_names(script.text)
+        self.pay(len(script.text.data), 40)
+        self.shells += 1
+        left = self.enter("break", "continue", "return")
+        status = self.block(script.statements)
+        if self.stop == "return":
+            self.stop = None
+        self.arrive("return")
+        self.left = left
+        self.shells -= 1
+        self.script, self.positional, self.vars[SOURCE] = outer
         return status
 
     def call(self, name: str, arguments: Items) -> Status:

@@ -12,7 +12,7 @@ from hcp.cli.options import format_option, launch_options
 from hcp.cli.screen import Line, is_terminal, safe_text, say
 from hcp.cli.targets import split_targets
 from hcp.core.errors import HcpError
-from hcp.launch.load import LoadOptions, load_launch
+from hcp.launch.load import LoadOptions, load_launches
 
 if TYPE_CHECKING:
     from hcp.rules.repair.patch import Patch
@@ -67,7 +67,8 @@ def check(
 
     A TARGET is a Megatron-Bridge YAML or override list, a Megatron-LM command line, shell or sbatch script or
     MODEL_ARGS YAML, a verl YAML or override list, or - for standard input. Nothing is executed. Words after --
-    are overrides of the one TARGET, or a launch of their own where there is none.
+    are overrides of the one TARGET, or a launch of their own where there is none. Each training command of a script
+    is a launch of its own.
 
     \b
     hcp check train.sbatch --assume te=2.14
@@ -95,7 +96,7 @@ def check(
             raise HcpError(f"found --show with --format {fmt}; wanted text or json; leave one out")
         show_launches(names, options, fmt, every)
         return 0
-    results = [_check(name, options, select, ignore) for name in names]
+    results = [result for name in names for result in _check(name, options, select, ignore)]
     shape = _Shape(strict, diff)
     for path, written_format in files:
         _write(path, _written(results, written_format, shape))
@@ -105,16 +106,17 @@ def check(
     return exit_code([result.report for result in results], strict, allow_undecided)
 
 
-def _check(name: str, options: LoadOptions, select: str | None, ignore: str | None) -> TargetResult:
+def _check(name: str, options: LoadOptions, select: str | None, ignore: str | None) -> list[TargetResult]:
+    """A result for each launch of a target."""
     from hcp.rules.engine import check_launch
     from hcp.rules.registry import selected
 
     rules = selected(select, ignore)
     try:
-        launch = load_launch(name, options)
+        launches = load_launches(name, options)
     except HcpError as error:
-        return TargetResult(name, None, error)
-    return TargetResult(name, check_launch(launch, rules))
+        return [TargetResult(name, None, error)]
+    return [TargetResult(name, check_launch(launch, rules)) for launch in launches]
 
 
 def exit_code(reports: Sequence[Report | None], strict: bool = False, allow_undecided: bool = False) -> int:
@@ -142,6 +144,8 @@ def _print(results: Sequence[TargetResult], fmt: str, shape: _Shape) -> None:
         for result in results:
             if result.report is not None:
                 patch = _patch(result.report)
+                if (command := result.report.launch.reading.command) is not None:
+                    say([f"# {result.target}: {command}; a patch of the file as it is"])
                 say(f"# {rule}: no patch: {reason}" for rule, reason in patch.left_out)
                 sys.stdout.write(patch.text)
                 sys.stdout.flush()

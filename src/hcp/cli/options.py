@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import functools
+import os
 from collections.abc import Callable
 from typing import Any
 
 import click
 
-from hcp.launch.fact import DIALECTS
+from hcp.core.errors import HcpError
+from hcp.launch.fact import DIALECTS, Beside
 
 Command = Callable[..., Any]
 Decorator = Callable[[Command], Command]
@@ -67,6 +69,18 @@ _LAUNCH_OPTIONS: tuple[Decorator, ...] = (
     dialect_option,
     model_option,
     recipe_option,
+    click.option(
+        "--source",
+        "sources",
+        multiple=True,
+        metavar="FILE|FOLDER",
+        help="Stands for a file that the script sources or starts from elsewhere: a FILE for one of its name, or one "
+        "whose name is not known; in a FOLDER the end of its path is looked for. Files below the script's own folder "
+        "are read without it; repeatable.",
+    ),
+    click.option(
+        "--args", "arguments", metavar="WORDS", help="The script's arguments, in one word: --args '3 8' are $1 and $2."
+    ),
 )
 
 
@@ -85,10 +99,31 @@ def launch_options(command: Command) -> Command:
 
             # What is assumed by word wins over the site's file.
             assumes = (*site_assumptions(load_site(site_file, {})), *assumes)
+        beside = _beside(rest.pop("sources"), rest.pop("arguments"))
         words = click.get_current_context().obj or ()
         named = {name: rest.pop(name) for name in ("dialect", "sets", "facts_file", "model_file", "recipe")}
-        return command(*args, options=LoadOptions(words=words, assumes=assumes, **named), **rest)
+        return command(*args, options=LoadOptions(words=words, assumes=assumes, beside=beside, **named), **rest)
 
     for option in reversed(_LAUNCH_OPTIONS):
         option(with_load_options)
     return with_load_options
+
+
+def _beside(sources: tuple[str, ...], arguments: str | None) -> Beside:
+    """What `--source` and `--args` say.
+
+    Raises:
+        HcpError: there is no such file or folder, or a quote is not closed.
+    """
+    import shlex
+
+    for source in sources:
+        if not os.path.exists(source):
+            raise HcpError(f"--source {source} does not exist; wanted a script or a folder of scripts; check the path")
+    try:
+        words = None if arguments is None else tuple(shlex.split(arguments))
+    except ValueError as error:
+        raise HcpError(
+            f"--args {arguments} cannot be split ({error}); wanted words as a shell has them; close it"
+        ) from None
+    return Beside(sources=sources, arguments=words)

@@ -9,7 +9,7 @@ import click
 
 from hcp.cli.options import format_option, launch_options
 from hcp.cli.targets import split_targets
-from hcp.launch.load import LoadOptions, load_launch
+from hcp.launch.load import LoadOptions, load_launches
 
 
 @click.command()
@@ -30,7 +30,7 @@ def show_launches(names: Sequence[str], options: LoadOptions, fmt: str, every: b
     """Prints each launch; the JSON holds all facts in any case."""
     from hcp.cli.reports.show import show_lines, topology
 
-    launches = [load_launch(name, options) for name in names]
+    launches = [launch for name in names for launch in load_launches(name, options)]
     if fmt == "json":
         from hcp.cli.reports.json import dump, show_json
 

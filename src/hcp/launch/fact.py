@@ -70,6 +70,20 @@ class FromRecipe(NamedTuple):
     by_key: Mapping[str, Setting]
 
 
+class Beside(NamedTuple):
+    """What a script is read together with."""
+
+    folder: str | None = None
+    """The script's own: files in it that the script sources or starts are read. None: none are."""
+    sources: tuple[str, ...] = ()
+    """Files that stand for sourced ones, and folders to look for them in (`--source`)."""
+    arguments: tuple[str, ...] | None = None
+    """What the script is started with (`--args`); None where that is not known."""
+
+
+ALONE = Beside()
+
+
 class Reading(NamedTuple):
     """What a reader found in one launch; `hcp.launch.build` makes the facts from it.
 
@@ -98,6 +112,14 @@ class Reading(NamedTuple):
     """Further models in the same launch (verl's ref and critic), each a reading of its own."""
     argv: tuple[str, ...] | None = None
     """A script's training command: the program's arguments, word for word; None where one is not known."""
+    beside: Beside = ALONE
+    """What a script was read together with."""
+    ordinal: int = -1
+    """Which of a script's training commands this is, from 0; -1 where it has only one."""
+    command: str | None = None
+    """Which of several training commands this is, in words: its number, and what sets it apart."""
+    line: int | None = None
+    """Where that command stands."""
     notes: tuple[str, ...] = ()
     """What a person should know about how the launch was read; shown by `--show`."""
     recipe: FromRecipe | None = None

@@ -14,7 +14,7 @@ Hides = Literal["word", "recipe", "model"]
 """What hides a fact: a word or file that cannot be read, a recipe that is not known, or what the launch names beside
 itself (the model's config.json, a checkpoint)."""
 
-_LINE = re.compile(r"\bline (\d{1,9})\b")
+_LINE = re.compile(r"\bline (\d{1,9})\b(?: of (\S+\w))?")
 _SLURM = "is set by Slurm when the job runs"
 _CLUSTER = frozenset(
     "nodes gpus_per_node ntasks_per_node world_size dp nvlink_domain placement start te mcore mcore_branch bridge "
@@ -92,13 +92,15 @@ def _hidden(launch: Launch, name: str, above: tuple[str, ...]) -> Hidden | None:
 
 def _unread(launch: Launch, name: str, reason: str, hides: Hides) -> Hidden:
     _, sourced, rest = reason.partition(" may be set by ")
+    do = ""
     if sourced:  # one thing to say of all variables that the file may set
         file, _, where = rest.rpartition(", which ")
         reason = f"{where} {file}, which is not read"
+        do = "give that file with --source"
     key = next((key for key in launch.reading.unknown if _is_of(launch, key, name)), None)
     if key and reason.startswith(_WITHOUT_SUBJECT):
         reason = f"{key} {reason}" if not reason.startswith("it ") else f"{key}: {reason}"
-    return Hidden(hides, reason, _place(launch, reason, key), "")
+    return Hidden(hides, reason, _place(launch, reason, key), do)
 
 
 _WITHOUT_SUBJECT = ("is ", "changes ", "depends ", "it is ")
@@ -115,6 +117,8 @@ def _place(launch: Launch, reason: str, key: str | None) -> Location | None:
     if text is None or launch.reading.form not in ("shell", "args-yaml", "yaml"):
         return None
     named = _LINE.search(reason)
+    if named is not None and named[2] is not None:
+        return Location(named[2], int(named[1]), 1, int(named[1]), 1)  # of a file that the script sources
     if named is not None:
         number = int(named[1])
     elif key is None:

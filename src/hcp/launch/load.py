@@ -3,18 +3,19 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from hcp.launch.build import build_launch
 from hcp.launch.edit import Edit
-from hcp.launch.fact import Dialect, Fact, Launch, Reading
+from hcp.launch.fact import ALONE, Beside, Dialect, Fact, Launch, Reading
 from hcp.launch.facts.table import key_dialect
-from hcp.launch.read import read_target, read_text
+from hcp.launch.read import read_target, read_targets, read_text
 from hcp.launch.source import standard_input
 
 
 class LoadOptions(NamedTuple):
-    """How a target is to be read: forced dialect, words after `--`, --set, --assume, --facts, --model, --recipe."""
+    """How a target is to be read: forced dialect, words after `--`, --set, --assume, --facts, --model, --recipe, and
+    --source and --args as `Beside`."""
 
     dialect: Dialect | None = None
     words: tuple[str, ...] = ()
@@ -23,6 +24,7 @@ class LoadOptions(NamedTuple):
     facts_file: str | None = None
     model_file: str | None = None
     recipe: str | None = None
+    beside: Beside = ALONE
 
 
 def load_launch(target: str, options: LoadOptions) -> Launch:
@@ -31,9 +33,40 @@ def load_launch(target: str, options: LoadOptions) -> Launch:
     Raises:
         HcpError: the target, an option or a value cannot be used.
     """
+    if _is_recipe_alone(target, options):
+        return _loaded(_recipe_alone(options), options)
+    return _loaded(read_target(target, **_how(options)), options)
+
+
+def load_launches(target: str, options: LoadOptions) -> list[Launch]:
+    """Every launch that a target describes: one, but for a script with several training commands.
+
+    Raises:
+        HcpError: as `load_launch`.
+    """
+    if _is_recipe_alone(target, options):
+        return [_loaded(_recipe_alone(options), options)]
+    return [_loaded(reading, options) for reading in read_targets(target, **_how(options))]
+
+
+def _how(options: LoadOptions) -> dict[str, Any]:
+    return {"dialect": options.dialect, "words": options.words, "stdin": standard_input, "beside": options.beside}
+
+
+def _is_recipe_alone(target: str, options: LoadOptions) -> bool:
+    return not target and not options.words and options.recipe is not None
+
+
+def _recipe_alone(options: LoadOptions) -> Reading:
+    from hcp.launch.recipes.merge import alone
+
+    return alone(options.recipe or "")
+
+
+def _loaded(reading: Reading, options: LoadOptions) -> Launch:
     assumed = _assumed(options)
-    edit = Edit(_read(target, options, assumed))
-    reading = edit.reading
+    reading = _with_recipe(reading, options, assumed)
+    edit = Edit(reading)
     if options.sets:
         from hcp.launch.sets import apply_sets
 
@@ -46,14 +79,8 @@ def load_launch(target: str, options: LoadOptions) -> Launch:
     return build_launch(edit.reading, assumed=edit.still_assumed(assumed), model=model)
 
 
-def _read(target: str, options: LoadOptions, assumed: Mapping[str, Fact]) -> Reading:
-    """The target's reading, with the settings of the recipe that it or `--recipe` names."""
-    if not target and not options.words and options.recipe is not None:
-        from hcp.launch.recipes.merge import alone
-
-        reading = alone(options.recipe)
-    else:
-        reading = read_target(target, dialect=options.dialect, words=options.words, stdin=standard_input)
+def _with_recipe(reading: Reading, options: LoadOptions, assumed: Mapping[str, Fact]) -> Reading:
+    """The reading with the settings of the recipe that it or `--recipe` names."""
     if options.recipe is None and (key_dialect(reading.dialect) != "bridge" or reading.complete):
         return reading
     from hcp.launch.recipes.merge import with_recipe
@@ -78,5 +105,6 @@ def _assumed(options: LoadOptions) -> dict[str, Fact]:
 
 def load_text(launch: Launch, text: str) -> Launch:
     """The same launch with another text in place of its file: how a patch is proved."""
-    reading = read_text(text, launch.reading.target, dialect=launch.dialect)
+    before = launch.reading
+    reading = read_text(text, before.target, dialect=launch.dialect, beside=before.beside, ordinal=before.ordinal)
     return build_launch(reading._replace(dialect=launch.dialect), assumed=launch.assumed, model=launch.model)

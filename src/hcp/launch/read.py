@@ -20,7 +20,7 @@ from hcp.launch.dialects import (
     refuse_foreign_mapping,
     unknown_dialect,
 )
-from hcp.launch.fact import Dialect, Reading
+from hcp.launch.fact import ALONE, Beside, Dialect, Reading
 from hcp.launch.source import text_of_target
 
 if TYPE_CHECKING:
@@ -33,11 +33,17 @@ _YAML_LINE = r"""\s*(---|\{|["']?[\w.@/-]+["']?\s*:(\s|$))"""
 
 
 def read_target(
-    target: str, *, dialect: Dialect | None = None, words: Sequence[str] = (), stdin: Callable[[], bytes] = lambda: b""
+    target: str,
+    *,
+    dialect: Dialect | None = None,
+    words: Sequence[str] = (),
+    stdin: Callable[[], bytes] = lambda: b"",
+    beside: Beside = ALONE,
 ) -> Reading:
     """The launch that a target holds: a file, "-" for `stdin`, or "" for `words` alone.
 
-    With a target, `words` (those after `--`) are appended to the launch. `dialect` forces the dialect.
+    Of a script with several training commands it is the last one that says how the model is split; `read_targets` gives
+    them all. With a target, `words` (those after `--`) are appended to the launch. `dialect` forces the dialect.
 
     Raises:
         HcpError: the target cannot be read, is no launch, or is another framework's.
@@ -47,7 +53,58 @@ def read_target(
 
         return read_words(words, dialect)
     name, text = text_of_target(target, stdin)
-    reading = read_text(text, name, dialect=dialect)
+    return _extended(read_text(text, name, dialect=dialect, beside=_with_folder(beside, target)), words)
+
+
+def read_targets(
+    target: str,
+    *,
+    dialect: Dialect | None = None,
+    words: Sequence[str] = (),
+    stdin: Callable[[], bytes] = lambda: b"",
+    beside: Beside = ALONE,
+) -> tuple[Reading, ...]:
+    """Every launch that a target holds: one, but for a script with several training commands.
+
+    Raises:
+        HcpError: as `read_target`.
+    """
+    if not target:
+        return (read_target(target, dialect=dialect, words=words),)
+    name, text = text_of_target(target, stdin)
+    beside = _with_folder(beside, target)
+    readings = _read_without_shell(text, name, dialect, beside)
+    if readings is None:
+        from hcp.launch.script.read import read_launches
+
+        readings = read_launches(text, name, dialect, beside)
+    return tuple(_extended(reading, words) for reading in readings)
+
+
+def read_text(
+    text: str, target: str, *, dialect: Dialect | None = None, beside: Beside = ALONE, ordinal: int = -1
+) -> Reading:
+    """The launch in a text; `target` is its name, whose ending helps to tell the form.
+
+    `ordinal` chooses one of several launches, as `Reading.ordinal` numbers them.
+
+    Raises:
+        HcpError: as `read_target`.
+    """
+    readings = _read_without_shell(text, target, dialect, beside)
+    if readings is not None:
+        return readings[ordinal if ordinal < len(readings) else -1]
+    from hcp.launch.script.read import read_shell
+
+    return read_shell(text, target, dialect, beside, ordinal)
+
+
+def _with_folder(beside: Beside, target: str) -> Beside:
+    """The script's own folder is read from where the script is a file."""
+    return beside if target == "-" else beside._replace(folder=os.path.dirname(target) or ".")
+
+
+def _extended(reading: Reading, words: Sequence[str]) -> Reading:
     if not words:
         return reading
     from hcp.launch.words.read import extended
@@ -55,23 +112,23 @@ def read_target(
     return extended(reading, words)
 
 
-def read_text(text: str, target: str, *, dialect: Dialect | None = None) -> Reading:
-    """The launch in a text; `target` is its name, whose ending helps to tell the form.
-
-    Raises:
-        HcpError: as `read_target`.
-    """
+def _read_without_shell(text: str, target: str, dialect: Dialect | None, beside: Beside) -> tuple[Reading, ...] | None:
+    """The launches of anything but a script; None where the text is one."""
     form = _form_at_sight(text, target)
     if form == "yaml":
-        return _read_yaml(text, target, dialect)
+        from hcp.launch.kubernetes.sight import is_kubernetes
+
+        if is_kubernetes(text):
+            from hcp.launch.kubernetes.read import read_kubernetes
+
+            return read_kubernetes(text, target, dialect, beside)
+        return (_read_yaml(text, target, dialect),)
     if form is None:
         reading = _read_words_alone(text, target, dialect)
         if reading is not None:
-            return reading
+            return (reading,)
         _refuse_python(text, target)
-    from hcp.launch.script.read import read_shell
-
-    return read_shell(text, target, dialect)
+    return None
 
 
 def _form_at_sight(text: str, target: str) -> Literal["yaml", "shell"] | None:

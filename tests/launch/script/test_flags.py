@@ -76,6 +76,9 @@ def test_only_the_fact_that_cannot_be_told_is_unknown(script: str, reason: str) 
         ("--tp 4 ${EXTRA:-}", None),
         ("--tp 4 --seq-length $X", None),
         ("--tp 4 --data-path $A $B", None),
+        ("--tp 4 --eval-prompt-data aime $X/aime.jsonl", None),
+        ("--tp 4 --recompute-modules core_attn $(cat x)", None),
+        ("--tp 4 --eval-prompt-data aime $X", None),
         ("--tp 4 --hierarchical-context-parallel-sizes 8 $X", None),
     ],
 )
@@ -83,6 +86,13 @@ def test_words_that_cannot_be_seen_among_the_flags_make_absent_flags_unknown(wor
     gathered = read(f"python x.py {words}")
     assert gathered.unseen == unseen
     assert {s.key: s.value for s in gathered.settings}["tp"] == ["4"]
+
+
+@pytest.mark.parametrize("value", ["$X/aime.jsonl", '"$X.jsonl"', "$X"])
+def test_a_second_value_that_cannot_be_seen_makes_its_option_unknown(value: str) -> None:
+    gathered = read(f"python x.py --tp 4 --eval-prompt-data aime {value} --pp 2")
+    assert {s.key: s.value for s in gathered.settings} == {"tp": ["4"], "pp": ["2"]}
+    assert gathered.unknown == {"eval_prompt_data": "X is not set in this script"}
 
 
 def test_flags_of_an_undecided_branch_are_unknown_and_the_others_are_not() -> None:

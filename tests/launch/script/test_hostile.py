@@ -10,7 +10,8 @@ from hypothesis import strategies as st
 
 from hcp.core.errors import HcpError
 from hcp.launch.fact import Reading
-from hcp.launch.script.read import MAX_CHARACTERS, read_shell
+from hcp.launch.script.files import MAX_CHARACTERS
+from hcp.launch.script.read import read_shell
 from support.hostile import SCRIPTS
 from support.selection import examples
 

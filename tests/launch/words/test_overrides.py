@@ -5,8 +5,11 @@ from __future__ import annotations
 import pytest
 
 from hcp.core.errors import HcpError
+from hcp.launch.build import build_launch
 from hcp.launch.fact import Reading
+from hcp.launch.read import read_text
 from hcp.launch.words.overrides import read_overrides, word_list
+from hcp.launch.words.read import extended, read_words
 from hcp.launch.words.split import split_words
 
 
@@ -30,3 +33,16 @@ def test_a_list_that_is_none_names_the_place(text: str, said: str) -> None:
     with pytest.raises(HcpError) as error:
         read(text)
     assert said in str(error.value)
+
+
+@pytest.mark.parametrize("after", [(), ("--use-checkpoint-args", "--load", "x")])
+def test_a_bare_command_line_leaves_to_the_checkpoint_what_a_script_leaves_to_it(after: tuple[str, ...]) -> None:
+    before = () if after else ("--use-checkpoint-args", "--load", "x")
+    reading = read_words([*before, "--context-parallel-size", "4"], "mlm")
+    reading = extended(reading, after) if after else reading
+    assert {"num_layers", "hidden_size"} <= set(reading.unknown) and "context_parallel_size" not in reading.unknown
+
+
+def test_words_after_the_dashes_say_what_the_script_leaves_open() -> None:
+    script = read_text("torchrun pretrain_gpt.py --num-layers 2 --tensor-model-parallel-size $T\n", "x.sh")
+    assert build_launch(extended(script, ["--tensor-model-parallel-size", "4"])).facts["tp"].value == 4

@@ -9,6 +9,7 @@ from hypothesis import strategies as st
 from hcp.core.errors import HcpError
 from hcp.launch.build import build_launch
 from hcp.launch.fact import Reading
+from hcp.launch.read import read_text
 from hcp.launch.yaml.mlm import read_args_yaml
 from hcp.launch.yaml.settings import load_yaml
 from support.selection import examples
@@ -118,3 +119,15 @@ def test_any_value_is_read_or_one_clear_line(text: str) -> None:
         assert "\n" not in str(error)
         return
     assert all(isinstance(word, str) for setting in reading.settings for word in setting.value)
+
+
+@pytest.mark.parametrize("value", ["${TP}", "$TP", '"${TP:-4}"', "$(nproc)"])
+def test_a_value_that_the_test_fills_in_is_unknown_and_no_error(value: str) -> None:
+    reading = read_text(f"MODEL_ARGS:\n  --num-layers: 12\n  --tensor-model-parallel-size: {value}\n", "x.yaml")
+    launch = build_launch(reading)
+    assert "tp" in launch.unknown and launch.facts["num_layers"].value == 12 and reading.unseen is None
+
+
+def test_an_option_that_the_test_fills_in_hides_all_absent_ones() -> None:
+    reading = read_text("MODEL_ARGS:\n  --num-layers: 12\n  ${EXTRA}: true\n", "x.yaml")
+    assert reading.unseen is not None and "cp" not in build_launch(reading).facts

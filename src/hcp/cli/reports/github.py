@@ -22,7 +22,9 @@ def report_github(report: Report) -> list[str]:
 def _finding(report: Report, finding: Finding) -> str:
     fixes = [f"fix: {fix_text(report.launch, fix)}" for fix in finding.fixes]
     title = f"{finding.rule.id}: {finding.rule.title}"
-    return _command(_COMMANDS[finding.severity], title, finding.location, (finding_text(finding), *fixes))
+    command = report.launch.reading.command
+    lines = (finding_text(finding), *([command] if command else []), *fixes)
+    return _command(_COMMANDS[finding.severity], title, finding.location, lines)
 
 
 def _command(name: str, title: str, place: Location | None, lines: tuple[str, ...]) -> str:

@@ -69,7 +69,8 @@ def _rule(rule: Rule) -> dict[str, Any]:
 
 
 def _result(report: Report, finding: Finding, order: dict[str, int], accepted: bool) -> dict[str, Any]:
-    text = visible(finding_text(finding))
+    command = report.launch.reading.command
+    text = visible(finding_text(finding) + (f" [{command}]" if command else ""))
     fixes = [visible(fix_text(report.launch, fix)) for fix in finding.fixes]
     if fixes:
         text += " Fix: " + "; or: ".join(fixes)

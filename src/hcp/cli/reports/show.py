@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from hcp.cli.reports.words import fact_value, numbered
+from hcp.cli.reports.words import fact_value, launch_name, numbered
 from hcp.cli.screen import Line
 from hcp.launch.fact import Launch
 from hcp.rules.report import shown_value
@@ -15,7 +15,7 @@ _ALWAYS = ("tp", "cp", "pp", "dp")
 def show_lines(launch: Launch, every: bool) -> list[Line]:
     """The launch; upstream's defaults are counted only, unless `every` fact is to be shown."""
     reading = launch.reading
-    lines: list[Line] = [f"{reading.target}: {reading.dialect} ({reading.form}): {topology(launch)}"]
+    lines: list[Line] = [f"{launch_name(launch)}: {reading.dialect} ({reading.form}): {topology(launch)}"]
     rows = [(name, fact) for name, fact in sorted(launch.facts.items()) if every or fact.origin != "default"]
     width = max((len(name) for name, _ in rows), default=0)
     for name, fact in rows:

@@ -7,6 +7,7 @@ from collections.abc import Callable, Iterable
 from hcp.cli.reports.words import (
     finding_text,
     fix_text,
+    launch_name,
     numbered,
     presumed_text,
     rules_by_need,
@@ -39,7 +40,9 @@ def report_lines(
 ) -> list[Line]:
     """The report, each finding as `shown` makes it, and the verdict last."""
     target = report.launch.reading.target
-    lines: list[Line] = [f"{target}: note: {note}" for note in report.launch.reading.notes]
+    reading = report.launch.reading
+    lines: list[Line] = [] if reading.command is None else [f"{target}:{reading.line}: {reading.command}"]
+    lines += [f"{target}: note: {note}" for note in reading.notes]
     lines += [line for finding in report.findings for line in shown(report, finding)]
     doubtful = [item for item in report.presumed if item.recipes_set]
     if doubtful:
@@ -103,7 +106,7 @@ def _verdict_line(report: Report, strict: bool) -> Line:
     elif word == "FAILED" and not report.failed():
         more = " (--strict)"
     return (
-        f"{report.launch.reading.target}: ",
+        f"{launch_name(report.launch)}: ",
         Part(word, colour, bold=True),
         f"{more}{';' if word == 'UNDECIDED' else ':'} {counts}{accepted}; "
         f"{numbered(report.applied, 'rule')} applied, {left} not checked",

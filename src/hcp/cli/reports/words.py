@@ -27,6 +27,12 @@ def finding_text(finding: Finding) -> str:
     return f"{finding.problem.message} ({details})" if details else finding.problem.message
 
 
+def launch_name(launch: Launch) -> str:
+    """The target; where it is a script with several launches, with what sets this one apart."""
+    reading = launch.reading
+    return reading.target if reading.command is None else f"{reading.target}, {reading.command}"
+
+
 def presumed_text(items: Sequence[Presumed]) -> str:
     """The values that were presumed, the least certain ones first."""
     least = sorted(items, key=lambda item: -item.recipes_set)[:_MANY_PRESUMED]

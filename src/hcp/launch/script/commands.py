@@ -6,7 +6,8 @@ import re
 
 from hcp.bash.value import Field, Hole, Item, Items, Lit, Maybe, Span, Unseen, Value
 from hcp.launch.fact import ELASTIC_STARTS
-from hcp.launch.script.options import slurm_options, torchrun_options
+from hcp.launch.script.options import mpi_options, slurm_options, torchrun_options
+from hcp.launch.script.ray import with_runtime_env
 from hcp.launch.script.started import Handed, StartContext, Started
 
 _WRAPPERS_NAMES = (
@@ -67,15 +68,21 @@ def take_apart(items: Items, context: StartContext, span: Span) -> Started | Han
             following = _ray(items, place)
             if following is None:
                 return None
+            context = with_runtime_env(context, items[place:following])
             place, context = following, context.with_start("ray")
         elif name.endswith(".py"):
             return _python(items, place, context, span)
         elif name in WRAPPERS or name.endswith(".sh"):
             is_remote = name in ("ssh", "pdsh")
             later = _next_program(items, place + 1, scripts=not is_remote)
+            if later is None and name.endswith(".sh"):
+                return Handed(context, path=item.parts, arguments=items[place + 1 :])
             if later is None:
                 last = items[-1]
                 return Handed(context, last.parts) if is_remote and isinstance(last, Field) and len(items) > 2 else None
+            if name in ("mpirun", "mpiexec"):
+                options = mpi_options(items, place + 1, later)
+                context = context.with_options("mpirun", options.found, options.unseen)
             if name in ("mpirun", "mpiexec", "horovodrun", "accelerate", "bsub", "qsub"):
                 context = context._replace(start=None, doubt=f"started by {name}")
             place = later
@@ -117,6 +124,8 @@ def _next_program(items: Items, start: int, scripts: bool = True) -> int | None:
         if name in ("srun", "env", "torchrun", "ft_launcher", "ray") or _PYTHON.match(name):
             return place
         if name in _SHELLS and any(_is_command_option(item) for item in items[place + 1 : place + 4]):
+            return place
+        if scripts and name in _SHELLS and place + 1 < len(items) and _name(items[place + 1]).endswith(".sh"):
             return place
         if scripts and name.endswith(".py"):
             return place
@@ -247,7 +256,7 @@ def _shell(items: Items, place: int, context: StartContext) -> Handed | None:
         elif prefix[:1] in ("-", "+"):
             place += 1
         else:
-            return Handed(context, path=item.text, arguments=items[place + 1 :])
+            return Handed(context, path=item.parts, arguments=items[place + 1 :])
     return Handed(context)
 
 
@@ -261,7 +270,8 @@ def _sbatch(items: Items, place: int, context: StartContext) -> Handed | None:
     context = context.with_options("sbatch", tuple(o for o in options.found if o.name != "wrap"), options.unseen)
     if wrap is not None:
         return Handed(context, wrap, is_job=True)
-    path = _text(items[options.rest]) if options.rest < len(items) else None
+    script = items[options.rest] if options.rest < len(items) else None
+    path = script.parts if isinstance(script, Field) else None
     return Handed(context, path=path, is_job=True, arguments=items[options.rest + 1 :])
 
 

@@ -50,7 +50,29 @@ def facts_of(launched: Launched, dialect: Dialect) -> Facts:
         _torchrun(facts, context)
     elif start != "ray":
         _slurm(facts, context, start == "srun")
+        _other_ranks(facts, context, start)
     return facts
+
+
+def _other_ranks(facts: Facts, context: StartContext, start: str | None) -> None:
+    """The ranks that mpirun starts, or that the variables of a plain python count (`WORLD_SIZE=48 python …`)."""
+    ranks, per_node = context.options.get("mpirun.np"), context.options.get("mpirun.ranks_per_node")
+    if ranks is not None:
+        _put_number(facts, "world_size", ranks)
+    elif context.doubt == "started by mpirun" and "pod.ntasks_per_node" in context.options:
+        if "nodes" in facts.known and "ntasks_per_node" in facts.known:
+            _multiply(facts, "nodes", "ntasks_per_node", context)
+    elif "mpirun" in context.hidden:
+        facts.lack("world_size", context.hidden["mpirun"])
+    if per_node is not None:
+        _put_number(facts, "gpus_per_node", per_node)
+        if ranks is not None:
+            _divide(facts, "world_size", "gpus_per_node", "nodes", ranks.span)
+    counted = facts.known.get("env.WORLD_SIZE")
+    if start == "python" and counted is not None and "world_size" not in facts.known:
+        number = whole_number(str(counted.value), 9) if str(counted.value).isdecimal() else None
+        if number:
+            facts.known["world_size"] = counted._replace(value=number)
 
 
 def _is_ray(launched: Launched) -> bool:
@@ -117,17 +139,45 @@ def _torchrun(facts: Facts, context: StartContext) -> None:
     if nodes is None and "standalone" in options:
         facts.put("nodes", 1, options["standalone"].span, "--standalone")
     elif nodes is None:
-        _default_one(facts, "nodes", "--nnodes", hidden)
+        if not _by_variable(facts, "nodes", "PET_NNODES"):
+            _default_one(facts, "nodes", "--nnodes", hidden)
     elif not _put_number(facts, "nodes", nodes, elastic=True) and (slurm := _slurm_option(context, "nodes")):
         _put_number(facts, "nodes", slurm)
     per_node = options.get("nproc_per_node")
-    if per_node is None:
-        _default_one(facts, "gpus_per_node", "--nproc-per-node", hidden)
+    if per_node is None and str(_variable(facts, "PET_NPROC_PER_NODE")) in ("auto", "gpu"):
+        _slurm_gpus(facts, context)
+    elif per_node is None:
+        if not _by_variable(facts, "gpus_per_node", "PET_NPROC_PER_NODE"):
+            _default_one(facts, "gpus_per_node", "--nproc-per-node", hidden)
     elif not _put_number(facts, "gpus_per_node", per_node):
         _slurm_gpus(facts, context)
 
 
 _RENDEZVOUS = ("rdzv_endpoint", "rdzv_backend", "master_addr", "node_rank")
+
+
+def _variable(facts: Facts, name: str) -> object:
+    fact = facts.known.get(f"env.{name}")
+    return None if fact is None else fact.value
+
+
+def _by_variable(facts: Facts, name: str, variable: str) -> bool:
+    """Whether a variable stands for an option of torchrun that is not given; then it is the fact, or why it lacks."""
+    facts.unknown.update(
+        {
+            f"torchrun.{other}": f"torchrun reads it from PET_{other.upper()}"
+            for other in _RENDEZVOUS
+            if f"torchrun.{other}" not in facts.known and f"env.PET_{other.upper()}" in {**facts.known, **facts.unknown}
+        }
+    )
+    if f"env.{variable}" in facts.unknown:
+        facts.lack(name, facts.unknown[f"env.{variable}"])
+        return True
+    number = whole_number(str(_variable(facts, variable)), 9)
+    if number is None:
+        return False
+    facts.known[name] = facts.known[f"env.{variable}"]._replace(value=number)
+    return True
 
 
 def _default_one(facts: Facts, name: str, flag: str, hidden: str | None) -> None:
@@ -154,7 +204,9 @@ def _put_number(facts: Facts, name: str, option: Option, elastic: bool = False) 
 
 
 def _slurm_option(context: StartContext, name: str) -> Option | None:
-    return context.options.get(f"srun.{name}") or context.options.get(f"sbatch.{name}")
+    """The option of srun, else of the job: Slurm's, PBS's, or the size of a workload of Kubernetes."""
+    options = (context.options.get(f"{program}.{name}") for program in ("srun", "sbatch", "pbs", "pod"))
+    return next(filter(None, options), None)
 
 
 def _ntasks_per_node(facts: Facts, context: StartContext) -> None:

@@ -6,7 +6,7 @@ import re
 from collections.abc import Iterable
 from typing import NamedTuple
 
-from hcp.bash.value import Field, Item, Items, Maybe, Span, Unseen, reason_of
+from hcp.bash.value import Field, Item, Items, Lit, Maybe, Span, Unseen, reason_of
 from hcp.core.place import Location
 from hcp.launch.fact import Setting
 from hcp.launch.facts.table import FACTS, index_of
@@ -16,7 +16,12 @@ _FLAG = re.compile(r"--[A-Za-z]")
 _SHORT_FLAG = re.compile(r"-[a-z]{1,3}")
 _KEY = re.compile(r"([+]{0,2}|~)([A-Za-z_][\w.@/:-]*)=")
 _BARE_FLAG = re.compile(r"(no|use|disable|untie|overlap|enable)_")
-_SEVERAL = re.compile(r"(data_path|data_args)$|^(data|blend)")
+_SEVERAL = re.compile(
+    r"(data_path|data_args|prompt_data|special_tokens)$|^(data|blend)|^(cuda_graph_(modules|scope)|recompute_modules|offload_modules"
+    r"|high_priority_stream_groups|iterations_to_skip|moe_aux_loss_coeff|moe_router_load_balancing_type|mrope_section"
+    r"|profile_ranks|rampup_batch_size|spec)$"
+)
+"""Options of several values (`nargs`), besides those whose fact says so."""
 _ARGUMENTS = re.compile(r"(ARG|OPT|OPTION|FLAG|EXTRA|PARAM|OVERRIDE|CONFIG|CMD)", re.I)
 
 
@@ -99,7 +104,7 @@ class _Flags:
         if _FLAG.match(prefix) and "=" in prefix:
             self._start(prefix, word.span)
             self.doubt = reason
-        elif prefix.startswith("--") or (not prefix and not self._wants_value()):
+        elif prefix.startswith("--") or (not prefix and not self._wants_value() and not _is_path(word)):
             self.finish()
             self.unseen = reason
         else:
@@ -158,6 +163,11 @@ class _Flags:
                 self.unknown[key] = item.reason
         for one in gathered:
             self.unknown.update(one.unknown)
+
+
+def _is_path(word: Field) -> bool:
+    """Whether a word whose start is not known cannot be an option: `${DATA}/x.jsonl`."""
+    return any(isinstance(part, Lit) and part.text[:1] in ("/", ".") for part in word.parts)
 
 
 def _starts_flag(item: Item) -> bool:

@@ -2,35 +2,109 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+from typing import NamedTuple
+
 from hcp.bash.parser.script import parse
+from hcp.bash.paths import below, seen_from_folder
+from hcp.bash.state import Var
 from hcp.bash.statements import STATEMENTS
-from hcp.bash.value import Items, ScriptText, Span, Value, script_text
+from hcp.bash.value import Field, Items, Lit, ScriptText, Span, Value, script_text, text_of
 from hcp.bash.walker import MAX_SHELLS, Prefix, Status, Walker
+from hcp.core.errors import HcpError
+from hcp.launch.comments import acceptances_in
+from hcp.launch.fact import ALONE, Acceptance, Beside
 from hcp.launch.script.commands import take_apart
+from hcp.launch.script.files import MAX_CHARACTERS, Files
+from hcp.launch.script.options import Option
+from hcp.launch.script.pbs import pbs_header
 from hcp.launch.script.slurm import late_directives, sbatch_header, slurm_variable
 from hcp.launch.script.started import Handed, Launched, StartContext
 
 MAX_LAUNCHES = 200
 
 
-class Followed:
-    """A script that was followed to its end: the programs that it starts, in that order."""
+def follow(text: str, target: str, beside: Beside = ALONE) -> Followed:
+    """A script, followed to its end.
 
-    def __init__(self, text: ScriptText) -> None:
-        script = parse(text)
+    Raises:
+        HcpError: the text is too long, or binary.
+    """
+    if len(text) > MAX_CHARACTERS:
+        raise HcpError(
+            f"{target} has {len(text):,} characters; wanted a launch script of at most {MAX_CHARACTERS:,}; "
+            "give the script itself, not a log or a data file"
+        )
+    if "\0" in text:
+        raise HcpError(f"{target} is binary; wanted a launch script as text; name the script")
+    data = text.encode("utf-8", "replace").replace(b"\\\r\n", b" \\\n").replace(b"\r\n", b" \n")
+    return Followed(ScriptText(data, target), beside)
+
+
+class Start(NamedTuple):
+    """What a container starts with in place of a script: a command, its variables, files and size."""
+
+    items: Items
+    variables: Mapping[str, tuple[Value | None, Span]]
+    files: Mapping[str, Value]
+    options: tuple[Option, ...]
+    start: str | None
+    hidden: str | None
+    """What may set further variables, and the line that names it."""
+
+
+class Followed:
+    """A script that was followed to its end: the programs that it starts, in that order.
+
+    With `start` it is a command in another text, which is no script itself.
+    """
+
+    def __init__(self, text: ScriptText, beside: Beside = ALONE, start: Start | None = None) -> None:
+        self.text = text
+        self.script = parse(text if start is None else ScriptText(b"", text.file))
         self.launches: list[Launched] = []
         self.context = StartContext()
         """How what is started here is started: the options of the job, and of the commands around a nested script."""
-        self.walker = Walker(script, STATEMENTS, self._command, self._variable)
-        self._read_header(text)
-        if late := late_directives(script):
+        self.files = Files(beside)
+        self.unread: list[str] = []
+        """Scripts that are started, but not read."""
+        arguments = None if beside.arguments is None else _words(beside.arguments)
+        self.walker = Walker(self.script, STATEMENTS, self._command, self._variable, self.files.find, arguments)
+        self.walker.is_copied = b"#SBATCH" in text.data  # sbatch runs a copy
+        self._read_header(self.script.text)
+        if late := late_directives(self.script):
             self.walker.note(f"{late} #SBATCH line(s) stand after the first command: sbatch does not read them")
-        self.walker.walk()
+        if start is None:
+            self.walker.walk()
+        else:
+            self._walk_from(start)
+        for source in self.files.unused:
+            self.walker.note(f"--source {source} stands for no file that the script sources or starts")
+
+    def _walk_from(self, start: Start) -> None:
+        self.walker.vars |= {name: Var(value, None, True, span) for name, (value, span) in start.variables.items()}
+        self.walker.files |= start.files
+        self.walker.sourced = start.hidden
+        self.context = self.context._replace(start=start.start).with_options("pod", start.options, None)
+        if start.items:
+            self._command(self.walker, start.items, {}, start.items[0].span)
+
+    def acceptances(self) -> tuple[Acceptance, ...]:
+        """The comments that accept a finding, in the script and in the files that it sources or starts."""
+        texts = [self.text, *(script.text for script in self.files.read.values())]
+        return tuple(
+            acceptance
+            for text in texts
+            for number, line in enumerate(text.data.decode("utf-8", "replace").split("\n"), 1)
+            if b"hcp:" in text.data
+            for acceptance in acceptances_in(line, text.file, number)
+        )
 
     def _read_header(self, text: ScriptText) -> None:
         """Takes in the #SBATCH lines; options on sbatch's own command line win."""
         new = tuple(option for option in sbatch_header(text) if f"sbatch.{option.name}" not in self.context.options)
         self.context = self.context.with_options("sbatch", new, None)
+        self.context = self.context.with_options("pbs", tuple(pbs_header(text)), None)
 
     def _variable(self, name: str, span: Span) -> Value | None:
         return slurm_variable(name, self.context.options, span)
@@ -47,20 +121,48 @@ class Followed:
 
     def _script(self, walker: Walker, handed: Handed) -> Status:
         """A script that the words give to another shell."""
-        value = handed.text
-        if value is None and handed.path is not None:
-            value = walker.files.get(handed.path)
-            if value is None:
-                walker.note(f"{handed.path} is started, but not read")
-                return None
-        if value is None:
-            value = walker.stdin
-        if value is None or walker.shells >= MAX_SHELLS:
+        if walker.shells >= MAX_SHELLS:
             return None
-        text = script_text(value, walker.source.file)
+        given = {name: Var(value, None, True, span) for name, (value, span) in handed.context.environment.items()}
         outer, self.context = self.context, handed.context
+        try:
+            value = handed.text if handed.text is not None or handed.path is not None else walker.stdin
+            if handed.path is not None:
+                value = walker.files.get(text_of(handed.path) or "")
+            if value is not None:
+                text = script_text(value, walker.source.file)
+                if handed.is_job:
+                    self._read_header(text)
+                return walker.shell(text, handed.arguments, given)
+            return None if handed.path is None else self._file(walker, handed, handed.path, given)
+        finally:
+            self.context = outer
+
+    def _file(self, walker: Walker, handed: Handed, path: Value, given: dict[str, Var]) -> Status:
+        """A script in a file of its own."""
+        path = seen_from_folder(walker, path)
+        shown = text_of(path) or below(path) or text_of(path[-1:]) or "a script"
+        script = self.files.find(path)
+        if isinstance(script, str):
+            walker.note(f"{shown} is started, but not read: {script}")
+            reason, _, do = script.partition("; ")
+            self.unread.append(
+                f"{shown.removeprefix('./')}, which it starts, is not read ({reason}); wanted the script that starts "
+                f"the training; {do or 'give that script'}"
+            )
+            return None
         if handed.is_job:
-            self._read_header(text)
-        status = walker.shell(text, handed.arguments)
-        self.context = outer
-        return status
+            self._read_header(script.text)
+        return walker.start_file(script, below(path) or f"./{shown}", handed.arguments, given)
+
+
+def _words(arguments: tuple[str, ...]) -> Items:
+    """The words of `--args`, placed in a text of their own."""
+    text = ScriptText(" ".join(arguments).encode("utf-8", "replace"), "--args")
+    words = []
+    start = 0
+    for argument in arguments:
+        span = (text, start, start + len(argument.encode("utf-8", "replace")))
+        words.append(Field((Lit(argument, span, False),), span))
+        start = span[2] + 1
+    return tuple(words)

@@ -105,6 +105,26 @@ def torchrun_options(items: Sequence[Item], start: int) -> Options:
     return _options(items, start, TORCHRUN_BARE, {})
 
 
+_MPI_RANKS = {
+    **dict.fromkeys(("-np", "--np", "-n", "-c"), "np"),
+    **dict.fromkeys(("-npernode", "--npernode", "-N", "-ppn", "--ppn", "-perhost"), "ranks_per_node"),
+}
+
+
+def mpi_options(items: Sequence[Item], start: int, end: int) -> Options:
+    """How many ranks mpirun starts, and how many on a node (Open MPI's and MPICH's names)."""
+    found: list[Option] = []
+    for place in range(start, end - 1):
+        option, argument = items[place], items[place + 1]
+        name = _MPI_RANKS.get(option.text or "") if isinstance(option, Field) else None
+        if name is None or not isinstance(option, Field):
+            continue
+        value = argument.parts if isinstance(argument, Field) else _unknown(argument)
+        found.append(Option(name, value, _from_to(option.span, argument.span), (option.text or "")))
+    hidden = [item.reason for item in items[start:end] if not isinstance(item, Field)]
+    return Options(tuple(found), end, hidden[0] if hidden else None)
+
+
 def _options(items: Sequence[Item], start: int, bare: frozenset[str], short: dict[str, str]) -> Options:
     found: list[Option] = []
     unseen: str | None = None

@@ -5,12 +5,11 @@ from __future__ import annotations
 import re
 from collections.abc import Sequence
 
-from hcp.bash.value import Field, Items, ScriptText, Unseen
+from hcp.bash.value import Field, Items, Unseen
 from hcp.core.errors import HcpError
 from hcp.core.numbers import whole_number
-from hcp.launch.comments import acceptances_in
 from hcp.launch.dialects import WANTED, can_be, dialect_of_keys, not_supported
-from hcp.launch.fact import Acceptance, Dialect, Fact, Reading, Setting
+from hcp.launch.fact import ALONE, Beside, Dialect, Fact, Reading, Setting
 from hcp.launch.facts.elsewhere import taken_from_elsewhere
 from hcp.launch.facts.known_keys import is_known
 from hcp.launch.facts.table import index_of
@@ -18,16 +17,15 @@ from hcp.launch.foreign import of_keys, of_options, of_program, of_tools, sets_a
 from hcp.launch.recipes.named import recipe_of_options
 from hcp.launch.script.facts import facts_of, is_parallel
 from hcp.launch.script.flags import flag_names, flags_of, location_of, overrides_of
-from hcp.launch.script.follow import Followed
+from hcp.launch.script.follow import MAX_LAUNCHES, Followed, follow
+from hcp.launch.script.several import MAX_JUDGED, Training, judged, several
 from hcp.launch.script.started import Launched
 from hcp.launch.words.overrides import in_script, reading_of_words
 from hcp.launch.words.settings import Word
 
-MAX_CHARACTERS = 200_000
-
 _VERL = re.compile(r"(^|[./])verl[./]|main_(ppo|dapo|grpo|generation)|(^|\.)(fully_async|one_step_off)")
 _BRIDGE = re.compile(
-    r"(^|/)(run_recipe|run_script|setup_experiment|bootstrap)\.py$"
+    r"(^|/)(run_recipe|run_script|setup_experiment|bootstrap|launch_with_nemo_run|04_launch_slurm_with_nemo_run)\.py$"
     r"|[Mm]egatron[._-]?[Bb]ridge(?!.*(^|/)(convert|prepare|import|export)_\w+\.py$)"
 )
 _MLM = re.compile(r"(^|/)(pretrain|finetune|train)\w*\.py$")
@@ -62,29 +60,58 @@ _BRIDGE_FLAGS = {
 """What the flags of Bridge's own training scripts set."""
 
 
-def read_shell(text: str, target: str, forced_dialect: Dialect | None = None) -> Reading:
-    """The launch in a script: the last training command that says how the model is split, else the last one.
+def read_shell(
+    text: str, target: str, forced_dialect: Dialect | None = None, beside: Beside = ALONE, ordinal: int = -1
+) -> Reading:
+    """One launch of a script: the training command with that number, as in `read_launches`.
+
+    Without a number it is the last training command that says how the model is split, else the last one.
 
     Raises:
         HcpError: no training command, another framework's, or a text that is too long or binary.
     """
-    if len(text) > MAX_CHARACTERS:
+    script = follow(text, target, beside)
+    found = trainings(script, text, target, forced_dialect)
+    if ordinal >= 0:
+        found = judged(found)
+        return reading_of(script, found[min(ordinal, len(found) - 1)], text, target)._replace(ordinal=ordinal)
+    split = [training for training in found if training.splits]
+    chosen = (split or found)[-1]
+    notes = []
+    if len(found) > 1:
+        line = location_of(chosen.launched.started.span).line
+        which = "the last that says how the model is split" if split else "the last one"
+        notes.append(f"{len(found)} training commands; this is {which}, in line {line}")
+    return reading_of(script, chosen, text, target, notes)
+
+
+def read_launches(
+    text: str, target: str, forced_dialect: Dialect | None = None, beside: Beside = ALONE
+) -> tuple[Reading, ...]:
+    """Every launch of a script, in the order of starting; those that are equal in all that is read are one.
+
+    Raises:
+        HcpError: as `read_shell`, or more launches than are judged.
+    """
+    script = follow(text, target, beside)
+    found = judged(trainings(script, text, target, forced_dialect))
+    if len(script.launches) >= MAX_LAUNCHES or len(found) > MAX_JUDGED:
         raise HcpError(
-            f"{target} has {len(text):,} characters; wanted a launch script of at most {MAX_CHARACTERS:,}; "
-            "give the script itself, not a log or a data file"
+            f"{target} starts {len(script.launches)} programs or more; wanted a script with at most {MAX_JUDGED} "
+            "launches; give those to be judged in scripts of their own"
         )
-    if "\0" in text:
-        raise HcpError(f"{target} is binary; wanted a launch script as text; name the script")
-    data = text.encode("utf-8", "replace").replace(b"\\\r\n", b" \\\n").replace(b"\r\n", b" \n")
-    script = Followed(ScriptText(data, target))
-    launched, dialect, notes = _chosen(script, text, target, forced_dialect)
-    return _reading(script, launched, dialect, text, target, notes)
+    if len(found) == 1:
+        return (reading_of(script, found[0], text, target),)
+    return several(
+        [reading_of(script, one, text, target)._replace(ordinal=number) for number, one in enumerate(found)],
+        [location_of(one.launched.started.span) for one in found],
+    )
 
 
-def _chosen(script: Followed, text: str, target: str, forced: Dialect | None) -> tuple[Launched, Dialect, list[str]]:
-    """The command that is the launch, its dialect, and what is to be said about the choice."""
-    found: list[tuple[Launched, Dialect, bool]] = []
-    untold: list[tuple[Launched, Dialect, bool]] = []
+def trainings(script: Followed, text: str, target: str, forced: Dialect | None) -> list[Training]:
+    """The training commands of a script that was followed, each with its dialect."""
+    found: list[Training] = []
+    untold: list[Training] = []
     name: str | None = None
     other: tuple[Dialect, int] | None = None
     for launched in script.launches:
@@ -100,9 +127,9 @@ def _chosen(script: Followed, text: str, target: str, forced: Dialect | None) ->
             name = name or "a MindSpeed launch (it sets variables of Ascend's devices)"
             continue
         if dialect is not None and forced in (None, dialect, _VARIANTS.get(dialect)):
-            found.append((launched, forced or dialect, is_parallel(names)))
+            found.append(Training(launched, forced or dialect, is_parallel(names)))
         elif forced is not None and _may_be(forced, dialect, launched, names):
-            untold.append((launched, forced, False))
+            untold.append(Training(launched, forced, False))
         elif dialect is not None:
             other = other or (dialect, location_of(launched.started.span).line)
     name = name or (of_tools(text) if not found else None)
@@ -122,21 +149,14 @@ def _chosen(script: Followed, text: str, target: str, forced: Dialect | None) ->
                 f"command stands before; {WANTED}; give a shorter script, or its command line after --"
             )
         others = f" ({len(script.launches)} other Python command(s))" if script.launches else ""
+        if script.unread:
+            raise HcpError(f"{target} has no training command{others}, and {script.unread[0]}")
         wanted = WANTED if forced is None else f"wanted a launch of the dialect {forced}"
         raise HcpError(
             f"{target} has no training command{others}; {wanted} (torchrun, srun python, python -m …); "
             "give the script that starts the training"
         )
-    split = [entry for entry in found if entry[2]]
-    launched, dialect, _ = (split or found)[-1]
-    notes = []
-    if len(found) > 1:
-        line = location_of(launched.started.span).line
-        which = "the last that says how the model is split" if split else "the last one"
-        notes.append(f"{len(found)} training commands; this is {which}, in line {line}")
-    if launched.doubt:
-        notes.append(f"whether this command runs {launched.doubt}")
-    return launched, dialect, notes
+    return found
 
 
 def _dialect(launched: Launched, names: set[str]) -> Dialect | None:
@@ -193,9 +213,8 @@ def _may_be(forced: Dialect, told: Dialect | None, launched: Launched, names: se
     return can_be(forced, [name for name in names if not name.startswith("-")])
 
 
-def _reading(
-    script: Followed, launched: Launched, dialect: Dialect, text: str, target: str, notes: Sequence[str]
-) -> Reading:
+def reading_of(script: Followed, training: Training, text: str, target: str, notes: Sequence[str] = ()) -> Reading:
+    launched, dialect, _ = training
     facts = facts_of(launched, dialect)
     items = launched.started.arguments
     unknown = dict(facts.unknown)
@@ -224,15 +243,16 @@ def _reading(
                 words.append(Word(f"--hidden-words={unseen}"))
         unknown |= overrides.unknown
         reading = reading_of_words(dialect, words, target)
-    said = [*notes, *script.walker.notes]
+    said = [*notes, *([f"whether this command runs {launched.doubt}"] if launched.doubt else []), *script.walker.notes]
     if script.walker.used_arguments:
         said.append("the script's own arguments ($1, $@) are not known; it is read as started without any")
     if "\r\n" in text:
         said.append("the file has Windows line ends (CRLF): bash does not run it as it looks")
     reading = reading._replace(
         form="shell",
-        acceptances=_acceptances(text, target),
+        acceptances=script.acceptances(),
         text=text,
+        beside=script.files.beside,
         notes=(*reading.notes, *said),
         argv=_argv(items),
     )
@@ -258,6 +278,9 @@ def _bridge_facts(facts: dict[str, Fact], settings: Sequence[Setting]) -> None:
         "model": "model_name",
         "model_recipe_name": "model_name",
         "num_gpus": "world_size",
+        "nodes": "nodes",
+        "num_nodes": "nodes",
+        "devices": "gpus_per_node",
         "gpus_per_node": "gpus_per_node",
     }
     for setting in settings:
@@ -269,13 +292,3 @@ def _bridge_facts(facts: dict[str, Fact], settings: Sequence[Setting]) -> None:
             facts[name] = Fact(word, "launch", setting.location, "--" + setting.key)
         elif word.isdecimal() and (number := whole_number(word, 9)):
             facts[name] = Fact(number, "launch", setting.location, "--" + setting.key)
-
-
-def _acceptances(text: str, target: str) -> tuple[Acceptance, ...]:
-    if "hcp:" not in text:
-        return ()
-    return tuple(
-        acceptance
-        for number, line in enumerate(text.split("\n"), 1)
-        for acceptance in acceptances_in(line, target, number)
-    )

@@ -57,11 +57,11 @@ class Launched(NamedTuple):
 
 
 class Handed(NamedTuple):
-    """A script that another shell is given: as a text, as the name of a file, or (both None) on standard input."""
+    """A script that another shell is given: as a text, as the path of a file, or (both None) on standard input."""
 
     context: StartContext
     text: Value | None = None
-    path: str | None = None
+    path: Value | None = None
     is_job: bool = False
     arguments: Items = ()
     """What the script gets as $1, $2, …"""

@@ -9,6 +9,7 @@ from hcp.core.errors import HcpError
 from hcp.launch.comments import acceptances_of
 from hcp.launch.dialects import dialect_of_keys, not_supported
 from hcp.launch.fact import Acceptance, Dialect, Fact, Reading, Setting
+from hcp.launch.facts.elsewhere import taken_from_elsewhere
 from hcp.launch.foreign import of_options, option_name
 from hcp.launch.words.settings import Word, settings_of_flags, settings_of_overrides
 
@@ -49,8 +50,7 @@ def read_overrides(listed: WordList, text: str, target: str, dialect: Dialect) -
     """
     acceptances = acceptances_of(text, target)
     if dialect == "mlm":
-        settings = tuple(settings_of_flags(listed.words))
-        return Reading(dialect, target, "args", settings, text=text, acceptances=acceptances)
+        return _reading_of_flags(listed.words, target)._replace(text=text, acceptances=acceptances)
     if listed.others:
         stray = listed.others[0]
         where = f"{target}:{stray.location.line}:{stray.location.column}" if stray.location else target
@@ -61,8 +61,14 @@ def read_overrides(listed: WordList, text: str, target: str, dialect: Dialect) -
 def reading_of_words(dialect: Dialect, words: Sequence[Word], target: str) -> Reading:
     """A reading of a bare command line (Megatron-LM) or override list (Bridge, verl)."""
     if dialect == "mlm":
-        return Reading(dialect, target, "args", tuple(settings_of_flags(words)))
+        return _reading_of_flags(words, target)
     return reading_of_overrides(dialect, word_list(words), target)
+
+
+def _reading_of_flags(words: Sequence[Word], target: str) -> Reading:
+    settings = tuple(settings_of_flags(words))
+    elsewhere, unseen = taken_from_elsewhere(settings)
+    return Reading("mlm", target, "args", settings, unknown=elsewhere, unseen=unseen)
 
 
 def reading_of_overrides(

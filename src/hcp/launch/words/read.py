@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from hcp.core.errors import HcpError
 from hcp.launch.dialects import WANTED, can_be, refuse_foreign, unknown_dialect
 from hcp.launch.fact import Dialect, Reading, Setting
+from hcp.launch.facts.elsewhere import taken_from_elsewhere
 from hcp.launch.words.overrides import (
     dialect_of_words,
     reading_of_overrides,
@@ -30,7 +31,13 @@ def extended(reading: Reading, texts: Sequence[str]) -> Reading:
     if reading.dialect == "mlm":
         _require_flag(words)
         refuse_foreign_options(words, _WORDS)
-        return reading._replace(settings=(*reading.settings, *settings_of_flags(words)))
+        settings = [*reading.settings, *settings_of_flags(words)]
+        given = {setting.key for setting in settings[len(reading.settings) :]}
+        elsewhere, unseen = taken_from_elsewhere(settings)
+        unknown = {key: why for key, why in reading.unknown.items() if key not in given}
+        return reading._replace(
+            settings=tuple(settings), unknown={**elsewhere, **unknown}, unseen=reading.unseen or unseen
+        )
     settings, others = settings_of_overrides(words, reading.settings)
     if others:
         raise HcpError(f"{others[0].text!r} after -- is no override; wanted key=value; correct the word")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from typing import Any
 
 from hcp.core.errors import HcpError
@@ -11,13 +12,15 @@ from hcp.launch.fact import ELASTIC_STARTS, Fact, Reading, Setting
 from hcp.launch.facts.elsewhere import taken_from_elsewhere
 from hcp.launch.yaml.settings import YamlDoc
 
+_FILLED_IN = re.compile(r"\$[\w{(]")
+
 
 def read_args_yaml(doc: YamlDoc) -> Reading:
     """A reading of a `model_config.yaml`, loaded with `last_wins`.
 
     Values become words as upstream's `tests/functional_tests/shell_test_utils/_run_training.sh` makes them: `true`
     is a bare flag, brackets around a list fall away, every other value follows its flag. Of a flag that is written
-    twice the last one counts (22 of upstream's 333 files have one). A value with `${…}` is
+    twice the last one counts (22 of upstream's 333 files have one). A value with `${…}` or `$…` is
     filled in by that script: it is unknown. Locations are those of the values.
 
     Raises:
@@ -34,15 +37,19 @@ def read_args_yaml(doc: YamlDoc) -> Reading:
     settings: list[Setting] = []
     facts: dict[str, Fact] = {}
     unknown: dict[str, str] = {}
+    hidden: str | None = None
     for setting in doc.settings:
         section, _, name = setting.key.partition(".")
-        if section == "MODEL_ARGS" and name:
+        if section == "MODEL_ARGS" and _FILLED_IN.search(name):
+            hidden = f"{name} is filled in when the test runs, with options perhaps"
+        elif section == "MODEL_ARGS" and name:
             _flag(setting, name.lstrip("-").replace("-", "_"), settings, unknown)
         elif section == "ENV_VARS" and name:
             _variable(setting, name, facts, unknown)
         elif setting.key == "LAUNCHER" and setting.value in ELASTIC_STARTS:
             facts["start"] = Fact(setting.value, "launch", setting.location, "LAUNCHER")
     elsewhere, unseen = taken_from_elsewhere(settings)
+    unseen = unseen or hidden
     return Reading(
         "mlm",
         doc.file,
@@ -64,7 +71,7 @@ def _found(error: HcpError) -> str:
 
 def _flag(setting: Setting, key: str, settings: list[Setting], unknown: dict[str, str]) -> None:
     words = _words(setting.value)
-    if any("${" in word for word in words):
+    if any(map(_FILLED_IN.search, words)):
         unknown[key] = "is filled in when the test runs"
     settings.append(Setting(key, words, setting.location))
 
@@ -88,7 +95,7 @@ def _variable(setting: Setting, name: str, facts: dict[str, Fact], unknown: dict
     text = "" if setting.value is None else str(setting.value)
     if isinstance(setting.value, bool):
         text = text.lower()
-    if "${" in text:
+    if _FILLED_IN.search(text):
         unknown[f"env.{name}"] = "is filled in when the test runs"
     else:
         facts[f"env.{name}"] = Fact(without_secrets(text), "launch", setting.location, name)

@@ -61,6 +61,26 @@ class Parser:
         except UnicodeError:
             raise HcpError(f"{self.file} is no text in UTF-8; wanted YAML; convert the file") from None
 
+    def documents(self) -> list[Map]:
+        """All documents of the text that are mappings.
+
+        Raises:
+            HcpError: as `document`, but for how many there are.
+        """
+        found: list[Map] = []
+        try:
+            events = iter(yaml.parse(self.text, _LOADER))
+            for event in events:
+                if type(event) is yaml.DocumentStartEvent:
+                    self.anchors = {}
+                    node = self._node(next(events), events, 0)
+                    found += [node] if isinstance(node, Map) else []
+        except yaml.YAMLError as error:
+            raise self._syntax(error) from None
+        except UnicodeError:
+            raise HcpError(f"{self.file} is no text in UTF-8; wanted YAML; convert the file") from None
+        return found
+
     def _document(self, events: Iterator[Any]) -> Map:
         node: Node | None = None
         for event in events:

@@ -1,0 +1,13 @@
+"""Whether a YAML text is objects of Kubernetes."""
+
+from __future__ import annotations
+
+import re
+
+_OBJECT = re.compile(r"^apiVersion[ \t]*:", re.M)
+_KIND = re.compile(r"^kind[ \t]*:[ \t]*[\"']?(Pod|Job|JobSet|PyTorchJob|MPIJob|TrainJob|RayJob|ConfigMap|List)\b", re.M)
+
+
+def is_kubernetes(text: str) -> bool:
+    """Whether a YAML text is objects of Kubernetes, of a kind that starts programs."""
+    return _OBJECT.search(text) is not None and _KIND.search(text) is not None

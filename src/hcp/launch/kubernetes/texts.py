@@ -1,0 +1,112 @@
+"""Texts of a YAML file as values whose parts know their place in it."""
+
+from __future__ import annotations
+
+import re
+
+from hcp.bash.value import Hole, Lit, Part, ScriptText, Span, Value, cut
+from hcp.launch.yaml.nodes import List, Map, Node, Scalar
+
+_BREAK = re.compile("\r\n|[\n\r\x85\u2028\u2029]")
+"""What ends a line for libyaml, as its places count them."""
+_REFERENCE = re.compile(r"\$(\$?)\(([A-Za-z_][\w.-]*)\)")
+
+
+class Texts:
+    """The scalars of one file."""
+
+    def __init__(self, text: str, file: str) -> None:
+        self.text = text
+        self.script = ScriptText(text.encode("utf-8", "replace"), file)
+        self._starts = [0, *(match.end() for match in _BREAK.finditer(text))]
+
+    def span(self, node: Node) -> Span:
+        """A node's place."""
+        place = node.location
+        return self._bytes(self._offset(place.line, place.column), self._offset(place.end_line, place.end_column))
+
+    def value(self, node: Node) -> Value:
+        """A scalar's text; its parts stand where they are written, also the lines of a block."""
+        first, last = (
+            self._offset(*place) for place in (node.location[1:3], (node.location.end_line, node.location.end_column))
+        )
+        raw = self.text[first:last]
+        if not isinstance(node, Scalar):
+            return (Hole("a list or a mapping stands where a text is wanted", self.span(node)),)
+        text = node.value if isinstance(node.value, str) else raw.strip("\"'")
+        if raw[:1] == "|":
+            return self._block(text, raw, first)
+        start = first + (raw[:1] in ("'", '"'))
+        if self.text.startswith(text, start):
+            return (Lit(text, self._bytes(start, start + len(text))),) if text else ()
+        return (Lit(text, self.span(node), False),)
+
+    def _block(self, text: str, raw: str, first: int) -> Value:
+        """The lines of a literal block, each where it is written, without its indentation."""
+        parts: list[Part] = []
+        written = raw.split("\n")
+        starts = [first]
+        for line in written:
+            starts.append(starts[-1] + len(line) + 1)
+        for number, line in enumerate(text.split("\n"), 1):
+            if number > 1:
+                parts.append(Lit("\n", self._bytes(starts[min(number, len(starts)) - 1], starts[-1]), False))
+            if not line:
+                continue
+            if number >= len(written) or not written[number].rstrip("\r").endswith(line):
+                return (Lit(text, self._bytes(first, first + len(raw)), False),)
+            end = starts[number] + len(written[number].rstrip("\r"))
+            parts.append(Lit(line, self._bytes(end - len(line), end)))
+        return tuple(parts)
+
+    def _offset(self, line: int, column: int) -> int:
+        return min(self._starts[min(line, len(self._starts)) - 1] + column - 1, len(self.text))
+
+    def _bytes(self, first: int, last: int) -> Span:
+        if self.text.isascii():
+            return (self.script, first, last)
+        before = len(self.text[:first].encode("utf-8", "replace"))
+        return (self.script, before, before + len(self.text[first:last].encode("utf-8", "replace")))
+
+
+def expanded(value: Value, variables: dict[str, Value | None]) -> Value:
+    """A word of `command` or `args`, with what Kubernetes puts in for `$(NAME)` of the container's variables."""
+    parts: list[Part] = []
+    for part in value:
+        if not isinstance(part, Lit) or "$(" not in part.text:
+            parts.append(part)
+            continue
+        begin = 0
+        for match in _REFERENCE.finditer(part.text):
+            known = variables.get(match[2])
+            if match[1] or known is None:
+                continue
+            parts += [cut(part, begin, match.start()), *known]
+            begin = match.end()
+        parts.append(cut(part, begin, len(part.text)))
+    return tuple(part for part in parts if not isinstance(part, Lit) or part.text)
+
+
+def child(node: Node | None, *path: str) -> Node | None:
+    """The node below a path of keys; None where there is none."""
+    for key in path:
+        node = node.items.get(key) if isinstance(node, Map) else None
+    return node
+
+
+def items_of(node: Node | None) -> list[Node]:
+    """The entries of a list; none of anything else."""
+    return list(node.items) if isinstance(node, List) else []
+
+
+def word(node: Node | None) -> str:
+    """A scalar as plain text; "" where it is none."""
+    return str(node.value) if isinstance(node, Scalar) and node.value is not None else ""
+
+
+def number(node: Node | None, default: int | None) -> int | None:
+    """A whole number; None where it is another thing."""
+    if node is None:
+        return default
+    text = word(node)
+    return int(text) if text.isascii() and text.isdecimal() and len(text) < 8 else None

@@ -1,0 +1,126 @@
+"""The files that a script sources or starts, as far as they may be read.
+
+Read are regular files in the script's own folder or below it, never through a link, and what `--source` names:
+
+* `--source FILE` stands for a sourced file of the same name, and alone for one whose name is not known;
+* `--source FOLDER` is searched for the path, then for what is left of it without its first folder, and so on.
+"""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+from posixpath import normpath
+
+from hcp.bash.parser.script import parse
+from hcp.bash.paths import below
+from hcp.bash.syntax import Script
+from hcp.bash.value import Lit, ScriptText, Value, text_of
+from hcp.core.errors import HcpError
+from hcp.core.files import read_regular
+from hcp.launch.fact import Beside
+
+MAX_CHARACTERS = 200_000
+"""Of a script, and of all files together that it sources or starts."""
+_MAX_FILES = 40
+_DO = "name it with --source FILE"
+
+
+class Files:
+    """Finds and reads the files; each once."""
+
+    def __init__(self, beside: Beside) -> None:
+        self.beside = beside
+        self.read: dict[str, Script] = {}
+        """By the name that is shown."""
+        self._refused: dict[str, str] = {}
+        self.unused = list(beside.sources)
+        self._left = MAX_CHARACTERS
+
+    def find(self, value: Value) -> Script | str:
+        """The file that a path names, or why it is not read, with what to do."""
+        path = below(value)
+        names = _known_end(value)
+        for given in self.beside.sources:
+            if os.path.isfile(given) and self._stands_for(given, names):
+                return self._given(given, given, None)
+        if path is not None and ".." not in path.split("/") and self.beside.folder is not None:
+            place = os.path.join(self.beside.folder, normpath(path))
+            if os.path.lexists(place):
+                return self._script(place, self.beside.folder)
+        for given in self.beside.sources:
+            for start in range(len(names)) if os.path.isdir(given) else ():
+                place = os.path.join(given, *names[start:])
+                if os.path.lexists(place):
+                    return self._given(given, place, given)
+        return f"{self._why(path, value)}; {_DO}"
+
+    def _stands_for(self, given: str, names: list[str]) -> bool:
+        if not names:
+            return sum(map(os.path.isfile, self.beside.sources)) == 1
+        return os.path.basename(given) == names[-1]
+
+    def _why(self, path: str | None, value: Value) -> str:
+        if path is None:
+            text = text_of(value)
+            return "its path is not known" if text is None else "it is no path below the script's folder"
+        if ".." in path.split("/"):
+            return "it lies outside the script's folder"
+        if self.beside.folder is None:
+            return "the script's folder is not known"
+        return f"there is no such file in {self.beside.folder or '.'}"
+
+    def _given(self, source: str, place: str, inside: str | None) -> Script | str:
+        self.unused = [other for other in self.unused if other != source]
+        return self._script(place, inside)
+
+    def _script(self, place: str, inside: str | None) -> Script | str:
+        name = normpath(place)
+        if name in self.read:
+            return self.read[name]
+        if name not in self._refused:
+            reason = self._taken(name, place, inside)
+            if reason is None:
+                return self.read[name]
+            self._refused[name] = reason
+        return self._refused[name]
+
+    def _taken(self, name: str, place: str, inside: str | None) -> str | None:
+        """Reads a file into `read`; returns why not."""
+        if len(self.read) >= _MAX_FILES:
+            return f"more than {_MAX_FILES} files are sourced"
+        folder = None if inside is None else Path(inside)
+        try:
+            data = read_regular(Path(place), "a script", limit=self._left, inside=folder)
+            self._left -= len(data)
+            if b"\0" in data:
+                return "it is binary"
+            data.decode("utf-8-sig")
+            text = data.removeprefix(b"\xef\xbb\xbf").replace(b"\\\r\n", b" \\\n").replace(b"\r\n", b" \n")
+            self.read[name] = parse(ScriptText(text, name))
+        except UnicodeDecodeError:
+            return "it is not UTF-8"
+        except HcpError as error:
+            return str(error).partition(";")[0]
+        return None
+
+
+def _known_end(value: Value) -> list[str]:
+    """The folders and the file's name at the end of a path, as far as they are known."""
+    if not value or not isinstance(value[-1], Lit):
+        path = below(value)
+        return [] if path is None else _names(path)
+    start = len(value)
+    while start and isinstance(value[start - 1], Lit):
+        start -= 1
+    text = text_of(value[start:]) or ""
+    path = below(value)
+    if path is not None:
+        return _names(path)
+    if start and not text.startswith("/"):
+        text = text.partition("/")[2]  # the first name is not known as a whole
+    return _names(text)
+
+
+def _names(path: str) -> list[str]:
+    return [name for name in path.split("/") if name not in ("", ".", "..")]

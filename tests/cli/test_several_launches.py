@@ -1,0 +1,101 @@
+"""A script with several training commands: each is judged, named and counted."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+
+LOOP = """\
+for CP in 3 8; do
+  torchrun --nproc-per-node 8 pretrain_gpt.py --num-layers 8 --hidden-size 1024 --num-attention-heads 8 \\
+    --seq-length 4096 --max-position-embeddings 4096 --context-parallel-size $CP
+done
+"""
+ONLY = ("--select", "TOPO003")
+
+
+def test_a_loop_over_words_is_a_launch_for_each_word(hcp, tmp_path: Path) -> None:
+    (tmp_path / "run.sh").write_text(LOOP)
+    done = hcp("check", "run.sh", *ONLY, cwd=tmp_path)
+    lines = done.stdout.splitlines()
+    assert done.returncode == 1
+    assert lines[0] == "run.sh:2: launch 1 of 2: context_parallel_size=3"
+    assert "run.sh:2: launch 2 of 2: context_parallel_size=8" in lines
+    assert [line for line in lines if "applied" in line] == [
+        "run.sh, launch 1 of 2: context_parallel_size=3: FAILED: 1 error, 0 warnings, 0 infos; 1 rule applied, "
+        "0 not checked",
+        "run.sh, launch 2 of 2: context_parallel_size=8: ok: 0 errors, 0 warnings, 0 infos; 1 rule applied, "
+        "0 not checked",
+    ]
+
+
+def test_json_names_the_command_and_its_line(hcp, tmp_path: Path) -> None:
+    (tmp_path / "run.sh").write_text(LOOP)
+    data = json.loads(hcp("check", "run.sh", "--format", "json", *ONLY, cwd=tmp_path).stdout)
+    assert data["schema"] == "hcp.check-many/2" and data["summary"]["targets"] == 2
+    told = [(item["verdict"], item["target"]["command"], item["target"]["line"]) for item in data["results"]]
+    assert told == [
+        ("failed", "launch 1 of 2: context_parallel_size=3", 2),
+        ("ok", "launch 2 of 2: context_parallel_size=8", 2),
+    ]
+
+
+def test_sarif_and_github_say_which_launch_a_finding_is_about(hcp, tmp_path: Path) -> None:
+    (tmp_path / "run.sh").write_text(LOOP)
+    sarif = json.loads(hcp("check", "run.sh", "--format", "sarif", *ONLY, cwd=tmp_path).stdout)
+    (result,) = sarif["runs"][0]["results"]
+    assert "[launch 1 of 2: context_parallel_size=3]" in result["message"]["text"]
+    (line,) = hcp("check", "run.sh", "--format", "github", *ONLY, cwd=tmp_path).stdout.splitlines()
+    assert "%0Alaunch 1 of 2: context_parallel_size=3%0A" in line
+
+
+@pytest.mark.parametrize(
+    ("second", "code"),
+    [
+        ("torchrun --nproc-per-node 8 pretrain_gpt.py --context-parallel-size 3", 1),
+        ("torchrun --nproc-per-node 8 pretrain_gpt.py --context-parallel-size 8", 0),
+        ("torchrun --nproc-per-node 8 pretrain_gpt.py --context-parallel-size $X", 4),
+        ("python tools/checkpoint/convert.py --target-tensor-model-parallel-size 3", 0),
+        ("python tools/preprocess_data.py --input x --num-layers 3", 0),
+    ],
+)
+def test_the_exit_code_is_that_of_the_worst_launch(hcp, tmp_path: Path, second: str, code: int) -> None:
+    first = "torchrun --nproc-per-node 8 pretrain_gpt.py --context-parallel-size 4"
+    (tmp_path / "run.sh").write_text(f"{first}\n{second}\n")
+    assert hcp("check", "run.sh", *ONLY, cwd=tmp_path).returncode == code
+    (tmp_path / "run.sh").write_text(f"{second}\n{first}\n")
+    assert hcp("check", "run.sh", *ONLY, cwd=tmp_path).returncode == code
+
+
+def test_a_launch_that_is_started_again_is_judged_once(hcp, tmp_path: Path) -> None:
+    (tmp_path / "run.sh").write_text(LOOP.replace("3 8", "8 8"))
+    done = hcp("check", "run.sh", *ONLY, cwd=tmp_path)
+    lines = done.stdout.splitlines()
+    assert lines[0] == "run.sh: note: the same launch is started 2 times" and len(lines) == 2
+
+
+def test_a_patch_mends_the_launch_that_it_is_for(hcp, tmp_path: Path) -> None:
+    (tmp_path / "run.sh").write_text(LOOP.replace("$CP", "8").replace("in 3 8", "in 1") + LOOP[19:].replace("$CP", "3"))
+    done = hcp("check", "run.sh", "--diff", *ONLY, cwd=tmp_path)
+    changed = [line for line in done.stdout.splitlines() if line[:1] in "+-" and line[:3] not in ("+++", "---")]
+    assert len(changed) == 2 and "--context-parallel-size 3" in changed[0]
+
+
+def test_show_prints_every_launch(hcp, tmp_path: Path) -> None:
+    (tmp_path / "run.sh").write_text(LOOP)
+    done = hcp("show", "run.sh", "--format", "json", cwd=tmp_path)
+    data = json.loads(done.stdout)
+    assert [item["facts"]["cp"]["value"] for item in data["results"]] == [3, 8]
+
+
+def test_arguments_and_sources_are_options(hcp, tmp_path: Path) -> None:
+    (tmp_path / "run.sh").write_text("source $M\n" + LOOP.replace("in 3 8", 'in "$@"').replace("$CP", "$CP $MORE"))
+    (tmp_path / "m.sh").write_text("MORE='--tensor-model-parallel-size 2'\n")
+    done = hcp("show", "run.sh", "--args", "2 '4'", "--source", "m.sh", "--format", "json", cwd=tmp_path)
+    facts = [item["facts"] for item in json.loads(done.stdout)["results"]]
+    assert [(one["cp"]["value"], one["tp"]["value"]) for one in facts] == [(2, 2), (4, 2)]
+    for wrong in (("--args", "'a"), ("--source", "nothing.sh")):
+        done = hcp("check", "run.sh", *wrong, cwd=tmp_path)
+        assert done.returncode == 2 and len(done.stderr.splitlines()) == 1
