@@ -7,15 +7,19 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from types import MappingProxyType
-from typing import Any, Literal, NamedTuple
+from typing import Any, Literal, NamedTuple, get_args
 
 from hcp.core.place import Location
 
-Dialect = Literal["mlm", "bridge", "bridge-provider", "verl"]
+Dialect = Literal["mlm", "bridge", "bridge-provider", "verl", "nemo-rl", "ms-swift", "slime"]
 Form = Literal["shell", "args-yaml", "yaml", "overrides", "args"]
 Origin = Literal["launch", "default", "presumed", "recipe", "sourced", "model", "assumed", "installed", "derived"]
 
-DIALECTS: tuple[Dialect, ...] = ("mlm", "bridge", "bridge-provider", "verl")
+DIALECTS: tuple[Dialect, ...] = get_args(Dialect)
+COMMAND_LINES: tuple[Dialect, ...] = ("mlm", "slime", "ms-swift")
+"""The dialects whose launches are options of a command; the others are dotted keys. slime is also miles."""
+MODEL_DECIDES: tuple[Dialect, ...] = ("verl", "nemo-rl", "ms-swift")
+"""The dialects in which the model's own config decides what has no default of the framework's."""
 ELASTIC_STARTS = ("torchrun", "ft_launcher")
 """Values of the fact `start` for programs that run once on a node and start its ranks."""
 _NOTHING: Mapping[str, Any] = MappingProxyType({})
@@ -63,6 +67,15 @@ class Elsewhere(str):
     __slots__ = ()
 
 
+class Beside(NamedTuple):
+    """What a launch is read together with."""
+
+    folder: str | None = None
+    """The launch's own: files in it that the launch names are read. None: none are."""
+    sources: tuple[str, ...] = ()
+    """Files that stand for those that it names, and folders to look for them in (`--source`)."""
+
+
 class Reading(NamedTuple):
     """What a reader found in one launch; `hcp.launch.build` makes the facts from it.
 
@@ -91,6 +104,8 @@ class Reading(NamedTuple):
     """Further models in the same launch (verl's ref and critic), each a reading of its own."""
     argv: tuple[str, ...] | None = None
     """A script's training command: the program's arguments, word for word; None where one is not known."""
+    written: tuple[Setting, ...] = ()
+    """NeMo-RL only: the settings before their references were evaluated; empty where there are none."""
     notes: tuple[str, ...] = ()
     """What a person should know about how the launch was read; shown by `--show`."""
 

@@ -14,12 +14,13 @@ from hcp.launch.dialects import (
     dialect_of_keys,
     has_known_key,
     is_bridge_target,
+    is_ms_swift,
     not_supported,
     refuse_foreign,
     refuse_foreign_mapping,
     unknown_dialect,
 )
-from hcp.launch.fact import Dialect, Reading
+from hcp.launch.fact import Beside, Dialect, Reading
 from hcp.launch.source import text_of_target
 
 if TYPE_CHECKING:
@@ -54,15 +55,16 @@ def read_target(
     return extended(reading, words)
 
 
-def read_text(text: str, target: str, *, dialect: Dialect | None = None) -> Reading:
+def read_text(text: str, target: str, *, dialect: Dialect | None = None, beside: Beside | None = None) -> Reading:
     """The launch in a text; `target` is its name, whose ending helps to tell the form.
 
     Raises:
         HcpError: as `read_target`.
     """
+    beside = beside or Beside(None if target.startswith("<") else os.path.dirname(target))
     form = _form_at_sight(text, target)
     if form == "yaml":
-        return _read_yaml(text, target, dialect)
+        return _read_yaml(text, target, dialect, beside)
     if form is None:
         reading = _read_words_alone(text, target, dialect)
         if reading is not None:
@@ -70,7 +72,7 @@ def read_text(text: str, target: str, *, dialect: Dialect | None = None) -> Read
         _refuse_python(text, target)
     from hcp.launch.script.read import read_shell
 
-    return read_shell(text, target, dialect)
+    return read_shell(text, target, dialect, beside)
 
 
 def _form_at_sight(text: str, target: str) -> Literal["yaml", "shell"] | None:
@@ -136,7 +138,7 @@ def _python(found: str) -> HcpError:
     )
 
 
-def _read_yaml(text: str, target: str, dialect: Dialect | None) -> Reading:
+def _read_yaml(text: str, target: str, dialect: Dialect | None, beside: Beside) -> Reading:
     from hcp.launch.yaml.settings import load_yaml
 
     doc = load_yaml(text, target, last_wins=True)
@@ -147,6 +149,10 @@ def _read_yaml(text: str, target: str, dialect: Dialect | None) -> Reading:
         return read_args_yaml(doc)
     if doc.duplicates:
         raise doc.duplicates[0]
+    if is_ms_swift(doc.data) and dialect in (None, "ms-swift"):
+        from hcp.launch.yaml.ms_swift import read_ms_swift_yaml
+
+        return read_ms_swift_yaml(doc)
     leaves = [setting.key for setting in doc.settings]
     keys = {*leaves, *doc.mappings}
     if not is_bridge_target(doc.data):
@@ -154,6 +160,10 @@ def _read_yaml(text: str, target: str, dialect: Dialect | None) -> Reading:
     forced, dialect = dialect, dialect or ("bridge" if is_bridge_target(doc.data) else dialect_of_keys(leaves))
     if dialect is None or not (can_be(dialect, leaves, in_file=True) if forced else has_known_key(dialect, leaves)):
         raise unknown_dialect(target, doc.data, forced)
+    if dialect == "nemo-rl":
+        from hcp.launch.yaml.nemo_rl import read_nemo_rl_yaml
+
+        return read_nemo_rl_yaml(doc, beside)
     if dialect == "verl":
         from hcp.launch.yaml.verl import read_verl_yaml
 

@@ -10,7 +10,7 @@ from hcp.core.errors import HcpError
 from hcp.core.numbers import whole_number
 from hcp.launch.comments import acceptances_in
 from hcp.launch.dialects import WANTED, can_be, dialect_of_keys, not_supported
-from hcp.launch.fact import Acceptance, Dialect, Fact, Reading, Setting
+from hcp.launch.fact import COMMAND_LINES, Acceptance, Beside, Dialect, Fact, Reading, Setting
 from hcp.launch.facts.elsewhere import taken_from_elsewhere
 from hcp.launch.facts.known_keys import is_known
 from hcp.launch.facts.table import index_of
@@ -18,6 +18,7 @@ from hcp.launch.foreign import of_keys, of_options, of_program, of_tools, sets_a
 from hcp.launch.script.facts import facts_of, is_parallel
 from hcp.launch.script.flags import flag_names, flags_of, location_of, overrides_of
 from hcp.launch.script.follow import Followed
+from hcp.launch.script.frameworks import framework_of, framework_reading
 from hcp.launch.script.started import Launched
 from hcp.launch.words.overrides import in_script, reading_of_words
 from hcp.launch.words.settings import Word
@@ -61,7 +62,9 @@ _BRIDGE_FLAGS = {
 """What the flags of Bridge's own training scripts set."""
 
 
-def read_shell(text: str, target: str, forced_dialect: Dialect | None = None) -> Reading:
+def read_shell(
+    text: str, target: str, forced_dialect: Dialect | None = None, beside: Beside | None = None
+) -> Reading:
     """The launch in a script: the last training command that says how the model is split, else the last one.
 
     Raises:
@@ -77,7 +80,7 @@ def read_shell(text: str, target: str, forced_dialect: Dialect | None = None) ->
     data = text.encode("utf-8", "replace").replace(b"\\\r\n", b" \\\n").replace(b"\r\n", b" \n")
     script = Followed(ScriptText(data, target))
     launched, dialect, notes = _chosen(script, text, target, forced_dialect)
-    return _reading(script, launched, dialect, text, target, notes)
+    return _reading(script, launched, dialect, text, target, notes, beside or Beside())
 
 
 def _chosen(script: Followed, text: str, target: str, forced: Dialect | None) -> tuple[Launched, Dialect, list[str]]:
@@ -90,11 +93,12 @@ def _chosen(script: Followed, text: str, target: str, forced: Dialect | None) ->
         if _is_hcp(launched):
             continue
         names = flag_names(launched.started.arguments)
-        foreign = _foreign(launched, names)
+        dialect = framework_of(launched, names)
+        foreign = None if dialect else _foreign(launched, names)
         if foreign is not None:
             name = name or foreign
             continue
-        dialect = _dialect(launched, names)
+        dialect = dialect or _dialect(launched, names)
         if dialect == "mlm" and sets_ascend(text):
             name = name or "a MindSpeed launch (it sets variables of Ascend's devices)"
             continue
@@ -185,20 +189,28 @@ def _may_be(forced: Dialect, told: Dialect | None, launched: Launched, names: se
     trains = not program or _MLM.search(program) is not None
     if not names:
         return trains and any(isinstance(item, Unseen) for item in launched.started.arguments)
-    if forced == "mlm":
-        return len(flags & set(index_of("mlm"))) > 2 or _MEGATRON.search(program) is not None
+    if forced in COMMAND_LINES:
+        return forced == "mlm" and len(flags & set(index_of("mlm"))) > 2 or _MEGATRON.search(program) is not None
     if forced != "verl" and trains and is_parallel(names):
         return True
     return can_be(forced, [name for name in names if not name.startswith("-")])
 
 
 def _reading(
-    script: Followed, launched: Launched, dialect: Dialect, text: str, target: str, notes: Sequence[str]
+    script: Followed,
+    launched: Launched,
+    dialect: Dialect,
+    text: str,
+    target: str,
+    notes: Sequence[str],
+    beside: Beside,
 ) -> Reading:
     facts = facts_of(launched, dialect)
     items = launched.started.arguments
     unknown = dict(facts.unknown)
-    if dialect == "mlm":
+    if dialect in ("ms-swift", "nemo-rl"):
+        reading, unknown, unseen = framework_reading(dialect, target, items, facts, beside)
+    elif dialect in COMMAND_LINES:
         gathered = flags_of(items)
         elsewhere, unseen = taken_from_elsewhere(gathered.settings)
         settings, unseen = gathered.settings, gathered.unseen or unseen
