@@ -61,7 +61,7 @@ def derive(dialect: Dialect, facts: Facts, unknown: MutableMapping[str, str]) ->
     if keys == "mlm":
         derive_from_pattern(facts, unknown)
     _model(keys, facts)
-    if dialect == "nemo-rl":
+    if dialect == "nemo-rl" and "nodes" not in unknown:
         _policy_ranks(facts)
     _sizes(dialect, facts)
     if keys == "mlm" and "vpp" not in unknown:

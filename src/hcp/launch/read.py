@@ -154,6 +154,11 @@ def _read_yaml(text: str, target: str, dialect: Dialect | None, beside: Beside) 
 
         return read_ms_swift_yaml(doc)
     leaves = [setting.key for setting in doc.settings]
+    if dialect in (None, "nemo-rl") and "defaults" in doc.data and dialect_of_keys(leaves) is None:
+        from hcp.launch.yaml.nemo_rl import inherits_a_policy, read_nemo_rl_yaml
+
+        if inherits_a_policy(doc, beside):
+            return read_nemo_rl_yaml(doc, beside)
     keys = {*leaves, *doc.mappings}
     if not is_bridge_target(doc.data):
         refuse_foreign_mapping(doc.data, keys, target)

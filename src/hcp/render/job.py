@@ -166,8 +166,8 @@ def _refuse_contradictions(start: str, site: Mapping[str, Any], dialect: str | N
         )
     if dialect in ("nemo-rl", "ms-swift", "slime"):
         raise HcpError(
-            f"found a {dialect} launch; wanted one of Megatron-LM, Megatron-Bridge or verl, for which a job is written; "
-            "start this one with its framework's own launcher, and check it with hcp check"
+            f"found a {dialect} launch; wanted one of Megatron-LM, Megatron-Bridge or verl, which a job can "
+            "start; start this one with its framework's own launcher, and check it with hcp check"
         )
     if start == "ray" and dialect != "verl":
         raise HcpError(

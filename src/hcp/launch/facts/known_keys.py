@@ -72,7 +72,8 @@ def _candidates(dialect: Dialect, key: str) -> tuple[frozenset[str], str]:
     if dialect == "mlm":
         return _command_line(), key
     if dialect == "slime":
-        return _slime(), key
+        # What starts so is SGLang's or its router's, and passed on.
+        return (frozenset((key,)) if key.startswith(("sglang_", "router_")) else _slime()), key
     if dialect == "ms-swift":
         return _section("ms-swift"), key
     if dialect == "nemo-rl":

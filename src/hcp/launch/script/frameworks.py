@@ -6,7 +6,7 @@ import re
 
 from hcp.bash.value import Field, Items
 from hcp.launch.dialects import dialect_of_keys, dialect_of_options
-from hcp.launch.fact import Beside, Dialect, Reading
+from hcp.launch.fact import ELASTIC_STARTS, Beside, Dialect, Reading
 from hcp.launch.script.facts import Facts
 from hcp.launch.script.flags import flags_of, overrides_of
 from hcp.launch.script.started import Launched
@@ -29,11 +29,16 @@ def framework_of(launched: Launched, names: set[str]) -> Dialect | None:
     if script in {f"megatron {name}" for name in SWIFT} or _SWIFT_MODULE.search(script):
         return "ms-swift"
     if _SLIME.search(script) and dialect_of_options(flags) == "slime":
-        return None if "fsdp" in _values(launched.started.arguments, "--train-backend") else "slime"
+        return None if trained_by_fsdp(launched) else "slime"
     keys = [name for name in names if not name.startswith("--")]
     if dialect_of_keys(keys) == "nemo-rl" or (_NEMO_RL.search(script) and _CONFIG in names and not flags - {"config"}):
         return "nemo-rl"
     return None
+
+
+def trained_by_fsdp(launched: Launched) -> bool:
+    """Whether a command of slime or miles trains with torch's FSDP, which has none of Megatron's parallel sizes."""
+    return "fsdp" in _values(launched.started.arguments, "--train-backend")
 
 
 def framework_reading(
@@ -61,7 +66,8 @@ def _swift(target: str, items: Items, facts: Facts) -> tuple[Reading, dict[str, 
     first = items[0] if items else None
     if isinstance(first, Field) and first.prefix.endswith((".yaml", ".yml", ".json")):
         unseen = unseen or f"{first.prefix[:60]} holds further arguments, and is not read"
-    if facts.known["start"].value not in ("torchrun", "ft_launcher") if "start" in facts.known else True:
+    start = facts.known.get("start")
+    if start is None or start.value not in ELASTIC_STARTS:
         found, hidden = ranks_of(facts.known, facts.unknown)
         facts.known |= found
         facts.unknown |= hidden

@@ -18,7 +18,7 @@ from hcp.launch.foreign import of_keys, of_options, of_program, of_tools, sets_a
 from hcp.launch.script.facts import facts_of, is_parallel
 from hcp.launch.script.flags import flag_names, flags_of, location_of, overrides_of
 from hcp.launch.script.follow import Followed
-from hcp.launch.script.frameworks import framework_of, framework_reading
+from hcp.launch.script.frameworks import framework_of, framework_reading, trained_by_fsdp
 from hcp.launch.script.started import Launched
 from hcp.launch.words.overrides import in_script, reading_of_words
 from hcp.launch.words.settings import Word
@@ -62,9 +62,7 @@ _BRIDGE_FLAGS = {
 """What the flags of Bridge's own training scripts set."""
 
 
-def read_shell(
-    text: str, target: str, forced_dialect: Dialect | None = None, beside: Beside | None = None
-) -> Reading:
+def read_shell(text: str, target: str, forced_dialect: Dialect | None = None, beside: Beside | None = None) -> Reading:
     """The launch in a script: the last training command that says how the model is split, else the last one.
 
     Raises:
@@ -168,6 +166,8 @@ def _is_hcp(launched: Launched) -> bool:
 
 def _foreign(launched: Launched, names: set[str]) -> str | None:
     """The framework that a command belongs to, by its program, its options or its keys."""
+    if trained_by_fsdp(launched):
+        return "a slime or miles launch that FSDP trains"
     return (
         of_program(launched.started.script or "")
         or of_options(name[2:] for name in names if name.startswith("--"))
@@ -190,7 +190,7 @@ def _may_be(forced: Dialect, told: Dialect | None, launched: Launched, names: se
     if not names:
         return trains and any(isinstance(item, Unseen) for item in launched.started.arguments)
     if forced in COMMAND_LINES:
-        return forced == "mlm" and len(flags & set(index_of("mlm"))) > 2 or _MEGATRON.search(program) is not None
+        return (forced == "mlm" and len(flags & set(index_of("mlm"))) > 2) or _MEGATRON.search(program) is not None
     if forced != "verl" and trains and is_parallel(names):
         return True
     return can_be(forced, [name for name in names if not name.startswith("-")])

@@ -3,15 +3,15 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
 from posixpath import normpath
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from hcp.core.errors import HcpError
 from hcp.core.files import read_text
 from hcp.launch.dialects import has_references
-from hcp.launch.fact import Acceptance, Beside, Fact, Form, Reading, Setting
+from hcp.launch.fact import Acceptance, Beside, Elsewhere, Fact, Form, Reading, Setting
 from hcp.launch.yaml.settings import MAX_CHARACTERS, YamlDoc, load_yaml
 
 _MOST_FILES = 20
@@ -27,6 +27,9 @@ _NO_MEGATRON = {
     "dynamic_context_parallel": False,
 }
 _PARTIAL = "the configuration that these overrides change is not given"
+
+
+_SHARED = Elsewhere("environments, reward models or teachers take GPUs of the cluster, which is not followed")
 
 
 class Inherited(NamedTuple):
@@ -51,6 +54,14 @@ def read_nemo_rl_yaml(doc: YamlDoc, beside: Beside) -> Reading:
     return reading._replace(notes=(*read, *reading.notes))
 
 
+def inherits_a_policy(doc: YamlDoc, beside: Beside) -> bool:
+    """Whether a YAML that says nothing of a policy itself inherits one, from a file that may be read."""
+    named = _names(doc.data.get("defaults"))
+    if not named or not all(name.endswith((".yaml", ".yml")) for name in named):
+        return False
+    return any(setting.key.startswith("policy.") for setting in inherited(doc, beside).settings)
+
+
 def nemo_rl_reading(
     target: str,
     form: Form,
@@ -64,13 +75,21 @@ def nemo_rl_reading(
     given = tuple(settings)
     resolved, unknown = resolved_settings(given)
     values = {setting.key: setting for setting in resolved}
-    facts = {"start": Fact("ray", "derived"), "strategy": _strategy(values, unseen is not None)}
+    # Its virtual cluster sorts Ray's places by node before it gives them to ranks.
+    facts = {"start": Fact("ray", "derived"), "placement": Fact("block", "derived")}
+    strategy = _strategy(values)
     notes: tuple[str, ...] = ()
-    if facts["strategy"].value != "megatron":
-        place = facts["strategy"]
+    if strategy is None and unseen is not None:
+        unknown["strategy"] = unseen
+    else:
+        facts["strategy"] = strategy = strategy or Fact("dtensor", "derived")
+    if strategy is not None and strategy.value != "megatron":
+        place = strategy
         facts |= {name: place._replace(value=value, origin="derived") for name, value in _NO_MEGATRON.items()}
         notes = ("DTensor trains the policy, not Megatron: there is no Megatron context parallelism to check",)
         resolved = _without(resolved, "policy.megatron_cfg.")
+    if any(_takes_nodes(setting) for setting in resolved):
+        unknown |= dict.fromkeys(("nodes", "gpus_per_node", "world_size"), _SHARED)
     fp8 = values.get("policy.megatron_cfg.fp8_cfg.enabled")
     if fp8 is None or fp8.value is not True:
         resolved = _without(resolved, "policy.megatron_cfg.fp8_cfg.")
@@ -97,7 +116,7 @@ def resolved_settings(settings: Iterable[Setting]) -> tuple[list[Setting], dict[
     return resolve(_last_ones(settings), functions=_FUNCTIONS)
 
 
-_FUNCTIONS = {
+_FUNCTIONS: Mapping[str, Callable[[Any, Any], Any]] = {
     "add": lambda a, b: a + b,
     "mul": lambda a, b: a * b,
     "div": lambda a, b: a / b,
@@ -111,6 +130,13 @@ def _without(settings: Iterable[Setting], section: str) -> list[Setting]:
     return [s for s in settings if not s.key.startswith(section) or s.key == f"{section}enabled"]
 
 
+def _takes_nodes(setting: Setting) -> bool:
+    """Whether a setting gives a part of the cluster to something besides policy and generation."""
+    parts = setting.key.split(".")
+    counts = parts[-1] in ("num_nodes", "num_gpu_nodes") and parts[0] not in ("cluster", "policy")
+    return counts and isinstance(setting.value, int) and setting.value > 0
+
+
 def _last_ones(settings: Iterable[Setting]) -> list[Setting]:
     """Of each key the last setting."""
     kept: dict[str, Setting] = {}
@@ -121,13 +147,13 @@ def _last_ones(settings: Iterable[Setting]) -> list[Setting]:
     return list(kept.values())
 
 
-def _strategy(values: Mapping[str, Setting], is_partial: bool) -> Fact:
-    """What trains the policy: Megatron where it is switched on, or where a part that is not seen may do that."""
+def _strategy(values: Mapping[str, Setting]) -> Fact | None:
+    """What trains the policy; None where neither backend is switched on."""
     on = {name: values.get(f"policy.{name}_cfg.enabled") for name in ("megatron", "dtensor")}
     for name, setting in on.items():
         if setting is not None and setting.value is True:
             return Fact(name, "launch", setting.location, setting.key)
-    return Fact("megatron" if is_partial and on["megatron"] is None else "dtensor", "derived")
+    return None
 
 
 def inherited(doc: YamlDoc, beside: Beside) -> Inherited:
