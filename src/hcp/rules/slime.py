@@ -53,7 +53,7 @@ def batches_by_tokens_have_a_budget(v: View) -> Problem | None:
 @rule(
     "SLIME002",
     severity="info",
-    effect="oom",
+    effect="note",
     stage="training",
     source=(
         SLIME_SCHEDULE.says("build_dp_schedule", "args.max_tokens_per_gpu * cp_size", ">=0.3"),
