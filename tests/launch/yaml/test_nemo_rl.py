@@ -94,9 +94,7 @@ def test_a_section_marked_as_override_takes_nothing_over(folder: Path) -> None:
     (folder / "own.yaml").write_text("defaults: base.yaml\ncluster: {_override_: true, num_nodes: 2}\n")
     launch = load_launch(str(folder / "own.yaml"), LoadOptions())
     assert launch.facts["cluster_nodes"].value == 2
-    assert (
-        launch.facts["cluster_gpus_per_node"].origin == "default" if "cluster_gpus_per_node" in launch.facts else True
-    )
+    assert "cluster_gpus_per_node" not in launch.facts
     assert not any(setting.key.endswith("_override_") for setting in launch.reading.settings)
 
 
