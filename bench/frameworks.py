@@ -163,7 +163,8 @@ def main() -> int:
     for (rule_id, severity), count in sorted(rules.items()):
         print(f"{count:6d}  {severity:7s}  {rule_id}")
     print(*(f"error {line}" for line in errors), sep="\n")
-    config = options.corpus / "nemo_rl" / "utils" / "config.py"
+    roots = (options.corpus, options.corpus.parent)
+    config = next((root / "nemo_rl/utils/config.py" for root in roots if (root / "nemo_rl").is_dir()), options.corpus)
     return int(bool(options.loader and compare(found, options.loader, config)))
 
 
