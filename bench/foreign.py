@@ -27,8 +27,10 @@ from hcp.rules.registry import RULES  # noqa: E402
 
 DIALECTS: dict[str, frozenset[str]] = {
     # Repository -> the dialects that its files may be in; for all others, none.
-    "slime": frozenset(("mlm",)),  # Megatron-LM's arguments, and its own beside them
-    "miles": frozenset(("mlm",)),
+    "RL": frozenset(("nemo-rl",)),
+    "ms-swift": frozenset(("ms-swift",)),
+    "slime": frozenset(("slime", "mlm")),  # its converters take Megatron-LM's arguments alone
+    "miles": frozenset(("slime", "mlm")),
     "Pai-Megatron-Patch": frozenset(("mlm", "verl")),  # Megatron-LM's arguments; some scripts start verl
     "Nemotron": frozenset(("bridge",)),  # recipes of Megatron-Bridge
     "Megatron-DeepSpeed": frozenset(("mlm",)),  # a fork: scripts without DeepSpeed's options are Megatron-LM's
@@ -40,7 +42,7 @@ DIALECTS: dict[str, frozenset[str]] = {
     "Megatron-Bridge": frozenset(("bridge", "mlm")),
     "verl": frozenset(("verl",)),
 }
-FORCED: tuple[Dialect | None, ...] = (None, "bridge", "mlm", "verl")
+FORCED: tuple[Dialect | None, ...] = (None, "bridge", "mlm", "verl", "nemo-rl")
 _ENDINGS = frozenset((".sh", ".bash", ".sbatch", ".slurm", ".sub", ".yaml", ".yml", ".json", ".toml"))
 _LARGEST_BYTES = 1 << 20
 

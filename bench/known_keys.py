@@ -1,6 +1,7 @@
 """Writes src/hcp/launch/facts/known_keys.txt: every key that upstream's own sources declare, of all versions given.
 
     python bench/known_keys.py --megatron-lm CHECKOUT --bridge CHECKOUT --verl CHECKOUT --wheels FOLDER
+    python bench/known_keys.py --nemo-rl CHECKOUT… --ms-swift CHECKOUT… --slime CHECKOUT…   (miles counts as slime)
 
 The wheels folder holds one unpacked wheel per folder (`megatron-core-0.16.1`, `megatron-bridge-0.3.1`, `verl-0.9.1`).
 Sources are parsed, never imported. Keys of the file that no source declares any more stay: old launches have them.
@@ -23,7 +24,7 @@ sys.path.insert(0, str(ROOT / "src"))
 from hcp.launch.facts.known_options import all_options  # noqa: E402
 
 TARGET = ROOT / "src" / "hcp" / "launch" / "facts" / "known_keys.txt"
-SECTIONS = ("mlm", "bridge", "verl", "transformer", "ddp", "optimizer")
+SECTIONS = ("mlm", "bridge", "verl", "transformer", "ddp", "optimizer", "nemo-rl", "ms-swift", "slime")
 _DEPTH = 3
 _DEV = frozenset(("dynamic_context_parallel", "min_dynamic_context_parallel_size", "sequence_packing_scheduler"))
 """Fields of megatron-core's branch `dev` that no release has (August 2026)."""
@@ -178,6 +179,29 @@ def verl_keys(roots: Iterable[Path]) -> set[str]:
     return {key for key in keys if not key.startswith("defaults")} | groups
 
 
+def nemo_rl_keys(roots: Iterable[Path]) -> set[str]:
+    """The keys below `policy` and `cluster` in NeMo-RL's own configurations, and those that its types declare."""
+    keys: set[str] = set()
+    for root in roots:
+        for path in sorted(root.glob("examples/**/*.yaml")):
+            data = yaml.safe_load(path.read_text(encoding="utf-8"))
+            if isinstance(data, dict):
+                keys |= set(_flat({name: data[name] for name in ("policy", "cluster") if name in data}, ""))
+        sources = Sources([root / "nemo_rl"])
+        for name, parent in (("PolicyConfig", "policy"), ("MegatronConfig", "policy.megatron_cfg")):
+            keys |= {f"{parent}.{field}" for field in sources.fields(name)}
+    open_section = ".model_overrides."
+    return {key for key in keys if open_section not in key and "env_vars." not in key}
+
+
+def ms_swift_names(roots: Iterable[Path]) -> set[str]:
+    """The arguments that ms-swift's classes declare."""
+    sources = Sources(path for root in roots for path in (root / "swift" / "megatron", root / "swift" / "arguments"))
+    declared = [declaration for name, several in sources.classes.items() if "Arg" in name for declaration in several]
+    declared += [one for name, several in sources.classes.items() if name.endswith("Mixin") for one in several]
+    return {field for declaration in declared for field, _, _ in declaration.fields}
+
+
 def _flat(data: object, prefix: str) -> Iterator[str]:
     if prefix:
         yield prefix
@@ -228,7 +252,7 @@ def written(sections: dict[str, set[str]]) -> str:
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    for name in ("megatron-lm", "bridge", "verl"):
+    for name in ("megatron-lm", "bridge", "verl", "nemo-rl", "ms-swift", "slime"):
         parser.add_argument(f"--{name}", type=Path, action="append", default=[])
     parser.add_argument("--wheels", type=Path)
     options = parser.parse_args()
@@ -245,6 +269,11 @@ def main() -> None:
         [*(root / "src" for root in options.bridge), *wheels(options.wheels, "megatron-bridge")],
         [*options.verl, *wheels(options.wheels, "verl")],
     )
+    found |= {
+        "nemo-rl": nemo_rl_keys(options.nemo_rl),
+        "ms-swift": ms_swift_names(options.ms_swift),
+        "slime": megatron_flags(Sources(root / part for root in options.slime for part in ("slime", "miles"))),
+    }
     before = read()
     for section in SECTIONS:
         print(f"{section}: {len(found[section])} found, {len(found[section] - before[section])} new", file=sys.stderr)

@@ -6,7 +6,7 @@ import pytest
 
 from hcp.core.errors import HcpError
 from hcp.launch.dialects import can_be, dialect_of_keys, has_known_key
-from hcp.launch.fact import DIALECTS, Dialect
+from hcp.launch.fact import COMMAND_LINES, DIALECTS, Dialect
 from hcp.launch.read import read_target, read_text
 
 
@@ -64,7 +64,7 @@ def test_keys_tell_the_dialect(keys: list[str], dialect: Dialect | None) -> None
     assert dialect_of_keys(keys) == dialect
 
 
-@pytest.mark.parametrize("dialect", [d for d in DIALECTS if d != "mlm"])
+@pytest.mark.parametrize("dialect", [d for d in DIALECTS if d not in COMMAND_LINES])
 def test_a_forced_dialect_needs_a_section_of_its_own(dialect: Dialect) -> None:
     text = "foo: {bar: 1}\nlayers: 3\n"
     with pytest.raises(HcpError, match=rf"no key of the dialect {dialect} \(it has foo, layers\).*leave --dialect out"):

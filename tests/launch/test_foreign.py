@@ -22,7 +22,7 @@ YAML = {
     "a torchtune": "model: {_component_: torchtune.models.llama3.llama3_8b}\noptimizer: {lr: 1}\n",
     "an AReaL": "experiment_name: a\ntrial_name: b\nactor: {path: x}\ncritic: {path: y}\n",
     "a SkyRL": "trainer: {policy: {model: {path: x}}}\ndata: {train_files: y}\n",
-    "a NeMo-RL": "grpo: {num_prompts_per_step: 1}\npolicy: {train_global_batch_size: 2}\ncheckpoint: {save: x}\n",
+    "a NeMo-RL": "generation: {backend: vllm}\neval: {metric: pass@k}\ncluster: {gpus_per_node: 8}\n",
     "an ms-swift": "model: x\ndataset: y\ntuner_type: lora\n",
     "an Axolotl": "base_model: m\nsample_packing: true\ncontext_parallel_size: 2\n",
     "a NeMo configuration": "name: x\nmodel: {tensor_model_parallel_size: 2, megatron_amp_O2: true}\n",
@@ -47,7 +47,7 @@ SCRIPTS = {
     "a MindSpeed launch \\(it sets": f"export HCCL_CONNECT_TIMEOUT=1200\ntorchrun pretrain_gpt.py {MEGATRON}\n",
     "a Megatron-DeepSpeed launch": f"torchrun pretrain_gpt.py {MEGATRON} --deepspeed --zero-stage 1\n",
     "a Hugging Face training launch": f"torchrun run_train.py --model_name_or_path x {MEGATRON}\n",
-    "an ms-swift launch": "NPROC_PER_NODE=8 megatron sft --load x --context_parallel_size 2\n",
+    "an ms-swift launch": "NPROC_PER_NODE=8 megatron export --load x --context_parallel_size 2\n",
     "an ms-swift": "swift sft --model x\n",
     "a LLaMA-Factory": "llamafactory-cli train x.yaml\n",
     "an Axolotl": "axolotl train x.yaml\n",
@@ -58,7 +58,8 @@ SCRIPTS = {
     "a SkyRL": "uv run -m skyrl.train.entrypoints.main_base trainer.epochs=1 data.train_files=x\n",
     "an AReaL": "python -m areal.launcher.ray x.py actor.path=y\n",
     "a ROLL": "python examples/start_rlvr_pipeline.py --config_path x --config_name y\n",
-    "a NeMo-RL": "uv run examples/run_vlm.py policy.model_name=x logger.wandb_enabled=True checkpoint.save=y\n",
+    "a NeMo-RL": "uv run examples/run_eval.py generation.vllm_cfg.x=1 logger.wandb_enabled=True checkpoint.save=y\n",
+    "a slime or miles launch that FSDP trains": "python train.py --actor-num-nodes 1 --train-backend fsdp\n",
     "a torchtitan": "torchrun train.py --parallelism.context_parallel_degree 2\n",
 }
 
@@ -96,13 +97,11 @@ def test_words_of_another_framework_cannot_be_appended_to_a_command_line() -> No
         read_target("-", words=["--context-parallel-algo", "x"], stdin=lambda: b"--context-parallel-size 4")
 
 
-def test_verl_on_ascend_stays_verl_and_slimes_command_line_stays_megatron_lm() -> None:
+def test_verl_on_ascend_stays_verl() -> None:
     verl = (
         "export HCCL_CONNECT_TIMEOUT=1\npython -m verl.trainer.main_ppo data.train_files=x critic.strategy=megatron\n"
     )
     assert read_text(verl, "x.sh").dialect == "verl"
-    slime = f"ray job submit -- python3 train.py --actor-num-nodes 1 --rollout-batch-size 8 {MEGATRON}\n"
-    assert read_text(slime, "x.sh").dialect == "mlm"
 
 
 def test_a_comment_or_a_name_in_passing_names_no_framework() -> None:

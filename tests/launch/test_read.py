@@ -86,7 +86,7 @@ def test_the_dialect_can_be_forced() -> None:
 
 
 FOREIGN = {
-    "a NeMo-RL": "policy:\n  model_name: x\n  megatron_cfg: {context_parallel_size: 4}\ncluster: {num_nodes: 1}\n",
+    "a NeMo-RL": "generation: {backend: vllm}\neval: {metric: x}\ncluster: {gpus_per_node: 8}\n",
     "a NeMo configuration": "trainer: {devices: 8}\nexp_manager: {}\nmodel: {context_parallel_size: 2}\n",
     "a NeMo AutoModel": "model: {_target_: nemo_automodel.X.from_pretrained}\ndistributed: {cp_size: 2}\n",
     "a torchtitan": "parallelism: {context_parallel_degree: 4}\njob: {dump_folder: x}\n",
@@ -112,7 +112,7 @@ def test_another_frameworks_file_is_named_and_refused(name: str) -> None:
 @pytest.mark.parametrize(
     ("words", "name"),
     [
-        (["policy.megatron_cfg.context_parallel_size=2"], "NeMo-RL"),
+        (["generation.vllm_cfg.tensor_parallel_size=2"], "NeMo-RL"),
         (["trainer.strategy.context_parallel_size=2"], "NeMo"),
         (["--parallelism.context_parallel_degree", "2"], "torchtitan"),
         (["hello"], "wanted a Megatron"),

@@ -39,6 +39,10 @@ VERSION_FILES = {
     "megatron-bridge": "src/megatron/bridge/package_info.py",
     "verl": "verl/version/version",
     "transformer-engine": "build_tools/VERSION.txt",
+    "nemo-rl": "nemo_rl/package_info.py",
+    "ms-swift": "swift/version.py",
+    "slime": "setup.py",
+    "miles": "setup.py",
 }
 """Where a repository writes its version."""
 
@@ -132,7 +136,7 @@ def named_root(text: str, names: Iterable[str] = ()) -> Root:
     """
     before, equals, path = text.partition("=")
     name, _, branch = before.partition("@")
-    known = dict.fromkeys(("megatron-lm", *_MODULES, *names))
+    known = dict.fromkeys((*VERSION_FILES, *names))
     if not equals or name not in known or not os.path.isdir(path):
         wanted = f"NAME=PATH or NAME@BRANCH=PATH of a folder, NAME one of {', '.join(known)}"
         raise HcpError(f"found --repo {text[:200]}; wanted {wanted}")
@@ -149,7 +153,8 @@ def checkout_version(name: str, path: Path) -> str | None:
     if all(parts):
         pre = re.search(r"^PRE_RELEASE\s*=\s*['\"](\w*)", text, re.M)
         return ".".join(part[1] for part in parts if part) + (pre[1] if pre else "")
-    found = text.strip()
+    named = re.search(r"""^\s*(?:__version__ = |version=)['"]([\w.+]+)['"]""", text, re.M)
+    found = named[1] if named else text.strip()
     return found if _is_version(found) else None
 
 

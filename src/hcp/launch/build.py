@@ -8,7 +8,7 @@ from typing import Any
 from hcp.launch.coerce import coerce
 from hcp.launch.derive import derive
 from hcp.launch.edit import edit_facts, edit_settings
-from hcp.launch.fact import Elsewhere, Fact, Launch, Reading, Setting
+from hcp.launch.fact import COMMAND_LINES, MODEL_DECIDES, Elsewhere, Fact, Launch, Reading, Setting
 from hcp.launch.facts.spec import UNKNOWN
 from hcp.launch.facts.table import FACTS, MODEL_NAMES, default_of, index_of, key_dialect
 
@@ -87,7 +87,7 @@ def _stated(reading: Reading) -> tuple[dict[str, Fact], dict[str, str]]:
 
 def _unwrap(dialect: str, setting: Setting) -> Setting:
     """argparse's `nargs="+"` with one value: Megatron-LM keeps the value itself, not a list of one."""
-    if dialect == "mlm" and isinstance(setting.value, list) and len(setting.value) == 1:
+    if dialect in COMMAND_LINES and isinstance(setting.value, list) and len(setting.value) == 1:
         return setting._replace(value=setting.value[0])
     return setting
 
@@ -102,12 +102,13 @@ def _defaults(reading: Reading, stated: Mapping[str, Fact], unknown: Mapping[str
             value: Any = default_of(FACTS[name], reading.dialect)
             if value is not UNKNOWN:
                 facts[name] = Fact(value, "default")
-    if reading.complete != (key_dialect(reading.dialect) == "bridge") and reading.dialect != "mlm":
+    by_model = reading.dialect in MODEL_DECIDES
+    if by_model if reading.complete else key_dialect(reading.dialect) == "bridge":
         # A recipe decides what an override list leaves out; in verl the model decides what verl has no default for.
         from hcp.launch.facts.presumed import presumptions
 
         table = presumptions()
-        names = MODEL_NAMES if reading.dialect == "verl" else table
+        names = MODEL_NAMES if by_model else table
         facts |= {
             name: Fact(table[name].value, "presumed")
             for name in absent

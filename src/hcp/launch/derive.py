@@ -20,7 +20,15 @@ INPUTS: Mapping[str, tuple[str, ...]] = {
     "egtp": ("expert_weight_shards", "etp"),
     "etp": ("tp", "ep"),
     "dp": ("tp", "pp", "cp", "gtp", "world_size"),
-    "world_size": ("nodes", "gpus_per_node", "ntasks_per_node"),
+    "world_size": (
+        "nodes",
+        "gpus_per_node",
+        "ntasks_per_node",
+        "actor_num_nodes",
+        "actor_num_gpus_per_node",
+        "cluster_nodes",
+        "cluster_gpus_per_node",
+    ),
     "nvlink_domain": ("gpus_per_node",),
     "placement": ("start",),
     "vpp": ("virtual_stages_per_rank", "layers_per_virtual_stage", "pipeline_layout", "hybrid_pattern"),
@@ -38,6 +46,9 @@ INPUTS: Mapping[str, tuple[str, ...]] = {
         "packed_sequence_size",
         "pack_sequences_in_batch",
         "packing_buffer_size",
+        "sequence_packing",
+        "padding_free",
+        "qkv_format",
     ),
 }
 """Which facts each derived one follows from."""
@@ -46,11 +57,14 @@ INPUTS: Mapping[str, tuple[str, ...]] = {
 def derive(dialect: Dialect, facts: Facts, unknown: MutableMapping[str, str]) -> None:
     """Adds the derived facts to `facts`, in place."""
     _branch(facts)
-    if dialect == "mlm":
+    keys = key_dialect(dialect)
+    if keys == "mlm":
         derive_from_pattern(facts, unknown)
-    _model(dialect, facts)
+    _model(keys, facts)
+    if dialect == "nemo-rl" and "nodes" not in unknown:
+        _policy_ranks(facts)
     _sizes(dialect, facts)
-    if dialect == "mlm" and "vpp" not in unknown:
+    if keys == "mlm" and "vpp" not in unknown:
         _virtual_stages(facts)
     _cluster(facts, unknown)
     _packing(dialect, facts, unknown)
@@ -79,7 +93,7 @@ def _branch(facts: Facts) -> None:
         _put(facts, "mcore_branch", "dev" if "+" in version else "main", "mcore")
 
 
-def _model(dialect: Dialect, facts: Facts) -> None:
+def _model(dialect: str, facts: Facts) -> None:
     if dialect == "mlm" and _value(facts, "rope_fusion") and not _value(facts, "use_rotary_position_embeddings"):
         # Its command line switches the fusion off for every other embedding, whatever was said.
         position = facts.get("position_embedding_type")
@@ -112,6 +126,11 @@ def _sizes(dialect: Dialect, facts: Facts) -> None:
         if _known(facts, written, size):
             shards, of = _value(facts, written), _value(facts, size)
             _put(facts, name, max(1, shards // of) if shards and of else 1, written)
+    if dialect == "slime" and _known(facts, "actor_num_nodes", "actor_num_gpus_per_node"):
+        # Ray places the ranks: neither the nodes of the job nor its launcher say how many train.
+        nodes, per_node = _value(facts, "actor_num_nodes"), _value(facts, "actor_num_gpus_per_node")
+        if nodes and per_node:
+            facts["world_size"] = facts["actor_num_nodes"]._replace(value=nodes * per_node, origin="derived")
     if not _known(facts, "world_size") and _known(facts, "nodes", "gpus_per_node"):
         nodes, per_node = _value(facts, "nodes"), _value(facts, "gpus_per_node")
         if nodes and per_node:
@@ -134,6 +153,25 @@ def _sizes(dialect: Dialect, facts: Facts) -> None:
         world = _value(facts, "world_size")
         if world and world % shard == 0:
             _put(facts, "dp", world // shard, "world_size")
+
+
+def _policy_ranks(facts: Facts) -> None:
+    """NeMo-RL: the nodes and GPUs that are left for the policy where generation has some of its own.
+
+    Source: nemo_rl/algorithms/grpo.py `setup`. On one node generation takes some of its GPUs, on several whole nodes.
+    """
+    if not _known(facts, "cluster_nodes", "cluster_gpus_per_node", "colocated"):
+        return
+    nodes, per_node = _value(facts, "cluster_nodes"), _value(facts, "cluster_gpus_per_node")
+    if _value(facts, "colocated") is False:
+        taken = "generation_gpus_per_node" if nodes == 1 else "generation_nodes"
+        count = _value(facts, taken)
+        if not count or not nodes or not per_node or count >= (per_node if nodes == 1 else nodes):
+            return  # refused before a policy is made
+        nodes, per_node = (nodes, per_node - count) if nodes == 1 else (nodes - count, per_node)
+    if nodes and per_node:
+        _put(facts, "nodes", nodes, "cluster_nodes")
+        _put(facts, "gpus_per_node", per_node, "cluster_gpus_per_node")
 
 
 def _expert_tensor_parallel(dialect: Dialect, facts: Facts) -> None:
@@ -206,23 +244,28 @@ def _is_before(facts: Facts, name: str, major: int, minor: int) -> bool | None:
     return (int(words[0]), int(words[1])) < (major, minor)
 
 
-def _is_rollout(facts: Facts) -> bool:
-    """Whether the program is slime's or miles': train.py, train_async.py with options for rollouts."""
-    return any(_value(facts, name) is not None for name in ("actor_num_nodes", "rollout_batch_size"))
-
-
 def _packs_by_flags(facts: Facts) -> bool:
     """Whether the program is one of Megatron-LM's, which pack where an option says so; so does a bare command line."""
     script = _value(facts, _SCRIPT)
     return script is None or _OWN_PROGRAMS.search(script) is not None
 
 
+_PACKS_BY = {"verl": "use_remove_padding", "nemo-rl": "sequence_packing", "ms-swift": "padding_free"}
+"""The switch of packing, in dialects that have one."""
+
+
 def _packing_of(dialect: Dialect, facts: Facts) -> tuple[str | None, str | None]:
     """How the launch packs sequences, and the fact that says so; (None, None) = it cannot be told."""
-    if dialect == "verl":
-        if _value(facts, "use_remove_padding"):
-            return "online", "use_remove_padding"
-        return ("none", "use_remove_padding") if _known(facts, "use_remove_padding") else (None, None)
+    if dialect in _PACKS_BY:
+        name = _PACKS_BY[dialect]
+        if dialect == "ms-swift" and _value(facts, "swift_packing"):
+            name = "swift_packing"  # switches rows without padding on
+        if _value(facts, name):
+            return "online", name
+        return ("none", name) if _known(facts, name) else (None, None)
+    if dialect == "slime":
+        # slime has no other layout, miles an option that chooses it.
+        return ("none", "qkv_format") if _value(facts, "qkv_format") == "bshd" else ("online", "qkv_format")
     if dialect == "mlm":
         if _value(facts, "sft"):
             return ("none" if _pads_rows(facts) else "sft"), "sft"
@@ -230,9 +273,6 @@ def _packing_of(dialect: Dialect, facts: Facts) -> tuple[str | None, str | None]
             return "document", "inter_document_masking"
         if _value(facts, "varlen_dataset"):
             return "online", "varlen_dataset"
-        if _is_rollout(facts):
-            # slime has no other layout, miles an option that chooses it.
-            return ("none", "qkv_format") if _value(facts, "qkv_format") == "bshd" else ("online", _SCRIPT)
         if _value(facts, "rl_sequence_packing"):
             return "online", "rl_sequence_packing"
         if not _packs_by_flags(facts):

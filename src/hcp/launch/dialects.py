@@ -7,10 +7,26 @@ from typing import Any
 
 from hcp.core.errors import HcpError
 from hcp.launch import foreign
-from hcp.launch.fact import Dialect, Setting
+from hcp.launch.fact import COMMAND_LINES, Dialect, Setting
 from hcp.launch.facts.table import index_of, key_dialect
 
 WANTED = "wanted a Megatron-Bridge, Megatron-LM or verl launch"
+_SLIME = frozenset("actor_num_nodes actor_num_gpus_per_node rollout_batch_size rollout_num_gpus num_rollout".split())
+"""Options that slime and miles add to Megatron-LM's."""
+_SWIFT = frozenset("tensor_model_parallel_size pipeline_model_parallel_size context_parallel_size".split())
+_SWIFT |= frozenset("expert_model_parallel_size global_batch_size mcore_model bridge_backend".split())
+"""Arguments that ms-swift has for `megatron` alone, and not for `swift`."""
+_POLICY = (
+    "policy.megatron_cfg.",
+    "policy.dtensor_cfg.",
+    "policy.model_name",
+    "policy.train_global_batch_size",
+    "policy.max_total_sequence_length",
+    "policy.make_sequence_length_divisible_by",
+    "policy.sequence_packing.",
+    "policy.dynamic_batching.",
+)
+"""Where NeMo-RL's keys are its own."""
 
 RECIPE_PACKAGES = ("megatron.bridge.recipes.", "megatron.bridge.perf_recipes.")
 """Where Megatron-Bridge keeps its recipes."""
@@ -89,7 +105,7 @@ _ALONE = frozenset(("mixed_precision", "model_engine"))
 
 
 def dialect_of_keys(keys: Collection[str]) -> Dialect | None:
-    """`verl` or `bridge` as the dotted keys tell; None where they tell nothing, or are another framework's.
+    """`nemo-rl`, `verl` or `bridge` as the dotted keys tell; None where they tell nothing, or are another framework's.
 
     >>> dialect_of_keys(["model.context_parallel_size"])
     'bridge'
@@ -97,11 +113,27 @@ def dialect_of_keys(keys: Collection[str]) -> Dialect | None:
     'verl'
     >>> dialect_of_keys(["model.path", "train.epochs"])
     """
+    if _is_nemo_rl(keys):
+        return "nemo-rl"
     if foreign.of_keys(keys):
         return None
     if _is_verl(keys):
         return "verl"
     return "bridge" if _is_bridge(keys) else None
+
+
+def dialect_of_options(names: Collection[str]) -> Dialect:
+    """The dialect of a command line of options alone; names without dashes in front, underscores for dashes.
+
+    >>> dialect_of_options({"num_layers"}), dialect_of_options({"num_layers", "actor_num_nodes"})
+    ('mlm', 'slime')
+    """
+    return "slime" if _SLIME.intersection(names) else "mlm"
+
+
+def is_ms_swift(data: Mapping[str, Any]) -> bool:
+    """Whether a YAML holds the arguments of ms-swift's `megatron` command."""
+    return {"model", "dataset"} <= data.keys() and not isinstance(data["model"], dict) and bool(_SWIFT & data.keys())
 
 
 def has_known_key(dialect: Dialect, keys: Collection[str]) -> bool:
@@ -115,8 +147,10 @@ def can_be(dialect: Dialect, keys: Collection[str], *, in_file: bool = False) ->
     They can where they alone tell it, or one is a slip of its keys; words also where all stand in its sections. A
     file's section, such as `model`, tells nothing.
     """
-    if dialect == "mlm" or not keys:
+    if dialect in COMMAND_LINES or not keys:
         return False
+    if dialect == "nemo-rl" or _is_nemo_rl(keys):
+        return dialect == "nemo-rl" and _is_nemo_rl(keys)
     if _is_verl(keys) if dialect == "verl" else _is_bridge(keys):
         return True
     sections = _VERL | _VERL_SECTIONS if dialect == "verl" else _SECTIONS
@@ -132,7 +166,7 @@ def can_be(dialect: Dialect, keys: Collection[str], *, in_file: bool = False) ->
 
 def refuse_foreign(keys: Collection[str], target: str) -> None:
     """Nothing, or an `HcpError` that names the framework that the keys belong to."""
-    name = foreign.of_keys(keys)
+    name = None if _is_nemo_rl(keys) else foreign.of_keys(keys)
     if name is not None:
         raise not_supported(target, name)
 
@@ -144,7 +178,7 @@ def refuse_foreign_mapping(data: Mapping[str, Any], keys: Collection[str], targe
         raise HcpError(f"{target} is a file of hcp's own ({schema}), no launch; {WANTED}; give the launch's file")
     if isinstance(data.get("architectures"), list) or {"model_type", "hidden_size"} <= set(data):
         raise HcpError(f"{target} is a model's config.json, no launch; {WANTED}; give it with --model")
-    name = foreign.of_targets(data) or foreign.of_keys(keys)
+    name = foreign.of_targets(data) or (None if _is_nemo_rl(keys) else foreign.of_keys(keys))
     if name is not None:
         raise not_supported(target, name)
 
@@ -189,6 +223,10 @@ def has_references(settings: Iterable[Setting]) -> bool:
     """Whether a value needs `hcp.launch.yaml.interpolate`: `${…}`, or the `???` of a value still to be given."""
     texts = (str(value) if isinstance(value, list) else value for _, value, _ in settings)
     return any(isinstance(text, str) and ("${" in text or text == "???") for text in texts)
+
+
+def _is_nemo_rl(keys: Collection[str]) -> bool:
+    return any(key.startswith(_POLICY) for key in keys)
 
 
 def _is_verl(keys: Collection[str]) -> bool:

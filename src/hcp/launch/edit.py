@@ -41,7 +41,15 @@ def edit_settings(reading: Reading, edits: Iterable[Setting], removed: Iterable[
     kept = tuple(s for s in reading.settings if s.key not in same and s.key not in changed)
     facts = {name: fact for name, fact in reading.facts.items() if name not in touched}
     unknown = {name: why for name, why in reading.unknown.items() if name not in touched and name not in same}
-    return Edit(reading._replace(settings=kept + edits, facts=facts, unknown=unknown), touched)
+    edited = reading._replace(settings=kept + edits, facts=facts, unknown=unknown)
+    if reading.dialect == "nemo-rl":
+        # Other settings may refer to what is changed, and a switch takes a whole section away.
+        from hcp.launch.yaml.nemo_rl import nemo_rl_reading
+
+        before = (s for s in reading.written or reading.settings if s.key not in same and s.key not in changed)
+        new = nemo_rl_reading(reading.target, reading.form, (*before, *edits), unseen=reading.unseen)
+        edited = edited._replace(settings=new.settings, written=new.written, facts={**facts, **new.facts})
+    return Edit(edited, touched)
 
 
 def edit_facts(reading: Reading, facts: Mapping[str, Fact]) -> Edit:

@@ -7,15 +7,19 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from types import MappingProxyType
-from typing import Any, Literal, NamedTuple
+from typing import Any, Literal, NamedTuple, get_args
 
 from hcp.core.place import Location
 
-Dialect = Literal["mlm", "bridge", "bridge-provider", "verl"]
+Dialect = Literal["mlm", "bridge", "bridge-provider", "verl", "nemo-rl", "ms-swift", "slime"]
 Form = Literal["shell", "args-yaml", "yaml", "overrides", "args"]
 Origin = Literal["launch", "default", "presumed", "recipe", "sourced", "model", "assumed", "installed", "derived"]
 
-DIALECTS: tuple[Dialect, ...] = ("mlm", "bridge", "bridge-provider", "verl")
+DIALECTS: tuple[Dialect, ...] = get_args(Dialect)
+COMMAND_LINES: tuple[Dialect, ...] = ("mlm", "slime", "ms-swift")
+"""The dialects whose launches are options of a command; the others are dotted keys. slime is also miles."""
+MODEL_DECIDES: tuple[Dialect, ...] = ("verl", "nemo-rl", "ms-swift")
+"""The dialects in which the model's own config decides what has no default of the framework's."""
 ELASTIC_STARTS = ("torchrun", "ft_launcher")
 """Values of the fact `start` for programs that run once on a node and start its ranks."""
 _NOTHING: Mapping[str, Any] = MappingProxyType({})
@@ -120,6 +124,8 @@ class Reading(NamedTuple):
     """Which of several training commands this is, in words: its number, and what sets it apart."""
     line: int | None = None
     """Where that command stands."""
+    written: tuple[Setting, ...] = ()
+    """NeMo-RL only: the settings before their references were evaluated; empty where there are none."""
     notes: tuple[str, ...] = ()
     """What a person should know about how the launch was read; shown by `--show`."""
     recipe: FromRecipe | None = None

@@ -88,7 +88,7 @@ _PROGRAMS = (
     ("an AReaL launch", r"^areal\."),
     ("a VeOmni launch", r"(?i)veomni"),
     ("a torchtune launch", r"torchtune"),
-    ("an ms-swift launch", r"^swift\.|(^|/)swift/cli/"),
+    ("an ms-swift launch", r"^swift\.|(^|/)swift/cli/|^megatron \w"),
     ("an xtuner launch", r"^xtuner\."),
     ("a TRL launch", r"^trl\.|(^|/)trl/scripts/"),
     ("an Open-Instruct launch", r"^open_instruct\.|(^|/)open_instruct/"),

@@ -8,9 +8,6 @@ KEYS: tuple[tuple[str, tuple[tuple[str, ...], ...]], ...] = (
     (
         "a NeMo-RL configuration",
         (
-            ("policy.megatron_cfg.",),
-            ("policy.dtensor_cfg.",),
-            ("policy.model_name",),
             ("policy.", "cluster."),
             ("grpo.", "policy."),
             ("generation.vllm_cfg.",),

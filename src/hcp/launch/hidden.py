@@ -7,7 +7,7 @@ from typing import Literal, NamedTuple
 
 from hcp.core.place import Location
 from hcp.launch.derive import INPUTS
-from hcp.launch.fact import Elsewhere, Launch
+from hcp.launch.fact import MODEL_DECIDES, Elsewhere, Launch
 from hcp.launch.facts.table import FACTS, index_of, key_dialect, keys_of
 
 Hides = Literal["word", "recipe", "model"]
@@ -50,7 +50,7 @@ def hidden(launch: Launch, name: str) -> Hidden | None:
 def hides_any(launch: Launch) -> bool:
     """Whether `hidden` can answer anything for this launch: False for one that says all there is to say."""
     reading = launch.reading
-    return bool(launch.unknown) or reading.unseen is not None or _is_partial(launch) or launch.dialect == "verl"
+    return bool(launch.unknown) or reading.unseen is not None or _is_partial(launch) or launch.dialect in MODEL_DECIDES
 
 
 def _is_partial(launch: Launch) -> bool:
@@ -85,7 +85,7 @@ def _hidden(launch: Launch, name: str, above: tuple[str, ...]) -> Hidden | None:
         return _unread(launch, name, reading.unseen, "word")
     if _is_partial(launch) and (keys or name in _BY_KEYS_TOGETHER):
         return Hidden("recipe", "the recipe is not known, and it decides what this launch leaves out", None, "")
-    if launch.dialect == "verl" and keys and not launch.model:
+    if launch.dialect in MODEL_DECIDES and keys and not launch.model:
         return Hidden("model", "the model's config.json is not given", None, "give it with --model config.json")
     return None
 

@@ -14,6 +14,7 @@ from hcp.launch.dialects import (
     dialect_of_keys,
     has_known_key,
     is_bridge_target,
+    is_ms_swift,
     names_recipe,
     not_supported,
     refuse_foreign,
@@ -122,7 +123,7 @@ def _read_without_shell(text: str, target: str, dialect: Dialect | None, beside:
             from hcp.launch.kubernetes.read import read_kubernetes
 
             return read_kubernetes(text, target, dialect, beside)
-        return (_read_yaml(text, target, dialect),)
+        return (_read_yaml(text, target, dialect, beside),)
     if form is None:
         reading = _read_words_alone(text, target, dialect)
         if reading is not None:
@@ -194,7 +195,7 @@ def _python(found: str) -> HcpError:
     )
 
 
-def _read_yaml(text: str, target: str, dialect: Dialect | None) -> Reading:
+def _read_yaml(text: str, target: str, dialect: Dialect | None, beside: Beside) -> Reading:
     from hcp.launch.yaml.settings import load_yaml
 
     doc = load_yaml(text, target, last_wins=True)
@@ -205,7 +206,16 @@ def _read_yaml(text: str, target: str, dialect: Dialect | None) -> Reading:
         return read_args_yaml(doc)
     if doc.duplicates:
         raise doc.duplicates[0]
+    if is_ms_swift(doc.data) and dialect in (None, "ms-swift"):
+        from hcp.launch.yaml.ms_swift import read_ms_swift_yaml
+
+        return read_ms_swift_yaml(doc)
     leaves = [setting.key for setting in doc.settings]
+    if dialect in (None, "nemo-rl") and "defaults" in doc.data and dialect_of_keys(leaves) is None:
+        from hcp.launch.yaml.nemo_rl import inherits_a_policy, read_nemo_rl_yaml
+
+        if inherits_a_policy(doc, beside):
+            return read_nemo_rl_yaml(doc, beside)
     keys = {*leaves, *doc.mappings}
     if not is_bridge_target(doc.data):
         refuse_foreign_mapping(doc.data, keys, target)
@@ -213,6 +223,10 @@ def _read_yaml(text: str, target: str, dialect: Dialect | None) -> Reading:
     known = can_be(dialect, leaves, in_file=True) if forced and dialect else dialect and has_known_key(dialect, leaves)
     if dialect is None or not (known or names_recipe(doc.data)):
         raise unknown_dialect(target, doc.data, forced)
+    if dialect == "nemo-rl":
+        from hcp.launch.yaml.nemo_rl import read_nemo_rl_yaml
+
+        return read_nemo_rl_yaml(doc, beside)
     if dialect == "verl":
         from hcp.launch.yaml.verl import read_verl_yaml
 

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 from hcp.core.errors import HcpError
 from hcp.launch.edit import Edit, edit_facts, edit_settings, is_plain
-from hcp.launch.fact import Fact, Reading, Setting
+from hcp.launch.fact import COMMAND_LINES, Fact, Reading, Setting
 from hcp.launch.facts.spec import UNKNOWN
 from hcp.launch.facts.table import FACTS, default_of, index_of
 from hcp.launch.options import stated_fact
@@ -31,7 +31,7 @@ def apply_sets(reading: Reading, texts: Sequence[str]) -> Edit:
         key, value = _key_and_value(text)
         if is_plain(key) and key not in index:
             facts[key] = _plain_fact(key, value, text)
-        elif reading.dialect != "mlm":
+        elif reading.dialect not in COMMAND_LINES:
             settings += flat_settings(key, hydra_value(value), None)
         elif value == "null":
             name = key.replace("-", "_")

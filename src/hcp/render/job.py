@@ -166,6 +166,11 @@ def _refuse_contradictions(start: str, site: Mapping[str, Any], dialect: str | N
             f"signal: found {site['signal']} s before the end of a job of {limit} s; wanted less than the "
             "time limit, or the trainer is asked to end at once; lower it, or raise time"
         )
+    if dialect in ("nemo-rl", "ms-swift", "slime"):
+        raise HcpError(
+            f"found a {dialect} launch; wanted one of Megatron-LM, Megatron-Bridge or verl, which a job can "
+            "start; start this one with its framework's own launcher, and check it with hcp check"
+        )
     if start == "ray" and dialect != "verl":
         raise HcpError(
             f"found --start ray for a {dialect} launch; wanted verl, which starts its ranks with Ray; "

@@ -16,7 +16,7 @@ _COUNTED: tuple[Source, ...] = (
 
 def _has_batches(v: View) -> bool:
     """Whether the launch counts its micro-batches as Megatron-LM does: slime and miles have batches of their own."""
-    return v.dialect in ("mlm", "bridge") and v.get("rollout_batch_size") is None and v.get("actor_num_nodes") is None
+    return v.launch.dialect in ("mlm", "bridge")
 
 
 def _has_one_size(v: View) -> bool:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from hcp.launch.fact import Setting
+from hcp.launch.fact import COMMAND_LINES, Setting
 from hcp.launch.facts.table import index_of
 from hcp.rules.dcp.view import is_newer_than_read, option_of_a_branch
 from hcp.rules.rule import Example, Problem, rule
@@ -22,10 +22,23 @@ def _near_misses(v: View) -> list[tuple[Setting, str]]:
         (setting, meant)
         for setting in v.launch.reading.settings
         if setting.key not in index
-        and (v.dialect == "mlm" or "." in setting.key)  # a section is never one word, such as `mode: pretrain`
-        and (meant := near_miss(v.dialect, setting.key)) is not None
+        and (
+            v.launch.dialect in COMMAND_LINES or "." in setting.key
+        )  # a section is never one word, such as `mode: pretrain`
+        and (meant := near_miss(v.launch.dialect, setting.key)) is not None
     ]
     return sorted(found, key=lambda pair: pair[1] not in index)
+
+
+_STOPS = {"mlm": "Megatron-LM", "ms-swift": "ms-swift"}
+"""Whose parser stops at an unknown option; slime's and miles' pass over it, and configurations may add keys."""
+
+
+def _written(v: View, name: str) -> str:
+    """A key as the launch writes it."""
+    if v.launch.dialect not in COMMAND_LINES:
+        return name
+    return f"--{name if v.launch.dialect == 'ms-swift' else name.replace('_', '-')}"
 
 
 @rule(
@@ -49,20 +62,22 @@ def keys_are_spelled_correctly(v: View) -> Problem | None:
     if not found:
         return None
     setting, meant = found[0]
-    flags = v.dialect == "mlm"
-    key, near = (f"--{name.replace('_', '-')}" if flags else name for name in (setting.key, meant))
+    flags = v.launch.dialect in COMMAND_LINES
+    key, near = (_written(v, name) for name in (setting.key, meant))
+    stops = _STOPS.get(v.launch.dialect)
     more = f", and {len(found) - 1} more" if len(found) > 1 else ""
     decides = meant in index_of(v.dialect, v.launch.reading.role)
     return Problem(
-        message="Megatron-LM stops at an option that it does not know"
-        if flags
-        else f"no upstream version knows this key, so {meant.rpartition('.')[2]} keeps another value",
+        message=f"{stops} stops at an option that it does not know"
+        if stops
+        else f"no upstream version knows this {'option' if flags else 'key'}, so {meant.rpartition('.')[2]} keeps "
+        "another value",
         found=f"{key}{more}",
         wanted=near,
         facts=(setting.key,),
         severity="error" if decides else None,
-        effect="crash" if flags else None,
-        stage="config" if flags else None,
+        effect="crash" if stops else None,
+        stage="config" if stops else None,
         location=setting.location,
     )
 
@@ -110,7 +125,7 @@ def _options_of_others(v: View) -> list[Setting]:
     effect="crash",
     stage="config",
     source=(ARGUMENTS.says("parse_args", "args = parser.parse_args()", ">=0.12"),),
-    applies=lambda v: v.dialect == "mlm" and _program_is_read(v) and _revision(v) is not None,
+    applies=lambda v: v.launch.dialect == "mlm" and _program_is_read(v) and _revision(v) is not None,
     good=Example("mlm", "--seq-length 4096 --window-size 128,0 --cp-comm-type a2a", "mcore=0.15.0"),
     bad=Example("mlm", "--seq-length 4096 --window-size 128,0 --cp-comm-type a2a", "mcore=0.14.0"),
 )
@@ -157,7 +172,7 @@ def _can_be_told(v: View) -> bool:
     effect="crash",
     stage="config",
     source=(ARGUMENTS.says("parse_args", "allow_abbrev=False", ">=0.12"),),
-    applies=lambda v: v.dialect == "mlm" and _can_be_told(v) and not is_newer_than_read(v),
+    applies=lambda v: v.launch.dialect == "mlm" and _can_be_told(v) and not is_newer_than_read(v),
     good=Example("mlm", "--seq-length 4096", "mcore=0.16.1"),
     bad=Example("mlm", "--seq-length 4096 --sft-sequence-packing", "mcore=0.16.1 script=pretrain_gpt.py"),
 )

@@ -18,7 +18,7 @@ _WITHOUT_POSITIONS = (
 
 def _is_trained_by_megatron(v: View) -> bool:
     """Whether Megatron-LM's own command line is the launch's: slime and miles fill it in from the model."""
-    return v.dialect == "mlm" and v.get("rollout_batch_size") is None and v.get("actor_num_nodes") is None
+    return v.launch.dialect == "mlm"
 
 
 @rule(

@@ -30,7 +30,7 @@ def sequence_parallelism_has_tp(v: View) -> Problem | None:
     """
     if v.tp > 1:
         return None
-    corrected = v.dialect in ("mlm", "verl") or v.at_least("bridge", "0.4")
+    corrected = v.dialect in ("mlm", "verl", "ms-swift") or v.at_least("bridge", "0.4")
     return Problem(
         message=(
             "sequence parallelism is switched off with a warning"

@@ -24,7 +24,7 @@ _BUDGET = (
     effect="slow",
     stage="training",
     source=(BRIDGE_MOE_DOC.says("", "seq_len / 4096", ">=0.5"),),
-    applies=under_cp(lambda v: v.dialect in ("mlm", "bridge") and v.known("seq_length")),
+    applies=under_cp(lambda v: v.launch.dialect in ("mlm", "bridge") and v.known("seq_length")),
     good=Example("mlm", "--context-parallel-size 4 --seq-length 16384"),
     bad=Example("mlm", "--context-parallel-size 4 --seq-length 1024"),
 )

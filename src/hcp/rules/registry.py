@@ -61,6 +61,14 @@ def _verl() -> tuple[Rule, ...]:
     return _rules_in(batches)
 
 
+def _frameworks() -> tuple[Rule, ...]:
+    from hcp.rules import slime, swift
+    from hcp.rules.nrl import backends
+    from hcp.rules.nrl import batches as nrl_batches
+
+    return _rules_in(nrl_batches, backends, swift, slime)
+
+
 def _pack() -> tuple[Rule, ...]:
     from hcp.rules.pack import graphs, kernels, masks, rows
 
@@ -166,6 +174,7 @@ _FAMILIES: tuple[tuple[_Load, Callable[[View], bool]], ...] = (
     (_common, lambda v: True),
     (_dcp, lambda v: v.dialect == "verl" or _sets(v, *_DYNAMIC)),
     (_verl, lambda v: v.dialect == "verl"),
+    (_frameworks, lambda v: v.launch.dialect in ("nemo-rl", "ms-swift", "slime")),
     (_pack, _may_pack),
     (_pipe, _may_be_pipelined),
     (_fsdp, _may_shard),

@@ -12,7 +12,17 @@ from hcp.rules.view import View
 Severity = Literal["error", "warning", "info"]
 Effect = Literal["silent", "crash", "hang", "slow", "oom", "note"]
 Branch = Literal["main", "dev"]
-Repo = Literal["megatron-lm", "megatron-core", "megatron-bridge", "verl", "transformer-engine"]
+Repo = Literal[
+    "megatron-lm",
+    "megatron-core",
+    "megatron-bridge",
+    "verl",
+    "transformer-engine",
+    "nemo-rl",
+    "ms-swift",
+    "slime",
+    "miles",
+]
 Where = Literal["pypi", "checkout"]
 Stage = Literal["config", "init", "first-forward", "training", "never"]
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from hcp.core.place import Location
-from hcp.launch.fact import Launch
+from hcp.launch.fact import MODEL_DECIDES, Launch
 from hcp.launch.facts.table import FACTS, keys_of
 from hcp.rules.report import Finding, NotChecked, Presumed
 from hcp.rules.rule import Problem, Rule
@@ -60,7 +60,7 @@ def _finding(launch: Launch, rule: Rule, problem: Problem, presumed: dict[str, P
         from hcp.rules.verdict.presume import rests_on, softened
 
         resting = rests_on(launch, rule, presumed)
-        problem = softened(problem, rule, resting, "model" if launch.dialect == "verl" else "recipe")
+        problem = softened(problem, rule, resting, "model" if launch.dialect in MODEL_DECIDES else "recipe")
     keys = []
     for name in problem.facts:
         fact = launch.facts.get(name)

@@ -135,3 +135,17 @@ VERL_REGISTRY = UpstreamFile("verl", "verl/models/mcore/registry.py")
 
 OWN = MODEL_PARALLEL_CONFIG.says("ModelParallelConfig", "context_parallel_size", ">=0.12")
 """What rules about the check itself cite: nothing upstream decides them."""
+
+NEMO_RL_AUTOMODEL = UpstreamFile("nemo-rl", "nemo_rl/models/automodel/setup.py", "checkout")
+NEMO_RL_DATA = UpstreamFile("nemo-rl", "nemo_rl/models/megatron/data.py", "checkout")
+NEMO_RL_DICT = UpstreamFile("nemo-rl", "nemo_rl/distributed/batched_data_dict.py", "checkout")
+NEMO_RL_DTENSOR = UpstreamFile("nemo-rl", "nemo_rl/models/policy/workers/dtensor_policy_worker.py", "checkout")
+NEMO_RL_PACKING = UpstreamFile("nemo-rl", "nemo_rl/data/packing/algorithms.py", "checkout")
+NEMO_RL_POLICY = UpstreamFile("nemo-rl", "nemo_rl/models/policy/lm_policy.py", "checkout")
+NEMO_RL_SETUP = UpstreamFile("nemo-rl", "nemo_rl/models/megatron/setup.py", "checkout")
+
+MS_SWIFT_ARGUMENTS = UpstreamFile("ms-swift", "swift/megatron/arguments/megatron_args.py", "checkout")
+
+MILES_ARGUMENTS = UpstreamFile("miles", "miles/utils/arguments.py", "checkout")
+SLIME_ARGUMENTS = UpstreamFile("slime", "slime/utils/arguments.py", "checkout")
+SLIME_SCHEDULE = UpstreamFile("slime", "slime/utils/dp_schedule.py", "checkout")

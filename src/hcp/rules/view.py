@@ -35,7 +35,8 @@ class View:
         """Accepted findings that no rule had; only for rules that run last."""
         self.rule_ids = rule_ids
         """The ids of all rules; only for rules that run last."""
-        self.dialect: Dialect = launch.dialect
+        self.dialect: Dialect = "mlm" if launch.dialect == "slime" else launch.dialect
+        """Whose start-up reads the launch: slime and miles run Megatron-LM's own parser and `validate_args`."""
         self._facts = launch.facts
 
     def __getattr__(self, name: str) -> Any:

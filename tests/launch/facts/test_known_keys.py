@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 
 from hcp.launch.fact import Dialect
 from hcp.launch.facts.known_keys import is_known, near_miss, one_edit_apart
+from hcp.launch.facts.slime import SLIME_FACTS
 from hcp.launch.facts.table import index_of
 
 A = "actor_rollout_ref.actor.megatron"
@@ -30,6 +31,14 @@ A = "actor_rollout_ref.actor.megatron"
         ("verl", f"{A}.context_parallel_sizes", f"{A}.context_parallel_size"),
         ("verl", f"{A}.override_transformer_config.cp_comm_typ", f"{A}.override_transformer_config.cp_comm_type"),
         ("verl", f"{A}.override_ddp_config.average_in_colective", f"{A}.override_ddp_config.average_in_collective"),
+        ("slime", "actor_num_node", "actor_num_nodes"),
+        ("ms-swift", "context_parallel_sizes", "context_parallel_size"),
+        ("nemo-rl", "policy.megatron_cfg.context_parallel_sizes", "policy.megatron_cfg.context_parallel_size"),
+        (
+            "nemo-rl",
+            "policy.megatron_cfg.model_overrides.cp_com_type",
+            "policy.megatron_cfg.model_overrides.cp_comm_type",
+        ),
         ("verl", "engine.context_parallel_siz", "engine.context_parallel_size"),
     ],
 )
@@ -52,6 +61,8 @@ def test_one_edit_away_from_a_known_key_is_that_key(dialect: Dialect, key: str, 
         ("bridge", "model.transformer.cp_comm_type"),
         ("verl", f"{A}.override_transformer_config.anything_else"),
         ("verl", "reward.my_setting"),
+        ("slime", "sglang_ep_size"),
+        ("nemo-rl", "env.my_environment.num_worker"),
     ],
 )
 def test_a_known_key_and_a_key_of_ones_own_are_no_near_miss(dialect: Dialect, key: str) -> None:
@@ -60,16 +71,24 @@ def test_a_known_key_and_a_key_of_ones_own_are_no_near_miss(dialect: Dialect, ke
 
 @pytest.mark.parametrize(
     ("dialect", "role"),
-    [("mlm", ""), ("bridge", ""), ("verl", "actor_rollout_ref.actor"), ("verl", "critic"), ("verl", "engine")],
+    [
+        ("mlm", ""),
+        ("slime", ""),
+        ("ms-swift", ""),
+        ("bridge", ""),
+        ("verl", "actor_rollout_ref.actor"),
+        ("verl", "critic"),
+        ("verl", "engine"),
+    ],
 )
 def test_every_key_of_the_fact_table_is_upstreams(dialect: Dialect, role: str) -> None:
-    # --world-size is of Bridge's converter; the others are of slime and miles, and tell how they pack.
-    ours = {"world_size", "rollout_batch_size", "actor_num_nodes", "qkv_format"}
-    ours |= {"virtual_pipeline_model_parallel_size"} if dialect == "mlm" else set()  # validate_args makes it
+    # --world-size is of Bridge's converter; the others are of slime and miles, whose keys are Megatron-LM's and these.
+    ours = {"world_size", *(key for spec in SLIME_FACTS for key in spec.mlm)}
+    ours |= {"virtual_pipeline_model_parallel_size"} if dialect in ("mlm", "slime") else set()  # validate_args makes it
     unknown = {key for key in index_of(dialect, role) if not is_known(dialect, key)} - ours
     unknown -= {"dataset.dataset_kwargs.pad_to_max_length"}  # the keys of that dictionary are a dataset's
     # Bridge and verl pass on what megatron-core's dev branch has, which neither a wheel nor their checkouts hold.
-    if dialect != "mlm":
+    if dialect not in ("mlm", "slime"):
         unknown = {key for key in unknown if key.rpartition(".")[2] != "cp_partition_mode"}
     assert unknown == set()
 

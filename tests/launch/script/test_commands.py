@@ -108,7 +108,6 @@ def test_what_starts_no_training_is_no_launch(script: str) -> None:
     ("command", "name"),
     [
         ("torchrun -m torchtitan.train --job.config_file x.toml", "torchtitan"),
-        ("uv run examples/run_grpo_math.py --config x.yaml cluster.num_nodes=2", "NeMo-RL"),
         ("python -m openrlhf.cli.train_ppo_ray --actor_num_nodes 1", "OpenRLHF"),
         ("python nemo_rl/run.py", "NeMo-RL"),
     ],

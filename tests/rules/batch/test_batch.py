@@ -60,8 +60,8 @@ VERDICTS: list[Row] = [
         "not concerned",
     ),
     # slime counts its own batches.
-    ("BATCH001", "mlm", f"{_ROWS} --global-batch-size 12 --rollout-batch-size 4", "world_size=8", "not concerned"),
-    ("BATCH001", "mlm", f"{_ROWS} --global-batch-size 12 --actor-num-nodes 4", "world_size=8", "not concerned"),
+    ("BATCH001", "slime", f"{_ROWS} --global-batch-size 12 --rollout-batch-size 4", "world_size=8", "not concerned"),
+    ("BATCH001", "slime", f"{_ROWS} --global-batch-size 12 --actor-num-nodes 4", "world_size=8", "not concerned"),
     ("BATCH001", "bridge", "", "world_size=8", "not concerned"),
     (
         "BATCH001",
@@ -82,7 +82,7 @@ VERDICTS: list[Row] = [
     ("BATCH001", "mlm", f"{_ROWS} --global-batch-size 8 --decrease-batch-size-if-needed", "world_size=8", "fine"),
     (
         "BATCH002",
-        "mlm",
+        "slime",
         f"{_ROWS} --eval-global-batch-size 4 --rollout-batch-size 4",
         "world_size=8 mcore=0.18.0",
         "not concerned",

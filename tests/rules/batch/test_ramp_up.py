@@ -10,7 +10,7 @@ _ROWS = "--micro-batch-size 2 --context-parallel-size 2"
 
 VERDICTS: list[Row] = [
     # rule, dialect, launch, assumed, verdict
-    ("BATCH003", "mlm", f"{_ROWS} --rampup-batch-size 8 9 100 --rollout-batch-size 4", "", "not concerned"),
+    ("BATCH003", "slime", f"{_ROWS} --rampup-batch-size 8 9 100 --rollout-batch-size 4", "", "not concerned"),
     (
         "BATCH003",
         "bridge",

@@ -16,6 +16,7 @@ from hcp.cli.reports.words import (
     what_to_add,
 )
 from hcp.cli.screen import Line, Part
+from hcp.launch.fact import MODEL_DECIDES
 from hcp.rules.report import Finding, Report, Undecided
 from hcp.rules.rule import Severity
 
@@ -46,7 +47,7 @@ def report_lines(
     lines += [line for finding in report.findings for line in shown(report, finding)]
     doubtful = [item for item in report.presumed if item.recipes_set]
     if doubtful:
-        decider = "model's config" if report.launch.dialect == "verl" else "recipe"
+        decider = "model's config" if report.launch.dialect in MODEL_DECIDES else "recipe"
         lines.append(f"presumed, as the {decider} is not known: {presumed_text(doubtful)}")
     lines += _not_checked_lines(report)
     lines += [

@@ -6,7 +6,7 @@ from collections.abc import Iterable, Sequence
 from typing import Any
 
 from hcp.core.secrets import HIDDEN, is_secret_name
-from hcp.launch.fact import Fact, Launch
+from hcp.launch.fact import COMMAND_LINES, Fact, Launch
 from hcp.launch.hidden import key_to_set
 from hcp.rules.report import Finding, OfferedFix, Presumed, Report, shown_value
 
@@ -53,7 +53,7 @@ def fact_value(name: str, fact: Fact) -> Any:
 
 def fix_text(launch: Launch, fix: OfferedFix) -> str:
     """What to type: flags for a Megatron-LM command line, overrides elsewhere."""
-    if launch.dialect == "mlm":
+    if launch.dialect in COMMAND_LINES:
         import shlex
 
         words = [*([shlex.join(fix.cli)] if fix.cli else []), *fix.lines]

@@ -28,9 +28,6 @@ DATA_FACTS: tuple[FactSpec, ...] = (
     FactSpec("packing", "str", "none, offline, in_batch, energon, sft, online, document (derived from the keys)"),
     FactSpec("thd", "bool", "attention gets packed (thd) data (derived)"),
     FactSpec("rl_sequence_packing", "bool", "train_rl.py packs", mlm=("rl_use_sequence_packing",), default=UNKNOWN),
-    FactSpec("rollout_batch_size", "int", "slime, miles: prompts", mlm=("rollout_batch_size",), default=UNKNOWN),
-    FactSpec("actor_num_nodes", "int", "slime, miles: nodes", mlm=("actor_num_nodes",), default=UNKNOWN),
-    FactSpec("qkv_format", "str", "layout of the rows (miles): thd, bshd", mlm=("qkv_format",), default=UNKNOWN),
     FactSpec("sft", "bool", "Megatron-LM --sft", mlm=("sft",), default=UNKNOWN, defaults={"mlm": False}),
     FactSpec(
         "varlen_dataset",

@@ -71,6 +71,17 @@ def _candidates(dialect: Dialect, key: str) -> tuple[frozenset[str], str]:
     """(the known names, the part of the key that is one of them)."""
     if dialect == "mlm":
         return _command_line(), key
+    if dialect == "slime":
+        # What starts so is SGLang's or its router's, and passed on.
+        return (frozenset((key,)) if key.startswith(("sglang_", "router_")) else _slime()), key
+    if dialect == "ms-swift":
+        return _section("ms-swift"), key
+    if dialect == "nemo-rl":
+        head, found, field = key.partition(".model_overrides.")
+        if found:
+            return _section("transformer"), field
+        # Other sections are for the data and the environments of whoever writes them.
+        return (_section("nemo-rl") if key.startswith(("policy.", "cluster.")) else frozenset((key,))), key
     if dialect == "verl":
         for section, name in _OPEN_SECTIONS.items():
             head, found, field = key.partition(f".{section}.")
@@ -84,6 +95,12 @@ def _candidates(dialect: Dialect, key: str) -> tuple[frozenset[str], str]:
 def _command_line() -> frozenset[str]:
     """The options of Megatron-LM's own parser, and those of its other programs."""
     return _section("mlm") | all_options()
+
+
+@cache
+def _slime() -> frozenset[str]:
+    """Megatron-LM's options, and those that slime and miles add."""
+    return _command_line() | _section("slime")
 
 
 @cache

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Any, NamedTuple
 
+from hcp.launch.facts import ms_swift, nemo_rl, slime
 from hcp.launch.facts.batches import BATCH_FACTS
 from hcp.launch.facts.data import DATA_FACTS
 from hcp.launch.facts.groups import GROUP_FACTS
@@ -25,7 +27,18 @@ MODEL_NAMES = frozenset(spec.name for spec in MODEL_FACTS)
 """The facts of the model, its attention and its precision."""
 FACTS: dict[str, FactSpec] = {
     spec.name: spec
-    for spec in (*PARALLEL_FACTS, *GROUP_FACTS, *STAGE_FACTS, *MODEL_FACTS, *DATA_FACTS, *BATCH_FACTS, *VERL_FACTS)
+    for spec in (
+        *PARALLEL_FACTS,
+        *GROUP_FACTS,
+        *STAGE_FACTS,
+        *MODEL_FACTS,
+        *DATA_FACTS,
+        *BATCH_FACTS,
+        *VERL_FACTS,
+        *nemo_rl.NEMO_RL_FACTS,
+        *ms_swift.MS_SWIFT_FACTS,
+        *slime.SLIME_FACTS,
+    )
 }
 
 
@@ -35,8 +48,13 @@ def keys_of(spec: FactSpec, dialect: str, role: str = "") -> tuple[str, ...]:
     >>> keys_of(FACTS["cp"], "verl", "actor_rollout_ref.actor")[0]
     'actor_rollout_ref.actor.megatron.context_parallel_size'
     """
+    dialect = key_dialect(dialect)
     if dialect == "mlm":
         return spec.mlm
+    if dialect == "nemo-rl":
+        return nemo_rl.keys_of(spec)
+    if dialect == "ms-swift":
+        return ms_swift.keys_of(spec)
     if dialect == "verl":
         return tuple(filter(None, (_verl_key(key, role) for key in spec.verl)))
     if role:  # Bridge's model configs that keep megatron-core's fields one level down: model.transformer.*
@@ -76,9 +94,23 @@ def index_of(dialect: str, role: str = "") -> dict[str, Key]:
 
 def default_of(spec: FactSpec, dialect: str) -> Any:
     """Upstream's default in that dialect, or `UNKNOWN` where it is decided elsewhere."""
-    return spec.defaults.get(key_dialect(dialect), spec.default)
+    own = _OWN_DEFAULTS.get(dialect, {})
+    if spec.name in own:
+        return own[spec.name]
+    dialect = key_dialect(dialect)
+    if dialect in ("nemo-rl", "ms-swift") and any(key.startswith("model.") for key in spec.bridge):
+        dialect = "verl"  # a field of the model: its own config decides, there as here
+    return spec.defaults.get(dialect, spec.default)
+
+
+_OWN_DEFAULTS: dict[str, Mapping[str, Any]] = {
+    "nemo-rl": nemo_rl.DEFAULTS,
+    "ms-swift": ms_swift.DEFAULTS,
+    "slime": slime.DEFAULTS,
+}
+_KEYS_OF = {"bridge-provider": "bridge", "slime": "mlm"}
 
 
 def key_dialect(dialect: str) -> str:
-    """The dialect whose keys and defaults a launch has: a bare model provider's are those of Bridge."""
-    return "bridge" if dialect == "bridge-provider" else dialect
+    """The dialect whose keys a launch has: a bare model provider's are those of Bridge, slime's of Megatron-LM."""
+    return _KEYS_OF.get(dialect, dialect)

@@ -64,6 +64,9 @@ def take_apart(items: Items, context: StartContext, span: Span) -> Started | Han
             return _python(items, place + 1, context, span)
         elif name in _SHELLS:
             return _shell(items, place + 1, context)
+        elif name == "megatron" and place + 1 < len(items) and _text(items[place + 1]):
+            # ms-swift's own command, which starts torchrun by itself
+            return Started(context, f"megatron {_text(items[place + 1])}", False, items[place + 2 :], span)
         elif name == "ray":
             following = _ray(items, place)
             if following is None:

@@ -8,7 +8,7 @@ from typing import NamedTuple
 
 from hcp.bash.value import Field, Item, Items, Lit, Maybe, Span, Unseen, reason_of
 from hcp.core.place import Location
-from hcp.launch.fact import Setting
+from hcp.launch.fact import Dialect, Setting
 from hcp.launch.facts.table import FACTS, index_of
 from hcp.launch.words.settings import Word
 
@@ -37,9 +37,9 @@ def location_of(span: Span) -> Location:
     return span[0].location(span[1], span[2])
 
 
-def flags_of(items: Iterable[Item], *, short: bool = False) -> Gathered:
+def flags_of(items: Iterable[Item], *, short: bool = False, dialect: Dialect = "mlm") -> Gathered:
     """Megatron-LM's flags. As in argparse, the last one of a name counts. `short`: also `-tp 4`."""
-    gatherer = _Flags(short)
+    gatherer = _Flags(short, dialect)
     for item in items:
         gatherer.take(item)
     gatherer.finish()
@@ -47,8 +47,10 @@ def flags_of(items: Iterable[Item], *, short: bool = False) -> Gathered:
 
 
 class _Flags:
-    def __init__(self, short: bool) -> None:
+    def __init__(self, short: bool, dialect: Dialect) -> None:
         self.short = short
+        self.dialect: Dialect = dialect
+        self.index = index_of(dialect)
         self.settings: list[Setting] = []
         self.unknown: dict[str, str] = {}
         self.unseen: str | None = None
@@ -111,7 +113,7 @@ class _Flags:
             self._doubt(reason, word.span)
 
     def _unseen(self, item: Unseen) -> None:
-        known = self.key is not None and (self.key in index_of("mlm") or _SEVERAL.search(self.key) is not None)
+        known = self.key is not None and (self.key in self.index or _SEVERAL.search(self.key) is not None)
         if (item.scalar or known) and self._wants_value() and not self._is_for_flags(item):
             self._doubt(item.reason, item.span)
         else:
@@ -133,9 +135,9 @@ class _Flags:
         """Whether an unknown word here is rather the flag's value than something of its own."""
         if self.key is None:
             return False
-        entry = index_of("mlm").get(self.key)
+        entry = self.index.get(self.key)
         kind = FACTS[entry.fact].type if entry is not None else ""
-        if kind == "bool" or (not kind and _BARE_FLAG.match(self.key)):
+        if self.dialect != "ms-swift" and (kind == "bool" or (not kind and _BARE_FLAG.match(self.key))):
             return False
         return not self.values or kind in ("sizes", "comm") or _SEVERAL.search(self.key) is not None
 
@@ -150,7 +152,7 @@ class _Flags:
                 for word in option[:first]
             ):
                 self.unseen = item.reason
-            gathered.append(flags_of(option[first:], short=self.short))
+            gathered.append(flags_of(option[first:], short=self.short, dialect=self.dialect))
         self.finish()
         self.unseen = self.unseen or next((one.unseen for one in gathered if one.unseen), None)
         for key in dict.fromkeys(setting.key for one in gathered for setting in one.settings):

@@ -9,7 +9,7 @@ from hcp.bash.value import Field, Items, Unseen
 from hcp.core.errors import HcpError
 from hcp.core.numbers import whole_number
 from hcp.launch.dialects import WANTED, can_be, dialect_of_keys, not_supported
-from hcp.launch.fact import ALONE, Beside, Dialect, Fact, Reading, Setting
+from hcp.launch.fact import ALONE, COMMAND_LINES, Beside, Dialect, Fact, Reading, Setting
 from hcp.launch.facts.elsewhere import taken_from_elsewhere
 from hcp.launch.facts.known_keys import is_known
 from hcp.launch.facts.table import index_of
@@ -18,6 +18,7 @@ from hcp.launch.recipes.named import recipe_of_options
 from hcp.launch.script.facts import facts_of, is_parallel
 from hcp.launch.script.flags import flag_names, flags_of, location_of, overrides_of
 from hcp.launch.script.follow import MAX_LAUNCHES, Followed, follow
+from hcp.launch.script.frameworks import framework_of, framework_reading, trained_by_fsdp
 from hcp.launch.script.several import MAX_JUDGED, Training, judged, several
 from hcp.launch.script.started import Launched
 from hcp.launch.words.overrides import in_script, reading_of_words
@@ -118,11 +119,12 @@ def trainings(script: Followed, text: str, target: str, forced: Dialect | None) 
         if _is_hcp(launched):
             continue
         names = flag_names(launched.started.arguments)
-        foreign = _foreign(launched, names)
+        dialect = framework_of(launched, names)
+        foreign = None if dialect else _foreign(launched, names)
         if foreign is not None:
             name = name or foreign
             continue
-        dialect = _dialect(launched, names)
+        dialect = dialect or _dialect(launched, names)
         if dialect == "mlm" and sets_ascend(text):
             name = name or "a MindSpeed launch (it sets variables of Ascend's devices)"
             continue
@@ -185,6 +187,8 @@ def _is_hcp(launched: Launched) -> bool:
 
 def _foreign(launched: Launched, names: set[str]) -> str | None:
     """The framework that a command belongs to, by its program, its options or its keys."""
+    if trained_by_fsdp(launched):
+        return "a slime or miles launch that FSDP trains"
     return (
         of_program(launched.started.script or "")
         or of_options(name[2:] for name in names if name.startswith("--"))
@@ -206,8 +210,8 @@ def _may_be(forced: Dialect, told: Dialect | None, launched: Launched, names: se
     trains = not program or _MLM.search(program) is not None
     if not names:
         return trains and any(isinstance(item, Unseen) for item in launched.started.arguments)
-    if forced == "mlm":
-        return len(flags & set(index_of("mlm"))) > 2 or _MEGATRON.search(program) is not None
+    if forced in COMMAND_LINES:
+        return (forced == "mlm" and len(flags & set(index_of("mlm"))) > 2) or _MEGATRON.search(program) is not None
     if forced != "verl" and trains and is_parallel(names):
         return True
     return can_be(forced, [name for name in names if not name.startswith("-")])
@@ -218,7 +222,9 @@ def reading_of(script: Followed, training: Training, text: str, target: str, not
     facts = facts_of(launched, dialect)
     items = launched.started.arguments
     unknown = dict(facts.unknown)
-    if dialect == "mlm":
+    if dialect in ("ms-swift", "nemo-rl"):
+        reading, unknown, unseen = framework_reading(dialect, target, items, facts, script.files.beside)
+    elif dialect in COMMAND_LINES:
         gathered = flags_of(items)
         elsewhere, unseen = taken_from_elsewhere(gathered.settings)
         settings, unseen = gathered.settings, gathered.unseen or unseen

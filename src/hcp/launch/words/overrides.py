@@ -7,8 +7,8 @@ from typing import NamedTuple
 
 from hcp.core.errors import HcpError
 from hcp.launch.comments import acceptances_of
-from hcp.launch.dialects import dialect_of_keys, not_supported
-from hcp.launch.fact import Acceptance, Dialect, Fact, Reading, Setting
+from hcp.launch.dialects import dialect_of_keys, dialect_of_options, not_supported
+from hcp.launch.fact import COMMAND_LINES, Acceptance, Dialect, Fact, Reading, Setting
 from hcp.launch.facts.elsewhere import taken_from_elsewhere
 from hcp.launch.foreign import of_options, option_name
 from hcp.launch.words.settings import Word, settings_of_flags, settings_of_overrides
@@ -32,7 +32,8 @@ def dialect_of_words(listed: WordList) -> Dialect | None:
     dialect = dialect_of_keys([setting.key for setting in listed.settings])
     if dialect is not None:
         return dialect
-    return "mlm" if any(word.text.startswith("--") for word in listed.others) else None
+    names = {option_name(word.text) for word in listed.others if word.text.startswith("--")}
+    return dialect_of_options(names) if names else None
 
 
 def refuse_foreign_options(words: Sequence[Word], target: str) -> None:
@@ -49,8 +50,8 @@ def read_overrides(listed: WordList, text: str, target: str, dialect: Dialect) -
         HcpError: a word is neither.
     """
     acceptances = acceptances_of(text, target)
-    if dialect == "mlm":
-        return _reading_of_flags(listed.words, target)._replace(text=text, acceptances=acceptances)
+    if dialect in COMMAND_LINES:
+        return _reading_of_flags(dialect, listed.words, target)._replace(text=text, acceptances=acceptances)
     if listed.others:
         stray = listed.others[0]
         where = f"{target}:{stray.location.line}:{stray.location.column}" if stray.location else target
@@ -60,15 +61,15 @@ def read_overrides(listed: WordList, text: str, target: str, dialect: Dialect) -
 
 def reading_of_words(dialect: Dialect, words: Sequence[Word], target: str) -> Reading:
     """A reading of a bare command line (Megatron-LM) or override list (Bridge, verl)."""
-    if dialect == "mlm":
-        return _reading_of_flags(words, target)
+    if dialect in COMMAND_LINES:
+        return _reading_of_flags(dialect, words, target)
     return reading_of_overrides(dialect, word_list(words), target)
 
 
-def _reading_of_flags(words: Sequence[Word], target: str) -> Reading:
+def _reading_of_flags(dialect: Dialect, words: Sequence[Word], target: str) -> Reading:
     settings = tuple(settings_of_flags(words))
     elsewhere, unseen = taken_from_elsewhere(settings)
-    return Reading("mlm", target, "args", settings, unknown=elsewhere, unseen=unseen)
+    return Reading(dialect, target, "args", settings, unknown=elsewhere, unseen=unseen)
 
 
 def reading_of_overrides(
@@ -80,6 +81,10 @@ def reading_of_overrides(
     acceptances: tuple[Acceptance, ...] = (),
 ) -> Reading:
     """A reading of words that are overrides; other words (a script's own options) are passed over."""
+    if dialect == "nemo-rl":
+        from hcp.launch.yaml.nemo_rl import nemo_rl_reading
+
+        return nemo_rl_reading(target, "overrides", listed.settings, text=text, acceptances=acceptances)
     if dialect != "verl":
         from hcp.launch.yaml.bridge import bridge_reading
 

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 from hcp.core.errors import HcpError
 from hcp.launch.dialects import WANTED, can_be, refuse_foreign, unknown_dialect
-from hcp.launch.fact import Dialect, Reading, Setting
+from hcp.launch.fact import COMMAND_LINES, Dialect, Reading, Setting
 from hcp.launch.facts.elsewhere import taken_from_elsewhere
 from hcp.launch.words.overrides import (
     dialect_of_words,
@@ -28,7 +28,7 @@ def extended(reading: Reading, texts: Sequence[str]) -> Reading:
         HcpError: a word is neither.
     """
     words = [Word(text) for text in texts]
-    if reading.dialect == "mlm":
+    if reading.dialect in COMMAND_LINES:
         _require_flag(words)
         refuse_foreign_options(words, _WORDS)
         settings = [*reading.settings, *settings_of_flags(words)]
@@ -38,18 +38,22 @@ def extended(reading: Reading, texts: Sequence[str]) -> Reading:
         return reading._replace(
             settings=tuple(settings), unknown={**elsewhere, **unknown}, unseen=reading.unseen or unseen
         )
-    settings, others = settings_of_overrides(words, reading.settings)
+    settings, others = settings_of_overrides(words, reading.written or reading.settings)
     if others:
         raise HcpError(f"{others[0].text!r} after -- is no override; wanted key=value; correct the word")
     return read_again(reading, settings)
 
 
 def read_again(reading: Reading, settings: Sequence[Setting]) -> Reading:
-    """The Bridge or verl reading with all its settings replaced, and what follows from them made anew."""
+    """The Bridge, verl or NeMo-RL reading with all its settings replaced, and what follows from them made anew."""
     if reading.dialect == "verl":
         from hcp.launch.yaml.verl import verl_reading
 
         new = verl_reading(reading.target, reading.form, settings, role=reading.role)
+    elif reading.dialect == "nemo-rl":
+        from hcp.launch.yaml.nemo_rl import nemo_rl_reading
+
+        new = nemo_rl_reading(reading.target, reading.form, settings, unseen=reading.unseen)
     else:
         from hcp.launch.yaml.bridge import bridge_reading
 
@@ -65,6 +69,7 @@ def read_again(reading: Reading, settings: Sequence[Setting]) -> Reading:
         complete=new.complete,
         role=new.role,
         others=new.others,
+        written=new.written,
         notes=tuple(dict.fromkeys((*reading.notes, *new.notes))),
     )
 
@@ -84,9 +89,9 @@ def read_words(texts: Sequence[str], dialect: Dialect | None) -> Reading:
     if dialect is None:
         shown = " ".join(texts)[:60]
         raise HcpError(f"found {shown!r} after --; {WANTED} in words (--name value, or key=value); correct them")
-    if dialect == "mlm":
+    if dialect in COMMAND_LINES:
         _require_flag(words)
-        return reading_of_words("mlm", words, _COMMAND_LINE)
+        return reading_of_words(dialect, words, _COMMAND_LINE)
     stray = [word for word in listed.others if not word.text.startswith("-")]
     if not listed.settings or (stray and not listed.others[0].text.startswith("-")):
         shown = (stray or words)[0].text[:60] if words else ""

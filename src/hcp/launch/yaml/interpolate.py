@@ -6,7 +6,8 @@ OmegaConf itself takes longer to import than a whole check may take, and its res
 from __future__ import annotations
 
 from bisect import bisect_left
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
+from types import MappingProxyType
 from typing import Any
 
 from hcp.launch.fact import Setting
@@ -16,6 +17,7 @@ from hcp.launch.words.hydra import hydra_value
 _LONGEST = 10_000
 _MOST_SETTINGS = 20_000
 _MAX_DEPTH = 30
+_LARGEST = 10**15
 
 
 class _Unresolved(Exception):
@@ -23,17 +25,20 @@ class _Unresolved(Exception):
 
 
 def resolve(
-    settings: Iterable[Setting], default: Callable[[str], Any] = lambda key: UNKNOWN
+    settings: Iterable[Setting],
+    default: Callable[[str], Any] = lambda key: UNKNOWN,
+    functions: Mapping[str, Callable[[Any, Any], Any]] = MappingProxyType({}),
 ) -> tuple[list[Setting], dict[str, str]]:
     """The settings with every interpolation evaluated, and the keys that could not be, each with the reason.
 
     `default` answers for keys that no setting has: upstream's default, or `UNKNOWN`. A setting whose value refers
-    to a mapping becomes one setting per leaf. The order is kept.
+    to a mapping becomes one setting per leaf. The order is kept. `functions` are resolvers of two numbers, by name:
+    `${mul:2,${a.b}}`.
     """
     given = list(settings)
     if not any(_holds_reference(setting.value) or setting.value == "???" for setting in given):
         return given, {}
-    resolver = _Resolver(given, default)
+    resolver = _Resolver(given, default, functions)
     resolved: list[Setting] = []
     unknown: dict[str, str] = {}
     for setting in given:
@@ -61,7 +66,13 @@ class _Tree:
 
 
 class _Resolver:
-    def __init__(self, settings: list[Setting], default: Callable[[str], Any]) -> None:
+    def __init__(
+        self,
+        settings: list[Setting],
+        default: Callable[[str], Any],
+        functions: Mapping[str, Callable[[Any, Any], Any]],
+    ) -> None:
+        self.functions = functions
         self.settings = {setting.key: setting for setting in settings}
         self.default = default
         self.done: dict[str, Any] = {}
@@ -132,10 +143,23 @@ class _Resolver:
             if comma:  # as a shell's ${X:-fallback}: read as where nobody sets it
                 return hydra_value(self._text(fallback.strip(), at))
             raise _Unresolved(f"it is the environment variable {variable.strip()[:40]}")
+        if name in self.functions:
+            return self._computed(name, arguments, at)
         if name != "oc.select":
             raise _Unresolved(f"the resolver {name[:40]} is not evaluated")
         key, comma, fallback = arguments.partition(",")
         return self._lookup(self._text(key.strip(), at), at, fallback if comma else "null")
+
+    def _computed(self, name: str, arguments: str, at: str) -> int | float:
+        """What a function makes of its two numbers."""
+        numbers = [self._value(part, at) if "${" in part else hydra_value(part) for part in _arguments(arguments)]
+        if len(numbers) != 2 or not all(type(number) in (int, float) and abs(number) < _LARGEST for number in numbers):
+            raise _Unresolved(f"{name} is given no two numbers")
+        try:
+            result: int | float = self.functions[name](*numbers)
+        except ZeroDivisionError:
+            raise _Unresolved("it divides by zero") from None
+        return result
 
     def _below(self, path: str) -> list[Setting]:
         """The settings below a key."""
@@ -175,6 +199,18 @@ def _absolute(key: str, at: str) -> str:
         return key
     holders = at.split(".")[:-dots] if dots < len(at.split(".")) else []
     return ".".join([*holders, key[dots:]])
+
+
+def _arguments(text: str) -> list[str]:
+    """A resolver's arguments: parts between commas that stand in no reference."""
+    parts, depth = [""], 0
+    for character in text:
+        depth += {"{": 1, "}": -1}.get(character, 0)
+        if character == "," and not depth:
+            parts.append("")
+        else:
+            parts[-1] += character
+    return [part.strip() for part in parts]
 
 
 def _end(text: str, start: int) -> int:

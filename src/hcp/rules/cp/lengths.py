@@ -14,7 +14,7 @@ _HUGE = 1 << 30
 def _makes_dense_masks(v: View) -> bool:
     if v.dialect == "bridge":
         return v.get("skip_attention_mask") is False
-    return v.dialect == "mlm" and bool(v.attention_mask_in_dataloader) and not v.get("inter_document_masking")
+    return v.launch.dialect == "mlm" and bool(v.attention_mask_in_dataloader) and not v.get("inter_document_masking")
 
 
 def _lengths(v: View, multiple: int) -> tuple[Fix, ...]:
@@ -101,7 +101,7 @@ def long_sequences_have_no_dense_mask(v: View) -> Problem | None:
             "ConfigContainer.validate", "self.model.seq_length % (self.model.context_parallel_size * 2) == 0", ">=0.2"
         ),
     ),
-    applies=lambda v: v.dialect != "verl" and cp_may_be_on(v),
+    applies=lambda v: v.dialect in ("mlm", "bridge", "bridge-provider") and cp_may_be_on(v),
     good=Example("mlm", "--context-parallel-size 4 --seq-length 4096"),
     bad=Example("mlm", "--context-parallel-size 3 --seq-length 4096"),
 )

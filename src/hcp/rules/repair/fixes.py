@@ -8,8 +8,8 @@ from typing import Any
 from hcp.core.errors import HcpError
 from hcp.launch.build import with_facts, with_settings
 from hcp.launch.edit import is_plain
-from hcp.launch.fact import ELASTIC_STARTS, Fact, Launch, Setting
-from hcp.launch.facts.table import FACTS, index_of, keys_of
+from hcp.launch.fact import COMMAND_LINES, ELASTIC_STARTS, Fact, Launch, Setting
+from hcp.launch.facts.table import FACTS, index_of, key_dialect, keys_of
 from hcp.rules.report import OfferedFix
 from hcp.rules.rule import Fix
 
@@ -26,7 +26,7 @@ def apply_edits(launch: Launch, edits: Mapping[str, Any]) -> Launch | None:
         if key is None:
             before = launch.facts.get(name)
             facts[name] = Fact(value, "launch", before.location if before else None, before.key if before else None)
-        elif value is None and launch.dialect == "mlm":
+        elif value is None and launch.dialect in COMMAND_LINES:
             removed |= {key, *(k for k, entry in index_of(launch.dialect).items() if entry.fact == name)}
         else:
             settings.append(Setting(key, _setting_value(launch, key, value)))
@@ -46,7 +46,7 @@ def writable_key(launch: Launch, name: str) -> str | None:
         return fact.key
     row = FACTS.get(name)
     keys = keys_of(row, launch.dialect, launch.reading.role) if row else ()
-    if row and not keys and launch.dialect == "mlm":
+    if row and not keys and key_dialect(launch.dialect) == "mlm":
         keys = row.mlm_not
     return keys[0] if keys else None
 
@@ -54,7 +54,8 @@ def writable_key(launch: Launch, name: str) -> str | None:
 def _key_for(launch: Launch, name: str, value: Any) -> str | None:
     """The key that can say this value: a flag that only switches off (`--no-…`) where False has to be written."""
     key = writable_key(launch, name)
-    if launch.dialect == "mlm" and value is False and key is not None and not index_of("mlm")[key].negated:
+    is_mlm = key_dialect(launch.dialect) == "mlm"
+    if is_mlm and value is False and key is not None and not index_of("mlm")[key].negated:
         return next(iter(FACTS[name].mlm_not), key)
     return key
 
@@ -62,9 +63,9 @@ def _key_for(launch: Launch, name: str, value: Any) -> str | None:
 def _setting_value(launch: Launch, key: str, value: Any) -> Any:
     if index_of(launch.dialect, launch.reading.role)[key].negated:
         value = not value
-    if launch.dialect == "mlm":
+    if launch.dialect in COMMAND_LINES:
         if isinstance(value, bool):
-            return [] if value else ["false"]
+            return [] if value and launch.dialect != "ms-swift" else [str(value).lower()]
         return [str(item) for item in value] if isinstance(value, tuple) else [str(value)]
     return list(value) if isinstance(value, tuple) else value
 
@@ -81,7 +82,7 @@ def written(launch: Launch, fix: Fix) -> OfferedFix:
         cli.extend(words)
         if not words and (line := _line(launch, name, value)):
             lines.append(line)
-        if launch.dialect == "mlm" and not words:
+        if launch.dialect in COMMAND_LINES and not words:
             without.extend(_flags_to_go(launch, name))
     return OfferedFix(tuple(overrides), tuple(cli), fix.effect, tuple(fix.edits.items()), tuple(without), tuple(lines))
 
@@ -89,7 +90,7 @@ def written(launch: Launch, fix: Fix) -> OfferedFix:
 def _flags_to_go(launch: Launch, name: str) -> list[str]:
     """The flags of a fact that are written; none where it has its value from elsewhere."""
     fact = launch.facts.get(name)
-    if fact is None or fact.origin != "launch" or fact.key not in index_of("mlm"):
+    if fact is None or fact.origin != "launch" or fact.key not in index_of(launch.dialect):
         return []
     return ["--" + str(fact.key).replace("_", "-")]
 
@@ -101,10 +102,13 @@ def written_edit(launch: Launch, name: str, value: Any) -> tuple[str, list[str]]
         override = f"{name}={'null' if value is None else value}"
         is_set = name.startswith("env.") and value is not None
         return override, [override.removeprefix("env.")] if is_set else []
-    if launch.dialect == "mlm":
-        flag = "--" + key.replace("_", "-")
+    if launch.dialect in COMMAND_LINES:
+        is_swift = launch.dialect == "ms-swift"  # its arguments have underscores, its switches a value
+        flag = "--" + (key if is_swift else key.replace("_", "-"))
         if value is None:
             return f"{key}=null", []
+        if isinstance(value, bool) and is_swift:
+            return f"{key}={str(value).lower()}", [flag, str(value).lower()]
         if isinstance(value, bool):
             if index_of("mlm")[key].negated == value:
                 return f"{key}=false", []

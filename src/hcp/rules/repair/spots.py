@@ -8,7 +8,7 @@ from collections.abc import Iterator
 from typing import Any, NamedTuple
 
 from hcp.core.place import Location
-from hcp.launch.fact import Launch, Setting
+from hcp.launch.fact import COMMAND_LINES, Launch, Setting
 from hcp.launch.facts.table import index_of
 from hcp.rules.repair.fixes import writable_key, written_edit
 
@@ -29,7 +29,7 @@ def changes_of(launch: Launch, text: str, name: str, value: Any) -> Iterator[lis
     same = {other for other, entry in index_of(launch.dialect, launch.reading.role).items() if entry.fact == name}
     written = [setting for setting in launch.reading.settings if setting.key == key]
     place = written[-1].location if written else None
-    if value is None and launch.dialect == "mlm":
+    if value is None and launch.dialect in COMMAND_LINES:
         places = [setting.location for setting in launch.reading.settings if setting.key in same]
         here = [each for each in places if each is not None and each.file == launch.reading.target]
         yield [_replace(launch, text, name, value, each) for each in here]
@@ -48,7 +48,7 @@ def _replace(launch: Launch, text: str, name: str, value: Any, place: Location) 
         return Change(text.rfind(":", 0, start) + 1, end, " " + yaml_list(override.partition("=")[2], ""))
     if launch.reading.form == "yaml":
         return Change(start, end, yaml_list(override.partition("=")[2], text[start:end]))
-    if launch.dialect != "mlm":
+    if launch.dialect not in COMMAND_LINES:
         # Some readers place an override at its whole word, others at its value.
         written = text[start:end].lstrip("'\"")
         if "=" not in written.partition("[")[0]:
@@ -115,7 +115,7 @@ def _insert(launch: Launch, text: str, name: str, value: Any, key: str) -> Chang
     start, end = span_of(launch, text, place)
     if launch.reading.form in ("yaml", "args-yaml"):
         return _insert_line(text, start, end, key, neighbour, override, words, launch.reading.form)
-    new = words if launch.dialect == "mlm" else words or [override]
+    new = words if launch.dialect in COMMAND_LINES else words or [override]
     before = text[text.rfind("\n", 0, start) + 1 : start]
     alone = before.strip().lstrip("+") in ("", f"{neighbour.key}=")
     rest = text[end : line_end(text, end)].strip()

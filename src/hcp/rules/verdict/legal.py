@@ -37,7 +37,7 @@ _CHOICES: dict[str, tuple[Any, ...]] = {
     "spec": (None, ("local",), ("megatron.core.models.gpt.gpt_layer_specs", "get_gpt_layer_local_spec")),
     "softmax_type": ("vanilla", "off-by-one", "learnable"),
     "start": ("srun", "torchrun", "ft_launcher", "ray", "python"),
-    "strategy": ("megatron", "fsdp"),
+    "strategy": ("megatron", "fsdp", "dtensor"),
     "transformer_impl": ("transformer_engine", "local"),
     "window_attn_skip_freq": (None, 1, 2, (0, 1)),
     "window_size": (None, (128, 0), (-1, 0)),

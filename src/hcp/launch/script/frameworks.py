@@ -1,0 +1,82 @@
+"""Commands that start the training of a framework on top of Megatron: slime, miles, ms-swift, NeMo-RL."""
+
+from __future__ import annotations
+
+import re
+
+from hcp.bash.value import Field, Items
+from hcp.launch.dialects import dialect_of_keys, dialect_of_options
+from hcp.launch.fact import ELASTIC_STARTS, Beside, Dialect, Reading
+from hcp.launch.script.facts import Facts
+from hcp.launch.script.flags import flags_of, overrides_of
+from hcp.launch.script.started import Launched
+
+SWIFT = frozenset(("sft", "pt", "rlhf"))
+"""What `megatron` of ms-swift trains with; its `export` trains nothing."""
+_SLIME = re.compile(r"(^|/)train(_async|_multi_turn)?\.py$|^(slime|miles)(\.|$)")
+_SWIFT_MODULE = re.compile(r"(^|[/.])swift[/.]cli[/.]_megatron[/.](sft|pt|rlhf)(\.py)?$")
+_NEMO_RL = re.compile(r"(^|/)run_\w*(grpo|sft|dpo|ppo|rm|distillation|gdpo|vlm)\w*\.py$")
+_CONFIG = "--config"
+
+
+def framework_of(launched: Launched, names: set[str]) -> Dialect | None:
+    """The dialect of a command of one of these frameworks; None for any other, and where no Megatron trains.
+
+    `names` are those of its options, with dashes in front, and of its overrides.
+    """
+    script = launched.started.script or ""
+    flags = {name[2:] for name in names if name.startswith("--")}
+    if script in {f"megatron {name}" for name in SWIFT} or _SWIFT_MODULE.search(script):
+        return "ms-swift"
+    if _SLIME.search(script) and dialect_of_options(flags) == "slime":
+        return None if trained_by_fsdp(launched) else "slime"
+    keys = [name for name in names if not name.startswith("--")]
+    if dialect_of_keys(keys) == "nemo-rl" or (_NEMO_RL.search(script) and _CONFIG in names and not flags - {"config"}):
+        return "nemo-rl"
+    return None
+
+
+def trained_by_fsdp(launched: Launched) -> bool:
+    """Whether a command of slime or miles trains with torch's FSDP, which has none of Megatron's parallel sizes."""
+    return "fsdp" in _values(launched.started.arguments, "--train-backend")
+
+
+def framework_reading(
+    dialect: Dialect, target: str, items: Items, facts: Facts, beside: Beside
+) -> tuple[Reading, dict[str, str], str | None]:
+    """(the reading of a command of ms-swift or NeMo-RL, why facts and keys are unknown, why more may be hidden)."""
+    if dialect == "ms-swift":
+        return _swift(target, items, facts)
+    from hcp.launch.words.settings import settings_of_overrides
+    from hcp.launch.yaml.nemo_rl import configuration, nemo_rl_reading
+
+    overrides = overrides_of(items)
+    named = _values(items, _CONFIG)
+    base = configuration(named[-1] if named else None, beside)
+    settings, _ = settings_of_overrides([w for w in overrides.words if not w.text.startswith("-")], base.settings)
+    reading = nemo_rl_reading(target, "shell", settings, unseen=base.missing)
+    return reading, {**facts.unknown, **overrides.unknown}, overrides.unseen
+
+
+def _swift(target: str, items: Items, facts: Facts) -> tuple[Reading, dict[str, str], str | None]:
+    from hcp.launch.yaml.ms_swift import ranks_of, with_extra
+
+    gathered = flags_of(items, dialect="ms-swift")
+    unseen = gathered.unseen
+    first = items[0] if items else None
+    if isinstance(first, Field) and first.prefix.endswith((".yaml", ".yml", ".json")):
+        unseen = unseen or f"{first.prefix[:60]} holds further arguments, and is not read"
+    start = facts.known.get("start")
+    if start is None or start.value not in ELASTIC_STARTS:
+        found, hidden = ranks_of(facts.known, facts.unknown)
+        facts.known |= found
+        facts.unknown |= hidden
+    reading = Reading("ms-swift", target, "shell", with_extra(gathered.settings))
+    return reading, {**facts.unknown, **gathered.unknown}, unseen
+
+
+def _values(items: Items, flag: str) -> list[str]:
+    """The values of an option of one value, as far as they are known, in their order."""
+    texts = [(item.text or "") if isinstance(item, Field) else "" for item in items]
+    after = [texts[place + 1] for place, text in enumerate(texts[:-1]) if text == flag]
+    return [*after, *(text.partition("=")[2] for text in texts if text.startswith(f"{flag}="))]

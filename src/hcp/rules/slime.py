@@ -1,0 +1,162 @@
+"""slime and miles: what their own arguments are asked for, and what a token budget means under CP."""
+
+from __future__ import annotations
+
+from hcp.rules.cp.view import round_up
+from hcp.rules.rule import Example, Fix, Problem, rule
+from hcp.rules.upstream import MILES_ARGUMENTS, SLIME_ARGUMENTS, SLIME_SCHEDULE
+from hcp.rules.view import View
+
+_JOB = (
+    "--actor-num-nodes 1 --actor-num-gpus-per-node 8 --context-parallel-size 2 --rollout-batch-size 32 "
+    "--n-samples-per-prompt 8 --rollout-max-response-len 8192 "
+)
+_BY_TOKENS = f"{_JOB}--use-dynamic-batch-size --max-tokens-per-gpu 9216"
+
+
+def _is_slime(v: View) -> bool:
+    return v.launch.dialect == "slime"
+
+
+@rule(
+    "SLIME001",
+    severity="error",
+    effect="crash",
+    stage="config",
+    source=(
+        SLIME_ARGUMENTS.says("slime_validate_args", "max_tokens_per_gpu must be set when", ">=0.2"),
+        MILES_ARGUMENTS.says("miles_validate_args", "max_tokens_per_gpu must be set when", ">=0.1"),
+    ),
+    applies=lambda v: _is_slime(v) and bool(v.batches_by_tokens),
+    good=Example("slime", _BY_TOKENS),
+    bad=Example("slime", f"{_JOB}--use-dynamic-batch-size"),
+)
+def batches_by_tokens_have_a_budget(v: View) -> Problem | None:
+    """Micro-batches by tokens have a budget of tokens.
+
+    --use-dynamic-batch-size has no budget by default; both programs assert it before they start a worker. The budget
+    is for one rank: a micro-batch holds CP times as many tokens.
+    """
+    if not v.batches_by_tokens or v.max_tokens_per_gpu is not None:
+        return None
+    longest = v.get("rollout_max_response_len")
+    size = round_up(-(-(longest or 8192) // v.get("cp", 1)), 128)
+    return Problem(
+        message="micro-batches are formed by tokens, but nothing says of how many: start-up stops",
+        found="use_dynamic_batch_size and no max_tokens_per_gpu",
+        wanted="--max-tokens-per-gpu, about the longest sample / CP",
+        facts=("max_tokens_per_gpu", "batches_by_tokens"),
+        fixes=(Fix({"max_tokens_per_gpu": size}, f"{size} tokens a rank"),),
+    )
+
+
+@rule(
+    "SLIME002",
+    severity="info",
+    effect="note",
+    stage="training",
+    source=(
+        SLIME_SCHEDULE.says("build_dp_schedule", "args.max_tokens_per_gpu * cp_size", ">=0.3"),
+        SLIME_ARGUMENTS.says("get_slime_extra_args_provider", "`max_response_len // cp_size`", ">=0.2"),
+    ),
+    applies=lambda v: (
+        _is_slime(v)
+        and bool(v.batches_by_tokens)
+        and v.max_tokens_per_gpu is not None
+        and v.rollout_max_response_len is not None
+    ),
+    good=Example("slime", _BY_TOKENS),
+    bad=Example("slime", _BY_TOKENS.replace("9216", "2048")),
+)
+def budget_holds_the_longest_answer(v: View) -> Problem | None:
+    """The token budget times CP has room for the longest answer.
+
+    A sample that is longer than the budget is not refused: it becomes a micro-batch of its own, above the budget. The
+    memory that the budget was chosen for then does not suffice, at the first long answer and not at the start.
+    """
+    budget = v.max_tokens_per_gpu * v.cp
+    if budget >= v.rollout_max_response_len:
+        return None
+    size = round_up(-(-v.rollout_max_response_len // v.cp), 128)
+    return Problem(
+        message="longer samples go over the budget, which bounds no memory then",
+        found=f"max_tokens_per_gpu {v.max_tokens_per_gpu} x CP {v.cp} = {budget} tokens, answers of up to "
+        f"{v.rollout_max_response_len}",
+        wanted=f"max_tokens_per_gpu of about {size}, or more context parallelism",
+        facts=("max_tokens_per_gpu", "rollout_max_response_len", "cp"),
+        fixes=(Fix({"max_tokens_per_gpu": size}, f"{size} tokens a rank"),),
+    )
+
+
+@rule(
+    "SLIME003",
+    severity="error",
+    effect="crash",
+    stage="config",
+    source=(
+        SLIME_ARGUMENTS.says("slime_validate_args", "num_steps_per_rollout {args.num_steps_per_rollout}", ">=0.2"),
+        MILES_ARGUMENTS.says("miles_validate_args", "num_steps_per_rollout {args.num_steps_per_rollout}", ">=0.1"),
+    ),
+    applies=lambda v: _is_slime(v) and v.steps_per_rollout is not None and v.global_batch_size is not None,
+    good=Example("slime", f"{_JOB}--num-steps-per-rollout 2 --global-batch-size 128"),
+    bad=Example("slime", f"{_JOB}--num-steps-per-rollout 2 --global-batch-size 256"),
+)
+def batch_is_that_of_the_steps(v: View) -> Problem | None:
+    """A stated global batch size is what the steps of a rollout leave.
+
+    The samples of a rollout are rollout_batch_size x n_samples_per_prompt. With num_steps_per_rollout both programs
+    compute the batch of a step, and stop where another one is stated.
+    """
+    if None in (v.rollout_batch_size, v.samples_per_prompt, v.steps_per_rollout) or v.steps_per_rollout < 1:
+        return None
+    size = v.rollout_batch_size * v.samples_per_prompt // v.steps_per_rollout
+    if v.global_batch_size == size:
+        return None
+    return Problem(
+        message="the global batch size is not that of the steps: start-up stops",
+        found=f"global_batch_size {v.global_batch_size}, {v.rollout_batch_size} prompts x {v.samples_per_prompt} "
+        f"answers in {v.steps_per_rollout} steps",
+        wanted=f"{size}, or no global_batch_size",
+        facts=("global_batch_size", "steps_per_rollout", "rollout_batch_size", "samples_per_prompt"),
+        fixes=(Fix({"global_batch_size": size}, f"{size} samples a step"),),
+    )
+
+
+@rule(
+    "SLIME004",
+    severity="error",
+    effect="crash",
+    stage="config",
+    source=(
+        MILES_ARGUMENTS.says("miles_validate_args", "Dynamic batch size is not supported for bshd format", ">=0.1"),
+        SLIME_ARGUMENTS.says("slime_validate_args", "Dynamic batch size is not supported for bshd format", "==0.2.4"),
+    ),
+    applies=lambda v: _is_slime(v) and v.get("qkv_format") == "bshd",
+    good=Example("slime", f"{_BY_TOKENS} --qkv-format thd"),
+    bad=Example("slime", f"{_BY_TOKENS} --qkv-format bshd"),
+)
+def rows_by_tokens_are_packed(v: View) -> Problem | None:
+    """Micro-batches by tokens are packed rows.
+
+    Rows in bshd have one sequence each, padded to one length; they are counted, with --micro-batch-size.
+    """
+    if v.qkv_format != "bshd" or not v.batches_by_tokens:
+        return None
+    return Problem(
+        message="rows of one sequence cannot be filled by tokens: start-up stops",
+        found="qkv_format bshd and use_dynamic_batch_size",
+        wanted="qkv_format thd, or micro-batches by sequences",
+        facts=("qkv_format", "batches_by_tokens"),
+        fixes=(
+            Fix({"qkv_format": "thd"}, "packed rows"),
+            Fix({"batches_by_tokens": None}, "micro-batches by sequences"),
+        ),
+    )
+
+
+RULES = (
+    batches_by_tokens_have_a_budget,
+    budget_holds_the_longest_answer,
+    batch_is_that_of_the_steps,
+    rows_by_tokens_are_packed,
+)

@@ -1,0 +1,90 @@
+"""ms-swift: what the arguments of `megatron sft|pt|rlhf` are asked for before Megatron is."""
+
+from __future__ import annotations
+
+from hcp.rules.cp.view import round_up
+from hcp.rules.rule import Example, Fix, Problem, rule
+from hcp.rules.upstream import MS_SWIFT_ARGUMENTS
+from hcp.rules.view import View
+
+_CONNECTIONS = "env.CUDA_DEVICE_MAX_CONNECTIONS"
+_CP = "--model x --context_parallel_size 4 --micro_batch_size 2"
+
+
+def _is_swift(v: View) -> bool:
+    return v.dialect == "ms-swift"
+
+
+@rule(
+    "SWIFT001",
+    severity="error",
+    effect="crash",
+    stage="init",
+    source=(
+        MS_SWIFT_ARGUMENTS.says("MegatronArguments._init_distributed", "is not divisible by micro batch size", ">=4.0"),
+    ),
+    applies=_is_swift,
+    good=Example("ms-swift", f"{_CP} --global_batch_size 16", "nodes=2 gpus_per_node=8"),
+    bad=Example("ms-swift", f"{_CP} --global_batch_size 12", "nodes=2 gpus_per_node=8"),
+)
+def global_batch_divides_into_micro_batches(v: View) -> Problem | None:
+    """The global batch divides by micro-batch x data-parallel size.
+
+    The data-parallel size is what TP, PP and CP leave of the ranks, so that another CP size may break a batch that was
+    fine. The global batch is 16 unless it is set.
+    """
+    model = v.tp * v.pp * v.cp
+    if None in (v.global_batch_size, v.micro_batch_size) or v.world_size % model:
+        return None  # TOPO003
+    unit = v.world_size // model * v.micro_batch_size
+    if v.global_batch_size % unit == 0:
+        return None
+    size = round_up(v.global_batch_size, unit)
+    return Problem(
+        message="the global batch cannot be dealt to the ranks in micro-batches: start-up stops",
+        found=f"global_batch_size {v.global_batch_size} at DP {v.world_size // model} x micro-batch "
+        f"{v.micro_batch_size}",
+        wanted=f"a multiple of {unit}",
+        facts=("global_batch_size", "micro_batch_size", "cp", "world_size"),
+        fixes=(Fix({"global_batch_size": size}, f"{size} sequences a step"),),
+    )
+
+
+@rule(
+    "SWIFT002",
+    severity="error",
+    effect="crash",
+    stage="config",
+    source=(
+        MS_SWIFT_ARGUMENTS.says(
+            "MegatronArguments._check_megatron_fsdp",
+            "Megatron-FSDP requires `CUDA_DEVICE_MAX_CONNECTIONS > 1`",
+            ">=4.4",
+        ),
+        MS_SWIFT_ARGUMENTS.says("MegatronArguments.__post_init__", "'CUDA_DEVICE_MAX_CONNECTIONS', '1'", ">=4.0"),
+    ),
+    applies=lambda v: (
+        _is_swift(v) and bool(v.fsdp) and not v.launch.reading.unseen and _CONNECTIONS not in v.launch.unknown
+    ),
+    good=Example("ms-swift", "--model x --use_megatron_fsdp true", "env.CUDA_DEVICE_MAX_CONNECTIONS=32"),
+    bad=Example("ms-swift", "--model x --use_megatron_fsdp true"),
+)
+def fsdp_has_several_connections(v: View) -> Problem | None:
+    """Megatron-FSDP runs with CUDA_DEVICE_MAX_CONNECTIONS above 1.
+
+    ms-swift itself sets the variable to 1 where nobody does, and then refuses it under --use_megatron_fsdp: the launch
+    has to export another value.
+    """
+    found = v.get(_CONNECTIONS)
+    if not v.fsdp or found not in (None, "1"):
+        return None
+    return Problem(
+        message="ms-swift refuses Megatron-FSDP with the value that it sets by itself: start-up stops",
+        found=f"use_megatron_fsdp with CUDA_DEVICE_MAX_CONNECTIONS {'not set' if found is None else found}",
+        wanted="a value above 1, such as 32",
+        facts=("fsdp", _CONNECTIONS),
+        fixes=(Fix({_CONNECTIONS: "32"}, "32 connections"),),
+    )
+
+
+RULES = (global_batch_divides_into_micro_batches, fsdp_has_several_connections)

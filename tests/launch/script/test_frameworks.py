@@ -1,0 +1,139 @@
+"""Commands and files of slime, miles, ms-swift and NeMo-RL are read as their own dialects."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from hcp.core.errors import HcpError
+from hcp.launch.build import build_launch
+from hcp.launch.fact import Dialect, Launch
+from hcp.launch.read import read_target, read_text
+
+SIZES = "--num-layers 4 --hidden-size 64 --num-attention-heads 4 --context-parallel-size 2"
+
+
+def script(text: str) -> Launch:
+    return build_launch(read_text(f"#!/bin/bash\n{text}\n", "x.sh"))
+
+
+def value(launch: Launch, name: str) -> object:
+    return launch.facts[name].value if name in launch.facts else "unknown"
+
+
+@pytest.mark.parametrize(
+    ("command", "dialect"),
+    [
+        (f"ray job submit -- python3 train.py --actor-num-nodes 1 --rollout-batch-size 8 {SIZES}", "slime"),
+        (f"python train_async.py --num-rollout 3 {SIZES}", "slime"),
+        (f"torchrun train.py {SIZES}", "mlm"),
+        (f"torchrun pretrain_gpt.py {SIZES}", "mlm"),
+        ("NPROC_PER_NODE=8 megatron sft --model x --tuner_type lora", "ms-swift"),
+        ("megatron rlhf --rlhf_type grpo --model x", "ms-swift"),
+        ("torchrun swift/cli/_megatron/pt.py --model x", "ms-swift"),
+        ("uv run examples/run_grpo.py --config x.yaml policy.megatron_cfg.context_parallel_size=2", "nemo-rl"),
+        ("uv run python examples/run_sft.py --config x.yaml", "nemo-rl"),
+    ],
+)
+def test_a_command_is_in_its_frameworks_dialect(command: str, dialect: Dialect) -> None:
+    assert script(command).dialect == dialect
+
+
+@pytest.mark.parametrize(
+    ("words", "dialect"),
+    [
+        (["--num-layers", "4", "--actor-num-nodes", "2"], "slime"),
+        (["policy.megatron_cfg.context_parallel_size=2"], "nemo-rl"),
+    ],
+)
+def test_words_alone_tell_the_framework(words: list[str], dialect: Dialect) -> None:
+    assert read_target("", words=words).dialect == dialect
+
+
+def test_slimes_ranks_are_those_of_its_actors() -> None:
+    launch = script(f"python train.py --actor-num-nodes 4 --actor-num-gpus-per-node 4 {SIZES}")
+    assert value(launch, "world_size") == 16 and value(launch, "packing") == "online"
+    assert value(script(f"python train.py --actor-num-nodes 4 {SIZES}"), "world_size") == 32  # 8 by default
+
+
+@pytest.mark.parametrize(
+    ("environment", "ranks", "start"),
+    [
+        # swift/cli/main.py get_torchrun_args: torchrun where one of the two is set.
+        ("NPROC_PER_NODE=8 NNODES=2 ", 16, "torchrun"),
+        ("NPROC_PER_NODE=8 ", 8, "torchrun"),
+        ("NNODES=2 ", 2, "torchrun"),
+        ("NPROC_PER_NODE=$GPUS ", "unknown", "torchrun"),
+    ],
+)
+def test_ms_swifts_ranks_are_those_of_its_variables(environment: str, ranks: object, start: str) -> None:
+    launch = script(f"{environment}megatron sft --model x")
+    assert (value(launch, "world_size"), value(launch, "start")) == (ranks, start)
+
+
+def test_ms_swifts_switches_have_values() -> None:
+    launch = script("megatron sft --model x --sequence_parallel true --padding_free false --cp_comm_type a2a p2p")
+    assert value(launch, "sequence_parallel") is True and value(launch, "packing") == "none"
+    assert value(launch, "cp_comm_type") == ("a2a", "p2p")
+    assert value(script("megatron sft --model x"), "packing") == "online"  # padding_free is its default
+
+
+def test_an_unknown_value_hides_its_own_argument_alone() -> None:
+    launch = script("megatron sft --model x --sequence_parallel $SP --context_parallel_size 2")
+    assert value(launch, "sequence_parallel") == "unknown" and value(launch, "cp") == 2
+    assert launch.reading.unseen is None
+
+
+@pytest.mark.parametrize(
+    ("extra", "layers"),
+    [
+        ("'{\"mtp_num_layers\": 2}'", 2),
+        ("'{not json'", None),
+        ("'[1]'", None),
+    ],
+)
+def test_ms_swifts_further_fields_count_as_arguments(extra: str, layers: int | None) -> None:
+    assert value(script(f"megatron sft --model x --megatron_extra_kwargs {extra}"), "mtp_layers") == layers
+
+
+def test_a_yaml_of_ms_swift_is_read_with_its_variables() -> None:
+    text = "model: m\ndataset: [a, b]\ncontext_parallel_size: 2\nENV: {NPROC_PER_NODE: 8}\n"
+    launch = build_launch(read_text(text, "x.yaml"))
+    assert (launch.dialect, value(launch, "cp"), value(launch, "world_size")) == ("ms-swift", 2, 8)
+
+
+def test_a_yaml_that_a_command_names_hides_the_other_arguments() -> None:
+    assert "x.yaml" in str(script("megatron sft x.yaml").reading.unseen)
+
+
+def test_a_configuration_beside_the_script_is_read(tmp_path: Path) -> None:
+    (tmp_path / "c.yaml").write_text("policy: {megatron_cfg: {enabled: true, context_parallel_size: 4}}\n")
+    job = tmp_path / "job.sh"
+    job.write_text("uv run run_grpo.py --config c.yaml cluster.num_nodes=2 cluster.gpus_per_node=8\n")
+    launch = build_launch(read_target(str(job)))
+    assert (value(launch, "cp"), value(launch, "world_size"), launch.reading.unseen) == (4, 16, None)
+    job.write_text("uv run run_grpo.py --config ../c.yaml cluster.num_nodes=2\n")
+    launch = build_launch(read_target(str(job)))
+    assert value(launch, "cluster_nodes") == 2 and "../c.yaml, the configuration, is not read" in str(
+        launch.reading.unseen
+    )
+
+
+@pytest.mark.parametrize("forced", ["mlm", "bridge", "verl", "nemo-rl", "slime"])
+def test_another_dialect_cannot_be_forced_on_a_framework(forced: Dialect) -> None:
+    with pytest.raises(HcpError):
+        read_text("#!/bin/bash\nmegatron sft --model x --context_parallel_size 2\n", "x.sh", dialect=forced)
+    if forced != "nemo-rl":
+        with pytest.raises(HcpError):
+            read_text("policy: {megatron_cfg: {context_parallel_size: 2}}\n", "x.yaml", dialect=forced)
+
+
+@pytest.mark.parametrize(
+    "text", ["megatron", "megatron $X", "megatron sft", "megatron sft '' -- \"$@\"", "megatron ''"]
+)
+def test_a_command_without_arguments_is_no_fault_of_hcp(text: str) -> None:
+    try:
+        script(text)
+    except HcpError as error:
+        assert "\n" not in str(error)

@@ -1,0 +1,48 @@
+"""SLIME rules: what slime's and miles' own arguments are asked for, as tables."""
+
+from __future__ import annotations
+
+from support.rules import FixRow, Row, test_fixes, test_text, test_verdict
+
+__all__ = ["test_fixes", "test_text", "test_verdict"]
+
+JOB = "--actor-num-nodes 2 --actor-num-gpus-per-node 8 --rollout-batch-size 32 --n-samples-per-prompt 8 "
+BY_TOKENS = f"{JOB}--use-dynamic-batch-size --rollout-max-response-len 8192 "
+
+VERDICTS: list[Row] = [
+    # rule, dialect, launch, assumed, verdict
+    ("SLIME001", "slime", BY_TOKENS, "", "all: SLIME001"),
+    ("SLIME001", "slime", f"{BY_TOKENS}--max-tokens-per-gpu 9216", "", "all:"),
+    ("SLIME001", "slime", JOB, "", "not concerned"),
+    ("SLIME001", "mlm", "--seq-length 64", "", "not concerned"),
+    ("SLIME002", "slime", f"{BY_TOKENS}--max-tokens-per-gpu 4096", "", "info note training"),
+    ("SLIME002", "slime", f"{BY_TOKENS}--max-tokens-per-gpu 4096 --context-parallel-size 2", "", "fine"),
+    ("SLIME002", "slime", f"{BY_TOKENS}--max-tokens-per-gpu 4095 --context-parallel-size 2", "", "info note training"),
+    ("SLIME002", "slime", f"{JOB}--max-tokens-per-gpu 4096", "", "not concerned"),
+    ("SLIME003", "slime", f"{JOB}--num-steps-per-rollout 4 --global-batch-size 64", "", "all:"),
+    ("SLIME003", "slime", f"{JOB}--num-steps-per-rollout 4 --global-batch-size 128", "", "all: SLIME003"),
+    ("SLIME003", "slime", f"{JOB}--global-batch-size 128", "", "not concerned"),
+    ("SLIME003", "slime", f"{JOB}--num-steps-per-rollout 4", "", "not concerned"),
+    ("SLIME004", "slime", f"{BY_TOKENS}--max-tokens-per-gpu 9216 --qkv-format bshd", "", "all: SLIME004"),
+    ("SLIME004", "slime", f"{JOB}--qkv-format bshd --micro-batch-size 1", "", "all:"),
+]
+
+TEXTS: list[Row] = [
+    # rule, dialect, launch, assumed, what the finding says
+    ("SLIME001", "slime", BY_TOKENS, "", "found: use_dynamic_batch_size and no max_tokens_per_gpu"),
+    (
+        "SLIME002",
+        "slime",
+        f"{BY_TOKENS}--max-tokens-per-gpu 2048 --context-parallel-size 2",
+        "",
+        "found: max_tokens_per_gpu 2048 x CP 2 = 4096 tokens, answers of up to 8192",
+    ),
+    ("SLIME003", "slime", f"{JOB}--num-steps-per-rollout 4 --global-batch-size 9", "", "wanted: 64, or no"),
+    ("SLIME004", "slime", f"{BY_TOKENS}--max-tokens-per-gpu 9216 --qkv-format bshd", "", "found: qkv_format bshd and"),
+]
+
+FIXES: list[FixRow] = [
+    # rule, dialect, launch, assumed, what each fix writes
+    ("SLIME001", "slime", f"{BY_TOKENS}--context-parallel-size 2", "", ("max_tokens_per_gpu=4096",)),
+    ("SLIME003", "slime", f"{JOB}--num-steps-per-rollout 4 --global-batch-size 9", "", ("global_batch_size=64",)),
+]
