@@ -8,7 +8,7 @@ from typing import Any
 
 from bridge_recipes import Parameter, Recipe
 
-HEADER = "# Written by bench/recipes.py from Megatron-Bridge's sources; `hcp show --recipe NAME` reads it.\n"
+HEADER = "# Written by bench/recipes/table.py from Megatron-Bridge's sources; `hcp show --recipe NAME` reads it.\n"
 
 
 class _Pool:

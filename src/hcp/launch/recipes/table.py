@@ -1,4 +1,4 @@
-"""What a recipe of Megatron-Bridge sets, out of `recipes.txt`; bench/recipes.py writes it from upstream's sources."""
+"""What a recipe of Megatron-Bridge sets, out of `recipes.txt`; bench/recipes/table.py writes it from upstream's sources."""
 
 from __future__ import annotations
 
@@ -169,7 +169,7 @@ def _unknown(table: _Table, name: str) -> HcpError:
     near = _near(table, name, None)
     return HcpError(
         f"Megatron-Bridge {_range(table.releases)} has no recipe {name[:80]!r}; wanted a recipe function's name; "
-        f"{near or 'bench/recipes.py says how the list is made'}"
+        f"{near or 'bench/recipes/table.py says how the list is made'}"
     )
 
 

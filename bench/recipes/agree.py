@@ -1,4 +1,4 @@
-"""Are the facts of recipes.txt what upstream's recipes give? `python bench/recipes_agree.py --release 0.6.2 BRIDGE LM`.
+"""Are the facts of recipes.txt what upstream's recipes give? `python bench/recipes/agree.py --release 0.6.2 BRIDGE LM`.
 
 Calls the recipes of each named release for real, in a process of its own with the interpreter in HCP_AGREE_PYTHON
 (torch, transformers), and compares every known fact. Exits with 1 where one is wrong. Fields of a model that come from
@@ -16,7 +16,7 @@ from collections import Counter
 from pathlib import Path
 from typing import Any
 
-ROOT = Path(__file__).resolve().parents[1]
+ROOT = Path(__file__).resolve().parents[2]
 sys.path[:0] = [str(ROOT / "src")]
 
 from hcp.launch.facts.table import index_of  # noqa: E402
