@@ -1,4 +1,4 @@
-"""The facts of Megatron-Bridge's recipes by release: `python bench/recipes/table.py --release 0.6.2 BRIDGE MEGATRON_LM …`.
+"""The facts of Bridge's recipes by release: `python bench/recipes/table.py --release 0.6.2 BRIDGE MEGATRON_LM …`.
 
 `--write` renews src/hcp/launch/recipes/recipes.txt from the checkouts (or unpacked wheels) that `--release` names, each
 with the Megatron-LM that it pins; nothing of them is imported. Without `--release`, prints how long a look-up takes, as

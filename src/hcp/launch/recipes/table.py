@@ -1,4 +1,4 @@
-"""What a recipe of Megatron-Bridge sets, out of `recipes.txt`; bench/recipes/table.py writes it from upstream's sources."""
+"""What a recipe of Megatron-Bridge sets, out of `recipes.txt`, which bench/recipes/table.py writes."""
 
 from __future__ import annotations
 
