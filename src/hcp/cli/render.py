@@ -15,7 +15,8 @@ from hcp.core.files import write_whole
 from hcp.core.secrets import without_secrets
 from hcp.core.visible import visible
 from hcp.launch.fact import Dialect, Launch
-from hcp.render.site import KEYS, STARTS, SiteKey, load_site, site_assumptions
+from hcp.render.site import KEYS, SiteKey, load_site, site_assumptions
+from hcp.render.starts import STARTS
 
 _METAVARS = {"size": "N", "count": "N", "time": "TIME", "path": "PATH"}
 _REPEATED = {"texts": "TEXT", "paths": "PATH", "map": "NAME=VALUE", "env": "NAME=VALUE", "array": "WORDS"}
@@ -44,7 +45,7 @@ def _option(key: SiteKey) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
 @click.argument("targets", nargs=-1, metavar="[TARGET] [-- OVERRIDE...]")
 @click.option(
     "--start",
-    type=click.Choice(STARTS),
+    type=click.Choice(tuple(STARTS)),
     required=True,
     help="What starts the ranks; verify: a job that runs `hcp verify TARGET...` on every node.",
 )

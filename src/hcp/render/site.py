@@ -11,9 +11,6 @@ from hcp.core.schema import checked as check_shape
 from hcp.core.visible import visible
 from hcp.render.values import ValueType, checked
 
-STARTS = ("srun", "torchrun", "ft_launcher", "ray", "verify")
-"""What starts the ranks; verify: a job that trains nothing and runs `hcp verify` on every node."""
-
 
 @dataclass(frozen=True)
 class SiteKey:
@@ -48,6 +45,7 @@ KEYS: tuple[SiteKey, ...] = (
     SiteKey("signal", "size", "seconds before the end at which the trainer is asked to save", 600),
     SiteKey("requeue", "count", "how often the job may be requeued; unset = never"),
     SiteKey("checkpoint_dir", "path", "where the trainer writes checkpoints (read from the launch where it says so)"),
+    SiteKey("free_gib", "size", "GiB that must be free where checkpoints are written"),
     SiteKey("logs", "path", "folder of the logs; it must exist when the job is submitted", "."),
     SiteKey("python", "path", "interpreter that has hcp and the training stack", "python3"),
     SiteKey("venv", "path", "virtual environment to activate"),
