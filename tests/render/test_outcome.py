@@ -1,11 +1,13 @@
 """What follows from how a job ended: the table, and the evidence it is decided on."""
 
+from typing import Any
+
 import pytest
 
 from hcp.render.exits import RankExit, Suspicion, first_exit, logs_of, suspicion
 from hcp.render.outcome import AttemptEnd, decide, main, was_preempted
 
-TRAINING = {"phase": 3, "max_requeues": 2}
+TRAINING: dict[str, Any] = {"phase": 3, "max_requeues": 2}
 GOES_ON, ENDS = "requeue", "none"
 
 
@@ -57,7 +59,7 @@ def test_what_an_attempt_was_and_what_follows(ended, status, then, code):
 
 
 def test_only_a_suspected_node_is_left_out():
-    suspected = {"suspicion": Suspicion("node", ("n2", "n3"))}
+    suspected: dict[str, Any] = {"suspicion": Suspicion("node", ("n2", "n3"))}
     for code, exclude in ((16, ("n2", "n3")), (17, ("n2", "n3")), (1, ())):
         assert decide(AttemptEnd(**TRAINING, code=code, has_progress=True, **suspected)).exclude == exclude
 

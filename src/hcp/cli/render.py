@@ -15,11 +15,19 @@ from hcp.core.files import write_whole
 from hcp.core.secrets import without_secrets
 from hcp.core.visible import visible
 from hcp.launch.fact import Dialect, Launch
-from hcp.render.site import KEYS, SiteKey, load_site, site_assumptions
+from hcp.render.from_launch import Stated
+from hcp.render.site import KEYS, Settled, SiteKey, load_site, settle_site, site_assumptions
 from hcp.render.starts import STARTS
 
 _METAVARS = {"size": "N", "count": "N", "time": "TIME", "path": "PATH"}
-_REPEATED = {"texts": "TEXT", "paths": "PATH", "map": "NAME=VALUE", "env": "NAME=VALUE", "array": "WORDS"}
+_REPEATED = {
+    "options": "OPTION",
+    "texts": "TEXT",
+    "paths": "PATH",
+    "map": "NAME=VALUE",
+    "env": "NAME=VALUE",
+    "array": "WORDS",
+}
 """Types of keys whose option may be given several times, and what it then takes."""
 
 
@@ -46,8 +54,8 @@ def _option(key: SiteKey) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
 @click.option(
     "--start",
     type=click.Choice(tuple(STARTS)),
-    required=True,
-    help="What starts the ranks; verify: a job that runs `hcp verify TARGET...` on every node.",
+    help="What starts the ranks [default: what starts them in the launch]; "
+    "verify: a job that runs `hcp verify TARGET...` on every node.",
 )
 @site_option
 @click.option("-o", "--output", metavar="FILE", help="Write the script there instead of standard output.")
@@ -56,7 +64,7 @@ def _option(key: SiteKey) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
 @_site_options
 def render(
     targets: Sequence[str],
-    start: str,
+    start: str | None,
     site_file: str | None,
     output: str | None,
     dialect: Dialect | None,
@@ -70,8 +78,10 @@ def render(
     lacks is listed in one line. Exits with 1 if the launch has an error: the script is written, and would stop.
 
     \b
+    hcp render train.sbatch -o job.sbatch
     hcp render train.sh --start torchrun --nodes 4 --site site.yaml -o train.sbatch
     """
+    from hcp.render.from_launch import stated_by
     from hcp.render.job import default_name, plan_job
     from hcp.render.script import render_job
 
@@ -98,10 +108,17 @@ def render(
         if len(targets) > 1 or not (targets or words):
             raise HcpError(f"found {len(targets)} targets; wanted one launch, or overrides after --; name one")
         target = targets[0] if targets else ""
-        if options["job_name"] is None and site["job_name"] == "train" and target:
-            site["job_name"] = default_name(target)
         launch = _load(target, words, dialect, model_file, start, site)
-        text = render_job(plan_job(start, site, launch, words, model_file=model_file))
+        stated = stated_by(launch)
+        start = start or stated.start
+        if start is None:
+            raise HcpError("not stated: start (what starts the ranks); wanted --start srun, torchrun or ft_launcher")
+        settled = settle_site(site_file, options, stated.site, stated.origins)
+        site = settled.values
+        if site["job_name"] == "train" and target:
+            site["job_name"] = default_name(target)
+        _say_taken(target, stated, settled)
+        text = render_job(plan_job(start, site, launch, words, origins=settled.origins, model_file=model_file))
         failed = _warn(launch, text)
     _refuse_secrets(text)
     if output is not None and any(_is_same(target, output) for target in targets):
@@ -123,13 +140,32 @@ def _load(
     words: tuple[str, ...],
     dialect: Dialect | None,
     model_file: str | None,
-    start: str,
+    start: str | None,
     site: dict[str, Any],
 ) -> Launch:
     from hcp.launch.load import LoadOptions, load_launch
 
-    assumes = (f"start={start}", "placement=block", *site_assumptions(site))
+    assumes = (*((f"start={start}",) if start else ()), "placement=block", *site_assumptions(site))
     return load_launch(target, LoadOptions(dialect=dialect, words=words, assumes=assumes, model_file=model_file))
+
+
+def _say_taken(target: str, stated: Stated, settled: Settled) -> None:
+    """Says on stderr what the job has from the launch, what it has otherwise, and what it does not have."""
+    taken = [
+        f"{name}={visible(str(value))[:60]}" if not isinstance(value, dict | tuple) else f"{len(value)} {name}"
+        for name, value in stated.site.items()
+        if settled.origins.get(name) == stated.origins.get(name) and name in stated.origins
+    ]
+    if taken:
+        say([f"hcp render: taken from {visible(target)}: {', '.join(taken)}"], err=True)
+    overruled = [
+        f"{name}: {settled.origins[name]} wins over {origin}"
+        for name, origin in stated.origins.items()
+        if settled.origins.get(name) != origin
+    ]
+    for label, lines in (("changed", (*stated.changed, *overruled)), ("left out", stated.left_out)):
+        for line in lines:
+            say([f"hcp render: {label}: {visible(line)}"], err=True)
 
 
 def _warn(launch: Launch, script: str) -> bool:

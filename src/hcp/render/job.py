@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import PurePath
+from types import MappingProxyType
 from typing import Any
 
 from hcp.core.errors import HcpError
@@ -30,6 +31,8 @@ class Job:
     site: Mapping[str, Any]
     title: str
     directives: tuple[Directive, ...]
+    origins: Mapping[str, str]
+    """Where the value of a site key stands, as `settle_site` says."""
     environment: tuple[Variable, ...]
     container: Container
     checkpoint_dir: str | None
@@ -64,12 +67,14 @@ def plan_job(
     cli_words: Sequence[str] = (),
     steps: Sequence[str] = (),
     model_file: str | None = None,
+    origins: Mapping[str, str] = MappingProxyType({}),
 ) -> Job:
     """The job that trains a launch, or verifies steps, on a site.
 
     Args:
         start: one of STARTS.
         site: every site key's value, from `load_site`.
+        origins: where each stands, from `settle_site`.
         launch: what is trained; None for `verify`.
         cli_words: the launch's words after `--` on our command line.
         steps: for `verify`: the steps, as `hcp verify` takes them.
@@ -96,8 +101,9 @@ def plan_job(
         site=site,
         container=container_of(site),
         title=_title(start, launch, steps),
-        directives=directives_of(start, site),
-        environment=environment_of(dialect, facts, site["env"] or {}, site["cpus_per_task"]),
+        directives=directives_of(STARTS[start], site, origins),
+        origins=origins,
+        environment=environment_of(dialect, facts, site["env"] or {}, site["cpus_per_task"], origins),
         checkpoint_dir=checkpoint_dir,
         program=program,
         launch_lines=lines,
@@ -131,7 +137,7 @@ def _refuse_gaps(
     if start != "verify":
         if not program:
             missing.append("program (the launch does not name what it starts)")
-        if needs_arch(dialect, facts):
+        if needs_arch(dialect, facts) and "CUDA_DEVICE_MAX_CONNECTIONS" not in (site["env"] or {}):
             missing.append("arch (CUDA_DEVICE_MAX_CONNECTIONS depends on it with TP or CP)")
         if site["requeue"] and not checkpoint_dir:
             missing.append("checkpoint_dir (whether a requeued job makes progress)")
