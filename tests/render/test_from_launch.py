@@ -172,6 +172,17 @@ def test_typed_gpus_and_further_options_are_options_of_the_command_too(hcp):
     assert "plain characters" in said
 
 
+def test_a_training_command_in_a_variable_is_not_said_to_be_left_out(rendered):
+    text = (HEAD + BODY).replace("srun --mpi", "RUN=srun\n$RUN --mpi").replace("pip install", "$PIP install")
+    said = rendered(text=text).stderr
+    assert "left out: $PIP install -e . (" in said and "$RUN" not in said
+
+
+def test_an_image_that_is_empty_is_no_container(rendered):
+    done = rendered(text=(HEAD + BODY).replace("=nvcr.io#nvidia/nemo:25.09", '=""'))
+    assert done.returncode == 0 and "container_image: found ''" in done.stderr and "container=()" in done.stdout
+
+
 def test_a_launch_that_names_no_starter_asks_for_one(hcp):
     assert "start (" in refused(hcp, "--nodes", "2", "--", "--seq-length", "8")
 

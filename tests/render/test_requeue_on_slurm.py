@@ -99,3 +99,28 @@ def test_a_failure_after_progress_is_tried_again(job):
     assert job.verdict(0)["status"] == "failed" and job.verdict()["attempt"] == 1
     assert job.final_sum() == total_after(6, 4)
     assert job.triage()["first_failure"] is None, "the first attempt's failure is no failure of this one"
+
+
+UNVALIDATED = """\
+import os, sys
+if os.environ.get("SLURM_RESTART_COUNT", "0") == "0":
+    if os.environ["RANK"] == "3":
+        print("Rank 3, node h, device 1, iteration #7: Possible transient error!!", flush=True)
+    sys.exit(17)
+"""
+
+
+def test_a_node_whose_result_failed_its_validation_is_left_out_of_the_next_attempt(job):
+    job.program = job.folder / "trainer.py"
+    job.program.write_text(UNVALIDATED)
+    job.render("srun", "--requeue", "1")
+    job.submit()
+    first = job.final_verdict(0)
+    assert (first["status"], first["exit_code"], first["next"]) == ("failed", 17, "requeue"), job.log()
+    suspect = first["nodes"][1]
+    assert first["exclude"] == [suspect]
+    job.slurm.wait_for_state(job.id, "PENDING")
+    job.slurm.wait_until(lambda: job.slurm.field(job.id, "ExcNodeList") == suspect, "the node to be left out")
+    job.slurm.hurry(job.id)
+    assert job.finish() == "COMPLETED", job.log()
+    assert suspect not in job.verdict()["nodes"]

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import posixpath
 import re
-from collections.abc import Mapping
 from typing import Any, NamedTuple
 
 from hcp.core.errors import HcpError
@@ -78,7 +77,7 @@ class _JobReader:
         if BY_NAME[name].type == "size" and isinstance(value, str) and value.isdecimal():
             value = int(value)
         try:
-            self.site[name] = checked(BY_NAME[name].type, value, where, BY_NAME[name].choices)
+            self.site[name] = checked(BY_NAME[name].type, value, f"{where}: {name}", BY_NAME[name].choices)
         except HcpError as error:
             self.left_out.append(str(error))
         else:
@@ -101,7 +100,7 @@ class _JobReader:
             line = fact.location.line
         return f"{file}:{line}" if line else file
 
-    def of(self, program: str) -> Mapping[str, Fact]:
+    def of(self, program: str) -> dict[str, Fact]:
         """The options of a program, by name."""
         return {
             name.partition(".")[2]: fact

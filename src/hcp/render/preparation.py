@@ -38,16 +38,23 @@ def preparation_in(text: str, program: str) -> Preparation:
     """What a script prepares outside its conditions, loops and functions; `program` is what its launch starts."""
     source = ScriptText(text.encode("utf-8", "replace"), "")
     found, name = Preparation(), PurePath(program).name
+    started, computed = False, None
     for command in _commands(parse(source).statements):
         line = source.location(command.start, command.start).line
         written = " ".join(source.data[command.start : command.end].decode("utf-8", "replace").split())
-        if command.name in _HARMLESS or not command.words or (_STARTERS.match(command.name) and name in written):
+        if command.name in _HARMLESS or not command.words:
+            continue
+        if _STARTERS.match(command.name) and name in written:
+            started = True
             continue
         taken = _taken(found, command.name, _plain_words(written), line)
         if taken is None:
             found = found._replace(left_out=(*found.left_out, (line, written)))
+            computed = (line, written) if not command.name else computed
         else:
             found = taken
+    if not started and computed is not None:  # `$SRUN_CMD …`: what starts the training is in a variable
+        found = found._replace(left_out=tuple(item for item in found.left_out if item != computed))
     return found
 
 
