@@ -30,7 +30,7 @@ def test_a_job_trains_and_leaves_its_verdict(job, programs, start, nodes, ranks)
     assert job.finish() == "COMPLETED", job.log() + job.train_logs()
     verdict = job.verdict()
     assert (verdict["schema"], verdict["status"], verdict["phase"], verdict["exit_code"], verdict["next"]) == (
-        "hcp.verdict/1",
+        "hcp.verdict/2",
         "completed",
         3,
         0,
@@ -148,7 +148,7 @@ def test_a_port_that_is_taken_is_left_alone(job):
 
     job.render("torchrun", "--nodelist", "n1", nodes=1, ranks=2, launch=["--context-parallel-size", "2"])
     job.submit("--hold")
-    port = 15000 + job.id % 1500 * 10
+    port = 20000 + job.id % 1200 * 10
     with socket.create_server(("127.0.0.1", port)):
         job.slurm.run("scontrol", "release", str(job.id))
         assert job.finish() == "COMPLETED", job.log() + job.train_logs()
@@ -238,7 +238,7 @@ def test_verl_is_driven_beside_the_head_of_one_ray_cluster(slurm, hcp, tmp_path,
     job = slurm.submit(tmp_path / "job.sbatch", cwd=tmp_path, env=programs.env)
     assert slurm.finish(job) == "COMPLETED", (tmp_path / f"logs/train-{job}.out").read_text()
     said = (tmp_path / f"logs/train-{job}/train-r0-node0.log").read_text()
-    port = 15000 + job % 1500 * 10
+    port = 20000 + job % 1200 * 10
     sizes = ["trainer.nnodes=2", "trainer.n_gpus_per_node=2"]
     assert f"DRIVER n1 127.0.0.1:{port} {[*words, *sizes]}" in said, said
 

@@ -34,7 +34,7 @@ def test_a_yaml_of_bridge_is_given_as_its_file_and_checked_as_its_file(hcp, tmp_
     assert done.returncode == 0, done.stderr
     assert "    --config-file run.yaml\n    model.context_parallel_size=4\n" in done.stdout
     assert "check=(\n    run.yaml\n" in done.stdout and '-- "${launch[@]:2}"' in done.stdout
-    assert "#SBATCH --job-name=run\n" in done.stdout
+    assert "#SBATCH --job-name=run  # default\n" in done.stdout
 
 
 def test_a_launch_whose_words_are_not_all_known_is_refused(hcp, tmp_path):
@@ -95,3 +95,8 @@ def test_words_before_the_first_flag_are_for_the_program_alone(hcp, tmp_path):
     done = hcp("render", "train.sh", "--start", "srun", "--nodes", "2", *SITE, cwd=tmp_path)
     assert done.returncode == 0, done.stderr
     assert "launch=(\n    my.cfg\n    --num-layers 2\n" in done.stdout and '-- "${launch[@]:1}"' in done.stdout
+
+
+def test_an_interpreter_of_any_name_starts_verl_with_ray(hcp):
+    done = hcp("render", "--start", "ray", "--nodes", "2", *SITE, "--python", "/opt/py", "--", *VERL_WORDS)
+    assert done.returncode == 0 and "python=/opt/py\n" in done.stdout, done.stderr

@@ -1,6 +1,7 @@
 """What the job's first phases find on its nodes, without a cluster."""
 
 import json
+import os
 import subprocess
 import sys
 
@@ -40,6 +41,64 @@ def test_nodes_that_differ_are_named(second, said):
 
 def test_a_node_that_did_not_report_is_missed():
     assert differences([_node("a")], 2) == ["1 of 2 nodes reported (a): the others did not start a task"]
+
+
+FREE = {"problem": None, "probe": "/ckpt/.probe", "free_gib": 5.0}
+
+
+@pytest.mark.parametrize(
+    ("written", "said"),
+    [
+        ({"/ckpt": FREE}, []),
+        ({"/ckpt": {**FREE, "wanted_gib": 5}}, []),
+        ({"/ckpt": {**FREE, "wanted_gib": 6}}, ["/ckpt has 5.0 GiB free on b: wanted 6"]),
+        (
+            {"/ckpt": {**FREE, "problem": "Read-only file system", "free_gib": None}},
+            ["b cannot write to /ckpt: Read-only file system"],
+        ),
+    ],
+)
+def test_folders_that_cannot_take_a_checkpoint_are_named(written, said):
+    assert differences([_node("a"), {**_node("b"), "written": written}], 2) == said
+
+
+def _on_node(folder, node, *words, lines=""):
+    return subprocess.run(
+        [sys.executable, "-m", "hcp.render.preflight", *words],
+        input=lines,
+        capture_output=True,
+        text=True,
+        timeout=HANG_S,
+        cwd=folder,
+        env={**os.environ, "SLURMD_NODENAME": node, "SLURM_JOB_ID": "7"},
+    )
+
+
+def test_every_node_writes_where_checkpoints_will_be_and_the_first_one_sees_it(tmp_path):
+    words = ["node", "--write", "logs", "--write", "ckpt/run"]
+    lines = [_on_node(tmp_path, node, *words).stdout for node in "ab"]
+    assert len(list((tmp_path / "ckpt" / "run").iterdir())) == 2
+    done = _on_node(tmp_path, "a", "agree", "--nodes", "2", lines="".join(lines))
+    assert (done.returncode, done.stderr) == (0, "")
+    assert not list((tmp_path / "ckpt" / "run").iterdir()) and not list((tmp_path / "logs").iterdir())
+
+
+def test_a_folder_that_is_another_one_on_each_node_is_not_shared(tmp_path):
+    here, there = tmp_path / "a", tmp_path / "b"
+    here.mkdir()
+    there.mkdir()
+    words = ["node", "--write", "ckpt"]
+    lines = [_on_node(folder, folder.name, *words).stdout for folder in (here, there)]
+    done = _on_node(here, "a", "agree", "--nodes", "2", lines="".join(lines))
+    assert done.returncode == 1
+    assert done.stderr == "hcp preflight: ckpt is not shared: a does not see what b wrote there\n"
+
+
+def test_a_file_in_the_place_of_a_folder_is_said_as_what_it_is(tmp_path):
+    (tmp_path / "ckpt").write_text("")
+    line = _on_node(tmp_path, "a", "node", "--write", "ckpt").stdout
+    done = _on_node(tmp_path, "a", "agree", "--nodes", "1", lines=line)
+    assert done.returncode == 1 and done.stderr == "hcp preflight: a cannot write to ckpt: File exists\n"
 
 
 def test_too_few_gpus_on_every_node_are_found():

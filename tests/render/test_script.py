@@ -10,7 +10,8 @@ from hcp.core.errors import HcpError
 from hcp.launch.load import LoadOptions, load_launch
 from hcp.render.job import Job, plan_job
 from hcp.render.script import render_job
-from hcp.render.site import KEYS, STARTS, load_site
+from hcp.render.site import KEYS, load_site
+from hcp.render.starts import STARTS
 from hcp.resources import pack_dir
 
 TEMPLATES = [path for path in sorted(pack_dir("templates").glob("*.j2")) if not {".svg", ".html"} & {*path.suffixes}]

@@ -63,8 +63,12 @@ def test_an_option_wins_over_the_site_file_and_env_is_merged(hcp, tmp_path):
         "1",
         cwd=tmp_path,
     )
-    assert "#SBATCH --time=30\n" in done.stdout
-    assert "export A=1\n" in done.stdout and "export B=3\n" in done.stdout and "B=2" not in done.stdout
+    assert "#SBATCH --time=30  # --time\n" in done.stdout and "--gpus-per-node=8  # site.yaml\n" in done.stdout
+    assert (
+        "# site.yaml\nexport A=1\n" in done.stdout
+        and "# --env\nexport B=3\n" in done.stdout
+        and "B=2" not in done.stdout
+    )
 
 
 @pytest.mark.parametrize(

@@ -89,6 +89,12 @@ class Job:
         name = "verdict.json" if attempt is None else f"verdict-r{attempt}.json"
         return json.loads((self.run / name).read_text())
 
+    def final_verdict(self, attempt):
+        """Waits for the verdict of an attempt; one that is asked to save leaves a provisional one before."""
+        path = self.run / f"verdict-r{attempt}.json"
+        self.slurm.wait_until(lambda: path.exists() and self.verdict(attempt)["final"], f"verdict {attempt}")
+        return self.verdict(attempt)
+
     def log(self):
         return (self.folder / "logs" / f"{self.run.name}.out").read_text()
 

@@ -33,9 +33,14 @@ _SRC = Path(__file__).resolve().parents[2] / "src"
 
 
 class Cluster:
-    """Four nodes n1..n4 of eight CPUs and eight (empty) GPUs each."""
+    """Four nodes n1..n4 of eight CPUs and eight (empty) GPUs each, in two partitions: `urgent` preempts `debug`.
+
+    Where this machine lets it, processes are tracked by cgroups, as clusters do: a signal then reaches the tasks that
+    srun started and nothing below them. Elsewhere by process groups, which a launcher shares with its task.
+    """
 
     def __init__(self, folder: Path, first_job: int = 1) -> None:
+        self.has_cgroups = os.access("/sys/fs/cgroup/freezer", os.W_OK)
         self.folder = folder
         self.first_job = first_job
         self.conf = folder / "slurm.conf"
@@ -101,18 +106,8 @@ class Cluster:
 
     def finish(self, job: int) -> str:
         """Waits for the end of a job; its last state."""
-        return self.wait_for_state(
-            job,
-            "COMPLETED",
-            "FAILED",
-            "CANCELLED",
-            "TIMEOUT",
-            "NODE_FAIL",
-            "OUT_OF_MEMORY",
-            "BOOT_FAIL",
-            "DEADLINE",
-            "PREEMPTED",
-        )
+        ends = "COMPLETED FAILED CANCELLED TIMEOUT NODE_FAIL OUT_OF_MEMORY BOOT_FAIL DEADLINE PREEMPTED"
+        return self.wait_for_state(job, *ends.split())
 
     def hurry(self, job: int) -> None:
         """A requeued job waits two minutes; this starts it now.
@@ -122,6 +117,11 @@ class Cluster:
         """
         time.sleep(3)
         self.run("scontrol", "update", f"JobId={job}", "StartTime=now")
+
+    def preempt(self, job: int) -> None:
+        """An urgent job takes all nodes, ends at once, and gives them back."""
+        self.run("sbatch", "--partition=urgent", "--nodes=4", "--exclusive", "--output=/dev/null", "--wrap=true")
+        self.wait_until(lambda: self.field(job, "PreemptTime") != "None", f"the preemption of job {job}")
 
     def wait_until(self, true: Callable[[], bool], what: str) -> None:
         end = time.monotonic() + HANG_S
@@ -170,6 +170,8 @@ class Cluster:
         for number in range(8):
             (folder / "gpus" / str(number)).touch()
         (folder / "gres.conf").write_text(f"AutoDetect=off\nName=gpu File={folder}/gpus/[0-7]\n")
+        if self.has_cgroups:
+            (folder / "cgroup.conf").write_text("CgroupPlugin=cgroup/v1\nCgroupAutomount=no\nConstrainCores=no\n")
         self.conf.write_text(f"""\
 ClusterName=hcp
 SlurmctldHost={host}(127.0.0.1)
@@ -180,7 +182,7 @@ SlurmdUser={user}
 AuthType=auth/munge
 AuthInfo=socket={self.munge_socket}
 CryptoType=crypto/munge
-ProctrackType=proctrack/pgid
+ProctrackType=proctrack/{"cgroup" if self.has_cgroups else "pgid"}
 TaskPlugin=task/none
 SelectType=select/cons_tres
 SelectTypeParameters=CR_Core
@@ -190,8 +192,10 @@ SchedulerParameters=sched_interval=2
 GresTypes=gpu
 MailProg=/bin/true
 ReturnToService=2
-KillWait=5
+KillWait=10
 JobRequeue=1
+PreemptType=preempt/partition_prio
+PreemptMode=REQUEUE
 MpiDefault=none
 SwitchType=switch/none
 AccountingStorageType=accounting_storage/none
@@ -204,7 +208,8 @@ SlurmctldPidFile={folder}/slurmctld.pid
 SlurmctldLogFile={folder}/log/slurmctld.log
 StateSaveLocation={folder}/state
 {nodes}
-PartitionName=debug Nodes=n[1-4] Default=YES MaxTime=1:00:00 State=UP
+PartitionName=debug Nodes=n[1-4] Default=YES MaxTime=1:00:00 State=UP PriorityTier=10 GraceTime=60
+PartitionName=urgent Nodes=n[1-4] MaxTime=1:00:00 State=UP PriorityTier=100 PreemptMode=OFF
 """)
 
     def _daemon(self, *argv: str) -> None:
@@ -223,7 +228,7 @@ def _die_with_parent() -> None:
 
 def _free_ports(number: int) -> list[int]:
     """Ports that nobody listens at, out of a range that is nobody else's: below those that the system gives to
-    connections, so that none takes one before its daemon does, and below those of the jobs (15000 and up)."""
+    connections, so that none takes one before its daemon does, and below those of the jobs (20000 and up)."""
     free: list[int] = []
     for port in random.sample(range(10000, 15000), 200):
         with contextlib.suppress(OSError), socket.create_server(("127.0.0.1", port)):

@@ -16,10 +16,19 @@ from hcp.core.secrets import without_secrets
 from hcp.core.visible import visible
 from hcp.launch.fact import Dialect, Launch
 from hcp.launch.load import LoadOptions
-from hcp.render.site import KEYS, STARTS, SiteKey, load_site, site_assumptions
+from hcp.render.from_launch import Stated
+from hcp.render.site import KEYS, Settled, SiteKey, load_site, settle_site, site_assumptions
+from hcp.render.starts import STARTS
 
 _METAVARS = {"size": "N", "count": "N", "time": "TIME", "path": "PATH"}
-_REPEATED = {"texts": "TEXT", "paths": "PATH", "map": "NAME=VALUE", "env": "NAME=VALUE", "array": "WORDS"}
+_REPEATED = {
+    "options": "OPTION",
+    "texts": "TEXT",
+    "paths": "PATH",
+    "map": "NAME=VALUE",
+    "env": "NAME=VALUE",
+    "array": "WORDS",
+}
 """Types of keys whose option may be given several times, and what it then takes."""
 
 
@@ -45,9 +54,9 @@ def _option(key: SiteKey) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
 @click.argument("targets", nargs=-1, metavar="[TARGET] [-- OVERRIDE...]")
 @click.option(
     "--start",
-    type=click.Choice(STARTS),
-    required=True,
-    help="What starts the ranks; verify: a job that runs `hcp verify TARGET...` on every node.",
+    type=click.Choice(tuple(STARTS)),
+    help="What starts the ranks [default: what starts them in the launch]; "
+    "verify: a job that runs `hcp verify TARGET...` on every node.",
 )
 @site_option
 @click.option("-o", "--output", metavar="FILE", help="Write the script there instead of standard output.")
@@ -57,7 +66,7 @@ def _option(key: SiteKey) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
 @_site_options
 def render(
     targets: Sequence[str],
-    start: str,
+    start: str | None,
     site_file: str | None,
     output: str | None,
     dialect: Dialect | None,
@@ -72,8 +81,10 @@ def render(
     lacks is listed in one line. Exits with 1 if the launch has an error: the script is written, and would stop.
 
     \b
+    hcp render train.sbatch -o job.sbatch
     hcp render train.sh --start torchrun --nodes 4 --site site.yaml -o train.sbatch
     """
+    from hcp.render.from_launch import stated_by
     from hcp.render.job import default_name, plan_job
     from hcp.render.script import render_job
 
@@ -100,10 +111,18 @@ def render(
         if len(targets) > 1 or not (targets or words):
             raise HcpError(f"found {len(targets)} targets; wanted one launch, or overrides after --; name one")
         target = targets[0] if targets else ""
-        if options["job_name"] is None and site["job_name"] == "train" and target:
-            site["job_name"] = default_name(target)
         launch = _load(target, LoadOptions(dialect, words, model_file=model_file, recipe=recipe), start, site)
-        text = render_job(plan_job(start, site, launch, words, model_file=model_file, recipe=recipe))
+        stated = stated_by(launch)
+        start = start or stated.start
+        if start is None:
+            raise HcpError("not stated: start (what starts the ranks); wanted --start srun, torchrun or ft_launcher")
+        settled = settle_site(site_file, options, stated.site, stated.origins)
+        site = settled.values
+        if site["job_name"] == "train" and target:
+            site["job_name"] = default_name(target)
+        _say_taken(target, stated, settled)
+        job = plan_job(start, site, launch, words, origins=settled.origins, model_file=model_file, recipe=recipe)
+        text = render_job(job)
         failed = _warn(launch, text)
     _refuse_secrets(text)
     if output is not None and any(_is_same(target, output) for target in targets):
@@ -120,11 +139,30 @@ def render(
     return int(failed)
 
 
-def _load(target: str, options: LoadOptions, start: str, site: dict[str, Any]) -> Launch:
+def _load(target: str, options: LoadOptions, start: str | None, site: dict[str, Any]) -> Launch:
     from hcp.launch.load import load_launch
 
-    assumes = (f"start={start}", "placement=block", *site_assumptions(site))
+    assumes = (*((f"start={start}",) if start else ()), "placement=block", *site_assumptions(site))
     return load_launch(target, options._replace(assumes=assumes))
+
+
+def _say_taken(target: str, stated: Stated, settled: Settled) -> None:
+    """Says on stderr what the job has from the launch, what it has otherwise, and what it does not have."""
+    taken = [
+        f"{name}={visible(str(value))[:60]}" if not isinstance(value, dict | tuple) else f"{len(value)} {name}"
+        for name, value in stated.site.items()
+        if settled.origins.get(name) == stated.origins.get(name) and name in stated.origins
+    ]
+    if taken:
+        say([f"hcp render: taken from {visible(target)}: {', '.join(taken)}"], err=True)
+    overruled = [
+        f"{name}: {settled.origins[name]} wins over {origin}"
+        for name, origin in stated.origins.items()
+        if settled.origins.get(name) != origin
+    ]
+    for label, lines in (("changed", (*stated.changed, *overruled)), ("left out", stated.left_out)):
+        for line in lines:
+            say([f"hcp render: {label}: {visible(line)}"], err=True)
 
 
 def _warn(launch: Launch, script: str) -> bool:

@@ -31,8 +31,9 @@ def container_of(site: Mapping[str, Any]) -> Container:
         raise HcpError("mounts: found a comma in a path; wanted paths without: it separates mounts; rename the folder")
     options: tuple[str, ...]
     if runtime == "pyxis":
-        options = (f"--container-image={image}", "--no-container-mount-home")
+        options = (f"--container-image={image}",)
+        options += () if site["container_home"] else ("--no-container-mount-home",)
         options += (f"--container-workdir={workdir}",) if workdir else ()
     else:
-        options = ("--no-home", *(("--pwd", workdir) if workdir else ()))
+        options = (*(() if site["container_home"] else ("--no-home",)), *(("--pwd", workdir) if workdir else ()))
     return Container(runtime, image, options, mounts)

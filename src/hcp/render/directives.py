@@ -3,54 +3,67 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any
+from typing import Any, NamedTuple
 
 from hcp.core.errors import HcpError
-
-Directive = tuple[str, Any]
-"""An option of sbatch and its value; None: the option takes none."""
+from hcp.render.starts import Start
 
 
-def directives_of(start: str, site: Mapping[str, Any]) -> tuple[Directive, ...]:
-    """The directives, in the order in which they are written.
+class Directive(NamedTuple):
+    """An option of sbatch; `value` None: it takes none. `origin`: where it comes from."""
+
+    name: str
+    value: Any
+    origin: str
+
+
+def directives_of(start: Start, site: Mapping[str, Any], origins: Mapping[str, str]) -> tuple[Directive, ...]:
+    """The directives, in the order in which they are written; `origins` as `settle_site` gives them.
 
     Raises:
-        HcpError: the folder of the logs has a path that no directive can hold.
+        HcpError: the folder of the logs has a path that no directive can hold; a further option is the job's own.
     """
     per_node = site["gpus_per_node"]
-    log_name = "%x-%A_%a" if site["array"] else "%x-%j"
-    stated: list[Directive] = [
-        ("job-name", site["job_name"]),
-        ("account", site["account"]),
-        ("partition", site["partition"]),
-        ("qos", site["qos"]),
-        ("reservation", site["reservation"]),
-        ("constraint", site["constraint"]),
-        ("nodelist", site["nodelist"]),
-        ("exclude", site["exclude"]),
-        ("nodes", site["nodes"]),
-        ("ntasks-per-node", per_node if start == "srun" else 1),
-        ("gres", f"gpu:{per_node}" if site["gpu_request"] == "gres" else None),
-        ("gpus-per-node", per_node if site["gpu_request"] == "gpus-per-node" else None),
-        ("cpus-per-task", site["cpus_per_task"]),
-        ("mem", site["mem"]),
-        ("distribution", "block"),
-        ("segment", site["segment"]),
-        ("switches", site["switches"]),
-        ("time", site["time"]),
-        ("output", f"{_plain_path(site['logs'])}/{log_name}.out"),
-        ("signal", f"B:USR1@{site['signal']}"),
-        ("array", f"0-{len(site['array']) - 1}" if site["array"] else None),
+    gpus = f"{site['gpu_type']}:{per_node}" if site["gpu_type"] else per_node
+    log_name = "%x-%A_%a" if site["array"] or site["array_range"] else "%x-%j"
+    array = f"0-{len(site['array']) - 1}" if site["array"] else site["array_range"]
+    stated: list[tuple[str, Any, str]] = [
+        ("job-name", site["job_name"], "job_name"),
+        *((name, site[name], name) for name in ("account", "partition", "qos", "reservation", "constraint")),
+        *((name, site[name], name) for name in ("nodelist", "exclude", "nodes")),
+        ("ntasks-per-node", per_node if start.tasks_are_ranks else 1, ""),
+        ("gres", f"gpu:{gpus}" if site["gpu_request"] == "gres" else None, "gpus_per_node"),
+        ("gpus-per-node", gpus if site["gpu_request"] == "gpus-per-node" else None, "gpus_per_node"),
+        ("cpus-per-task", site["cpus_per_task"], "cpus_per_task"),
+        ("mem", site["mem"], "mem"),
+        ("distribution", "block", ""),
+        *((name, site[name], name) for name in ("segment", "switches", "time")),
+        (
+            "output",
+            site["log_file"] or f"{_plain_path(site['logs'])}/{log_name}.out",
+            "log_file" if site["log_file"] else "logs",
+        ),
+        ("signal", f"B:USR1@{site['signal']}", "signal"),
+        ("array", array, "array" if site["array"] else "array_range"),
     ]
-    flags = [
-        *(["exclusive"] if site["exclusive"] else []),
-        "requeue" if site["requeue"] else "no-requeue",
-    ]
-    return (
-        *((name, value) for name, value in stated if value is not None),
-        *((name, None) for name in flags),
-        ("open-mode", "append"),
-    )
+    found = [Directive(name, value, _origin(key, origins)) for name, value, key in stated if value is not None]
+    if site["exclusive"]:
+        found.append(Directive("exclusive", None, _origin("exclusive", origins)))
+    found.append(Directive("requeue" if site["requeue"] else "no-requeue", None, _origin("requeue", origins)))
+    found.append(Directive("open-mode", "append", _origin("", origins)))
+    for option in site["sbatch"] or ():
+        name, _, value = option.removeprefix("--").partition("=")
+        if name in _OWN or any(name == directive.name for directive in found):
+            raise HcpError(f"sbatch: found {option}, which the job states itself; wanted further options; leave it out")
+        found.append(Directive(name, value or None, _origin("sbatch", origins)))
+    return tuple(found)
+
+
+_OWN = ("ntasks", "gpus", "gpus-per-task", "gres", "gpus-per-node", "error", "requeue", "no-requeue", "array", "wrap")
+
+
+def _origin(key: str, origins: Mapping[str, str]) -> str:
+    return origins.get(key, "default") if key else "hcp"
 
 
 def _plain_path(path: str) -> str:

@@ -34,7 +34,11 @@ class Variable(NamedTuple):
 
 
 def environment_of(
-    dialect: str | None, facts: Mapping[str, Any], stated: Mapping[str, str | None], cpus_per_task: int | None
+    dialect: str | None,
+    facts: Mapping[str, Any],
+    stated: Mapping[str, str | None],
+    cpus_per_task: int | None,
+    origins: Mapping[str, str],
 ) -> tuple[Variable, ...]:
     """The variables that a job exports, in order; what is stated wins over what is computed.
 
@@ -43,6 +47,7 @@ def environment_of(
         facts: the launch's facts by name, and `arch`.
         stated: the site's and the user's variables.
         cpus_per_task: of the job, if stated.
+        origins: where the stated ones stand, as `env.NAME`.
     """
     computed = [Variable("OMP_NUM_THREADS", "1", "One thread per rank in CPU libraries: the ranks share the cores.")]
     if cpus_per_task is not None:
@@ -63,7 +68,7 @@ def environment_of(
     )
     computed.append(Variable("PYTHONUNBUFFERED", "1", "The last lines before a crash reach the log."))
     kept = [item for item in computed if item.name not in stated]
-    return (*kept, *(Variable(name, value) for name, value in stated.items()))
+    return (*kept, *(Variable(name, value, origins.get(f"env.{name}", "")) for name, value in stated.items()))
 
 
 def reserved_in(stated: Mapping[str, str | None]) -> list[str]:

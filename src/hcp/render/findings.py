@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from hcp.core.errors import HcpError
 from hcp.launch.build import build_launch
 from hcp.launch.fact import Fact, Launch
 from hcp.launch.read import read_text
@@ -29,5 +30,8 @@ def _read_back(launch: Launch, script: str) -> Launch:
     if launch.reading.form == "yaml":  # its values are in a file that the script only names
         return launch
     assumed = {**launch.assumed, "log_directory": Fact("present", "assumed")}
-    reading = read_text(script, "job.sbatch", dialect=launch.dialect)
+    try:
+        reading = read_text(script, "job.sbatch", dialect=launch.dialect)
+    except HcpError:  # its program is one that no reader of scripts takes for a trainer
+        return launch
     return build_launch(reading, assumed=assumed, model=launch.model)

@@ -5,25 +5,20 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import PurePath
+from types import MappingProxyType
 from typing import Any
 
 from hcp.core.errors import HcpError
-from hcp.launch.fact import ELASTIC_STARTS, Launch
+from hcp.launch.fact import Launch
 from hcp.render.arguments import check_arguments, group_arguments, rank_arguments, words_to_skip
 from hcp.render.container import Container, container_of
 from hcp.render.directives import Directive, directives_of
 from hcp.render.environment import MEGATRON, Variable, environment_of, needs_arch, reserved_in
 from hcp.render.program import Lines, cluster_words, launch_words, program_words
 from hcp.render.site import BY_NAME
+from hcp.render.starts import STARTS, Start
 from hcp.render.values import check_text, seconds_of
 
-_TITLES = {
-    "srun": "srun starts every rank",
-    "torchrun": "torchrun on every node",
-    "ft_launcher": "ft_launcher on every node",
-    "ray": "one Ray cluster over all nodes",
-}
-"""Programs that start the ranks of their node themselves."""
 _SAVE_KEYS = {"mlm": "save", "verl": "trainer.default_local_dir"}
 _CLUSTER_FACTS = ("arch", "nvlink_domain", "gpus_per_node", "nodes")
 
@@ -32,10 +27,12 @@ _CLUSTER_FACTS = ("arch", "nvlink_domain", "gpus_per_node", "nodes")
 class Job:
     """What an sbatch script says and does. `site` has every site key's value, from `load_site`."""
 
-    start: str
+    start: Start
     site: Mapping[str, Any]
     title: str
     directives: tuple[Directive, ...]
+    origins: Mapping[str, str]
+    """Where the value of a site key stands, as `settle_site` says."""
     environment: tuple[Variable, ...]
     container: Container
     checkpoint_dir: str | None
@@ -53,14 +50,9 @@ class Job:
     """The steps of a verification; empty: all."""
 
     @property
-    def needs_interpreter(self) -> bool:
-        """Whether the command has to name the interpreter: torchrun and ft_launcher name it themselves."""
-        return self.start not in ELASTIC_STARTS
-
-    @property
-    def stop_signal(self) -> str:
-        """What asks the trainer to save and to end: a launcher would end its ranks at once on TERM."""
-        return "USR1" if self.start in ELASTIC_STARTS else "TERM"
+    def writes_checkpoints(self) -> bool:
+        """Whether checkpoints go to a folder that is known, and not to an object store."""
+        return bool(self.launch_lines) and self.checkpoint_dir is not None and "://" not in self.checkpoint_dir
 
     @property
     def gpus_to_see(self) -> int:
@@ -76,12 +68,14 @@ def plan_job(
     steps: Sequence[str] = (),
     model_file: str | None = None,
     recipe: str | None = None,
+    origins: Mapping[str, str] = MappingProxyType({}),
 ) -> Job:
     """The job that trains a launch, or verifies steps, on a site.
 
     Args:
         start: one of STARTS.
         site: every site key's value, from `load_site`.
+        origins: where each stands, from `settle_site`.
         launch: what is trained; None for `verify`.
         cli_words: the launch's words after `--` on our command line.
         steps: for `verify`: the steps, as `hcp verify` takes them.
@@ -105,12 +99,13 @@ def plan_job(
     if launch is not None and dialect == "verl":
         lines = (*lines, *cluster_words(launch, site))
     return Job(
-        start=start,
+        start=STARTS[start],
         site=site,
         container=container_of(site),
         title=_title(start, launch, steps),
-        directives=directives_of(start, site),
-        environment=environment_of(dialect, facts, site["env"] or {}, site["cpus_per_task"]),
+        directives=directives_of(STARTS[start], site, origins),
+        origins=origins,
+        environment=environment_of(dialect, facts, site["env"] or {}, site["cpus_per_task"], origins),
         checkpoint_dir=checkpoint_dir,
         program=program,
         launch_lines=lines,
@@ -144,7 +139,7 @@ def _refuse_gaps(
     if start != "verify":
         if not program:
             missing.append("program (the launch does not name what it starts)")
-        if needs_arch(dialect, facts):
+        if needs_arch(dialect, facts) and "CUDA_DEVICE_MAX_CONNECTIONS" not in (site["env"] or {}):
             missing.append("arch (CUDA_DEVICE_MAX_CONNECTIONS depends on it with TP or CP)")
         if site["requeue"] and not checkpoint_dir:
             missing.append("checkpoint_dir (whether a requeued job makes progress)")
@@ -191,7 +186,7 @@ def _refuse_contradictions(start: str, site: Mapping[str, Any], dialect: str | N
 def _title(start: str, launch: Launch | None, steps: Sequence[str]) -> str:
     if launch is None:
         return f"Verification across nodes: {len(steps) or 'all'} steps."
-    return f"Training on the Megatron stack, {launch.dialect}: {_TITLES[start]}."
+    return f"Training on the Megatron stack, {launch.dialect}: {STARTS[start].title}."
 
 
 def _saved_to(launch: Launch | None) -> str | None:

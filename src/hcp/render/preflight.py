@@ -7,8 +7,10 @@ something is wrong, one line on standard error, and exits with 1.
 from __future__ import annotations
 
 import argparse
+import contextlib
 import json
 import os
+import shutil
 import socket
 import subprocess
 import sys
@@ -20,6 +22,9 @@ from hcp.core.errors import HcpError
 
 _CLOCK_S = 30.0
 """Nodes report within seconds of each other; a larger difference is a clock that is wrong."""
+_PROBE_BYTES = 1_000_000
+_SEEN_S = 10.0
+"""A network file system shows a new file to other nodes within seconds."""
 
 
 def main(argv: Sequence[str] | None = None) -> int:
@@ -28,6 +33,8 @@ def main(argv: Sequence[str] | None = None) -> int:
     node = commands.add_parser("node", help="what this node has, as one line of JSON")
     node.add_argument("--gpus", type=int, default=0, help="how many GPUs there must be; 0: any")
     node.add_argument("--mount", action="append", default=[], help="a folder that must be there")
+    node.add_argument("--write", action="append", default=[], help="a folder that every node writes to; made here")
+    node.add_argument("--free-gib", type=int, default=0, help="GiB that must be free in the last of these")
     agree = commands.add_parser("agree", help="compare the nodes' lines; print what they share as NAME=VALUE")
     agree.add_argument("--nodes", type=int, required=True)
     ranks = commands.add_parser("ranks", help="compare where the ranks are with where they were planned")
@@ -42,7 +49,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     options = parser.parse_args(argv)
     try:
         if options.command == "node":
-            return _node(options.gpus, options.mount)
+            return _node(options)
         if options.command == "agree":
             return _agree(sys.stdin, options.nodes)
         if options.command == "ranks":
@@ -58,20 +65,44 @@ def node_name() -> str:
     return os.environ.get("SLURMD_NODENAME") or socket.gethostname()
 
 
-def _node(gpus: int, mounts: Sequence[str]) -> int:
+def _node(options: argparse.Namespace) -> int:
     from hcp.launch.this_machine import machine_facts
 
     facts = {name: value for name, value in machine_facts().items() if name not in ("nodes", "world_size")}
+    written = {path: _written(path) for path in options.write}
+    if options.write:
+        written[options.write[-1]]["wanted_gib"] = options.free_gib
     found = {
         "node": node_name(),
         "facts": facts,
         "driver": _driver(),
         "clock": time.time(),
-        "wanted_gpus": gpus,
-        "mounts": {path: os.path.isdir(path) and os.access(path, os.R_OK) for path in mounts},
+        "wanted_gpus": options.gpus,
+        "mounts": {path: os.path.isdir(path) and os.access(path, os.R_OK) for path in options.mount},
+        "written": written,
     }
     sys.stdout.write(json.dumps(found) + "\n")
     return 0
+
+
+def _written(path: str) -> dict[str, Any]:
+    """Whether this node can write to a folder, which is made if it is not there; what is left is an empty file.
+
+    Returns:
+        `problem` (str or None), `probe` (the file, for the others to see), `free_gib` (float or None).
+    """
+    job = os.environ.get("SLURM_JOB_ID", "0") + "-" + os.environ.get("SLURM_RESTART_COUNT", "0")
+    probe = os.path.join(path, f".hcp-probe-{job}-{node_name()}")
+    try:
+        os.makedirs(path, exist_ok=True)
+        with open(probe, "wb") as file:
+            file.write(bytes(_PROBE_BYTES))
+            os.fsync(file.fileno())
+            file.truncate(0)
+        free = shutil.disk_usage(path).free / 2**30
+    except OSError as error:
+        return {"problem": error.strerror or str(error), "probe": probe, "free_gib": None}
+    return {"problem": None, "probe": probe, "free_gib": round(free, 1)}
 
 
 def _driver() -> str | None:
@@ -90,7 +121,7 @@ def _driver() -> str | None:
 
 def _agree(lines: Iterable[str], nodes: int) -> int:
     reports = [json.loads(line) for line in lines if line.startswith("{")]
-    problems = differences(reports, nodes)
+    problems = [*differences(reports, nodes), *_not_shared(reports)]
     for problem in problems:
         print(f"hcp preflight: {problem}", file=sys.stderr)
     if problems:
@@ -124,9 +155,43 @@ def differences(reports: Sequence[dict[str, Any]], nodes: int) -> list[str]:
         if wanted and gpus != wanted:
             found.append(f"{report['node']} has {gpus} GPUs: wanted {wanted}")
         found += [f"{path} is not there on {report['node']}" for path, there in report["mounts"].items() if not there]
+        found += _unfit(report)
     clocks = [report["clock"] for report in reports]
     if max(clocks) - min(clocks) > _CLOCK_S:
         found.append(f"the clocks are {max(clocks) - min(clocks):.0f} s apart")
+    return found
+
+
+def _unfit(report: dict[str, Any]) -> list[str]:
+    """What is wrong with the folders that one node was to write to."""
+    found = []
+    for path, said in report.get("written", {}).items():
+        if said["problem"]:
+            found.append(f"{report['node']} cannot write to {path}: {said['problem']}")
+        elif said["free_gib"] < said.get("wanted_gib", 0):
+            found.append(f"{path} has {said['free_gib']} GiB free on {report['node']}: wanted {said['wanted_gib']}")
+    return found
+
+
+def _not_shared(reports: Sequence[dict[str, Any]]) -> list[str]:
+    """The folders in which this node does not see what another wrote; what they wrote is removed."""
+    probes = [
+        (report["node"], path, said["probe"])
+        for report in reports
+        for path, said in report.get("written", {}).items()
+        if not said["problem"]
+    ]
+    deadline = time.monotonic() + _SEEN_S
+    while not all(os.path.exists(probe) for _, _, probe in probes) and time.monotonic() < deadline:
+        time.sleep(0.2)
+    found = [
+        f"{path} is not shared: {node_name()} does not see what {node} wrote there"
+        for node, path, probe in probes
+        if not os.path.exists(probe)
+    ]
+    for _, _, probe in probes:
+        with contextlib.suppress(OSError):
+            os.unlink(probe)
     return found
 
 

@@ -31,7 +31,7 @@ def render_job(job: Job) -> str:
 def _fill(job: Job) -> str:
     from jinja2 import Environment, FileSystemLoader, StrictUndefined
 
-    template = f"{job.start}.sbatch.j2"
+    template = f"{job.start.name}.sbatch.j2"
 
     def shown(value: Any) -> Any:
         assert value is not None and str(value) != "", f"a value of {template} would render as nothing"

@@ -2,17 +2,17 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any
+from pathlib import PurePath
+from types import MappingProxyType
+from typing import Any, NamedTuple
 
 from hcp.core.schema import ANY, Fields, Leaf, ListOf, MapOf, Shape, is_number
 from hcp.core.schema import checked as check_shape
 from hcp.core.visible import visible
 from hcp.render.values import ValueType, checked
-
-STARTS = ("srun", "torchrun", "ft_launcher", "ray", "verify")
-"""What starts the ranks; verify: a job that trains nothing and runs `hcp verify` on every node."""
 
 
 @dataclass(frozen=True)
@@ -42,13 +42,19 @@ KEYS: tuple[SiteKey, ...] = (
     SiteKey("mem", "word", "memory per node; 0 = all", "0"),
     SiteKey("cpus_per_task", "size", "CPU cores per task"),
     SiteKey("gpu_request", "choice", "how GPUs are asked for", "gpus-per-node", ("gpus-per-node", "gres", "none")),
+    SiteKey("gpu_type", "word", "type of the GPUs, where the cluster has several: h100"),
     SiteKey("exclusive", "bool", "whole nodes", True),
     SiteKey("segment", "size", "nodes that must come from one block (NVL72)"),
     SiteKey("switches", "word", "most leaf switches, COUNT or COUNT@WAIT"),
     SiteKey("signal", "size", "seconds before the end at which the trainer is asked to save", 600),
     SiteKey("requeue", "count", "how often the job may be requeued; unset = never"),
     SiteKey("checkpoint_dir", "path", "where the trainer writes checkpoints (read from the launch where it says so)"),
+    SiteKey("free_gib", "size", "GiB that must be free where checkpoints are written"),
     SiteKey("logs", "path", "folder of the logs; it must exist when the job is submitted", "."),
+    SiteKey("log_file", "word", "file of the job's log, with sbatch's patterns [default: LOGS/NAME-ID.out]"),
+    SiteKey("workdir", "path", "folder in which the training is started"),
+    SiteKey("sbatch", "options", "further options of sbatch, such as --comment=x"),
+    SiteKey("srun", "options", "further options of the srun that trains, such as --mpi=pmix"),
     SiteKey("python", "path", "interpreter that has hcp and the training stack", "python3"),
     SiteKey("venv", "path", "virtual environment to activate"),
     SiteKey("modules", "texts", "modules to load"),
@@ -56,6 +62,7 @@ KEYS: tuple[SiteKey, ...] = (
     SiteKey("container_runtime", "choice", "how containers are started", None, ("pyxis", "apptainer")),
     SiteKey("container_image", "path", "container image"),
     SiteKey("container_workdir", "path", "working folder in the container"),
+    SiteKey("container_home", "bool", "mount the home folder in the container", False),
     SiteKey("mounts", "paths", "folders to mount in the container: HOST or HOST:CONTAINER"),
     SiteKey("shared", "paths", "folders that every node must see"),
     SiteKey("env", "env", "environment variables"),
@@ -63,6 +70,7 @@ KEYS: tuple[SiteKey, ...] = (
     SiteKey("nvlink_domain", "size", "GPUs that NVLink joins"),
     SiteKey("facts", "map", "further facts for hcp check: te, mcore, …"),
     SiteKey("array", "array", "words for each element of a job array"),
+    SiteKey("array_range", "word", "elements of a job array that all run the same words: 0-9%1 is a chain of ten"),
     SiteKey("comm_test", "bool", "test the communication of every level before training", False),
     SiteKey("ft_timeouts", "timeouts", "ft_launcher: seconds per section", "setup:1800,step:900,checkpointing:1800"),
     SiteKey("ft_outside", "size", "ft_launcher: seconds outside the sections", 1800),
@@ -74,25 +82,55 @@ KEYS: tuple[SiteKey, ...] = (
 BY_NAME: dict[str, SiteKey] = {key.name: key for key in KEYS}
 
 
+class Settled(NamedTuple):
+    """Every key's value, None = not stated; and where it stands: an option, the site file, or a line of the launch."""
+
+    values: dict[str, Any]
+    origins: dict[str, str]
+
+
 def load_site(path: str | None, options: Mapping[str, Any]) -> dict[str, Any]:
     """Every key's value: the option where given, else the site file's, else the default; None = not stated.
 
     Raises:
         HcpError: the file cannot be read or is no mapping, an unknown key, a value that is not of its key's type.
     """
-    stated: dict[str, Any] = {}
-    if path is not None:
-        stated = {
-            name: _checked(BY_NAME[name], value, f"{visible(path)}: {name}") for name, value in _read(path).items()
-        }
+    return settle_site(path, options).values
+
+
+def settle_site(
+    path: str | None,
+    options: Mapping[str, Any],
+    stated: Mapping[str, Any] = MappingProxyType({}),
+    origins: Mapping[str, str] = MappingProxyType({}),
+) -> Settled:
+    """The same, with what the launch states (`stated`, `origins`) below the site file and above the defaults.
+
+    Raises:
+        HcpError: as `load_site`.
+    """
+    values, places = dict(stated), dict(origins)
+
+    def put(name: str, value: Any, place: str) -> None:
+        if isinstance(value, dict):
+            places.update({f"{name}.{item}": place for item in value})
+            value = {**values.get(name, {}), **value}
+        values[name], places[name] = value, place
+
+    for name, value in (_read(path) if path is not None else {}).items():
+        put(name, _checked(BY_NAME[name], value, f"{visible(path or '')}: {name}"), visible(PurePath(path or "").name))
     for name, value in options.items():
         if value is None or value == ():
             continue
-        value = _checked(BY_NAME[name], value, "--" + name.replace("_", "-"))
-        if isinstance(value, dict):
-            value = {**stated.get(name, {}), **value}
-        stated[name] = value
-    return {key.name: stated.get(key.name, key.default) for key in KEYS}
+        option = "--" + name.replace("_", "-")
+        if name == "gpus_per_node" and (typed := _TYPED_GPUS.match(str(value))):
+            put("gpu_type", _checked(BY_NAME["gpu_type"], typed[1], option), option)
+            value = typed[2]
+        put(name, _checked(BY_NAME[name], value, option), option)
+    return Settled({key.name: values.get(key.name, key.default) for key in KEYS}, places)
+
+
+_TYPED_GPUS = re.compile(r"([A-Za-z][\w.-]*):(\d+)\Z")
 
 
 def _checked(key: SiteKey, value: Any, where: str) -> Any:
@@ -117,14 +155,14 @@ def _shape(key: SiteKey, value: Any) -> Shape:
     """What a value is made of, before `checked` asks what it says. What an option may be as well is left to that."""
     if key.type in ("map", "env") and isinstance(value, dict):
         return MapOf(Leaf(_SCALAR.wanted, lambda item: item is None or _SCALAR.holds(item)))
-    if key.type in ("texts", "paths") and isinstance(value, list):
+    if key.type in ("texts", "paths", "options") and isinstance(value, list):
         return ListOf(_SCALAR)
     if key.type == "array" and isinstance(value, list):
         return ListOf(_WORDS)
     return ANY if isinstance(value, list | dict) and key.type in _OF_PARTS else _SCALAR
 
 
-_OF_PARTS = ("texts", "paths", "map", "env", "array")
+_OF_PARTS = ("texts", "paths", "options", "map", "env", "array")
 
 
 def _read(path: str) -> dict[str, Any]:

@@ -25,6 +25,7 @@ ValueType = Literal[
     "env",
     "array",
     "timeouts",
+    "options",
 ]
 Wrong = Callable[[str], HcpError]
 """Makes the error from what was wanted."""
@@ -45,6 +46,7 @@ _PLAIN: dict[ValueType, tuple[re.Pattern[str], str]] = {
 }
 """Types that a pattern decides, and what is wanted."""
 _TIME = re.compile(r"(?:\d+-)?\d+(?::\d{1,2}){0,2}\Z")
+_OPTION = re.compile(r"--[a-z][a-z0-9-]*(?:=[A-Za-z0-9@%_+=:,./\[\]&|!*()-]+)?\Z")
 _VARIABLE = re.compile(r"[A-Za-z_][A-Za-z0-9_]*\Z")
 _LONGEST = 100_000
 """Bytes of one value: Linux takes 128 KiB per argument or variable."""
@@ -88,6 +90,8 @@ def checked(kind: ValueType, value: Any, where: str, choices: Sequence[str] = ()
             return _texts(value, wrong, _LONGEST_PATH)
         case "array":
             return _array(value, wrong)
+        case "options":
+            return _options(value, wrong)
         case "map" | "env":
             return _map(value, wrong, kind == "env")
 
@@ -136,6 +140,14 @@ def _texts(items: Any, wrong: Wrong, longest: int) -> tuple[str, ...]:
     if not isinstance(items, list | tuple):
         raise wrong("a list")
     return tuple(_text(item, wrong, longest) for item in items)
+
+
+def _options(items: Any, wrong: Wrong) -> tuple[str, ...]:
+    texts = _texts([items] if isinstance(items, str) else items, wrong, _LONGEST_PATH)
+    for text in texts:
+        if not _OPTION.match(text):
+            raise wrong("--NAME or --NAME=VALUE of plain characters: Slurm's directives have no quoting")
+    return texts
 
 
 def check_text(value: str, wrong: Wrong, longest: int = _LONGEST) -> None:

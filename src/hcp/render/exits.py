@@ -1,0 +1,111 @@
+"""Which rank ended first, and which node a trainer suspects, from what a job's launchers and ranks wrote."""
+
+from __future__ import annotations
+
+import re
+import signal
+from collections.abc import Iterable, Sequence
+from pathlib import Path
+from typing import Literal, NamedTuple
+
+_TAIL_BYTES = 400_000
+"""What is read of the end of each log: a launcher reports last."""
+_MOST_LOGS = 2_000
+_SIGNALS = {(signal.strsignal(number) or "").lower(): int(number) for number in signal.valid_signals()}
+_SRUN = re.compile(
+    r"^srun: error: (?P<nodes>\S+): tasks? (?P<tasks>[\d,-]+): "
+    r"(?:Exited with exit code (?P<code>\d{1,3})|(?P<signal>[A-Z][A-Za-z /]+?)(?: \(core dumped\))?)\s*$",
+    re.M,
+)
+_TORCHRUN = re.compile(
+    r"Root Cause \(first observed failure\):.{0,80}?time\s+: (?P<time>\S+).{0,400}?rank\s+: (?P<rank>\d+).{0,80}?"
+    r"exitcode\s+: (?P<code>-?\d+)",
+    re.S,
+)
+_NODE_OF_LOG = re.compile(r"-node(\d+)\.log\Z")
+_SUSPECT = re.compile(
+    r"First rerun: unexpected result is reproducible|Possible transient error!|Got rescheduled on the same GPU"
+)
+"""megatron/core/rerun_state_machine.py, validate_result: lines about the GPU of the rank that writes them."""
+_EARLIER = re.compile(r"Possible persistent error!")
+_TRAINING = re.compile(r"Correct result \(but possible Application error\)")
+
+
+class RankExit(NamedTuple):
+    """The first process that a launcher says ended badly. `code` as a shell has it: 128 + N for signal N."""
+
+    code: int
+    ranks: str
+    node: str
+
+    def __str__(self) -> str:
+        many = "ranks" if re.search(r"[,-]", self.ranks) else "rank"
+        return f"{many} {self.ranks}" + (f" on {self.node}" if self.node else "")
+
+
+class Suspicion(NamedTuple):
+    """Where a trainer whose result failed its validation sees the fault.
+
+    `at`: "node" (`nodes` of this attempt), "earlier" (a node of an attempt before), "training", or "" (unsaid).
+    """
+
+    at: Literal["node", "earlier", "training", ""] = ""
+    nodes: tuple[str, ...] = ()
+
+
+def first_exit(launcher_log: str, train_logs: Iterable[tuple[str, str]]) -> RankExit | None:
+    """The rank that ended first.
+
+    Args:
+        launcher_log: what srun itself wrote.
+        train_logs: (node, text) of each node's log: torchrun reports there.
+    """
+    reports = [
+        (match["time"], int(match["code"]), match["rank"], node)
+        for node, text in train_logs
+        for match in _TORCHRUN.finditer(text)
+    ]
+    # A launcher whose peers failed ends its ranks with SIGTERM and reports that as their failure.
+    reports = [report for report in reports if report[1] != -signal.SIGTERM] or reports
+    if reports:
+        _, code, rank, node = min(reports)
+        return RankExit(code if code >= 0 else 128 - code, rank, node)
+    match = _SRUN.search(launcher_log)
+    if match is None:
+        return None
+    number = _SIGNALS.get((match["signal"] or "").lower())
+    if match["code"] is None and number is None:
+        return None
+    return RankExit(int(match["code"]) if match["code"] else 128 + (number or 0), match["tasks"], match["nodes"])
+
+
+def suspicion(train_logs: Iterable[tuple[str, str]]) -> Suspicion:
+    """What the ranks say about a result that failed its validation; `train_logs` as for `first_exit`."""
+    logs = list(train_logs)
+    if any(_TRAINING.search(text) for _, text in logs):
+        return Suspicion("training")
+    nodes = tuple(sorted({node for node, text in logs if node and _SUSPECT.search(text)}))
+    if nodes:
+        return Suspicion("node", nodes)
+    return Suspicion("earlier") if any(_EARLIER.search(text) for _, text in logs) else Suspicion()
+
+
+def logs_of(run: Path, attempt: int, nodes: Sequence[str]) -> tuple[str, list[tuple[str, str]]]:
+    """What srun wrote, and (node, text) of each node's training log, of one attempt in its folder; ends only."""
+    paths = sorted(run.glob(f"train-r{attempt}-node*.log"))[:_MOST_LOGS]
+    return _tail(run / f"launch-r{attempt}-srun.log"), [(_node_of(path, nodes), _tail(path)) for path in paths]
+
+
+def _node_of(path: Path, nodes: Sequence[str]) -> str:
+    match = _NODE_OF_LOG.search(path.name)
+    place = int(match[1]) if match else len(nodes)
+    return nodes[place] if place < len(nodes) else ""
+
+
+def _tail(path: Path) -> str:
+    try:
+        with path.open("rb") as file:
+            file.seek(max(0, file.seek(0, 2) - _TAIL_BYTES))
+            return file.read().decode("utf-8", "replace")
+    except OSError:
+        return ""

@@ -1,0 +1,169 @@
+"""How an attempt of a job ended and what follows: the script's last call, `python -m hcp.render.outcome`.
+
+Standard library only. Prints the fields of `Outcome` as NAME=VALUE lines; the script writes the verdict from them.
+"""
+
+from __future__ import annotations
+
+import argparse
+import re
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Literal, NamedTuple
+
+from hcp.render.exits import RankExit, Suspicion, first_exit, logs_of, suspicion
+
+_RESUME_ELSEWHERE, _FAILED_VALIDATION = 16, 17
+"""megatron/core/rerun_state_machine.py: EXIT_CODE_RESUME_TO_DISAMBIGUATE, EXIT_CODE_FAILED_ON_RESULT_VALIDATION."""
+_TRAINING = 3
+"""The phase in which a job trains."""
+
+
+class AttemptEnd(NamedTuple):
+    """What is known of an attempt when its script ends.
+
+    `code`: the exit code of the phase that ended. `asked`: which signal the script itself got: "preempted" (USR1, which
+    comes before the end of the job), "terminated" (TERM), or "". `stopped`: why the job's own checks ended it, or "".
+    `first`: the rank that ended first, where a launcher names it. `is_preempted`: Slurm preempted this attempt.
+    `max_requeues`: None where the job is never requeued. `has_progress`: a checkpoint was written in this attempt.
+    """
+
+    phase: int
+    code: int
+    asked: str = ""
+    stopped: str = ""
+    first: RankExit | None = None
+    suspicion: Suspicion = Suspicion()
+    is_preempted: bool = False
+    attempt: int = 0
+    max_requeues: int | None = None
+    has_progress: bool = False
+
+
+class Outcome(NamedTuple):
+    """`exit_code`: the failed rank's own where it is known. `exclude`: nodes that the next attempt leaves out."""
+
+    status: Literal["completed", "preempted", "failed", "terminated", "stopped"]
+    next: Literal["none", "requeue"]
+    exit_code: int
+    reason: str
+    exclude: tuple[str, ...] = ()
+
+
+def decide(ended: AttemptEnd) -> Outcome:
+    """What an attempt was, and what comes next.
+
+    Preemption goes before all else: Slurm sends TERM to the job's steps and not to its script, so that a check which
+    it interrupted looks like one that failed, and a trainer that saved and ended with 0 like one that is done.
+    """
+    if ended.is_preempted or ended.asked == "preempted":
+        return _preempted(ended)
+    if ended.asked == "terminated":
+        return Outcome("terminated", "none", ended.code or 1, "the job was cancelled, or its time was over")
+    if ended.stopped:
+        return Outcome("stopped", "none", ended.code or 1, ended.stopped)
+    if ended.code == 0:
+        return Outcome("completed", "none", 0, "the last phase ended with 0")
+    return _failed(ended)
+
+
+def _preempted(ended: AttemptEnd) -> Outcome:
+    by = "Slurm preempted the job" if ended.is_preempted else "Slurm's signal came before the end of the job"
+    if ended.phase < _TRAINING:
+        reason = f"{by} before it trained"
+    elif ended.code == 0:
+        reason = f"{by}; the trainer ended with 0"
+    else:
+        reason = f"{by}; the trainer ended with {ended.code}: what came after its last checkpoint may be lost"
+    refusal = _limit(ended)
+    if refusal:
+        # Saved and ended well, but not done: nobody is to take it for a finished training.
+        return Outcome("preempted", "none", ended.code or 1, f"{reason}; {refusal}")
+    return Outcome("preempted", "requeue", ended.code, reason)
+
+
+def _failed(ended: AttemptEnd) -> Outcome:
+    if ended.phase < _TRAINING:
+        return Outcome("failed", "none", ended.code, f"phase {ended.phase} ended with {ended.code}")
+    code = ended.first.code if ended.first is not None else ended.code
+    reason = f"{ended.first or 'the training'} ended with {code}"
+    exclude: tuple[str, ...] = ()
+    if code in (_RESUME_ELSEWHERE, _FAILED_VALIDATION):
+        refusal, exclude = _after_validation(code, ended.suspicion)
+    else:
+        refusal = "" if ended.has_progress else "no checkpoint was written in this attempt: it would fail again"
+    refusal = _limit(ended) or refusal
+    if refusal:
+        return Outcome("failed", "none", code, f"{reason}; {refusal}")
+    return Outcome("failed", "requeue", code, reason, exclude)
+
+
+def _after_validation(code: int, found: Suspicion) -> tuple[str, tuple[str, ...]]:
+    """(why the job does not go on, or ""; nodes to leave out) after a result that failed its validation."""
+    if found.at == "training":
+        return "the result came out again on another GPU: the fault is in the training, not in a node", ()
+    if found.at == "" and code == _FAILED_VALIDATION:
+        return "a result failed its validation, and no line says on which node", ()
+    return "", found.nodes
+
+
+def _limit(ended: AttemptEnd) -> str:
+    if ended.max_requeues is None:
+        return "the job is not requeued (hcp render --requeue N)"
+    if ended.attempt >= ended.max_requeues:
+        return f"requeued {ended.attempt} times, which is the limit"
+    return ""
+
+
+def was_preempted(shown: str) -> bool:
+    """Whether Slurm preempted this attempt, by the text of `scontrol show job`: earlier attempts were before its start.
+
+    >>> was_preempted("StartTime=2026-01-01T10:00:00 PreemptEligibleTime=x PreemptTime=2026-01-01T11:00:00")
+    True
+    """
+    preempted, started = _field(shown, "PreemptTime"), _field(shown, "StartTime")
+    return preempted[:1].isdigit() and preempted >= started
+
+
+def _field(shown: str, name: str) -> str:
+    match = re.search(rf"(?<!\S){name}=(\S+)", shown)
+    return match[1] if match else ""
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    parser = argparse.ArgumentParser(prog="outcome", description=__doc__)
+    parser.add_argument("--run", type=Path, required=True, help="the job's folder")
+    parser.add_argument("--nodes", default="", help="the job's nodes in order, with commas")
+    for name in ("phase", "code", "attempt"):
+        parser.add_argument(f"--{name}", type=int, required=True)
+    parser.add_argument("--asked", default="")
+    parser.add_argument("--stopped", default="")
+    parser.add_argument("--max-requeues", type=int)
+    parser.add_argument("--has-progress", action="store_true")
+    options = parser.parse_args(argv)
+    shown = sys.stdin.read()
+    launcher_log, train_logs = logs_of(options.run, options.attempt, options.nodes.split(","))
+    outcome = decide(
+        AttemptEnd(
+            phase=options.phase,
+            code=options.code,
+            asked=options.asked,
+            stopped=options.stopped,
+            first=first_exit(launcher_log, train_logs),
+            suspicion=suspicion(train_logs),
+            is_preempted=was_preempted(shown),
+            attempt=options.attempt,
+            max_requeues=options.max_requeues,
+            has_progress=options.has_progress,
+        )
+    )
+    already = _field(shown, "ExcNodeList").replace("(null)", "")
+    exclude = ",".join(filter(None, (already, *outcome.exclude))) if outcome.exclude else ""
+    print(f"status={outcome.status}\nnext={outcome.next}\ncode={outcome.exit_code}")
+    print(f"reason={' '.join(outcome.reason.split())}\nexclude={exclude}\ndecided=yes")
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

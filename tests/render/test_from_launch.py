@@ -1,0 +1,194 @@
+"""What a launch states about its job reaches the script: an option wins over the site file, that over the launch."""
+
+import subprocess
+
+import pytest
+
+from support.rendering import refused
+
+HEAD = """\
+#!/bin/bash
+#SBATCH --account=proj
+#SBATCH -p batch
+#SBATCH -N 4
+#SBATCH --ntasks-per-node=8
+#SBATCH --gpus-per-node=h100:8
+#SBATCH --exclude=n7,n8
+#SBATCH --cpus-per-task=14
+#SBATCH --time=04:00:00
+#SBATCH --array=0-9%1
+#SBATCH --signal=TERM@900
+#SBATCH --output=logs/%x-%A_%a.log
+#SBATCH --comment=long-context
+#SBATCH --mail-type=FAIL
+#SBATCH --exclusive
+"""
+BODY = """\
+module purge
+module load cuda/12.8 nccl
+source /envs/train/bin/activate
+cd /opt/megatron-lm
+export HF_HOME=/shared/hf NCCL_IB_HCA=mlx5
+export CUDA_DEVICE_MAX_CONNECTIONS=1
+export PYTORCH_CUDA_ALLOC_CONF=expandable_segments:True
+export MASTER_ADDR=$(hostname)
+export BUILD=$(git rev-parse HEAD)
+ulimit -n 65536
+pip install -e .
+srun --mpi=pmix --container-image=nvcr.io#nvidia/nemo:25.09 --container-mounts=/shared,/opt:/opt --quiet \\
+    python pretrain_gpt.py --num-layers 32 --hidden-size 4096 --num-attention-heads 32 --context-parallel-size 2 \\
+    --seq-length 8192 --exit-signal-handler
+"""
+LINES = (HEAD + BODY).splitlines()
+
+
+def _line(start):
+    return next(number for number, line in enumerate(LINES, 1) if line.startswith(start))
+
+
+@pytest.fixture
+def rendered(hcp, tmp_path):
+    def render(*words, text=HEAD + BODY, files=()):
+        (tmp_path / "train.sbatch").write_text(text)
+        for name, content in files:
+            (tmp_path / name).write_text(content)
+        return hcp("render", "train.sbatch", *words, cwd=tmp_path)
+
+    return render
+
+
+def test_the_example_of_the_readme_needs_no_option(hcp, root):
+    done = hcp("render", "mlm_hcp.sbatch", cwd=root / "examples")
+    assert done.returncode == 0, done.stderr
+    for line in ("--nodes=4  # mlm_hcp.sbatch:3", "--time=08:00:00  # mlm_hcp.sbatch:7", "--output=%x-%j.log  # mlm_"):
+        assert f"#SBATCH {line}" in done.stdout
+    assert "# mlm_hcp.sbatch:17\nexport CUDA_DEVICE_MAX_CONNECTIONS=1\n" in done.stdout
+    labels = {line.split(":")[1].strip() for line in done.stderr.splitlines()}
+    assert labels == {"taken from mlm_hcp.sbatch", "changed"}, "nothing is left out"
+
+
+@pytest.mark.parametrize(
+    ("directive", "of"),
+    [
+        ("account=proj", "#SBATCH --account"),
+        ("partition=batch", "#SBATCH -p"),
+        ("nodes=4", "#SBATCH -N"),
+        ("gpus-per-node=h100:8", "#SBATCH --gpus"),
+        ("exclude=n7,n8", "#SBATCH --exclude"),
+        ("cpus-per-task=14", "#SBATCH --cpus"),
+        ("time=04:00:00", "#SBATCH --time"),
+        ("array=0-9%1", "#SBATCH --array"),
+        ("signal=B:USR1@900", "#SBATCH --signal"),
+        ("output=logs/%x-%A_%a.log", "#SBATCH --output"),
+        ("exclusive", "#SBATCH --exclusive"),
+    ],
+)
+def test_a_directive_of_the_launch_is_one_of_the_job_with_its_line(rendered, directive, of):
+    assert f"#SBATCH --{directive}  # train.sbatch:{_line(of)}\n" in rendered().stdout
+
+
+def test_options_that_the_job_knows_nothing_of_pass_through(rendered):
+    script = rendered().stdout
+    assert "#SBATCH --comment=long-context  # " in script and "#SBATCH --mail-type=FAIL  # " in script
+    assert "step=(--chdir=/opt/megatron-lm --mpi=pmix)\n" in script
+
+
+def test_modules_environment_folder_and_container_are_those_of_the_launch(rendered):
+    script = rendered().stdout
+    assert f"# train.sbatch:{_line('module load')}\nmodule load cuda/12.8\nmodule load nccl\n" in script
+    assert f"# train.sbatch:{_line('source')}\nexport VIRTUAL_ENV=/envs/train\n" in script
+    exports = f"# train.sbatch:{_line('export HF')}\n"
+    assert f"{exports}export HF_HOME=/shared/hf\n" in script and f"{exports}export NCCL_IB_HCA=mlx5\n" in script
+    assert "--container-image=nvcr.io#nvidia/nemo:25.09" in script and "/shared:/shared,/opt:/opt" in script
+    assert "--no-container-mount-home" not in script, "the launch mounts the home folder"
+
+
+@pytest.mark.parametrize(
+    ("label", "words"),
+    [
+        ("changed", "--signal=TERM@900 (train.sbatch:11): B:USR1@900"),
+        ("changed", "MASTER_ADDR"),
+        ("left out", "export BUILD: the output of a command in line"),
+        ("left out", "ulimit -n 65536 (train.sbatch:"),
+        ("left out", "pip install -e . (train.sbatch:"),
+        ("left out", "srun --quiet (train.sbatch:"),
+    ],
+)
+def test_nothing_is_changed_or_left_out_in_silence(rendered, label, words):
+    said = [line for line in rendered().stderr.splitlines() if line.startswith(f"hcp render: {label}: ")]
+    assert any(words in line for line in said), said
+
+
+def test_an_option_wins_over_the_site_file_and_that_over_the_launch(rendered):
+    site = ("site.yaml", "account: site\npartition: site\nenv: {HF_HOME: /site/hf, NCCL_IB_HCA: site}\n")
+    done = rendered("--site", "site.yaml", "--account", "mine", "--env", "HF_HOME=/mine", files=[site])
+    for line in ("--account=mine  # --account", "--partition=site  # site.yaml", "--time=04:00:00  # train.sbatch:9"):
+        assert f"#SBATCH {line}\n" in done.stdout
+    assert "# --env\nexport HF_HOME=/mine\n" in done.stdout and "# site.yaml\nexport NCCL_IB_HCA=site\n" in done.stdout
+    assert "export PYTORCH_CUDA_ALLOC_CONF=expandable_segments:True\n" in done.stdout
+    assert "hcp render: changed: account: --account wins over train.sbatch:2\n" in done.stderr
+
+
+@pytest.mark.parametrize(
+    ("head", "directive"),
+    [
+        ("--gres=gpu:a100:4", "gres=gpu:a100:4"),
+        ("--gres=gpu:4", "gres=gpu:4"),
+        ("--gpus-per-node=4", "gpus-per-node=4"),
+        ("--gpus=8", "gpus-per-node=4"),
+    ],
+)
+def test_gpus_are_asked_for_as_the_launch_does(rendered, head, directive):
+    text = f"#!/bin/bash\n#SBATCH -N 2\n#SBATCH --ntasks-per-node=4\n#SBATCH -t 30\n#SBATCH {head}\n"
+    done = rendered(
+        "--signal",
+        "60",
+        "--arch",
+        "sm90",
+        text=text + LINES[-3].split(" --mpi")[0] + " \\\n" + "\n".join(LINES[-2:]) + "\n",
+    )
+    assert f"#SBATCH --{directive}  # " in done.stdout, done.stderr
+
+
+def test_typed_gpus_and_further_options_are_options_of_the_command_too(hcp):
+    words = "render --start srun --nodes 2 --time 30 --signal 60 --arch sm90 --program x.py".split()
+    done = hcp(
+        *words,
+        "--gpus-per-node",
+        "h100:8",
+        "--sbatch",
+        "--comment=x",
+        "--srun",
+        "--mpi=pmix",
+        "--",
+        "--seq-length",
+        "8",
+    )
+    assert "#SBATCH --gpus-per-node=h100:8  # --gpus-per-node\n" in done.stdout, done.stderr
+    assert "#SBATCH --comment=x  # --sbatch\n" in done.stdout and "step=( --mpi=pmix)\n" in done.stdout
+    said = refused(hcp, *words[1:], "--gpus-per-node", "8", "--sbatch", "--nodes=3", "--", "--seq-length", "8")
+    assert "--nodes=3, which the job states itself" in said
+    said = refused(hcp, *words[1:], "--gpus-per-node", "8", "--sbatch", "--comment=a b", "--", "--seq-length", "8")
+    assert "plain characters" in said
+
+
+def test_a_training_command_in_a_variable_is_not_said_to_be_left_out(rendered):
+    text = (HEAD + BODY).replace("srun --mpi", "RUN=srun\n$RUN --mpi").replace("pip install", "$PIP install")
+    said = rendered(text=text).stderr
+    assert "left out: $PIP install -e . (" in said and "$RUN" not in said
+
+
+def test_an_image_that_is_empty_is_no_container(rendered):
+    done = rendered(text=(HEAD + BODY).replace("=nvcr.io#nvidia/nemo:25.09", '=""'))
+    assert done.returncode == 0 and "container_image: found ''" in done.stderr and "container=()" in done.stdout
+
+
+def test_a_launch_that_names_no_starter_asks_for_one(hcp):
+    assert "start (" in refused(hcp, "--nodes", "2", "--", "--seq-length", "8")
+
+
+def test_a_script_with_everything_is_one_that_bash_and_hcp_check_can_read(rendered, hcp, tmp_path):
+    assert rendered("-o", "job.sbatch").returncode == 0
+    assert subprocess.run(["bash", "-n", "job.sbatch"], cwd=tmp_path, capture_output=True).stderr == b""
+    done = hcp("check", "job.sbatch", cwd=tmp_path)
+    assert done.returncode in (0, 4), done.stdout + done.stderr
