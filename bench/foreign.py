@@ -32,7 +32,7 @@ DIALECTS: dict[str, frozenset[str]] = {
     "slime": frozenset(("slime", "mlm")),  # its converters take Megatron-LM's arguments alone
     "miles": frozenset(("slime", "mlm")),
     "Pai-Megatron-Patch": frozenset(("mlm", "verl")),  # Megatron-LM's arguments; some scripts start verl
-    "Nemotron": frozenset(("bridge",)),  # recipes of Megatron-Bridge
+    "Nemotron": frozenset(("bridge", "nemo-rl")),  # recipes of Megatron-Bridge, cookbooks for NeMo-RL
     "Megatron-DeepSpeed": frozenset(("mlm",)),  # a fork: scripts without DeepSpeed's options are Megatron-LM's
     "MindSpeed": frozenset(("mlm", "verl")),  # a few scripts have no word of its own, one starts verl
     "MindSpeed-LLM": frozenset(),
