@@ -18,7 +18,7 @@ def test_the_dialect_has_its_older_name_too(hcp, option: str) -> None:
 @pytest.mark.parametrize("command", ["check", "render", "triage"])
 def test_every_command_that_reads_a_launch_offers_the_same_dialects(hcp, command: str) -> None:
     text = " ".join(hcp(command, "--help").stdout.split())
-    assert "--dialect, --launcher [auto|mlm|bridge|bridge-provider|verl]" in text
+    assert "--dialect, --launcher [auto|mlm|bridge|bridge-provider|verl|nemo-rl|ms-swift|slime]" in text
 
 
 def test_a_word_wins_over_the_site_file(hcp, tmp_path: Path) -> None:

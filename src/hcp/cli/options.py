@@ -115,13 +115,15 @@ def _beside(sources: tuple[str, ...], arguments: str | None) -> Beside:
     Raises:
         HcpError: there is no such file or folder, or a quote is not closed.
     """
-    import shlex
-
     for source in sources:
         if not os.path.exists(source):
             raise HcpError(f"--source {source} does not exist; wanted a script or a folder of scripts; check the path")
+    if arguments is None:
+        return Beside(sources=sources)
+    import shlex
+
     try:
-        words = None if arguments is None else tuple(shlex.split(arguments))
+        words = tuple(shlex.split(arguments))
     except ValueError as error:
         raise HcpError(
             f"--args {arguments} cannot be split ({error}); wanted words as a shell has them; close it"

@@ -9,7 +9,6 @@ from typing import Any
 from hcp.core.errors import HcpError
 from hcp.core.place import Location
 from hcp.launch.fact import Fact
-from hcp.launch.hf_cache import cached_config, is_model_name
 from hcp.launch.source import text_of_target
 
 _LANGUAGE = ("text_config", "llm_config", "language_config", "thinker_config.text_config")
@@ -73,8 +72,10 @@ def read_model(path: str) -> dict[str, Fact]:
     """
     if os.path.isdir(path):
         path = os.path.join(path, "config.json")
-    elif not os.path.lexists(path) and is_model_name(path):
-        path = cached_config(path)
+    elif not os.path.lexists(path):
+        from hcp.launch.hf_cache import cached_config, is_model_name
+
+        path = cached_config(path) if is_model_name(path) else path
     name, text = text_of_target(path, lambda: b"", "a model's config.json")
     data, places = _parsed(text, name)
     prefix = next((key for key in _LANGUAGE if isinstance(_at(data, key), dict)), "")

@@ -9,7 +9,7 @@ from hcp.launch.fact import Beside, Dialect, Reading
 from hcp.launch.kubernetes.texts import Texts, child, expanded, items_of, word
 from hcp.launch.kubernetes.workloads import TrainingPod, workloads
 from hcp.launch.script.flags import location_of
-from hcp.launch.script.follow import Followed, Start
+from hcp.launch.script.follow import ContainerStart, Followed
 from hcp.launch.script.options import Option
 from hcp.launch.script.read import reading_of, trainings
 from hcp.launch.script.several import judged, several
@@ -66,7 +66,7 @@ def _config_maps(documents: list[Map], texts: Texts) -> dict[str, dict[str, Valu
     return maps
 
 
-def _start(workload: TrainingPod, scripts: dict[str, dict[str, Value]], texts: Texts) -> Start:
+def _start(workload: TrainingPod, scripts: dict[str, dict[str, Value]], texts: Texts) -> ContainerStart:
     """The words, variables and files with which a container starts."""
     variables = _operators(workload, texts)
     hidden = _environment(workload.container, scripts, texts, variables)
@@ -80,7 +80,7 @@ def _start(workload: TrainingPod, scripts: dict[str, dict[str, Value]], texts: T
     else:
         nodes = [*items_of(child(workload.container, "command")), *items_of(child(workload.container, "args"))]
         words = [Field(expanded(texts.value(node), known), texts.span(node)) for node in nodes]
-    return Start(
+    return ContainerStart(
         items=tuple(words),
         variables=variables,
         files=_mounted(workload, scripts),

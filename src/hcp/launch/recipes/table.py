@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import os
 from collections.abc import Mapping, Sequence
 from typing import NamedTuple
@@ -131,6 +130,8 @@ def _recipe(table: _Table, name: str, number: str, release: str) -> Recipe:
 
 def _agreed(found: Sequence[Recipe], having: Sequence[str]) -> Recipe:
     """What the recipes of all releases have in common."""
+    import json
+
     first = found[0]
     where = f"Bridge {_range(having)}"
     values = [{setting.key: setting.value for setting in recipe.settings} for recipe in found]

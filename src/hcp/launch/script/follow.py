@@ -41,7 +41,7 @@ def follow(text: str, target: str, beside: Beside = ALONE) -> Followed:
     return Followed(ScriptText(data, target), beside)
 
 
-class Start(NamedTuple):
+class ContainerStart(NamedTuple):
     """What a container starts with in place of a script: a command, its variables, files and size."""
 
     items: Items
@@ -59,7 +59,7 @@ class Followed:
     With `start` it is a command in another text, which is no script itself.
     """
 
-    def __init__(self, text: ScriptText, beside: Beside = ALONE, start: Start | None = None) -> None:
+    def __init__(self, text: ScriptText, beside: Beside = ALONE, start: ContainerStart | None = None) -> None:
         self.text = text
         self.script = parse(text if start is None else ScriptText(b"", text.file))
         self.launches: list[Launched] = []
@@ -81,7 +81,7 @@ class Followed:
         for source in self.files.unused:
             self.walker.note(f"--source {source} stands for no file that the script sources or starts")
 
-    def _walk_from(self, start: Start) -> None:
+    def _walk_from(self, start: ContainerStart) -> None:
         self.walker.vars |= {name: Var(value, None, True, span) for name, (value, span) in start.variables.items()}
         self.walker.files |= start.files
         self.walker.sourced = start.hidden

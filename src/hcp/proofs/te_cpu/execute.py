@@ -32,7 +32,7 @@ HANG_S = 120.0
 WHOLE_GRADIENT = "every rank holds the whole gradient of the sinks, where a weight's is a share"
 
 
-class Outcome(NamedTuple):
+class CaseResult(NamedTuple):
     """How a case went.
 
     verdict: "right", "wrong" (another result than one process gives, without a word), "refused" (upstream says so in
@@ -51,7 +51,7 @@ class Result(NamedTuple):
     case: AttentionCall
     not_chosen: str
     """Why DotProductAttention would not take this kernel; empty if it would."""
-    outcome: Outcome
+    outcome: CaseResult
 
     @property
     def verdict(self) -> str:
@@ -80,7 +80,7 @@ def run_release(folder: Path, cases: Sequence[AttentionCall], sizes: tuple[int, 
 
 
 def _run_imported(release: Release, cases: Sequence[AttentionCall], sizes: tuple[int, int]) -> list[Result]:
-    outcomes: list[Outcome] = []
+    outcomes: list[CaseResult] = []
     while len(outcomes) < len(cases):
         done = _batch(release, cases[len(outcomes) :], sizes)
         if not done:  # the next case ends its processes: alone, so that nothing else is blamed
@@ -89,22 +89,22 @@ def _run_imported(release: Release, cases: Sequence[AttentionCall], sizes: tuple
     return [Result(case, why_not_chosen(release, case), outcome) for case, outcome in zip(cases, outcomes)]
 
 
-def _batch(release: Release, cases: Sequence[AttentionCall], sizes: tuple[int, int]) -> list[Outcome]:
+def _batch(release: Release, cases: Sequence[AttentionCall], sizes: tuple[int, int]) -> list[CaseResult]:
     """The outcomes up to the first case that the ranks did not leave together."""
     by_rank, _ = _on_ranks(release, cases, sizes)
     return [_agreed(outcomes) for outcomes in zip(*by_rank)]
 
 
-def _alone(release: Release, case: AttentionCall, sizes: tuple[int, int]) -> Outcome:
+def _alone(release: Release, case: AttentionCall, sizes: tuple[int, int]) -> CaseResult:
     by_rank, failure = _on_ranks(release, [case], sizes)
     if all(by_rank):
         return _agreed([outcomes[0] for outcomes in by_rank])
-    return Outcome("hangs", failure.splitlines()[-1] if failure else "not all ranks leave the attention")
+    return CaseResult("hangs", failure.splitlines()[-1] if failure else "not all ranks leave the attention")
 
 
 def _on_ranks(
     release: Release, cases: Sequence[AttentionCall], sizes: tuple[int, int]
-) -> tuple[list[list[Outcome]], str]:
+) -> tuple[list[list[CaseResult]], str]:
     """What each rank got to, and why they stopped before the end."""
     size, failure = sizes[0] * sizes[1], ""
     with tempfile.TemporaryDirectory(prefix="hcp-") as folder:
@@ -116,7 +116,7 @@ def _on_ranks(
             failure = str(error)
         diaries = [Path(folder, f"rank-{rank}.jsonl") for rank in range(size)]
         lines = [diary.read_text().splitlines() if diary.exists() else [] for diary in diaries]
-    return [[Outcome(*json.loads(line)) for line in diary] for diary in lines], failure
+    return [[CaseResult(*json.loads(line)) for line in diary] for diary in lines], failure
 
 
 def _work(release: Release, cases: Sequence[AttentionCall], sizes: tuple[int, int], rank: int, folder: Path) -> None:
@@ -151,7 +151,7 @@ def build_levels(sizes: tuple[int, int], rank: int) -> Levels:
     return Levels(whole, inners[rank // inner], outers[rank % inner])
 
 
-def run_case(release: Release, case: AttentionCall, levels: Levels, cp_size: int) -> Outcome:
+def run_case(release: Release, case: AttentionCall, levels: Levels, cp_size: int) -> CaseResult:
     """Forward and backward of this rank."""
     inputs = Inputs(case, cp_size)
     use_flash(release, case.flash)
@@ -181,7 +181,7 @@ def run_case(release: Release, case: AttentionCall, levels: Levels, cp_size: int
         assert sinks.grad is not None
         share, whole = _share_or_whole(sinks.grad, inputs.expected[4], levels.whole)
         note, largest = WHOLE_GRADIENT if whole < share else "", max(largest, min(share, whole))
-    return Outcome("right" if largest <= BOUND else "wrong", note, largest)
+    return CaseResult("right" if largest <= BOUND else "wrong", note, largest)
 
 
 def _arguments(release: Release, case: AttentionCall, inputs: Inputs, levels: Levels) -> dict[str, Any]:
@@ -244,14 +244,14 @@ def _strategy(release: Release, no_balance: bool) -> Any:
     return strategies.NO_LOAD_BALANCE if no_balance else strategies.DUAL_CHUNK_SWAP
 
 
-def _of_error(error: Exception) -> Outcome:
+def _of_error(error: Exception) -> CaseResult:
     text = (str(error).splitlines() or [""])[0]
     if isinstance(error, NotExecuted):
-        return Outcome("not executed", text)
+        return CaseResult("not executed", text)
     place = traceback.extract_tb(error.__traceback__)[-1]
     if isinstance(error, (AssertionError, NotInRelease)) or (place.line or "").startswith("raise "):
-        return Outcome("refused", text or f"assert in {place.name}: {place.line}")
-    return Outcome("fails", f"{type(error).__name__}: {text} (in {place.name})")
+        return CaseResult("refused", text or f"assert in {place.name}: {place.line}")
+    return CaseResult("fails", f"{type(error).__name__}: {text} (in {place.name})")
 
 
 def _anywhere(flag: bool) -> bool:
@@ -261,7 +261,7 @@ def _anywhere(flag: bool) -> bool:
     return bool(count)
 
 
-def _agreed(outcomes: Sequence[Outcome]) -> Outcome:
+def _agreed(outcomes: Sequence[CaseResult]) -> CaseResult:
     """The worst of the ranks' outcomes."""
     order = ("not executed", "fails", "refused", "wrong", "right")
     worst = min(outcomes, key=lambda outcome: order.index(outcome.verdict))

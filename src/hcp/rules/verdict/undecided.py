@@ -76,7 +76,9 @@ def _how(launch: Launch, found: Hidden, needs: tuple[str, ...]) -> str:
     if len(settings) > _MOST_SHOWN:
         shown += f" … ({len(settings)} settings)"
     if found.hides == "recipe":
-        return f"state what it decides ({shown}), or check the whole configuration that the recipe makes, as YAML"
+        return (
+            f"name the recipe with --recipe, state its settings ({shown}), or check the YAML that its --dryrun writes"
+        )
     return f"give {'its value' if len(settings) == 1 else 'its values'} with {shown}"
 
 
