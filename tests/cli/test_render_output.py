@@ -124,6 +124,6 @@ def test_a_launch_that_is_undecided_is_rendered_with_a_warning(hcp, tmp_path):
     done = hcp(*words, cwd=tmp_path)
     assert (done.returncode, done.stdout) == (0, "") and (tmp_path / "job.sbatch").is_file()
     assert (
-        "hcp render: undecided: the recipe is not known, and it decides what this launch leaves out; state"
+        "hcp render: undecided: the recipe is not known, and it decides what this launch leaves out; name"
         in done.stderr
     )

@@ -108,6 +108,8 @@ def _numbers(table: _Table, name: str) -> list[str] | None:
 
 
 def _recipe(table: _Table, name: str, number: str, release: str) -> Recipe:
+    import json
+
     model, numbers, keys, given = table.rows[int(number)].split("|")
     settings = []
     for at in numbers.split():
@@ -130,8 +132,6 @@ def _recipe(table: _Table, name: str, number: str, release: str) -> Recipe:
 
 def _agreed(found: Sequence[Recipe], having: Sequence[str]) -> Recipe:
     """What the recipes of all releases have in common."""
-    import json
-
     first = found[0]
     where = f"Bridge {_range(having)}"
     values = [{setting.key: setting.value for setting in recipe.settings} for recipe in found]
