@@ -24,6 +24,7 @@ from hcp.core.numbers import whole_number
         ("1.0", None),
         ("x", None),
         ("²", None),
+        ("\uff18", None),  # a full-width 8
     ],
 )
 def test_a_number_has_a_bounded_number_of_digits(text: str, number: int | None) -> None:

@@ -85,6 +85,7 @@ _by_type: dict[str, st.SearchStrategy[Any]] = {
         ]
     ),
     "window": st.tuples(_integers, _integers),
+    "layers": st.one_of(_integers, _words, st.lists(_integers, max_size=4).map(tuple)),
     "any": st.one_of(_integers, _words, st.lists(_integers, max_size=4), st.just({"a": 1})),
 }
 

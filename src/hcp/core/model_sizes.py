@@ -10,7 +10,7 @@ from hcp.core.errors import HcpError
 _NESTED = ("text_config", "llm_config", "language_config")
 """Where a multimodal config.json keeps its language model."""
 
-_NAMES: dict[str, tuple[str, ...]] = {
+NAMES: dict[str, tuple[str, ...]] = {
     "num_layers": ("num_layers", "num_hidden_layers", "n_layer", "n_layers"),
     "hidden_size": ("hidden_size", "n_embd", "d_model"),
     "heads": ("heads", "num_attention_heads", "n_head", "n_heads"),
@@ -31,6 +31,13 @@ _NAMES: dict[str, tuple[str, ...]] = {
     "v_dim": ("v_head_dim",),
 }
 """Each size, and its names: in facts, in Megatron-Core, in config.json. They do not contradict each other."""
+
+
+_ASSUMED_MLP = {"ffn": "width of the MLP"}
+_ASSUMED_EXPERTS = {"moe_ffn": "width of the experts", "topk": "experts of a token"}
+_ASSUMED_LATENT = {"kv_lora": "width of the compressed K and V"}
+_ASSUMED_HEAD = {"vocab": "vocabulary"}
+"""The sizes that have a usual default, in words."""
 
 
 class ModelSizes(NamedTuple):
@@ -88,7 +95,7 @@ def model_sizes(values: Mapping[str, Any]) -> ModelSizes:
     """The sizes in a parsed config.json, in Megatron's arguments (`vars(args)`) or configuration, or in facts by name.
 
     What is absent has the usual default: one KV head per head, head_dim = hidden_size / heads, a gated MLP of the
-    width in the config (4 * hidden_size without one), no experts, no window.
+    width in the config (4 * hidden_size without one), no experts (else two of them for each token), no window.
 
     Raises:
         HcpError: layers, hidden size or heads are missing, or a size is no whole number >= 0.
@@ -96,12 +103,10 @@ def model_sizes(values: Mapping[str, Any]) -> ModelSizes:
     nested = next((values[key] for key in _NESTED if isinstance(values.get(key), Mapping)), None)
     if nested is not None:
         values = {**values, **nested}
-    size = {name: _size(values, names) for name, names in _NAMES.items()}
+    size = {name: _size(values, names) for name, names in NAMES.items()}
     for name in ("num_layers", "hidden_size", "heads"):
         if not size[name]:
-            raise HcpError(
-                f"model: {' or '.join(_NAMES[name][:2])} is missing; give the config.json beside the weights"
-            )
+            raise HcpError(f"model: {' or '.join(NAMES[name][:2])} is missing; give the config.json beside the weights")
     layers, hidden, heads = size["num_layers"] or 0, size["hidden_size"] or 0, size["heads"] or 0
     grouped = values.get("group_query_attention") is not False
     kv_heads = (size["kv_heads"] if grouped else None) or heads
@@ -118,8 +123,8 @@ def model_sizes(values: Mapping[str, Any]) -> ModelSizes:
     shared = size["shared_ffn"] or (size["shared_experts"] or 0) * moe_ffn
     return ModelSizes(
         num_layers=layers, hidden_size=hidden, heads=heads, kv_heads=kv_heads, qk_head_dim=qk, v_head_dim=v,
-        dense_ffn=size["ffn"] or 4 * hidden, dense_layers=dense, gated=_is_gated(values), vocab=size["vocab"] or 0,
-        topk=(size["topk"] or 1) if size["experts"] else 0, moe_ffn=moe_ffn if size["experts"] else 0,
+        dense_ffn=size["ffn"] or 4 * hidden, dense_layers=dense, gated=is_gated(values), vocab=size["vocab"] or 0,
+        topk=(size["topk"] or 2) if size["experts"] else 0, moe_ffn=moe_ffn if size["experts"] else 0,
         shared_ffn=shared if size["experts"] else 0, experts=size["experts"] or 0,
         q_lora=(size["q_lora"] or 0) if lora else 0, kv_lora=lora, qk_rope=(size["qk_rope"] or 0) if lora else 0,
         windows=_windows(values, layers),
@@ -134,9 +139,14 @@ def assumed_sizes(values: Mapping[str, Any]) -> list[str]:
     """
     nested: Mapping[str, Any] = next((values[key] for key in _NESTED if isinstance(values.get(key), Mapping)), {})
     values = {**values, **nested}
-    has_experts = bool(_size(values, _NAMES["experts"]))
-    wanted = {"moe_ffn": "width of the experts"} if has_experts else {"ffn": "width of the MLP"}
-    return [text for name, text in {**wanted, "vocab": "vocabulary"}.items() if not _size(values, _NAMES[name])]
+    has_experts = bool(_size(values, NAMES["experts"]))
+    wanted = dict(_ASSUMED_EXPERTS if has_experts else _ASSUMED_MLP)
+    if values.get("multi_latent_attention", values.get("mla")):
+        wanted |= _ASSUMED_LATENT
+    assumed = [text for name, text in {**wanted, **_ASSUMED_HEAD}.items() if not _size(values, NAMES[name])]
+    if has_experts and isinstance(values.get("moe_layer_freq"), str):  # a pattern that could not be read
+        assumed.append("that all layers have experts")
+    return assumed
 
 
 def _size(values: Mapping[str, Any], names: tuple[str, ...]) -> int | None:
@@ -149,7 +159,8 @@ def _size(values: Mapping[str, Any], names: tuple[str, ...]) -> int | None:
     return value
 
 
-def _is_gated(values: Mapping[str, Any]) -> bool:
+def is_gated(values: Mapping[str, Any]) -> bool:
+    """Whether the MLP has a gate, three matrices: as Megatron says it, else by the activation of a config.json."""
     for name in ("gated_linear_unit", "swiglu"):
         if isinstance(values.get(name), bool):
             return bool(values[name])

@@ -8,6 +8,8 @@ MOST_DIGITS = 18
 def whole_number(text: str, most_digits: int = MOST_DIGITS) -> int | None:
     """The whole number that a text is, with a sign or underscores as people write them; None where it is none.
 
+    Only ASCII digits: what looks like a number in another script is most likely a mistake of copying.
+
     >>> whole_number("131_072"), whole_number("-1"), whole_number("1.5"), whole_number("9" * 5000)
     (131072, -1, None, None)
     """
@@ -15,6 +17,6 @@ def whole_number(text: str, most_digits: int = MOST_DIGITS) -> int | None:
         return None
     digits = text.strip().replace("_", "")
     sign = digits[:1] in ("+", "-")
-    if not digits[sign:].isdecimal() or len(digits) - sign > most_digits:
+    if not (digits[sign:].isascii() and digits[sign:].isdecimal()) or len(digits) - sign > most_digits:
         return None
     return int(digits)

@@ -139,15 +139,19 @@ def _length(value: Any, place: str, field: str | None) -> int:
 def _of_object(value: dict[str, Any], place: str, field: str | None) -> Any:
     if field is not None:
         if field not in value:
-            names = ", ".join(name[:40] for name in list(value)[:8]) or "none"
-            raise HcpError(f"{place}: has no field '{field:.40}'; it has {names}")
+            raise HcpError(f"{place}: has no field '{field:.40}'; it has {_names(value)}")
         return value[field]
     known = next((name for name in GUESSES if name in value), None)
     if known is None:
         raise HcpError(
-            f"{place}: has none of the fields {', '.join(GUESSES)}; name the one that holds the length with --field"
+            f"{place}: found the fields {_names(value)}; wanted a length, such as {GUESSES[0]}; "
+            "name the one that holds it, or the tokens, with --field"
         )
     return value[known]
+
+
+def _names(value: dict[str, Any]) -> str:
+    return ", ".join(name[:40] for name in list(value)[:8]) or "none"
 
 
 def shown(value: Any) -> str:

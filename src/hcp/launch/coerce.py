@@ -10,6 +10,7 @@ from hcp.core.numbers import whole_number
 from hcp.core.secrets import without_secrets
 from hcp.launch.fact import Setting
 from hcp.launch.facts.spec import FactSpec
+from hcp.launch.layer_pattern import layer_pattern
 
 _LARGEST = 10**12
 _TRUE = {"true", "1", "yes", "on"}
@@ -27,7 +28,7 @@ def coerce(spec: FactSpec, setting: Setting, negated: bool = False) -> Any:
     if spec.type == "bool":
         value = _bool(raw, setting)
         return value if value is None else value != negated
-    if isinstance(raw, list | tuple) and spec.type not in ("sizes", "comm", "window", "any"):
+    if isinstance(raw, list | tuple) and spec.type not in ("sizes", "comm", "window", "layers", "any"):
         if len(raw) != 1:
             raise _wrong(setting, "one value")
         raw = raw[0]
@@ -47,6 +48,9 @@ def coerce(spec: FactSpec, setting: Setting, negated: bool = False) -> Any:
         return items[0] if isinstance(raw, str) and len(items) == 1 else items
     if spec.type == "window":
         return _window(raw, setting)
+    if spec.type == "layers" and isinstance(raw, str):
+        layers = layer_pattern(raw)
+        return without_secrets(raw) if layers is None else layers
     if spec.type in ("str", "version"):
         if isinstance(raw, dict):
             raise _wrong(setting, "a single word")

@@ -34,6 +34,7 @@ INPUTS: Mapping[str, tuple[str, ...]] = {
     "vpp": ("virtual_stages_per_rank", "layers_per_virtual_stage", "pipeline_layout", "hybrid_pattern"),
     "rank_order": ("use_tp_pp_dp_mapping",),
     "head_dim": ("hidden_size", "heads"),
+    "ffn_hidden_size": ("hidden_size", "gated_linear_unit"),
     "kv_heads": ("num_query_groups", "group_query_attention", "heads"),
     "seq_length": ("dataset_seq_length",),
     "finetune": ("dataset_target",),
@@ -109,6 +110,8 @@ def _model(dialect: str, facts: Facts) -> None:
         hidden, heads = _value(facts, "hidden_size"), _value(facts, "heads")
         if hidden and heads:
             _put(facts, "head_dim", hidden // heads, "hidden_size")
+    if dialect == "mlm" and _known(facts, "ffn_hidden_size", "gated_linear_unit", "hidden_size"):
+        _mlp_width(facts)
     if dialect == "mlm" and _value(facts, "group_query_attention") is False and _known(facts, "heads"):
         _put(facts, "kv_heads", _value(facts, "heads"), "heads")
     elif _known(facts, "num_query_groups"):
@@ -118,6 +121,14 @@ def _model(dialect: str, facts: Facts) -> None:
             _put(facts, "kv_heads", groups, "group_query_attention" if is_default else "num_query_groups")
         elif _known(facts, "heads"):
             _put(facts, "kv_heads", _value(facts, "heads"), "heads")
+
+
+def _mlp_width(facts: Facts) -> None:
+    """Megatron-LM's default: three matrices, with --swiglu, have the weights of two that are 4 * hidden wide."""
+    hidden, gate = _value(facts, "hidden_size"), facts["gated_linear_unit"]
+    if hidden:
+        is_swiglu = gate.value and gate.key != "quick_geglu"
+        _put(facts, "ffn_hidden_size", hidden * 8 // 3 // 64 * 64 if is_swiglu else 4 * hidden, "hidden_size")
 
 
 def _sizes(dialect: Dialect, facts: Facts) -> None:

@@ -7,6 +7,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from hcp.core.errors import HcpError
+from hcp.core.model_sizes import NAMES, is_gated
 from hcp.core.place import Location
 from hcp.launch.fact import Fact
 from hcp.launch.source import text_of_target
@@ -28,6 +29,13 @@ _SIZES: dict[str, tuple[str, ...]] = {
     "mamba_num_groups": ("mamba_n_groups", "n_groups"),
     "mamba_head_dim": ("mamba_head_dim", "mamba_d_head"),
 }
+_WORK = {
+    "ffn_hidden_size": "ffn", "vocab_size": "vocab", "q_lora_rank": "q_lora", "kv_lora_rank": "kv_lora",
+}  # fmt: skip
+_EXPERTS = {
+    "moe_router_topk": "topk", "moe_ffn_hidden_size": "moe_ffn", "moe_shared_expert_intermediate_size": "shared_ffn",
+}  # fmt: skip
+"""What decides a model's work beside those, under the names of `core.model_sizes`; the second of experts alone."""
 STATED = frozenset((*_SIZES, "kv_heads", "mla", "vision"))
 """The facts that every config.json of a language model decides."""
 _NONE_IF_ABSENT = ("num_experts", "mtp_layers", "linear_num_key_heads", "linear_num_value_heads")
@@ -102,10 +110,35 @@ def read_model(path: str) -> dict[str, Fact]:
         # Megatron-LM's command line asks for grouped queries by a flag of their own.
         grouped = groups.value not in (None, facts["heads"].value)
         facts["group_query_attention"] = groups._replace(value=grouped)
+    facts |= _mlp(config, name, facts)
     facts |= _attention(config, name)
     facts |= _hybrid(config)
     vision = any(_at(data, key) is not None for key in ("vision_config", "visual", "vision_tower", "vit_config"))
     facts["vision"] = config.fact(vision or _at(data, "thinker_config.vision_config") is not None)
+    return facts
+
+
+def _mlp(config: _Config, name: str, sizes: Mapping[str, Fact]) -> dict[str, Fact]:
+    """The widths of the MLP or of the experts, and which layers have experts."""
+    experts = sizes.get("num_experts")
+    has_experts = experts is not None and bool(experts.value)
+    facts = {"gated_linear_unit": config.fact(is_gated({"hidden_act": config.get("hidden_act") or "silu"}))}
+    for fact, size in {**_WORK, **(_EXPERTS if has_experts else {})}.items():
+        value, at = config.find(*NAMES[size])
+        if value := _whole(value, at, name):
+            facts[fact] = config.fact(value, at)
+    layers = sizes["num_layers"].value if "num_layers" in sizes else 0
+    if not has_experts:
+        return facts
+    shared, at = config.find(*NAMES["shared_experts"])
+    if "moe_shared_expert_intermediate_size" not in facts and "moe_ffn_hidden_size" in facts:
+        width = (_whole(shared, at, name) or 0) * facts["moe_ffn_hidden_size"].value
+        facts["moe_shared_expert_intermediate_size"] = config.fact(width or None, at)
+    first, at = config.find(*NAMES["dense_layers"])
+    dense = min(_whole(first, at, name) or 0, layers)
+    every, every_at = config.find("moe_layer_freq")
+    pattern = (0,) * dense + (1,) * (layers - dense) if dense else _whole(every, every_at, name) or 1
+    facts["moe_layer_freq"] = config.fact(pattern, at if dense else every_at)
     return facts
 
 

@@ -146,7 +146,7 @@ def test_lengths_come_from_a_file_or_standard_input_in_every_form(
         (("--lengths", "1,x"), None, "cannot be read"),
         (("--lengths", "-"), "", "-: found no sequence"),
         (("--lengths", "-"), "12\nx\n", "-:2: found 'x'; wanted the length of a sequence"),
-        (("--lengths", "-"), '{"a": 1}\n', "-:1: has none of the fields length"),
+        (("--lengths", "-"), '{"a": 1}\n', "-:1: found the fields a; wanted a length, such as length"),
         (("--lengths", "-", "--field", "b"), '{"a": 1}\n', "-:1: has no field 'b'; it has a"),
         (("--lengths", "-"), '{"length": 1}\n{"length"\n', "-:2: found '{\"length\"', no JSON"),
         (("--lengths", "-"), '{"length": true}\n', "-:1: found 'true'"),

@@ -25,13 +25,72 @@ def test_a_launch_gives_ranks_limit_and_model(hcp: Hcp, tmp_path: Path) -> None:
     done = hcp("dcp", "plan", *arguments, "--", *words, cwd=tmp_path)
     told = json.loads(done.stdout)
     assert [told[name] for name in ("world_size", "max_seqlen_per_rank", "tp", "pp")] == [4, 2048, 2, 2]
-    basis = "the model's sizes on h100, 4 GPUs a node (assumed: width of the MLP, vocabulary)"
+    basis = "the model's sizes on h100, 4 GPUs a node (assumed: vocabulary)"
     assert told["cost"]["machine"]["basis"] == basis
     assert told["cost"]["machine"]["ranks_per_node"] == 2
     own = json.loads(
         hcp("dcp", "plan", *arguments, "--tp", "1", "--world-size", "8", "--", *words, cwd=tmp_path).stdout
     )
     assert [own[name] for name in ("world_size", "tp")] == [8, 1]
+
+
+MIXTURE = {
+    "model_type": "deepseek_v2", "num_hidden_layers": 4, "hidden_size": 512, "num_attention_heads": 8,
+    "num_key_value_heads": 2, "intermediate_size": 1536, "vocab_size": 32000, "hidden_act": "silu",
+    "n_routed_experts": 16, "num_experts_per_tok": 3, "moe_intermediate_size": 192, "n_shared_experts": 2,
+    "first_k_dense_replace": 1,
+}  # fmt: skip
+MEGATRON = (
+    "--num-layers 4 --hidden-size 512 --num-attention-heads 8 --group-query-attention --num-query-groups 2 --swiglu "
+    "--ffn-hidden-size 1536 --vocab-size 32000 --num-experts 16 --moe-router-topk 3 --moe-ffn-hidden-size 192 "
+    "--moe-shared-expert-intermediate-size 384 --moe-layer-freq ([0]+[1]*3)"
+)
+BRIDGE = (
+    "model.num_layers=4 model.hidden_size=512 model.num_attention_heads=8 model.num_query_groups=2 "
+    "model.gated_linear_unit=true model.ffn_hidden_size=1536 model.vocab_size=32000 model.num_moe_experts=16 "
+    "model.moe_router_topk=3 model.moe_ffn_hidden_size=192 model.moe_shared_expert_intermediate_size=384 "
+    "model.moe_layer_freq=[0,1,1,1]"
+)
+VERL = "actor_rollout_ref.actor.strategy=megatron actor_rollout_ref.model.path=mixture"
+
+
+@pytest.mark.parametrize(
+    "words",
+    [
+        ("--model", "config.json"), ("--", *MEGATRON.split()), ("--dialect", "bridge", "--", *BRIDGE.split()),
+        ("--dialect", "verl", "--model", "config.json", "--", *VERL.split()),
+    ],
+    ids=["config.json", "megatron-lm", "bridge", "verl and config.json"],
+)  # fmt: skip
+def test_a_mixture_of_experts_costs_the_same_however_it_is_told(hcp: Hcp, tmp_path: Path, words: tuple[str]) -> None:
+    """Weights that a token passes: 4 layers of Q, O (8 heads of 64) and K, V (2), one MLP, three routers with three
+    experts and two shared ones, the head. Each counts twice forward and four times backward, at 46 % of 989 TFLOP/s.
+    """
+    (tmp_path / "config.json").write_text(json.dumps(MIXTURE))
+    done = hcp(*PLAN, "--lengths", "100", "--format", "json", *words, cwd=tmp_path)
+    attention = 512 * (2 * 512 + 2 * 128)
+    experts = 3 * 512 * (3 * 192 + 2 * 192) + 512 * 16
+    weights = 4 * attention + 3 * 512 * 1536 + 3 * experts + 512 * 32000
+    cost = json.loads(done.stdout)["cost"]
+    assert cost["linear"] == pytest.approx(6 * weights / (0.46 * 989e12)), done.stderr
+    assert "assumed" not in cost["machine"]["basis"]
+
+
+@pytest.mark.parametrize(
+    "flags, width, matrices", [([], 4 * 1024, 2), (["--swiglu"], 2688, 3), (["--quick-geglu"], 4 * 1024, 3)]
+)
+def test_megatrons_default_width_depends_on_the_gate(hcp: Hcp, flags: list[str], width: int, matrices: int) -> None:
+    """With --swiglu int(4 * 1024 * 2 / 3 / 64) * 64 = 2688 (megatron/training/arguments.py, validate_args)."""
+    words = "--num-layers 8 --hidden-size 1024 --num-attention-heads 8 --padded-vocab-size 1000".split()
+    cost = json.loads(hcp(*PLAN, "--lengths", "100", "--format", "json", "--", *words, *flags).stdout)["cost"]
+    weights = 8 * (4 * 1024 * 1024 + matrices * 1024 * width) + 1000 * 1024
+    assert cost["linear"] == pytest.approx(6 * weights / (0.46 * 989e12))
+
+
+def test_what_a_launch_does_not_say_of_its_experts_is_assumed(hcp: Hcp) -> None:
+    words = "model.num_layers=4 model.hidden_size=512 model.num_attention_heads=8 model.num_moe_experts=16".split()
+    done = hcp(*PLAN, "--lengths", "100", "--dialect", "bridge", "--", *words)
+    assert "(assumed: width of the experts, experts of a token, vocabulary)" in done.stdout
 
 
 def test_a_model_decides_the_cost(hcp: Hcp, root: Path) -> None:

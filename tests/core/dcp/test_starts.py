@@ -5,17 +5,25 @@ from __future__ import annotations
 import pytest
 
 from hcp.core.dcp import Cost, Group, MicroBatch, Setup, measure, plan_micro_batches
+from hcp.core.dcp.policies import measured_plan, peak_tokens, problems
 from hcp.core.dcp.published import published_micro_batches
 from hcp.core.model_sizes import ModelSizes
 
 # Draws of bench/dcp/shapes.py: code_agents, capped_10 and rl_truncated, for which heights alone find no plan as good
-# as dev's; and mixed_sft, whose cheapest groups of any size lie across the nodes.
+# as dev's; and mixed_sft, whose cheapest groups of any size lie across the nodes; documents, on which dev fills
+# ranks with more tokens, once padded, than they may hold.
 AGENTS = [9028, 6113, 15605, 31142, 14314, 7919, 9284, 11008, 11350, 4394, 12335, 46260, 16310, 29447, 17820, 5431]
 CAPPED = [8192, 6874, 7197, 3483, 1936, 926, 2426, 5928, 5436, 871, 4462, 4232, 5557, 2728, 2302, 1835]
 CUT = [2631, 20584, 3754, 20451, 20664, 20843, 20580, 20621, 20612, 20822, 8261, 7334, 20750, 20747, 20863, 20591]
 MIXED = [920, 452, 76, 540, 680, 112, 2231, 219, 609, 1331, 195, 132, 1323, 9299, 19442, 153, 73, 91, 314, 37932, 672,
          21251, 1168, 37]  # fmt: skip
 
+DOCUMENTS = [307, 314, 1474, 555, 463, 4992, 659, 295, 1848, 1864, 118431, 2277, 100, 992, 65, 2935, 287, 489, 1655,
+             1927, 5223, 90, 73997, 1101, 4579, 3627, 1002, 1357, 146, 194, 301, 1538, 703, 10896, 443, 2137, 3611, 395,
+             1357, 154, 567, 1052, 2082, 388, 1637, 47254, 1585, 1050, 453, 497, 3210, 1751, 283, 425, 638, 1844, 178,
+             250, 367, 605, 4163, 1376, 454, 173]  # fmt: skip
+
+LLAMA_3_8B = Cost.from_model(ModelSizes(32, 4096, 32, 8, 128, 128, 14336, 32, True, 128256))
 LLAMA_2_7B = Cost.from_model(ModelSizes(32, 4096, 32, 32, 128, 128, 11008, 32, True, 32000))
 
 
@@ -26,6 +34,16 @@ def test_dev_is_not_better_in_one_number_and_as_good_in_the_others(lengths: list
     ours = plan_micro_batches(lengths, 8, max_seqlen).metrics[:3]
     no_worse = all(other <= own for own, other in zip(ours, theirs))
     assert not (no_worse and any(other < own - 0.03 for own, other in zip(ours, theirs))), (ours, theirs)
+
+
+def test_a_published_plan_that_only_padding_makes_too_full_leaves_us_no_slower() -> None:
+    theirs = measured_plan(
+        "dev", published_micro_batches("dev", DOCUMENTS, 32, 8192, Cost()), DOCUMENTS, 32, 8192, Setup(cost=LLAMA_3_8B)
+    )
+    assert 8192 < peak_tokens(theirs) < 8192 * 1.01
+    plan = plan_micro_batches(DOCUMENTS, 32, 8192, cost=LLAMA_3_8B)
+    assert not problems(plan)
+    assert plan.metrics.estimated_s <= theirs.metrics.estimated_s * 1.01
 
 
 def test_groups_of_any_size_are_no_slower_than_those_that_divide_a_node() -> None:

@@ -19,6 +19,7 @@ VERDICTS: list[Row] = [
     ("CP009", "mlm", "", "cp=2 window_size=1024,0 window_attn_skip_freq=1", "fine"),
     ("CP009", "bridge-provider", "", "window_size=-1,0", "not concerned"),
     ("CP009", "mlm", "", "cp=2 window_size=1024,0 window_attn_skip_freq=pattern", "needs window_attn_skip_freq"),
+    ("CP009", "mlm", "", "cp=2 window_size=1024,0 window_attn_skip_freq=([0]*4)", "fine"),
     ("CP009", "bridge", "", "cp=8 window_size=1024,0 window_attn_skip_freq=2 cp_comm_type=all_gather,p2p", "fine"),
     ("CP009", "bridge", "", "window_size=-1,-1", "not concerned"),
     ("CP009", "verl", "", "", "not concerned"),

@@ -7,6 +7,8 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from functools import partial
+from itertools import chain
+from math import ceil
 
 from hcp.core.dcp.cover import settle
 from hcp.core.dcp.published.dev import packing_aware
@@ -19,36 +21,53 @@ from hcp.core.errors import HcpError
 
 MOST = 1024
 """With more sequences the published schedulers would take longer than the search, which then finds better plans."""
+TRIES = 3
+"""How many bounds on tokens a scheduler is tried with."""
+Scheduler = Callable[[list[int], int, int], Batches]
+"""From lengths, W and M to groups."""
 
 
 def published_plans(workload: Workload) -> Iterator[list[Packs]]:
     """The plans of the published schedulers that exist and keep all limits of the workload, idle ranks given work."""
     if len(workload.length) > MOST:
         return
-    order = sorted(range(len(workload.ids)), key=workload.ids.__getitem__)  # as given, which static CP keeps
-    lengths, ranks, most = [workload.length[i] for i in order], workload.world_size, workload.longest[0]
-    schedulers: list[Callable[[list[int], int, int], Batches]] = [packing_aware, balanced_cp]
+    longest = workload.longest[0]
+    schedulers: list[Scheduler] = [packing_aware, balanced_cp]
     if workload.setup.groups == "any":
         schedulers.append(partial(flexible, work=workload.setup.cost.work))
-    static = next((size for size in workload.sizes if size * most >= max(lengths) and ranks % size == 0), None)
+    fitting = [size for size in workload.sizes if size * longest >= workload.length[0]]
+    static = next((size for size in fitting if workload.world_size % size == 0), None)
     if static is not None:
         schedulers.append(partial(dp_balanced, cp_size=static))
     for scheduler in schedulers:
-        try:
-            batches = scheduler(lengths, ranks, most)
-        except HcpError:
-            continue  # it has no plan for these
-        plan = _packs(workload, [[(size, [order[i] for i in items]) for size, items in batch] for batch in batches])
+        plan = _within_limits(workload, scheduler)
         if plan is not None:
             yield [settled for batch in plan for settled in settle(workload, batch)]
 
 
-def _packs(workload: Workload, batches: Batches) -> list[Packs] | None:
-    """The same groups as ours, or None if one of them breaks a limit."""
+def _within_limits(workload: Workload, scheduler: Scheduler) -> list[Packs] | None:
+    """The scheduler's groups, padded within M; None if it has none like that.
+
+    The schedulers count unpadded tokens. Where the padding is too much, they plan again for a smaller M.
+    """
+    order = sorted(range(len(workload.ids)), key=workload.ids.__getitem__)  # as given, which static CP keeps
+    lengths, most = [workload.length[i] for i in order], workload.longest[0]
     index = {size: number for number, size in enumerate(workload.sizes)}
-    plan = []
-    for batch in batches:
-        if any(size not in index for size, _ in batch):
+    for _ in range(TRIES):
+        try:
+            batches = scheduler(lengths, workload.world_size, most)
+        except HcpError:
+            return None  # it has no plan for these
+        if any(size not in index for batch in batches for size, _ in batch):
             return None
-        plan.append([workload.group(index[size], items) for size, items in batch if items])
-    return plan if all(group.room >= 0 for batch in plan for group in batch) else None
+        plan = [
+            [workload.group(index[size], [order[i] for i in items]) for size, items in batch if items]
+            for batch in batches
+        ]
+        excess = max([-group.room * workload.unit[group.size] / workload.sizes[group.size] for group in chain(*plan)])
+        if excess <= 0:
+            return plan
+        most -= ceil(excess)
+        if most < 1:
+            return None
+    return None

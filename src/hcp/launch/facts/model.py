@@ -2,6 +2,12 @@
 
 from hcp.launch.facts.spec import UNKNOWN, FactSpec, field_spec
 
+
+def _size(name: str, mlm_default: int | None, doc: str) -> FactSpec:
+    """A size of the model. Megatron-LM's command line has a default; in the other dialects the model decides."""
+    return field_spec(name, "size", name, UNKNOWN, doc, defaults={"mlm": mlm_default})
+
+
 _BACKEND = {"mlm": "auto", "bridge": None, "verl": "flash"}
 
 MODEL_FACTS: tuple[FactSpec, ...] = (
@@ -35,9 +41,11 @@ MODEL_FACTS: tuple[FactSpec, ...] = (
         default=UNKNOWN,
         defaults={"mlm": False, "bridge": False},
     ),
-    field_spec("v_head_dim", "size", "v_head_dim", UNKNOWN, "MLA: channels of a value head"),
-    field_spec("qk_head_dim", "size", "qk_head_dim", UNKNOWN, "MLA: non-rotary channels of a query or key head"),
-    field_spec("qk_pos_emb_head_dim", "size", "qk_pos_emb_head_dim", UNKNOWN, "MLA: rotary channels of a head"),
+    _size("v_head_dim", 128, "MLA: channels of a value head"),
+    _size("qk_head_dim", 128, "MLA: non-rotary channels of a query or key head"),
+    _size("qk_pos_emb_head_dim", 64, "MLA: rotary channels of a head"),
+    _size("q_lora_rank", None, "MLA: width of the compressed query; null = not compressed"),
+    _size("kv_lora_rank", 32, "MLA: width of the compressed keys and values"),
     FactSpec(
         "attention_variant",
         "str",
@@ -48,12 +56,41 @@ MODEL_FACTS: tuple[FactSpec, ...] = (
         defaults={"verl": UNKNOWN},
     ),
     field_spec("window_size", "window", "window_size", None, "sliding window (left, right); null = full attention"),
-    field_spec("window_attn_skip_freq", "any", "window_attn_skip_freq", None, "which layers are full attention"),
+    field_spec("window_attn_skip_freq", "layers", "window_attn_skip_freq", None, "which layers are full attention"),
     field_spec("softmax_type", "str", "softmax_type", "vanilla", "vanilla, off-by-one or learnable (sinks)"),
     FactSpec("attention_bias", "bool", "a bias is added to the attention scores (ALiBi, post-scale bias)"),
     FactSpec("attention_mask", "str", "mask: causal, padding, causal_bottom_right, arbitrary"),
     field_spec("mtp_layers", "int", "mtp_num_layers", None, "multi-token-prediction layers; null = none"),
+    _size("ffn_hidden_size", None, "width of the MLP; null = 4 * hidden_size, 2/3 of it with --swiglu"),
+    FactSpec(
+        "gated_linear_unit",
+        "bool",
+        "the MLP has a gate: three matrices, not two",
+        mlm=("swiglu", "quick_geglu"),
+        bridge=("model.gated_linear_unit",),
+        default=UNKNOWN,
+        defaults={"mlm": False},
+    ),
+    FactSpec(
+        "vocab_size",
+        "size",
+        "vocabulary; null = the tokenizer's",
+        mlm=("padded_vocab_size", "vocab_size"),
+        bridge=("model.vocab_size",),
+        defaults={"mlm": None},
+    ),
     field_spec("num_experts", "size", "num_moe_experts", None, "MoE experts; null = dense", mlm=("num_experts",)),
+    _size("moe_router_topk", 2, "MoE: experts of each token"),
+    _size("moe_ffn_hidden_size", None, "MoE: width of an expert; null = ffn_hidden_size"),
+    _size("moe_shared_expert_intermediate_size", None, "MoE: width of all shared experts; null = none"),
+    field_spec(
+        "moe_layer_freq",
+        "layers",
+        "moe_layer_freq",
+        UNKNOWN,
+        "MoE: every n-th layer has experts, or a list, 1 for those that do",
+        defaults={"mlm": 1},
+    ),
     FactSpec(
         "hybrid_pattern",
         "str",

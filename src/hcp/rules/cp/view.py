@@ -97,16 +97,11 @@ def has_window(v: View) -> bool:
 def skip_freq(v: View) -> Any:
     """Which layers skip the window: null = none, n = every n-th, a list = one entry per layer, 0 for those that do."""
     skip = v.window_attn_skip_freq
-    if isinstance(skip, str):
-        try:
-            skip = int(skip)
-        except ValueError:
-            skip = 0
     if skip is None or (isinstance(skip, int) and skip > 0):
         return skip
     if isinstance(skip, list | tuple) and all(isinstance(item, int) for item in skip):
         return skip
-    # A pattern such as "([1]*3+[0])*4": Megatron-LM evaluates it, we do not.
+    # A text that is no pattern of layers (`layer_pattern`): Megatron-LM evaluates it, we do not.
     raise Unknown("window_attn_skip_freq")
 
 
