@@ -21,7 +21,7 @@ def _is_swift(v: View) -> bool:
     effect="crash",
     stage="init",
     source=(
-        MS_SWIFT_ARGUMENTS.says("MegatronArguments._init_distributed", "is not divisible by micro batch size", ">=4.0"),
+        MS_SWIFT_ARGUMENTS.says("MegatronArguments._init_distributed", "is not divisible by micro batch size", ">=4.3"),
     ),
     applies=_is_swift,
     good=Example("ms-swift", f"{_CP} --global_batch_size 16", "nodes=2 gpus_per_node=8"),
@@ -59,7 +59,7 @@ def global_batch_divides_into_micro_batches(v: View) -> Problem | None:
         MS_SWIFT_ARGUMENTS.says(
             "MegatronArguments._check_megatron_fsdp",
             "Megatron-FSDP requires `CUDA_DEVICE_MAX_CONNECTIONS > 1`",
-            ">=4.4",
+            ">=4.4.3",
         ),
         MS_SWIFT_ARGUMENTS.says("MegatronArguments.__post_init__", "'CUDA_DEVICE_MAX_CONNECTIONS', '1'", ">=4.0"),
     ),

@@ -53,7 +53,7 @@ VERDICTS: list[Row] = [
     ("PIPE004", "mlm", "--hybrid-layer-pattern M*|M*", "", "error crash config"),
     ("PIPE004", "mlm", "--hybrid-layer-pattern M*|M* --pipeline-model-parallel-size 2", "", "not concerned"),
     ("PIPE004", "bridge", "model.virtual_pipeline_model_parallel_size=2", "pp=1", "error crash init"),
-    # HyperCommGrid asks for no virtual stages, and without a pipeline the model is one chunk; a layout wants its chunks.
+    # HyperCommGrid asks for no virtual stages: without a pipeline the model is one chunk, but a layout wants its own.
     ("PIPE004", "bridge", "model.virtual_pipeline_model_parallel_size=2", "pp=1 use_decentralized_pg=true", "fine"),
     (
         "PIPE004",
