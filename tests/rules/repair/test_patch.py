@@ -185,7 +185,7 @@ def test_an_error_without_a_fix_says_why(patched: Patched) -> None:
     rule = BY_ID["TOPO007"]
     _, patch = patched(rule.bad.text.replace(" ", "\n") + "\n", "launch.txt", assume=rule.bad.assume)
     assert patch.text == "" and patch.left_out[0][0] == "TOPO007"
-    assert "no setting of this launch mends it alone; wanted: every axis" in patch.left_out[0][1]
+    assert "no setting of this launch mends it alone; wanted: tp, and every axis" in patch.left_out[0][1]
 
 
 def test_what_is_stated_beside_the_file_is_not_patched_in_it(patched: Patched) -> None:

@@ -82,7 +82,7 @@ def test_the_reason_names_the_line_and_the_one_thing_to_do(tmp_path: Path) -> No
     assert first.reason == "line 3 sources models/x.sh, which is not read"
     assert first.location is not None
     assert first.location.line == 3
-    assert first.do.startswith("give its values with --set ")
+    assert first.do.startswith("give that file with --source")
 
 
 def test_what_the_reason_asks_for_settles_it(tmp_path: Path) -> None:

@@ -91,7 +91,7 @@ def windows_use_a2a_or_all_gather(v: View) -> Problem | None:
     applies=under_cp(lambda v: v.softmax_type not in (None, "vanilla")),
     good=Example(
         "mlm",
-        "--context-parallel-size 2 --cp-comm-type a2a --softmax-type learnable --num-attention-heads 8",
+        "--context-parallel-size 2 --cp-comm-type a2a --softmax-type off-by-one --num-attention-heads 8",
         "te=2.14",
     ),
     bad=Example("mlm", "--context-parallel-size 2 --softmax-type learnable"),
