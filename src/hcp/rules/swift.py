@@ -76,7 +76,7 @@ def fsdp_has_several_connections(v: View) -> Problem | None:
     has to export another value.
     """
     found = v.get(_CONNECTIONS)
-    if not v.fsdp or found not in (None, "1"):
+    if found not in (None, "1"):
         return None
     return Problem(
         message="ms-swift refuses Megatron-FSDP with the value that it sets by itself: start-up stops",
