@@ -122,7 +122,7 @@ def test_the_file_is_compared_with_the_checkout(root: Path, checkout: Path) -> N
 
 def test_a_checkout_without_the_megatron_lm_that_it_pins_is_refused(root: Path, checkout: Path) -> None:
     (checkout / "3rdparty").rename(checkout / "elsewhere")
-    words = [sys.executable, root / "bench" / "presumptions.py", "--bridge", checkout]
+    words: list[str | Path] = [sys.executable, root / "bench" / "presumptions.py", "--bridge", checkout]
     refused = subprocess.run(words, capture_output=True, text=True, check=False)
     assert refused.returncode == 2 and "name the one that the checkout pins with --megatron-lm" in refused.stderr
     named = [*words, "--megatron-lm", checkout / "elsewhere" / "Megatron-LM"]
