@@ -1,10 +1,9 @@
 """In which releases does upstream say what our anchors cite? `python bench/anchors_by_release.py --repo NAME=GIT_DIR…`
 
-NAME is megatron-lm (its tags are megatron-core's releases too), megatron-bridge, transformer-engine or verl; GIT_DIR a
-git directory, of which every release tag and the branches main and dev are read. `--wheels DIR` adds unpacked wheels,
+NAME is megatron-lm (its tags are megatron-core's releases too) or another one of `_OLDEST`; GIT_DIR a git directory, of
+which the release tags from that version on and the branches main and dev are read. `--wheels DIR` adds unpacked wheels,
 `<dist>-<version>`. Printed is every source whose stated range is wrong: releases in it without the text, and releases
-outside of it, from 0.12 (Transformer Engine: 1.12) on, that have the text. The exit status is 1 if a release in a
-range lacks its text.
+outside of it that have the text. The exit status is 1 if a release in a range lacks its text.
 """
 
 from __future__ import annotations
@@ -40,7 +39,12 @@ _OLDEST = {
     "megatron-bridge": "0.2",
     "transformer-engine": "1.12",
     "verl": "0.7",
+    "nemo-rl": "0.3",
+    "ms-swift": "4.0",
+    "slime": "0.2",
+    "miles": "0.1",
 }
+"""The oldest release of each repository that is read."""
 _TAG = {"megatron-lm": "core_v"}
 """What stands before the version in a tag: v, but in Megatron-LM, whose own versions ended at 3."""
 

@@ -1,12 +1,16 @@
 """What an unknown Megatron-Bridge recipe is presumed to leave alone: `python bench/presumptions.py --bridge CHECKOUT`.
 
+The checkout has the Megatron-LM that it pins at 3rdparty/Megatron-LM, or `--megatron-lm` names it: the classes of
+`ddp`, `dist` and the model's base stand there.
+
 Counts over all recipes of a checkout how many give each fact of our table another value than Bridge's default: by an
 assignment in the recipe, or by the bridge and provider class of the model that it trains. Facts that few recipes change
 are presumed where a launch leaves them to a recipe that is not known: `launch/facts/presumed.txt`. `--write` renews
 that file, `--check` exits 1 where it is not what the checkout gives.
 
 Which bridge makes a model's config stands in its config.json, which is not in the checkout: `bridge_names.BRIDGES` says
-it. The counts err on the side of change: a value that cannot be read counts as another one.
+it. A value of a model that cannot be read counts as another one; what a recipe computes beyond what `follow/` can tell
+is not counted.
 """
 
 from __future__ import annotations
@@ -40,16 +44,21 @@ FEW = 0.15
 NEVER = frozenset(
     "tp pp vpp cp ep etp num_layers hidden_size heads num_query_groups head_dim num_experts seq_length "
     "mamba_num_heads mamba_num_groups mamba_head_dim linear_num_key_heads linear_num_value_heads mtp_layers "
-    "dataset_seq_length micro_batch_size global_batch_size eval_micro_batch_size eval_global_batch_size "
-    "max_position_embeddings sequence_parallel calculate_per_token_loss "
-    "packed_sequence_size packing_buffer_size pack_sequences_in_batch pad_seq_to_mult hybrid_pattern fp8 fp8_recipe "
-    "moe_token_dispatcher_type".split()
+    "dataset_seq_length micro_batch_size global_batch_size max_position_embeddings sequence_parallel "
+    "calculate_per_token_loss packed_sequence_size packing_buffer_size pack_sequences_in_batch pad_seq_to_mult "
+    "hybrid_pattern fp8 fp8_recipe moe_token_dispatcher_type".split()
 )
 """Facts that are not presumed, however few recipes were seen to change them: sizes of the model and of parallelism,
 packing, the loss, and what recipes set through objects that are not followed (precision, layer patterns)."""
 
-_SAME = {("cp_comm_type", None): "p2p", ("attention_backend", None): "auto", ("cuda_graph_impl", None): "none"}
-"""(fact, None) -> the value that stands for the same."""
+_SAME: dict[tuple[str, Any], Any] = {
+    ("cp_comm_type", None): "p2p",
+    ("attention_backend", None): "auto",
+    ("cuda_graph_impl", None): "none",
+    ("exit_signal", 15): None,
+    ("high_priority_stream_groups", ()): None,
+}
+"""(fact, value) -> the value that stands for the same."""
 
 _CONFIGS = ("provider", "model_config", "config")
 _ATTENTION = {"MLAModelProvider": {"multi_latent_attention": True}}
@@ -190,15 +199,19 @@ def as_text(data: dict[str, Any]) -> str:
 def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--bridge", type=Path, required=True, metavar="CHECKOUT", help="a Megatron-Bridge checkout")
+    parser.add_argument("--megatron-lm", type=Path, metavar="DIR", help="the Megatron-LM that it pins")
     parser.add_argument("--write", action="store_true", help=f"write {FILE.name}")
     parser.add_argument("--check", action="store_true", help=f"compare with {FILE.name}")
     options = parser.parse_args()
+    megatron_lm = options.megatron_lm or options.bridge / "3rdparty" / "Megatron-LM"
+    if not (megatron_lm / "megatron" / "core").is_dir():
+        parser.error(f"{megatron_lm} is no Megatron-LM; name the one that the checkout pins with --megatron-lm")
     sources = Sources(options.bridge)
     counts: Counter[str] = Counter()
     values: dict[str, Counter[str]] = {}
     nameless: Counter[str] = Counter()
     total = 0
-    for recipe in recipes(options.bridge, sources):
+    for recipe in recipes(options.bridge, sources, megatron_lm):
         total += 1
         if not recipe.model or bridge_of(recipe.model) is None:
             nameless[recipe.model] += 1

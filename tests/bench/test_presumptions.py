@@ -72,6 +72,7 @@ def checkout(tmp_path: Path) -> Path:
     (package / "recipes").mkdir(parents=True)
     (package / "recipes" / "some.py").write_text(RECIPES)
     (package / "models.py").write_text(MODELS)
+    (tmp_path / "3rdparty" / "Megatron-LM" / "megatron" / "core").mkdir(parents=True)
     return tmp_path
 
 
@@ -117,3 +118,13 @@ def test_the_file_is_compared_with_the_checkout(root: Path, checkout: Path) -> N
     assert done.stdout.startswith("5 recipes; no Hugging Face model with a known bridge: 1\n")
     assert "    1  too many  cp_comm_type: a2a 1" in done.stdout  # 1 of 5 is more than 15 in 100
     assert done.stdout.endswith("presumed.txt does not say this: renew it with --write\n")
+
+
+def test_a_checkout_without_the_megatron_lm_that_it_pins_is_refused(root: Path, checkout: Path) -> None:
+    (checkout / "3rdparty").rename(checkout / "elsewhere")
+    words: list[str | Path] = [sys.executable, root / "bench" / "presumptions.py", "--bridge", checkout]
+    refused = subprocess.run(words, capture_output=True, text=True, check=False)
+    assert refused.returncode == 2 and "name the one that the checkout pins with --megatron-lm" in refused.stderr
+    named = [*words, "--megatron-lm", checkout / "elsewhere" / "Megatron-LM"]
+    done = subprocess.run(named, capture_output=True, text=True, check=False)
+    assert done.stdout.startswith("5 recipes;"), done.stderr

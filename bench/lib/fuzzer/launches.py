@@ -5,16 +5,18 @@ from __future__ import annotations
 import json
 from collections.abc import Sequence
 from random import Random
-from typing import Any
+from typing import Any, get_args
 
 from fuzzer.case import OUTPUT
 from fuzzer.seeds import ROOT, Seeds
 from fuzzer.shell import FLAGS, KEYS, launch_words, script
 from fuzzer.text import SIZES, damaged, encoded, monster, value
-from fuzzer.yaml_texts import MODEL_KEYS, document, dotted, json_text, json_value, model_args
+from fuzzer.yaml_texts import MODEL_KEYS, document, dotted, json_text, json_value, manifest, model_args
+from hcp.launch.fact import Dialect
 
 FORMATS = ("text", "text", "json", "json", "sarif", "github")
-DIALECTS = ("auto", "mlm", "bridge", "bridge-provider", "verl")
+DIALECTS = ("auto", *get_args(Dialect))
+_RECIPES = ("llama3_8b_pretrain_config", "qwen3_8b_sft_config", "no_such_recipe")
 _FACTS = ("te", "mcore", "arch", "world_size", "nvlink_domain", "cp", "placement", "start", "env.NCCL_DEBUG", "x", "")
 GOOD = b"torchrun pretrain_gpt.py --num-layers 2 --num-attention-heads 8 --hidden-size 64 --context-parallel-size 4\n"
 _CONFIG = (ROOT / "examples" / "llama3_8b_config.json").read_bytes()
@@ -56,7 +58,9 @@ def asked(random: Random) -> list[str]:
     if random.random() < 0.1:
         words.append(random.choice(("--strict", "--allow-undecided")))
     if random.random() < 0.2:
-        words += ["--assume", random.choice(("te=2.14", "mcore=0.16.1", "arch=sm90", "world_size=64"))]
+        words += ["--assume", random.choice(("te=2.14", "mcore=0.16.1", "arch=sm90", "world_size=64", "bridge=0.6.2"))]
+    if random.random() < 0.05:
+        words += ["--recipe", random.choice(_RECIPES)]
     return words
 
 
@@ -81,7 +85,9 @@ def yaml(random: Random, seeds: Seeds) -> Made:
     name = random.choice(("run.yaml", "model_config.yaml", "x.yml"))
     if how < 0.5:
         return _target(random, name, _damaged(random, seeds, "yaml", "yaml", "yaml", "shell", "json"))
-    text = (model_args if how < 0.65 else dotted if how < 0.85 else lambda r: document(r, KEYS))(random)
+    if how < 0.6:
+        return _target(random, name, encoded(random, manifest(random, script(random))))
+    text = (model_args if how < 0.7 else dotted if how < 0.85 else lambda r: document(r, KEYS))(random)
     return _target(random, name, encoded(random, text))
 
 

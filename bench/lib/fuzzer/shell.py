@@ -19,6 +19,8 @@ FLAGS = (
         "--save",
     ),
     *("--load", "--calculate-per-token-loss", "--use-mcore-models", "--multi-latent-attention", "--kv-channels"),
+    *("--context_parallel_size", "--global_batch_size", "--use_megatron_fsdp", "--max_length", "--model"),
+    *("--actor-num-nodes", "--rollout-batch-size", "--use-dynamic-batch-size", "--max-tokens-per-gpu", "--qkv-format"),
     *("--recompute-granularity", "--decoder-first-pipeline-num-layers", "--yaml-cfg", "--no-such-flag", "--te-x"),
 )
 KEYS = (
@@ -33,6 +35,13 @@ KEYS = (
         "trainer.n_gpus_per_node",
     ),
     *("critic.megatron.context_parallel_size", "+actor_rollout_ref.actor.megatron.override_transformer_config.x"),
+    *("policy.megatron_cfg.context_parallel_size", "policy.megatron_cfg.enabled", "policy.dtensor_cfg.enabled"),
+    *(
+        "policy.sequence_packing.enabled",
+        "policy.train_global_batch_size",
+        "cluster.num_nodes",
+        "context_parallel_size",
+    ),
 )
 SLURM = (
     *(
@@ -75,6 +84,8 @@ LAUNCHERS = (
         "ft_launcher t.py",
     ),
     *("python -m torch.distributed.run pretrain_gpt.py", "torchrun scripts/training/run_recipe.py --recipe llama3_8b"),
+    *("uv run examples/run_grpo.py --config x.yaml", "NPROC_PER_NODE=8 megatron sft", "swift sft"),
+    *("python3 train.py --actor-num-nodes 1", "ray job submit -- python3 train_async.py"),
 )
 _NAMES = (
     "A",

@@ -118,6 +118,26 @@ def model_args(random: Random) -> str:
     return f"{head}MODEL_ARGS:\n" + (distinct if random.random() < 0.9 else str)("\n".join(lines)) + "\n"
 
 
+def manifest(random: Random, script: str) -> str:
+    """A Kubernetes object that runs a script in its container."""
+    kind = random.choice(("Job", "PyTorchJob", "RayJob", "TrainJob", "JobSet", "Pod", "MPIJob", "Deployment"))
+    container = {
+        "name": "x",
+        "command": ["bash", "-c", script],
+        "resources": {"limits": {"nvidia.com/gpu": value(random)}},
+    }
+    pod: dict[str, Any] = {"spec": {"containers": [container] * random.choice((1, 1, 2))}}
+    spec: dict[str, Any] = {"template": pod, "parallelism": value(random)}
+    if kind == "PyTorchJob":
+        spec = {"pytorchReplicaSpecs": {"Worker": {"replicas": value(random), "template": pod}}}
+    elif kind == "RayJob":
+        spec = {"entrypoint": script, "rayClusterSpec": {"workerGroupSpecs": [{"replicas": 2, "template": pod}]}}
+    elif kind == "Pod":
+        spec = pod["spec"]
+    text = json.dumps({"apiVersion": "batch/v1", "kind": kind, "metadata": {"name": "x"}, "spec": spec})
+    return text if random.random() < 0.7 else f"{text}\n---\n{dotted(random)}"
+
+
 def dotted(random: Random) -> str:
     """The keys of Bridge and verl, nested."""
     root: dict[str, Any] = {}

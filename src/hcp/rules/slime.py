@@ -37,7 +37,7 @@ def batches_by_tokens_have_a_budget(v: View) -> Problem | None:
     --use-dynamic-batch-size has no budget by default; both programs assert it before they start a worker. The budget
     is for one rank: a micro-batch holds CP times as many tokens.
     """
-    if not v.batches_by_tokens or v.max_tokens_per_gpu is not None:
+    if v.max_tokens_per_gpu is not None:
         return None
     longest = v.get("rollout_max_response_len")
     size = round_up(-(-(longest or 8192) // v.get("cp", 1)), 128)
@@ -107,7 +107,7 @@ def batch_is_that_of_the_steps(v: View) -> Problem | None:
     The samples of a rollout are rollout_batch_size x n_samples_per_prompt. With num_steps_per_rollout both programs
     compute the batch of a step, and stop where another one is stated.
     """
-    if None in (v.rollout_batch_size, v.samples_per_prompt, v.steps_per_rollout) or v.steps_per_rollout < 1:
+    if None in (v.rollout_batch_size, v.samples_per_prompt):
         return None
     size = v.rollout_batch_size * v.samples_per_prompt // v.steps_per_rollout
     if v.global_batch_size == size:
@@ -140,7 +140,7 @@ def rows_by_tokens_are_packed(v: View) -> Problem | None:
 
     Rows in bshd have one sequence each, padded to one length; they are counted, with --micro-batch-size.
     """
-    if v.qkv_format != "bshd" or not v.batches_by_tokens:
+    if not v.batches_by_tokens:
         return None
     return Problem(
         message="rows of one sequence cannot be filled by tokens: start-up stops",

@@ -21,7 +21,7 @@ def _is_swift(v: View) -> bool:
     effect="crash",
     stage="init",
     source=(
-        MS_SWIFT_ARGUMENTS.says("MegatronArguments._init_distributed", "is not divisible by micro batch size", ">=4.0"),
+        MS_SWIFT_ARGUMENTS.says("MegatronArguments._init_distributed", "is not divisible by micro batch size", ">=4.3"),
     ),
     applies=_is_swift,
     good=Example("ms-swift", f"{_CP} --global_batch_size 16", "nodes=2 gpus_per_node=8"),
@@ -59,7 +59,7 @@ def global_batch_divides_into_micro_batches(v: View) -> Problem | None:
         MS_SWIFT_ARGUMENTS.says(
             "MegatronArguments._check_megatron_fsdp",
             "Megatron-FSDP requires `CUDA_DEVICE_MAX_CONNECTIONS > 1`",
-            ">=4.4",
+            ">=4.4.3",
         ),
         MS_SWIFT_ARGUMENTS.says("MegatronArguments.__post_init__", "'CUDA_DEVICE_MAX_CONNECTIONS', '1'", ">=4.0"),
     ),
@@ -76,7 +76,7 @@ def fsdp_has_several_connections(v: View) -> Problem | None:
     has to export another value.
     """
     found = v.get(_CONNECTIONS)
-    if not v.fsdp or found not in (None, "1"):
+    if found not in (None, "1"):
         return None
     return Problem(
         message="ms-swift refuses Megatron-FSDP with the value that it sets by itself: start-up stops",

@@ -85,3 +85,10 @@ def test_releases_are_in_order_and_name_the_commit_of_an_unreleased_one() -> Non
     found = releases()
     assert found[0] == "0.3.1" and "0.6.2" in found
     assert found[-1].startswith("0.7.0+")
+
+
+def test_what_releases_differ_in_is_in_one_order_in_every_process() -> None:
+    """A set's order would change with the process's hash seed, and with it the key that a report names."""
+    unknown = list(look_up("llama3_8b_pretrain_config", None).unknown)
+    assert len(unknown) > 10
+    assert unknown == sorted(unknown)

@@ -168,6 +168,14 @@ VERDICTS: list[Row] = [
         "world_size=8 tp=1 pp=1 cp=4 bridge=0.6.0 eval_global_batch_size=null eval_micro_batch_size=null",
         "error crash config",
     ),
+    # No recipe gives an evaluation a size of its own.
+    (
+        "BATCH002",
+        "bridge",
+        "train.global_batch_size=6 train.micro_batch_size=1 dist.eval_context_parallel_size=1",
+        "world_size=12 tp=1 pp=1 cp=2 bridge=0.7.0",
+        "error crash config",
+    ),
 ]
 
 TEXTS: list[Row] = [

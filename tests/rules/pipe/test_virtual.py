@@ -53,6 +53,15 @@ VERDICTS: list[Row] = [
     ("PIPE004", "mlm", "--hybrid-layer-pattern M*|M*", "", "error crash config"),
     ("PIPE004", "mlm", "--hybrid-layer-pattern M*|M* --pipeline-model-parallel-size 2", "", "not concerned"),
     ("PIPE004", "bridge", "model.virtual_pipeline_model_parallel_size=2", "pp=1", "error crash init"),
+    # HyperCommGrid asks for no virtual stages: without a pipeline the model is one chunk, but a layout wants its own.
+    ("PIPE004", "bridge", "model.virtual_pipeline_model_parallel_size=2", "pp=1 use_decentralized_pg=true", "fine"),
+    (
+        "PIPE004",
+        "bridge",
+        "model.virtual_pipeline_model_parallel_size=2 model.pipeline_model_parallel_layout='Etttt|ttttL'",
+        "pp=1 use_decentralized_pg=true",
+        "error crash init",
+    ),
     ("PIPE004", "bridge", "model.virtual_pipeline_model_parallel_size=2", "", "needs pp"),
     ("PIPE006", "mlm", f"{_PP} 2", "", "not concerned"),
     ("PIPE006", "mlm", f"{_PP} 2 {_LAYOUT} Et|t|tL", "", "error crash config"),

@@ -18,13 +18,27 @@ VERDICTS: list[Row] = [
     ("SLIME002", "slime", f"{BY_TOKENS}--max-tokens-per-gpu 4096", "", "info note training"),
     ("SLIME002", "slime", f"{BY_TOKENS}--max-tokens-per-gpu 4096 --context-parallel-size 2", "", "fine"),
     ("SLIME002", "slime", f"{BY_TOKENS}--max-tokens-per-gpu 4095 --context-parallel-size 2", "", "info note training"),
-    ("SLIME002", "slime", f"{JOB}--max-tokens-per-gpu 4096", "", "not concerned"),
+    ("SLIME002", "slime", f"{JOB}--max-tokens-per-gpu 4096 --rollout-max-response-len 8192", "", "not concerned"),
+    ("SLIME002", "slime", f"{JOB}--use-dynamic-batch-size --max-tokens-per-gpu 4096", "", "not concerned"),
+    ("SLIME002", "slime", BY_TOKENS, "", "not concerned"),
+    (
+        "SLIME002",
+        "mlm",
+        "--seq-length 64",
+        "cp=1 batches_by_tokens=true max_tokens_per_gpu=1 rollout_max_response_len=2",
+        "not concerned",
+    ),
     ("SLIME003", "slime", f"{JOB}--num-steps-per-rollout 4 --global-batch-size 64", "", "all:"),
     ("SLIME003", "slime", f"{JOB}--num-steps-per-rollout 4 --global-batch-size 128", "", "all: SLIME003"),
     ("SLIME003", "slime", f"{JOB}--global-batch-size 128", "", "not concerned"),
     ("SLIME003", "slime", f"{JOB}--num-steps-per-rollout 4", "", "not concerned"),
+    ("SLIME003", "slime", f"{JOB}--num-steps-per-rollout 1 --global-batch-size 128", "", "error"),  # 256 samples
+    ("SLIME003", "slime", "--actor-num-nodes 1 --num-steps-per-rollout 4 --global-batch-size 128", "", "fine"),
+    ("SLIME003", "mlm", "--global-batch-size 128", "steps_per_rollout=4", "not concerned"),
     ("SLIME004", "slime", f"{BY_TOKENS}--max-tokens-per-gpu 9216 --qkv-format bshd", "", "all: SLIME004"),
     ("SLIME004", "slime", f"{JOB}--qkv-format bshd --micro-batch-size 1", "", "all:"),
+    ("SLIME004", "slime", f"{BY_TOKENS}--max-tokens-per-gpu 9216 --qkv-format thd", "", "not concerned"),
+    ("SLIME004", "mlm", "--seq-length 64", "qkv_format=bshd batches_by_tokens=true", "not concerned"),
 ]
 
 TEXTS: list[Row] = [
@@ -44,5 +58,15 @@ TEXTS: list[Row] = [
 FIXES: list[FixRow] = [
     # rule, dialect, launch, assumed, what each fix writes
     ("SLIME001", "slime", f"{BY_TOKENS}--context-parallel-size 2", "", ("max_tokens_per_gpu=4096",)),
+    # An answer of unknown length counts as one of 8192 tokens.
+    ("SLIME001", "slime", f"{JOB}--use-dynamic-batch-size", "", ("max_tokens_per_gpu=8192",)),
+    (
+        "SLIME001",
+        "slime",
+        f"{JOB}--use-dynamic-batch-size --rollout-max-response-len 4096",
+        "",
+        ("max_tokens_per_gpu=4096",),
+    ),
+    ("SLIME002", "slime", f"{BY_TOKENS}--max-tokens-per-gpu 4096", "", ("max_tokens_per_gpu=8192",)),
     ("SLIME003", "slime", f"{JOB}--num-steps-per-rollout 4 --global-batch-size 9", "", ("global_batch_size=64",)),
 ]

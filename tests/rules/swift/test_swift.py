@@ -24,6 +24,7 @@ VERDICTS: list[Row] = [
     ("SWIFT002", "ms-swift", "--model x --use_megatron_fsdp true", "env.CUDA_DEVICE_MAX_CONNECTIONS=1", "error crash"),
     ("SWIFT002", "ms-swift", "--model x --use_megatron_fsdp true", "env.CUDA_DEVICE_MAX_CONNECTIONS=32", "fine"),
     ("SWIFT002", "ms-swift", "--model x --use_megatron_fsdp false", "", "not concerned"),
+    ("SWIFT002", "mlm", "--use-megatron-fsdp", "", "not concerned"),
 ]
 
 TEXTS: list[Row] = [

@@ -68,7 +68,7 @@ def _given(recipe: Recipe, arguments: Mapping[str, Any]) -> Recipe:
             sets: tuple[str, ...] = ()
         else:
             keys, sets = {*parameter.sets, *parameter.changes}, parameter.sets
-        for key in keys:
+        for key in sorted(keys):
             values.pop(key, None)
             unknown[key] = f"argument {name} of recipe {recipe.name} decides it"
             if key in sets and key not in touched:

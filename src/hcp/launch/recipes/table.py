@@ -140,7 +140,7 @@ def _agreed(found: Sequence[Recipe], having: Sequence[str]) -> Recipe:
     common = {setting.key for setting in agreed}
     differs = f"it differs between {where}: --assume bridge=VERSION"
     unknown = {}
-    for key in keys - common:
+    for key in sorted(keys - common):
         always = all(key in recipe.unknown for recipe in found)
         unknown[key] = first.unknown[key] if always else differs
     models = {recipe.model for recipe in found}

@@ -91,7 +91,11 @@ ROWS: tuple[Known, ...] = (
         severity="warning",
         effect="hang",
         stage="training",
-        source=(MULTI_TOKEN_PREDICTION.says("roll_tensor", "torch.distributed.isend(tensor=", ">=0.14,<0.20"),),
+        source=(
+            MULTI_TOKEN_PREDICTION.says(
+                "roll_tensor", "torch.distributed.isend(tensor=", ">=0.14,<0.20", branches=("main",)
+            ),
+        ),
         launch=Example(
             "mlm", "--context-parallel-size 2 --mtp-num-layers 1 --position-embedding-type rope", "world_size=4"
         ),
@@ -114,7 +118,10 @@ ROWS: tuple[Known, ...] = (
         stage="never",
         source=(
             MULTI_TOKEN_PREDICTION.says(
-                "_roll_tensor_packed_seq", "cu_seqlens = packed_seq_params.cu_seqlens_q", ">=0.16,<0.20"
+                "_roll_tensor_packed_seq",
+                "cu_seqlens = packed_seq_params.cu_seqlens_q",
+                ">=0.16,<0.20",
+                branches=("main",),
             ),
         ),
         launch=Example(
@@ -142,7 +149,7 @@ ROWS: tuple[Known, ...] = (
         severity="warning",
         effect="silent",
         stage="never",
-        source=(ROUTER.says("TopKRouter", absent="packed_seq_params.cp_group", versions=">=0.16"),),
+        source=(ROUTER.says("TopKRouter", absent="packed_seq_params.cp_group", versions=">=0.16", branches=("main",)),),
         launch=Example("mlm", hybrid(num_experts=8), "world_size=8 te=2.18"),
         good=Example("mlm", hybrid(), "world_size=8 te=2.18 mcore=0.17"),
         instead="static context parallelism",
@@ -187,7 +194,9 @@ ROWS: tuple[Known, ...] = (
         effect="hang",
         stage="first-forward",
         source=(
-            MULTI_TOKEN_PREDICTION.says("MultiTokenPredictionLayer", absent="resolve_cp_group", versions=">=0.16"),
+            MULTI_TOKEN_PREDICTION.says(
+                "MultiTokenPredictionLayer", absent="resolve_cp_group", versions=">=0.16", branches=("main",)
+            ),
         ),
         launch=Example("mlm", hybrid(mtp_num_layers=1, position_embedding_type="none"), "world_size=8 te=2.18"),
         good=Example("mlm", hybrid(), "world_size=8 te=2.18 mcore=0.17"),

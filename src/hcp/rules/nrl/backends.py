@@ -50,7 +50,7 @@ def one_backend_trains_the_policy(v: View) -> Problem | None:
             "validate_and_prepare_config", "Context parallel is not supported for sequence packing", ">=0.6"
         ),
         NEMO_RL_DTENSOR.says(
-            "DTensorPolicyWorkerImpl.__init__", "Context parallel is not supported for sequence packing", ">=0.5"
+            "DTensorPolicyWorkerImpl.__init__", "Context parallel is not supported for sequence packing", ">=0.6"
         ),
     ),
     applies=lambda v: v.dialect == "nemo-rl" and v.strategy == "dtensor" and v.get("dtensor_cp", 1) != 1,

@@ -116,7 +116,8 @@ def virtual_stages_have_a_pipeline(v: View) -> Problem | None:
     """Virtual stages have a pipeline to stand on.
 
     The interleaved schedule needs two stages, and three on Megatron-LM's command line where
-    --no-overlap-p2p-communication switches the overlap off.
+    --no-overlap-p2p-communication switches the overlap off. Bridge's decentralized process groups ask for no stages:
+    without a pipeline it builds one chunk then, of which only a layout complains.
     """
     parts = len(layout_of(v).stages) if v.get("vpp") is None else v.vpp * v.pp
     has_none = parts == v.pp and (v.dialect == "mlm" or v.get("vpp") is None)  # elsewhere a size of 1 is passed on
@@ -124,7 +125,7 @@ def virtual_stages_have_a_pipeline(v: View) -> Problem | None:
         return None  # PIPE006 has the rest
     alone = v.dialect == "mlm" and not v.overlap_p2p_comm
     least = 3 if alone else 2
-    if v.pp >= least:
+    if v.pp >= least or (v.get("use_decentralized_pg") and not v.get("pipeline_layout")):
         return None
     return Problem(
         message="start-up stops: the interleaved schedule needs more stages",
