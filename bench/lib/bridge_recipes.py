@@ -23,7 +23,7 @@ from follow.world import World
 from hcp.launch.fact import Reading, Setting
 from hcp.launch.facts.table import index_of
 
-_PACKAGES = ("megatron.bridge.recipes", "megatron.bridge.perf_recipes")
+_LIBRARY, _BENCHMARKS = "megatron.bridge.recipes", "megatron.bridge.perf_recipes"
 _SPECS = ("dataset.packed_sequence_specs", "dataset.offline_packing_specs")
 _PRECISION = ("fp8", "fp8_recipe", "fp8_dot_product_attention", "fp8_multi_head_attention")
 _MISSING = object()
@@ -81,17 +81,21 @@ class Recipes:
         self._world = World(self.modules, self._models.of)
 
     def names(self) -> dict[str, Function]:
-        """Every public name of a recipe and its function; of a name in both packages the benchmark's, as upstream."""
+        """Every name by which upstream's launchers find a recipe (recipe_runner.py, `load_recipe`), and its function.
+
+        Of a name that both packages export it is the benchmark's.
+        """
+        families = [f"{_BENCHMARKS}.{name}" for name in self.modules.packages(_BENCHMARKS)]
+        h100 = [f"{_LIBRARY}.{name}.h100" for name in self.modules.packages(_LIBRARY)]
         found: dict[str, Function] = {}
-        for package in _PACKAGES:
-            for module in self.modules.below(package):
-                for name in self.modules.names(module):
-                    if not name.endswith("_config") or name.startswith(("_", "default_")):
-                        continue
-                    home = self.modules.find(module, name)
-                    if home is not None and home[0].startswith(_PACKAGES) and home[1]:
-                        code = home[1][-1]
-                        found |= {name: Function(home[0], code)} if isinstance(code, ast.FunctionDef) else {}
+        for package in (*families, _LIBRARY, *h100):
+            for name in self.modules.attributes(package):
+                if name in found or not name.endswith("_config") or name.startswith(("_", "default_")):
+                    continue
+                home = self.modules.find(package, name)
+                if home is not None and home[0].startswith((_LIBRARY, _BENCHMARKS)) and home[1]:
+                    code = home[1][-1]
+                    found |= {name: Function(home[0], code)} if isinstance(code, ast.FunctionDef) else {}
         return found
 
     def __iter__(self) -> Iterator[Recipe]:
