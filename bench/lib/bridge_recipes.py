@@ -21,7 +21,7 @@ from follow.values import UNKNOWN, Argument, Function, Member, Node, NotFollowed
 from follow.world import World
 
 from hcp.launch.fact import Reading, Setting
-from hcp.launch.facts.table import index_of
+from hcp.launch.facts.table import FACTS, index_of
 
 _LIBRARY, _BENCHMARKS = "megatron.bridge.recipes", "megatron.bridge.perf_recipes"
 _SPECS = ("dataset.packed_sequence_specs", "dataset.offline_packing_specs")
@@ -161,7 +161,7 @@ def values_of(config: Node, models: ModelDefaults) -> Values:
             continue  # no model of this release has such a field
         if isinstance(value, Argument):
             known[key] = value
-        elif isinstance(value, Unknown):
+        elif isinstance(value, Unknown) or (value == 0 and _is_size(key)):  # a size of 0 is for the user to set
             unknown.add(key)
         elif value is not _MISSING and _is_plain(value):
             known[key] = _plain(value)
@@ -196,6 +196,11 @@ def _walk(config: Node, key: str) -> Any:
             # Of an object that is not known through and through, a field that nobody set is unknown.
             return UNKNOWN if value.is_open else _MISSING
     return value
+
+
+def _is_size(key: str) -> bool:
+    entry = index_of("bridge").get(key)
+    return entry is not None and FACTS[entry.fact].type == "size"
 
 
 def _is_plain(value: Any) -> bool:

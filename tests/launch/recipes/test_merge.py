@@ -170,3 +170,29 @@ def test_the_launcher_gives_the_model_the_datasets_length(tmp_path: Path, bridge
     run = "torchrun run_recipe.py --recipe llama3_8b_16k_pretrain_config model.seq_length=4096"
     told = launch(target=script(tmp_path, run), bridge=bridge, recipe=None)
     assert told.facts["seq_length"].value == length
+
+
+def test_a_diffusion_recipe_does_not_fine_tune() -> None:
+    """v0.6.2: recipes/wan: cp 8, a WanDatasetConfig that packs; ConfigContainer.validate names other datasets."""
+    told = launch(recipe="wan_1_3b_pretrain_config", bridge="0.6.2")
+    assert (told.facts["cp"].value, told.facts["packing"].value) == (8, "energon")
+    assert told.facts["finetune"].value is False
+
+
+def test_a_recipe_without_a_models_size_leaves_it_to_the_launch() -> None:
+    """v0.6.2: recipes/gpt: a GPTModelProvider with 0 layers, for the user to set."""
+    told = launch(recipe="vanilla_gpt_pretrain_config", bridge="0.6.2")
+    assert "num_layers" in told.unknown
+    assert (
+        launch("model.num_layers=4", recipe="vanilla_gpt_pretrain_config", bridge="0.6.2").facts["num_layers"].value
+        == 4
+    )
+
+
+def test_the_older_name_of_graphed_modules_decides_beside_the_default() -> None:
+    """v0.6.2: perf_recipes/llama: cuda_graph_scope is ["mlp"], and cuda_graph_modules is left at "full".
+
+    utils/cuda_graph.py, `cuda_graph_module_names`, gives ["mlp"]; so ConfigContainer.validate accepts the recipe.
+    """
+    told = launch(recipe="llama3_70b_sft_32gpu_gb200_bf16_config", bridge="0.6.2")
+    assert told.facts["cuda_graph_modules"].value == ["mlp"]
