@@ -21,9 +21,9 @@ from follow.values import UNKNOWN, Argument, Function, Member, Node, NotFollowed
 from follow.world import World
 
 from hcp.launch.fact import Reading, Setting
-from hcp.launch.facts.table import index_of
+from hcp.launch.facts.table import FACTS, index_of
 
-_PACKAGES = ("megatron.bridge.recipes", "megatron.bridge.perf_recipes")
+_LIBRARY, _BENCHMARKS = "megatron.bridge.recipes", "megatron.bridge.perf_recipes"
 _SPECS = ("dataset.packed_sequence_specs", "dataset.offline_packing_specs")
 _PRECISION = ("fp8", "fp8_recipe", "fp8_dot_product_attention", "fp8_multi_head_attention")
 _MISSING = object()
@@ -81,17 +81,21 @@ class Recipes:
         self._world = World(self.modules, self._models.of)
 
     def names(self) -> dict[str, Function]:
-        """Every public name of a recipe and its function; of a name in both packages the benchmark's, as upstream."""
+        """Every name by which upstream's launchers find a recipe (recipe_runner.py, `load_recipe`), and its function.
+
+        Of a name that both packages export it is the benchmark's.
+        """
+        families = [f"{_BENCHMARKS}.{name}" for name in self.modules.packages(_BENCHMARKS)]
+        h100 = [f"{_LIBRARY}.{name}.h100" for name in self.modules.packages(_LIBRARY)]
         found: dict[str, Function] = {}
-        for package in _PACKAGES:
-            for module in self.modules.below(package):
-                for name in self.modules.names(module):
-                    if not name.endswith("_config") or name.startswith(("_", "default_")):
-                        continue
-                    home = self.modules.find(module, name)
-                    if home is not None and home[0].startswith(_PACKAGES) and home[1]:
-                        code = home[1][-1]
-                        found |= {name: Function(home[0], code)} if isinstance(code, ast.FunctionDef) else {}
+        for package in (*families, _LIBRARY, *h100):
+            for name in self.modules.attributes(package):
+                if name in found or not name.endswith("_config") or name.startswith(("_", "default_")):
+                    continue
+                home = self.modules.find(package, name)
+                if home is not None and home[0].startswith((_LIBRARY, _BENCHMARKS)) and home[1]:
+                    code = home[1][-1]
+                    found |= {name: Function(home[0], code)} if isinstance(code, ast.FunctionDef) else {}
         return found
 
     def __iter__(self) -> Iterator[Recipe]:
@@ -157,7 +161,7 @@ def values_of(config: Node, models: ModelDefaults) -> Values:
             continue  # no model of this release has such a field
         if isinstance(value, Argument):
             known[key] = value
-        elif isinstance(value, Unknown):
+        elif isinstance(value, Unknown) or (value == 0 and _is_size(key)):  # a size of 0 is for the user to set
             unknown.add(key)
         elif value is not _MISSING and _is_plain(value):
             known[key] = _plain(value)
@@ -192,6 +196,11 @@ def _walk(config: Node, key: str) -> Any:
             # Of an object that is not known through and through, a field that nobody set is unknown.
             return UNKNOWN if value.is_open else _MISSING
     return value
+
+
+def _is_size(key: str) -> bool:
+    entry = index_of("bridge").get(key)
+    return entry is not None and FACTS[entry.fact].type == "size"
 
 
 def _is_plain(value: Any) -> bool:

@@ -8,10 +8,13 @@ model is a GPTModelProvider without a size, and of its fields only those are tol
 from __future__ import annotations
 
 import contextlib
+import functools
 import importlib
+import importlib.util
 import io
 import json
 import os
+import pkgutil
 import sys
 import types
 import typing
@@ -28,7 +31,7 @@ _MISSING = (
     "imageio open_clip decord ftfy webdataset multistorageclient easydict fla sacrebleu soundfile librosa nemo_run av "
     "bitstring tensorboard"
 ).split()
-_PACKAGES = ("megatron.bridge.perf_recipes", "megatron.bridge.recipes")
+_BENCHMARKS, _LIBRARY = "megatron.bridge.perf_recipes", "megatron.bridge.recipes"
 
 
 def prepare(bridge: str, megatron_lm: str) -> None:
@@ -45,6 +48,11 @@ def prepare(bridge: str, megatron_lm: str) -> None:
     if not hasattr(torch.distributed, "ProcessGroupNCCL"):
         torch.distributed.ProcessGroupNCCL = types.SimpleNamespace(Options=object)
     stand_in_for(*_MISSING)
+    from transformers.models.auto import auto_factory, configuration_auto
+
+    # A newer transformers has some models that Bridge registers as its own.
+    for mapping in (auto_factory._LazyAutoMapping, configuration_auto._LazyConfigMapping):
+        mapping.register = _registering_again(mapping.register)
     sys.path.insert(0, megatron_lm)
     import megatron
 
@@ -54,6 +62,10 @@ def prepare(bridge: str, megatron_lm: str) -> None:
     top.__path__ = [f"{source}/megatron/bridge"]
     sys.modules["megatron.bridge"] = top
     top.AutoBridge = _AutoBridge  # type: ignore[attr-defined]
+
+
+def _registering_again(register: Any) -> Any:
+    return lambda mapping, key, value, exist_ok=False: register(mapping, key, value, exist_ok=True)
 
 
 class _AutoBridge:
@@ -118,16 +130,25 @@ def _plain(value: Any) -> Any:
 
 
 def _function(name: str) -> Any:
-    for package in _PACKAGES:
-        try:
-            module = importlib.import_module(package)
-        except ModuleNotFoundError as error:
-            if error.name != package:
-                raise
-            continue
-        if hasattr(module, name):
-            return getattr(module, name)
+    """A recipe as upstream's launchers find it: a benchmark's family, then the library and its h100 packages."""
+    for package in _packages():
+        found = getattr(importlib.import_module(package), name, None)
+        if callable(found):
+            return found
     raise AttributeError(name)
+
+
+@functools.cache
+def _packages() -> list[str]:
+    return [*_below(_BENCHMARKS), _LIBRARY, *(each for name in _below(_LIBRARY) for each in _below(name, "h100"))]
+
+
+def _below(package: str, *only: str) -> list[str]:
+    """The packages right below one; none where that is not there."""
+    if importlib.util.find_spec(package) is None:
+        return []
+    found = pkgutil.iter_modules(importlib.import_module(package).__path__, f"{package}.")
+    return [each.name for each in found if each.ispkg and (not only or each.name.rpartition(".")[2] in only)]
 
 
 def main() -> None:

@@ -75,9 +75,16 @@ def main() -> int:
         "--release", nargs=3, action="append", required=True, metavar=("RELEASE", "BRIDGE", "MEGATRON_LM")
     )
     parser.add_argument("--every", type=int, default=1, help="take one recipe in so many")
+    parser.add_argument("--results", type=Path, metavar="FILE", help="also write the counts there, as JSON")
     options = parser.parse_args()
-    counts = sum((compare(*release, options.every) for release in options.release), Counter())
+    found = {release[0]: compare(*release, options.every) for release in options.release}
+    counts = sum(found.values(), Counter[str]())
     print(f"all: {dict(counts)}")
+    if options.results:
+        record = json.loads(options.results.read_text()) if options.results.exists() else {}
+        for release, each in found.items():
+            record.setdefault("compared", {})[release] = {"every": options.every, **dict(sorted(each.items()))}
+        options.results.write_text(json.dumps(record, indent=1) + "\n")
     return 1 if counts["wrong"] else 0
 
 

@@ -74,6 +74,7 @@ def test_recipes_are_read_through_imports_conditions_and_class_defaults(tmp_path
     (package / "recipes").mkdir(parents=True)
     (package / "recipes" / "base.py").write_text(BASE)
     (package / "recipes" / "big.py").write_text(RECIPES)
+    (package / "recipes" / "__init__.py").write_text("from megatron.bridge.recipes.big import *\n")
     (package / "packing.py").write_text(CLASSES)
     sys.path.insert(0, str(root / "bench" / "lib"))
     try:

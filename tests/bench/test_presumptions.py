@@ -71,6 +71,7 @@ def checkout(tmp_path: Path) -> Path:
     package = tmp_path / "src" / "megatron" / "bridge"
     (package / "recipes").mkdir(parents=True)
     (package / "recipes" / "some.py").write_text(RECIPES)
+    (package / "recipes" / "__init__.py").write_text("from megatron.bridge.recipes.some import *\n")
     (package / "models.py").write_text(MODELS)
     (tmp_path / "3rdparty" / "Megatron-LM" / "megatron" / "core").mkdir(parents=True)
     return tmp_path

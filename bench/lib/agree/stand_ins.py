@@ -7,7 +7,7 @@ import importlib.machinery
 import importlib.util
 import sys
 import types
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from typing import Any
 
 
@@ -26,12 +26,17 @@ class Anything:
         return args[0] if len(args) == 1 and not kwargs and callable(args[0]) else self
 
     def __getattr__(self, name: str) -> Any:
+        if name in ("__name__", "__qualname__"):  # upstream registers classes by name
+            return "Anything"
         if name.startswith("__"):
             raise AttributeError(name)
         return self
 
     def __getitem__(self, key: Any) -> Any:
         return self
+
+    def __iter__(self) -> Iterator[Any]:
+        return iter(())  # else Python would ask for item after item
 
     def __or__(self, other: Any) -> Any:
         return self

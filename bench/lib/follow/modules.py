@@ -36,6 +36,11 @@ class Modules:
                 parts = file.relative_to(root).with_suffix("").parts
                 yield ".".join(parts[:-1] if parts[-1] == "__init__" else parts)
 
+    def packages(self, package: str) -> list[str]:
+        """The packages right below one, sorted."""
+        folders = [root.joinpath(*package.split(".")) for root in self._roots]
+        return sorted({file.parent.name for folder in folders for file in folder.glob("*/__init__.py")})
+
     def names(self, module: str) -> dict[str, list[ast.stmt]]:
         """Every name that a module defines at its top, with the statements that do."""
         if module not in self._names:
@@ -44,6 +49,20 @@ class Modules:
             self._stars[module] = []
             self._collect(module, self.tree(module).body, found)
         return self._names[module]
+
+    @cache  # noqa: B019
+    def attributes(self, module: str) -> frozenset[str]:
+        """Every name that a module has once it is imported, but for its submodules."""
+        own = self.names(module)
+        return frozenset(own).union(*(self.exported(star) for star in self._stars[module]))
+
+    @cache  # noqa: B019
+    def exported(self, module: str) -> frozenset[str]:
+        """What `from module import *` brings."""
+        for line in self.names(module).get("__all__", ()):
+            if isinstance(line, ast.Assign) and isinstance(line.value, ast.List | ast.Tuple):
+                return frozenset(str(item.value) for item in line.value.elts if isinstance(item, ast.Constant))
+        return frozenset(name for name in self.attributes(module) if not name.startswith("_"))
 
     def tree(self, module: str) -> ast.Module:
         """The module's code; empty for one that is not below the roots."""
@@ -62,7 +81,8 @@ class Modules:
             if lines is None:
                 if self.file(f"{module}.{name}") is not None:
                     return f"{module}.{name}", []
-                return next(filter(None, (self.find(star, name) for star in self._stars[module])), None)
+                exporting = (star for star in reversed(self._stars[module]) if name in self.exported(star))
+                return next(filter(None, (self.find(star, name) for star in exporting)), None)
             last = lines[-1]
             if isinstance(last, ast.Import):
                 return next((alias.name, []) for alias in last.names if (alias.asname or alias.name) == name)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import ast
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from typing import Any
 
 from follow.modules import Modules
@@ -34,6 +34,7 @@ class World:
         self.doubts = 0
         self.constants: dict[tuple[str, str], Any] = {}
         self._bases: dict[tuple[str, str], tuple[Class, ...] | None] = {}
+        self._fields: dict[tuple[str, str], tuple[tuple[str, ast.AnnAssign, str], ...]] = {}
 
     def named(self, module: str, name: str) -> Any:
         """What a name means at the top of a module; a constant as its defining expression (`ast.expr`, module)."""
@@ -111,15 +112,31 @@ class World:
                     return Function(item.module, line, {"__class__": item})
         return None
 
-    def fields(self, kind: Class) -> Iterator[tuple[str, ast.AnnAssign, str]]:
-        """(name, line, module) of every field of a dataclass and of those below it, in the order of upstream."""
-        for item in reversed(self.mro(kind) or ()):
-            if self.is_dataclass(item):
-                for line in item.code.body:
-                    if not isinstance(line, ast.AnnAssign) or not isinstance(line.target, ast.Name):
-                        continue
-                    if not ast.unparse(line.annotation).startswith(("ClassVar", "typing.ClassVar")):
-                        yield line.target.id, line, item.module
+    def fields(self, kind: Class) -> tuple[tuple[str, ast.AnnAssign, str], ...]:
+        """(name, line, module) of every field of a dataclass, in the order and with the defaults that Python gives it.
+
+        Each base brings all of its fields, inherited ones too, so that a base's inherited default can win over the
+        default of a class that comes before it in the order of methods (dataclasses.py, `_process_class`).
+        """
+        key = (kind.module, kind.code.name)
+        if key not in self._fields:
+            self._fields[key] = tuple(self._fields_of(kind).values())
+        return self._fields[key]
+
+    def _fields_of(self, kind: Class) -> dict[str, tuple[str, ast.AnnAssign, str]]:
+        found: dict[str, tuple[str, ast.AnnAssign, str]] = {}
+        below = (self.mro(kind) or (kind,))[1:]
+        if not self.is_dataclass(kind):
+            nearest = next((item for item in below if self.is_dataclass(item)), None)
+            return {} if nearest is None else {field[0]: field for field in self.fields(nearest)}
+        for item in reversed(below):
+            found |= {field[0]: field for field in self.fields(item)}
+        for line in kind.code.body if self.mro(kind) else ():
+            if not isinstance(line, ast.AnnAssign) or not isinstance(line.target, ast.Name):
+                continue
+            if not ast.unparse(line.annotation).startswith(("ClassVar", "typing.ClassVar")):
+                found[line.target.id] = line.target.id, line, kind.module
+        return found
 
 
 def _is_plain(code: ast.FunctionDef) -> bool:

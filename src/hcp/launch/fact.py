@@ -68,10 +68,14 @@ class Elsewhere(str):
 
 
 class FromRecipe(NamedTuple):
-    """The recipe behind a launch: how origins name it, and its settings by key."""
+    """The recipe behind a launch: how origins name it, and its settings by key.
+
+    `stated` is the name that `--recipe` gave; None where the launch itself names the recipe.
+    """
 
     origin: str
     by_key: Mapping[str, Setting]
+    stated: str | None = None
 
 
 class Beside(NamedTuple):

@@ -65,7 +65,7 @@ def _recipe_alone(options: LoadOptions) -> Reading:
 
 def _loaded(reading: Reading, options: LoadOptions) -> Launch:
     assumed = _assumed(options)
-    reading = _with_recipe(reading, options, assumed)
+    reading = _with_recipe(reading, options.recipe, assumed)
     edit = Edit(reading)
     if options.sets:
         from hcp.launch.sets import apply_sets
@@ -79,14 +79,14 @@ def _loaded(reading: Reading, options: LoadOptions) -> Launch:
     return build_launch(edit.reading, assumed=edit.still_assumed(assumed), model=model)
 
 
-def _with_recipe(reading: Reading, options: LoadOptions, assumed: Mapping[str, Fact]) -> Reading:
-    """The reading with the settings of the recipe that it or `--recipe` names."""
-    if options.recipe is None and (key_dialect(reading.dialect) != "bridge" or reading.complete):
+def _with_recipe(reading: Reading, name: str | None, assumed: Mapping[str, Fact]) -> Reading:
+    """The reading with the settings of the recipe that it or `--recipe` (`name`) names."""
+    if name is None and (key_dialect(reading.dialect) != "bridge" or reading.complete):
         return reading
     from hcp.launch.recipes.merge import with_recipe
 
     bridge = assumed.get("bridge")
-    return with_recipe(reading, options.recipe, None if bridge is None else str(bridge.value))
+    return with_recipe(reading, name, None if bridge is None else str(bridge.value))
 
 
 def _assumed(options: LoadOptions) -> dict[str, Fact]:
@@ -107,4 +107,7 @@ def load_text(launch: Launch, text: str) -> Launch:
     """The same launch with another text in place of its file: how a patch is proved."""
     before = launch.reading
     reading = read_text(text, before.target, dialect=launch.dialect, beside=before.beside, ordinal=before.ordinal)
-    return build_launch(reading._replace(dialect=launch.dialect), assumed=launch.assumed, model=launch.model)
+    reading = reading._replace(dialect=launch.dialect)
+    if before.recipe is not None:
+        reading = _with_recipe(reading, before.recipe.stated, launch.assumed)
+    return build_launch(reading, assumed=launch.assumed, model=launch.model)

@@ -31,10 +31,15 @@ def _averages_by_sequence(v: View) -> Problem | None:
 
 
 def _is_finetuning(v: View) -> bool:
-    """Whether answers, not all tokens, carry the loss. A Bridge launch that packs rows fine-tunes."""
+    """Whether answers, not all tokens, carry the loss. A Bridge launch that packs rows fine-tunes.
+
+    But for diffusion, whose datasets pack as Energon's do.
+    """
     if v.dialect == "mlm":
         return bool(v.sft)
-    return v.get("packing") in ("offline", "energon") or bool(v.finetune)
+    if v.get("packing") == "energon":
+        return v.get("finetune") is not False
+    return v.get("packing") == "offline" or bool(v.finetune)
 
 
 @rule(

@@ -8,7 +8,7 @@ import pytest
 
 from hcp.core.errors import HcpError
 from hcp.launch.fact import Launch
-from hcp.launch.load import LoadOptions, load_launch
+from hcp.launch.load import LoadOptions, load_launch, load_launches, load_text
 
 NAME = "llama3_8b_128k_pretrain_config"
 """v0.3.1: tp 4, pp 2, cp 8, 131072 tokens, seq_length of model and dataset alike."""
@@ -103,3 +103,96 @@ def test_a_recipe_with_another_frameworks_launch_is_refused(tmp_path: Path) -> N
     target = script(tmp_path, "torchrun pretrain_gpt.py --num-layers 2 --context-parallel-size 2")
     with pytest.raises(HcpError, match=f"found --recipe {NAME} with a mlm launch"):
         launch(target=target)
+
+
+@pytest.mark.parametrize("stated", [None, "llama3_8b_64k_pretrain_config"])
+def test_a_patched_text_is_read_with_the_recipe_again(tmp_path: Path, stated: str | None) -> None:
+    """v0.3.1: recipes/llama/llama3.py: 131072 tokens, and 65536 with the stated recipe."""
+    text = f"recipe:\n  _target_: megatron.bridge.recipes.llama.llama3.{NAME}\nmodel:\n  context_parallel_size: 3\n"
+    (tmp_path / "run.yaml").write_text(text)
+    told = launch(target=str(tmp_path / "run.yaml"), recipe=stated)
+    again = load_text(told, text.replace("size: 3", "size: 2"))
+    assert again.facts["cp"].value == 2
+    assert again.facts["seq_length"].value == (65536 if stated else 131072)
+    assert again.reading.recipe == told.reading.recipe
+
+
+def test_each_command_of_a_script_has_its_own_recipe(tmp_path: Path) -> None:
+    """v0.3.1: recipes/llama/llama3.py."""
+    run = "torchrun run_recipe.py --recipe llama3_8b_{}_pretrain_config\n"
+    target = script(tmp_path, run.format("64k") + run.format("128k"))
+    options = LoadOptions(assumes=("bridge=0.3.1",))
+    assert [each.facts["seq_length"].value for each in load_launches(target, options)] == [65536, 131072]
+    both = load_launches(target, options._replace(recipe="llama3_8b_16k_pretrain_config"))
+    assert [each.facts["seq_length"].value for each in both] == [16384, 16384]
+
+
+FINE_TUNING = "llama3_8b_sft_config"
+RUN = f"torchrun run_recipe.py --recipe {FINE_TUNING} "
+
+
+@pytest.mark.parametrize(
+    ("overrides", "multiple"),
+    [
+        ("model.context_parallel_size=1 model.tensor_model_parallel_size=1", 3),
+        ("model.context_parallel_size=4 model.tensor_model_parallel_size=1", 24),
+        ("model.context_parallel_size=4 model.tensor_model_parallel_size=2 model.sequence_parallel=true", 24),
+        ("model.context_parallel_size=2 model.tensor_model_parallel_size=4 model.sequence_parallel=true", 24),
+        ("model.context_parallel_size=1 model.tensor_model_parallel_size=4 model.sequence_parallel=true", 12),
+    ],
+)
+def test_the_launcher_pads_packed_sequences_for_cp(tmp_path: Path, overrides: str, multiple: int) -> None:
+    """v0.6.0: scripts/training/recipe_runner.py, `sync_offline_packing_alignment`, from pad_seq_to_mult 3."""
+    told = launch(
+        target=script(tmp_path, f"{RUN}{overrides} dataset.offline_packing_specs.pad_seq_to_mult=3"),
+        bridge="0.6.2",
+        recipe=None,
+    )
+    written = {setting.key: setting.value for setting in told.reading.settings}
+    assert written["dataset.offline_packing_specs.pad_seq_to_mult"] == multiple
+
+
+def test_the_launcher_takes_the_loss_per_token_for_fine_tuning_with_cp(tmp_path: Path) -> None:
+    """v0.6.0: scripts/training/recipe_runner.py, `sync_finetuning_cp_invariants`; evaluation with CP counts too."""
+    sizes = {
+        "model.context_parallel_size=2": True,
+        "model.context_parallel_size=1": False,
+        "model.context_parallel_size=1 dist.eval_context_parallel_size=2": True,
+    }
+    for words, taken in sizes.items():
+        told = launch(target=script(tmp_path, RUN + words), bridge="0.6.2", recipe=None)
+        assert told.facts["calculate_per_token_loss"].value is taken
+
+
+@pytest.mark.parametrize(("bridge", "length"), [("0.3.1", 4096), ("0.4.2", 16384), ("0.6.2", 16384)])
+def test_the_launcher_gives_the_model_the_datasets_length(tmp_path: Path, bridge: str, length: int) -> None:
+    """v0.4.2: scripts/training/run_recipe.py, before `train_func`; v0.3.1 has no such lines. The recipe has 16384."""
+    run = "torchrun run_recipe.py --recipe llama3_8b_16k_pretrain_config model.seq_length=4096"
+    told = launch(target=script(tmp_path, run), bridge=bridge, recipe=None)
+    assert told.facts["seq_length"].value == length
+
+
+def test_a_diffusion_recipe_does_not_fine_tune() -> None:
+    """v0.6.2: recipes/wan: cp 8, a WanDatasetConfig that packs; ConfigContainer.validate names other datasets."""
+    told = launch(recipe="wan_1_3b_pretrain_config", bridge="0.6.2")
+    assert (told.facts["cp"].value, told.facts["packing"].value) == (8, "energon")
+    assert told.facts["finetune"].value is False
+
+
+def test_a_recipe_without_a_models_size_leaves_it_to_the_launch() -> None:
+    """v0.6.2: recipes/gpt: a GPTModelProvider with 0 layers, for the user to set."""
+    told = launch(recipe="vanilla_gpt_pretrain_config", bridge="0.6.2")
+    assert "num_layers" in told.unknown
+    assert (
+        launch("model.num_layers=4", recipe="vanilla_gpt_pretrain_config", bridge="0.6.2").facts["num_layers"].value
+        == 4
+    )
+
+
+def test_the_older_name_of_graphed_modules_decides_beside_the_default() -> None:
+    """v0.6.2: perf_recipes/llama: cuda_graph_scope is ["mlp"], and cuda_graph_modules is left at "full".
+
+    utils/cuda_graph.py, `cuda_graph_module_names`, gives ["mlp"]; so ConfigContainer.validate accepts the recipe.
+    """
+    told = launch(recipe="llama3_70b_sft_32gpu_gb200_bf16_config", bridge="0.6.2")
+    assert told.facts["cuda_graph_modules"].value == ["mlp"]

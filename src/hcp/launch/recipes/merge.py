@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from math import lcm
 from typing import Any
 
@@ -48,7 +48,7 @@ def with_recipe(reading: Reading, name: str | None, version: str | None) -> Read
     if name is None and not is_recipe(named.name):
         note = f"{named.name} is no recipe of a Megatron-Bridge release that is known"
         return reading._replace(notes=(*reading.notes, note))
-    return _merged(reading, _given(look_up(named.name, version), named.arguments), named)
+    return _merged(reading, _given(look_up(named.name, version), named.arguments), named, name)
 
 
 def _is_bridge(reading: Reading) -> bool:
@@ -79,17 +79,14 @@ def _given(recipe: Recipe, arguments: Mapping[str, Any]) -> Recipe:
     return recipe._replace(settings=settings, unknown=unknown)
 
 
-def _merged(reading: Reading, recipe: Recipe, named: Named) -> Reading:
-    own = {setting.key for setting in reading.settings} | set(reading.unknown)
+def _merged(reading: Reading, recipe: Recipe, named: Named, stated: str | None) -> Reading:
     below = bridge_reading("bridge", reading.target, reading.form, recipe.settings, complete=True)
     base = below._replace(unknown=recipe.unknown)
-    if named.synchronizes and "dataset.seq_length" in own and "model.seq_length" not in own:
-        base = edit_settings(base, (), ("model.seq_length",)).reading
     edited = edit_settings(base, reading.settings, reading.unknown).reading
-    if named.synchronizes:
+    if named.synchronizes and not recipe.release.startswith(_UNSYNCHRONIZED):
         edited = _synchronized(edited)
     whole = bridge_reading(reading.dialect, reading.target, reading.form, edited.settings, complete=True)
-    origin = FromRecipe(recipe.origin, {setting.key: setting for setting in below.settings})
+    origin = FromRecipe(recipe.origin, {setting.key: setting for setting in below.settings}, stated)
     facts = {name: _from(fact, origin) for name, fact in whole.facts.items()}
     unknown = {**edited.unknown, **whole.unknown, **reading.unknown}
     vision = origin.by_key.get("vision")
@@ -109,23 +106,43 @@ def _merged(reading: Reading, recipe: Recipe, named: Named) -> Reading:
     )
 
 
-_PADDING = "dataset.offline_packing_specs.pad_seq_to_mult"
+_UNSYNCHRONIZED = "0.3."
+"""Releases whose launcher leaves the settings as they are."""
+_DATASET_LENGTHS = ("dataset.seq_length", "dataset.sequence_length")
+_CP_SIZES = ("model.context_parallel_size", "dist.eval_context_parallel_size")
+_SPECS = "dataset.offline_packing_specs"
 
 
 def _synchronized(reading: Reading) -> Reading:
-    """The settings as Bridge's launcher leaves them for fine-tuning, from 0.6 on (recipe_runner.py, sync_*)."""
+    """The settings as Bridge's launcher leaves them after the overrides (from 0.6 on recipe_runner.py, `sync_*`).
+
+    Before 0.6 it sets the model's length alone, and no dataset has the keys that the others look for.
+    """
     values = {setting.key: setting.value for setting in reading.settings}
-    cp, tp = (values.get(f"model.{name}_parallel_size", 1) for name in ("context", "tensor_model"))
-    if not isinstance(cp, int) or not isinstance(tp, int) or "dataset.enable_offline_packing" not in values:
-        return reading
+    cp_sizes = [size for key in _CP_SIZES if isinstance(size := values.get(key), int)]
     edits = []
-    if cp > 1:
+    length = next((values[key] for key in _DATASET_LENGTHS if isinstance(values.get(key), int)), None)
+    if length is not None and values.get("model.seq_length") != length:
+        edits.append(Setting("model.seq_length", length))
+    packs = values.get("dataset.enable_offline_packing")
+    if (packs is not None or "dataset.enable_in_batch_packing" in values) and max(cp_sizes, default=1) > 1:
         edits += [Setting("model.calculate_per_token_loss", True), Setting("ddp.average_in_collective", False)]
-    padding = values.get(_PADDING)
-    if isinstance(padding, int) and padding > 0:
-        rows = cp * tp if values.get("model.sequence_parallel") is True and tp > 1 else 1
-        edits.append(Setting(_PADDING, lcm(padding, 2 * cp if cp > 1 else 1, rows)))
-    return edit_settings(reading, edits).reading
+    if packs is True:
+        if length is not None:
+            edits.append(Setting(f"{_SPECS}.packed_sequence_size", length))
+        edits += _padding(values, cp_sizes)
+    none = (_SPECS,) if packs is True and _SPECS in values and values[_SPECS] is None else ()
+    return edit_settings(reading, edits, none).reading
+
+
+def _padding(values: Mapping[str, Any], cp_sizes: Sequence[int]) -> list[Setting]:
+    key = f"{_SPECS}.pad_seq_to_mult"
+    padding, tp = values.get(key) or 1, values.get("model.tensor_model_parallel_size", 1)
+    if not isinstance(padding, int) or not isinstance(tp, int):
+        return []
+    tp = tp if values.get("model.sequence_parallel") is True else 1
+    multiples = [multiple for cp in cp_sizes for multiple in (2 * cp if cp > 1 else 1, cp * tp if tp > 1 else 1)]
+    return [Setting(key, lcm(padding, *multiples))]
 
 
 def _from(fact: Fact, origin: FromRecipe) -> Fact:

@@ -31,6 +31,8 @@ class Recipe(NamedTuple):
     parameters: tuple[RecipeParameter, ...]
     model: str
     """The Hugging Face model that it trains; "" = not told."""
+    release: str = ""
+    """Megatron-Bridge's; "" = any that has the recipe."""
 
 
 class _Table(NamedTuple):
@@ -70,7 +72,8 @@ def look_up(name: str, version: str | None) -> Recipe:
             f"recipe {name} is in Megatron-Bridge {_range(having)}, not in {version}; wanted one of {version}; "
             f"{_near(table, name, place) or 'correct the name or --assume bridge=VERSION'}"
         )
-    return _recipe(table, name, numbers[place], f"Bridge {table.releases[place]}")
+    release = table.releases[place]
+    return _recipe(table, name, numbers[place], f"Bridge {release}")._replace(release=release)
 
 
 def names_of(release: str) -> list[str]:

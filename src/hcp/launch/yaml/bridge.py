@@ -26,6 +26,18 @@ _FINETUNING = frozenset(
 )
 """The dataset classes that ConfigContainer.validate takes for fine-tuning, over all versions."""
 _PRETRAINING = frozenset(("GPTDatasetConfig", "MockGPTDatasetConfig", "GPTFIMDatasetConfig"))
+_DIFFUSION = frozenset(
+    (
+        "DiffusionDataModuleConfig",
+        "FluxDataModuleConfig",
+        "FluxDatasetConfig",
+        "FluxMockDataModuleConfig",
+        "WanDataModuleConfig",
+        "WanDatasetConfig",
+        "WanMockDataModuleConfig",
+    )
+)
+"""The datasets of megatron.bridge.diffusion: they hold no answers, and validation takes none for fine-tuning."""
 
 _PLAIN_PROVIDERS = frozenset(("GPTModelProvider", "GPTProvider", "TransformerConfig", "MambaModelProvider"))
 """Model configs whose defaults are megatron-core's; those of one model have its sizes, window and sinks."""
@@ -112,8 +124,16 @@ def bridge_reading(
 _FSDP = ("dist.use_megatron_fsdp", "ddp.use_megatron_fsdp")
 
 
+_GRAPHS, _OLDER_GRAPHS = "model.cuda_graph_modules", "model.cuda_graph_scope"
+
+
 def _is_overruled(setting: Setting, by_key: dict[str, Setting]) -> bool:
-    """Whether the setting switches FSDP off where its twin switches it on: Bridge takes either for both."""
+    """Whether a twin of the setting's key decides instead: Bridge takes either for both.
+
+    A switch of FSDP that is on, and the older name of the modules in CUDA graphs beside a `full` that is the default.
+    """
+    if setting.key == _GRAPHS:
+        return setting.value == "full" and _OLDER_GRAPHS in by_key and bool(by_key[_OLDER_GRAPHS].value)
     return setting.key in _FSDP and not setting.value and any(k in by_key and by_key[k].value is True for k in _FSDP)
 
 
@@ -122,7 +142,7 @@ def _finetune(by_key: dict[str, Setting]) -> Fact | None:
     target = by_key.get("dataset._target_")
     if target is not None:
         name = str(target.value).rpartition(".")[2]
-        known = name in _FINETUNING or name in _PRETRAINING
+        known = name in _FINETUNING | _PRETRAINING | _DIFFUSION
         return Fact(name in _FINETUNING, "derived", target.location, target.key) if known else None
     specs = next((s for key, s in by_key.items() if key.startswith(tuple(f"{name}." for name in _SPECS))), None)
     return Fact(True, "derived", specs.location, specs.key) if specs is not None else None

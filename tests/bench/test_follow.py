@@ -1,0 +1,98 @@
+"""Code that is followed without being imported gives what Python makes of it."""
+
+from __future__ import annotations
+
+import dataclasses
+import importlib
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+DATACLASSES = """
+from dataclasses import dataclass, field
+
+@dataclass
+class Transformer:
+    layers: int = 1
+    latent: bool = False
+    heads: int = 2
+
+@dataclass
+class Latent(Transformer):
+    latent: bool = True
+    rank: int = 512
+
+@dataclass
+class Provider(Transformer):
+    heads: int = 4
+
+@dataclass
+class LatentFirst(Latent, Provider):
+    rank: int = 64
+
+@dataclass
+class ProviderFirst(Provider, Latent):
+    pass
+
+class Plain(Latent):
+    latent: bool = False
+
+@dataclass
+class BelowPlain(Plain):
+    heads = 8
+    names: list = field(default_factory=list)
+"""
+KINDS = ("Transformer", "Latent", "LatentFirst", "ProviderFirst", "Plain", "BelowPlain")
+PACKAGE = {
+    "recipes/__init__.py": "from recipes.first import *\nfrom recipes.second import *\n",
+    "recipes/first.py": "def shared_config(): return 1\ndef first_config(): return 1\ndef _own_config(): return 1\n",
+    "recipes/second.py": (
+        "from recipes.first import first_config as again_config\n__all__ = ['shared_config', 'again_config']\n"
+        "def shared_config(): return 2\ndef hidden_config(): return 2\n"
+    ),
+}
+
+
+@pytest.fixture
+def followed(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Any:
+    """What `follow` reads of the modules in a folder."""
+    monkeypatch.syspath_prepend(str(Path(__file__).resolve().parents[2] / "bench" / "lib"))
+    from follow.modules import Modules
+    from follow.world import World
+
+    return World(Modules([tmp_path]))
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_fields_stand_in_the_order_and_with_the_defaults_of_a_dataclass(
+    followed: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, kind: str
+) -> None:
+    from follow.call import Call
+
+    (tmp_path / "made.py").write_text(DATACLASSES)
+    monkeypatch.syspath_prepend(str(tmp_path))
+    monkeypatch.delitem(sys.modules, "made", raising=False)
+    real = getattr(importlib.import_module("made"), kind)()
+    known = followed.named("made", kind)
+    assert [name for name, _, _ in followed.fields(known)] == [field.name for field in dataclasses.fields(real)]
+    assert Call(followed, "made").new(known, [], {}).fields == vars(real)
+
+
+def test_a_package_has_the_names_that_its_stars_bring(
+    followed: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for name, text in PACKAGE.items():
+        (tmp_path / name).parent.mkdir(exist_ok=True)
+        (tmp_path / name).write_text(text)
+    monkeypatch.syspath_prepend(str(tmp_path))
+    import recipes
+
+    try:
+        real = {name: getattr(recipes, name).__module__ for name in dir(recipes) if name.endswith("_config")}
+        found = {name: followed.modules.find("recipes", name)[0] for name in followed.modules.attributes("recipes")}
+        assert found == real
+    finally:
+        for name in ("recipes", "recipes.first", "recipes.second"):
+            sys.modules.pop(name, None)
