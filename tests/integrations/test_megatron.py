@@ -12,6 +12,7 @@ import pytest
 torch = pytest.importorskip("torch")
 pytest.importorskip("megatron.core.datasets.data_schedule")  # here, so that the ranks need not each import it
 
+from hcp.core.dcp import ASSUMED_COST  # noqa: E402
 from hcp.core.dcp.adapter import Limits, plan_within  # noqa: E402
 
 pytestmark = pytest.mark.torch
@@ -41,7 +42,7 @@ def _rerouted(rank: int) -> Any:
 
 def test_the_installed_wrapper_routes_samples_by_our_plan(ranks: Any) -> None:
     lengths = [length for of_rank in LENGTHS for length in of_rank]
-    plan = plan_within(lengths, Limits(24, 4, groups="main"))
+    plan = plan_within(lengths, Limits(24, 4, groups="main"), ASSUMED_COST)
     wanted = [[list(group.samples) for group in batch.groups for _ in group.ranks] for batch in plan.micro_batches]
     whole = [
         [1000 * rank + 100 * i + place for place in range(length)]
