@@ -153,7 +153,7 @@ def checkout_version(name: str, path: Path) -> str | None:
     if all(parts):
         pre = re.search(r"^PRE_RELEASE\s*=\s*['\"](\w*)", text, re.M)
         return ".".join(part[1] for part in parts if part) + (pre[1] if pre else "")
-    named = re.search(r"""^\s*(?:__version__ = |version=)['"]([\w.+]+)['"]""", text, re.M)
+    named = re.search(r"""^[ \t]{0,40}(?:__version__ = |version=)['"]([\w.+]{1,60})['"]""", text, re.M)
     found = named[1] if named else text.strip()
     return found if _is_version(found) else None
 

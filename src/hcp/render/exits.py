@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 import signal
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import Literal, NamedTuple
 
@@ -13,15 +13,15 @@ _TAIL_BYTES = 400_000
 _MOST_LOGS = 2_000
 _SIGNALS = {(signal.strsignal(number) or "").lower(): int(number) for number in signal.valid_signals()}
 _SRUN = re.compile(
-    r"^srun: error: (?P<nodes>\S+): tasks? (?P<tasks>[\d,-]+): "
-    r"(?:Exited with exit code (?P<code>\d{1,3})|(?P<signal>[A-Z][A-Za-z /]+?)(?: \(core dumped\))?)\s*$",
+    r"^srun: error: (?P<nodes>\S{1,999}): tasks? (?P<tasks>[\d,-]{1,999}): "
+    r"(?:Exited with exit code (?P<code>\d{1,3})|(?P<signal>[A-Z][A-Za-z /]{1,60}?)(?: \(core dumped\))?)[ \t\r]{0,9}$",
     re.M,
 )
-_TORCHRUN = re.compile(
-    r"Root Cause \(first observed failure\):.{0,80}?time\s+: (?P<time>\S+).{0,400}?rank\s+: (?P<rank>\d+).{0,80}?"
-    r"exitcode\s+: (?P<code>-?\d+)",
-    re.S,
-)
+_ROOT_CAUSE = "Root Cause (first observed failure):"
+_FIELD = re.compile(r"\b(time|rank|exitcode) {1,12}: (\S{1,40})")
+"""torch/distributed/elastic/multiprocessing/errors: the lines below that title, each with what the log prefixes."""
+_BLOCK = 1_000
+"""Characters of such a block."""
 _NODE_OF_LOG = re.compile(r"-node(\d+)\.log\Z")
 _SUSPECT = re.compile(
     r"First rerun: unexpected result is reproducible|Possible transient error!|Got rescheduled on the same GPU"
@@ -60,11 +60,7 @@ def first_exit(launcher_log: str, train_logs: Iterable[tuple[str, str]]) -> Rank
         launcher_log: what srun itself wrote.
         train_logs: (node, text) of each node's log: torchrun reports there.
     """
-    reports = [
-        (match["time"], int(match["code"]), match["rank"], node)
-        for node, text in train_logs
-        for match in _TORCHRUN.finditer(text)
-    ]
+    reports = [(*report, node) for node, text in train_logs for report in _root_causes(text)]
     # A launcher whose peers failed ends its ranks with SIGTERM and reports that as their failure.
     reports = [report for report in reports if report[1] != -signal.SIGTERM] or reports
     if reports:
@@ -77,6 +73,17 @@ def first_exit(launcher_log: str, train_logs: Iterable[tuple[str, str]]) -> Rank
     if match["code"] is None and number is None:
         return None
     return RankExit(int(match["code"]) if match["code"] else 128 + (number or 0), match["tasks"], match["nodes"])
+
+
+def _root_causes(text: str) -> Iterator[tuple[str, int, str]]:
+    """(time, exit code, rank) of each first failure that torchrun reports in a log."""
+    for block in text.split(_ROOT_CAUSE)[1:]:
+        fields: dict[str, str] = {}
+        for name, value in _FIELD.findall(block[:_BLOCK]):
+            fields.setdefault(name, value)
+        code = fields.get("exitcode", "")
+        if code.lstrip("-").isdecimal() and {"time", "rank"} <= fields.keys():
+            yield fields["time"], int(code), fields["rank"]
 
 
 def suspicion(train_logs: Iterable[tuple[str, str]]) -> Suspicion:

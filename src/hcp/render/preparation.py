@@ -19,7 +19,7 @@ _HARMLESS = frozenset(
     "getopts mapfile readarray".split()
 )
 """Commands that leave nothing behind that the training needs, or that the job does by itself."""
-_PLAIN = re.compile(r"[A-Za-z0-9_./+=:@%~-]+\Z")
+_PLAIN = re.compile(r"[A-Za-z0-9_./+=:@%~-]{1,4096}")
 
 
 class Preparation(NamedTuple):
@@ -79,7 +79,7 @@ def _plain_words(written: str) -> list[str] | None:
         words = shlex.split(written)
     except ValueError:
         return None
-    return words if all(map(_PLAIN.match, words)) and not any(word.startswith("~") for word in words) else None
+    return words if all(map(_PLAIN.fullmatch, words)) and not any(word.startswith("~") for word in words) else None
 
 
 def _commands(statements: Sequence[Statement]) -> Iterator[Command]:

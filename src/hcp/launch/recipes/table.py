@@ -11,6 +11,8 @@ from hcp.launch.fact import Elsewhere, Setting
 
 _FILE = os.path.join(os.path.dirname(__file__), "recipes.txt")
 _NEAREST = 3
+ROWS_A_BLOCK = 64
+"""A row names the settings in which it differs from the one before it; the first of a block names all of its own."""
 
 
 class RecipeParameter(NamedTuple):
@@ -110,13 +112,21 @@ def _numbers(table: _Table, name: str) -> list[str] | None:
     return table.recipes[start + 1 : table.recipes.index("\n", start + 1)].split()[1:]
 
 
+def _settings_of_row(table: _Table, number: int) -> list[int]:
+    first = number - number % ROWS_A_BLOCK
+    found: set[str] = set()
+    for row in table.rows[first : number + 1]:
+        found.symmetric_difference_update(row.split("|")[1].split())
+    return sorted(map(int, found))
+
+
 def _recipe(table: _Table, name: str, number: str, release: str) -> Recipe:
     import json
 
-    model, numbers, keys, given = table.rows[int(number)].split("|")
+    model, _, keys, given = table.rows[int(number)].split("|")
     settings = []
-    for at in numbers.split():
-        key, _, value = table.settings[int(at)].partition(" ")
+    for at in _settings_of_row(table, int(number)):
+        key, _, value = table.settings[at].partition(" ")
         settings.append(Setting(key, json.loads(value)))
     model = "" if model == "-" else model
     reason = f"recipe {name} decides it in a way that its source does not tell"

@@ -15,7 +15,7 @@ SWIFT = frozenset(("sft", "pt", "rlhf"))
 """What `megatron` of ms-swift trains with; its `export` trains nothing."""
 _SLIME = re.compile(r"(^|/)train(_async|_multi_turn)?\.py$|^(slime|miles)(\.|$)")
 _SWIFT_MODULE = re.compile(r"(^|[/.])swift[/.]cli[/.]_megatron[/.](sft|pt|rlhf)(\.py)?$")
-_NEMO_RL = re.compile(r"(^|/)run_\w*(grpo|sft|dpo|ppo|rm|distillation|gdpo|vlm)\w*\.py$")
+_NEMO_RL = re.compile(r"(^|/)run_\w{0,40}(grpo|sft|dpo|ppo|rm|distillation|gdpo|vlm)\w{0,40}\.py$")
 _CONFIG = "--config"
 
 
