@@ -152,7 +152,7 @@ def _source(folder: Path, stamp: int) -> Path:
 def test_a_wheel_that_is_built_twice_has_the_same_bytes(tmp_path):
     pytest.importorskip("hatchling", reason="hatchling is not installed: pip install -c constraints.txt -e '.[test]'")
     digests = []
-    for number, stamp in enumerate((2**20_001, 1_700_000_000)):
+    for number, stamp in enumerate((1_000_000_001, 1_700_000_000)):
         source = _source(tmp_path / f"source{number}", stamp)
         out = tmp_path / f"wheel{number}"
         done = subprocess.run(

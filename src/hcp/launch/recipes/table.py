@@ -125,8 +125,8 @@ def _recipe(table: _Table, name: str, number: str, release: str) -> Recipe:
 
     model, _, keys, given = table.rows[int(number)].split("|")
     settings = []
-    for at in _settings_of_row(table, int(number)):
-        key, _, value = table.settings[at].partition(" ")
+    for place in _settings_of_row(table, int(number)):
+        key, _, value = table.settings[place].partition(" ")
         settings.append(Setting(key, json.loads(value)))
     model = "" if model == "-" else model
     reason = f"recipe {name} decides it in a way that its source does not tell"
