@@ -120,9 +120,9 @@ def render(
         site = settled.values
         if site["job_name"] == "train" and target:
             site["job_name"] = default_name(target)
-        _say_taken(target, stated, settled)
         job = plan_job(start, site, launch, words, origins=settled.origins, model_file=model_file, recipe=recipe)
         text = render_job(job)
+        _say_taken(target, stated, settled)
         failed = _warn(launch, text)
     _refuse_secrets(text)
     if output is not None and any(_is_same(target, output) for target in targets):
