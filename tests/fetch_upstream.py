@@ -36,8 +36,9 @@ VERSIONS = {
 
 
 _PIP = [sys.executable, "-m", "pip", "install", "--quiet", "--no-deps", "--disable-pip-version-check"]
-_PIP += ["--python-version", "3.12", "--only-binary=:all:", "--ignore-requires-python"]
-"""Some wheels are for Python 3.12 alone. They are read, and none is run."""
+_PIP += ["--only-binary=:all:", "--ignore-requires-python"]
+_PYTHONS = ("3.12", "3.11")
+"""New wheels are for Python 3.12 alone, megatron-core before 0.14 has none for it. They are read, and none is run."""
 
 
 def fetch(folder: Path, distribution: str, version: str) -> str:
@@ -46,14 +47,14 @@ def fetch(folder: Path, distribution: str, version: str) -> str:
     if place.is_dir():
         return f"have {place.name}"
     partial = folder / f".partial-{place.name}"
-    shutil.rmtree(partial, ignore_errors=True)
-    done = subprocess.run(
-        [*_PIP, "--target", str(partial), f"{distribution}=={version}"], capture_output=True, text=True
-    )
-    if done.returncode:
-        raise SystemExit(f"pip could not unpack {distribution}=={version}:\n{done.stderr}")
-    partial.rename(place)
-    return f"got {place.name}"
+    for python in _PYTHONS:
+        shutil.rmtree(partial, ignore_errors=True)
+        command = [*_PIP, "--python-version", python, "--target", str(partial), f"{distribution}=={version}"]
+        done = subprocess.run(command, capture_output=True, text=True)
+        if done.returncode == 0:
+            partial.rename(place)
+            return f"got {place.name}"
+    raise SystemExit(f"pip could not unpack {distribution}=={version}:\n{done.stderr}")
 
 
 def main() -> None:
