@@ -9,8 +9,8 @@ from pathlib import Path
 
 import pytest
 
+from hcp.core.cost.profile import read_profile
 from hcp.core.dcp import Cost, plan_micro_batches
-from hcp.core.profile import read_profile
 from hcp.resources import pack_dir
 from support.processes import HANG_S
 

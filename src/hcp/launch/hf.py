@@ -6,8 +6,8 @@ import os
 from collections.abc import Mapping
 from typing import Any
 
+from hcp.core.cost.model_sizes import NAMES, is_gated
 from hcp.core.errors import HcpError
-from hcp.core.model_sizes import NAMES, is_gated
 from hcp.core.place import Location
 from hcp.launch.fact import Fact
 from hcp.launch.source import text_of_target
@@ -35,7 +35,7 @@ _WORK = {
 _EXPERTS = {
     "moe_router_topk": "topk", "moe_ffn_hidden_size": "moe_ffn", "moe_shared_expert_intermediate_size": "shared_ffn",
 }  # fmt: skip
-"""What decides a model's work beside those, under the names of `core.model_sizes`; the second of experts alone."""
+"""What decides a model's work beside those, under the names of `core.cost.model_sizes`; the second of experts alone."""
 STATED = frozenset((*_SIZES, "kv_heads", "mla", "vision"))
 """The facts that every config.json of a language model decides."""
 _NONE_IF_ABSENT = ("num_experts", "mtp_layers", "linear_num_key_heads", "linear_num_value_heads")

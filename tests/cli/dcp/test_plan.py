@@ -251,7 +251,7 @@ def test_a_plan_loads_nothing_heavy(root: Path) -> None:
 def test_the_choices_on_the_command_line_are_those_of_the_core() -> None:
     import click
 
-    from hcp.cli.dcp import dcp
+    from hcp.cli.dcp.command import dcp
     from hcp.core.dcp import LAYOUTS, TARGETS
     from hcp.core.dcp.normalize import GATHERS, REDUCTIONS
 

@@ -7,9 +7,9 @@ from collections.abc import Callable
 
 import pytest
 
+from hcp.core.cost.model_sizes import ModelSizes
 from hcp.core.dcp import Cost, Memory, Plan, Setup, group_time, measure, plan_micro_batches
 from hcp.core.errors import HcpError
-from hcp.core.model_sizes import ModelSizes
 from support.selection import examples
 
 Faults = Callable[..., list[str]]

@@ -6,9 +6,8 @@ import math
 from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
 
-from hcp.core.cp_cost import CpTraffic, bytes_per_token, check_comm_type, link_of
-from hcp.core.errors import HcpError
-from hcp.core.gpus import (
+from hcp.core.cost.cp_cost import CpTraffic, bytes_per_token, check_comm_type, link_of
+from hcp.core.cost.gpus import (
     SUSTAINED_ATTENTION,
     SUSTAINED_GEMM,
     SUSTAINED_NETWORK,
@@ -16,8 +15,9 @@ from hcp.core.gpus import (
     Gpu,
     gpu_named,
 )  # fmt: skip
-from hcp.core.model_sizes import ModelSizes, assumed_sizes, model_sizes
-from hcp.core.profile import Profile
+from hcp.core.cost.model_sizes import ModelSizes, assumed_sizes, model_sizes
+from hcp.core.cost.profile import Profile
+from hcp.core.errors import HcpError
 
 GEMM_PASSES, ATTENTION_PASSES = 3.0, 1 + 2.5 / 0.85
 """Forward and backward, in forward passes: attention's backward has 2.5 times the operations at 0.85 of the rate."""
@@ -116,7 +116,7 @@ class Cost(NamedTuple):
 
         Args:
             sizes: the model, whole; a rank holds 1 / (tp * pp) of it.
-            gpu: a name out of `core.gpus.GPUS`, or the figures themselves.
+            gpu: a name out of `core.cost.gpus.GPUS`, or the figures themselves.
             tp: tensor-parallel size: ranks of DPxCP are tp GPUs apart, so that a node has gpus_per_node / tp of them.
             pp: pipeline-parallel size.
             gpus_per_node: GPUs that reach each other by NVLink.

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from hcp import __version__
-from hcp.core.cp_cost import COMM_TYPES, CpTraffic, Link
+from hcp.core.cost.cp_cost import COMM_TYPES, CpTraffic, Link
 from hcp.core.dcp.cost import MOST_COST, Cost, Machine
 from hcp.core.dcp.groups import TARGETS
 from hcp.core.dcp.lengths import MOST, MOST_RANKS

@@ -17,11 +17,11 @@ from hcp.cards.processes import descendants
 from hcp.cli.options import format_option
 from hcp.cli.output import check_outputs
 from hcp.cli.screen import say
-from hcp.core.cp_cost import COMM_TYPES, check_comm_type
+from hcp.core.cost.cp_cost import COMM_TYPES, check_comm_type
+from hcp.core.cost.model_sizes import ModelSizes, model_sizes
+from hcp.core.cost.profile import Profile, read_profile
 from hcp.core.errors import HcpError
 from hcp.core.files import read_text
-from hcp.core.model_sizes import ModelSizes, model_sizes
-from hcp.core.profile import Profile, read_profile
 from hcp.core.signals import ends_cleanly
 from hcp.resources import pack_dir
 

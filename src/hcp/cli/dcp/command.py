@@ -7,8 +7,8 @@ from fractions import Fraction
 
 import click
 
-from hcp.cli.dcp_calibrate import calibrate
-from hcp.cli.dcp_plan import MAX_WORLD_SIZE, plan, show
+from hcp.cli.dcp.calibrate import calibrate
+from hcp.cli.dcp.plan import MAX_WORLD_SIZE, plan, show
 from hcp.cli.options import format_option
 from hcp.core.dcp.normalize import GATHERS, REDUCTIONS, megatron_factor
 from hcp.core.errors import HcpError

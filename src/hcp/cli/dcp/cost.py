@@ -43,7 +43,7 @@ def cost_of(
         raise HcpError(f"--gpus-per-node {gpus_per_node}: wanted at least 1")
     gpu = gpu or "h100"
     if profile is not None:
-        from hcp.core.profile import read_profile
+        from hcp.core.cost.profile import read_profile
 
         return Cost.from_profile(read_profile(profile))
     if text is not None:

@@ -6,7 +6,7 @@ from typing import Any, NamedTuple
 
 import click
 
-from hcp.cli.dcp_cost import cost_of, launch_facts, memory_of
+from hcp.cli.dcp.cost import cost_of, launch_facts, memory_of
 from hcp.cli.options import format_option, launch_options
 from hcp.cli.output import check_outputs, write_ours
 from hcp.cli.screen import say

@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from types import MappingProxyType
 from typing import Any, NamedTuple
 
-from hcp.core.cp_cost import COMM_TYPES, CpTraffic, Link
+from hcp.core.cost.cp_cost import COMM_TYPES, CpTraffic, Link
 from hcp.core.errors import HcpError
 from hcp.core.files import read_text
 from hcp.core.schema import TEXT, Fields, Leaf, ListOf, checked, is_number, one_of, whole

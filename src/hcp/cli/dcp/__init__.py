@@ -1,0 +1,1 @@
+"""`hcp dcp`: its commands, one module each."""

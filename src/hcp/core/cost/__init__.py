@@ -1,0 +1,1 @@
+"""What GPUs, links, and the layers of a model cost: data sheets, sizes, and measured profiles."""
