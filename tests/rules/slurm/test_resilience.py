@@ -17,9 +17,9 @@ VERDICTS: list[Row] = [
     # rule, dialect, launch, assumed, verdict
     ("SLURM007", "mlm", f"ft_launcher {MLM} --enable-ft-package\n", "", "fine"),
     ("SLURM007", "mlm", f"ft_launcher {MLM}\n", "", "not concerned"),
-    ("SLURM007", "mlm", f"torchrun {MLM} --enable-ft-package\n", "", "error silent never"),
+    ("SLURM007", "mlm", f"torchrun {MLM} --enable-ft-package\n", "", "error crash init"),
     ("SLURM007", "mlm", f"torchrun {MLM}\n", "", "not concerned"),
-    ("SLURM007", "mlm", f"srun python {MLM} --enable-ft-package\n", "", "error silent never"),
+    ("SLURM007", "mlm", f"srun python {MLM} --enable-ft-package\n", "", "error crash init"),
     ("SLURM007", "mlm", f"srun python {MLM}\n", "", "not concerned"),
     ("SLURM008", "mlm", f"{RESTARTING} python {MLM} --inprocess-restart\n", "", "fine"),
     ("SLURM008", "mlm", f"{RESTARTING} --kill-on-bad-exit=0 python {MLM} --inprocess-restart\n", "", "fine"),

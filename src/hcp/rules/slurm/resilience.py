@@ -6,7 +6,7 @@ import re
 from collections.abc import Mapping
 
 from hcp.rules.rule import Example, Fix, Problem, rule
-from hcp.rules.upstream import BRIDGE_FAULT_TOLERANCE, BRIDGE_INPROCESS_RESTART, BRIDGE_RUN_PLUGINS
+from hcp.rules.upstream import BRIDGE_FAULT_TOLERANCE, BRIDGE_INPROCESS_RESTART, BRIDGE_RUN_PLUGINS, NVRX_RANK_MONITOR
 from hcp.rules.view import View
 
 _ENOUGH_S = 300
@@ -32,9 +32,14 @@ def _requeues_itself(v: View) -> bool:
 @rule(
     "SLURM007",
     severity="error",
-    effect="silent",
-    stage="never",
-    source=(BRIDGE_FAULT_TOLERANCE.says("<module>", "ft_launcher", ">=0.2"),),
+    effect="crash",
+    stage="init",
+    source=(
+        BRIDGE_FAULT_TOLERANCE.says("<module>", "ft_launcher", ">=0.2"),
+        NVRX_RANK_MONITOR.says(
+            "RankMonitorClient._connect_to_rmon_server", "FT_RANK_MONITOR_IPC_SOCKET_ENV_VAR", ">=0.3"
+        ),
+    ),
     applies=lambda v: bool(v.get("ft_package")),
     good=Example("bridge", "ft.enable_ft_package=true", "start=ft_launcher"),
     bad=Example("bridge", "ft.enable_ft_package=true", "start=torchrun"),
@@ -42,13 +47,14 @@ def _requeues_itself(v: View) -> bool:
 def fault_tolerance_uses_ft_launcher(v: View) -> Problem | None:
     """Fault tolerance is started by ft_launcher.
 
-    The fault-tolerance package of nvidia-resiliency-ext talks to a monitor that only ft_launcher starts. Under
-    torchrun its calls do nothing: no heartbeats, no restarts, no message.
+    The fault-tolerance package of nvidia-resiliency-ext talks to a monitor that only ft_launcher starts, over a socket
+    that it names in the ranks' environment. Under torchrun or srun each rank stops with a RankMonitorClientError.
     """
     if v.start == "ft_launcher":
         return None
     return Problem(
-        message="fault tolerance is silently off: nobody watches the ranks' heartbeats, a hang stays a hang",
+        message="every rank stops at start-up with RankMonitorClientError: FT_RANK_MONITOR_IPC_SOCKET is not set, "
+        "since no monitor was started",
         found=f"enable_ft_package with ranks started by {v.start}",
         wanted="ft_launcher in place of torchrun",
         facts=("ft_package", "start"),
