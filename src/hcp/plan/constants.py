@@ -5,12 +5,12 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import NamedTuple
 
 from hcp.core.cost.gpus import SUSTAINED_NETWORK, SUSTAINED_NVLINK, Gpu
-from hcp.core.numbers import release_of
 from hcp.plan.constants_fitted import FITTED
 
 
@@ -31,9 +31,14 @@ _WORDS: dict[str, tuple[str, str, str]] = {
     "gemm.mxfp8": ("of the fp8 peak", "fitted", _BRIDGE),
     "gemm.nvfp4": ("of the fp4 peak", "fitted", _BRIDGE),
     "gemm.half_size": ("of 4096: edge of a cube at half the rate", "fitted", _BRIDGE),
+    "gemm.half_size_growth": ("power of the rate over bf16's by which half_size grows", "fitted", _BRIDGE),
     "gemm.grouped": ("of a plain GEMM's rate", "fitted", _BRIDGE),
-    "attention": ("of the bf16 peak, forward", "fitted", _BRIDGE),
+    "gemm.unaligned": ("of the rate, where a width is no multiple of a tile", "fitted", _BRIDGE),
+    "casts.nvfp4": ("times the bytes of casts to fp8", "fitted", _BRIDGE),
+    "attention.hopper": ("of the bf16 peak, forward", "fitted", "NeMo's long sequences, H100"),
+    "attention.blackwell": ("of the bf16 peak, forward", "fitted", "SimuMax's B200 box"),
     "attention.backward": ("of the forward rate", "read", "FlashAttention-3, table of forward and backward rates"),
+    "bias.passes": ("times that experts' biases and clamps pass over their rows", "fitted", _BRIDGE),
     "bandwidth": ("of the memory bandwidth", "fitted", _BRIDGE),
     "tp.exposed": ("of the time of TP's collectives", "fitted", _BRIDGE),
     "ep.exposed": ("of the time of EP's all-to-alls", "fitted", _BRIDGE),
@@ -73,7 +78,9 @@ class Rates:
     gemm_flops: float
     bf16_flops: float
     grouped: float
+    unaligned: float
     half_size: float
+    half_size_growth: float
     attention_flops: float
     attention_backward: float
     memory_bandwidth: float
@@ -82,10 +89,11 @@ class Rates:
     tp_exposed: float
     ep_exposed: float
     dp_exposed: float
+    bias_passes: float
     host_dense_s: float
     host_moe_s: float
-    casts: bool
-    """Linear layers read operands of 8 bits or fewer."""
+    casts: float
+    """Passes over the operands of linear layers that are cast to 8 bits or fewer; 0 with bf16."""
     marks: tuple[str, ...] = ()
 
 
@@ -104,14 +112,16 @@ def rates_of(
     )
     graphs = gpu.name in BLACKWELL
     package, since = OVERLAPPED_EP
-    stated = release_of(versions.get(package))
-    overlapped = stated is not None and stated >= (release_of(since) or stated)
+    overlapped = package in versions and _release(versions[package]) >= _release(since)
     return Rates(
         gemm_flops=peak * value[f"gemm.{precision}"] * part,
         bf16_flops=gpu.bf16_flops * value["gemm.bf16"] * part,
         grouped=value["gemm.grouped"],
+        unaligned=value["gemm.unaligned"],
         half_size=4096 * value["gemm.half_size"],
-        attention_flops=gpu.bf16_flops * value["attention"] * part,
+        half_size_growth=value["gemm.half_size_growth"],
+        bias_passes=value["bias.passes"],
+        attention_flops=gpu.bf16_flops * value["attention.blackwell" if graphs else "attention.hopper"] * part,
         attention_backward=value["attention.backward"],
         memory_bandwidth=gpu.memory_bandwidth * value["bandwidth"],
         nvlink=gpu.nvlink_bandwidth * SUSTAINED_NVLINK,
@@ -121,6 +131,15 @@ def rates_of(
         dp_exposed=value["dp.exposed"],
         host_dense_s=value["host.dense"],
         host_moe_s=value["host.moe_graphs" if graphs else "host.moe"],
-        casts=precision != "bf16",
+        casts=0.0 if precision == "bf16" else value["casts.nvfp4"] if precision == "nvfp4" else 1.0,
         marks=tuple(marks),
     )
+
+
+def _release(version: str) -> tuple[int, ...]:
+    """The numbers that a release starts with.
+
+    >>> _release("0.5.0rc1")
+    (0, 5, 0)
+    """
+    return tuple(int(part) for part in re.findall(r"^\d+|(?<=\.)\d+", version)[:3])

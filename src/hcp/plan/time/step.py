@@ -1,0 +1,140 @@
+"""A step from its layers: the pipeline and its bubble, data parallelism, the optimizer."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from functools import lru_cache
+
+from hcp.plan.constants import Rates
+from hcp.plan.layout import Layout, PlanJob, stage_layers
+from hcp.plan.model import PlanModel
+from hcp.plan.time.layer import LayerSeconds, Units, units
+from hcp.plan.time.links import ring_bandwidth
+
+WORST_STAGE = 0.2
+"""How far a micro-batch takes the longest stage's time and not the mean: recipes balance the stages by hand."""
+GRADIENT_BYTES, PARAMETER_BYTES = 4, 2
+"""Reduced in fp32, gathered in bf16."""
+OPTIMIZER_BYTES = 34
+"""Bytes that Adam reads and writes for each parameter of its shard: fp32 gradient, weight and moments, bf16 weight."""
+DP_HIDDEN_SHARE = 0.6
+"""Part of a micro-batch that can hide the last gradients and the first parameters."""
+OUTPUT_TERMS = ("gemm", "attention", "memory_bound", "tp", "ep", "cp", "recompute", "host")
+
+
+@dataclass(frozen=True)
+class StepTime:
+    """Seconds of a step: `terms` add up to `seconds`; `hidden`: communication that costs nothing.
+
+    `band`: how far the prediction may be off, relative. `marks`: what no measurement covers.
+    """
+
+    seconds: float
+    terms: Mapping[str, float]
+    hidden: Mapping[str, float] = field(default_factory=dict)
+    band: float = 0.0
+    marks: tuple[str, ...] = ()
+
+
+@lru_cache(maxsize=8192)
+def stage_kinds(model: PlanModel, pp: int, vp: int) -> tuple[tuple[int, int], ...]:
+    """(dense, MoE) layers of each pipeline stage."""
+    chunks = stage_layers(model, Layout(pp=pp, vp=vp))
+    kinds = [[0, 0] for _ in range(pp)]
+    layer = 0
+    for chunk in range(vp):
+        for stage in range(pp):
+            for _ in range(chunks[stage][chunk]):
+                kinds[stage][model.is_moe[layer]] += 1
+                layer += 1
+    return tuple((dense, moe) for dense, moe in kinds)
+
+
+def micro_batch_seconds(model: PlanModel, each: Units, pp: int, vp: int) -> tuple[float, float]:
+    """(what a micro-batch counts for, the mean of the stages), in seconds."""
+    dense, moe = each.dense.total, each.moe.total
+    times = [layers * dense + experts * moe for layers, experts in stage_kinds(model, pp, vp)]
+    last = moe if model.is_moe[-1] else dense
+    times[-1] += each.output.total + model.mtp * (last + each.mtp.total)
+    mean = sum(times) / pp
+    return mean + WORST_STAGE * (max(times) - mean), mean
+
+
+def data_parallel_seconds(
+    model: PlanModel, layout: Layout, job: PlanJob, rates: Rates, each: Units
+) -> tuple[float, float]:
+    """(collectives of gradients and parameters, optimizer) of the stage that holds most, in seconds."""
+    replicas, edp = layout.cp * job.dp(layout), max(1, job.edp(layout))
+    kinds = stage_kinds(model, layout.pp, layout.vp)
+    dense = [n * each.dense_weights + m * each.moe_weights for n, m in kinds]
+    experts = [m * each.expert_weights for _, m in kinds]
+    if model.mtp:
+        dense[-1] += model.mtp * (each.moe_weights if model.is_moe[-1] else each.dense_weights)
+        experts[-1] += model.mtp * each.expert_weights * model.is_moe[-1]
+    dense[0] += each.vocab_weights
+    if layout.pp > 1 or not model.tied:
+        dense[-1] += each.vocab_weights
+    domain, width = job.nvlink_domain, GRADIENT_BYTES + PARAMETER_BYTES
+    dense_s = width * (replicas - 1) / replicas / ring_bandwidth(replicas, layout.tp, domain, rates)
+    expert_s = width * (edp - 1) / edp / ring_bandwidth(edp, layout.etp * layout.ep, domain, rates)
+    sent = max(d * dense_s + e * expert_s for d, e in zip(dense, experts))
+    shard = max(d / replicas + e / edp for d, e in zip(dense, experts))
+    return sent, OPTIMIZER_BYTES * shard / rates.memory_bandwidth
+
+
+def step_seconds(
+    micro_batch: float, dp: float, optimizer: float, rates: Rates, *, count: int, pp: int, vp: int
+) -> float:
+    """Seconds of a step of `count` micro-batches on each replica."""
+    exposed = max(rates.dp_exposed * dp, dp - DP_HIDDEN_SHARE * micro_batch)
+    return (count + (pp - 1) / vp) * micro_batch + exposed + optimizer
+
+
+def step_time(model: PlanModel, layout: Layout, job: PlanJob, rates: Rates) -> StepTime:
+    """How long a step takes and what it is made of."""
+    each = units(model, layout, job, rates)
+    pp, vp, count = layout.pp, layout.vp, job.micro_batches(layout)
+    micro_batch, mean = micro_batch_seconds(model, each, pp, vp)
+    sent, optimizer = data_parallel_seconds(model, layout, job, rates, each)
+    seconds = step_seconds(micro_batch, sent, optimizer, rates, count=count, pp=pp, vp=vp)
+    parts = _parts(model, each)
+    terms = {name: count / pp * sum(n * getattr(part, name) for n, part in parts) for name in OUTPUT_TERMS}
+    hidden = {
+        name: count / pp * sum(n * getattr(part, f"hidden_{name}") for n, part in parts) for name in ("tp", "ep", "cp")
+    }
+    terms["imbalance"] = count * (micro_batch - mean)
+    terms["bubble"] = (pp - 1) / vp * micro_batch
+    terms["dp"] = max(rates.dp_exposed * sent, sent - DP_HIDDEN_SHARE * micro_batch)
+    hidden["dp"] = sent - terms["dp"]
+    terms["optimizer"] = optimizer
+    return StepTime(seconds, terms, hidden)
+
+
+def _parts(model: PlanModel, each: Units) -> tuple[tuple[int, LayerSeconds], ...]:
+    """How often the model has each part."""
+    experts = sum(model.is_moe)
+    extra = model.mtp if model.is_moe[-1] else 0
+    return (
+        (len(model.is_moe) - experts + model.mtp - extra, each.dense),
+        (experts + extra, each.moe),
+        (1, each.output),
+        (model.mtp, each.mtp),
+    )
+
+
+def model_flops(model: PlanModel, seq_length: int) -> float:
+    """Floating-point operations of one token, forward and backward: causal attention halved, MTP as a layer and a head.
+
+    The convention of the published TFLOP/s.
+    """
+    sizes = model.sizes
+    scores = sum(min(window, seq_length) * (1 - min(window, seq_length) / seq_length / 2) for window in sizes.windows)
+    scores += (sizes.num_layers - len(sizes.windows)) * seq_length / 2
+    attention = 2.0 * sizes.heads * (sizes.qk_head_dim + sizes.v_head_dim)
+    body = sizes.linear_flops - 2.0 * sizes.hidden_size * sizes.vocab
+    forward = sizes.linear_flops + attention * scores
+    if model.mtp:
+        last = body / sizes.num_layers + attention * scores / sizes.num_layers
+        forward += model.mtp * (last + 2.0 * sizes.hidden_size * sizes.vocab + 4.0 * sizes.hidden_size**2)
+    return 3 * forward
