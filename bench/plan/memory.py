@@ -1,8 +1,8 @@
 """Peak memory beside measured steps: `python bench/plan/memory.py ROWS.jsonl [--terms]`.
 
-A row is {"case": "llama3_70b_l12_tp2_cp4_pp1_dp1_seq32768_mbc4_cef", "alloc_gib": 68.43}: model, layers, sizes, micro-batches
-of a step on one box of eight B200, sequence 4096 where none is named, micro-batch 1, a2a; MoE with tp 1. Exit 1 where a dense row is more than 0.3 % off, or
-a row of a MoE model more than 0.8 %.
+A row is {"case": "llama3_70b_l12_tp2_cp4_pp1_dp1_seq32768_mbc4_cef", "alloc_gib": 68.43}: model, layers, sizes,
+micro-batches of a step on one box of eight B200. Sequence 4096 where none is named, micro-batch 1, a2a, etp 1.
+Exit 1 where a dense row is more than 0.3 % off, or one with experts more than 0.8 %.
 """
 
 from __future__ import annotations

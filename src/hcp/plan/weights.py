@@ -7,7 +7,7 @@ norms, the router and MLA's down-projections are whole on every rank.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from functools import lru_cache
 from math import lcm, prod
 from typing import NamedTuple
@@ -20,17 +20,17 @@ VOCAB_MULTIPLE = 128
 
 
 class Weight(NamedTuple):
-    """`count` weights of one shape on a rank. `expert`: sharded over the experts' own grid. `linear`: of a GEMM."""
+    """`copies` weights of one shape on a rank. `expert`: sharded over the experts' own grid. `linear`: of a GEMM."""
 
     name: str
     shape: tuple[int, ...]
-    count: int = 1
+    copies: int = 1
     expert: bool = False
     linear: bool = True
 
     @property
     def elements(self) -> int:
-        return self.count * prod(self.shape)
+        return self.copies * prod(self.shape)
 
 
 class Parameters(NamedTuple):
@@ -121,7 +121,7 @@ def layer_weights(model: PlanModel, layout: Layout, moe: bool) -> tuple[Weight, 
         if model.shared_gate:
             found.append(Weight("shared expert gate", (1, hidden), linear=False))
     local = s.experts // layout.ep
-    found += [weight._replace(count=local, expert=True) for weight in _mlp(model, "experts", s.moe_ffn, layout.etp)]
+    found += [weight._replace(copies=local, expert=True) for weight in _mlp(model, "experts", s.moe_ffn, layout.etp)]
     return tuple(found)
 
 

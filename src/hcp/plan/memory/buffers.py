@@ -2,21 +2,21 @@
 
 | term | bytes | when | source |
 |---|---|---|---|
-| dummy gradients | 2 x elements of each distinct shape | always, once | get_dummy_wgrad, Transformer Engine module/base.py |
+| dummy gradients | 2 x elements of each distinct shape | always, once | get_dummy_wgrad, TE's module/base.py |
 | workspaces | 32 MiB + 32 MiB, + 4 x 32 MiB with experts | always | get_cublas_workspace_size_bytes of TE; torch's |
 | output end | below | forward and backward of the loss | vocab-parallel cross entropy, fused, in place |
 | layer | 2 T (2h + 2f)/t of the widest MLP | backward of one layer | LayerNormMLP and Linear of TE |
 | CP | below | attention of one layer | context_parallel.py of TE |
 
 With gradient accumulation fused into the GEMM, autograd still wants a gradient of each weight's shape: Transformer
-Engine keeps one bf16 tensor for each distinct shape, for ever. The output end holds 2 T V/t (logits, whose gradient takes
-their place), input and output of the last norm 4 T h/t, the input gathered over TP 2 T h, its gradient 2 T h (and the
-part of it after the reduce-scatter, 2 T h/t, where t > 1), and a gradient of the output's shape 2 V h/t.
+Engine keeps one bf16 tensor for each distinct shape, for ever. The output end holds 2 T V/t (logits, whose gradient
+takes their place), input and output of the last norm 4 T h/t, the input gathered over TP 2 T h, its gradient 2 T h (and
+the part of it after the reduce-scatter, 2 T h/t, where t > 1), and a gradient of the output's shape 2 V h/t.
 
 CP, n ranks in a ring, KV = 4 T nkv' d, O = 2 T nq d/t, LSE = 4 T nq/t:
 p2p keeps each step's KV and output, n (KV + O + LSE); a2a+p2p the same with the outer size, beside the exchange of the
-inner; a2a sends and receives Q, K, V and O, 2 (Q + KV + O); all_gather holds all K and V, and in the backward pass their
-gradients, 2 n KV.
+inner; a2a sends and receives Q, K, V and O, 2 (Q + KV + O); all_gather holds all K and V, and in the backward pass
+their gradients, 2 n KV.
 """
 
 from __future__ import annotations

@@ -14,7 +14,8 @@ from hcp.plan.weights import layers_of_stage, parameters
 
 GIB = float(1 << 30)
 _WEIGHT, _GRADIENT, _OPTIMIZER, _EIGHT_BIT_COPIES = 2, 4, 12, 2
-"""Bytes of a parameter: bf16; its fp32 gradient; fp32 weight and two moments of Adam, sharded; row and column copies."""
+"""Bytes of a parameter: in bf16; its fp32 gradient; fp32 weight and two moments of Adam, sharded; 8-bit copies by row
+and by column."""
 _RESERVED = 1.0
 """GiB of CUDA's context, and of NCCL's buffers, at the least. Published layouts leave no more: Llama2-7B at 4K tokens
 ran at 72 of 79 GiB, which a margin of 12 % calls impossible."""
