@@ -53,6 +53,11 @@ class PlanModel:
     shared_gate: bool = False
     kind_unknown: tuple[str, ...] = ()
 
+    def __hash__(self) -> int:
+        """By what tells models apart: the search looks up terms by model hundreds of thousands of times."""
+        sizes = self.sizes
+        return hash((self.name, sizes.num_layers, sizes.hidden_size, sizes.experts, self.mtp))
+
 
 def plan_model(values: Mapping[str, Any], name: str = "") -> PlanModel:
     """The model in a parsed config.json, or in Megatron's arguments or the facts of a launch by name.
