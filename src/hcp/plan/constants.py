@@ -4,13 +4,12 @@
 """
 
 from __future__ import annotations
-
-import re
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import NamedTuple
 
 from hcp.core.cost.gpus import SUSTAINED_NETWORK, SUSTAINED_NVLINK, Gpu
+from hcp.core.releases import at_least
 from hcp.plan.constants_fitted import FITTED
 
 
@@ -112,7 +111,7 @@ def rates_of(
     )
     graphs = gpu.name in BLACKWELL
     package, since = OVERLAPPED_EP
-    overlapped = package in versions and _release(versions[package]) >= _release(since)
+    overlapped = package in versions and at_least(versions[package], since)
     return Rates(
         gemm_flops=peak * value[f"gemm.{precision}"] * part,
         bf16_flops=gpu.bf16_flops * value["gemm.bf16"] * part,
@@ -134,12 +133,3 @@ def rates_of(
         casts=0.0 if precision == "bf16" else value["casts.nvfp4"] if precision == "nvfp4" else 1.0,
         marks=tuple(marks),
     )
-
-
-def _release(version: str) -> tuple[int, ...]:
-    """The numbers that a release starts with.
-
-    >>> _release("0.5.0rc1")
-    (0, 5, 0)
-    """
-    return tuple(int(part) for part in re.findall(r"^\d+|(?<=\.)\d+", version)[:3])

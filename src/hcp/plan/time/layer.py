@@ -44,17 +44,22 @@ class LayerSeconds(NamedTuple):
 
 
 class Units(NamedTuple):
-    """What a micro-batch takes on a rank, part by part, and the weights that the rank holds of each."""
+    """What a micro-batch takes on a rank, part by part."""
 
     dense: LayerSeconds
     moe: LayerSeconds
     output: LayerSeconds
     mtp: LayerSeconds
     """One multi-token-prediction layer without its transformer layer: its projection and its own output."""
-    dense_weights: float
-    moe_weights: float
-    expert_weights: float
-    vocab_weights: float
+
+
+class Weights(NamedTuple):
+    """Elements of the linear layers that a rank holds: of a dense layer, of an MoE layer without and with experts."""
+
+    dense: float
+    moe: float
+    expert: float
+    vocab: float
 
 
 def gemm_seconds(products: Iterable[Product], rates: Rates, peak: float, element_bytes: float) -> float:
@@ -77,131 +82,168 @@ def gemm_seconds(products: Iterable[Product], rates: Rates, peak: float, element
     return total
 
 
-def units(model: PlanModel, layout: Layout, job: PlanJob, rates: Rates) -> Units:
-    """What one micro-batch takes on one rank under that layout; pp and vp do not matter here."""
-    sizes, tp = model.sizes, layout.tp
-    tokens = layout.mbs * job.seq_length / layout.cp
-    attention = list(attention_products(sizes, tokens, tp))
-    dense_mlp = list(mlp_products(sizes, tokens, sizes.dense_ffn / tp))
-    routed = tokens * sizes.topk / tp
-    shared = list(mlp_products(sizes, tokens, sizes.shared_ffn / tp)) if sizes.shared_ffn else []
-    experts = list(expert_products(sizes, routed, layout.ep, layout.etp)) if sizes.experts else []
-    parts = _Parts(model, layout, job, rates, tokens)
-    dense = moe = LayerSeconds()
-    if not all(model.is_moe):
-        dense = parts.layer([*attention, *dense_mlp], sizes.dense_ffn / tp, 0.0)
-    if any(model.is_moe):
-        moe = parts.layer([*attention, *shared, *experts], sizes.shared_ffn / tp, routed)
-    output = parts.output()
-    return Units(
-        dense, moe, output, parts.mtp(output) if model.mtp else LayerSeconds(),
-        dense_weights=_weights([*attention, *dense_mlp]),
-        moe_weights=_weights([*attention, *shared]) + sizes.hidden_size * sizes.experts,
-        expert_weights=_weights(experts), vocab_weights=sizes.vocab * sizes.hidden_size / tp,
-    )  # fmt: skip
+class Front(NamedTuple):
+    """What a layer's attention side takes, forward and backward: all that the MLP does not change."""
+
+    gemm: float
+    forward_attention: float
+    attention: float
+    memory_bound: float
+    tp: float
+    cp: float
+    hidden_cp: float
 
 
-def _weights(products: Iterable[Product]) -> float:
-    return sum(product.weights for product in products)
+class Mlp(NamedTuple):
+    """What a layer's MLP takes, forward and backward; `ep`: all of its exchange, exposed or not."""
+
+    gemm: float
+    memory_bound: float
+    ep: float = 0.0
 
 
-class _Parts:
-    """The terms of layers that have the same tokens, links and rates."""
+def joined(front: Front, mlp: Mlp, recompute: str, floor_s: float, rates: Rates) -> LayerSeconds:
+    """A layer of that attention and that MLP; the host cannot start its kernels in less than `floor_s`."""
+    gemm, memory = front.gemm + mlp.gemm, front.memory_bound + mlp.memory_bound
+    tp, ep = front.tp * rates.tp_exposed, mlp.ep * rates.ep_exposed
+    again = 0.0
+    if recompute == "selective":
+        again = front.forward_attention + front.cp / 3
+    elif recompute == "full":
+        share = TP_FORWARD / (TP_FORWARD + TP_BACKWARD)
+        again = gemm / 3 + front.forward_attention + memory / 3 + tp * share + ep / 2 + front.cp / 3
+    busy = gemm + front.attention + memory + tp + ep + front.cp + again
+    idle = floor_s - busy if busy < floor_s else 0.0
+    return LayerSeconds(
+        gemm, front.attention, memory, tp, ep, front.cp, again, idle, front.tp - tp, mlp.ep - ep, front.hidden_cp
+    )
 
-    def __init__(self, model: PlanModel, layout: Layout, job: PlanJob, rates: Rates, tokens: float) -> None:
-        self.sizes, self.layout, self.job, self.rates, self.tokens = model.sizes, layout, job, rates, tokens
-        self.biased = model.linear_bias
-        self.forward_attention_s = self._attention()
 
-    def layer(self, products: list[Product], ffn: float, routed: float) -> LayerSeconds:
-        """A layer with those products; `ffn`: its dense width on this rank, `routed`: rows that leave for experts."""
-        rates = self.rates
-        gemm = gemm_seconds(products, rates, rates.gemm_flops, 1.0 if rates.casts else 2.0)
-        forward = self.forward_attention_s
+class Work:
+    """What one micro-batch of a job takes on one rank, axis by axis, so that a search computes each part once.
+
+    A part depends on the axes that its method's layout must have; pp and vp matter to none.
+    """
+
+    def __init__(self, model: PlanModel, job: PlanJob, rates: Rates) -> None:
+        self.model, self.sizes, self.job, self.rates = model, model.sizes, job, rates
+        self._element_bytes = 1.0 if rates.casts else 2.0
+
+    def tokens(self, layout: Layout) -> float:
+        """Tokens of a micro-batch on a context-parallel rank."""
+        return layout.mbs * self.job.seq_length / layout.cp
+
+    def front(self, layout: Layout) -> Front:
+        """Attention and norms; of tp, cp with its type and levels, mbs."""
+        sizes, rates, tokens, tp = self.sizes, self.rates, self.tokens(layout), layout.tp
+        forward = self._attention(layout)
         attention = forward * (1 + 2.5 / rates.attention_backward)
-        memory = self._memory_bound(ffn, routed)
-        tp, ep = self._tp(), self._ep(routed)
-        cp_exposed, cp_all = self._cp(attention)
-        tp_exposed, ep_exposed = tp * rates.tp_exposed, ep * rates.ep_exposed
-        again = 0.0
-        if self.layout.recompute == "selective":
-            again = forward + cp_exposed / 3
-        elif self.layout.recompute == "full":
-            share = TP_FORWARD / (TP_FORWARD + TP_BACKWARD)
-            again = gemm / 3 + forward + memory / 3 + tp_exposed * share + ep_exposed / 2 + cp_exposed / 3
-        busy = gemm + attention + memory + tp_exposed + ep_exposed + cp_exposed + again
-        floor = rates.host_moe_s if routed else rates.host_dense_s
-        return LayerSeconds(
-            gemm, attention, memory, tp_exposed, ep_exposed, cp_exposed, again, max(0.0, floor - busy),
-            tp - tp_exposed, ep - ep_exposed, cp_all - cp_exposed,
+        heads = sizes.heads * sizes.qk_head_dim + sizes.kv_heads * (sizes.qk_head_dim + sizes.v_head_dim)
+        if sizes.kv_lora:
+            heads /= MLA_PASSES
+        moved = 2 * tokens * (10 * sizes.hidden_size / tp + 3 * heads / tp)
+        moved += rates.casts * 4 * tokens * (2 * sizes.hidden_size + heads / tp)
+        exposed, whole = self._cp(layout, attention)
+        return Front(
+            self._gemm(attention_products(sizes, tokens, tp)), forward, attention, 3 * moved / rates.memory_bandwidth,
+            self._tp(layout), exposed, whole - exposed,
         )  # fmt: skip
 
-    def output(self) -> LayerSeconds:
-        """The last norm, the output layer and the loss: bf16 in all recipes; logits are read and written three times."""
-        sizes, rates = self.sizes, self.rates
-        head = Product(self.tokens, sizes.vocab / self.layout.tp, sizes.hidden_size)
-        gemm = gemm_seconds([head], rates, rates.bf16_flops, 2.0)
-        logits = 2.0 * head.rows * head.outputs
-        return LayerSeconds(gemm=gemm, memory_bound=3 * 2 * logits / rates.memory_bandwidth)
+    def dense(self, layout: Layout, ffn: float | None = None) -> Mlp:
+        """A dense MLP, or a shared expert of that width; of tp, cp, mbs."""
+        tokens, rates = self.tokens(layout), self.rates
+        width = (self.sizes.dense_ffn if ffn is None else ffn) / layout.tp
+        if not width:
+            return Mlp(0.0, 0.0)
+        moved = 2 * tokens * 3 * width + rates.casts * 4 * tokens * width
+        return Mlp(self._gemm(mlp_products(self.sizes, tokens, width)), 3 * moved / rates.memory_bandwidth)
 
-    def mtp(self, output: LayerSeconds) -> LayerSeconds:
-        """The projection of the two hidden states that it joins, and its own output."""
+    def experts(self, layout: Layout) -> Mlp:
+        """Shared and routed experts with their exchange; of tp, cp, mbs, ep, etp."""
+        sizes, rates, tokens, tp = self.sizes, self.rates, self.tokens(layout), layout.tp
+        routed = tokens * sizes.topk / tp
+        shared = self.dense(layout, sizes.shared_ffn)
+        moved = routed * (12 * sizes.hidden_size + 6 * sizes.moe_ffn) + 24 * tokens * sizes.experts / tp
+        if self.model.linear_bias:  # biases and the clamped activation of the experts are not fused
+            moved += routed * rates.bias_passes * (2 * sizes.hidden_size + 6 * sizes.moe_ffn)
+        moved += rates.casts * 4 * routed * (sizes.hidden_size + sizes.moe_ffn)
+        gemm = self._gemm(expert_products(sizes, routed, layout.ep, layout.etp))
+        memory = 3 * moved / rates.memory_bandwidth
+        return Mlp(shared.gemm + gemm, shared.memory_bound + memory, self._ep(layout, routed))
+
+    def output(self, layout: Layout) -> LayerSeconds:
+        """Output layer and loss: bf16 in all recipes; logits are read and written three times. Of tp, cp, mbs."""
+        head = Product(self.tokens(layout), self.sizes.vocab / layout.tp, self.sizes.hidden_size)
+        gemm = gemm_seconds([head], self.rates, self.rates.bf16_flops, 2.0)
+        return LayerSeconds(gemm=gemm, memory_bound=12 * head.rows * head.outputs / self.rates.memory_bandwidth)
+
+    def mtp(self, layout: Layout, output: LayerSeconds) -> LayerSeconds:
+        """The projection of the two hidden states that it joins, and an output of its own."""
         hidden = self.sizes.hidden_size
-        joined = Product(self.tokens, hidden / self.layout.tp, 2 * hidden)
-        gemm = gemm_seconds([joined], self.rates, self.rates.gemm_flops, 1.0 if self.rates.casts else 2.0)
-        return output._replace(gemm=output.gemm + gemm)
+        joins = self._gemm([Product(self.tokens(layout), hidden / layout.tp, 2 * hidden)])
+        return output._replace(gemm=output.gemm + joins)
 
-    def _attention(self) -> float:
+    def units(self, layout: Layout) -> Units:
+        """All parts of one layout."""
+        rates, front, nothing = self.rates, self.front(layout), LayerSeconds()
+        is_moe, again = self.model.is_moe, layout.recompute
+        dense = moe = nothing
+        if not all(is_moe):
+            dense = joined(front, self.dense(layout), again, rates.host_dense_s, rates)
+        if any(is_moe):
+            moe = joined(front, self.experts(layout), again, rates.host_moe_s, rates)
+        output = self.output(layout)
+        return Units(dense, moe, output, self.mtp(layout, output) if self.model.mtp else nothing)
+
+    def _gemm(self, products: Iterable[Product]) -> float:
+        return gemm_seconds(products, self.rates, self.rates.gemm_flops, self._element_bytes)
+
+    def _attention(self, layout: Layout) -> float:
         """Seconds of causal attention forward, the mean over layers: s^2 / 2 pairs of tokens, or those of a window."""
-        sizes, layout, length = self.sizes, self.layout, self.job.seq_length
+        sizes, length = self.sizes, self.job.seq_length
         pairs = [window * length - window * window / 2 for window in sizes.windows if window < length]
         mean = (sum(pairs) + (sizes.num_layers - len(pairs)) * length * length / 2) / sizes.num_layers
         flops = 2.0 * layout.mbs * mean * sizes.heads * (sizes.qk_head_dim + sizes.v_head_dim)
         return flops / (layout.tp * layout.cp) / self.rates.attention_flops
 
-    def _memory_bound(self, ffn: float, routed: float) -> float:
-        """Norms, residuals, rotary embedding, activation, casts: bytes forward, and twice as many backward."""
-        sizes, tokens, tp, rates = self.sizes, self.tokens, self.layout.tp, self.rates
-        heads = sizes.heads * sizes.qk_head_dim + sizes.kv_heads * (sizes.qk_head_dim + sizes.v_head_dim)
-        if sizes.kv_lora:  # only the rotary part of each head is turned
-            heads /= MLA_PASSES
-        moved = 2 * tokens * (10 * sizes.hidden_size / tp + 3 * heads / tp + 3 * ffn)
-        if routed:
-            moved += routed * (12 * sizes.hidden_size + 6 * sizes.moe_ffn) + 24 * tokens * sizes.experts / tp
-            if self.biased:  # biases and the clamped activation of the experts are not fused
-                moved += routed * rates.bias_passes * (2 * sizes.hidden_size + 6 * sizes.moe_ffn)
-        if rates.casts:  # each input of a linear layer is read in bf16 and written twice, as rows and as columns
-            inputs = 2 * sizes.hidden_size + heads / tp + ffn
-            moved += rates.casts * 4 * (tokens * inputs + routed * (sizes.hidden_size + sizes.moe_ffn))
-        return 3 * moved / rates.memory_bandwidth
-
-    def _tp(self) -> float:
-        size = self.layout.tp
+    def _tp(self, layout: Layout) -> float:
+        size = layout.tp
         if size == 1:
             return 0.0
-        each = 2.0 * self.tokens * self.sizes.hidden_size * (size - 1) / size
+        each = 2.0 * self.tokens(layout) * self.sizes.hidden_size * (size - 1) / size
         return (TP_FORWARD + TP_BACKWARD) * each / ring_bandwidth(size, 1, self.job.nvlink_domain, self.rates)
 
-    def _ep(self, routed: float) -> float:
+    def _ep(self, layout: Layout, routed: float) -> float:
         """Dispatch and combine, forward and backward; with expert tensor parallelism rows are gathered as well."""
-        layout, domain = self.layout, self.job.nvlink_domain
-        if not routed:
-            return 0.0
-        each = 2.0 * routed * self.sizes.hidden_size
+        domain, each = self.job.nvlink_domain, 2.0 * routed * self.sizes.hidden_size
         time = exchange_seconds(each, self.sizes.topk, layout.ep, layout.etp, domain, self.rates)
         if layout.etp > 1:
             time += each * (layout.etp - 1) / ring_bandwidth(layout.etp, 1, domain, self.rates)
         return 4 * time
 
-    def _cp(self, attention_s: float) -> tuple[float, float]:
+    def _cp(self, layout: Layout, attention_s: float) -> tuple[float, float]:
         """(exposed, all) seconds of context parallelism, forward and backward."""
-        layout, sizes, domain = self.layout, self.sizes, self.job.nvlink_domain
+        domain, tokens = self.job.nvlink_domain, self.tokens(layout)
         if layout.cp == 1:
             return 0.0, 0.0
-        traffic = cp_traffic(sizes, layout, domain, self.rates)
+        traffic = cp_traffic(self.sizes, layout, domain, self.rates)
         across = layout.tp * layout.cp > domain
-        exposed = traffic.exposed_s(layout.cp, self.tokens, attention_s, across)
-        return exposed, traffic.exposed_s(layout.cp, self.tokens, 0.0, across)
+        exposed = traffic.exposed_s(layout.cp, tokens, attention_s, across)
+        return exposed, traffic.exposed_s(layout.cp, tokens, 0.0, across)
+
+
+def weights_of(model: PlanModel, layout: Layout) -> Weights:
+    """Elements that a rank holds of each layer; of tp, ep, etp."""
+    sizes, tp = model.sizes, layout.tp
+    attention = _elements(attention_products(sizes, 1, tp))
+    dense = attention + _elements(mlp_products(sizes, 1, sizes.dense_ffn / tp))
+    moe = attention + _elements(mlp_products(sizes, 1, sizes.shared_ffn / tp)) + sizes.hidden_size * sizes.experts
+    experts = _elements(expert_products(sizes, 1, layout.ep, layout.etp)) if sizes.experts else 0.0
+    return Weights(dense, moe, experts, sizes.vocab * sizes.hidden_size / tp)
+
+
+def _elements(products: Iterable[Product]) -> float:
+    return sum(product.weights for product in products)
 
 
 def cp_traffic(sizes: ModelSizes, layout: Layout, domain: int, rates: Rates) -> CpTraffic:

@@ -9,7 +9,7 @@ from functools import lru_cache
 from hcp.plan.constants import Rates
 from hcp.plan.layout import Layout, PlanJob, stage_layers
 from hcp.plan.model import PlanModel
-from hcp.plan.time.layer import LayerSeconds, Units, units
+from hcp.plan.time.layer import LayerSeconds, Units, Weights, Work, weights_of
 from hcp.plan.time.links import ring_bandwidth
 
 WORST_STAGE = 0.2
@@ -20,7 +20,9 @@ OPTIMIZER_BYTES = 34
 """Bytes that Adam reads and writes for each parameter of its shard: fp32 gradient, weight and moments, bf16 weight."""
 DP_HIDDEN_SHARE = 0.6
 """Part of a micro-batch that can hide the last gradients and the first parameters."""
-OUTPUT_TERMS = ("gemm", "attention", "memory_bound", "tp", "ep", "cp", "recompute", "host")
+Kinds = tuple[tuple[int, int], ...]
+"""(dense, MoE) layers of each stage."""
+LAYER_TERMS = ("gemm", "attention", "memory_bound", "tp", "ep", "cp", "recompute", "host")
 
 
 @dataclass(frozen=True)
@@ -38,7 +40,7 @@ class StepTime:
 
 
 @lru_cache(maxsize=8192)
-def stage_kinds(model: PlanModel, pp: int, vp: int) -> tuple[tuple[int, int], ...]:
+def stage_kinds(model: PlanModel, pp: int, vp: int) -> Kinds:
     """(dense, MoE) layers of each pipeline stage."""
     chunks = stage_layers(model, Layout(pp=pp, vp=vp))
     kinds = [[0, 0] for _ in range(pp)]
@@ -51,30 +53,37 @@ def stage_kinds(model: PlanModel, pp: int, vp: int) -> tuple[tuple[int, int], ..
     return tuple((dense, moe) for dense, moe in kinds)
 
 
-def micro_batch_seconds(model: PlanModel, each: Units, pp: int, vp: int) -> tuple[float, float]:
-    """(what a micro-batch counts for, the mean of the stages), in seconds."""
-    dense, moe = each.dense.total, each.moe.total
-    times = [layers * dense + experts * moe for layers, experts in stage_kinds(model, pp, vp)]
-    last = moe if model.is_moe[-1] else dense
-    times[-1] += each.output.total + model.mtp * (last + each.mtp.total)
-    mean = sum(times) / pp
+def micro_batch_seconds(
+    kinds: Kinds, dense: float, moe: float, extra: float
+) -> tuple[float, float]:
+    """(what a micro-batch counts for, the mean of the stages), in seconds.
+
+    Args:
+        kinds: (dense, MoE) layers of each stage.
+        dense: seconds of a dense layer.
+        moe: seconds of an MoE layer.
+        extra: seconds of the last stage beside its layers: the output, and multi-token prediction.
+    """
+    times = [layers * dense + experts * moe for layers, experts in kinds]
+    times[-1] += extra
+    mean = sum(times) / len(times)
     return mean + WORST_STAGE * (max(times) - mean), mean
 
 
 def data_parallel_seconds(
-    model: PlanModel, layout: Layout, job: PlanJob, rates: Rates, each: Units
+    model: PlanModel, layout: Layout, job: PlanJob, rates: Rates, each: Weights
 ) -> tuple[float, float]:
     """(collectives of gradients and parameters, optimizer) of the stage that holds most, in seconds."""
     replicas, edp = layout.cp * job.dp(layout), max(1, job.edp(layout))
     kinds = stage_kinds(model, layout.pp, layout.vp)
-    dense = [n * each.dense_weights + m * each.moe_weights for n, m in kinds]
-    experts = [m * each.expert_weights for _, m in kinds]
+    dense = [n * each.dense + m * each.moe for n, m in kinds]
+    experts = [m * each.expert for _, m in kinds]
     if model.mtp:
-        dense[-1] += model.mtp * (each.moe_weights if model.is_moe[-1] else each.dense_weights)
-        experts[-1] += model.mtp * each.expert_weights * model.is_moe[-1]
-    dense[0] += each.vocab_weights
+        dense[-1] += model.mtp * (each.moe if model.is_moe[-1] else each.dense)
+        experts[-1] += model.mtp * each.expert * model.is_moe[-1]
+    dense[0] += each.vocab
     if layout.pp > 1 or not model.tied:
-        dense[-1] += each.vocab_weights
+        dense[-1] += each.vocab
     domain, width = job.nvlink_domain, GRADIENT_BYTES + PARAMETER_BYTES
     dense_s = width * (replicas - 1) / replicas / ring_bandwidth(replicas, layout.tp, domain, rates)
     expert_s = width * (edp - 1) / edp / ring_bandwidth(edp, layout.etp * layout.ep, domain, rates)
@@ -91,15 +100,22 @@ def step_seconds(
     return (count + (pp - 1) / vp) * micro_batch + exposed + optimizer
 
 
+def extra_seconds(model: PlanModel, each: Units) -> float:
+    """What the last stage has beside its layers."""
+    last = each.moe if model.is_moe[-1] else each.dense
+    return each.output.total + model.mtp * (last.total + each.mtp.total)
+
+
 def step_time(model: PlanModel, layout: Layout, job: PlanJob, rates: Rates) -> StepTime:
     """How long a step takes and what it is made of."""
-    each = units(model, layout, job, rates)
+    each = Work(model, job, rates).units(layout)
     pp, vp, count = layout.pp, layout.vp, job.micro_batches(layout)
-    micro_batch, mean = micro_batch_seconds(model, each, pp, vp)
-    sent, optimizer = data_parallel_seconds(model, layout, job, rates, each)
+    kinds = stage_kinds(model, pp, vp)
+    micro_batch, mean = micro_batch_seconds(kinds, each.dense.total, each.moe.total, extra_seconds(model, each))
+    sent, optimizer = data_parallel_seconds(model, layout, job, rates, weights_of(model, layout))
     seconds = step_seconds(micro_batch, sent, optimizer, rates, count=count, pp=pp, vp=vp)
     parts = _parts(model, each)
-    terms = {name: count / pp * sum(n * getattr(part, name) for n, part in parts) for name in OUTPUT_TERMS}
+    terms = {name: count / pp * sum(n * getattr(part, name) for n, part in parts) for name in LAYER_TERMS}
     hidden = {
         name: count / pp * sum(n * getattr(part, f"hidden_{name}") for n, part in parts) for name in ("tp", "ep", "cp")
     }
