@@ -99,9 +99,9 @@ def _lengths(layout: Layout, job: PlanJob) -> Iterator[str]:
     if tp > 1 and not job.packed and job.seq_length % (cp * tp):
         yield "CP002"
     recipe = RECIPES.get(job.precision)
-    if cp > 1 and recipe and not job.packed:
-        if not fits.tokens_fit(job.seq_length * layout.mbs, cp, fits.FP8_TOKENS[recipe]):
-            yield "CP003"
+    blocks = cp > 1 and recipe and not job.packed
+    if blocks and not fits.tokens_fit(job.seq_length * layout.mbs, cp, fits.FP8_TOKENS[str(recipe)]):
+        yield "CP003"
 
 
 def _exchange(model: PlanModel, layout: Layout, job: PlanJob) -> Iterator[str]:
