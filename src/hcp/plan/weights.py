@@ -7,7 +7,7 @@ norms, the router and MLA's down-projections are whole on every rank.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from functools import lru_cache
 from math import lcm, prod
 from typing import NamedTuple
