@@ -83,9 +83,12 @@ class Space:
                 yield Layout(tp=tp, cp=cp, cp_comm_type="a2a+p2p", hcp_sizes=sizes)
 
     def _is_legal(self, layout: Layout) -> bool:
-        """Whether no rule forbids that much of a layout: in one stage, with a batch that divides."""
+        """Whether no rule forbids that much of a layout: in one stage, with a batch that divides.
+
+        CP003 depends on the micro-batch and is left to who chooses it.
+        """
         job = replace(self.job, global_batch=self.job.dp(layout))
-        return not forbidden(self.model, layout, job)
+        return not set(forbidden(self.model, layout, job)) - {"CP003"}
 
     def pipelines(self, attention: Layout) -> Iterator[tuple[int, tuple[int, ...]]]:
         """PP, and the numbers of chunks of a stage that make the largest chunk smaller."""

@@ -22,6 +22,8 @@ DP_HIDDEN_SHARE = 0.6
 """Part of a micro-batch that can hide the last gradients and the first parameters."""
 Kinds = tuple[tuple[int, int], ...]
 """(dense, MoE) layers of each stage."""
+BAND, BAND_UNCOVERED = 0.15, 0.4
+"""Nine of ten published steps are within the first; the second is a guess for what no step covers."""
 LAYER_TERMS = ("gemm", "attention", "memory_bound", "tp", "ep", "cp", "recompute", "host")
 
 
@@ -106,6 +108,19 @@ def extra_seconds(model: PlanModel, each: Units) -> float:
     return each.output.total + model.mtp * (last.total + each.mtp.total)
 
 
+MEASURED_ETP = 2
+
+
+def uncovered(model: PlanModel, layout: Layout) -> tuple[str, ...]:
+    """What of a layout no measured step covers, in words: such a layout is never ranked first."""
+    marks = []
+    if any(model.is_moe) and layout.ep == 1:
+        marks.append("experts without expert parallelism: no measured step has EP 1")
+    if any(model.is_moe) and layout.etp > MEASURED_ETP:
+        marks.append(f"ETP {layout.etp}: no measured step has more than {MEASURED_ETP}")
+    return tuple(marks)
+
+
 def step_time(model: PlanModel, layout: Layout, job: PlanJob, rates: Rates) -> StepTime:
     """How long a step takes and what it is made of."""
     each = Work(model, job, rates).units(layout)
@@ -124,7 +139,8 @@ def step_time(model: PlanModel, layout: Layout, job: PlanJob, rates: Rates) -> S
     terms["dp"] = max(rates.dp_exposed * sent, sent - DP_HIDDEN_SHARE * micro_batch)
     hidden["dp"] = sent - terms["dp"]
     terms["optimizer"] = optimizer
-    return StepTime(seconds, terms, hidden)
+    marks = (*rates.marks, *uncovered(model, layout), *(f"{what}: no formula" for what in model.kind_unknown))
+    return StepTime(seconds, terms, hidden, BAND_UNCOVERED if marks else BAND, marks)
 
 
 def _parts(model: PlanModel, each: Units) -> tuple[tuple[int, LayerSeconds], ...]:
