@@ -43,6 +43,7 @@ _WORDS: dict[str, tuple[str, str, str]] = {
     "ep.exposed": ("of the time of EP's all-to-alls", "fitted", _BRIDGE),
     "ep.overlapped": ("of ep.exposed, recipes of Bridge 0.5 and later", "fitted", _BRIDGE),
     "dp.exposed": ("of the time of DP's collectives", "fitted", _BRIDGE),
+    "pp.exposed": ("of the time of pipeline sends", "assumed", "no row tells it: sends overlap other chunks"),
     "host.dense": ("s per layer, forward and backward, at least", "fitted", _BRIDGE),
     "host.moe": ("s per layer, forward and backward, at least", "fitted", _BRIDGE),
     "host.moe_graphs": ("s per layer, with CUDA graphs (Blackwell recipes)", "fitted", _BRIDGE),
@@ -88,6 +89,7 @@ class Rates:
     tp_exposed: float
     ep_exposed: float
     dp_exposed: float
+    pp_exposed: float
     bias_passes: float
     host_dense_s: float
     host_moe_s: float
@@ -128,6 +130,7 @@ def rates_of(
         tp_exposed=value["tp.exposed"],
         ep_exposed=value["ep.exposed"] * (value["ep.overlapped"] if overlapped else 1.0),
         dp_exposed=value["dp.exposed"],
+        pp_exposed=value["pp.exposed"],
         host_dense_s=value["host.dense"],
         host_moe_s=value["host.moe_graphs" if graphs else "host.moe"],
         casts=0.0 if precision == "bf16" else value["casts.nvfp4"] if precision == "nvfp4" else 1.0,

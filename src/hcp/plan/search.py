@@ -18,14 +18,15 @@ from hcp.plan.layout import Layout, PlanJob
 from hcp.plan.legal import RECIPES
 from hcp.plan.memory import memory, usable_gib
 from hcp.plan.memory.activations import layer_saved
+from hcp.plan.memory.peak import stage_terms
 from hcp.plan.model import PlanModel
 from hcp.plan.space import Fixed, Space
 from hcp.plan.time.layer import Mlp, Weights, Work, joined, weights_of
-from hcp.plan.time.step import Kinds, data_parallel_seconds, micro_batch_seconds, stage_kinds, step_seconds, uncovered
+from hcp.plan.time.step import Kinds, data_parallel_seconds, micro_batch_seconds, sends_seconds, stage_kinds, step_seconds, uncovered
 
 WINDOW = 1.15
 """Layouts within this factor of the best are found; slower ones are not worth a picture."""
-CHECKS_AFTER = 120
+CHECKS_AFTER = 60
 """Memory of so many layouts more is computed once the best is known, for the others and the frontier."""
 MOST_CHECKS = 4000
 SMALLEST_STEP_GIB = 1.0
@@ -64,6 +65,9 @@ class _Group(NamedTuple):
 
     bound: float
     layout: Layout
+    """Without EP and ETP."""
+    ep: int
+    etp: int
     dense: float
     moe: float
     extra: float
@@ -94,37 +98,49 @@ def simplicity(layout: Layout) -> tuple[int, ...]:
     return axes + levels + (layout.recompute != "none"), layout.tp * layout.cp * layout.pp, layout.vp, layout.ep
 
 
-class Search:
-    """One search; `run` does it."""
+def search(model: PlanModel, job: PlanJob, rates: Rates, fixed: Fixed, few: int = 8) -> Found:
+    """The best `few` distinct layouts that fit; those that no measurement covers only where there are no others."""
+    found = Search(model, job, rates, fixed).run(few)
+    if not found.best and not found.marked:
+        beyond = Search(model, job, rates, fixed, covered=False).run(few)
+        if beyond.marked or beyond.best or not found.least:
+            return beyond
+    return found
 
-    def __init__(self, model: PlanModel, job: PlanJob, rates: Rates, fixed: Fixed) -> None:
+
+class Search:
+    """One search; `run` does it. `covered`: only layouts that measured steps cover, unless an axis is given."""
+
+    def __init__(self, model: PlanModel, job: PlanJob, rates: Rates, fixed: Fixed, covered: bool = True) -> None:
         self.model, self.job, self.rates = model, job, rates
-        self.space = Space(model, job, fixed)
+        self.space = Space(model, job, fixed, covered)
         self.work = Work(model, job, rates)
         self.usable = usable_gib(job.gpu)
         self._pipelines: dict[tuple[int, int, int], list[_Pipeline]] = {}
         self._dp: dict[tuple[int, ...], tuple[float, float]] = {}
-        self._lightest: tuple[float, float, Layout] | None = None
+        self._lightest: tuple[float, float, _Group, int, int] | None = None
 
     def run(self, few: int = 8) -> Found:
         """The best `few` distinct layouts that fit, and the frontier of time against memory."""
-        found, waiting, number = Found(), [], 0
+        found, number = Found(), 0
+        waiting: list[tuple[float, int, _Group, int, int]] = []
         groups = sorted(self._groups(), key=lambda group: group.bound)
-        found.legal = sum(len(self._pipelines_of(group.layout)) for group in groups)
+        found.legal = sum(len(self._pipelines_of(group)) for group in groups)
         picked = _Picked(self, found, few)
         for group in groups:
             while waiting and waiting[0][0] <= group.bound and not picked.is_done:
-                picked.take(*heapq.heappop(waiting)[::2])
+                picked.take(*heapq.heappop(waiting))
             if picked.is_done or group.bound > picked.limit:
                 break
-            for seconds, layout in self._pipelined(group):
+            for seconds, pp, vp in self._pipelined(group):
                 if seconds <= picked.limit:
                     number += 1
-                    heapq.heappush(waiting, (seconds, number, layout))
+                    heapq.heappush(waiting, (seconds, number, group, pp, vp))
         while waiting and not picked.is_done:
-            picked.take(*heapq.heappop(waiting)[::2])
+            picked.take(*heapq.heappop(waiting))
         if not (found.best or found.marked) and self._lightest is not None:
-            _, seconds, layout = self._lightest
+            _, seconds, *parts = self._lightest
+            layout = _whole(*parts)
             found.least = Candidate(seconds, layout, memory(self.model, layout, self.job).peak)
         return found
 
@@ -148,28 +164,32 @@ class Search:
                 extra = output.total + model.mtp * work.mtp(layout, output).total if model.mtp else output.total
                 share = job.global_batch * layout.tp * layout.cp / (mbs * job.world_size)
                 for again in self.space.recompute():
-                    dense = joined(front, mlp, again, rates.host_dense_s, rates).total if mlp else 0.0
                     kept = replace(layout, recompute=again)
-                    saved_dense = sum(layer_saved(model, kept, job, False).values()) if layers else 0.0
+                    base = joined(front, Mlp(0.0, 0.0), again, 0.0, rates).total
+                    twice, exposed = (4 / 3, 1.5 * rates.ep_exposed) if again == "full" else (1.0, rates.ep_exposed)
+                    dense = saved_dense = moe = saved_moe = 0.0
+                    if mlp:
+                        dense = max(rates.host_dense_s, base + twice * (mlp.gemm + mlp.memory_bound))
+                        saved_dense = sum(layer_saved(model, kept, job, False).values())
                     saved: dict[int, float] = {}
                     for ep, etp in grid:
-                        whole, moe, more, saved_moe = replace(kept, ep=ep, etp=etp), 0.0, extra, 0.0
                         if experts:
                             key = (mbs / layout.cp, layout.tp, ep, etp)
                             if key not in mlps:
-                                mlps[key] = work.experts(whole)
-                            moe = joined(front, mlps[key], again, rates.host_moe_s, rates).total
+                                mlps[key] = work.experts(replace(kept, ep=ep, etp=etp))
+                            gemm, memory_bound, exchange = mlps[key]
+                            moe = max(rates.host_moe_s, base + twice * (gemm + memory_bound) + exposed * exchange)
                             if etp not in saved:
-                                saved[etp] = sum(layer_saved(model, whole, job, True).values())
+                                saved[etp] = sum(layer_saved(model, replace(kept, etp=etp), job, True).values())
                             saved_moe = saved[etp]
-                        if model.mtp:
-                            more += model.mtp * (moe if model.is_moe[-1] else dense)
+                        more = extra + model.mtp * (moe if model.is_moe[-1] else dense)
                         bound = share * (layers * dense + experts * moe + more)
-                        yield _Group(bound, whole, dense, moe, more, held[ep, etp], saved_dense, saved_moe)
+                        yield _Group(bound, kept, ep, etp, dense, moe, more, held[ep, etp], saved_dense, saved_moe)
 
-    def _pipelines_of(self, layout: Layout) -> list[_Pipeline]:
+    def _pipelines_of(self, group: _Group) -> list[_Pipeline]:
         """The legal pipelines under the other axes."""
-        key = (layout.tp * layout.cp, layout.mbs, layout.ep * layout.etp)
+        layout = group.layout
+        key = (layout.tp * layout.cp, layout.mbs, group.ep * group.etp)
         if key not in self._pipelines:
             self._pipelines[key] = list(self._make_pipelines(layout, *key))
         return self._pipelines[key]
@@ -190,12 +210,13 @@ class Search:
                     flight = UNEVEN * min(count, (2 * (pp - 1) + (vp - 1) * pp + 1) / vp)
                 yield _Pipeline(pp, vp, count, kinds, flight)
 
-    def _pipelined(self, group: _Group) -> Iterator[tuple[float, Layout]]:
-        """(seconds, layout) of each pipeline of the group that may fit."""
+    def _pipelined(self, group: _Group) -> Iterator[tuple[float, int, int]]:
+        """(seconds, pp, vp) of each pipeline of the group that may fit."""
         model, job, rates, held, usable = self.model, self.job, self.rates, group.weights, self.usable * GIB
         layout = group.layout
-        ranks, grid = layout.tp * layout.cp, layout.ep * layout.etp
-        for pp, vp, count, kinds, flight in self._pipelines_of(layout):
+        ranks, grid = layout.tp * layout.cp, group.ep * group.etp
+        sends = sends_seconds(model, layout, job, rates)
+        for pp, vp, count, kinds, flight in self._pipelines_of(group):
             first, routed = kinds[0]
             dense = first * held.dense + routed * held.moe + held.vocab
             state = dense * (6 + 12 * ranks * pp / (job.world_size * layout.tp)) + routed * held.expert * (
@@ -203,20 +224,23 @@ class Search:
             )
             bytes_held = state + (first * group.saved_dense + routed * group.saved_moe) * flight
             if bytes_held > usable:
-                self.remember(bytes_held, group.bound, replace(layout, pp=pp, vp=vp))
+                self.remember(bytes_held, group.bound, group, pp, vp)
                 continue
             micro_batch, _ = micro_batch_seconds(kinds, group.dense, group.moe, group.extra)
-            key = (layout.tp, layout.cp, layout.ep, layout.etp, pp, vp)
+            key = (layout.tp, layout.cp, group.ep, group.etp, pp, vp)
             if key not in self._dp:
-                self._dp[key] = data_parallel_seconds(model, replace(layout, pp=pp, vp=vp), job, rates, held)
+                self._dp[key] = data_parallel_seconds(model, _whole(group, pp, vp), job, rates, held)
             sent, optimizer = self._dp[key]
-            seconds = step_seconds(micro_batch, sent, optimizer, rates, count=count, pp=pp, vp=vp)
-            yield seconds, replace(layout, pp=pp, vp=vp)
+            yield step_seconds(micro_batch, sent, optimizer, sends, rates, count=count, pp=pp, vp=vp), pp, vp
 
-    def remember(self, bytes_held: float, seconds: float, layout: Layout) -> None:
+    def remember(self, bytes_held: float, seconds: float, group: _Group, pp: int, vp: int) -> None:
         """Keeps the layout with the least memory of those that do not fit."""
         if self._lightest is None or bytes_held < self._lightest[0]:
-            self._lightest = (bytes_held, seconds, layout)
+            self._lightest = (bytes_held, seconds, group, pp, vp)
+
+
+def _whole(group: _Group, pp: int, vp: int) -> Layout:
+    return replace(group.layout, pp=pp, vp=vp, ep=group.ep, etp=group.etp)
 
 
 class _Picked:
@@ -234,23 +258,26 @@ class _Picked:
     def is_done(self) -> bool:
         return self._checks >= MOST_CHECKS or self._after <= 0
 
-    def take(self, seconds: float, layout: Layout) -> None:
+    def take(self, seconds: float, _: int, group: _Group, pp: int, vp: int) -> None:
         """The next layout by time."""
         if seconds > self.limit:
             self._after = 0
             return
-        key, found = distinct(layout), self.found
+        layout, found = _whole(group, pp, vp), self.found
+        key = distinct(layout)
         enough = len(found.best) >= self.few and self._least < SMALLEST_STEP_GIB
         if enough:
             self._after = 0
             return
         self._checks += 1
-        peak = memory(self.search.model, layout, self.search.job).peak
-        if peak > self.search.usable:
-            self.search.remember(peak * GIB, seconds, layout)
+        model, job, usable = self.search.model, self.search.job, self.search.usable
+        first = sum(stage_terms(model, layout, job, 0).values()) / GIB
+        peak = first if first > usable else memory(model, layout, job).peak
+        if peak > usable:
+            self.search.remember(peak * GIB, seconds, group, pp, vp)
             return
         candidate = Candidate(seconds, layout, peak)
-        if uncovered(self.search.model, layout):
+        if uncovered(model, layout):
             if len(found.marked) < self.few and key not in self._keys:
                 found.marked.append(candidate)
                 self._keys.add(key)

@@ -11,6 +11,7 @@ from hcp.core.errors import HcpError
 from hcp.plan.layout import RECOMPUTE, Layout, PlanJob, parse_layout
 from hcp.plan.legal import forbidden
 from hcp.plan.model import PlanModel
+from hcp.plan.time.step import MEASURED_ETP
 
 MOST_TP = 16
 MICRO_BATCHES = (1, 2, 4, 8, 16)
@@ -47,10 +48,13 @@ def divisors(number: int) -> tuple[int, ...]:
 
 
 class Space:
-    """The axes' legal values; each method takes those that it depends on. `count` of them fit no other check."""
+    """The axes' legal values; each method takes those that it depends on.
 
-    def __init__(self, model: PlanModel, job: PlanJob, fixed: Fixed) -> None:
-        self.model, self.job, self.fixed = model, job, fixed
+    `covered`: no experts without EP, and no ETP beyond what was measured, unless they are given.
+    """
+
+    def __init__(self, model: PlanModel, job: PlanJob, fixed: Fixed, covered: bool = False) -> None:
+        self.model, self.job, self.fixed, self.covered = model, job, fixed, covered
 
     def _values(self, name: str, usual: tuple[Any, ...]) -> tuple[Any, ...]:
         return (self.fixed[name],) if name in self.fixed else usual
@@ -106,8 +110,9 @@ class Space:
         if not experts:
             yield 1, self.fixed.get("etp", 1)
             return
-        for etp in self._values("etp", (1,) if attention.tp == 1 else (1, attention.tp)):
-            for ep in self._values("ep", divisors(experts)):
+        split = attention.tp > 1 and not (self.covered and attention.tp > MEASURED_ETP)
+        for etp in self._values("etp", (1, attention.tp) if split else (1,)):
+            for ep in self._values("ep", divisors(experts)[self.covered and experts > 1 :]):
                 yield ep, etp
 
     def micro_batches(self) -> tuple[int, ...]:

@@ -94,12 +94,20 @@ def data_parallel_seconds(
     return sent, OPTIMIZER_BYTES * shard / rates.memory_bandwidth
 
 
+def sends_seconds(model: PlanModel, layout: Layout, job: PlanJob, rates: Rates) -> float:
+    """Seconds in which a rank passes a micro-batch on, forward and backward, from one of its chunks; of tp, cp, mbs."""
+    tokens = layout.mbs * job.seq_length / layout.cp
+    link = ring_bandwidth(2, 1, job.nvlink_domain if job.world_size <= job.nvlink_domain else 1, rates)
+    return 4.0 * tokens * model.sizes.hidden_size / layout.tp / link
+
+
 def step_seconds(
-    micro_batch: float, dp: float, optimizer: float, rates: Rates, *, count: int, pp: int, vp: int
+    micro_batch: float, dp: float, optimizer: float, sends: float, rates: Rates, *, count: int, pp: int, vp: int
 ) -> float:
-    """Seconds of a step of `count` micro-batches on each replica."""
+    """Seconds of a step of `count` micro-batches on each replica; `sends`: of `sends_seconds`."""
     exposed = max(rates.dp_exposed * dp, dp - DP_HIDDEN_SHARE * micro_batch)
-    return (count + (pp - 1) / vp) * micro_batch + exposed + optimizer
+    passed = count * vp * sends * rates.pp_exposed if pp > 1 else 0.0
+    return (count + (pp - 1) / vp) * micro_batch + exposed + optimizer + passed
 
 
 def extra_seconds(model: PlanModel, each: Units) -> float:
@@ -128,7 +136,8 @@ def step_time(model: PlanModel, layout: Layout, job: PlanJob, rates: Rates) -> S
     kinds = stage_kinds(model, pp, vp)
     micro_batch, mean = micro_batch_seconds(kinds, each.dense.total, each.moe.total, extra_seconds(model, each))
     sent, optimizer = data_parallel_seconds(model, layout, job, rates, weights_of(model, layout))
-    seconds = step_seconds(micro_batch, sent, optimizer, rates, count=count, pp=pp, vp=vp)
+    sends = sends_seconds(model, layout, job, rates) if pp > 1 else 0.0
+    seconds = step_seconds(micro_batch, sent, optimizer, sends, rates, count=count, pp=pp, vp=vp)
     parts = _parts(model, each)
     terms = {name: count / pp * sum(n * getattr(part, name) for n, part in parts) for name in LAYER_TERMS}
     hidden = {
@@ -136,6 +145,8 @@ def step_time(model: PlanModel, layout: Layout, job: PlanJob, rates: Rates) -> S
     }
     terms["imbalance"] = count * (micro_batch - mean)
     terms["bubble"] = (pp - 1) / vp * micro_batch
+    terms["pp"] = count * vp * sends * rates.pp_exposed
+    hidden["pp"] = count * vp * sends - terms["pp"]
     terms["dp"] = max(rates.dp_exposed * sent, sent - DP_HIDDEN_SHARE * micro_batch)
     hidden["dp"] = sent - terms["dp"]
     terms["optimizer"] = optimizer
