@@ -13,6 +13,10 @@ _ROUNDS = (
     "--micro-batch-size 1 --num-layers 8 --pipeline-model-parallel-size 4 --num-virtual-stages-per-pipeline-rank 2"
 )
 
+_PARTS = (
+    "--micro-batch-size 1 --num-layers 5 --pipeline-model-parallel-size 2 --pipeline-model-parallel-layout Et|tt|t|tL"
+)
+
 VERDICTS: list[Row] = [
     ("BATCH002", "mlm", "--micro-batch-size 1 --eval-micro-batch-size 2", "mcore=0.19.0 world_size=4", "error"),
     ("BATCH002", "mlm", "--micro-batch-size 2 --eval-micro-batch-size 2", "mcore=0.19.0 world_size=4", "fine"),
@@ -25,6 +29,8 @@ VERDICTS: list[Row] = [
     ("BATCH004", "mlm", f"{_ROUNDS} --global-batch-size 4", "world_size=8", "error crash first-forward"),
     ("BATCH004", "mlm", f"{_ROUNDS} --global-batch-size 13", "world_size=8", "fine"),  # BATCH001
     ("BATCH004", "mlm", f"{_ROUNDS} --global-batch-size 12", "", "needs dp"),
+    ("BATCH004", "mlm", f"{_PARTS} --global-batch-size 3", "dp=1", "error crash first-forward"),
+    ("BATCH004", "mlm", f"{_PARTS} --global-batch-size 4", "dp=1", "fine"),
     (
         "BATCH004",
         "mlm",

@@ -40,7 +40,7 @@ def _splits_rows_over_tp(v: View) -> bool:
     """Sequence parallelism over rows of seq_length tokens, as --sft has them too: other packing is PACK001's."""
     return (
         v.dialect in ("mlm", "bridge", "bridge-provider")
-        and cp_may_be_on(v)
+        and (cp_may_be_on(v) or (v.get("tp") or 1) > 1)
         and v.get("tp") != 1
         and bool(v.sequence_parallel)
         and (not v.get("thd") or v.get("packing") == "sft")
