@@ -31,7 +31,7 @@ PRIORS = {
     "gpu.h100": 1.0, "gpu.b200": 0.95, "gpu.b300": 0.95, "gpu.gb200": 0.95, "gpu.gb300": 1.0,
 }  # fmt: skip
 """What a sustained rate usually is, where the rows do not say otherwise."""
-FIXED = {"attention.backward": 0.85, "pp.exposed": 0.2}
+FIXED = {"attention.backward": 0.85, "pp.exposed": 0.05}
 SPREAD = 0.25
 """Standard deviation of a constant about its prior, in logarithms."""
 NOISE = 0.06
