@@ -93,7 +93,7 @@ def random_layout(chance: random.Random) -> tuple[Layout, PlanJob]:
 
 def launch_of(model: PlanModel, facts: dict[str, Any], layout: Layout, job: PlanJob) -> Launch:
     """The launch of Megatron-LM that the layout amounts to."""
-    words = {
+    words: dict[str, object] = {
         "--tensor-model-parallel-size": layout.tp, "--context-parallel-size": layout.cp,
         "--pipeline-model-parallel-size": layout.pp, "--expert-model-parallel-size": layout.ep,
         "--expert-tensor-parallel-size": layout.etp, "--micro-batch-size": layout.mbs,

@@ -43,8 +43,8 @@ class Layout:
         words = [f"{name}={getattr(self, name)}" for name in _SIZES]
         if self.cp > 1:
             words.append(f"cp_comm_type={self.cp_comm_type}")
-        if self.hcp_sizes:
-            words.append("hcp_sizes={},{}".format(*self.hcp_sizes))
+            if self.hcp_sizes:
+                words.append("hcp_sizes={},{}".format(*self.hcp_sizes))
         return " ".join([*words, f"recompute={self.recompute}"])
 
 

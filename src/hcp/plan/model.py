@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from hcp.core.cost.model_sizes import ModelSizes, language_values, model_sizes, size_of
+from hcp.core.cost.model_sizes import NAMES, ModelSizes, language_values, model_sizes, size_of
 from hcp.core.errors import HcpError
 
 _MTP = ("mtp_layers", "mtp_num_layers", "num_nextn_predict_layers", "mtp_num_hidden_layers", "num_mtp_layers")
@@ -98,14 +98,13 @@ def plan_model(values: Mapping[str, Any], name: str = "") -> PlanModel:
 
 def _possible(sizes: ModelSizes, values: Mapping[str, Any]) -> None:
     """HcpError where the sizes make no model."""
+    for name in ("ffn", "moe_ffn", "head_dim", "v_dim", "topk"):
+        if size_of(values, NAMES[name]) == 0 and (sizes.experts or name != "topk"):
+            raise HcpError(f"model: found 0 for {' or '.join(NAMES[name][:2])}, wanted 1 or more")
     if sizes.experts and not 1 <= sizes.topk <= sizes.experts:
         raise HcpError(f"model: found {sizes.topk} experts for a token of {sizes.experts}; wanted 1 to {sizes.experts}")
-    widths = {"head": sizes.qk_head_dim, "value head": sizes.v_head_dim, "MLP": sizes.dense_ffn}
-    if sizes.experts:
-        widths["expert"] = sizes.moe_ffn
-    for what, width in widths.items():
-        if width < 1:
-            raise HcpError(f"model: found a width of {width} for the {what}, wanted 1 or more")
+    if min(sizes.qk_head_dim, sizes.v_head_dim) < 1:
+        raise HcpError(f"model: found {sizes.heads} heads in a hidden size of {sizes.hidden_size}, wanted no more")
     if sizes.num_layers > 100_000:
         raise HcpError(f"model: found {sizes.num_layers} layers, wanted at most 100000")
     if sizes.vocab < 1:
