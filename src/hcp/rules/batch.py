@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+from hcp.core.fits import rounds_fit
 from hcp.rules.cp.view import round_up
+from hcp.rules.pipe.view import layout_of
 from hcp.rules.rule import Example, Fix, Problem, Source, rule
-from hcp.rules.upstream import ARGUMENTS, BRIDGE_CONFIG, BRIDGE_INITIALIZE, GLOBAL_VARS, MICROBATCHES
+from hcp.rules.upstream import ARGUMENTS, BRIDGE_CONFIG, BRIDGE_INITIALIZE, GLOBAL_VARS, MICROBATCHES, SCHEDULES
 from hcp.rules.view import Unknown, View
 
 _COUNTED: tuple[Source, ...] = (
@@ -217,4 +219,65 @@ def ramp_up_ends_at_the_global_batch(v: View) -> Problem | None:
     )
 
 
-RULES = (global_batch_divides, evaluation_batch_divides, ramp_up_ends_at_the_global_batch)
+_GROUP = ("microbatch_group_size_per_virtual_pipeline_stage", "microbatch_group_size_per_vp_stage")
+
+
+def _has_default_rounds(v: View) -> bool:
+    """Whether a virtual pipeline deals as many micro-batches at a time as it has stages: nothing says otherwise."""
+    keys = [setting.key.rpartition(".")[2].replace("-", "_") for setting in v.launch.reading.settings]
+    return (v.get("pp") or 1) > 1 and _has_virtual_stages(v) and not any(key in _GROUP for key in keys)
+
+
+def _has_virtual_stages(v: View) -> bool:
+    """Whether a stage has several virtual ones: as many as stated, or as the parts of a layout make."""
+    return (v.get("vpp") or 1) > 1 or (bool(v.get("pipeline_layout")) and len(layout_of(v).stages) > v.pp)
+
+
+@rule(
+    "BATCH004",
+    severity="error",
+    effect="crash",
+    stage="first-forward",
+    source=(
+        SCHEDULES.says("forward_backward_pipelining_with_interleaving", "should range in [PP=", ">=0.12"),
+        SCHEDULES.says("forward_backward_pipelining_with_interleaving", "or larger than or equal to the pip", ">=0.12"),
+    ),
+    applies=lambda v: _has_batches(v) and _has_one_size(v) and _has_default_rounds(v),
+    good=Example(
+        "mlm",
+        "--pipeline-model-parallel-size 4 --num-virtual-stages-per-pipeline-rank 2 --num-layers 8 "
+        "--micro-batch-size 1 --global-batch-size 16",
+        "world_size=8",
+    ),
+    bad=Example(
+        "mlm",
+        "--pipeline-model-parallel-size 4 --num-virtual-stages-per-pipeline-rank 2 --num-layers 8 "
+        "--micro-batch-size 1 --global-batch-size 12",
+        "world_size=8",
+    ),
+    recipe_settled=True,
+)
+def virtual_pipeline_deals_whole_rounds(v: View) -> Problem | None:
+    """The interleaved schedule deals its micro-batches in whole rounds.
+
+    A virtual stage takes as many micro-batches at a time as the pipeline has stages, so that their number must be a
+    multiple of that. megatron-core looks in the first step, after the model was built and loaded.
+    """
+    size, unit = _step(v), _micro_batch(v) * _replicas(v)
+    if size is None or size % unit or rounds_fit(size // unit, v.pp):
+        return None  # BATCH001 has the rest
+    return Problem(
+        message="the first step stops: the interleaved schedule deals micro-batches in rounds of the pipeline's size",
+        found=f"{size // unit} micro-batches ({size} sequences / {unit}) over {v.pp} stages of a virtual pipeline",
+        wanted=f"a multiple of {v.pp} micro-batches: {v.pp * unit} sequences",
+        facts=("global_batch_size", "micro_batch_size", "pp", "vpp" if v.get("vpp") else "pipeline_layout"),
+        fixes=_sizes_near("global_batch_size", size, v.pp * unit),
+    )
+
+
+RULES = (
+    global_batch_divides,
+    evaluation_batch_divides,
+    ramp_up_ends_at_the_global_batch,
+    virtual_pipeline_deals_whole_rounds,
+)

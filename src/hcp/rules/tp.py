@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from hcp.rules.cp.view import tp_fixes
+from hcp.core.fits import undivided_width
+from hcp.rules.cp.view import nearest_divisors, over, tp_fixes
 from hcp.rules.rule import Example, Fix, Problem, rule
-from hcp.rules.upstream import ARGUMENTS, TRANSFORMER_CONFIG
+from hcp.rules.upstream import ARGUMENTS, TENSOR_PARALLEL_LAYERS, TRANSFORMER_CONFIG
 from hcp.rules.view import View
 
 
@@ -113,4 +114,52 @@ def saved_activations_have_ranks_to_go_to(v: View) -> Problem | None:
     )
 
 
-RULES = (tp_divides_heads, tp_overlap_has_sequence_parallelism, saved_activations_have_ranks_to_go_to)
+def _widths(v: View) -> dict[str, dict[str, int]]:
+    """What tensor and expert tensor parallelism split: of the MLP where a layer has one, of experts; 0 if unsaid."""
+    if not v.num_experts:
+        return {"tp": {"ffn_hidden_size": v.ffn_hidden_size or 0}}
+    dense = {"moe_shared_expert_intermediate_size": v.moe_shared_expert_intermediate_size or 0}
+    layers = v.get("moe_layer_freq")
+    if isinstance(layers, list | tuple) and 0 in layers:
+        dense["ffn_hidden_size"] = v.ffn_hidden_size or 0
+    return {"tp": dense, "etp": {"moe_ffn_hidden_size": v.moe_ffn_hidden_size or 0}}
+
+
+@rule(
+    "TP004",
+    severity="error",
+    effect="crash",
+    stage="init",
+    source=(TENSOR_PARALLEL_LAYERS.says("ColumnParallelLinear.__init__", "divide(output_size, world_size)", ">=0.12"),),
+    applies=lambda v: (v.get("tp") or 1) > 1 or (v.get("etp") or 1) > 1,
+    good=Example("mlm", "--tensor-model-parallel-size 4 --ffn-hidden-size 1024"),
+    bad=Example("mlm", "--tensor-model-parallel-size 4 --ffn-hidden-size 1022"),
+    recipe_settled=True,
+)
+def tp_divides_the_width_of_the_mlp(v: View) -> Problem | None:
+    """Tensor parallelism divides the width of the MLP, and of the experts their own.
+
+    A rank holds a whole number of the columns of the first matrix; the experts are split by expert tensor parallelism.
+    The layer asserts it where it is built, with a text that names two numbers and no option.
+    """
+    for axis, widths in _widths(v).items():
+        name = undivided_width(widths, v[axis])
+        if name is None:
+            continue
+        size, kind = v[axis], "tensor" if axis == "tp" else "expert tensor"
+        return Problem(
+            message="the model build stops: a layer's width cannot be shared by the ranks",
+            found=f"{name} {widths[name]} over {size} ranks of {kind} parallelism",
+            wanted=f"a width that {size} divides",
+            facts=(axis, name),
+            fixes=tuple(Fix({axis: near}, over(kind, near)) for near in nearest_divisors(widths[name], size)[:1]),
+        )
+    return None
+
+
+RULES = (
+    tp_divides_heads,
+    tp_overlap_has_sequence_parallelism,
+    saved_activations_have_ranks_to_go_to,
+    tp_divides_the_width_of_the_mlp,
+)

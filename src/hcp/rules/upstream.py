@@ -74,6 +74,7 @@ PARALLEL_STATE = UpstreamFile("megatron-core", "megatron/core/parallel_state.py"
 ROUTER = UpstreamFile("megatron-core", "megatron/core/transformer/moe/router.py")
 PIPELINE_LAYOUT = UpstreamFile("megatron-core", "megatron/core/transformer/pipeline_parallel_layer_layout.py")
 SCHEDULES = UpstreamFile("megatron-core", "megatron/core/pipeline_parallel/schedules.py")
+TENSOR_PARALLEL_LAYERS = UpstreamFile("megatron-core", "megatron/core/tensor_parallel/layers.py")
 TRANSFORMER_BLOCK = UpstreamFile("megatron-core", "megatron/core/transformer/transformer_block.py")
 TRANSFORMER_CONFIG = UpstreamFile("megatron-core", "megatron/core/transformer/transformer_config.py")
 TRANSFORMER_LAYER = UpstreamFile("megatron-core", "megatron/core/transformer/transformer_layer.py")

@@ -9,12 +9,36 @@ __all__ = ["test_fixes", "test_text", "test_verdict"]
 _ROWS = "--micro-batch-size 2 --context-parallel-size 2"
 _EVAL = "validation.eval_global_batch_size"
 
+_ROUNDS = (
+    "--micro-batch-size 1 --num-layers 8 --pipeline-model-parallel-size 4 --num-virtual-stages-per-pipeline-rank 2"
+)
+
+_PARTS = (
+    "--micro-batch-size 1 --num-layers 5 --pipeline-model-parallel-size 2 --pipeline-model-parallel-layout Et|tt|t|tL"
+)
+
 VERDICTS: list[Row] = [
     ("BATCH002", "mlm", "--micro-batch-size 1 --eval-micro-batch-size 2", "mcore=0.19.0 world_size=4", "error"),
     ("BATCH002", "mlm", "--micro-batch-size 2 --eval-micro-batch-size 2", "mcore=0.19.0 world_size=4", "fine"),
     # rule, dialect, launch, assumed, verdict
     ("BATCH002", "mlm", "--micro-batch-size 2 --eval-global-batch-size 6", "dp=1 gtp=2 mcore=0.20", "error"),
     ("BATCH002", "mlm", "--micro-batch-size 2 --eval-global-batch-size 6", "dp=1 gtp=2 mcore=0.19.0", "fine"),
+    ("BATCH004", "mlm", f"{_ROUNDS} --global-batch-size 16", "world_size=8", "fine"),
+    ("BATCH004", "mlm", f"{_ROUNDS} --global-batch-size 12", "world_size=8", "error crash first-forward"),
+    # Fewer micro-batches than stages.
+    ("BATCH004", "mlm", f"{_ROUNDS} --global-batch-size 4", "world_size=8", "error crash first-forward"),
+    ("BATCH004", "mlm", f"{_ROUNDS} --global-batch-size 13", "world_size=8", "fine"),  # BATCH001
+    ("BATCH004", "mlm", f"{_ROUNDS} --global-batch-size 12", "", "needs dp"),
+    ("BATCH004", "mlm", f"{_PARTS} --global-batch-size 3", "dp=1", "error crash first-forward"),
+    ("BATCH004", "mlm", f"{_PARTS} --global-batch-size 4", "dp=1", "fine"),
+    (
+        "BATCH004",
+        "mlm",
+        f"{_ROUNDS} --global-batch-size 14 --microbatch-group-size-per-virtual-pipeline-stage 7",
+        "world_size=8",
+        "not concerned",
+    ),
+    ("BATCH004", "mlm", f"{_ROWS} --pipeline-model-parallel-size 4 --global-batch-size 12", "dp=2", "not concerned"),
     ("BATCH001", "mlm", "--micro-batch-size 1", "world_size=8", "not concerned"),
     ("BATCH001", "mlm", f"{_ROWS} --global-batch-size 8", "world_size=8", "fine"),
     ("BATCH001", "mlm", f"{_ROWS} --global-batch-size 12", "world_size=8", "error crash init"),
@@ -179,6 +203,13 @@ VERDICTS: list[Row] = [
 ]
 
 TEXTS: list[Row] = [
+    (
+        "BATCH004",
+        "mlm",
+        f"{_ROUNDS} --global-batch-size 12",
+        "world_size=8",
+        "found: 6 micro-batches (12 sequences / 2) over 4 stages",
+    ),
     # rule, dialect, launch, assumed, what the finding says
     (
         "BATCH001",
@@ -220,6 +251,13 @@ TEXTS: list[Row] = [
 ]
 
 FIXES: list[FixRow] = [
+    (
+        "BATCH004",
+        "mlm",
+        f"{_ROUNDS} --global-batch-size 12",
+        "world_size=8",
+        ("global_batch_size=8", "global_batch_size=16"),
+    ),
     # rule, dialect, launch, assumed, what each fix writes
     (
         "BATCH001",

@@ -23,6 +23,9 @@ VERDICTS: list[Row] = [
     # Rows of --sft are exactly seq_length long (sft_dataset.py); rows of documents too, but PACK006 refuses those.
     ("CP002", "mlm", f"{CP} 2 --sft --tensor-model-parallel-size 6 --sequence-parallel --seq-length 4096", "", "error"),
     ("CP002", "mlm", f"{CP} 2 --sft --tensor-model-parallel-size 4 --sequence-parallel --seq-length 4096", "", "fine"),
+    # Without context parallelism too.
+    ("CP002", "mlm", "--tensor-model-parallel-size 6 --sequence-parallel --seq-length 4096", "", "error"),
+    ("CP002", "mlm", "--tensor-model-parallel-size 4 --sequence-parallel --seq-length 4096", "", "fine"),
     ("CP002", "bridge", "", "tp=1", "not concerned"),
     ("CP002", "bridge", "", "sequence_parallel=true seq_length=4103", "needs cp"),
     ("CP002", "bridge-provider", "", "cp=2 tp=8 sequence_parallel=true seq_length=null", "fine"),

@@ -7,6 +7,8 @@ from support.rules import FixRow, Row, test_fixes, test_text, test_verdict
 
 __all__ = ["test_fixes", "test_text", "test_verdict"]
 
+_EXPERTS = "--num-experts 8 --num-layers 4"
+
 VERDICTS: list[Row] = [
     # rule, dialect, launch, assumed, verdict
     ("TP001", "mlm", "--num-attention-heads 7", "", "not concerned"),
@@ -37,11 +39,48 @@ VERDICTS: list[Row] = [
         "tp=2 sequence_parallel=true",
         "error crash config",
     ),
+    ("TP004", "mlm", "--ffn-hidden-size 1022", "", "not concerned"),
+    ("TP004", "mlm", f"{TP} 4 --ffn-hidden-size 1024", "", "fine"),
+    ("TP004", "mlm", f"{TP} 4 --ffn-hidden-size 1022", "", "error crash init"),
+    ("TP004", "mlm", f"{TP} 2 --ffn-hidden-size 1022", "", "fine"),
+    ("TP004", "bridge", "", "tp=2 num_experts=null", "needs ffn_hidden_size"),
+    # Where all layers have experts no MLP is built; shared experts are split as an MLP is.
+    ("TP004", "mlm", f"{_EXPERTS} {TP} 4 --ffn-hidden-size 1022 --moe-ffn-hidden-size 512", "etp=1", "fine"),
+    (
+        "TP004",
+        "mlm",
+        f"{_EXPERTS} {TP} 4 --ffn-hidden-size 1022 --moe-ffn-hidden-size 512 --moe-layer-freq ([0]+[1]*3)",
+        "etp=1",
+        "error crash init",
+    ),
+    (
+        "TP004",
+        "mlm",
+        f"{_EXPERTS} {TP} 4 --moe-ffn-hidden-size 512 --moe-shared-expert-intermediate-size 1022",
+        "etp=1",
+        "error crash init",
+    ),
+    ("TP004", "mlm", f"{_EXPERTS} --moe-ffn-hidden-size 510", "etp=4", "error crash init"),
+    ("TP004", "mlm", f"{_EXPERTS} --moe-ffn-hidden-size 510", "etp=2", "fine"),
 ]
 
 
 TEXTS: list[Row] = [
     # rule, dialect, launch, assumed, what the finding says
+    (
+        "TP004",
+        "mlm",
+        f"{TP} 4 --ffn-hidden-size 1022",
+        "",
+        "found: ffn_hidden_size 1022 over 4 ranks of tensor parallelism",
+    ),
+    (
+        "TP004",
+        "mlm",
+        f"{_EXPERTS} --moe-ffn-hidden-size 510",
+        "etp=4",
+        "found: moe_ffn_hidden_size 510 over 4 ranks of expert tensor parallelism",
+    ),
     ("TP002", "mlm", "--tp-comm-overlap", "", "found: tp_comm_overlap at tensor_model_parallel_size 1"),
     ("TP002", "mlm", f"--tp-comm-overlap {TP} 2", "", "found: tp_comm_overlap without sequence_parallel"),
     ("TP003", "mlm", "--distribute-saved-activations", "", "found: with tensor_model_parallel_size 1"),
@@ -58,6 +97,8 @@ TEXTS: list[Row] = [
 
 FIXES: list[FixRow] = [
     # rule, dialect, launch, assumed, what each fix writes
+    ("TP004", "mlm", f"{TP} 4 --ffn-hidden-size 1022", "", ("tensor_model_parallel_size=2",)),
+    ("TP004", "mlm", f"{_EXPERTS} --moe-ffn-hidden-size 510", "etp=4", ("expert_tensor_parallel_size=3",)),
     ("TP002", "mlm", "--tp-comm-overlap", "", ("tp_comm_overlap=false",)),
     ("TP002", "mlm", f"--tp-comm-overlap {TP} 2", "", ("sequence_parallel=true", "tp_comm_overlap=false")),
     ("TP003", "mlm", "--distribute-saved-activations", "", ("distribute_saved_activations=false",)),

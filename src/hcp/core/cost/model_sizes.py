@@ -100,10 +100,8 @@ def model_sizes(values: Mapping[str, Any]) -> ModelSizes:
     Raises:
         HcpError: layers, hidden size or heads are missing, or a size is no whole number >= 0.
     """
-    nested = next((values[key] for key in _NESTED if isinstance(values.get(key), Mapping)), None)
-    if nested is not None:
-        values = {**values, **nested}
-    size = {name: _size(values, names) for name, names in NAMES.items()}
+    values = language_values(values)
+    size = {name: size_of(values, names) for name, names in NAMES.items()}
     for name in ("num_layers", "hidden_size", "heads"):
         if not size[name]:
             raise HcpError(f"model: {' or '.join(NAMES[name][:2])} is missing; give the config.json beside the weights")
@@ -131,25 +129,35 @@ def model_sizes(values: Mapping[str, Any]) -> ModelSizes:
     )  # fmt: skip
 
 
+def language_values(values: Mapping[str, Any]) -> Mapping[str, Any]:
+    """The fields of the language model: those of a multimodal config.json's own section before the top level's.
+
+    >>> language_values({"hidden_size": 1, "text_config": {"hidden_size": 64}})["hidden_size"]
+    64
+    """
+    nested = next((values[key] for key in _NESTED if isinstance(values.get(key), Mapping)), None)
+    return values if nested is None else {**values, **nested}
+
+
 def assumed_sizes(values: Mapping[str, Any]) -> list[str]:
     """What `model_sizes` finds no value for and gives the usual default, so that seconds rest on it.
 
     >>> assumed_sizes({"num_layers": 2, "hidden_size": 64, "heads": 4, "ffn_hidden_size": 256})
     ['vocabulary']
     """
-    nested: Mapping[str, Any] = next((values[key] for key in _NESTED if isinstance(values.get(key), Mapping)), {})
-    values = {**values, **nested}
-    has_experts = bool(_size(values, NAMES["experts"]))
+    values = language_values(values)
+    has_experts = bool(size_of(values, NAMES["experts"]))
     wanted = dict(_ASSUMED_EXPERTS if has_experts else _ASSUMED_MLP)
     if values.get("multi_latent_attention", values.get("mla")):
         wanted |= _ASSUMED_LATENT
-    assumed = [text for name, text in {**wanted, **_ASSUMED_HEAD}.items() if not _size(values, NAMES[name])]
+    assumed = [text for name, text in {**wanted, **_ASSUMED_HEAD}.items() if not size_of(values, NAMES[name])]
     if has_experts and isinstance(values.get("moe_layer_freq"), str):  # a pattern that could not be read
         assumed.append("that all layers have experts")
     return assumed
 
 
-def _size(values: Mapping[str, Any], names: tuple[str, ...]) -> int | None:
+def size_of(values: Mapping[str, Any], names: tuple[str, ...]) -> int | None:
+    """The first of the names that has a value, as a whole number >= 0; HcpError where it is none."""
     name = next((name for name in names if values.get(name) is not None), None)
     if name is None:
         return None

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from hcp.core import releases
 from hcp.rules.cp.view import (
     FUSED,
     WITHOUT_FP8_ATTENTION,
@@ -21,7 +22,7 @@ from hcp.rules.view import View
 
 def _has_deterministic_sinks(v: View) -> bool:
     """Whether cuDNN's attention with sinks has a deterministic backward pass here."""
-    if v.at_least("te", "2.12"):
+    if v.at_least("te", releases.TE_PACKED_SINKS):
         return False
     return v.arch == "sm90" or (v.arch not in ("sm80", "sm86", "sm89") and not v.at_least("te", "2.9"))
 
@@ -34,7 +35,7 @@ def _is_wide_mla(v: View) -> bool:
     if None not in widths and widths[0] + widths[1] == widths[2]:
         return False
     # Packed values are padded to the query's width: by verl, and by megatron-core from 0.18 on.
-    return not v.get("thd") or (v.dialect != "verl" and not v.at_least("mcore", "0.18"))
+    return not v.get("thd") or (v.dialect != "verl" and not v.at_least("mcore", releases.MCORE_PADS_PACKED_VALUES))
 
 
 _FP8_ATTENTION = (
@@ -114,7 +115,7 @@ def sinks_use_a2a_and_cudnn(v: View) -> Problem | None:
     elif v.get("attention_backend") == "flash":
         found += " with attention_backend flash"
         wanted, facts, fixes = "cuDNN's attention (fused, or auto)", ("attention_backend", "softmax_type"), (FUSED,)
-    elif not v.at_least("te", "2.8"):
+    elif not v.at_least("te", releases.TE_SINKS):
         message = "attention sinks need a newer Transformer Engine: the model build stops"
         found += f" with Transformer Engine {v.te}"
         wanted, facts = "Transformer Engine 2.8 or newer", ("te", "softmax_type")
@@ -123,7 +124,7 @@ def sinks_use_a2a_and_cudnn(v: View) -> Problem | None:
         wanted, facts = "deterministic_mode off", ("deterministic", "softmax_type")
         fixes = (Fix({"deterministic": False}, "non-deterministic attention"),)
     elif v.get("thd"):
-        if v.at_least("te", "2.12") and v.at_least("cudnn", "9.18"):
+        if v.at_least("te", releases.TE_PACKED_SINKS) and v.at_least("cudnn", releases.CUDNN_PACKED_SINKS):
             return None
         found += f" with packed data on Transformer Engine {v.te}"
         wanted = "Transformer Engine 2.12 and cuDNN 9.18 or newer, or data that is not packed"
@@ -258,10 +259,10 @@ def transformer_engine_supports_mla(v: View) -> Problem | None:
     MLA's query and key heads are wider than its value heads. Transformer Engine before 2.5 has no CP for that; 2.5
     to 2.14 have it in p2p and a2a+p2p, not with FP8 attention; 2.15 lifts both.
     """
-    if v.at_least("te", "2.15"):
+    if v.at_least("te", releases.TE_MLA_ALL_TYPES):
         return None
     message = "multi-latent attention under context parallelism is refused in the first forward"
-    if not v.at_least("te", "2.5"):
+    if not v.at_least("te", releases.TE_MLA):
         return Problem(
             message,
             f"MLA at context_parallel_size {v.cp} with Transformer Engine {v.te}",

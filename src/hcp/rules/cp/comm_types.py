@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from hcp.core.releases import TE_COMM_TYPE
 from hcp.rules.cp.view import COMM_TYPES, comm_types, is_dsa, layer_types, switch_types, type_fixes, under_cp, uses_cp
 from hcp.rules.rule import Example, Fix, Problem, rule
 from hcp.rules.upstream import ARGUMENTS, EXTENSION_TE, TE_CONTEXT_PARALLEL, TRANSFORMER_CONFIG, TRANSFORMER_LAYER
@@ -99,7 +100,7 @@ def comm_type_reaches_transformer_engine(v: View) -> Problem | None:
 
     Before Transformer Engine 1.10 megatron-core does not pass the type on: every layer runs the p2p ring.
     """
-    if v.at_least("te", "1.10"):
+    if v.at_least("te", TE_COMM_TYPE):
         return None
     return Problem(
         message="the communication type is dropped without a word and a plain ring runs",

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from hcp.core.fits import exchange_fits, kv_heads_fit
+from hcp.core.releases import MCORE_SHARED_KV_HEADS
 from hcp.rules.cp.view import heads_per_rank, kv_heads_per_rank, layer_types, switch_types, tp_fixes, under_cp
 from hcp.rules.hcp.view import hierarchical_fixes
 from hcp.rules.rule import Example, Fix, Problem, rule
@@ -44,7 +46,7 @@ def cp_divides_heads_for_a2a(v: View) -> Problem | None:
     and the checkpoint loaded. Fewer KV heads than tensor-parallel ranks leave one per rank.
     """
     heads, kv_heads = heads_per_rank(v), kv_heads_per_rank(v)
-    if heads % v.cp == 0 and kv_heads % v.cp == 0:
+    if exchange_fits((heads, kv_heads), v.cp):
         return None
     return Problem(
         message="a2a deals whole heads to the CP ranks and there are not enough of them: the first forward stops",
@@ -81,10 +83,10 @@ def kv_heads_fit_tp(v: View) -> Problem | None:
     neighbours. What fits neither is refused when the model config is built.
     """
     groups, tp = v.kv_heads, v.tp
-    if groups % tp == 0:
+    if kv_heads_fit(groups, tp, shares=False):
         return None
-    if tp % groups == 0:
-        if v.at_least("mcore", "0.16"):
+    if kv_heads_fit(groups, tp):
+        if v.at_least("mcore", MCORE_SHARED_KV_HEADS):
             return None
         wanted = f"a multiple of {tp}: megatron-core before 0.16 does not replicate KV heads"
     else:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from hcp.core.fits import FP8_TOKENS, chunks_fit, tokens_fit
 from hcp.rules.cp.view import cp_may_be_on, round_up, sequence_multiple, under_cp
 from hcp.rules.rule import Example, Fix, Problem, rule
 from hcp.rules.upstream import ARGUMENTS, BRIDGE_CONFIG, GPT_DATASET, MAPPINGS, TE_MXFP8_TENSOR, TE_UTILS
@@ -39,7 +40,7 @@ def _splits_rows_over_tp(v: View) -> bool:
     """Sequence parallelism over rows of seq_length tokens, as --sft has them too: other packing is PACK001's."""
     return (
         v.dialect in ("mlm", "bridge", "bridge-provider")
-        and cp_may_be_on(v)
+        and (cp_may_be_on(v) or (v.get("tp") or 1) > 1)
         and v.get("tp") != 1
         and bool(v.sequence_parallel)
         and (not v.get("thd") or v.get("packing") == "sft")
@@ -47,15 +48,12 @@ def _splits_rows_over_tp(v: View) -> bool:
     )
 
 
-_FP8_TOKENS = {"delayed": 16, "tensorwise": 16, "mxfp8": 32}
-
-
 def _trains_dense_rows_in_fp8(v: View) -> bool:
     return (
         v.get("fp8") is not None
         and v.dialect in ("mlm", "bridge", "bridge-provider")
         and not v.get("thd")
-        and v.fp8_recipe in _FP8_TOKENS
+        and v.fp8_recipe in FP8_TOKENS
     )
 
 
@@ -112,7 +110,7 @@ def sequence_divides_into_chunks(v: View) -> Problem | None:
     and Bridge's validation refuse other lengths; megatron-core itself fails in a view of the first batch.
     """
     length, chunks = v.seq_length, 2 * v.cp
-    if length is None or length % chunks == 0:
+    if length is None or chunks_fit(length, v.cp):
         return None
     direct = v.dialect == "bridge-provider"
     return Problem(
@@ -191,9 +189,9 @@ def fp8_blocks_are_whole(v: View) -> Problem | None:
     """
     if v.seq_length is None or v.micro_batch_size is None:
         return None
-    wanted = _FP8_TOKENS[v.fp8_recipe]
+    wanted = FP8_TOKENS[v.fp8_recipe]
     tokens = v.seq_length * v.micro_batch_size
-    if tokens % v.cp or tokens // v.cp % wanted == 0:
+    if tokens_fit(tokens, v.cp, wanted):
         return None  # not a whole number of tokens is CP001
     return Problem(
         message="FP8 matrix products need whole blocks of tokens on each rank: Transformer Engine or cuBLAS stops",

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
+from hcp.core.fits import rank_heads
 from hcp.core.shards import pad_multiple
 from hcp.rules.rule import Fix
 from hcp.rules.view import Unknown, View
@@ -79,8 +80,7 @@ def kv_heads_per_rank(v: View) -> int:
     """KV heads on a TP rank: kv_heads / tp; 1 where there are fewer KV heads than TP ranks (replicated)."""
     if v.get("mla"):
         return heads_per_rank(v)  # K is projected up to all heads
-    kv_heads, tp = int(v.kv_heads), int(v.tp)
-    return kv_heads // tp if kv_heads >= tp else 1
+    return rank_heads(0, int(v.kv_heads), int(v.tp))[1]
 
 
 def is_dsa(v: View) -> bool:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from hcp.core.releases import TE_COMM_TYPE, TE_LEVELS, TE_PACKED_LEVELS
 from hcp.rules.cp.view import has_fp8_attention
 from hcp.rules.hcp.launches import BRIDGE, MLM
 from hcp.rules.hcp.view import flat_fixes, runs_hcp
@@ -47,9 +48,9 @@ def transformer_engine_supports_levels(v: View) -> Problem | None:
     megatron-core asserts the version where it builds the attention layers. Below 1.10 it passes no communication
     type at all, so plain p2p runs and nothing says so.
     """
-    if v.at_least("te", "1.12.0"):
+    if v.at_least("te", TE_LEVELS):
         return None
-    ignored = not v.at_least("te", "1.10.0")
+    ignored = not v.at_least("te", TE_COMM_TYPE)
     return Problem(
         message=(
             "cp_comm_type is ignored: plain p2p runs"
@@ -90,9 +91,9 @@ def transformer_engine_supports_packed_levels(v: View) -> Problem | None:
     backend is available".
     """
     # Either fact alone can clear the launch, so the one that is known is asked first.
-    if v.known("te") and v.at_least("te", "2.19"):
+    if v.known("te") and v.at_least("te", TE_PACKED_LEVELS):
         return None
-    if not v.thd or v.at_least("te", "2.19"):
+    if not v.thd or v.at_least("te", TE_PACKED_LEVELS):
         return None
     return Problem(
         message="the first forward stops: packed (thd) input is not supported with hierarchical CP",
@@ -123,7 +124,7 @@ def padded_packing_avoids_fa3(v: View) -> Problem | None:
     """
     if v.attention_backend != "flash" or not str(v.flash_attn or "").startswith("3"):
         return None
-    if not v.at_least("te", "2.19"):
+    if not v.at_least("te", TE_PACKED_LEVELS):
         return None  # HCP014
     return Problem(
         message="no guard and no upstream test covers this cell; Transformer Engine's own test skips it",

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from hcp.core.fits import exchange_fits
 from hcp.rules.cp.view import HIERARCHICAL, comm_types, heads_per_rank, kv_heads_per_rank, under_cp
 from hcp.rules.hcp.launches import LEVELS
 from hcp.rules.hcp.view import flat_fixes, level_fixes, runs_hcp, two_levels
@@ -49,7 +50,7 @@ def inner_size_divides_heads(v: View) -> Problem | None:
     if levels is None or levels[0] == 1:
         return None
     inner, heads = levels[0], _heads(v)
-    if heads is None or (heads[0] % inner == 0 and heads[1] % inner == 0):
+    if heads is None or exchange_fits(heads, inner):
         return None
     return Problem(
         message="the first forward stops with a shape error that names neither heads nor sizes",
@@ -159,7 +160,7 @@ def cp_divides_heads_of_a2a_layers(v: View) -> Problem | None:
     hierarchical layer splits them by the inner size, a plain a2a layer by the whole CP size.
     """
     heads = _heads(v)
-    if heads is None or not any(count % v.cp for count in heads):
+    if heads is None or exchange_fits(heads, v.cp):
         return None
     types = tuple(HIERARCHICAL if item == "a2a" else item for item in v.cp_comm_type)
     ring = tuple("p2p" if item == "a2a" else item for item in v.cp_comm_type)

@@ -64,7 +64,7 @@ def stops_at(v: View) -> Stage:
     return "config" if v.dialect == "mlm" else "init"
 
 
-class Layout(NamedTuple):
+class StageLayout(NamedTuple):
     """A custom layout: one text of `E` (embedding), `t` (layer), `m` (multi-token prediction), `L` (loss) per stage.
 
     `written` is the text of the launch, with its repetitions; a list of a configuration is written out.
@@ -82,7 +82,7 @@ _LETTERS = {"embedding": "E", "decoder": "t", "mtp": "m", "loss": "L"}
 _LONGEST = 10_000
 
 
-def layout_of(v: View) -> Layout:
+def layout_of(v: View) -> StageLayout:
     """The custom layout of the launch.
 
     Raises:
@@ -90,12 +90,12 @@ def layout_of(v: View) -> Layout:
     """
     written = v.pipeline_layout
     if isinstance(written, str):
-        return Layout(tuple(_unrolled(written).split("|")), written)
+        return StageLayout(tuple(_unrolled(written).split("|")), written)
     if isinstance(written, list | tuple) and all(isinstance(stage, list | tuple) for stage in written):
         names = [[str(layer).strip().lower() for layer in stage] for stage in written]
         if all(name in _LETTERS for stage in names for name in stage):
             stages = tuple("".join(_LETTERS[name] for name in stage) for stage in names)
-            return Layout(stages, "|".join(stages))
+            return StageLayout(stages, "|".join(stages))
     raise Unknown("pipeline_layout")
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from itertools import islice
 
+from hcp.core import fits
 from hcp.core.ranks import DEFAULT_ORDER, RankMesh
 from hcp.rules.hcp.view import fits_heads
 from hcp.rules.view import View
@@ -15,12 +16,12 @@ _ENOUGH = 20_000
 
 def dense_ranks(v: View) -> int:
     """Ranks of one replica: tp x cp x pp (x weight shards, where they are known)."""
-    return int(v.tp * v.get("gtp", 1) * v.cp * v.pp)
+    return fits.dense_ranks(v.tp, v.cp, v.pp, v.get("gtp", 1))
 
 
 def expert_ranks(v: View) -> int:
     """Ranks of one replica of the experts: etp x ep x pp (x weight shards, where they are known)."""
-    return int(v.etp * v.ep * v.get("egtp", 1) * v.pp)
+    return fits.expert_ranks(v.etp, v.ep, v.pp, v.get("egtp", 1))
 
 
 def grids_divide_ranks(v: View) -> bool:
@@ -31,7 +32,7 @@ def grids_divide_ranks(v: View) -> bool:
 
 def replica_ranks(v: View) -> int:
     """Ranks of one replica: tp x cp x pp, and weight shards, each where it is known to be above 1."""
-    return int(v.tp * v.get("gtp", 1) * v.cp * v.get("pp", 1))
+    return fits.dense_ranks(v.tp, v.cp, v.get("pp", 1), v.get("gtp", 1))
 
 
 def dense_mesh(v: View, world_size: int) -> RankMesh | None:

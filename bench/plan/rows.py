@@ -1,0 +1,124 @@
+"""The measured steps that the planner is fitted to and judged by, as models, layouts and jobs.
+
+Rows are JSON lines, published by Megatron-Bridge (docs/performance-summary.md) and SimuMax (docs/b200); the model's
+sizes stand in models.json, out of the config.json of each.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from hcp.core.cost.gpus import gpu_named
+from hcp.plan.layout import Layout, PlanJob
+from hcp.plan.model import PlanModel, plan_model
+from hcp.plan.time.step import model_flops
+
+MODELS: dict[str, dict[str, Any]] = json.loads(Path(__file__).with_name("models.json").read_text())
+_BRIDGE_NAMES = {
+    "LLAMA3_70B": "llama3-70b", "LLAMA3.1_405B": "llama3-405b", "Qwen3_235B_a22B": "qwen3-235b",
+    "Qwen3_30B_a3B": "qwen3-30b", "GPT OSS 120B": "gpt-oss-120b", "DeepSeekV3": "deepseek-v3", "Kimi_K2": "kimi-k2",
+}  # fmt: skip
+_BRIDGE_RELEASES = {
+    "25.09": "0.1", "25.11": "0.2", "26.02": "0.3.0", "26.02.01": "0.3.1", "26.04": "0.4.0", "26.04.01": "0.4.1",
+    "26.06": "0.5.0", "26.06.01": "0.5.1", "26.08": "0.6.0",
+}  # fmt: skip
+"""NVIDIA's container, and the release of Megatron-Bridge in it."""
+_PRECISIONS = {"BF16": "bf16", "FP8": "fp8", "FP8-CS": "fp8", "MXFP8": "mxfp8", "NVFP4": "nvfp4"}
+_GPUS_PER_NODE = {"gb200": 4, "gb300": 4}
+_SIMUMAX_NAMES = {
+    "llama3_70b": "llama3-70b", "llama3_405b": "llama3-405b", "deepseekv2": "deepseek-v2", "deepseekv3": "deepseek-v3"
+}  # fmt: skip
+
+
+class Measured(NamedTuple):
+    """One measured step."""
+
+    name: str
+    model: PlanModel
+    layout: Layout
+    job: PlanJob
+    seconds: float
+    group: str
+    """counted: pre-training, no FSDP, no Mamba, a precision; else why it is printed apart."""
+    peak_gib: float | None = None
+
+
+def model_named(name: str, layers: int | None = None) -> PlanModel:
+    """That model, whole or cut to its first layers; without multi-token prediction where it is cut."""
+    values = dict(MODELS[name])
+    if layers is not None:
+        values["num_hidden_layers"] = layers
+        values["first_k_dense_replace"] = min(1, values.get("first_k_dense_replace", 0))
+        values.pop("num_nextn_predict_layers", None)
+    return plan_model(values, name)
+
+
+def bridge_rows(path: str | Path, stated: bool = False) -> Iterator[Measured]:
+    """The rows of Megatron-Bridge whose models have sizes; `stated`: with the release as a version."""
+    for line in Path(path).read_text().splitlines():
+        row = json.loads(line)
+        name = _BRIDGE_NAMES.get(row["model"])
+        if name is None:
+            continue
+        gpu = gpu_named(row["system"].removeprefix("DGX-").lower())
+        precision = _PRECISIONS.get(row["precision"])
+        group = "counted"
+        if row["kind"] != "Pre-Training":
+            group = row["kind"]
+        elif row["fsdp"]:
+            group = "FSDP"
+        elif precision is None:
+            group = "precision unsaid"
+        sizes = {axis: row[axis] or 1 for axis in ("tp", "pp", "cp", "vp", "ep", "mbs")}
+        layout = Layout(**sizes, cp_comm_type="p2p")
+        versions = {"bridge": _BRIDGE_RELEASES[row["release"]]} if stated else {}
+        job = PlanJob(
+            row["gpus"], _GPUS_PER_NODE.get(gpu.name, 8), gpu, gpu.nvlink_domain, row["seq"], row["gbs"],
+            precision or "bf16", False, versions,
+        )  # fmt: skip
+        seconds = row["gbs"] * row["seq"] / row["gpus"] / row["tokens_per_s_per_gpu"]
+        label = f"{row['release']} {name} {gpu.name} {row['precision']} {layout}"
+        yield Measured(label, model_named(name), layout, job, seconds, group)
+
+
+_CASE = re.compile(
+    r"(?P<model>llama3_70b|llama3_405b|deepseekv2|deepseekv3)_(?P<words>.*?)_?mbc(?P<count>\d+)_cef", re.ASCII
+)
+
+
+def simumax_rows(path: str | Path) -> Iterator[Measured]:
+    """The steps that SimuMax measured on one B200 box: eight GPUs, bf16, micro-batch 1, a2a."""
+    gpu = gpu_named("b200")
+    for line in Path(path).read_text().splitlines():
+        row = json.loads(line)
+        case = _CASE.match(row["case"])
+        assert case, row["case"]
+        size = {key: int(value) for key, value in re.findall(r"(tp|cp|pp|dp|ep|seq|l)(\d+)", case["words"])}
+        layout = Layout(
+            tp=size.get("tp", 1), cp=size.get("cp", 1), pp=size.get("pp", 1), ep=size.get("ep", 1), cp_comm_type="a2a"
+        )
+        length = size.get("seq", 4096)
+        batch = int(case["count"]) * 8 // (layout.tp * layout.cp * layout.pp)
+        job = PlanJob(8, 8, gpu, 8, length, batch)
+        model = model_named(_SIMUMAX_NAMES[case["model"]], size["l"])
+        yield Measured(row["case"], model, layout, job, row["ms"] / 1000, "simumax", row["alloc_gib"])
+
+
+LONG_TOKENS = 4 << 20
+"""Tokens of a step in NeMo's tables of long sequences, which do not say them: the largest has one sequence a rank."""
+
+
+def long_rows(path: str | Path) -> Iterator[Measured]:
+    """The layouts of NeMo's tables of long sequences: Llama 2 7B, fp8, H100; seconds out of their TFLOP/s."""
+    gpu, model = gpu_named("h100"), model_named("llama2-7b")
+    for line in Path(path).read_text().splitlines():
+        row = json.loads(line)
+        length = row["seq_k"] * 1024
+        layout = Layout(tp=row["tp"], cp=row["cp"], pp=row["pp"])
+        job = PlanJob(row["gpus"], 8, gpu, 8, length, LONG_TOKENS // length, "fp8")
+        seconds = model_flops(model, length) * LONG_TOKENS / row["gpus"] / row["tflops_with_cp"] / 1e12
+        yield Measured(f"long {row['seq_k']}k {layout}", model, layout, job, seconds, "long")

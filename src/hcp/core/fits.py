@@ -1,0 +1,71 @@
+"""What must divide in a parallel layout: the arithmetic that rules judge a launch by, and the planner its layouts."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+FP8_TOKENS = {"delayed": 16, "tensorwise": 16, "mxfp8": 32}
+"""Tokens of a rank come in blocks of this size in FP8 training, by recipe."""
+
+
+def dense_ranks(tp: int, cp: int, pp: int, shards: int = 1) -> int:
+    """Ranks of one replica of the dense layers; `shards`: weight shards beyond tensor parallelism."""
+    return tp * shards * cp * pp
+
+
+def expert_ranks(etp: int, ep: int, pp: int, shards: int = 1) -> int:
+    """Ranks of one replica of the experts, whose grid has no CP axis."""
+    return etp * ep * shards * pp
+
+
+def rank_heads(heads: int, kv_heads: int, tp: int) -> tuple[int, int]:
+    """(query, KV) heads on a tensor-parallel rank: one KV head where there are fewer of them than ranks.
+
+    >>> rank_heads(32, 8, 4), rank_heads(32, 2, 4)
+    ((8, 2), (8, 1))
+    """
+    return heads // tp, kv_heads // tp if kv_heads >= tp else 1
+
+
+def kv_heads_fit(kv_heads: int, tp: int, shares: bool = True) -> bool:
+    """Whether each tensor-parallel rank has whole KV heads, or (`shares`) several ranks the same one.
+
+    >>> kv_heads_fit(8, 4), kv_heads_fit(2, 4), kv_heads_fit(2, 4, shares=False), kv_heads_fit(6, 4)
+    (True, True, False, False)
+    """
+    return kv_heads % tp == 0 or (shares and tp % kv_heads == 0)
+
+
+def exchange_fits(heads: tuple[int, int], ranks: int) -> bool:
+    """Whether an all-to-all over `ranks` deals whole query and KV heads of a tensor-parallel rank."""
+    return heads[0] % ranks == 0 and heads[1] % ranks == 0
+
+
+def undivided_width(widths: Mapping[str, int], tp: int) -> str | None:
+    """The first of the named widths that the tensor-parallel ranks cannot share; a width of 0 is none.
+
+    >>> undivided_width({"ffn": 4096, "shared": 1000}, 16)
+    'shared'
+    """
+    return next((name for name, width in widths.items() if width % tp), None)
+
+
+def rounds_fit(micro_batches: int, pp: int, group: int | None = None) -> bool:
+    """Whether the interleaved schedule can deal the micro-batches: `group` at a time, by default as many as stages.
+
+    >>> rounds_fit(8, 4), rounds_fit(6, 4), rounds_fit(2, 4)
+    (True, False, False)
+    """
+    group = group or pp
+    rest = micro_batches % group
+    return pp <= group <= micro_batches and (rest == 0 or rest >= pp)
+
+
+def chunks_fit(length: int, cp: int) -> bool:
+    """Whether a sequence divides into the 2 CP chunks that balance causal attention."""
+    return length % (2 * cp) == 0
+
+
+def tokens_fit(tokens: int, cp: int, block: int) -> bool:
+    """Whether a rank's share of the tokens is whole blocks; tokens that CP does not divide are another fault."""
+    return tokens % cp != 0 or tokens // cp % block == 0

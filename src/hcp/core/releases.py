@@ -1,0 +1,43 @@
+"""Releases of upstream packages in which something about context parallelism begins or ends; one name for each."""
+
+from __future__ import annotations
+
+import re
+from functools import lru_cache
+
+TE_MLA = "2.5"
+"""Transformer Engine has CP for query heads wider than value heads, in p2p and a2a+p2p, not with FP8 attention."""
+TE_MLA_ALL_TYPES = "2.15"
+"""... in every type of CP communication, and with FP8 attention."""
+TE_SINKS = "2.8"
+"""Transformer Engine has attention sinks."""
+TE_PACKED_SINKS = "2.12"
+"""Transformer Engine has attention sinks for packed data, and a deterministic backward pass of them."""
+CUDNN_PACKED_SINKS = "9.18"
+"""cuDNN has attention sinks for packed data."""
+TE_COMM_TYPE = "1.10"
+"""megatron-core passes the type of CP communication on to Transformer Engine; before, every layer runs p2p."""
+TE_LEVELS = "1.12"
+"""Transformer Engine has a2a+p2p."""
+TE_PACKED_LEVELS = "2.19"
+"""Transformer Engine has a2a+p2p for packed data."""
+MCORE_SHARED_KV_HEADS = "0.16"
+"""megatron-core lets several tensor-parallel ranks hold the same KV head."""
+MCORE_PADS_PACKED_VALUES = "0.18"
+"""megatron-core pads MLA's packed values to the width of its queries."""
+TE_A2A_KEEPS_OUTPUT = "2.8"
+"""Transformer Engine's a2a keeps the attention output of before the all-to-all for its backward pass."""
+
+
+@lru_cache(maxsize=1024)
+def _numbers(text: str) -> tuple[int, ...]:
+    return tuple(map(int, re.findall(r"\d+", text.partition("+")[0])[:3]))
+
+
+def at_least(version: str, minimum: str) -> bool:
+    """Whether a plain release (numbers and dots) is `minimum` or newer.
+
+    >>> at_least("2.15.0", "2.5"), at_least("2.4", "2.5")
+    (True, False)
+    """
+    return _numbers(version) >= _numbers(minimum)

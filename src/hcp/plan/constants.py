@@ -1,0 +1,138 @@
+"""The measured constants of the time model: what each is, where it comes from, and how sure it is.
+
+`python bench/plan/fit.py --write` fits the values tagged "fitted" to published steps and prints how well they do.
+"""
+
+from __future__ import annotations
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import NamedTuple
+
+from hcp.core.cost.gpus import SUSTAINED_NETWORK, SUSTAINED_NVLINK, Gpu
+from hcp.core.releases import at_least
+from hcp.plan.constants_fitted import FITTED
+
+
+class Constant(NamedTuple):
+    """One number of the time model."""
+
+    value: float
+    unit: str
+    evidence: str
+    """fitted: to published steps; read: in a source; assumed: nothing here measures it."""
+    origin: str
+
+
+_BRIDGE = "Megatron-Bridge's published steps"
+_WORDS: dict[str, tuple[str, str, str]] = {
+    "gemm.bf16": ("of the bf16 peak", "fitted", _BRIDGE),
+    "gemm.fp8": ("of the fp8 peak", "fitted", _BRIDGE),
+    "gemm.mxfp8": ("of the fp8 peak", "fitted", _BRIDGE),
+    "gemm.nvfp4": ("of the fp4 peak", "fitted", _BRIDGE),
+    "gemm.half_size": ("of 4096: edge of a cube at half the rate", "fitted", _BRIDGE),
+    "gemm.half_size_growth": ("power of the rate over bf16's by which half_size grows", "fitted", _BRIDGE),
+    "gemm.grouped": ("of a plain GEMM's rate", "fitted", _BRIDGE),
+    "gemm.unaligned": ("of the rate, where a width is no multiple of a tile", "fitted", _BRIDGE),
+    "casts.nvfp4": ("times the bytes of casts to fp8", "fitted", _BRIDGE),
+    "attention.hopper": ("of the bf16 peak, forward", "fitted", "NeMo's long sequences, H100"),
+    "attention.blackwell": ("of the bf16 peak, forward", "fitted", "SimuMax's B200 box"),
+    "attention.backward": ("of the forward rate", "read", "FlashAttention-3, table of forward and backward rates"),
+    "bias.passes": ("times that experts' biases and clamps pass over their rows", "fitted", _BRIDGE),
+    "bandwidth": ("of the memory bandwidth", "fitted", _BRIDGE),
+    "tp.exposed": ("of the time of TP's collectives", "fitted", _BRIDGE),
+    "ep.exposed": ("of the time of EP's all-to-alls", "fitted", _BRIDGE),
+    "ep.overlapped": ("of ep.exposed, recipes of Bridge 0.5 and later", "fitted", _BRIDGE),
+    "dp.exposed": ("of the time of DP's collectives", "fitted", _BRIDGE),
+    "pp.exposed": ("of the time of pipeline sends", "assumed", "no row tells it: sends overlap other chunks"),
+    "host.dense": ("s per layer, forward and backward, at least", "fitted", _BRIDGE),
+    "host.moe": ("s per layer, forward and backward, at least", "fitted", _BRIDGE),
+    "host.moe_graphs": ("s per layer, with CUDA graphs (Blackwell recipes)", "fitted", _BRIDGE),
+}
+"""Each fitted constant: its unit, evidence and origin."""
+
+DATA_SHEET = "NVIDIA's data sheets, dense"
+FP8_OVER_BF16 = 2.0
+FP4_OVER_BF16 = {"b200": 4.0, "gb200": 4.0, "b300": 6.0, "gb300": 6.0}
+"""The peak of NVFP4 over that of bf16, by GPU; others have none."""
+FP8_GPUS = ("h100", "h200", "h800", "h20", "b200", "b300", "gb200", "gb300", "l40s")
+BLACKWELL = ("b200", "b300", "gb200", "gb300")
+OVERLAPPED_EP = ("bridge", "0.5")
+"""The release from which the recipes hide EP's communication (DeepEP and HybridEP with overlap)."""
+
+
+def constants() -> dict[str, Constant]:
+    """Every constant by name, those of GPUs as gpu.NAME: the part of the common rates that it reaches."""
+    table = {name: Constant(FITTED[name], *words) for name, words in _WORDS.items()}
+    for name, value in FITTED.items():
+        if name.startswith("gpu."):
+            table[name] = Constant(value, "of the common rates", "fitted", _BRIDGE)
+    table["link.nvlink"] = Constant(SUSTAINED_NVLINK, "of the data sheet", "read", "core/cost/gpus.py")
+    table["link.network"] = Constant(SUSTAINED_NETWORK, "of the data sheet", "read", "core/cost/gpus.py")
+    return table
+
+
+@dataclass(frozen=True)
+class Rates:
+    """What one GPU sustains: operations and bytes per second, and shares that communication leaves exposed."""
+
+    gemm_flops: float
+    bf16_flops: float
+    grouped: float
+    unaligned: float
+    half_size: float
+    half_size_growth: float
+    attention_flops: float
+    attention_backward: float
+    memory_bandwidth: float
+    nvlink: float
+    network: float
+    tp_exposed: float
+    ep_exposed: float
+    dp_exposed: float
+    pp_exposed: float
+    bias_passes: float
+    host_dense_s: float
+    host_moe_s: float
+    casts: float
+    """Passes over the operands of linear layers that are cast to 8 bits or fewer; 0 with bf16."""
+    marks: tuple[str, ...] = ()
+
+
+def rates_of(
+    gpu: Gpu, precision: str, versions: Mapping[str, str], values: Mapping[str, float] | None = None
+) -> Rates:
+    """The rates of that GPU and precision. `values` replace fitted constants by name."""
+    value = {**FITTED, **(values or {})}
+    marks = []
+    part = value.get(f"gpu.{gpu.name}")
+    if part is None:
+        part = 1.0
+        marks.append(f"no step on {gpu.name} was measured")
+    peak = gpu.bf16_flops * {"bf16": 1.0, "nvfp4": FP4_OVER_BF16.get(gpu.name, FP8_OVER_BF16)}.get(
+        precision, FP8_OVER_BF16
+    )
+    graphs = gpu.name in BLACKWELL
+    package, since = OVERLAPPED_EP
+    overlapped = package in versions and at_least(versions[package], since)
+    return Rates(
+        gemm_flops=peak * value[f"gemm.{precision}"] * part,
+        bf16_flops=gpu.bf16_flops * value["gemm.bf16"] * part,
+        grouped=value["gemm.grouped"],
+        unaligned=value["gemm.unaligned"],
+        half_size=4096 * value["gemm.half_size"],
+        half_size_growth=value["gemm.half_size_growth"],
+        bias_passes=value["bias.passes"],
+        attention_flops=gpu.bf16_flops * value["attention.blackwell" if graphs else "attention.hopper"] * part,
+        attention_backward=value["attention.backward"],
+        memory_bandwidth=gpu.memory_bandwidth * value["bandwidth"],
+        nvlink=gpu.nvlink_bandwidth * SUSTAINED_NVLINK,
+        network=gpu.network_bandwidth * SUSTAINED_NETWORK,
+        tp_exposed=value["tp.exposed"],
+        ep_exposed=value["ep.exposed"] * (value["ep.overlapped"] if overlapped else 1.0),
+        dp_exposed=value["dp.exposed"],
+        pp_exposed=value["pp.exposed"],
+        host_dense_s=value["host.dense"],
+        host_moe_s=value["host.moe_graphs" if graphs else "host.moe"],
+        casts=0.0 if precision == "bf16" else value["casts.nvfp4"] if precision == "nvfp4" else 1.0,
+        marks=tuple(marks),
+    )

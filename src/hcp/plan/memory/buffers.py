@@ -1,0 +1,90 @@
+"""What a step allocates beside weights and kept activations: bytes on one rank.
+
+| term | bytes | when | source |
+|---|---|---|---|
+| dummy gradients | 2 x elements of each distinct shape | always, once | get_dummy_wgrad, TE's module/base.py |
+| workspaces | 32 MiB + 32 MiB, + 4 x 32 MiB with experts | always | get_cublas_workspace_size_bytes of TE; torch's |
+| output end | below | forward and backward of the loss | vocab-parallel cross entropy, fused, in place |
+| layer | 2 T (2h + 2f)/t of the widest MLP | backward of one layer | LayerNormMLP and Linear of TE |
+| CP | below | attention of one layer | context_parallel.py of TE |
+
+With gradient accumulation fused into the GEMM, autograd still wants a gradient of each weight's shape: Transformer
+Engine keeps one bf16 tensor for each distinct shape, for ever. The output end holds 2 T V/t (logits, whose gradient
+takes their place), input and output of the last norm 4 T h/t, the input gathered over TP 2 T h, its gradient 2 T h (and
+the part of it after the reduce-scatter, 2 T h/t, where t > 1), and a gradient of the output's shape 2 V h/t.
+
+CP, n ranks in a ring, KV = 4 T nkv' d, O = 2 T nq d/t, LSE = 4 T nq/t:
+p2p keeps each step's KV and output, n (KV + O + LSE); a2a+p2p the same with the outer size, beside the exchange of the
+inner; a2a sends and receives Q, K, V and O, 2 (Q + KV + O); all_gather holds all K and V, and in the backward pass
+their gradients, 2 n KV.
+"""
+
+from __future__ import annotations
+
+from functools import lru_cache
+
+from hcp.plan.layout import Layout, PlanJob
+from hcp.plan.memory.activations import rank_kv_heads, rank_tokens
+from hcp.plan.model import PlanModel
+from hcp.plan.weights import padded_vocab, stage_weights
+
+WORKSPACE = 32 << 20
+"""Bytes of a cuBLAS workspace on Hopper and newer, of Transformer Engine and of torch."""
+GROUPED_WORKSPACES = 4
+"""Further workspaces of grouped GEMMs: one for each of their streams."""
+
+
+@lru_cache(maxsize=65536)
+def dummy_gradients(model: PlanModel, layout: Layout, stage: int) -> float:
+    """Bytes of Transformer Engine's placeholders: one for each distinct shape of a GEMM's weight."""
+    shapes = {
+        weight.shape for weight in stage_weights(model, layout, stage) if weight.linear and weight.name != "output"
+    }
+    return 2.0 * sum(rows * columns for rows, columns in shapes)
+
+
+def workspaces(model: PlanModel) -> float:
+    """Bytes of cuBLAS workspaces."""
+    return float(WORKSPACE * (2 + (GROUPED_WORKSPACES if model.sizes.experts else 0)))
+
+
+def output_end(model: PlanModel, layout: Layout, job: PlanJob) -> float:
+    """Bytes at the head of the last stage: logits, the last norm, and what their backward pass makes."""
+    tokens, tp, hidden = rank_tokens(layout, job), layout.tp, model.sizes.hidden_size
+    vocab = padded_vocab(model, tp) / tp
+    scattered = 2.0 * tokens * hidden / tp if tp > 1 else 0.0
+    gathered = 2.0 * tokens * hidden if tp > 1 else 0.0
+    return (
+        2.0 * tokens * vocab
+        + 4.0 * tokens * hidden / tp
+        + gathered
+        + 2.0 * tokens * hidden
+        + scattered
+        + (2.0 * vocab * hidden)
+    )
+
+
+def layer_transient(model: PlanModel, layout: Layout, job: PlanJob) -> float:
+    """Bytes that the backward pass of one layer holds on top of what the layer kept."""
+    s, tokens = model.sizes, rank_tokens(layout, job)
+    wide = s.dense_ffn if s.dense_layers else s.shared_ffn
+    return 2.0 * tokens * (2 * s.hidden_size + 2 * wide) / layout.tp
+
+
+def cp_buffers(model: PlanModel, layout: Layout, job: PlanJob) -> float:
+    """Bytes that context parallelism holds inside the attention of one layer, beyond what the layer keeps."""
+    if layout.cp == 1:
+        return 0.0
+    s, tokens, tp = model.sizes, rank_tokens(layout, job), layout.tp
+    keys = 2.0 * tokens * rank_kv_heads(model, tp) * (s.qk_head_dim + s.v_head_dim)
+    queries, output = 2.0 * tokens * s.heads * s.qk_head_dim / tp, 2.0 * tokens * s.heads * s.v_head_dim / tp
+    lse = 4.0 * tokens * s.heads / tp
+    kind = layout.cp_comm_type
+    if kind == "all_gather":
+        return 2 * layout.cp * keys
+    if kind == "a2a":
+        return 2 * (queries + keys + output)
+    if kind == "p2p" or layout.hcp_sizes is None:
+        return layout.cp * (keys + output + lse)
+    inner, outer = layout.hcp_sizes
+    return outer * (keys + output + lse) + (2 * (queries + keys + output) if inner > 1 else 0.0)

@@ -1,0 +1,152 @@
+"""The facts of a model that a plan rests on, out of a config.json or the facts of a launch."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from hcp.core.cost.model_sizes import NAMES, ModelSizes, language_values, model_sizes, size_of
+from hcp.core.errors import HcpError
+
+_MTP = ("mtp_layers", "mtp_num_layers", "num_nextn_predict_layers", "mtp_num_hidden_layers", "num_mtp_layers")
+_TIED_BY_DEFAULT = ("gemma", "gpt2", "opt", "bloom", "falcon", "phi")
+"""Starts of the model types whose config.json leaves tie_word_embeddings out where it is true."""
+_QK_NORM_TYPES = ("qwen3", "gemma3", "olmo2", "olmo3")
+_FOUR_NORM_TYPES = ("gemma2", "gemma3", "glm4")
+"""Model types with a norm after attention and one after the MLP, beside those before them. glm4_moe has none."""
+_UNKNOWN_KEYS = {
+    "Mamba layers": ("mamba_num_heads", "mamba_n_heads", "mamba_d_state", "ssm_state_size", "ssm_cfg"),
+    "linear attention": ("linear_num_key_heads", "linear_num_value_heads", "linear_attn_config"),
+    "sparse attention with an indexer (DSA)": ("index_topk", "index_n_heads"),
+    "layers described by a pattern": ("hybrid_override_pattern", "hybrid_layer_pattern"),
+    "a vision encoder": ("vision_config", "visual", "vision_tower", "vit_config"),
+    "an audio encoder": ("audio_config",),
+    "an encoder with cross attention": ("is_encoder_decoder",),
+}
+_UNKNOWN_LAYERS = {
+    "mamba": "Mamba layers", "mamba2": "Mamba layers", "linear_attention": "linear attention",
+    "conv": "convolution layers", "recurrent": "recurrent layers",
+}  # fmt: skip
+
+
+@dataclass(frozen=True)
+class PlanModel:
+    """A decoder-only transformer.
+
+    `is_moe`: for each layer, whether it has experts. `attention_bias`: the QKV projection has a bias; `linear_bias`:
+    the other linear layers have one too. `norms`: norms of a layer, 2 or 4. `layernorm`: norms have a bias.
+    `kind_unknown`: what of the config no formula covers, in words.
+    """
+
+    sizes: ModelSizes
+    is_moe: tuple[bool, ...]
+    name: str = ""
+    mtp: int = 0
+    tied: bool = False
+    qk_norm: bool = False
+    attention_bias: bool = False
+    linear_bias: bool = False
+    layernorm: bool = False
+    sinks: bool = False
+    norms: int = 2
+    shared_gate: bool = False
+    kind_unknown: tuple[str, ...] = ()
+
+    def __hash__(self) -> int:
+        """By what tells models apart: the search looks up terms by model hundreds of thousands of times."""
+        sizes = self.sizes
+        return hash((self.name, sizes.num_layers, sizes.hidden_size, sizes.experts, self.mtp))
+
+
+def plan_model(values: Mapping[str, Any], name: str = "") -> PlanModel:
+    """The model in a parsed config.json, or in Megatron's arguments or the facts of a launch by name.
+
+    Raises:
+        HcpError: a size is missing, is no whole number, or makes no model; what was found, in one line.
+    """
+    unknown = _unknown(values)
+    values = language_values(values)
+    window = values.get("sliding_window")
+    if window is not None and not isinstance(window, int):
+        raise HcpError(f"model: found sliding_window={window!r:.40}, wanted a number of tokens or null")
+    sizes = model_sizes(values)
+    _possible(sizes, values)
+    kind = str(values.get("model_type") or "")
+    is_config = any(key in values for key in ("num_hidden_layers", "n_layer", "n_layers"))
+    linear_bias = bool(values.get("add_bias_linear", kind in ("gpt2", "gpt_neox", "opt", "bloom", "gpt_oss")))
+    bias = values.get("attention_bias") if is_config else values.get("add_qkv_bias")
+    layernorm = values.get("normalization", "LayerNorm" if kind in ("gpt2", "gpt_neox", "opt", "bloom") else "RMSNorm")
+    return PlanModel(
+        sizes=sizes,
+        is_moe=_experts_by_layer(values, sizes),
+        name=name or str(values.get("_name_or_path") or kind),
+        mtp=next((size for names in _MTP if (size := size_of(values, (names,)))), 0),
+        tied=_is_tied(values, kind),
+        qk_norm=bool(
+            values.get("qk_layernorm", values.get("use_qk_norm", not sizes.kv_lora and kind.startswith(_QK_NORM_TYPES)))
+        ),
+        attention_bias=bool(bias) or linear_bias or kind.startswith("qwen2"),
+        linear_bias=linear_bias,
+        layernorm=layernorm == "LayerNorm",
+        sinks=kind == "gpt_oss" or values.get("softmax_type", "vanilla") in ("learnable", "off-by-one"),
+        norms=4 if kind.startswith(_FOUR_NORM_TYPES) and not kind.startswith("glm4_moe") else 2,
+        shared_gate=bool(values.get("moe_shared_expert_gate", kind.startswith(("qwen2_moe", "qwen3_next")))),
+        kind_unknown=unknown,
+    )
+
+
+def _possible(sizes: ModelSizes, values: Mapping[str, Any]) -> None:
+    """HcpError where the sizes make no model."""
+    for name in ("ffn", "moe_ffn", "head_dim", "v_dim", "topk"):
+        if size_of(values, NAMES[name]) == 0 and (sizes.experts or name != "topk"):
+            raise HcpError(f"model: found 0 for {' or '.join(NAMES[name][:2])}, wanted 1 or more")
+    if sizes.experts and not 1 <= sizes.topk <= sizes.experts:
+        raise HcpError(f"model: found {sizes.topk} experts for a token of {sizes.experts}; wanted 1 to {sizes.experts}")
+    if min(sizes.qk_head_dim, sizes.v_head_dim) < 1:
+        raise HcpError(f"model: found {sizes.heads} heads in a hidden size of {sizes.hidden_size}, wanted no more")
+    if sizes.num_layers > 100_000:
+        raise HcpError(f"model: found {sizes.num_layers} layers, wanted at most 100000")
+    if sizes.vocab < 1:
+        names = "vocab_size or padded_vocab_size"
+        raise HcpError(f"model: {names} is missing; give the config.json beside the weights")
+
+
+def _experts_by_layer(values: Mapping[str, Any], sizes: ModelSizes) -> tuple[bool, ...]:
+    """Which layers have experts, by Megatron's moe_layer_freq or the fields of a config.json."""
+    layers = range(sizes.num_layers)
+    if not sizes.experts:
+        return (False,) * sizes.num_layers
+    every = values.get("moe_layer_freq", values.get("decoder_sparse_step", values.get("interleave_moe_layer_step")))
+    first = size_of(values, ("first_k_dense_replace", "moe_layer_start_index")) or 0
+    if isinstance(every, list | tuple) and every:
+        return tuple(bool(every[layer % len(every)]) for layer in layers)
+    step = every if isinstance(every, int) and not isinstance(every, bool) and every > 1 else 1
+    # Megatron counts from the first layer of a group, config.json's steps from its last.
+    last = step - 1 if "moe_layer_freq" not in values else 0
+    dense = values.get("mlp_only_layers")
+    left_out = set(dense) if isinstance(dense, list) else set()
+    return tuple(layer >= first and layer % step == last and layer not in left_out for layer in layers)
+
+
+def _is_tied(values: Mapping[str, Any], kind: str) -> bool:
+    """Whether the embedding is the output's weight too."""
+    if isinstance(values.get("untie_embeddings_and_output_weights"), bool):
+        return not values["untie_embeddings_and_output_weights"]
+    for name in ("share_embeddings_and_output_weights", "tie_word_embeddings"):
+        if isinstance(values.get(name), bool):
+            return bool(values[name])
+    return kind.startswith(_TIED_BY_DEFAULT)
+
+
+def _unknown(values: Mapping[str, Any]) -> tuple[str, ...]:
+    """What of the config no formula covers, in words."""
+    both = {**values, **language_values(values)}
+    found = [what for what, keys in _UNKNOWN_KEYS.items() if any(both.get(key) for key in keys)]
+    variant = both.get("attention_variant", both.get("experimental_attention_variant"))
+    if variant:
+        found.append(f"the attention variant {str(variant)[:40]}")
+    kinds = both.get("layer_types", both.get("layers_block_type"))
+    if isinstance(kinds, list):
+        found += [_UNKNOWN_LAYERS[kind] for kind in map(str, kinds) if kind in _UNKNOWN_LAYERS]
+    return tuple(dict.fromkeys(found))

@@ -1,0 +1,294 @@
+"""The fastest layouts that fit, out of all legal ones, without looking at most of them.
+
+Work per GPU does not depend on PP and VP: a step takes at least the time of all layers' work, whatever the pipeline.
+So the other axes are ordered by that bound, and pipelines are tried for the best of them only, until no bound is
+below what has been found. Memory is computed for what comes first by time.
+"""
+
+from __future__ import annotations
+
+import heapq
+from collections.abc import Iterator
+from dataclasses import dataclass, field, replace
+from typing import NamedTuple
+
+from hcp.core import fits
+from hcp.plan.constants import Rates
+from hcp.plan.layout import Layout, PlanJob
+from hcp.plan.legal import RECIPES
+from hcp.plan.memory import memory, usable_gib
+from hcp.plan.memory.activations import layer_saved
+from hcp.plan.memory.peak import stage_terms
+from hcp.plan.model import PlanModel
+from hcp.plan.space import Fixed, Space
+from hcp.plan.time.layer import Mlp, Weights, Work, joined, weights_of
+from hcp.plan.time.step import Kinds, data_parallel_seconds, micro_batch_seconds, sends_seconds, stage_kinds, step_seconds, uncovered
+
+WINDOW = 1.15
+"""Layouts within this factor of the best are found; slower ones are not worth a picture."""
+CHECKS_AFTER = 60
+"""Memory of so many layouts more is computed once the best is known, for the others and the frontier."""
+MOST_CHECKS = 4000
+SMALLEST_STEP_GIB = 1.0
+"""By how much less memory a slower layout must need to be on the frontier."""
+GIB = float(1 << 30)
+UNEVEN = 0.9
+"""Chunks of a stage differ by a layer: the bound on activations counts so much of the even share."""
+
+
+class Candidate(NamedTuple):
+    """A layout with its step's seconds and its memory's peak."""
+
+    seconds: float
+    layout: Layout
+    peak_gib: float
+
+
+@dataclass
+class Found:
+    """What a search came to, each list by time.
+
+    `best`: the fastest of each distinct set of axes. `frontier`: each needs less memory than all that are faster.
+    `marked`: as best, of layouts that no measurement covers. `legal`: how many layouts are. `least`: where none fits,
+    the one of those looked at that needs the least memory.
+    """
+
+    best: list[Candidate] = field(default_factory=list)
+    frontier: list[Candidate] = field(default_factory=list)
+    marked: list[Candidate] = field(default_factory=list)
+    legal: int = 0
+    least: Candidate | None = None
+
+
+class _Group(NamedTuple):
+    """All axes but PP and VP, with what one micro-batch of it takes."""
+
+    bound: float
+    layout: Layout
+    """Without EP and ETP."""
+    ep: int
+    etp: int
+    dense: float
+    moe: float
+    extra: float
+    weights: Weights
+    saved_dense: float
+    saved_moe: float
+
+
+class _Pipeline(NamedTuple):
+    pp: int
+    vp: int
+    count: int
+    """Micro-batches."""
+    kinds: Kinds
+    flight: float
+    """Micro-batches whose activations the first stage holds."""
+
+
+def distinct(layout: Layout) -> tuple[object, ...]:
+    """What makes layouts different to a reader: VP, micro-batch and recomputation are details of one."""
+    return layout.tp, layout.cp, layout.cp_comm_type, layout.hcp_sizes, layout.pp, layout.ep, layout.etp
+
+
+def simplicity(layout: Layout) -> tuple[int, ...]:
+    """Smaller is simpler: axes in use, levels of CP, recomputation, chunks; then the sizes."""
+    axes = sum(size > 1 for size in (layout.tp, layout.cp, layout.pp, layout.vp, layout.etp))
+    levels = layout.cp_comm_type == "a2a+p2p"
+    return axes + levels + (layout.recompute != "none"), layout.tp * layout.cp * layout.pp, layout.vp, layout.ep
+
+
+def search(model: PlanModel, job: PlanJob, rates: Rates, fixed: Fixed, few: int = 8) -> Found:
+    """The best `few` distinct layouts that fit; those that no measurement covers only where there are no others."""
+    found = Search(model, job, rates, fixed).run(few)
+    if not found.best and not found.marked:
+        beyond = Search(model, job, rates, fixed, covered=False).run(few)
+        if beyond.marked or beyond.best or not found.least:
+            return beyond
+    return found
+
+
+class Search:
+    """One search; `run` does it. `covered`: only layouts that measured steps cover, unless an axis is given."""
+
+    def __init__(self, model: PlanModel, job: PlanJob, rates: Rates, fixed: Fixed, covered: bool = True) -> None:
+        self.model, self.job, self.rates = model, job, rates
+        self.space = Space(model, job, fixed, covered)
+        self.work = Work(model, job, rates)
+        self.usable = usable_gib(job.gpu)
+        self._pipelines: dict[tuple[int, int, int], list[_Pipeline]] = {}
+        self._dp: dict[tuple[int, ...], tuple[float, float]] = {}
+        self._lightest: tuple[float, float, _Group, int, int] | None = None
+
+    def run(self, few: int = 8) -> Found:
+        """The best `few` distinct layouts that fit, and the frontier of time against memory."""
+        found, number = Found(), 0
+        waiting: list[tuple[float, int, _Group, int, int]] = []
+        groups = sorted(self._groups(), key=lambda group: group.bound)
+        found.legal = sum(len(self._pipelines_of(group)) for group in groups)
+        picked = _Picked(self, found, few)
+        for group in groups:
+            while waiting and waiting[0][0] <= group.bound and not picked.is_done:
+                picked.take(*heapq.heappop(waiting))
+            if picked.is_done or group.bound > picked.limit:
+                break
+            for seconds, pp, vp in self._pipelined(group):
+                if seconds <= picked.limit:
+                    number += 1
+                    heapq.heappush(waiting, (seconds, number, group, pp, vp))
+        while waiting and not picked.is_done:
+            picked.take(*heapq.heappop(waiting))
+        if not (found.best or found.marked) and self._lightest is not None:
+            _, seconds, *parts = self._lightest
+            layout = _whole(*parts)
+            found.least = Candidate(seconds, layout, memory(self.model, layout, self.job).peak)
+        return found
+
+    def _groups(self) -> Iterator[_Group]:
+        """Every choice of the axes that decide the work."""
+        model, job, work, rates = self.model, self.job, self.work, self.rates
+        experts = sum(model.is_moe)
+        layers = len(model.is_moe) - experts
+        mlps: dict[tuple[float, ...], Mlp] = {}
+        for attention in self.space.attention():
+            grid = list(self.space.experts(attention))
+            held = {pair: weights_of(model, replace(attention, ep=pair[0], etp=pair[1])) for pair in grid}
+            for mbs in self.space.micro_batches():
+                layout = replace(attention, mbs=mbs)
+                recipe = RECIPES.get(job.precision)
+                if layout.cp > 1 and recipe and not job.packed:
+                    if not fits.tokens_fit(job.seq_length * mbs, layout.cp, fits.FP8_TOKENS[recipe]):
+                        continue
+                front, output = work.front(layout), work.output(layout)
+                mlp = work.dense(layout) if layers else None
+                extra = output.total + model.mtp * work.mtp(layout, output).total if model.mtp else output.total
+                share = job.global_batch * layout.tp * layout.cp / (mbs * job.world_size)
+                for again in self.space.recompute():
+                    kept = replace(layout, recompute=again)
+                    base = joined(front, Mlp(0.0, 0.0), again, 0.0, rates).total
+                    twice, exposed = (4 / 3, 1.5 * rates.ep_exposed) if again == "full" else (1.0, rates.ep_exposed)
+                    dense = saved_dense = moe = saved_moe = 0.0
+                    if mlp:
+                        dense = max(rates.host_dense_s, base + twice * (mlp.gemm + mlp.memory_bound))
+                        saved_dense = sum(layer_saved(model, kept, job, False).values())
+                    saved: dict[int, float] = {}
+                    for ep, etp in grid:
+                        if experts:
+                            key = (mbs / layout.cp, layout.tp, ep, etp)
+                            if key not in mlps:
+                                mlps[key] = work.experts(replace(kept, ep=ep, etp=etp))
+                            gemm, memory_bound, exchange = mlps[key]
+                            moe = max(rates.host_moe_s, base + twice * (gemm + memory_bound) + exposed * exchange)
+                            if etp not in saved:
+                                saved[etp] = sum(layer_saved(model, replace(kept, etp=etp), job, True).values())
+                            saved_moe = saved[etp]
+                        more = extra + model.mtp * (moe if model.is_moe[-1] else dense)
+                        bound = share * (layers * dense + experts * moe + more)
+                        yield _Group(bound, kept, ep, etp, dense, moe, more, held[ep, etp], saved_dense, saved_moe)
+
+    def _pipelines_of(self, group: _Group) -> list[_Pipeline]:
+        """The legal pipelines under the other axes."""
+        layout = group.layout
+        key = (layout.tp * layout.cp, layout.mbs, group.ep * group.etp)
+        if key not in self._pipelines:
+            self._pipelines[key] = list(self._make_pipelines(layout, *key))
+        return self._pipelines[key]
+
+    def _make_pipelines(self, layout: Layout, ranks: int, mbs: int, experts: int) -> Iterator[_Pipeline]:
+        job = self.job
+        for pp, chunks in self.space.pipelines(layout):
+            unit = mbs * (job.world_size // (ranks * pp))
+            if job.world_size % (experts * pp) or job.global_batch % unit:
+                continue
+            count = job.global_batch // unit
+            for vp in chunks:
+                if vp > 1 and (pp == 1 or not fits.rounds_fit(count, pp)):
+                    continue
+                kinds = stage_kinds(self.model, pp, vp)
+                flight = min(count, pp)
+                if vp > 1:
+                    flight = UNEVEN * min(count, (2 * (pp - 1) + (vp - 1) * pp + 1) / vp)
+                yield _Pipeline(pp, vp, count, kinds, flight)
+
+    def _pipelined(self, group: _Group) -> Iterator[tuple[float, int, int]]:
+        """(seconds, pp, vp) of each pipeline of the group that may fit."""
+        model, job, rates, held, usable = self.model, self.job, self.rates, group.weights, self.usable * GIB
+        layout = group.layout
+        ranks, grid = layout.tp * layout.cp, group.ep * group.etp
+        sends = sends_seconds(model, layout, job, rates)
+        for pp, vp, count, kinds, flight in self._pipelines_of(group):
+            first, routed = kinds[0]
+            dense = first * held.dense + routed * held.moe + held.vocab
+            state = dense * (6 + 12 * ranks * pp / (job.world_size * layout.tp)) + routed * held.expert * (
+                6 + 12 * grid * pp / job.world_size
+            )
+            bytes_held = state + (first * group.saved_dense + routed * group.saved_moe) * flight
+            if bytes_held > usable:
+                self.remember(bytes_held, group.bound, group, pp, vp)
+                continue
+            micro_batch, _ = micro_batch_seconds(kinds, group.dense, group.moe, group.extra)
+            key = (layout.tp, layout.cp, group.ep, group.etp, pp, vp)
+            if key not in self._dp:
+                self._dp[key] = data_parallel_seconds(model, _whole(group, pp, vp), job, rates, held)
+            sent, optimizer = self._dp[key]
+            yield step_seconds(micro_batch, sent, optimizer, sends, rates, count=count, pp=pp, vp=vp), pp, vp
+
+    def remember(self, bytes_held: float, seconds: float, group: _Group, pp: int, vp: int) -> None:
+        """Keeps the layout with the least memory of those that do not fit."""
+        if self._lightest is None or bytes_held < self._lightest[0]:
+            self._lightest = (bytes_held, seconds, group, pp, vp)
+
+
+def _whole(group: _Group, pp: int, vp: int) -> Layout:
+    return replace(group.layout, pp=pp, vp=vp, ep=group.ep, etp=group.etp)
+
+
+class _Picked:
+    """Takes layouts by time, computes their memory, and keeps what a reader wants to see."""
+
+    def __init__(self, search: Search, found: Found, few: int) -> None:
+        self.search, self.found, self.few = search, found, few
+        self.limit = float("inf")
+        self._checks = 0
+        self._after = CHECKS_AFTER
+        self._keys: set[tuple[object, ...]] = set()
+        self._least = float("inf")
+
+    @property
+    def is_done(self) -> bool:
+        return self._checks >= MOST_CHECKS or self._after <= 0
+
+    def take(self, seconds: float, _: int, group: _Group, pp: int, vp: int) -> None:
+        """The next layout by time."""
+        if seconds > self.limit:
+            self._after = 0
+            return
+        layout, found = _whole(group, pp, vp), self.found
+        key = distinct(layout)
+        enough = len(found.best) >= self.few and self._least < SMALLEST_STEP_GIB
+        if enough:
+            self._after = 0
+            return
+        self._checks += 1
+        model, job, usable = self.search.model, self.search.job, self.search.usable
+        first = sum(stage_terms(model, layout, job, 0).values()) / GIB
+        peak = first if first > usable else memory(model, layout, job).peak
+        if peak > usable:
+            self.search.remember(peak * GIB, seconds, group, pp, vp)
+            return
+        candidate = Candidate(seconds, layout, peak)
+        if uncovered(model, layout):
+            if len(found.marked) < self.few and key not in self._keys:
+                found.marked.append(candidate)
+                self._keys.add(key)
+            return
+        if not found.best:
+            self.limit = seconds * WINDOW
+        else:
+            self._after -= 1
+        if key not in self._keys and len(found.best) < self.few:
+            found.best.append(candidate)
+            self._keys.add(key)
+        if peak < self._least - SMALLEST_STEP_GIB:
+            found.frontier.append(candidate)
+            self._least = peak

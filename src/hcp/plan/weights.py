@@ -1,0 +1,193 @@
+"""The weights that a rank holds: every one by its shape, as megatron-core's GPTModel builds them.
+
+Source: the layer specs of megatron-core with Transformer Engine (gpt_layer_specs, moe_module_specs), and the layers
+that they name. A fused layer norm counts as a weight of its own. Tensor parallelism splits the wide side of a matrix;
+norms, the router and MLA's down-projections are whole on every rank.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from functools import lru_cache
+from math import lcm, prod
+from typing import NamedTuple
+
+from hcp.plan.layout import Layout, stage_layers
+from hcp.plan.model import PlanModel
+
+VOCAB_MULTIPLE = 128
+"""--make-vocab-size-divisible-by, times the tensor-parallel size."""
+
+
+class Weight(NamedTuple):
+    """`copies` weights of one shape on a rank. `expert`: sharded over the experts' own grid. `linear`: of a GEMM."""
+
+    name: str
+    shape: tuple[int, ...]
+    copies: int = 1
+    expert: bool = False
+    linear: bool = True
+
+    @property
+    def elements(self) -> int:
+        return self.copies * prod(self.shape)
+
+
+class Parameters(NamedTuple):
+    """Elements on one rank of a stage; `expert` those that the experts' data-parallel ranks share."""
+
+    dense: int
+    expert: int
+
+
+def padded_vocab(model: PlanModel, tp: int) -> int:
+    """Rows of the embedding over all ranks: the vocabulary, rounded up so that each rank's part is a multiple of 128.
+
+    Source: vocab_size_with_padding of Megatron-LM's tokenizers, with the default --make-vocab-size-divisible-by.
+    """
+    multiple = VOCAB_MULTIPLE * tp
+    return -(-model.sizes.vocab // multiple) * multiple
+
+
+def stage_weights(model: PlanModel, layout: Layout, stage: int) -> tuple[Weight, ...]:
+    """All weights of a rank of that pipeline stage, in the order of the layers."""
+    chunks = stage_layers(model, layout)
+    found: list[Weight] = []
+    vocab = padded_vocab(model, layout.tp) // layout.tp
+    hidden = model.sizes.hidden_size
+    last = stage == layout.pp - 1
+    table = Weight("embedding", (vocab, hidden), linear=False)
+    if stage == 0 or (last and model.mtp):  # multi-token prediction embeds the next tokens
+        found.append(table)
+    for layers in layers_of_stage(chunks, stage):
+        found += _layers(model, layout, layers)
+    if last:
+        found += _norm(model, "final norm", hidden)
+        for _ in range(model.mtp):
+            found += [*_norm(model, "mtp norm", hidden, 3), Weight("mtp projection", (hidden // layout.tp, 2 * hidden))]
+            found += layer_weights(model, layout, bool(model.sizes.experts))
+        if not model.tied:
+            found.append(Weight("output", (vocab, hidden)))
+        elif layout.pp > 1 and not model.mtp:
+            found.append(table._replace(name="output", linear=True))
+    return tuple(found)
+
+
+def layers_of_stage(chunks: tuple[tuple[int, ...], ...], stage: int) -> Iterator[range]:
+    """The layers of each chunk of a stage, by number: chunk c of stage s comes after all stages' chunks before c."""
+    for chunk in range(len(chunks[stage])):
+        first = sum(sum(row[:chunk]) for row in chunks) + sum(row[chunk] for row in chunks[:stage])
+        yield range(first, first + chunks[stage][chunk])
+
+
+def _layers(model: PlanModel, layout: Layout, layers: range) -> list[Weight]:
+    found: list[Weight] = []
+    for layer in layers:
+        found += layer_weights(model, layout, model.is_moe[layer])
+    return found
+
+
+def parameters(model: PlanModel, layout: Layout, stage: int) -> Parameters:
+    """Elements of all weights on a rank of that stage."""
+    dense = expert = 0
+    for weight in stage_weights(model, layout, stage):
+        if weight.expert:
+            expert += weight.elements
+        else:
+            dense += weight.elements
+    return Parameters(dense, expert)
+
+
+@lru_cache(maxsize=4096)
+def layer_weights(model: PlanModel, layout: Layout, moe: bool) -> tuple[Weight, ...]:
+    """The weights of one layer on a rank; of one with experts where `moe`."""
+    s, tp = model.sizes, layout.tp
+    hidden = s.hidden_size
+    found = [*_norm(model, "attention norm", hidden, model.norms // 2)]
+    found += _latent_attention(model, tp) if s.kv_lora else _attention(model, tp)
+    found.append(Weight("attention output", (hidden, s.heads * s.v_head_dim // tp)))
+    if model.linear_bias:
+        found.append(Weight("attention output bias", (hidden,), linear=False))
+    if model.sinks:
+        found.append(Weight("sinks", (s.heads // tp,), linear=False))
+    found += _norm(model, "mlp norm", hidden, model.norms // 2)
+    if not moe:
+        return (*found, *_mlp(model, "mlp", s.dense_ffn, tp))
+    found.append(Weight("router", (s.experts, hidden), linear=False))
+    if model.linear_bias:
+        found.append(Weight("router bias", (s.experts,), linear=False))
+    if s.shared_ffn:
+        found += _mlp(model, "shared expert", s.shared_ffn, tp)
+        if model.shared_gate:
+            found.append(Weight("shared expert gate", (1, hidden), linear=False))
+    local = s.experts // layout.ep
+    found += [weight._replace(copies=local, expert=True) for weight in _mlp(model, "experts", s.moe_ffn, layout.etp)]
+    return tuple(found)
+
+
+def _norm(model: PlanModel, name: str, width: int, count: int = 1) -> list[Weight]:
+    """A norm's scale, and its bias where the model has LayerNorm."""
+    return [Weight(name, (width,), count * (1 + model.layernorm), linear=False)]
+
+
+def _attention(model: PlanModel, tp: int) -> list[Weight]:
+    s = model.sizes
+    width = (s.heads * s.qk_head_dim + s.kv_heads * (s.qk_head_dim + s.v_head_dim)) // tp
+    found = [Weight("qkv", (width, s.hidden_size))]
+    if model.attention_bias:
+        found.append(Weight("qkv bias", (width,), linear=False))
+    if model.qk_norm:
+        found += _norm(model, "q and k norms", s.qk_head_dim, 2)
+    return found
+
+
+def _latent_attention(model: PlanModel, tp: int) -> list[Weight]:
+    s = model.sizes
+    queries, nope = s.heads * s.qk_head_dim // tp, s.qk_head_dim - s.qk_rope
+    found = []
+    if s.q_lora:
+        found += [Weight("q down", (s.q_lora, s.hidden_size)), *_norm(model, "q norm", s.q_lora)]
+        found.append(Weight("q up", (queries, s.q_lora)))
+    else:
+        found.append(Weight("q", (queries, s.hidden_size)))
+    found += [Weight("kv down", (s.kv_lora + s.qk_rope, s.hidden_size)), *_norm(model, "kv norm", s.kv_lora)]
+    return [*found, Weight("kv up", (s.heads * (nope + s.v_head_dim) // tp, s.kv_lora))]
+
+
+def _mlp(model: PlanModel, name: str, width: int, split: int) -> list[Weight]:
+    hidden, wide = model.sizes.hidden_size, width // split
+    first = wide * (2 if model.sizes.gated else 1)
+    found = [Weight(f"{name} in", (first, hidden)), Weight(f"{name} out", (hidden, wide))]
+    if model.linear_bias:
+        found += [
+            Weight(f"{name} in bias", (first,), linear=False), Weight(f"{name} out bias", (hidden,), linear=False),
+        ]  # fmt: skip
+    return found
+
+
+def buffer_elements(
+    sizes: list[int], ranks: int, bucket: int | None = None, apart: frozenset[int] = frozenset()
+) -> int:
+    """Elements of the contiguous buffer in which megatron-core's distributed optimizer keeps parameters or gradients.
+
+    Parameters of these sizes are laid out from the last to the first, each on a multiple of 64 elements. A bucket is
+    closed when it holds `bucket` elements or more (None: one bucket), and padded to a multiple of 128 and of the
+    ranks. `apart`: places in `sizes` of shared embeddings, which have a bucket each.
+    Source: _ParamAndGradBuffer.__init__, distributed/param_and_grad_buffer.py of megatron-core.
+
+    >>> buffer_elements([100, 64], ranks=3)
+    384
+    """
+    divisor = lcm(ranks, 128)
+    start, first, filled = 0, 0, False
+    for place in reversed(range(len(sizes))):
+        start = -(-start // 64) * 64
+        if place in apart and filled:
+            start = first = -(-start // divisor) * divisor
+        end = start + sizes[place]
+        filled = True
+        start = end
+        if place in apart or (bucket is not None and end - first >= bucket):
+            start = first = -(-end // divisor) * divisor
+            filled = False
+    return -(-start // divisor) * divisor

@@ -1,0 +1,131 @@
+"""Peak memory: measured steps, and what each term depends on."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from hcp.core.cost.gpus import GPUS, gpu_named
+from hcp.plan.layout import Layout, PlanJob
+from hcp.plan.memory import memory, usable_gib
+from hcp.plan.memory.activations import layer_saved
+from hcp.plan.memory.buffers import cp_buffers, dummy_gradients
+from hcp.plan.memory.peak import in_flight, stage_terms
+from hcp.plan.model import plan_model
+
+BENCH = Path(__file__).resolve().parents[3] / "bench" / "plan" / "memory.py"
+DENSE = plan_model(
+    {
+        "num_hidden_layers": 8, "hidden_size": 4096, "num_attention_heads": 32, "num_key_value_heads": 8,
+        "intermediate_size": 14336, "vocab_size": 128256, "hidden_act": "silu",
+    }
+)  # fmt: skip
+JOB = PlanJob(64, 8, gpu_named("h100"), 8, 8192, 256)
+MEASURED = (
+    # MooreThreads/SimuMax, docs/b200: peak of torch's allocated memory of truncated models on eight B200.
+    ("llama3_70b_l12_tp1_pp2_dp4_mbc8_cef", 66.55),
+    ("llama3_70b_l12_tp4_pp1_dp2_mbc8_cef", 39.07),
+    ("llama3_405b_l4_tp2_cp4_pp1_dp1_seq131072_mbc4_cef", 118.13),
+    ("deepseekv2_tp1_ep8_pp1_dp8_l4_mbc8_cef", 45.63),
+)
+
+
+def test_measured_peaks_are_met(tmp_path: Path) -> None:
+    rows = tmp_path / "rows.jsonl"
+    rows.write_text("".join(json.dumps({"case": case, "alloc_gib": gib}) + "\n" for case, gib in MEASURED))
+    done = subprocess.run([sys.executable, BENCH, rows], capture_output=True, text=True)
+    assert done.returncode == 0, done.stdout + done.stderr
+
+
+def test_the_bench_fails_where_a_peak_is_missed(tmp_path: Path) -> None:
+    rows = tmp_path / "rows.jsonl"
+    rows.write_text(json.dumps({"case": MEASURED[0][0], "alloc_gib": 67.0}))
+    assert subprocess.run([sys.executable, BENCH, rows], capture_output=True).returncode == 1
+
+
+def test_the_terms_add_up_to_the_peak_of_the_fullest_stage() -> None:
+    found = memory(DENSE, Layout(tp=2, cp=2, pp=4), JOB)
+    assert sum(found.terms.values()) == pytest.approx(found.peak)
+    assert found.by_stage[found.stage] == found.peak == max(found.by_stage)
+    assert len(found.by_stage) == 4
+
+
+@pytest.mark.parametrize(
+    ("layout", "micro_batches", "forwards"),
+    [
+        (Layout(pp=4), 8, [4, 3, 2, 1]),
+        (Layout(pp=4), 2, [2, 2, 2, 1]),
+        # Narayanan et al. 2021: the first stage holds p v + p - 1 chunks' activations of an interleaved pipeline.
+        (Layout(pp=4, vp=2), 8, [11, 9, 7, 5]),
+        (Layout(pp=4, vp=3), 4, [12, 12, 11, 9]),
+    ],
+)
+def test_forwards_in_flight(layout: Layout, micro_batches: int, forwards: list[int]) -> None:
+    assert [sum(in_flight(layout, micro_batches, stage)) for stage in range(layout.pp)] == forwards
+
+
+def test_cp_divides_what_layers_keep_and_not_the_weights() -> None:
+    one, four = (stage_terms(DENSE, Layout(cp=cp), JOB, 0) for cp in (1, 4))
+    assert one["weights"] == four["weights"] and one["gradients"] == four["gradients"]
+    assert one["kept: mlp"] == 4 * four["kept: mlp"]
+    assert one["optimizer"] == pytest.approx(four["optimizer"])  # over DP x CP
+
+
+def test_experts_are_sharded_over_their_own_grid() -> None:
+    model = plan_model(
+        {
+            "num_hidden_layers": 4, "hidden_size": 1024, "num_attention_heads": 8, "vocab_size": 32000,
+            "num_experts": 8, "num_experts_per_tok": 2, "moe_intermediate_size": 512, "intermediate_size": 2048,
+        }
+    )  # fmt: skip
+    spread, whole = (stage_terms(model, Layout(ep=ep), JOB, 0) for ep in (8, 1))
+    assert spread["weights"] < whole["weights"]
+    # The same elements over ep times fewer ranks, of which each has ep times fewer: as much for each.
+    assert spread["optimizer"] == pytest.approx(whole["optimizer"])
+
+
+def test_recomputation_trades_what_is_kept_for_a_layer() -> None:
+    kept, selected, full = (
+        sum(layer_saved(DENSE, Layout(recompute=kind), JOB, False).values()) for kind in ("none", "selective", "full")
+    )
+    assert full == 2 * 8192 * 4096 and kept - selected == 4 * 8192 * 32
+    assert memory(DENSE, Layout(recompute="full"), JOB).peak < memory(DENSE, Layout(), JOB).peak
+
+
+def test_placeholders_are_one_for_each_shape() -> None:
+    whole, half = (dummy_gradients(DENSE, Layout(tp=tp), 0) for tp in (1, 2))
+    qkv, out, first, second = 6144 * 4096, 4096 * 4096, 28672 * 4096, 4096 * 14336
+    assert whole == 2 * (qkv + out + first + second) == 2 * half
+
+
+def test_cp_buffers_by_type() -> None:
+    tokens, keys, queries = 8192 // 8, 2 * 2 * 8192 // 8 * 8 * 128, 2 * 8192 // 8 * 32 * 128
+    lse = 4 * tokens * 32
+    found = {
+        text: cp_buffers(DENSE, Layout(cp=8, cp_comm_type=text.split()[0], hcp_sizes=sizes), JOB)
+        for text, sizes in (("p2p", None), ("a2a", None), ("all_gather", None), ("a2a+p2p", (4, 2)))
+    }
+    assert found == {
+        "p2p": 8 * (keys + queries + lse),  # Transformer Engine's ring keeps every step
+        "a2a": 2 * (2 * queries + keys),
+        "all_gather": 16 * keys,
+        "a2a+p2p": 2 * (keys + queries + lse) + 2 * (2 * queries + keys),
+    }
+    assert cp_buffers(DENSE, Layout(cp_comm_type="p2p"), JOB) == 0
+
+
+def test_the_output_of_before_the_all_to_all_is_kept_since_2_8() -> None:
+    layout = Layout(cp=2, cp_comm_type="a2a")
+    old, new = (layer_saved(DENSE, layout, replace(JOB, versions={"te": te}), False) for te in ("2.7.0", "2.8.0"))
+    assert "a2a output" not in old and new["a2a output"] == 2 * 4096 * 4096
+    assert "a2a output" in layer_saved(DENSE, layout, JOB, False)
+
+
+def test_every_gpu_leaves_most_of_its_memory_and_not_all_of_it() -> None:
+    for gpu in GPUS.values():
+        assert 0.97 * gpu.memory_bytes / 2**30 < usable_gib(gpu) < gpu.reported_mib / 1024
