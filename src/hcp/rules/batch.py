@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from hcp.core.fits import rounds_fit
-from hcp.rules.cp.view import round_up
+from hcp.core.shards import round_up
 from hcp.rules.pipe.view import layout_of
 from hcp.rules.rule import Example, Fix, Problem, Source, rule
 from hcp.rules.upstream import ARGUMENTS, BRIDGE_CONFIG, BRIDGE_INITIALIZE, GLOBAL_VARS, MICROBATCHES, SCHEDULES
