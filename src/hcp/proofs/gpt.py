@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from dataclasses import replace
 from typing import Any, NamedTuple
 
 import torch
@@ -56,9 +57,13 @@ def build_gpt(
     """megatron-core's GPTModel with rotary positions, `core_attention` in every layer. Collective."""
     from megatron.core.models.gpt import GPTModel
     from megatron.core.models.gpt.gpt_layer_specs import get_gpt_layer_local_spec
+    from megatron.core.transformer.torch_norm import WrappedTorchNorm
+    from megatron.core.transformer.transformer_block import TransformerBlockSubmodules
 
-    spec = get_gpt_layer_local_spec()
-    spec.submodules.self_attention.submodules.core_attention = core_attention
+    layer = get_gpt_layer_local_spec()
+    layer.submodules.self_attention.submodules.core_attention = core_attention
+    # The whole block, as upstream would take Transformer Engine's compiled norm at its end where that is imported.
+    spec = TransformerBlockSubmodules(layer_specs=[layer] * shape.num_layers, layer_norm=WrappedTorchNorm)
     torch.manual_seed(seed)
     model = GPTModel(
         config,
@@ -68,6 +73,45 @@ def build_gpt(
         position_embedding_type="rope",
         share_embeddings_and_output_weights=False,
         pg_collection=pg_collection,
+    )
+    return model.to(device, config.params_dtype)
+
+
+def build_hybrid(config: Any, shape: GptShape, core_attention: Any, device: torch.device, *, seed: int = 1) -> Any:
+    """megatron-core's hybrid model (MambaModel; HybridModel from 0.19 on): attention and MLP are layers of their own.
+
+    It has `config.num_layers` of each. It has no Mamba layers, whose kernels need a GPU, and no norm at its end, where
+    upstream takes Transformer Engine's compiled one. Collective.
+    """
+    from megatron.core.models.gpt.gpt_layer_specs import get_gpt_layer_local_spec
+    from megatron.core.models.mamba import MambaModel
+    from megatron.core.ssm.mamba_block import MambaStack, MambaStackSubmodules
+    from megatron.core.ssm.mlp_layer import MLPLayer
+    from megatron.core.transformer.identity_op import IdentityFuncOp, IdentityOp
+    from megatron.core.transformer.spec_utils import ModuleSpec
+    from megatron.core.transformer.transformer_layer import TransformerLayer
+
+    whole = get_gpt_layer_local_spec().submodules
+    whole.self_attention.submodules.core_attention = core_attention
+    attention = replace(whole, pre_mlp_layernorm=IdentityOp, mlp=IdentityOp, mlp_bda=IdentityFuncOp)
+    mlp = replace(whole, input_layernorm=IdentityOp, self_attention=IdentityOp, self_attn_bda=IdentityFuncOp)
+    stack = ModuleSpec(
+        module=MambaStack,
+        params={"post_layer_norm": False},
+        submodules=MambaStackSubmodules(
+            attention_layer=ModuleSpec(module=TransformerLayer, submodules=attention),
+            mlp_layer=ModuleSpec(module=MLPLayer, submodules=mlp),
+        ),
+    )
+    pattern = "*-" * shape.num_layers
+    torch.manual_seed(seed)
+    model = MambaModel(
+        replace(config, num_layers=len(pattern)),
+        stack,
+        vocab_size=VOCAB_SIZE,
+        max_sequence_length=shape.seq_length,
+        hybrid_override_pattern=pattern,
+        position_embedding_type="rope",
     )
     return model.to(device, config.params_dtype)
 

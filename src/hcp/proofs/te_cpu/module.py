@@ -1,0 +1,77 @@
+"""Transformer Engine's own DotProductAttention class on a CPU, in float64: so a whole model can train on it.
+
+Its constructor, its rule for CP, its choice of the backend and the code behind run as they are. Two things are told
+otherwise: while its constructor and its forward run there is a GPU and tensors are on it; and in the two modules that
+ask for half precision, which no arithmetic depends on there, float64 answers to the name float16.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import functools
+import logging
+import sys
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from types import ModuleType
+from typing import Any
+
+import torch
+
+from hcp.proofs.te_cpu.load import PACKAGE, Release, load, use_flash
+
+
+def load_with_module(folder: Path) -> Release:
+    """Imports a release from 2.4 on as `load` does; its DotProductAttention then takes float64 tensors on the CPU.
+
+    To be called before megatron-core is imported, which then finds this Transformer Engine as an installed one.
+    cuDNN's entry points are the ones offered.
+    """
+    release = load(folder)
+    use_flash(release, 0)
+    logging.getLogger("DotProductAttention").disabled = True  # `load` has it say why it chooses what
+    optimizers: Any = None  # an import of it fails: megatron-core then takes torch's
+    sys.modules[f"{PACKAGE}.optimizers"] = optimizers
+    for module in (release.chooser, sys.modules[f"{release.chooser.__package__}.backends"]):
+        vars(module)["torch"] = _TorchWithoutHalf()
+    types = vars(release.chooser).get("TE_DType", {})  # from 2.20 on the choice looks the type up
+    types[torch.float64] = types.get(torch.float16)
+    attention: Any = sys.modules[PACKAGE].DotProductAttention
+    attention.__init__ = _as_on_a_gpu(attention.__init__)
+    attention.forward = _as_on_a_gpu(attention.forward)
+    return release
+
+
+class _TorchWithoutHalf(ModuleType):
+    """torch as a module that asks for half precision sees it."""
+
+    float16 = torch.float64
+
+    def __init__(self) -> None:
+        super().__init__("torch")
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(torch, name)
+
+
+def _as_on_a_gpu(function: Callable[..., Any]) -> Callable[..., Any]:
+    @functools.wraps(function)
+    def on_a_gpu(*args: Any, **kwargs: Any) -> Any:
+        with _claims_of_cuda():
+            return function(*args, **kwargs)
+
+    return on_a_gpu
+
+
+@contextlib.contextmanager
+def _claims_of_cuda() -> Iterator[None]:
+    """There is a GPU, and every tensor is on it: what the class asserts before it computes."""
+    cuda: Any = torch.cuda
+    tensor: Any = torch.Tensor
+    before, cuda.is_available = cuda.is_available, lambda: True
+    tensor.is_cuda = property(lambda _: True)
+    try:
+        yield
+    finally:
+        cuda.is_available = before
+        del tensor.is_cuda  # the property of the base class shows again
