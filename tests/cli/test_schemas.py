@@ -50,6 +50,7 @@ OUTPUTS = {
         "--compare",
     ),
     "a dead job": ("triage", "tests/triage/dead_job.log"),
+    "a rule": ("explain", "HCP001", "KNOWN001"),
     "words": ("check", "--strict", "--", "--context-parallel-size", "$UNSET", "--cp-comm-type", "a2a+p2p"),
 }
 
