@@ -38,6 +38,12 @@ def digest(data: bytes) -> str:
     return hashlib.sha256(data).hexdigest()
 
 
+def digest_of(folder: Path) -> str:
+    """The SHA-256 of a skill: of its files' paths and digests."""
+    lines = [f"{found} {path}\n" for path, found in sorted(present(folder).items())]
+    return digest("".join(lines).encode())
+
+
 def record_of(digests: dict[str, str]) -> bytes:
     """The record of an installed skill: the digest of each file, by its path inside the skill."""
     record = {"schema": SCHEMA, "hcp": __version__, "files": digests}

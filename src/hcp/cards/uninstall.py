@@ -93,4 +93,6 @@ def _not_ours(target: Path, place: Path) -> HcpError:
         return HcpError(
             f"{visible(str(target))} was not installed by hcp; wanted a skill with its record; remove it by hand"
         )
-    return HcpError(f"{visible(target.name)} is not in {visible(str(place))}; wanted an installed skill; see --dry-run")
+    return HcpError(
+        f"{visible(target.name)} is not in {visible(str(place))}; wanted an installed skill; --dry-run lists them"
+    )

@@ -14,6 +14,7 @@ from hcp.cards.installed import AGENT_FOLDERS
 from hcp.cards.skill import faults_of, front_matter
 from hcp.cli.options import format_option
 from hcp.cli.screen import say
+from hcp.cli.skills.evaluate import evaluate
 from hcp.core.signals import ends_cleanly
 
 
@@ -76,6 +77,9 @@ def validate(names: Sequence[str], fmt: str) -> int:
             for line in lines or ["ok"]:
                 say([f"{name}: {line}"])
     return 0 if ok else 1
+
+
+skills.add_command(evaluate)
 
 
 def _place_options(command: Callable[..., Any]) -> Callable[..., Any]:
