@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import copy
 import json
+import re
 import shlex
 from pathlib import Path
 from typing import Any
@@ -61,6 +62,19 @@ OUTPUTS = {
         "64",
     ),
     "a dead job": ("triage", "tests/triage/dead_job.log"),
+    "a rule": ("explain", "HCP001", "KNOWN001"),
+    "groups": ("groups", "--world-size", "16", "--tp", "2", "--cp", "4", "--hcp", "2,2", "--gpus-per-node", "4"),
+    "groups without levels": ("groups", "--world-size", "8", "--cp", "4", "--pp", "2"),
+    "the groups of a rank": ("groups", "--world-size", "16", "--cp", "4", "--hcp", "2,2", "--rank", "3"),
+    "weights": ("dcp", "weights", "--world-size", "8", "--sizes", "4,2,1,1", "--reduction", "sum"),
+    "this machine": ("facts",),
+    "skills": ("skills", "list"),
+    "a skill": ("skills", "show", "training-resiliency"),
+    "valid skills": ("skills", "validate"),
+    "example answers": ("skills", "eval", "hierarchical-context-parallel"),
+    "steps": ("verify", "--list"),
+    "a step": ("verify", "slurm-multi-node-launch:hostile-values"),
+    "anchors": ("anchors", "skills/training-resiliency"),
     "words": ("check", "--strict", "--", "--context-parallel-size", "$UNSET", "--cp-comm-type", "a2a+p2p"),
 }
 
@@ -137,3 +151,21 @@ def test_the_answer_about_the_readmes_example_is_small(hcp, root: Path) -> None:
 
 def test_the_wheel_carries_the_schemas(root: Path) -> None:
     assert 'schemas = "hcp/_pack/schemas"' in (root / "pyproject.toml").read_text()
+
+
+INSIDE = {
+    "hcp.card/1",
+    "hcp.card/2",
+    "hcp.dcp-plan/1",
+    "hcp.installed/1",
+    "hcp.step/1",
+    "hcp.te-cpu/1",
+    "hcp.verified/1",
+}
+"""What hcp reads, or keeps for itself, and prints nowhere."""
+
+
+def test_each_output_has_a_schema(root: Path) -> None:
+    text = "\n".join(path.read_text(encoding="utf-8") for path in (root / "src").rglob("*.py"))
+    printed = set(re.findall(r'"(hcp\.[a-z-]+/[0-9]+)"', text)) - INSIDE
+    assert printed == {name.rpartition(".")[0] + "/" + name.rpartition(".")[2] for name in SCHEMAS}

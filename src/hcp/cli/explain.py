@@ -32,7 +32,7 @@ def explain(ids: Sequence[str], every: bool, folder: str | None, fmt: str) -> No
     elif fmt == "json":
         from hcp.cli.reports.json import dump
 
-        print(dump({"schema": "hcp.explain/1", "rules": [_rule_json(rule) for rule in rules]}))
+        print(dump({"schema": "hcp.explain/2", "rules": [_rule_json(rule) for rule in rules]}))
     elif every or ids:
         say("\n\n".join(f"{page(rule)}\n\n{_place_text(rule)}" for rule in rules).split("\n"))
     else:
@@ -115,7 +115,7 @@ def _rule_json(rule: Rule) -> dict[str, Any]:
     from hcp.cli.reports.json import sources_json
 
     def example(item: Example) -> dict[str, str]:
-        return {"kind": item.dialect, "text": item.text, "assume": item.assume, "command": _example(item)}
+        return {"dialect": item.dialect, "text": item.text, "assume": item.assume, "command": _example(item)}
 
     return {
         "rule": rule.id,

@@ -27,9 +27,10 @@ COMMANDS: dict[str, tuple[str, str]] = {
     "explain": ("hcp.cli.explain", "Why a rule holds, what would be seen, and where upstream says it."),
     "verify": ("hcp.cli.verify", "Run the verification steps that the skills' cards list."),
     "anchors": ("hcp.cli.anchors", "Check the source anchors of rules and cards against upstream's sources."),
-    "skills": ("hcp.cli.skills", "List, show, validate and install the skills of this pack."),
+    "skills": ("hcp.cli.skills.command", "List, show, validate and install the skills of this pack."),
     "render": ("hcp.cli.render", "Write an sbatch script that checks itself before it trains."),
     "triage": ("hcp.cli.triage", "First failure of a dead job; whether CP is really on in a living one."),
+    "mcp": ("hcp.mcp.command", "Serve check, triage and explain to an agent over MCP."),
     "facts": ("hcp.cli.facts", "What this machine or container has, as facts for `hcp check --facts`."),
 }
 """Command -> (module that holds it under the same name, short help). Listed, so that `hcp --help` imports none."""

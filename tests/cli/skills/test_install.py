@@ -39,7 +39,7 @@ def test_an_installed_skill_is_a_copy_and_a_second_run_changes_nothing(hcp, tmp_
     before = tree(tmp_path)
     assert without_record(tree(tmp_path / ".agents" / "skills" / NAME)) == shipped(root)
     done = hcp("skills", "install", NAME, cwd=tmp_path)
-    assert (done.returncode, done.stdout) == (0, f"{NAME} -> .agents/skills/{NAME} (unchanged)\n")
+    assert (done.returncode, done.stdout) == (0, f"{NAME} -> .agents/skills/{NAME} (up to date)\n")
     assert tree(tmp_path) == before
     assert hcp("skills", "validate", f".agents/skills/{NAME}", cwd=tmp_path).returncode == 0
 

@@ -1,0 +1,132 @@
+"""Answers to the tasks of a skill, given in a file or by an agent's command, and what they are worth."""
+
+from __future__ import annotations
+
+import json
+import os
+import shlex
+import subprocess
+import tempfile
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import Any, Literal, NamedTuple
+
+from hcp.cards.evals.grade import faults_of_answer
+from hcp.cards.evals.task import Task
+from hcp.cards.install import install_skills
+from hcp.cards.installed import AGENT_FOLDERS
+from hcp.core.errors import HcpError
+from hcp.core.files import read_text
+from hcp.core.schema import STRING, TEXT, Fields, checked, one_of
+
+Arm = Literal["with", "without"]
+ARMS: tuple[Arm, ...] = ("with", "without")
+_ANSWER = Fields({"task": TEXT, "arm": one_of(ARMS), "answer": STRING}, {"used": TEXT})
+_MAX_BYTES = 50_000_000
+
+
+class Answer(NamedTuple):
+    """What an agent said to a task, with the skill installed or without; `used` is the skill that it opened."""
+
+    task: str
+    arm: Arm
+    text: str
+    used: str | None = None
+
+
+class Graded(NamedTuple):
+    """An answer and its faults; it passed if there are none."""
+
+    answer: Answer
+    faults: tuple[str, ...]
+
+
+def read_answers(path: str) -> list[Answer]:
+    """The answers in a file: a JSON object with task, arm (with, without) and answer on each line.
+
+    Raises:
+        HcpError: the file cannot be read, or a line is none.
+    """
+    answers = []
+    for number, line in enumerate(read_text(path, "answers, one JSON object a line", limit=_MAX_BYTES).splitlines(), 1):
+        if not line.strip():
+            continue
+        try:
+            data = json.loads(line)
+        except (ValueError, RecursionError):
+            raise HcpError(f"{path}:{number} is no JSON; wanted an object with task, arm and answer") from None
+        checked(data, _ANSWER, f"{path}:{number}")
+        answers.append(Answer(data["task"], data["arm"], data["answer"], data.get("used")))
+    return answers
+
+
+def written_answer(answer: Answer) -> str:
+    """The line of a file that `read_answers` reads."""
+    data = {"task": answer.task, "arm": answer.arm, "answer": answer.text}
+    return json.dumps(data | ({"used": answer.used} if answer.used else {})) + "\n"
+
+
+def asked(tasks: Sequence[Task], skills: Sequence[Path], command: str, timeout_s: float) -> Iterator[Answer]:
+    """Asks an agent: for each task twice, in an empty folder with the skills installed and in one without.
+
+    The command gets the prompt on standard input, and prints the answer.
+
+    Raises:
+        HcpError: the command cannot be started, fails, or takes longer.
+    """
+    words = shlex.split(command)
+    for task in tasks:
+        for arm in ARMS:
+            with tempfile.TemporaryDirectory(prefix="hcp-eval-") as folder:
+                if arm == "with":
+                    for place in dict.fromkeys(AGENT_FOLDERS.values()):
+                        list(install_skills(skills, Path(folder, place), force=False, given=True))
+                yield Answer(task.id, arm, _said(words, task.prompt, folder, timeout_s))
+
+
+def _said(words: Sequence[str], prompt: str, folder: str, timeout_s: float) -> str:
+    name = os.path.basename(words[0]) if words else "nothing"
+    try:
+        done = subprocess.run(words, input=prompt, cwd=folder, capture_output=True, text=True, timeout=timeout_s)
+    except (OSError, IndexError) as error:
+        raise HcpError(f"--agent-command: cannot start {name} ({error}); wanted a program and its words") from None
+    except subprocess.TimeoutExpired:
+        raise HcpError(f"--agent-command: {name} took longer than {timeout_s:g} s; wanted an answer") from None
+    if done.returncode:
+        last = (done.stderr.strip().splitlines() or ["it said nothing"])[-1]
+        raise HcpError(f"--agent-command: {name} ended with {done.returncode}: {last}; wanted an answer")
+    return done.stdout
+
+
+def graded(tasks: Sequence[Task], answers: Sequence[Answer]) -> list[Graded]:
+    """Each answer with its faults, in the order of the tasks.
+
+    Raises:
+        HcpError: an answer is to a task that there is not, or a task of an arm has two.
+    """
+    by_id = {task.id: task for task in tasks}
+    seen: set[tuple[str, str]] = set()
+    for answer in answers:
+        if answer.task not in by_id:
+            raise HcpError(f"found an answer to {answer.task}; wanted one of {', '.join(by_id)}")
+        if (answer.task, answer.arm) in seen:
+            raise HcpError(f"found two answers to {answer.task} {answer.arm} the skill; wanted one")
+        seen.add((answer.task, answer.arm))
+    order = list(by_id)
+    return [
+        Graded(answer, tuple(faults_of_answer(by_id[answer.task], answer.text, answer.used)))
+        for answer in sorted(answers, key=lambda answer: (order.index(answer.task), answer.arm))
+    ]
+
+
+def summary(results: Sequence[Graded]) -> dict[str, Any]:
+    """Passed and asked for each arm; the lift is the difference of the shares, over tasks that both arms answered."""
+    arms = {
+        arm: {result.answer.task: not result.faults for result in results if result.answer.arm == arm} for arm in ARMS
+    }
+    both = arms["with"].keys() & arms["without"].keys()
+    lift = sum(arms["with"][task] - arms["without"][task] for task in both) / len(both) if both else None
+    return {
+        **{arm: {"passed": sum(passed.values()), "asked": len(passed)} for arm, passed in arms.items()},
+        "lift": lift,
+    }

@@ -1,0 +1,1 @@
+"""`hcp skills`: its commands."""

@@ -1,0 +1,96 @@
+"""`hcp skills eval`: what a skill is worth, by the answers of an agent with it and without."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import click
+
+from hcp.cards.card import find_skill
+from hcp.cli.options import format_option
+from hcp.cli.screen import is_terminal, say
+from hcp.core.errors import HcpError
+from hcp.core.signals import ends_cleanly
+
+
+@click.command(name="eval")
+@click.argument("skill")
+@click.option("--answers", metavar="FILE", help="JSON lines with task, arm (with, without the skill) and answer.")
+@click.option("--agent-command", metavar="COMMAND", help="Asks it instead: prompt on standard input, answer on output.")
+@click.option("--timeout", default=600.0, show_default=True, help="Seconds that the agent has for one answer.")
+@click.option("-o", "keep", metavar="FILE", help="Also write the answers there, as --answers takes them.")
+@format_option("text", "json")
+def evaluate(
+    skill: str, answers: str | None, agent_command: str | None, timeout: float, keep: str | None, fmt: str
+) -> int:
+    """Grade an agent's answers to the tasks of a skill, with the skill and without it.
+
+    Answers are judged by code and never run. The lift is the share of tasks that pass with the skill less the share
+    without it. With neither --answers nor --agent-command, the example answers beside the tasks are graded: each
+    right one has to pass, each wrong one to fail. Exits with 1 where they do not, or an answer with the skill fails.
+    """
+    from hcp.cards.evals.task import load_tasks
+
+    if answers is not None and agent_command is not None:
+        raise HcpError("found --answers and --agent-command; wanted one of them; leave one out")
+    folder = find_skill(skill)
+    tasks = load_tasks(folder)
+    if answers is None and agent_command is None:
+        from hcp.cards.evals.examples import faults_of_examples
+
+        faults = faults_of_examples(folder, tasks)
+        _print(
+            {"schema": "hcp.skills-examples/1", "skill": folder.name, "ok": not faults, "faults": faults}, fmt, faults
+        )
+        return 1 if faults else 0
+    from hcp.cards.evals.run import asked, graded, read_answers, written_answer
+    from hcp.cards.installed import digest_of
+
+    given = []
+    if answers is not None:
+        given = read_answers(answers)
+    with ends_cleanly():
+        for answer in asked(tasks, [folder], agent_command, timeout) if agent_command is not None else ():
+            given.append(answer)
+            if is_terminal(err=True):
+                say([f"{len(given)} of {2 * len(tasks)} answers"], err=True)
+    if keep is not None:
+        _write(keep, "".join(written_answer(answer) for answer in given))
+    results = graded(tasks, given)
+    from hcp.cards.evals.run import summary
+
+    totals = summary(results)
+    data = {
+        "schema": "hcp.skills-eval/1",
+        "skill": folder.name,
+        "digest": digest_of(folder),
+        **totals,
+        "answers": [
+            {"task": item.answer.task, "arm": item.answer.arm, "passed": not item.faults, "faults": list(item.faults)}
+            for item in results
+        ],
+    }
+    lines = [f"{item.answer.task} ({item.answer.arm}): {'; '.join(item.faults) or 'passed'}" for item in results] + [
+        f"{arm} the skill: {totals[arm]['passed']} of {totals[arm]['asked']} tasks" for arm in ("with", "without")
+    ]
+    if totals["lift"] is not None:
+        lines.append(f"lift: {100 * totals['lift']:+.0f} points")
+    _print(data, fmt, lines)
+    return 1 if any(item.faults and item.answer.arm == "with" for item in results) else 0
+
+
+def _print(data: dict[str, Any], fmt: str, lines: list[str]) -> None:
+    if fmt == "json":
+        click.echo(json.dumps(data, indent=2))
+    else:
+        say(lines or ["ok"])
+
+
+def _write(path: str, text: str) -> None:
+    from hcp.core.files import write_whole
+
+    try:
+        write_whole(path, text)
+    except OSError as error:
+        raise HcpError(f"cannot write {path}: {error.strerror}; name a file in a folder that exists") from None

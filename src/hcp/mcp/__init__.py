@@ -1,0 +1,1 @@
+"""`hcp mcp`: the read-only commands as tools of the Model Context Protocol."""

@@ -1,0 +1,148 @@
+"""The server: it runs `hcp` itself for each question, so that an answer is what the command line says.
+
+A question is a process of its own. It can therefore neither stop the server nor write on the protocol's streams.
+"""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from typing import Any
+
+import anyio
+import anyio.to_thread
+import mcp_types as types
+from mcp.server.context import ServerRequestContext
+from mcp.server.lowlevel import Server
+from mcp.server.stdio import stdio_server
+
+from hcp import __version__
+from hcp.cards.card import find_skill, read_skill_file, skill_dirs
+from hcp.cards.skill import front_matter
+from hcp.core.errors import HcpError
+from hcp.core.visible import visible
+from hcp.mcp.fit import fitted
+from hcp.mcp.tools import TOOLS, Tool
+from hcp.rules.registry import RULES
+
+_TIMEOUT_S = 120
+_SKILL, _RULE = "hcp://skills/", "hcp://rules/"
+Context = ServerRequestContext[Any]
+
+
+def ask(tool: Tool, given: dict[str, Any]) -> dict[str, Any]:
+    """Runs the tool's command: `{"exit_code", "answer"}`, and `"cut"` where the answer did not fit.
+
+    Raises:
+        HcpError: what was given cannot be used, or the command printed no JSON.
+    """
+    unknown = sorted(given.keys() - tool.takes.keys() - {"skip"})
+    missing = [name for name in tool.required if name not in given]
+    if unknown or missing:
+        raise HcpError(f"found {', '.join(unknown) or 'no ' + ', '.join(missing)}; wanted {', '.join(tool.takes)}")
+    skip = given.get("skip", 0)
+    if not isinstance(skip, int) or isinstance(skip, bool) or skip < 0:
+        raise HcpError(f"skip: found {skip!r:.20}, wanted a whole number")
+    # -P: the folder that the agent works in is not where programs come from.
+    python = [sys.executable, *(["-P"] if sys.version_info >= (3, 11) else [])]
+    done = subprocess.run(
+        [*python, "-m", "hcp", *tool.words(given), "--format", "json"],
+        input=str(given.get("text") or ""), capture_output=True, text=True, timeout=_TIMEOUT_S,
+    )  # fmt: skip
+    try:
+        answer = json.loads(done.stdout)
+    except ValueError:
+        raise HcpError((done.stderr.strip().splitlines() or ["hcp printed nothing"])[-1][:300]) from None
+    answer, cut = fitted(answer, skip)
+    return {"exit_code": done.returncode, "answer": answer, **({"cut": cut} if cut else {})}
+
+
+async def _list_tools(ctx: Context, params: types.PaginatedRequestParams | None) -> types.ListToolsResult:
+    read_only = types.ToolAnnotations(read_only_hint=True, open_world_hint=False)
+    tools = [
+        types.Tool(
+            name=tool.name,
+            description=tool.description,
+            input_schema=tool.input_schema,
+            output_schema=tool.output_schema,
+            annotations=read_only,
+        )
+        for tool in TOOLS
+    ]
+    return types.ListToolsResult(tools=tools)
+
+
+async def _call_tool(ctx: Context, params: types.CallToolRequestParams) -> types.CallToolResult:
+    tool = next((tool for tool in TOOLS if tool.name == params.name), None)
+    try:
+        if tool is None:
+            raise HcpError(f"found no tool {params.name:.40}; wanted {', '.join(tool.name for tool in TOOLS)}")
+        result = await anyio.to_thread.run_sync(ask, tool, params.arguments or {}, abandon_on_cancel=True)
+    except HcpError as error:
+        return _failed(str(error))
+    except subprocess.TimeoutExpired:
+        return _failed(f"{params.name}: no answer after {_TIMEOUT_S} s; give a smaller input")
+    text = json.dumps(result, separators=(",", ":"))
+    return types.CallToolResult(
+        content=[types.TextContent(text=text)], structured_content=result, is_error=result["exit_code"] in (2, 3)
+    )
+
+
+def _failed(text: str) -> types.CallToolResult:
+    return types.CallToolResult(content=[types.TextContent(text=visible(text))], is_error=True)
+
+
+async def _list_resources(ctx: Context, params: types.PaginatedRequestParams | None) -> types.ListResourcesResult:
+    skills = [
+        types.Resource(
+            uri=_SKILL + folder.name,
+            name=folder.name,
+            description=str(front_matter(folder)[0].get("description", "")),
+            mime_type="text/markdown",
+        )
+        for folder in skill_dirs()
+    ]
+    rules = [
+        types.Resource(uri=_RULE + rule.id, name=rule.id, description=rule.title, mime_type="application/json")
+        for rule in RULES
+    ]
+    return types.ListResourcesResult(resources=[*skills, *rules])
+
+
+async def _read_resource(ctx: Context, params: types.ReadResourceRequestParams) -> types.ReadResourceResult:
+    uri = str(params.uri)
+    if uri.startswith(_SKILL):
+        name, _, reference = uri.removeprefix(_SKILL).partition("/")
+        if name not in {folder.name for folder in skill_dirs()} or ".." in reference:
+            raise ValueError(f"found no skill {name[:60]!r}")
+        text = read_skill_file(find_skill(name), reference or "SKILL.md", "a file of the skill")
+        return types.ReadResourceResult(
+            contents=[types.TextResourceContents(uri=uri, text=text, mime_type="text/markdown")]
+        )
+    rule = uri.removeprefix(_RULE)
+    if rule not in {each.id for each in RULES}:
+        raise ValueError(f"found no resource {uri[:60]!r}; wanted {_SKILL}NAME or {_RULE}ID")
+    explain = next(tool for tool in TOOLS if tool.name == "explain")
+    result = await anyio.to_thread.run_sync(ask, explain, {"rule": rule})
+    contents = types.TextResourceContents(uri=uri, text=json.dumps(result["answer"]), mime_type="application/json")
+    return types.ReadResourceResult(contents=[contents])
+
+
+def serve() -> None:
+    """Serves the protocol on standard input and output until the client closes them."""
+    server: Server[Any] = Server(
+        "hcp",
+        version=__version__,
+        instructions="Check a launch with context parallelism before it costs a cluster; read why a job died.",
+        on_list_tools=_list_tools,
+        on_call_tool=_call_tool,
+        on_list_resources=_list_resources,
+        on_read_resource=_read_resource,
+    )
+
+    async def main() -> None:
+        async with stdio_server() as (reads, writes):
+            await server.run(reads, writes, server.create_initialization_options())
+
+    anyio.run(main)

@@ -1,0 +1,141 @@
+"""The tools: what each is for, what it takes, the command that it runs, and the schemas of its answers."""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, NamedTuple
+
+from hcp.core.errors import HcpError
+from hcp.resources import pack_dir
+
+MAX_TEXT = 1_000_000
+"""Bytes of a launch or a log that is handed over as text; a longer one is given by its path."""
+_TEXT = {"type": "string", "description": "The file's content, instead of a path"}
+_STATED = {"type": "array", "items": {"type": "string"}, "description": "Facts: te=2.14, mcore=0.16.1, arch=sm90"}
+_SKIP = {"type": "integer", "minimum": 0, "description": "Leave out so many entries of a list that was cut"}
+Given = Mapping[str, Any]
+
+
+class Tool(NamedTuple):
+    """One tool. `words` makes the words after `hcp` of what was given; `text` says whether `text` is its input."""
+
+    name: str
+    description: str
+    takes: Mapping[str, Mapping[str, Any]]
+    words: Callable[[Given], list[str]]
+    schemas: Sequence[str]
+    required: Sequence[str] = ()
+
+    @property
+    def input_schema(self) -> dict[str, Any]:
+        """The JSON Schema of the arguments."""
+        return {
+            "type": "object",
+            "properties": {**self.takes, "skip": _SKIP},
+            "required": list(self.required),
+            "additionalProperties": False,
+        }
+
+    @property
+    def output_schema(self) -> dict[str, Any]:
+        """The JSON Schema of the answer: the published ones of the command's output, and what was cut."""
+        published = [_published(name) for name in (*self.schemas, "hcp.error.1")]
+        definitions: dict[str, Any] = {schema["$id"]: schema for schema in published}
+        return {
+            "type": "object",
+            "properties": {
+                "exit_code": {"type": "integer"},
+                "answer": {"anyOf": [{"$ref": schema["$id"]} for schema in published]},
+                "cut": {"type": "array", "items": {"type": "string"}},
+            },
+            "required": ["exit_code", "answer"],
+            "additionalProperties": False,
+            "$defs": definitions,
+        }
+
+
+def _published(name: str) -> dict[str, Any]:
+    schema: dict[str, Any] = json.loads((pack_dir("schemas") / f"{name}.json").read_text(encoding="utf-8"))
+    return schema
+
+
+def _target(given: Given, key: str = "path") -> str:
+    """The word that names the input: a path, or `-` for the text.
+
+    Raises:
+        HcpError: both are given, or neither; the text is too long.
+    """
+    path, text = given.get(key), given.get("text")
+    if (path is None) == (text is None):
+        raise HcpError(f"found {'both' if path else 'neither'} of {key} and text; wanted one of them")
+    if text is not None:
+        if len(text.encode("utf-8", "replace")) > MAX_TEXT:
+            raise HcpError(f"text: found more than {MAX_TEXT:,} bytes; give the {key} of a file")
+        return "-"
+    return os.path.join(".", str(path)) if str(path).startswith("-") else str(path)
+
+
+def _options(given: Given, **options: str) -> list[str]:
+    words = [f"--{option}={given[key]}" for key, option in options.items() if given.get(key) is not None]
+    return words + [f"--assume={fact}" for fact in given.get("assume") or ()]
+
+
+def _check(given: Given) -> list[str]:
+    sets = [f"--set={change}" for change in given.get("set") or ()]
+    return ["check", _target(given), *_options(given, dialect="dialect", model="model", recipe="recipe"), *sets]
+
+
+def _triage(given: Given) -> list[str]:
+    return ["triage", _target(given), *_options(given, launch="launch")]
+
+
+def _explain(given: Given) -> list[str]:
+    rule = str(given["rule"])
+    if not rule.isalnum():
+        raise HcpError(f"rule: found {rule[:20]!r}, wanted an id such as HCP001")
+    return ["explain", rule]
+
+
+_PATH = {"type": "string", "description": "A file on this machine: script, YAML, override list"}
+_MODEL = {"type": "string", "description": "The model's config.json, for its head counts and sizes"}
+TOOLS = (
+    Tool(
+        "check",
+        "Tells what a Megatron-LM, Megatron-Bridge, verl, NeMo-RL, ms-swift or slime launch with context parallelism "
+        "will do wrong, with fixes that were tried. Nothing is executed.",
+        {
+            "path": _PATH,
+            "text": _TEXT,
+            "dialect": {"type": "string", "description": "Whose launch it is; found out without it"},
+            "assume": _STATED,
+            "set": {"type": "array", "items": {"type": "string"}, "description": "Changes to the launch: KEY=VALUE"},
+            "model": _MODEL,
+            "recipe": {"type": "string", "description": "The Megatron-Bridge recipe that the launch starts from"},
+        },
+        _check,
+        ("hcp.check.2", "hcp.check-many.2"),
+    ),
+    Tool(
+        "triage",
+        "Reads the log of a dead or suspicious job: what failed first, on which rank, the line that says so, what to "
+        "do; and whether context parallelism is on.",
+        {
+            "path": {"type": "string", "description": "A log, or a folder of logs, on this machine"},
+            "text": _TEXT,
+            "launch": {"type": "string", "description": "The path of the job's launch"},
+            "assume": _STATED,
+        },
+        _triage,
+        ("hcp.triage.2",),
+    ),
+    Tool(
+        "explain",
+        "Why a rule holds, what would be seen, a good and a bad example, and where upstream says it.",
+        {"rule": {"type": "string", "description": "An id such as HCP001"}},
+        _explain,
+        ("hcp.explain.2",),
+        ("rule",),
+    ),
+)

@@ -1,0 +1,108 @@
+"""`hcp skills install --agent`, `update` and `uninstall`: where agents look, and nothing of a person's is lost."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from pathlib import Path
+
+import pytest
+
+from support.cards import skill_in, step
+
+NAME = "training-resiliency"
+
+
+def files_in(folder: Path) -> dict[str, str]:
+    return {path.relative_to(folder).as_posix(): path.read_text() for path in folder.rglob("*") if path.is_file()}
+
+
+@pytest.mark.parametrize(
+    ("agent", "folders"),
+    [
+        ("claude", [".claude/skills"]),
+        ("codex", [".agents/skills"]),
+        ("cursor", [".agents/skills"]),
+        ("gemini", [".agents/skills"]),
+        ("copilot", [".agents/skills"]),
+        ("all", [".agents/skills", ".claude/skills"]),
+    ],
+)
+def test_each_agent_finds_them_where_it_looks(hcp, tmp_path: Path, agent: str, folders: list[str]) -> None:
+    done = hcp("skills", "install", NAME, "--agent", agent, cwd=tmp_path)
+    assert (done.returncode, done.stderr) == (0, "")
+    assert sorted(path.parent.parent.relative_to(tmp_path).as_posix() for path in tmp_path.rglob("SKILL.md")) == folders
+
+
+def test_a_dry_run_says_what_would_be_done_and_does_nothing(hcp, tmp_path: Path) -> None:
+    done = hcp("skills", "install", NAME, "--dry-run", cwd=tmp_path)
+    assert (done.returncode, done.stdout) == (0, f"{NAME} -> .agents/skills/{NAME} (would be new)\n")
+    assert list(tmp_path.iterdir()) == []
+    hcp("skills", "install", NAME, cwd=tmp_path)
+    skill = tmp_path / ".agents" / "skills" / NAME / "SKILL.md"
+    skill.write_text(skill.read_text() + "my own line\n")
+    before = files_in(tmp_path)
+    done = hcp("skills", "install", NAME, "--dry-run", cwd=tmp_path)
+    assert done.stdout.splitlines()[0] == f"{NAME} -> .agents/skills/{NAME} (would be replaced)"
+    assert "+++ yours/SKILL.md" in done.stdout and "+my own line" in done.stdout.splitlines()
+    done = hcp("skills", "uninstall", "--dry-run", cwd=tmp_path)
+    assert done.stdout == f".agents/skills/{NAME} would be removed (you changed SKILL.md)\n"
+    assert files_in(tmp_path) == before
+
+
+def test_update_replaces_another_version_and_keeps_edits(hcp, tmp_path: Path, root: Path) -> None:
+    done = hcp("skills", "update", cwd=tmp_path)
+    assert (done.returncode, done.stdout) == (0, "nothing is installed there; run hcp skills install\n")
+    hcp("skills", "install", NAME, cwd=tmp_path)
+    place = tmp_path / ".agents" / "skills" / NAME
+    record = json.loads((place / "config" / "installed.json").read_text())
+    # An older version: a file with other words, and the record that says so.
+    (place / "SKILL.md").write_text("older words")
+    record["files"]["SKILL.md"] = "9d0e9a6d31a2a6a8d6b6a9b9c3a5b5a6"
+    (place / "config" / "installed.json").write_text(json.dumps(record))
+    assert hcp("skills", "update", cwd=tmp_path).returncode == 2  # the record does not know these words: an edit
+    record["files"]["SKILL.md"] = hashlib.sha256(b"older words").hexdigest()
+    (place / "config" / "installed.json").write_text(json.dumps(record))
+    assert hcp("skills", "install", NAME, cwd=tmp_path).returncode == 2
+    done = hcp("skills", "update", cwd=tmp_path)
+    assert (done.returncode, done.stdout) == (0, f"{NAME} -> .agents/skills/{NAME} (replaced)\n")
+    assert (place / "SKILL.md").read_text() == (root / "skills" / NAME / "SKILL.md").read_text()
+    assert hcp("skills", "update", cwd=tmp_path).stdout == f"{NAME} -> .agents/skills/{NAME} (up to date)\n"
+
+
+def test_uninstall_takes_away_what_hcp_installed_and_nothing_else(hcp, tmp_path: Path) -> None:
+    mine = skill_in(tmp_path / ".agents" / "skills" / "mine", step())
+    hcp("skills", "install", cwd=tmp_path)
+    kept = files_in(mine)
+    (tmp_path / ".agents" / "skills" / NAME / "SKILL.md").write_text("my own words")
+    done = hcp("skills", "uninstall", cwd=tmp_path)
+    assert done.returncode == 2 and f"found changed files in {NAME} (SKILL.md)" in done.stderr
+    assert (tmp_path / ".agents" / "skills" / "slurm-multi-node-launch").is_dir()
+    done = hcp("skills", "uninstall", "--force", cwd=tmp_path)
+    assert done.returncode == 0 and f"what you had is in .agents/skills/.hcp-backup/{NAME}-1" in done.stdout
+    left = {path.name for path in (tmp_path / ".agents" / "skills").iterdir()}
+    assert left == {"mine", ".hcp-backup"}
+    assert files_in(mine) == kept
+    assert (tmp_path / ".agents/skills/.hcp-backup" / f"{NAME}-1" / "SKILL.md").read_text() == "my own words"
+    assert hcp("skills", "uninstall", cwd=tmp_path).returncode == 0
+
+
+@pytest.mark.parametrize("force", [(), ("--force",)])
+def test_uninstall_removes_nothing_through_a_link_and_nothing_without_a_record(hcp, tmp_path, force) -> None:
+    victim = tmp_path / "victim"
+    hcp("skills", "install", NAME, "--dir", victim, cwd=tmp_path)
+    before = files_in(victim)
+    place = tmp_path / ".agents" / "skills"
+    place.mkdir(parents=True)
+    (place / NAME).symlink_to(victim / NAME)
+    (place / "mine").mkdir()
+    (place / "mine" / "SKILL.md").write_text("mine")
+    done = hcp("skills", "uninstall", *force, cwd=tmp_path)
+    assert (done.returncode, done.stdout) == (0, "")
+    for name, said in ((NAME, "is a link"), ("mine", "was not installed by hcp"), ("none", "is not in")):
+        done = hcp("skills", "uninstall", name, *force, cwd=tmp_path)
+        assert done.returncode == 2 and said in done.stderr and len(done.stderr.splitlines()) == 1
+    place.rename(tmp_path / "elsewhere")
+    place.symlink_to(tmp_path / "elsewhere")
+    assert "is a link" in hcp("skills", "uninstall", *force, cwd=tmp_path).stderr
+    assert files_in(victim) == before and (tmp_path / "elsewhere" / "mine" / "SKILL.md").is_file()

@@ -1,0 +1,78 @@
+"""`hcp skills eval`: answers from a file or from an agent's command, with the skill and without it."""
+
+from __future__ import annotations
+
+import json
+import sys
+from pathlib import Path
+
+import pytest
+
+SKILL = "hierarchical-context-parallel"
+
+
+def rows(root: Path, arm: str, name: str) -> list[dict[str, str]]:
+    folder = root / "skills" / SKILL / "evals" / "answers"
+    return [
+        {"task": path.name, "arm": arm, "answer": (path / f"{name}.md").read_text()}
+        for path in sorted(folder.iterdir())
+    ]
+
+
+def test_the_lift_is_what_the_skill_is_worth(hcp, tmp_path: Path, root: Path) -> None:
+    answers = tmp_path / "answers.jsonl"
+    given = rows(root, "with", "right") + rows(root, "without", "wrong-1")
+    given[-1]["answer"] = rows(root, "without", "right")[-1]["answer"]
+    answers.write_text("".join(json.dumps(row) + "\n" for row in given))
+    done = hcp("skills", "eval", SKILL, "--answers", answers, "--format", "json")
+    data = json.loads(done.stdout)
+    number = len(given) // 2
+    assert done.returncode == 0, done.stderr
+    assert (data["with"], data["without"]) == ({"passed": number, "asked": number}, {"passed": 1, "asked": number})
+    assert data["lift"] == pytest.approx((number - 1) / number)
+    answers.write_text(json.dumps(given[0] | {"answer": "I do not know."}))
+    done = hcp("skills", "eval", SKILL, "--answers", answers)
+    assert done.returncode == 1 and "with the skill: 0 of 1 tasks" in done.stdout and "lift" not in done.stdout
+
+
+def test_an_agent_is_asked_with_the_skill_and_without(hcp, tmp_path: Path, root: Path) -> None:
+    agent = tmp_path / "agent.py"
+    agent.write_text(
+        "import json, pathlib, sys\n"
+        "prompt = sys.stdin.read()\n"
+        f"skill = pathlib.Path('.claude/skills/{SKILL}')\n"
+        "if skill.is_dir():\n"
+        "    tasks = json.loads((skill / 'evals' / 'evals.json').read_text())['evals']\n"
+        "    task = next(task['id'] for task in tasks if task['prompt'] == prompt)\n"
+        "    print((skill / 'evals' / 'answers' / task / 'right.md').read_text())\n"
+    )
+    kept = tmp_path / "kept.jsonl"
+    command = f"{sys.executable} {agent}"
+    done = hcp("skills", "eval", SKILL, "--agent-command", command, "-o", kept, "--format", "json")
+    data = json.loads(done.stdout)
+    assert done.returncode == 0 and data["with"]["passed"] == data["with"]["asked"] == len(data["answers"]) // 2
+    again = hcp("skills", "eval", SKILL, "--answers", kept, "--format", "json")
+    assert json.loads(again.stdout) == data
+
+
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [
+        ("x", "answers.jsonl:1 is no JSON"),
+        ('{"task": "explicit-enable", "arm": "with"}', "answer: found nothing"),
+        ('{"task": "no-such", "arm": "with", "answer": ""}', "found an answer to no-such"),
+        ('{"task": "explicit-enable", "arm": "with", "answer": ""}\n' * 2, "found two answers"),
+    ],
+)
+def test_what_is_no_answer_is_one_line(hcp, tmp_path: Path, text: str, said: str) -> None:
+    (tmp_path / "answers.jsonl").write_text(text)
+    done = hcp("skills", "eval", SKILL, "--answers", tmp_path / "answers.jsonl")
+    assert done.returncode == 2 and said in done.stderr and len(done.stderr.splitlines()) == 1
+
+
+@pytest.mark.parametrize(
+    ("command", "said"), [("no-such-agent", "cannot start"), ("false", "ended with 1"), ("", "cannot start nothing")]
+)
+def test_an_agent_that_fails_is_one_line(hcp, command: str, said: str) -> None:
+    done = hcp("skills", "eval", SKILL, "--agent-command", command)
+    assert done.returncode == 2 and said in done.stderr and len(done.stderr.splitlines()) == 1

@@ -1,0 +1,48 @@
+"""An answer that is too long loses entries of its longest list, says so, and the next question goes on there."""
+
+from __future__ import annotations
+
+import json
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from hcp.mcp.fit import fitted
+
+FINDINGS = [{"rule": f"A{number:03}", "text": "x" * 200} for number in range(30)]
+ANSWER = {"schema": "hcp.x/1", "findings": FINDINGS, "facts": {"a": ["b"]}}
+
+
+def test_an_answer_that_fits_stays_as_it_is() -> None:
+    assert fitted({"a": [1, 2]}, limit=100) == ({"a": [1, 2]}, [])
+
+
+def test_all_entries_are_found_by_asking_again() -> None:
+    seen: list[str] = []
+    skip, notes = 0, ["more"]
+    while any("ask again" in note or note == "more" for note in notes):
+        answer, notes = fitted(ANSWER, skip)
+        seen += [entry["rule"] for entry in answer["findings"]]
+        assert len(json.dumps(answer, separators=(",", ":"))) <= 3_400
+        skip = len(seen)
+    assert seen == [entry["rule"] for entry in FINDINGS]
+
+
+def test_what_is_skipped_beyond_the_end_leaves_the_last() -> None:
+    answer, notes = fitted(ANSWER, skip=99)
+    assert [entry["rule"] for entry in answer["findings"]] == ["A029"]
+    assert notes == ["findings: 30 to 30 of 30"]
+
+
+@given(
+    st.recursive(
+        st.none() | st.integers() | st.text(max_size=900),
+        lambda inner: st.lists(inner, max_size=6) | st.dictionaries(st.text(max_size=5), inner, max_size=4),
+        max_leaves=40,
+    )
+)
+def test_whatever_the_answer_is_nothing_is_cut_without_a_note(value) -> None:
+    before = {"value": value}
+    answer, notes = fitted(before, limit=1_000)
+    assert answer == before or notes
+    assert before == {"value": value}
