@@ -56,9 +56,9 @@ def _dcp() -> tuple[Rule, ...]:
 
 
 def _verl() -> tuple[Rule, ...]:
-    from hcp.rules.verl import batches
+    from hcp.rules.verl import batches, workers
 
-    return _rules_in(batches)
+    return _rules_in(batches, workers)
 
 
 def _frameworks() -> tuple[Rule, ...]:

@@ -14,6 +14,10 @@ WITH_CRITIC = SOUND.replace("grpo", "gae")
 BY_TOKENS = f"{MEGATRON}{A}use_dynamic_bsz=True "
 CP_4 = f"{SOUND}trainer.nnodes=3 {A}megatron.context_parallel_size=4 "
 
+CRITIC_ONLY, CRITIC_CP = BY_TOKENS.replace("grpo", "gae"), "critic.megatron.context_parallel_size="
+WITH_SIZES = f"{BY_TOKENS}{A}use_kl_loss=True "
+ACTOR_CP, REF_CP = f"{A}megatron.context_parallel_size=", "actor_rollout_ref.ref.megatron.context_parallel_size="
+
 LONG = f"{BY_TOKENS}data.max_prompt_length=1024 data.max_response_length=31744 "  # 32768 tokens
 LONG_YAML = """\
 algorithm: {adv_estimator: grpo}
@@ -31,6 +35,24 @@ actor_rollout_ref:
 
 VERDICTS: list[Row] = [
     # rule, dialect, launch, assumed, verdict
+    ("VERL006", "verl", f"{WITH_SIZES}{ACTOR_CP}1 {REF_CP}2", "verl=0.9.0", "all: VERL006"),
+    ("VERL006", "verl", f"{WITH_SIZES}{ACTOR_CP}1 {REF_CP}2", "verl=0.9.0", "error silent never"),
+    ("VERL006", "verl", f"{WITH_SIZES}{REF_CP}2", "verl=0.9.0", "error"),  # the actor's default is 1
+    ("VERL006", "verl", f"{WITH_SIZES}{ACTOR_CP}1 {REF_CP}2", "verl=0.8.0", "warning"),  # the legacy mbridge
+    ("VERL006", "verl", f"{WITH_SIZES}{ACTOR_CP}1 {REF_CP}2 {A}megatron.vanilla_mbridge=True", "verl=0.9.0", "warning"),
+    ("VERL006", "verl", f"{WITH_SIZES}{ACTOR_CP}1 {REF_CP}2 {A}megatron.vanilla_mbridge=False", "verl=0.9.0", "error"),
+    ("VERL006", "verl", f"{WITH_SIZES}{ACTOR_CP}1 {REF_CP}2 {A}megatron.vanilla_mbridge=False", "verl=0.8.0", "error"),
+    ("VERL006", "verl", f"{WITH_SIZES}{ACTOR_CP}1 {REF_CP}2", "verl=0.7.1", "fine"),  # its workers build the actor's
+    ("VERL006", "verl", f"{WITH_SIZES}{ACTOR_CP}2 {REF_CP}1", "verl=0.9.0", "warning"),
+    ("VERL006", "verl", f"{WITH_SIZES}{ACTOR_CP}2 {REF_CP}4", "verl=0.9.0", "warning"),
+    ("VERL006", "verl", f"{WITH_SIZES}{ACTOR_CP}2 {REF_CP}2", "verl=0.9.0", "fine"),
+    ("VERL006", "verl", f"{WITH_SIZES}{ACTOR_CP}2", "verl=0.9.0", "fine"),  # it follows
+    ("VERL006", "verl", WITH_SIZES, "verl=0.9.0", "not concerned"),
+    ("VERL006", "verl", f"{CRITIC_ONLY}{ACTOR_CP}1 {REF_CP}2", "verl=0.9.0", "not concerned"),
+    ("VERL006", "verl", f"{CRITIC_ONLY}{A}use_kl_loss=True {ACTOR_CP}2 {CRITIC_CP}4", "verl=0.9.0", "fine"),
+    ("VERL006", "verl", f"{WITH_SIZES}{ACTOR_CP}2 {REF_CP}${{oc.env:CP}}", "verl=0.9.0", "fine"),  # known where it runs
+    ("VERL006", "verl", f"{BY_TOKENS}{ACTOR_CP}1 {REF_CP}2", "verl=0.9.0", "not concerned"),  # no reference model
+    ("VERL006", "verl", f"{WITH_SIZES}{ACTOR_CP}1 {REF_CP}2", "", "needs verl"),
     ("VERL001", "verl", SOUND, "", "all:"),
     ("VERL001", "verl", MEGATRON, "", "all: VERL001 VERL002"),
     ("VERL001", "verl", BY_TOKENS, "", "all:"),
@@ -119,6 +141,8 @@ VERDICTS: list[Row] = [
 ]
 
 TEXTS: list[Row] = [
+    ("VERL006", "verl", f"{WITH_SIZES}{ACTOR_CP}1 {REF_CP}2", "verl=0.9.0", "message: trains wrong, unnoticed"),
+    ("VERL006", "verl", f"{WITH_SIZES}{ACTOR_CP}4 {REF_CP}2", "verl=0.9.0", "message: runs with context parallelism 2"),
     # rule, dialect, launch, assumed, what the finding says
     ("VERL001", "verl", MEGATRON, "", "found: actor_rollout_ref.actor: use_dynamic_bsz False and no ppo_micro"),
     ("VERL001", "verl", WITH_CRITIC, "", "found: critic: use_dynamic_bsz False"),

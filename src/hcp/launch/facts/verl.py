@@ -14,6 +14,13 @@ VERL_FACTS: tuple[FactSpec, ...] = (
         "train_batch_size", "size", "verl: prompts per step", verl=("data.train_batch_size",), defaults={"verl": 1024}
     ),
     FactSpec("rollouts", "size", "verl: answers per prompt", verl=(f"{_ROLLOUT}.n",), defaults={"verl": 1}),
+    FactSpec(
+        "vanilla_mbridge",
+        "bool",
+        "verl: the legacy mbridge builds the model; null = the release's default",
+        verl=("@.megatron.vanilla_mbridge",),
+        defaults={"verl": None},
+    ),
     _size("ppo_micro_batch_size", "sequences per forward over all ranks (old)", "@.ppo_micro_batch_size"),
     _size(
         "rollout_log_prob_micro_batch_size_per_gpu",
