@@ -2,9 +2,10 @@
 
     python bench/plan/fit.py --rows FOLDER [--judge FILE] [--write] [--ablation] [--print-rows]
 
-FOLDER holds measured_bridge.jsonl, measured_b200_simumax.jsonl and long_sequence_llama2_7b_fp8_h100.jsonl. Logarithms of constants are fitted by damped
-Gauss-Newton to the logarithms of the steps' seconds, with a robust loss (soft L1) and a pull towards the priors.
-`--judge`: rows of the same form that are not fitted. `--write` writes src/hcp/plan/constants_fitted.py.
+FOLDER holds measured_bridge.jsonl, measured_b200_simumax.jsonl and long_sequence_llama2_7b_fp8_h100.jsonl. Logarithms
+of constants are fitted by damped Gauss-Newton to the logarithms of the steps' seconds, with a robust loss (soft L1) and
+a pull towards the priors. `--judge`: rows of the same form that are not fitted. `--write` writes
+src/hcp/plan/constants_fitted.py.
 """
 
 from __future__ import annotations
@@ -122,7 +123,9 @@ def scores(rows: Sequence[Measured], values: dict[str, float]) -> str:
                 both += 1
                 right += (measured[i] > measured[k]) == (predicted[i] > predicted[k])
     text = f"{len(rows):4} rows: median {statistics.median(errors):.1%}, p90 {errors[int(0.9 * (len(errors) - 1))]:.1%}"
-    return f"{text}, max {errors[-1]:.1%}, Spearman {spearman(predicted, measured):.3f}, order {right / max(1, both):.1%}"
+    return (
+        f"{text}, max {errors[-1]:.1%}, Spearman {spearman(predicted, measured):.3f}, order {right / max(1, both):.1%}"
+    )
 
 
 def spearman(first: Sequence[float], second: Sequence[float]) -> float:

@@ -24,10 +24,8 @@ def model_of(layers: int, mtp: int = 0) -> PlanModel:
 def test_a_layout_is_read_back_from_its_text() -> None:
     chance = random.Random(3)
     for _ in range(200):
-        layout = Layout(
-            *(chance.choice((1, 2, 8, 72)) for _ in range(7)),
-            cp_comm_type="a2a+p2p", hcp_sizes=chance.choice((None, (8, 2))), recompute=chance.choice(("none", "full")),
-        )  # fmt: skip
+        sizes = {name: chance.choice((1, 2, 8, 72)) for name in ("tp", "cp", "pp", "vp", "ep", "etp", "mbs")}
+        layout = replace(Layout(**sizes), cp_comm_type="a2a+p2p", hcp_sizes=chance.choice((None, (8, 2))))  # type: ignore[arg-type]
         expected = layout if layout.cp > 1 else replace(layout, cp_comm_type="p2p", hcp_sizes=None)
         assert parse_layout(str(layout)) == expected
 

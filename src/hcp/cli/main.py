@@ -21,6 +21,7 @@ from hcp.core.signals import ends_cleanly
 COMMANDS: dict[str, tuple[str, str]] = {
     "check": ("hcp.cli.check", "Tell what a launch will do wrong, before the cluster starts."),
     "show": ("hcp.cli.show", "Print a launch as it is read: its topology, and each fact with its origin."),
+    "plan": ("hcp.cli.plan", "From a model, a cluster and a sequence length to a parallel layout, with reasons."),
     "dcp": ("hcp.cli.dcp.command", "Dynamic CP: plan groups per sequence, and weigh the loss."),
     "pack": ("hcp.cli.packing.command", "Packed data: check it against a launch, and plan how to pack."),
     "groups": ("hcp.cli.groups", "All rank groups by level, and which of them leave their node."),

@@ -78,13 +78,7 @@ def read_model(path: str) -> dict[str, Fact]:
     Raises:
         HcpError: no such file, no JSON object, no config of a language model, or a size that is no whole number.
     """
-    if os.path.isdir(path):
-        path = os.path.join(path, "config.json")
-    elif not os.path.lexists(path):
-        from hcp.launch.hf_cache import cached_config, is_model_name
-
-        path = cached_config(path) if is_model_name(path) else path
-    name, text = text_of_target(path, lambda: b"", "a model's config.json")
+    name, text = _config_text(path)
     data, places = _parsed(text, name)
     prefix = next((key for key in _LANGUAGE if isinstance(_at(data, key), dict)), "")
     config = _Config(data, places, prefix)
@@ -213,6 +207,27 @@ def _whole(value: Any, path: str, name: str) -> int | None:
     if isinstance(value, bool) or not isinstance(value, int) or not 0 <= value <= 10**9:
         raise HcpError(f"{name}: {path} is {str(value)[:40]!r}; wanted a whole number; give the model's config.json")
     return value
+
+
+def model_values(path: str) -> tuple[str, dict[str, Any]]:
+    """(name of the file, the config as it is) of what `read_model` takes.
+
+    Raises:
+        HcpError: no such file, or no JSON object.
+    """
+    name, text = _config_text(path)
+    return name, _parsed(text, name)[0]
+
+
+def _config_text(path: str) -> tuple[str, str]:
+    """(name, text) of a config.json, of that in a folder, or of a cached model by name."""
+    if os.path.isdir(path):
+        path = os.path.join(path, "config.json")
+    elif not os.path.lexists(path):
+        from hcp.launch.hf_cache import cached_config, is_model_name
+
+        path = cached_config(path) if is_model_name(path) else path
+    return text_of_target(path, lambda: b"", "a model's config.json")
 
 
 def _parsed(text: str, name: str) -> tuple[dict[str, Any], dict[str, Location]]:

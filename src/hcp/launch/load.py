@@ -64,7 +64,7 @@ def _recipe_alone(options: LoadOptions) -> Reading:
 
 
 def _loaded(reading: Reading, options: LoadOptions) -> Launch:
-    assumed = _assumed(options)
+    assumed = assumed_facts(options)
     reading = _with_recipe(reading, options.recipe, assumed)
     edit = Edit(reading)
     if options.sets:
@@ -89,7 +89,7 @@ def _with_recipe(reading: Reading, name: str | None, assumed: Mapping[str, Fact]
     return with_recipe(reading, name, None if bridge is None else str(bridge.value))
 
 
-def _assumed(options: LoadOptions) -> dict[str, Fact]:
+def assumed_facts(options: LoadOptions) -> dict[str, Fact]:
     """What the options state about the launch; a later one wins."""
     if not (options.facts_file or options.assumes):
         return {}

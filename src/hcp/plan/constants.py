@@ -4,6 +4,7 @@
 """
 
 from __future__ import annotations
+
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import NamedTuple
@@ -98,9 +99,7 @@ class Rates:
     marks: tuple[str, ...] = ()
 
 
-def rates_of(
-    gpu: Gpu, precision: str, versions: Mapping[str, str], values: Mapping[str, float] | None = None
-) -> Rates:
+def rates_of(gpu: Gpu, precision: str, versions: Mapping[str, str], values: Mapping[str, float] | None = None) -> Rates:
     """The rates of that GPU and precision. `values` replace fitted constants by name."""
     value = {**FITTED, **(values or {})}
     marks = []

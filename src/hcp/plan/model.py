@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Any
 
 from hcp.core.cost.model_sizes import NAMES, ModelSizes, language_values, model_sizes, size_of
@@ -52,6 +53,11 @@ class PlanModel:
     norms: int = 2
     shared_gate: bool = False
     kind_unknown: tuple[str, ...] = ()
+
+    @cached_property
+    def kinds(self) -> frozenset[bool]:
+        """False where some layer has a plain MLP, True where some layer has experts."""
+        return frozenset(self.is_moe)
 
     def __hash__(self) -> int:
         """By what tells models apart: the search looks up terms by model hundreds of thousands of times."""

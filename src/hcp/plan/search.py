@@ -15,17 +15,27 @@ from typing import NamedTuple
 from hcp.core import fits
 from hcp.plan.constants import Rates
 from hcp.plan.layout import Layout, PlanJob
-from hcp.plan.legal import RECIPES
+from hcp.plan.legal import forbidden
 from hcp.plan.memory import memory, usable_gib
 from hcp.plan.memory.activations import layer_saved
 from hcp.plan.memory.peak import stage_terms
 from hcp.plan.model import PlanModel
 from hcp.plan.space import Fixed, Space
 from hcp.plan.time.layer import Mlp, Weights, Work, joined, weights_of
-from hcp.plan.time.step import Kinds, data_parallel_seconds, micro_batch_seconds, sends_seconds, stage_kinds, step_seconds, uncovered
+from hcp.plan.time.step import (
+    Kinds,
+    data_parallel_seconds,
+    micro_batch_seconds,
+    sends_seconds,
+    stage_kinds,
+    step_seconds,
+    uncovered,
+)
 
 WINDOW = 1.15
 """Layouts within this factor of the best are found; slower ones are not worth a picture."""
+TIED = 0.03
+"""Layouts of one job whose times differ by less are tied: they share most of the error of the model."""
 CHECKS_AFTER = 60
 """Memory of so many layouts more is computed once the best is known, for the others and the frontier."""
 MOST_CHECKS = 4000
@@ -79,7 +89,7 @@ class _Group(NamedTuple):
 class _Pipeline(NamedTuple):
     pp: int
     vp: int
-    count: int
+    batches: int
     """Micro-batches."""
     kinds: Kinds
     flight: float
@@ -87,8 +97,8 @@ class _Pipeline(NamedTuple):
 
 
 def distinct(layout: Layout) -> tuple[object, ...]:
-    """What makes layouts different to a reader: VP, micro-batch and recomputation are details of one."""
-    return layout.tp, layout.cp, layout.cp_comm_type, layout.hcp_sizes, layout.pp, layout.ep, layout.etp
+    """What makes layouts different to a reader: levels, VP, micro-batch and recomputation are details of one."""
+    return layout.tp, layout.cp, layout.cp_comm_type, layout.pp, layout.ep, layout.etp
 
 
 def simplicity(layout: Layout) -> tuple[int, ...]:
@@ -139,8 +149,8 @@ class Search:
         while waiting and not picked.is_done:
             picked.take(*heapq.heappop(waiting))
         if not (found.best or found.marked) and self._lightest is not None:
-            _, seconds, *parts = self._lightest
-            layout = _whole(*parts)
+            _, seconds, group, pp, vp = self._lightest
+            layout = _whole(group, pp, vp)
             found.least = Candidate(seconds, layout, memory(self.model, layout, self.job).peak)
         return found
 
@@ -155,10 +165,8 @@ class Search:
             held = {pair: weights_of(model, replace(attention, ep=pair[0], etp=pair[1])) for pair in grid}
             for mbs in self.space.micro_batches():
                 layout = replace(attention, mbs=mbs)
-                recipe = RECIPES.get(job.precision)
-                if layout.cp > 1 and recipe and not job.packed:
-                    if not fits.tokens_fit(job.seq_length * mbs, layout.cp, fits.FP8_TOKENS[recipe]):
-                        continue
+                if "CP003" in forbidden(model, replace(layout, mbs=mbs), job):
+                    continue
                 front, output = work.front(layout), work.output(layout)
                 mlp = work.dense(layout) if layers else None
                 extra = output.total + model.mtp * work.mtp(layout, output).total if model.mtp else output.total
@@ -205,7 +213,7 @@ class Search:
                 if vp > 1 and (pp == 1 or not fits.rounds_fit(count, pp)):
                     continue
                 kinds = stage_kinds(self.model, pp, vp)
-                flight = min(count, pp)
+                flight = float(min(count, pp))
                 if vp > 1:
                     flight = UNEVEN * min(count, (2 * (pp - 1) + (vp - 1) * pp + 1) / vp)
                 yield _Pipeline(pp, vp, count, kinds, flight)

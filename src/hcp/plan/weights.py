@@ -7,7 +7,6 @@ norms, the router and MLA's down-projections are whole on every rank.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from functools import lru_cache
 from math import lcm, prod
 from typing import NamedTuple
@@ -49,59 +48,105 @@ def padded_vocab(model: PlanModel, tp: int) -> int:
     return -(-model.sizes.vocab // multiple) * multiple
 
 
-def stage_weights(model: PlanModel, layout: Layout, stage: int) -> tuple[Weight, ...]:
-    """All weights of a rank of that pipeline stage, in the order of the layers."""
-    chunks = stage_layers(model, layout)
-    found: list[Weight] = []
-    vocab = padded_vocab(model, layout.tp) // layout.tp
-    hidden = model.sizes.hidden_size
-    last = stage == layout.pp - 1
+class StageLayers(NamedTuple):
+    """Layers of each kind in a chunk of a pipeline stage."""
+
+    dense: int
+    moe: int
+
+
+class LayerWeights(NamedTuple):
+    """One layer's weights on a rank, their elements, and the distinct shapes of its GEMMs."""
+
+    weights: tuple[Weight, ...]
+    held: Parameters
+    shapes: frozenset[tuple[int, ...]]
+
+
+@lru_cache(maxsize=4096)
+def stage_kinds(model: PlanModel, pp: int, vp: int) -> tuple[tuple[StageLayers, ...], ...]:
+    """For each stage, the layers of each kind in each of its chunks: chunk c of stage s follows all chunks c - 1."""
+    chunks = stage_layers(model, Layout(pp=pp, vp=vp))
+    found: list[list[StageLayers]] = [[] for _ in range(pp)]
+    first = 0
+    for chunk in range(vp):
+        for stage in range(pp):
+            count = chunks[stage][chunk]
+            moe = sum(model.is_moe[first : first + count])
+            found[stage].append(StageLayers(count - moe, moe))
+            first += count
+    return tuple(map(tuple, found))
+
+
+@lru_cache(maxsize=4096)
+def layer_weights(model: PlanModel, tp: int, ep: int, etp: int, moe: bool) -> LayerWeights:
+    """The weights of one layer on a rank; of one with experts where `moe`."""
+    return _together(_layer(model, tp, ep, etp, moe))
+
+
+@lru_cache(maxsize=4096)
+def end_weights(model: PlanModel, tp: int, ep: int, etp: int, pp: int, last: bool) -> LayerWeights:
+    """What the first stage (`last`: the last one) holds beside layers: embedding, norm, output, prediction layers.
+
+    With one stage, `last` has both ends.
+    """
+    vocab, hidden = padded_vocab(model, tp) // tp, model.sizes.hidden_size
     table = Weight("embedding", (vocab, hidden), linear=False)
-    if stage == 0 or (last and model.mtp):  # multi-token prediction embeds the next tokens
+    found: list[Weight] = []
+    if not last or pp == 1 or model.mtp:  # multi-token prediction embeds the next tokens
         found.append(table)
-    for layers in layers_of_stage(chunks, stage):
-        found += _layers(model, layout, layers)
     if last:
         found += _norm(model, "final norm", hidden)
         for _ in range(model.mtp):
-            found += [*_norm(model, "mtp norm", hidden, 3), Weight("mtp projection", (hidden // layout.tp, 2 * hidden))]
-            found += layer_weights(model, layout, bool(model.sizes.experts))
+            found += [*_norm(model, "mtp norm", hidden, 3), Weight("mtp projection", (hidden // tp, 2 * hidden))]
+            found += layer_weights(model, tp, ep, etp, bool(model.sizes.experts)).weights
         if not model.tied:
             found.append(Weight("output", (vocab, hidden)))
-        elif layout.pp > 1 and not model.mtp:
+        elif pp > 1 and not model.mtp:
             found.append(table._replace(name="output", linear=True))
-    return tuple(found)
+    return _together(tuple(found))
 
 
-def layers_of_stage(chunks: tuple[tuple[int, ...], ...], stage: int) -> Iterator[range]:
-    """The layers of each chunk of a stage, by number: chunk c of stage s comes after all stages' chunks before c."""
-    for chunk in range(len(chunks[stage])):
-        first = sum(sum(row[:chunk]) for row in chunks) + sum(row[chunk] for row in chunks[:stage])
-        yield range(first, first + chunks[stage][chunk])
-
-
-def _layers(model: PlanModel, layout: Layout, layers: range) -> list[Weight]:
-    found: list[Weight] = []
-    for layer in layers:
-        found += layer_weights(model, layout, model.is_moe[layer])
+def stage_weights(model: PlanModel, layout: Layout, stage: int) -> tuple[Weight, ...]:
+    """All weights of a rank of that pipeline stage."""
+    found: tuple[Weight, ...] = ()
+    for end in ends_of(model, layout, stage):
+        found += end.weights
+    for chunk in stage_kinds(model, layout.pp, layout.vp)[stage]:
+        for moe, count in ((False, chunk.dense), (True, chunk.moe)):
+            found += count * layer_weights(model, layout.tp, layout.ep, layout.etp, moe).weights
     return found
+
+
+def ends_of(model: PlanModel, layout: Layout, stage: int) -> tuple[LayerWeights, ...]:
+    """The end of the model that the stage holds, if it holds one."""
+    last = stage == layout.pp - 1
+    if stage and not last:
+        return ()
+    return (end_weights(model, layout.tp, layout.ep, layout.etp, layout.pp, last),)
 
 
 def parameters(model: PlanModel, layout: Layout, stage: int) -> Parameters:
     """Elements of all weights on a rank of that stage."""
     dense = expert = 0
-    for weight in stage_weights(model, layout, stage):
-        if weight.expert:
-            expert += weight.elements
-        else:
-            dense += weight.elements
+    for end in ends_of(model, layout, stage):
+        dense, expert = end.held
+    for moe, count in zip((False, True), map(sum, zip(*stage_kinds(model, layout.pp, layout.vp)[stage]))):
+        if count:
+            held = layer_weights(model, layout.tp, layout.ep, layout.etp, moe).held
+            dense += count * held.dense
+            expert += count * held.expert
     return Parameters(dense, expert)
 
 
-@lru_cache(maxsize=4096)
-def layer_weights(model: PlanModel, layout: Layout, moe: bool) -> tuple[Weight, ...]:
-    """The weights of one layer on a rank; of one with experts where `moe`."""
-    s, tp = model.sizes, layout.tp
+def _together(weights: tuple[Weight, ...]) -> LayerWeights:
+    held = [sum(weight.elements for weight in weights if weight.expert is expert) for expert in (False, True)]
+    shapes = frozenset(weight.shape for weight in weights if weight.linear and weight.name != "output")
+    return LayerWeights(weights, Parameters(*held), shapes)
+
+
+def _layer(model: PlanModel, tp: int, ep: int, etp: int, moe: bool) -> tuple[Weight, ...]:
+    s = model.sizes
     hidden = s.hidden_size
     found = [*_norm(model, "attention norm", hidden, model.norms // 2)]
     found += _latent_attention(model, tp) if s.kv_lora else _attention(model, tp)
@@ -120,8 +165,8 @@ def layer_weights(model: PlanModel, layout: Layout, moe: bool) -> tuple[Weight, 
         found += _mlp(model, "shared expert", s.shared_ffn, tp)
         if model.shared_gate:
             found.append(Weight("shared expert gate", (1, hidden), linear=False))
-    local = s.experts // layout.ep
-    found += [weight._replace(copies=local, expert=True) for weight in _mlp(model, "experts", s.moe_ffn, layout.etp)]
+    local = s.experts // ep
+    found += [weight._replace(copies=local, expert=True) for weight in _mlp(model, "experts", s.moe_ffn, etp)]
     return tuple(found)
 
 

@@ -22,11 +22,12 @@ their gradients, 2 n KV.
 from __future__ import annotations
 
 from functools import lru_cache
+from math import prod
 
 from hcp.plan.layout import Layout, PlanJob
 from hcp.plan.memory.activations import rank_kv_heads, rank_tokens
 from hcp.plan.model import PlanModel
-from hcp.plan.weights import padded_vocab, stage_weights
+from hcp.plan.weights import end_weights, layer_weights, padded_vocab, stage_kinds
 
 WORKSPACE = 32 << 20
 """Bytes of a cuBLAS workspace on Hopper and newer, of Transformer Engine and of torch."""
@@ -34,13 +35,22 @@ GROUPED_WORKSPACES = 4
 """Further workspaces of grouped GEMMs: one for each of their streams."""
 
 
-@lru_cache(maxsize=65536)
 def dummy_gradients(model: PlanModel, layout: Layout, stage: int) -> float:
     """Bytes of Transformer Engine's placeholders: one for each distinct shape of a GEMM's weight."""
-    shapes = {
-        weight.shape for weight in stage_weights(model, layout, stage) if weight.linear and weight.name != "output"
-    }
-    return 2.0 * sum(rows * columns for rows, columns in shapes)
+    dense, moe = (any(kind) for kind in zip(*stage_kinds(model, layout.pp, layout.vp)[stage]))
+    return _placeholders(model, layout.tp, layout.ep, layout.etp, layout.pp, dense, moe, stage == layout.pp - 1)
+
+
+@lru_cache(maxsize=4096)
+def _placeholders(
+    model: PlanModel, tp: int, ep: int, etp: int, pp: int, dense: bool, moe: bool, last: bool
+) -> float:  # fmt: skip
+    shapes: frozenset[tuple[int, ...]] = frozenset()
+    for kind in [False] * dense + [True] * moe:
+        shapes |= layer_weights(model, tp, ep, etp, kind).shapes
+    if last:
+        shapes |= end_weights(model, tp, ep, etp, pp, True).shapes
+    return 2.0 * sum(map(prod, shapes))
 
 
 def workspaces(model: PlanModel) -> float:

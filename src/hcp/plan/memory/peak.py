@@ -4,13 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
+from functools import lru_cache
 
 from hcp.core.cost.gpus import Gpu
-from hcp.plan.layout import Layout, PlanJob, stage_layers
+from hcp.plan.layout import Layout, PlanJob
 from hcp.plan.memory.activations import layer_saved
 from hcp.plan.memory.buffers import cp_buffers, dummy_gradients, layer_transient, output_end, workspaces
 from hcp.plan.model import PlanModel
-from hcp.plan.weights import layers_of_stage, parameters
+from hcp.plan.weights import parameters, stage_kinds
 
 GIB = float(1 << 30)
 _WEIGHT, _GRADIENT, _OPTIMIZER, _EIGHT_BIT_COPIES = 2, 4, 12, 2
@@ -43,35 +44,88 @@ def usable_gib(gpu: Gpu) -> float:
 
 def memory(model: PlanModel, layout: Layout, job: PlanJob) -> PlanMemory:
     """The peak of each stage, and the terms of the fullest one."""
-    stages = [stage_terms(model, layout, job, stage) for stage in range(layout.pp)]
-    totals = [sum(terms.values()) for terms in stages]
+    parts = _Parts(model, layout, job)
+    totals = [parts.total(stage) for stage in range(layout.pp)]
     fullest = totals.index(max(totals))
-    terms = {name: value / GIB for name, value in stages[fullest].items() if value}
+    terms = {name: value / GIB for name, value in parts.terms(fullest).items() if value}
     return PlanMemory(terms, fullest, totals[fullest] / GIB, tuple(total / GIB for total in totals))
 
 
 def stage_terms(model: PlanModel, layout: Layout, job: PlanJob, stage: int) -> dict[str, float]:
     """Bytes of one stage at its peak, by term."""
-    held = parameters(model, layout, stage)
-    both = held.dense + held.expert
-    dense_shards, expert_shards = max(1, job.dp(layout) * layout.cp), max(1, job.edp(layout))
-    copies = _EIGHT_BIT_COPIES if job.precision != "bf16" else 0
-    terms = {
-        "weights": float((_WEIGHT + copies) * both),
-        "gradients": float(_GRADIENT * both),
-        "optimizer": _OPTIMIZER * (held.dense / dense_shards + held.expert / expert_shards),
-        "dummy gradients": dummy_gradients(model, layout, stage),
-        "workspaces": workspaces(model),
-        **kept(model, layout, job, stage),
-    }
-    transients = {
-        "layer backward": _layer_backward(model, layout, job),
-        "CP buffers": cp_buffers(model, layout, job),
-    }
-    if stage == layout.pp - 1:
-        transients["output end"] = output_end(model, layout, job)
-    largest = max(transients, key=lambda name: transients[name])
-    return {**terms, largest: transients[largest]}
+    return _Parts(model, layout, job).terms(stage)
+
+
+@lru_cache(maxsize=4096)
+def _states(
+    model: PlanModel, tp: int, ep: int, etp: int, pp: int, vp: int, weight: int, shards: tuple[int, int]
+) -> tuple[tuple[dict[str, float], float], ...]:  # fmt: skip
+    """For each stage, the bytes that stay through the whole step, by term and together.
+
+    `weight`: bytes of one in the forward and backward pass; `shards`: of the optimizer, for dense weights and experts.
+    """
+    layout = Layout(tp=tp, ep=ep, etp=etp, pp=pp, vp=vp)
+    found = []
+    for stage in range(pp):
+        held = parameters(model, layout, stage)
+        terms = {
+            "weights": float(weight * sum(held)),
+            "gradients": float(_GRADIENT * sum(held)),
+            "optimizer": _OPTIMIZER * (held.dense / shards[0] + held.expert / shards[1]),
+            "dummy gradients": dummy_gradients(model, layout, stage),
+            "workspaces": workspaces(model),
+        }
+        found.append((terms, sum(terms.values())))
+    return tuple(found)
+
+
+class _Parts:
+    """What the stages of a layout have in common: bytes of a parameter, of a layer's activations, at the peak."""
+
+    def __init__(self, model: PlanModel, layout: Layout, job: PlanJob) -> None:
+        self.model, self.layout, self.job = model, layout, job
+        self.kinds = stage_kinds(model, layout.pp, layout.vp)
+        self.saved = [layer_saved(model, layout, job, moe) for moe in (False, True)]
+        self.saved_sums = [sum(saved.values()) for saved in self.saved]
+        self.micro_batches = job.micro_batches(layout)
+        weight = _WEIGHT + (_EIGHT_BIT_COPIES if job.precision != "bf16" else 0)
+        shards = max(1, job.dp(layout) * layout.cp), max(1, job.edp(layout))
+        self.states = _states(model, layout.tp, layout.ep, layout.etp, layout.pp, layout.vp, weight, shards)
+        self.inside = {
+            "layer backward": _layer_backward(model, layout, job), "CP buffers": cp_buffers(model, layout, job),
+        }  # fmt: skip
+        self.output = output_end(model, layout, job)
+
+    def held(self, stage: int) -> list[int]:
+        """Layers of each kind whose activations the stage holds at its fullest, of all micro-batches in flight."""
+        flights = in_flight(self.layout, self.micro_batches, stage)
+        counts = [0, 0]
+        for layers, flying in zip(self.kinds[stage], flights):
+            counts[False] += layers.dense * flying
+            counts[True] += layers.moe * flying
+        if stage == self.layout.pp - 1:
+            counts[bool(self.model.sizes.experts)] += self.model.mtp * flights[-1]
+        return counts
+
+    def transients(self, stage: int) -> dict[str, float]:
+        """Bytes that come and go; the largest of them decides."""
+        return {**self.inside, "output end": self.output} if stage == self.layout.pp - 1 else self.inside
+
+    def total(self, stage: int) -> float:
+        """The sum of `terms`."""
+        dense, moe = self.held(stage)
+        kept = dense * self.saved_sums[False] + moe * self.saved_sums[True]
+        return self.states[stage][1] + kept + max(self.transients(stage).values())
+
+    def terms(self, stage: int) -> dict[str, float]:
+        """Bytes of the stage at its peak."""
+        terms = dict(self.states[stage][0])
+        for count, saved in zip(self.held(stage), self.saved):
+            for name, size in saved.items() if count else ():
+                terms[f"kept: {name}"] = terms.get(f"kept: {name}", 0.0) + count * size
+        transients = self.transients(stage)
+        largest = max(transients, key=lambda name: transients[name])
+        return {**terms, largest: transients[largest]}
 
 
 def _layer_backward(model: PlanModel, layout: Layout, job: PlanJob) -> float:
@@ -79,27 +133,8 @@ def _layer_backward(model: PlanModel, layout: Layout, job: PlanJob) -> float:
     transient = layer_transient(model, layout, job)
     if layout.recompute == "full":
         whole = replace(layout, recompute="none")
-        transient += max(sum(layer_saved(model, whole, job, moe).values()) for moe in set(model.is_moe))
+        transient += max(sum(layer_saved(model, whole, job, moe).values()) for moe in model.kinds)
     return transient
-
-
-def kept(model: PlanModel, layout: Layout, job: PlanJob, stage: int) -> dict[str, float]:
-    """Bytes of activations that the stage keeps at its fullest: of the micro-batches that are in flight on it."""
-    chunks = stage_layers(model, layout)
-    flights = in_flight(layout, job.micro_batches(layout), stage)
-    counts = {False: 0, True: 0}
-    for layers, flying in zip(layers_of_stage(chunks, stage), flights, strict=True):
-        with_experts = sum(model.is_moe[layers.start : layers.stop])
-        counts[True] += with_experts * flying
-        counts[False] += (len(layers) - with_experts) * flying
-    if stage == layout.pp - 1 and model.mtp:
-        counts[bool(model.sizes.experts)] += model.mtp * flights[-1]
-    terms: dict[str, float] = {}
-    for moe, count in counts.items():
-        if count:
-            for name, size in layer_saved(model, layout, job, moe).items():
-                terms[f"kept: {name}"] = terms.get(f"kept: {name}", 0.0) + count * size
-    return terms
 
 
 def in_flight(layout: Layout, micro_batches: int, stage: int) -> tuple[int, ...]:

@@ -76,7 +76,8 @@ def gemm_seconds(products: Iterable[Product], rates: Rates, peak: float, element
     for rows, outputs, width, experts in products:
         if not rows:
             continue
-        count, rate = (experts, peak * rates.grouped) if experts else (1, peak)
+        count = max(1, experts)
+        rate = peak * rates.grouped if experts else peak
         if outputs % TILE or width % TILE:
             rate *= rates.unaligned
         edge = (rows * outputs * width) ** (1 / 3)
@@ -144,10 +145,9 @@ class Work:
         forward *= 1 + RING_LOSS * (ring_size(layout) - 1) / ring_size(layout)
         attention = forward * (1 + 2.5 / rates.attention_backward)
         heads = sizes.heads * sizes.qk_head_dim + sizes.kv_heads * (sizes.qk_head_dim + sizes.v_head_dim)
-        if sizes.kv_lora:
-            heads /= MLA_PASSES
-        moved = 2 * tokens * (10 * sizes.hidden_size / tp + 3 * heads / tp)
-        moved += rates.casts * 4 * tokens * (2 * sizes.hidden_size + heads / tp)
+        turned = heads / MLA_PASSES if sizes.kv_lora else heads
+        moved = 2 * tokens * (10 * sizes.hidden_size / tp + 3 * turned / tp)
+        moved += rates.casts * 4 * tokens * (2 * sizes.hidden_size + turned / tp)
         exposed, whole = self._cp(layout, attention)
         return Front(
             self._gemm(attention_products(sizes, tokens, tp)), forward, attention, 3 * moved / rates.memory_bandwidth,

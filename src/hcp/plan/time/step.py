@@ -55,9 +55,7 @@ def stage_kinds(model: PlanModel, pp: int, vp: int) -> Kinds:
     return tuple((dense, moe) for dense, moe in kinds)
 
 
-def micro_batch_seconds(
-    kinds: Kinds, dense: float, moe: float, extra: float
-) -> tuple[float, float]:
+def micro_batch_seconds(kinds: Kinds, dense: float, moe: float, extra: float) -> tuple[float, float]:
     """(what a micro-batch counts for, the mean of the stages), in seconds.
 
     Args:

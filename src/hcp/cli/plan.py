@@ -1,0 +1,189 @@
+"""`hcp plan`: the best layouts of a model on a cluster, or one layout explained."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Sequence
+from typing import Any
+
+import click
+
+from hcp.cli.options import format_option, launch_options
+from hcp.cli.output import check_outputs, write_ours
+from hcp.cli.screen import say
+from hcp.core.errors import HcpError
+from hcp.launch.load import LoadOptions
+
+PRECISIONS = ("bf16", "fp8", "mxfp8", "nvfp4")
+MOST_FLIPS, MOST_REASONS, MOST_SHOWN = 3, 4, 50
+
+
+@click.command()
+@click.argument("words", nargs=-1, metavar="[TARGET] [-- OVERRIDE...]")
+@click.option("--gpus", type=click.IntRange(1), help="GPUs of the job.  [default: the launch's]")
+@click.option("--gpus-per-node", type=click.IntRange(1, 1 << 16), help="[default: 8; gb200 and gb300: 4]")
+@click.option("--gpu", metavar="NAME", help="h100, h200, b200, gb200, b300, gb300, a100, ...")
+@click.option("--nvlink-domain", type=click.IntRange(1, 1 << 16), help="GPUs that NVLink joins: 8, on NVL72 72.")
+@click.option("--seq-length", type=click.IntRange(1), metavar="TOKENS", help="Tokens of a sequence.")
+@click.option("--global-batch", type=click.IntRange(1), metavar="N", help="Sequences of a step.")
+@click.option("--precision", type=click.Choice(PRECISIONS), help="Of the linear layers.  [default: bf16]")
+@click.option("--packed", is_flag=True, help="Sequences are packed (thd).")
+@click.option("--layout", "layout_text", metavar="'tp=2 cp=8 ...'", help="Explain this layout instead of searching.")
+@click.option("--fix", "fixed", multiple=True, metavar="NAME=VALUE", help="Search with this axis given; repeatable.")
+@click.option("--why-not", "others", multiple=True, metavar="LAYOUT", help="Say what is wrong with it; repeatable.")
+@click.option("--profile", metavar="FILE", help="What `hcp dcp calibrate` measured, in place of published steps.")
+@click.option("--top", type=click.IntRange(1, MOST_SHOWN), default=5, show_default=True, help="Layouts to show.")
+@click.option("--html", metavar="FILE", help="Write a report as a page.")
+@click.option("--svg", metavar="FILE", help="Write the picture: groups on the nodes, memory, time.")
+@launch_options
+@format_option("text", "json")
+def plan(
+    words: Sequence[str],
+    options: LoadOptions,
+    layout_text: str | None,
+    fixed: tuple[str, ...],
+    others: tuple[str, ...],
+    profile: str | None,
+    top: int,
+    html: str | None,
+    svg: str | None,
+    fmt: str,
+    **given: Any,
+) -> int:
+    """From a model, a cluster and a sequence length to a parallel layout: memory, time and reasons.
+
+    \b
+    hcp plan --model config.json --gpus 32 --gpu h100 --seq-length 131072 --global-batch 128
+    hcp plan --model config.json --gpus 32 --gpu h100 --seq-length 131072 --global-batch 128 \\
+        --layout "tp=2 cp=8 cp_comm_type=a2a+p2p hcp_sizes=4,2"
+    hcp plan train.sbatch --gpu h100
+
+    A TARGET is a launch as `hcp check` reads it: its layout is explained. Exit codes: 0 a layout fits, 1 none does, or
+    the one that was asked for is illegal or too large; 2 the input could not be used.
+    """
+    from hcp.cli.reports.plan import plan_lines
+    from hcp.cli.reports.plan_json import plan_json
+
+    check_outputs({"--html": html, "--svg": svg})
+    target, fixed, options = _sorted_words(words, fixed, options)
+    shown = _answered(target, options, given, layout_text, fixed, others, profile, top)
+    data = plan_json(shown)
+    if html or svg:
+        from hcp.draw.plan import render_plan, render_plan_page
+
+        for option, path, render in (("--svg", svg, render_plan), ("--html", html, render_plan_page)):
+            if path is not None:
+                write_ours(option, path, render(data))
+    if fmt == "json":
+        import json
+
+        click.echo(json.dumps(data))
+    else:
+        say(plan_lines(shown))
+    return int(not (shown.layouts and shown.layouts[0].fits))
+
+
+def _sorted_words(
+    words: Sequence[str], fixed: tuple[str, ...], options: LoadOptions
+) -> tuple[str | None, tuple[str, ...], LoadOptions]:
+    """(target, --fix, options): `--fix tp=2 cp=4 --assume te=2.14 mcore=0.16.1` leaves words of both behind."""
+    from hcp.launch.facts.table import FACTS
+    from hcp.plan.space import FIXABLE
+
+    names, assumes, more = [], list(options.assumes), list(fixed)
+    for word in words:
+        name = word.partition("=")[0]
+        if "=" not in word or os.path.exists(word):
+            names.append(word)
+        elif fixed and (name in FIXABLE or name == "vpp"):
+            more.append(word)
+        elif name in FACTS:
+            assumes.append(word)
+        else:
+            names.append(word)
+    if len(names) > 1:
+        raise HcpError(f"found {len(names)} targets; wanted one launch, or none and --model; plan them one by one")
+    return (names[0] if names else None), tuple(more), options._replace(assumes=tuple(assumes))
+
+
+def _answered(
+    target: str | None, options: LoadOptions, given: dict[str, Any], layout_text: str | None, fixed: tuple[str, ...],
+    others: tuple[str, ...], profile: str | None, top: int,
+) -> Any:  # fmt: skip
+    """What is to be shown."""
+    from hcp.cli.reports.plan_json import Shown
+    from hcp.launch.load import assumed_facts, load_launch
+    from hcp.plan.answer import judge, plan_job
+    from hcp.plan.calibrated import profiled
+    from hcp.plan.change import flips, nearest, remedy
+    from hcp.plan.constants import rates_of
+    from hcp.plan.from_launch import PACKAGES, job_of, layout_of
+    from hcp.plan.layout import Layout, parse_layout
+    from hcp.plan.space import parse_fixed
+    from hcp.plan.why import why_not
+
+    if layout_text is not None and (fixed or others):
+        raise HcpError("found --layout with --fix or --why-not; wanted one of them: those ask for a search")
+    is_launch = target is not None or bool(options.words) or options.recipe is not None
+    if is_launch:
+        launch = load_launch(target or "", options)
+        facts = {name: fact.value for name, fact in launch.facts.items()}
+    else:
+        facts = {name: fact.value for name, fact in assumed_facts(options).items()}
+    model = _model(options.model_file, facts if is_launch else None)
+    job = job_of(given, facts, {name: str(facts[name]) for name in PACKAGES if facts.get(name)})
+    rates, notes = rates_of(job.gpu, job.precision, job.versions), _assumed(job, is_launch, facts)
+    if profile is not None:
+        rates, note = profiled(rates, profile, model, job)
+        notes.append(note)
+    if layout_text is not None or (is_launch and not fixed and not others):
+        layout = parse_layout(layout_text) if layout_text is not None else layout_of(facts)
+        item = judge(model, layout, job, rates)
+        near = None if item.fits else nearest(model, layout, job, rates)
+        return Shown(model, job, rates, [item], notes, nearest=near)
+    axes = parse_fixed(fixed)
+    planned = plan_job(model, job, rates, axes, top)
+    found = planned.found
+    if not planned.best:
+        least = judge(model, found.least.layout if found.least else Layout(**axes), job, rates)
+        change = remedy(model, job, rates, axes)
+        return Shown(model, job, rates, [], notes, legal=found.legal, least=least, remedy=change)
+    best = planned.best[0]
+    rivals = [item.layout for item in planned.best[1:] if _exchange(item.layout) != _exchange(best.layout)]
+    asked = [judge(model, parse_layout(text), job, rates) for text in others]
+    return Shown(
+        model, job, rates, planned.best, notes, legal=found.legal, frontier=planned.frontier,
+        flips=flips(model, best.layout, rivals, job, rates)[:MOST_FLIPS],
+        reasons=[(item, why_not(item, best)) for item in asked],
+    )  # fmt: skip
+
+
+def _exchange(layout: Any) -> tuple[object, ...]:
+    return layout.cp, layout.cp_comm_type, layout.hcp_sizes, layout.tp, layout.ep
+
+
+def _model(path: str | None, facts: dict[str, Any] | None) -> Any:
+    from hcp.plan.model import plan_model
+
+    if path is not None:
+        from hcp.launch.hf import model_values
+
+        name, values = model_values(path)
+        folder = (
+            os.path.basename(os.path.dirname(os.path.abspath(name))) if os.path.basename(name) == "config.json" else ""
+        )
+        return plan_model(values, str(values.get("_name_or_path") or values.get("model_type") or folder))
+    if facts is None:
+        raise HcpError("--model: not given, and no launch says the model's sizes; give the config.json of the model")
+    return plan_model({name: value for name, value in facts.items() if value is not None})
+
+
+def _assumed(job: Any, is_launch: bool, facts: dict[str, Any]) -> list[str]:
+    """What nobody said, in words."""
+    notes = []
+    absent = [name for name in ("te", "mcore") if name not in job.versions]
+    if absent:
+        notes.append(f"{' and '.join(absent)} not stated: taken for current ones (--assume te=2.14 mcore=0.16.1)")
+    if is_launch and not facts.get("micro_batch_size"):
+        notes.append("the launch does not say micro_batch_size: taken for 1")
+    return notes

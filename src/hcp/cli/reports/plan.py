@@ -1,0 +1,194 @@
+"""What `hcp plan` prints for people: a table of layouts, or one layout explained; 80 columns."""
+
+from __future__ import annotations
+
+import shlex
+import textwrap
+from collections.abc import Iterable, Iterator, Mapping
+
+from hcp.cli.reports.plan_json import Shown
+from hcp.plan.answer import Judged
+from hcp.plan.change import brief
+from hcp.plan.layout import Layout
+from hcp.plan.overrides import overrides
+from hcp.plan.ranks import rank_map
+from hcp.plan.search import TIED
+from hcp.plan.time.overlap import ring_overlap
+from hcp.plan.why import words
+
+WIDTH = 80
+_NAMES = {"bridge": "Megatron-Bridge", "mlm": "Megatron-LM", "verl": "verl"}
+SMALLEST_SHARE = 0.005
+
+
+def plan_lines(shown: Shown) -> list[str]:
+    """The whole text."""
+    return [line for part in _parts(shown) for line in part]
+
+
+def _parts(shown: Shown) -> Iterator[Iterable[str]]:
+    yield _head(shown)
+    if shown.legal is None:
+        yield _one(shown, shown.layouts[0])
+    elif shown.layouts:
+        yield _table(shown)
+        yield ["", f"the first: {brief(shown.layouts[0].layout)}"]
+        yield _one(shown, shown.layouts[0])
+        yield _frontier(shown)
+    else:
+        yield _nothing(shown)
+    for flip in shown.flips:
+        yield _wrapped("flip    ", flip.text)
+    for other, reason in shown.reasons:
+        yield _wrapped("why not ", f"{brief(other.layout)}: {reason.text}{_titles(reason.rules)}")
+    if shown.nearest:
+        yield _wrapped("nearest ", f"{brief(shown.nearest.layout)} fits: {_cost(shown.nearest)}")
+    for text in shown.taken_for_granted:
+        yield _wrapped("assumed ", text)
+
+
+def _wrapped(label: str, text: str) -> list[str]:
+    """The text after its label, further lines under it."""
+    return textwrap.wrap(
+        text, WIDTH, initial_indent=label, subsequent_indent=" " * len(label), break_long_words=False,
+        break_on_hyphens=False,
+    )  # fmt: skip
+
+
+def _head(shown: Shown) -> list[str]:
+    job = shown.job
+    what = f"{shown.model.name or 'the model'} on {job.world_size} x {job.gpu.name}, {job.gpus_per_node} a node"
+    text = f"{what}; {job.seq_length} tokens x {job.global_batch} sequences, {job.precision}"
+    lines = _wrapped("", text + (", packed" if job.packed else ""))
+    for kind in shown.model.kind_unknown:
+        lines += _wrapped("", f"not understood: {kind}; memory and time leave it out")
+    return lines
+
+
+def _table(shown: Shown) -> Iterator[str]:
+    tied = sum(item.tied for item in shown.layouts)
+    text = f"{shown.legal} legal layouts; the best that fit in {shown.layouts[0].usable_gib:.1f} GiB"
+    if tied:
+        text += f"; the first {tied} are tied (within {TIED:.0%}), the simplest comes first"
+    yield from _wrapped("", text)
+    yield ""
+    yield " #  tp   cp exchange    pp  vp   ep etp mbs recompute   s/step TFLOP/s    GiB"
+    for place, item in enumerate(shown.layouts, 1):
+        yield _row(place, item)
+
+
+def _row(place: int, item: Judged) -> str:
+    layout, time, held = item.layout, item.time, item.memory
+    assert time and held
+    exchange = layout.cp_comm_type if layout.cp > 1 else "-"
+    if layout.hcp_sizes:
+        exchange = "{},{} levels".format(*layout.hcp_sizes)
+    again = "-" if layout.recompute == "none" else layout.recompute
+    return (
+        f"{place:2} {layout.tp:3} {layout.cp:4} {exchange:10.11} {layout.pp:3} {layout.vp:3} {layout.ep:4} "
+        f"{layout.etp:3} {layout.mbs:3} {again:9} {time.seconds:8.4g} {item.tflops:7.0f} {held.peak:6.1f}"
+    )
+
+
+def _one(shown: Shown, item: Judged) -> Iterator[str]:
+    """A layout explained."""
+    layout, time, held = item.layout, item.time, item.memory
+    if shown.legal is None:
+        yield from _wrapped("layout  ", str(layout))
+    if item.rules:
+        yield from _wrapped("illegal ", f"{', '.join(item.rules)}{_titles(item.rules)}")
+        return
+    assert time and held
+    verdict = f"{held.peak:.1f} of {item.usable_gib:.1f} GiB, on stage {held.stage} of {layout.pp}"
+    if not item.fits:
+        verdict = f"DOES NOT FIT: {item.over_gib:.1f} GiB over; {verdict}"
+    yield from _wrapped("memory  ", f"{verdict}: {_shares(held.terms, 'GiB')}")
+    yield from _wrapped("time    ", f"{_cost(item)}: {_shares({words(k): v for k, v in time.terms.items()}, 's')}")
+    for mark in time.marks:
+        yield from _wrapped("unsure  ", mark)
+    yield from _communication(time.terms, time.hidden)
+    ring = ring_overlap(shown.model, layout, shown.job, shown.rates)
+    if ring:
+        where = "between NVLink domains" if ring.across else "over NVLink"
+        state = "hides behind" if ring.is_hidden else "does not hide behind"
+        yield from _wrapped(
+            "ring    ", f"each of {ring.steps} steps sends K and V in {ring.send_s * 1e3:.3g} ms {where}, "
+            f"which {state} {ring.attention_s * 1e3:.3g} ms of attention: {ring.tokens} tokens a rank, {ring.needed} needed",
+        )  # fmt: skip
+    if layout.pp > 1:
+        count = shown.job.micro_batches(layout)
+        yield from _wrapped(
+            "bubble  ", f"({layout.pp} - 1) / {layout.vp} of {count} micro-batches: "
+            f"{(layout.pp - 1) / layout.vp / count:.1%} of the work",
+        )  # fmt: skip
+    yield from _ranks(shown, layout)
+    for dialect, name in _NAMES.items():
+        yield f"{name}:"
+        yield from _words(overrides(shown.model, layout, shown.job, dialect))
+
+
+def _cost(item: Judged) -> str:
+    assert item.time
+    band = f"+-{item.time.band:.0%}"
+    return f"{item.time.seconds:.4g} s a step {band}, {item.tokens_per_s:.0f} tokens/s, {item.tflops:.0f} TFLOP/s a GPU"
+
+
+def _shares(terms: Mapping[str, float], unit: str) -> str:
+    """The terms, largest first, without crumbs."""
+    whole = sum(terms.values()) or 1.0
+    ordered = sorted(terms.items(), key=lambda term: -term[1])
+    listed = [f"{name} {value:.3g}" for name, value in ordered if value > SMALLEST_SHARE * whole]
+    return f"{', '.join(listed)} ({unit})"
+
+
+def _communication(terms: Mapping[str, float], hidden: Mapping[str, float]) -> Iterator[str]:
+    rows = [(name, terms.get(name, 0.0), hidden.get(name, 0.0)) for name in hidden]
+    listed = [
+        f"{name.upper()} {shown:.3g} of {shown + away:.3g} s exposed" for name, shown, away in rows if shown + away
+    ]
+    if listed:
+        yield from _wrapped("comm    ", ", ".join(listed))
+
+
+def _ranks(shown: Shown, layout: Layout) -> Iterator[str]:
+    axes = [f"{a.name} {a.size} every {a.stride} ({a.reach})" for a in rank_map(layout, shown.job)]
+    if axes:
+        yield from _wrapped("ranks   ", ", ".join(axes))
+
+
+def _words(listed: list[str]) -> list[str]:
+    return textwrap.wrap(
+        " ".join(map(shlex.quote, listed)), WIDTH - 2, initial_indent="  ", subsequent_indent="  ",
+        break_long_words=False, break_on_hyphens=False,
+    )  # fmt: skip
+
+
+def _frontier(shown: Shown) -> Iterator[str]:
+    if len(shown.frontier) < 2:
+        return
+    yield "less memory for more time:"
+    for item in shown.frontier:
+        yield from _wrapped(f"  {item.seconds:8.4g} s {item.peak_gib:6.1f} GiB  ", brief(item.layout))
+
+
+def _nothing(shown: Shown) -> Iterator[str]:
+    if shown.legal:
+        yield from _wrapped("", f"no layout fits: none of {shown.legal} legal ones does")
+    else:
+        yield "no layout is legal"
+    if shown.least and shown.least.rules:
+        yield from _wrapped("rules   ", f"{', '.join(shown.least.rules)}{_titles(shown.least.rules)}")
+    elif shown.least:
+        over = f"{shown.least.over_gib:.1f} GiB over {shown.least.usable_gib:.1f}"
+        yield from _wrapped("least   ", f"{brief(shown.least.layout)}: {over}")
+    if shown.remedy:
+        yield from _wrapped("change  ", f"{shown.remedy.text}: then {brief(shown.remedy.layout)} fits")
+
+
+def _titles(rules: Iterable[str]) -> str:
+    """The titles of the rules, in brackets."""
+    if not rules:
+        return ""
+    from hcp.rules.registry import BY_ID
+
+    return f" ({'; '.join(BY_ID[rule].title for rule in rules)})"

@@ -1,0 +1,89 @@
+"""A layout and a job out of the facts of a launch."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from hcp.core.cost.gpus import GPUS, Gpu, gpu_named
+from hcp.core.errors import HcpError
+from hcp.plan.layout import Layout, PlanJob
+
+PACKAGES = ("te", "mcore", "bridge", "verl", "cudnn")
+"""The versions that a plan depends on."""
+GPUS_PER_NODE = {"gb200": 4, "gb300": 4, "l40s": 8}
+"""GPUs of a node, where it is not 8."""
+BY_ARCHITECTURE = {"sm80": "a100", "sm90": "h100", "sm100": "b200", "sm103": "b300"}
+MOST_GPUS = 1 << 20
+Facts = Mapping[str, Any]
+
+
+def layout_of(facts: Facts) -> Layout:
+    """The layout that a launch sets; what it does not set has Megatron's default.
+
+    Raises:
+        HcpError: the layers have several types of CP communication, or a size is unknown to a plan.
+    """
+    kind = facts.get("cp_comm_type") or "p2p"
+    if not isinstance(kind, str):
+        kinds = sorted(set(kind))
+        if len(kinds) > 1:
+            raise HcpError(
+                f"cp_comm_type: found {', '.join(kinds)} on different layers; a plan has one for all; give --layout"
+            )
+        kind = kinds[0]
+    sizes = facts.get("hcp_sizes")
+    if sizes is not None and len(sizes) != 2:
+        raise HcpError(f"hierarchical_context_parallel_sizes: found {len(sizes)} sizes, wanted two; see HCP003")
+    words = {"full": "full", "selective": "selective"}
+    axes = {name: facts.get(name) or 1 for name in ("tp", "cp", "pp", "ep")}
+    return Layout(
+        **axes, vp=facts.get("vpp") or 1, etp=(facts.get("etp") or 1) if facts.get("num_experts") else 1,
+        mbs=facts.get("micro_batch_size") or 1, cp_comm_type=kind,
+        hcp_sizes=(sizes[0], sizes[1]) if sizes else None,
+        recompute=words.get(str(facts.get("recompute_granularity")), "none"),
+    )  # fmt: skip
+
+
+def job_of(given: Mapping[str, Any], facts: Facts, versions: Mapping[str, str]) -> PlanJob:
+    """The job by the options, and where they are silent by the launch.
+
+    Raises:
+        HcpError: a number that nothing has a default for is missing.
+    """
+    gpu = _gpu(given.get("gpu"), facts)
+    nodes, per_node = facts.get("nodes"), given.get("gpus_per_node") or facts.get("gpus_per_node")
+    world = given.get("gpus") or facts.get("world_size") or (nodes * per_node if nodes and per_node else None)
+    per_node = per_node or GPUS_PER_NODE.get(gpu.name, 8)
+    return PlanJob(
+        world_size=_stated("--gpus", world, MOST_GPUS),
+        gpus_per_node=per_node,
+        gpu=gpu,
+        nvlink_domain=given.get("nvlink_domain") or facts.get("nvlink_domain") or max(gpu.nvlink_domain, 1),
+        seq_length=_stated("--seq-length", given.get("seq_length") or facts.get("seq_length"), 1 << 30),
+        global_batch=_stated("--global-batch", given.get("global_batch") or facts.get("global_batch_size"), 1 << 30),
+        precision=given.get("precision") or _precision(facts),
+        packed=bool(given.get("packed") or facts.get("thd")),
+        versions=versions,
+    )
+
+
+def _gpu(name: str | None, facts: Facts) -> Gpu:
+    name = name or BY_ARCHITECTURE.get(str(facts.get("arch")))
+    if name is None:
+        raise HcpError(f"--gpu: not given, and no arch says it; wanted one of {', '.join(GPUS)}")
+    return gpu_named(name)
+
+
+def _stated(option: str, value: Any, most: int) -> int:
+    if value is None:
+        raise HcpError(f"{option}: not given, and no launch says it; give a number")
+    if not 1 <= value <= most:
+        raise HcpError(f"{option}: found {value!s:.40}, wanted 1 to {most}")
+    return int(value)
+
+
+def _precision(facts: Facts) -> str:
+    if not facts.get("fp8"):
+        return "bf16"
+    return "mxfp8" if facts.get("fp8_recipe") == "mxfp8" else "fp8"
