@@ -61,6 +61,7 @@ OUTPUTS = {
         "--seq-length",
         "64",
     ),
+    "support": ("support", "examples/bridge_hcp.yaml", "--tp", "1,8"),
     "a dead job": ("triage", "tests/triage/dead_job.log"),
     "a rule": ("explain", "HCP001", "KNOWN001"),
     "groups": ("groups", "--world-size", "16", "--tp", "2", "--cp", "4", "--hcp", "2,2", "--gpus-per-node", "4"),

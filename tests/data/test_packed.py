@@ -64,7 +64,7 @@ def report(path: Path, needs: DataNeeds = NEEDS, metadata: dict[str, int] | None
 def faults(
     path: Path, needs: DataNeeds = NEEDS, metadata: dict[str, int] | None = None
 ) -> list[tuple[str | None, int]]:
-    return [(fault.rule, fault.times) for fault in report(path, needs, metadata).faults]
+    return [(fault.rule, fault.times) for fault in report(path, needs).faults]
 
 
 @pytest.mark.parametrize("write", [as_npy, as_parquet, as_jsonl])
