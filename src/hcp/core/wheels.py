@@ -6,9 +6,8 @@
 from __future__ import annotations
 
 import os
+import re
 from pathlib import Path
-
-from packaging.version import Version
 
 from hcp.core.errors import HcpError
 
@@ -16,7 +15,7 @@ from hcp.core.errors import HcpError
 def unpacked_releases(package: str) -> dict[str, Path]:
     """The folders of a package, by version, the oldest first."""
     found = {folder.name.rpartition("-")[2]: folder for folder in _place().glob(f"{package}-[0-9]*")}
-    return {version: found[version] for version in sorted(found, key=Version)}
+    return {version: found[version] for version in sorted(found, key=_numbers)}
 
 
 def unpacked(package: str, release: str | None = None) -> Path:
@@ -33,6 +32,10 @@ def unpacked(package: str, release: str | None = None) -> Path:
             "set HCP_UPSTREAM to the folder that holds it"
         )
     return found[version]
+
+
+def _numbers(version: str) -> list[int]:
+    return [int(number) for number in re.findall("[0-9]+", version)]
 
 
 def _place() -> Path:

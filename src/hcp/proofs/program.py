@@ -191,9 +191,8 @@ def _version_of_wheel(options: argparse.Namespace) -> dict[str, str]:
         return {}
     from hcp.core.wheels import unpacked
 
-    return {
-        "transformer-engine": f"{unpacked('transformer-engine', options.te).name.rpartition('-')[2]} (with stand-ins)"
-    }
+    release = unpacked("transformer-engine", options.te).name.rpartition("-")[2]
+    return {"transformer-engine": f"{release} (with stand-ins)"}
 
 
 def _require(needs: Sequence[str], options: argparse.Namespace) -> None:
