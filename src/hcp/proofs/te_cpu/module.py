@@ -21,11 +21,12 @@ from hcp.proofs.te_cpu.choose import logged_by_choice
 from hcp.proofs.te_cpu.load import PACKAGE, Release, load, use_flash
 
 
+@functools.cache
 def load_with_module(folder: Path) -> Release:
     """Imports a release from 2.4 on as `load` does; its DotProductAttention then takes float64 tensors on the CPU.
 
-    To be called before megatron-core is imported, which then finds this Transformer Engine as an installed one.
-    cuDNN's entry points are the ones offered.
+    Once per process, and before megatron-core is imported, which then finds this Transformer Engine as an installed
+    one. cuDNN's entry points are the ones offered.
     """
     release = load(folder)
     use_flash(release, 0)
