@@ -16,11 +16,11 @@ KNOWN_WRONG = ("all_gather", "thd", "FlashAttention 2")
 def results_of(release):
     from packaging.version import Version
 
+    from hcp.core.wheels import unpacked
     from hcp.proofs.te_cpu.case import every_case
     from hcp.proofs.te_cpu.execute import run_release
-    from hcp.proofs.te_cpu.wheels import unpacked
 
-    folder = unpacked(release)
+    folder = unpacked("transformer-engine", release)
     has_fault = Version(folder.name.rpartition("-")[2]) >= Version("2.18")
     cases = [case for case in every_case() if case.feature in FEATURES]
     for result in run_release(folder, cases):

@@ -17,6 +17,7 @@ PROGRAMS = [
     "dynamic_cp_loss",
     "dynamic_cp_round_trip",
     "hcp_groups",
+    "parity",
     "recompute_guard",
     "silent_cp_loss",
     "stale_groups",

@@ -33,7 +33,7 @@ class DotProductAttention(torch.nn.Module):  # type: ignore[misc]
         cp_group: a process group; for "a2a+p2p" the list [inner, outer]; None or [] switches context parallelism off.
         cp_global_ranks: the members of the whole CP group, in cp order.
         window_size: (left, right): how many keys before its own a query sees; the right side is the mask's matter.
-        softmax_type: "vanilla", or "learnable": with the parameter softmax_offset, a sink for each head.
+        softmax_type: "vanilla"; "off-by-one": a sink of 0 for each head; "learnable": softmax_offset, a parameter.
         cp_stream, attention_type, layer_number, …: accepted and unused, since Megatron passes them.
     """
 
@@ -59,12 +59,12 @@ class DotProductAttention(torch.nn.Module):  # type: ignore[misc]
         if attention_dropout:
             raise HcpError(f"the reference attention got attention_dropout {attention_dropout}: wanted 0")
         head_dim = kv_channels if isinstance(kv_channels, int) else kv_channels[0]
-        if softmax_type not in ("vanilla", "learnable"):
-            raise HcpError(f"the reference attention got softmax_type {softmax_type!r}: wanted vanilla or learnable")
         self.window = window_size[0] if window_size else -1
-        self.softmax_offset = None
+        sinks = None if softmax_type == "vanilla" else torch.zeros(num_attention_heads // tp_size)
         if softmax_type == "learnable":
-            self.softmax_offset = torch.nn.Parameter(torch.zeros(num_attention_heads // tp_size))
+            self.softmax_offset = torch.nn.Parameter(sinks)
+        else:
+            self.register_buffer("softmax_offset", sinks)
         self.qkv_format = qkv_format
         self.attn_mask_type = attn_mask_type
         self.softmax_scale = 1 / sqrt(head_dim) if softmax_scale is None else softmax_scale

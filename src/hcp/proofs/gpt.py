@@ -9,6 +9,7 @@ from typing import Any, NamedTuple
 import torch
 import torch.distributed as dist
 
+from hcp.core.shards import cu_seqlens_of, shard_thd_indices
 from hcp.proofs.te_attention import core_attention_class
 
 VOCAB_SIZE = 96
@@ -23,13 +24,17 @@ class GptShape(NamedTuple):
     kv_heads: int = 4
     seq_length: int = 32
     global_batch_size: int = 4
+    seqlens_padded: tuple[int, ...] = ()
+    """Lengths of the packed sequences as they lie in a row of seq_length tokens; empty: a row is one sequence."""
+    seqlens: tuple[int, ...] = ()
+    """The same without padding."""
 
 
 def transformer_config(shape: GptShape, *, dtype: torch.dtype = torch.float64, **parallelism: Any) -> Any:
     """megatron-core's TransformerConfig for `shape`; `parallelism` are its own fields, as a user would give them."""
-    from megatron.core.transformer.transformer_config import TransformerConfig
+    from megatron.core.transformer.transformer_config import MLATransformerConfig, TransformerConfig
 
-    return TransformerConfig(
+    return (MLATransformerConfig if parallelism.get("multi_latent_attention") else TransformerConfig)(
         num_layers=shape.num_layers,
         hidden_size=shape.hidden_size,
         num_attention_heads=shape.heads,
@@ -60,7 +65,9 @@ def build_gpt(
     from megatron.core.transformer.torch_norm import WrappedTorchNorm
     from megatron.core.transformer.transformer_block import TransformerBlockSubmodules
 
-    layer = get_gpt_layer_local_spec()
+    layer = get_gpt_layer_local_spec(
+        num_experts=config.num_moe_experts, multi_latent_attention=config.multi_latent_attention
+    )
     layer.submodules.self_attention.submodules.core_attention = core_attention
     # The whole block, as upstream would take Transformer Engine's compiled norm at its end where that is imported.
     spec = TransformerBlockSubmodules(layer_specs=[layer] * shape.num_layers, layer_norm=WrappedTorchNorm)
@@ -146,6 +153,10 @@ def global_batch(shape: GptShape, step: int, device: torch.device) -> dict[str, 
         text[:, i + 1] = (5 * text[:, i] + 7) % VOCAB_SIZE
     mask = torch.rand(shape.global_batch_size, shape.seq_length, generator=draw)
     position_ids = torch.arange(shape.seq_length).expand(shape.global_batch_size, -1)
+    if shape.seqlens:
+        starts = cu_seqlens_of(shape.seqlens_padded)
+        for start, end, length in zip(starts, starts[1:], shape.seqlens):
+            mask[:, start + length : end] = 0
     batch = {
         "tokens": text[:, :-1],
         "labels": text[:, 1:],
@@ -166,6 +177,41 @@ def on_this_cp_rank(
 
     cut: dict[str, torch.Tensor] = get_batch_on_this_cp_rank({name: x[rows] for name, x in batch.items()}, cp_group)
     return cut
+
+
+def micro_batch(whole: dict[str, torch.Tensor], row: int, shape: GptShape) -> dict[str, Any]:
+    """This rank's tokens of one row of a global batch, and its boundaries as `packed` (None unless packed)."""
+    if not shape.seqlens:
+        return {**on_this_cp_rank(whole, slice(row, row + 1)), "packed": None}
+    from megatron.core import parallel_state
+    from megatron.core.packed_seq_params import PackedSeqParams
+
+    rank, size = parallel_state.get_context_parallel_rank(), parallel_state.get_context_parallel_world_size()
+    device = whole["tokens"].device
+    padded, real = (
+        torch.tensor(cu_seqlens_of(lengths), dtype=torch.int32, device=device)
+        for lengths in (shape.seqlens_padded, shape.seqlens)
+    )
+    longest = max(shape.seqlens_padded)
+    packed = PackedSeqParams(
+        qkv_format="thd",
+        cu_seqlens_q=real,
+        cu_seqlens_kv=real,
+        cu_seqlens_q_padded=padded,
+        cu_seqlens_kv_padded=padded,
+        max_seqlen_q=longest,
+        max_seqlen_kv=longest,
+    )
+    mine = torch.tensor(shard_thd_indices(padded.tolist(), rank, size), device=device)
+    return {**{name: x[row : row + 1, mine] for name, x in whole.items()}, "packed": packed}
+
+
+def losses_of(model: Any, batch: dict[str, Any]) -> torch.Tensor:
+    """The loss of each of this rank's tokens in a micro-batch, [1, tokens]. Collective."""
+    losses: torch.Tensor = model(
+        batch["tokens"], batch["position_ids"], None, labels=batch["labels"], packed_seq_params=batch["packed"]
+    )
+    return losses
 
 
 def logits_of(model: Any, batch: dict[str, torch.Tensor], cp_group: dist.ProcessGroup | None = None) -> torch.Tensor:
@@ -221,9 +267,7 @@ def train(config: Any, model: Any, shape: GptShape, device: torch.device, num_st
         if optimizer is not None:
             optimizer.zero_grad()
         whole = global_batch(shape, step, device)
-        micro_batches = [
-            on_this_cp_rank(whole, slice(row, row + 1)) for row in range(dp_rank, shape.global_batch_size, dp)
-        ]
+        micro_batches = [micro_batch(whole, row, shape) for row in range(dp_rank, shape.global_batch_size, dp)]
         losses = get_forward_backward_func()(
             forward_step_func=_forward_step,
             data_iterator=iter(micro_batches),
@@ -241,9 +285,9 @@ def train(config: Any, model: Any, shape: GptShape, device: torch.device, num_st
         yield TrainingStep((totals[0] / totals[1]).item(), grads)
 
 
-def _forward_step(micro_batches: Iterator[dict[str, torch.Tensor]], model: Any) -> tuple[torch.Tensor, Any]:
+def _forward_step(micro_batches: Iterator[dict[str, Any]], model: Any) -> tuple[torch.Tensor, Any]:
     batch = next(micro_batches)
-    losses = model(batch["tokens"], batch["position_ids"], None, labels=batch["labels"])
+    losses = losses_of(model, batch)
 
     def loss_func(output: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor, dict[str, torch.Tensor]]:
         mask = batch["loss_mask"]

@@ -16,7 +16,7 @@ import torch
 import torch.distributed as dist
 from torch.overrides import TorchFunctionMode
 
-from hcp.proofs.te_cpu.cuda import NullStream
+from hcp.proofs.te_cpu.cuda import STREAM, NullStream
 
 
 class _CpuForCuda(TorchFunctionMode):  # type: ignore[misc]
@@ -44,6 +44,9 @@ def cpu_megatron() -> Iterator[None]:
     with contextlib.ExitStack() as stack:
         stack.enter_context(mock.patch.object(torch.cuda, "current_device", lambda: torch.device("cpu")))
         stack.enter_context(mock.patch.object(torch.cuda, "Stream", NullStream))
+        stack.enter_context(mock.patch.object(torch.cuda, "Event", NullStream))
+        stack.enter_context(mock.patch.object(torch.cuda, "current_stream", lambda *_: STREAM))
+        stack.enter_context(mock.patch.object(torch.cuda, "stream", lambda _: contextlib.nullcontext()))
         stack.enter_context(mock.patch.object(torch.cuda, "synchronize", lambda *_: None))
         stack.enter_context(_CpuForCuda())
         yield

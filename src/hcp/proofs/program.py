@@ -180,18 +180,19 @@ class Program:
 def _load_wheel(options: argparse.Namespace) -> None:
     """Imports Transformer Engine from a wheel where --attention says so; before megatron-core, which looks for it."""
     if getattr(options, "attention", REFERENCE) == TE_CPU:
+        from hcp.core.wheels import unpacked
         from hcp.proofs.te_cpu.module import load_with_module
-        from hcp.proofs.te_cpu.wheels import unpacked
 
-        load_with_module(unpacked(options.te))
+        load_with_module(unpacked("transformer-engine", options.te))
 
 
 def _version_of_wheel(options: argparse.Namespace) -> dict[str, str]:
     if getattr(options, "attention", REFERENCE) != TE_CPU:
         return {}
-    from hcp.proofs.te_cpu.wheels import unpacked
+    from hcp.core.wheels import unpacked
 
-    return {"transformer-engine": f"{unpacked(options.te).name.rpartition('-')[2]} (with stand-ins)"}
+    release = unpacked("transformer-engine", options.te).name.rpartition("-")[2]
+    return {"transformer-engine": f"{release} (with stand-ins)"}
 
 
 def _require(needs: Sequence[str], options: argparse.Namespace) -> None:

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import contextlib
 import functools
-import logging
 import sys
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -18,18 +17,20 @@ from typing import Any
 
 import torch
 
+from hcp.proofs.te_cpu.choose import logged_by_choice
 from hcp.proofs.te_cpu.load import PACKAGE, Release, load, use_flash
 
 
+@functools.cache
 def load_with_module(folder: Path) -> Release:
     """Imports a release from 2.4 on as `load` does; its DotProductAttention then takes float64 tensors on the CPU.
 
-    To be called before megatron-core is imported, which then finds this Transformer Engine as an installed one.
-    cuDNN's entry points are the ones offered.
+    Once per process, and before megatron-core is imported, which then finds this Transformer Engine as an installed
+    one. cuDNN's entry points are the ones offered.
     """
     release = load(folder)
     use_flash(release, 0)
-    logging.getLogger("DotProductAttention").disabled = True  # `load` has it say why it chooses what
+    vars(release.chooser)["get_attention_backend"] = _with_reasons(release.chooser.get_attention_backend)
     optimizers: Any = None  # an import of it fails: megatron-core then takes torch's
     sys.modules[f"{PACKAGE}.optimizers"] = optimizers
     for module in (release.chooser, sys.modules[f"{release.chooser.__package__}.backends"]):
@@ -40,6 +41,20 @@ def load_with_module(folder: Path) -> Release:
     attention.__init__ = _as_on_a_gpu(attention.__init__)
     attention.forward = _as_on_a_gpu(attention.forward)
     return release
+
+
+def _with_reasons(choose: Callable[[Any], Any]) -> Callable[[Any], Any]:
+    """Upstream says "No backend is available", and why in its log alone; here the error says both."""
+
+    def chosen(parameters: Any) -> Any:
+        with logged_by_choice() as lines:
+            backends = choose(parameters)
+        if not any(map(bool, (backends[0], backends[2], backends[4]))):
+            why = [line for line in lines if line.startswith("Disabling FusedAttention")] or lines[-1:]
+            raise ValueError(f"No dot product attention backend is available: {' '.join(why)}")
+        return backends
+
+    return chosen
 
 
 class _TorchWithoutHalf(ModuleType):
