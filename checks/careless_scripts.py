@@ -20,6 +20,10 @@ _TRAIN = "pretrain_gpt.py --tensor-model-parallel-size 8 --save /shared/ckpt"
 _SRUN = f"srun python {_TRAIN}"
 _MEETING = "--nnodes=2 --nproc-per-node=8 --rdzv-backend=c10d --rdzv-endpoint=n1:29500"
 _TORCHRUN = f"srun torchrun {_MEETING} {_TRAIN}"
+_BEHIND = (
+    "#SBATCH --signal=B:USR1@600\ntrap 'scancel --signal=USR1 $SLURM_JOB_ID' USR1\nwrapper=\"{}\"\n"
+    f"{_TORCHRUN} --exit-signal-handler &\nwait\n"
+)
 _FT = f"srun ft_launcher {_MEETING} --ft-rank_section_timeouts=SECTIONS {_TRAIN} --enable-ft-package"
 _RESTART = (
     "export TORCH_CPP_LOG_LEVEL=error TORCH_NCCL_RETHROW_CUDA_ERRORS=0 NCCL_NVLS_ENABLE=0\n"
@@ -79,6 +83,20 @@ _RESILIENCY = (
         _HEAD + "#SBATCH --signal=TERM@600\n" + _SRUN + " --exit-signal-handler",
         "=TERM@",
         "=USR1@",
+        "SLURM006",
+    ),
+    Case(
+        "a signal that only the script gets, which has no trap",
+        _HEAD + "#SBATCH --signal=TERM@600\n" + _SRUN + " --exit-signal-handler",
+        "=TERM@",
+        "=B:USR1@",
+        "SLURM006",
+    ),
+    Case(
+        "a signal that torchrun gets in place of its ranks",
+        _ONE_PER_NODE + _BEHIND.format("trap 'kill -TERM 0' TERM"),
+        "trap 'kill -TERM 0' TERM",
+        "set -u",
         "SLURM006",
     ),
     Case(

@@ -22,7 +22,8 @@ def main() -> int:
     parser.add_argument("--pp", type=int, default=1)
     parser.add_argument("--hcp", default="", help="INNER,OUTER; empty: one level")
     parser.add_argument("--order", default="tp-cp-ep-dp-pp")
-    parser.add_argument("--megabytes", type=float, default=1.0, help="sent to every peer")
+    parser.add_argument("--megabytes", type=float, default=0.0, help="sent to every peer; 0: 1, or 32 with --min-gbps")
+    parser.add_argument("--min-gbps", type=float, default=0.0, help="Gbit/s that every rank must send at every level")
     parser.add_argument("--timeout", type=float, default=300.0, help="seconds until a group counts as broken")
     options = parser.parse_args()
     try:
@@ -40,6 +41,7 @@ def main() -> int:
     if device.type == "cuda":
         torch.cuda.set_device(device)
     dist.init_process_group("nccl" if device.type == "cuda" else "gloo", timeout=timedelta(seconds=options.timeout))
+    megabytes = options.megabytes or (32.0 if options.min_gbps else 1.0)
     try:
         cp = options.cp or world
         sizes = tuple(int(size) for size in options.hcp.split(",")) if options.hcp else (cp,)
@@ -49,10 +51,20 @@ def main() -> int:
             levels = builder.build_levels(groups, sizes)
             for level, group in enumerate(levels):
                 kind = "a2a" if level == 0 else "p2p"
-                seconds, ok = _exchange(group, kind, device, options.megabytes)
-                worst = torch.tensor([seconds, 0.0 if ok else 1.0], device=device)
-                dist.all_reduce(worst, dist.ReduceOp.MAX)
-                failed = failed or bool(worst[1])
+                seconds, ok = _exchange(group, kind, device, megabytes)
+                for _ in range(3 if options.min_gbps else 0):  # the first also sets the connections up
+                    again = _exchange(group, kind, device, megabytes)
+                    seconds, ok = min(seconds, again[0]), ok and again[1]
+                worst, right, slowest = _worst(seconds, ok, device)
+                gbps = _sent_megabytes(kind, dist.get_world_size(group), megabytes) * 2**20 * 8 / worst / 1e9
+                fast = gbps >= options.min_gbps
+                failed = failed or not right or not fast
+                if rank == 0 and not fast:
+                    print(
+                        f"comm_levels.py: level {level} ({kind}): rank {slowest} sends {gbps:.1f} Gbit/s; wanted "
+                        f"{options.min_gbps:g}; look at its node's links, or lower --comm-gbps",
+                        file=sys.stderr,
+                    )
                 if rank == 0:
                     print(
                         "hcp-job: "
@@ -62,8 +74,10 @@ def main() -> int:
                                 "level": level,
                                 "kind": kind,
                                 "size": dist.get_world_size(group),
-                                "ok": not bool(worst[1]),
-                                "slowest_ms": round(float(worst[0]) * 1000, 2),
+                                "ok": right and fast,
+                                "slowest_ms": round(worst * 1000, 2),
+                                "slowest_rank": slowest,
+                                "gbps": round(gbps, 2),
                             }
                         ),
                         flush=True,
@@ -74,6 +88,23 @@ def main() -> int:
     finally:
         dist.destroy_process_group()
     return 1 if failed else 0
+
+
+def _worst(seconds: float, ok: bool, device) -> tuple[float, bool, int]:
+    """Over all ranks: the longest time, whether all was right, and the rank that took longest."""
+    import torch
+    import torch.distributed as dist
+
+    mine = torch.tensor([seconds, float(ok)], dtype=torch.float64, device=device)
+    every = [torch.empty_like(mine) for _ in range(dist.get_world_size())]
+    dist.all_gather(every, mine)
+    times = [float(each[0]) for each in every]
+    return max(times), all(bool(each[1]) for each in every), times.index(max(times))
+
+
+def _sent_megabytes(kind: str, size: int, megabytes: float) -> float:
+    """What a rank of a group of `size` sends: its own message to each other, or the whole buffer on around the ring."""
+    return (size - 1) * megabytes * (size if kind == "p2p" else 1)
 
 
 def _all_to_all(mine, group):

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import ast
+import re
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
 from hcp.cards.anchors import segment_of
+from hcp.cards.card import find_skill
 
 BRIDGE_CONFIG = "megatron/bridge/training/config.py"
 BRIDGE_FT = "megatron/bridge/training/fault_tolerance.py"
@@ -95,3 +97,36 @@ def test_asynchronous_saving_wants_torch_dist(upstream: Path) -> None:
             if isinstance(line, ast.Assert)
         ]
         assert any("ckpt_format" in line and "'torch_dist'" in line for line in asserted), release
+
+
+@pytest.mark.upstream
+def test_code_17_saves_a_checkpoint_before_0_18_alone(upstream: Path) -> None:
+    for release in releases(upstream, "megatron-core"):
+        method = tree_of(
+            release / "megatron/core/rerun_state_machine.py", "RerunStateMachine.should_checkpoint_and_exit"
+        )
+        ways = [ast.unparse(node.value) for node in ast.walk(method) if isinstance(node, ast.Return) and node.value]
+        saving = "(True, True, EXIT_CODE_FAILED_ON_RESULT_VALIDATION)" in ways
+        assert saving == (tuple(map(int, release.name.rsplit("-", 1)[1].split("."))) < (0, 18)), release
+
+
+ROW = re.compile(r"`(\w+)` \| ([\d.]+)(?: s)? \|")
+
+
+@pytest.mark.upstream
+def test_the_tables_of_parameters_are_upstreams(upstream: Path) -> None:
+    """references/features.md: the numbers of straggler detection and of in-process restart."""
+    text = (find_skill("training-resiliency") / "references/features.md").read_text(encoding="utf-8")
+    said = {
+        "NVRxStragglerDetectionConfig": text.partition("## Straggler")[2].partition("## Local")[0],
+        "InProcessRestartConfig": text.partition("## In-process")[2].partition("## Rerun")[0],
+    }
+    for release in releases(upstream, "megatron-bridge"):
+        for name, part in said.items():
+            values = dict(assigned(tree_of(release / BRIDGE_CONFIG, name)))
+            rows = ROW.findall(part)
+            assert len(rows) >= 3, name
+            for key, value in rows:
+                assert float(values[key]) == float(value), (release, name, key)
+    stops = dict(assigned(tree_of(release / BRIDGE_CONFIG, "NVRxStragglerDetectionConfig")))["stop_if_detected"]
+    assert stops == "False"

@@ -92,3 +92,40 @@ def test_a_link_in_the_text_may_be_anything(tmp_path: Path, link: str) -> None:
     skill = skill_in(tmp_path, step())
     (skill / "SKILL.md").write_text(FRONT + BODY + f"[x]({link})\n")
     assert "SKILL.md links to " in faults(skill)
+
+
+CHECK = {
+    "id": "asks",
+    "run": ["hcp", "check", "--", "--context-parallel-size", "2"],
+    "level": "static",
+    "timeout_s": 20,
+}
+PROGRAM = {"id": "runs", "run": ["python", "checks/attention_parity.py"], "level": "cpu", "timeout_s": 20}
+SCRIPTS = {
+    "id": "scripts",
+    "run": ["python", "checks/careless_scripts.py", "launch"],
+    "level": "static",
+    "timeout_s": 20,
+}
+PLACE = {"repo": "megatron-core", "path": "megatron/core/parallel_state.py", "qualname": "initialize_model_parallel"}
+
+
+@pytest.mark.parametrize(
+    ("proofs", "source", "is_circular"),
+    [
+        (["rule:HCP001"], [], True),
+        (["rule:HCP001", "step:asks"], [], True),
+        (["step:asks"], [], True),
+        (["rule:HCP001", "step:scripts"], [], True),
+        (["rule:HCP001"], [PLACE], False),
+        (["rule:HCP001", "step:asks", "step:runs"], [], False),
+        (["rule:HCP001", "test:tests/cards/test_skill.py::test_a_sound_skill_has_no_faults"], [], False),
+    ],
+)
+def test_a_claim_rests_on_more_than_our_own_check(
+    tmp_path: Path, proofs: list[str], source: list[dict[str, str]], is_circular: bool
+) -> None:
+    """A rule that says so does not prove it, nor does the check that runs the rule."""
+    claim = {"id": "c1", "text": "It holds.", "proved_by": proofs, "source": source}
+    found = faults(skill_in(tmp_path, CHECK, PROGRAM, SCRIPTS, claims=[claim]))
+    assert ("claim c1: proved by rules and hcp check alone" in found) == is_circular, found

@@ -28,6 +28,13 @@ _WORDS = {
         "--comm-test --gpus-per-node 4 --arch sm100 --nvlink-domain 72 --gpu-request gres --modules cuda/12.8 "
         f"--venv /envs/train -- {_HCP}"
     ),
+    "srun-guarded": (
+        f"--start srun --nodes 2 {_SITE} --program pretrain_gpt.py --requeue 3 --stall 30 --comm-gbps 200 --health "
+        f"nvidia-smi --health dcgm --health nvrx --health primus --health '/site/check --disk \"/scratch a\"' -- {_HCP}"
+    ),
+    "torchrun-allocation": (
+        f"--start torchrun --nodes 2 {_SITE} --program pretrain_gpt.py --in-allocation --stall 30 -- {_HCP}"
+    ),
     "ft_launcher": (
         f"--start ft_launcher --nodes 2 {_SITE} --program train.py --requeue 1 --checkpoint-dir /ckpt/run "
         "--ft-timeouts setup:3600,step:1200,checkpointing:1800 --dialect bridge -- "

@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 
-from hcp.render.exits import RankExit, Suspicion, first_exit, logs_of, suspicion
+from hcp.render.exits import RankExit, Suspicion, first_exit, logs_of, node_at_fault, stall_of, suspicion
 from hcp.render.outcome import AttemptEnd, decide, main, was_preempted
 
 TRAINING: dict[str, Any] = {"phase": 3, "max_requeues": 2}
@@ -34,6 +34,13 @@ GOES_ON, ENDS = "requeue", "none"
         # its own checks
         ({"code": 1, "phase": 1, "stopped": "the nodes differ", "has_progress": True}, "stopped", ENDS, 1),
         ({"code": 2, "phase": 2, "has_progress": True}, "failed", ENDS, 2),
+        # without its unfit nodes it may train
+        ({"code": 1, "phase": 1, "stopped": "dcgm", "unfit": ("n2",)}, "stopped", GOES_ON, 1),
+        ({"code": 1, "phase": 1, "stopped": "dcgm", "unfit": ("n2",), "attempt": 2}, "stopped", ENDS, 1),
+        ({"code": 1, "phase": 1, "stopped": "dcgm", "unfit": ("n2",), "max_requeues": None}, "stopped", ENDS, 1),
+        # hung
+        ({"code": 134, "stalled": "it hangs"}, "failed", ENDS, 134),
+        ({"code": 134, "stalled": "it hangs", "has_progress": True}, "failed", GOES_ON, 134),
         # a failure is repeated only where that helps
         ({"code": 1}, "failed", ENDS, 1),
         ({"code": 1, "has_progress": True}, "failed", GOES_ON, 1),
@@ -62,6 +69,26 @@ def test_only_a_suspected_node_is_left_out():
     suspected: dict[str, Any] = {"suspicion": Suspicion("node", ("n2", "n3"))}
     for code, exclude in ((16, ("n2", "n3")), (17, ("n2", "n3")), (1, ())):
         assert decide(AttemptEnd(**TRAINING, code=code, has_progress=True, **suspected)).exclude == exclude
+    assert decide(AttemptEnd(1, 1, stopped="dcgm", unfit=("n2",), max_requeues=1)).exclude == ("n2",)
+    blamed = AttemptEnd(**TRAINING, code=1, at_fault="n2", has_progress=True)
+    assert decide(blamed).exclude == ("n2",)
+    assert decide(blamed._replace(has_progress=False)).exclude == (), "it does not go on"
+
+
+@pytest.mark.parametrize(
+    ("text", "node"),
+    [
+        ('{"recommendation": {"action": "restart-without-node", "node": "n2", "reason": "x"}}', "n2"),
+        ('{"recommendation": {"action": "restart-without-node", "node": "n9", "reason": "x"}}', ""),
+        ('{"recommendation": {"action": "restart-without-node", "node": null, "reason": "x"}}', ""),
+        ('{"recommendation": {"action": "restart", "node": "n2", "reason": "x"}}', ""),
+        ('{"recommendation": null}', ""),
+        ("", ""),
+    ],
+)
+def test_the_node_at_fault_is_the_one_that_triage_would_leave_out(text, node, tmp_path):
+    (tmp_path / "triage.json").write_text(text)
+    assert node_at_fault(tmp_path, ["n1", "n2"]) == node
 
 
 @pytest.mark.parametrize(
@@ -74,6 +101,11 @@ def test_only_a_suspected_node_is_left_out():
         ({"code": 1, "first": RankExit(9, "2-3", "n2"), "has_progress": True}, "ranks 2-3 on n2 ended with 9"),
         ({"code": 1, "attempt": 2}, "requeued 2 times, which is the limit"),
         ({"code": 17, "suspicion": Suspicion("training")}, "the fault is in the training"),
+        ({"code": 134, "stalled": "no line for 60 s: it hangs"}, "no line for 60 s: it hangs; no checkpoint"),
+        (
+            {"code": 1, "phase": 1, "stopped": "dcgm says n2", "unfit": ("n2",), "attempt": 2},
+            "dcgm says n2; requeued 2",
+        ),
     ],
 )
 def test_a_verdict_has_its_reason(ended, words):
@@ -164,3 +196,8 @@ def test_the_nodes_that_the_job_leaves_out_already_stay_left_out(tmp_path, monke
     assert main([*words, "--max-requeues", "1"]) == 0
     said = capsys.readouterr().out.splitlines()
     assert said[1:3] == ["next=requeue", "code=17"] and said[-2:] == ["exclude=n7,n8,n2", "decided=yes"]
+
+
+def test_a_stall_is_of_its_own_attempt(tmp_path):
+    (tmp_path / "stall-r1.txt").write_text("no line of the training for 60 s: it hangs\n")
+    assert stall_of(tmp_path, 1) == "no line of the training for 60 s: it hangs" and stall_of(tmp_path, 0) == ""

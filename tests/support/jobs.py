@@ -27,7 +27,12 @@ class Job:
         self.checkpoints = folder / "checkpoints"
         self.script = folder / "job.sbatch"
 
-    def render(self, start="srun", *options, launch=LAUNCH, iters=6, trainer=(), nodes=2, ranks=2):
+    def render(self, start="srun", *options, **sizes):
+        done = self.try_render(start, *options, **sizes)
+        assert done.returncode in (0, 1) and self.script.exists(), done.stderr
+        return done
+
+    def try_render(self, start="srun", *options, launch=LAUNCH, iters=6, trainer=(), nodes=2, ranks=2):
         words = [
             *launch,
             "--train-iters",
@@ -40,7 +45,7 @@ class Job:
             "checkpoints",
             *trainer,
         ]
-        done = self.hcp(
+        return self.hcp(
             "render",
             "--start",
             start,
@@ -70,9 +75,8 @@ class Job:
             "--",
             *words,
             cwd=self.folder,
+            env=self.slurm.env,
         )
-        assert done.returncode in (0, 1) and self.script.exists(), done.stderr
-        return done
 
     def submit(self, *options, env=None):
         self.id = self.slurm.submit(self.script, *options, cwd=self.folder, env=env)

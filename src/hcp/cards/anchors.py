@@ -30,6 +30,7 @@ _MODULES = {
     "megatron-bridge": "megatron.bridge",
     "verl": "verl",
     "transformer-engine": "transformer_engine",
+    "nvidia-resiliency-ext": "nvidia_resiliency_ext",
 }
 
 
@@ -43,8 +44,9 @@ VERSION_FILES = {
     "ms-swift": "swift/version.py",
     "slime": "setup.py",
     "miles": "setup.py",
+    "nvidia-resiliency-ext": "pyproject.toml",
 }
-"""Where a repository writes its version."""
+"""Where a repository writes its version. That of nvidia-resiliency-ext comes from its tags: a checkout is of any."""
 
 
 class Anchor(NamedTuple):
@@ -93,7 +95,7 @@ def unpacked_roots(folder: Path) -> list[Root]:
     """The wheels unpacked under `folder` as `<dist>-<version>`."""
     roots = []
     for path in sorted(folder.glob("*-*")) if os.path.isdir(folder) else []:
-        match = re.fullmatch(r"(megatron-core|megatron-bridge|verl|transformer-engine)-(\d.*)", path.name)
+        match = re.fullmatch(rf"({'|'.join(_MODULES)})-(\d.*)", path.name)
         if match and not _is_version(match[2]):
             raise HcpError(
                 f"found the folder {path.name!r} in --sources; wanted <dist>-<version>; rename it, or move it away"

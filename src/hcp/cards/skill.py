@@ -8,7 +8,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from hcp.cards.card import Card, is_ours, load_card, read_skill_file
+from hcp.cards.card import Card, Step, is_ours, load_card, read_skill_file
 from hcp.cards.steps import program_of
 from hcp.core.errors import HcpError
 from hcp.core.schema import SCALAR, TEXT, Fields, Leaf, MapOf, checked
@@ -169,7 +169,13 @@ def _folder_faults(folder: Path) -> list[str]:
 def _card_faults(card: Card) -> list[str]:
     faults = [f"card names the rule {rule}, which does not exist" for rule in card.rules if rule not in BY_ID]
     steps = {step.id for step in card.verify}
+    ours = {step.id for step in card.verify if _runs_our_check(step)}
     for claim in card.claims:
+        if not claim.source and all(_is_our_word(proof, ours) for proof in claim.proved_by):
+            faults.append(
+                f"claim {claim.id}: proved by rules and hcp check alone, which say the same; wanted a step that runs a "
+                "program, a test, or a source"
+            )
         for proof in claim.proved_by:
             kind, _, name = proof.partition(":")
             if kind == "rule" and name not in BY_ID:
@@ -182,3 +188,17 @@ def _card_faults(card: Card) -> list[str]:
         except HcpError as error:
             faults.append(f"step {step.id}: {error}")
     return faults
+
+
+_ASKS_THE_CHECK = "checks/careless_scripts.py"
+"""A program of the pack that gives `hcp check` small scripts, and judges by what it says."""
+
+
+def _runs_our_check(step: Step) -> bool:
+    return step.run[:2] == ("hcp", "check") or _ASKS_THE_CHECK in step.run
+
+
+def _is_our_word(proof: str, ours: set[str]) -> bool:
+    """Whether a proof is what a rule says: the rule itself, or a step that runs `hcp check`."""
+    kind, _, name = proof.partition(":")
+    return kind == "rule" or (kind == "step" and name in ours)

@@ -59,7 +59,9 @@ def _option(key: SiteKey) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
     "verify: a job that runs `hcp verify TARGET...` on every node.",
 )
 @site_option
-@click.option("-o", "--output", metavar="FILE", help="Write the script there instead of standard output.")
+@click.option("-o", "--output", metavar="FILE", help="Write the script there instead of standard output (-).")
+@click.option("--test-only", "tests", is_flag=True, help="Ask Slurm whether it takes the job (sbatch --test-only).")
+@click.option("--submit", "submits", is_flag=True, help="Ask that first, then submit the job; prints its id.")
 @dialect_option
 @model_option
 @recipe_option
@@ -69,6 +71,8 @@ def render(
     start: str | None,
     site_file: str | None,
     output: str | None,
+    tests: bool,
+    submits: bool,
     dialect: Dialect | None,
     model_file: str | None,
     recipe: str | None,
@@ -78,35 +82,26 @@ def render(
 
     TARGET is a launch as `hcp check` reads it, or overrides after --. The script runs hcp check of the very launch,
     compares the nodes, tests the groups if asked to (--comm-test), trains, and leaves a verdict file. What the site
-    lacks is listed in one line. Exits with 1 if the launch has an error: the script is written, and would stop.
+    lacks is listed in one line. Exits with 1 if the launch has an error: the script is written, and would stop; such
+    a job is not submitted.
 
     \b
     hcp render train.sbatch -o job.sbatch
     hcp render train.sh --start torchrun --nodes 4 --site site.yaml -o train.sbatch
+    hcp render train.sbatch --submit
     """
     from hcp.render.from_launch import stated_by
     from hcp.render.job import default_name, plan_job
     from hcp.render.script import render_job
 
     words: tuple[str, ...] = click.get_current_context().obj or ()
+    if (tests or submits) and options["in_allocation"]:
+        raise HcpError("found --submit with --in-allocation; wanted one of them: bash starts that script inside salloc")
     site = load_site(site_file, options)
     failed = False
     if start == "verify":
-        if words:
-            raise HcpError("found words after -- with --start verify; wanted steps as targets; leave them out")
-        files = [target for target in targets if os.path.isfile(target)]
-        if files:
-            raise HcpError(
-                f"found the file {files[0]} with --start verify; wanted skills, or steps as SKILL:STEP; "
-                "see hcp verify --list"
-            )
-        odd = [target for target in targets if not target.isprintable()]
-        if odd:
-            raise HcpError(
-                f"found {visible(odd[0])[:200]} with --start verify; wanted a skill, or a step as SKILL:STEP; "
-                "see hcp verify --list"
-            )
-        text = render_job(plan_job(start, site, steps=targets))
+        _refuse_steps(targets, words)
+        text = render_job(plan_job(start, site, steps=targets, origins=settle_site(site_file, options).origins))
     else:
         if len(targets) > 1 or not (targets or words):
             raise HcpError(f"found {len(targets)} targets; wanted one launch, or overrides after --; name one")
@@ -125,18 +120,65 @@ def render(
         _say_taken(target, stated, settled)
         failed = _warn(launch, text)
     _refuse_secrets(text)
-    if output is not None and any(_is_same(target, output) for target in targets):
+    if output is not None and output != "-" and any(_is_same(target, output) for target in targets):
         raise HcpError(f"found -o {output}, which is the launch itself; wanted another file; name one")
-    if output is None:
+    if output not in (None, "-"):
+        _write(output, text)
+    elif output or not (tests or submits):
         click.echo(text, nl=False)
-        return int(failed)
+    if tests or submits:
+        _give_to_slurm(text, submits, failed)
+    return int(failed)
+
+
+def _write(output: str, text: str) -> None:
     try:
         write_whole(output, text)
     except OSError as error:
         raise HcpError(
             f"cannot write {visible(output)}: {error.strerror}; name a file in a folder that exists"
         ) from None
-    return int(failed)
+
+
+def _give_to_slurm(text: str, submits: bool, failed: bool) -> None:
+    """Says what Slurm says about the job, and submits it if asked to and if it would train.
+
+    Raises:
+        HcpError: Slurm does not take it.
+    """
+    from hcp.render.submit import ask, make_log_folder, submit
+
+    say([f"hcp render: sbatch --test-only: {visible(ask(text))}"], err=True)
+    if not submits:
+        return
+    if failed:
+        say(["hcp render: not submitted: the job would stop in phase 0"], err=True)
+        return
+    if (folder := make_log_folder(text)) is not None:
+        say([f"hcp render: made the folder of the logs, {visible(folder)}"], err=True)
+    click.echo(submit(text))
+
+
+def _refuse_steps(targets: Sequence[str], words: Sequence[str]) -> None:
+    """Returns if the targets can be steps of `hcp verify`.
+
+    Raises:
+        HcpError: one is a file or no name, or there are words for a trainer.
+    """
+    if words:
+        raise HcpError("found words after -- with --start verify; wanted steps as targets; leave them out")
+    files = [target for target in targets if os.path.isfile(target)]
+    if files:
+        raise HcpError(
+            f"found the file {files[0]} with --start verify; wanted skills, or steps as SKILL:STEP; "
+            "see hcp verify --list"
+        )
+    odd = [target for target in targets if not target.isprintable()]
+    if odd:
+        raise HcpError(
+            f"found {visible(odd[0])[:200]} with --start verify; wanted a skill, or a step as SKILL:STEP; "
+            "see hcp verify --list"
+        )
 
 
 def _load(target: str, options: LoadOptions, start: str | None, site: dict[str, Any]) -> Launch:

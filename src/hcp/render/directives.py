@@ -56,10 +56,16 @@ def directives_of(start: Start, site: Mapping[str, Any], origins: Mapping[str, s
         if name in _OWN or any(name == directive.name for directive in found):
             raise HcpError(f"sbatch: found {option}, which the job states itself; wanted further options; leave it out")
         found.append(Directive(name, value or None, _origin("sbatch", origins)))
+    if site["in_allocation"]:
+        return tuple(directive for directive in found if directive.name not in _OF_SBATCH)
     return tuple(found)
 
 
 _OWN = ("ntasks", "gpus", "gpus-per-task", "gres", "gpus-per-node", "error", "requeue", "no-requeue", "array", "wrap")
+
+
+_OF_SBATCH = ("output", "signal", "requeue", "no-requeue", "open-mode", "array")
+"""What means nothing inside an allocation, whose script bash starts."""
 
 
 def _origin(key: str, origins: Mapping[str, str]) -> str:

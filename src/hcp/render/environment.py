@@ -37,7 +37,7 @@ def environment_of(
     dialect: str | None,
     facts: Mapping[str, Any],
     stated: Mapping[str, str | None],
-    cpus_per_task: int | None,
+    site: Mapping[str, Any],
     origins: Mapping[str, str],
 ) -> tuple[Variable, ...]:
     """The variables that a job exports, in order; what is stated wins over what is computed.
@@ -46,10 +46,11 @@ def environment_of(
         dialect: the launch's dialect; None: no launch (a verification job).
         facts: the launch's facts by name, and `arch`.
         stated: the site's and the user's variables.
-        cpus_per_task: of the job, if stated.
+        site: every site key's value.
         origins: where the stated ones stand, as `env.NAME`.
     """
     computed = [Variable("OMP_NUM_THREADS", "1", "One thread per rank in CPU libraries: the ranks share the cores.")]
+    cpus_per_task = site["cpus_per_task"]
     if cpus_per_task is not None:
         computed.append(
             Variable(
@@ -67,6 +68,8 @@ def environment_of(
         )
     )
     computed.append(Variable("PYTHONUNBUFFERED", "1", "The last lines before a crash reach the log."))
+    if site["stall"] is not None:
+        computed.append(Variable("PYTHONFAULTHANDLER", "1", "A rank that hangs and is aborted says where it was."))
     kept = [item for item in computed if item.name not in stated]
     return (*kept, *(Variable(name, value, origins.get(f"env.{name}", "")) for name, value in stated.items()))
 

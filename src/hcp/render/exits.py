@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import re
 import signal
 from collections.abc import Iterable, Iterator, Sequence
@@ -101,6 +102,21 @@ def logs_of(run: Path, attempt: int, nodes: Sequence[str]) -> tuple[str, list[tu
     """What srun wrote, and (node, text) of each node's training log, of one attempt in its folder; ends only."""
     paths = sorted(run.glob(f"train-r{attempt}-node*.log"))[:_MOST_LOGS]
     return _tail(run / f"launch-r{attempt}-srun.log"), [(_node_of(path, nodes), _tail(path)) for path in paths]
+
+
+def stall_of(run: Path, attempt: int) -> str:
+    """Why the watchdog ended an attempt; "" where it did not."""
+    return " ".join(_tail(run / f"stall-r{attempt}.txt").split())
+
+
+def node_at_fault(run: Path, nodes: Sequence[str]) -> str:
+    """The node that `hcp triage` (`hcp.triage/2` in triage.json) would leave out, if it is one of this attempt's."""
+    try:
+        advice = json.loads(_tail(run / "triage.json"))["recommendation"]
+        node = advice["node"] if advice["action"] == "restart-without-node" else ""
+    except (ValueError, KeyError, TypeError):
+        return ""
+    return node if node in nodes else ""
 
 
 def _node_of(path: Path, nodes: Sequence[str]) -> str:

@@ -14,6 +14,7 @@ from hcp.render.arguments import check_arguments, group_arguments, rank_argument
 from hcp.render.container import Container, container_of
 from hcp.render.directives import Directive, directives_of
 from hcp.render.environment import MEGATRON, Variable, environment_of, needs_arch, reserved_in
+from hcp.render.health import HealthCheck, health_checks
 from hcp.render.program import Lines, cluster_words, launch_words, program_words
 from hcp.render.site import BY_NAME
 from hcp.render.starts import STARTS, Start
@@ -46,6 +47,8 @@ class Job:
     """How many words at the start of the launch the check is not given."""
     rank_arguments: tuple[str, ...]
     group_arguments: tuple[str, ...]
+    health: tuple[HealthCheck, ...]
+    """What every node runs before training."""
     steps: tuple[str, ...]
     """The steps of a verification; empty: all."""
 
@@ -53,6 +56,36 @@ class Job:
     def writes_checkpoints(self) -> bool:
         """Whether checkpoints go to a folder that is known, and not to an object store."""
         return bool(self.launch_lines) and self.checkpoint_dir is not None and "://" not in self.checkpoint_dir
+
+    def origin_of(self, name: str) -> str:
+        """Where the value of a site key stands, for a comment."""
+        return self.origins.get(name, "default")
+
+    @property
+    def tests_communication(self) -> bool:
+        """Whether the groups of every level exchange data before training."""
+        return bool(self.site["comm_test"] or self.site["comm_gbps"])
+
+    @property
+    def ending_signals(self) -> str:
+        """What ends the job from outside: Slurm's TERM; a terminal's INT too."""
+        return "TERM INT" if self.site["in_allocation"] else "TERM"
+
+    @property
+    def evidence(self) -> tuple[str, ...]:
+        """Files that a verdict names where they are there."""
+        health, triage = ("health.txt",) * bool(self.health), ("triage.json",) * self.reads_logs
+        return ("check.json", "nodes.txt", *health, "facts.txt", "ranks.txt", "ranks.log", "comm.txt", *triage)
+
+    @property
+    def reads_logs(self) -> bool:
+        """Whether the job looks for the node that failed before it starts again."""
+        return self.site["requeue"] is not None and bool(self.launch_lines)
+
+    @property
+    def ntasks_per_node(self) -> int:
+        """How many tasks srun starts on a node where nothing else is said."""
+        return self.site["gpus_per_node"] if self.start.tasks_are_ranks else 1
 
     @property
     def gpus_to_see(self) -> int:
@@ -105,7 +138,7 @@ def plan_job(
         title=_title(start, launch, steps),
         directives=directives_of(STARTS[start], site, origins),
         origins=origins,
-        environment=environment_of(dialect, facts, site["env"] or {}, site["cpus_per_task"], origins),
+        environment=environment_of(dialect, facts, site["env"] or {}, site, origins),
         checkpoint_dir=checkpoint_dir,
         program=program,
         launch_lines=lines,
@@ -114,6 +147,7 @@ def plan_job(
         check_skip=words_to_skip(launch, lines) if launch else 0,
         rank_arguments=rank_arguments(facts, site["gpus_per_node"]),
         group_arguments=group_arguments(facts),
+        health=health_checks(site["health"] or ()),
         steps=tuple(steps),
     )
 
@@ -161,6 +195,12 @@ def _refuse_contradictions(start: str, site: Mapping[str, Any], dialect: str | N
             f"signal: found {site['signal']} s before the end of a job of {limit} s; wanted less than the "
             "time limit, or the trainer is asked to end at once; lower it, or raise time"
         )
+    for name in ("requeue", "array", "array_range"):
+        if site["in_allocation"] and site[name]:
+            raise HcpError(
+                f"found {name} with --in-allocation; wanted a job that Slurm starts: an allocation is there once; "
+                "leave one of them out"
+            )
     if dialect in ("nemo-rl", "ms-swift", "slime"):
         raise HcpError(
             f"found a {dialect} launch; wanted one of Megatron-LM, Megatron-Bridge or verl, which a job can "

@@ -12,7 +12,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Literal, NamedTuple
 
-from hcp.render.exits import RankExit, Suspicion, first_exit, logs_of, suspicion
+from hcp.render.exits import RankExit, Suspicion, first_exit, logs_of, node_at_fault, stall_of, suspicion
 
 _RESUME_ELSEWHERE, _FAILED_VALIDATION = 16, 17
 """megatron/core/rerun_state_machine.py: EXIT_CODE_RESUME_TO_DISAMBIGUATE, EXIT_CODE_FAILED_ON_RESULT_VALIDATION."""
@@ -26,7 +26,9 @@ class AttemptEnd(NamedTuple):
     `code`: the exit code of the phase that ended. `asked`: which signal the script itself got: "preempted" (USR1, which
     comes before the end of the job), "terminated" (TERM), or "". `stopped`: why the job's own checks ended it, or "".
     `first`: the rank that ended first, where a launcher names it. `is_preempted`: Slurm preempted this attempt.
-    `max_requeues`: None where the job is never requeued. `has_progress`: a checkpoint was written in this attempt.
+    `unfit`: nodes that their health checks found unfit. `stalled`: why the watchdog ended the training, or "".
+    `at_fault`: the node whose hardware the logs blame, or "". `max_requeues`: None where the job is never requeued.
+    `has_progress`: a checkpoint was written in this attempt.
     """
 
     phase: int
@@ -39,6 +41,9 @@ class AttemptEnd(NamedTuple):
     attempt: int = 0
     max_requeues: int | None = None
     has_progress: bool = False
+    unfit: tuple[str, ...] = ()
+    stalled: str = ""
+    at_fault: str = ""
 
 
 class Outcome(NamedTuple):
@@ -62,10 +67,19 @@ def decide(ended: AttemptEnd) -> Outcome:
     if ended.asked == "terminated":
         return Outcome("terminated", "none", ended.code or 1, "the job was cancelled, or its time was over")
     if ended.stopped:
-        return Outcome("stopped", "none", ended.code or 1, ended.stopped)
+        return _stopped(ended)
     if ended.code == 0:
         return Outcome("completed", "none", 0, "the last phase ended with 0")
     return _failed(ended)
+
+
+def _stopped(ended: AttemptEnd) -> Outcome:
+    """The job's own checks ended it: it goes on only without nodes that are unfit."""
+    if not ended.unfit:
+        return Outcome("stopped", "none", ended.code or 1, ended.stopped)
+    if refusal := _limit(ended):
+        return Outcome("stopped", "none", ended.code or 1, f"{ended.stopped}; {refusal}")
+    return Outcome("stopped", "requeue", ended.code or 1, ended.stopped, ended.unfit)
 
 
 def _preempted(ended: AttemptEnd) -> Outcome:
@@ -87,8 +101,8 @@ def _failed(ended: AttemptEnd) -> Outcome:
     if ended.phase < _TRAINING:
         return Outcome("failed", "none", ended.code, f"phase {ended.phase} ended with {ended.code}")
     code = ended.first.code if ended.first is not None else ended.code
-    reason = f"{ended.first or 'the training'} ended with {code}"
-    exclude: tuple[str, ...] = ()
+    reason = ended.stalled or f"{ended.first or 'the training'} ended with {code}"
+    exclude: tuple[str, ...] = (ended.at_fault,) if ended.at_fault else ()
     if code in (_RESUME_ELSEWHERE, _FAILED_VALIDATION):
         refusal, exclude = _after_validation(code, ended.suspicion)
     else:
@@ -139,11 +153,13 @@ def main(argv: Sequence[str] | None = None) -> int:
         parser.add_argument(f"--{name}", type=int, required=True)
     parser.add_argument("--asked", default="")
     parser.add_argument("--stopped", default="")
+    parser.add_argument("--unfit", default="", help="nodes that their health checks found unfit, with commas")
     parser.add_argument("--max-requeues", type=int)
     parser.add_argument("--has-progress", action="store_true")
     options = parser.parse_args(argv)
     shown = sys.stdin.read()
-    launcher_log, train_logs = logs_of(options.run, options.attempt, options.nodes.split(","))
+    nodes = options.nodes.split(",")
+    launcher_log, train_logs = logs_of(options.run, options.attempt, nodes)
     outcome = decide(
         AttemptEnd(
             phase=options.phase,
@@ -156,6 +172,9 @@ def main(argv: Sequence[str] | None = None) -> int:
             attempt=options.attempt,
             max_requeues=options.max_requeues,
             has_progress=options.has_progress,
+            unfit=tuple(filter(None, options.unfit.split(","))),
+            stalled=stall_of(options.run, options.attempt),
+            at_fault=node_at_fault(options.run, nodes),
         )
     )
     already = _field(shown, "ExcNodeList").replace("(null)", "")

@@ -72,6 +72,15 @@ KEYS: tuple[SiteKey, ...] = (
     SiteKey("array", "array", "words for each element of a job array"),
     SiteKey("array_range", "word", "elements of a job array that all run the same words: 0-9%1 is a chain of ten"),
     SiteKey("comm_test", "bool", "test the communication of every level before training", False),
+    SiteKey("comm_gbps", "size", "Gbit/s that every rank must send in that test; makes it"),
+    SiteKey(
+        "health",
+        "array",
+        "check of every node before training: nvidia-smi, dcgm, nvrx, primus, or a command; 0 is fit, 126 and 127 are "
+        "not run, any other code takes the node out",
+    ),
+    SiteKey("stall", "size", "minutes without a new line of the training after which it counts as hung"),
+    SiteKey("in_allocation", "bool", "a script for bash inside salloc, in place of one for sbatch", False),
     SiteKey("ft_timeouts", "timeouts", "ft_launcher: seconds per section", "setup:1800,step:900,checkpointing:1800"),
     SiteKey("ft_outside", "size", "ft_launcher: seconds outside the sections", 1800),
     SiteKey("ft_restarts", "count", "ft_launcher: restarts inside the job", 3),

@@ -106,9 +106,9 @@ def _model() -> tuple[Rule, ...]:
 
 
 def _jobs() -> tuple[Rule, ...]:
-    from hcp.rules.slurm import resilience, tasks
+    from hcp.rules.slurm import resilience, signals, tasks
 
-    return _rules_in(resilience, tasks)
+    return _rules_in(resilience, signals, tasks)
 
 
 def _known_faults() -> tuple[Rule, ...]:

@@ -22,6 +22,7 @@ Repo = Literal[
     "ms-swift",
     "slime",
     "miles",
+    "nvidia-resiliency-ext",
 ]
 Where = Literal["pypi", "checkout"]
 Stage = Literal["config", "init", "first-forward", "training", "never"]

@@ -12,36 +12,14 @@ RESTARTING = f"export {LOG} {RETHROW} {NVLS}\nsrun"
 HARD = f"{RESTARTING} python {MLM} --inprocess-restart --inprocess-hard-timeout"
 RESTART = f"srun python {MLM} --inprocess-restart\n"
 TIMEOUTS = "--ft-rank_section_timeouts"
-HANDLER = f"srun python {MLM} --exit-signal-handler\n"
 
 VERDICTS: list[Row] = [
     # rule, dialect, launch, assumed, verdict
-    ("SLURM006", "mlm", f"#SBATCH --signal=B:USR1@600\n{HANDLER}", "", "fine"),
-    ("SLURM006", "mlm", f"#SBATCH --signal=B:USR1@600\nsrun python {MLM}\n", "", "warning silent never"),
-    ("SLURM006", "mlm", f"#SBATCH --signal=TERM@600\n{HANDLER}", "", "fine"),
-    ("SLURM006", "mlm", f"#SBATCH --signal=USR1@600\n{HANDLER}", "", "warning silent never"),
-    ("SLURM006", "mlm", f"#SBATCH --signal=B:TERM@120\n{HANDLER}", "", "needs checkpoint_s"),
-    ("SLURM006", "mlm", f"#SBATCH --signal=B:TERM@120\n{HANDLER}", "checkpoint_s=90.0", "fine"),
-    ("SLURM006", "mlm", f"#SBATCH --signal=B:TERM@120\n{HANDLER}", "checkpoint_s=300.0", "warning silent never"),
-    ("SLURM006", "mlm", f"#SBATCH --signal=B:TERM@600\n{HANDLER}", "checkpoint_s=900.0", "warning silent never"),
-    ("SLURM006", "mlm", f"#SBATCH --signal=B:TERM@30\n{HANDLER}", "", "warning silent never"),
-    ("SLURM006", "mlm", f"#SBATCH --signal=B:TERM\n{HANDLER}", "checkpoint_s=90.0", "warning silent never"),
-    ("SLURM006", "verl", "", "sbatch.signal=B:USR1@600", "not concerned"),
-    ("SLURM006", "mlm", "--num-layers 2", "", "not concerned"),
-    ("SLURM006", "mlm", "--exit-signal-handler", "sbatch.signal=soon", "fine"),  # Slurm refuses it
-    ("SLURM006", "mlm", "--exit-signal-handler", "sbatch.signal=USR1@600 exit_signal=SIGUSR1", "fine"),
-    ("SLURM006", "mlm", "--exit-signal-handler", "sbatch.signal=B:TERM@300", "fine"),
-    ("SLURM006", "mlm", "--exit-signal-handler", "sbatch.signal=B:TERM@299", "needs checkpoint_s"),
-    ("SLURM006", "mlm", "--exit-signal-handler", "sbatch.signal=B:TERM@60 checkpoint_s=30", "fine"),
-    ("SLURM006", "mlm", "--exit-signal-handler", "sbatch.signal=B:TERM@59 checkpoint_s=30", "warning silent never"),
-    ("SLURM006", "mlm", "--exit-signal-handler", "sbatch.signal=B:TERM checkpoint_s=60", "fine"),
-    ("SLURM006", "mlm", "--exit-signal-handler", "sbatch.signal=B:TERM@120 checkpoint_s=120", "fine"),
-    ("SLURM006", "mlm", "--exit-signal-handler", "sbatch.signal=B:TERM@120 checkpoint_s=null", "fine"),
     ("SLURM007", "mlm", f"ft_launcher {MLM} --enable-ft-package\n", "", "fine"),
     ("SLURM007", "mlm", f"ft_launcher {MLM}\n", "", "not concerned"),
-    ("SLURM007", "mlm", f"torchrun {MLM} --enable-ft-package\n", "", "error silent never"),
+    ("SLURM007", "mlm", f"torchrun {MLM} --enable-ft-package\n", "", "error crash init"),
     ("SLURM007", "mlm", f"torchrun {MLM}\n", "", "not concerned"),
-    ("SLURM007", "mlm", f"srun python {MLM} --enable-ft-package\n", "", "error silent never"),
+    ("SLURM007", "mlm", f"srun python {MLM} --enable-ft-package\n", "", "error crash init"),
     ("SLURM007", "mlm", f"srun python {MLM}\n", "", "not concerned"),
     ("SLURM008", "mlm", f"{RESTARTING} python {MLM} --inprocess-restart\n", "", "fine"),
     ("SLURM008", "mlm", f"{RESTARTING} --kill-on-bad-exit=0 python {MLM} --inprocess-restart\n", "", "fine"),
@@ -129,24 +107,6 @@ _QUIET = (
 )
 FIXES: list[FixRow] = [
     # rule, dialect, launch, assumed, what each fix writes
-    ("SLURM006", "mlm", "", "exit_signal_handler=true sbatch.signal=USR1@30", ("sbatch.signal=TERM@300",)),
-    ("SLURM006", "mlm", "", "exit_signal_handler=true sbatch.signal=USR1@600", ("sbatch.signal=TERM@600",)),
-    ("SLURM006", "mlm", "", "exit_signal_handler=true sbatch.signal=TERM@30", ("sbatch.signal=TERM@300",)),
-    ("SLURM006", "mlm", "", "exit_signal_handler=true sbatch.signal=B:USR1@30", ("sbatch.signal=B:USR1@300",)),
-    (
-        "SLURM006",
-        "mlm",
-        "",
-        "exit_signal_handler=true sbatch.signal=TERM@600 checkpoint_s=700",
-        ("sbatch.signal=TERM@1400",),
-    ),
-    (
-        "SLURM006",
-        "mlm",
-        "",
-        "exit_signal_handler=true sbatch.signal=TERM@70 checkpoint_s=100",
-        ("sbatch.signal=TERM@300",),
-    ),
     ("SLURM008", "mlm", "", f"{_QUIET} srun.kill_on_bad_exit=1", ("srun.kill_on_bad_exit=0",)),
     ("SLURM008", "mlm", f"{HARD} 600\n", "", ("distributed_timeout_minutes=20",)),
 ]

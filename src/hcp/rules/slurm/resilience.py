@@ -6,14 +6,10 @@ import re
 from collections.abc import Mapping
 
 from hcp.rules.rule import Example, Fix, Problem, rule
-from hcp.rules.upstream import BRIDGE_FAULT_TOLERANCE, BRIDGE_INPROCESS_RESTART, BRIDGE_RUN_PLUGINS, BRIDGE_STATE
+from hcp.rules.upstream import BRIDGE_FAULT_TOLERANCE, BRIDGE_INPROCESS_RESTART, BRIDGE_RUN_PLUGINS, NVRX_RANK_MONITOR
 from hcp.rules.view import View
 
-_SIGNAL = r"(?P<target>[RB]{1,2}:)?(?P<signal>[A-Z0-9]+)(?:@(?P<seconds>\d{1,9}))?\Z"
-_DEFAULT_LEAD_S = 60
-"""Slurm's default where --signal names no time."""
 _ENOUGH_S = 300
-_TERM = ("TERM", "SIGTERM", "15")
 _ONE_RANK = "ntasks_per_node=1 gpus_per_node=1 nodes=1 world_size=1"
 _SRUN = "srun --ntasks=1 python pretrain_gpt.py --micro-batch-size 1"
 _RESTART_ENVIRONMENT: Mapping[str, tuple[str, ...]] = {
@@ -21,15 +17,6 @@ _RESTART_ENVIRONMENT: Mapping[str, tuple[str, ...]] = {
     "TORCH_NCCL_RETHROW_CUDA_ERRORS": ("0",),
     "NCCL_NVLS_ENABLE": ("0",),
 }
-
-
-def _signal(v: View) -> tuple[str, str, int] | None:
-    """(who gets it: "B:" or "", the signal, seconds before the end) of --signal; None where it is none."""
-    match = re.match(_SIGNAL, str(v["sbatch.signal"]))
-    if match is None:
-        return None
-    target = "B:" if "B" in (match["target"] or "") else ""
-    return target, match["signal"], int(match["seconds"] or _DEFAULT_LEAD_S)
 
 
 def _section_timeouts(v: View) -> dict[str, int]:
@@ -43,64 +30,16 @@ def _requeues_itself(v: View) -> bool:
 
 
 @rule(
-    "SLURM006",
-    severity="warning",
-    effect="silent",
-    stage="never",
-    source=(BRIDGE_STATE.says("GlobalState", "exit_signal_handler", ">=0.6"),),
-    applies=lambda v: v.dialect != "verl" and v.known("sbatch.signal"),
-    good=Example("mlm", f"#SBATCH --signal=B:USR1@600\n{_SRUN} --exit-signal-handler\n", _ONE_RANK),
-    bad=Example("mlm", f"#SBATCH --signal=B:USR1@600\n{_SRUN}\n", _ONE_RANK),
-)
-def signal_comes_early_enough(v: View) -> Problem | None:
-    """The signal before the end comes early enough, to a trainer that listens.
-
-    sbatch --signal asks for a warning before the job ends. Without the exit-signal handler the trainer dies of it;
-    with the handler, which is for SIGTERM, another signal ends it too. The checkpoint has to be written in the time
-    that is left. Each of these loses the work since the last checkpoint.
-    """
-    asked = _signal(v)
-    if asked is None:
-        return None
-    target, signal, seconds = asked
-    if not v.exit_signal_handler:
-        return Problem(
-            message="the trainer does not listen: it is killed by the signal or at the end, and what was trained since "
-            "the last checkpoint is lost",
-            found=f"--signal={v['sbatch.signal']} without the exit-signal handler",
-            wanted="--exit-signal-handler (Bridge: train.exit_signal_handler)",
-            facts=("exit_signal_handler", "sbatch.signal"),
-            fixes=(Fix({"exit_signal_handler": True}, "saves and ends when it gets the signal"),),
-        )
-    if not target and v.get("exit_signal") is None and signal not in _TERM:
-        return Problem(
-            message=f"the trainer listens for SIGTERM and gets SIG{signal.removeprefix('SIG')}, which ends it at once",
-            found=f"--signal={v['sbatch.signal']} goes to the ranks, whose handler is for SIGTERM",
-            wanted="--signal=TERM@SECONDS, or B:… with a script that passes SIGTERM on",
-            facts=("sbatch.signal", "exit_signal_handler"),
-            fixes=(Fix({"sbatch.signal": f"TERM@{max(seconds, _ENOUGH_S)}"}, "the signal that the handler is for"),),
-        )
-    needed = v.get("checkpoint_s")
-    if needed is None and seconds >= _ENOUGH_S:
-        return None
-    enough = max(_ENOUGH_S, 2 * int(needed)) if needed else _ENOUGH_S
-    if seconds < _DEFAULT_LEAD_S or seconds < (v.checkpoint_s or 0):
-        return Problem(
-            message="the job ends while the checkpoint is still being written: what was trained since the last is lost",
-            found=f"{seconds} s before the end" + (f", a checkpoint takes {needed:g} s" if needed else ""),
-            wanted="more seconds in --signal than a checkpoint takes",
-            facts=("sbatch.signal", "checkpoint_s"),
-            fixes=(Fix({"sbatch.signal": f"{target}{signal}@{enough}"}, f"{enough} s to write the checkpoint"),),
-        )
-    return None
-
-
-@rule(
     "SLURM007",
     severity="error",
-    effect="silent",
-    stage="never",
-    source=(BRIDGE_FAULT_TOLERANCE.says("<module>", "ft_launcher", ">=0.2"),),
+    effect="crash",
+    stage="init",
+    source=(
+        BRIDGE_FAULT_TOLERANCE.says("<module>", "ft_launcher", ">=0.2"),
+        NVRX_RANK_MONITOR.says(
+            "RankMonitorClient._connect_to_rmon_server", "FT_RANK_MONITOR_IPC_SOCKET_ENV_VAR", ">=0.3"
+        ),
+    ),
     applies=lambda v: bool(v.get("ft_package")),
     good=Example("bridge", "ft.enable_ft_package=true", "start=ft_launcher"),
     bad=Example("bridge", "ft.enable_ft_package=true", "start=torchrun"),
@@ -108,13 +47,14 @@ def signal_comes_early_enough(v: View) -> Problem | None:
 def fault_tolerance_uses_ft_launcher(v: View) -> Problem | None:
     """Fault tolerance is started by ft_launcher.
 
-    The fault-tolerance package of nvidia-resiliency-ext talks to a monitor that only ft_launcher starts. Under
-    torchrun its calls do nothing: no heartbeats, no restarts, no message.
+    The fault-tolerance package of nvidia-resiliency-ext talks to a monitor that only ft_launcher starts, over a socket
+    that it names in the ranks' environment. Under torchrun or srun each rank stops with a RankMonitorClientError.
     """
     if v.start == "ft_launcher":
         return None
     return Problem(
-        message="fault tolerance is silently off: nobody watches the ranks' heartbeats, a hang stays a hang",
+        message="every rank stops at start-up with RankMonitorClientError: FT_RANK_MONITOR_IPC_SOCKET is not set, "
+        "since no monitor was started",
         found=f"enable_ft_package with ranks started by {v.start}",
         wanted="ft_launcher in place of torchrun",
         facts=("ft_package", "start"),
@@ -256,7 +196,6 @@ def requeued_job_counts_restarts(v: View) -> Problem | None:
 
 
 RULES = (
-    signal_comes_early_enough,
     fault_tolerance_uses_ft_launcher,
     in_process_restart_has_its_settings,
     ft_timeouts_are_long_enough,

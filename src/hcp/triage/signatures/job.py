@@ -67,6 +67,17 @@ JOB: tuple[Signature, ...] = (
         "the lines below it give the override that mends it",
     ),
     fault(
+        "hcp-stalled",
+        r"hcp-job: {\"event\": ?\"stalled\"[^{}]{0,200}\"reason\": ?\"(?P<reason>[^\"]{0,300})\"",
+        "the training hung and its watchdog ended it: {reason}",
+        'hcp-job: {"event": "stalled", "phase": 3, "reason": "no line of the training for 1800 s: it hangs"}',
+        'hcp-job: {"event": "phase", "phase": 3}',
+        "every rank said where it was when it was aborted: look for the one that is somewhere else",
+        tokens=(b"hcp-job: ",),
+        role="effect",
+        again="chance",
+    ),
+    fault(
         "hcp-stopped",
         r"hcp-job: {\"event\": ?\"stopped\"[^{}]{0,200}\"reason\": ?\"(?P<reason>[^\"]{0,300})\"",
         "the job's own checks stopped it: {reason}",

@@ -1,0 +1,175 @@
+"""The signal before the end of a job: whether it comes early enough, and whether it reaches ranks that listen."""
+
+from __future__ import annotations
+
+import re
+from typing import NamedTuple
+
+from hcp.launch.fact import ELASTIC_STARTS
+from hcp.rules.rule import Example, Fix, Problem, rule
+from hcp.rules.upstream import BRIDGE_STATE
+from hcp.rules.view import View
+
+_SIGNAL = r"(?P<target>[RB]{1,2}:)?(?P<signal>[A-Z0-9]+)(?:@(?P<seconds>\d{1,9}))?\Z"
+_DEFAULT_LEAD_S = 60
+"""Slurm's default where --signal names no time."""
+_ENOUGH_S = 300
+_TERM = ("TERM", "15")
+_NUMBERS = {"TERM": "15", "USR1": "10", "USR2": "12", "INT": "2", "HUP": "1"}
+_AGENT_S = 30
+"""torch.distributed.elastic's shutdown_timeout: on SIGTERM the agent kills its ranks that many seconds later."""
+_OPAQUE = re.compile(r"^[ \t]*(?:source|\.)[ \t]", re.M)
+"""Another file that the shell reads: the trap may stand there."""
+_TRAP = re.compile(r"^[^#\n]*\btrap[ \t][^\n]*", re.M)
+_WAIT = re.compile(r"^[^#\n]*\bwait\b", re.M)
+_RENDER = "hcp render --requeue N writes such a script"
+
+
+class _Asked(NamedTuple):
+    """--signal: `target` is "B:" where the batch script alone gets it; `name` without SIG."""
+
+    target: str
+    name: str
+    seconds: int
+
+
+def _asked(v: View) -> _Asked | None:
+    match = re.match(_SIGNAL, str(v["sbatch.signal"]))
+    if match is None:
+        return None
+    target = "B:" if "B" in (match["target"] or "") else ""
+    return _Asked(target, match["signal"].removeprefix("SIG"), int(match["seconds"] or _DEFAULT_LEAD_S))
+
+
+@rule(
+    "SLURM006",
+    severity="warning",
+    effect="silent",
+    stage="never",
+    source=(BRIDGE_STATE.says("GlobalState", "exit_signal_handler", ">=0.6"),),
+    applies=lambda v: v.dialect != "verl" and v.known("sbatch.signal"),
+    good=Example(
+        "mlm",
+        "#SBATCH --signal=TERM@600\nsrun --ntasks=1 python pretrain_gpt.py --exit-signal-handler\n",
+        "ntasks_per_node=1 gpus_per_node=1 nodes=1 world_size=1",
+    ),
+    bad=Example(
+        "mlm",
+        "#SBATCH --signal=B:USR1@600\nsrun --ntasks=1 python pretrain_gpt.py --exit-signal-handler\n",
+        "ntasks_per_node=1 gpus_per_node=1 nodes=1 world_size=1",
+    ),
+)
+def signal_comes_early_enough(v: View) -> Problem | None:
+    """The signal before the end comes early enough, to a trainer that listens.
+
+    Without the exit-signal handler the trainer dies of it, and with the handler, which is for SIGTERM, of any other
+    signal. Under srun TERM@SECONDS reaches the ranks; they end with 0 then, so a job that is to be requeued wants
+    B:USR1@SECONDS, a trap, and srun in the background. B: without a trap ends bash at once; a trap is not heard while
+    bash waits for a foreground command. torchrun and ft_launcher kill their ranks 30 s after SIGTERM: they want B:, and
+    a wrapper on every node that signals the ranks alone. Each of these loses the work since the last checkpoint.
+    """
+    asked = _asked(v)
+    if asked is None:
+        return None
+    if not v.exit_signal_handler:
+        return Problem(
+            message="the trainer does not listen: it is killed by the signal or at the end, and what was trained since "
+            "the last checkpoint is lost",
+            found=f"--signal={v['sbatch.signal']} without the exit-signal handler",
+            wanted="--exit-signal-handler (Bridge: train.exit_signal_handler)",
+            facts=("exit_signal_handler", "sbatch.signal"),
+            fixes=(Fix({"exit_signal_handler": True}, "saves and ends when it gets the signal"),),
+        )
+    lost = _lost_at_the_script(v, asked) if asked.target else _lost_at_the_steps(v, asked)
+    return lost or _too_late(v, asked)
+
+
+def _lost_at_the_steps(v: View, asked: _Asked) -> Problem | None:
+    """What is wrong where Slurm gives the signal to every task."""
+    start, text = v.get("start"), v.launch.reading.text or ""
+    if start in ELASTIC_STARTS and not _may_trap(v, 1):
+        patience = v.get("env.TORCH_ELASTIC_SHUTDOWN_TIMEOUT")
+        if patience is None and "env.TORCH_ELASTIC_SHUTDOWN_TIMEOUT" not in v.launch.unknown:
+            return Problem(
+                message=f"{start} gets the signal, not its ranks, and kills them {_AGENT_S} s later, saved or not",
+                found=f"--signal={v['sbatch.signal']} with ranks started by {start}",
+                wanted=f"B:USR1@SECONDS, a trap, and a wrapper on each node that signals the ranks: {_RENDER}",
+                facts=("sbatch.signal", "start"),
+            )
+    if v.get("exit_signal") is None and asked.name not in _TERM:
+        return Problem(
+            message=f"the trainer listens for SIGTERM and gets SIG{asked.name}, which ends it at once",
+            found=f"--signal={v['sbatch.signal']} goes to the ranks, whose handler is for SIGTERM",
+            wanted="--signal=TERM@SECONDS, or B:… with a script that passes SIGTERM on",
+            facts=("sbatch.signal", "exit_signal_handler"),
+            fixes=(Fix({"sbatch.signal": f"TERM@{max(asked.seconds, _ENOUGH_S)}"}, "the one that the handler is for"),),
+        )
+    if start == "srun" and v.get("sbatch.requeue") and not re.search(r"^[^#\n]*\bscontrol\s+requeue\b", text, re.M):
+        return Problem(
+            message="the ranks save and end with 0: Slurm takes the job for completed, and nobody requeues it",
+            found=f"--requeue and --signal={v['sbatch.signal']}, and no scontrol requeue in the script",
+            wanted=f"B:USR1@SECONDS, a trap, srun in the background, and scontrol requeue: {_RENDER}",
+            facts=("sbatch.signal", "sbatch.requeue"),
+        )
+    return None
+
+
+def _lost_at_the_script(v: View, asked: _Asked) -> Problem | None:
+    """What is wrong where Slurm gives the signal to the batch script alone."""
+    if v.launch.reading.form != "shell":
+        return None
+    start = v.get("start")
+    found = f"--signal={v['sbatch.signal']}"
+    if not _may_trap(v, 1, asked.name):
+        plain = Fix({"sbatch.signal": f"TERM@{asked.seconds}"}, "Slurm signals the ranks itself")
+        return Problem(
+            message=f"bash has no trap for SIG{asked.name}: the script dies of it at once, unsaved ranks with it",
+            found=f"{found} without a trap for it",
+            wanted="--signal=TERM@SECONDS with srun, or a trap that passes SIGTERM on and an srun in the background",
+            facts=("sbatch.signal",),
+            fixes=(plain,) if start == "srun" and not v.get("sbatch.requeue") else (),
+        )
+    if not _OPAQUE.search(v.launch.reading.text or "") and not _WAIT.search(v.launch.reading.text or ""):
+        return Problem(
+            message="bash runs a trap when its foreground command has ended: the signal is heard after the training",
+            found=f"{found} with a trap, and nothing that waits for a training in the background",
+            wanted="the training in the background (&) and a loop of wait",
+            facts=("sbatch.signal",),
+        )
+    if start in ELASTIC_STARTS and not _may_trap(v, 2):
+        return Problem(
+            message=f"what the trap sends reaches {start} and not its ranks: it kills them {_AGENT_S} s later",
+            found=f"{found} with a trap in the script, and none beside {start} on the nodes",
+            wanted=f"a wrapper on each node that shields {start} and signals its ranks: {_RENDER}",
+            facts=("sbatch.signal", "start"),
+        )
+    return None
+
+
+def _may_trap(v: View, times: int, signal: str = "") -> bool:
+    """Whether the script has so many traps (for this signal), or sources a file that may have them."""
+    text = v.launch.reading.text or ""
+    names = "|".join(filter(None, (signal, _NUMBERS.get(signal)))) or "TERM|USR1|USR2|15|10|12"
+    traps = [line for line in _TRAP.findall(text) if re.search(rf"\b(?:SIG)?(?:{names})\b", line)]
+    return len(traps) >= times or bool(_OPAQUE.search(text))
+
+
+def _too_late(v: View, asked: _Asked) -> Problem | None:
+    needed = v.get("checkpoint_s")
+    if needed is None and asked.seconds >= _ENOUGH_S:
+        return None
+    enough = max(_ENOUGH_S, 2 * int(needed)) if needed else _ENOUGH_S
+    if asked.seconds < _DEFAULT_LEAD_S or asked.seconds < (v.checkpoint_s or 0):
+        return Problem(
+            message="the job ends while the checkpoint is still being written: what was trained since the last is lost",
+            found=f"{asked.seconds} s before the end" + (f", a checkpoint takes {needed:g} s" if needed else ""),
+            wanted="more seconds in --signal than a checkpoint takes",
+            facts=("sbatch.signal", "checkpoint_s"),
+            fixes=(
+                Fix({"sbatch.signal": f"{asked.target}{asked.name}@{enough}"}, f"{enough} s to write the checkpoint"),
+            ),
+        )
+    return None
+
+
+RULES = (signal_comes_early_enough,)

@@ -1,0 +1,121 @@
+"""What guards a job on a real Slurm: health checks, a watchdog, a bandwidth; submission, and a run inside salloc."""
+
+import json
+import re
+
+import pytest
+
+from support.jobs import total_after
+
+pytestmark = [pytest.mark.slurm, pytest.mark.torch]
+
+
+def test_a_node_that_its_health_check_finds_unfit_is_left_out_of_the_next_attempt(job):
+    check = job.folder / "check.sh"
+    check.write_text('#!/bin/bash\necho "looked at $SLURMD_NODENAME"\n[[ $SLURMD_NODENAME != n2 ]]\n')
+    check.chmod(0o755)
+    job.render("srun", "--requeue", "1", "--health", check)
+    job.submit()
+    first = job.final_verdict(0)
+    assert (first["status"], first["phase"], first["next"], first["exclude"]) == ("stopped", 1, "requeue", ["n2"])
+    assert "n2 is unfit (exit code 1): looked at n2" in first["reason"] and "health.txt" in first["evidence"]
+    job.slurm.wait_for_state(job.id, "PENDING")
+    job.slurm.hurry(job.id)
+    assert job.finish() == "COMPLETED", job.log() + job.train_logs()
+    assert job.verdict()["nodes"] == ["n1", "n3"] and job.final_sum() == total_after(6, 4)
+
+
+def test_a_check_that_is_not_there_stops_the_job_and_blames_no_node(job):
+    job.render("srun", "--requeue", "1", "--health", "dcgm")
+    job.submit()
+    assert job.finish() == "FAILED", job.log()
+    assert (job.verdict()["next"], job.verdict()["exclude"]) == ("none", [])
+    assert "dcgm could not run on n1" in job.log()
+
+
+@pytest.mark.parametrize("start", ["srun", "torchrun"])
+def test_a_training_that_hangs_is_ended_and_says_where_it_hung(job, start):
+    job.render(start, "--requeue", "2", "--stall", "1", trainer="--fail-rank 2 --fail-step 3 --fail-how hang".split())
+    text = job.script.read_text()
+    assert text.count("\nstall=60\n") == 1
+    job.script.write_text(text.replace("\nstall=60\n", "\nstall=8\n"))
+    job.submit()
+    first = job.final_verdict(0)
+    assert (first["status"], first["next"], first["exit_code"]) == ("failed", "requeue", 134), job.log()
+    assert "no line of the training for 8 s: it hangs" in first["reason"]
+    # Its stack, out of Python's fault handler.
+    assert re.search(r"Fatal Python error: Aborted(.|\n)*in _fail", job.train_logs()), job.train_logs()
+    assert job.final_sum()["step"] == 2
+    assert job.triage()["first_failure"]["signature"] == "hcp-stalled"
+    job.slurm.run("scancel", str(job.id))
+
+
+@pytest.mark.parametrize(("gbps", "state"), [("1", "COMPLETED"), ("900000000", "FAILED")])
+def test_a_bandwidth_that_is_wanted_is_measured_on_every_level(job, gbps, state):
+    job.render("srun", "--comm-gbps", gbps)
+    job.script.write_text(job.script.read_text().replace("--min-gbps=1 ", "--min-gbps=0.001 "))
+    job.submit()
+    assert job.finish() == state, job.log()
+    said = (job.run / "comm.txt").read_text()
+    levels = [json.loads(line.partition(": ")[2]) for line in said.splitlines() if "hcp-job" in line]
+    assert [(level["kind"], level["ok"], level["gbps"] > 0) for level in levels] == [
+        (kind, state == "COMPLETED", True) for kind in ("a2a", "p2p")
+    ]
+    if state == "FAILED":
+        assert job.verdict()["phase"] == 2 and re.search(r"rank [0-3] sends [\d.]+ Gbit/s; wanted 9e\+08", job.log())
+
+
+def test_submit_asks_slurm_gives_the_job_and_prints_its_id(job):
+    (job.folder / "logs").rmdir()
+    said = job.render("srun", "--submit")
+    assert re.fullmatch(
+        r"hcp render: sbatch --test-only: Job \d+ to start at .* on nodes n\[1-2\] in partition debug\n"
+        r"hcp render: made the folder of the logs, logs\n",
+        said.stderr,
+    )
+    job.id = int(said.stdout)
+    assert job.finish() == "COMPLETED", job.log()
+    assert job.verdict()["status"] == "completed"
+
+
+def test_test_only_says_what_slurm_refuses_and_submits_nothing(job):
+    done = job.try_render("srun", "--test-only", "--partition", "nowhere")
+    assert done.returncode == 2 and done.stderr.count("\n") == 1 and "nvalid partition" in done.stderr, done
+    done = job.render("srun", "--test-only")
+    assert done.returncode == 0 and done.stdout == "" and "to start at" in done.stderr
+    assert job.slurm.run("squeue", "-h").stdout == ""
+
+
+def test_a_job_with_an_error_is_not_submitted(job):
+    done = job.render("srun", "--submit", launch=["--context-parallel-size", "4", "--cp-comm-type", "a2a+p2p"])
+    assert done.returncode == 1 and done.stdout == "" and "not submitted" in done.stderr
+    assert job.slurm.run("squeue", "-h").stdout == ""
+
+
+@pytest.mark.parametrize("start", ["srun", "torchrun"])
+def test_a_run_inside_an_allocation_trains_twice_and_keeps_both_verdicts(job, start):
+    job.render(start, "--in-allocation", "--comm-test")
+    salloc = ["salloc", "--nodes=2", "--time=10", "--job-name=mine", "bash", "-c"]
+    done = job.slurm.run(*salloc, f"bash {job.script} && bash {job.script}", cwd=job.folder)
+    job.id = int(re.findall(r"job allocation (\d+)", done.stderr)[0])
+    assert [job.verdict(n)["status"] for n in (0, 1)] == ["completed"] * 2, done.stdout + done.stderr
+    assert job.final_sum() == total_after(6, 4)
+    assert (job.run / "job.log").read_text().count('"event": "end"') == 2
+
+
+def test_a_run_that_is_outside_of_its_allocation_says_what_it_wants(job):
+    job.render("srun", "--in-allocation")
+    done = job.slurm.run("bash", job.script, cwd=job.folder, check=False)
+    assert done.returncode == 2 and done.stderr == (
+        "found no allocated nodes; wanted 2; run it inside: salloc --nodes=2\n"
+    )
+
+
+def test_a_run_inside_an_allocation_saves_before_that_ends(job):
+    job.render("srun", "--in-allocation", "--signal", "30", trainer=["--wait-at", "5"], iters=30)
+    text = job.script.read_text()
+    # As if the allocation ended at once: Slurm counts in minutes.
+    job.script.write_text(text.replace('date -d "$ends" +%s) - 30', 'date -d "$ends" +%s) - 100000'))
+    done = job.slurm.run("salloc", "--nodes=2", "--time=10", "bash", job.script, cwd=job.folder, check=False)
+    job.id = int(re.findall(r"job allocation (\d+)", done.stderr)[0])
+    assert job.verdict()["status"] == "preempted", done.stdout + done.stderr
