@@ -129,3 +129,22 @@ def test_a_claim_rests_on_more_than_our_own_check(
     claim = {"id": "c1", "text": "It holds.", "proved_by": proofs, "source": source}
     found = faults(skill_in(tmp_path, CHECK, PROGRAM, SCRIPTS, claims=[claim]))
     assert ("claim c1: proved by rules and hcp check alone" in found) == is_circular, found
+
+
+def test_a_skill_of_others_needs_no_card_and_its_looks_are_advice(hcp, tmp_path) -> None:
+    for name, front in (("good", ""), ("odd", "when_to_use: always\n")):
+        (tmp_path / name).mkdir()
+        (tmp_path / name / "SKILL.md").write_text(
+            f"---\nname: {name}\ndescription: Does a thing.\n{front}---\n[gone](references/x.md)\n"
+        )
+    (tmp_path / "good" / "references").mkdir()
+    (tmp_path / "good" / "references" / "x.md").write_text("# X\n")
+    done = hcp("skills", "validate", tmp_path)
+    assert done.returncode == 1
+    lines = done.stdout.splitlines()
+    assert any(line.startswith("odd: ") and "when_to_use: found an unknown key" in line for line in lines)
+    assert [line for line in lines if line.startswith("good: ") and not line.startswith("good: advice: ")] == []
+    assert any("good: advice: SKILL.md has no H1" in line for line in lines)
+    assert hcp("skills", "validate", tmp_path / "good").returncode == 0
+    assert hcp("skills", "validate", tmp_path / "good", "--strict").returncode == 1
+    assert hcp("skills", "validate", tmp_path / "none").returncode == 2

@@ -69,6 +69,7 @@ def test_names_of_training_are_none(name: str) -> None:
         ("A_KEY=a'b c'd", "A_KEY=*** c'd"),
         ("--token hunter2", "--token ***"),
         ("wanted KEY=VALUE; bytes per token: 4", "wanted KEY=VALUE; bytes per token: 4"),
+        ("examples/hf_to_megatron_generate_text.py", "examples/hf_to_megatron_generate_text.py"),
         ("login hf_abcdefghijklmnopqrstuv", "login ***"),
         ("--wandb-key hunter2 --bf16", "--wandb-key *** --bf16"),
         ("--wandb-key=hunter2", "--wandb-key=***"),

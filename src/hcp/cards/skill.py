@@ -6,9 +6,10 @@ import os
 import re
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 from hcp.cards.card import Card, Step, is_ours, load_card, read_skill_file
+from hcp.cards.folders import has_card
 from hcp.cards.steps import program_of
 from hcp.core.errors import HcpError
 from hcp.core.schema import SCALAR, TEXT, Fields, Leaf, MapOf, checked
@@ -54,11 +55,24 @@ def front_matter(folder: Path) -> tuple[dict[str, Any], str]:
     return data, text[end + 5 :]
 
 
+class Judged(NamedTuple):
+    """A skill against the format and its card (`faults`), and against what a public quality gate wants (`advice`)."""
+
+    faults: list[str]
+    advice: list[str]
+
+
 def faults_of(folder: Path) -> list[str]:
-    """Everything that is wrong with a skill, one line each; empty if it is fit to publish."""
+    """Everything that is wrong with a skill of the pack, one line each; empty if it is fit to publish."""
+    judged = judged_skill(folder)
+    return judged.faults + judged.advice
+
+
+def judged_skill(folder: Path) -> Judged:
+    """What is wrong with a skill, one line each. One without a card is judged by its text alone."""
     try:
         data, body = front_matter(folder)
-        card = load_card(folder)
+        card = load_card(folder) if is_ours(folder) or has_card(folder) else None
         files = files_of(folder)
         texts = {"SKILL.md": body} | {
             name: read_skill_file(folder, name, "a text of the skill")
@@ -66,11 +80,11 @@ def faults_of(folder: Path) -> list[str]:
             if name.startswith("references/") and name.endswith(".md")
         }
     except HcpError as error:
-        return [str(error)]
-    found = (
-        _front_faults(data, folder) + _body_faults(body, texts, folder) + _folder_faults(folder) + _card_faults(card)
-    )
-    return list(map(visible, found))
+        return Judged([str(error)], [])
+    faults = _front_faults(data, folder) + _link_faults(texts, folder)
+    faults += _card_faults(card) if card is not None else []
+    advice = _front_advice(data) + _body_advice(body) + _folder_advice(folder)
+    return Judged(list(map(visible, faults)), list(map(visible, advice)))
 
 
 def files_of(folder: Path) -> list[str]:
@@ -118,26 +132,39 @@ def _front_faults(data: dict[str, Any], folder: Path) -> list[str]:
     name, description = str(data.get("name", "")), str(data.get("description", ""))
     if name != folder.name or not _NAME.fullmatch(name) or len(name) > 64:
         faults.append(f"name is {name[:100]!r}; wanted the folder's name, {folder.name!r}, in lower case with hyphens")
-    if not 50 <= len(description) <= 1024:
-        faults.append(f"description has {len(description)} characters; wanted 50 to 1024")
-    if "Use when" not in description or "Do not use" not in description:
-        faults.append("description does not say both 'Use when …' and 'Do not use …'")
-    author = str((data.get("metadata") or {}).get("author", ""))
-    if len(author) > 200 or not re.fullmatch(r"[^<>]+ <[^<>\s]+>", author):
-        faults.append(f"metadata.author is {author[:100]!r}; wanted Name <address>")
+    if not 1 <= len(description) <= 1024:
+        faults.append(f"description has {len(description)} characters; wanted 1 to 1024")
     return faults
 
 
-def _body_faults(body: str, texts: Mapping[str, str], folder: Path) -> list[str]:
-    faults = []
+def _front_advice(data: dict[str, Any]) -> list[str]:
+    advice = []
+    description = str(data.get("description", ""))
+    if len(description) < 50:
+        advice.append(f"description has {len(description)} characters; wanted at least 50")
+    if "Use when" not in description or "Do not use" not in description:
+        advice.append("description does not say both 'Use when …' and 'Do not use …'")
+    author = str((data.get("metadata") or {}).get("author", ""))
+    if len(author) > 200 or not re.fullmatch(r"[^<>]+ <[^<>\s]+>", author):
+        advice.append(f"metadata.author is {author[:100]!r}; wanted Name <address>")
+    return advice
+
+
+def _body_advice(body: str) -> list[str]:
+    advice = []
     lines = body.splitlines()
     if len(lines) > _MAX_LINES:
-        faults.append(f"SKILL.md has {len(lines)} lines; wanted at most {_MAX_LINES}")
+        advice.append(f"SKILL.md has {len(lines)} lines; wanted at most {_MAX_LINES}")
     if not any(line.startswith("# ") for line in lines):
-        faults.append("SKILL.md has no H1 title")
+        advice.append("SKILL.md has no H1 title")
     missing = [section for section in _SECTIONS if f"## {section}" not in lines]
     if missing:
-        faults.append(f"SKILL.md lacks the sections {', '.join(missing)}")
+        advice.append(f"SKILL.md lacks the sections {', '.join(missing)}")
+    return advice
+
+
+def _link_faults(texts: Mapping[str, str], folder: Path) -> list[str]:
+    faults = []
     for name, text in texts.items():
         file = os.path.join(folder, name)
         for link in _LINK.findall(text):
@@ -152,18 +179,18 @@ def _body_faults(body: str, texts: Mapping[str, str], folder: Path) -> list[str]
     return faults
 
 
-def _folder_faults(folder: Path) -> list[str]:
-    faults = [
+def _folder_advice(folder: Path) -> list[str]:
+    advice = [
         f"{path.name} lies in the skill's root; wanted only SKILL.md there"
         for path in sorted(folder.iterdir())
         if path.is_file() and path.name != "SKILL.md"
     ]
-    faults += [
+    advice += [
         f"{path.name}/ is no folder of the format; wanted {', '.join(sorted(_FOLDERS))}"
         for path in sorted(folder.iterdir())
         if path.is_dir() and path.name not in _FOLDERS
     ]
-    return faults
+    return advice
 
 
 def _card_faults(card: Card) -> list[str]:

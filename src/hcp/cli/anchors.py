@@ -21,6 +21,8 @@ from hcp.cards.anchors import (
     unpacked_roots,
     verdicts,
 )
+from hcp.cards.citations import CITATION_STATUSES, CitationVerdict, citations_of, verdict_of
+from hcp.cards.folders import has_card, skills_below
 from hcp.cli.options import format_option
 from hcp.cli.screen import say
 from hcp.core.errors import HcpError
@@ -48,25 +50,41 @@ def anchors(folders: Sequence[str], repos: Sequence[str], sources: str | None, e
     """Tell which source anchors hold, moved, changed or are gone; unverified here = no sources to look in.
 
     Without DIR, those of all rules and of the pack's skills; with it, those of the skills in these folders. Looks in
-    the installed packages, in --sources and in every --repo. Exit 1 if an anchor no longer holds.
+    the installed packages, in --sources and in every --repo. Of skills without a card, the lines and files that their
+    text cites are looked for in every --repo, under any NAME: right, moved, drifted or gone, with an anchor by name
+    that lasts. Exit 1 if an anchor no longer holds, or a citation is not right.
     """
     if sources and not os.path.isdir(sources):
         raise HcpError(f"found --sources {sources}; wanted a folder of unpacked wheels; check the path")
-    wanted = [anchor for folder in folders for anchor in anchors_of(Path(folder))] if folders else all_anchors()
-    roots = [named_root(text, (anchor.source.repo for anchor in wanted)) for text in repos]
+    skills = list(dict.fromkeys(skill for folder in folders for skill in skills_below(folder)))
+    wanted = [anchor for skill in skills if has_card(skill) for anchor in anchors_of(skill)]
+    cited = [(skill.name, citation) for skill in skills if not has_card(skill) for citation in citations_of(skill)]
+    if not folders:
+        wanted = all_anchors()
+    names = [anchor.source.repo for anchor in wanted]
+    if cited:
+        names += [text.partition("=")[0].partition("@")[0] for text in repos]
+    roots = [named_root(text, names) for text in repos]
+    checkouts = {root.repo: root.path for root in roots}
     roots += unpacked_roots(Path(sources)) if sources else []
     known = {(root.repo, root.version) for root in roots}
     roots += [root for root in installed_roots() if (root.repo, root.version) not in known]
     found = list(verdicts(wanted, roots))
+    citations = [(skill, verdict_of(citation, checkouts)) for skill, citation in cited]
     ok = all(verdict.status in ("holds", "unverified here") for verdict in found)
+    ok = ok and all(verdict.status in ("right", "unverified here") for _, verdict in citations)
     if fmt == "json":
-        click.echo(json.dumps(_json(found, ok), indent=2, ensure_ascii=False))
+        click.echo(json.dumps(_json(found, citations, ok), indent=2, ensure_ascii=False))
     else:
-        _print(found, roots, every)
+        if found or not citations:
+            _print(found, roots, every)
+        _print_citations(citations, every)
     return 0 if ok else 1
 
 
-def _json(found: Sequence[AnchorVerdict], ok: bool) -> dict[str, object]:
+def _json(
+    found: Sequence[AnchorVerdict], citations: Sequence[tuple[str, CitationVerdict]], ok: bool
+) -> dict[str, object]:
     rows = [
         {
             "owner": verdict.anchor.owner,
@@ -82,11 +100,38 @@ def _json(found: Sequence[AnchorVerdict], ok: bool) -> dict[str, object]:
     ]
     counts = Counter(verdict.status for verdict in found)
     return {
-        "schema": "hcp.anchors/1",
+        "schema": "hcp.anchors/2",
         "ok": ok,
         "summary": {status: counts[status] for status in STATUSES},
         "anchors": rows,
+        "citations": [
+            {
+                "skill": skill,
+                "file": verdict.citation.file,
+                "line": verdict.citation.line,
+                "path": verdict.citation.path,
+                "lines": [number for number in (verdict.citation.first, verdict.citation.last) if number is not None],
+                "status": verdict.status,
+                "detail": verdict.detail,
+                "anchor": verdict.anchor,
+            }
+            for skill, verdict in citations
+        ],
     }
+
+
+def _print_citations(citations: Sequence[tuple[str, CitationVerdict]], every: bool) -> None:
+    for skill, verdict in citations:
+        if every or verdict.status not in ("right", "unverified here"):
+            citation = verdict.citation
+            lines = f":{citation.first}-{citation.last}" if citation.first is not None else ""
+            proposed = f"; anchor: {verdict.anchor}" if verdict.anchor else ""
+            where = f"{skill}/{citation.file}:{citation.line}"
+            say([f"{verdict.status:<15} {where}  {citation.path}{lines}: {verdict.detail}{proposed}".rstrip(": ")])
+    counts = Counter(verdict.status for _, verdict in citations)
+    if counts:
+        sums = ", ".join(f"{counts[status]} {status}" for status in CITATION_STATUSES if counts[status])
+        say([f"citations in {len({skill for skill, _ in citations})} skills without a card: {sums}"])
 
 
 def _print(found: Sequence[AnchorVerdict], roots: Sequence[Root], every: bool) -> None:

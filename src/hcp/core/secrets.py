@@ -20,8 +20,8 @@ _HARMLESS_NAMES = (
 _HARMLESS = frozenset(_HARMLESS_NAMES.upper().split())
 """What comes before `key` or `token` in names of training: `data.prompt_key`, `--eos-token`."""
 _URL = re.compile(r"://(?!git@)[^/\s@]*(?:@[^/\s@]*)*@")
-_KNOWN = re.compile(r"\b(?:hf_|sk-|gh[opsu]_|github_pat_|glpat-)[A-Za-z0-9_-]{16,}")
-"""How tokens of well-known services begin."""
+_KNOWN = re.compile(r"\b(?:hf_[A-Za-z0-9]{16,}|(?:sk-|gh[opsu]_|github_pat_|glpat-)[A-Za-z0-9_-]{16,})")
+"""How tokens of well-known services begin. Those of Hugging Face have no underscores: `hf_to_megatron.py` is a file."""
 _QUOTES = "\"'`"
 _UNQUOTED_END = " \t\r\n;&|<>)}]"
 _NEXT_ENTRY = re.compile(r",[ \t]*[\"']?[A-Za-z_]\w{0,80}[\"']?[ \t]*[=:]|,[ \t\n]|,$")

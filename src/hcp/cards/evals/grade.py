@@ -84,7 +84,9 @@ def _config_faults(grade: Grade, text: str) -> list[str] | None:
     except HcpError:
         return None
     report = check_launch(launch, selected(None, None), fixes=False)
-    found = [finding for finding in report.findings if finding.severity != "info"]
+    found = [
+        finding for finding in report.findings if finding.severity != "info" and finding.rule.id not in grade.accept
+    ]
     faults = [f"{finding.rule.id}: {finding.problem.message}" for finding in found]
     open_facts = {need for item in report.undecided for need in item.needs} & grade.facts.keys()
     if open_facts:

@@ -20,6 +20,7 @@ _GRADE = Fields(
     {
         "dialect": TEXT,
         "assume": TEXTS,
+        "accept": TEXTS,
         "facts": MapOf(ANY),
         "run": TEXTS,
         "wants": ListOf(TEXTS, "a list of lists of words"),
@@ -39,6 +40,7 @@ class Grade(NamedTuple):
             skill stays unused.
         dialect: config: whose launch the answer gives.
         assume: config: facts that the answer need not repeat: versions, the model's head counts, the cluster.
+        accept: config: rules that may find something, because the right launch has no way round them.
         facts: config: values that the launch must have, by the names of facts.
         run: command: the first words, such as `hcp check`.
         wants: lists of words of which the answer, or the command, holds at least one each.
@@ -48,6 +50,7 @@ class Grade(NamedTuple):
     kind: str
     dialect: str = ""
     assume: tuple[str, ...] = ()
+    accept: tuple[str, ...] = ()
     facts: Mapping[str, Any] = MappingProxyType({})
     run: tuple[str, ...] = ()
     wants: tuple[tuple[str, ...], ...] = ()
@@ -92,6 +95,7 @@ def _task(item: dict[str, Any]) -> Task:
             kind=grade["kind"],
             dialect=grade.get("dialect", ""),
             assume=tuple(grade.get("assume", ())),
+            accept=tuple(grade.get("accept", ())),
             facts=grade.get("facts", {}),
             run=tuple(grade.get("run", ())),
             wants=tuple(tuple(words) for words in grade.get("wants", ())),

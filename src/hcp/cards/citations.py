@@ -1,0 +1,166 @@
+"""What the text of any skill cites of a source tree: fences that name lines of a file, and paths in code spans.
+
+Skills without a card cite code so. A line number is wrong after the next edit of the file; here the quoted lines are
+looked for, and the function around them is proposed as an anchor that lasts.
+"""
+
+from __future__ import annotations
+
+import ast
+import os
+import re
+from collections.abc import Iterator, Mapping, Sequence
+from functools import lru_cache
+from pathlib import Path
+from typing import Literal, NamedTuple
+
+from hcp.cards.card import read_skill_file
+from hcp.cards.skill import files_of
+from hcp.core.errors import HcpError
+from hcp.core.files import read_regular
+
+CitationStatus = Literal["right", "moved", "drifted", "gone", "unverified here"]
+CITATION_STATUSES: tuple[CitationStatus, ...] = ("right", "moved", "drifted", "gone", "unverified here")
+_FENCE = re.compile(r"^[ \t]*```(\d{1,7}):(\d{1,7}):(\S+)\n(.*?)^[ \t]*```[ \t]*$", re.MULTILINE | re.DOTALL)
+_SPAN = re.compile(r"`((?:[\w.-]+/)+[\w.-]+\.(?:py|sh|ya?ml|json|md|toml|cu|cpp|h))(?::(\d{1,7})(?:-(\d{1,7}))?)?`")
+_ELIDED = re.compile(r"^(#|//)?\s*(\.\.\.|…)")
+
+
+class Citation(NamedTuple):
+    """A place that cites: the skill's file and line; the cited path, its lines, and what a fence quotes of them."""
+
+    file: str
+    line: int
+    path: str
+    first: int | None = None
+    last: int | None = None
+    quoted: tuple[str, ...] = ()
+
+
+class CitationVerdict(NamedTuple):
+    """Whether a source tree still has what is cited; `anchor` is a lasting form, `path::qualname`."""
+
+    citation: Citation
+    status: CitationStatus
+    detail: str = ""
+    anchor: str = ""
+
+
+def citations_of(folder: Path) -> list[Citation]:
+    """Every citation in the Markdown of a skill, in order.
+
+    Raises:
+        HcpError: a file of the skill cannot be read.
+    """
+    found = []
+    for name in files_of(folder):
+        if name.endswith(".md"):
+            text = read_skill_file(folder, name, "a text of the skill").replace("\r\n", "\n")
+            found += sorted(_in_text(name, text), key=lambda citation: citation.line)
+    return found
+
+
+def _in_text(file: str, text: str) -> Iterator[Citation]:
+    for match in _FENCE.finditer(text):
+        quoted = tuple(line for line in match[4].splitlines())
+        yield Citation(file, _line(text, match.start()), match[3], int(match[1]), int(match[2]), quoted)
+    for match in _SPAN.finditer(text):
+        first = int(match[2]) if match[2] else None
+        last = int(match[3]) if match[3] else first
+        yield Citation(file, _line(text, match.start()), match[1], first, last)
+
+
+def _line(text: str, position: int) -> int:
+    return text.count("\n", 0, position) + 1
+
+
+def verdict_of(citation: Citation, repos: Mapping[str, Path]) -> CitationVerdict:
+    """Looks for what is cited in the checkouts, by name; the first that has the file answers."""
+    if not repos:
+        return CitationVerdict(citation, "unverified here", "no checkout was given")
+    for name, root in repos.items():
+        path = _file_in(root, citation.path)
+        if path is not None:
+            return _in_file(citation, name, root, path)
+    top = citation.path.split("/")[0]
+    if top in (".", "..") or not any((root / top).is_dir() for root in repos.values()):
+        return CitationVerdict(citation, "unverified here", f"{', '.join(repos)} has no folder {top}")
+    return CitationVerdict(citation, "gone", f"no such file in {', '.join(repos)}")
+
+
+def _file_in(root: Path, cited: str) -> str | None:
+    """The cited file's path in a checkout: as it stands, or without folders in front (`3rdparty/Megatron-LM/`)."""
+    parts = cited.split("/")
+    if ".." in parts or cited.startswith("/"):
+        return None
+    tails = ["/".join(parts[start:]) for start in range(len(parts) - 1)]
+    return next((tail for tail in tails if (root / tail).is_file()), None)
+
+
+def _in_file(citation: Citation, repo: str, root: Path, path: str) -> CitationVerdict:
+    try:
+        lines = read_regular(root / path, "a source file", inside=root).decode("utf-8", "replace").splitlines()
+    except HcpError as error:
+        return CitationVerdict(citation, "gone", str(error))
+    if not citation.quoted:
+        if citation.last is not None and citation.last > len(lines):
+            return CitationVerdict(citation, "drifted", f"{repo} {path} has {len(lines)} lines")
+        return CitationVerdict(citation, "right")
+    wanted = [line.strip() for line in citation.quoted if line.strip() and not _ELIDED.match(line.strip())]
+    there = [line.strip() for line in lines]
+    at = _place(wanted, there)
+    if at is None:
+        kept = sum(line in there for line in wanted)
+        status: CitationStatus = "drifted" if kept else "gone"
+        first = next((there.index(line) for line in wanted if line in there), None)
+        anchor = _anchor(root / path, path, first) if first is not None else ""
+        return CitationVerdict(citation, status, f"{repo} {path} has {kept} of {len(wanted)} quoted lines", anchor)
+    anchor = _anchor(root / path, path, at[0])
+    if citation.first == at[0] + 1 and citation.last is not None and at[1] + 1 <= citation.last:
+        return CitationVerdict(citation, "right", anchor=anchor)
+    return CitationVerdict(citation, "moved", f"{repo} {path}: lines {at[0] + 1} to {at[1] + 1}", anchor)
+
+
+def _place(wanted: Sequence[str], there: Sequence[str]) -> tuple[int, int] | None:
+    """The first and the last index of the quoted lines in the file, in order, as closely together as they come."""
+    best = None
+    for start in (index for index, line in enumerate(there) if wanted and line == wanted[0]):
+        index = start
+        for line in wanted[1:]:
+            index = next((later for later in range(index + 1, len(there)) if there[later] == line), -1)
+            if index < 0:
+                break
+        if index >= 0 and (best is None or index - start < best[1] - best[0]):
+            best = (start, index)
+    return best
+
+
+def _anchor(file: Path, path: str, index: int) -> str:
+    """The innermost class or function around a line of a Python file."""
+    if not path.endswith(".py"):
+        return path
+    inner = ""
+    for name, first, last in _definitions(file, os.stat(file).st_mtime_ns):
+        if first <= index + 1 <= last:
+            inner = name
+    return f"{path}::{inner}" if inner else path
+
+
+@lru_cache(maxsize=64)
+def _definitions(file: Path, stamp: int) -> tuple[tuple[str, int, int], ...]:
+    """Qualified name, first and last line of each definition of a file, outer ones first."""
+    try:
+        tree = ast.parse(file.read_bytes())
+    except (SyntaxError, ValueError, RecursionError):
+        return ()
+    found: list[tuple[str, int, int]] = []
+    queue: list[tuple[str, ast.AST]] = [("", tree)]
+    for outer, node in queue:
+        for child in ast.iter_child_nodes(node):
+            if isinstance(child, ast.ClassDef | ast.FunctionDef | ast.AsyncFunctionDef):
+                name = f"{outer}.{child.name}".lstrip(".")
+                found.append((name, child.lineno, child.end_lineno or child.lineno))
+                queue.append((name, child))
+            else:
+                queue.append((outer, child))
+    return tuple(found)
