@@ -67,9 +67,7 @@ def test_a_job_that_says_it_completed_is_believed(tmp_path):
 
 
 def test_a_job_whose_launcher_started_its_ranks_again_and_that_completed_is_believed(tmp_path):
-    again = (
-        "1: [ERROR] failed (exitcode: -9) local_rank: 1 (pid: 8) of binary: x\n1: [INFO] will restart worker group\n"
-    )
+    again = "1: [ERROR] failed (exitcode: -9) local_rank: 1 (pid: 8)\n1: [INFO] will restart worker group\n"
     end = 'hcp-job: {"event": "end", "job": "7", "attempt": 0, "status": "completed"}\n'
     said = STEPS + again + "1: [WARNING] Sending process 7 closing signal SIGTERM\n"
     assert _diagnosis(tmp_path, said + end).failure is None
