@@ -74,6 +74,23 @@ def test_a_job_whose_launcher_started_its_ranks_again_and_that_completed_is_beli
     assert _diagnosis(tmp_path, said).failure is not None
 
 
+NO_NVML = """\
+0: [2026-11-22 12:44:43,164] [ERROR] [ft_launcher21588@vm] NVML Error: NVML Shared Library Not Found
+0: Traceback (most recent call last):
+0:   File "pynvml.py", line 3190, in _LoadNvmlLibrary
+0:     nvmlLib = CDLL("libnvidia-ml.so.1")
+0:               ^^^^^^^^^^^^^^^^^^^^^^^^^
+0: OSError: libnvidia-ml.so.1: cannot open shared object file: No such file or directory
+"""
+
+
+def test_a_missing_nvml_that_ft_launcher_logs_is_no_failure(tmp_path):
+    assert _diagnosis(tmp_path, NO_NVML).failure is None
+    assert _diagnosis(tmp_path, NO_NVML + TIME).failure.signature.id == "time-limit"
+    raised = NO_NVML.partition("\n")[2]
+    assert _diagnosis(tmp_path, raised).failure.signature.id == "exception"
+
+
 def test_what_follows_the_end_of_the_job_is_no_failure(tmp_path):
     after = "1: RuntimeError: DataLoader worker (pid 7) exited unexpectedly\nsrun: error: n1: task 0: Killed\n"
     assert _diagnosis(tmp_path, STEPS + TIME + after).failure.signature.id == "time-limit"
