@@ -67,13 +67,28 @@ def test_a_job_that_says_it_completed_is_believed(tmp_path):
 
 
 def test_a_job_whose_launcher_started_its_ranks_again_and_that_completed_is_believed(tmp_path):
-    again = (
-        "1: [ERROR] failed (exitcode: -9) local_rank: 1 (pid: 8) of binary: x\n1: [INFO] will restart worker group\n"
-    )
+    again = "1: [ERROR] failed (exitcode: -9) local_rank: 1 (pid: 8)\n1: [INFO] will restart worker group\n"
     end = 'hcp-job: {"event": "end", "job": "7", "attempt": 0, "status": "completed"}\n'
     said = STEPS + again + "1: [WARNING] Sending process 7 closing signal SIGTERM\n"
     assert _diagnosis(tmp_path, said + end).failure is None
     assert _diagnosis(tmp_path, said).failure is not None
+
+
+NO_NVML = """\
+0: [2026-11-22 12:44:43,164] [ERROR] [ft_launcher21588@vm] NVML Error: NVML Shared Library Not Found
+0: Traceback (most recent call last):
+0:   File "pynvml.py", line 3190, in _LoadNvmlLibrary
+0:     nvmlLib = CDLL("libnvidia-ml.so.1")
+0:               ^^^^^^^^^^^^^^^^^^^^^^^^^
+0: OSError: libnvidia-ml.so.1: cannot open shared object file: No such file or directory
+"""
+
+
+def test_a_missing_nvml_that_ft_launcher_logs_is_no_failure(tmp_path):
+    assert _diagnosis(tmp_path, NO_NVML).failure is None
+    assert _diagnosis(tmp_path, NO_NVML + TIME).failure.signature.id == "time-limit"
+    raised = NO_NVML.partition("\n")[2]
+    assert _diagnosis(tmp_path, raised).failure.signature.id == "exception"
 
 
 def test_what_follows_the_end_of_the_job_is_no_failure(tmp_path):

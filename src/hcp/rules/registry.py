@@ -161,7 +161,7 @@ def _is_special_model(v: View) -> bool:
 
 
 def _may_meet_a_known_fault(v: View) -> bool:
-    return v.get("cp") != 1 or _may_pack(v) or _is_special_model(v)
+    return v.get("cp") != 1 or v.known("nvrx") or _may_pack(v) or _is_special_model(v)
 
 
 def _is_job(v: View) -> bool:

@@ -112,10 +112,11 @@ def _role_of_report(code: int | None, is_first: bool) -> Role:
 
 
 def is_ignored(before: str) -> bool:
-    """Whether the lines above an exception say that Python ignored it (`Exception ignored in: …`)."""
+    """Whether the lines above an exception say that it was survived: Python ignored it (`Exception ignored in: …`), or
+    nvidia-resiliency-ext found no NVML, logs that, and goes on (`NVML Error: …`, shared_utils/health_check.py)."""
     for raw in reversed(before[-4096:].splitlines()[-40:]):
         body = read_line(raw.encode("utf-8", "replace")).body
-        if body.startswith("Exception ignored in"):
+        if body.startswith(("Exception ignored in", "NVML Error: ")):
             return True
         if not body.startswith((" ", "\t", "Traceback")):
             return False

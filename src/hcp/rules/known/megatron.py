@@ -5,7 +5,7 @@ from __future__ import annotations
 from hcp.rules.dcp.launches import hybrid
 from hcp.rules.known.row import Known, rules_of
 from hcp.rules.rule import Example, Fix
-from hcp.rules.upstream import GATED_DELTA_NET, MAMBA_MIXER, MULTI_TOKEN_PREDICTION, PRETRAIN_GPT, ROUTER
+from hcp.rules.upstream import GATED_DELTA_NET, MAMBA_MIXER, MULTI_TOKEN_PREDICTION, NVRX_STRATEGY, PRETRAIN_GPT, ROUTER
 
 _WITHOUT_CP = Fix({"cp": 1}, "no context parallelism")
 _STATIC_CP = Fix({"hybrid_context_parallel": False, "max_seqlen_per_dp_cp_rank": None}, "static context parallelism")
@@ -202,6 +202,26 @@ ROWS: tuple[Known, ...] = (
         good=Example("mlm", hybrid(), "world_size=8 te=2.18 mcore=0.17"),
         instead="no multi-token prediction, or static context parallelism",
         fixes=(_WITHOUT_MTP,),
+    ),
+    Known(
+        "KNOWN029",
+        "mcore",
+        ">=0.17",
+        when="nvrx >= 0.4 and nvrx < 0.6",
+        title="megatron-core can be imported beside nvidia-resiliency-ext",
+        why="From 0.17 on megatron-core looks for nvidia-resiliency-ext's asynchronous saving when it is imported, and "
+        "asserts that the version is at least 0.6. Version 0.4 has all that it looks for but no __version__: the "
+        "import ends with an AttributeError. Without that package, or with one before 0.4, it goes on.",
+        symptom="import megatron.core ends with an error before anything starts: this nvidia-resiliency-ext is older "
+        "than 0.6",
+        issue="NVIDIA/Megatron-LM#5605",
+        severity="error",
+        effect="crash",
+        stage="config",
+        source=(NVRX_STRATEGY.says("is_nvrx_min_version", "str(nvrx.__version__)", ">=0.17"),),
+        launch=Example("mlm", "--num-layers 2", "nvrx=0.4.1"),
+        good=Example("mlm", "--num-layers 2", "nvrx=0.6.0 mcore=0.17"),
+        instead="nvidia-resiliency-ext 0.6 or newer, or none",
     ),
 )
 

@@ -1,0 +1,234 @@
+"""The faults that bench/jobs/faults.py makes, and what each job is wanted to do."""
+
+from __future__ import annotations
+
+import os
+import re
+import signal
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import NamedTuple
+
+from support.jobs import LAUNCH, Job
+
+WAITS = ("--wait-at", "5")
+CODE = """import os, sys, time
+if os.environ["RANK"] == "3":
+    print("Rank 3, node h, device 1, iteration #7: {said}", flush=True)
+    sys.exit({code})
+time.sleep(600)
+"""
+
+
+class Fault(NamedTuple):
+    """One way to fail. `act` does it, once `steps` steps were trained; the rest is what is wanted of the first attempt.
+
+    `status` None: Slurm ended the script before it could say anything. `kept`: the step of the last checkpoint.
+    """
+
+    name: str
+    start: str
+    status: str | None
+    code: int | None
+    then: str
+    first: str | None
+    kept: int
+    act: Callable[[Job], object] = lambda job: None
+    steps: int = 0
+    options: tuple[str, ...] = ("--requeue", "1")
+    trainer: tuple[str, ...] = ()
+    launch: tuple[str, ...] = tuple(LAUNCH)
+    before: Callable[[Job], object] = lambda job: None
+    sbatch: tuple[str, ...] = ()
+    iters: int = 8
+
+
+def _signal(job: Job) -> None:
+    job.slurm.run("scancel", "--signal=USR1", "--batch", str(job.id))
+
+
+def _preempt(job: Job) -> None:
+    job.slurm.preempt(job.id)
+
+
+def _cancel(job: Job) -> None:
+    job.slurm.run("scancel", str(job.id))
+
+
+def _kill_stepd(job: Job) -> None:
+    """The daemon of the training's step on n2: the last step that started."""
+    found = [
+        int(path.parent.name)
+        for path in Path("/proc").glob("[0-9]*/cmdline")
+        if path.exists() and re.match(rf"slurmstepd: \[{job.id}\.\d+\]", path.read_bytes().decode("utf-8", "replace"))
+    ]
+    os.kill(max(found), signal.SIGKILL)
+
+
+def _lose_node(job: Job) -> None:
+    job.slurm.run("scontrol", "update", "NodeName=n2", "State=DOWN", "Reason=lost")
+    time.sleep(3)
+    job.slurm.run("scontrol", "update", "NodeName=n2", "State=RESUME")
+
+
+def _program(text: str) -> Callable[[Job], None]:
+    def write(job: Job) -> None:
+        job.program = job.folder / "own.py"
+        job.program.write_text(text)
+
+    return write
+
+
+def _short_stall(job: Job) -> None:
+    job.edit = lambda text: text.replace("\nstall=60\n", "\nstall=10\n")  # type: ignore[attr-defined]
+
+
+def _file_for_folder(job: Job) -> None:
+    job.checkpoints.write_text("")
+
+
+def every_fault() -> list[Fault]:
+    killed = ("--fail-rank", "3", "--fail-step", "5", "--fail-how", "kill")
+    # A process that is killed says nothing: its launcher does.
+    reported = {"srun": "srun-task", "torchrun": "torchrun-worker", "ft_launcher": None}
+    found = []
+    for start in ("srun", "torchrun", "ft_launcher"):
+        restarts = start == "ft_launcher"
+        found += [
+            Fault(
+                "Slurm's signal before the end", start, "preempted", 0, "requeue", None, 5, _signal, 5, trainer=WAITS
+            ),
+            Fault("preempted, with grace", start, "preempted", 0, "requeue", None, 5, _preempt, 5, trainer=WAITS),
+            Fault("scancel", start, "terminated", 1, "none", None, 5, _cancel, 5, trainer=WAITS),
+            Fault("a rank killed, every time", start, "failed", 137, "requeue", reported[start], 4, trainer=killed),
+        ]
+        if restarts:
+            found[-1] = found[-1]._replace(code=None)
+    hang = ("--fail-rank", "2", "--fail-step", "3", "--fail-how", "hang")
+    for start in ("srun", "torchrun"):
+        found += [
+            Fault(
+                "a rank hangs, with --stall",
+                start,
+                "failed",
+                134,
+                "requeue",
+                "hcp-stalled",
+                2,
+                options=("--requeue", "1", "--stall", "1"),
+                trainer=hang,
+                before=_short_stall,
+            ),
+            Fault("slurmstepd killed", start, "failed", None, "requeue", None, 4, _kill_stepd, 5, trainer=WAITS),
+            Fault("a node goes down", start, None, None, "requeue", "node-failure", 4, _lose_node, 5, trainer=WAITS),
+            Fault(
+                "exit code 17, transient",
+                start,
+                "failed",
+                17,
+                "requeue",
+                None,
+                0,
+                before=_program(CODE.format(code=17, said="Possible transient error!!")),
+            ),
+            Fault(
+                "exit code 16",
+                start,
+                "failed",
+                16,
+                "requeue",
+                None,
+                0,
+                before=_program(CODE.format(code=16, said="First rerun: unexpected result is reproducible")),
+            ),
+        ]
+    alone: list[Fault] = [
+        Fault(
+            "time limit, the save is quick",
+            "torchrun",
+            "preempted",
+            0,
+            "requeue",
+            None,
+            5,
+            options=("--requeue", "1", "--time", "1", "--signal", "30"),
+            trainer=(*WAITS, "--timeout", "300"),
+        ),
+        Fault("--export=NONE", "srun", "completed", 0, "none", None, 8, sbatch=("--export=NONE",)),
+        Fault("a launch with an error", "srun", "stopped", 1, "none", "hcp-check", 0, launch=(*LAUNCH[:-3], "3", "2")),
+        Fault(
+            "a wrong world size",
+            "srun",
+            "stopped",
+            1,
+            "none",
+            "hcp-check",
+            0,
+            launch=("--context-parallel-size", "3", *LAUNCH[2:4], "--exit-signal-handler"),
+        ),
+        Fault(
+            "a program that is not there",
+            "srun",
+            "failed",
+            2,
+            "none",
+            None,
+            0,
+            before=lambda job: setattr(job, "program", job.folder / "missing.py"),
+        ),
+        Fault(
+            "the checkpoint folder cannot be written",
+            "srun",
+            "stopped",
+            1,
+            "none",
+            "hcp-stopped",
+            0,
+            before=_file_for_folder,
+        ),
+        Fault(
+            "too little room for checkpoints",
+            "srun",
+            "stopped",
+            1,
+            "none",
+            "hcp-stopped",
+            0,
+            options=("--requeue", "1", "--free-gib", "999999"),
+        ),
+        Fault(
+            "nodes without their GPUs",
+            "srun",
+            "stopped",
+            1,
+            "none",
+            "hcp-stopped",
+            0,
+            options=("--requeue", "1", "--gpu-request", "gres"),
+        ),
+        Fault(
+            "an unfit node",
+            "srun",
+            "stopped",
+            1,
+            "requeue",
+            "hcp-stopped",
+            0,
+            options=("--requeue", "1", "--health", "bash -c 'test $SLURMD_NODENAME != n2'"),
+        ),
+        Fault(
+            "the requeue limit",
+            "srun",
+            "preempted",
+            1,
+            "none",
+            None,
+            5,
+            _signal,
+            5,
+            options=("--requeue", "0"),
+            trainer=WAITS,
+        ),
+    ]
+    return found + alone
