@@ -39,6 +39,7 @@ TESTS_OF_OTHER_FOLDERS = {"bench", "checks", "support"}
 TESTED_FROM_ABOVE = {
     "bash/parser": "bash/test_parser.py, by what it parses",
     "cli/reports": "cli/, by what commands print",
+    "support": "cli/test_support.py, by what the command prints: tests/support holds what tests share",
     "triage/signatures": "triage/test_signatures.py, by the rows of the table",
 }
 """Rooms without a folder of tests, and where in tests/ theirs are."""

@@ -49,6 +49,18 @@ OUTPUTS = {
         "3000,900,800,700,600",
         "--compare",
     ),
+    "packed data": (
+        "pack",
+        "check",
+        "examples/lengths.txt",
+        "--",
+        "--context-parallel-size",
+        "4",
+        "--sft",
+        "--seq-length",
+        "64",
+    ),
+    "support": ("support", "examples/bridge_hcp.yaml", "--tp", "1,8"),
     "a dead job": ("triage", "tests/triage/dead_job.log"),
     "words": ("check", "--strict", "--", "--context-parallel-size", "$UNSET", "--cp-comm-type", "a2a+p2p"),
 }

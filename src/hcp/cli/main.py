@@ -22,6 +22,8 @@ COMMANDS: dict[str, tuple[str, str]] = {
     "check": ("hcp.cli.check", "Tell what a launch will do wrong, before the cluster starts."),
     "show": ("hcp.cli.show", "Print a launch as it is read: its topology, and each fact with its origin."),
     "dcp": ("hcp.cli.dcp.command", "Dynamic CP: plan groups per sequence, and weigh the loss."),
+    "support": ("hcp.cli.support", "Which context parallelism a model has on given versions, and what stops the rest."),
+    "pack": ("hcp.cli.packing.command", "Packed data: check it against a launch, and plan how to pack."),
     "groups": ("hcp.cli.groups", "All rank groups by level, and which of them leave their node."),
     "explain": ("hcp.cli.explain", "Why a rule holds, what would be seen, and where upstream says it."),
     "verify": ("hcp.cli.verify", "Run the verification steps that the skills' cards list."),

@@ -15,7 +15,7 @@ def split_targets(words: Sequence[str], options: LoadOptions) -> tuple[list[str]
     Raises:
         HcpError: no target and no words after `--`, or those words with several targets.
     """
-    names, more = _without_assumptions(words)
+    names, more = without_assumptions(words)
     options = options._replace(assumes=(*options.assumes, *more))
     if len(names) > 1 and options.words:
         raise HcpError(f"found overrides after -- with {len(names)} targets; wanted one target; check them one by one")
@@ -24,7 +24,7 @@ def split_targets(words: Sequence[str], options: LoadOptions) -> tuple[list[str]
     return names or [""], options
 
 
-def _without_assumptions(words: Sequence[str]) -> tuple[list[str], list[str]]:
+def without_assumptions(words: Sequence[str]) -> tuple[list[str], list[str]]:
     """Targets, and facts that follow an --assume without one of their own: `--assume te=2.14 mcore=0.16.1`."""
     from hcp.launch.facts.table import FACTS
 

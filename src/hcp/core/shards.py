@@ -27,6 +27,15 @@ def pad_multiple(cp_size: int, tp_size: int = 1, is_sequence_parallel: bool = Fa
     return lcm(zigzag, cp_size * tp_size) if is_sequence_parallel else zigzag
 
 
+def round_up(length: int, multiple: int) -> int:
+    """The next multiple at or above the length.
+
+    >>> round_up(10, 4), round_up(12, 4)
+    (12, 12)
+    """
+    return -(-length // multiple) * multiple
+
+
 def cu_seqlens_of(seqlens: Sequence[int]) -> list[int]:
     """The boundaries of packed sequences, from 0 to the total: one more entry than lengths.
 

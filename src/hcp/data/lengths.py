@@ -10,7 +10,7 @@ from typing import BinaryIO, NamedTuple
 
 from hcp.core.errors import HcpError
 from hcp.core.intake import open_input
-from hcp.data import megatron_index, parquet, text, verl_log
+from hcp.data import megatron_index, packed_pickle, parquet, text, verl_log
 from hcp.data.sampling import spread
 
 _WANTED = "wanted a file, -, or numbers such as 1024,2048"
@@ -60,6 +60,11 @@ def _of_stream(stream: BinaryIO, name: str, field: str | None, take: int | None)
         if start == megatron_index.MAGIC:
             _check_no_field(field, name, "Megatron's index")
             return Lengths(megatron_index.read_index(stream, name, take), "documents of Megatron's index")
+        if start.startswith(packed_pickle.MAGIC):
+            raise HcpError(
+                f"{name}: an array of numpy (.npy); wanted lengths; write them as text, or look into packed rows with "
+                "`hcp pack check`"
+            )
         if start.startswith(parquet.MAGIC):
             return Lengths(parquet.read_parquet(stream, name, field, take))
     lines = text.lines_in(stream, name)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from contextlib import contextmanager
 from typing import Any, BinaryIO
 
 from hcp.core.errors import HcpError
@@ -22,18 +24,41 @@ def read_parquet(file: BinaryIO, name: str, field: str | None = None, take: int 
     Raises:
         HcpError: pyarrow is missing, the file is none, or the column holds text or anything else but tokens.
     """
-    try:
-        import pyarrow
-        from pyarrow import parquet
-    except ImportError:
-        raise HcpError(f"{name}: reading parquet needs pyarrow; install it: pip install 'megatron-hcp[data]'") from None
-    try:
-        table = parquet.ParquetFile(
-            file, thrift_string_size_limit=_MAX_METADATA, thrift_container_size_limit=_MAX_METADATA // 100
-        )
+    table = opened(file, name)
+    import pyarrow
+
+    with arrow_errors(name):
         column = _column(pyarrow, table, name, field)
         wanted = taken(table.metadata.num_rows, take, name)
         return _lengths(pyarrow, table, name, column, wanted)
+
+
+def opened(file: BinaryIO, name: str) -> Any:
+    """pyarrow's reader of the file.
+
+    Raises:
+        HcpError: pyarrow is missing, or the file is no whole parquet file.
+    """
+    try:
+        from pyarrow import parquet
+    except ImportError:
+        raise HcpError(f"{name}: reading parquet needs pyarrow; install it: pip install 'megatron-hcp[data]'") from None
+    with arrow_errors(name):
+        return parquet.ParquetFile(
+            file,
+            pre_buffer=False,  # which holds whole row groups
+            thrift_string_size_limit=_MAX_METADATA,
+            thrift_container_size_limit=_MAX_METADATA // 100,
+        )
+
+
+@contextmanager
+def arrow_errors(name: str) -> Iterator[None]:
+    """What pyarrow cannot read is one line."""
+    import pyarrow
+
+    try:
+        yield
     except (pyarrow.ArrowException, OSError, ValueError) as error:
         reason = visible(str(error).split("\n")[0])[:120]
         raise HcpError(f"{name}: no parquet file that can be read ({reason}); wanted a whole one") from None
@@ -59,33 +84,55 @@ def _column(pyarrow: Any, table: Any, name: str, field: str | None) -> str:
     return found
 
 
-def _lengths(pyarrow: Any, table: Any, name: str, column: str, wanted: range | list[int]) -> list[int]:
-    from pyarrow import compute
+def each_length(file: BinaryIO, name: str, field: str | None = None) -> Iterator[int]:
+    """The length of each row, one by one, however many they are.
 
-    _check_size(table, name, column)
+    Raises:
+        HcpError: as `read_parquet`.
+    """
+    table = opened(file, name)
+    import pyarrow
+
+    with arrow_errors(name):
+        column = _column(pyarrow, table, name, field)
+        check_column_size(table, name, column)
+        for row, value in enumerate(_values(pyarrow, table, column)):
+            yield _checked(value, name, row, column)
+
+
+def _lengths(pyarrow: Any, table: Any, name: str, column: str, wanted: range | list[int]) -> list[int]:
+    check_column_size(table, name, column)
     lengths: list[int] = []
     rows = iter(wanted)
     following = next(rows, None)
-    first = 0
-    for batch in table.iter_batches(_ROWS, columns=[column]):
-        values = batch.column(0)
-        if not pyarrow.types.is_integer(values.type):
-            values = compute.list_value_length(values)
-        while following is not None and following < first + len(values):
-            value = values[following - first].as_py()
-            if value is None or value < 1:
-                raise HcpError(
-                    f"{name}: row {following} of {visible(column)[:40]!r} has length {value}; wanted at least 1"
-                )
-            lengths.append(value)
+    for row, value in enumerate(_values(pyarrow, table, column)):
+        if row == following:
+            lengths.append(_checked(value, name, row, column))
             following = next(rows, None)
-        first += len(values)
     if not lengths:
         raise HcpError(f"{name}: found no sequence; wanted a row for each")
     return lengths
 
 
-def _check_size(table: Any, name: str, column: str) -> None:
+def _values(pyarrow: Any, table: Any, column: str) -> Iterator[int | None]:
+    """The column's numbers, or how many numbers each of its lists has."""
+    from pyarrow import compute
+
+    for batch in table.iter_batches(_ROWS, columns=[column], use_threads=False):
+        values = batch.column(0)
+        if not pyarrow.types.is_integer(values.type):
+            values = compute.list_value_length(values)
+        yield from values.to_pylist()
+
+
+def _checked(value: int | None, name: str, row: int, column: str) -> int:
+    if value is None or value < 1:
+        raise HcpError(f"{name}: row {row} of {visible(column)[:40]!r} has length {value}; wanted at least 1")
+    return value
+
+
+def check_column_size(table: Any, name: str, column: str) -> None:
+    """Raises HcpError where a row group holds more of the column than may be held."""
     metadata = table.metadata
     for group in range(metadata.num_row_groups):
         parts = metadata.row_group(group)

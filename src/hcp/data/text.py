@@ -59,13 +59,19 @@ def lengths_in(lines: Iterator[Line], name: str, field: str | None = None) -> li
     ([4, 5], [7, 8])
     """
     lengths = []
-    for place, value in _values(lines, name):
-        lengths.append(_length(value, place, field))
+    for length in each_length(lines, name, field):
+        lengths.append(length)
         if len(lengths) > MAX_SEQUENCES:
             raise HcpError(f"{name}: more than {MAX_SEQUENCES:,} sequences; plan them step by step, as training does")
     if not lengths:
         raise HcpError(f"{name}: found no sequence; wanted their lengths, as numbers or as JSON")
     return lengths
+
+
+def each_length(lines: Iterator[Line], name: str, field: str | None = None) -> Iterator[int]:
+    """The same lengths one by one, however many they are."""
+    for place, value in _values(lines, name):
+        yield _length(value, place, field)
 
 
 def _values(lines: Iterator[Line], name: str) -> Iterator[tuple[str, Any]]:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from hcp.rules.cp.view import round_up
+from hcp.core.shards import round_up
 from hcp.rules.rule import Example, Fix, Problem, Source, rule
 from hcp.rules.upstream import ARGUMENTS, BRIDGE_CONFIG, BRIDGE_INITIALIZE, GLOBAL_VARS, MICROBATCHES
 from hcp.rules.view import Unknown, View

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from math import lcm
 
-from hcp.rules.cp.view import round_up
+from hcp.core.shards import round_up
 from hcp.rules.rule import Example, Fix, Problem, rule
 from hcp.rules.upstream import ARGUMENTS, BRIDGE_CONFIG
 from hcp.rules.view import View

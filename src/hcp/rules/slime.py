@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from hcp.rules.cp.view import round_up
+from hcp.core.shards import round_up
 from hcp.rules.rule import Example, Fix, Problem, rule
 from hcp.rules.upstream import MILES_ARGUMENTS, SLIME_ARGUMENTS, SLIME_SCHEDULE
 from hcp.rules.view import View

@@ -13,6 +13,8 @@ from typing import Any
 
 import torch
 
+from hcp.core.packing import partition_as_compiled
+
 
 def thd_read_half_tensor(tensor: torch.Tensor, cu_seqlens: torch.Tensor, half_idx: int) -> torch.Tensor:
     """The first (0) or second (1) half of every sequence. Before 2.6 also of keys and values in one [2, t, h, d]."""
@@ -77,11 +79,7 @@ def thd_get_partitioned_indices(
     cu_seqlens: torch.Tensor, total_tokens: int, world_size: int, rank: int
 ) -> torch.Tensor:
     """The rows of a packed batch that a rank holds, int32: chunks r and 2·cp-1-r of every sequence."""
-    rows: list[int] = []
-    for start, end in _sequences(cu_seqlens):
-        chunk = (end - start) // (2 * world_size)
-        for number in (rank, 2 * world_size - 1 - rank):
-            rows += range(start + number * chunk, start + (number + 1) * chunk)
+    rows = partition_as_compiled(cu_seqlens.tolist(), total_tokens, rank, world_size)
     return torch.tensor(rows, dtype=torch.int32)
 
 

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from hcp.rules.cp.view import cp_may_be_on, round_up, sequence_multiple, under_cp
+from hcp.core.shards import round_up
+from hcp.rules.cp.view import cp_may_be_on, sequence_multiple, under_cp
 from hcp.rules.rule import Example, Fix, Problem, rule
 from hcp.rules.upstream import ARGUMENTS, BRIDGE_CONFIG, GPT_DATASET, MAPPINGS, TE_MXFP8_TENSOR, TE_UTILS
 from hcp.rules.view import View

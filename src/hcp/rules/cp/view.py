@@ -182,15 +182,6 @@ def tp_fixes(v: View, shared: bool = True) -> tuple[Fix, ...]:
     return tuple(Fix({"tp": size}, over("tensor", size)) for size in nearest_divisors(int(heads), int(v.tp), fits))
 
 
-def round_up(value: int, multiple: int) -> int:
-    """The next multiple at or above the value.
-
-    >>> round_up(5000, 64)
-    5056
-    """
-    return -(-value // multiple) * multiple
-
-
 def is_fsdp(v: View) -> bool:
     """Whether parameters are sharded, by Megatron-FSDP or PyTorch's. Asks for nothing."""
     return bool(v.get("fsdp") or v.get("torch_fsdp2"))

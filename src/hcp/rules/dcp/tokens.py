@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from hcp.rules.cp.view import round_up
+from hcp.core.shards import round_up
 from hcp.rules.dcp.launches import HYBRID, ON_MAIN, VERL, VERL_0_9, hybrid
 from hcp.rules.dcp.view import (
     is_dev,

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from hcp.rules.cp.view import round_up
+from hcp.core.shards import round_up
 from hcp.rules.rule import Example, Fix, Problem, rule
 from hcp.rules.upstream import NEMO_RL_DATA, NEMO_RL_DICT, NEMO_RL_PACKING, NEMO_RL_POLICY, NEMO_RL_SETUP
 from hcp.rules.view import View

@@ -1,0 +1,1 @@
+"""`hcp pack`: its commands, one module each."""

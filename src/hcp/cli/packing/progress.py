@@ -1,0 +1,36 @@
+"""How far a long read is, on a terminal."""
+
+from __future__ import annotations
+
+import os
+import sys
+import time
+
+from hcp.cli.screen import is_terminal
+
+_PAUSE_S = 0.2
+
+
+class Progress:
+    """Writes `37 %` on standard error while a file is read, where a person looks at it; nothing elsewhere."""
+
+    def __init__(self, path: str) -> None:
+        try:
+            self.size = os.path.getsize(path)
+        except (OSError, ValueError):
+            self.size = 0
+        self.is_shown = is_terminal(err=True) and self.size > 0
+        self.said = time.monotonic()
+
+    def __call__(self, read: int) -> None:
+        now = time.monotonic()
+        if self.is_shown and now - self.said > _PAUSE_S:
+            self.said = now
+            sys.stderr.write(f"\r{min(100, 100 * read // self.size)} %")
+            sys.stderr.flush()
+
+    def close(self) -> None:
+        """Takes the line away."""
+        if self.is_shown:
+            sys.stderr.write("\r      \r")
+            sys.stderr.flush()

@@ -1,0 +1,62 @@
+"""Rules asked about many launches that differ in little: one that reads nothing new is not run again."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Any, NamedTuple
+
+from hcp.launch.fact import Launch
+from hcp.rules.rule import Rule
+from hcp.rules.run import run
+from hcp.rules.verdict.asked import Asked
+from hcp.rules.view import View
+
+_ABSENT = object()
+
+
+class RuleOutcome(NamedTuple):
+    """What one rule says: whether it stops the launch, and the facts that it lacks."""
+
+    is_error: bool
+    needs: tuple[str, ...]
+
+
+class RuleMemo:
+    """Outcomes by the values that a rule read. A rule is pure, so the same values give the same outcome.
+
+    Only for launches of one reading, without presumed facts: what else a rule may look at is then the same for all.
+    """
+
+    def __init__(self) -> None:
+        self._seen: dict[str, dict[tuple[str, ...], dict[Any, RuleOutcome]]] = {}
+
+    def outcomes(self, launch: Launch, rules: Iterable[Rule]) -> Iterable[tuple[Rule, RuleOutcome]]:
+        """What each rule says of the launch."""
+        for rule in rules:
+            yield rule, self._outcome(launch, rule)
+
+    def _outcome(self, launch: Launch, rule: Rule) -> RuleOutcome:
+        facts = launch.facts
+        known = self._seen.setdefault(rule.id, {})
+        for names, by_values in known.items():
+            found = by_values.get(tuple([_value(facts, name) for name in names]))
+            if found is not None:
+                return found
+        asked = Asked(facts)
+        findings, not_checked, _ = run(View(launch._replace(facts=asked)), (rule,))
+        outcome = RuleOutcome(
+            any(finding.severity == "error" for finding in findings),
+            tuple(need for item in not_checked for need in item.needs),
+        )
+        names = (*asked.found, *asked.missing)
+        known.setdefault(names, {})[tuple([_value(facts, name) for name in names])] = outcome
+        return outcome
+
+
+def _value(facts: Any, name: str) -> Any:
+    fact = facts.get(name)
+    if fact is None:
+        return _ABSENT
+    # Where a fact comes from is read as well: a default is worded in another way, and may be softened.
+    value = fact.value
+    return (repr(value) if isinstance(value, list | dict) else value, fact.origin)

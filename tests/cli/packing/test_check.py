@@ -1,0 +1,88 @@
+"""`hcp pack check` as a process: exit codes, lines, and what it takes from a launch."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from pathlib import Path
+from subprocess import CompletedProcess
+
+import pytest
+
+Hcp = Callable[..., "CompletedProcess[str]"]
+BRIDGE = (
+    "model.context_parallel_size=4",
+    "model.tensor_model_parallel_size=2",
+    "model.sequence_parallel=true",
+    "dataset.packed_sequence_specs.packed_sequence_size=64",
+    "dataset.packed_sequence_specs.pad_seq_to_mult=8",
+)
+
+
+def rows(path: Path, *lengths: int) -> Path:
+    """A packed row with sequences of so many tokens, the last of each dropped by training."""
+    starts = [sum(lengths[:i]) + i for i in range(len(lengths))]
+    tokens = list(range(sum(lengths) + len(lengths)))
+    row = {"input_ids": tokens, "loss_mask": [1] * len(tokens), "seq_start_id": starts}
+    path.write_text(json.dumps(row) + "\n", encoding="utf-8")
+    return path
+
+
+def test_data_that_divides_passes_and_data_that_does_not_exits_with_1(hcp: Hcp, tmp_path: Path) -> None:
+    good = hcp("pack", "check", rows(tmp_path / "good.jsonl", 8, 24), "--", *BRIDGE)
+    assert (good.returncode, good.stderr) == (0, "")
+    assert good.stdout.splitlines()[1:] == [
+        "  1 rows of 32 to 32 tokens, 50.0% full; 2 sequences of up to 24 tokens, 32 tokens",
+        "  the launch: cp 4, tp 2; sequences in multiples of 8, rows of 64 tokens in multiples of 8",
+        "  ok: every length is a multiple of 8",
+        "0 errors, 0 warnings",
+    ]
+    bad = hcp("pack", "check", rows(tmp_path / "bad.jsonl", 8, 20, 4), "--", *BRIDGE)
+    assert bad.returncode == 1
+    assert "  error PACK001: row 0, sequence 1: sequences do not divide into the chunks" in bad.stdout
+    assert "    found   2 of 3 sequences are no multiple of 8; the first has 20 tokens" in bad.stdout
+    assert "    do      pack again with pad_seq_to_mult=8" in bad.stdout
+
+
+@pytest.mark.parametrize(
+    ("launch", "padded_to", "row"),
+    [
+        (("--context-parallel-size", "4", "--sft", "--seq-length", "64"), 8, 64),
+        (BRIDGE, 8, 64),
+    ],
+)
+def test_the_launch_says_what_it_pads_and_how_long_its_rows_are(
+    hcp: Hcp, tmp_path: Path, launch: tuple[str, ...], padded_to: int, row: int
+) -> None:
+    path = tmp_path / "lengths"
+    path.write_text("9 65\n", encoding="utf-8")
+    data = json.loads(hcp("pack", "check", path, "--format", "json", "--", *launch).stdout)
+    assert (data["launch"]["padded_to"], data["launch"]["row"], data["ok"]) == (padded_to, row, True)
+    assert [(fault["rule"], fault["severity"], fault["place"]) for fault in data["faults"]] == [
+        (None, "warning", "sequence 1")
+    ]
+
+
+@pytest.mark.parametrize(
+    ("words", "said"),
+    [
+        (("lengths",), "found no launch; wanted its cp"),
+        (("lengths", "--", "model.pipeline_model_parallel_size=2"), "found a launch that does not say cp"),
+        (("missing", "--", "--context-parallel-size", "2"), "missing: cannot be read (No such file or directory)"),
+        ((".", "--", "--context-parallel-size", "2"), ".: cannot be read (Is a directory)"),
+        (("lengths", "--metadata", "lengths", "--", "--context-parallel-size", "2"), "--metadata lengths: no JSON"),
+    ],
+)
+def test_what_cannot_be_used_is_one_line(hcp: Hcp, tmp_path: Path, words: tuple[str, ...], said: str) -> None:
+    (tmp_path / "lengths").write_text("8\n16\n", encoding="utf-8")
+    done = hcp("pack", "check", *words, cwd=tmp_path)
+    assert (done.returncode, done.stdout, done.stderr.count("\n")) == (2, "", 1)
+    assert said in done.stderr
+
+
+def test_an_array_given_to_lengths_is_one_line(hcp: Hcp, tmp_path: Path) -> None:
+    (tmp_path / "rows.npy").write_bytes(b"\x93NUMPY\x01\x00\x02\x00{}")
+    words = ("dcp", "plan", "--world-size", "8", "--max-seqlen", "64", "--lengths")
+    done = hcp(*words, "rows.npy", cwd=tmp_path)
+    assert (done.returncode, done.stderr.count("\n")) == (2, 1)
+    assert "rows.npy: an array of numpy (.npy); wanted lengths" in done.stderr
