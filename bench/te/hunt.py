@@ -12,9 +12,11 @@ are appended to --out as JSON lines, so that a night can be stopped at any time.
 from __future__ import annotations
 
 import argparse
+import importlib
 import json
+import os
 import random
-import subprocess
+import runpy
 import sys
 import tempfile
 import time
@@ -27,6 +29,10 @@ ROOT = Path(__file__).resolve().parents[2]
 sys.path.insert(0, str(ROOT / "src"))
 
 from hcp.core.parity import TinyLaunch  # noqa: E402
+from hcp.core.wheels import unpacked  # noqa: E402
+from hcp.proofs.te_cpu.module import load_with_module  # noqa: E402
+
+PROGRAM = ROOT / "checks/parity.py"
 
 SIMPLEST: dict[str, Any] = {
     "softmax_type": "vanilla",
@@ -110,22 +116,41 @@ def smaller(case: TinyLaunch) -> Iterator[TinyLaunch]:
 
 
 def run(case: TinyLaunch, attention: str, timeout_s: float) -> Found:
-    """One comparison in a process of its own."""
-    with tempfile.NamedTemporaryFile("w", suffix=".json") as spec:
-        spec.write(json.dumps(case._asdict()))
-        spec.flush()
-        words = [sys.executable, str(ROOT / "checks/parity.py"), "--spec", spec.name, "--attention", attention]
-        words += ["--steps", "1", "--json", "--timeout", f"{timeout_s:g}"]
-        done = subprocess.run(words, capture_output=True, text=True)
+    """One comparison, in a fork: importing Megatron-Core takes longer than most comparisons."""
+    with tempfile.TemporaryDirectory(prefix="hcp-") as folder:
+        spec, out = Path(folder, "spec.json"), Path(folder, "out.json")
+        spec.write_text(json.dumps(case._asdict()), encoding="utf-8")
+        words = ["--spec", str(spec), "--attention", attention, "--steps", "1", "--timeout", f"{timeout_s:g}", "--json"]
+        pid = os.fork()
+        if pid == 0:
+            _become_the_program(words, out)
+        os.waitpid(pid, 0)
+        text = out.read_text(encoding="utf-8")
     try:
-        report = json.loads(done.stdout)
+        report = json.loads(text)
     except ValueError:
-        return Found("broken", (done.stderr.strip().splitlines() or ["no word"])[-1])
+        return Found("broken", text[-200:] or "no word")
     if report["error"]:
         last = report["error"].splitlines()[-1]
         return Found("refused" if _is_refusal(report["error"]) else "broken", last)
     first = next((result for result in report["results"] if not result["ok"]), None)
     return Found("same", "") if first is None else Found("different", f"{first['name']}: {first['measured']:.1e}")
+
+
+def _become_the_program(words: list[str], out: Path) -> None:
+    """Never returns."""
+    with out.open("w", encoding="utf-8") as file, open(os.devnull, "w") as nothing:
+        os.dup2(file.fileno(), 1)
+        os.dup2(nothing.fileno(), 2)
+    sys.stdout = os.fdopen(1, "w")
+    sys.argv = [str(PROGRAM), *words]
+    try:
+        runpy.run_path(str(PROGRAM), run_name="__main__")
+    except SystemExit:
+        pass
+    finally:
+        sys.stdout.flush()
+        os._exit(0)
 
 
 def _is_refusal(error: str) -> bool:
@@ -166,6 +191,8 @@ def main() -> int:
     options = parser.parse_args()
     draw, end = random.Random(options.seed), time.monotonic() + 60 * options.minutes
     counts: Counter[str] = Counter()
+    load_with_module(unpacked("transformer-engine"))
+    importlib.import_module("megatron.core.models.gpt")
     while time.monotonic() < end:
         case = drawn(draw)
         found = run(case, "transformer-engine-cpu", options.timeout)
