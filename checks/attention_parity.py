@@ -10,6 +10,9 @@ same precision.
 
 Heads that an all-to-all cannot divide (HCP007) must be refused, in a sentence that names them.
 
+With --attention transformer-engine-cpu the same runs on Transformer Engine's own class and its own choice of the
+backend, from an unpacked wheel with stand-ins for its kernels, in float64.
+
 With --attention transformer-engine the same runs on GPUs with Transformer Engine's class instead of ours: nccl, one
 GPU per process, and by default bfloat16 with sbhd and bshd, which its context-parallel backends take in every version.
 """
@@ -20,7 +23,7 @@ from math import prod
 from typing import Any, NamedTuple
 
 from hcp.core.errors import HcpError
-from hcp.proofs.arguments import add_attention, add_sizes
+from hcp.proofs.arguments import REFERENCE, TE, TE_CPU, add_attention, add_sizes
 from hcp.proofs.program import Program
 
 HEADS = {"MHA": (8, 8), "GQA": (8, 4), "MQA": (8, 1)}
@@ -58,9 +61,9 @@ def work(world, options):
     from hcp.proofs.te_attention import dot_product_attention_class
     from hcp.runtime.groups import GroupBuilder
 
-    is_ours = options.attention == "reference"
-    layouts = options.layouts or (LAYOUTS if is_ours else ["sbhd", "bshd"])
-    dtypes = options.dtypes or (DTYPES if is_ours else ["bfloat16"])
+    is_ours = options.attention == REFERENCE
+    layouts = options.layouts or (["sbhd", "bshd"] if options.attention == TE else LAYOUTS)
+    dtypes = options.dtypes or {REFERENCE: DTYPES, TE_CPU: ["float64"], TE: ["bfloat16"]}[options.attention]
     attention_class = dot_product_attention_class(options.attention)
     everyone = list(range(world.size))
 
@@ -84,7 +87,7 @@ def work(world, options):
             for dtype in dtypes:
                 cases = {
                     f"{layout} {name}": AttentionCase(
-                        layout, *heads, getattr(torch, dtype), world.size, stretch=1 if is_ours else 8
+                        layout, *heads, getattr(torch, dtype), world.size, stretch=8 if options.attention == TE else 1
                     )
                     for layout, (name, heads) in product(layouts, legal.items())
                 }

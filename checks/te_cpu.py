@@ -7,35 +7,20 @@ type of communication, layout and kernel. The one silent fault is KNOWN017: pack
 
 import argparse
 import json
-import os
 import sys
-from pathlib import Path
 
 FEATURES = ("causal", "GQA", "window", "sinks", "no load balance")
 KNOWN_WRONG = ("all_gather", "thd", "FlashAttention 2")
 
 
-def folder_of(release):
-    """The unpacked wheel: of this release, or of the newest."""
-    from packaging.version import Version
-
-    place = Path(os.environ.get("HCP_UPSTREAM") or Path.home() / ".cache/hcp-upstream")
-    found = {folder.name.rpartition("-")[2]: folder for folder in place.glob("transformer-engine-[0-9]*")}
-    version = release or max(found, key=Version, default=None)
-    if version not in found:
-        from hcp.core.errors import HcpError
-
-        raise HcpError(f"{place}: found no transformer-engine-{version or 'X.Y.Z'}; wanted its wheel unpacked there")
-    return found[version]
-
-
 def results_of(release):
     from packaging.version import Version
 
+    from hcp.core.wheels import unpacked
     from hcp.proofs.te_cpu.case import every_case
     from hcp.proofs.te_cpu.execute import run_release
 
-    folder = folder_of(release)
+    folder = unpacked("transformer-engine", release)
     has_fault = Version(folder.name.rpartition("-")[2]) >= Version("2.18")
     cases = [case for case in every_case() if case.feature in FEATURES]
     for result in run_release(folder, cases):

@@ -1,9 +1,10 @@
 """Training with hierarchical CP computes the losses and the gradients of training without context parallelism.
 
 megatron-core's own GPTModel, data split, DDP, schedule and Adam train on the same data twice, from the same weights:
-with CP 1, and with CP over all processes, a2a+p2p with --sizes. The mean loss and the gradient of every parameter must
-agree in every step. Then the same with TP 2 and half the CP. Sequence parallelism is off: torch's LayerNorm, which
-megatron-core uses without Transformer Engine or Apex, refuses it.
+with CP 1, and with CP over all processes, a2a+p2p with --sizes and the other --types. The mean loss and the gradient of
+every parameter must agree in every step. Then the same with TP 2 and half the CP, and with the hybrid model where
+--hybrid says so. What is compared with runs on our attention. Sequence parallelism is off: torch's LayerNorm, which
+stands for Transformer Engine's and Apex's compiled ones, refuses it.
 
 float64 (default): the model is in float64, and megatron-core takes the cross-entropy in fp32. Relative errors of the
 loss, and of each gradient in the 2-norm, are at most 1e-10: both trainings round the same logits to the same fp32.
@@ -16,7 +17,7 @@ import contextlib
 import sys
 from math import prod
 
-from hcp.proofs.arguments import add_attention, add_sizes
+from hcp.proofs.arguments import REFERENCE, TE, add_attention, add_sizes
 from hcp.proofs.program import Program
 
 BOUND = 1e-10
@@ -29,6 +30,10 @@ def add_arguments(parser):
     parser.add_argument(
         "--dtype", choices=["float64", "bfloat16"], help="default: float64; with transformer-engine bfloat16"
     )
+    parser.add_argument(
+        "--types", nargs="*", choices=["p2p", "all_gather", "a2a"], default=[], help="further types (default: none)"
+    )
+    parser.add_argument("--hybrid", action="store_true", help="also the model with attention and MLP as layers apart")
     parser.add_argument("--steps", type=int, default=4, help="optimizer steps (default: %(default)s)")
 
 
@@ -40,20 +45,26 @@ def work(world, options):
     # Imported here, so that --help and "torch is not installed" work without torch.
     from hcp.proofs.megatron import cpu_megatron
 
-    is_exact = (options.dtype or ("float64" if options.attention == "reference" else "bfloat16")) == "float64"
+    is_exact = (options.dtype or ("bfloat16" if options.attention == TE else "float64")) == "float64"
     compare = compare_exactly if is_exact else compare_in_bfloat16
     half = world.size // 2
     half_layout = {"tp": 2, "cp": half, "hcp_sizes": (2, half // 2)} if half >= 4 else {"tp": 2, "cp": half}
+    layouts = [
+        *({"cp": world.size, "hcp_sizes": sizes} for sizes in options.sizes),
+        *({"cp": world.size, "comm": comm} for comm in options.types),
+        half_layout,
+    ]
+    if options.hybrid:
+        layouts.append({"cp": world.size, "hcp_sizes": options.sizes[0], "model": "hybrid"})
     with cpu_megatron() if world.device.type == "cpu" else contextlib.nullcontext():
-        for sizes in options.sizes:
-            compare(world, options, {"cp": world.size, "hcp_sizes": sizes})
-        compare(world, options, half_layout)
+        for layout in layouts:
+            compare(world, options, layout)
 
 
 def compare_exactly(world, options, layout):
     import torch
 
-    alone, _ = trained(world, options, {"tp": layout.get("tp", 1), "cp": 1}, torch.float64, options.steps)
+    alone = trained_alone(world, options, layout.get("tp", 1), layout.get("model", "GPT"))
     found, num_active = trained(world, options, layout, torch.float64, options.steps)
     name = describe(layout)
     if "hcp_sizes" in layout:
@@ -68,6 +79,19 @@ def compare_exactly(world, options, layout):
         f"{name}: gradients", errors[worst], BOUND, f"{len(errors)} parameters, {options.steps} steps, worst {worst}"
     )
     world.expect(f"{name}: it learns", found[-1].loss_mean < found[0].loss_mean or options.steps == 1)
+
+
+ALONE: dict = {}
+
+
+def trained_alone(world, options, tp, model):
+    """The steps without CP on our attention, once for each TP size and model."""
+    import torch
+
+    if (tp, model) not in ALONE:
+        steps, _ = trained(world, options, {"tp": tp, "cp": 1, "model": model}, torch.float64, options.steps)
+        ALONE[tp, model] = steps
+    return ALONE[tp, model]
 
 
 def compare_in_bfloat16(world, options, layout):
@@ -95,27 +119,40 @@ def compare_in_bfloat16(world, options, layout):
 
 def trained(world, options, layout, dtype, num_steps, rounded=None):
     """The steps of one training, and in how many attention modules hierarchical CP is active."""
-    from hcp.proofs.gpt import GptShape, build_gpt, train, transformer_config
+    import torch
+
+    from hcp.proofs.gpt import build_gpt, build_hybrid, train, transformer_config
+    from hcp.proofs.gpt_data import GptShape
     from hcp.proofs.megatron import model_parallel
     from hcp.proofs.te_attention import core_attention_class
     from hcp.runtime.active import assert_hcp_active
 
-    shape = GptShape(seq_length=16 * world.size, global_batch_size=world.size)
+    # As many KV heads as ranks, so that every type of communication divides them.
+    shape = GptShape(
+        hidden_size=16 * world.size,
+        heads=2 * world.size,
+        kv_heads=world.size,
+        seq_length=16 * world.size,
+        global_batch_size=world.size,
+    )
     if world.device.type == "cuda":  # GPU kernels want longer chunks and wider heads
         shape = shape._replace(seq_length=256 * world.size, hidden_size=512)
     is_hierarchical = "hcp_sizes" in layout
-    with model_parallel(**layout, timeout=world.timeout):
+    groups = {name: layout[name] for name in ("tp", "cp", "hcp_sizes") if name in layout}
+    with model_parallel(**groups, timeout=world.timeout):
         config = transformer_config(
             shape,
             dtype=dtype,
             tensor_model_parallel_size=layout.get("tp", 1),
             context_parallel_size=layout["cp"],
-            cp_comm_type="a2a+p2p" if is_hierarchical else "p2p",
+            cp_comm_type="a2a+p2p" if is_hierarchical else layout.get("comm", "p2p"),
             hierarchical_context_parallel_sizes=list(layout["hcp_sizes"]) if is_hierarchical else None,
         )
         # What is compared with is our attention in one process, unless two bfloat16 trainings are compared.
-        attention = "reference" if rounded else options.attention
-        model = build_gpt(config, shape, core_attention_class(attention), world.device)
+        is_truth = rounded or (dtype == torch.float64 and layout["cp"] == 1)
+        core_attention = core_attention_class(REFERENCE if is_truth else options.attention)
+        build = build_hybrid if layout.get("model") == "hybrid" else build_gpt
+        model = build(config, shape, core_attention, world.device)
         if rounded:
             model.to(rounded).to(dtype)
         num_active = assert_hcp_active(model) if is_hierarchical else 0
@@ -123,8 +160,9 @@ def trained(world, options, layout, dtype, num_steps, rounded=None):
 
 
 def describe(layout):
-    sizes = f" a2a+p2p {list(layout['hcp_sizes'])}" if "hcp_sizes" in layout else " p2p"
-    return f"TP {layout.get('tp', 1)} CP {layout['cp']}{sizes}"
+    comm = f"a2a+p2p {list(layout['hcp_sizes'])}" if "hcp_sizes" in layout else layout.get("comm", "p2p")
+    model = f"{layout['model']} " if "model" in layout else ""
+    return f"{model}TP {layout.get('tp', 1)} CP {layout['cp']} {comm}"
 
 
 def relative(found, wanted):

@@ -19,6 +19,7 @@ PROGRAMS = [
     "hcp_groups",
     "loss_normalization",
     "packed_tokens",
+    "parity",
     "pipeline_packed",
     "recompute_guard",
     "silent_cp_loss",

@@ -105,3 +105,42 @@ def test_groups_that_do_not_fit_the_communication_type_are_refused(ranks):
     assert one == "cp_comm_type a2a+p2p got one process group: wanted the list [inner, outer]"
     assert too_few == "a2a+p2p got 1 process groups: wanted two, (inner, outer)"
     assert unknown == "cp_comm_type 'allgather': wanted p2p, all_gather, a2a or a2a+p2p"
+
+
+def test_windows_and_sinks_are_those_of_one_process_whatever_travels(ranks):
+    from hcp.proofs.te_cpu.case import COMMS, WINDOW, AttentionCall, Inputs
+
+    def largest(comm, feature, levels, rank):
+        import torch.distributed as dist
+
+        inputs = Inputs(AttentionCall(comm, "sbhd", "cuDNN", feature), 4)
+        attention = DotProductAttention(
+            inputs.heads,
+            inputs.head_dim,
+            window_size=WINDOW if feature == "window" else None,
+            softmax_type="learnable" if feature == "sinks" else "vanilla",
+        )
+        group = levels if comm == "a2a+p2p" else dist.group.WORLD
+        attention.set_context_parallel_group(group, range(4), None, comm)
+        rows = inputs.rows_of(rank)
+        leaves = [x[rows].requires_grad_() for x in (inputs.q, inputs.k, inputs.v)]
+        if feature == "sinks":
+            attention.softmax_offset.data = inputs.sinks.flatten()
+        out = attention(*leaves)
+        out.backward(inputs.dout[rows].flatten(2))
+        found = [out.detach().unflatten(2, (inputs.heads, -1)), *(leaf.grad for leaf in leaves)]
+        pairs = list(zip(found, (x[rows] for x in inputs.expected[:4])))
+        if feature == "sinks":
+            grad = attention.softmax_offset.grad
+            dist.all_reduce(grad)
+            pairs.append((grad, inputs.expected[4].flatten()))
+        return max(float((x - y).abs().max()) for x, y in pairs)
+
+    def work(rank):
+        from hcp.runtime.groups import GroupBuilder
+
+        with GroupBuilder(30) as builder:
+            levels = builder.build_levels([range(4)], (2, 2))
+            return [largest(comm, feature, levels, rank) for comm in COMMS for feature in ("window", "sinks")]
+
+    assert max(map(max, ranks(work))) < 1e-12

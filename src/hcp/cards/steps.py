@@ -17,6 +17,7 @@ from hcp.cards.card import LEVELS, Card, Level, Step
 from hcp.cards.processes import MAX_OUTPUT, Ended, run_program
 from hcp.core.errors import HcpError
 from hcp.core.visible import visible
+from hcp.core.wheels import unpacked_releases
 from hcp.launch.this_machine import num_gpus
 from hcp.resources import pack_dir
 
@@ -50,7 +51,7 @@ def program_of(step: Step) -> list[str]:
     Raises:
         HcpError: a `checks/x.py` is not in the pack.
     """
-    words = [_in_pack(word) if word.startswith("checks/") else word for word in step.run]
+    words = [program_path(word) if word.startswith("checks/") else word for word in step.run]
     if words[0] == "python":
         return [sys.executable, *words[1:]]
     if words[0] == "torchrun":
@@ -59,7 +60,12 @@ def program_of(step: Step) -> list[str]:
     return [sys.executable, "-m", "hcp", *words[1:]]
 
 
-def _in_pack(word: str) -> str:
+def program_path(word: str) -> str:
+    """Where the pack has a program, for `checks/x.py`.
+
+    Raises:
+        HcpError: it is not in the pack.
+    """
     path = pack_dir("checks") / Path(word).name
     if not os.path.isfile(path):  # also where a name is too long for a file
         raise HcpError(f"found no {word} in the pack; wanted a program in checks/; correct the card's run")
@@ -68,13 +74,13 @@ def _in_pack(word: str) -> str:
 
 def why_not(step: Step) -> str:
     """Why the step cannot run here ("needs 4 GPUs, found 0"); empty if it can."""
-    lacking = [package for package in step.needs.packages if not _is_installed(package)]
+    lacking = [package for package in step.needs.packages if not is_installed(package)]
     if lacking:
         return f"needs {', '.join(lacking)}, not installed"
     lacking = [program for program in step.needs.programs if shutil.which(program) is None]
     if lacking:
         return f"needs the program {', '.join(lacking)}"
-    lacking = [package for package in step.needs.wheels if not _has_wheel(package)]
+    lacking = [package for package in step.needs.wheels if not unpacked_releases(package)]
     if lacking:
         return f"needs an unpacked wheel of {', '.join(lacking)} in $HCP_UPSTREAM"
     if step.needs.gpus:
@@ -84,7 +90,8 @@ def why_not(step: Step) -> str:
     return ""
 
 
-def _is_installed(package: str) -> bool:
+def is_installed(package: str) -> bool:
+    """Whether a distribution is here, or its module on the path; imports nothing."""
     try:
         metadata.version(package)
         return True
@@ -93,11 +100,6 @@ def _is_installed(package: str) -> bool:
         module = {"megatron-core": "megatron", "transformer-engine": "transformer_engine"}.get(package, package)
         # The name comes from a card: importlib.util.find_spec would import the parent of a dotted one.
         return PathFinder.find_spec(module) is not None
-
-
-def _has_wheel(package: str) -> bool:
-    folder = Path(os.environ.get("HCP_UPSTREAM") or Path.home() / ".cache/hcp-upstream")
-    return any(folder.glob(f"{package}-[0-9]*"))
 
 
 def run_step(card: Card, step: Step, on_tick: Callable[[float], None] = lambda seconds: None) -> StepResult:
@@ -114,7 +116,7 @@ def run_step(card: Card, step: Step, on_tick: Callable[[float], None] = lambda s
     except HcpError as error:
         return StepResult(card, step, "failed", visible(str(error)))
     try:
-        ended = run_program(program, timeout_s=step.timeout_s, environment=_environment(), on_tick=on_tick)
+        ended = run_program(program, timeout_s=step.timeout_s, environment=program_environment(), on_tick=on_tick)
     except OSError as error:
         return StepResult(card, step, "failed", f"could not start: {visible(error.strerror or str(error))}")
     fault = _fault(step, ended)
@@ -131,7 +133,7 @@ def _evidence(step: Step, ended: Ended) -> str:
     return _last_line(ended.stdout) or _last_line(ended.stderr)
 
 
-def _environment() -> dict[str, str]:
+def program_environment() -> dict[str, str]:
     """This process's environment, with the running hcp importable and one thread per process."""
     source = str(Path(__file__).resolve().parents[2])
     path = os.pathsep.join(filter(None, [source, os.environ.get("PYTHONPATH", "")]))

@@ -12,11 +12,13 @@ import click
 
 from hcp.cards.card import LEVELS, Card, Level, Needs, Step, find_skill, is_ours, load_card, skill_dirs
 from hcp.cards.steps import StepResult, program_of, run_step, steps_up_to, why_not
-from hcp.cli.options import format_option
+from hcp.cli.options import format_option, launch_options
 from hcp.cli.screen import safe_line, say
+from hcp.cli.verify_launch import ATTENTIONS, Ask, verify_launch
 from hcp.core.errors import HcpError
 from hcp.core.signals import ends_cleanly
 from hcp.core.visible import visible
+from hcp.launch.load import LoadOptions
 
 _COLOURS = {"passed": "green", "failed": "red", "skipped": "yellow"}
 
@@ -30,15 +32,54 @@ _COLOURS = {"passed": "green", "failed": "red", "skipped": "yellow"}
 @click.option("--dry-run", is_flag=True, help="Print what would run; run nothing.")
 @click.option("--record", is_flag=True, help="Write the outcomes to the skills' verified.json (in a checkout).")
 @click.option("--trust", is_flag=True, help="Allow a card from outside the installed pack to run its steps.")
+@click.option("--strict", is_flag=True, help="Fail if a step was skipped.")
+@click.option(
+    "--launch",
+    "target",
+    metavar="TARGET",
+    help="Instead of steps: train a small model with this launch's settings with CP and without, and compare.",
+)
+@click.option(
+    "--processes", type=click.IntRange(2, 64), default=4, show_default=True, help="--launch: at most so many."
+)
+@click.option("--attention", type=click.Choice(ATTENTIONS), help="--launch: whose runs (default: the best there is).")
+@click.option("--steps", type=click.IntRange(1, 100), default=2, show_default=True, help="--launch: optimizer steps.")
+@click.option("--timeout", type=click.FloatRange(10, 86400), default=300, show_default=True, help="--launch: seconds.")
+@click.option("--spec-out", metavar="FILE", help="--launch: write the small launch for torchrun; run nothing.")
+@launch_options
 @format_option("text", "json")
 def verify(
-    names: Sequence[str], level: Level, only_list: bool, dry_run: bool, record: bool, trust: bool, fmt: str
+    names: Sequence[str],
+    level: Level,
+    only_list: bool,
+    dry_run: bool,
+    record: bool,
+    trust: bool,
+    strict: bool,
+    target: str | None,
+    processes: int,
+    attention: str | None,
+    steps: int,
+    timeout: float,
+    spec_out: str | None,
+    options: LoadOptions,
+    fmt: str,
 ) -> int:
     """Run the verification steps of skills: all, those of SKILL, or the one SKILL:STEP.
 
     A step that cannot run here is skipped, with the reason; it never counts as passed. Exit 1 if a step failed, or
     if none could run.
+
+    With --launch TARGET: does this launch compute with context parallelism what it computes without? A small model
+    with its heads, levels, windows, sinks, packing and experts trains both ways; the first module that differs is
+    named. Exit 1 on a difference.
     """
+    if target is not None:
+        if names:
+            raise HcpError(f"found {visible(names[0])} with --launch; wanted one of them; leave one out")
+        return verify_launch(Ask(target, processes, attention, steps, timeout, spec_out), options, fmt)
+    if options != LoadOptions():
+        raise HcpError("found an option of a launch without --launch; wanted --launch TARGET; add it")
     chosen = _chosen(names, level)
     outside = sorted({card.folder.as_posix() for card, _ in chosen if not is_ours(card.folder)})
     if only_list or dry_run:
@@ -60,12 +101,14 @@ def verify(
             _record(results)
     passed = sum(result.status == "passed" for result in results)
     failed = sum(result.status == "failed" for result in results)
-    ok = failed == 0 and passed > 0
+    ok = failed == 0 and passed > 0 and not (strict and passed < len(results))
     if fmt == "json":
         click.echo(json.dumps({"schema": "hcp.verify/1", "ok": ok, "steps": list(map(_json, results))}, indent=2))
     else:
         skipped = len(results) - passed - failed
         nothing = "" if passed or failed else ": nothing was verified"
+        if skipped and strict:
+            nothing += "; --strict: a skipped step fails"
         click.echo(f"{passed} passed, {failed} failed, {skipped} skipped{nothing}")
     return 0 if ok else 1
 

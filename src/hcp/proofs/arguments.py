@@ -1,25 +1,29 @@
-"""Arguments that several programs in checks/ take: --attention and --sizes."""
+"""Arguments that several programs in checks/ take: --attention, --te and --sizes."""
 
 from __future__ import annotations
 
 import argparse
 from typing import Any
 
+REFERENCE, TE_CPU, TE = "reference", "transformer-engine-cpu", "transformer-engine"
+
 
 def add_attention(parser: argparse.ArgumentParser) -> None:
-    """Adds --attention: whose attention class a program runs on, and so whether on CPU or GPUs."""
+    """Adds --attention: whose attention class a program runs on, and so whether on CPU or GPUs; and --te."""
     parser.add_argument(
         "--attention",
-        choices=("reference", "transformer-engine"),
-        default="reference",
-        help="whose attention class: ours on the CPU (default), or Transformer Engine's on GPUs",
+        choices=(REFERENCE, TE_CPU, TE),
+        default=REFERENCE,
+        help="whose attention class: ours on the CPU (default); Transformer Engine's Python code on the CPU, from an "
+        "unpacked wheel; or the installed Transformer Engine's on GPUs",
     )
+    parser.add_argument("--te", metavar="X.Y.Z", help="the wheel of transformer-engine-cpu (default: the newest)")
 
 
 def is_on_cpu(options: argparse.Namespace) -> bool:
     """Whether a program with these options runs on the CPU; one without --attention always does."""
-    attention: str = getattr(options, "attention", "reference")
-    return attention == "reference"
+    attention: str = getattr(options, "attention", REFERENCE)
+    return attention != TE
 
 
 def add_sizes(parser: argparse.ArgumentParser) -> None:

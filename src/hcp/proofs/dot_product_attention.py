@@ -32,6 +32,8 @@ class DotProductAttention(torch.nn.Module):  # type: ignore[misc]
         kv_channels: head_dim, or (head_dim of q and k, head_dim of v).
         cp_group: a process group; for "a2a+p2p" the list [inner, outer]; None or [] switches context parallelism off.
         cp_global_ranks: the members of the whole CP group, in cp order.
+        window_size: (left, right): how many keys before its own a query sees; the right side is the mask's matter.
+        softmax_type: "vanilla"; "off-by-one": a sink of 0 for each head; "learnable": softmax_offset, a parameter.
         cp_stream, attention_type, layer_number, …: accepted and unused, since Megatron passes them.
     """
 
@@ -48,12 +50,21 @@ class DotProductAttention(torch.nn.Module):  # type: ignore[misc]
         cp_stream: Any = None,
         cp_comm_type: str = "p2p",
         softmax_scale: float | None = None,
+        window_size: tuple[int, int] | None = None,
+        softmax_type: str = "vanilla",
+        tp_size: int = 1,
         **unused: Any,
     ) -> None:
         super().__init__()
         if attention_dropout:
             raise HcpError(f"the reference attention got attention_dropout {attention_dropout}: wanted 0")
         head_dim = kv_channels if isinstance(kv_channels, int) else kv_channels[0]
+        self.window = window_size[0] if window_size else -1
+        sinks = None if softmax_type == "vanilla" else torch.zeros(num_attention_heads // tp_size)
+        if softmax_type == "learnable":
+            self.softmax_offset = torch.nn.Parameter(sinks)
+        else:
+            self.register_buffer("softmax_offset", sinks)
         self.qkv_format = qkv_format
         self.attn_mask_type = attn_mask_type
         self.softmax_scale = 1 / sqrt(head_dim) if softmax_scale is None else softmax_scale
@@ -116,7 +127,8 @@ class DotProductAttention(torch.nn.Module):  # type: ignore[misc]
             batch = Batch(padded.tolist(), cu_seqlens_q.tolist())
         else:
             batch = Batch((0, q.shape[0] * self.cp_size))
-        out = self._attend(q, k, v, Masking(batch, causal, self.softmax_scale)).flatten(2)
+        masking = Masking(batch, causal, self.softmax_scale, self.window, self.softmax_offset)
+        out = self._attend(q, k, v, masking).flatten(2)
         return {"sbhd": out, "bshd": out.transpose(0, 1), "thd": out.squeeze(1)}[layout]
 
     def _attend(self, q: torch.Tensor, k: torch.Tensor, v: torch.Tensor, masking: Masking) -> torch.Tensor:

@@ -3,32 +3,23 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from dataclasses import replace
 from typing import Any, NamedTuple
 
 import torch
 import torch.distributed as dist
 
+from hcp.proofs.gpt_data import VOCAB_SIZE, GptShape, global_batch, micro_batch, on_this_cp_rank
 from hcp.proofs.te_attention import core_attention_class
 
-VOCAB_SIZE = 96
 
-
-class GptShape(NamedTuple):
-    """Of the model and its data. Divides by TP 2 and by an a2a level of 2."""
-
-    num_layers: int = 2
-    hidden_size: int = 64
-    heads: int = 8
-    kv_heads: int = 4
-    seq_length: int = 32
-    global_batch_size: int = 4
-
-
-def transformer_config(shape: GptShape, *, dtype: torch.dtype = torch.float64, **parallelism: Any) -> Any:
+def transformer_config(
+    shape: GptShape, *, dtype: torch.dtype = torch.float64, per_token_loss: bool = True, **parallelism: Any
+) -> Any:
     """megatron-core's TransformerConfig for `shape`; `parallelism` are its own fields, as a user would give them."""
-    from megatron.core.transformer.transformer_config import TransformerConfig
+    from megatron.core.transformer.transformer_config import MLATransformerConfig, TransformerConfig
 
-    return TransformerConfig(
+    return (MLATransformerConfig if parallelism.get("multi_latent_attention") else TransformerConfig)(
         num_layers=shape.num_layers,
         hidden_size=shape.hidden_size,
         num_attention_heads=shape.heads,
@@ -40,7 +31,7 @@ def transformer_config(shape: GptShape, *, dtype: torch.dtype = torch.float64, *
         pipeline_dtype=dtype,
         # On the CPU each weight is drawn whole and then cut, so every TP size starts from the same weights.
         use_cpu_initialization=True,
-        calculate_per_token_loss=True,
+        calculate_per_token_loss=per_token_loss,
         gradient_accumulation_fusion=False,
         masked_softmax_fusion=False,
         bias_activation_fusion=False,
@@ -56,9 +47,15 @@ def build_gpt(
     """megatron-core's GPTModel with rotary positions, `core_attention` in every layer. Collective."""
     from megatron.core.models.gpt import GPTModel
     from megatron.core.models.gpt.gpt_layer_specs import get_gpt_layer_local_spec
+    from megatron.core.transformer.torch_norm import WrappedTorchNorm
+    from megatron.core.transformer.transformer_block import TransformerBlockSubmodules
 
-    spec = get_gpt_layer_local_spec()
-    spec.submodules.self_attention.submodules.core_attention = core_attention
+    layer = get_gpt_layer_local_spec(
+        num_experts=config.num_moe_experts, multi_latent_attention=config.multi_latent_attention
+    )
+    layer.submodules.self_attention.submodules.core_attention = core_attention
+    # The whole block, as upstream would take Transformer Engine's compiled norm at its end where that is imported.
+    spec = TransformerBlockSubmodules(layer_specs=[layer] * shape.num_layers, layer_norm=WrappedTorchNorm)
     torch.manual_seed(seed)
     model = GPTModel(
         config,
@@ -68,6 +65,45 @@ def build_gpt(
         position_embedding_type="rope",
         share_embeddings_and_output_weights=False,
         pg_collection=pg_collection,
+    )
+    return model.to(device, config.params_dtype)
+
+
+def build_hybrid(config: Any, shape: GptShape, core_attention: Any, device: torch.device, *, seed: int = 1) -> Any:
+    """megatron-core's hybrid model (MambaModel; HybridModel from 0.19 on): attention and MLP are layers of their own.
+
+    It has `config.num_layers` of each. It has no Mamba layers, whose kernels need a GPU, and no norm at its end, where
+    upstream takes Transformer Engine's compiled one. Collective.
+    """
+    from megatron.core.models.gpt.gpt_layer_specs import get_gpt_layer_local_spec
+    from megatron.core.models.mamba import MambaModel
+    from megatron.core.ssm.mamba_block import MambaStack, MambaStackSubmodules
+    from megatron.core.ssm.mlp_layer import MLPLayer
+    from megatron.core.transformer.identity_op import IdentityFuncOp, IdentityOp
+    from megatron.core.transformer.spec_utils import ModuleSpec
+    from megatron.core.transformer.transformer_layer import TransformerLayer
+
+    whole = get_gpt_layer_local_spec().submodules
+    whole.self_attention.submodules.core_attention = core_attention
+    attention = replace(whole, pre_mlp_layernorm=IdentityOp, mlp=IdentityOp, mlp_bda=IdentityFuncOp)
+    mlp = replace(whole, input_layernorm=IdentityOp, self_attention=IdentityOp, self_attn_bda=IdentityFuncOp)
+    stack = ModuleSpec(
+        module=MambaStack,
+        params={"post_layer_norm": False},
+        submodules=MambaStackSubmodules(
+            attention_layer=ModuleSpec(module=TransformerLayer, submodules=attention),
+            mlp_layer=ModuleSpec(module=MLPLayer, submodules=mlp),
+        ),
+    )
+    pattern = "*-" * shape.num_layers
+    torch.manual_seed(seed)
+    model = MambaModel(
+        replace(config, num_layers=len(pattern)),
+        stack,
+        vocab_size=VOCAB_SIZE,
+        max_sequence_length=shape.seq_length,
+        hybrid_override_pattern=pattern,
+        position_embedding_type="rope",
     )
     return model.to(device, config.params_dtype)
 
@@ -90,38 +126,12 @@ def core_attentions(model: Any) -> list[Any]:
     return [layer.self_attention.core_attention for layer in model.decoder.layers]
 
 
-def global_batch(shape: GptShape, step: int, device: torch.device) -> dict[str, torch.Tensor]:
-    """One step's data, the same on every rank: tokens, labels, loss_mask, position_ids, [batch, seq_length].
-
-    Each token follows from the one before, so there is something to learn. About a fifth of the labels are masked,
-    unevenly over the context-parallel ranks.
-    """
-    draw = torch.Generator().manual_seed(1000 + step)
-    text = torch.randint(VOCAB_SIZE, (shape.global_batch_size, shape.seq_length + 1), generator=draw)
-    for i in range(shape.seq_length):
-        text[:, i + 1] = (5 * text[:, i] + 7) % VOCAB_SIZE
-    mask = torch.rand(shape.global_batch_size, shape.seq_length, generator=draw)
-    position_ids = torch.arange(shape.seq_length).expand(shape.global_batch_size, -1)
-    batch = {
-        "tokens": text[:, :-1],
-        "labels": text[:, 1:],
-        "loss_mask": (mask > 0.2).double(),
-        "position_ids": position_ids,
-    }
-    return {name: x.to(device) for name, x in batch.items()}
-
-
-def on_this_cp_rank(
-    batch: dict[str, torch.Tensor], rows: slice = slice(None), cp_group: dist.ProcessGroup | None = None
-) -> dict[str, torch.Tensor]:
-    """This rank's tokens of some sequences, cut by megatron-core's own get_batch_on_this_cp_rank.
-
-    `cp_group` None means megatron-core's global CP group.
-    """
-    from megatron.core.utils import get_batch_on_this_cp_rank
-
-    cut: dict[str, torch.Tensor] = get_batch_on_this_cp_rank({name: x[rows] for name, x in batch.items()}, cp_group)
-    return cut
+def losses_of(model: Any, batch: dict[str, Any]) -> torch.Tensor:
+    """The loss of each of this rank's tokens in a micro-batch, [1, tokens]. Collective."""
+    losses: torch.Tensor = model(
+        batch["tokens"], batch["position_ids"], None, labels=batch["labels"], packed_seq_params=batch["packed"]
+    )
+    return losses
 
 
 def logits_of(model: Any, batch: dict[str, torch.Tensor], cp_group: dist.ProcessGroup | None = None) -> torch.Tensor:
@@ -177,9 +187,7 @@ def train(config: Any, model: Any, shape: GptShape, device: torch.device, num_st
         if optimizer is not None:
             optimizer.zero_grad()
         whole = global_batch(shape, step, device)
-        micro_batches = [
-            on_this_cp_rank(whole, slice(row, row + 1)) for row in range(dp_rank, shape.global_batch_size, dp)
-        ]
+        micro_batches = [micro_batch(whole, row, shape) for row in range(dp_rank, shape.global_batch_size, dp)]
         losses = get_forward_backward_func()(
             forward_step_func=_forward_step,
             data_iterator=iter(micro_batches),
@@ -197,9 +205,9 @@ def train(config: Any, model: Any, shape: GptShape, device: torch.device, num_st
         yield TrainingStep((totals[0] / totals[1]).item(), grads)
 
 
-def _forward_step(micro_batches: Iterator[dict[str, torch.Tensor]], model: Any) -> tuple[torch.Tensor, Any]:
+def _forward_step(micro_batches: Iterator[dict[str, Any]], model: Any) -> tuple[torch.Tensor, Any]:
     batch = next(micro_batches)
-    losses = model(batch["tokens"], batch["position_ids"], None, labels=batch["labels"])
+    losses = losses_of(model, batch)
 
     def loss_func(output: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor, dict[str, torch.Tensor]]:
         mask = batch["loss_mask"]

@@ -16,6 +16,8 @@ import torch
 import torch.distributed as dist
 from torch.overrides import TorchFunctionMode
 
+from hcp.proofs.te_cpu.cuda import STREAM, NullStream
+
 
 class _CpuForCuda(TorchFunctionMode):  # type: ignore[misc]
     """Every torch call with device="cuda" or pinned memory becomes one on the CPU."""
@@ -36,16 +38,15 @@ def _is_cuda(device: Any) -> bool:
     return isinstance(device, (str, torch.device)) and str(device).startswith("cuda")
 
 
-class _NoStream:
-    """Stands for torch.cuda.Stream: on a CPU everything runs in order anyway."""
-
-
 @contextlib.contextmanager
 def cpu_megatron() -> Iterator[None]:
     """While entered, the installed megatron-core builds and trains models on the CPU."""
     with contextlib.ExitStack() as stack:
         stack.enter_context(mock.patch.object(torch.cuda, "current_device", lambda: torch.device("cpu")))
-        stack.enter_context(mock.patch.object(torch.cuda, "Stream", _NoStream))
+        stack.enter_context(mock.patch.object(torch.cuda, "Stream", NullStream))
+        stack.enter_context(mock.patch.object(torch.cuda, "Event", NullStream))
+        stack.enter_context(mock.patch.object(torch.cuda, "current_stream", lambda *_: STREAM))
+        stack.enter_context(mock.patch.object(torch.cuda, "stream", lambda _: contextlib.nullcontext()))
         stack.enter_context(mock.patch.object(torch.cuda, "synchronize", lambda *_: None))
         stack.enter_context(_CpuForCuda())
         yield

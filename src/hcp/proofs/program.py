@@ -22,7 +22,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from hcp.core.errors import HcpError
-from hcp.proofs.arguments import is_on_cpu
+from hcp.proofs.arguments import REFERENCE, TE_CPU, is_on_cpu
 from hcp.proofs.procs import WorkerFailure, die_with_parent, run_workers
 from hcp.proofs.world import ProofResult, World, joined_world
 
@@ -124,6 +124,7 @@ class Program:
         report, is_speaker = _Report(self.name, versions=_versions()), os.environ.get("RANK", "0") == "0"
         try:
             _require(self.needs, options)
+            report.versions = {**report.versions, **_version_of_wheel(options)}
             report.world_size = size = self.world_size(options)
             report.results, report.backend = self._results(options, size)
             report.ok = bool(report.results) and all(result.ok for result in report.results)
@@ -152,12 +153,14 @@ class Program:
                     f"{self.name}.py runs on {size} processes, torchrun started {found}: use --nproc-per-node {size}"
                 )
             die_with_parent(os.getppid())
+            _load_wheel(options)
             try:
                 return self._work_as(int(os.environ["RANK"]), size, options, None)
             except HcpError:
                 raise
             except Exception:
                 raise WorkerFailure(f"rank {os.environ['RANK']} failed: {traceback.format_exc().strip()}") from None
+        _load_wheel(options)
         if is_on_cpu(options):  # on GPUs an import may start CUDA, which does not survive a fork
             for name in self.needs:
                 importlib.import_module(name)
@@ -172,6 +175,24 @@ class Program:
         with joined_world(rank, size, options, store) as world:
             self.work(world, options)
             return world.agreed_results(), world.backend
+
+
+def _load_wheel(options: argparse.Namespace) -> None:
+    """Imports Transformer Engine from a wheel where --attention says so; before megatron-core, which looks for it."""
+    if getattr(options, "attention", REFERENCE) == TE_CPU:
+        from hcp.core.wheels import unpacked
+        from hcp.proofs.te_cpu.module import load_with_module
+
+        load_with_module(unpacked("transformer-engine", options.te))
+
+
+def _version_of_wheel(options: argparse.Namespace) -> dict[str, str]:
+    if getattr(options, "attention", REFERENCE) != TE_CPU:
+        return {}
+    from hcp.core.wheels import unpacked
+
+    release = unpacked("transformer-engine", options.te).name.rpartition("-")[2]
+    return {"transformer-engine": f"{release} (with stand-ins)"}
 
 
 def _require(needs: Sequence[str], options: argparse.Namespace) -> None:

@@ -14,6 +14,7 @@ from types import SimpleNamespace
 from typing import Any
 
 from hcp.core.errors import HcpError
+from hcp.proofs.arguments import REFERENCE
 from hcp.proofs.dot_product_attention import DotProductAttention
 
 CLASS = "TEDotProductAttention"
@@ -22,19 +23,20 @@ PRETENDED_TE_VERSION = "2.14.0"
 
 
 def dot_product_attention_class(attention: str) -> Any:
-    """The class that an --attention option names: "reference" (ours) or "transformer-engine"."""
-    if attention == "reference":
+    """The class that an --attention option names: "reference" (ours), or Transformer Engine's."""
+    if attention == REFERENCE:
         return DotProductAttention
     import transformer_engine.pytorch
 
     return transformer_engine.pytorch.DotProductAttention
 
 
-def core_attention_class(attention: str = "reference", te_version: str = PRETENDED_TE_VERSION) -> Any:
+def core_attention_class(attention: str = REFERENCE, te_version: str = PRETENDED_TE_VERSION) -> Any:
     """The class for `core_attention` in a megatron-core layer spec: always upstream's TEDotProductAttention.
 
     Args:
-        attention: "reference": over our DotProductAttention; "transformer-engine": as it is.
+        attention: "reference": over our DotProductAttention; Transformer Engine's: as it is, over the installed one or
+            over the wheel that te_cpu.module has imported.
         te_version: what the class is told about Transformer Engine's version, with "reference".
 
     Raises:
@@ -43,7 +45,7 @@ def core_attention_class(attention: str = "reference", te_version: str = PRETEND
     import megatron.core.extensions.transformer_engine as extension
     from packaging.version import Version
 
-    if attention == "transformer-engine":
+    if attention != REFERENCE:
         return extension.TEDotProductAttention
     found = Version(te_version)
 

@@ -13,6 +13,7 @@ from datetime import timedelta
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from hcp.core.errors import HcpError
+from hcp.proofs.arguments import REFERENCE, TE
 
 if TYPE_CHECKING:
     import torch
@@ -48,10 +49,12 @@ class World:
         self.results: list[ProofResult] = []
 
     def stream(self) -> Any:
-        """A CUDA stream for Transformer Engine's communication; None on a CPU."""
+        """A CUDA stream for Transformer Engine's communication; on a CPU one that does nothing."""
         import torch
 
-        return torch.cuda.Stream() if self.device.type == "cuda" else None
+        from hcp.proofs.te_cpu.cuda import STREAM
+
+        return torch.cuda.Stream() if self.device.type == "cuda" else STREAM
 
     def expect(self, name: str, ok: bool, detail: str = "") -> None:
         """Records whether something holds; `detail` says what was found."""
@@ -93,7 +96,7 @@ def joined_world(rank: int, size: int, options: argparse.Namespace, store: str |
     import torch
     import torch.distributed as dist
 
-    device, backend = place_of(rank, size, getattr(options, "attention", "reference"))
+    device, backend = place_of(rank, size, getattr(options, "attention", REFERENCE))
     if device.type == "cpu":
         torch.set_num_threads(1)
     # Before everything is ended: so a rank that waits for one that hangs can still say where it waited.
@@ -113,14 +116,14 @@ def joined_world(rank: int, size: int, options: argparse.Namespace, store: str |
 
 
 def place_of(rank: int, size: int, attention: str) -> tuple[torch.device, str]:
-    """The device and the backend of a rank: the reference attention runs on CPUs, Transformer Engine's on GPUs.
+    """The device and the backend of a rank: the installed Transformer Engine runs on GPUs, all else on CPUs.
 
     Raises:
         HcpError: there are fewer GPUs than processes on this machine.
     """
     import torch
 
-    if attention == "reference":
+    if attention != TE:
         return torch.device("cpu"), "gloo"
     local_rank = int(os.environ.get("LOCAL_RANK", rank))
     wanted = int(os.environ.get("LOCAL_WORLD_SIZE", size))

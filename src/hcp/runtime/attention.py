@@ -38,12 +38,26 @@ class Masking(NamedTuple):
     batch: Batch
     causal: bool
     scale: float
+    window: int = -1
+    """How many keys before its own a query sees; -1: all of them."""
+    sink: torch.Tensor | None = None
+    """[heads]: one more logit of each row, without a value (gpt-oss's sinks)."""
+
+    def seen(self, queries: Tokens, keys: Tokens) -> torch.Tensor:
+        """[queries, keys], bool."""
+        return queries.sees(keys, causal=self.causal, window=self.window)
+
+    def for_heads_of(self, group: dist.ProcessGroup) -> Masking:
+        """Of the run of heads that this member has after an all-to-all."""
+        if self.sink is None:
+            return self
+        return self._replace(sink=self.sink.chunk(dist.get_world_size(group))[dist.get_rank(group)])
 
 
 def attend_alone(q: torch.Tensor, k: torch.Tensor, v: torch.Tensor, masking: Masking) -> torch.Tensor:
     """Attention without context parallelism: all tokens are here."""
     tokens = masking.batch.held_by([0], 1, q.device)
-    return finish(attend(q, k, v, tokens.sees(tokens, causal=masking.causal), masking.scale)).to(q.dtype)
+    return finish(attend(q, k, v, masking.seen(tokens, tokens), masking.scale), masking.sink).to(q.dtype)
 
 
 def p2p(
@@ -63,11 +77,11 @@ def p2p(
         if step:
             travelling = ring_shift(travelling, ring)
         k, v = travelling.split([k.shape[-1], v.shape[-1]], dim=-1)
-        visible = mine.sees(tokens_of((here - step) % size), causal=masking.causal)
+        visible = masking.seen(mine, tokens_of((here - step) % size))
         block = attend(q, k, v, visible, masking.scale)
         result = block if result is None else merge(result, block)
     assert result is not None
-    return finish(result).to(q.dtype)
+    return finish(result, masking.sink).to(q.dtype)
 
 
 def a2a_p2p(
@@ -85,6 +99,7 @@ def a2a_p2p(
     inner, outer = groups
     _check_heads(q, k, inner)
     q, k, v = (heads_to_tokens(x, inner) for x in (q, k, v))
+    masking = masking.for_heads_of(inner)
     return tokens_to_heads(p2p(q, k, v, masking, outer, dist.get_world_size(inner)), inner)
 
 
@@ -94,7 +109,8 @@ def a2a(q: torch.Tensor, k: torch.Tensor, v: torch.Tensor, masking: Masking, gro
     size = dist.get_world_size(group)
     tokens = masking.batch.held_by(range(size), size, q.device)
     q, k, v = (heads_to_tokens(x, group) for x in (q, k, v))
-    out = finish(attend(q, k, v, tokens.sees(tokens, causal=masking.causal), masking.scale)).to(q.dtype)
+    masking = masking.for_heads_of(group)
+    out = finish(attend(q, k, v, masking.seen(tokens, tokens), masking.scale), masking.sink).to(q.dtype)
     return tokens_to_heads(out, group)
 
 
@@ -106,7 +122,7 @@ def gathered(
     mine = masking.batch.held_by([here], size, q.device)
     everyone = masking.batch.held_by(range(size), size, q.device)
     k, v = all_gather(k, group, TOKENS), all_gather(v, group, TOKENS)
-    return finish(attend(q, k, v, mine.sees(everyone, causal=masking.causal), masking.scale)).to(q.dtype)
+    return finish(attend(q, k, v, masking.seen(mine, everyone), masking.scale), masking.sink).to(q.dtype)
 
 
 def heads_to_tokens(x: torch.Tensor, group: dist.ProcessGroup) -> torch.Tensor:

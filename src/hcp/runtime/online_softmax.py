@@ -55,8 +55,16 @@ def merge(a: Partial, b: Partial) -> Partial:
     )
 
 
-def finish(part: Partial) -> torch.Tensor:
-    """The attention output, [queries, batch, heads, head_dim_v]; zero for a query that saw no key (padding)."""
+def finish(part: Partial, sink: torch.Tensor | None = None) -> torch.Tensor:
+    """The attention output, [queries, batch, heads, head_dim_v]; zero for a query that saw no key (padding).
+
+    Args:
+        sink: [heads]: one more logit of each row, which has no value.
+    """
+    if sink is not None:
+        peak = torch.maximum(part.peak, sink.detach())
+        scale = torch.exp(part.peak - peak)
+        part = Partial(part.weighted * scale[..., None], part.total * scale + torch.exp(sink - peak), peak)
     total = part.total.masked_fill(part.total == 0, 1)
     return part.weighted / total[..., None]
 

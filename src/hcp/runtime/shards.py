@@ -25,10 +25,16 @@ class Tokens(NamedTuple):
     position: torch.Tensor
     """The position within its sequence."""
 
-    def sees(self, keys: Tokens, *, causal: bool) -> torch.Tensor:
-        """[rows, keys' rows], bool: same sequence, and with `causal` no key later than the query."""
+    def sees(self, keys: Tokens, *, causal: bool, window: int = -1) -> torch.Tensor:
+        """[rows, keys' rows], bool: same sequence, with `causal` no key later than the query, none before its window.
+
+        Args:
+            window: how many keys before its own a query sees; -1: all of them.
+        """
         visible = (self.sequence[:, None] == keys.sequence) & (keys.sequence >= 0)
-        return visible & (self.position[:, None] >= keys.position) if causal else visible
+        distance = self.position[:, None] - keys.position
+        visible = visible & (distance >= 0) if causal else visible
+        return visible & (distance <= window) if window >= 0 else visible
 
 
 class Batch:

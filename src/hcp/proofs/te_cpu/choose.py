@@ -25,7 +25,7 @@ def why_not_chosen(release: Release, case: AttentionCall) -> str:
     """What the release logs against the kernel of this case; empty if it takes it."""
     use_flash(release, case.flash or 2)
     wanted = ("0", "1", "0") if case.flash == 0 else ("1", "0", "0")
-    with _environment(dict(zip(_SWITCHES, wanted))), _logged() as lines:
+    with _environment(dict(zip(_SWITCHES, wanted))), logged_by_choice() as lines:
         parameters = _parameters(release, case)
         takes_flash, *rest = release.chooser.get_attention_backend(parameters)
     takes = takes_flash if case.flash else any(value is True or value == 1 for value in rest[:2])
@@ -84,7 +84,8 @@ class _Lines(logging.Handler):
 
 
 @contextlib.contextmanager
-def _logged() -> Iterator[list[str]]:
+def logged_by_choice() -> Iterator[list[str]]:
+    """The lines that the choice of the backend logs meanwhile, which nobody else sees."""
     logger, handler = logging.getLogger(_LOGGER), _Lines()
     before, logger.propagate = logger.propagate, False
     logger.addHandler(handler)

@@ -14,7 +14,7 @@ import torch
 
 
 class NullStream:
-    """A stream or an event: every method may be called and does nothing."""
+    """A stream or an event: every method may be called, does nothing, and returns one."""
 
     cuda_stream = 0
 
@@ -24,7 +24,7 @@ class NullStream:
     def __getattr__(self, name: str) -> Any:
         if name.startswith("__"):
             raise AttributeError(name)
-        return lambda *_, **__: None
+        return lambda *_, **__: self
 
 
 STREAM = NullStream()

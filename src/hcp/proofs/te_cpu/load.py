@@ -30,8 +30,8 @@ from hcp.proofs.te_cpu.thd import KERNELS
 CUDNN = (9, 21, 0)
 CAPABILITY = (9, 0)
 FLASH_2, FLASH_3 = Version("2.7.4.post1"), Version("3.0.0")
-_PACKAGE = "transformer_engine.pytorch"
-_FOLDER = f"{_PACKAGE}.attention.dot_product_attention"
+PACKAGE = "transformer_engine.pytorch"
+_FOLDER = f"{PACKAGE}.attention.dot_product_attention"
 
 
 class StandIn(NamedTuple):
@@ -94,12 +94,12 @@ def load(folder: Path) -> Release:
         wanted = "unpack its wheel to transformer-engine-X.Y.Z"
         raise HcpError(f"{folder}: found no Transformer Engine 2.1 or later: {wanted}")
     _prepare(folder, version)
-    importlib.import_module(_PACKAGE)
-    homes = [module for name, module in sys.modules.items() if name.startswith(_PACKAGE) and "attention" in name]
+    importlib.import_module(PACKAGE)
+    homes = [module for name, module in sys.modules.items() if name.startswith(PACKAGE) and "attention" in name]
     for module in homes:
         _put_stand_ins(module)
-    cp = sys.modules.get(f"{_FOLDER}.context_parallel") or sys.modules[f"{_PACKAGE}.attention"]
-    chooser = sys.modules.get(f"{_FOLDER}.utils") or sys.modules.get(f"{_PACKAGE}.dot_product_attention.utils", cp)
+    cp = sys.modules.get(f"{_FOLDER}.context_parallel") or sys.modules[f"{PACKAGE}.attention"]
+    chooser = sys.modules.get(f"{_FOLDER}.utils") or sys.modules.get(f"{PACKAGE}.dot_product_attention.utils", cp)
     _install_flash(sys.modules.get(f"{_FOLDER}.backends", cp))
     _adapt_to_gloo_and_float64(cp)
     utils = getattr(chooser, "FlashAttentionUtils", None)
@@ -149,14 +149,14 @@ def _import_without_loading_the_library(source: Path) -> None:
     """Before 2.4 the package loads its compiled library itself, in a call at its top: all but that call is run."""
     onnx: Any = torch.onnx
     onnx._type_utils = anything()
-    extensions = f"{_PACKAGE}.te_onnx_extensions"
+    extensions = f"{PACKAGE}.te_onnx_extensions"
     sys.modules[extensions] = empty_module(extensions)
     tree = ast.parse(source.read_text(encoding="utf-8"))
     tree.body = [node for node in tree.body if ast.unparse(node) != "_load_library()"]
-    package = ModuleType(_PACKAGE)
+    package = ModuleType(PACKAGE)
     package.__path__, package.__file__ = [str(source.parent)], str(source)
-    package.__spec__ = importlib.machinery.ModuleSpec(_PACKAGE, None, is_package=True)
-    sys.modules[_PACKAGE] = package
+    package.__spec__ = importlib.machinery.ModuleSpec(PACKAGE, None, is_package=True)
+    sys.modules[PACKAGE] = package
     exec(compile(tree, str(source), "exec"), vars(package))
 
 
