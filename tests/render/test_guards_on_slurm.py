@@ -22,7 +22,7 @@ def test_a_node_that_its_health_check_finds_unfit_is_left_out_of_the_next_attemp
     job.slurm.wait_for_state(job.id, "PENDING")
     job.slurm.hurry(job.id)
     assert job.finish() == "COMPLETED", job.log() + job.train_logs()
-    assert job.verdict()["nodes"] == ["n1", "n3"] and job.final_sum() == total_after(6, 4)
+    assert "n2" not in job.verdict()["nodes"] and job.final_sum() == total_after(6, 4)
 
 
 def test_a_check_that_is_not_there_stops_the_job_and_blames_no_node(job):
@@ -33,9 +33,10 @@ def test_a_check_that_is_not_there_stops_the_job_and_blames_no_node(job):
     assert "dcgm could not run on n1" in job.log()
 
 
-@pytest.mark.parametrize("start", ["srun", "torchrun"])
-def test_a_training_that_hangs_is_ended_and_says_where_it_hung(job, start):
-    job.render(start, "--requeue", "2", "--stall", "1", trainer="--fail-rank 2 --fail-step 3 --fail-how hang".split())
+def test_a_training_that_hangs_is_ended_and_says_where_it_hung(job):
+    job.render(
+        "torchrun", "--requeue", "2", "--stall", "1", trainer="--fail-rank 2 --fail-step 3 --fail-how hang".split()
+    )
     text = job.script.read_text()
     assert text.count("\nstall=60\n") == 1
     job.script.write_text(text.replace("\nstall=60\n", "\nstall=8\n"))
@@ -50,19 +51,17 @@ def test_a_training_that_hangs_is_ended_and_says_where_it_hung(job, start):
     job.slurm.run("scancel", str(job.id))
 
 
-@pytest.mark.parametrize(("gbps", "state"), [("1", "COMPLETED"), ("900000000", "FAILED")])
-def test_a_bandwidth_that_is_wanted_is_measured_on_every_level(job, gbps, state):
-    job.render("srun", "--comm-gbps", gbps)
-    job.script.write_text(job.script.read_text().replace("--min-gbps=1 ", "--min-gbps=0.001 "))
+def test_a_bandwidth_that_is_wanted_is_measured_on_every_level(job):
+    job.render("srun", "--comm-gbps", "900000000")
     job.submit()
-    assert job.finish() == state, job.log()
+    assert job.finish() == "FAILED", job.log()
     said = (job.run / "comm.txt").read_text()
     levels = [json.loads(line.partition(": ")[2]) for line in said.splitlines() if "hcp-job" in line]
     assert [(level["kind"], level["ok"], level["gbps"] > 0) for level in levels] == [
-        (kind, state == "COMPLETED", True) for kind in ("a2a", "p2p")
+        ("a2a", False, True),
+        ("p2p", False, True),
     ]
-    if state == "FAILED":
-        assert job.verdict()["phase"] == 2 and re.search(r"rank [0-3] sends [\d.]+ Gbit/s; wanted 9e\+08", job.log())
+    assert job.verdict()["phase"] == 2 and re.search(r"rank [0-3] sends [\d.]+ Gbit/s; wanted 9e\+08", job.log())
 
 
 def test_submit_asks_slurm_gives_the_job_and_prints_its_id(job):
@@ -92,11 +91,12 @@ def test_a_job_with_an_error_is_not_submitted(job):
     assert job.slurm.run("squeue", "-h").stdout == ""
 
 
-@pytest.mark.parametrize("start", ["srun", "torchrun"])
-def test_a_run_inside_an_allocation_trains_twice_and_keeps_both_verdicts(job, start):
-    job.render(start, "--in-allocation", "--comm-test")
-    salloc = ["salloc", "--nodes=2", "--time=10", "--job-name=mine", "bash", "-c"]
-    done = job.slurm.run(*salloc, f"bash {job.script} && bash {job.script}", cwd=job.folder)
+SALLOC = ["salloc", "--nodes=2", "--exclusive", "--time=10", "--job-name=mine", "bash", "-c"]
+
+
+def test_a_run_inside_an_allocation_trains_twice_and_keeps_both_verdicts(job):
+    job.render("srun", "--in-allocation")
+    done = job.slurm.run(*SALLOC, f"bash {job.script} && bash {job.script}", cwd=job.folder)
     job.id = int(re.findall(r"job allocation (\d+)", done.stderr)[0])
     assert [job.verdict(n)["status"] for n in (0, 1)] == ["completed"] * 2, done.stdout + done.stderr
     assert job.final_sum() == total_after(6, 4)
@@ -107,15 +107,17 @@ def test_a_run_that_is_outside_of_its_allocation_says_what_it_wants(job):
     job.render("srun", "--in-allocation")
     done = job.slurm.run("bash", job.script, cwd=job.folder, check=False)
     assert done.returncode == 2 and done.stderr == (
-        "found no allocated nodes; wanted 2; run it inside: salloc --nodes=2\n"
+        "found no allocated nodes; wanted 2; run it inside salloc, with the options above\n"
     )
 
 
 def test_a_run_inside_an_allocation_saves_before_that_ends(job):
-    job.render("srun", "--in-allocation", "--signal", "30", trainer=["--wait-at", "5"], iters=30)
-    text = job.script.read_text()
-    # As if the allocation ended at once: Slurm counts in minutes.
-    job.script.write_text(text.replace('date -d "$ends" +%s) - 30', 'date -d "$ends" +%s) - 100000'))
-    done = job.slurm.run("salloc", "--nodes=2", "--time=10", "bash", job.script, cwd=job.folder, check=False)
+    job.render("torchrun", "--in-allocation", trainer=["--wait-at", "5"], iters=30)
+    text, until = job.script.read_text(), '(($(date +%s) < $(date -d "$ends" +%s) - 60))'
+    assert until in text
+    # The end comes when five steps are done: Slurm's own time limits are minutes.
+    job.script.write_text(text.replace(until, '! grep -qs "iteration *5/" logs/*/train-*'))
+    done = job.slurm.run(*SALLOC, f"bash {job.script}", cwd=job.folder, check=False)
     job.id = int(re.findall(r"job allocation (\d+)", done.stderr)[0])
-    assert job.verdict()["status"] == "preempted", done.stdout + done.stderr
+    assert (job.verdict()["status"], job.verdict()["phase"]) == ("preempted", 3), done.stdout + done.stderr
+    assert job.final_sum()["step"] == 5

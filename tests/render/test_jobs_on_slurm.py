@@ -11,22 +11,10 @@ from support.jobs import LAUNCH, Job, total_after
 pytestmark = [pytest.mark.slurm, pytest.mark.torch]
 
 
-FT_LAUNCHER = f"""#!{sys.executable}
-# Stands in for nvidia-resiliency-ext's ft_launcher, a torchrun that watches its ranks: starts them the same way.
-import os, sys
-words = [word for word in sys.argv[1:] if not word.startswith("--ft-")]
-assert len(words) == len(sys.argv) - 3, sys.argv
-os.execv(sys.executable, [sys.executable, "-m", "torch.distributed.run", *words])
-"""
-
-
-@pytest.mark.parametrize(
-    ("start", "nodes", "ranks"), [("srun", 2, 2), ("torchrun", 2, 2), ("ft_launcher", 2, 2), ("srun", 4, 1)]
-)
-def test_a_job_trains_and_leaves_its_verdict(job, programs, start, nodes, ranks):
-    programs.add("ft_launcher", FT_LAUNCHER)
+@pytest.mark.parametrize(("start", "nodes", "ranks"), [("srun", 2, 2), ("torchrun", 2, 2), ("srun", 4, 1)])
+def test_a_job_trains_and_leaves_its_verdict(job, start, nodes, ranks):
     job.render(start, "--comm-test", nodes=nodes, ranks=ranks)
-    job.submit(env=programs.env)
+    job.submit()
     assert job.finish() == "COMPLETED", job.log() + job.train_logs()
     verdict = job.verdict()
     assert (verdict["schema"], verdict["status"], verdict["phase"], verdict["exit_code"], verdict["next"]) == (
@@ -171,76 +159,6 @@ def test_every_element_of_an_array_gets_its_own_words(job):
     job.slurm.wait_until(lambda: len(list((job.folder / "logs").glob("*/verdict.json"))) == 2, "both elements")
     logs = {path.parent: path.read_text() for path in (job.folder / "logs").glob("*/train-r0-*.log")}
     assert sorted(len(re.findall("elapsed time", text)) for text in logs.values()) == [2, 3]
-
-
-RAY = f"""#!{sys.executable}
-# Stands in for Ray's command: a head that counts who joins, and `ray status` as Ray prints it.
-import os, sys, time
-from pathlib import Path
-folder = Path({{folder!r}}) / os.environ["SLURM_JOB_ID"]
-if sys.argv[1] == "start":
-    assert "--block" in sys.argv and "--num-gpus=2" in sys.argv, sys.argv
-    where = "--head" if os.environ["SLURM_NODEID"] == "0" else "--address=127.0.0.1:"
-    assert any(word.startswith(where) for word in sys.argv), sys.argv
-    folder.mkdir(parents=True, exist_ok=True)
-    (folder / os.environ["SLURMD_NODENAME"]).touch()
-    time.sleep(600)
-print("Active:")
-for path in sorted(folder.iterdir()):
-    print(f" 1 node_{{{{path.name}}}}")
-"""
-
-
-def test_verl_is_driven_beside_the_head_of_one_ray_cluster(slurm, hcp, tmp_path, programs):
-    programs.add("ray", RAY.format(folder=str(tmp_path / "ray")))
-    driver = tmp_path / "driver.py"
-    driver.write_text(
-        "import os, sys\nprint('DRIVER', os.environ['SLURMD_NODENAME'], os.environ['RAY_ADDRESS'], sys.argv[1:])\n"
-    )
-    (tmp_path / "logs").mkdir()
-    words = [
-        "actor_rollout_ref.actor.strategy=megatron",
-        "actor_rollout_ref.actor.megatron.context_parallel_size=2",
-        "actor_rollout_ref.actor.use_dynamic_bsz=True",
-        "trainer.project_name=a b",
-    ]
-    done = hcp(
-        "render",
-        "--start",
-        "ray",
-        "--nodes",
-        "2",
-        "--gpus-per-node",
-        "2",
-        "--time",
-        "10",
-        "--signal",
-        "60",
-        "--gpu-request",
-        "none",
-        "--logs",
-        "logs",
-        "--python",
-        sys.executable,
-        "--program",
-        driver,
-        "--nodelist",
-        "n[1-2]",
-        "--launcher",
-        "verl",
-        "-o",
-        "job.sbatch",
-        "--",
-        *words,
-        cwd=tmp_path,
-    )
-    assert done.returncode == 0, done.stderr
-    job = slurm.submit(tmp_path / "job.sbatch", cwd=tmp_path, env=programs.env)
-    assert slurm.finish(job) == "COMPLETED", (tmp_path / f"logs/train-{job}.out").read_text()
-    said = (tmp_path / f"logs/train-{job}/train-r0-node0.log").read_text()
-    port = 20000 + job % 1200 * 10
-    sizes = ["trainer.nnodes=2", "trainer.n_gpus_per_node=2"]
-    assert f"DRIVER n1 127.0.0.1:{port} {[*words, *sizes]}" in said, said
 
 
 def test_a_verification_job_runs_the_steps_on_every_node(slurm, hcp, tmp_path):

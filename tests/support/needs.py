@@ -1,6 +1,6 @@
-"""What a test needs beyond the base install (markers torch, upstream, slurm); conftest.py makes this module a plugin.
+"""What a test needs beyond the base install: markers torch, upstream, slurm, launchers. conftest.py makes it a plugin.
 
-A test whose need is absent is skipped; with HCP_REQUIRE=torch,upstream,slurm (CI) it fails instead.
+A test whose need is absent is skipped; with HCP_REQUIRE=torch,upstream,slurm,launchers (CI) it fails instead.
 """
 
 from __future__ import annotations
@@ -13,8 +13,10 @@ from pathlib import Path
 
 import pytest
 
-NEEDS = frozenset(("torch", "upstream", "slurm"))
+NEEDS = frozenset(("torch", "upstream", "slurm", "launchers"))
 REQUIRED = frozenset(filter(None, os.environ.get("HCP_REQUIRE", "").split(",")))
+LAUNCHERS = Path(os.environ.get("HCP_LAUNCHERS", Path.home() / ".cache" / "hcp-launchers"))
+"""Ray and ft_launcher, in a folder of their own: what megatron-core does depends on whether it finds the latter."""
 UPSTREAM = Path(os.environ.get("HCP_UPSTREAM", Path.home() / ".cache" / "hcp-upstream"))
 
 
@@ -24,6 +26,10 @@ def _missing(need: str) -> str | None:
         return f"{', '.join(absent)} not installed" if absent else None
     if need == "upstream":
         return None if UPSTREAM.is_dir() else f"no upstream sources in {UPSTREAM}: run tests/fetch_upstream.py"
+    if need == "launchers":
+        absent = [name for name in ("ray", "ft_launcher") if not (LAUNCHERS / "bin" / name).is_file()]
+        how = f"pip install --no-deps --target {LAUNCHERS} -r tests/launchers.txt"
+        return f"{', '.join(absent)} not in {LAUNCHERS}: {how}" if absent else None
     absent = [name for name in ("slurmctld", "slurmd", "munged", "sbatch") if shutil.which(name) is None]
     return f"{', '.join(absent)} not installed" if absent else None
 

@@ -66,6 +66,14 @@ def test_a_job_that_says_it_completed_is_believed(tmp_path):
     assert _diagnosis(tmp_path, noise + end.replace("completed", "failed")).failure is not None
 
 
+def test_a_job_whose_launcher_started_its_ranks_again_and_that_completed_is_believed(tmp_path):
+    again = "1: [ERROR] failed (exitcode: -9) local_rank: 1 (pid: 8)\n1: [INFO] will restart worker group\n"
+    end = 'hcp-job: {"event": "end", "job": "7", "attempt": 0, "status": "completed"}\n'
+    said = STEPS + again + "1: [WARNING] Sending process 7 closing signal SIGTERM\n"
+    assert _diagnosis(tmp_path, said + end).failure is None
+    assert _diagnosis(tmp_path, said).failure is not None
+
+
 def test_what_follows_the_end_of_the_job_is_no_failure(tmp_path):
     after = "1: RuntimeError: DataLoader worker (pid 7) exited unexpectedly\nsrun: error: n1: task 0: Killed\n"
     assert _diagnosis(tmp_path, STEPS + TIME + after).failure.signature.id == "time-limit"

@@ -57,10 +57,6 @@ class Job:
         """Whether checkpoints go to a folder that is known, and not to an object store."""
         return bool(self.launch_lines) and self.checkpoint_dir is not None and "://" not in self.checkpoint_dir
 
-    def origin_of(self, name: str) -> str:
-        """Where the value of a site key stands, for a comment."""
-        return self.origins.get(name, "default")
-
     @property
     def tests_communication(self) -> bool:
         """Whether the groups of every level exchange data before training."""

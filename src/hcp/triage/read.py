@@ -115,9 +115,14 @@ def _conclude(reader: LineReader, plan: CpPlan, dumped: Waited | None) -> Diagno
     files, job = reader.files, reader.job
     numbers = sorted({entry.attempt for entry in files if entry.attempt is not None}) or [0]
     attempts = []
+    # A launcher that starts ranks again inside the job counts on: what comes after the job's own last number is of it.
     for number in numbers:
         own = [entry for entry in files if entry.attempt == number or (entry.attempt is None and number == numbers[-1])]
-        failure = None if job.ends.get(number) == "completed" else first_failure(own, job.of_attempt(number))
+        failure = (
+            None
+            if job.ends.get(min(number, job.attempt)) == "completed"
+            else first_failure(own, job.of_attempt(number))
+        )
         attempts.append(Attempt(number, failure, sum(entry.steps for entry in own)))
     current = [entry for entry in files if entry.attempt in (None, numbers[-1])]
     steps = sum(entry.steps for entry in files)
@@ -126,7 +131,7 @@ def _conclude(reader: LineReader, plan: CpPlan, dumped: Waited | None) -> Diagno
     failure = attempts[-1].failure
     if failure:
         noise[failure.signature.id] -= 1
-    elif job.ends.get(numbers[-1]) == "completed":
+    elif job.ends.get(min(numbers[-1], job.attempt)) == "completed":
         survived, noise = survived + sum(len(entry.seen) for entry in current), Counter()
     waited = dumped or reader.waits.first(job.world())
     if failure and waited and failure.signature.id in _HANGS:
