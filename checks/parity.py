@@ -95,7 +95,8 @@ def run(world, options, launch, *, cp, perturbed=False):
     """One training; what fails or hangs in it says in which module it was."""
     from megatron.core import parallel_state
 
-    from hcp.proofs.gpt import global_batch, micro_batch, train
+    from hcp.proofs.gpt import train
+    from hcp.proofs.gpt_data import global_batch, micro_batch
     from hcp.proofs.megatron import model_parallel
     from hcp.proofs.parity_model import build_parity_model, perturb, shape_of
     from hcp.proofs.parity_trace import Where, summed_weights, trace

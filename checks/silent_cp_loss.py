@@ -33,7 +33,8 @@ def add_arguments(parser):
 
 def work(world, options):
     # Imported here, so that --help and "torch is not installed" work without torch.
-    from hcp.proofs.gpt import GptShape, build_hcp_gpt, global_batch, logits_of
+    from hcp.proofs.gpt import build_hcp_gpt, logits_of
+    from hcp.proofs.gpt_data import GptShape, global_batch
     from hcp.proofs.megatron import cpu_megatron, model_parallel
     from hcp.proofs.te_rule import installed_te, load_te_rule
 
@@ -77,7 +78,7 @@ def examine(world, model, sizes, batch, expected, te_rules):
 
 
 def with_other_token_0(batch):
-    from hcp.proofs.gpt import VOCAB_SIZE
+    from hcp.proofs.gpt_data import VOCAB_SIZE
 
     tokens = batch["tokens"].clone()
     tokens[:, 0] = (tokens[:, 0] + 1) % VOCAB_SIZE

@@ -20,7 +20,8 @@ def work(world, options):
     # Imported here, so that --help and "torch is not installed" work without torch.
     from megatron.core import parallel_state
 
-    from hcp.proofs.gpt import GptShape, build_hcp_gpt, core_attentions, global_batch, logits_error, logits_of
+    from hcp.proofs.gpt import build_hcp_gpt, core_attentions, logits_error, logits_of
+    from hcp.proofs.gpt_data import GptShape, global_batch
     from hcp.proofs.megatron import cpu_megatron, drop_hierarchical_groups, model_parallel
     from hcp.runtime.active import hcp_problem
 

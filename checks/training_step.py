@@ -121,7 +121,8 @@ def trained(world, options, layout, dtype, num_steps, rounded=None):
     """The steps of one training, and in how many attention modules hierarchical CP is active."""
     import torch
 
-    from hcp.proofs.gpt import GptShape, build_gpt, build_hybrid, train, transformer_config
+    from hcp.proofs.gpt import build_gpt, build_hybrid, train, transformer_config
+    from hcp.proofs.gpt_data import GptShape
     from hcp.proofs.megatron import model_parallel
     from hcp.proofs.te_attention import core_attention_class
     from hcp.runtime.active import assert_hcp_active

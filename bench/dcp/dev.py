@@ -131,7 +131,8 @@ def train(scheduler: str, cp: int) -> Run:
     from megatron.core.optimizer import OptimizerConfig, get_megatron_optimizer
     from megatron.core.pipeline_parallel import get_forward_backward_func
 
-    from hcp.proofs.gpt import GptShape, build_gpt, transformer_config
+    from hcp.proofs.gpt import build_gpt, transformer_config
+    from hcp.proofs.gpt_data import GptShape
 
     dynamic = scheduler == "default_dynamic_cp"
     shape = GptShape(seq_length=LONGEST)

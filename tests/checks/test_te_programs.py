@@ -2,7 +2,11 @@
 
 from __future__ import annotations
 
+import json
+
 import pytest
+
+from hcp.core.parity import tiny_launch
 
 pytestmark = [pytest.mark.torch, pytest.mark.upstream, pytest.mark.slow]
 ON_TE = ("--attention", "transformer-engine-cpu")
@@ -33,3 +37,56 @@ def test_a_release_that_is_not_unpacked_is_named(started):
     ran = started("attention_parity", *ON_TE, "--te", "0.0.1")
     assert ran.code == 2
     assert "transformer-engine-0.0.1" in ran.report["error"]
+
+
+RANK_1_STOPS_IN_THE_RING = """
+import sys, time, torch.distributed as dist, hcp.runtime.attention as attention
+sys.argv[-1] = "40"
+shift = attention.ring_shift
+def stuck(x, group):
+    while dist.get_rank() == 1:
+        time.sleep(1)
+    return shift(x, group)
+attention.ring_shift = stuck
+"""
+HCP = {"cp": 16, "cp_comm_type": "a2a+p2p", "hcp_sizes": [8, 2], "heads": 8, "kv_heads": 4}
+
+
+@pytest.fixture
+def spec(tmp_path):
+    def written(**facts):
+        path = tmp_path / "parity.json"
+        path.write_text(json.dumps(tiny_launch({**HCP, **facts}, 4, "float64").launch._asdict()))
+        return str(path)
+
+    return written
+
+
+def test_a_launch_that_hangs_is_ended_and_the_module_named(forked, spec):
+    ran = forked("parity", "--spec", spec(), patch=RANK_1_STOPS_IN_THE_RING)
+    assert ran.code == 1
+    assert "CP 4: in decoder.layers.0.self_attention.core_attention" in ran.report["error"], ran.report["error"]
+
+
+def test_learnt_sinks_with_a2a_differ_in_their_gradient_alone(started, spec):
+    """KNOWN028 in the real code, with Megatron-Core's reduction: each rank's whole gradient is summed over CP."""
+    ran = started("parity", "--spec", spec(cp_comm_type="a2a", softmax_type="learnable"), *ON_TE, "--steps", "1")
+    assert ran.code == 1
+    differ = ran.failed()
+    assert [name for name in differ if "softmax_offset" in name] == differ[:2]
+    assert differ[2:] == ["step 1: gradients, times their bound"]
+    (first, *_) = (result for result in ran.report["results"] if not result["ok"])
+    assert first["measured"] == pytest.approx(3.0), "four times the gradient is off by three times it"
+
+
+def test_a_window_on_a_ring_is_refused_in_upstreams_words(started, spec):
+    ran = started("parity", "--spec", spec(cp_comm_type="p2p", window_size=[128, 0]), *ON_TE, "--steps", "1")
+    assert ran.code == 1
+    assert "in decoder.layers.0.self_attention.core_attention: No dot product attention" in ran.report["error"]
+
+
+def test_a_packed_moe_with_multi_latent_attention_is_the_same(started, spec):
+    facts = {"thd": True, "num_experts": 8, "mla": True, "q_lora_rank": 64}
+    ran = started("parity", "--spec", spec(**facts), *ON_TE, "--steps", "1")
+    assert ran.code == 0, ran.stderr
+    assert any("mlp.router" in result["name"] for result in ran.report["results"])

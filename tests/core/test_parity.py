@@ -107,3 +107,16 @@ def test_the_tolerance_is_what_roundings_move_and_never_below_one_rounding_of_fl
     assert tolerance_of(0, "float64", has_float32=False) == 16 * 2**-53
     assert tolerance_of(0, "float64", has_float32=True) == 16 * 2**-24
     assert tolerance_of(0, "bfloat16", has_float32=True) == 16 * 2**-8
+
+
+def test_drawn_lengths_fill_the_row_in_chunks_and_end_in_padding():
+    drawn = [launch(thd=True)._replace(seed=seed).lengths for seed in range(1, 100)]
+    for padded, real in drawn:
+        assert sum(padded) == launch().seq_length and all(length % 8 == 0 for length in padded)
+        assert all(0 < length <= whole for length, whole in zip(real, padded))
+    assert {len(padded) for padded, _ in drawn} == {1, 2, 3, 4}
+    assert any(length % 2 for _, real in drawn for length in real)
+
+
+def test_the_loss_is_averaged_as_the_launch_says():
+    assert launch().per_token_loss and not launch(calculate_per_token_loss=False).per_token_loss

@@ -45,7 +45,8 @@ def test_the_class_is_compiled_from_the_installed_megatron_core():
 def test_a_transformer_engine_without_hierarchical_cp_is_refused_by_upstreams_own_check():
     from megatron.core.transformer.enums import AttnMaskType
 
-    from hcp.proofs.gpt import GptShape, transformer_config
+    from hcp.proofs.gpt import transformer_config
+    from hcp.proofs.gpt_data import GptShape
 
     class Group:
         def size(self):

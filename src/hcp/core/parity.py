@@ -11,7 +11,9 @@ weight off by one rounding, and what that moves, times SAFETY, is what context p
 
 from __future__ import annotations
 
+import random
 from collections.abc import Mapping
+from itertools import pairwise
 from typing import Any, NamedTuple
 
 from hcp.core.errors import HcpError
@@ -26,7 +28,8 @@ class TinyLaunch(NamedTuple):
     """What a program needs to know to train the small model. Plain values: it travels as JSON.
 
     hcp_sizes None with a2a+p2p is what it is in the launch: forgotten (HCP001). window is the left side in tokens, -1:
-    none; window_skip Megatron's window_attn_skip_freq. experts 0: dense. mla: multi-latent attention.
+    none; window_skip Megatron's window_attn_skip_freq. experts 0: dense. mla: multi-latent attention. per_token_loss is
+    calculate_per_token_loss. seed 0 packs the same three sequences always, another one draws their lengths.
     """
 
     comm_type: str
@@ -44,7 +47,9 @@ class TinyLaunch(NamedTuple):
     experts: int
     topk: int
     precision: str
+    per_token_loss: bool = True
     layers: int = 2
+    seed: int = 0
 
     @property
     def processes(self) -> int:
@@ -56,10 +61,16 @@ class TinyLaunch(NamedTuple):
 
     @property
     def lengths(self) -> tuple[list[int], list[int]]:
-        """Of the packed sequences: padded, and real, two of which end in padding; both empty without packing."""
+        """Of the packed sequences: padded, and real, of which some end in padding; both empty without packing."""
         unit = 2 * self.cp
-        padded = [5 * unit, unit, 2 * unit] if self.packed else []
-        return padded, [padded[0] - 3, padded[1], padded[2] - 1] if padded else []
+        if not self.packed:
+            return [], []
+        if not self.seed:
+            return [5 * unit, unit, 2 * unit], [5 * unit - 3, unit, 2 * unit - 1]
+        draw = random.Random(self.seed)
+        cuts = [0, *sorted(draw.sample(range(1, 8), draw.randrange(4))), 8]
+        padded = [unit * (end - start) for start, end in pairwise(cuts)]
+        return padded, [length - draw.randrange(min(length, 2 * unit)) for length in padded]
 
 
 class TinyPlan(NamedTuple):
@@ -108,6 +119,7 @@ def tiny_launch(facts: Mapping[str, Any], processes: int, precision: str) -> Tin
         experts=experts,
         topk=max(1, min(_whole(facts, "moe_router_topk", 2), experts // 2)) if experts else 0,
         precision=precision,
+        per_token_loss=facts.get("calculate_per_token_loss") is not False,
     )
     return TinyPlan(launch, (*noted, *_scaled(facts, launch, left)), tuple(_missing(facts)))
 
@@ -228,8 +240,6 @@ def _missing(facts: Mapping[str, Any]) -> list[str]:
     types = facts.get("cp_comm_type")
     if isinstance(types, (list, tuple)) and len(set(types)) > 1:
         said.append(f"cp_comm_type of other layers than the first, {types[0]}")
-    if facts.get("calculate_per_token_loss") is False:
-        said.append("the loss averaged by rank: here it is per token, so that padding weighs nothing")
     return [*said, "kernels of the GPU, streams, NCCL, dropout, the data and the weights"]
 
 

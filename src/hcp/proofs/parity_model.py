@@ -7,7 +7,8 @@ from typing import Any
 import torch
 
 from hcp.core.parity import HEAD_DIM, TinyLaunch
-from hcp.proofs.gpt import GptShape, build_gpt, transformer_config
+from hcp.proofs.gpt import build_gpt, transformer_config
+from hcp.proofs.gpt_data import GptShape
 
 SINKS = "softmax_offset"
 """The parameter of Transformer Engine's attention that holds the learnt sinks."""
@@ -27,6 +28,8 @@ def shape_of(launch: TinyLaunch) -> GptShape:
         global_batch_size=launch.cp,
         seqlens_padded=tuple(padded),
         seqlens=tuple(real),
+        # Pretraining counts every label, and its ranks' averages are equal; where tokens count, some are masked.
+        masked=launch.per_token_loss,
     )
 
 
@@ -37,6 +40,7 @@ def build_parity_model(launch: TinyLaunch, cp: int, core_attention: Any, device:
         "context_parallel_size": cp,
         "ffn_hidden_size": 2 * launch.heads * HEAD_DIM,
         "softmax_type": launch.softmax_type,
+        "per_token_loss": launch.per_token_loss,
     }
     if cp > 1:
         fields |= {"cp_comm_type": launch.comm_type, "hierarchical_context_parallel_sizes": launch.hcp_sizes}

@@ -8,7 +8,7 @@ import signal
 import tempfile
 import traceback
 import warnings
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from datetime import timedelta
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -151,8 +151,10 @@ def build_levels(sizes: tuple[int, int], rank: int) -> Levels:
     return Levels(whole, inners[rank // inner], outers[rank % inner])
 
 
-def run_case(release: Release, case: AttentionCall, levels: Levels, cp_size: int) -> CaseResult:
-    """Forward and backward of this rank."""
+def run_case(
+    release: Release, case: AttentionCall, levels: Levels, cp_size: int, between: Callable[[], None] = lambda: None
+) -> CaseResult:
+    """Forward and backward of this rank, and what is called between them."""
     inputs = Inputs(case, cp_size)
     use_flash(release, case.flash)
     rows, dim = inputs.rows_of(dist.get_rank()), DIM_OF_TOKENS[case.format]
@@ -164,6 +166,7 @@ def run_case(release: Release, case: AttentionCall, levels: Levels, cp_size: int
         if case.feature == "sinks":
             arguments["softmax_offset"] = sinks
         out = release.context_parallel.attn_forward_func_with_cp(**arguments)
+        between()
         out.backward(inputs.dout.index_select(dim, rows).view(out.shape))
     except Exception as error:
         return _of_error(error)

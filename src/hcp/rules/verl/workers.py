@@ -46,7 +46,8 @@ def actor_and_reference_model_have_one_cp_size(v: View) -> Problem | None:
     none, so that each rank attends to its own part. Any other pair of sizes runs at the reference model's.
     """
     reference = _reference_model(v)
-    if reference is None or not v.at_least("verl", "0.8"):
+    assert reference is not None  # the rule applies
+    if not v.at_least("verl", "0.8"):
         return None
     size = build_launch(reference, assumed=v.launch.assumed, model=v.launch.model).facts.get("cp")
     if size is None or size.value == v.cp:
