@@ -41,7 +41,7 @@ _WORDS: dict[str, tuple[str, str, str]] = {
     "bias.passes": ("times that experts' biases and clamps pass over their rows", "fitted", _BRIDGE),
     "bandwidth": ("of the memory bandwidth", "fitted", _BRIDGE),
     "tp.exposed": ("of the time of TP's collectives", "fitted", _BRIDGE),
-    "ep.exposed": ("of the time of EP's all-to-alls", "fitted", _BRIDGE),
+    "ep.exposed": ("times EP's exchange at what links sustain; above 1 where it is slower", "fitted", _BRIDGE),
     "ep.overlapped": ("of ep.exposed, recipes of Bridge 0.5 and later", "fitted", _BRIDGE),
     "dp.exposed": ("of the time of DP's collectives", "fitted", _BRIDGE),
     "pp.exposed": ("of the time of pipeline sends", "assumed", "no row tells it: sends overlap other chunks"),
