@@ -164,7 +164,7 @@ def saved_by(m: SimpleNamespace, config: dict[str, Any], shape: tuple[int, ...])
     """What autograd keeps of one forward pass of a layer, weights and tables of positions left out."""
     torch = m.torch
 
-    class Attention(m.torch.autograd.Function):
+    class Attention(m.torch.autograd.Function):  # type: ignore[name-defined]
         """Keeps what a fused attention keeps."""
 
         @staticmethod
@@ -173,7 +173,7 @@ def saved_by(m: SimpleNamespace, config: dict[str, Any], shape: tuple[int, ...])
             context.save_for_backward(query, key, value, out, torch.zeros(query.shape[:3]))
             return out
 
-    class Core(m.torch.nn.Module):
+    class Core(m.torch.nn.Module):  # type: ignore[name-defined]
         """The core attention of a layer."""
 
         def __init__(self, *_: Any, **__: Any) -> None:
@@ -182,7 +182,7 @@ def saved_by(m: SimpleNamespace, config: dict[str, Any], shape: tuple[int, ...])
         def forward(self, query: Any, key: Any, value: Any, *_: Any, **__: Any) -> Any:
             return Attention.apply(query, key, value).flatten(2)
 
-    class Norm(m.torch.autograd.Function):
+    class Norm(m.torch.autograd.Function):  # type: ignore[name-defined]
         """Keeps what a fused norm keeps: its input, and a number for each row."""
 
         @staticmethod
