@@ -8,7 +8,7 @@ norms, the router and MLA's down-projections are whole on every rank.
 from __future__ import annotations
 
 from functools import lru_cache
-from math import lcm, prod
+from math import prod
 from typing import NamedTuple
 
 from hcp.plan.layout import Layout, stage_layers
@@ -19,7 +19,8 @@ VOCAB_MULTIPLE = 128
 
 
 class Weight(NamedTuple):
-    """`copies` weights of one shape on a rank. `expert`: sharded over the experts' own grid. `linear`: of a GEMM."""
+    """`copies` weights of one shape on a rank. `expert`: sharded over the experts' own grid, as
+    megatron-core does with EP alone. `linear`: of a GEMM."""
 
     name: str
     shape: tuple[int, ...]
@@ -166,7 +167,7 @@ def _layer(model: PlanModel, tp: int, ep: int, etp: int, moe: bool) -> tuple[Wei
         if model.shared_gate:
             found.append(Weight("shared expert gate", (1, hidden), linear=False))
     local = s.experts // ep
-    found += [weight._replace(copies=local, expert=True) for weight in _mlp(model, "experts", s.moe_ffn, etp)]
+    found += [weight._replace(copies=local, expert=ep > 1) for weight in _mlp(model, "experts", s.moe_ffn, etp)]
     return tuple(found)
 
 
@@ -208,31 +209,3 @@ def _mlp(model: PlanModel, name: str, width: int, split: int) -> list[Weight]:
             Weight(f"{name} in bias", (first,), linear=False), Weight(f"{name} out bias", (hidden,), linear=False),
         ]  # fmt: skip
     return found
-
-
-def buffer_elements(
-    sizes: list[int], ranks: int, bucket: int | None = None, apart: frozenset[int] = frozenset()
-) -> int:
-    """Elements of the contiguous buffer in which megatron-core's distributed optimizer keeps parameters or gradients.
-
-    Parameters of these sizes are laid out from the last to the first, each on a multiple of 64 elements. A bucket is
-    closed when it holds `bucket` elements or more (None: one bucket), and padded to a multiple of 128 and of the
-    ranks. `apart`: places in `sizes` of shared embeddings, which have a bucket each.
-    Source: _ParamAndGradBuffer.__init__, distributed/param_and_grad_buffer.py of megatron-core.
-
-    >>> buffer_elements([100, 64], ranks=3)
-    384
-    """
-    divisor = lcm(ranks, 128)
-    start, first, filled = 0, 0, False
-    for place in reversed(range(len(sizes))):
-        start = -(-start // 64) * 64
-        if place in apart and filled:
-            start = first = -(-start // divisor) * divisor
-        end = start + sizes[place]
-        filled = True
-        start = end
-        if place in apart or (bucket is not None and end - first >= bucket):
-            start = first = -(-end // divisor) * divisor
-            filled = False
-    return -(-start // divisor) * divisor
