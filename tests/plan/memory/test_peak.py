@@ -37,15 +37,16 @@ MEASURED = (
 
 def test_measured_peaks_are_met(tmp_path: Path) -> None:
     rows = tmp_path / "rows.jsonl"
-    rows.write_text("".join(json.dumps({"case": case, "alloc_gib": gib}) + "\n" for case, gib in MEASURED))
+    rows.write_text("".join(json.dumps({"case": case, "alloc_gib": gib, "ms": 1.0}) + "\n" for case, gib in MEASURED))
     done = subprocess.run([sys.executable, BENCH, rows], capture_output=True, text=True)
     assert done.returncode == 0, done.stdout + done.stderr
 
 
 def test_the_bench_fails_where_a_peak_is_missed(tmp_path: Path) -> None:
     rows = tmp_path / "rows.jsonl"
-    rows.write_text(json.dumps({"case": MEASURED[0][0], "alloc_gib": 67.0}))
-    assert subprocess.run([sys.executable, BENCH, rows], capture_output=True).returncode == 1
+    rows.write_text(json.dumps({"case": MEASURED[0][0], "alloc_gib": 67.0, "ms": 1.0}))
+    done = subprocess.run([sys.executable, BENCH, rows], capture_output=True, text=True)
+    assert done.returncode == 1 and "limit 0.3%" in done.stdout, done.stderr
 
 
 def test_the_terms_add_up_to_the_peak_of_the_fullest_stage() -> None:
@@ -87,6 +88,18 @@ def test_experts_are_sharded_over_their_own_grid() -> None:
     assert spread["weights"] < whole["weights"]
     # The same elements over ep times fewer ranks, of which each has ep times fewer: as much for each.
     assert spread["optimizer"] == pytest.approx(whole["optimizer"])
+
+
+def test_bytes_of_a_parameter_by_precision() -> None:
+    bf16 = stage_terms(DENSE, Layout(), JOB, 0)
+    elements = bf16["weights"] / 2
+    assert bf16["gradients"] == 4 * elements
+    for precision, fp8_weights, size in (
+        ("fp8", True, 2), ("mxfp8", True, 2), ("fp8", False, 4), ("nvfp4", True, 3), ("nvfp4", False, 3),
+    ):  # fmt: skip
+        job = replace(JOB, precision=precision, fp8_weights=fp8_weights)
+        assert stage_terms(DENSE, Layout(), job, 0)["weights"] == size * elements
+    assert stage_terms(DENSE, Layout(), replace(JOB, fp32_gradients=False), 0)["gradients"] == 2 * elements
 
 
 def test_recomputation_trades_what_is_kept_for_a_layer() -> None:
