@@ -116,20 +116,33 @@ def test_placeholders_are_one_for_each_shape() -> None:
     assert whole == 2 * (qkv + out + first + second) == 2 * half
 
 
-def test_cp_buffers_by_type() -> None:
+@pytest.mark.parametrize(("te", "steps"), [("2.19.0", {8: 8, 4: 4}), ("2.20.2", {8: 2, 4: 2}), (None, {8: 2, 4: 2})])
+def test_cp_buffers_by_type(te: str | None, steps: dict[int, int]) -> None:
     tokens, keys, queries = 8192 // 8, 2 * 2 * 8192 // 8 * 8 * 128, 2 * 8192 // 8 * 32 * 128
     lse = 4 * tokens * 32
+    job = replace(JOB, versions={"te": te} if te else {})
     found = {
-        text: cp_buffers(DENSE, Layout(cp=8, cp_comm_type=text.split()[0], hcp_sizes=sizes), JOB)
-        for text, sizes in (("p2p", None), ("a2a", None), ("all_gather", None), ("a2a+p2p", (4, 2)))
+        kind: cp_buffers(DENSE, Layout(cp=8, cp_comm_type=kind, hcp_sizes=sizes), job)
+        for kind, sizes in (("p2p", None), ("a2a", None), ("all_gather", None), ("a2a+p2p", (2, 4)))
     }
     assert found == {
-        "p2p": 8 * (keys + queries + lse),  # Transformer Engine's ring keeps every step
+        "p2p": steps[8] * (keys + queries + lse),
         "a2a": 2 * (2 * queries + keys),
         "all_gather": 16 * keys,
-        "a2a+p2p": 2 * (keys + queries + lse) + 2 * (2 * queries + keys),
+        "a2a+p2p": steps[4] * (keys + queries + lse) + 2 * (2 * queries + keys),
     }
-    assert cp_buffers(DENSE, Layout(cp_comm_type="p2p"), JOB) == 0
+    assert cp_buffers(DENSE, Layout(cp_comm_type="p2p"), job) == 0
+
+
+@pytest.mark.upstream
+@pytest.mark.parametrize(("release", "steps"), [("2.8.0", "cp_size"), ("2.19.0", "cp_size"), ("2.20.2", "two")])
+def test_transformer_engine_holds_so_many_steps(upstream: Path, release: str, steps: str) -> None:
+    folder = upstream / f"transformer-engine-{release}" / "transformer_engine/pytorch/attention/dot_product_attention"
+    ring = (folder / "context_parallel.py").read_text().partition("class AttnFuncWithCPAndKVP2P")[2]
+    forward = ring.partition("def backward")[0]
+    entries = {"cp_size": "[None for _ in range(cp_size)]", "two": "[None, None]"}[steps]
+    for name in ("out_per_step", "softmax_lse_per_step", "p2p_comm_buffers"):
+        assert f"{name} = {entries}" in forward
 
 
 def test_the_output_of_before_the_all_to_all_is_kept_since_2_8() -> None:
