@@ -143,10 +143,11 @@ def tp_divides_the_width_of_the_mlp(v: View) -> Problem | None:
     The layer asserts it where it is built, with a text that names two numbers and no option.
     """
     for axis, widths in _widths(v).items():
-        name = undivided_width(widths, v[axis])
-        if name is None:
+        found = undivided_width(widths, v[axis])
+        if found is None:
             continue
-        size, width, kind = v[axis], int(widths[name] or 0), "tensor" if axis == "tp" else "expert tensor"
+        name, width = found
+        size, kind = v[axis], "tensor" if axis == "tp" else "expert tensor"
         return Problem(
             message="the model build stops: a layer's width cannot be shared by the ranks",
             found=f"{name} {width} over {size} ranks of {kind} parallelism",
