@@ -42,7 +42,7 @@ def exchange_fits(heads: tuple[int, int], ranks: int) -> bool:
 
 
 def undivided_width(widths: Mapping[str, int | None], tp: int) -> tuple[str, int] | None:
-    """The first of the named widths, and its size, that the tensor-parallel ranks cannot share; one of 0, or unsaid, is none.
+    """The first of the named widths, with its size, that the ranks cannot share; one of 0, or unsaid, is none.
 
     >>> undivided_width({"ffn": 4096, "shared": 1000}, 16)
     ('shared', 1000)
