@@ -33,9 +33,7 @@ def main() -> int:
     for row, line in zip(long_rows(path), given, strict=True):
         rates = rates_of(row.job.gpu, row.job.precision, row.job.versions)
         published = judge(row.model, row.layout, row.job, rates)
-        with_cp, without = (
-            plan_job(row.model, row.job, rates, fixed).best for fixed in ({}, {"cp": 1})
-        )
+        with_cp, without = (plan_job(row.model, row.job, rates, fixed).best for fixed in ({}, {"cp": 1}))
         assert published.time and with_cp and with_cp[0].time
         fastest = min(item.time.seconds for item in with_cp if item.time)
         behind = published.time.seconds / fastest - 1
@@ -46,11 +44,13 @@ def main() -> int:
         near = max(gain / measured, measured / gain) <= MOST_FACTOR
         wrong = behind > MOST_BEHIND or not agrees or not near
         failed += wrong
+        marks = [] if agrees else ["CP on or off differs"]
+        marks += (["behind"] if behind > MOST_BEHIND else []) + ([] if near else ["factor"])
+        sizes = f"tp {row.layout.tp} cp {row.layout.cp:2} pp {row.layout.pp}"
         print(
-            f"{row.job.seq_length:8} {row.job.world_size:4}  tp {row.layout.tp} cp {row.layout.cp:2} pp {row.layout.pp} "
-            f"{published.time.seconds:10.3f}  {published.fits!s:5}  {str(with_cp[0].layout)[:36]:36} {fastest:8.3f} "
-            f"{behind:7.1%} {gain:5.2f} / {measured:5.2f}{'  <-- no CP on one side' if not agrees else ''}"
-            f"{'  <-- behind' if behind > MOST_BEHIND else ''}{'' if near else '  <-- factor'}"
+            f"{row.job.seq_length:8} {row.job.world_size:4}  {sizes} {published.time.seconds:10.3f}  "
+            f"{published.fits!s:5}  {str(with_cp[0].layout)[:36]:36} {fastest:8.3f} {behind:7.1%} "
+            f"{gain:5.2f} / {measured:5.2f}  {', '.join(marks)}"
         )
     print(f"{failed} of {len(given)} rows miss")
     return int(failed > 0)

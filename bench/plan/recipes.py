@@ -26,7 +26,14 @@ def main() -> int:
     seen: set[tuple[object, ...]] = set()
     illegal = too_large = near = fitting = 0
     for row in bridge_rows(folder / "measured_bridge.jsonl"):
-        key = (row.model.name, row.job.gpu.name, row.job.world_size, row.job.global_batch, row.job.precision, row.layout)
+        key = (
+            row.model.name,
+            row.job.gpu.name,
+            row.job.world_size,
+            row.job.global_batch,
+            row.job.precision,
+            row.layout,
+        )
         if row.group != "counted" or key in seen:
             continue
         seen.add(key)
@@ -47,7 +54,9 @@ def main() -> int:
         fitting += 1
         near += behind <= NEAR
         print(f"{behind:+6.1%} behind {best[0].layout}: {label}")
-    print(f"{len(seen)} layouts: {illegal} illegal, {too_large} too large, {near} of {fitting} within {NEAR:.0%} of the best")
+    print(
+        f"{len(seen)} layouts: {illegal} illegal, {too_large} too large, {near} of {fitting} near the best ({NEAR:.0%})"
+    )
     return int(illegal > 0 or too_large > MOST_TOO_LARGE * len(seen) or near < LEAST_NEAR * fitting)
 
 
