@@ -7,11 +7,11 @@ from hcp.rules.registry import BY_ID
 
 NOT_YET_CITED = frozenset(
     """
-    CP003 CP006 CP008 CP012 CP013 CP014 CP015 CP016 CP017 CP018 CP021 CP023 CP024 CP026
+    CP006 CP012 CP013 CP014 CP016 CP017 CP018 CP021 CP023 CP024 CP026
     LOSS001 LOSS002 LOSS005
     MODEL001 MODEL002 MODEL003 MODEL004 MODEL006
     PACK001 PACK002 PACK003 PACK004 PACK005 PACK006 PACK008 PACK010 PACK012 PACK013
-    PAR001 TP001
+    PAR001
     """.split()
 )
 """Rules that no skill explains yet. This list may only shrink: a new rule is cited in the `rules` of a card."""
@@ -29,4 +29,4 @@ def test_every_rule_is_cited_by_a_card() -> None:
 def test_the_list_of_rules_that_are_not_yet_cited_only_shrinks() -> None:
     assert sorted(NOT_YET_CITED & cited()) == [], "these are cited now: take them out of NOT_YET_CITED"
     assert sorted(NOT_YET_CITED - set(BY_ID)) == [], "these are no rules: take them out of NOT_YET_CITED"
-    assert len(NOT_YET_CITED) <= 34, "lower this number with the list; never raise it"
+    assert len(NOT_YET_CITED) <= 30, "lower this number with the list; never raise it"

@@ -186,12 +186,13 @@ class Search:
         model, job, rates, held, usable = self.model, self.job, self.rates, group.weights, self.usable * GIB
         layout = group.layout
         grid = group.ep * group.etp
+        held_bytes = 6 if job.fp32_gradients else 4  # a weight and its gradient, at least
         sends = sends_seconds(model, layout, job, rates)
         for pp, vp, count, kinds, flight in self._pipelines_of(group):
             first, routed = kinds[0]
             dense = first * held.dense + routed * held.moe + held.vocab
-            state = dense * (6 + 12 * layout.tp * pp / job.world_size) + routed * held.expert * (
-                6 + 12 * grid * pp / job.world_size
+            state = dense * (held_bytes + 12 * layout.tp * pp / job.world_size) + routed * held.expert * (
+                held_bytes + 12 * grid * pp / job.world_size
             )
             bytes_held = state + (first * group.saved_dense + routed * group.saved_moe) * flight
             if bytes_held > usable:
