@@ -166,3 +166,15 @@ def test_an_axis_that_is_given_is_read_as_in_a_layout() -> None:
     }  # fmt: skip
     with pytest.raises(HcpError, match="--fix: found 'dp=2'"):
         parse_fixed(("dp=2",))
+
+
+def test_a_layout_that_barely_fits_is_not_passed_over() -> None:
+    """The bound on memory that spares most layouts a closer look is below what they need."""
+    model = plan_model({**DENSE, "num_hidden_layers": 32})
+    job = PlanJob(32, 8, gpu_named("h100"), 8, 131072, 128)
+    rates = rates_of(job.gpu, "bf16", {})
+    fixed: Fixed = {"tp": 1, "cp": 16, "cp_comm_type": "a2a+p2p", "hcp_sizes": (8, 2)}
+    best, found = fastest(model, job, rates, fixed, covered=True), search(model, job, rates, fixed).best
+    assert best and found
+    assert found[0].seconds == pytest.approx(best[0], rel=1e-9)
+    assert found[0].peak_gib > 0.75 * usable_gib(job.gpu)
