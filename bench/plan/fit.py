@@ -26,8 +26,9 @@ from hcp.plan.time.step import step_time
 PRIORS = {
     "gemm.bf16": 0.6, "gemm.fp8": 0.57, "gemm.mxfp8": 0.6, "gemm.nvfp4": 0.42, "gemm.half_size": 0.15,
     "gemm.half_size_growth": 0.5, "bias.passes": 2.0,
-    "gemm.grouped": 0.71, "gemm.unaligned": 0.85, "casts.nvfp4": 1.5,
-    "attention.hopper": 0.65, "attention.blackwell": 0.55, "bandwidth": 0.75, "tp.exposed": 0.5, "ep.exposed": 0.9,
+    "gemm.grouped.hopper": 0.6, "gemm.grouped.blackwell": 0.71, "gemm.unaligned": 0.85, "casts.nvfp4": 1.5,
+    "attention.hopper": 0.65, "attention.blackwell": 0.55, "bandwidth": 0.75,
+    "tp.exposed.hopper": 0.3, "tp.exposed.blackwell": 0.5, "ep.exposed": 0.9,
     "ep.overlapped": 0.25, "dp.exposed": 0.3, "host.dense": 3.0e-3, "host.moe": 8.8e-3, "host.moe_graphs": 4.0e-3,
     "gpu.h100": 1.0, "gpu.b200": 0.95, "gpu.b300": 0.95, "gpu.gb200": 0.95, "gpu.gb300": 1.0,
 }  # fmt: skip
@@ -212,7 +213,7 @@ ABLATED = {
     "memory-bound operations": {"bandwidth": 1e9},
     "GEMM size saturation": {"gemm.half_size": 1e-9},
     "EP all-to-all": {"ep.exposed": 1e-9},
-    "exposed TP": {"tp.exposed": 1e-9},
+    "exposed TP": {"tp.exposed.hopper": 1e-9, "tp.exposed.blackwell": 1e-9},
     "exposed DP": {"dp.exposed": 1e-9},
     "host floor": {"host.dense": 0.0, "host.moe": 0.0, "host.moe_graphs": 0.0},
 }

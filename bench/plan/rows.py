@@ -29,6 +29,8 @@ _BRIDGE_RELEASES = {
 """NVIDIA's container, and the release of Megatron-Bridge in it."""
 _PRECISIONS = {"BF16": "bf16", "FP8": "fp8", "FP8-CS": "fp8", "MXFP8": "mxfp8", "NVFP4": "nvfp4"}
 _GPUS_PER_NODE = {"gb200": 4, "gb300": 4}
+_SIMUMAX_OTHERWISE = {"llama3_405b": {"num_key_value_heads": 16}}
+"""As it was measured; the model that was published has 8."""
 _SIMUMAX_NAMES = {
     "llama3_70b": "llama3-70b", "llama3_405b": "llama3-405b", "deepseekv2": "deepseek-v2", "deepseekv3": "deepseek-v3"
 }  # fmt: skip
@@ -47,9 +49,9 @@ class Measured(NamedTuple):
     peak_gib: float | None = None
 
 
-def model_named(name: str, layers: int | None = None) -> PlanModel:
-    """That model, whole or cut to its first layers; without multi-token prediction where it is cut."""
-    values = dict(MODELS[name])
+def model_named(name: str, layers: int | None = None, **other: int) -> PlanModel:
+    """That model, whole or cut to its first layers, without multi-token prediction where it is cut; `other` fields."""
+    values = {**MODELS[name], **other}
     if layers is not None:
         values["num_hidden_layers"] = layers
         values["first_k_dense_replace"] = min(1, values.get("first_k_dense_replace", 0))
@@ -58,7 +60,10 @@ def model_named(name: str, layers: int | None = None) -> PlanModel:
 
 
 def bridge_rows(path: str | Path, stated: bool = False) -> Iterator[Measured]:
-    """The rows of Megatron-Bridge whose models have sizes; `stated`: with the release as a version."""
+    """The rows of Megatron-Bridge whose models have sizes; `stated`: with the release as a version.
+
+    Its recipes of performance reduce gradients in bf16 and gather fp8 weights.
+    """
     for line in Path(path).read_text().splitlines():
         row = json.loads(line)
         name = _BRIDGE_NAMES.get(row["model"])
@@ -78,7 +83,7 @@ def bridge_rows(path: str | Path, stated: bool = False) -> Iterator[Measured]:
         versions = {"bridge": _BRIDGE_RELEASES[row["release"]]} if stated else {}
         job = PlanJob(
             row["gpus"], _GPUS_PER_NODE.get(gpu.name, 8), gpu, gpu.nvlink_domain, row["seq"], row["gbs"],
-            precision or "bf16", False, versions,
+            precision or "bf16", False, versions, fp32_gradients=False,
         )  # fmt: skip
         seconds = row["gbs"] * row["seq"] / row["gpus"] / row["tokens_per_s_per_gpu"]
         label = f"{row['release']} {name} {gpu.name} {row['precision']} {layout}"
@@ -104,12 +109,13 @@ def simumax_rows(path: str | Path) -> Iterator[Measured]:
         length = size.get("seq", 4096)
         batch = int(case["count"]) * 8 // (layout.tp * layout.cp * layout.pp)
         job = PlanJob(8, 8, gpu, 8, length, batch)
-        model = model_named(_SIMUMAX_NAMES[case["model"]], size["l"])
+        model = model_named(_SIMUMAX_NAMES[case["model"]], size["l"], **_SIMUMAX_OTHERWISE.get(case["model"], {}))
         yield Measured(row["case"], model, layout, job, row["ms"] / 1000, "simumax", row["alloc_gib"])
 
 
-LONG_TOKENS = 4 << 20
-"""Tokens of a step in NeMo's tables of long sequences, which do not say them: the largest has one sequence a rank."""
+LONG_TOKENS = 8 << 20
+"""Tokens of a step in NeMo's tables of long sequences, which do not say them: with half as many, pipelines of layouts
+without CP would idle half as long again as was measured at 256k, 512k and 1M tokens."""
 
 
 def long_rows(path: str | Path) -> Iterator[Measured]:

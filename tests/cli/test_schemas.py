@@ -28,6 +28,10 @@ REGISTRY = referencing.Registry().with_resources(
 )
 BROKEN = "examples/mlm_broken.sh"
 BRIDGE = "examples/bridge_hcp.yaml"
+PLANNED = (
+    "plan", "--model", "examples/llama3_8b_config.json", "--gpus", "16", "--gpu", "h100", "--seq-length", "65536",
+    "--global-batch", "16",
+)  # fmt: skip
 OUTPUTS = {
     "findings": ("check", BROKEN),
     "a patch": ("check", BROKEN, "--diff"),
@@ -62,6 +66,11 @@ OUTPUTS = {
         "64",
     ),
     "support": ("support", "examples/bridge_hcp.yaml", "--tp", "1,8"),
+    "layouts": (*PLANNED, "--why-not", "tp=1 cp=16 cp_comm_type=a2a+p2p hcp_sizes=8,2"),
+    "layouts of which none fits": (*PLANNED, "--fix", "tp=1", "--fix", "cp=1", "--fix", "pp=1", "--gpus-per-node", "8"),
+    "a layout": (*PLANNED, "--layout", "tp=2 cp=8 pp=1", "--assume", "te=2.14"),
+    "an illegal layout": (*PLANNED, "--layout", "tp=3"),
+    "a layout that does not fit": (*PLANNED, "--layout", "tp=1"),
     "a dead job": ("triage", "tests/triage/dead_job.log"),
     "a rule": ("explain", "HCP001", "KNOWN001"),
     "groups": ("groups", "--world-size", "16", "--tp", "2", "--cp", "4", "--hcp", "2,2", "--gpus-per-node", "4"),

@@ -41,13 +41,13 @@ def exchange_fits(heads: tuple[int, int], ranks: int) -> bool:
     return heads[0] % ranks == 0 and heads[1] % ranks == 0
 
 
-def undivided_width(widths: Mapping[str, int], tp: int) -> str | None:
-    """The first of the named widths that the tensor-parallel ranks cannot share; a width of 0 is none.
+def undivided_width(widths: Mapping[str, int | None], tp: int) -> tuple[str, int] | None:
+    """The first of the named widths, with its size, that the ranks cannot share; one of 0, or unsaid, is none.
 
     >>> undivided_width({"ffn": 4096, "shared": 1000}, 16)
-    'shared'
+    ('shared', 1000)
     """
-    return next((name for name, width in widths.items() if width % tp), None)
+    return next(((name, width) for name, width in widths.items() if width and width % tp), None)
 
 
 def rounds_fit(micro_batches: int, pp: int, group: int | None = None) -> bool:

@@ -6,11 +6,12 @@ from dataclasses import dataclass, replace
 from typing import NamedTuple
 
 from hcp.plan.constants import Rates
+from hcp.plan.found import TIED, Candidate, Found, simplicity
 from hcp.plan.layout import Layout, PlanJob
 from hcp.plan.legal import forbidden
 from hcp.plan.memory import PlanMemory, memory, usable_gib
 from hcp.plan.model import PlanModel
-from hcp.plan.search import TIED, Candidate, Found, search, simplicity
+from hcp.plan.search import search
 from hcp.plan.space import Fixed
 from hcp.plan.time.step import StepTime, model_flops, step_time
 

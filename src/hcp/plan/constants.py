@@ -32,7 +32,8 @@ _WORDS: dict[str, tuple[str, str, str]] = {
     "gemm.nvfp4": ("of the fp4 peak", "fitted", _BRIDGE),
     "gemm.half_size": ("of 4096: edge of a cube at half the rate", "fitted", _BRIDGE),
     "gemm.half_size_growth": ("power of the rate over bf16's by which half_size grows", "fitted", _BRIDGE),
-    "gemm.grouped": ("of a plain GEMM's rate", "fitted", _BRIDGE),
+    "gemm.grouped.hopper": ("of a plain GEMM's rate", "fitted", _BRIDGE),
+    "gemm.grouped.blackwell": ("of a plain GEMM's rate", "fitted", _BRIDGE),
     "gemm.unaligned": ("of the rate, where a width is no multiple of a tile", "fitted", _BRIDGE),
     "casts.nvfp4": ("times the bytes of casts to fp8", "fitted", _BRIDGE),
     "attention.hopper": ("of the bf16 peak, forward", "fitted", "NeMo's long sequences, H100"),
@@ -40,8 +41,9 @@ _WORDS: dict[str, tuple[str, str, str]] = {
     "attention.backward": ("of the forward rate", "read", "FlashAttention-3, table of forward and backward rates"),
     "bias.passes": ("times that experts' biases and clamps pass over their rows", "fitted", _BRIDGE),
     "bandwidth": ("of the memory bandwidth", "fitted", _BRIDGE),
-    "tp.exposed": ("of the time of TP's collectives", "fitted", _BRIDGE),
-    "ep.exposed": ("of the time of EP's all-to-alls", "fitted", _BRIDGE),
+    "tp.exposed.hopper": ("of the time of TP's collectives", "fitted", "NeMo's long sequences, H100"),
+    "tp.exposed.blackwell": ("of the time of TP's collectives", "fitted", _BRIDGE),
+    "ep.exposed": ("times EP's exchange at what links sustain; above 1 where it is slower", "fitted", _BRIDGE),
     "ep.overlapped": ("of ep.exposed, recipes of Bridge 0.5 and later", "fitted", _BRIDGE),
     "dp.exposed": ("of the time of DP's collectives", "fitted", _BRIDGE),
     "pp.exposed": ("of the time of pipeline sends", "assumed", "no row tells it: sends overlap other chunks"),
@@ -111,22 +113,23 @@ def rates_of(gpu: Gpu, precision: str, versions: Mapping[str, str], values: Mapp
         precision, FP8_OVER_BF16
     )
     graphs = gpu.name in BLACKWELL
+    family = "blackwell" if graphs else "hopper"
     package, since = OVERLAPPED_EP
     overlapped = package in versions and at_least(versions[package], since)
     return Rates(
         gemm_flops=peak * value[f"gemm.{precision}"] * part,
         bf16_flops=gpu.bf16_flops * value["gemm.bf16"] * part,
-        grouped=value["gemm.grouped"],
+        grouped=value[f"gemm.grouped.{family}"],
         unaligned=value["gemm.unaligned"],
         half_size=4096 * value["gemm.half_size"],
         half_size_growth=value["gemm.half_size_growth"],
         bias_passes=value["bias.passes"],
-        attention_flops=gpu.bf16_flops * value["attention.blackwell" if graphs else "attention.hopper"] * part,
+        attention_flops=gpu.bf16_flops * value[f"attention.{family}"] * part,
         attention_backward=value["attention.backward"],
         memory_bandwidth=gpu.memory_bandwidth * value["bandwidth"],
         nvlink=gpu.nvlink_bandwidth * SUSTAINED_NVLINK,
         network=gpu.network_bandwidth * SUSTAINED_NETWORK,
-        tp_exposed=value["tp.exposed"],
+        tp_exposed=value[f"tp.exposed.{family}"],
         ep_exposed=value["ep.exposed"] * (value["ep.overlapped"] if overlapped else 1.0),
         dp_exposed=value["dp.exposed"],
         pp_exposed=value["pp.exposed"],

@@ -53,6 +53,8 @@ class PlanJob:
     """What is given: GPUs, the step, the software. `seq_length` in tokens, `global_batch` in sequences.
 
     `versions`: releases by the facts' names (mcore, te, bridge, verl); what is absent is unknown.
+    `fp32_gradients`: gradients are added up and reduced in fp32 (grad_reduce_in_fp32), else in bf16.
+    `fp8_weights`: fp8 and mxfp8 training keeps no bf16 weights (fp8_param_gather), as Bridge's precisions set it.
     """
 
     world_size: int
@@ -64,6 +66,8 @@ class PlanJob:
     precision: str = "bf16"
     packed: bool = False
     versions: Mapping[str, str] = field(default_factory=dict)
+    fp32_gradients: bool = True
+    fp8_weights: bool = True
 
     def dp(self, layout: Layout) -> int:
         """Data-parallel size of the dense layers; what is left of the ranks, rounded down."""

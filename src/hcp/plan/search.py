@@ -9,11 +9,12 @@ from __future__ import annotations
 
 import heapq
 from collections.abc import Iterator
-from dataclasses import dataclass, field, replace
+from dataclasses import replace
 from typing import NamedTuple
 
 from hcp.core import fits
 from hcp.plan.constants import Rates
+from hcp.plan.found import Candidate, Found, distinct
 from hcp.plan.layout import Layout, PlanJob
 from hcp.plan.legal import forbidden
 from hcp.plan.memory import memory, usable_gib
@@ -21,7 +22,7 @@ from hcp.plan.memory.activations import layer_saved
 from hcp.plan.memory.peak import stage_terms
 from hcp.plan.model import PlanModel
 from hcp.plan.space import Fixed, Space
-from hcp.plan.time.layer import Mlp, Weights, Work, joined, weights_of
+from hcp.plan.time.layer import Mlp, RankElements, Work, joined, weights_of
 from hcp.plan.time.step import (
     Kinds,
     data_parallel_seconds,
@@ -34,8 +35,6 @@ from hcp.plan.time.step import (
 
 WINDOW = 1.15
 """Layouts within this factor of the best are found; slower ones are not worth a picture."""
-TIED = 0.03
-"""Layouts of one job whose times differ by less are tied: they share most of the error of the model."""
 CHECKS_AFTER = 60
 """Memory of so many layouts more is computed once the best is known, for the others and the frontier."""
 MOST_CHECKS = 4000
@@ -46,31 +45,7 @@ UNEVEN = 0.9
 """Chunks of a stage differ by a layer: the bound on activations counts so much of the even share."""
 
 
-class Candidate(NamedTuple):
-    """A layout with its step's seconds and its memory's peak."""
-
-    seconds: float
-    layout: Layout
-    peak_gib: float
-
-
-@dataclass
-class Found:
-    """What a search came to, each list by time.
-
-    `best`: the fastest of each distinct set of axes. `frontier`: each needs less memory than all that are faster.
-    `marked`: as best, of layouts that no measurement covers. `legal`: how many layouts are. `least`: where none fits,
-    the one of those looked at that needs the least memory.
-    """
-
-    best: list[Candidate] = field(default_factory=list)
-    frontier: list[Candidate] = field(default_factory=list)
-    marked: list[Candidate] = field(default_factory=list)
-    legal: int = 0
-    least: Candidate | None = None
-
-
-class _Group(NamedTuple):
+class _Choice(NamedTuple):
     """All axes but PP and VP, with what one micro-batch of it takes."""
 
     bound: float
@@ -81,7 +56,7 @@ class _Group(NamedTuple):
     dense: float
     moe: float
     extra: float
-    weights: Weights
+    weights: RankElements
     saved_dense: float
     saved_moe: float
 
@@ -94,18 +69,6 @@ class _Pipeline(NamedTuple):
     kinds: Kinds
     flight: float
     """Micro-batches whose activations the first stage holds."""
-
-
-def distinct(layout: Layout) -> tuple[object, ...]:
-    """What makes layouts different to a reader: levels, VP, micro-batch and recomputation are details of one."""
-    return layout.tp, layout.cp, layout.cp_comm_type, layout.pp, layout.ep, layout.etp
-
-
-def simplicity(layout: Layout) -> tuple[int, ...]:
-    """Smaller is simpler: axes in use, levels of CP, recomputation, chunks; then the sizes."""
-    axes = sum(size > 1 for size in (layout.tp, layout.cp, layout.pp, layout.vp, layout.etp))
-    levels = layout.cp_comm_type == "a2a+p2p"
-    return axes + levels + (layout.recompute != "none"), layout.tp * layout.cp * layout.pp, layout.vp, layout.ep
 
 
 def search(model: PlanModel, job: PlanJob, rates: Rates, fixed: Fixed, few: int = 8) -> Found:
@@ -128,12 +91,12 @@ class Search:
         self.usable = usable_gib(job.gpu)
         self._pipelines: dict[tuple[int, int, int], list[_Pipeline]] = {}
         self._dp: dict[tuple[int, ...], tuple[float, float]] = {}
-        self._lightest: tuple[float, float, _Group, int, int] | None = None
+        self._lightest: tuple[float, float, _Choice, int, int] | None = None
 
     def run(self, few: int = 8) -> Found:
         """The best `few` distinct layouts that fit, and the frontier of time against memory."""
         found, number = Found(), 0
-        waiting: list[tuple[float, int, _Group, int, int]] = []
+        waiting: list[tuple[float, int, _Choice, int, int]] = []
         groups = sorted(self._groups(), key=lambda group: group.bound)
         found.legal = sum(len(self._pipelines_of(group)) for group in groups)
         picked = _Picked(self, found, few)
@@ -154,7 +117,7 @@ class Search:
             found.least = Candidate(seconds, layout, memory(self.model, layout, self.job).peak)
         return found
 
-    def _groups(self) -> Iterator[_Group]:
+    def _groups(self) -> Iterator[_Choice]:
         """Every choice of the axes that decide the work."""
         model, job, work, rates = self.model, self.job, self.work, self.rates
         experts = sum(model.is_moe)
@@ -192,9 +155,9 @@ class Search:
                             saved_moe = saved[etp]
                         more = extra + model.mtp * (moe if model.is_moe[-1] else dense)
                         bound = share * (layers * dense + experts * moe + more)
-                        yield _Group(bound, kept, ep, etp, dense, moe, more, held[ep, etp], saved_dense, saved_moe)
+                        yield _Choice(bound, kept, ep, etp, dense, moe, more, held[ep, etp], saved_dense, saved_moe)
 
-    def _pipelines_of(self, group: _Group) -> list[_Pipeline]:
+    def _pipelines_of(self, group: _Choice) -> list[_Pipeline]:
         """The legal pipelines under the other axes."""
         layout = group.layout
         key = (layout.tp * layout.cp, layout.mbs, group.ep * group.etp)
@@ -218,17 +181,18 @@ class Search:
                     flight = UNEVEN * min(count, (2 * (pp - 1) + (vp - 1) * pp + 1) / vp)
                 yield _Pipeline(pp, vp, count, kinds, flight)
 
-    def _pipelined(self, group: _Group) -> Iterator[tuple[float, int, int]]:
+    def _pipelined(self, group: _Choice) -> Iterator[tuple[float, int, int]]:
         """(seconds, pp, vp) of each pipeline of the group that may fit."""
         model, job, rates, held, usable = self.model, self.job, self.rates, group.weights, self.usable * GIB
         layout = group.layout
-        ranks, grid = layout.tp * layout.cp, group.ep * group.etp
+        grid = group.ep * group.etp
+        held_bytes = 6 if job.fp32_gradients else 4  # a weight and its gradient, at least
         sends = sends_seconds(model, layout, job, rates)
         for pp, vp, count, kinds, flight in self._pipelines_of(group):
             first, routed = kinds[0]
             dense = first * held.dense + routed * held.moe + held.vocab
-            state = dense * (6 + 12 * ranks * pp / (job.world_size * layout.tp)) + routed * held.expert * (
-                6 + 12 * grid * pp / job.world_size
+            state = dense * (held_bytes + 12 * layout.tp * pp / job.world_size) + routed * held.expert * (
+                held_bytes + 12 * grid * pp / job.world_size
             )
             bytes_held = state + (first * group.saved_dense + routed * group.saved_moe) * flight
             if bytes_held > usable:
@@ -241,13 +205,13 @@ class Search:
             sent, optimizer = self._dp[key]
             yield step_seconds(micro_batch, sent, optimizer, sends, rates, count=count, pp=pp, vp=vp), pp, vp
 
-    def remember(self, bytes_held: float, seconds: float, group: _Group, pp: int, vp: int) -> None:
+    def remember(self, bytes_held: float, seconds: float, group: _Choice, pp: int, vp: int) -> None:
         """Keeps the layout with the least memory of those that do not fit."""
         if self._lightest is None or bytes_held < self._lightest[0]:
             self._lightest = (bytes_held, seconds, group, pp, vp)
 
 
-def _whole(group: _Group, pp: int, vp: int) -> Layout:
+def _whole(group: _Choice, pp: int, vp: int) -> Layout:
     return replace(group.layout, pp=pp, vp=vp, ep=group.ep, etp=group.etp)
 
 
@@ -266,7 +230,7 @@ class _Picked:
     def is_done(self) -> bool:
         return self._checks >= MOST_CHECKS or self._after <= 0
 
-    def take(self, seconds: float, _: int, group: _Group, pp: int, vp: int) -> None:
+    def take(self, seconds: float, _: int, group: _Choice, pp: int, vp: int) -> None:
         """The next layout by time."""
         if seconds > self.limit:
             self._after = 0

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import NamedTuple
 
 from hcp.plan.answer import Judged
-from hcp.plan.search import TIED
+from hcp.plan.found import TIED
 
 
 class Reason(NamedTuple):

@@ -225,12 +225,12 @@ _GROUP = ("microbatch_group_size_per_virtual_pipeline_stage", "microbatch_group_
 def _has_default_rounds(v: View) -> bool:
     """Whether a virtual pipeline deals as many micro-batches at a time as it has stages: nothing says otherwise."""
     keys = [setting.key.rpartition(".")[2].replace("-", "_") for setting in v.launch.reading.settings]
-    return (v.get("pp") or 1) > 1 and _has_virtual_stages(v) and not any(key in _GROUP for key in keys)
+    return _has_virtual_stages(v) and not any(key in _GROUP for key in keys)
 
 
 def _has_virtual_stages(v: View) -> bool:
     """Whether a stage has several virtual ones: as many as stated, or as the parts of a layout make."""
-    return (v.get("vpp") or 1) > 1 or (bool(v.get("pipeline_layout")) and len(layout_of(v).stages) > v.pp)
+    return v.get("vpp", 1) not in (None, 1) or (bool(v.get("pipeline_layout")) and len(layout_of(v).stages) > v.pp)
 
 
 @rule(
@@ -264,13 +264,14 @@ def virtual_pipeline_deals_whole_rounds(v: View) -> Problem | None:
     multiple of that. megatron-core looks in the first step, after the model was built and loaded.
     """
     size, unit = _step(v), _micro_batch(v) * _replicas(v)
-    if size is None or size % unit or rounds_fit(size // unit, v.pp):
+    assert size is not None, "it is stated, or Megatron-LM's default"
+    if size % unit or rounds_fit(size // unit, v.pp):
         return None  # BATCH001 has the rest
     return Problem(
         message="the first step stops: the interleaved schedule deals micro-batches in rounds of the pipeline's size",
         found=f"{size // unit} micro-batches ({size} sequences / {unit}) over {v.pp} stages of a virtual pipeline",
         wanted=f"a multiple of {v.pp} micro-batches: {v.pp * unit} sequences",
-        facts=("global_batch_size", "micro_batch_size", "pp", "vpp" if v.get("vpp") else "pipeline_layout"),
+        facts=("global_batch_size", "micro_batch_size", "pp"),
         fixes=_sizes_near("global_batch_size", size, v.pp * unit),
     )
 

@@ -114,15 +114,15 @@ def saved_activations_have_ranks_to_go_to(v: View) -> Problem | None:
     )
 
 
-def _widths(v: View) -> dict[str, dict[str, int]]:
-    """What tensor and expert tensor parallelism split: of the MLP where a layer has one, of experts; 0 if unsaid."""
+def _widths(v: View) -> dict[str, dict[str, int | None]]:
+    """What tensor and expert tensor parallelism split: of the MLP where a layer has one, of experts."""
     if not v.num_experts:
-        return {"tp": {"ffn_hidden_size": v.ffn_hidden_size or 0}}
-    dense = {"moe_shared_expert_intermediate_size": v.moe_shared_expert_intermediate_size or 0}
+        return {"tp": {"ffn_hidden_size": v.ffn_hidden_size}}
+    dense = {"moe_shared_expert_intermediate_size": v.moe_shared_expert_intermediate_size}
     layers = v.get("moe_layer_freq")
     if isinstance(layers, list | tuple) and 0 in layers:
-        dense["ffn_hidden_size"] = v.ffn_hidden_size or 0
-    return {"tp": dense, "etp": {"moe_ffn_hidden_size": v.moe_ffn_hidden_size or 0}}
+        dense["ffn_hidden_size"] = v.ffn_hidden_size
+    return {"tp": dense, "etp": {"moe_ffn_hidden_size": v.moe_ffn_hidden_size}}
 
 
 @rule(
@@ -131,7 +131,7 @@ def _widths(v: View) -> dict[str, dict[str, int]]:
     effect="crash",
     stage="init",
     source=(TENSOR_PARALLEL_LAYERS.says("ColumnParallelLinear.__init__", "divide(output_size, world_size)", ">=0.12"),),
-    applies=lambda v: (v.get("tp") or 1) > 1 or (v.get("etp") or 1) > 1,
+    applies=lambda v: v.get("tp", 1) > 1 or v.get("etp", 1) > 1,
     good=Example("mlm", "--tensor-model-parallel-size 4 --ffn-hidden-size 1024"),
     bad=Example("mlm", "--tensor-model-parallel-size 4 --ffn-hidden-size 1022"),
     recipe_settled=True,
@@ -143,16 +143,17 @@ def tp_divides_the_width_of_the_mlp(v: View) -> Problem | None:
     The layer asserts it where it is built, with a text that names two numbers and no option.
     """
     for axis, widths in _widths(v).items():
-        name = undivided_width(widths, v[axis])
-        if name is None:
+        found = undivided_width(widths, v[axis])
+        if found is None:
             continue
+        name, width = found
         size, kind = v[axis], "tensor" if axis == "tp" else "expert tensor"
         return Problem(
             message="the model build stops: a layer's width cannot be shared by the ranks",
-            found=f"{name} {widths[name]} over {size} ranks of {kind} parallelism",
+            found=f"{name} {width} over {size} ranks of {kind} parallelism",
             wanted=f"a width that {size} divides",
             facts=(axis, name),
-            fixes=tuple(Fix({axis: near}, over(kind, near)) for near in nearest_divisors(widths[name], size)[:1]),
+            fixes=tuple(Fix({axis: near}, over(kind, near)) for near in nearest_divisors(width, size)[:1]),
         )
     return None
 

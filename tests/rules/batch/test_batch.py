@@ -9,6 +9,7 @@ __all__ = ["test_fixes", "test_text", "test_verdict"]
 _ROWS = "--micro-batch-size 2 --context-parallel-size 2"
 _EVAL = "validation.eval_global_batch_size"
 
+_WHOLE = "--micro-batch-size 1 --num-layers 2 --pipeline-model-parallel-size 2 --pipeline-model-parallel-layout Et|tL"
 _ROUNDS = (
     "--micro-batch-size 1 --num-layers 8 --pipeline-model-parallel-size 4 --num-virtual-stages-per-pipeline-rank 2"
 )
@@ -29,6 +30,9 @@ VERDICTS: list[Row] = [
     ("BATCH004", "mlm", f"{_ROUNDS} --global-batch-size 4", "world_size=8", "error crash first-forward"),
     ("BATCH004", "mlm", f"{_ROUNDS} --global-batch-size 13", "world_size=8", "fine"),  # BATCH001
     ("BATCH004", "mlm", f"{_ROUNDS} --global-batch-size 12", "", "needs dp"),
+    ("BATCH004", "mlm", f"{_WHOLE} --global-batch-size 3", "dp=1", "not concerned"),
+    ("BATCH004", "slime", f"{_ROUNDS} --global-batch-size 12", "world_size=8", "not concerned"),
+    ("BATCH004", "mlm", f"{_ROUNDS} --global-batch-size 12 --rampup-batch-size 4 4 9", "mcore=0.16.1", "not concerned"),
     ("BATCH004", "mlm", f"{_PARTS} --global-batch-size 3", "dp=1", "error crash first-forward"),
     ("BATCH004", "mlm", f"{_PARTS} --global-batch-size 4", "dp=1", "fine"),
     (

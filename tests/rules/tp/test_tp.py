@@ -44,6 +44,9 @@ VERDICTS: list[Row] = [
     ("TP004", "mlm", f"{TP} 4 --ffn-hidden-size 1022", "", "error crash init"),
     ("TP004", "mlm", f"{TP} 2 --ffn-hidden-size 1022", "", "fine"),
     ("TP004", "bridge", "", "tp=2 num_experts=null", "needs ffn_hidden_size"),
+    ("TP004", "bridge", "", "", "not concerned"),
+    ("TP004", "bridge", "", "tp=1", "not concerned"),
+    ("TP004", "mlm", f"{_EXPERTS} {TP} 4 --ffn-hidden-size 1022 --moe-layer-freq ([1]*4)", "etp=1", "fine"),
     # Where all layers have experts no MLP is built; shared experts are split as an MLP is.
     ("TP004", "mlm", f"{_EXPERTS} {TP} 4 --ffn-hidden-size 1022 --moe-ffn-hidden-size 512", "etp=1", "fine"),
     (

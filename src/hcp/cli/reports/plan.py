@@ -9,10 +9,10 @@ from collections.abc import Iterable, Iterator, Mapping
 from hcp.cli.reports.plan_json import Shown
 from hcp.plan.answer import Judged
 from hcp.plan.change import brief
+from hcp.plan.found import TIED
 from hcp.plan.layout import Layout
 from hcp.plan.overrides import overrides
 from hcp.plan.ranks import rank_map
-from hcp.plan.search import TIED
 from hcp.plan.time.overlap import ring_overlap
 from hcp.plan.why import words
 
@@ -113,7 +113,8 @@ def _one(shown: Shown, item: Judged) -> Iterator[str]:
         state = "hides behind" if ring.is_hidden else "does not hide behind"
         yield from _wrapped(
             "ring    ", f"each of {ring.steps} steps sends K and V in {ring.send_s * 1e3:.3g} ms {where}, "
-            f"which {state} {ring.attention_s * 1e3:.3g} ms of attention: {ring.tokens} tokens a rank, {ring.needed} needed",
+            f"which {state} {ring.attention_s * 1e3:.3g} ms of attention: {ring.tokens} tokens a rank, "
+            f"{ring.needed} needed",
         )  # fmt: skip
     if layout.pp > 1:
         count = shown.job.micro_batches(layout)

@@ -9,11 +9,11 @@ from hcp import __version__
 from hcp.plan.answer import Judged
 from hcp.plan.change import Flip, Remedy
 from hcp.plan.constants import Rates
+from hcp.plan.found import Candidate
 from hcp.plan.layout import Layout, PlanJob
 from hcp.plan.model import PlanModel
 from hcp.plan.overrides import DIALECTS, overrides
 from hcp.plan.ranks import rank_map
-from hcp.plan.search import Candidate
 from hcp.plan.time.overlap import ring_overlap
 from hcp.plan.why import Reason
 

@@ -13,10 +13,11 @@ Engine keeps one bf16 tensor for each distinct shape, for ever. The output end h
 takes their place), input and output of the last norm 4 T h/t, the input gathered over TP 2 T h, its gradient 2 T h (and
 the part of it after the reduce-scatter, 2 T h/t, where t > 1), and a gradient of the output's shape 2 V h/t.
 
-CP, n ranks in a ring, KV = 4 T nkv' d, O = 2 T nq d/t, LSE = 4 T nq/t:
-p2p keeps each step's KV and output, n (KV + O + LSE); a2a+p2p the same with the outer size, beside the exchange of the
-inner; a2a sends and receives Q, K, V and O, 2 (Q + KV + O); all_gather holds all K and V, and in the backward pass
-their gradients, 2 n KV.
+CP, a ring of n ranks that holds m steps, KV = 4 T nkv' d, O = 2 T nq d/t, LSE = 4 T nq/t:
+p2p holds m (KV + O + LSE), with m = n before Transformer Engine 2.20 (p2p_comm_buffers and out_per_step have an entry
+for each rank) and m = 2 since. a2a+p2p holds the same with the outer size, beside the exchange of the inner level. a2a
+sends and receives Q, K, V and O, 2 (Q + KV + O). all_gather holds all K and V, and in the backward pass their
+gradients, 2 n KV.
 """
 
 from __future__ import annotations
@@ -24,6 +25,7 @@ from __future__ import annotations
 from functools import lru_cache
 from math import prod
 
+from hcp.core.releases import TE_RING_REUSES_BUFFERS, at_least
 from hcp.plan.layout import Layout, PlanJob
 from hcp.plan.memory.activations import rank_kv_heads, rank_tokens
 from hcp.plan.model import PlanModel
@@ -94,7 +96,8 @@ def cp_buffers(model: PlanModel, layout: Layout, job: PlanJob) -> float:
         return 2 * layout.cp * keys
     if kind == "a2a":
         return 2 * (queries + keys + output)
-    if kind == "p2p" or layout.hcp_sizes is None:
-        return layout.cp * (keys + output + lse)
-    inner, outer = layout.hcp_sizes
-    return outer * (keys + output + lse) + (2 * (queries + keys + output) if inner > 1 else 0.0)
+    te = job.versions.get("te")
+    reuses = te is None or at_least(te, TE_RING_REUSES_BUFFERS)
+    inner, outer = layout.hcp_sizes if kind == "a2a+p2p" and layout.hcp_sizes else (1, layout.cp)
+    steps = min(outer, 2) if reuses else outer
+    return steps * (keys + output + lse) + (2 * (queries + keys + output) if inner > 1 else 0.0)

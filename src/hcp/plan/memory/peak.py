@@ -14,9 +14,10 @@ from hcp.plan.model import PlanModel
 from hcp.plan.weights import parameters, stage_kinds
 
 GIB = float(1 << 30)
-_WEIGHT, _GRADIENT, _OPTIMIZER, _EIGHT_BIT_COPIES = 2, 4, 12, 2
-"""Bytes of a parameter: in bf16; its fp32 gradient; fp32 weight and two moments of Adam, sharded; 8-bit copies by row
-and by column."""
+_OPTIMIZER = 12
+"""Bytes of a parameter's optimizer state, sharded: fp32 weight and two moments of Adam."""
+_COPIES = {"bf16": 0, "fp8": 2, "mxfp8": 2, "nvfp4": 1}
+"""Bytes of a weight as GEMMs read it, by row and by column; beside it stands the bf16 one where it is kept."""
 _RESERVED = 1.0
 """GiB of CUDA's context, and of NCCL's buffers, at the least. Published layouts leave no more: Llama2-7B at 4K tokens
 ran at 72 of 79 GiB, which a margin of 12 % calls impossible."""
@@ -58,11 +59,11 @@ def stage_terms(model: PlanModel, layout: Layout, job: PlanJob, stage: int) -> d
 
 @lru_cache(maxsize=4096)
 def _states(
-    model: PlanModel, tp: int, ep: int, etp: int, pp: int, vp: int, weight: int, shards: tuple[int, int]
+    model: PlanModel, tp: int, ep: int, etp: int, pp: int, vp: int, weight: int, gradient: int, shards: tuple[int, int]
 ) -> tuple[tuple[dict[str, float], float], ...]:  # fmt: skip
     """For each stage, the bytes that stay through the whole step, by term and together.
 
-    `weight`: bytes of one in the forward and backward pass; `shards`: of the optimizer, for dense weights and experts.
+    `weight`, `gradient`: bytes of one; `shards`: of the optimizer, for dense weights and experts.
     """
     layout = Layout(tp=tp, ep=ep, etp=etp, pp=pp, vp=vp)
     found = []
@@ -70,7 +71,7 @@ def _states(
         held = parameters(model, layout, stage)
         terms = {
             "weights": float(weight * sum(held)),
-            "gradients": float(_GRADIENT * sum(held)),
+            "gradients": float(gradient * sum(held)),
             "optimizer": _OPTIMIZER * (held.dense / shards[0] + held.expert / shards[1]),
             "dummy gradients": dummy_gradients(model, layout, stage),
             "workspaces": workspaces(model),
@@ -88,9 +89,10 @@ class _Parts:
         self.saved = [layer_saved(model, layout, job, moe) for moe in (False, True)]
         self.saved_sums = [sum(saved.values()) for saved in self.saved]
         self.micro_batches = job.micro_batches(layout)
-        weight = _WEIGHT + (_EIGHT_BIT_COPIES if job.precision != "bf16" else 0)
+        gathered = job.fp8_weights and job.precision in ("fp8", "mxfp8")
+        weight, gradient = _COPIES[job.precision] + (0 if gathered else 2), 4 if job.fp32_gradients else 2
         shards = max(1, job.dp(layout) * layout.cp), max(1, job.edp(layout))
-        self.states = _states(model, layout.tp, layout.ep, layout.etp, layout.pp, layout.vp, weight, shards)
+        self.states = _states(model, layout.tp, layout.ep, layout.etp, layout.pp, layout.vp, weight, gradient, shards)
         self.inside = {
             "layer backward": _layer_backward(model, layout, job), "CP buffers": cp_buffers(model, layout, job),
         }  # fmt: skip

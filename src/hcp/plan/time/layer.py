@@ -57,7 +57,7 @@ class Units(NamedTuple):
     """One multi-token-prediction layer without its transformer layer: its projection and its own output."""
 
 
-class Weights(NamedTuple):
+class RankElements(NamedTuple):
     """Elements of the linear layers that a rank holds: of a dense layer, of an MoE layer without and with experts."""
 
     dense: float
@@ -120,7 +120,17 @@ def joined(front: Front, mlp: Mlp, recompute: str, floor_s: float, rates: Rates)
     busy = gemm + front.attention + memory + tp + ep + front.cp + again
     idle = floor_s - busy if busy < floor_s else 0.0
     return LayerSeconds(
-        gemm, front.attention, memory, tp, ep, front.cp, again, idle, front.tp - tp, mlp.ep - ep, front.hidden_cp
+        gemm,
+        front.attention,
+        memory,
+        tp,
+        ep,
+        front.cp,
+        again,
+        idle,
+        front.tp - tp,
+        max(0.0, mlp.ep - ep),
+        front.hidden_cp,
     )
 
 
@@ -237,14 +247,14 @@ class Work:
         return exposed, traffic.exposed_s(layout.cp, tokens, 0.0, across)
 
 
-def weights_of(model: PlanModel, layout: Layout) -> Weights:
+def weights_of(model: PlanModel, layout: Layout) -> RankElements:
     """Elements that a rank holds of each layer; of tp, ep, etp."""
     sizes, tp = model.sizes, layout.tp
     attention = _elements(attention_products(sizes, 1, tp))
     dense = attention + _elements(mlp_products(sizes, 1, sizes.dense_ffn / tp))
     moe = attention + _elements(mlp_products(sizes, 1, sizes.shared_ffn / tp)) + sizes.hidden_size * sizes.experts
     experts = _elements(expert_products(sizes, 1, layout.ep, layout.etp)) if sizes.experts else 0.0
-    return Weights(dense, moe, experts, sizes.vocab * sizes.hidden_size / tp)
+    return RankElements(dense, moe, experts, sizes.vocab * sizes.hidden_size / tp)
 
 
 def _elements(products: Iterable[Product]) -> float:

@@ -9,7 +9,7 @@ from functools import lru_cache
 from hcp.plan.constants import Rates
 from hcp.plan.layout import Layout, PlanJob, stage_layers
 from hcp.plan.model import PlanModel
-from hcp.plan.time.layer import LayerSeconds, Units, Weights, Work, weights_of
+from hcp.plan.time.layer import LayerSeconds, RankElements, Units, Work, weights_of
 from hcp.plan.time.links import ring_bandwidth
 
 WORST_STAGE = 0.2
@@ -71,7 +71,7 @@ def micro_batch_seconds(kinds: Kinds, dense: float, moe: float, extra: float) ->
 
 
 def data_parallel_seconds(
-    model: PlanModel, layout: Layout, job: PlanJob, rates: Rates, each: Weights
+    model: PlanModel, layout: Layout, job: PlanJob, rates: Rates, each: RankElements
 ) -> tuple[float, float]:
     """(collectives of gradients and parameters, optimizer) of the stage that holds most, in seconds."""
     replicas, edp = layout.cp * job.dp(layout), max(1, job.edp(layout))

@@ -1,0 +1,130 @@
+"""`hcp plan` as a process: exit codes, the JSON that other programs read, 80 columns, one line for bad input."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from pathlib import Path
+from subprocess import CompletedProcess
+from xml.etree import ElementTree
+
+import pytest
+
+Hcp = Callable[..., "CompletedProcess[str]"]
+MODEL = ("plan", "--model", "examples/llama3_8b_config.json")
+JOB = ("--gpus", "32", "--gpu", "h100", "--seq-length", "131072", "--global-batch", "128")
+GIVEN = (*MODEL, *JOB)
+"""Llama 3 8B, whose sizes the README plans too."""
+
+
+def planned(hcp: Hcp, root: Path, *words: str) -> dict:
+    return json.loads(hcp(*words, "--format", "json", cwd=root).stdout)
+
+
+def test_a_plan_lists_layouts_that_fit_and_fits_in_80_columns(hcp: Hcp, root: Path) -> None:
+    done = hcp(*GIVEN, cwd=root)
+    assert done.returncode == 0
+    lines = done.stdout.splitlines()
+    overrides = [line for line in lines if line.startswith("  ")]  # a key may be longer than a line
+    assert max(len(line) for line in lines if line not in overrides) <= 80
+    assert any(line.split()[:1] == ["1"] for line in lines)
+    data = planned(hcp, root, *GIVEN)
+    assert all(item["legal"] and item["fits"] and not item["rules"] for item in data["layouts"])
+
+
+def test_the_json_of_a_layout_has_what_other_programs_read(hcp: Hcp, root: Path) -> None:
+    data = planned(hcp, root, *GIVEN, "--layout", "tp=2 cp=8 vpp=1 cp_comm_type=a2a+p2p hcp_sizes=4,2 mbs=1")
+    assert data["schema"] == "hcp.plan/1"
+    (item,) = data["layouts"]
+    assert item["layout"]["hcp_sizes"] == [4, 2] and item["layout"]["vp"] == 1
+    assert sum(item["memory_gib"]["terms"].values()) == pytest.approx(item["memory_gib"]["peak"])
+    assert sum(item["time_s"]["terms"].values()) == pytest.approx(item["step_s"])
+    tokens = 131072 * 128 / 32
+    assert item["tokens_per_s_per_gpu"] == pytest.approx(tokens / item["step_s"])
+    assert 0 < item["band"] < 1
+
+
+def test_an_illegal_layout_is_answered_with_its_rules(hcp: Hcp, root: Path) -> None:
+    done = hcp(*GIVEN, "--layout", "tp=3", cwd=root)
+    assert done.returncode == 1
+    assert "illegal TP001" in done.stdout or "TP001" in done.stdout
+    (item,) = planned(hcp, root, *GIVEN, "--layout", "tp=3")["layouts"]
+    assert (item["legal"], item["fits"], item["step_s"]) == (False, False, None) and "TP001" in item["rules"]
+
+
+def test_a_layout_that_does_not_fit_is_answered_with_the_gib_over_and_one_that_does(hcp: Hcp, root: Path) -> None:
+    data = planned(hcp, root, *GIVEN, "--layout", "tp=2 cp=1")
+    (item,) = data["layouts"]
+    held = item["memory_gib"]
+    assert item["legal"] and not item["fits"] and held["over"] == pytest.approx(held["peak"] - held["usable"])
+    assert data["nearest"]["fits"] and data["nearest"]["legal"]
+    assert "DOES NOT FIT" in hcp(*GIVEN, "--layout", "tp=2 cp=1", cwd=root).stdout
+
+
+def test_why_not_names_the_rule_the_memory_or_the_time(hcp: Hcp, root: Path) -> None:
+    asked = ("cp=16 cp_comm_type=a2a", "tp=2", "tp=8 cp=4 recompute=full")
+    words = [word for text in asked for word in ("--why-not", text)]
+    reasons = planned(hcp, root, *GIVEN, *words)["why_not"]
+    assert [reason["kind"] for reason in reasons] == ["rule", "memory", "slower"]
+    assert reasons[0]["rules"] == ["CP007"] and reasons[1]["over_gib"] > 0 and reasons[2]["slower"] > 0.03
+    assert reasons[2]["term"] == "recompute"
+
+
+def test_an_axis_is_given_by_words_after_fix(hcp: Hcp, root: Path) -> None:
+    data = planned(hcp, root, *GIVEN, "--fix", "tp=4", "cp=4", "--assume", "te=2.14", "mcore=0.16.1")
+    assert {(item["layout"]["tp"], item["layout"]["cp"]) for item in data["layouts"]} == {(4, 4)}
+    assert data["job"]["versions"] == {"te": "2.14", "mcore": "0.16.1"}
+
+
+def test_a_launch_is_explained_with_its_own_layout(hcp: Hcp, root: Path) -> None:
+    data = planned(hcp, root, "plan", "examples/mlm_hcp.sbatch", "--gpu", "h100", "--model", MODEL[2])
+    (item,) = data["layouts"]
+    assert item["layout"]["cp_comm_type"] == "a2a+p2p" and data["legal"] is None
+    assert data["job"]["seq_length"] == 131072
+
+
+def test_the_overrides_of_a_plan_pass_the_check(hcp: Hcp, root: Path) -> None:
+    layouts = planned(hcp, root, *GIVEN, "--top", "4", "--fix", "cp_comm_type=a2a+p2p")["layouts"]
+    assert layouts
+    for item in layouts:
+        words = item["overrides"]["mlm"]
+        sizes = (
+            "--num-layers 32 --hidden-size 4096 --num-attention-heads 32 --group-query-attention --num-query-groups 8"
+        )
+        rest = (
+            "--max-position-embeddings 131072 --position-embedding-type rope --no-create-attention-mask-in-dataloader"
+        )
+        stated = ("--assume", "nodes=4", "--assume", "gpus_per_node=8")
+        done = hcp("check", "--format", "json", *stated, "--", *words, *sizes.split(), *rest.split(), cwd=root)
+        found = [item["rule"] for item in json.loads(done.stdout)["findings"] if item["severity"] == "error"]
+        assert found == [], (words, found)
+
+
+def test_pictures_are_well_formed_and_need_nothing_from_outside(hcp: Hcp, root: Path, tmp_path: Path) -> None:
+    page, picture = tmp_path / "plan.html", tmp_path / "plan.svg"
+    fixed = ("--fix", "tp=1", "--fix", "cp=16")
+    assert hcp(*GIVEN, *fixed, "--html", str(page), "--svg", str(picture), cwd=root).returncode == 0
+    ElementTree.parse(picture)
+    text = page.read_text()
+    assert "data:image/svg+xml;base64," in text and "http" not in text.replace("http://www.w3.org", "")
+
+
+@pytest.mark.parametrize(
+    ("words", "said"),
+    [
+        (("plan", *JOB), "--model: not given"),
+        ((*MODEL, "--gpus", "8", "--seq-length", "8", "--global-batch", "8"), "--gpu: not given"),
+        ((*MODEL, "--gpu", "h100", "--seq-length", "8", "--global-batch", "8"), "--gpus: not given"),
+        ((*GIVEN, "--gpu", "tpu"), "gpu: found 'tpu'"),
+        ((*GIVEN, "--layout", "dp=4"), "layout: found 'dp=4'"),
+        ((*GIVEN, "--layout", "tp=2", "--fix", "tp=2"), "found --layout with --fix"),
+        ((*GIVEN, "--fix", "tp=0"), "--fix: found tp=0"),
+        (("plan", "--model", "missing.json", *JOB), "missing.json"),
+        ((*GIVEN, "--profile", "examples/llama3_8b_config.json"), "examples/llama3_8b_config.json"),
+        ((*GIVEN, "a.sh", "b.sh"), "found 2 targets"),
+    ],
+)
+def test_bad_input_is_one_line_and_exit_code_2(hcp: Hcp, root: Path, words: tuple[str, ...], said: str) -> None:
+    done = hcp(*words, cwd=root)
+    assert done.returncode == 2 and done.stdout == ""
+    assert said in done.stderr and len(done.stderr.splitlines()) == 1 and "Traceback" not in done.stderr

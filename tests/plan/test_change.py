@@ -1,0 +1,135 @@
+"""What would change the answer, why a layout is not the first, and what a measured profile changes."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from hcp.core.cost.cp_cost import CpTraffic, bytes_per_token, link_of
+from hcp.core.cost.gpus import gpu_named
+from hcp.core.cost.profile import Profile
+from hcp.core.errors import HcpError
+from hcp.plan.answer import judge
+from hcp.plan.calibrated import profiled
+from hcp.plan.change import flips, nearest
+from hcp.plan.constants import Rates, rates_of
+from hcp.plan.from_launch import job_of, layout_of
+from hcp.plan.layout import Layout, PlanJob
+from hcp.plan.model import plan_model
+from hcp.plan.overrides import overrides
+from hcp.plan.ranks import rank_map
+from hcp.plan.time.layer import Work
+from hcp.plan.time.step import step_time
+from hcp.plan.why import why_not
+
+LLAMA = {
+    "num_hidden_layers": 32, "hidden_size": 4096, "num_attention_heads": 32, "num_key_value_heads": 8,
+    "intermediate_size": 14336, "vocab_size": 128256,
+}  # fmt: skip
+MODEL = plan_model(LLAMA)
+JOB = PlanJob(32, 8, gpu_named("h100"), 8, 131072, 32)
+RATES = rates_of(JOB.gpu, "bf16", {})
+RING, LEVELS = Layout(tp=2, cp=8), Layout(tp=2, cp=8, cp_comm_type="a2a+p2p", hcp_sizes=(4, 2))
+
+
+def test_at_the_bandwidth_of_a_flip_both_layouts_take_as_long() -> None:
+    (flip,) = flips(MODEL, RING, [LEVELS], JOB, RATES)
+
+    def at(gb_per_s: float) -> Rates:
+        if flip.link == "NVLink":
+            return replace(RATES, nvlink=gb_per_s * 1e9)
+        return replace(RATES, network=gb_per_s * 1e9)
+
+    ring, levels = (step_time(MODEL, layout, JOB, at(flip.at)).seconds for layout in (RING, LEVELS))
+    assert ring == pytest.approx(levels, rel=1e-4)
+    beyond = at(flip.at * (0.9 if flip.side == "below" else 1.1))
+    assert step_time(MODEL, LEVELS, JOB, beyond).seconds < step_time(MODEL, RING, JOB, beyond).seconds
+
+
+def test_the_nearest_layout_that_fits_differs_by_one_axis() -> None:
+    large = Layout(tp=2, cp=4)
+    assert not judge(MODEL, large, JOB, RATES).fits
+    found = nearest(MODEL, large, JOB, RATES)
+    assert found and found.fits and not found.rules
+    changed = [axis for axis in ("tp", "cp", "pp", "vp", "mbs", "recompute")
+               if getattr(found.layout, axis) != getattr(large, axis)]  # fmt: skip
+    assert len(changed) == 1
+
+
+def test_why_not_says_what_is_lost_and_to_what() -> None:
+    best = judge(MODEL, RING, JOB, RATES)
+    again = why_not(judge(MODEL, replace(RING, recompute="full"), JOB, RATES), best)
+    assert again.kind == "slower" and again.term == "recompute"
+    assert why_not(best, best).kind == "tied"
+    assert why_not(best, judge(MODEL, replace(RING, recompute="full"), JOB, RATES)).kind == "faster"
+
+
+def profile_file(folder: Path, **changed: float) -> str:
+    """A profile of a machine that is `changed` times as slow as the fitted rates."""
+    layout, one = Layout(), replace(JOB, seq_length=8192)
+    layer = Work(MODEL, one, RATES).units(layout).dense
+    each = bytes_per_token(32, 8, 128, 128)
+    near, far = link_of(each, RATES.nvlink), link_of(each, RATES.network / changed.get("network", 1.0))
+    near, far = (link._replace(kv_s=32 * link.kv_s, a2a_s=32 * link.a2a_s) for link in (near, far))
+    profile = Profile(
+        "H100", 32 * (layer.gemm + layer.memory_bound) / 8192 * changed.get("linear", 1.0),
+        32 * layer.attention / 8192**2 * changed.get("attention", 1.0), CpTraffic("p2p", near, far, 8),
+    )  # fmt: skip
+    path = folder / "profile.json"
+    path.write_text(json.dumps(profile.as_json()))
+    return str(path)
+
+
+def test_a_profile_of_the_fitted_machine_changes_nothing(tmp_path: Path) -> None:
+    rates, _ = profiled(RATES, profile_file(tmp_path), MODEL, JOB)
+    assert rates.gemm_flops == pytest.approx(RATES.gemm_flops)
+    assert rates.attention_flops == pytest.approx(RATES.attention_flops)
+    assert (rates.nvlink, rates.network) == pytest.approx((RATES.nvlink, RATES.network))
+
+
+def test_a_profile_changes_each_rate_by_what_it_measured_of_it(tmp_path: Path) -> None:
+    rates, _ = profiled(RATES, profile_file(tmp_path, attention=2.0, network=4.0), MODEL, JOB)
+    assert rates.gemm_flops == pytest.approx(RATES.gemm_flops)
+    assert RATES.attention_flops / 2 < rates.attention_flops < RATES.attention_flops / 1.5
+    assert rates.network == pytest.approx(RATES.network / 4)
+
+
+def test_a_profile_of_another_model_is_refused(tmp_path: Path) -> None:
+    with pytest.raises(HcpError, match="linear_s is 10 times"):
+        profiled(RATES, profile_file(tmp_path, linear=10.0), MODEL, JOB)
+
+
+def test_a_launchs_facts_become_a_layout_and_a_job() -> None:
+    facts = {
+        "tp": 2, "cp": 8, "pp": 1, "vpp": None, "ep": 1, "etp": 2, "cp_comm_type": ("a2a", "a2a"), "world_size": 32,
+        "gpus_per_node": 8, "arch": "sm90", "seq_length": 8192, "global_batch_size": 64, "micro_batch_size": 2,
+        "recompute_granularity": "full", "fp8": "hybrid", "fp8_recipe": "mxfp8",
+    }  # fmt: skip
+    assert layout_of(facts) == Layout(tp=2, cp=8, cp_comm_type="a2a", mbs=2, recompute="full")
+    job = job_of({}, facts, {})
+    assert (job.world_size, job.gpu.name, job.precision, job.global_batch) == (32, "h100", "mxfp8", 64)
+    assert job_of({"gpus": 64, "gpu": "b200"}, facts, {}).world_size == 64
+    with pytest.raises(HcpError, match="a2a, p2p on different layers"):
+        layout_of({**facts, "cp_comm_type": ("p2p", "a2a")})
+
+
+def test_overrides_are_in_the_words_of_each_framework() -> None:
+    layout = replace(LEVELS, pp=2, vp=3, recompute="full")
+    bridge, mlm, verl = (overrides(MODEL, layout, JOB, dialect) for dialect in ("bridge", "mlm", "verl"))
+    assert "model.hierarchical_context_parallel_sizes=[4,2]" in bridge
+    assert any(word.startswith("model.pipeline_model_parallel_layout=E") for word in bridge)  # 32 layers, 6 chunks
+    assert "model.recompute_num_layers=1" in bridge
+    assert mlm[mlm.index("--hierarchical-context-parallel-sizes") + 1 :][:2] == ["4", "2"]
+    assert "--sequence-parallel" in mlm and "--recompute-method" in mlm
+    assert "actor_rollout_ref.actor.megatron.context_parallel_size=8" in verl
+
+
+def test_the_rank_map_is_megatron_cores_order() -> None:
+    axes = {axis.name: axis for axis in rank_map(replace(LEVELS, pp=2), JOB)}
+    assert [(axes[name].size, axes[name].stride) for name in ("tp", "cp", "cp inner", "cp outer", "pp")] == [
+        (2, 1), (8, 2), (4, 2), (2, 8), (2, 16),
+    ]  # fmt: skip
+    assert (axes["cp inner"].reach, axes["cp outer"].reach) == ("node", "network")

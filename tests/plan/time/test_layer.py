@@ -1,0 +1,144 @@
+"""The time of a layer against arithmetic from outside: operations, bytes, and what each term stands for."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+
+from hcp.core.cost.gpus import gpu_named
+from hcp.core.cost.model_sizes import model_sizes
+from hcp.plan import constants_fitted
+from hcp.plan.constants import constants, rates_of
+from hcp.plan.layout import Layout, PlanJob
+from hcp.plan.model import plan_model
+from hcp.plan.time.layer import Mlp, Work, joined
+from hcp.plan.time.links import exchange_seconds, ring_bandwidth
+from hcp.plan.time.overlap import ring_overlap
+from hcp.plan.time.shapes import attention_products, expert_products, mlp_products
+from hcp.plan.time.step import LAYER_TERMS, model_flops, step_time
+
+LLAMA = {
+    "num_hidden_layers": 32, "hidden_size": 4096, "num_attention_heads": 32, "num_key_value_heads": 8,
+    "intermediate_size": 14336, "vocab_size": 128256,
+}  # fmt: skip
+DEEPSEEK = {
+    "num_hidden_layers": 61, "hidden_size": 7168, "num_attention_heads": 128, "num_key_value_heads": 128,
+    "q_lora_rank": 1536, "kv_lora_rank": 512, "qk_nope_head_dim": 128, "qk_rope_head_dim": 64, "v_head_dim": 128,
+    "intermediate_size": 18432, "moe_intermediate_size": 2048, "n_routed_experts": 256, "n_shared_experts": 1,
+    "num_experts_per_tok": 8, "first_k_dense_replace": 3, "num_nextn_predict_layers": 1, "vocab_size": 129280,
+}  # fmt: skip
+H100 = gpu_named("h100")
+JOB = PlanJob(32, 8, H100, 8, 131072, 32)
+RATES = rates_of(H100, "bf16", {})
+
+
+@pytest.mark.parametrize(("tp", "ep"), [(1, 1), (4, 8)])
+def test_the_products_of_all_layers_do_the_models_operations(tp: int, ep: int) -> None:
+    """Over all ranks; the router and the output layer are counted apart."""
+    sizes = model_sizes(DEEPSEEK)
+    attention = sum(product.flops for product in attention_products(sizes, 64, tp))
+    dense = sum(product.flops for product in mlp_products(sizes, 64, sizes.dense_ffn / tp))
+    shared = sum(product.flops for product in mlp_products(sizes, 64, sizes.shared_ffn / tp))
+    experts = sum(product.flops for product in expert_products(sizes, 64 * sizes.topk / tp, ep, 1))
+    router = 2 * 64 * sizes.hidden_size * sizes.experts
+    found = 61 * tp * attention + 3 * tp * dense + 58 * (tp * (shared + experts) + router)
+    assert found == pytest.approx(64 * (sizes.linear_flops - 2 * sizes.hidden_size * sizes.vocab))
+
+
+def test_expert_tensor_parallelism_divides_the_width_and_multiplies_the_rows() -> None:
+    sizes = model_sizes(DEEPSEEK)
+    whole, split = (list(expert_products(sizes, 4096, 32, etp)) for etp in (1, 2))
+    for one, two in zip(whole, split, strict=True):
+        assert two.rows == 2 * one.rows and two.flops == one.flops and two.weights == one.weights / 2
+
+
+def test_the_operations_of_a_token_are_those_of_the_published_steps() -> None:
+    """TFLOP/s over tokens/s of Megatron-Bridge's rows; DeepSeek-V3 counts its multi-token prediction."""
+    llama = {**LLAMA, "num_hidden_layers": 80, "hidden_size": 8192, "num_attention_heads": 64}
+    seventy = plan_model({**llama, "intermediate_size": 28672})
+    assert model_flops(seventy, 8192) == pytest.approx(2186e12 / 4864, rel=0.003)
+    assert model_flops(plan_model(DEEPSEEK), 4096) == pytest.approx(1635e12 / 6288, rel=0.003)
+
+
+def test_a_token_is_sent_once_to_each_domain_that_has_an_expert_of_it() -> None:
+    """Two domains, two experts a token: 1.5 copies on average, half of which stay at home."""
+    rates = replace(RATES, nvlink=1e18, network=1e9)
+    rows = 2 * 1000 * 4096.0
+    assert exchange_seconds(rows, 2, 16, 1, 8, rates) == pytest.approx(1000 * 4096 * 1.5 * 0.5 / 1e9)
+    assert exchange_seconds(rows, 2, 8, 1, 8, replace(rates, nvlink=1e9)) == pytest.approx(rows * 7 / 8 / 1e9)
+    assert exchange_seconds(rows, 2, 1, 1, 8, rates) == 0
+
+
+def test_a_ring_between_nodes_has_an_adapter_for_each_of_its_ranks_on_a_node() -> None:
+    rates = replace(RATES, nvlink=300e9, network=40e9)
+    assert ring_bandwidth(8, 1, 8, rates) == 300e9
+    assert ring_bandwidth(4, 8, 8, rates) == 40e9
+    assert ring_bandwidth(4, 4, 8, rates) == 80e9
+    assert ring_bandwidth(16, 1, 8, rates) == 300e9  # NVLink is the narrower
+
+
+def test_the_ring_hides_from_as_many_tokens_as_the_published_inequality_says() -> None:
+    """s/c >= 2 (nkv/nq) F/B with F of forward and backward together: 3.5 of attention's passes for 3 of the ring's."""
+    model, layout = plan_model(LLAMA), Layout(tp=2, cp=8)
+    ring = ring_overlap(model, layout, JOB, RATES)
+    assert ring and ring.across and ring.steps == 7
+    forward = 2 * (8 / 32) * RATES.attention_flops / RATES.network
+    passes = 3 / (1 + 2.5 / RATES.attention_backward)
+    assert ring.needed == pytest.approx(forward * passes, rel=0.04)  # a ring's kernels take a little longer
+    at_the_edge = replace(JOB, seq_length=8 * ring.needed)
+    edge = ring_overlap(model, layout, at_the_edge, RATES)
+    assert edge and edge.send_s == pytest.approx(edge.attention_s, rel=0.01)
+    assert ring_overlap(model, Layout(cp=8, cp_comm_type="a2a"), JOB, RATES) is None
+
+
+@pytest.mark.parametrize("recompute", ["none", "selective", "full"])
+def test_a_step_is_the_sum_of_its_terms(recompute: str) -> None:
+    model = plan_model(DEEPSEEK)
+    job = PlanJob(256, 8, H100, 8, 4096, 1024, "fp8")
+    layout = Layout(tp=2, cp=2, pp=4, vp=2, ep=16, etp=2, recompute=recompute)
+    time = step_time(model, layout, job, rates_of(H100, "fp8", {}))
+    assert sum(time.terms.values()) == pytest.approx(time.seconds)
+    assert all(value >= 0 for value in (*time.terms.values(), *time.hidden.values()))
+    assert (time.terms["recompute"] > 0) == (recompute != "none")
+    assert set(LAYER_TERMS) < set(time.terms)
+
+
+def test_the_bubble_is_a_share_of_a_micro_batch_for_each_other_stage() -> None:
+    model = plan_model(LLAMA)
+    job = PlanJob(8, 8, H100, 8, 4096, 64)
+    one, four = (step_time(model, Layout(pp=8, vp=vp), job, RATES) for vp in (1, 4))
+    assert one.terms["bubble"] == pytest.approx(4 * four.terms["bubble"])
+    layers = sum(one.terms[name] for name in (*LAYER_TERMS, "imbalance"))
+    assert one.terms["bubble"] == pytest.approx(7 / 64 * layers)
+
+
+def test_recomputing_everything_adds_one_forward_pass() -> None:
+    work = Work(plan_model(LLAMA), JOB, RATES)
+    front, mlp = work.front(Layout()), work.dense(Layout())
+    again = joined(front, mlp, "full", 0.0, RATES).recompute
+    assert again == pytest.approx((front.gemm + mlp.gemm + front.memory_bound + mlp.memory_bound) / 3
+                                  + front.forward_attention)  # fmt: skip
+    assert joined(front, Mlp(0, 0), "none", 1e9, RATES).total == 1e9  # the host's floor
+
+
+def test_windows_take_less_attention_than_whole_sequences() -> None:
+    """Half of the layers see 1024 tokens back: s w - w^2 / 2 pairs instead of s^2 / 2."""
+    types = ["sliding_attention", "full_attention"] * 16
+    windowed = plan_model({**LLAMA, "sliding_window": 1024, "layer_types": types})
+    whole = Work(plan_model(LLAMA), JOB, RATES).front(Layout()).forward_attention
+    length = JOB.seq_length
+    pairs = (1024 * length - 1024**2 / 2) / (length**2 / 2)
+    assert Work(windowed, JOB, RATES).front(Layout()).forward_attention == pytest.approx(whole * (1 + pairs) / 2)
+
+
+def test_every_fitted_constant_has_a_unit_and_an_origin() -> None:
+    table = constants()
+    assert set(constants_fitted.FITTED) <= set(table)
+    assert {row.evidence for row in table.values()} == {"fitted", "read", "assumed"}
+    assert all(row.value > 0 and row.unit and row.origin for row in table.values())
+
+
+def test_a_release_with_overlapped_exchange_leaves_less_of_it() -> None:
+    old, new = (rates_of(H100, "bf16", {"bridge": release}).ep_exposed for release in ("0.4.2", "0.5.0"))
+    assert new < old
