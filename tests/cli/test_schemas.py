@@ -65,6 +65,7 @@ OUTPUTS = {
         "--seq-length",
         "64",
     ),
+    "pack plan": (*"pack plan --lengths examples/lengths.txt -- --context-parallel-size 4".split(),),
     "support": ("support", "examples/bridge_hcp.yaml", "--tp", "1,8"),
     "layouts": (*PLANNED, "--why-not", "tp=1 cp=16 cp_comm_type=a2a+p2p hcp_sizes=8,2"),
     "layouts of which none fits": (*PLANNED, "--fix", "tp=1", "--fix", "cp=1", "--fix", "pp=1", "--gpus-per-node", "8"),
