@@ -86,7 +86,7 @@ def drawn(draw: random.Random) -> TinyLaunch:
         comm_type=comm,
         cp=cp,
         hcp_sizes=sizes,
-        tp=2 if cp == 2 and kv_heads % 2 == 0 and draw.random() < 0.3 else 1,
+        tp=2 if cp == 2 and kv_heads % 2 == 0 and not experts and draw.random() < 0.3 else 1,
         heads=heads,
         kv_heads=kv_heads,
         window=draw.choice((-1, -1, 0, 3, 7)),
