@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from typing import Any
 
 import pytest
 
@@ -22,7 +23,7 @@ def stuck(x, group):
 attention.ring_shift = stuck
 """
 HCP = {"cp": 16, "cp_comm_type": "a2a+p2p", "hcp_sizes": [8, 2], "heads": 8, "kv_heads": 4}
-LAUNCHES = {
+LAUNCHES: dict[str, dict[str, Any]] = {
     "sinks": {"cp_comm_type": "a2a", "softmax_type": "learnable"},
     "window": {"cp_comm_type": "p2p", "window_size": [128, 0]},
     "packed": {"thd": True, "num_experts": 8, "moe_router_topk": 1, "mla": True, "q_lora_rank": 64},
