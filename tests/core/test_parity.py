@@ -71,6 +71,12 @@ def test_what_the_launch_sets_is_set_in_the_small_one():
     assert all(0 < length <= whole for length, whole in zip(real, padded)) and real != padded
 
 
+def test_experts_run_without_tensor_parallelism_which_is_said():
+    plan = tiny_launch({**HCP, "tp": 4, "num_experts": 8}, 8, "float64")
+    assert (plan.launch.tp, plan.launch.heads, plan.launch.kv_heads) == (1, 8, 2)
+    assert "TP: 4 -> 1" in plan.scaled
+
+
 def test_the_plan_says_what_is_smaller_and_what_is_missing():
     plan = tiny_launch({**HCP, "pp": 4, "fp8": "hybrid", "num_layers": 80, "seq_length": 131072}, 4, "float64")
     assert "levels: [8, 2] -> [2, 2]" in plan.scaled and "layers: 80 -> 2" in plan.scaled

@@ -93,14 +93,15 @@ def tiny_launch(facts: Mapping[str, Any], processes: int, precision: str) -> Tin
     cp, comm, sizes = _cp_of(facts)
     tp = _whole(facts, "tp", 1)
     rooms = 4 if sizes else 2
-    small_tp = 2 if tp > 1 and processes >= 2 * rooms else 1
+    experts = min(_whole(facts, "num_experts", 0), MAX_EXPERTS)
+    # Upstream refuses experts with tensor parallelism unless sequence parallelism is on, which torch's norms refuse.
+    small_tp = 2 if tp > 1 and not experts and processes >= 2 * rooms else 1
     room = processes // small_tp
     if room < rooms:
         raise HcpError(f"--processes: found {processes}, wanted at least {rooms} for {comm}; give more")
     small_sizes = _levels(sizes, room) if sizes else None
     small_cp = small_sizes[0] * small_sizes[1] if small_sizes else min(cp, room)
     heads, kv_heads, noted = _heads(facts, tp, small_tp)
-    experts = min(_whole(facts, "num_experts", 0), MAX_EXPERTS)
     window = facts.get("window_size")
     left = window[0] if isinstance(window, (list, tuple)) and window and isinstance(window[0], int) else -1
     launch = TinyLaunch(
@@ -206,6 +207,8 @@ def _scaled(facts: Mapping[str, Any], launch: TinyLaunch, window: int) -> list[s
     said = []
     if launch.hcp_sizes:
         said.append(f"levels: {list(facts['hcp_sizes'])} -> {launch.hcp_sizes}")
+    if launch.tp != _whole(facts, "tp", 1):
+        said.append(f"TP: {facts['tp']} -> {launch.tp}")
     if launch.cp != facts["cp"]:
         said.append(f"CP: {facts['cp']} -> {launch.cp}")
     if launch.window != window:

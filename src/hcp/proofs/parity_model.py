@@ -61,6 +61,7 @@ def build_parity_model(launch: TinyLaunch, cp: int, core_attention: Any, device:
         fields |= {
             "num_moe_experts": launch.experts,
             "moe_router_topk": launch.topk,
+            "moe_router_pre_softmax": launch.topk == 1,  # which upstream wants there
             "moe_ffn_hidden_size": 2 * HEAD_DIM,
             "moe_router_load_balancing_type": "none",
             "moe_token_dispatcher_type": "alltoall",

@@ -17,7 +17,7 @@ from hcp.proofs.te_cpu.case import BATCH, HEAD_DIM, AttentionCall, Inputs
 from hcp.proofs.te_cpu.load import Release, use_flash
 
 CP_SIZE = 4
-_LOGGER = "DotProductAttention"
+LOGGER = "DotProductAttention"
 _SWITCHES = ("NVTE_FLASH_ATTN", "NVTE_FUSED_ATTN", "NVTE_UNFUSED_ATTN")
 
 
@@ -86,7 +86,7 @@ class _Lines(logging.Handler):
 @contextlib.contextmanager
 def logged_by_choice() -> Iterator[list[str]]:
     """The lines that the choice of the backend logs meanwhile, which nobody else sees."""
-    logger, handler = logging.getLogger(_LOGGER), _Lines()
+    logger, handler = logging.getLogger(LOGGER), _Lines()
     before, logger.propagate = logger.propagate, False
     logger.addHandler(handler)
     try:

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import contextlib
 import functools
+import logging
 import sys
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -17,7 +18,7 @@ from typing import Any
 
 import torch
 
-from hcp.proofs.te_cpu.choose import logged_by_choice
+from hcp.proofs.te_cpu.choose import LOGGER, logged_by_choice
 from hcp.proofs.te_cpu.load import PACKAGE, Release, load, use_flash
 
 
@@ -30,6 +31,8 @@ def load_with_module(folder: Path) -> Release:
     """
     release = load(folder)
     use_flash(release, 0)
+    # A logger with a handler gets none from upstream, which would print each choice.
+    logging.getLogger(LOGGER).addHandler(logging.NullHandler())
     vars(release.chooser)["get_attention_backend"] = _with_reasons(release.chooser.get_attention_backend)
     optimizers: Any = None  # an import of it fails: megatron-core then takes torch's
     sys.modules[f"{PACKAGE}.optimizers"] = optimizers
