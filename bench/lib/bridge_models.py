@@ -16,8 +16,9 @@ from typing import Any
 
 from bridge_names import BRIDGES, TEXT_ONLY
 from follow.call import Call
+from follow.expressions import is_known
 from follow.modules import Modules
-from follow.values import Class, Node, Unknown
+from follow.values import UNKNOWN, Class, Kept, Node, NotFollowed, Raised
 from follow.world import World
 
 _SIZES = Path(__file__).with_name("model_sizes.txt")
@@ -43,19 +44,29 @@ _NOT_THE_CONFIG = frozenset(
 
 
 class ModelDefaults:
-    """The fields of a model's configuration that keep their class's default, by Hugging Face model."""
+    """The configuration that Bridge makes of a Hugging Face model, without its config.json."""
 
     def __init__(self, world: World) -> None:
         self._world = world
-        self._by_bridge: dict[str | None, dict[str, Any]] = {}
+        self._by_bridge: dict[str | None, Node] = {}
 
-    def of(self, model: str) -> dict[str, Any]:
-        """Field -> default; a field that code for the model may write is left out."""
+    def of(self, model: str) -> Node:
+        """The model's configuration; a field that its config.json may decide is left out, but for its sizes."""
         bridge = _bridge_of(model)
         if bridge not in self._by_bridge:
             written = self._written_behind(bridge)
-            self._by_bridge[bridge] = {name: value for name, value in self._fields.items() if name not in written}
-        return copy.deepcopy({**self._by_bridge[bridge], **_sizes().get(model, {})})
+            made = self._made_by(bridge)
+            made.fields = {
+                **{name: value for name, value in self._fields.items() if name not in written},
+                **{
+                    name: value
+                    for name, value in made.fields.items()
+                    if is_known(value) and not isinstance(value, Node)
+                },
+            }
+            self._by_bridge[bridge] = made
+        made = self._by_bridge[bridge]
+        return Node(made.kind, copy.deepcopy({**made.fields, **_sizes().get(model, {})}), model)
 
     def names_of(self, model: str) -> frozenset[str]:
         """Every name that can be a field of the model's configuration."""
@@ -65,6 +76,32 @@ class ModelDefaults:
         """Whether the model has an encoder of images or sound beside its language model; None where it is not told."""
         bridge = _bridge_of(model)
         return None if bridge is None else bridge not in TEXT_ONLY
+
+    def _made_by(self, bridge: str | None) -> Node:
+        """What the bridge makes whatever the config.json says: its `provider_bridge`, followed."""
+        kind = self._kind_of(bridge)
+        method = self._world.method(kind, "provider_bridge") if kind else None
+        if kind is None or method is None:
+            return Node()
+        own = Kept(kind, {"PROVIDER_CLASS": self._provider_of(kind)})
+        try:
+            made = Call(self._world, kind.module).follow(method, [own, UNKNOWN], {})
+        except (Raised, NotFollowed, RecursionError):
+            return Node()
+        return made if isinstance(made, Node) else Node()
+
+    def _kind_of(self, bridge: str | None) -> Class | None:
+        modules = self._world.modules
+        home = next((name for name in modules.below(_MODELS) if _defines(modules, name, bridge)), None)
+        found = self._world.named(home, bridge) if home and bridge else None
+        return found if isinstance(found, Class) else None
+
+    def _provider_of(self, kind: Class) -> Any:
+        """The class that `@register_bridge(provider=…)` names; it becomes the bridge's PROVIDER_CLASS."""
+        calls = (item for item in kind.code.decorator_list if isinstance(item, ast.Call))
+        named = (word.value for call in calls for word in call.keywords if word.arg == "provider")
+        value = next(named, None)
+        return Call(self._world, kind.module).value(value) if value is not None else None
 
     @cache  # noqa: B019
     def _written_behind(self, bridge: str | None) -> set[str]:
@@ -78,7 +115,7 @@ class ModelDefaults:
 
     @cached_property
     def _fields(self) -> dict[str, Any]:
-        return {key: value for key, value in self._all_fields.items() if not isinstance(value, Unknown | Node)}
+        return {key: value for key, value in self._all_fields.items() if _is_told(value)}
 
     def _behind(self, bridge: str | None) -> set[str]:
         """The modules that a bridge's module imports from Bridge's models, and what those import in turn."""
@@ -102,8 +139,12 @@ class ModelDefaults:
         return found
 
 
+def _is_told(value: Any) -> bool:
+    return is_known(value) and not isinstance(value, Node)
+
+
 def _bridge_of(model: str) -> str | None:
-    return next((name for pattern, name in BRIDGES if re.match(pattern, model)), None)
+    return next((name for pattern, name in BRIDGES if re.match(pattern, model)), None) or None
 
 
 @cache

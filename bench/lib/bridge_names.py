@@ -25,6 +25,7 @@ BRIDGES = (
     (r"google/gemma-2", "Gemma2Bridge"),
     (r"google/gemma-3-1b", "Gemma3ModelBridge"),
     (r"google/gemma-3", "Gemma3VLBridge"),
+    (r"google/gemma-4-E4B", ""),  # its recipes switch to a conversion of the text model alone
     (r"google/gemma-4", "Gemma4VLBridge"),
     (r"meta-llama/", "LlamaBridge"),
     (r"mistralai/Ministral-3", "Ministral3Bridge"),

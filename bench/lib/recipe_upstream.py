@@ -41,6 +41,7 @@ def prepare(bridge: str, megatron_lm: str) -> None:
     import torch.distributed.tensor
 
     torch.compile = lambda made=None, **_: made if made is not None else (lambda decorated: decorated)
+    torch.cuda.device_count = lambda: 8
     torch.cuda.get_device_capability = lambda *_: (9, 0)
     torch.cuda.get_device_properties = lambda *_: types.SimpleNamespace(major=9, minor=0, name="NVIDIA H100")
     if not hasattr(typing, "override"):  # Python 3.12
@@ -129,6 +130,58 @@ def _plain(value: Any) -> Any:
     return int(value) if type(value).__module__ == "signal" else f"<{type(value).__name__}>"
 
 
+def refusal(config: Any, world_size: int, sizes: dict[str, Any]) -> str | None:
+    """The error with which upstream's start-up refuses a recipe on so many GPUs, or None.
+
+    The model gets the sizes that are given. Run are Bridge's validation, the micro-batch calculator, the process groups
+    (torch's fake ones) and the layers of the first stage.
+    """
+    import torch
+    from megatron.core import num_microbatches_calculator as calculator
+    from megatron.core import parallel_state
+    from torch.testing._internal.distributed.fake_pg import FakeStore
+
+    for name, value in sizes.items():
+        if hasattr(config.model, name):
+            setattr(config.model, name, value)
+    os.environ.update(WORLD_SIZE=str(world_size), RANK="0", LOCAL_RANK="0")
+    try:
+        training = importlib.import_module("megatron.bridge.training.config")
+        if hasattr(training, "runtime_config_update"):
+            training.runtime_config_update(config)
+        else:
+            config.validate()
+        train, model = config.train, config.model
+        calculator.init_num_microbatches_calculator(
+            0,
+            train.rampup_batch_size,
+            train.global_batch_size,
+            train.micro_batch_size,
+            config.data_parallel_size,
+            False,
+        )
+        torch.distributed.init_process_group("fake", store=FakeStore(), rank=0, world_size=world_size)
+        parallel_state.initialize_model_parallel(
+            tensor_model_parallel_size=model.tensor_model_parallel_size,
+            pipeline_model_parallel_size=model.pipeline_model_parallel_size,
+            virtual_pipeline_model_parallel_size=model.virtual_pipeline_model_parallel_size,
+            context_parallel_size=model.context_parallel_size,
+            expert_model_parallel_size=model.expert_model_parallel_size,
+            expert_tensor_parallel_size=model.expert_tensor_parallel_size,
+            create_gloo_process_groups=False,
+        )
+        blocks = importlib.import_module("megatron.core.transformer.transformer_block")
+        blocks.get_num_layers_to_build(model, vp_stage=0 if model.virtual_pipeline_model_parallel_size else None)
+    except (Exception, SystemExit) as error:
+        return f"{type(error).__name__}: {' '.join(str(error).split())}"[:300]
+    finally:
+        parallel_state.destroy_model_parallel()
+        calculator.destroy_num_microbatches_calculator()
+        if torch.distributed.is_initialized():
+            torch.distributed.destroy_process_group()
+    return None
+
+
 def _function(name: str) -> Any:
     """A recipe as upstream's launchers find it: a benchmark's family, then the library and its h100 packages."""
     for package in _packages():
@@ -162,7 +215,9 @@ def main() -> None:
         try:
             with contextlib.redirect_stdout(io.StringIO()):
                 config = _function(question["name"])(**question.get("arguments", {}))
-            answer: dict[str, Any] = {"facts": facts(config, question["keys"])}
+                answer: dict[str, Any] = {"facts": facts(config, question["keys"])}
+                if "world_size" in question:
+                    answer["refusal"] = refusal(config, question["world_size"], question["model"])
         except (Exception, SystemExit) as error:
             answer = {"error": f"{type(error).__name__}: {error}"[:300]}
         print(json.dumps(answer), file=answers, flush=True)

@@ -44,6 +44,49 @@ class BelowPlain(Plain):
     heads = 8
     names: list = field(default_factory=list)
 """
+FUNCTIONS = """
+import contextlib
+from dataclasses import dataclass, field, fields
+from typing import cast
+
+@dataclass
+class Small:
+    layers: int = 1
+    own: int = field(default=5, init=False)
+
+@dataclass
+class Large(Small):
+    heads: int = 2
+
+def copies_fields():
+    large = Large(layers=7, heads=3)
+    return Small(**{each.name: getattr(large, each.name) for each in fields(Small) if each.init}).layers
+
+def is_below():
+    return issubclass(Large, Small), issubclass(Small, Large)
+
+def casts():
+    return cast(Small, Large(heads=8)).heads
+
+def works_under_a_manager():
+    with contextlib.nullcontext():
+        layers = 3
+    return layers
+"""
+DOUBTFUL = """
+def loops(asked):
+    found = {"always": 1}
+    if asked:
+        for key in ("first", "second"):
+            found[key] = 2
+    return found
+
+def swallows(asked):
+    value = 1
+    with suppress(Exception):
+        value = 2
+    return value
+"""
 KINDS = ("Transformer", "Latent", "LatentFirst", "ProviderFirst", "Plain", "BelowPlain")
 PACKAGE = {
     "recipes/__init__.py": "from recipes.first import *\nfrom recipes.second import *\n",
@@ -96,3 +139,27 @@ def test_a_package_has_the_names_that_its_stars_bring(
     finally:
         for name in ("recipes", "recipes.first", "recipes.second"):
             sys.modules.pop(name, None)
+
+
+@pytest.mark.parametrize("name", ["copies_fields", "is_below", "casts", "works_under_a_manager"])
+def test_a_function_returns_what_python_returns(
+    followed: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, name: str
+) -> None:
+    from follow.call import Call
+
+    (tmp_path / "done.py").write_text(FUNCTIONS)
+    monkeypatch.syspath_prepend(str(tmp_path))
+    monkeypatch.delitem(sys.modules, "done", raising=False)
+    real = getattr(importlib.import_module("done"), name)()
+    assert Call(followed, "done").follow(followed.named("done", name), [], {}) == real
+
+
+def test_what_a_doubtful_loop_writes_is_unknown_and_nothing_else_is(followed: Any, tmp_path: Path) -> None:
+    from follow.call import Call
+    from follow.values import UNKNOWN
+
+    (tmp_path / "doubtful.py").write_text(DOUBTFUL)
+    call = Call(followed, "doubtful")
+    loops = call.follow(followed.named("doubtful", "loops"), [UNKNOWN], {})
+    assert loops == {"always": 1, "first": UNKNOWN, "second": UNKNOWN}
+    assert call.follow(followed.named("doubtful", "swallows"), [UNKNOWN], {}) is UNKNOWN

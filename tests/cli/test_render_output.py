@@ -127,3 +127,14 @@ def test_a_launch_that_is_undecided_is_rendered_with_a_warning(hcp, tmp_path):
         "hcp render: undecided: the recipe is not known, and it decides what this launch leaves out; name"
         in done.stderr
     )
+
+
+def test_a_launch_is_rendered_with_the_file_and_the_arguments_that_are_given_with_it(hcp, tmp_path):
+    (tmp_path / "train.sh").write_text('. "$HOME/size.sh"\ntorchrun pretrain_gpt.py $SIZE "$@"\n')
+    (tmp_path / "size.sh").write_text(f'SIZE="{" ".join(HCP_WORDS)}"\n')
+    words = ("render", "train.sh", "--start", "srun", "--nodes", "2", *SITE)
+    beside = ("--source", "size.sh", "--args", "--micro-batch-size 3")
+    done = hcp(*words, *beside, cwd=tmp_path)
+    assert done.returncode in (0, 1) and "--micro-batch-size 3" in done.stdout, done.stderr
+    assert "--context-parallel-size 4" in done.stdout
+    assert "--context-parallel-size 4" not in hcp(*words, cwd=tmp_path).stdout

@@ -96,6 +96,11 @@ def test_the_groups_of_the_job_are_compared_with_those_of_the_launch(hcp, tmp_pa
         )
     planned = hcp("triage", "planned.log", "--launch", "train.sh", cwd=tmp_path)
     assert planned.returncode == 0 and "on, as far as logs can tell" in planned.stdout
+    (tmp_path / "wrapped.sh").write_text('. "$HOME/size.sh"\ntorchrun --nproc-per-node 8 pretrain_gpt.py $SIZE "$@"\n')
+    (tmp_path / "size.sh").write_text(f'SIZE="{launch[0]}"\n')
+    beside = ("--launch", "wrapped.sh", "--source", "size.sh", "--args", launch[1])
+    assert "built with the planned members" in hcp("triage", "planned.log", *beside, cwd=tmp_path).stdout
+    assert "planned: 0, 2" in hcp("triage", "other.log", *beside, cwd=tmp_path).stdout
     other = hcp("triage", "other.log", "--launch", "train.sh", cwd=tmp_path)
     assert other.returncode == 1
     assert "LOG002: HIERARCHICAL_CONTEXT_PARALLEL_GROUP_L0 has ranks 0, 1; planned: 0, 2" in other.stdout

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ast
 import copy
 from typing import TYPE_CHECKING, Any
 
@@ -106,6 +107,24 @@ def _isinstance(within: Objects, value: Any, kind: Any) -> Any:
     return any(item.code is kind.code for item in order)
 
 
+def _issubclass(within: Objects, kind: Any, base: Any) -> Any:
+    order = within.world.mro(kind) if isinstance(kind, Class) else None
+    if order is None or not isinstance(base, Class):
+        return UNKNOWN
+    return any(item.code is base.code for item in order)
+
+
+def _fields(within: Objects, value: Any) -> Any:
+    """`dataclasses.fields`, with `name` and `init` alone."""
+    kind = value.kind if isinstance(value, Node) else value
+    if not isinstance(kind, Class) or within.world.mro(kind) is None:
+        return UNKNOWN
+    return tuple(
+        Node(fields={"name": name, "init": "init=False" not in ast.unparse(line)})
+        for name, line, _ in within.world.fields(kind)
+    )
+
+
 def _hasattr(within: Objects, owner: Any, name: Any) -> Any:
     if not isinstance(owner, Node) or not isinstance(name, str):
         return False if owner is None and isinstance(name, str) and not name.startswith("__") else UNKNOWN
@@ -179,6 +198,8 @@ def _copy(within: Objects, value: Any) -> Any:
 
 _SPECIAL: dict[str, Any] = {
     "isinstance": _isinstance,
+    "issubclass": _issubclass,
+    "fields": _fields,
     "hasattr": _hasattr,
     "getattr": _getattr,
     "setattr": _setattr,
@@ -186,5 +207,6 @@ _SPECIAL: dict[str, Any] = {
     "replace": _replace,
     "partial": _partial,
     "copy": _copy,
+    "cast": lambda within, kind, value: value,
     "type": lambda within, value: UNKNOWN,
 }

@@ -99,7 +99,7 @@ class Call(Objects):
         elif isinstance(line, ast.Try):
             self._try(line)
         elif isinstance(line, ast.With):
-            self._doubtful(line.body)
+            self._with(line)
         elif isinstance(line, ast.Import | ast.ImportFrom):
             for alias in line.names:
                 self.assign_name((alias.asname or alias.name).partition(".")[0], self.imported(line, alias))
@@ -129,6 +129,7 @@ class Call(Objects):
         if isinstance(items, list | tuple | dict | range) and not leaves and len(items) < 2000:
             for item in list(items):
                 self.assign(line.target, item)
+                self._bind_loop(line.target, item)  # known inside the loop, however doubtful the loop is
                 self.block(line.body)
             self.block(line.orelse)
         else:
@@ -140,6 +141,16 @@ class Call(Objects):
         else:
             self._doubtful(line.body, *(handler.body for handler in line.handlers), line.orelse)
         self.block(line.finalbody)
+
+    def _with(self, line: ast.With) -> None:
+        """The body runs, as no recipe's manager swallows an error but `suppress`; what is behind `as` is not known."""
+        for item in line.items:
+            if item.optional_vars is not None:
+                self.assign(item.optional_vars, UNKNOWN)
+        if any("suppress" in ast.unparse(item.context_expr) for item in line.items):
+            self._doubtful(line.body)
+        else:
+            self.block(line.body)
 
     def _doubtful(self, *blocks: Sequence[ast.stmt]) -> None:
         """Follows blocks that may run or not: all that they write is unknown then."""

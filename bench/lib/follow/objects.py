@@ -87,7 +87,7 @@ class Objects(Expressions):
 
     def _of_class(self, kind: Class, name: str) -> Any:
         if kind.code.name == "AutoBridge":
-            return Builtin("bridge" if name == "from_hf_pretrained" else "opaque")
+            return Builtin("bridge" if name in ("from_hf_pretrained", "from_hf_config") else "opaque")
         if name == "__dataclass_fields__":
             return tuple(field for field, _, _ in self.world.fields(kind))
         if name == "__init__":
@@ -150,7 +150,7 @@ class Objects(Expressions):
             if function.name == "bridge":
                 return _Bridge(args[0] if args and isinstance(args[0], str) else "")
             if function.name == "model":
-                return Node(fields=self.world.model_fields(function.owner.model), model=function.owner.model)
+                return self.world.made_of(function.owner.model)
             return call_builtin(self, function, args, kwargs)
         if item is not None and _root(item.func) in _HARMLESS:
             return UNKNOWN

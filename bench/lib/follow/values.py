@@ -87,6 +87,16 @@ class Node:
         self.is_open = True
 
 
+class Kept(Node):
+    """An object that code which is not followed leaves as it is."""
+
+    def __init__(self, kind: Class, fields: dict[str, Any]) -> None:
+        super().__init__(kind, fields, is_open=False)
+
+    def spoil(self) -> None:
+        pass
+
+
 class Raised(Exception):
     """The followed code raises an error."""
 

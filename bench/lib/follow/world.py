@@ -7,15 +7,17 @@ from collections.abc import Callable
 from typing import Any
 
 from follow.modules import Modules
-from follow.values import UNKNOWN, Builtin, Class, Function, Module
+from follow.values import UNKNOWN, Builtin, Class, Function, Module, Node
 
 _BUILTINS = frozenset(
-    "isinstance getattr hasattr setattr len str int float bool list tuple dict set sorted max min range sum any all "
-    "abs zip enumerate print type object".split()
+    "isinstance issubclass getattr hasattr setattr len str int float bool list tuple dict set sorted max min range sum "
+    "any all abs zip enumerate print type object".split()
 )
 _FROM_PACKAGES = {
     ("dataclasses", "replace"): Builtin("replace"),
+    ("dataclasses", "fields"): Builtin("fields"),
     ("copy", "deepcopy"): Builtin("deepcopy"),
+    ("typing", "cast"): Builtin("cast"),
     ("functools", "partial"): Builtin("partial"),
 }
 _ENUMS = ("Enum", "IntEnum", "StrEnum")
@@ -27,10 +29,10 @@ _TRANSPARENT = frozenset(("register", "override", "lru_cache(maxsize=None)", "fu
 class World:
     """The modules, the constants that were evaluated, and how many doubtful conditions stand around a line."""
 
-    def __init__(self, modules: Modules, model_fields: Callable[[str], dict[str, Any]] = lambda model: {}) -> None:
+    def __init__(self, modules: Modules, made_of: Callable[[str], Node] = lambda model: Node(model=model)) -> None:
         self.modules = modules
-        self.model_fields = model_fields
-        """What is known of a model that upstream makes from a Hugging Face config, by the model's name."""
+        self.made_of = made_of
+        """The configuration that upstream makes of a Hugging Face model, by the model's name."""
         self.doubts = 0
         self.constants: dict[tuple[str, str], Any] = {}
         self._bases: dict[tuple[str, str], tuple[Class, ...] | None] = {}

@@ -58,17 +58,7 @@ site_option = click.option(
     help="The site file: YAML with the cluster's facts, under the names of `hcp render`'s options.",
 )
 
-_LAUNCH_OPTIONS: tuple[Decorator, ...] = (
-    click.option("--set", "sets", multiple=True, metavar="KEY=VALUE", help="Change one of the launch's own keys."),
-    assume_option(
-        "State a fact that the launch does not: te=2.14 mcore=0.16.1 arch=sm90 nvlink_domain=8; "
-        "'installed' reads the versions here."
-    ),
-    click.option("--facts", "facts_file", metavar="FILE", help="Facts written by `hcp facts` where the job runs."),
-    site_option,
-    dialect_option,
-    model_option,
-    recipe_option,
+_BESIDE_OPTIONS: tuple[Decorator, ...] = (
     click.option(
         "--source",
         "sources",
@@ -81,6 +71,20 @@ _LAUNCH_OPTIONS: tuple[Decorator, ...] = (
     click.option(
         "--args", "arguments", metavar="WORDS", help="The script's arguments, in one word: --args '3 8' are $1 and $2."
     ),
+)
+
+_LAUNCH_OPTIONS: tuple[Decorator, ...] = (
+    click.option("--set", "sets", multiple=True, metavar="KEY=VALUE", help="Change one of the launch's own keys."),
+    assume_option(
+        "State a fact that the launch does not: te=2.14 mcore=0.16.1 arch=sm90 nvlink_domain=8; "
+        "'installed' reads the versions here."
+    ),
+    click.option("--facts", "facts_file", metavar="FILE", help="Facts written by `hcp facts` where the job runs."),
+    site_option,
+    dialect_option,
+    model_option,
+    recipe_option,
+    *_BESIDE_OPTIONS,
 )
 
 
@@ -107,6 +111,18 @@ def launch_options(command: Command) -> Command:
     for option in reversed(_LAUNCH_OPTIONS):
         option(with_load_options)
     return with_load_options
+
+
+def beside_options(command: Command) -> Command:
+    """Adds `--source` and `--args`; the command gets them as one `beside: Beside`."""
+
+    @functools.wraps(command)
+    def with_beside(*args: Any, sources: tuple[str, ...], arguments: str | None, **rest: Any) -> Any:
+        return command(*args, beside=_beside(sources, arguments), **rest)
+
+    for option in reversed(_BESIDE_OPTIONS):
+        option(with_beside)
+    return with_beside
 
 
 def _beside(sources: tuple[str, ...], arguments: str | None) -> Beside:

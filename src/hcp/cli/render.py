@@ -8,13 +8,13 @@ from typing import Any
 
 import click
 
-from hcp.cli.options import dialect_option, model_option, recipe_option, site_option
+from hcp.cli.options import beside_options, dialect_option, model_option, recipe_option, site_option
 from hcp.cli.screen import say
 from hcp.core.errors import HcpError
 from hcp.core.files import write_whole
 from hcp.core.secrets import without_secrets
 from hcp.core.visible import visible
-from hcp.launch.fact import Dialect, Launch
+from hcp.launch.fact import Beside, Dialect, Launch
 from hcp.launch.load import LoadOptions
 from hcp.render.from_launch import Stated
 from hcp.render.site import KEYS, Settled, SiteKey, load_site, settle_site, site_assumptions
@@ -65,6 +65,7 @@ def _option(key: SiteKey) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
 @dialect_option
 @model_option
 @recipe_option
+@beside_options
 @_site_options
 def render(
     targets: Sequence[str],
@@ -76,6 +77,7 @@ def render(
     dialect: Dialect | None,
     model_file: str | None,
     recipe: str | None,
+    beside: Beside,
     **options: Any,
 ) -> int:
     """Write an sbatch script that checks itself before it trains.
@@ -106,7 +108,9 @@ def render(
         if len(targets) > 1 or not (targets or words):
             raise HcpError(f"found {len(targets)} targets; wanted one launch, or overrides after --; name one")
         target = targets[0] if targets else ""
-        launch = _load(target, LoadOptions(dialect, words, model_file=model_file, recipe=recipe), start, site)
+        launch = _load(
+            target, LoadOptions(dialect, words, model_file=model_file, recipe=recipe, beside=beside), start, site
+        )
         stated = stated_by(launch)
         start = start or stated.start
         if start is None:

@@ -10,13 +10,13 @@ from typing import TYPE_CHECKING
 
 import click
 
-from hcp.cli.options import assume_option, dialect_option, format_option
+from hcp.cli.options import assume_option, beside_options, dialect_option, format_option
 from hcp.cli.screen import say
 from hcp.core.errors import HcpError
 from hcp.core.visible import visible
 
 if TYPE_CHECKING:
-    from hcp.launch.fact import Dialect
+    from hcp.launch.fact import Beside, Dialect
     from hcp.triage.is_cp_on import CpPlan
 
 
@@ -25,8 +25,16 @@ if TYPE_CHECKING:
 @click.option("--launch", metavar="TARGET", help="The launch of the job: its groups and sizes are the plan.")
 @dialect_option
 @assume_option("State a fact: arch=sm90 world_size=32.")
+@beside_options
 @format_option("text", "json")
-def triage(logs: Sequence[str], launch: str | None, dialect: Dialect | None, assumes: Sequence[str], fmt: str) -> int:
+def triage(
+    logs: Sequence[str],
+    launch: str | None,
+    dialect: Dialect | None,
+    assumes: Sequence[str],
+    beside: Beside,
+    fmt: str,
+) -> int:
     """Read the logs of a dead or suspicious job.
 
     LOG is a file, a folder of logs, a job's id (what is named by it in the folders given with it, or in . and logs), or
@@ -40,7 +48,7 @@ def triage(logs: Sequence[str], launch: str | None, dialect: Dialect | None, ass
     from hcp.triage.screen_text import diagnosis_text
     from hcp.triage.sources import find_logs
 
-    plan = _plan(launch, dialect, tuple(assumes))
+    plan = _plan(launch, dialect, tuple(assumes), beside)
     found = find_logs(logs)
     try:
         diagnosis = read_logs(found.paths, plan, _progress(found.size()), found.dumps)
@@ -59,7 +67,7 @@ def triage(logs: Sequence[str], launch: str | None, dialect: Dialect | None, ass
     return 0 if diagnosis.ok else 1
 
 
-def _plan(launch: str | None, dialect: Dialect | None, assumes: tuple[str, ...]) -> CpPlan:
+def _plan(launch: str | None, dialect: Dialect | None, assumes: tuple[str, ...], beside: Beside) -> CpPlan:
     from hcp.triage.is_cp_on import CpPlan
 
     if launch is None and not assumes:
@@ -68,7 +76,7 @@ def _plan(launch: str | None, dialect: Dialect | None, assumes: tuple[str, ...])
 
     if launch is None:
         return plan_of_assumptions(assumes)
-    return plan_of_launch(launch, dialect, assumes)
+    return plan_of_launch(launch, dialect, assumes, beside)
 
 
 def _progress(total: int) -> Callable[[int], None]:

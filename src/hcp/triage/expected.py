@@ -9,10 +9,10 @@ from hcp.triage.is_cp_on import CpPlan
 
 if TYPE_CHECKING:
     from hcp.core.ranks import RankGroups
-    from hcp.launch.fact import Dialect
+    from hcp.launch.fact import Beside, Dialect
 
 
-def plan_of_launch(target: str, dialect: Dialect | None, assumes: tuple[str, ...]) -> CpPlan:
+def plan_of_launch(target: str, dialect: Dialect | None, assumes: tuple[str, ...], beside: Beside) -> CpPlan:
     """What a launch plans, as far as it states it; `dialect` None: detected from the target.
 
     Raises:
@@ -20,7 +20,7 @@ def plan_of_launch(target: str, dialect: Dialect | None, assumes: tuple[str, ...
     """
     from hcp.launch.load import LoadOptions, load_launch
 
-    launch = load_launch(target, LoadOptions(dialect=dialect, assumes=assumes))
+    launch = load_launch(target, LoadOptions(dialect=dialect, assumes=assumes, beside=beside))
     return _plan({name: fact.value for name, fact in launch.facts.items()})
 
 

@@ -99,6 +99,7 @@ TRAINER = "{trainer: {numNodes: 4, numProcPerNode: auto, args: %s, resourcesPerN
     [
         ("Pod", CONTAINERS, 1),
         ("Job", "{template: {spec: " + CONTAINERS + "}}", 1),
+        ("CronJob", "{jobTemplate: {spec: {parallelism: 3, template: {spec: " + CONTAINERS + "}}}}", 1),
         ("TrainJob", TRAINER % (TORCHRUN.replace(RANKS, ""), GPUS, REST), 4),
         ("PyTorchJob", "{pytorchReplicaSpecs: {Worker: {replicas: 2, template: {spec: " + CONTAINERS + "}}}}", 2),
         ("JobSet", "{replicatedJobs: [{replicas: 2, template: {spec: {template: {spec: " + CONTAINERS + "}}}}]}", 1),
@@ -112,6 +113,15 @@ def test_commands_in_lists_with_the_variables_that_kubernetes_puts_in(
     place = launch.facts["cp"].location
     assert place is not None and place.line == 5
     assert (POD % (kind, spec)).splitlines()[4][place.column - 1 :].startswith("--context-parallel-size", 1)
+
+
+def test_an_init_container_that_trains_is_a_launch_and_one_that_prepares_is_none(tmp_path: Path) -> None:
+    preparing = "{initContainers: [{command: [git, clone, x]}], " + CONTAINERS[1:]
+    (launch,) = launches(tmp_path, POD % ("Pod", preparing))
+    assert values(launch, "cp") == (4,)
+    first = CONTAINERS[1:-1].replace("containers", "initContainers").replace("'4'", "'2'")
+    both = launches(tmp_path, POD % ("Pod", "{" + first + ", " + CONTAINERS[1:]))
+    assert [values(launch, "cp") for launch in both] == [(2,), (4,)]
 
 
 def test_an_mpi_job_has_as_many_ranks_as_its_workers_have_slots(tmp_path: Path) -> None:

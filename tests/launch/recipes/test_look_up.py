@@ -36,12 +36,18 @@ def test_sizes_of_the_model_are_known_where_bridge_wrote_them_down() -> None:
     assert known["vision"] is False
 
 
+def test_what_a_models_bridge_writes_is_known() -> None:
+    """v0.6.0: glm_moe_dsa/glm5_bridge.py writes cp_comm_type; qwen_vl/qwen3_vl_provider.py has p2p as its default."""
+    assert values("glm52_sft_192gpu_gb200_bf16_128k_config", "0.6.2")["model.cp_comm_type"] == "allgather"
+    assert values("qwen3_vl_235b_a22b_pretrain_256gpu_h100_bf16_mock_config", "0.6.2")["model.cp_comm_type"] == "p2p"
+
+
 def test_what_only_a_config_json_tells_is_unknown_and_says_so() -> None:
-    recipe = look_up("qwen3_vl_8b_sft_config", "0.6.2")
-    assert recipe.model == "Qwen/Qwen3-VL-8B-Instruct"
+    recipe = look_up("gemma3_vl_27b_sft_config", "0.6.2")
+    assert recipe.model == "google/gemma-3-27b-it"
     reason = recipe.unknown["model.num_attention_heads"]
     assert isinstance(reason, Elsewhere)
-    assert "config.json of Qwen/Qwen3-VL-8B-Instruct" in reason and "--model" in reason
+    assert "config.json of google/gemma-3-27b-it" in reason and "--model" in reason
 
 
 def test_without_a_release_only_what_all_releases_agree_on_is_known() -> None:

@@ -5,7 +5,8 @@ from __future__ import annotations
 import re
 
 _OBJECT = re.compile(r"^apiVersion[ \t]*:", re.M)
-_KIND = re.compile(r"^kind[ \t]*:[ \t]*[\"']?(Pod|Job|JobSet|PyTorchJob|MPIJob|TrainJob|RayJob|ConfigMap|List)\b", re.M)
+_KINDS = "Pod|Job|CronJob|JobSet|PyTorchJob|MPIJob|TrainJob|RayJob|ConfigMap|List"
+_KIND = re.compile(rf"^kind[ \t]*:[ \t]*[\"']?({_KINDS})\b", re.M)
 
 
 def is_kubernetes(text: str) -> bool:

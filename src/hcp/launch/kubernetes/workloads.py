@@ -45,8 +45,8 @@ def workloads(documents: list[Map]) -> list[TrainingPod]:
 def _pod(
     spec: Node | None, nodes: int | None, at: Node | None = None, ranks: Node | None = None
 ) -> Iterator[TrainingPod]:
-    """The containers of a pod's spec that have a command."""
-    for container in items_of(child(spec, "containers")):
+    """The containers of a pod's spec that have a command, in the order in which they start."""
+    for container in [*items_of(child(spec, "initContainers")), *items_of(child(spec, "containers"))]:
         if isinstance(container, Map) and isinstance(spec, Map) and _COMMAND & set(container.items):
             yield TrainingPod("", "", container, spec, nodes, at, None, ranks, _gpus(child(container, "resources")))
 
@@ -70,6 +70,12 @@ def _job(document: Map) -> Iterator[TrainingPod]:
     if not tasks:
         at = child(spec, "parallelism")
         yield from _pod(child(spec, "template", "spec"), number(at, 1), at)
+
+
+def _cron_job(document: Map) -> Iterator[TrainingPod]:
+    template = child(document, "spec", "jobTemplate")
+    if isinstance(template, Map):
+        yield from _job(template)
 
 
 def _job_set(document: Map) -> Iterator[TrainingPod]:
@@ -136,6 +142,7 @@ def _ray_job(document: Map) -> Iterator[TrainingPod]:
 _KINDS: dict[str, Callable[[Map], Iterator[TrainingPod]]] = {
     "Pod": _single,
     "Job": _job,
+    "CronJob": _cron_job,
     "JobSet": _job_set,
     "PyTorchJob": _pytorch_job,
     "MPIJob": _mpi_job,
