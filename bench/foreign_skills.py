@@ -65,8 +65,9 @@ def main() -> None:
         "# Other people's skills",
         "",
         "What `hcp skills validate DIR` and `hcp anchors DIR` say of public skills, written by",
-        "`bench/foreign_skills.py`. A fault breaks the Agent Skills specification, or is a link that leads nowhere. Citations are fences",
-        "`start:end:path` and paths in code spans; those with line numbers are counted again in brackets.",
+        "`bench/foreign_skills.py`. A fault breaks the Agent Skills specification, or is a link that leads nowhere.",
+        "Citations are fences `start:end:path` and paths in code spans; those with line numbers are counted again in",
+        "brackets.",
         "",
         "| skills (commit) | number | with faults | unknown keys | right | moved | drifted | gone | unverified here |",
         "|---|---|---|---|---|---|---|---|---|",
@@ -75,8 +76,8 @@ def main() -> None:
         lines += rows_of(name, folder, repos)
     lines += [
         "",
-        "`moved`: the quoted lines stand elsewhere in the file; `drifted`: some of them; `gone`: none, or no such file.",
-        "For each, `hcp anchors` names the function that the lines are in, which lasts longer than a line number.",
+        "`moved`: the quoted lines stand elsewhere in the file; `drifted`: some of them; `gone`: none, or no such",
+        "file. For each, `hcp anchors` names the function that the lines are in, which outlasts a line number.",
     ]
     print("\n".join(lines))
     if given.write:
