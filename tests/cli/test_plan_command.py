@@ -46,7 +46,7 @@ def test_the_json_of_a_layout_has_what_other_programs_read(hcp: Hcp, root: Path)
 
 def test_an_illegal_layout_is_answered_with_its_rules(hcp: Hcp, root: Path) -> None:
     done = hcp(*GIVEN, "--layout", "tp=3", cwd=root)
-    assert done.returncode == 1
+    assert done.returncode == 0
     assert "illegal TP001" in done.stdout or "TP001" in done.stdout
     (item,) = planned(hcp, root, *GIVEN, "--layout", "tp=3")["layouts"]
     assert (item["legal"], item["fits"], item["step_s"]) == (False, False, None) and "TP001" in item["rules"]

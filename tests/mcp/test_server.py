@@ -35,7 +35,7 @@ def test_a_client_of_the_sdk_finds_tools_asks_them_and_reads_resources(tmp_path:
 
     async def talk(session: Any) -> None:
         tools = {tool.name: tool for tool in (await session.list_tools()).tools}
-        assert {"check", "triage", "explain"} <= tools.keys()
+        assert {"check", "triage", "explain", "support", "plan"} == tools.keys()
         assert all(tool.annotations.read_only_hint for tool in tools.values())
 
         async def ask(name: str, **given: Any) -> Any:
@@ -57,6 +57,15 @@ def test_a_client_of_the_sdk_finds_tools_asks_them_and_reads_resources(tmp_path:
         assert dead["exit_code"] == 1 and dead["answer"]["first_failure"]
         rule = (await ask("explain", rule="HCP001")).structured_content["answer"]["rules"][0]
         assert rule["rule"] == "HCP001"
+
+        config = str(root / "examples" / "llama3_8b_config.json")
+        support = (await ask("support", model=config, tp="1,8", assume=["te=2.14"])).structured_content
+        assert support["exit_code"] == 0 and support["answer"]["schema"] == "hcp.support/1"
+        cluster = {"gpus": 16, "gpu": "h100", "seq_length": 32768, "global_batch": 16}
+        plan = (await ask("plan", model=config, **cluster, top=1)).structured_content["answer"]
+        assert plan["layouts"][0]["legal"] and plan["layouts"][0]["fits"]
+        one = (await ask("plan", model=config, **cluster, layout="tp=2 cp=3")).structured_content
+        assert one["exit_code"] == 0 and not one["answer"]["layouts"][0]["legal"]
 
         wrong: list[tuple[str, dict[str, Any], str]] = [
             ("check", {}, "wanted one of them"),

@@ -32,7 +32,7 @@ COMMANDS: dict[str, tuple[str, str]] = {
     "skills": ("hcp.cli.skills.command", "List, show, validate and install the skills of this pack."),
     "render": ("hcp.cli.render", "Write an sbatch script that checks itself before it trains."),
     "triage": ("hcp.cli.triage", "First failure of a dead job; whether CP is really on in a living one."),
-    "mcp": ("hcp.mcp.command", "Serve check, triage and explain to an agent over MCP."),
+    "mcp": ("hcp.mcp.command", "Serve check, plan, support, triage and explain to an agent over MCP."),
     "facts": ("hcp.cli.facts", "What this machine or container has, as facts for `hcp check --facts`."),
 }
 """Command -> (module that holds it under the same name, short help). Listed, so that `hcp --help` imports none."""

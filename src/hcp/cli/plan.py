@@ -49,7 +49,7 @@ def plan(
     svg: str | None,
     fmt: str,
     **given: Any,
-) -> int:
+) -> None:
     """From a model, a cluster and a sequence length to a parallel layout: memory, time and reasons.
 
     \b
@@ -58,8 +58,8 @@ def plan(
         --layout "tp=2 cp=8 cp_comm_type=a2a+p2p hcp_sizes=4,2"
     hcp plan train.sbatch --gpu h100
 
-    A TARGET is a launch as `hcp check` reads it: its layout is explained. Exit codes: 0 a layout fits, 1 none does, or
-    the one that was asked for is illegal or too large; 2 the input could not be used.
+    A TARGET is a launch as `hcp check` reads it: its layout is explained. A layout that is illegal or does not fit is
+    answered too, with the reason. Exit codes: 0 answered, 2 the input could not be used.
     """
     from hcp.cli.reports.plan import plan_lines
     from hcp.cli.reports.plan_json import plan_json
@@ -80,7 +80,6 @@ def plan(
         click.echo(json.dumps(data))
     else:
         say(plan_lines(shown))
-    return int(not (shown.layouts and shown.layouts[0].fits))
 
 
 def _sorted_words(

@@ -9,7 +9,7 @@ from hcp.core.errors import HcpError
 
 @click.command()
 def mcp() -> None:
-    """Serve check, triage and explain to an agent, with the rules and skills as resources (extra [mcp]).
+    """Serve check, plan, support, triage and explain to an agent, with the rules and skills as resources (extra [mcp]).
 
     An agent starts it and speaks the Model Context Protocol on its standard input and output:
 

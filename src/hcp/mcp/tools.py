@@ -91,6 +91,17 @@ def _triage(given: Given) -> list[str]:
     return ["triage", _target(given), *_options(given, launch="launch")]
 
 
+def _support(given: Given) -> list[str]:
+    sizes = [f"--tp={given['tp']}"] if given.get("tp") is not None else []
+    return ["support", _target(given, "model"), *_options(given), *sizes]
+
+
+def _plan(given: Given) -> list[str]:
+    stated = {name: name.replace("_", "-") for name in _CLUSTER if name != "model"}
+    words = ["plan", f"--model={_target(given, 'model')}", *_options(given, **stated)]
+    return words + [f"--fix={axis}" for axis in given.get("fix") or ()]
+
+
 def _explain(given: Given) -> list[str]:
     rule = str(given["rule"])
     if not rule.isalnum():
@@ -100,6 +111,17 @@ def _explain(given: Given) -> list[str]:
 
 _PATH = {"type": "string", "description": "A file on this machine: script, YAML, override list"}
 _MODEL = {"type": "string", "description": "The model's config.json, for its head counts and sizes"}
+_CLUSTER: dict[str, dict[str, Any]] = {
+    "model": {"type": "string", "description": "The path of the model's config.json"},
+    "gpus": {"type": "integer", "description": "GPUs of the job"},
+    "gpu": {"type": "string", "description": "a100, h100, h200, b200, gb200, b300 or gb300"},
+    "seq_length": {"type": "integer", "description": "Tokens of a sequence"},
+    "global_batch": {"type": "integer", "description": "Sequences of a step"},
+    "gpus_per_node": {"type": "integer"},
+    "precision": {"enum": ["bf16", "fp8", "mxfp8", "nvfp4"]},
+    "layout": {"type": "string", "description": "Explain this one: tp=2 cp=8 cp_comm_type=a2a+p2p hcp_sizes=4,2"},
+    "top": {"type": "integer", "description": "Layouts to show"},
+}
 TOOLS = (
     Tool(
         "check",
@@ -129,6 +151,28 @@ TOOLS = (
         },
         _triage,
         ("hcp.triage.2",),
+    ),
+    Tool(
+        "support",
+        "Which CP communication types, layouts of data and sizes a model can use on these versions, at each TP size, "
+        "and the rules that block the others.",
+        {
+            "model": {"type": "string", "description": "The path of the model's config.json, or of a launch"},
+            "tp": {"type": "string", "description": "Tensor-parallel sizes to ask about: 1,2,4,8"},
+            "assume": _STATED,
+        },
+        _support,
+        ("hcp.support.1",),
+        ("model",),
+    ),
+    Tool(
+        "plan",
+        "From a model, GPUs and a sequence length to the layouts that fit, ranked by time, with memory by term, "
+        "overrides and reasons; or one layout explained.",
+        {**_CLUSTER, "fix": {"type": "array", "items": {"type": "string"}, "description": "tp=2"}, "assume": _STATED},
+        _plan,
+        ("hcp.plan.1",),
+        ("model", "gpus", "gpu", "seq_length", "global_batch"),
     ),
     Tool(
         "explain",
