@@ -23,7 +23,7 @@ DP_HIDDEN_SHARE = 0.6
 Kinds = tuple[tuple[int, int], ...]
 """(dense, MoE) layers of each stage."""
 BAND, BAND_UNCOVERED = 0.2, 0.4
-"""Nine of ten published steps whose release is known are within the first; the second is a guess for what no step covers."""
+"""Nine of ten published steps of a known release are within the first; the second is a guess for what none covers."""
 LAYER_TERMS = ("gemm", "attention", "memory_bound", "tp", "ep", "cp", "recompute", "host")
 
 
