@@ -60,6 +60,7 @@ OUTPUTS = {
         "--seq-length",
         "64",
     ),
+    "pack plan": (*"pack plan --lengths examples/lengths.txt -- --context-parallel-size 4".split(),),
     "support": ("support", "examples/bridge_hcp.yaml", "--tp", "1,8"),
     "a dead job": ("triage", "tests/triage/dead_job.log"),
     "words": ("check", "--strict", "--", "--context-parallel-size", "$UNSET", "--cp-comm-type", "a2a+p2p"),

@@ -5,6 +5,7 @@ from __future__ import annotations
 import click
 
 from hcp.cli.packing.check import check
+from hcp.cli.packing.plan import plan
 
 
 @click.group()
@@ -13,3 +14,4 @@ def pack() -> None:
 
 
 pack.add_command(check)
+pack.add_command(plan)

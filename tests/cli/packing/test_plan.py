@@ -1,0 +1,51 @@
+"""`hcp pack plan` as a process: the table, the picture, and what cannot be used."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from pathlib import Path
+from subprocess import CompletedProcess
+from xml.etree import ElementTree
+
+import pytest
+
+Hcp = Callable[..., "CompletedProcess[str]"]
+CP4 = ("--", "--context-parallel-size", "4")
+
+
+def test_rows_of_several_lengths_are_compared_and_one_is_recommended(hcp: Hcp, tmp_path: Path) -> None:
+    (tmp_path / "lengths").write_text("1000 500 250 250 30\n" * 40, encoding="utf-8")
+    done = hcp("pack", "plan", "--lengths", "lengths", "--dp", "4", "--svg", "rows.svg", *CP4, cwd=tmp_path)
+    assert done.returncode == 0
+    assert done.stdout.splitlines()[0] == "200 sequences, 81,200 tokens; padded to 8"
+    data = json.loads(hcp("pack", "plan", "--lengths", "lengths", "--format", "json", *CP4, cwd=tmp_path).stdout)
+    best = next(plan for plan in data["plans"] if plan["pack_size"] == data["best"])
+    assert f"packed_sequence_size={data['best']} pad_seq_to_mult=8" in done.stdout
+    assert (best["lost_tokens"], best["padding"]) == (0, 40 * (4 + 6 + 6 + 2))
+    picture = ElementTree.parse(tmp_path / "rows.svg").getroot()
+    rectangles = picture.findall(".//{http://www.w3.org/2000/svg}rect")
+    assert len(rectangles) == 20 * len(data["plans"])
+
+
+def test_sequences_that_are_longer_than_the_row_are_counted_as_lost(hcp: Hcp) -> None:
+    words = ("pack", "plan", "--lengths", "100,50,20", "--pack-size", "64", "--format", "json")
+    data = json.loads(hcp(*words, *CP4).stdout)
+    (plan,) = data["plans"]
+    assert (plan["lost_sequences"], plan["lost_tokens"], plan["rows"]) == (1, 100, 2)
+
+
+@pytest.mark.parametrize(
+    ("words", "said"),
+    [
+        (("--lengths", "1,2", "--pack-size", "0", *CP4), "--pack-size 0: wanted"),
+        (("--lengths", "1,2", "--pack-size", "12", *CP4), "rows of 12 tokens; wanted a multiple of 8"),
+        (("--lengths", "1,2", "--dp", "0", *CP4), "--dp 0: wanted"),
+        (("--lengths", "1" + "0" * 30, *CP4), "wanted the length of a sequence"),
+        (("--lengths", "1,2"), "found no launch"),
+    ],
+)
+def test_what_cannot_be_used_is_one_line(hcp: Hcp, words: tuple[str, ...], said: str) -> None:
+    done = hcp("pack", "plan", *words)
+    assert (done.returncode, done.stdout, done.stderr.count("\n")) == (2, "", 1)
+    assert said in done.stderr
