@@ -148,7 +148,7 @@ NEMO_RL_POLICY = UpstreamFile("nemo-rl", "nemo_rl/models/policy/lm_policy.py", "
 NEMO_RL_SETUP = UpstreamFile("nemo-rl", "nemo_rl/models/megatron/setup.py", "checkout")
 
 NVRX_RANK_MONITOR = UpstreamFile(
-    "nvidia-resiliency-ext", "src/nvidia_resiliency_ext/fault_tolerance/rank_monitor_client.py"
+    "nvidia-resiliency-ext", "src/nvidia_resiliency_ext/fault_tolerance/rank_monitor_client.py", "checkout"
 )
 
 MS_SWIFT_ARGUMENTS = UpstreamFile("ms-swift", "swift/megatron/arguments/megatron_args.py", "checkout")
