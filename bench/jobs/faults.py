@@ -38,7 +38,7 @@ def _run(fault: Fault, cluster: Cluster, folder: Path) -> dict[str, Any]:
     job.render(fault.start, *fault.options, trainer=fault.trainer, launch=fault.launch, iters=fault.iters)
     edit = getattr(job, "edit", None)
     if edit is not None:
-        job.script.write_text(edit(job.script.read_text()))
+        edit()
     path = f"{LAUNCHERS / 'bin'}{os.pathsep}{cluster.env['PATH']}"
     python = os.pathsep.join([cluster.env["PYTHONPATH"], str(LAUNCHERS)])
     environment = {"PATH": path, "PYTHONPATH": python}

@@ -78,6 +78,13 @@ class Job:
             env=self.slurm.env,
         )
 
+    def hurry_the_watchdog(self, seconds, after):
+        """Makes the watchdog of --stall 1 wait so few seconds, counted from this step on: starting may take longer."""
+        text, begun = self.script.read_text(), "    local begun=$SECONDS newest=x\n"
+        assert text.count("\nstall=60\n") == text.count(begun) == 1
+        wait = f'    until grep -qs "iteration *{after}/" "$run"/train-*; do sleep 1; done\n'
+        self.script.write_text(text.replace("\nstall=60\n", f"\nstall={seconds}\n").replace(begun, wait + begun))
+
     def submit(self, *options, env=None):
         self.id = self.slurm.submit(self.script, *options, cwd=self.folder, env=env)
         return self.id

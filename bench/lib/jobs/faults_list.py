@@ -81,7 +81,7 @@ def _program(text: str) -> Callable[[Job], None]:
 
 
 def _short_stall(job: Job) -> None:
-    job.edit = lambda text: text.replace("\nstall=60\n", "\nstall=10\n")  # type: ignore[attr-defined]
+    job.edit = lambda: job.hurry_the_watchdog(10, after=3)  # type: ignore[attr-defined]
 
 
 def _file_for_folder(job: Job) -> None:
