@@ -32,7 +32,20 @@ VERDICTS: list[Row] = [
     ("BATCH004", "mlm", f"{_ROUNDS} --global-batch-size 12", "", "needs dp"),
     ("BATCH004", "mlm", f"{_WHOLE} --global-batch-size 3", "dp=1", "not concerned"),
     ("BATCH004", "slime", f"{_ROUNDS} --global-batch-size 12", "world_size=8", "not concerned"),
-    ("BATCH004", "mlm", f"{_ROUNDS} --global-batch-size 12 --rampup-batch-size 4 4 9", "mcore=0.16.1", "not concerned"),
+    (
+        "BATCH004",
+        "mlm",
+        f"{_ROUNDS} --global-batch-size 12 --rampup-batch-size 4 4 9",
+        "world_size=8 mcore=0.17.1",
+        "not concerned",
+    ),
+    (
+        "BATCH004",
+        "mlm",
+        f"{_ROUNDS} --global-batch-size 12 --rampup-batch-size 4 4 9",
+        "world_size=8 mcore=0.18",
+        "error crash first-forward",
+    ),
     ("BATCH004", "mlm", f"{_PARTS} --global-batch-size 3", "dp=1", "error crash first-forward"),
     ("BATCH004", "mlm", f"{_PARTS} --global-batch-size 4", "dp=1", "fine"),
     (
