@@ -64,7 +64,7 @@ def report(path: Path, needs: DataNeeds = NEEDS, metadata: dict[str, int] | None
 def faults(
     path: Path, needs: DataNeeds = NEEDS, metadata: dict[str, int] | None = None
 ) -> list[tuple[str | None, int]]:
-    return [(fault.rule, fault.times) for fault in report(path, needs).faults]
+    return [(fault.rule, fault.occurrences) for fault in report(path, needs).faults]
 
 
 @pytest.mark.parametrize("write", [as_npy, as_parquet, as_jsonl])
@@ -79,7 +79,7 @@ def test_a_sequence_that_does_not_divide_is_found_with_its_place(write: Writer, 
     rows = [row(7, 16) for _ in range(40)]
     rows[33] = row(7, 12, multiple=4)
     (fault,) = report(write(rows, tmp_path)).faults
-    assert (fault.rule, fault.severity, fault.times, fault.place) == ("PACK001", "error", 1, "row 33, sequence 1")
+    assert (fault.rule, fault.severity, fault.occurrences, fault.place) == ("PACK001", "error", 1, "row 33, sequence 1")
     assert faults(write(rows, tmp_path), NEEDS._replace(cp=2, sequence_multiple=4, row_multiple=4)) == []
 
 

@@ -33,7 +33,7 @@ class DataNeeds(NamedTuple):
 
 
 class Fault(NamedTuple):
-    """What breaks the launch, or costs tokens. `times` of them; `place` is the first of them."""
+    """What breaks the launch, or costs tokens. `occurrences` of it; `place` is the first of them."""
 
     rule: str | None
     """The rule about the same thing in a launch."""
@@ -42,7 +42,7 @@ class Fault(NamedTuple):
     found: str
     wanted: str
     do: str
-    times: int
+    occurrences: int
     place: str = ""
 
 
