@@ -71,10 +71,11 @@ def test_gpt_and_the_hybrid_model_train_on_it_as_without_cp(ran):
     ]
 
 
-def test_a_release_that_is_not_unpacked_is_named():
-    done = run_check("attention_parity", *ON_TE, "--te", "0.0.1")
+@pytest.mark.parametrize(("release", "said"), [("0.0.1", "found no"), ("2.8.0", "wanted 2.14 or later")])
+def test_a_release_that_is_not_unpacked_or_too_old_is_named(release, said):
+    done = run_check("attention_parity", *ON_TE, "--te", release)
     assert done.code == 2
-    assert "transformer-engine-0.0.1" in done.report["error"]
+    assert f"transformer-engine-{release}" in done.report["error"] and said in done.report["error"]
 
 
 def test_a_launch_that_hangs_is_ended_and_the_module_named(ran):

@@ -36,7 +36,7 @@ _RUNS_ON = {
     TE: "the installed Transformer Engine on GPUs",
 }
 _WIDTH, _LABEL = 80, 10
-_MIN_TE = [2, 4]
+_MIN_TE = [2, 14]
 """The first release whose DotProductAttention runs on a CPU here."""
 
 

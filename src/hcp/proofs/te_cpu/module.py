@@ -17,18 +17,28 @@ from types import ModuleType
 from typing import Any
 
 import torch
+from packaging.version import Version
 
+from hcp.core.errors import HcpError
 from hcp.proofs.te_cpu.choose import LOGGER, logged_by_choice
 from hcp.proofs.te_cpu.load import PACKAGE, Release, load, use_flash
+
+OLDEST = Version("2.14")
+"""The first release whose class was tried here; 2.8's asks for more of CUDA than is answered."""
 
 
 @functools.cache
 def load_with_module(folder: Path) -> Release:
-    """Imports a release from 2.4 on as `load` does; its DotProductAttention then takes float64 tensors on the CPU.
+    """Imports a release from 2.14 on as `load` does; its DotProductAttention then takes float64 tensors on the CPU.
 
     Once per process, and before megatron-core is imported, which then finds this Transformer Engine as an installed
     one. cuDNN's entry points are the ones offered.
+
+    Raises:
+        HcpError: an older release.
     """
+    if Version(folder.name.rpartition("-")[2]) < OLDEST:
+        raise HcpError(f"{folder.name}: wanted {OLDEST} or later for whole models; checks/te_cpu.py runs older ones")
     release = load(folder)
     use_flash(release, 0)
     # A logger with a handler gets none from upstream, which would print each choice.
