@@ -20,11 +20,13 @@ from hcp.proofs.program import Program
 
 def add_arguments(parser):
     add_attention(parser)
-    parser.add_argument("--spec", required=True, type=Path, metavar="FILE", help="JSON: the small launch")
+    parser.add_argument("--spec", type=Path, metavar="FILE", help="JSON: the small launch")
     parser.add_argument("--steps", type=int, default=2, help="optimizer steps (default: %(default)s)")
 
 
 def launch_of(options):
+    if options.spec is None:
+        raise HcpError("found no --spec; wanted a file of hcp verify --launch --spec-out; give it")
     try:
         return TinyLaunch(**json.loads(options.spec.read_text(encoding="utf-8")))
     except (OSError, ValueError, TypeError) as error:
