@@ -141,7 +141,7 @@ def share(world, mine):
     """What all ranks have, in order."""
     import torch.distributed as dist
 
-    everyone = [None] * world.size
+    everyone: list = [None] * world.size
     dist.all_gather_object(everyone, mine)
     return sorted({item for items in everyone for item in items})
 

@@ -55,7 +55,7 @@ def front_matter(folder: Path) -> tuple[dict[str, Any], str]:
     return data, text[end + 5 :]
 
 
-class Judged(NamedTuple):
+class SkillFaults(NamedTuple):
     """A skill against the format and its card (`faults`), and against what a public quality gate wants (`advice`)."""
 
     faults: list[str]
@@ -68,7 +68,7 @@ def faults_of(folder: Path) -> list[str]:
     return judged.faults + judged.advice
 
 
-def judged_skill(folder: Path) -> Judged:
+def judged_skill(folder: Path) -> SkillFaults:
     """What is wrong with a skill, one line each. One without a card is judged by its text alone."""
     try:
         data, body = front_matter(folder)
@@ -80,11 +80,11 @@ def judged_skill(folder: Path) -> Judged:
             if name.startswith("references/") and name.endswith(".md")
         }
     except HcpError as error:
-        return Judged([str(error)], [])
+        return SkillFaults([str(error)], [])
     faults = _front_faults(data, folder) + _link_faults(texts, folder)
     faults += _card_faults(card) if card is not None else []
     advice = _front_advice(data) + _body_advice(body) + _folder_advice(folder)
-    return Judged(list(map(visible, faults)), list(map(visible, advice)))
+    return SkillFaults(list(map(visible, faults)), list(map(visible, advice)))
 
 
 def files_of(folder: Path) -> list[str]:

@@ -267,22 +267,11 @@ TEXTS: list[Row] = [
     ),
 ]
 
+_AROUND = ("global_batch_size=8", "global_batch_size=16")
 FIXES: list[FixRow] = [
-    (
-        "BATCH004",
-        "mlm",
-        f"{_ROUNDS} --global-batch-size 12",
-        "world_size=8",
-        ("global_batch_size=8", "global_batch_size=16"),
-    ),
     # rule, dialect, launch, assumed, what each fix writes
-    (
-        "BATCH001",
-        "mlm",
-        f"{_ROWS} --global-batch-size 12",
-        "world_size=8",
-        ("global_batch_size=8", "global_batch_size=16"),
-    ),
+    ("BATCH004", "mlm", f"{_ROUNDS} --global-batch-size 12", "world_size=8", _AROUND),
+    ("BATCH001", "mlm", f"{_ROWS} --global-batch-size 12", "world_size=8", _AROUND),
     # Nothing is smaller than one micro-batch on each of four replicas; 6 sequences are none for each.
     ("BATCH001", "mlm", f"{_ROWS} --global-batch-size 6", "world_size=8", ("global_batch_size=8",)),
     (

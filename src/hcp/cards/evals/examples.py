@@ -7,12 +7,21 @@ from pathlib import Path
 
 from hcp.cards.evals.grade import faults_of_answer
 from hcp.cards.evals.task import Task, example_answers
+from hcp.core.errors import HcpError
 
 _LEAST_WRONG = 2
 
 
 def faults_of_examples(folder: Path, tasks: Sequence[Task]) -> list[str]:
-    """What is wrong with the example answers, one line each: one that is missing, or graded otherwise."""
+    """What is wrong with the example answers, one line each: one that is missing, or graded otherwise.
+
+    Raises:
+        HcpError: there are none at all: a wheel has the tasks alone.
+    """
+    if not (folder / "evals" / "answers").is_dir():
+        raise HcpError(
+            f"{folder.name} has no example answers here; wanted a checkout; give --answers or --agent-command instead"
+        )
     faults = []
     for task in tasks:
         answers = example_answers(folder, task)

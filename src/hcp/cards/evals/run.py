@@ -25,7 +25,7 @@ _ANSWER = Fields({"task": TEXT, "arm": one_of(ARMS), "answer": STRING}, {"used":
 _MAX_BYTES = 50_000_000
 
 
-class Answer(NamedTuple):
+class AgentAnswer(NamedTuple):
     """What an agent said to a task, with the skill installed or without; `used` is the skill that it opened."""
 
     task: str
@@ -37,11 +37,11 @@ class Answer(NamedTuple):
 class Graded(NamedTuple):
     """An answer and its faults; it passed if there are none."""
 
-    answer: Answer
+    answer: AgentAnswer
     faults: tuple[str, ...]
 
 
-def read_answers(path: str) -> list[Answer]:
+def read_answers(path: str) -> list[AgentAnswer]:
     """The answers in a file: a JSON object with task, arm (with, without) and answer on each line.
 
     Raises:
@@ -56,17 +56,17 @@ def read_answers(path: str) -> list[Answer]:
         except (ValueError, RecursionError):
             raise HcpError(f"{path}:{number} is no JSON; wanted an object with task, arm and answer") from None
         checked(data, _ANSWER, f"{path}:{number}")
-        answers.append(Answer(data["task"], data["arm"], data["answer"], data.get("used")))
+        answers.append(AgentAnswer(data["task"], data["arm"], data["answer"], data.get("used")))
     return answers
 
 
-def written_answer(answer: Answer) -> str:
+def written_answer(answer: AgentAnswer) -> str:
     """The line of a file that `read_answers` reads."""
     data = {"task": answer.task, "arm": answer.arm, "answer": answer.text}
     return json.dumps(data | ({"used": answer.used} if answer.used else {})) + "\n"
 
 
-def asked(tasks: Sequence[Task], skills: Sequence[Path], command: str, timeout_s: float) -> Iterator[Answer]:
+def asked(tasks: Sequence[Task], skills: Sequence[Path], command: str, timeout_s: float) -> Iterator[AgentAnswer]:
     """Asks an agent: for each task twice, in an empty folder with the skills installed and in one without.
 
     The command gets the prompt on standard input, and prints the answer.
@@ -81,7 +81,7 @@ def asked(tasks: Sequence[Task], skills: Sequence[Path], command: str, timeout_s
                 if arm == "with":
                     for place in dict.fromkeys(AGENT_FOLDERS.values()):
                         list(install_skills(skills, Path(folder, place), force=False, given=True))
-                yield Answer(task.id, arm, _said(words, task.prompt, folder, timeout_s))
+                yield AgentAnswer(task.id, arm, _said(words, task.prompt, folder, timeout_s))
 
 
 def _said(words: Sequence[str], prompt: str, folder: str, timeout_s: float) -> str:
@@ -98,7 +98,7 @@ def _said(words: Sequence[str], prompt: str, folder: str, timeout_s: float) -> s
     return done.stdout
 
 
-def graded(tasks: Sequence[Task], answers: Sequence[Answer]) -> list[Graded]:
+def graded(tasks: Sequence[Task], answers: Sequence[AgentAnswer]) -> list[Graded]:
     """Each answer with its faults, in the order of the tasks.
 
     Raises:

@@ -10,7 +10,7 @@ import pytest
 
 from support.cards import skill_in, step
 
-SRC = str(Path(__file__).resolve().parents[2] / "src")
+SRC = str(Path(__file__).resolve().parents[3] / "src")
 
 
 def path_with(folder: Path) -> dict[str, str]:
