@@ -15,7 +15,8 @@ if TYPE_CHECKING:
 _PLAIN: dict[str, Any] = {
     "str": str, "int": int, "float": float, "bool": bool, "list": list, "tuple": tuple, "dict": dict, "set": set,
     "sorted": sorted, "max": max, "min": min, "range": range, "sum": sum, "any": any, "all": all, "abs": abs,
-    "len": len, "divmod": divmod, "zip": lambda *items: list(zip(*items)), "enumerate": lambda *items: list(enumerate(*items)),
+    "len": len, "divmod": divmod,
+    "zip": lambda *items: list(zip(*items)), "enumerate": lambda *items: list(enumerate(*items)),
 }  # fmt: skip
 _TYPES = {"str": str, "int": int, "float": float, "bool": bool, "list": list, "tuple": tuple, "dict": dict}
 _METHODS = {
