@@ -29,7 +29,7 @@ _MISSING = (
     "triton PIL six wandb modelopt nvidia_resiliency_ext flash_attn megatron.energon transformer_engine "
     "transformer_engine_torch apex mamba_ssm causal_conv1d torchvision einops diffusers qwen_vl_utils nvdlfw_inspect "
     "imageio open_clip decord ftfy webdataset multistorageclient easydict fla sacrebleu soundfile librosa nemo_run av "
-    "bitstring tensorboard"
+    "bitstring tensorboard datasets"
 ).split()
 _BENCHMARKS, _LIBRARY = "megatron.bridge.perf_recipes", "megatron.bridge.recipes"
 

@@ -81,6 +81,11 @@ def loops(asked):
             found[key] = 2
     return found
 
+def extends(asked):
+    stages = ["first"]
+    stages.extend(["more"] * asked)
+    return stages
+
 def swallows(asked):
     value = 1
     with suppress(Exception):
@@ -162,4 +167,5 @@ def test_what_a_doubtful_loop_writes_is_unknown_and_nothing_else_is(followed: An
     call = Call(followed, "doubtful")
     loops = call.follow(followed.named("doubtful", "loops"), [UNKNOWN], {})
     assert loops == {"always": 1, "first": UNKNOWN, "second": UNKNOWN}
+    assert call.follow(followed.named("doubtful", "extends"), [UNKNOWN], {}) == [UNKNOWN]
     assert call.follow(followed.named("doubtful", "swallows"), [UNKNOWN], {}) is UNKNOWN

@@ -15,7 +15,8 @@ if TYPE_CHECKING:
 _PLAIN: dict[str, Any] = {
     "str": str, "int": int, "float": float, "bool": bool, "list": list, "tuple": tuple, "dict": dict, "set": set,
     "sorted": sorted, "max": max, "min": min, "range": range, "sum": sum, "any": any, "all": all, "abs": abs,
-    "len": len, "zip": lambda *items: list(zip(*items)), "enumerate": lambda *items: list(enumerate(*items)),
+    "len": len, "divmod": divmod,
+    "zip": lambda *items: list(zip(*items)), "enumerate": lambda *items: list(enumerate(*items)),
 }  # fmt: skip
 _TYPES = {"str": str, "int": int, "float": float, "bool": bool, "list": list, "tuple": tuple, "dict": dict}
 _METHODS = {
@@ -74,7 +75,8 @@ def call_builtin(within: Objects, function: Builtin, args: list[Any], kwargs: di
 def _method(within: Objects, name: str, owner: Any, args: list[Any], kwargs: dict[str, Any]) -> Any:
     for kind, names in _CHANGES.items():
         if isinstance(owner, kind) and name in names:
-            if within.world.doubts or not is_known(args[:1] if kind is dict and name != "update" else []):
+            keeps = name == "append" or (kind is dict and name != "update")  # what it is handed stays in it as it is
+            if within.world.doubts or not is_known(args[: kind is dict] if keeps else args):
                 spoil(owner)
                 return UNKNOWN
             return getattr(owner, name)(*args, **kwargs)

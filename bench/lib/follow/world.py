@@ -11,7 +11,7 @@ from follow.values import UNKNOWN, Builtin, Class, Function, Module, Node
 
 _BUILTINS = frozenset(
     "isinstance issubclass getattr hasattr setattr len str int float bool list tuple dict set sorted max min range sum "
-    "any all abs zip enumerate print type object".split()
+    "any all abs divmod zip enumerate print type object".split()
 )
 _FROM_PACKAGES = {
     ("dataclasses", "replace"): Builtin("replace"),
