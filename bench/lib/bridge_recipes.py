@@ -16,6 +16,7 @@ from typing import Any, NamedTuple
 from bridge_models import ModelDefaults
 from bridge_sources import Sources
 from follow.call import Call
+from follow.expressions import is_known
 from follow.modules import Modules
 from follow.values import UNKNOWN, Argument, Function, Member, Node, NotFollowed, Raised, Unknown
 from follow.world import World
@@ -165,6 +166,8 @@ def values_of(config: Node, models: ModelDefaults) -> Values:
             unknown.add(key)
         elif value is not _MISSING and _is_plain(value):
             known[key] = _plain(value)
+        elif isinstance(value, list | tuple) and not is_known(value):
+            unknown.add(key)
     if "mixed_precision" in unknown:
         unknown |= {f"mixed_precision.{field}" for field in _PRECISION}
     environment = config.fields.get("env_vars")

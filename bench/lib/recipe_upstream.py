@@ -89,7 +89,7 @@ def _model() -> Any:
             if name != "written":
                 self.__dict__.setdefault("written", set()).add(name)
 
-    made = Model(num_layers=8, hidden_size=1024, num_attention_heads=8, ffn_hidden_size=4096)
+    made = Model(num_layers=8, hidden_size=1024, num_attention_heads=8, ffn_hidden_size=4096, vocab_size=32000)
     made.__dict__["written"] = set()
     return made
 
