@@ -10,6 +10,7 @@ import pytest
 from hcp.cards.skill import faults_of, front_matter
 from hcp.core.errors import HcpError
 from support.cards import BODY, FRONT, skill_in, step
+from support.processes import HANG_S
 
 
 def faults(skill: Path) -> str:
@@ -98,14 +99,14 @@ CHECK = {
     "id": "asks",
     "run": ["hcp", "check", "--", "--context-parallel-size", "2"],
     "level": "static",
-    "timeout_s": 20,
+    "timeout_s": HANG_S,
 }
-PROGRAM = {"id": "runs", "run": ["python", "checks/attention_parity.py"], "level": "cpu", "timeout_s": 20}
+PROGRAM = {"id": "runs", "run": ["python", "checks/attention_parity.py"], "level": "cpu", "timeout_s": HANG_S}
 SCRIPTS = {
     "id": "scripts",
     "run": ["python", "checks/careless_scripts.py", "launch"],
     "level": "static",
-    "timeout_s": 20,
+    "timeout_s": HANG_S,
 }
 PLACE = {"repo": "megatron-core", "path": "megatron/core/parallel_state.py", "qualname": "initialize_model_parallel"}
 

@@ -141,7 +141,7 @@ def named_root(text: str, names: Iterable[str] = ()) -> Root:
     known = dict.fromkeys((*VERSION_FILES, *names))
     if not equals or name not in known or not os.path.isdir(path):
         wanted = f"NAME=PATH or NAME@BRANCH=PATH of a folder, NAME one of {', '.join(known)}"
-        raise HcpError(f"found --repo {text[:200]}; wanted {wanted}")
+        raise HcpError(f"found --repo {text[:100]}; wanted {wanted}")
     return Root(name, checkout_version(name, Path(path)), Path(path), is_checkout=True, branch=branch or "main")
 
 

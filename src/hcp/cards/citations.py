@@ -15,13 +15,14 @@ from pathlib import Path
 from typing import Literal, NamedTuple
 
 from hcp.cards.card import read_skill_file
+from hcp.cards.markdown import blocks_in, without_blocks
 from hcp.cards.skill import files_of
 from hcp.core.errors import HcpError
 from hcp.core.files import read_regular
 
 CitationStatus = Literal["right", "moved", "drifted", "gone", "unverified here"]
 CITATION_STATUSES: tuple[CitationStatus, ...] = ("right", "moved", "drifted", "gone", "unverified here")
-_FENCE = re.compile(r"^[ \t]*```(\d{1,7}):(\d{1,7}):(\S+)\n(.*?)^[ \t]*```[ \t]*$", re.MULTILINE | re.DOTALL)
+_CITING = re.compile(r"(\d{1,7}):(\d{1,7}):(\S+)")
 _SPAN = re.compile(r"`((?:[\w.-]+/)+[\w.-]+\.(?:py|sh|ya?ml|json|md|toml|cu|cpp|h))(?::(\d{1,7})(?:-(\d{1,7}))?)?`")
 _ELIDED = re.compile(r"^(#|//)?\s*(\.\.\.|…)")
 
@@ -61,17 +62,14 @@ def citations_of(folder: Path) -> list[Citation]:
 
 
 def _in_text(file: str, text: str) -> Iterator[Citation]:
-    for match in _FENCE.finditer(text):
-        quoted = tuple(line for line in match[4].splitlines())
-        yield Citation(file, _line(text, match.start()), match[3], int(match[1]), int(match[2]), quoted)
-    for match in _SPAN.finditer(text):
-        first = int(match[2]) if match[2] else None
-        last = int(match[3]) if match[3] else first
-        yield Citation(file, _line(text, match.start()), match[1], first, last)
-
-
-def _line(text: str, position: int) -> int:
-    return text.count("\n", 0, position) + 1
+    for block in blocks_in(text):
+        match = _CITING.fullmatch(block.info)
+        if match:
+            yield Citation(file, block.line, match[3], int(match[1]), int(match[2]), block.lines)
+    for number, line in enumerate(without_blocks(text).split("\n"), 1):
+        for match in _SPAN.finditer(line):
+            first = int(match[2]) if match[2] else None
+            yield Citation(file, number, match[1], first, int(match[3]) if match[3] else first)
 
 
 def verdict_of(citation: Citation, repos: Mapping[str, Path]) -> CitationVerdict:

@@ -152,8 +152,9 @@ def model_and_dataset_agree_on_the_length(v: View) -> Problem | None:
     ),
     bad=Example(
         "bridge",
-        "dataset._target_=megatron.bridge.data.builders.direct_hf_sft.DirectHFSFTDatasetConfig dataset.seq_length=4098 "
-        "model.context_parallel_size=1 model.tensor_model_parallel_size=4 model.sequence_parallel=true",
+        "dataset._target_=megatron.bridge.data.builders.direct_hf_sft.DirectHFSFTDatasetConfig dataset.seq_length=4100 "
+        "model.context_parallel_size=1 model.tensor_model_parallel_size=4 model.sequence_parallel=true "
+        "dist.eval_context_parallel_size=2 dist.use_decentralized_pg=true dist.use_gloo_process_groups=false",
         "bridge=0.6.0",
     ),
     recipe_settled=True,

@@ -71,4 +71,4 @@ def test_a_skill_stays_unused() -> None:
 
 
 def test_blocks_and_spans_are_commands() -> None:
-    assert commands_in("`a b`\n```sh\n$ c \\\n d\n\ne\n```\n`f`") == ["c  d", "e", "a b", "f"]
+    assert commands_in("`a b`\n```sh\n$ c \\\n d\n\ne\n```\n`f`") == ["c   d", "e", "a b", "f"]

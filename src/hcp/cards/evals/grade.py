@@ -7,6 +7,7 @@ import shlex
 from collections.abc import Iterator
 
 from hcp.cards.evals.task import Grade, Task
+from hcp.cards.markdown import blocks_in, without_blocks
 from hcp.core.errors import HcpError
 from hcp.launch.build import build_launch
 from hcp.launch.fact import DIALECTS
@@ -15,7 +16,6 @@ from hcp.launch.read import read_text
 from hcp.rules.engine import check_launch
 from hcp.rules.registry import selected
 
-_FENCE = re.compile(r"^[ \t]*(```+|~~~+)[^\n]*\n(.*?)^[ \t]*\1[ \t]*$", re.MULTILINE | re.DOTALL)
 _SPAN = re.compile(r"`([^`\n]+)`")
 _MARKS = re.compile(r"[`*]{1,2}|(?<!\w)_{1,2}|_{1,2}(?!\w)")
 _PROMPT = re.compile(r"^\s*[$>]\s+")
@@ -101,8 +101,8 @@ def _config_faults(grade: Grade, text: str) -> list[str] | None:
 
 def launches_in(answer: str) -> Iterator[str]:
     """The pieces of an answer that may be a launch: its blocks of code, and what a command gives to hcp after `--`."""
-    for _, block in _FENCE.findall(answer):
-        yield "\n".join(_lines(block))
+    for block in blocks_in(answer):
+        yield "\n".join(_lines("\n".join(block.lines)))
     for line in commands_in(answer):
         words = _words(line)
         if words[:1] == ["hcp"] and "--" in words:
@@ -111,8 +111,8 @@ def launches_in(answer: str) -> Iterator[str]:
 
 def commands_in(answer: str) -> list[str]:
     """The command lines of an answer: each line of its blocks of code, joined at backslashes, and its code spans."""
-    blocks = [_lines(re.sub(r"\\\n\s*", " ", block)) for _, block in _FENCE.findall(answer)]
-    found = [line for lines in blocks for line in lines] + _SPAN.findall(_FENCE.sub("", answer))
+    blocks = [_lines("\n".join(block.lines).replace("\\\n", " ")) for block in blocks_in(answer)]
+    found = [line for lines in blocks for line in lines] + _SPAN.findall(without_blocks(answer))
     return [line.strip() for line in found if line.strip()]
 
 
