@@ -124,7 +124,9 @@ def test_overrides_are_in_the_words_of_each_framework() -> None:
     assert "model.recompute_num_layers=1" in bridge
     assert mlm[mlm.index("--hierarchical-context-parallel-sizes") + 1 :][:2] == ["4", "2"]
     assert "--sequence-parallel" in mlm and "--recompute-method" in mlm
-    assert "actor_rollout_ref.actor.megatron.context_parallel_size=8" in verl
+    assert verl == []  # HCP010
+    ring = overrides(MODEL, replace(LEVELS, cp_comm_type="p2p", hcp_sizes=None), JOB, "verl")
+    assert "actor_rollout_ref.actor.megatron.context_parallel_size=8" in ring
 
 
 def test_the_rank_map_is_megatron_cores_order() -> None:

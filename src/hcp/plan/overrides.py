@@ -41,10 +41,12 @@ def settings(model: PlanModel, layout: Layout, job: PlanJob) -> dict[str, Any]:
 
 
 def overrides(model: PlanModel, layout: Layout, job: PlanJob, dialect: str) -> list[str]:
-    """The words of that dialect, in its order of writing.
+    """The words of that dialect, in its order of writing; none for levels in verl, which hands no sizes on (HCP010).
 
-    verl has no sequence length of a step (its data has), and hands no level sizes on: HCP010.
+    verl has no sequence length of a step: its data has.
     """
+    if dialect == "verl" and layout.hcp_sizes:
+        return []
     words: list[str] = []
     near = ""
     for name, value in settings(model, layout, job).items():

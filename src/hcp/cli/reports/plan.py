@@ -112,7 +112,8 @@ def _one(shown: Shown, item: Judged) -> Iterator[str]:
         where = "between NVLink domains" if ring.across else "over NVLink"
         state = "hides behind" if ring.is_hidden else "does not hide behind"
         yield from _wrapped(
-            "ring    ", f"each of {ring.steps} steps sends K and V in {ring.send_s * 1e3:.3g} ms {where}, "
+            "ring    ",
+            f"{ring.steps} step{'s' * (ring.steps > 1)}, K and V sent in {ring.send_s * 1e3:.3g} ms {where} each, "
             f"which {state} {ring.attention_s * 1e3:.3g} ms of attention: {ring.tokens} tokens a rank, "
             f"{ring.needed} needed",
         )  # fmt: skip
@@ -124,8 +125,9 @@ def _one(shown: Shown, item: Judged) -> Iterator[str]:
         )  # fmt: skip
     yield from _ranks(shown, layout)
     for dialect, name in _NAMES.items():
-        yield f"{name}:"
-        yield from _words(overrides(shown.model, layout, shown.job, dialect))
+        written = overrides(shown.model, layout, shown.job, dialect)
+        yield f"{name}:" if written else f"{name}: cannot have levels, it hands no sizes on (HCP010)"
+        yield from _words(written)
 
 
 def _cost(item: Judged) -> str:
