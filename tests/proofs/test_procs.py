@@ -99,3 +99,16 @@ def test_no_worker_outlives_its_parent(number):
     parent.send_signal(number)
     assert parent.wait(HANG_S) != 0
     assert have_ended(pids)
+
+
+@pytest.mark.torch
+def test_workers_of_a_parent_that_has_used_threads_do_not_wait_for_them() -> None:
+    import torch
+
+    before = torch.get_num_threads()
+    torch.set_num_threads(4)
+    try:
+        torch.arange(1 << 22).sum()  # the parent's pool of threads exists now
+        assert run_workers(lambda rank: int(torch.ones(1 << 22).sum()), 2, HANG_S) == [1 << 22, 1 << 22]
+    finally:
+        torch.set_num_threads(before)
