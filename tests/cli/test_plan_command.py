@@ -109,6 +109,17 @@ def test_pictures_are_well_formed_and_need_nothing_from_outside(hcp: Hcp, root: 
     assert "data:image/svg+xml;base64," in text and "http" not in text.replace("http://www.w3.org", "")
 
 
+def test_a_models_name_cannot_break_a_picture(hcp: Hcp, root: Path, tmp_path: Path) -> None:
+    config = json.loads((root / "examples" / "llama3_8b_config.json").read_text())
+    (tmp_path / "config.json").write_text(json.dumps(config | {"_name_or_path": "\x1b[31m<b>\nline\u202e"}))
+    words = ["--layout", "tp=2 cp=8", "--html", "plan.html", "--svg", "plan.svg"]
+    assert hcp("plan", "--model", "config.json", *JOB, "--gpu", "h100", *words, cwd=tmp_path).returncode == 0
+    ElementTree.parse(tmp_path / "plan.svg")
+    for name in ("plan.svg", "plan.html"):
+        drawn = (tmp_path / name).read_text()
+        assert "\\x1b[31m&lt;b&gt;\\nline\\u202e" in drawn and "\x1b" not in drawn and "\u202e" not in drawn
+
+
 @pytest.mark.parametrize(
     ("words", "said"),
     [

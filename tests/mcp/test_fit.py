@@ -28,6 +28,13 @@ def test_all_entries_are_found_by_asking_again() -> None:
     assert seen == [entry["rule"] for entry in FINDINGS]
 
 
+def test_only_the_list_that_skip_cuts_offers_it() -> None:
+    two = {"a": ["x" * 50] * 20, "b": ["y" * 40] * 20}
+    notes = fitted(two, limit=500)[1]
+    assert [note.partition(":")[0] for note in notes if "skip" in note] == ["a"]
+    assert [note.partition(":")[0] for note in notes if "run the command itself" in note] == ["b"]
+
+
 def test_what_is_skipped_beyond_the_end_leaves_the_last() -> None:
     answer, notes = fitted(ANSWER, skip=99)
     assert [entry["rule"] for entry in answer["findings"]] == ["A029"]

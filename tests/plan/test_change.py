@@ -127,6 +127,7 @@ def test_overrides_are_in_the_words_of_each_framework() -> None:
     assert verl == []  # HCP010
     ring = overrides(MODEL, replace(LEVELS, cp_comm_type="p2p", hcp_sizes=None), JOB, "verl")
     assert "actor_rollout_ref.actor.megatron.context_parallel_size=8" in ring
+    assert "++actor_rollout_ref.actor.megatron.override_transformer_config.cp_comm_type=p2p" in ring
 
 
 def test_the_rank_map_is_megatron_cores_order() -> None:

@@ -37,6 +37,10 @@ def installed_in(place: Path, names: Sequence[str], *, given: bool) -> list[Remo
             raise HcpError(f"{visible(str(place))} is no folder; wanted the folder of the skills; name it with --dir")
         return []
     found = []
+    for name in names:
+        if name in ("", ".", "..") or "/" in name or "\0" in name:
+            wanted = f"wanted the name of its folder in {visible(str(place))}"
+            raise HcpError(f"{visible(name)[:100]!r} is no name of a skill; {wanted}; a folder is named with --dir")
     for name in names or sorted(os.listdir(place)):
         target = place / name
         record = None if target.is_symlink() or name.startswith(".") else recorded(target)

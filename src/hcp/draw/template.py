@@ -4,16 +4,18 @@ from __future__ import annotations
 
 from typing import Any
 
+from hcp.core.visible import visible
 from hcp.resources import pack_dir
 
 
 def fill_template(name: str, **values: Any) -> str:
-    """The template with these values; texts are escaped, and a missing value is an error."""
+    """The template with these values; texts are escaped, control characters too; a missing value is an error."""
     from jinja2 import Environment, FileSystemLoader, StrictUndefined
 
     environment = Environment(
         loader=FileSystemLoader(pack_dir("templates")),
         autoescape=True,
+        finalize=lambda value: visible(value) if type(value) is str else value,
         undefined=StrictUndefined,
         trim_blocks=True,
         lstrip_blocks=True,

@@ -15,21 +15,20 @@ _MAX_STRING = 600
 def fitted(answer: dict[str, Any], skip: int = 0, limit: int = MAX_BYTES) -> tuple[dict[str, Any], list[str]]:
     """The answer in at most `limit` bytes of JSON, and what was left out, in words.
 
-    The list whose text is longest is cut first; with `skip`, so many of its entries are left out at its start, so that
-    a second question goes on where the first ended. Lists keep one entry; long texts are shortened after that.
+    The list whose text is longest is cut first. With `skip`, so many entries are left out at the start of the one that
+    is longest in the whole answer, so that a second question goes on where the first ended. Lists keep one entry; long
+    texts are shortened after that.
 
     >>> fitted({"findings": ["a" * 40, "b" * 40, "c" * 40]}, limit=110)[1]
     ['findings: 1 to 2 of 3; ask again with skip=2 for the rest']
     """
     answer = json.loads(json.dumps(answer))
     cut: dict[str, tuple[int, int, int]] = {}
-    if skip:
-        found = max(_lists(answer), key=_weight, default=None)
-        if found is not None:
-            path, items = found
-            total = len(items)
-            del items[: min(skip, total - 1)]
-            cut[path] = (total - len(items), total, total)
+    main, items = max(_lists(answer), key=_weight, default=("", []))
+    if skip and items:
+        total = len(items)
+        del items[: min(skip, total - 1)]
+        cut[main] = (total - len(items), total, total)
     while _size(answer) > limit:
         found = max((each for each in _lists(answer) if len(each[1]) > 1), key=_weight, default=None)
         if found is None:
@@ -40,7 +39,8 @@ def fitted(answer: dict[str, Any], skip: int = 0, limit: int = MAX_BYTES) -> tup
         cut[path] = (first, first + len(items), total)
     notes = []
     for path, (first, last, total) in cut.items():
-        rest = f"; ask again with skip={last} for the rest" if last < total else ""
+        more = f"ask again with skip={last}" if path == main else "run the command itself"
+        rest = f"; {more} for the rest" if last < total else ""
         notes.append(f"{path}: {first + 1} to {last} of {total}{rest}")
     if _size(answer) > limit:
         answer = _shortened(answer)

@@ -55,7 +55,9 @@ def overrides(model: PlanModel, layout: Layout, job: PlanJob, dialect: str) -> l
             continue
         near = key
         if dialect != "mlm":
-            words.append(f"{key}={_text(value)}")
+            # Most of these keys are not in verl's own configuration: without a sign Hydra refuses to add them.
+            sign = "++" if dialect == "verl" and ".override_transformer_config." in key else ""
+            words.append(f"{sign}{key}={_text(value)}")
         elif name == "vpp":
             words += ["--num-virtual-stages-per-pipeline-rank", str(value)]
         else:

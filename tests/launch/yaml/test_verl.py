@@ -101,6 +101,8 @@ def test_the_tables_defaults_are_those_of_every_verl_release(upstream: Path) -> 
                 continue
             if key == "actor_rollout_ref.model.use_remove_padding" and "verl-0.7" in str(path):
                 continue  # there the engine's own key decides, whose default is the same True
+            if key.endswith(".vanilla_mbridge"):
+                continue  # None stands for each release's own: tests/cards/test_rl_claims.py reads those
             assert theirs[key] == default, (path, key)
             compared += 1
         assert compared >= 15
