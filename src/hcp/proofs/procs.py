@@ -80,7 +80,7 @@ def _run_worker(work: Callable[[int], Any], rank: int, outbox: Connection, paren
     signal.signal(signal.SIGINT, signal.SIG_DFL)
     torch = sys.modules.get("torch")
     if torch is not None:
-        # OpenMP's threads do not survive a fork: where the parent used some, a worker that asks for them waits for ever.
+        # OpenMP's threads do not survive a fork: a worker that asks for some after its parent did waits for ever.
         torch.set_num_threads(1)
     try:
         outbox.send((True, work(rank)))
