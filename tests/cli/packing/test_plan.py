@@ -68,3 +68,12 @@ def test_a_length_of_jsonl_has_an_upper_bound(hcp: Hcp, tmp_path: Path, line: st
     done = hcp("pack", "plan", "--lengths", "lengths.jsonl", *CP4, cwd=tmp_path)
     assert (done.returncode, done.stdout, done.stderr.count("\n")) == (2, "", 1)
     assert "wanted the length of a sequence, a whole number from 1 to 1,000,000,000,000" in done.stderr
+
+
+def test_no_line_of_the_table_has_more_than_80_columns(hcp: Hcp, tmp_path: Path) -> None:
+    (tmp_path / "lengths").write_text("131072 9000 800 70\n" * 40_000, encoding="utf-8")
+    said = hcp("pack", "plan", "--lengths", "lengths", *CP4, cwd=tmp_path).stdout.splitlines()
+    assert len(said) > 3 and max(map(len, said)) <= 80
+    said = hcp("pack", "plan", "--lengths", "lengths", "--pack-size", "1024", *CP4, cwd=tmp_path).stdout.splitlines()
+    assert said[1].split() == ["row", "rows", "micro-batches", "padding", "unused", "most", "lost", "lost", "tokens"]
+    assert said[2].split()[-2:] == ["80,000", "5,602,880,000"] and max(map(len, said)) <= 80
