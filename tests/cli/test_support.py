@@ -134,6 +134,24 @@ def test_text_and_page_name_the_model_and_the_rules(hcp: Hcp, tmp_path: Path) ->
     assert "<td class=no>CP007</td>" in page and "Context parallelism of config.json" in page
 
 
+@pytest.mark.parametrize("family", FAMILIES)
+def test_no_line_has_more_than_80_columns_and_every_size_has_one(family: str, tmp_path: Path) -> None:
+    from hcp.cli.reports.support import lines
+    from hcp.cli.screen import safe_line
+
+    said = [safe_line(line) for line in lines(table_of(tmp_path, family), "config.json")]
+    assert max(map(len, said)) <= 80
+    assert said[1].startswith("on Transformer Engine ") and said[1].endswith(", which nobody stated")
+
+
+def test_many_sizes_stand_in_several_tables(hcp: Hcp, tmp_path: Path) -> None:
+    (tmp_path / "config.json").write_text(json.dumps(FAMILIES["Llama (3.1 8B)"]), encoding="utf-8")
+    said = hcp("support", "config.json", "--tp", "1,2,4,8,16,32", cwd=tmp_path).stdout.splitlines()
+    heads = [line.split()[2:] for line in said if line.startswith("cp_comm_type")]
+    assert heads == [["tp", "1", "tp", "2", "tp", "4", "tp", "8"], ["tp", "16", "tp", "32"]]
+    assert max(map(len, said)) <= 80
+
+
 @pytest.mark.parametrize(
     ("words", "said"),
     [

@@ -147,9 +147,13 @@ def test_the_launch_wins_over_the_model_and_the_model_over_defaults(root: Path) 
     ("text", "said"),
     [
         ("{}", "has no num_attention_heads"),
-        ("[1]", "is a YAML list"),
-        ("{", "wanted YAML"),
-        ("", "is empty"),
+        ("[1]", "is a JSON list; wanted a model's config.json, an object with fields;"),
+        ("3", "is a JSON single value; wanted a model's config.json"),
+        ("{", "config.json:1:2: no JSON (Expecting property name enclosed in double quotes); wanted a model's"),
+        ('{"a":', "config.json:1:6: no JSON (Expecting value); wanted a model's config.json"),
+        ("[" * 100_000, "nests too deep; wanted a model's config.json"),
+        ("", "is empty; wanted a model's config.json"),
+        ("\0", "is binary; wanted a model's config.json as text"),
         ('{"model": {"context_parallel_size": 2}}', "has no num_attention_heads"),
         ('{"num_attention_heads": "many", "hidden_size": 1}', "num_attention_heads is 'many'; wanted a whole number"),
         ('{"num_attention_heads": -1, "hidden_size": 1}', "wanted a whole number"),
@@ -161,6 +165,30 @@ def test_what_is_no_model_config_is_one_line(tmp_path: Path, text: str, said: st
     with pytest.raises(HcpError) as error:
         read_model(str(path))
     assert said in str(error.value) and "\n" not in str(error.value)
+
+
+@pytest.mark.parametrize(
+    ("changed", "said"),
+    [
+        ({"hidden_size": 0}, "hidden_size is 0; wanted a whole number of at least 1"),
+        ({"num_hidden_layers": 0}, "num_hidden_layers is 0; wanted a whole number of at least 1"),
+        ({"num_key_value_heads": 0}, "num_key_value_heads is 0; wanted a whole number of at least 1"),
+        ({"num_attention_heads": [32]}, "num_attention_heads is a list of 1; wanted one whole number"),
+        (
+            {"num_local_experts": 8, "num_experts_per_tok": 9},
+            "num_experts_per_tok is 9, of 8 experts; wanted at most 8",
+        ),
+    ],
+)
+def test_a_model_that_cannot_be_is_one_line(tmp_path: Path, changed: dict[str, Any], said: str) -> None:
+    with pytest.raises(HcpError) as error:
+        facts(tmp_path, **changed)
+    assert said in str(error.value) and "\n" not in str(error.value)
+
+
+def test_what_looks_odd_and_is_real_is_read(tmp_path: Path) -> None:
+    assert facts(tmp_path, num_key_value_heads=[4] * BASE["num_hidden_layers"])["num_query_groups"] == 4
+    assert facts(tmp_path, num_experts=1, num_experts_per_tok=2)["num_experts"] == 1
 
 
 def test_json_that_yaml_cannot_read_is_read_without_places(tmp_path: Path) -> None:

@@ -152,6 +152,8 @@ def test_connections_follow_from_what_runs(hcp, words, line):
 @pytest.mark.parametrize(
     ("text", "said"),
     [
+        ("nodes: 1000000000", "site.yaml: nodes: found 1000000000; wanted a whole number from 1 to 999,999,999"),
+        ("stall: 0", "site.yaml: stall: found 0; wanted a whole number from 1 to 999,999,999"),
         ("time: 2001-99-99", "site.yaml: time: found '2001-99-99'; wanted a time limit"),
         ("nodes: " + "9" * 5000, "site.yaml: nodes: found '999"),
         ("nodes: .inf\ntime: .nan", "site.yaml: nodes: found inf; wanted text or a number; time: found nan"),

@@ -59,6 +59,8 @@ class PackReport(NamedTuple):
     divisor: int
     """The greatest number that divides every length."""
     faults: tuple[Fault, ...]
+    padding: int = 0
+    """Tokens by which the launch itself pads these sequences, together."""
 
     @property
     def num_errors(self) -> int:
@@ -81,7 +83,7 @@ class _Tally:
     def __init__(self, needs: DataNeeds) -> None:
         self.needs = needs
         self.rows = self.sequences = self.tokens = self.longest = self.widest = self.most = self.divisor = 0
-        self.narrowest = 0
+        self.narrowest = self.padding = 0
         self.uneven, self.too_long, self.too_wide, self.lost = _Count(), _Count(), _Count(), 0
         self.ends: Counter[Hashable] = Counter()
         self.masked: Counter[Hashable] = Counter()
@@ -99,6 +101,7 @@ class _Tally:
                 self.too_long.add(length, times, "" if self.too_long.count else batch.place(length))
                 self.lost += (length - needs.row) * times
             padded = length if batch.rows or needs.padded_to is None else round_up(length, needs.padded_to)
+            self.padding += (padded - length) * times
             if padded % needs.sequence_multiple:
                 self.uneven.add(padded, times, "" if self.uneven.count else batch.place(length))
         for width, times in batch.widths.items():
@@ -143,7 +146,7 @@ def judge(
     )
     return PackReport(
         tally.rows, tally.sequences, tally.tokens, tally.longest, tally.widest, tally.narrowest, tally.most,
-        tally.divisor, tuple(faults),
+        tally.divisor, tuple(faults), tally.padding,
     )  # fmt: skip
 
 
@@ -268,6 +271,6 @@ def report_json(report: PackReport, needs: DataNeeds, kind: str, name: str) -> d
         },
         "rows": report.rows, "sequences": report.sequences, "tokens": report.tokens,
         "longest": report.longest, "widest": report.widest, "narrowest": report.narrowest,
-        "most_sequences": report.most_sequences, "divisor": report.divisor,
+        "most_sequences": report.most_sequences, "divisor": report.divisor, "padding": report.padding,
         "faults": [fault._asdict() for fault in report.faults],
     }  # fmt: skip

@@ -8,7 +8,7 @@ from typing import Any, BinaryIO
 
 from hcp.core.errors import HcpError
 from hcp.core.visible import visible
-from hcp.data.sampling import taken
+from hcp.data.sampling import MAX_LENGTH, taken
 from hcp.data.text import GUESSES
 
 MAGIC = b"PAR1"
@@ -126,8 +126,10 @@ def _values(pyarrow: Any, table: Any, column: str) -> Iterator[int | None]:
 
 
 def _checked(value: int | None, name: str, row: int, column: str) -> int:
-    if value is None or value < 1:
-        raise HcpError(f"{name}: row {row} of {visible(column)[:40]!r} has length {value}; wanted at least 1")
+    if value is None or not 1 <= value <= MAX_LENGTH:
+        raise HcpError(
+            f"{name}: row {row} of {visible(column)[:40]!r} has length {value}; wanted from 1 to {MAX_LENGTH:,}"
+        )
     return value
 
 

@@ -7,6 +7,8 @@ from collections.abc import Sequence
 from hcp.core.errors import HcpError
 
 MAX_SEQUENCES = 1_000_000
+MAX_LENGTH = 10**12
+"""Tokens of a sequence: more than any has, and little enough to be counted with."""
 
 
 def taken(count: int, take: int | None, name: str) -> range | list[int]:

@@ -10,7 +10,7 @@ from typing import Any, BinaryIO
 
 from hcp.core.errors import HcpError
 from hcp.core.numbers import whole_number
-from hcp.data.sampling import MAX_SEQUENCES
+from hcp.data.sampling import MAX_LENGTH, MAX_SEQUENCES
 
 Line = tuple[int, str]
 """Its number, and its text without the blanks around it."""
@@ -137,8 +137,10 @@ def _length(value: Any, place: str, field: str | None) -> int:
         value = value if number is None else number
     if isinstance(value, float) and value.is_integer():
         value = int(value)
-    if isinstance(value, bool) or not isinstance(value, int) or value < 1:
-        raise HcpError(f"{place}: found {shown(value)}; wanted the length of a sequence, a whole number of at least 1")
+    if isinstance(value, bool) or not isinstance(value, int) or not 1 <= value <= MAX_LENGTH:
+        raise HcpError(
+            f"{place}: found {shown(value)}; wanted the length of a sequence, a whole number from 1 to {MAX_LENGTH:,}"
+        )
     return value
 
 

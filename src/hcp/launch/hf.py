@@ -12,6 +12,8 @@ from hcp.core.place import Location
 from hcp.launch.fact import Fact
 from hcp.launch.source import text_of_target
 
+_WANTED = "a model's config.json"
+_DO = "give the one beside the model's weights"
 _LANGUAGE = ("text_config", "llm_config", "language_config", "thinker_config.text_config")
 """Where multimodal configs keep the language model's fields."""
 
@@ -38,6 +40,7 @@ _EXPERTS = {
 """What decides a model's work beside those, under the names of `core.cost.model_sizes`; the second of experts alone."""
 STATED = frozenset((*_SIZES, "kv_heads", "mla", "vision"))
 """The facts that every config.json of a language model decides."""
+_AT_LEAST_ONE = ("num_layers", "hidden_size", "heads", "num_query_groups")
 _NONE_IF_ABSENT = ("num_experts", "mtp_layers", "linear_num_key_heads", "linear_num_value_heads")
 
 _NO_GROUPS = frozenset(("llama", "gpt2", "gpt_neox", "gptj", "opt", "bloom", "mpt", "phi", "codegen"))
@@ -91,6 +94,8 @@ def read_model(path: str) -> dict[str, Fact]:
     for fact, fields in _SIZES.items():
         value, at = config.find(*fields)
         size = _whole(value, at, name)
+        if fact in _AT_LEAST_ONE and value is not None:
+            _check_possible(config, value, at, name)
         if size or (value is None and fact in _NONE_IF_ABSENT) or (size == 0 and fact in _NONE_IF_ABSENT):
             facts[fact] = config.fact(size or None, at)
     model_type = str(config.get("model_type") or "")
@@ -105,6 +110,7 @@ def read_model(path: str) -> dict[str, Fact]:
         grouped = groups.value not in (None, facts["heads"].value)
         facts["group_query_attention"] = groups._replace(value=grouped)
     facts |= _mlp(config, name, facts)
+    _check_experts(facts, name)
     facts |= _attention(config, name)
     facts |= _hybrid(config)
     vision = any(_at(data, key) is not None for key in ("vision_config", "visual", "vision_tower", "vit_config"))
@@ -209,6 +215,32 @@ def _whole(value: Any, path: str, name: str) -> int | None:
     return value
 
 
+def _check_possible(config: _Config, value: Any, path: str, name: str) -> None:
+    """A model has a layer, a head and a width; a list of them has an item for each layer.
+
+    Raises:
+        HcpError: it is 0, or the list has another length.
+    """
+    layers = config.get(*_SIZES["num_layers"])
+    if isinstance(value, list) and len(value) != layers:
+        raise HcpError(f"{name}: {path} is a list of {len(value)}; wanted one whole number; {_DO}")
+    if value == 0 or (isinstance(value, list) and value[0] == 0):
+        raise HcpError(f"{name}: {path} is 0; wanted a whole number of at least 1; {_DO}")
+
+
+def _check_experts(facts: Mapping[str, Fact], name: str) -> None:
+    """A token cannot go to more experts than there are; a model with a single one is dense, whatever else it says.
+
+    Raises:
+        HcpError: it would.
+    """
+    experts, topk = facts.get("num_experts"), facts.get("moe_router_topk")
+    if experts is not None and topk is not None and 1 < experts.value < topk.value:
+        raise HcpError(
+            f"{name}: {topk.key} is {topk.value}, of {experts.value} experts; wanted at most {experts.value}; {_DO}"
+        )
+
+
 def model_values(path: str) -> tuple[str, dict[str, Any]]:
     """(name of the file, the config as it is) of what `read_model` takes.
 
@@ -227,7 +259,7 @@ def _config_text(path: str) -> tuple[str, str]:
         from hcp.launch.hf_cache import cached_config, is_model_name
 
         path = cached_config(path) if is_model_name(path) else path
-    return text_of_target(path, lambda: b"", "a model's config.json")
+    return text_of_target(path, lambda: b"", _WANTED)
 
 
 def _parsed(text: str, name: str) -> tuple[dict[str, Any], dict[str, Location]]:
@@ -237,15 +269,20 @@ def _parsed(text: str, name: str) -> tuple[dict[str, Any], dict[str, Location]]:
     try:
         doc = load_yaml(text, name)
         return doc.data, {setting.key: setting.location for setting in doc.settings if setting.location}
-    except HcpError as error:
+    except HcpError:
         import json
 
         try:
             data = json.loads(text)
-        except (ValueError, RecursionError):
-            raise error from None
+        except RecursionError:
+            raise HcpError(f"{name} nests too deep; wanted {_WANTED}; {_DO}") from None
+        except ValueError as error:
+            reason = error.msg if isinstance(error, json.JSONDecodeError) else "a number is too long"
+            at = f":{error.lineno}:{error.colno}" if isinstance(error, json.JSONDecodeError) else ""
+            raise HcpError(f"{name}{at}: no JSON ({reason}); wanted {_WANTED}; {_DO}") from None
         if not isinstance(data, dict):
-            raise
+            found = "list" if isinstance(data, list) else "text" if isinstance(data, str) else "single value"
+            raise HcpError(f"{name} is a JSON {found}; wanted {_WANTED}, an object with fields; {_DO}") from None
         return data, {}
 
 

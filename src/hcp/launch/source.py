@@ -9,6 +9,7 @@ from hcp.core.errors import HcpError
 from hcp.core.intake import TooLargeError, read_at_most, read_whole
 
 MAX_BYTES = 5_000_000
+_LAUNCH = "a launch file"
 
 
 def standard_input() -> bytes:
@@ -25,14 +26,14 @@ def standard_input() -> bytes:
         raise _too_large("<stdin>", error.found) from None
 
 
-def text_of_target(target: str, stdin: Callable[[], bytes], wanted: str = "a launch file") -> tuple[str, str]:
+def text_of_target(target: str, stdin: Callable[[], bytes], wanted: str = _LAUNCH) -> tuple[str, str]:
     """(name, text) of a file, or of standard input for "-"; `wanted` is what an error says the file should be.
 
     Raises:
         HcpError: missing, a directory, unreadable, larger than `MAX_BYTES`, binary, not UTF-8, or empty.
     """
     if target == "-":
-        return "<stdin>", decoded(stdin(), "<stdin>")
+        return "<stdin>", decoded(stdin(), "<stdin>", wanted)
     try:
         data = read_whole(target, MAX_BYTES)
     except IsADirectoryError:
@@ -41,11 +42,11 @@ def text_of_target(target: str, stdin: Callable[[], bytes], wanted: str = "a lau
         do = "put overrides after --" if "=" in target or target.startswith("-") else "check the path"
         raise HcpError(f"{target} does not exist; wanted {wanted}; {do}") from None
     except TooLargeError as error:
-        raise _too_large(target, error.found) from None
+        raise _too_large(target, error.found, wanted) from None
     except (OSError, ValueError) as error:
         reason = error.strerror if isinstance(error, OSError) else error
         raise HcpError(f"{target!r} cannot be read ({reason}); wanted {wanted}; check the path") from None
-    return target, decoded(data, target)
+    return target, decoded(data, target, wanted)
 
 
 def byte_order_mark(target: str) -> str:
@@ -57,26 +58,33 @@ def byte_order_mark(target: str) -> str:
         return ""
 
 
-def decoded(data: bytes, name: str) -> str:
-    """The bytes as text; a byte-order mark is dropped."""
+def decoded(data: bytes, name: str, wanted: str = _LAUNCH) -> str:
+    """The bytes as text; a byte-order mark is dropped. `wanted` is what an error says the file should be."""
+    what, do = _words(wanted)
     if len(data) > MAX_BYTES:
-        raise _too_large(name, len(data))
+        raise _too_large(name, len(data), wanted)
     if b"\0" in data:
-        raise HcpError(f"{name} is binary; wanted a launch as text; name the launch file")
+        raise HcpError(f"{name} is binary; wanted {what} as text; {do}")
     try:
         text = data.decode("utf-8-sig")
     except UnicodeDecodeError as error:
         raise HcpError(
-            f"{name} is not UTF-8 (byte 0x{data[error.start]:02x} at offset {error.start}); wanted a launch "
+            f"{name} is not UTF-8 (byte 0x{data[error.start]:02x} at offset {error.start}); wanted {what} "
             "as text; convert it with iconv"
         ) from None
     if not text.strip():
-        raise HcpError(f"{name} is empty; wanted a launch; name the launch file")
+        raise HcpError(f"{name} is empty; wanted {what}; {do}")
     return text
 
 
-def _too_large(name: str, size: int) -> HcpError:
+def _words(wanted: str) -> tuple[str, str]:
+    """What is wanted, and what to do."""
+    return ("a launch", "name the launch file") if wanted == _LAUNCH else (wanted, "name the file that holds it")
+
+
+def _too_large(name: str, size: int, wanted: str = _LAUNCH) -> HcpError:
+    what, do = _words(wanted)
     return HcpError(
-        f"{name} is too large ({size:,} bytes or more); wanted a launch of at most {MAX_BYTES:,} bytes; "
-        "name the launch file, not a log or a data file"
+        f"{name} is too large ({size:,} bytes or more); wanted {what} of at most {MAX_BYTES:,} bytes; "
+        f"{do}, not a log or a data file"
     )

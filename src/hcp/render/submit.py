@@ -11,12 +11,19 @@ from hcp.core.visible import visible
 
 _PREFIX = re.compile(r"^sbatch: (?:error: )?")
 
+_NOT_REACHED = re.compile(
+    "failed to fetch config|could not establish a configuration source|unable to contact slurm controller|"
+    "connection refused|unable to establish configuration source",
+    re.I,
+)
+"""What sbatch says where it never came to judge the job."""
+
 
 def ask(script: str) -> str:
     """What `sbatch --test-only` says about a script that Slurm would take: when and where it would start.
 
     Raises:
-        HcpError: there is no sbatch here, or Slurm refuses the job; it says why.
+        HcpError: there is no sbatch here, Slurm cannot be reached, or it refuses the job; it says why.
     """
     return _sbatch(script, "--test-only").stderr.strip().removeprefix("sbatch: ")
 
@@ -62,5 +69,10 @@ def _sbatch(script: str, option: str) -> subprocess.CompletedProcess[str]:
     if done.returncode:
         said = [_PREFIX.sub("", line) for line in done.stderr.splitlines() if line.startswith("sbatch: error: ")]
         why = visible("; ".join(said or done.stderr.splitlines()))[:400] or f"exit code {done.returncode}"
+        if _NOT_REACHED.search(done.stderr):
+            raise HcpError(
+                f"sbatch {option}: Slurm could not be asked: {why}; wanted an answer of its controller; run it where "
+                "sinfo answers"
+            )
         raise HcpError(f"sbatch {option}: Slurm refuses the job: {why}; wanted one that it takes; correct it")
     return done

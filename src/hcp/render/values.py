@@ -48,6 +48,7 @@ _PLAIN: dict[ValueType, tuple[re.Pattern[str], str]] = {
 _TIME = re.compile(r"(?:\d+-)?\d+(?::\d{1,2}){0,2}\Z")
 _OPTION = re.compile(r"--[a-z][a-z0-9-]*(?:=[A-Za-z0-9@%_+=:,./\[\]&|!*()-]+)?\Z")
 _VARIABLE = re.compile(r"[A-Za-z_][A-Za-z0-9_]*\Z")
+_LARGEST = 999_999_999
 _LONGEST = 100_000
 """Bytes of one value: Linux takes 128 KiB per argument or variable."""
 _LONGEST_PATH = 4096
@@ -106,8 +107,8 @@ def _converted(kind: ValueType, value: Any) -> Any:
 
 
 def _whole_number(value: Any, least: int, wrong: Wrong) -> int:
-    if isinstance(value, bool) or not isinstance(value, int) or not least <= value < 10**9:
-        raise wrong(f"a whole number of at least {least}")
+    if isinstance(value, bool) or not isinstance(value, int) or not least <= value <= _LARGEST:
+        raise wrong(f"a whole number from {least} to {_LARGEST:,}")
     return value
 
 

@@ -32,8 +32,10 @@ def test_data_that_divides_passes_and_data_that_does_not_exits_with_1(hcp: Hcp, 
     good = hcp("pack", "check", rows(tmp_path / "good.jsonl", 8, 24), "--", *BRIDGE)
     assert (good.returncode, good.stderr) == (0, "")
     assert good.stdout.splitlines()[1:] == [
-        "  1 rows of 32 to 32 tokens, 50.0% full; 2 sequences of up to 24 tokens, 32 tokens",
-        "  the launch: cp 4, tp 2; sequences in multiples of 8, rows of 64 tokens in multiples of 8",
+        "  1 rows of 32 to 32 tokens, 50.0% full; 2 sequences of up to 24 tokens, 32",
+        "  tokens",
+        "  the launch: cp 4, tp 2; sequences in multiples of 8, rows of 64 tokens in",
+        "              multiples of 8",
         "  ok: every length is a multiple of 8",
         "0 errors, 0 warnings",
     ]
@@ -86,3 +88,29 @@ def test_an_array_given_to_lengths_is_one_line(hcp: Hcp, tmp_path: Path) -> None
     done = hcp(*words, "rows.npy", cwd=tmp_path)
     assert (done.returncode, done.stderr.count("\n")) == (2, 1)
     assert "rows.npy: an array of numpy (.npy); wanted lengths" in done.stderr
+
+
+SFT = ("--context-parallel-size", "4", "--sft", "--seq-length", "8192")
+
+
+def test_lengths_that_the_launch_pads_are_said_with_what_that_costs(hcp: Hcp, tmp_path: Path) -> None:
+    (tmp_path / "lengths").write_text("5 10 15 20\n", encoding="utf-8")
+    said = hcp("pack", "check", "lengths", "--", *SFT, cwd=tmp_path).stdout
+    assert "  it pads every sequence to a multiple of 8: 14 tokens in all\n" in said  # 3 + 6 + 1 + 4
+    assert "  ok: every padded length is a multiple of 8\n" in said and "multiple of 5" not in said
+    data = json.loads(hcp("pack", "check", "lengths", "--format", "json", "--", *SFT, cwd=tmp_path).stdout)
+    assert data["padding"] == 14
+
+
+def test_lengths_that_are_joined_have_no_multiple(hcp: Hcp, tmp_path: Path) -> None:
+    (tmp_path / "lengths").write_text("5 10 15 20\n", encoding="utf-8")
+    words = ("--context-parallel-size", "4", "--seq-length", "8192")
+    said = hcp("pack", "check", "lengths", "--", *words, cwd=tmp_path).stdout
+    assert "  ok\n" in said and "multiple of 5" not in said
+
+
+@pytest.mark.parametrize("lengths", [(8, 24), (8, 20, 4), (1_200_000, 8)])
+def test_no_line_has_more_than_80_columns(hcp: Hcp, tmp_path: Path, lengths: tuple[int, ...]) -> None:
+    rows(tmp_path / "rows.jsonl", *lengths)
+    said = hcp("pack", "check", "rows.jsonl", "--", *BRIDGE, cwd=tmp_path).stdout.splitlines()
+    assert len(said) > 3 and max(map(len, said)) <= 80

@@ -40,8 +40,17 @@ def test_sequences_that_are_longer_than_the_row_are_counted_as_lost(hcp: Hcp) ->
     [
         (("--lengths", "1,2", "--pack-size", "0", *CP4), "--pack-size 0: wanted"),
         (("--lengths", "1,2", "--pack-size", "12", *CP4), "rows of 12 tokens; wanted a multiple of 8"),
+        (
+            ("--lengths", "1,2", "--pack-size", "9" * 13, *CP4),
+            "wanted the tokens of a row, from 1 to 1,000,000,000,000",
+        ),
         (("--lengths", "1,2", "--dp", "0", *CP4), "--dp 0: wanted"),
-        (("--lengths", "1" + "0" * 30, *CP4), "wanted the length of a sequence"),
+        (("--lengths", "1,2", "--dp", "1000001", *CP4), "--dp 1000001: wanted a number of ranks, from 1 to 1,000,000"),
+        (("--lengths", "1" + "0" * 30, *CP4), "wanted the length of a sequence, a whole number from 1 to 1,000,000,0"),
+        (
+            ("--lengths", "9" * 13, *CP4),
+            "found '9999999999999'; wanted the length of a sequence, a whole number from 1",
+        ),
         (("--lengths", "1,2"), "found no launch"),
     ],
 )
@@ -49,3 +58,22 @@ def test_what_cannot_be_used_is_one_line(hcp: Hcp, words: tuple[str, ...], said:
     done = hcp("pack", "plan", *words)
     assert (done.returncode, done.stdout, done.stderr.count("\n")) == (2, "", 1)
     assert said in done.stderr
+
+
+@pytest.mark.parametrize(
+    "line", ["9999999999999", '{"length": 1e13}', '{"length": 10000000000000}', "[10000000000000]"]
+)
+def test_a_length_of_jsonl_has_an_upper_bound(hcp: Hcp, tmp_path: Path, line: str) -> None:
+    (tmp_path / "lengths.jsonl").write_text(f"{line}\n", encoding="utf-8")
+    done = hcp("pack", "plan", "--lengths", "lengths.jsonl", *CP4, cwd=tmp_path)
+    assert (done.returncode, done.stdout, done.stderr.count("\n")) == (2, "", 1)
+    assert "wanted the length of a sequence, a whole number from 1 to 1,000,000,000,000" in done.stderr
+
+
+def test_no_line_of_the_table_has_more_than_80_columns(hcp: Hcp, tmp_path: Path) -> None:
+    (tmp_path / "lengths").write_text("131072 9000 800 70\n" * 40_000, encoding="utf-8")
+    said = hcp("pack", "plan", "--lengths", "lengths", *CP4, cwd=tmp_path).stdout.splitlines()
+    assert len(said) > 3 and max(map(len, said)) <= 80
+    said = hcp("pack", "plan", "--lengths", "lengths", "--pack-size", "1024", *CP4, cwd=tmp_path).stdout.splitlines()
+    assert said[1].split() == ["row", "rows", "micro-batches", "padding", "unused", "most", "lost", "lost", "tokens"]
+    assert said[2].split()[-2:] == ["80,000", "5,602,880,000"] and max(map(len, said)) <= 80

@@ -17,6 +17,7 @@ from hcp.launch.load import LoadOptions
 
 _MOST = 1 << 20
 """Tokens of the longest rows that are compared, unless sequences are longer."""
+_MOST_RANKS = 1_000_000
 
 
 @click.command()
@@ -55,15 +56,16 @@ def plan(
     """
     from hcp.cli.reports import pack as report
     from hcp.data.lengths import read_lengths
+    from hcp.data.sampling import MAX_LENGTH
 
     check_outputs({"--svg": svg})
     facts = launch_facts(target, options)
     needs = needs_of(facts)
     dp = facts.get("dp") if dp is None else dp
-    if dp is not None and not 1 <= dp < 2**20:
-        raise HcpError(f"--dp {str(dp)[:20]}: wanted a number of ranks, at least 1")
-    if pack_size is not None and not 1 <= pack_size < 2**40:
-        raise HcpError(f"--pack-size {str(pack_size)[:20]}: wanted the tokens of a row, at least 1")
+    if dp is not None and not 1 <= dp <= _MOST_RANKS:
+        raise HcpError(f"--dp {str(dp)[:20]}: wanted a number of ranks, from 1 to {_MOST_RANKS:,}")
+    if pack_size is not None and not 1 <= pack_size <= MAX_LENGTH:
+        raise HcpError(f"--pack-size {str(pack_size)[:20]}: wanted the tokens of a row, from 1 to {MAX_LENGTH:,}")
     found = read_lengths(lengths, field, take)
     longest = max(found.values)
     sizes = [pack_size] if pack_size is not None else pack_sizes(longest, needs.row_multiple, max(_MOST, longest))

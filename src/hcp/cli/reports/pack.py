@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from typing import Any
 
+from hcp.cli.reports.wrap import wrapped
 from hcp.cli.screen import Line, Part
 from hcp.core.pack_plan import PackPlan
 from hcp.data.pack_report import DataNeeds, Fault, PackReport
@@ -19,49 +20,60 @@ def check_lines(report: PackReport, needs: DataNeeds, kind: str, name: str) -> I
     if report.rows:
         full = f", {report.tokens / report.rows / needs.row:.1%} full" if needs.row else ""
         sizes = f"{report.rows:,} rows of {report.narrowest:,} to {report.widest:,} tokens{full}; {sizes}"
-    yield f"  {sizes}"
+    yield from wrapped("  ", sizes)
     row = "" if needs.row is None else f" of {needs.row:,} tokens"
-    yield (
-        f"  the launch: cp {needs.cp}, tp {needs.tp}; sequences in multiples of {needs.sequence_multiple}, "
-        f"rows{row} in multiples of {needs.row_multiple}"
+    yield from wrapped(
+        "  the launch: ",
+        f"cp {needs.cp}, tp {needs.tp}; sequences in multiples of {needs.sequence_multiple}, "
+        f"rows{row} in multiples of {needs.row_multiple}",
     )
-    if not needs.is_packed and not report.rows:
-        yield "  it packs none: sequences are joined and cut into samples, so no length of theirs matters"
+    packs_none = not needs.is_packed and not report.rows
+    if packs_none:
+        yield from wrapped("  ", "it packs none: sequences are joined and cut into samples, so no length matters")
+    elif report.padding:
+        yield f"  it pads every sequence to a multiple of {needs.padded_to}: {report.padding:,} tokens in all"
     for fault in report.faults:
         yield from _fault_lines(fault)
     if not report.faults:
-        yield f"  ok: every length is a multiple of {report.divisor:,}"
+        yield f"  ok{'' if packs_none else _why_ok(report, needs)}"
     errors, warnings = report.num_errors, len(report.faults) - report.num_errors
     yield f"{errors} error{'s' * (errors != 1)}, {warnings} warning{'s' * (warnings != 1)}"
 
 
+def _why_ok(report: PackReport, needs: DataNeeds) -> str:
+    if report.padding:
+        return f": every padded length is a multiple of {needs.padded_to}"
+    return f": every length is a multiple of {report.divisor:,}"
+
+
 def _fault_lines(fault: Fault) -> Iterator[Line]:
     place = f"{fault.place}: " if fault.place else ""
-    yield (
-        "  ", Part(fault.severity, _COLOURS[fault.severity], bold=True),
-        f" {fault.rule}: " if fault.rule else ": ", f"{place}{fault.message}",
-    )  # fmt: skip
-    yield f"    found   {fault.found}"
-    yield f"    wanted  {fault.wanted}"
-    yield f"    do      {fault.do}"
+    label = f"  {fault.severity}"
+    first, *more = wrapped(label, f"{f' {fault.rule}' if fault.rule else ''}: {place}{fault.message}", 4)
+    yield "  ", Part(fault.severity, _COLOURS[fault.severity], bold=True), first[len(label) :]
+    yield from more
+    yield from wrapped("    found   ", fault.found)
+    yield from wrapped("    wanted  ", fault.wanted)
+    yield from wrapped("    do      ", fault.do)
 
 
 def plan_lines(plans: Sequence[PackPlan], best: PackPlan, dp: int | None, note: str) -> Iterator[Line]:
-    """A line for each row length, the recommended one marked."""
+    """A line for each row length, the recommended one marked; `lost` are sequences longer than the row."""
     sequences, tokens = best.sequences + best.lost_sequences, best.tokens + best.lost_tokens
-    yield f"{sequences:,} sequences, {tokens:,} tokens{f' ({note})' if note else ''}; padded to {best.multiple}"
+    of = f" ({note})" if note else ""
+    yield from wrapped("", f"{sequences:,} sequences, {tokens:,} tokens{of}; padded to {best.multiple}", 2)
     ranks = "micro-batches" if dp is None else f"of dp {dp}"
-    yield (
-        f"  {'row':>10} {'rows':>10} {ranks:>14} {'padding':>8} {'unused':>8} {'most':>6} {'lost sequences':>15} "
-        f"{'tokens':>12}"
-    )
+    rows = [("row", "rows", ranks, "padding", "unused", "most", "lost", "lost tokens")]
     for plan in plans:
         places = max(1, plan.rows * plan.pack_size)
-        yield (
-            f"{'*' if plan is best else ' '} {plan.pack_size:>10,} {plan.rows:>10,} {plan.micro_batches(dp or 1):>14,} "
-            f"{plan.padding / places:>8.1%} {plan.unused / places:>8.1%} {plan.most_sequences:>6,} "
-            f"{plan.lost_sequences:>15,} {plan.lost_tokens:>12,}"
-        )
+        rows.append((
+            f"{plan.pack_size:,}", f"{plan.rows:,}", f"{plan.micro_batches(dp or 1):,}",
+            f"{plan.padding / places:.1%}", f"{plan.unused / places:.1%}", f"{plan.most_sequences:,}",
+            f"{plan.lost_sequences:,}", f"{plan.lost_tokens:,}",
+        ))  # fmt: skip
+    widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
+    for mark, row in zip([" ", *("*" if plan is best else " " for plan in plans)], rows, strict=True):
+        yield f"{mark} " + " ".join(f"{cell:>{width}}" for cell, width in zip(row, widths, strict=True))
     yield f"* packed_sequence_size={best.pack_size} pad_seq_to_mult={best.multiple}: {best.waste:.1%} hold no token"
 
 

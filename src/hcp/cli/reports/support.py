@@ -2,15 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from typing import Any
 
+from hcp.cli.reports.wrap import WIDTH, wrapped
 from hcp.cli.screen import Line, Part
 from hcp.core.visible import visible
 from hcp.rules.registry import BY_ID
 from hcp.support.matrix import UNBOUNDED, ByRelease, ReleaseSpan, SupportCell, SupportTable
 
 _PACKAGES = {"te": "Transformer Engine", "mcore": "megatron-core"}
+_COLUMNS = 4
+"""Tensor-parallel sizes side by side; more go into a further table."""
+_HEAD = 21
 _WIDTH = 16
 
 
@@ -18,36 +22,49 @@ def lines(table: SupportTable, name: str) -> Iterator[Line]:
     """A row for each type and layout, a column for each tensor-parallel size; then by release; then the rules."""
     sizes = list(dict.fromkeys(cell.tp for cell in table.cells))
     presumed = ", ".join(f"{_PACKAGES[package]} {version}" for package, version in table.presumed)
-    yield f"{name}: largest context-parallel size" + (f" on {presumed}, which nobody stated" if presumed else "")
-    yield f"{'cp_comm_type':<13}{'layout':<8}" + "".join(f"{f'tp {size}':<{_WIDTH}}" for size in sizes).rstrip()
-    for comm_type, layout in _rows(table):
-        cells = [cell for cell in table.cells if (cell.comm_type, cell.layout) == (comm_type, layout)]
-        parts: list[str | Part] = [f"{comm_type:<13}{layout:<8}"]
-        for cell in cells:
-            text = cell_text(cell)
-            width = 0 if cell is cells[-1] else _WIDTH
-            parts.append(Part(f"{text:<{width}}", "" if cell.largest else "red"))
-        yield tuple(parts)
+    yield f"{name}: largest context-parallel size"
+    if presumed:
+        yield from wrapped("", f"on {presumed}, which nobody stated", 2)
+    for at in range(0, len(sizes), _COLUMNS):
+        if at:
+            yield ""
+        yield from _size_lines(table, sizes[at : at + _COLUMNS])
     yield from _release_lines(table)
     ids = ids_of(table)
     if ids:
         yield ""
     for rule in ids:
-        yield f"{rule}: {BY_ID[rule].title}; hcp explain {rule}"
+        yield from wrapped(f"{rule}: ", BY_ID[rule].title, 2)
+    if ids:
+        yield "why, and what to do: hcp explain RULE"
     unknown = sorted({name for cell in table.cells for name in cell.unknown})
     if unknown:
-        yield f"? {', '.join(unknown)} not stated, and some rule asks for it: --assume {unknown[0]}=..."
+        names = ", ".join(unknown)
+        yield from wrapped("? ", f"{names} not stated, and some rule asks for it: --assume {unknown[0]}=...")
+
+
+def _size_lines(table: SupportTable, sizes: Sequence[int]) -> Iterator[Line]:
+    width = min(_WIDTH, (WIDTH - _HEAD) // len(sizes))
+    yield f"{'cp_comm_type':<13}{'layout':<8}" + "".join(f"{f'tp {size}':<{width}}" for size in sizes).rstrip()
+    for row in _rows(table):
+        cells = [cell for cell in table.cells if (cell.comm_type, cell.layout) == row and cell.tp in sizes]
+        parts: list[str | Part] = [f"{row[0]:<13}{row[1]:<8}"]
+        for cell in cells:
+            text = cell_text(cell, width - 1)
+            filled = text if cell is cells[-1] else f"{text:<{width}}"
+            parts.append(Part(filled, "" if cell.largest else "red"))
+        yield tuple(parts)
 
 
 def _rows(table: SupportTable) -> list[tuple[str, str]]:
     return list(dict.fromkeys((cell.comm_type, cell.layout) for cell in table.cells))
 
 
-def cell_text(cell: SupportCell) -> str:
-    """`any`, `8`, `4 x any` for the inner level of a2a+p2p, or the rules that stop it."""
+def cell_text(cell: SupportCell, room: int = WIDTH) -> str:
+    """`any`, `8`, `4 x any` for the inner level of a2a+p2p, or the rules that stop it, as many as there is room for."""
     if cell.largest is None:
-        shown = list(cell.blocked[:2])
-        return " ".join(shown) + (" ..." if len(cell.blocked) > 2 else "")
+        two = " ".join(cell.blocked[:2]) + (" ..." if len(cell.blocked) > 2 else "")
+        return two if len(two) <= room or len(cell.blocked) < 2 else f"{cell.blocked[0]} ..."
     text = "any" if cell.largest >= UNBOUNDED else str(cell.largest)
     if cell.comm_type == "a2a+p2p":
         text += " x any"
@@ -60,7 +77,7 @@ def _release_lines(table: SupportTable) -> Iterator[Line]:
         yield f"by release of {_PACKAGES[package]}, at tp 1 and the smallest sizes"
         for row in table.by_release:
             if row.package == package:
-                yield f"{row.comm_type:<13}{row.layout:<8}{release_text(row)}"
+                yield from wrapped(f"{row.comm_type:<13}{row.layout:<8}", release_text(row))
 
 
 def release_text(row: ByRelease) -> str:
