@@ -8,7 +8,7 @@ from typing import NamedTuple
 _FENCES = ("```", "~~~")
 
 
-class Block(NamedTuple):
+class CodeBlock(NamedTuple):
     """A fenced block: the line of its opening fence, counted from 1, what stands behind the fence, and its lines."""
 
     line: int
@@ -16,11 +16,11 @@ class Block(NamedTuple):
     lines: tuple[str, ...]
 
 
-def blocks_in(text: str) -> Iterator[Block]:
+def blocks_in(text: str) -> Iterator[CodeBlock]:
     """The fenced blocks of a text. One that is never closed is none.
 
     >>> list(blocks_in("a\\n```sh\\nls\\n```\\n"))
-    [Block(line=2, info='sh', lines=('ls',))]
+    [CodeBlock(line=2, info='sh', lines=('ls',))]
     """
     opened, fence, inside = 0, "", list[str]()
     for number, line in enumerate(text.splitlines(), 1):
@@ -31,7 +31,7 @@ def blocks_in(text: str) -> Iterator[Block]:
                 fence = mark + stripped[len(mark) :][: _run(stripped[len(mark) :], mark[0])]
                 opened, info, inside = number, stripped[len(fence) :].strip(), []
         elif stripped == fence:
-            yield Block(opened, info, tuple(inside))
+            yield CodeBlock(opened, info, tuple(inside))
             fence = ""
         else:
             inside.append(line)
