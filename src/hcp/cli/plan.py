@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Sequence
+from dataclasses import replace
 from typing import Any
 
 import click
@@ -117,6 +118,7 @@ def _answered(
     from hcp.plan.change import flips, nearest, remedy
     from hcp.plan.constants import rates_of
     from hcp.plan.from_launch import PACKAGES, job_of, layout_of
+    from hcp.plan.launch_traits import PLAIN, last_words, traits_of
     from hcp.plan.layout import Layout, parse_layout
     from hcp.plan.space import parse_fixed
     from hcp.plan.why import why_not
@@ -127,11 +129,18 @@ def _answered(
     if is_launch:
         launch = load_launch(target or "", options)
         facts = {name: fact.value for name, fact in launch.facts.items()}
+        traits = traits_of(facts, last_words((item.key, item.value) for item in launch.reading.settings))
     else:
-        facts = {name: fact.value for name, fact in assumed_facts(options).items()}
+        facts, traits = {name: fact.value for name, fact in assumed_facts(options).items()}, PLAIN
     model = _model(options.model_file, facts if is_launch else None)
-    job = job_of(given, facts, {name: str(facts[name]) for name in PACKAGES if facts.get(name)})
+    job = job_of(given, facts, {name: str(facts[name]) for name in PACKAGES if facts.get(name)}, traits)
+    is_own = is_launch and not (layout_text or fixed or others)
+    if is_own:
+        job = replace(job, marks=(*job.marks, *traits.layout_marks))
     rates, notes = rates_of(job.gpu, job.precision, job.versions), _assumed(job, is_launch, facts)
+    notes += [] if is_own else traits.layout_marks
+    if not job.sharded_optimizer:
+        notes.append("the distributed optimizer is off: each rank holds the whole optimizer state")
     if profile is not None:
         rates, note = profiled(rates, profile, model, job)
         notes.append(note)

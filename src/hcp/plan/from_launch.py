@@ -7,6 +7,7 @@ from typing import Any
 
 from hcp.core.cost.gpus import GPUS, Gpu, gpu_named
 from hcp.core.errors import HcpError
+from hcp.plan.launch_traits import PLAIN, Traits
 from hcp.plan.layout import Layout, PlanJob
 
 PACKAGES = ("te", "mcore", "bridge", "verl", "cudnn")
@@ -45,7 +46,7 @@ def layout_of(facts: Facts) -> Layout:
     )  # fmt: skip
 
 
-def job_of(given: Mapping[str, Any], facts: Facts, versions: Mapping[str, str]) -> PlanJob:
+def job_of(given: Mapping[str, Any], facts: Facts, versions: Mapping[str, str], traits: Traits = PLAIN) -> PlanJob:
     """The job by the options, and where they are silent by the launch.
 
     Raises:
@@ -65,6 +66,9 @@ def job_of(given: Mapping[str, Any], facts: Facts, versions: Mapping[str, str]) 
         precision=given.get("precision") or _precision(facts),
         packed=bool(given.get("packed") or facts.get("thd")),
         versions=versions,
+        fp32_gradients=traits.fp32_gradients,
+        sharded_optimizer=traits.sharded_optimizer,
+        marks=traits.job_marks,
     )
 
 

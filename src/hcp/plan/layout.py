@@ -54,6 +54,7 @@ class PlanJob:
 
     `versions`: releases by the facts' names (mcore, te, bridge, verl); what is absent is unknown.
     `fp32_gradients`: gradients are added up and reduced in fp32 (grad_reduce_in_fp32), else in bf16.
+    `sharded_optimizer`: the distributed optimizer is on. `marks`: what of the launch no formula covers, in words.
     `fp8_weights`: fp8 and mxfp8 training keeps no bf16 weights (fp8_param_gather), as Bridge's precisions set it.
     """
 
@@ -68,6 +69,8 @@ class PlanJob:
     versions: Mapping[str, str] = field(default_factory=dict)
     fp32_gradients: bool = True
     fp8_weights: bool = True
+    sharded_optimizer: bool = True
+    marks: tuple[str, ...] = ()
 
     def dp(self, layout: Layout) -> int:
         """Data-parallel size of the dense layers; what is left of the ranks, rounded down."""

@@ -25,6 +25,10 @@ _UNKNOWN_KEYS = {
     "an audio encoder": ("audio_config",),
     "an encoder with cross attention": ("is_encoder_decoder",),
 }
+_CONFIG_LAYERS = ("num_hidden_layers", "n_layer", "n_layers")
+"""Names of the number of layers that only a config.json has."""
+_MEGATRON_DEFAULTS = ("linear_num_key_heads", "linear_num_value_heads")
+"""Keys that Megatron gives a value for every model: there the attention variant says whether it is used."""
 _UNKNOWN_LAYERS = {
     "mamba": "Mamba layers", "mamba2": "Mamba layers", "linear_attention": "linear attention",
     "conv": "convolution layers", "recurrent": "recurrent layers",
@@ -79,7 +83,7 @@ def plan_model(values: Mapping[str, Any], name: str = "") -> PlanModel:
     sizes = model_sizes(values)
     _possible(sizes, values)
     kind = str(values.get("model_type") or "")
-    is_config = any(key in values for key in ("num_hidden_layers", "n_layer", "n_layers"))
+    is_config = any(key in values for key in _CONFIG_LAYERS)
     linear_bias = bool(values.get("add_bias_linear", kind in ("gpt2", "gpt_neox", "opt", "bloom", "gpt_oss")))
     bias = values.get("attention_bias") if is_config else values.get("add_qkv_bias")
     layernorm = values.get("normalization", "LayerNorm" if kind in ("gpt2", "gpt_neox", "opt", "bloom") else "RMSNorm")
@@ -148,7 +152,9 @@ def _is_tied(values: Mapping[str, Any], kind: str) -> bool:
 def _unknown(values: Mapping[str, Any]) -> tuple[str, ...]:
     """What of the config no formula covers, in words."""
     both = {**values, **language_values(values)}
-    found = [what for what, keys in _UNKNOWN_KEYS.items() if any(both.get(key) for key in keys)]
+    is_config = any(key in both for key in _CONFIG_LAYERS)
+    passed = () if is_config else _MEGATRON_DEFAULTS
+    found = [what for what, keys in _UNKNOWN_KEYS.items() if any(both.get(key) for key in keys if key not in passed)]
     variant = both.get("attention_variant", both.get("experimental_attention_variant"))
     if variant:
         found.append(f"the attention variant {str(variant)[:40]}")
