@@ -137,7 +137,7 @@ def _answered(
     is_own = is_launch and not (layout_text or fixed or others)
     if is_own:
         job = replace(job, marks=(*job.marks, *traits.layout_marks))
-    rates, notes = rates_of(job.gpu, job.precision, job.versions), _assumed(job, is_launch, facts)
+    rates, notes = rates_of(job.gpu, job.precision, job.versions), _assumed(job, is_launch, facts, given)
     notes += [] if is_own else traits.layout_marks
     if not job.sharded_optimizer:
         notes.append("the distributed optimizer is off: each rank holds the whole optimizer state")
@@ -186,12 +186,16 @@ def _model(path: str | None, facts: dict[str, Any] | None) -> Any:
     return plan_model({name: value for name, value in facts.items() if value is not None})
 
 
-def _assumed(job: Any, is_launch: bool, facts: dict[str, Any]) -> list[str]:
+def _assumed(job: Any, is_launch: bool, facts: dict[str, Any], given: dict[str, Any]) -> list[str]:
     """What nobody said, in words."""
     notes = []
     absent = [name for name in ("te", "mcore") if name not in job.versions]
     if absent:
         notes.append(f"{' and '.join(absent)} not stated: taken for current ones (--assume te=2.14 mcore=0.16.1)")
+    if not (given.get("nvlink_domain") or facts.get("nvlink_domain")):
+        notes.append(f"NVLink joins {job.nvlink_domain} GPUs (--nvlink-domain)")
+    if job.nvlink_domain > job.domain < job.world_size:
+        notes.append(f"each NVLink domain of {job.nvlink_domain} gives this job {job.domain} GPUs, an equal part")
     if is_launch and not facts.get("micro_batch_size"):
         notes.append("the launch does not say micro_batch_size: taken for 1")
     return notes

@@ -14,6 +14,8 @@ PACKAGES = ("te", "mcore", "bridge", "verl", "cudnn")
 """The versions that a plan depends on."""
 GPUS_PER_NODE = {"gb200": 4, "gb300": 4, "l40s": 8}
 """GPUs of a node, where it is not 8."""
+RACKS = ("gb200", "gb300")
+"""GPUs whose NVLink joins the nodes of a rack (NVL72)."""
 BY_ARCHITECTURE = {"sm80": "a100", "sm90": "h100", "sm100": "b200", "sm103": "b300"}
 MOST_GPUS = 1 << 20
 Facts = Mapping[str, Any]
@@ -60,7 +62,7 @@ def job_of(given: Mapping[str, Any], facts: Facts, versions: Mapping[str, str], 
         world_size=_stated("--gpus", world, MOST_GPUS),
         gpus_per_node=per_node,
         gpu=gpu,
-        nvlink_domain=given.get("nvlink_domain") or facts.get("nvlink_domain") or max(gpu.nvlink_domain, 1),
+        nvlink_domain=given.get("nvlink_domain") or facts.get("nvlink_domain") or _usual_domain(gpu, per_node),
         seq_length=_stated("--seq-length", given.get("seq_length") or facts.get("seq_length"), 1 << 30),
         global_batch=_stated("--global-batch", given.get("global_batch") or facts.get("global_batch_size"), 1 << 30),
         precision=given.get("precision") or _precision(facts),
@@ -70,6 +72,11 @@ def job_of(given: Mapping[str, Any], facts: Facts, versions: Mapping[str, str], 
         sharded_optimizer=traits.sharded_optimizer,
         marks=traits.job_marks,
     )
+
+
+def _usual_domain(gpu: Gpu, per_node: int) -> int:
+    """GPUs that NVLink joins where nobody says it: no more than a node has, but for the systems of a whole rack."""
+    return gpu.nvlink_domain if gpu.name in RACKS else max(1, min(gpu.nvlink_domain, per_node))
 
 
 def _gpu(name: str | None, facts: Facts) -> Gpu:

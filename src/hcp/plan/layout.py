@@ -72,6 +72,14 @@ class PlanJob:
     sharded_optimizer: bool = True
     marks: tuple[str, ...] = ()
 
+    @property
+    def domain(self) -> int:
+        """GPUs of the job in each NVLink domain.
+
+        All where one domain has them; else whole nodes, as many in each: of 256 GPUs in domains of 72, 64.
+        """
+        return _equal_domain(self.world_size, self.nvlink_domain, self.gpus_per_node)
+
     def dp(self, layout: Layout) -> int:
         """Data-parallel size of the dense layers; what is left of the ranks, rounded down."""
         return self.world_size // (layout.tp * layout.cp * layout.pp)
@@ -83,6 +91,14 @@ class PlanJob:
     def micro_batches(self, layout: Layout) -> int:
         """Micro-batches of a step on each data-parallel rank, rounded down, at least 1."""
         return max(1, self.global_batch // max(1, layout.mbs * self.dp(layout)))
+
+
+@lru_cache(maxsize=256)
+def _equal_domain(world: int, most: int, node: int) -> int:
+    if world <= most:
+        return world
+    whole_nodes = range(most // node * node, 0, -node)
+    return next((size for size in whole_nodes if world % size == 0), most)
 
 
 def parse_layout(text: str) -> Layout:

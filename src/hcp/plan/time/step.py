@@ -86,7 +86,7 @@ def data_parallel_seconds(
         dense[-1] += each.vocab
     gradient = 4 if job.fp32_gradients else 2
     # Without the distributed optimizer gradients are reduced to every rank, and no parameter is gathered.
-    domain, width = job.nvlink_domain, gradient + (PARAMETER_BYTES if job.sharded_optimizer else gradient)
+    domain, width = job.domain, gradient + (PARAMETER_BYTES if job.sharded_optimizer else gradient)
     dense_s = width * (replicas - 1) / replicas / ring_bandwidth(replicas, layout.tp, domain, rates)
     expert_s = width * (edp - 1) / edp / ring_bandwidth(edp, layout.etp * layout.ep, domain, rates)
     sent = max(d * dense_s + e * expert_s for d, e in zip(dense, experts))
