@@ -119,6 +119,8 @@ def test_pictures_are_well_formed_and_need_nothing_from_outside(hcp: Hcp, root: 
         ((*GIVEN, "--layout", "dp=4"), "layout: found 'dp=4'"),
         ((*GIVEN, "--layout", "tp=2", "--fix", "tp=2"), "found --layout with --fix"),
         ((*GIVEN, "--fix", "tp=0"), "--fix: found tp=0"),
+        ((*GIVEN, "--fix", "ep=2"), "--fix: found ep=2 for a model without experts; wanted ep=1"),
+        ((*GIVEN, "--fix", "etp=2"), "--fix: found etp=2 for a model without experts; wanted etp=1"),
         (("plan", "--model", "missing.json", *JOB), "missing.json"),
         ((*GIVEN, "--profile", "examples/llama3_8b_config.json"), "examples/llama3_8b_config.json"),
         ((*GIVEN, "a.sh", "b.sh"), "found 2 targets"),

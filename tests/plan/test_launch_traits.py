@@ -7,8 +7,9 @@ from dataclasses import replace
 import pytest
 
 from hcp.core.cost.gpus import gpu_named
+from hcp.core.errors import HcpError
 from hcp.plan.constants import rates_of
-from hcp.plan.from_launch import job_of
+from hcp.plan.from_launch import job_of, layout_of
 from hcp.plan.launch_traits import Traits, last_words, traits_of
 from hcp.plan.layout import Layout, PlanJob
 from hcp.plan.memory.peak import stage_terms
@@ -121,3 +122,14 @@ def test_heads_of_linear_attention_that_megatron_gives_every_model_are_no_linear
     assert plan_model({**values, "num_hidden_layers": 8, **default}).kind_unknown == ("linear attention",)
     stated = plan_model({**values, "num_layers": 8, **default, "attention_variant": "gated_delta_net"})
     assert stated.kind_unknown == ("the attention variant gated_delta_net",)
+
+
+def test_a_launch_that_says_no_size_is_told_the_option_in_three_parts() -> None:
+    given = {"gpus": 8, "gpu": "h100", "seq_length": 4096, "global_batch": 8}
+    for name, option in (("gpus", "--gpus"), ("gpu", "--gpu"), ("seq_length", "--seq-length")):
+        with pytest.raises(HcpError) as refused:
+            job_of({key: value for key, value in given.items() if key != name}, {}, {})
+        assert refused.value.parts.expected and option in refused.value.parts.do
+    with pytest.raises(HcpError) as mixed:
+        layout_of({"cp_comm_type": ["p2p", "a2a"]})
+    assert mixed.value.parts.expected and "--layout" in mixed.value.parts.do

@@ -120,7 +120,7 @@ def _answered(
     from hcp.plan.from_launch import PACKAGES, job_of, layout_of
     from hcp.plan.launch_traits import PLAIN, last_words, traits_of
     from hcp.plan.layout import Layout, parse_layout
-    from hcp.plan.space import parse_fixed
+    from hcp.plan.space import parse_fixed, possible_fixed
     from hcp.plan.why import why_not
 
     if layout_text is not None and (fixed or others):
@@ -149,7 +149,7 @@ def _answered(
         item = judge(model, layout, job, rates)
         near = None if item.fits else nearest(model, layout, job, rates)
         return Shown(model, job, rates, [item], notes, nearest=near)
-    axes = parse_fixed(fixed)
+    axes = possible_fixed(model, parse_fixed(fixed))
     planned = plan_job(model, job, rates, axes, top)
     found = planned.found
     if not planned.best:

@@ -31,13 +31,14 @@ def layout_of(facts: Facts) -> Layout:
     if not isinstance(kind, str):
         kinds = sorted(set(kind))
         if len(kinds) > 1:
-            raise HcpError(
-                f"cp_comm_type: found {', '.join(kinds)} on different layers; a plan has one for all; give --layout"
-            )
+            names = ", ".join(kinds)
+            raise HcpError(f"cp_comm_type: found {names} on different layers; wanted one for all; give --layout")
         kind = kinds[0]
     sizes = facts.get("hcp_sizes")
     if sizes is not None and len(sizes) != 2:
-        raise HcpError(f"hierarchical_context_parallel_sizes: found {len(sizes)} sizes, wanted two; see HCP003")
+        raise HcpError(
+            f"hierarchical_context_parallel_sizes: found {len(sizes)} sizes; wanted two; see hcp explain HCP003"
+        )
     words = {"full": "full", "selective": "selective"}
     axes = {name: facts.get(name) or 1 for name in ("tp", "cp", "pp", "ep")}
     return Layout(
@@ -82,15 +83,15 @@ def _usual_domain(gpu: Gpu, per_node: int) -> int:
 def _gpu(name: str | None, facts: Facts) -> Gpu:
     name = name or BY_ARCHITECTURE.get(str(facts.get("arch")))
     if name is None:
-        raise HcpError(f"--gpu: not given, and no arch says it; wanted one of {', '.join(GPUS)}")
+        raise HcpError(f"--gpu: not given, and no arch says it; wanted one of {', '.join(GPUS)}; give --gpu NAME")
     return gpu_named(name)
 
 
 def _stated(option: str, value: Any, most: int) -> int:
     if value is None:
-        raise HcpError(f"{option}: not given, and no launch says it; give a number")
+        raise HcpError(f"{option}: not given, and no launch says it; wanted a number from 1 to {most}; give {option} N")
     if not 1 <= value <= most:
-        raise HcpError(f"{option}: found {value!s:.40}, wanted 1 to {most}")
+        raise HcpError(f"{option}: found {value!s:.40}; wanted 1 to {most}; correct it")
     return int(value)
 
 

@@ -17,6 +17,7 @@ RECOMPUTE = ("none", "selective", "full")
 PRECISIONS = ("bf16", "fp8", "mxfp8", "nvfp4")
 _SIZES = ("tp", "cp", "pp", "vp", "ep", "etp", "mbs")
 _MOST = 1 << 20
+_CORRECT = "correct the word"
 
 
 @dataclass(frozen=True)
@@ -118,13 +119,15 @@ def parse_layout(text: str) -> Layout:
         name, equals, value = word.partition("=")
         name = "vp" if name == "vpp" else name
         if not equals or name not in known:
-            raise HcpError(f"layout: found {word!r:.40}, wanted NAME=VALUE with a name of {', '.join(known)}")
+            raise HcpError(
+                f"layout: found {word!r:.40}; wanted NAME=VALUE with a name of {', '.join(known)}; {_CORRECT}"
+            )
         if name in given:
-            raise HcpError(f"layout: found {name} twice, wanted it once")
+            raise HcpError(f"layout: found {name} twice; wanted it once; leave one out")
         given[name] = _value(name, value)
     layout = Layout(**given)  # type: ignore[arg-type]
     if "cp_comm_type" not in given and layout.hcp_sizes:
-        raise HcpError("layout: found hcp_sizes without cp_comm_type=a2a+p2p; write both")
+        raise HcpError("layout: found hcp_sizes without cp_comm_type=a2a+p2p; wanted both; write both")
     return layout
 
 
@@ -135,18 +138,18 @@ def _value(name: str, value: str) -> object:
     if name == "hcp_sizes":
         sizes = tuple(_size(name, part) for part in value.strip("[]()").split(","))
         if len(sizes) != 2:
-            raise HcpError(f"layout: found hcp_sizes={value:.40}, wanted two sizes, inner first: hcp_sizes=8,2")
+            raise HcpError(f"layout: found hcp_sizes={value:.40}; wanted two sizes, inner first; write hcp_sizes=8,2")
         return sizes
     allowed = CP_TYPES if name == "cp_comm_type" else RECOMPUTE
     if value not in allowed:
-        raise HcpError(f"layout: found {name}={value:.40}, wanted one of {', '.join(allowed)}")
+        raise HcpError(f"layout: found {name}={value:.40}; wanted one of {', '.join(allowed)}; {_CORRECT}")
     return value
 
 
 def _size(name: str, text: str) -> int:
     size = whole_number(text)
     if size is None or not 1 <= size <= _MOST:
-        raise HcpError(f"layout: found {name}={text:.40}, wanted a whole number from 1 to {_MOST}")
+        raise HcpError(f"layout: found {name}={text:.40}; wanted a whole number from 1 to {_MOST}; {_CORRECT}")
     return size
 
 
