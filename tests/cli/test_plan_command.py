@@ -130,6 +130,8 @@ def test_a_models_name_cannot_break_a_picture(hcp: Hcp, root: Path, tmp_path: Pa
         ((*GIVEN, "--layout", "dp=4"), "layout: found 'dp=4'"),
         ((*GIVEN, "--layout", "tp=2", "--fix", "tp=2"), "found --layout with --fix"),
         ((*GIVEN, "--fix", "tp=0"), "--fix: found tp=0"),
+        ((*GIVEN, "--fix", "ep=2"), "--fix: found ep=2 for a model without experts; wanted ep=1"),
+        ((*GIVEN, "--fix", "etp=2"), "--fix: found etp=2 for a model without experts; wanted etp=1"),
         (("plan", "--model", "missing.json", *JOB), "missing.json"),
         ((*GIVEN, "--profile", "examples/llama3_8b_config.json"), "examples/llama3_8b_config.json"),
         ((*GIVEN, "a.sh", "b.sh"), "found 2 targets"),
@@ -139,3 +141,25 @@ def test_bad_input_is_one_line_and_exit_code_2(hcp: Hcp, root: Path, words: tupl
     done = hcp(*words, cwd=root)
     assert done.returncode == 2 and done.stdout == ""
     assert said in done.stderr and len(done.stderr.splitlines()) == 1 and "Traceback" not in done.stderr
+
+
+def test_a_launch_without_the_distributed_optimizer_and_with_a_part_not_modelled_says_so(
+    hcp: Hcp, root: Path, tmp_path: Path
+) -> None:
+    target = tmp_path / "t.sh"
+    target.write_text(
+        "torchrun --nproc-per-node 8 --nnodes 4 pretrain_gpt.py --num-layers 32 --hidden-size 4096 --swiglu "
+        "--ffn-hidden-size 14336 --num-attention-heads 32 --seq-length 4096 --global-batch-size 64 --bf16 "
+        "--micro-batch-size 1 --vocab-size 128256 --pipeline-model-parallel-size 2 --max-position-embeddings 4096 "
+        "--decoder-first-pipeline-num-layers 20\n"
+    )
+    data = planned(hcp, root, "plan", str(target), "--gpu", "h100")
+    (item,) = data["layouts"]
+    terms = item["memory_gib"]["terms"]
+    assert terms["optimizer"] == pytest.approx(6 * terms["weights"])
+    assert any("own split of layers is not read" in mark for mark in item["marks"])
+    assert not any("linear attention" in mark for mark in item["marks"])
+    said = hcp("plan", str(target), "--gpu", "h100", cwd=root).stdout
+    assert "unsure  the launch's own split" in said and "assumed the distributed optimizer is off" in said
+    fixed = planned(hcp, root, "plan", str(target), "--gpu", "h100", "--fix", "tp=8")
+    assert any("own split of layers" in note for note in fixed["assumed"])

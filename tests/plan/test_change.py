@@ -14,13 +14,14 @@ from hcp.core.cost.profile import Profile
 from hcp.core.errors import HcpError
 from hcp.plan.answer import judge
 from hcp.plan.calibrated import profiled
-from hcp.plan.change import flips, nearest
+from hcp.plan.change import flips, nearest, remedy
 from hcp.plan.constants import Rates, rates_of
 from hcp.plan.from_launch import job_of, layout_of
 from hcp.plan.layout import Layout, PlanJob
 from hcp.plan.model import plan_model
 from hcp.plan.overrides import overrides
 from hcp.plan.ranks import rank_map
+from hcp.plan.search import search
 from hcp.plan.time.layer import Work
 from hcp.plan.time.step import step_time
 from hcp.plan.why import why_not
@@ -136,3 +137,22 @@ def test_the_rank_map_is_megatron_cores_order() -> None:
         (2, 1), (8, 2), (4, 2), (2, 8), (2, 16),
     ]  # fmt: skip
     assert (axes["cp inner"].reach, axes["cp outer"].reach) == ("node", "network")
+
+
+@pytest.mark.parametrize(
+    ("world", "length", "batch", "text"), [(4, 5, 15, "--global-batch 16"), (8, 4097, 1, "--seq-length 4096")]
+)
+def test_where_the_length_or_the_batch_makes_every_layout_illegal_the_nearest_other_one_is_named(
+    world: int, length: int, batch: int, text: str
+) -> None:
+    """One layer and seven heads leave neither TP nor PP: each rank has a sequence, or CP cuts one in pieces."""
+    sizes = {"num_attention_heads": 7, "num_key_value_heads": 7, "hidden_size": 896, "num_hidden_layers": 1}
+    model = plan_model({**LLAMA, **sizes})
+    job = replace(JOB, world_size=world, seq_length=length, global_batch=batch)
+    found = search(model, job, RATES, {})
+    assert not found.legal
+    change = remedy(model, job, RATES, {}, found.legal)
+    assert change and change.text == text
+    size = int(text.split()[1])
+    asked = replace(job, seq_length=size) if "length" in text else replace(job, global_batch=size)
+    assert judge(model, change.layout, asked, RATES).fits

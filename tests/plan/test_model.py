@@ -100,6 +100,8 @@ def test_facts_by_name_give_the_model_of_the_config() -> None:
         ({"hidden_size": 32}, "found 64 heads in a hidden size of 32"),
         ({"vocab_size": None}, "vocab_size or padded_vocab_size is missing"),
         ({"num_hidden_layers": 1_000_000}, "found 1000000 layers"),
+        ({"num_hidden_layers": 1025}, "found 1025 layers; wanted at most 1024"),
+        ({"num_nextn_predict_layers": 17}, "found 17 prediction layers; wanted at most 16"),
         ({"sliding_window": "4096"}, "found sliding_window='4096'"),
         ({"num_attention_heads": None}, "num_attention_heads"),
         ({"hidden_size": 1.5}, "found hidden_size=1.5"),
@@ -110,3 +112,23 @@ def test_what_makes_no_model_is_refused_in_one_line(fields: dict[str, Any], says
     with pytest.raises(HcpError) as refused:
         plan_model({**LLAMA3_70B, **fields})
     assert says in str(refused.value) and "\n" not in str(refused.value)
+
+
+@pytest.mark.parametrize(
+    "fields", [{"sliding_window": "4"}, {"intermediate_size": 0}, {"vocab_size": None}, {"hidden_size": 32}]
+)
+def test_a_refusal_says_what_was_wanted_and_what_to_do(fields: dict[str, Any]) -> None:
+    with pytest.raises(HcpError) as refused:
+        plan_model({**LLAMA3_70B, **fields})
+    assert refused.value.parts.expected and "--model" in refused.value.parts.do
+
+
+def test_the_largest_numbers_of_layers_make_a_model() -> None:
+    model = plan_model({**LLAMA3_70B, "num_hidden_layers": 1024, "num_nextn_predict_layers": 16})
+    assert (model.sizes.num_layers, model.mtp) == (1024, 16)
+
+
+def test_a_long_name_is_shown_by_its_end() -> None:
+    assert plan_model(LLAMA3_70B, "/data/" + "x" * 200 + "/llama").name.endswith("x/llama")
+    assert len(plan_model({**LLAMA3_70B, "_name_or_path": "n" * 61}).name) == 60
+    assert plan_model(LLAMA3_70B, "n" * 60).name == "n" * 60

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Sequence
+from dataclasses import replace
 from typing import Any
 
 import click
@@ -117,8 +118,9 @@ def _answered(
     from hcp.plan.change import flips, nearest, remedy
     from hcp.plan.constants import rates_of
     from hcp.plan.from_launch import PACKAGES, job_of, layout_of
+    from hcp.plan.launch_traits import PLAIN, last_words, traits_of
     from hcp.plan.layout import Layout, parse_layout
-    from hcp.plan.space import parse_fixed
+    from hcp.plan.space import parse_fixed, possible_fixed
     from hcp.plan.why import why_not
 
     if layout_text is not None and (fixed or others):
@@ -127,11 +129,18 @@ def _answered(
     if is_launch:
         launch = load_launch(target or "", options)
         facts = {name: fact.value for name, fact in launch.facts.items()}
+        traits = traits_of(facts, last_words((item.key, item.value) for item in launch.reading.settings))
     else:
-        facts = {name: fact.value for name, fact in assumed_facts(options).items()}
+        facts, traits = {name: fact.value for name, fact in assumed_facts(options).items()}, PLAIN
     model = _model(options.model_file, facts if is_launch else None)
-    job = job_of(given, facts, {name: str(facts[name]) for name in PACKAGES if facts.get(name)})
-    rates, notes = rates_of(job.gpu, job.precision, job.versions), _assumed(job, is_launch, facts)
+    job = job_of(given, facts, {name: str(facts[name]) for name in PACKAGES if facts.get(name)}, traits)
+    is_own = is_launch and not (layout_text or fixed or others)
+    if is_own:
+        job = replace(job, marks=(*job.marks, *traits.layout_marks))
+    rates, notes = rates_of(job.gpu, job.precision, job.versions), _assumed(job, is_launch, facts, given)
+    notes += [] if is_own else traits.layout_marks
+    if not job.sharded_optimizer:
+        notes.append("the distributed optimizer is off: each rank holds the whole optimizer state")
     if profile is not None:
         rates, note = profiled(rates, profile, model, job)
         notes.append(note)
@@ -140,12 +149,12 @@ def _answered(
         item = judge(model, layout, job, rates)
         near = None if item.fits else nearest(model, layout, job, rates)
         return Shown(model, job, rates, [item], notes, nearest=near)
-    axes = parse_fixed(fixed)
+    axes = possible_fixed(model, parse_fixed(fixed))
     planned = plan_job(model, job, rates, axes, top)
     found = planned.found
     if not planned.best:
         least = judge(model, found.least.layout if found.least else Layout(**axes), job, rates)
-        change = remedy(model, job, rates, axes)
+        change = remedy(model, job, rates, axes, found.legal)
         return Shown(model, job, rates, [], notes, legal=found.legal, least=least, remedy=change)
     best = planned.best[0]
     rivals = [item.layout for item in planned.best[1:] if _exchange(item.layout) != _exchange(best.layout)]
@@ -177,12 +186,16 @@ def _model(path: str | None, facts: dict[str, Any] | None) -> Any:
     return plan_model({name: value for name, value in facts.items() if value is not None})
 
 
-def _assumed(job: Any, is_launch: bool, facts: dict[str, Any]) -> list[str]:
+def _assumed(job: Any, is_launch: bool, facts: dict[str, Any], given: dict[str, Any]) -> list[str]:
     """What nobody said, in words."""
     notes = []
     absent = [name for name in ("te", "mcore") if name not in job.versions]
     if absent:
         notes.append(f"{' and '.join(absent)} not stated: taken for current ones (--assume te=2.14 mcore=0.16.1)")
+    if not (given.get("nvlink_domain") or facts.get("nvlink_domain")):
+        notes.append(f"NVLink joins {job.nvlink_domain} GPUs (--nvlink-domain)")
+    if job.nvlink_domain > job.domain < job.world_size:
+        notes.append(f"each NVLink domain of {job.nvlink_domain} gives this job {job.domain} GPUs, an equal part")
     if is_launch and not facts.get("micro_batch_size"):
         notes.append("the launch does not say micro_batch_size: taken for 1")
     return notes

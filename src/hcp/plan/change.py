@@ -11,10 +11,12 @@ from hcp.plan.constants import Rates
 from hcp.plan.layout import RECOMPUTE, Layout, PlanJob
 from hcp.plan.model import PlanModel
 from hcp.plan.search import search
-from hcp.plan.space import Fixed
+from hcp.plan.space import Fixed, divisors
 from hcp.plan.time.step import step_time
 
 MOST_GPUS = 1 << 20
+MOST_CHANGES = 40
+"""Sequence lengths and batches that are tried where no layout is legal."""
 REACH = 16.0
 """Bandwidths are tried up to this factor above and below those of the data sheet."""
 
@@ -46,14 +48,21 @@ class Remedy(NamedTuple):
     layout: Layout
 
 
-def remedy(model: PlanModel, job: PlanJob, rates: Rates, fixed: Fixed) -> Remedy | None:
-    """The nearest change after which there is an answer: without what is fixed, then more GPUs; None without one."""
+def remedy(model: PlanModel, job: PlanJob, rates: Rates, fixed: Fixed, legal: int = 1) -> Remedy | None:
+    """The nearest change after which there is an answer; None without one.
+
+    Without what is fixed; where no layout is legal (`legal` 0), another length or batch; then more GPUs.
+    """
     if fixed:
         for name in fixed:
             rest = {key: value for key, value in fixed.items() if key != name}
             found = search(model, job, rates, rest, 1)
             if found.best:
                 return Remedy(f"leave out --fix {name}", found.best[0].layout)
+    if not legal:
+        change = _other_job(model, job, rates, fixed)
+        if change:
+            return change
     more = job
     while more.world_size < MOST_GPUS and more.world_size < 1024 * job.world_size:
         more = replace(more, world_size=2 * more.world_size)
@@ -62,6 +71,34 @@ def remedy(model: PlanModel, job: PlanJob, rates: Rates, fixed: Fixed) -> Remedy
         if found.best:
             return Remedy(f"--gpus {more.world_size}", found.best[0].layout)
     return None
+
+
+def _other_job(model: PlanModel, job: PlanJob, rates: Rates, fixed: Fixed) -> Remedy | None:
+    """The sequence length or global batch nearest to what was asked with which a layout is legal and fits."""
+    twos = [1 << power for power in range(1, (2 * job.world_size).bit_length() + 1)]
+    jobs = [(f"--seq-length {n}", replace(job, seq_length=n)) for n in _multiples(job.seq_length, twos)]
+    batches = _multiples(job.global_batch, divisors(job.world_size))
+    jobs += [(f"--global-batch {n}", replace(job, global_batch=n)) for n in batches]
+
+    def distance(change: tuple[str, PlanJob]) -> float:
+        other = change[1]
+        return abs(other.seq_length / job.seq_length - 1) + abs(other.global_batch / job.global_batch - 1)
+
+    for text, other in sorted(jobs, key=distance)[:MOST_CHANGES]:
+        found = search(model, other, rates, fixed, 1)
+        for candidate in (found.best or found.marked)[:1]:
+            return Remedy(text, candidate.layout)
+    return None
+
+
+def _multiples(number: int, units: Sequence[int]) -> list[int]:
+    """For each unit its multiples next to the number.
+
+    >>> _multiples(10, [2, 4])
+    [8, 12]
+    """
+    rounded = [(number // unit * unit, -(-number // unit) * unit) for unit in units]
+    return sorted({size for pair in rounded for size in pair} - {0, number})
 
 
 class Flip(NamedTuple):

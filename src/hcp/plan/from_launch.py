@@ -7,12 +7,15 @@ from typing import Any
 
 from hcp.core.cost.gpus import GPUS, Gpu, gpu_named
 from hcp.core.errors import HcpError
+from hcp.plan.launch_traits import PLAIN, Traits
 from hcp.plan.layout import Layout, PlanJob
 
 PACKAGES = ("te", "mcore", "bridge", "verl", "cudnn")
 """The versions that a plan depends on."""
 GPUS_PER_NODE = {"gb200": 4, "gb300": 4, "l40s": 8}
 """GPUs of a node, where it is not 8."""
+RACKS = ("gb200", "gb300")
+"""GPUs whose NVLink joins the nodes of a rack (NVL72)."""
 BY_ARCHITECTURE = {"sm80": "a100", "sm90": "h100", "sm100": "b200", "sm103": "b300"}
 MOST_GPUS = 1 << 20
 Facts = Mapping[str, Any]
@@ -28,13 +31,14 @@ def layout_of(facts: Facts) -> Layout:
     if not isinstance(kind, str):
         kinds = sorted(set(kind))
         if len(kinds) > 1:
-            raise HcpError(
-                f"cp_comm_type: found {', '.join(kinds)} on different layers; a plan has one for all; give --layout"
-            )
+            names = ", ".join(kinds)
+            raise HcpError(f"cp_comm_type: found {names} on different layers; wanted one for all; give --layout")
         kind = kinds[0]
     sizes = facts.get("hcp_sizes")
     if sizes is not None and len(sizes) != 2:
-        raise HcpError(f"hierarchical_context_parallel_sizes: found {len(sizes)} sizes, wanted two; see HCP003")
+        raise HcpError(
+            f"hierarchical_context_parallel_sizes: found {len(sizes)} sizes; wanted two; see hcp explain HCP003"
+        )
     words = {"full": "full", "selective": "selective"}
     axes = {name: facts.get(name) or 1 for name in ("tp", "cp", "pp", "ep")}
     return Layout(
@@ -45,7 +49,7 @@ def layout_of(facts: Facts) -> Layout:
     )  # fmt: skip
 
 
-def job_of(given: Mapping[str, Any], facts: Facts, versions: Mapping[str, str]) -> PlanJob:
+def job_of(given: Mapping[str, Any], facts: Facts, versions: Mapping[str, str], traits: Traits = PLAIN) -> PlanJob:
     """The job by the options, and where they are silent by the launch.
 
     Raises:
@@ -59,27 +63,35 @@ def job_of(given: Mapping[str, Any], facts: Facts, versions: Mapping[str, str]) 
         world_size=_stated("--gpus", world, MOST_GPUS),
         gpus_per_node=per_node,
         gpu=gpu,
-        nvlink_domain=given.get("nvlink_domain") or facts.get("nvlink_domain") or max(gpu.nvlink_domain, 1),
+        nvlink_domain=given.get("nvlink_domain") or facts.get("nvlink_domain") or _usual_domain(gpu, per_node),
         seq_length=_stated("--seq-length", given.get("seq_length") or facts.get("seq_length"), 1 << 30),
         global_batch=_stated("--global-batch", given.get("global_batch") or facts.get("global_batch_size"), 1 << 30),
         precision=given.get("precision") or _precision(facts),
         packed=bool(given.get("packed") or facts.get("thd")),
         versions=versions,
+        fp32_gradients=traits.fp32_gradients,
+        sharded_optimizer=traits.sharded_optimizer,
+        marks=traits.job_marks,
     )
+
+
+def _usual_domain(gpu: Gpu, per_node: int) -> int:
+    """GPUs that NVLink joins where nobody says it: no more than a node has, but for the systems of a whole rack."""
+    return gpu.nvlink_domain if gpu.name in RACKS else max(1, min(gpu.nvlink_domain, per_node))
 
 
 def _gpu(name: str | None, facts: Facts) -> Gpu:
     name = name or BY_ARCHITECTURE.get(str(facts.get("arch")))
     if name is None:
-        raise HcpError(f"--gpu: not given, and no arch says it; wanted one of {', '.join(GPUS)}")
+        raise HcpError(f"--gpu: not given, and no arch says it; wanted one of {', '.join(GPUS)}; give --gpu NAME")
     return gpu_named(name)
 
 
 def _stated(option: str, value: Any, most: int) -> int:
     if value is None:
-        raise HcpError(f"{option}: not given, and no launch says it; give a number")
+        raise HcpError(f"{option}: not given, and no launch says it; wanted a number from 1 to {most}; give {option} N")
     if not 1 <= value <= most:
-        raise HcpError(f"{option}: found {value!s:.40}, wanted 1 to {most}")
+        raise HcpError(f"{option}: found {value!s:.40}; wanted 1 to {most}; correct it")
     return int(value)
 
 

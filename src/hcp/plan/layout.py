@@ -17,6 +17,7 @@ RECOMPUTE = ("none", "selective", "full")
 PRECISIONS = ("bf16", "fp8", "mxfp8", "nvfp4")
 _SIZES = ("tp", "cp", "pp", "vp", "ep", "etp", "mbs")
 _MOST = 1 << 20
+_CORRECT = "correct the word"
 
 
 @dataclass(frozen=True)
@@ -54,6 +55,7 @@ class PlanJob:
 
     `versions`: releases by the facts' names (mcore, te, bridge, verl); what is absent is unknown.
     `fp32_gradients`: gradients are added up and reduced in fp32 (grad_reduce_in_fp32), else in bf16.
+    `sharded_optimizer`: the distributed optimizer is on. `marks`: what of the launch no formula covers, in words.
     `fp8_weights`: fp8 and mxfp8 training keeps no bf16 weights (fp8_param_gather), as Bridge's precisions set it.
     """
 
@@ -68,6 +70,16 @@ class PlanJob:
     versions: Mapping[str, str] = field(default_factory=dict)
     fp32_gradients: bool = True
     fp8_weights: bool = True
+    sharded_optimizer: bool = True
+    marks: tuple[str, ...] = ()
+
+    @property
+    def domain(self) -> int:
+        """GPUs of the job in each NVLink domain.
+
+        All where one domain has them; else whole nodes, as many in each: of 256 GPUs in domains of 72, 64.
+        """
+        return _equal_domain(self.world_size, self.nvlink_domain, self.gpus_per_node)
 
     def dp(self, layout: Layout) -> int:
         """Data-parallel size of the dense layers; what is left of the ranks, rounded down."""
@@ -80,6 +92,14 @@ class PlanJob:
     def micro_batches(self, layout: Layout) -> int:
         """Micro-batches of a step on each data-parallel rank, rounded down, at least 1."""
         return max(1, self.global_batch // max(1, layout.mbs * self.dp(layout)))
+
+
+@lru_cache(maxsize=256)
+def _equal_domain(world: int, most: int, node: int) -> int:
+    if world <= most:
+        return world
+    whole_nodes = range(most // node * node, 0, -node)
+    return next((size for size in whole_nodes if world % size == 0), most)
 
 
 def parse_layout(text: str) -> Layout:
@@ -99,13 +119,15 @@ def parse_layout(text: str) -> Layout:
         name, equals, value = word.partition("=")
         name = "vp" if name == "vpp" else name
         if not equals or name not in known:
-            raise HcpError(f"layout: found {word!r:.40}, wanted NAME=VALUE with a name of {', '.join(known)}")
+            raise HcpError(
+                f"layout: found {word!r:.40}; wanted NAME=VALUE with a name of {', '.join(known)}; {_CORRECT}"
+            )
         if name in given:
-            raise HcpError(f"layout: found {name} twice, wanted it once")
+            raise HcpError(f"layout: found {name} twice; wanted it once; leave one out")
         given[name] = _value(name, value)
     layout = Layout(**given)  # type: ignore[arg-type]
     if "cp_comm_type" not in given and layout.hcp_sizes:
-        raise HcpError("layout: found hcp_sizes without cp_comm_type=a2a+p2p; write both")
+        raise HcpError("layout: found hcp_sizes without cp_comm_type=a2a+p2p; wanted both; write both")
     return layout
 
 
@@ -116,18 +138,18 @@ def _value(name: str, value: str) -> object:
     if name == "hcp_sizes":
         sizes = tuple(_size(name, part) for part in value.strip("[]()").split(","))
         if len(sizes) != 2:
-            raise HcpError(f"layout: found hcp_sizes={value:.40}, wanted two sizes, inner first: hcp_sizes=8,2")
+            raise HcpError(f"layout: found hcp_sizes={value:.40}; wanted two sizes, inner first; write hcp_sizes=8,2")
         return sizes
     allowed = CP_TYPES if name == "cp_comm_type" else RECOMPUTE
     if value not in allowed:
-        raise HcpError(f"layout: found {name}={value:.40}, wanted one of {', '.join(allowed)}")
+        raise HcpError(f"layout: found {name}={value:.40}; wanted one of {', '.join(allowed)}; {_CORRECT}")
     return value
 
 
 def _size(name: str, text: str) -> int:
     size = whole_number(text)
     if size is None or not 1 <= size <= _MOST:
-        raise HcpError(f"layout: found {name}={text:.40}, wanted a whole number from 1 to {_MOST}")
+        raise HcpError(f"layout: found {name}={text:.40}; wanted a whole number from 1 to {_MOST}; {_CORRECT}")
     return size
 
 

@@ -25,6 +25,12 @@ _UNKNOWN_KEYS = {
     "an audio encoder": ("audio_config",),
     "an encoder with cross attention": ("is_encoder_decoder",),
 }
+_CONFIG_LAYERS = ("num_hidden_layers", "n_layer", "n_layers")
+"""Names of the number of layers that only a config.json has."""
+_MEGATRON_DEFAULTS = ("linear_num_key_heads", "linear_num_value_heads")
+"""Keys that Megatron gives a value for every model: there the attention variant says whether it is used."""
+MOST_LAYERS, MOST_MTP, MOST_NAME = 1024, 16, 60
+_GIVE = "correct it, or give the config.json beside the weights with --model"
 _UNKNOWN_LAYERS = {
     "mamba": "Mamba layers", "mamba2": "Mamba layers", "linear_attention": "linear attention",
     "conv": "convolution layers", "recurrent": "recurrent layers",
@@ -75,19 +81,19 @@ def plan_model(values: Mapping[str, Any], name: str = "") -> PlanModel:
     values = language_values(values)
     window = values.get("sliding_window")
     if window is not None and not isinstance(window, int):
-        raise HcpError(f"model: found sliding_window={window!r:.40}, wanted a number of tokens or null")
+        raise HcpError(f"model: found sliding_window={window!r:.40}; wanted a number of tokens or null; {_GIVE}")
     sizes = model_sizes(values)
     _possible(sizes, values)
     kind = str(values.get("model_type") or "")
-    is_config = any(key in values for key in ("num_hidden_layers", "n_layer", "n_layers"))
+    is_config = any(key in values for key in _CONFIG_LAYERS)
     linear_bias = bool(values.get("add_bias_linear", kind in ("gpt2", "gpt_neox", "opt", "bloom", "gpt_oss")))
     bias = values.get("attention_bias") if is_config else values.get("add_qkv_bias")
     layernorm = values.get("normalization", "LayerNorm" if kind in ("gpt2", "gpt_neox", "opt", "bloom") else "RMSNorm")
     return PlanModel(
         sizes=sizes,
         is_moe=_experts_by_layer(values, sizes),
-        name=name or str(values.get("_name_or_path") or kind),
-        mtp=next((size for names in _MTP if (size := size_of(values, (names,)))), 0),
+        name=short_name(name or str(values.get("_name_or_path") or kind)),
+        mtp=_prediction_layers(values),
         tied=_is_tied(values, kind),
         qk_norm=bool(
             values.get("qk_layernorm", values.get("use_qk_norm", not sizes.kv_lora and kind.startswith(_QK_NORM_TYPES)))
@@ -102,20 +108,38 @@ def plan_model(values: Mapping[str, Any], name: str = "") -> PlanModel:
     )
 
 
+def short_name(name: str) -> str:
+    """The name as it is shown: its end where it is long, as a path ends with what tells it apart.
+
+    >>> short_name("llama"), len(short_name("x" * 100))
+    ('llama', 60)
+    """
+    return name if len(name) <= MOST_NAME else "..." + name[-(MOST_NAME - 3) :]
+
+
+def _prediction_layers(values: Mapping[str, Any]) -> int:
+    return next((size for name in _MTP if (size := size_of(values, (name,)))), 0)
+
+
 def _possible(sizes: ModelSizes, values: Mapping[str, Any]) -> None:
     """HcpError where the sizes make no model."""
     for name in ("ffn", "moe_ffn", "head_dim", "v_dim", "topk"):
         if size_of(values, NAMES[name]) == 0 and (sizes.experts or name != "topk"):
-            raise HcpError(f"model: found 0 for {' or '.join(NAMES[name][:2])}, wanted 1 or more")
+            raise HcpError(f"model: found 0 for {' or '.join(NAMES[name][:2])}; wanted 1 or more; {_GIVE}")
     if sizes.experts and not 1 <= sizes.topk <= sizes.experts:
-        raise HcpError(f"model: found {sizes.topk} experts for a token of {sizes.experts}; wanted 1 to {sizes.experts}")
+        found = f"found {sizes.topk} experts for a token of {sizes.experts}"
+        raise HcpError(f"model: {found}; wanted 1 to {sizes.experts}; {_GIVE}")
     if min(sizes.qk_head_dim, sizes.v_head_dim) < 1:
-        raise HcpError(f"model: found {sizes.heads} heads in a hidden size of {sizes.hidden_size}, wanted no more")
-    if sizes.num_layers > 100_000:
-        raise HcpError(f"model: found {sizes.num_layers} layers, wanted at most 100000")
+        found = f"found {sizes.heads} heads in a hidden size of {sizes.hidden_size}"
+        raise HcpError(f"model: {found}; wanted at most {sizes.hidden_size}; {_GIVE}")
+    mtp = _prediction_layers(values)
+    for what, count, most in (("layers", sizes.num_layers, MOST_LAYERS), ("prediction layers", mtp, MOST_MTP)):
+        if count > most:
+            raise HcpError(f"model: found {count} {what}; wanted at most {most}; {_GIVE}")
     if sizes.vocab < 1:
         names = "vocab_size or padded_vocab_size"
-        raise HcpError(f"model: {names} is missing; give the config.json beside the weights")
+        do = "give the config.json beside the weights with --model, or --assume vocab_size=N"
+        raise HcpError(f"model: {names} is missing; wanted the size of the vocabulary; {do}")
 
 
 def _experts_by_layer(values: Mapping[str, Any], sizes: ModelSizes) -> tuple[bool, ...]:
@@ -148,7 +172,9 @@ def _is_tied(values: Mapping[str, Any], kind: str) -> bool:
 def _unknown(values: Mapping[str, Any]) -> tuple[str, ...]:
     """What of the config no formula covers, in words."""
     both = {**values, **language_values(values)}
-    found = [what for what, keys in _UNKNOWN_KEYS.items() if any(both.get(key) for key in keys)]
+    is_config = any(key in both for key in _CONFIG_LAYERS)
+    passed = () if is_config else _MEGATRON_DEFAULTS
+    found = [what for what, keys in _UNKNOWN_KEYS.items() if any(both.get(key) for key in keys if key not in passed)]
     variant = both.get("attention_variant", both.get("experimental_attention_variant"))
     if variant:
         found.append(f"the attention variant {str(variant)[:40]}")

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import NamedTuple
 
 from hcp.plan.layout import Layout, PlanJob
+from hcp.plan.time.links import fits_inside
 
 
 class Axis(NamedTuple):
@@ -32,7 +33,6 @@ def rank_map(layout: Layout, job: PlanJob) -> list[Axis]:
 
 
 def _reach(size: int, stride: int, job: PlanJob) -> str:
-    span = (size - 1) * stride + 1
-    if span <= job.gpus_per_node and job.gpus_per_node % min(size * stride, job.gpus_per_node) == 0:
+    if fits_inside(size, stride, min(job.gpus_per_node, job.world_size)):
         return "node"
-    return "NVLink domain" if size * stride <= job.nvlink_domain else "network"
+    return "NVLink domain" if fits_inside(size, stride, job.domain) else "network"

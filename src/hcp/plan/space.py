@@ -36,6 +36,19 @@ def parse_fixed(words: tuple[str, ...]) -> Fixed:
     return {name: getattr(layout, name) for name in names}
 
 
+def possible_fixed(model: PlanModel, fixed: Fixed) -> Fixed:
+    """What is given, if the model has such an axis.
+
+    Raises:
+        HcpError: experts' axes of a model without experts.
+    """
+    axes = [name for name in ("ep", "etp") if fixed.get(name, 1) > 1 and not model.sizes.experts]
+    if axes:
+        found = f"found {axes[0]}={fixed[axes[0]]} for a model without experts"
+        raise HcpError(f"--fix: {found}; wanted {axes[0]}=1; leave it out, or give the config.json of an MoE model")
+    return fixed
+
+
 @lru_cache(maxsize=256)
 def divisors(number: int) -> tuple[int, ...]:
     """The divisors, ascending.

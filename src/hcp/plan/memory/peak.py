@@ -15,7 +15,7 @@ from hcp.plan.weights import parameters, stage_kinds
 
 GIB = float(1 << 30)
 _OPTIMIZER = 12
-"""Bytes of a parameter's optimizer state, sharded: fp32 weight and two moments of Adam."""
+"""Bytes of a parameter's optimizer state: fp32 weight and two moments of Adam; the distributed one shares it."""
 _COPIES = {"bf16": 0, "fp8": 2, "mxfp8": 2, "nvfp4": 1}
 """Bytes of a weight as GEMMs read it, by row and by column; beside it stands the bf16 one where it is kept."""
 _RESERVED = 1.0
@@ -91,7 +91,7 @@ class _Parts:
         self.micro_batches = job.micro_batches(layout)
         gathered = job.fp8_weights and job.precision in ("fp8", "mxfp8")
         weight, gradient = _COPIES[job.precision] + (0 if gathered else 2), 4 if job.fp32_gradients else 2
-        shards = max(1, job.dp(layout) * layout.cp), max(1, job.edp(layout))
+        shards = (max(1, job.dp(layout) * layout.cp), max(1, job.edp(layout))) if job.sharded_optimizer else (1, 1)
         self.states = _states(model, layout.tp, layout.ep, layout.etp, layout.pp, layout.vp, weight, gradient, shards)
         self.inside = {
             "layer backward": _layer_backward(model, layout, job), "CP buffers": cp_buffers(model, layout, job),

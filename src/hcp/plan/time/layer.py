@@ -10,7 +10,7 @@ from hcp.core.cost.model_sizes import ModelSizes
 from hcp.plan.constants import Rates
 from hcp.plan.layout import Layout, PlanJob
 from hcp.plan.model import PlanModel
-from hcp.plan.time.links import exchange_seconds, ring_bandwidth
+from hcp.plan.time.links import exchange_seconds, fits_inside, ranks_inside, ring_bandwidth
 from hcp.plan.time.shapes import Product, attention_products, expert_products, mlp_products
 
 KERNEL_S = 4e-6
@@ -226,11 +226,11 @@ class Work:
         if size == 1:
             return 0.0
         each = 2.0 * self.tokens(layout) * self.sizes.hidden_size * (size - 1) / size
-        return (TP_FORWARD + TP_BACKWARD) * each / ring_bandwidth(size, 1, self.job.nvlink_domain, self.rates)
+        return (TP_FORWARD + TP_BACKWARD) * each / ring_bandwidth(size, 1, self.job.domain, self.rates)
 
     def _ep(self, layout: Layout, routed: float) -> float:
         """Dispatch and combine, forward and backward; with expert tensor parallelism rows are gathered as well."""
-        domain, each = self.job.nvlink_domain, 2.0 * routed * self.sizes.hidden_size
+        domain, each = self.job.domain, 2.0 * routed * self.sizes.hidden_size
         time = exchange_seconds(each, self.sizes.topk, layout.ep, layout.etp, domain, self.rates)
         if layout.etp > 1:
             time += each * (layout.etp - 1) / ring_bandwidth(layout.etp, 1, domain, self.rates)
@@ -238,11 +238,11 @@ class Work:
 
     def _cp(self, layout: Layout, attention_s: float) -> tuple[float, float]:
         """(exposed, all) seconds of context parallelism, forward and backward."""
-        domain, tokens = self.job.nvlink_domain, self.tokens(layout)
+        domain, tokens = self.job.domain, self.tokens(layout)
         if layout.cp == 1:
             return 0.0, 0.0
         traffic = cp_traffic(self.sizes, layout, domain, self.rates)
-        across = layout.tp * layout.cp > domain
+        across = not fits_inside(layout.cp, layout.tp, domain)
         exposed = traffic.exposed_s(layout.cp, tokens, attention_s, across)
         return exposed, traffic.exposed_s(layout.cp, tokens, 0.0, across)
 
@@ -273,4 +273,4 @@ def cp_traffic(sizes: ModelSizes, layout: Layout, domain: int, rates: Rates) -> 
     each = bytes_per_token(sizes.heads, sizes.kv_heads, sizes.qk_head_dim, sizes.v_head_dim, layout.tp)
     inner = layout.hcp_sizes[0] if layout.hcp_sizes else 1
     inside, across = link_of(each, rates.nvlink), link_of(each, rates.network)
-    return CpTraffic(layout.cp_comm_type, inside, across, max(1, domain // layout.tp), inner)
+    return CpTraffic(layout.cp_comm_type, inside, across, ranks_inside(layout.cp, layout.tp, domain), inner)

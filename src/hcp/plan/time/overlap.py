@@ -8,6 +8,7 @@ from hcp.plan.constants import Rates
 from hcp.plan.layout import Layout, PlanJob
 from hcp.plan.model import PlanModel
 from hcp.plan.time.layer import Work, cp_traffic, ring_size
+from hcp.plan.time.links import fits_inside
 
 
 class Overlap(NamedTuple):
@@ -38,8 +39,8 @@ def ring_overlap(model: PlanModel, layout: Layout, job: PlanJob, rates: Rates) -
     if ring == 1:
         return None
     work = Work(model, job, rates)
-    traffic = cp_traffic(model.sizes, layout, job.nvlink_domain, rates)
-    across = layout.tp * layout.cp > job.nvlink_domain
+    traffic = cp_traffic(model.sizes, layout, job.domain, rates)
+    across = not fits_inside(layout.cp, layout.tp, job.domain)
     send = work.tokens(layout) * (traffic.across if across else traffic.inside).kv_s
     attention = work.front(layout).attention / ring
     tokens = job.seq_length // ring

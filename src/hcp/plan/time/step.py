@@ -14,8 +14,8 @@ from hcp.plan.time.links import ring_bandwidth
 
 WORST_STAGE = 0.2
 """How far a micro-batch takes the longest stage's time and not the mean: recipes balance the stages by hand."""
-GRADIENT_BYTES, PARAMETER_BYTES = 4, 2
-"""Reduced in fp32, gathered in bf16."""
+PARAMETER_BYTES = 2
+"""Gathered in bf16."""
 OPTIMIZER_BYTES = 34
 """Bytes that Adam reads and writes for each parameter of its shard: fp32 gradient, weight and moments, bf16 weight."""
 DP_HIDDEN_SHARE = 0.6
@@ -84,11 +84,14 @@ def data_parallel_seconds(
     dense[0] += each.vocab
     if layout.pp > 1 or not model.tied:
         dense[-1] += each.vocab
-    domain, width = job.nvlink_domain, GRADIENT_BYTES + PARAMETER_BYTES
+    gradient = 4 if job.fp32_gradients else 2
+    # Without the distributed optimizer gradients are reduced to every rank, and no parameter is gathered.
+    domain, width = job.domain, gradient + (PARAMETER_BYTES if job.sharded_optimizer else gradient)
     dense_s = width * (replicas - 1) / replicas / ring_bandwidth(replicas, layout.tp, domain, rates)
     expert_s = width * (edp - 1) / edp / ring_bandwidth(edp, layout.etp * layout.ep, domain, rates)
     sent = max(d * dense_s + e * expert_s for d, e in zip(dense, experts))
-    shard = max(d / replicas + e / edp for d, e in zip(dense, experts))
+    shares = (replicas, edp) if job.sharded_optimizer else (1, 1)
+    shard = max(d / shares[0] + e / shares[1] for d, e in zip(dense, experts))
     return sent, OPTIMIZER_BYTES * shard / rates.memory_bandwidth
 
 
@@ -148,7 +151,12 @@ def step_time(model: PlanModel, layout: Layout, job: PlanJob, rates: Rates) -> S
     terms["dp"] = max(rates.dp_exposed * sent, sent - DP_HIDDEN_SHARE * micro_batch)
     hidden["dp"] = sent - terms["dp"]
     terms["optimizer"] = optimizer
-    marks = (*rates.marks, *uncovered(model, layout), *(f"{what}: no formula" for what in model.kind_unknown))
+    marks = (
+        *rates.marks,
+        *job.marks,
+        *uncovered(model, layout),
+        *(f"{what}: no formula" for what in model.kind_unknown),
+    )
     return StepTime(seconds, terms, hidden, BAND_UNCOVERED if marks else BAND, marks)
 
 

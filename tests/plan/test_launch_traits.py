@@ -1,0 +1,135 @@
+"""What a launch says beside its layout is counted or admitted: never dropped without a word."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+
+from hcp.core.cost.gpus import gpu_named
+from hcp.core.errors import HcpError
+from hcp.plan.constants import rates_of
+from hcp.plan.from_launch import job_of, layout_of
+from hcp.plan.launch_traits import Traits, last_words, traits_of
+from hcp.plan.layout import Layout, PlanJob
+from hcp.plan.memory.peak import stage_terms
+from hcp.plan.model import plan_model
+from hcp.plan.time.step import BAND, BAND_UNCOVERED, step_time
+from support.rules import launch
+
+SIZES = "--num-layers 8 --hidden-size 4096 --ffn-hidden-size 14336 --num-attention-heads 32 --vocab-size 128256"
+DENSE = plan_model({"num_layers": 8, "hidden_size": 4096, "heads": 32, "ffn_hidden_size": 14336, "vocab_size": 128256})
+JOB = PlanJob(64, 8, gpu_named("h100"), 8, 8192, 256)
+H100 = rates_of(JOB.gpu, "bf16", {})
+ON = "--bf16 --use-distributed-optimizer --tensor-model-parallel-size 2 --sequence-parallel "
+
+
+def traits(dialect: str, text: str) -> Traits:
+    read = launch(dialect, text)  # type: ignore[arg-type]
+    facts = {name: fact.value for name, fact in read.facts.items()}
+    return traits_of(facts, last_words((item.key, item.value) for item in read.reading.settings))
+
+
+@pytest.mark.parametrize(
+    ("dialect", "text", "is_sharded"),
+    [
+        ("mlm", SIZES, False),
+        ("mlm", f"{SIZES} --use-distributed-optimizer", True),
+        ("bridge", "model.num_layers=8", True),
+        ("bridge", "ddp.use_distributed_optimizer=false", False),
+        ("bridge", "optimizer.use_distributed_optimizer=true ddp.use_distributed_optimizer=false", True),
+    ],
+)
+def test_the_optimizer_is_shared_where_the_launch_shares_it(dialect: str, text: str, is_sharded: bool) -> None:
+    assert traits(dialect, text).sharded_optimizer is is_sharded
+
+
+def test_an_optimizer_that_is_not_shared_takes_12_bytes_of_each_parameter() -> None:
+    whole = replace(JOB, sharded_optimizer=False)
+    for layout in (Layout(), Layout(tp=2, cp=4)):
+        terms = stage_terms(DENSE, layout, whole, 0)
+        assert terms["optimizer"] == 12 * terms["weights"] / 2
+    slower, faster = (step_time(DENSE, Layout(), job, H100).terms["optimizer"] for job in (whole, JOB))
+    assert slower == pytest.approx(64 * faster)
+
+
+@pytest.mark.parametrize(
+    ("dialect", "text", "is_fp32"),
+    [
+        ("mlm", "--bf16", True),  # Megatron-LM turns it on with bf16
+        ("mlm", "--bf16 --grad-reduce-in-bf16", False),
+        ("bridge", "ddp.grad_reduce_in_fp32=true", True),
+        ("bridge", "ddp.grad_reduce_in_fp32=false", False),
+        ("bridge", "mixed_precision=bf16_mixed ddp.grad_reduce_in_fp32=false", True),  # the precision's value wins
+    ],
+)
+def test_gradients_have_the_bytes_that_the_launch_gives_them(dialect: str, text: str, is_fp32: bool) -> None:
+    said = traits(dialect, text)
+    assert said.fp32_gradients is is_fp32
+    given = {"gpus": 8, "gpu": "h100", "seq_length": 4096, "global_batch": 8}
+    terms = stage_terms(DENSE, Layout(), job_of(given, {}, {}, said), 0)
+    assert terms["gradients"] == (4 if is_fp32 else 2) * terms["weights"] / 2
+
+
+@pytest.mark.parametrize(
+    ("text", "says"),
+    [
+        ("--use-megatron-fsdp", "FSDP has no formula"),
+        ("--use-torch-fsdp2", "FSDP has no formula"),
+        ("--recompute-granularity full --recompute-method block --recompute-num-layers 1", "method block of 1 layers"),
+        ("--recompute-granularity full --recompute-method uniform --recompute-num-layers 2", "recompute_num_layers 2"),
+        ("--recompute-granularity selective --recompute-modules mlp core_attn", "recompute_modules core_attn, mlp"),
+        ("--pipeline-model-parallel-size 2 --decoder-first-pipeline-num-layers 6", "split of layers is not read"),
+        ("--pipeline-model-parallel-size 2 --pipeline-model-parallel-layout Ettt|tttttL", "split of layers is not"),
+    ],
+)
+def test_what_no_formula_covers_is_marked(text: str, says: str) -> None:
+    said = traits("mlm", ON + text)
+    (mark,) = (*said.job_marks, *said.layout_marks)
+    assert says in mark
+    time = step_time(DENSE, Layout(), replace(JOB, marks=(mark,)), H100)
+    assert time.band == BAND_UNCOVERED > BAND and mark in time.marks
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "--recompute-granularity full --recompute-method uniform --recompute-num-layers 1",
+        "--recompute-granularity selective",
+        "--recompute-granularity selective --recompute-modules core_attn",
+        "--pipeline-model-parallel-size 2",
+    ],
+)
+def test_what_a_formula_covers_has_no_mark(text: str) -> None:
+    assert traits("mlm", ON + text) == Traits()
+
+
+def test_sequence_parallelism_that_is_off_is_marked_where_tp_has_ranks() -> None:
+    (mark,) = traits("mlm", "--bf16 --tensor-model-parallel-size 2").layout_marks
+    assert "sequence parallelism is off" in mark
+    assert not traits("mlm", "--bf16").layout_marks
+
+
+def test_a_mark_of_the_launch_reaches_its_job() -> None:
+    given = {"gpus": 8, "gpu": "h100", "seq_length": 4096, "global_batch": 8}
+    assert job_of(given, {}, {}, traits("mlm", "--use-megatron-fsdp")).marks[0].startswith("FSDP")
+
+
+def test_heads_of_linear_attention_that_megatron_gives_every_model_are_no_linear_attention() -> None:
+    values = {"hidden_size": 4096, "heads": 32, "ffn_hidden_size": 14336, "vocab_size": 128256}
+    default = {"linear_num_key_heads": 16, "linear_num_value_heads": 32}
+    assert plan_model({**values, "num_layers": 8, **default}).kind_unknown == ()
+    assert plan_model({**values, "num_hidden_layers": 8, **default}).kind_unknown == ("linear attention",)
+    stated = plan_model({**values, "num_layers": 8, **default, "attention_variant": "gated_delta_net"})
+    assert stated.kind_unknown == ("the attention variant gated_delta_net",)
+
+
+def test_a_launch_that_says_no_size_is_told_the_option_in_three_parts() -> None:
+    given = {"gpus": 8, "gpu": "h100", "seq_length": 4096, "global_batch": 8}
+    for name, option in (("gpus", "--gpus"), ("gpu", "--gpu"), ("seq_length", "--seq-length")):
+        with pytest.raises(HcpError) as refused:
+            job_of({key: value for key, value in given.items() if key != name}, {}, {})
+        assert refused.value.parts.expected and option in refused.value.parts.do
+    with pytest.raises(HcpError) as mixed:
+        layout_of({"cp_comm_type": ["p2p", "a2a"]})
+    assert mixed.value.parts.expected and "--layout" in mixed.value.parts.do
