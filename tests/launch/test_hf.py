@@ -187,7 +187,7 @@ def test_a_model_that_cannot_be_is_one_line(tmp_path: Path, changed: dict[str, A
 
 
 def test_what_looks_odd_and_is_real_is_read(tmp_path: Path) -> None:
-    assert facts(tmp_path, num_key_value_heads=[4] * BASE["num_hidden_layers"])["num_query_groups"] == 4
+    assert facts(tmp_path, num_key_value_heads=[4] * int(str(BASE["num_hidden_layers"])))["num_query_groups"] == 4
     assert facts(tmp_path, num_experts=1, num_experts_per_tok=2)["num_experts"] == 1
 
 

@@ -25,7 +25,7 @@ ON = "--bf16 --use-distributed-optimizer --tensor-model-parallel-size 2 --sequen
 
 
 def traits(dialect: str, text: str) -> Traits:
-    read = launch(dialect, text)  # type: ignore[arg-type]
+    read = launch(dialect, text)
     facts = {name: fact.value for name, fact in read.facts.items()}
     return traits_of(facts, last_words((item.key, item.value) for item in read.reading.settings))
 
