@@ -8,10 +8,10 @@ import sys
 from pathlib import Path
 from typing import Any
 
-import anyio
 import pytest
 
 mcp = pytest.importorskip("mcp")
+anyio = pytest.importorskip("anyio")
 from mcp.client.stdio import StdioServerParameters, stdio_client  # noqa: E402
 
 jsonschema = pytest.importorskip("jsonschema")
