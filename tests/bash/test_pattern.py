@@ -24,9 +24,10 @@ REGEXES = st.recursive(
     lambda inner: st.one_of(
         st.tuples(inner, inner).map("".join),
         st.tuples(inner, inner).map("|".join),
-        st.tuples(inner, st.sampled_from(["*", "+", "?", "{2}", "{1,2}", "{0,}"])).map(
-            lambda two: f"({two[0]}){two[1]}"
-        ),
+        # No repeated part inside another: the C library behind bash's =~ can take hours over those.
+        st.tuples(
+            inner.filter(lambda text: "(" not in text), st.sampled_from(["*", "+", "?", "{2}", "{1,2}", "{0,}"])
+        ).map(lambda two: f"({two[0]}){two[1]}"),
     ),
     max_leaves=6,
 )
