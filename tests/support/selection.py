@@ -1,7 +1,7 @@
 """What runs, and on how many processes: `pytest` runs the quick set, `pytest --all` everything.
 
-An expression after `-m` decides alone, and a test that is named by its node id always runs. conftest.py makes this
-module a plugin.
+An expression after `-m` decides alone, and a test that is named by its node id always runs. Hypothesis draws the same
+examples in every run of a tree; `--hypothesis-seed N` draws others. conftest.py makes this module a plugin.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from hypothesis import settings
+from hypothesis import HealthCheck, settings
 
 LEFT_OUT = ("slurm", "torch", "slow", "upstream")
 """The markers that the quick set leaves out, those of the longest tests first: with `--all` they start first."""
@@ -20,9 +20,9 @@ NUM_CLUSTERS = 2
 """Tests on a Slurm mostly wait: they are dealt out to this many clusters, each in a process of its own."""
 MAX_WORKERS = 8
 
-# A loaded machine is no failure: no deadline per example.
-settings.register_profile("quick", deadline=None, max_examples=25)
-settings.register_profile("full", deadline=None)
+# A loaded machine is no failure: no deadline per example, and none for drawing them.
+_UNTIMED = settings(deadline=None, suppress_health_check=[HealthCheck.too_slow])
+_PROFILES = {"quick": settings(_UNTIMED, max_examples=25), "full": _UNTIMED}
 
 _num_left_out = pytest.StashKey[dict[str, int]]()
 
@@ -41,7 +41,10 @@ def pytest_addoption(parser: pytest.Parser, pluginmanager: pytest.PytestPluginMa
 
 
 def pytest_configure(config: pytest.Config) -> None:
-    settings.load_profile("full" if config.getoption("--all") else "quick")
+    name = "full" if config.getoption("--all") else "quick"
+    # The same examples in every run of a tree: what fails in CI fails here, and a draw turns nobody's change red.
+    settings.register_profile(name, _PROFILES[name], derandomize=config.getoption("--hypothesis-seed", None) is None)
+    settings.load_profile(name)
 
 
 @pytest.hookimpl(optionalhook=True)
