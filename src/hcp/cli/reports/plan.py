@@ -7,6 +7,7 @@ import textwrap
 from collections.abc import Iterable, Iterator, Mapping
 
 from hcp.cli.reports.plan_json import Shown
+from hcp.cli.reports.wrap import WIDTH, wrapped
 from hcp.plan.answer import Judged
 from hcp.plan.change import brief
 from hcp.plan.found import TIED
@@ -16,7 +17,6 @@ from hcp.plan.ranks import rank_map
 from hcp.plan.time.overlap import ring_overlap
 from hcp.plan.why import words
 
-WIDTH = 80
 _NAMES = {"bridge": "Megatron-Bridge", "mlm": "Megatron-LM", "verl": "verl"}
 SMALLEST_SHARE = 0.005
 
@@ -38,30 +38,22 @@ def _parts(shown: Shown) -> Iterator[Iterable[str]]:
     else:
         yield _nothing(shown)
     for flip in shown.flips:
-        yield _wrapped("flip    ", flip.text)
+        yield wrapped("flip    ", flip.text)
     for other, reason in shown.reasons:
-        yield _wrapped("why not ", f"{brief(other.layout)}: {reason.text}{_titles(reason.rules)}")
+        yield wrapped("why not ", f"{brief(other.layout)}: {reason.text}{_titles(reason.rules)}")
     if shown.nearest:
-        yield _wrapped("nearest ", f"{brief(shown.nearest.layout)} fits: {_cost(shown.nearest)}")
+        yield wrapped("nearest ", f"{brief(shown.nearest.layout)} fits: {_cost(shown.nearest)}")
     for text in shown.taken_for_granted:
-        yield _wrapped("assumed ", text)
-
-
-def _wrapped(label: str, text: str) -> list[str]:
-    """The text after its label, further lines under it."""
-    return textwrap.wrap(
-        text, WIDTH, initial_indent=label, subsequent_indent=" " * len(label), break_long_words=False,
-        break_on_hyphens=False,
-    )  # fmt: skip
+        yield wrapped("assumed ", text)
 
 
 def _head(shown: Shown) -> list[str]:
     job = shown.job
     what = f"{shown.model.name or 'the model'} on {job.world_size} x {job.gpu.name}, {job.gpus_per_node} a node"
     text = f"{what}; {job.seq_length} tokens x {job.global_batch} sequences, {job.precision}"
-    lines = _wrapped("", text + (", packed" if job.packed else ""))
+    lines = wrapped("", text + (", packed" if job.packed else ""))
     for kind in shown.model.kind_unknown:
-        lines += _wrapped("", f"not understood: {kind}; memory and time leave it out")
+        lines += wrapped("", f"not understood: {kind}; memory and time leave it out")
     return lines
 
 
@@ -70,7 +62,7 @@ def _table(shown: Shown) -> Iterator[str]:
     text = f"{shown.legal} legal layouts; the best that fit in {shown.layouts[0].usable_gib:.1f} GiB"
     if tied:
         text += f"; the first {tied} are tied (within {TIED:.0%}), the simplest comes first"
-    yield from _wrapped("", text)
+    yield from wrapped("", text)
     yield ""
     yield " #  tp   cp exchange    pp  vp   ep etp mbs recompute   s/step TFLOP/s    GiB"
     for place, item in enumerate(shown.layouts, 1):
@@ -94,24 +86,24 @@ def _one(shown: Shown, item: Judged) -> Iterator[str]:
     """A layout explained."""
     layout, time, held = item.layout, item.time, item.memory
     if shown.legal is None:
-        yield from _wrapped("layout  ", str(layout))
+        yield from wrapped("layout  ", str(layout))
     if item.rules:
-        yield from _wrapped("illegal ", f"{', '.join(item.rules)}{_titles(item.rules)}")
+        yield from wrapped("illegal ", f"{', '.join(item.rules)}{_titles(item.rules)}")
         return
     assert time and held
     verdict = f"{held.peak:.1f} of {item.usable_gib:.1f} GiB, on stage {held.stage} of {layout.pp}"
     if not item.fits:
         verdict = f"DOES NOT FIT: {item.over_gib:.1f} GiB over; {verdict}"
-    yield from _wrapped("memory  ", f"{verdict}: {_shares(held.terms, 'GiB')}")
-    yield from _wrapped("time    ", f"{_cost(item)}: {_shares({words(k): v for k, v in time.terms.items()}, 's')}")
+    yield from wrapped("memory  ", f"{verdict}: {_shares(held.terms, 'GiB')}")
+    yield from wrapped("time    ", f"{_cost(item)}: {_shares({words(k): v for k, v in time.terms.items()}, 's')}")
     for mark in time.marks:
-        yield from _wrapped("unsure  ", mark)
+        yield from wrapped("unsure  ", mark)
     yield from _communication(time.terms, time.hidden)
     ring = ring_overlap(shown.model, layout, shown.job, shown.rates)
     if ring:
         where = "between NVLink domains" if ring.across else "over NVLink"
         state = "hides behind" if ring.is_hidden else "does not hide behind"
-        yield from _wrapped(
+        yield from wrapped(
             "ring    ",
             f"{ring.steps} step{'s' * (ring.steps > 1)}, K and V sent in {ring.send_s * 1e3:.3g} ms {where} each, "
             f"which {state} {ring.attention_s * 1e3:.3g} ms of attention: {ring.tokens} tokens a rank, "
@@ -119,7 +111,7 @@ def _one(shown: Shown, item: Judged) -> Iterator[str]:
         )  # fmt: skip
     if layout.pp > 1:
         count = shown.job.micro_batches(layout)
-        yield from _wrapped(
+        yield from wrapped(
             "bubble  ", f"({layout.pp} - 1) / {layout.vp} of {count} micro-batches: "
             f"{(layout.pp - 1) / layout.vp / count:.1%} of the work",
         )  # fmt: skip
@@ -150,13 +142,13 @@ def _communication(terms: Mapping[str, float], hidden: Mapping[str, float]) -> I
         f"{name.upper()} {shown:.3g} of {shown + away:.3g} s exposed" for name, shown, away in rows if shown + away
     ]
     if listed:
-        yield from _wrapped("comm    ", ", ".join(listed))
+        yield from wrapped("comm    ", ", ".join(listed))
 
 
 def _ranks(shown: Shown, layout: Layout) -> Iterator[str]:
     axes = [f"{a.name} {a.size} every {a.stride} ({a.reach})" for a in rank_map(layout, shown.job)]
     if axes:
-        yield from _wrapped("ranks   ", ", ".join(axes))
+        yield from wrapped("ranks   ", ", ".join(axes))
 
 
 def _words(listed: list[str]) -> list[str]:
@@ -171,21 +163,21 @@ def _frontier(shown: Shown) -> Iterator[str]:
         return
     yield "less memory for more time:"
     for item in shown.frontier:
-        yield from _wrapped(f"  {item.seconds:8.4g} s {item.peak_gib:6.1f} GiB  ", brief(item.layout))
+        yield from wrapped(f"  {item.seconds:8.4g} s {item.peak_gib:6.1f} GiB  ", brief(item.layout))
 
 
 def _nothing(shown: Shown) -> Iterator[str]:
     if shown.legal:
-        yield from _wrapped("", f"no layout fits: none of {shown.legal} legal ones does")
+        yield from wrapped("", f"no layout fits: none of {shown.legal} legal ones does")
     else:
         yield "no layout is legal"
     if shown.least and shown.least.rules:
-        yield from _wrapped("rules   ", f"{', '.join(shown.least.rules)}{_titles(shown.least.rules)}")
+        yield from wrapped("rules   ", f"{', '.join(shown.least.rules)}{_titles(shown.least.rules)}")
     elif shown.least:
         over = f"{shown.least.over_gib:.1f} GiB over {shown.least.usable_gib:.1f}"
-        yield from _wrapped("least   ", f"{brief(shown.least.layout)}: {over}")
+        yield from wrapped("least   ", f"{brief(shown.least.layout)}: {over}")
     if shown.remedy:
-        yield from _wrapped("change  ", f"{shown.remedy.text}: then {brief(shown.remedy.layout)} fits")
+        yield from wrapped("change  ", f"{shown.remedy.text}: then {brief(shown.remedy.layout)} fits")
 
 
 def _titles(rules: Iterable[str]) -> str:
