@@ -6,7 +6,7 @@ import os
 from collections.abc import Mapping
 from typing import Any
 
-from hcp.core.cost.model_sizes import NAMES, is_gated
+from hcp.core.cost.model_sizes import LANGUAGE_SECTIONS, NAMES, is_gated, value_at
 from hcp.core.errors import HcpError
 from hcp.core.place import Location
 from hcp.launch.fact import Fact
@@ -14,8 +14,7 @@ from hcp.launch.source import text_of_target
 
 _WANTED = "a model's config.json"
 _DO = "give the one beside the model's weights"
-_LANGUAGE = ("text_config", "llm_config", "language_config", "thinker_config.text_config")
-"""Where multimodal configs keep the language model's fields."""
+
 
 _SIZES: dict[str, tuple[str, ...]] = {
     "num_layers": ("num_hidden_layers", "n_layer", "n_layers", "num_layers"),
@@ -60,7 +59,7 @@ class _Config:
         for prefix in dict.fromkeys((self.prefix, "")):
             for name in names:
                 path = f"{prefix}.{name}" if prefix else name
-                value = _at(self.data, path)
+                value = value_at(self.data, path)
                 if value is not None:
                     return value, path
         return None, ""
@@ -83,7 +82,7 @@ def read_model(path: str) -> dict[str, Fact]:
     """
     name, text = _config_text(path)
     data, places = _parsed(text, name)
-    prefix = next((key for key in _LANGUAGE if isinstance(_at(data, key), dict)), "")
+    prefix = next((key for key in LANGUAGE_SECTIONS if isinstance(value_at(data, key), dict)), "")
     config = _Config(data, places, prefix)
     if config.get(*_SIZES["heads"]) is None or config.get(*_SIZES["hidden_size"]) is None:
         raise HcpError(
@@ -113,8 +112,8 @@ def read_model(path: str) -> dict[str, Fact]:
     _check_experts(facts, name)
     facts |= _attention(config, name)
     facts |= _hybrid(config)
-    vision = any(_at(data, key) is not None for key in ("vision_config", "visual", "vision_tower", "vit_config"))
-    facts["vision"] = config.fact(vision or _at(data, "thinker_config.vision_config") is not None)
+    vision = any(value_at(data, key) is not None for key in ("vision_config", "visual", "vision_tower", "vit_config"))
+    facts["vision"] = config.fact(vision or value_at(data, "thinker_config.vision_config") is not None)
     return facts
 
 
@@ -284,9 +283,3 @@ def _parsed(text: str, name: str) -> tuple[dict[str, Any], dict[str, Location]]:
             found = "list" if isinstance(data, list) else "text" if isinstance(data, str) else "single value"
             raise HcpError(f"{name} is a JSON {found}; wanted {_WANTED}, an object with fields; {_DO}") from None
         return data, {}
-
-
-def _at(data: Any, path: str) -> Any:
-    for part in path.split("."):
-        data = data.get(part) if isinstance(data, dict) else None
-    return data

@@ -7,8 +7,8 @@ from typing import Any, NamedTuple
 
 from hcp.core.errors import HcpError
 
-_NESTED = ("text_config", "llm_config", "language_config")
-"""Where a multimodal config.json keeps its language model."""
+LANGUAGE_SECTIONS = ("text_config", "llm_config", "language_config", "thinker_config.text_config")
+"""Where a multimodal config.json keeps its language model; a dot leads into a section."""
 
 NAMES: dict[str, tuple[str, ...]] = {
     "num_layers": ("num_layers", "num_hidden_layers", "n_layer", "n_layers"),
@@ -135,8 +135,15 @@ def language_values(values: Mapping[str, Any]) -> Mapping[str, Any]:
     >>> language_values({"hidden_size": 1, "text_config": {"hidden_size": 64}})["hidden_size"]
     64
     """
-    nested = next((values[key] for key in _NESTED if isinstance(values.get(key), Mapping)), None)
+    nested = next((found for path in LANGUAGE_SECTIONS if isinstance(found := value_at(values, path), Mapping)), None)
     return values if nested is None else {**values, **nested}
+
+
+def value_at(values: Any, path: str) -> Any:
+    """The value at a dotted path of nested mappings, None where there is none."""
+    for part in path.split("."):
+        values = values.get(part) if isinstance(values, Mapping) else None
+    return values
 
 
 def assumed_sizes(values: Mapping[str, Any]) -> list[str]:
