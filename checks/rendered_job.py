@@ -1,7 +1,8 @@
-"""Trains with a rendered job on two nodes of two ranks, kills a rank of one, interrupts one: nothing may be lost.
+"""Trains with a rendered job on two nodes, kills a rank of one, interrupts one: nothing may be lost.
 
 The job is what `hcp render` writes, run with bash on the stand-in of slurm_standin.py; the trainer is train_standin.py
-with real process groups (gloo) and hierarchical CP across the nodes.
+with real process groups (gloo). Two ranks on each node have hierarchical CP across the nodes; the job that is
+interrupted has one on each, since its ranks start four times, and most of their time is the import of torch.
 """
 
 from __future__ import annotations
@@ -19,17 +20,20 @@ from slurm_standin import StandinSlurm, run_hcp
 from hcp.core.errors import HcpError
 from hcp.resources import pack_dir
 
-_LAUNCH = (
-    "--context-parallel-size",
-    "4",
-    "--cp-comm-type",
-    "a2a+p2p",
-    "--hierarchical-context-parallel-sizes",
-    "2",
-    "2",
-    "--exit-signal-handler",
-)
-_RANKS = 4
+_LAUNCHES = {
+    1: ("--context-parallel-size", "2", "--exit-signal-handler"),
+    2: (
+        "--context-parallel-size",
+        "4",
+        "--cp-comm-type",
+        "a2a+p2p",
+        "--hierarchical-context-parallel-sizes",
+        "2",
+        "2",
+        "--exit-signal-handler",
+    ),
+}
+"""By the number of ranks on a node."""
 
 
 def trains(outcomes: Outcomes) -> None:
@@ -44,7 +48,7 @@ def trains(outcomes: Outcomes) -> None:
             levels,
             [("0", "a2a", "2", "true"), ("1", "p2p", "2", "true")] if options else [],
         )
-        outcomes.expect_equal(f"{start}: the sum over all steps and ranks", _saved(slurm), _total(4))
+        outcomes.expect_equal(f"{start}: the sum over all steps and ranks", _saved(slurm), _total(4, ranks=4))
 
 
 def killed_rank(outcomes: Outcomes) -> None:
@@ -71,7 +75,9 @@ def killed_rank(outcomes: Outcomes) -> None:
 def interrupted(outcomes: Outcomes) -> None:
     """A job that gets Slurm's signal is requeued and ends with every step done once: none lost, none repeated."""
     for start in ("srun", "torchrun"):
-        slurm, script = _job(outcomes.folder / start, start, 20, "--requeue", "1", trainer=("--wait-at", "5"))
+        slurm, script = _job(
+            outcomes.folder / start, start, 20, "--requeue", "1", per_node=1, trainer=("--wait-at", "5")
+        )
         first = slurm.run(script, after=lambda said: said.count("elapsed time") >= 5)
         outcomes.expect_equal(
             f"{start}: preempted and requeued", (first.verdict.get("status"), first.is_requeued), ("preempted", True)
@@ -84,16 +90,18 @@ def interrupted(outcomes: Outcomes) -> None:
         outcomes.expect_equal(f"{start}: completed", (second.code, second.verdict.get("status")), (0, "completed"))
         steps = [int(number) for number in re.findall(r"iteration\s+(\d+)/", first.training + second.training)]
         outcomes.expect_equal(f"{start}: every step once", steps, list(range(1, 21)))
-        outcomes.expect_equal(f"{start}: the sum over all steps and ranks", _saved(slurm), _total(20))
+        outcomes.expect_equal(f"{start}: the sum over all steps and ranks", _saved(slurm), _total(20, ranks=2))
 
 
-def _job(folder: Path, start: str, iters: int, *site: str, trainer: tuple[str, ...] = ()) -> tuple[StandinSlurm, Path]:
+def _job(
+    folder: Path, start: str, iters: int, *site: str, per_node: int = 2, trainer: tuple[str, ...] = ()
+) -> tuple[StandinSlurm, Path]:
     if importlib.util.find_spec("torch") is None:
         raise HcpError("found no torch; wanted it for the process groups; install it")
-    slurm = StandinSlurm(folder)
+    slurm = StandinSlurm(folder, tasks_per_node=per_node)
     checkpoints = "checkpoints"  # not a path below /tmp: that is what other nodes would not see (SLURM005)
     words = (
-        *_LAUNCH,
+        *_LAUNCHES[per_node],
         "--train-iters",
         str(iters),
         "--save-interval",
@@ -117,8 +125,8 @@ def _saved(slurm: StandinSlurm) -> dict[str, Any]:
     return saved
 
 
-def _total(steps: int) -> dict[str, int]:
-    return {"step": steps, "sum": sum(range(1, steps + 1)) * sum(range(_RANKS))}
+def _total(steps: int, ranks: int) -> dict[str, int]:
+    return {"step": steps, "sum": sum(range(1, steps + 1)) * sum(range(ranks))}
 
 
 if __name__ == "__main__":

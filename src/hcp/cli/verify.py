@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import shlex
+import shutil
 import sys
 from collections.abc import Callable, Sequence
 from typing import Any
@@ -11,7 +12,8 @@ from typing import Any
 import click
 
 from hcp.cards.card import LEVELS, Card, Level, Needs, Step, find_skill, is_ours, load_card, skill_dirs
-from hcp.cards.steps import StepResult, program_of, run_step, steps_up_to, why_not
+from hcp.cards.side_by_side import run_steps, steps_at_once
+from hcp.cards.steps import StepResult, program_of, steps_up_to, why_not
 from hcp.cli.options import format_option, launch_options
 from hcp.cli.screen import safe_line, say
 from hcp.cli.verify_launch import ATTENTIONS, Ask, verify_launch
@@ -33,6 +35,7 @@ _COLOURS = {"passed": "green", "failed": "red", "skipped": "yellow"}
 @click.option("--record", is_flag=True, help="Write the outcomes to the skills' verified.json (in a checkout).")
 @click.option("--trust", is_flag=True, help="Allow a card from outside the installed pack to run its steps.")
 @click.option("--strict", is_flag=True, help="Fail if a step was skipped.")
+@click.option("--jobs", type=click.IntRange(1, 64), help="Steps side by side (default: one for each core, at most 8).")
 @click.option(
     "--launch",
     "target",
@@ -56,6 +59,7 @@ def verify(
     record: bool,
     trust: bool,
     strict: bool,
+    jobs: int | None,
     target: str | None,
     processes: int,
     attention: str | None,
@@ -96,7 +100,8 @@ def verify(
         for card, _ in chosen:
             record_path(card)  # refused before the steps run, not after
     with ends_cleanly():
-        results = [_run(card, step, fmt) for card, step in chosen]
+        progress = StepProgress(len(chosen), fmt)
+        results = run_steps(chosen, jobs or steps_at_once(), progress.show, progress.tick)
         if record:
             _record(results)
     passed = sum(result.status == "passed" for result in results)
@@ -133,30 +138,31 @@ def _chosen(names: Sequence[str], level: Level) -> list[tuple[Card, Step]]:
     return chosen
 
 
-def _run(card: Card, step: Step, fmt: str) -> StepResult:
-    name = visible(f"{card.skill}:{step.id}")
-    result = run_step(card, step, _ticker(name))
-    if fmt == "text":
-        label = click.style(f"{result.status:<7}", fg=_COLOURS[result.status])
-        detail = result.reason or result.last_line
-        click.echo(f"{label} {name}  {result.seconds:.1f} s{'  ' + safe_line(detail) if detail else ''}")
-    return result
+class StepProgress:
+    """Prints each result in its turn; on a terminal also what is running, once it lasts 2 s."""
 
+    def __init__(self, num_steps: int, fmt: str) -> None:
+        self.num_steps, self.num_shown, self.fmt = num_steps, 0, fmt
+        self.is_live = sys.stderr is not None and sys.stderr.isatty()
+        self.last = ""
 
-def _ticker(name: str) -> Callable[[float], None]:
-    """Live progress on a terminal once something lasts 2 s; nothing elsewhere."""
-    if sys.stderr is None or not sys.stderr.isatty():
-        return lambda seconds: None
+    def show(self, result: StepResult) -> None:
+        self.num_shown += 1
+        if self.fmt == "text":
+            self._write("")
+            label = click.style(f"{result.status:<7}", fg=_COLOURS[result.status])
+            name, detail = visible(f"{result.card.skill}:{result.step.id}"), result.reason or result.last_line
+            click.echo(f"{label} {name}  {result.seconds:.1f} s{'  ' + safe_line(detail) if detail else ''}")
 
-    shown = 0
+    def tick(self, running: Sequence[tuple[Step, float]]) -> None:
+        long = [f"{visible(step.id)} {int(seconds)} s" for step, seconds in running if seconds >= 2]
+        width = shutil.get_terminal_size().columns - 1
+        self._write(f"{self.num_shown}/{self.num_steps} … {', '.join(long)}"[:width] if long else "")
 
-    def tick(seconds: float) -> None:
-        nonlocal shown
-        if int(seconds) > max(shown, 1):
-            shown = int(seconds)
-            click.echo(f"\r\033[K{name} … {shown} s\r", nl=False, err=True)
-
-    return tick
+    def _write(self, line: str) -> None:
+        if self.is_live and line != self.last:
+            click.echo(f"\r\033[K{line}\r", nl=False, err=True)
+            self.last = line
 
 
 def _record(results: Sequence[StepResult]) -> None:

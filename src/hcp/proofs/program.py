@@ -8,8 +8,10 @@ torch before the arguments are read, so that `--help` and "torch is not installe
 from __future__ import annotations
 
 import argparse
+import ast
 import importlib
 import importlib.util
+import inspect
 import json
 import os
 import sys
@@ -162,8 +164,7 @@ class Program:
                 raise WorkerFailure(f"rank {os.environ['RANK']} failed: {traceback.format_exc().strip()}") from None
         _load_wheel(options)
         if is_on_cpu(options):  # on GPUs an import may start CUDA, which does not survive a fork
-            for name in self.needs:
-                importlib.import_module(name)
+            _import_ahead(self.needs, self.work)
         with tempfile.TemporaryDirectory(prefix="hcp-") as folder:
             store = str(Path(folder) / "store")
             by_rank = run_workers(lambda rank: self._work_as(rank, size, options, store), size, options.timeout)
@@ -175,6 +176,21 @@ class Program:
         with joined_world(rank, size, options, store) as world:
             self.work(world, options)
             return world.agreed_results(), world.backend
+
+
+def _import_ahead(needs: Sequence[str], work: Callable[..., None]) -> None:
+    """Imports, once and for all workers, what each would import by itself: most of their time would go there.
+
+    That is what the program needs, what its functions import of hcp, and torch._dynamo, which torch imports when it is
+    first asked for a random seed.
+    """
+    for name in needs:
+        importlib.import_module(name)
+    if "torch" in needs:
+        importlib.import_module("torch._dynamo")
+    for node in ast.walk(ast.parse(Path(inspect.getfile(work)).read_bytes())):
+        if isinstance(node, ast.ImportFrom) and (node.module or "").startswith("hcp."):
+            importlib.import_module(str(node.module))
 
 
 def _load_wheel(options: argparse.Namespace) -> None:

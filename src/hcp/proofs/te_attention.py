@@ -9,8 +9,9 @@ that the decision that a CPU check shows is upstream's and no copy of it.
 from __future__ import annotations
 
 import ast
+import functools
 import inspect
-from types import SimpleNamespace
+from types import CodeType, SimpleNamespace
 from typing import Any
 
 from hcp.core.errors import HcpError
@@ -60,14 +61,15 @@ def core_attention_class(attention: str = REFERENCE, te_version: str = PRETENDED
         "is_te_min_version": is_te_min_version,
         "get_te_version": lambda: found,
     }
-    exec(compile(_class_source(extension), inspect.getfile(extension), "exec"), scope)
+    exec(_class_code(extension), scope)
     return scope[CLASS]
 
 
-def _class_source(module: Any) -> ast.Module:
+@functools.cache
+def _class_code(module: Any) -> CodeType:
     # Parsed, not inspect.getsource(class): over a mock base the class statement leaves no class behind.
     tree = ast.parse(inspect.getsource(module))
     for node in ast.walk(tree):
         if isinstance(node, ast.ClassDef) and node.name == CLASS:
-            return ast.Module(body=[node], type_ignores=[])
+            return compile(ast.Module(body=[node], type_ignores=[]), inspect.getfile(module), "exec")
     raise HcpError(f"{module.__name__} has no class {CLASS}: wanted megatron-core 0.13 to 0.16.1")

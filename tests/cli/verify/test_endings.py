@@ -76,6 +76,19 @@ def test_a_killed_hcp_leaves_no_step_behind(tmp_path: Path) -> None:
     process, pids = started(tmp_path)
     process.kill()
     process.communicate(timeout=HANG_S)
+    assert have_ended(pids)
+    assert comes_true(lambda: os.listdir(tmp_path / "tmp") == [])
+
+
+@pytest.mark.slow
+def test_when_all_of_hcp_is_killed_at_once_a_guard_ends_what_has_the_mark_of_a_step(tmp_path: Path) -> None:
+    process, pids = started(tmp_path)
+    leader = int((tmp_path / "pids" / "pids").read_text())
+    runner = int(Path(f"/proc/{leader}/stat").read_text().rpartition(")")[2].split()[1])
+    process.send_signal(signal.SIGSTOP)  # so that it does nothing about its runner's end
+    os.kill(runner, signal.SIGKILL)
+    process.kill()
+    process.communicate(timeout=HANG_S)
     without_mark = int((tmp_path / "pids" / "pid-daemon-without-mark").read_text())
     assert have_ended(set(pids) - {without_mark})
     os.kill(without_mark, signal.SIGKILL)  # nothing tells it apart from any other process
