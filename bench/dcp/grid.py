@@ -4,7 +4,8 @@ Three numbers together, for one alone means nothing: imbalance (sum over micro-b
 total work / W: 1.0 is the bound), op (mean group size over the tokens, over the smallest that fits) and micro-batches
 (over what the tokens need; for megatron-core's scheduler, which packs nothing, its forward steps). Work is
 24576 s + s**2. "head" is Megatron-LM dev's scheduler, which verl uses, and "mcore" the released megatron-core's: exact
-(bench/dcp/upstream.py), but faster than the originals. "pr5869" does not keep tokens per rank within M.
+(bench/dcp/upstream.py), but faster than the originals. "pr5869" does not keep tokens per rank within M. Last, our plans
+beside those of this repository's first version.
 """
 
 from __future__ import annotations
@@ -27,7 +28,9 @@ from hcp.core.dcp.published.main import balanced_cp  # noqa: E402
 from hcp.core.dcp.published.open_group import Batches, smallest_power  # noqa: E402
 from hcp.core.dcp.published.pr5869 import even_micro_batches  # noqa: E402
 
+FIRST = ROOT / "bench/results/dcp_first_version.txt"
 BEYOND = 0.03
+WORSE_IMBALANCE, WORSE_SPREAD = 0.01, 0.02
 NAMES = ("ours", "head", "mcore", "pr5869")
 DISTRIBUTIONS = ("rl_lognormal", "sft_bimodal", "uniform", "outlier128k")
 WORLD_SIZES = (8, 32, 64, 256)
@@ -208,6 +211,25 @@ def print_regimes(results: dict[Cell, dict[str, Result]], names: tuple[str, ...]
     return missed
 
 
+def print_against_first(results: dict[Cell, dict[str, Result]]) -> None:
+    """Cells in which our plan is worse than the first version's was."""
+    rows = [line.split() for line in FIRST.read_text(encoding="utf-8").splitlines() if not line.startswith("#")]
+    worse, pairs = [], []
+    for distribution, *numbers in rows:
+        cell = Cell(distribution, *map(int, numbers[:4]))
+        if cell in results:
+            before, now = Result(*map(float, numbers[4:]), 0.0), results[cell]["ours"]
+            pairs.append((before, now))
+            if now.imbalance > before.imbalance + WORSE_IMBALANCE or now.spread > before.spread + WORSE_SPREAD:
+                worse.append((cell, before, now))
+    means = [mean([now[k] / before[k] for before, now in pairs]) for k in range(2)]
+    print(f"\nbeside the first version in {len(pairs)} cells: imbalance {means[0]:.4f} times, op {means[1]:.4f} times")
+    print(f"worse by more than {WORSE_IMBALANCE} in imbalance or {WORSE_SPREAD} in op: {len(worse)}")
+    for cell, before, now in worse:
+        print(f"    {tuple(cell)}: imbalance {before.imbalance:.3f} -> {now.imbalance:.3f}, "
+              f"op {before.spread:.3f} -> {now.spread:.3f}")  # fmt: skip
+
+
 def print_times(names: tuple[str, ...], quick: bool) -> None:
     print("\nseconds of one plan, M 8192, W 256 (CPU time, ours the best of 3; ratio to ours)")
     for distribution in ("rl_lognormal", "sft_bimodal", "uniform"):
@@ -233,6 +255,7 @@ def main() -> int:
     if options.cells:
         print_cells(results, NAMES)
     missed = print_regimes(results, NAMES)
+    print_against_first(results)
     print_times(NAMES, options.quick)
     return 1 if missed else 0
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import stat
+from collections.abc import Iterable
 
 from hcp.cli.screen import say
 from hcp.core.errors import HcpError
@@ -15,16 +16,23 @@ MARKS = (b'data-made-by="hcp"', b'content="hcp"', b'"schema": "hcp.')
 _START = 600
 
 
-def check_outputs(paths: dict[str, str | None]) -> None:
-    """Says before any work is done what `write_ours` would say after it; `paths` are those of options, by name.
+def check_outputs(paths: dict[str, str | None], reads: Iterable[str | None] = ()) -> None:
+    """Says before any work is done what `write_ours` would say after it.
+
+    Args:
+        paths: the files to write, by the option that names them.
+        reads: files that the same command reads; a plan or a profile is one of ours, and would be written over.
 
     Raises:
-        HcpError: two options name one file, or a file cannot be written or is not ours.
+        HcpError: two options name one file, a file cannot be written, is not ours, or is read as well.
     """
     seen: dict[str, str] = {}
+    sources = [os.path.realpath(path) for path in reads if path and "\0" not in path]
     for option, path in paths.items():
         if path is None:
             continue
+        if os.path.realpath(path) in sources:
+            raise HcpError(f"{option} {visible(path)}: is read as well, and would be lost; name another file")
         other = seen.setdefault(os.path.realpath(path), option)
         if other != option:
             raise HcpError(f"{other} and {option} both name {visible(path)}; wanted a file for each")

@@ -14,6 +14,8 @@ from hcp.data import megatron_index, packed_pickle, parquet, text, verl_log
 from hcp.data.sampling import spread
 
 _WANTED = "wanted a file, -, or numbers such as 1024,2048"
+_KINDS = {".parquet": "parquet", ".idx": "Megatron's index"}
+"""By the end of a name: what a file is expected to be. What it is, its first bytes say."""
 
 
 class Lengths(NamedTuple):
@@ -74,6 +76,9 @@ def _of_stream(stream: BinaryIO, name: str, field: str | None, take: int | None)
         return Lengths(spread(text.lengths_in(start_again, name, field), take))
     step = verl_log.read_log(line for _, line in chain([first], lines))
     if step is None:
+        kind = next((kind for ending, kind in _KINDS.items() if name.endswith(ending)), None)
+        if kind is not None:
+            raise HcpError(f"{name}: starts with {text.shown(first[1])}, not as {kind} does; wanted the whole file")
         raise HcpError(
             f"{name}:{first[0]}: found {text.shown(first[1])}; wanted the length of a sequence, or the log of a verl "
             "run (a step with prompt_length/, response_length/ and perf/total_num_tokens)"

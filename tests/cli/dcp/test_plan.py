@@ -165,6 +165,8 @@ def test_lengths_come_from_a_file_or_standard_input_in_every_form(
         (("--lengths", "100", "--svg", "no/such/folder/x.svg"), None, "--svg no/such/folder/x.svg: cannot be written"),
         (("--lengths", "100", "--tp", "0"), None, "tp"),
         (("--lengths", "100", "--compare", "dev,best"), None, "policy: found 'best'"),
+        (("--lengths", "100", "--compare", "dev,static:x"), None, "wanted static:C with a number of ranks"),
+        (("--lengths", "100", "--compare", "static:C"), None, "policy: found 'static:C'"),
         (("--lengths", "100", "--take", "0"), None, "--take 0"),
         (("--lengths", "100", "--memory", "limit=1"), None, "wanted at least limit=BYTES,token=BYTES"),
         (("--lengths", "100", "--memory", "limit=1,token=nan"), None, "found 'token=nan'"),
@@ -220,6 +222,21 @@ def test_a_plan_is_shown_as_it_was_planned(hcp: Hcp, tmp_path: Path) -> None:
     assert ElementTree.parse(tmp_path / "plan.svg").getroot().tag.endswith("svg")
     again = hcp("dcp", "show", "plan.json", "--format", "json", cwd=tmp_path)
     assert again.stdout == (tmp_path / "plan.json").read_text()
+
+
+def test_what_a_command_reads_it_does_not_write_over(hcp: Hcp, tmp_path: Path) -> None:
+    """A plan and a profile are files that hcp made, which it would else write anew."""
+    hcp(*PLAN, "--lengths", "3000,100", "-o", "plan.json", cwd=tmp_path)
+    before = (tmp_path / "plan.json").read_text()
+    for words in (
+        ("dcp", "show", "plan.json", "--svg", "./plan.json"),
+        (*PLAN, "--lengths", "100", "--profile", "plan.json", "-o", "plan.json"),
+        ("dcp", "calibrate", "--model", "plan.json", "-o", "plan.json"),
+    ):
+        done = hcp(*words, cwd=tmp_path)
+        assert (done.returncode, done.stdout) == (2, "")
+        assert "plan.json: is read as well, and would be lost; name another file" in done.stderr
+    assert (tmp_path / "plan.json").read_text() == before
 
 
 def test_a_plan_that_cannot_run_is_exit_1(hcp: Hcp, tmp_path: Path) -> None:

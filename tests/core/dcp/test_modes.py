@@ -132,6 +132,21 @@ def test_a_pipeline_is_spared_one_slow_micro_batch() -> None:
     assert step(piped, 16) < step(plain, 16)
 
 
+def test_a_plan_for_a_pipeline_is_no_slower_in_it_than_one_for_none() -> None:
+    """Some long instructions among many chats; each micro-batch more than the tokens need weighs up to 1 %."""
+    cost = Cost.from_model(GQA)
+    for seed in range(4):
+        chance = random.Random(seed)
+        lengths = [
+            max(16, int(chance.lognormvariate(5.7, 1) if chance.random() < 0.88 else chance.uniform(8000, 40000)))
+            for _ in range(256)
+        ]
+        plain = plan_micro_batches(lengths, 32, 8192, cost=cost)
+        piped = plan_micro_batches(lengths, 32, 8192, cost=cost, pp=16)
+        there = measure(plain.micro_batches, lengths, 32, 8192, piped.setup)
+        assert piped.metrics.estimated_s <= 1.01 * there.estimated_s
+
+
 def test_a_bound_on_memory_spreads_what_tokens_alone_would_not() -> None:
     """Half the tokens fit: a sequence of 8000 on M = 8192 needs two ranks."""
     plan = plan_micro_batches([8000] * 8, 8, 8192, memory=Memory(4096e6, 1e6))

@@ -64,7 +64,7 @@ def calibrate(
     srun hcp dcp calibrate --model config.json --tp 2 -o profile.json
     """
     check_comm_type(cp_comm_type, (inner, 1))
-    check_outputs({"-o": str(out)})
+    check_outputs({"-o": str(out)}, reads=(model,))
     sizes = _sizes_in(model)
     if sizes.heads % tp:
         raise HcpError(f"--tp {tp}: the model has {sizes.heads} attention heads; wanted a divisor of them")
@@ -141,14 +141,15 @@ def _checked(lengths: str) -> str:
 def _lines(profile: Profile) -> list[str]:
     rates = profile.measured
 
-    def bandwidth(name: str) -> str:
+    def bandwidth(name: str, alone: str) -> str:
         found = rates.get(f"{name}_bytes_per_s")
-        return f"{found / 1e9:.2f} GB/s {name}" if found else f"not measured {name} (one rank)"
+        return f"{found / 1e9:.2f} GB/s" if found else f"not measured ({alone})"
 
     return [
         f"measured on {profile.device}",
         f"linear work     {profile.linear_s:.3e} s per token",
         f"attention       {profile.quadratic_s:.3e} s per token squared",
         f"micro-batch     {profile.micro_batch_s:.3e} s beside its work",
-        f"send + receive  {bandwidth('inside')} a node, {bandwidth('across')} nodes",
+        f"send + receive  inside a node {bandwidth('inside', 'one rank')}, "
+        f"between nodes {bandwidth('across', 'one node: taken as inside it')}",
     ]

@@ -98,7 +98,8 @@ def plan(target: str | None, options: LoadOptions, **given: Any) -> None:
     from hcp.data.lengths import read_lengths
 
     facts = launch_facts(target, options)
-    check_outputs({"--svg": given["svg"], "--html": given["html"], "-o": given["output"]})
+    outputs = {"--svg": given["svg"], "--html": given["html"], "-o": given["output"]}
+    check_outputs(outputs, reads=(given["lengths"], given["profile"], options.model_file, target))
     request = _request(given, facts, options)
     found = read_lengths(given["lengths"], given["field"], given["take"])
     lines, failed = _plans(request, found.values, given["policy"], given["compare"])
@@ -172,7 +173,7 @@ def show(file: str, svg: str | None, html: str | None, fmt: str) -> int:
     from hcp.core.dcp.plan_json import load_plan
     from hcp.draw.timeline_rows import timeline_of
 
-    check_outputs({"--svg": svg, "--html": html})
+    check_outputs({"--svg": svg, "--html": html}, reads=(file,))
     line = timeline_of(load_plan(file))
     _write_pictures([line], [], svg, html)
     _print([line], [], "", {"fmt": fmt, "output": None, "compare": None})

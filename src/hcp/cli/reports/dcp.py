@@ -9,6 +9,7 @@ from typing import Any
 from hcp import __version__
 from hcp.core.dcp import Plan, usable_sizes
 from hcp.core.dcp.plan_json import given_json, plan_json, planned_json
+from hcp.core.dcp.published import NO_PACKING
 from hcp.draw.timeline_rows import Timeline
 from hcp.draw.timeline_words import caption, has_price, seconds, time_ratio
 
@@ -131,7 +132,7 @@ def _row(line: Timeline, first: Timeline, priced: bool) -> tuple[str, ...]:
         f"{line.sent:.1%}",
         *([f"{line.price:.1%}"] if priced else []),
         f"{line.peak:.3f}",
-        "TOO MANY TOKENS" if line.peak > 1 else "",
+        "TOO MANY TOKENS" if line.peak > 1 else "one sequence a pass" if line.policy in NO_PACKING else "",
     )
 
 

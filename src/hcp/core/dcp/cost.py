@@ -154,7 +154,9 @@ class Cost(NamedTuple):
     @classmethod
     def from_profile(cls, profile: Profile) -> Cost:
         """Seconds as `hcp dcp calibrate` measured them."""
-        machine = Machine(f"measured on {profile.device}", 1.0, profile.traffic, profile.micro_batch_s)
+        one_node = profile.traffic.across == profile.traffic.inside
+        basis = f"measured on {profile.device}" + (" (between nodes: taken as inside one)" if one_node else "")
+        machine = Machine(basis, 1.0, profile.traffic, profile.micro_batch_s)
         linear, quadratic = profile.linear_s, profile.quadratic_s
         return cls(linear, quadratic, TIE * linear, (), machine, True)
 

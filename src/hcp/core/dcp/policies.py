@@ -7,7 +7,7 @@ from math import ceil, log2
 
 from hcp.core.dcp.groups import is_usable
 from hcp.core.dcp.plan import Group, MicroBatch, Plan, group_time, least_sizes, measure
-from hcp.core.dcp.published import NO_PACKING, PUBLISHED, published_micro_batches, static_size
+from hcp.core.dcp.published import NO_PACKING, PUBLISHED, published_micro_batches, size_in, static_size
 from hcp.core.dcp.schedule import OURS, plan_micro_batches
 from hcp.core.dcp.setup import Setup, check_setup
 from hcp.core.errors import HcpError
@@ -118,7 +118,7 @@ def policies_of(text: str, lengths: Sequence[int], world_size: int, max_seqlen: 
         static = [f"static:{size}"] if size is not None else []
         return [name for one in PUBLISHED if one != "mcore" for name in (static if one == "static:C" else [one])]
     for name in names:
-        if name not in PUBLISHED and not name.startswith("static:"):
+        if name == "static:C" or (name not in (OURS, *PUBLISHED) and size_in(name) is None):
             raise HcpError(
                 f"policy: found {name!r:.40}, wanted one of {', '.join((OURS, *PUBLISHED))}, such as static:8"
             )

@@ -35,7 +35,11 @@ below which part of it the cost must fall; and by which part groups may get wide
 def cheap_plans(workload: Workload) -> list[list[Packs]]:
     """The plan of the least cost among those tried, then others; the same workload always has the same plans."""
     plans = [_found(workload, MAX_BUILDS)]
-    for plan in published_plans(workload):
+    others = published_plans(workload)
+    if workload.setup.pp > 1:  # the bubble may lead the climb away from a plan that is the best with it as well
+        without = workload._replace(setup=workload.setup._replace(pp=1, vpp=1))
+        others = itertools.chain(cheap_plans(without)[:1], others)
+    for plan in others:
         better = _is_fair(workload, plan, plans[0]) and _total(workload, plan) < _total(workload, plans[0])
         plans.insert(0 if better else len(plans), plan)
     return [_refined(workload, plans[0]), *plans[1:]]

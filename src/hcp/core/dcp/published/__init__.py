@@ -55,11 +55,8 @@ _BRANCHES = {"dev": "dev", "main": "main", "mcore": "main"}
 
 
 def _batches(policy: str, lengths: Sequence[int], world_size: int, max_seqlen: int, cost: Cost) -> Batches:
-    name, colon, text = policy.partition(":")
-    if name == "static" and colon:
-        size = whole_number(text, 7)
-        if size is None:
-            raise HcpError(f"policy: found {policy!r:.40}, wanted static:C with a number of ranks for C, as static:8")
+    size = size_in(policy)
+    if size is not None:
         return dp_balanced(lengths, world_size, max_seqlen, size)
     if policy == "dev":
         return packing_aware(lengths, world_size, max_seqlen)
@@ -70,6 +67,23 @@ def _batches(policy: str, lengths: Sequence[int], world_size: int, max_seqlen: i
     if policy == "pr5869":
         return even_micro_batches(lengths, world_size, max_seqlen)
     raise HcpError(f"policy: found {policy!r:.40}, wanted one of {', '.join(PUBLISHED)}, such as static:8")
+
+
+def size_in(policy: str) -> int | None:
+    """The static size that `static:C` names; None for another policy.
+
+    Raises HcpError where C is no number.
+
+    >>> size_in("static:8"), size_in("dev")
+    (8, None)
+    """
+    name, colon, text = policy.partition(":")
+    if name != "static" or not colon:
+        return None
+    size = whole_number(text, 7)
+    if size is None:
+        raise HcpError(f"policy: found {policy!r:.40}, wanted static:C with a number of ranks for C, as static:8")
+    return size
 
 
 def _check_process_group(policy: str, start: int, size: int, world_size: int) -> None:
