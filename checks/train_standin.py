@@ -66,7 +66,7 @@ def main() -> int:
             ending = torch.tensor([float(bool(asked_to_end))], device=device)
             dist.all_reduce(ending, dist.ReduceOp.MAX)
             if ending.item() or state["step"] % options.save_interval == 0 or state["step"] == options.train_iters:
-                _save(options.save, state, rank)
+                _save(options.save, state, rank, options.save_seconds if ending.item() else 0)
                 dist.barrier()
             if ending.item():
                 print("exiting program after receiving SIGTERM.", flush=True)
@@ -87,10 +87,11 @@ def _options() -> argparse.Namespace:
     parser.add_argument("--load", type=Path)
     parser.add_argument("--step-seconds", type=float, default=0.0)
     parser.add_argument("--wait-at", type=int, default=-1, help="after this step, wait to be asked to end")
+    parser.add_argument("--save-seconds", type=float, default=0.0, help="how long the save takes when asked to end")
     parser.add_argument("--timeout", type=float, default=120.0)
     parser.add_argument("--fail-rank", type=int, default=-1)
     parser.add_argument("--fail-step", type=int, default=0)
-    parser.add_argument("--fail-how", choices=("raise", "kill", "hang"), default="raise")
+    parser.add_argument("--fail-how", choices=("raise", "kill", "segfault", "hang"), default="raise")
     parser.add_argument("--fail-once", type=Path, help="a file that says that the failure has happened")
     return parser.parse_known_args()[0]
 
@@ -103,10 +104,11 @@ def _load(folder: Path | None) -> dict[str, float]:
     return json.loads((folder / f"iter_{int(tracker.read_text()):07d}.json").read_text())
 
 
-def _save(folder: Path | None, state: dict[str, float], rank: int) -> None:
+def _save(folder: Path | None, state: dict[str, float], rank: int, seconds: float) -> None:
     if folder is None or rank != 0:
         return
     folder.mkdir(parents=True, exist_ok=True)
+    time.sleep(seconds)
     (folder / f"iter_{int(state['step']):07d}.json").write_text(json.dumps(state))
     (folder / "latest_checkpointed_iteration.txt").write_text(str(int(state["step"])))
 
@@ -126,6 +128,8 @@ def _fail(options: argparse.Namespace, rank: int, step: float) -> None:
         options.fail_once.touch()
     if options.fail_how == "kill":
         os.kill(os.getpid(), signal.SIGKILL)
+    if options.fail_how == "segfault":
+        os.kill(os.getpid(), signal.SIGSEGV)
     if options.fail_how == "hang":
         time.sleep(3600)
     raise RuntimeError("CUDA error: uncorrectable ECC error encountered")

@@ -46,6 +46,7 @@ def _run(fault: Fault, cluster: Cluster, folder: Path) -> dict[str, Any]:
         text = job.script.read_text()  # what a user's profile would set
         lines = f"export PATH={path}\nexport PYTHONPATH={python}\n"
         job.script.write_text(text.replace("set -euo pipefail\n", f"set -euo pipefail\n{lines}", 1))
+    cluster.wait_until(lambda: cluster.run("sinfo", "-h", "-o", "%T %D").stdout.strip() == "idle 4", "4 idle nodes")
     begun = time.monotonic()
     job.submit(*fault.sbatch, env=environment)
     if fault.steps:
@@ -60,13 +61,17 @@ def _run(fault: Fault, cluster: Cluster, folder: Path) -> dict[str, Any]:
         return state in ends and (state != "PENDING" or cluster.field(job.id, "Restarts") != "0")
 
     cluster.wait_until(is_over, f"the end of {fault.name}")
-    cluster.wait_until(
-        lambda: not _left(cluster, job), "its processes to be gone"
-    ) if state == "PENDING" else time.sleep(2)
+    if state == "PENDING":
+        cluster.wait_until(lambda: not _left(cluster, job), "its processes to be gone")
+    else:
+        time.sleep(2)
+    script = f"/job{job.id:05d}/slurm_script"
+    cluster.wait_until(lambda: not any(script in command for command in cluster.commands()), "the end of its script")
     verdict = job.verdict(0) if (job.run / "verdict-r0.json").exists() else {}
     is_final = verdict.get("final", False)
     tracker = job.checkpoints / "latest_checkpointed_iteration.txt"
     first = job.triage()["first_failure"]
+    excluded = cluster.field(job.id, "ExcNodeList").replace("(null)", "")
     row = {
         "name": fault.name,
         "start": fault.start,
@@ -77,6 +82,8 @@ def _run(fault: Fault, cluster: Cluster, folder: Path) -> dict[str, Any]:
         "reason": verdict.get("reason", ""),
         "kept": int(tracker.read_text()) if tracker.is_file() else 0,
         "left": _left(cluster, job),
+        "excluded": excluded,
+        "nodes": verdict.get("nodes", []),
         "seconds": round(time.monotonic() - begun),
     }
     cluster.run("scancel", str(job.id), check=False)
@@ -85,12 +92,18 @@ def _run(fault: Fault, cluster: Cluster, folder: Path) -> dict[str, Any]:
 
 def _odd(row: dict[str, Any], fault: Fault) -> list[str]:
     """What is not as wanted. No code, first failure or step is wanted where the fault names none."""
-    wanted = {"status": fault.status, "code": fault.code, "then": fault.then, "first": fault.first, "kept": fault.kept}
-    return [
+    wanted = {"status": fault.status, "code": fault.code, "then": fault.then, "first": fault.first, "left": 0}
+    odd = [
         f"{name}: wanted {value}"
-        for name, value in {**wanted, "left": 0}.items()
+        for name, value in wanted.items()
         if row[name] != value and (value is not None or name == "status")
     ]
+    if row["kept"] < fault.kept:
+        odd.append(f"kept: wanted {fault.kept}")
+    excluded = row["nodes"][-1:] if fault.excluded else []
+    if fault.excluded is not None and list(filter(None, [row["excluded"]])) != excluded:
+        odd.append(f"left out: wanted {', '.join(excluded) or 'no node'}")
+    return odd
 
 
 def _left(cluster: Cluster, job: Job) -> int:
@@ -121,12 +134,22 @@ def _table(rows: list[dict[str, Any]]) -> str:
         "",
         textwrap.fill(said, 118),
         "",
-        "| fault | ranks started by | verdict | code | next | triage | kept | left running | not as wanted |",
-        "|---|---|---|---|---|---|---|---|---|",
+        "| fault | start | verdict | code | next | left out | triage | kept | left running | not as wanted |",
+        "|---|---|---|---|---|---|---|---|---|---|",
     ]
     for row, texts in zip(rows, odd, strict=True):
         code, first = "-" if row["code"] is None else row["code"], row["first"] or "no failure"
-        cells = [row["name"], row["start"], row["status"] or "-", code, row["then"], first, row["kept"], row["left"]]
+        cells = [
+            row["name"],
+            row["start"],
+            row["status"] or "-",
+            code,
+            row["then"],
+            row["excluded"] or "-",
+            first,
+            row["kept"],
+            row["left"],
+        ]
         lines.append("| " + " | ".join(map(str, (*cells, "; ".join(texts)))) + " |")
     return "\n".join(lines) + "\n"
 

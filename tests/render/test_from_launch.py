@@ -192,3 +192,12 @@ def test_a_script_with_everything_is_one_that_bash_and_hcp_check_can_read(render
     assert subprocess.run(["bash", "-n", "job.sbatch"], cwd=tmp_path, capture_output=True).stderr == b""
     done = hcp("check", "job.sbatch", cwd=tmp_path)
     assert done.returncode in (0, 4), done.stdout + done.stderr
+
+
+def test_of_several_training_commands_it_is_said_which_one_the_job_runs(rendered):
+    text = (HEAD + BODY).replace("--context-parallel-size 2", "--context-parallel-size $CP")
+    command = text[text.index("srun --mpi") :]
+    loop = text.replace(command, f"for CP in 2 4; do\n{command}done\n")
+    said = rendered(text=loop)
+    assert said.returncode == 0 and "--context-parallel-size 4" in said.stdout
+    assert "note: 2 training commands; this is the last that says how the model is split" in said.stderr

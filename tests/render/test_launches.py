@@ -40,7 +40,7 @@ def test_a_yaml_of_bridge_is_given_as_its_file_and_checked_as_its_file(hcp, tmp_
 def test_a_launch_whose_words_are_not_all_known_is_refused(hcp, tmp_path):
     (tmp_path / "train.sh").write_text("torchrun pretrain_gpt.py --context-parallel-size $CP --seq-length 8192\n")
     said = refused(hcp, "train.sh", "--start", "torchrun", "--nodes", "2", *SITE, cwd=tmp_path)
-    assert "context_parallel_size" in said and "not known" in said
+    assert "not known (--context-parallel-size...: CP is not set in this script)" in said
 
 
 def test_a_script_gives_its_training_command_word_for_word(hcp, tmp_path):
@@ -100,3 +100,30 @@ def test_words_before_the_first_flag_are_for_the_program_alone(hcp, tmp_path):
 def test_an_interpreter_of_any_name_starts_verl_with_ray(hcp):
     done = hcp("render", "--start", "ray", "--nodes", "2", *SITE, "--python", "/opt/py", "--", *VERL_WORDS)
     assert done.returncode == 0 and "python=/opt/py\n" in done.stdout, done.stderr
+
+
+def test_words_that_slurm_completes_are_completed_in_the_job(hcp, tmp_path):
+    """A run's name with the job's number, the folder that the job starts in: as the launch writes them, and quoted."""
+    (tmp_path / "train.sh").write_text(
+        "RUN=a,${SLURM_JOB_ID:-manual}_$SLURM_JOB_NAME\n"
+        'torchrun pretrain_gpt.py --context-parallel-size 2 --save "$PWD/my runs/$RUN" --seq-length 8192\n'
+    )
+    done = hcp("render", "train.sh", "--start", "torchrun", "--nodes", "2", *SITE, "--requeue", "1", cwd=tmp_path)
+    assert done.returncode in (0, 1), done.stderr
+    folder = """"${PWD}"'/my runs/a,'"${SLURM_JOB_ID}"_"${SLURM_JOB_NAME}"\n"""
+    assert f"    --save {folder}" in done.stdout and f"checkpoints={folder}" in done.stdout
+
+
+def test_a_word_that_differs_from_task_to_task_is_refused(hcp, tmp_path):
+    (tmp_path / "train.sh").write_text("torchrun pretrain_gpt.py --seed 1$SLURM_PROCID --seq-length 8192\n")
+    said = refused(hcp, "train.sh", "--start", "torchrun", "--nodes", "2", *SITE, cwd=tmp_path)
+    assert "not known (--seed 1...: SLURM_PROCID is set by Slurm when the job runs)" in said
+
+
+def test_what_a_recipe_decides_is_no_word_of_the_launch(hcp, tmp_path):
+    """Settings that only the recipe's own code knows do not keep the command from being written down."""
+    words = "--recipe llama32_1b_pretrain_config model.context_parallel_size=2"
+    (tmp_path / "train.sh").write_text(f"torchrun scripts/training/run_recipe.py {words}\n")
+    done = hcp("render", "train.sh", "--start", "torchrun", "--nodes", "2", *SITE, cwd=tmp_path)
+    assert done.returncode == 0, done.stderr
+    assert "    --recipe llama32_1b_pretrain_config\n    model.context_parallel_size=2\n" in done.stdout

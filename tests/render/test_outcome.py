@@ -95,7 +95,8 @@ def test_the_node_at_fault_is_the_one_that_triage_would_leave_out(text, node, tm
     ("ended", "words"),
     [
         ({"code": 0, "is_preempted": True}, "Slurm preempted the job; the trainer ended with 0"),
-        ({"code": 143, "asked": "preempted"}, "may be lost"),
+        ({"code": 143, "asked": "preempted"}, "the trainer ended with 143: what came after its last checkpoint may"),
+        ({"code": 137, "asked": "preempted"}, "the trainer had not ended when the time was over: what came after"),
         ({"code": 1, "phase": 1, "stopped": "te differs: 2.1 on a, 2.2 on b"}, "te differs: 2.1 on a, 2.2 on b"),
         ({"code": 1, "first": RankExit(9, "3", "n2")}, "rank 3 on n2 ended with 9; no checkpoint was written"),
         ({"code": 1, "first": RankExit(9, "2-3", "n2"), "has_progress": True}, "ranks 2-3 on n2 ended with 9"),

@@ -85,6 +85,12 @@ class Job:
         wait = f'    until grep -qs "iteration *{after}/" "$run"/train-*; do sleep 1; done\n'
         self.script.write_text(text.replace("\nstall=60\n", f"\nstall={seconds}\n").replace(begun, wait + begun))
 
+    def replace(self, old, new):
+        """Changes the script in one place, as a user may."""
+        text = self.script.read_text()
+        assert text.count(old) == 1, f"{old!r} stands {text.count(old)} times in {self.script}"
+        self.script.write_text(text.replace(old, new))
+
     def submit(self, *options, env=None):
         self.id = self.slurm.submit(self.script, *options, cwd=self.folder, env=env)
         return self.id

@@ -162,3 +162,13 @@ def test_the_log_of_an_earlier_attempt_does_not_count(tmp_path):
 
 def test_a_text_of_the_launch_that_is_broken_json_is_passed_over(tmp_path):
     assert triage(write_logs(tmp_path, a_log="hcp-job: {no\nhcp-job: [1]\nhcp-job: 7\n"), CpPlan()).failure is None
+
+
+def test_a_requeue_that_the_job_asked_for_itself_is_not_what_ended_it(tmp_path):
+    """Slurm ends the script of a job that asks to be queued again: after its own word about its end, that is no event."""
+    lost = "0: [rank0]: RuntimeError: [x/pair.cc:553] Connection closed by peer [127.0.0.1]:3456\n"
+    end = 'hcp-job: {"event": "end", "job": "7", "attempt": 0, "status": "failed"}\n'
+    requeue = "slurmstepd-n1: error: *** JOB 7 ON n1 CANCELLED AT 2026-11-22T15:33:30 DUE TO JOB REQUEUE ***\n"
+    assert _failure(tmp_path, job_log=lost + end + requeue).signature.id == "peer-gone"
+    assert _failure(tmp_path, job_log=lost + requeue).signature.id == "preempted"
+    assert _failure(tmp_path, job_log=lost + end.replace("failed", "preempted") + requeue).signature.id == "preempted"

@@ -158,7 +158,7 @@ def _applied(
 
 def _is_filled(value: Value) -> bool | None:
     """Whether a value is not empty; None = not known."""
-    if any(isinstance(part, Lit) and part.text for part in value):
+    if any(part.text if isinstance(part, Lit) else isinstance(part, Hole) and part.variable for part in value):
         return True
     if not value or all(isinstance(part, Lit) for part in value):
         return False

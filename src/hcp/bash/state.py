@@ -88,7 +88,7 @@ class State:
         path = Hole(f"{SOURCE} is known only where the script runs", self.here, file)
         self.vars[SOURCE] = Var(None, (Field((path,), self.here),))
         if folder is not None:
-            place = Hole(f"{PWD} is known only where the script runs", self.here, folder)
+            place = Hole(f"{PWD} is known only where the script runs", self.here, folder, PWD)
             self.vars[PWD] = Var((place,), None, False, self.here)
 
     @property

@@ -90,6 +90,8 @@ class Hole(NamedTuple):
     span: Span
     below: str | None = None
     """Of a path: where it leads as seen from the folder of the script (`.`, `./models`)."""
+    variable: str = ""
+    """The variable that will hold it when the job runs, and never an empty one; "" where there is none."""
 
 
 class OneOf(NamedTuple):

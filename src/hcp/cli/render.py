@@ -122,6 +122,8 @@ def render(
         job = plan_job(start, site, launch, words, origins=settled.origins, model_file=model_file, recipe=recipe)
         text = render_job(job)
         _say_taken(target, stated, settled)
+        for note in launch.reading.notes:
+            say([f"hcp render: note: {visible(note)}"], err=True)
         failed = _warn(launch, text)
     _refuse_secrets(text)
     if output is not None and output != "-" and any(_is_same(target, output) for target in targets):

@@ -92,6 +92,20 @@ class Beside(NamedTuple):
 ALONE = Beside()
 
 
+class RunText(NamedTuple):
+    """An argument whose text the job alone knows: `names` holds, for each part, whether it is a variable's name."""
+
+    parts: tuple[str, ...]
+    names: tuple[bool, ...]
+
+    def __str__(self) -> str:
+        return "".join(f"${{{part}}}" if name else part for part, name in zip(self.parts, self.names, strict=True))
+
+
+Argument = str | RunText
+"""A word of a command; `RunText` where it holds variables that Slurm sets (`run-${SLURM_JOB_ID}`)."""
+
+
 class Reading(NamedTuple):
     """What a reader found in one launch; `hcp.launch.build` makes the facts from it.
 
@@ -118,8 +132,10 @@ class Reading(NamedTuple):
     """verl only: whose model this is, as the prefix of its keys (`actor_rollout_ref.actor`)."""
     others: tuple[Reading, ...] = ()
     """Further models in the same launch (verl's ref and critic), each a reading of its own."""
-    argv: tuple[str, ...] | None = None
+    argv: tuple[Argument, ...] | None = None
     """A script's training command: the program's arguments, word for word; None where one is not known."""
+    hidden_argument: str = ""
+    """Which one, and why."""
     beside: Beside = ALONE
     """What a script was read together with."""
     ordinal: int = -1

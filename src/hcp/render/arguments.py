@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from hcp.core.ranks import DEFAULT_ORDER
-from hcp.launch.fact import Launch
+from hcp.launch.fact import Argument, Launch
 
 
 def check_arguments(
@@ -35,12 +35,12 @@ def check_arguments(
     )
 
 
-def words_to_skip(launch: Launch, lines: Sequence[Sequence[str]]) -> int:
+def words_to_skip(launch: Launch, lines: Sequence[Sequence[Argument]]) -> int:
     """How many words at the start `hcp check` is not given: the file's name (it is given the file itself), or words
     before Megatron-LM's first flag."""
     if launch.dialect == "mlm":
         words = [word for line in lines for word in line]
-        return next((place for place, word in enumerate(words) if word.startswith("--")), 0)
+        return next((place for place, word in enumerate(words) if str(word).startswith("--")), 0)
     if launch.reading.form != "yaml":
         return 0
     return 4 if launch.dialect == "verl" else 2

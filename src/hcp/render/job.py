@@ -9,18 +9,17 @@ from types import MappingProxyType
 from typing import Any
 
 from hcp.core.errors import HcpError
-from hcp.launch.fact import Launch
+from hcp.launch.fact import Argument, Launch
 from hcp.render.arguments import check_arguments, group_arguments, rank_arguments, words_to_skip
 from hcp.render.container import Container, container_of
 from hcp.render.directives import Directive, directives_of
 from hcp.render.environment import MEGATRON, Variable, environment_of, needs_arch, reserved_in
 from hcp.render.health import HealthCheck, health_checks
-from hcp.render.program import Lines, cluster_words, launch_words, program_words
+from hcp.render.program import Lines, cluster_words, launch_words, program_words, saved_to
 from hcp.render.site import BY_NAME
 from hcp.render.starts import STARTS, Start
 from hcp.render.values import check_text, seconds_of
 
-_SAVE_KEYS = {"mlm": "save", "verl": "trainer.default_local_dir"}
 _CLUSTER_FACTS = ("arch", "nvlink_domain", "gpus_per_node", "nodes")
 
 
@@ -36,7 +35,7 @@ class Job:
     """Where the value of a site key stands, as `settle_site` says."""
     environment: tuple[Variable, ...]
     container: Container
-    checkpoint_dir: str | None
+    checkpoint_dir: Argument | None
     program: tuple[str, ...]
     """What is started; empty for a verification."""
     launch_lines: Lines
@@ -55,7 +54,7 @@ class Job:
     @property
     def writes_checkpoints(self) -> bool:
         """Whether checkpoints go to a folder that is known, and not to an object store."""
-        return bool(self.launch_lines) and self.checkpoint_dir is not None and "://" not in self.checkpoint_dir
+        return bool(self.launch_lines) and self.checkpoint_dir is not None and "://" not in str(self.checkpoint_dir)
 
     @property
     def tests_communication(self) -> bool:
@@ -119,12 +118,14 @@ def plan_job(
     dialect = launch.dialect if launch else None
     lines = launch_words(launch, cli_words) if launch else ()
     program = program_words(launch, site["program"] or ()) if launch else ()
-    checkpoint_dir = site["checkpoint_dir"] or facts.get("save_dir") or _saved_to(launch)
+    checkpoint_dir = site["checkpoint_dir"] or facts.get("save_dir") or (saved_to(launch) if launch else None)
     _refuse_gaps(start, site, facts, dialect, program, checkpoint_dir)
     _refuse_contradictions(start, site, dialect)
     for line in lines:
         for word in line:
-            check_text(word, lambda wanted: HcpError(f"a word of the launch: wanted {wanted}; shorten or correct it"))
+            check_text(
+                str(word), lambda wanted: HcpError(f"a word of the launch: wanted {wanted}; shorten or correct it")
+            )
     if launch is not None and dialect == "verl":
         lines = (*lines, *cluster_words(launch, site))
     return Job(
@@ -163,7 +164,7 @@ def _refuse_gaps(
     facts: Mapping[str, Any],
     dialect: str | None,
     program: Sequence[str],
-    checkpoint_dir: str | None,
+    checkpoint_dir: Argument | None,
 ) -> None:
     missing = [f"{name} ({key.needed})" for name, key in BY_NAME.items() if key.needed and site[name] is None]
     if start != "verify":
@@ -223,14 +224,3 @@ def _title(start: str, launch: Launch | None, steps: Sequence[str]) -> str:
     if launch is None:
         return f"Verification across nodes: {len(steps) or 'all'} steps."
     return f"Training on the Megatron stack, {launch.dialect}: {STARTS[start].title}."
-
-
-def _saved_to(launch: Launch | None) -> str | None:
-    if launch is None:
-        return None
-    key = _SAVE_KEYS.get(launch.dialect, "checkpoint.save")
-    for setting in reversed(launch.reading.settings):
-        if setting.key == key:
-            value = setting.value[-1] if isinstance(setting.value, list) and setting.value else setting.value
-            return str(value) if value else None
-    return None

@@ -16,6 +16,7 @@ from hcp.render.exits import RankExit, Suspicion, first_exit, logs_of, node_at_f
 
 _RESUME_ELSEWHERE, _FAILED_VALIDATION = 16, 17
 """megatron/core/rerun_state_machine.py: EXIT_CODE_RESUME_TO_DISAMBIGUATE, EXIT_CODE_FAILED_ON_RESULT_VALIDATION."""
+_KILLED = 128 + 9
 _TRAINING = 3
 """The phase in which a job trains."""
 
@@ -88,6 +89,10 @@ def _preempted(ended: AttemptEnd) -> Outcome:
         reason = f"{by} before it trained"
     elif ended.code == 0:
         reason = f"{by}; the trainer ended with 0"
+    elif ended.code == _KILLED:
+        reason = (
+            f"{by}; the trainer had not ended when the time was over: what came after its last checkpoint may be lost"
+        )
     else:
         reason = f"{by}; the trainer ended with {ended.code}: what came after its last checkpoint may be lost"
     refusal = _limit(ended)

@@ -7,12 +7,14 @@ from pathlib import PurePath
 from typing import Any
 
 from hcp.core.errors import HcpError
-from hcp.launch.fact import Launch, Reading
+from hcp.core.visible import visible
+from hcp.launch.fact import Argument, Launch, Reading, RunText
 
+_SAVE_KEYS = {"mlm": "save", "verl": "trainer.default_local_dir"}
 _NOT_WORDS = ("start", "nodes", "gpus_per_node", "ntasks_per_node", "placement", "world_size", "script")
 """Facts that are not among the program's arguments: the job states them itself."""
 
-Lines = tuple[tuple[str, ...], ...]
+Lines = tuple[tuple[Argument, ...], ...]
 """The words, one option with its values per line."""
 
 
@@ -27,14 +29,15 @@ def launch_words(launch: Launch, cli_words: Sequence[str]) -> Lines:
         HcpError: a value cannot be told from the text (a variable that the script does not set, …).
     """
     reading = launch.reading
-    _all_known(reading)
     if reading.form == "shell":
         if reading.argv is None:
             raise HcpError(
-                f"{reading.target}: an argument of the training command is not known; wanted every word of "
-                "it; write the value out, or give the launch's words after --"
+                f"{reading.target}: an argument of the training command is not known "
+                f"({visible(reading.hidden_argument)[:200]}); wanted every word of it; write the value out, or give "
+                "the launch's words after --"
             )
         return _lines((*reading.argv, *cli_words))
+    _all_known(reading)
     if reading.dialect == "mlm":
         return tuple(_flag(setting.key, setting.value) for setting in reading.settings)
     if reading.form == "yaml":
@@ -48,11 +51,12 @@ def launch_words(launch: Launch, cli_words: Sequence[str]) -> Lines:
     return tuple((f"{setting.key}={_yaml(setting.value)}",) for setting in reading.settings)
 
 
-def _lines(words: Sequence[str]) -> Lines:
+def _lines(words: Sequence[Argument]) -> Lines:
     """One option with its values per line; any other word has a line of its own."""
-    lines: list[tuple[str, ...]] = []
+    lines: list[tuple[Argument, ...]] = []
     for word in words:
-        if lines and lines[-1][0].startswith("-") and not word.startswith("-") and "=" not in word:
+        text = str(word)
+        if lines and str(lines[-1][0]).startswith("-") and not text.startswith("-") and "=" not in text:
             lines[-1] = (*lines[-1], word)
         else:
             lines.append((word,))
@@ -87,6 +91,22 @@ def cluster_words(launch: Launch, site: Mapping[str, Any]) -> Lines:
                 f"one, or leave {key} out of the launch"
             )
     return tuple(added)
+
+
+def saved_to(launch: Launch) -> Argument | None:
+    """The folder of the checkpoints, where the launch names it: its last word counts."""
+    key = _SAVE_KEYS.get(launch.dialect, "checkpoint.save")
+    words = launch.reading.argv or ()
+    for before, word in zip(("", *words)[-2::-1], words[::-1], strict=False):
+        if isinstance(word, RunText) and launch.dialect == "mlm" and before == f"--{key}":
+            return word
+        if isinstance(word, RunText) and word.parts[0].startswith(f"{key}="):
+            return word._replace(parts=(word.parts[0].partition("=")[2], *word.parts[1:]))
+    for setting in reversed(launch.reading.settings):
+        if setting.key == key:
+            value = setting.value[-1] if isinstance(setting.value, list) and setting.value else setting.value
+            return str(value) if value else None
+    return None
 
 
 def _all_known(reading: Reading) -> None:

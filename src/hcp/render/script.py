@@ -6,6 +6,7 @@ import shlex
 from typing import Any
 
 from hcp.core.errors import HcpError
+from hcp.launch.fact import RunText
 from hcp.render.job import Job
 from hcp.resources import pack_dir
 
@@ -52,6 +53,9 @@ def _fill(job: Job) -> str:
 
 def _quoted(value: object) -> str:
     """A shell word. A comma is quoted too: bash does not need it, shellcheck takes it for a mistake in an array."""
+    if isinstance(value, RunText):
+        pairs = zip(value.parts, value.names, strict=True)
+        return "".join(f'"${{{part}}}"' if name else _quoted(part) for part, name in pairs if part)
     text = str(value)
     if not all(map(_is_shown, text)):  # whoever prints the script must not send it to the terminal
         return f"$'{''.join(map(_escaped, text))}'"

@@ -125,6 +125,8 @@ class LineReader:
                 continue
             if row.role == "general" and is_ignored(hit.before()):
                 return row.id
+            if row.id == "preempted" and self.job.ends.get(self.job.attempt) in ("failed", "stopped"):
+                return row.id  # the job had ended already, and asked to be started again itself
             groups = {name: value or "" for name, value in match.groupdict().items()}
             self.entry.add(row, groups, line, hit, file)
             return row.id

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Sequence
 
-from hcp.bash.value import Field, Items, Unseen
+from hcp.bash.value import Unseen
 from hcp.core.errors import HcpError
 from hcp.core.numbers import whole_number
 from hcp.launch.dialects import WANTED, can_be, dialect_of_keys, not_supported
@@ -15,6 +15,7 @@ from hcp.launch.facts.known_keys import is_known
 from hcp.launch.facts.table import index_of
 from hcp.launch.foreign import of_keys, of_options, of_program, of_tools, sets_ascend
 from hcp.launch.recipes.named import recipe_of_options
+from hcp.launch.script.arguments import argv_of, why_hidden
 from hcp.launch.script.facts import facts_of, is_parallel
 from hcp.launch.script.flags import flag_names, flags_of, location_of, overrides_of
 from hcp.launch.script.follow import MAX_LAUNCHES, Followed, follow
@@ -260,14 +261,10 @@ def reading_of(script: Followed, training: Training, text: str, target: str, not
         text=text,
         beside=script.files.beside,
         notes=(*reading.notes, *said),
-        argv=_argv(items),
+        argv=argv_of(items),
+        hidden_argument=why_hidden(items),
     )
     return in_script(reading, facts.known, unknown, unseen)
-
-
-def _argv(items: Items) -> tuple[str, ...] | None:
-    words = [item.text if isinstance(item, Field) else None for item in items]
-    return tuple(word for word in words if word is not None) if None not in words else None
 
 
 def _bridge_words(settings: Sequence[Setting]) -> list[Word]:

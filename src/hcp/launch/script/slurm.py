@@ -23,6 +23,8 @@ _SAME = {
     "SLURM_JOB_PARTITION": "partition",
 }
 """What Slurm sets to the value of an #SBATCH option."""
+_OF_THE_JOB = frozenset("SLURM_JOB_ID SLURM_JOBID SLURM_JOB_NAME SLURM_JOB_USER SLURM_SUBMIT_DIR".split())
+"""What has one value in all of a job, and always has one."""
 _WORD = re.compile(rb"""(?:"[^"]*"|'[^']*'|\\.|[^\s"'\\#])+|(?P<comment>#)""")
 
 
@@ -40,7 +42,7 @@ def slurm_variable(name: str, options: Mapping[str, Option], span: Span) -> Valu
     is_product = nodes.isdecimal() and tasks.isdecimal() and len(nodes) + len(tasks) < 12
     if name in ("SLURM_NTASKS", "SLURM_NPROCS") and is_product:
         return (Lit(str(int(nodes) * int(tasks)), span, False),)
-    return (Hole(f"{name} is set by Slurm when the job runs", span),)
+    return (Hole(f"{name} is set by Slurm when the job runs", span, variable=name if name in _OF_THE_JOB else ""),)
 
 
 def _known(options: Mapping[str, Option], name: str) -> str | None:
