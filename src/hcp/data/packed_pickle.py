@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any, BinaryIO, NamedTuple
 
 from hcp.core.errors import HcpError
 from hcp.core.visible import visible
-from hcp.data.packed_flat import FlatRows, Lists, numpy_for
+from hcp.data.packed_flat import FlatRows, Lists, numpy_for, summary
 from hcp.data.packed_row import MAX_ROW, PackedBatch
 
 if TYPE_CHECKING:
@@ -181,7 +181,7 @@ class _Reader:
         rows = FlatRows(numpy, self.name, self.count, tokens, mask, starts._replace(values=listed))
         self.count += len(frame)
         self.memo += int((found.codes[: len(kinds)] == 0x94).sum())
-        return rows.summary()
+        return summary(numpy, [rows])
 
     def names(self, found: Operations, kinds: Any, keys: Any) -> Any:
         """(rows, 3) int64: the places of `_FIELDS` among the lists of each row."""
