@@ -4,10 +4,13 @@ from __future__ import annotations
 
 import json
 import pickle
+import pickletools
 import struct
 from collections import Counter
 from collections.abc import Callable
+from itertools import product
 from pathlib import Path
+from random import Random
 from typing import Any
 
 import pytest
@@ -162,7 +165,11 @@ def npy(data: bytes, descr: str = "|O", shape: str = "(1,)") -> bytes:
     ("name", "data", "said"),
     [
         ("a.npy", npy(pickle.dumps([Payload()])), "read without unpickling"),
-        ("a.npy", npy(pickle.dumps([{"input_ids": [1], "loss_mask": [1]}])), "a dictionary with input_ids, loss_mask"),
+        (
+            "a.npy",
+            npy(pickle.dumps([{"input_ids": [1], "loss_mask": [1]}])),
+            "row 0 has other parts than input_ids, loss_mask",
+        ),
         ("a.npy", npy(b"", "<i8", "(4,)"), "an array <i8 of shape (4,)"),
         ("a.npy", b"\x93NUMPY\x01\x00\xff\xff{", "a broken .npy file"),
         ("a.jsonl", b'{"seq_start_id": [0], "input_ids": [1, 2, 3]}', "wanted a packed row"),
@@ -204,3 +211,32 @@ def test_rows_of_bridge_are_read_whichever_protocol_numpy_chose(tmp_path: Path) 
         path = tmp_path / f"{protocol}.npy"
         path.write_bytes(npy(pickle.dumps(numpy.array(rows, dtype=object), protocol), shape="(2,)"))
         assert report(path, NEEDS._replace(row=2000)).sequences == 5
+
+
+def test_operations_are_found_wherever_a_walk_begins(tmp_path: Path) -> None:
+    """pickletools is the judge. Runs of 75 are `KKKK…`, in which every byte may be an operation."""
+    pytest.importorskip("numpy")
+    from hcp.data.pickle_operations import Operations
+
+    source = Random(0)
+    for token, protocol in product((75, 77, 100, 19789, 70_000), (3, 4)):
+        lists = [[source.choice((token, source.randrange(150_000))) for _ in range(900)], [token] * 9000, [True] * 700]
+        data = pickle.dumps([{"input_ids": one, "loss_mask": [1.5, -3]} for one in lists], protocol)
+        expected = [(at or 0) - 2 for _, _, at in pickletools.genops(data)][1:]
+        assert Operations(data[2:]).at.tolist() == expected
+        assert Operations(data[2:-2]).at.tolist() == expected[:-2]
+
+
+def test_rows_of_any_size_are_read_across_the_parts_of_a_file(tmp_path: Path) -> None:
+    rows = [row(*[8000] * (1 + 60 * (number % 3 == 0))) for number in range(9)]
+    found = report(as_npy(rows, tmp_path), NEEDS._replace(row=None))
+    assert (found.rows, found.sequences, found.tokens) == (9, 3 * 61 + 6, (3 * 61 + 6) * 8000)
+    assert found.faults == ()
+
+
+def test_a_header_that_claims_more_rows_than_there_are_is_refused(tmp_path: Path) -> None:
+    pytest.importorskip("numpy")
+    path = as_npy([row(7, 16) for _ in range(3)], tmp_path)
+    path.write_bytes(path.read_bytes().replace(b"(3,)", b"(9,)"))
+    with pytest.raises(HcpError, match=r"3 rows, and its header says 9"):
+        report(path)

@@ -3,16 +3,20 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
+from itertools import islice
 from typing import Any, BinaryIO
 
 from hcp.core.errors import HcpError
 from hcp.core.visible import visible
-from hcp.data.packed_row import PackedBatch, check_row
+from hcp.data.packed_flat import FlatRows, Lists, numpy_for, summary
+from hcp.data.packed_row import PackedBatch
 from hcp.data.parquet import arrow_errors, check_column_size, opened
 
 COLUMNS = ("input_ids", "loss_mask", "seq_start_id")
-_ROWS = 32
-"""Read at a time: rows of 128 K tokens take some 32 MB."""
+_PARTS = 16
+"""Parts whose rows are counted together, which is faster."""
+_TOKENS = 1 << 16
+"""Read at a time, or one row: more takes memory and is no faster."""
 
 
 def is_packed(table: Any) -> bool:
@@ -26,21 +30,36 @@ def packed_rows(file: BinaryIO, name: str, progress: Callable[[int], None]) -> I
     Raises:
         HcpError: pyarrow or numpy is missing, or a column holds anything else than lists of whole numbers.
     """
-    numpy = _numpy(name)
+    numpy = numpy_for(name)
     table = opened(file, name)
-    first = 0
     with arrow_errors(name):
         for column in COLUMNS:
             check_column_size(table, name, column)
-        for batch in table.iter_batches(_ROWS, columns=list(COLUMNS), use_threads=False):
-            columns = [_flat(numpy, batch.column(column), name, column) for column in COLUMNS]
-            yield _FlatRows(numpy, name, first, *columns).summary()
-            first += batch.num_rows
+        parts = _parts(numpy, table, name)
+        while some := list(islice(parts, _PARTS)):
+            yield summary(numpy, some)
             progress(file.tell())
 
 
-def _flat(numpy: Any, column: Any, name: str, called: str) -> tuple[Any, Any]:
-    """(values, offsets) of a column of lists."""
+def _parts(numpy: Any, table: Any, name: str) -> Iterator[FlatRows]:
+    first = 0
+    for batch in table.iter_batches(_rows(table), columns=list(COLUMNS), use_threads=False):
+        yield FlatRows(numpy, name, first, *(_flat(batch.column(column), name, column) for column in COLUMNS))
+        first += batch.num_rows
+        del batch  # before the next one is read
+
+
+def _rows(table: Any) -> int:
+    """Rows that are read at a time, from how long they are in the first group."""
+    if not table.metadata.num_row_groups:
+        return 1
+    group = table.metadata.row_group(0)
+    tokens = max(int(group.column(i).num_values) for i in range(group.num_columns))
+    return max(1, min(_TOKENS, _TOKENS * int(group.num_rows) // max(1, tokens)))
+
+
+def _flat(column: Any, name: str, called: str) -> Lists:
+    """A column of lists."""
     import pyarrow
 
     types = pyarrow.types
@@ -55,70 +74,5 @@ def _flat(numpy: Any, column: Any, name: str, called: str) -> tuple[Any, Any]:
         raise HcpError(f"{name}: column {called} has empty places; wanted a list of numbers in each row")
     offsets = column.offsets.to_numpy()
     values = column.values.slice(offsets[0], offsets[-1] - offsets[0])
-    return values.to_numpy(zero_copy_only=False), offsets - offsets[0]
-
-
-class _FlatRows:
-    """Some rows as flat arrays."""
-
-    def __init__(self, numpy: Any, name: str, first: int, tokens: Any, mask: Any, starts: Any) -> None:
-        self.numpy, self.name, self.first = numpy, name, first
-        (self.tokens, self.row_at), (self.mask, mask_at), (places, places_at) = tokens, mask, starts
-        counts = numpy.diff(places_at)
-        widths = numpy.diff(self.row_at)
-        self.row_of = numpy.repeat(numpy.arange(len(counts)), counts)
-        self.starts = places.astype(numpy.int64) + self.row_at[:-1][self.row_of]
-        # Each sequence ends where the next one starts, the last one of a row where the row ends.
-        self.ends = numpy.append(self.starts[1:], 0)
-        self.ends[places_at[1:][counts > 0] - 1] = self.row_at[1:][counts > 0]
-        whole = (counts > 0).all() and (widths == numpy.diff(mask_at)).all() and (self.ends - self.starts >= 2).all()
-        if not whole or (places[places_at[:-1]] != 0).any():
-            for row in range(len(counts)):
-                held = places[places_at[row] : places_at[row + 1]].tolist()
-                check_row(int(widths[row]), int(mask_at[row + 1] - mask_at[row]), held, f"{name}: row {first + row}")
-        self.counts, self.places_at = counts, places_at
-
-    def summary(self) -> PackedBatch:
-        numpy = self.numpy
-        lengths = self.ends - self.starts - 1
-        widths = numpy.add.reduceat(lengths, self.places_at[:-1]) if len(lengths) else lengths
-        last = self.tokens[self.ends - 1] if len(self.ends) else self.tokens[:0]
-        return PackedBatch(
-            len(self.counts),
-            _counted(numpy, lengths),
-            _counted(numpy, widths),
-            int(self.counts.max(initial=0)),
-            _counted(numpy, last),
-            self._masked(last),
-            lambda length: self._place(lengths, length),
-        )
-
-    def _masked(self, last: Any) -> dict[Any, int]:
-        """Counted padding by its token: from the end of each sequence on, as long as the token is the same."""
-        numpy = self.numpy
-        at, start = self.ends - 2, self.starts
-        found = []
-        while len(at):
-            same = (at >= start) & (self.tokens[at] == last)
-            at, start, last = at[same], start[same], last[same]
-            found.append(last[self.mask[at] != 0])
-            at = at - 1
-        return _counted(numpy, numpy.concatenate(found)) if found else {}
-
-    def _place(self, lengths: Any, length: int) -> str:
-        sequence = int(self.numpy.flatnonzero(lengths == length)[0])
-        row = int(self.row_of[sequence])
-        return f"row {self.first + row}, sequence {sequence - int(self.places_at[row])}"
-
-
-def _counted(numpy: Any, values: Any) -> dict[Any, int]:
-    found, counts = numpy.unique(values, return_counts=True)
-    return dict(zip(found.tolist(), counts.tolist()))
-
-
-def _numpy(name: str) -> Any:
-    try:
-        import numpy
-    except ImportError:
-        raise HcpError(f"{name}: this needs numpy; install it: pip install 'megatron-hcp[data]'") from None
-    return numpy
+    begins = offsets.astype("int64") - offsets[0]
+    return Lists(values.to_numpy(zero_copy_only=False), begins[:-1], begins[1:] - begins[:-1])

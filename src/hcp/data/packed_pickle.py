@@ -1,31 +1,49 @@
-"""Megatron-Bridge's packed rows out of an `.npy` file, without unpickling it.
+"""Megatron-Bridge's packed rows out of an `.npy` file, without unpickling it. Needs numpy, the extra [data].
 
 numpy stores an array of dictionaries as a pickle, and Python's own reader makes and calls whatever a pickle names. This
-one knows the operations with which dictionaries of lists of numbers are written, and no other. It holds one row.
+one knows the operations with which dictionaries of lists of numbers are written, and no other: it makes nothing of what
+it reads, and looks nothing up. It holds the rows of some megabytes.
 """
 
 from __future__ import annotations
 
 import ast
-import re
+import pickletools
 from collections.abc import Callable, Iterator
-from typing import Any, BinaryIO, NamedTuple
+from io import BytesIO
+from typing import TYPE_CHECKING, Any, BinaryIO, NamedTuple
 
 from hcp.core.errors import HcpError
 from hcp.core.visible import visible
-from hcp.data.packed_row import MAX_ROW, PackedBatch, Row, batch_of
+from hcp.data.packed_flat import FlatRows, Lists, numpy_for, summary
+from hcp.data.packed_row import MAX_ROW, PackedBatch
+
+if TYPE_CHECKING:
+    from hcp.data.pickle_operations import Operations
 
 MAGIC = b"\x93NUMPY"
 _CHUNK = 1 << 20
 _MOST_HEADER = 10_000
 _MOST_MEMO = 64
-_ITEM = re.compile(rb"M..|J....|K.|[\x88\x89]|G.{8}", re.DOTALL)
-_ITEMS = re.compile(rb"(?:(?:M..)+|(?:J....)+|K.|[\x88\x89]+|G.{8})*", re.DOTALL)
-_LONGEST_ITEM = 9
-_TRUTH = bytes(int(byte == 0x88) for byte in range(256))
 _FIELDS = ("input_ids", "loss_mask", "seq_start_id")
-_HEAD = frozenset("numpy.core.multiarray numpy._core.multiarray _reconstruct numpy ndarray dtype O8 |".split())
-"""The texts with which numpy describes an array of objects: nothing of them is looked up."""
+_HEAD = frozenset(
+    "PROTO FRAME GLOBAL STACK_GLOBAL SHORT_BINUNICODE BINUNICODE MEMOIZE BINPUT LONG_BINPUT BINGET BININT BININT1 "
+    "BININT2 TUPLE TUPLE1 TUPLE2 TUPLE3 REDUCE MARK SHORT_BINBYTES BINBYTES NEWTRUE NEWFALSE NONE BUILD".split()
+)
+"""The operations with which numpy describes an array of objects, by pickletools' names."""
+_WORDS = frozenset("numpy.core.multiarray numpy._core.multiarray _reconstruct numpy ndarray dtype O8 |".split())
+"""The texts in it: nothing of them is looked up."""
+
+_FOREIGN, _ITEM, _AROUND, _NOTE, _KEY, _LIST, _ROW, _ROW_END, _TAIL = range(9)
+_KINDS = bytearray(256)
+for _codes, _kind in (
+    (b"KMJG\x88\x89", _ITEM), (b"(ea", _AROUND), (b"\x94\x95qr", _NOTE), (b"hj\x8cX", _KEY), (b"]", _LIST),
+    (b"}", _ROW), (b"u", _ROW_END), (b"tb.", _TAIL),
+):  # fmt: skip
+    for _code in _codes:
+        _KINDS[_code] = _kind
+_PATTERN = (_ROW, _KEY, _LIST, _KEY, _LIST, _KEY, _LIST, _ROW_END)
+"""What a row has besides items and marks."""
 
 
 class Header(NamedTuple):
@@ -55,167 +73,147 @@ def read_header(file: BinaryIO, name: str) -> Header:
 
 
 def packed_rows(file: BinaryIO, name: str, progress: Callable[[int], None]) -> Iterator[PackedBatch]:
-    """The rows, one by one; `progress` hears how far the reader is.
+    """The rows, some at a time; `progress` hears how far the reader is.
 
     Raises:
-        HcpError: the array holds anything else, or the file is cut off.
+        HcpError: numpy is missing, the array holds anything else, or the file is cut off.
     """
+    numpy_for(name)
     header = read_header(file, name)
     if not header.is_objects or len(header.shape) != 1:
         raise HcpError(
             f"{name}: an array {visible(header.kind)[:20]} of shape {str(header.shape)[:40]}; wanted Megatron-Bridge's "
             "packed rows, a list of dictionaries with input_ids, loss_mask and seq_start_id"
         )
-    reader = _Reader(file, name, progress)
-    reader.skip_head()
-    number = 0
-    while (row := reader.row()) is not None:
-        yield batch_of(row, name, number)
-        number += 1
-    if number != header.shape[0]:
-        raise HcpError(f"{name}: {number} rows of {header.shape[0]}; wanted all of them; write the file again")
+    reader = _Reader(name)
+    data = reader.skip_head(file.read(_CHUNK))
+    more = True
+    while more:
+        read = file.read(max(_CHUNK, len(data)))
+        progress(file.tell())
+        data += read
+        batch, data, more = reader.rows(data, is_last=not read)
+        if batch is not None:
+            yield batch
+    if reader.count != header.shape[0]:
+        raise HcpError(
+            f"{name}: {reader.count:,} rows, and its header says {header.shape[0]:,}; wanted all of them; write the "
+            "file again"
+        )
 
 
 class _Reader:
-    def __init__(self, file: BinaryIO, name: str, progress: Callable[[int], None]) -> None:
-        self.file, self.name, self.progress = file, name, progress
-        self.buffer, self.at = b"", 0
+    def __init__(self, name: str) -> None:
+        import numpy
+
+        self.numpy, self.name = numpy, name
+        self.kinds = numpy.frombuffer(bytes(_KINDS), numpy.uint8)
+        self.count = 0
+        """Rows that were read."""
         self.memo = 0
+        """Notes that were taken without a number."""
         self.texts: dict[int, str] = {}
+        """Names of fields by the number of their note."""
 
-    def skip_head(self) -> None:
-        """Passes over numpy's own words, up to the list of the array's items."""
-        while (operation := self.operation()) != b"]":
-            if operation in (b"\x8c", b"X"):
-                self.text(operation, _HEAD)
-            elif operation == b"c":
-                self.line(_HEAD), self.line(_HEAD)
-            elif operation in _SKIPPED:
-                self.take(_SKIPPED[operation])
-            elif operation in (b"C", b"B"):
-                self.take(self.whole(1 if operation == b"C" else 4))
-            elif operation not in b"\x93\x85\x86\x87R(tNb\x89\x88":
-                raise self.foreign(operation)
-
-    def row(self) -> Row | None:
-        """The next dictionary; None after the last."""
-        while (operation := self.operation()) in (b"(", b"e", b"a", b"t", b"b"):
+    def skip_head(self, data: bytes) -> bytes:
+        """What follows numpy's own words and the start of the list of the array's items."""
+        try:
+            for operation, operand, at in pickletools.genops(BytesIO(data[:_MOST_HEADER])):
+                if operation.name == "EMPTY_LIST":
+                    return data[(at or 0) + 1 :]
+                if operation.name not in _HEAD:
+                    raise self.foreign(ord(operation.code))
+                if isinstance(operand, str) and not _WORDS.issuperset(operand.split(" ")):
+                    raise self.broken(f"it names {visible(operand)[:40]!r}")
+                self.memo += operation.name == "MEMOIZE"
+        except (ValueError, IndexError, UnicodeError):
             pass
-        if operation == b".":
-            return None
-        if operation != b"}":
-            raise self.foreign(operation)
-        fields: dict[str, Any] = {}
-        if self.operation() != b"(":
-            raise self.broken("a dictionary without its fields")
-        while (operation := self.operation()) != b"u":
-            key = self.key(operation)
-            if self.operation() != b"]":
-                raise self.broken(f"{key} is no list")
-            fields[key] = self.switches() if key == "loss_mask" else self.items()
-        if sorted(fields) != sorted(_FIELDS):
-            raise self.broken(f"a dictionary with {', '.join(sorted(fields)) or 'nothing'}")
-        tokens, mask, starts = (fields[name] for name in _FIELDS)
-        return Row(tokens, mask, [_number(item) for item in starts])
+        raise self.broken("it is cut off")
 
-    def switches(self) -> bytes:
-        """The truth of each number of a list, a byte each."""
-        found = bytearray()
-        for run in self.runs():
-            if not run.strip(b"\x88\x89"):
-                found += run.translate(_TRUTH)
-            else:
-                found += bytes(_is_on(item) for item in _ITEM.findall(run))
-        return bytes(found)
+    def rows(self, data: bytes, is_last: bool) -> tuple[PackedBatch | None, bytes, bool]:
+        """The whole rows at the start of the data, the rest, and whether more may follow."""
+        from hcp.data.pickle_operations import Operations
 
-    def items(self) -> list[bytes]:
-        """The numbers of a list, each as it is written."""
-        return [item for run in self.runs() for item in _ITEM.findall(run)]
+        numpy = self.numpy
+        found = Operations(data)
+        kinds = self.kinds[found.codes]
+        stops = numpy.flatnonzero(found.codes == ord("."))
+        ended = len(stops) > 0
+        if ended:
+            kinds = kinds[: stops[0]]
+        ends = numpy.flatnonzero(kinds == _ROW_END)
+        size = int(ends[-1]) + 1 if len(ends) else 0
+        if not size and not ended and (is_last or len(data) > 5 * MAX_ROW):
+            raise self.broken("it is cut off" if is_last else f"a row of more than {5 * MAX_ROW:,} bytes")
+        tail = kinds[size:]
+        odd = numpy.flatnonzero(ended & (tail != _AROUND) & (tail != _NOTE) & (tail != _TAIL))
+        if len(odd):
+            raise self.foreign(int(found.codes[size + int(odd[0])]))
+        if not size:
+            return None, data, not ended
+        batch = self.batch(found, kinds[:size])
+        return batch, data[int(found.at[size - 1]) + 1 :], not ended
 
-    def runs(self) -> Iterator[bytes]:
-        """The numbers of a list, as they stand together."""
-        size = 0
-        while True:
-            operation = self.operation(peek=True)
-            if operation in (b"(", b"e", b"a"):
-                self.at += 1
-                continue
-            if _ITEM.match(operation + b"\0" * 8) is None:
-                return
-            self.fill(_LONGEST_ITEM)
-            end = _ITEMS.match(self.buffer, self.at).end()  # type: ignore[union-attr]
-            if end == self.at:
-                raise self.broken("it is cut off")
-            size += end - self.at
-            if size > _LONGEST_ITEM * MAX_ROW:
-                raise self.broken(f"a list of more than {MAX_ROW:,} numbers")
-            yield self.buffer[self.at : end]
-            self.at = end
+    def batch(self, found: Operations, kinds: Any) -> PackedBatch:
+        """What is known of the rows that some operations write."""
+        numpy = self.numpy
+        is_item = kinds == _ITEM
+        frame = numpy.flatnonzero(~is_item & (kinds != _AROUND) & (kinds != _NOTE))
+        wrong = numpy.flatnonzero(kinds[frame] != numpy.resize(_PATTERN, len(frame)))
+        if len(wrong) or len(frame) % len(_PATTERN):
+            at = int(wrong[0]) if len(wrong) else -1
+            if kinds[frame[at]] in (_FOREIGN, _TAIL):
+                raise self.foreign(int(found.codes[frame[at]]))
+            raise self.broken(f"row {self.count + at // len(_PATTERN)} has other parts than {', '.join(_FIELDS)}")
+        frame = frame.reshape(-1, len(_PATTERN))
+        names = self.names(found, kinds, frame[:, 1:7:2])
+        items = numpy.flatnonzero(is_item)
+        places = numpy.searchsorted(items, frame)
+        begins = numpy.take_along_axis(places[:, 2:7:2], names, 1)
+        counts = numpy.take_along_axis(places[:, 3:8:2], names, 1) - begins
+        if counts.sum() != len(items):
+            raise self.broken("numbers outside of lists")
+        numbers = _Numbers(found, items)
+        tokens, mask, starts = (Lists(numbers, begins[:, i], counts[:, i]) for i in range(3))
+        # The lists of places one after the other, without what stands between them.
+        shifts = starts.begins - numpy.cumsum(starts.counts) + starts.counts
+        listed = numbers[numpy.arange(starts.counts.sum()) + numpy.repeat(shifts, starts.counts)]
+        rows = FlatRows(numpy, self.name, self.count, tokens, mask, starts._replace(values=listed))
+        self.count += len(frame)
+        self.memo += int((found.codes[: len(kinds)] == 0x94).sum())
+        return summary(numpy, [rows])
 
-    def operation(self, peek: bool = False) -> bytes:
-        """The next operation that is neither a frame nor a note in the memo."""
-        while True:
-            self.fill(16)
-            operation = self.buffer[self.at : self.at + 1]
-            if operation == b"\x95":
-                self.at += 9
-            elif operation == b"\x94":
-                self.at, self.memo = self.at + 1, self.memo + 1
-            elif operation in (b"q", b"r"):
-                width = 1 if operation == b"q" else 4
-                self.memo = int.from_bytes(self.buffer[self.at + 1 : self.at + 1 + width], "little") + 1
-                self.at += 1 + width
-            elif not operation:
-                raise self.broken("it is cut off")
-            else:
-                self.at += not peek
-                return operation
+    def names(self, found: Operations, kinds: Any, keys: Any) -> Any:
+        """(rows, 3) int64: the places of `_FIELDS` among the lists of each row."""
+        numpy = self.numpy
+        rows = [[self.key(found, key) for key in row] for row in keys.tolist()]
+        for number, row in enumerate(rows):
+            if sorted(row) != sorted(_FIELDS):
+                held = ", ".join(sorted(filter(None, row))) or "nothing"
+                raise self.broken(f"row {self.count + number} is a dictionary with {held}")
+        return numpy.array([[row.index(field) for field in _FIELDS] for row in rows])
 
-    def key(self, operation: bytes) -> str:
-        if operation in (b"h", b"j"):
-            return self.texts.get(self.whole(1 if operation == b"h" else 4), "")
-        if operation not in (b"\x8c", b"X"):
-            raise self.foreign(operation)
-        text = self.text(operation, _FIELDS)
-        self.operation(peek=True)  # its place in the memo
-        if len(self.texts) < _MOST_MEMO:
-            self.texts[self.memo - 1] = text
-        return text
-
-    def text(self, operation: bytes, known: frozenset[str] | tuple[str, ...]) -> str:
-        return self.known(self.take(self.whole(1 if operation == b"\x8c" else 4)), known)
-
-    def line(self, known: frozenset[str]) -> str:
-        self.fill(200)
-        end = self.buffer.find(b"\n", self.at)
-        return self.known(self.take(max(end, self.at) + 1 - self.at)[:-1], known)
-
-    def known(self, word: bytes, known: frozenset[str] | tuple[str, ...]) -> str:
-        text = word.decode("latin-1")
-        if text not in known:
+    def key(self, found: Operations, index: int) -> str:
+        """The text at an operation, or the one that was noted there before."""
+        code, at = int(found.codes[index]), int(found.at[index])
+        if code in b"hj":
+            return self.texts.get(int(found.operands([index])[0]), "")
+        start = 2 if code == 0x8C else 5
+        end = int(found.at[index + 1]) if index + 1 < len(found.at) else at
+        text = bytes(found.data[at + start : end]).decode("latin-1")
+        if text not in _FIELDS or len(text) != int.from_bytes(bytes(found.data[at + 1 : at + start]), "little"):
             raise self.broken(f"it names {visible(text)[:40]!r}")
+        note = int(found.codes[index + 1])
+        if note in b"qr":
+            number = int(found.operands([index + 1])[0])
+        else:
+            number = self.memo + int((found.codes[: index + 1] == 0x94).sum())
+        if len(self.texts) < _MOST_MEMO:
+            self.texts[number] = text
         return text
 
-    def whole(self, width: int) -> int:
-        return int.from_bytes(self.take(width), "little")
-
-    def take(self, count: int) -> bytes:
-        self.fill(min(count, 2 * _MOST_HEADER))
-        taken = self.buffer[self.at : self.at + count]
-        if len(taken) < count:
-            raise self.broken("it is cut off")
-        self.at += count
-        return taken
-
-    def fill(self, count: int) -> None:
-        """Reads on until so many bytes are there, or the file ends."""
-        if len(self.buffer) - self.at < count:
-            more = self.file.read(_CHUNK)
-            self.buffer, self.at = self.buffer[self.at :] + more, 0
-            self.progress(self.file.tell())
-
-    def foreign(self, operation: bytes) -> HcpError:
-        return self.broken(f"the operation {operation!r}, which lists of numbers do not need")
+    def foreign(self, code: int) -> HcpError:
+        return self.broken(f"the operation {bytes([code])!r}, which rows of numbers do not need there")
 
     def broken(self, what: str) -> HcpError:
         return HcpError(
@@ -224,13 +222,11 @@ class _Reader:
         )
 
 
-_SKIPPED = {b"\x80": 1, b"K": 1, b"M": 2, b"J": 4, b"h": 1, b"j": 4}
-"""Operations of numpy's description that carry so many bytes."""
+class _Numbers:
+    """The numbers that operations write, read where they are asked for."""
 
+    def __init__(self, found: Operations, items: Any) -> None:
+        self.found, self.items = found, items
 
-def _number(item: bytes) -> int:
-    return int.from_bytes(item[1:], "little", signed=item[:1] == b"J")
-
-
-def _is_on(item: bytes) -> bool:
-    return item == b"\x88" or (len(item) > 1 and bool(item[1:].strip(b"\0")))
+    def __getitem__(self, indices: Any) -> Any:
+        return self.found.operands(self.items[indices])

@@ -16,6 +16,7 @@ MAX_COLUMN_BYTES = 2_000_000_000
 """Of one column in one row group, decompressed: so much may be held at a time."""
 _MAX_METADATA = 100_000_000
 _ROWS = 4096
+_BUFFER = 1 << 18
 
 
 def read_parquet(file: BinaryIO, name: str, field: str | None = None, take: int | None = None) -> list[int]:
@@ -47,6 +48,7 @@ def opened(file: BinaryIO, name: str) -> Any:
         return parquet.ParquetFile(
             file,
             pre_buffer=False,  # which holds whole row groups
+            buffer_size=_BUFFER,  # without which a group's column is read whole
             thrift_string_size_limit=_MAX_METADATA,
             thrift_container_size_limit=_MAX_METADATA // 100,
         )
