@@ -29,6 +29,10 @@ MCORE_PADS_PACKED_VALUES = "0.18"
 """megatron-core pads MLA's packed values to the width of its queries."""
 TE_A2A_KEEPS_OUTPUT = "2.8"
 """Transformer Engine's a2a keeps the attention output of before the all-to-all for its backward pass."""
+TE_LEVELS_KEEP_OUTPUT = "2.15"
+"""... and its a2a+p2p."""
+TE_GATHER_KEEPS_ONE_OUTPUT = "2.15"
+"""Transformer Engine's all_gather keeps its output once; before, also those of its two halves."""
 
 
 @lru_cache(maxsize=1024)

@@ -13,7 +13,7 @@ where t > 1. Tensors have 2 bytes an element where nothing else is said. Transfo
 | routing | 8 T E/t + 8 R | scores and the map in fp32 and int; R = T k/t rows that a token's copies make |
 | experts | 2 R u (h + 3 mf/x) | as mlp, of the rows that reach the local experts; u: `UNEVEN_ROWS` |
 | shared expert | 6 T sf/t | as mlp |
-| a2a output | 2 T nq dv/t | the attention output before its all-to-all, kept beside the one after it (TE >= 2.8) |
+| second output | 2 T nq dv/t | with a2a and a2a+p2p, the attention output before its all-to-all: `cp_held` |
 
 Sources: saved tensors of LayerNormLinear, Linear, GroupedLinear and the attention functions of Transformer Engine, the
 MoE layers of megatron-core; each is counted against measured peaks by bench/plan/memory.py.
@@ -24,8 +24,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from functools import lru_cache
 
-from hcp.core.releases import TE_A2A_KEEPS_OUTPUT, at_least
 from hcp.plan.layout import Layout, PlanJob
+from hcp.plan.memory.cp_held import outputs_kept
 from hcp.plan.model import PlanModel
 
 UNEVEN_ROWS = 1.1
@@ -48,16 +48,16 @@ def rank_kv_heads(model: PlanModel, tp: int) -> float:
 def layer_saved(model: PlanModel, layout: Layout, job: PlanJob, moe: bool) -> Bytes:
     """Bytes that one layer keeps from its forward to its backward pass, by term."""
     te = job.versions.get("te")
-    keeps = layout.cp_comm_type == "a2a" and layout.cp > 1 and (te is None or at_least(te, TE_A2A_KEEPS_OUTPUT))
+    again = layout.cp > 1 and outputs_kept(layout.cp_comm_type, te) == 2
     etp = layout.etp if moe else 1
     return _layer_saved(
-        model, rank_tokens(layout, job), layout.tp, etp, layout.recompute, keeps, job.precision != "bf16", moe
+        model, rank_tokens(layout, job), layout.tp, etp, layout.recompute, again, job.precision != "bf16", moe
     )
 
 
 @lru_cache(maxsize=65536)
 def _layer_saved(
-    model: PlanModel, tokens: int, tp: int, etp: int, recompute: str, keeps_a2a: bool, eight_bit: bool, moe: bool
+    model: PlanModel, tokens: int, tp: int, etp: int, recompute: str, output_again: bool, eight_bit: bool, moe: bool
 ) -> Bytes:
     s, kv = model.sizes, rank_kv_heads(model, tp)
     hidden, out = s.hidden_size / tp, s.heads * s.v_head_dim / tp
@@ -75,8 +75,8 @@ def _layer_saved(
         terms["q and k norms"] = 2.0 * tokens * (s.heads / tp + kv) * s.qk_head_dim
     if s.kv_lora:
         terms["latent"] = tokens * ((2 + wide) * (s.q_lora + s.kv_lora) + 2 * s.qk_rope)
-    if keeps_a2a and recompute != "selective":
-        terms["a2a output"] = 2.0 * tokens * out
+    if output_again and recompute != "selective":
+        terms["second output"] = 2.0 * tokens * out
     matrices = 2 if s.gated else 1
     if not moe:
         return {**terms, "mlp": tokens * (2 * matrices + wide) * s.dense_ffn / tp}

@@ -6,18 +6,12 @@
 | workspaces | 32 MiB + 32 MiB, + 4 x 32 MiB with experts | always | get_cublas_workspace_size_bytes of TE; torch's |
 | output end | below | forward and backward of the loss | vocab-parallel cross entropy, fused, in place |
 | layer | 2 T (2h + 2f)/t of the widest MLP | backward of one layer | LayerNormMLP and Linear of TE |
-| CP | below | attention of one layer | context_parallel.py of TE |
+| CP | `cp_held` | attention of one layer | context_parallel.py of TE |
 
 With gradient accumulation fused into the GEMM, autograd still wants a gradient of each weight's shape: Transformer
 Engine keeps one bf16 tensor for each distinct shape, for ever. The output end holds 2 T V/t (logits, whose gradient
 takes their place), input and output of the last norm 4 T h/t, the input gathered over TP 2 T h, its gradient 2 T h (and
 the part of it after the reduce-scatter, 2 T h/t, where t > 1), and a gradient of the output's shape 2 V h/t.
-
-CP, a ring of n ranks that holds m steps, KV = 4 T nkv' d, O = 2 T nq d/t, LSE = 4 T nq/t:
-p2p holds m (KV + O + LSE), with m = n before Transformer Engine 2.20 (p2p_comm_buffers and out_per_step have an entry
-for each rank) and m = 2 since. a2a+p2p holds the same with the outer size, beside the exchange of the inner level. a2a
-sends and receives Q, K, V and O, 2 (Q + KV + O). all_gather holds all K and V, and in the backward pass their
-gradients, 2 n KV.
 """
 
 from __future__ import annotations
@@ -25,9 +19,9 @@ from __future__ import annotations
 from functools import lru_cache
 from math import prod
 
-from hcp.core.releases import TE_RING_REUSES_BUFFERS, at_least
 from hcp.plan.layout import Layout, PlanJob
 from hcp.plan.memory.activations import rank_kv_heads, rank_tokens
+from hcp.plan.memory.cp_held import AttentionBytes, held
 from hcp.plan.model import PlanModel
 from hcp.plan.weights import end_weights, layer_weights, padded_vocab, stage_kinds
 
@@ -88,16 +82,10 @@ def cp_buffers(model: PlanModel, layout: Layout, job: PlanJob) -> float:
     if layout.cp == 1:
         return 0.0
     s, tokens, tp = model.sizes, rank_tokens(layout, job), layout.tp
-    keys = 2.0 * tokens * rank_kv_heads(model, tp) * (s.qk_head_dim + s.v_head_dim)
-    queries, output = 2.0 * tokens * s.heads * s.qk_head_dim / tp, 2.0 * tokens * s.heads * s.v_head_dim / tp
-    lse = 4.0 * tokens * s.heads / tp
-    kind = layout.cp_comm_type
-    if kind == "all_gather":
-        return 2 * layout.cp * keys
-    if kind == "a2a":
-        return 2 * (queries + keys + output)
-    te = job.versions.get("te")
-    reuses = te is None or at_least(te, TE_RING_REUSES_BUFFERS)
-    inner, outer = layout.hcp_sizes if kind == "a2a+p2p" and layout.hcp_sizes else (1, layout.cp)
-    steps = min(outer, 2) if reuses else outer
-    return steps * (keys + output + lse) + (2 * (queries + keys + output) if inner > 1 else 0.0)
+    each = AttentionBytes(
+        q=2.0 * tokens * s.heads * s.qk_head_dim / tp,
+        kv=2.0 * tokens * rank_kv_heads(model, tp) * (s.qk_head_dim + s.v_head_dim),
+        out=2.0 * tokens * s.heads * s.v_head_dim / tp,
+        lse=4.0 * tokens * s.heads / tp,
+    )
+    return held(each, layout.cp_comm_type, layout.hcp_sizes or (1, layout.cp), job.versions.get("te"))

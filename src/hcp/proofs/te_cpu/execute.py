@@ -156,16 +156,11 @@ def run_case(
 ) -> CaseResult:
     """Forward and backward of this rank, and what is called between them."""
     inputs = Inputs(case, cp_size)
-    use_flash(release, case.flash)
     rows, dim = inputs.rows_of(dist.get_rank()), DIM_OF_TOKENS[case.format]
-    leaves = [x.index_select(dim, rows).contiguous().requires_grad_() for x in (inputs.q, inputs.k, inputs.v)]
-    sinks = inputs.sinks.clone().requires_grad_()
     try:
-        arguments = _arguments(release, case, inputs, levels)
-        arguments |= dict(zip("qkv", leaves))
-        if case.feature == "sinks":
-            arguments["softmax_offset"] = sinks
-        out = release.context_parallel.attn_forward_func_with_cp(**arguments)
+        given = arguments_of(release, case, inputs, levels)
+        leaves, sinks = [given[name] for name in "qkv"], given.get("softmax_offset")
+        out = release.context_parallel.attn_forward_func_with_cp(**given)
         between()
         out.backward(inputs.dout.index_select(dim, rows).view(out.shape))
     except Exception as error:
@@ -180,14 +175,24 @@ def run_case(
         for ours, theirs in zip(found, expected)
     )
     note = ""
-    if case.feature == "sinks":
+    if sinks is not None:
         assert sinks.grad is not None
         share, whole = _share_or_whole(sinks.grad, inputs.expected[4], levels.whole)
         note, largest = WHOLE_GRADIENT if whole < share else "", max(largest, min(share, whole))
     return CaseResult("right" if largest <= BOUND else "wrong", note, largest)
 
 
-def _arguments(release: Release, case: AttentionCall, inputs: Inputs, levels: Levels) -> dict[str, Any]:
+def arguments_of(
+    release: Release, case: AttentionCall, inputs: Inputs, levels: Levels, dtype: torch.dtype = torch.float64
+) -> dict[str, Any]:
+    """What this rank gives to attn_forward_func_with_cp: its rows of q, k and v as leaves, and all else by name.
+
+    Raises:
+        NotInRelease, NotExecuted: the release has no such argument; no stand-in exists.
+    """
+    use_flash(release, case.flash)
+    rows, dim = inputs.rows_of(dist.get_rank()), DIM_OF_TOKENS[case.format]
+    leaves = [x.index_select(dim, rows).to(dtype).contiguous().requires_grad_() for x in (inputs.q, inputs.k, inputs.v)]
     cu_seqlens, padded = inputs.cu_seqlens(padded=False), inputs.cu_seqlens(padded=True)
     no_balance = case.feature == "no load balance"  # which wants the same tensors for queries and keys
     longest = max(inputs.padded)
@@ -229,7 +234,9 @@ def _arguments(release: Release, case: AttentionCall, inputs: Inputs, levels: Le
             raise NotExecuted("2.1 knows FlashAttention 3 as flashattn-hopper, another interface: no stand-in")
         elif value != default and name != "pad_between_seqs":  # 2.1 looks at the boundaries itself
             raise NotInRelease(f"no argument {name}")
-    return given
+    if case.feature == "sinks":
+        given["softmax_offset"] = inputs.sinks.clone().requires_grad_()
+    return given | dict(zip("qkv", leaves))
 
 
 class NotInRelease(Exception):
