@@ -81,6 +81,7 @@ OUTPUTS = {
     "this machine": ("facts",),
     "skills": ("skills", "list"),
     "a skill": ("skills", "show", "training-resiliency"),
+    "what would be installed": ("skills", "install", "training-resiliency", "--dir", "no-such-folder", "--dry-run"),
     "valid skills": ("skills", "validate"),
     "example answers": ("skills", "eval", "hierarchical-context-parallel"),
     "steps": ("verify", "--list"),
