@@ -166,8 +166,6 @@ def test_the_wheel_carries_the_schemas(root: Path) -> None:
 
 
 INSIDE = {
-    "hcp.card/1",
-    "hcp.card/2",
     "hcp.dcp-plan/1",
     "hcp.installed/1",
     "hcp.step/1",

@@ -10,6 +10,7 @@ from typing import Any, NamedTuple
 
 from hcp.cards.card import Card, Step, is_ours, load_card, read_skill_file
 from hcp.cards.folders import has_card
+from hcp.cards.stack import is_range
 from hcp.cards.steps import program_of
 from hcp.core.errors import HcpError
 from hcp.core.schema import SCALAR, TEXT, Fields, Leaf, MapOf, checked
@@ -195,6 +196,11 @@ def _folder_advice(folder: Path) -> list[str]:
 
 def _card_faults(card: Card) -> list[str]:
     faults = [f"card names the rule {rule}, which does not exist" for rule in card.rules if rule not in BY_ID]
+    faults += [
+        f"card's stack.{package}: found {versions!r}; wanted a version range such as '>=0.13,<0.20'"
+        for package, versions in card.stack.items()
+        if not is_range(versions)
+    ]
     steps = {step.id for step in card.verify}
     ours = {step.id for step in card.verify if _runs_our_check(step)}
     for claim in card.claims:
@@ -211,7 +217,7 @@ def _card_faults(card: Card) -> list[str]:
                 faults.append(f"claim {claim.id}: the step {name} does not exist")
     for step in card.verify:
         try:
-            program_of(step)
+            program_of(step, card.folder)
         except HcpError as error:
             faults.append(f"step {step.id}: {error}")
     return faults
