@@ -12,9 +12,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal, get_args
 
+from hcp.cards.json_schema import published_shape
 from hcp.core.errors import HcpError
 from hcp.core.files import read_text
-from hcp.core.json_schema import published_shape
 from hcp.core.schema import faults, refuse, wrong
 from hcp.core.visible import visible
 from hcp.launch.yaml.settings import load_plain

@@ -46,7 +46,7 @@ def _document(name: str) -> Any:
 def _shape(schema: Mapping[str, Any], name: str) -> Shape:
     """The shape of a schema that stands in the document `name`."""
     unread = schema.keys() - _READ
-    assert not unread, f"schemas/{name}.json: {', '.join(sorted(unread))} is not read by core/json_schema.py"
+    assert not unread, f"schemas/{name}.json: {', '.join(sorted(unread))} is not read by cards/json_schema.py"
     if "$ref" in schema:
         file, _, place = schema["$ref"].partition("#/$defs/")
         document = file.removesuffix(".json") or name

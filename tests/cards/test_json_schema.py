@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 import yaml
 
-from hcp.core.json_schema import published_shape
+from hcp.cards.json_schema import published_shape
 from hcp.core.schema import faults
 
 jsonschema = pytest.importorskip("jsonschema", reason="jsonschema is not installed: pip install -e '.[test]'")
