@@ -15,6 +15,7 @@ from hcp.cli.reports.wrap import wrapped
 from hcp.cli.screen import say
 from hcp.cli.skills.evaluate import evaluate
 from hcp.cli.skills.install import install, uninstall, update
+from hcp.cli.skills.new import new
 
 
 @click.group()
@@ -89,5 +90,5 @@ def validate(names: Sequence[str], strict: bool, fmt: str) -> int:
     return 0 if ok else 1
 
 
-for command in (evaluate, install, update, uninstall):
+for command in (new, evaluate, install, update, uninstall):
     skills.add_command(command)
