@@ -25,7 +25,7 @@ def new_skill(name: str, place: Path) -> Path:
     """
     if not NAME.fullmatch(name) or len(name) > 64:
         raise HcpError(
-            f"found the name {visible(name)[:100]!r}; wanted 1 to 64 lower-case letters and digits, with single hyphens "
+            f"found the name {visible(name)[:100]!r}; wanted 1 to 64 lower-case letters and digits, single hyphens "
             "inside; the folder is named with --dir"
         )
     target = place / name

@@ -66,7 +66,6 @@ def test_what_is_there_stays_as_it_is(hcp, tmp_path: Path, there: str) -> None:
         "..",
         "A",
         "a_b",
-        "-a",
         "a-",
         "a--b",
         "a b",
@@ -78,7 +77,7 @@ def test_what_is_there_stays_as_it_is(hcp, tmp_path: Path, there: str) -> None:
     ],
 )
 def test_a_name_that_no_skill_may_have_is_refused(hcp, tmp_path: Path, name: str) -> None:
-    done = hcp("skills", "new", "--", name, cwd=tmp_path)
+    done = hcp("skills", "new", name, cwd=tmp_path)
     assert done.returncode == 2 and "found the name" in done.stderr and len(done.stderr.splitlines()) == 1
     assert done.stderr.rstrip("\n").isprintable() and list(tmp_path.iterdir()) == []
 
