@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from functools import cache
 from typing import Any
 
@@ -104,3 +104,17 @@ def _holds(schema: Mapping[str, Any], value: Any) -> bool:
 def _strict(pattern: str) -> str:
     """The pattern with `$` for the very end alone, as JSON Schema has it: Python's lets a last newline pass."""
     return pattern[:-1] + r"\Z" if pattern.endswith("$") else pattern
+
+
+def described_fields(name: str, part: str) -> Iterator[tuple[str, str, str, str]]:
+    """Each key of a part (a name of $defs; `card` for the whole): key, `required` or nothing, what is wanted, meaning.
+
+    Raises:
+        KeyError: the document has no such part, or one without keys.
+    """
+    document = _document(name)
+    schema = document if part == "card" else document["$defs"][part]
+    for key, item in schema["properties"].items():
+        shape = _shape(item, name)
+        wanted = "a mapping" if isinstance(shape, Fields) else shape.wanted
+        yield f"`{key}`", "required" if key in schema.get("required", ()) else "", wanted, item["description"]

@@ -13,6 +13,7 @@ from hcp.cards.skill import front_matter, judged_skill
 from hcp.cli.options import format_option
 from hcp.cli.reports.wrap import wrapped
 from hcp.cli.screen import say
+from hcp.cli.skills.build import build
 from hcp.cli.skills.evaluate import evaluate
 from hcp.cli.skills.install import install, uninstall, update
 from hcp.cli.skills.new import new
@@ -90,5 +91,5 @@ def validate(names: Sequence[str], strict: bool, fmt: str) -> int:
     return 0 if ok else 1
 
 
-for command in (new, evaluate, install, update, uninstall):
+for command in (new, build, evaluate, install, update, uninstall):
     skills.add_command(command)
