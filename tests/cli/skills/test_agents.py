@@ -118,7 +118,7 @@ def test_each_command_says_in_json_what_it_did(hcp, tmp_path: Path) -> None:
         return said["skills"]
 
     place = f".agents/skills/{NAME}"
-    clean = {"skill": NAME, "path": place, "backup": None, "changed": [], "difference": []}
+    clean: dict[str, object] = {"skill": NAME, "path": place, "backup": None, "changed": [], "difference": []}
     assert done("update") == []
     assert done("install", NAME, "--dry-run") == [{**clean, "status": "new"}]
     assert not (tmp_path / place).exists()

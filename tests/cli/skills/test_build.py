@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -11,7 +12,7 @@ from hcp.rules.registry import BY_ID, RULES
 from support.cards import skill_in, step
 
 CLOSE = "<!-- /hcp -->"
-CARD = {
+CARD: dict[str, Any] = {
     "limitations": ["No GPU | was used."],
     "rules": ["HCP001", "KNOWN001"],
     "claims": [{"id": "c", "text": "It holds.", "proved_by": ["step:s1"]}],
