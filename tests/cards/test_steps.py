@@ -140,7 +140,7 @@ def test_steps_run_in_a_new_folder_and_can_import_hcp() -> None:
 def test_a_check_outside_the_pack_is_refused(name: str) -> None:
     step = Step("s", ("python", f"checks/{name}.py"), "cpu", 5)
     with pytest.raises(HcpError, match=rf"found no checks/{name}\.py in the pack"):
-        program_of(step)
+        program_of(step, Path("."))
     assert run_step(CARD, step).status == "failed"
 
 

@@ -195,5 +195,5 @@ def test_a_verification_job_runs_the_steps_on_every_node(slurm, hcp, tmp_path):
     results = sorted((tmp_path / f"logs/train-{job}").glob("verify-*.json"))
     assert [path.name for path in results] == ["verify-node0.json", "verify-node1.json"], log
     reports = [json.loads(path.read_text()) for path in results]
-    assert {report["schema"] for report in reports} == {"hcp.verify/1"}
+    assert {report["schema"] for report in reports} == {"hcp.verify/2"}
     assert (state == "COMPLETED") == all(report["ok"] for report in reports), log

@@ -1,37 +1,25 @@
-"""A skill's `config/card.yaml` (schema hcp.card/2, and still /1): what it claims, what proves it, what it runs."""
+"""A skill's `config/card.yaml` (schema hcp.card/2, and still /1): what it claims, what proves it, what it runs.
+
+What a card may hold is written in `schemas/hcp.card.2.json` alone; docs/card.md explains it.
+"""
 
 from __future__ import annotations
 
 import os
-import re
 from collections import Counter
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal, get_args
 
+from hcp.cards.json_schema import published_shape
 from hcp.core.errors import HcpError
 from hcp.core.files import read_text
-from hcp.core.schema import (
-    SCALAR,
-    STRING,
-    TEXT,
-    TEXTS,
-    Fields,
-    Leaf,
-    ListOf,
-    MapOf,
-    faults,
-    is_number,
-    one_of,
-    refuse,
-    whole,
-    wrong,
-)
+from hcp.core.schema import faults, refuse, wrong
 from hcp.core.visible import visible
 from hcp.launch.yaml.settings import load_plain
 from hcp.resources import pack_dir
-from hcp.rules.rule import Branch, Source, Where
+from hcp.rules.rule import Branch, Source
 
 Level = Literal["static", "cpu", "gpu"]
 LEVELS: tuple[Level, ...] = ("static", "cpu", "gpu")
@@ -39,80 +27,6 @@ SCHEMA = "hcp.card/2"
 _NAMES = {"hcp.card/1": ("config", "launcher"), SCHEMA: ("recommended", "dialect")}
 """What a schema calls the launches that a card recommends, and the dialect of one."""
 CARD_PATH = Path("config") / "card.yaml"
-PROGRAMS = ("python", "torchrun", "hcp")
-"""What a step may start."""
-_LONGEST_S = 7 * 24 * 3600
-
-
-def _name(pattern: re.Pattern[str], wanted: str) -> Leaf:
-    return Leaf(wanted, lambda value: isinstance(value, str) and pattern.fullmatch(value) is not None)
-
-
-# Without a dot: a module inside a package cannot be looked up without running the package's code.
-_PACKAGE = _name(re.compile(r"[A-Za-z0-9][A-Za-z0-9_-]{0,99}"), "a package's plain name, such as torch")
-_PROGRAM = _name(re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.+-]{0,99}"), "a program's plain name, such as bash")
-_ID = _name(re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,99}"), "a name of letters, digits and . _ -")
-_PROOF = _name(re.compile(r"(rule|step|test):\S+"), "rule:ID, step:ID or test:FILE::NAME")
-_RUN = Leaf(
-    f"a list of words, never a shell string, that starts with {', '.join(PROGRAMS[:-1])} or {PROGRAMS[-1]}",
-    lambda value: (
-        isinstance(value, list)
-        and bool(value)
-        and value[0] in PROGRAMS
-        and all(isinstance(word, str) and "\0" not in word for word in value)
-    ),
-)
-_SECONDS = Leaf(f"seconds above 0, at most {_LONGEST_S}", lambda value: is_number(value) and 0 < value <= _LONGEST_S)
-_PATHS = Leaf(
-    "dotted paths into the step's JSON, and their values",
-    lambda value: isinstance(value, dict) and all(len(path) <= 200 for path in value),
-)
-_REPO = _name(re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,99}"), "a repository's plain name, such as megatron-core")
-_BRANCHES = ListOf(one_of(get_args(Branch)), "a list of branches")
-_SOURCE = Fields(
-    {"repo": _REPO, "path": TEXT, "qualname": STRING},
-    {"contains": TEXT, "versions": SCALAR, "where": one_of(get_args(Where)), "absent": TEXT, "branches": _BRANCHES},
-)
-_CLAIM = Fields(
-    {"id": _ID, "text": TEXT, "proved_by": ListOf(_PROOF, "what proves it; what nothing proves goes under unknown", 1)},
-    {"source": ListOf(_SOURCE, "a list of places upstream")},
-)
-_STEP = Fields(
-    {"id": _ID, "run": _RUN, "level": one_of(LEVELS), "timeout_s": _SECONDS},
-    {
-        "needs": Fields(
-            optional={
-                "gpus": whole(0, 1_000_000),
-                "packages": ListOf(_PACKAGE, "a list of packages"),
-                "programs": ListOf(_PROGRAM, "a list of programs"),
-                "wheels": ListOf(_PACKAGE, "a list of packages"),
-            }
-        ),
-        "expect": Fields(optional={"exit": whole(-64, 255), "json": _PATHS}),
-        "proves": TEXT,
-    },
-)
-
-
-def _shape(recommended: str, dialect: str) -> Fields:
-    launch = Fields({dialect: TEXT, "text": TEXT}, {"assume": TEXTS, "why": TEXT})
-    return Fields(
-        {
-            "schema": TEXT,
-            "skill": _ID,
-            "title": TEXT,
-            "summary": TEXT,
-            "stack": MapOf(SCALAR, "package: version range", least=1),
-        },
-        {
-            recommended: ListOf(launch, "a list of launches"),
-            "rules": TEXTS,
-            "claims": ListOf(_CLAIM, "a list of claims"),
-            "verify": ListOf(_STEP, "a list of steps"),
-            "limitations": TEXTS,
-            "unknown": TEXTS,
-        },
-    )
 
 
 @dataclass(frozen=True)
@@ -137,8 +51,8 @@ class Expect:
 class Step:
     """One verification step: an argument list, never a shell string.
 
-    `python` = this interpreter, `torchrun` = its torch.distributed.run on a free port, `hcp` = this hcp, and
-    `checks/x.py` is looked up in the pack.
+    `python` = this interpreter, `torchrun` = its torch.distributed.run on a free port, `hcp` = this hcp;
+    `checks/x.py` is looked up in the pack, `scripts/x.py` in the skill.
     """
 
     id: str
@@ -233,9 +147,7 @@ def load_card(folder: Path) -> Card:
     data = load_plain(read_skill_file(folder, CARD_PATH, wanted), visible(file), wanted)
     schema = str(data.get("schema"))
     names = _NAMES.get(schema, _NAMES[SCHEMA])
-    found = list(faults(data, _shape(*names)))
-    if schema not in _NAMES:
-        found.insert(0, wrong("schema", data.get("schema"), SCHEMA))
+    found = list(faults(data, published_shape((schema if schema in _NAMES else SCHEMA).replace("/", "."))))
     if data.get("skill") != folder.name:
         found.append(wrong("skill", data.get("skill"), f"the folder's name, {folder.name!r}"))
     for key in ("claims", "verify"):

@@ -15,7 +15,7 @@ from typing import Any
 
 import hcp
 from hcp.cards.card import Card, Step, read_skill_file
-from hcp.cards.steps import StepResult
+from hcp.cards.steps import StepResult, is_own
 from hcp.core.errors import HcpError
 from hcp.core.files import locked, write_whole
 from hcp.core.schema import TEXT, Fields, MapOf, checked, one_of
@@ -31,18 +31,24 @@ _STARTED = re.compile(r"""-m"?,? "?(hcp(?:\.\w+)*)\b""")
 _PROGRAM = re.compile(r'pack_dir\("checks"\) / "(\w+)\.py"|preflight run (\w+)')
 
 
-def digest_of(step: Step) -> str:
-    """SHA-256 over the step's words, its program in checks/, every hcp module that it imports or starts, directly or
-    not, and the templates that they fill.
+def digest_of(step: Step, folder: Path | None = None) -> str:
+    """SHA-256 over the step's words, its program in checks/ or in its skill's `folder`, every hcp module that it
+    imports or starts, directly or not, and the templates that they fill.
 
     It changes exactly when code that the step runs changes: a record with another digest proves nothing about today.
     """
     digest = hashlib.sha256(json.dumps(step.run).encode())
-    for path in sorted(closure_of(step)):
+    for path in sorted(closure_of(step) | (own_files(step, folder) if folder else set())):
         is_ours = path.is_relative_to(_PACKAGE)
         name = path.relative_to(_PACKAGE).as_posix() if is_ours else f"{path.parent.name}/{path.name}"
         digest.update(name.encode() + b"\0" + path.read_bytes() + b"\0")
     return digest.hexdigest()
+
+
+def own_files(step: Step, folder: Path) -> set[Path]:
+    """The skill's own files that a step may run: those of each folder that its words name, such as scripts/."""
+    named = {word.partition("/")[0] for word in step.run if is_own(word)}
+    return {path for name in named for path in (folder / name).rglob("*") if path.is_file()}
 
 
 def closure_of(step: Step) -> set[Path]:
@@ -170,7 +176,7 @@ def _entry(result: StepResult) -> dict[str, Any]:
         "exit": result.exit,
         "seconds": round(result.seconds, 1),
         "device": "gpu" if result.step.needs.gpus else "cpu",
-        "digest": digest_of(result.step),
+        "digest": digest_of(result.step, result.card.folder),
         "versions": {"python": platform.python_version(), **installed_versions()},
         "last_line": result.last_line,
     }
@@ -191,7 +197,7 @@ def stale_steps(card: Card) -> list[str]:
         if entry is None:
             if not step.needs.gpus:
                 faults.append(f"{step.id}: not recorded")
-        elif entry["digest"] != digest_of(step):
+        elif entry["digest"] != digest_of(step, card.folder):
             faults.append(f"{step.id}: recorded for other code")
         elif entry["status"] != "passed":
             faults.append(f"{step.id}: recorded as {entry['status']}")

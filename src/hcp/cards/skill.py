@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import os
 import re
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
 from hcp.cards.card import Card, Step, is_ours, load_card, read_skill_file
 from hcp.cards.folders import has_card
+from hcp.cards.stack import is_range
 from hcp.cards.steps import program_of
 from hcp.core.errors import HcpError
 from hcp.core.schema import SCALAR, TEXT, Fields, Leaf, MapOf, checked
@@ -20,7 +21,9 @@ from hcp.rules.registry import BY_ID
 _FOLDERS = {"references", "scripts", "assets", "evals", "tests", "tools", "config", "agents"}
 _SECTIONS = ("Purpose", "Prerequisites", "Instructions", "Examples", "Limitations", "Troubleshooting")
 _MAX_LINES = 500
-_NAME = re.compile(r"[a-z0-9]+(-[a-z0-9]+)*")
+NAME = re.compile(r"[a-z0-9]+(-[a-z0-9]+)*")
+_TO_FILL_IN = re.compile(r"\[FILL IN\b[^\]\n]*\]?")
+"""What `hcp skills new` leaves to the author."""
 _LINK = re.compile(r"\]\(([^)#\s]+)")
 
 
@@ -82,7 +85,7 @@ def judged_skill(folder: Path) -> SkillFaults:
     except HcpError as error:
         return SkillFaults([str(error)], [])
     faults = _front_faults(data, folder) + _link_faults(texts, folder)
-    faults += _card_faults(card) if card is not None else []
+    faults += _card_faults(card) + _unfilled(folder, files) if card is not None else []
     advice = _front_advice(data) + _body_advice(body) + _folder_advice(folder)
     return SkillFaults(list(map(visible, faults)), list(map(visible, advice)))
 
@@ -130,7 +133,7 @@ def _no_part(folder: Path, name: str, found: str) -> HcpError:
 def _front_faults(data: dict[str, Any], folder: Path) -> list[str]:
     faults = []
     name, description = str(data.get("name", "")), str(data.get("description", ""))
-    if name != folder.name or not _NAME.fullmatch(name) or len(name) > 64:
+    if name != folder.name or not NAME.fullmatch(name) or len(name) > 64:
         faults.append(f"name is {name[:100]!r}; wanted the folder's name, {folder.name!r}, in lower case with hyphens")
     if not 1 <= len(description) <= 1024:
         faults.append(f"description has {len(description)} characters; wanted 1 to 1024")
@@ -193,8 +196,26 @@ def _folder_advice(folder: Path) -> list[str]:
     return advice
 
 
+def _unfilled(folder: Path, files: Sequence[str]) -> list[str]:
+    """The places that `hcp skills new` left to fill in, one fault for each file."""
+    faults = []
+    for name in files:
+        if name.endswith((".md", ".yaml", ".json", ".py")):
+            lines = read_skill_file(folder, name, "a text of the skill").splitlines()
+            found = [str(number) for number, line in enumerate(lines, 1) if _TO_FILL_IN.search(line)]
+            if found:
+                shown = ", ".join(found[:12]) + (" …" if len(found) > 12 else "")
+                faults.append(f"{name} is to be filled in, line{'s' if len(found) > 1 else ''} {shown}")
+    return faults
+
+
 def _card_faults(card: Card) -> list[str]:
     faults = [f"card names the rule {rule}, which does not exist" for rule in card.rules if rule not in BY_ID]
+    faults += [
+        f"card's stack.{package}: found {versions!r}; wanted a version range such as '>=0.13,<0.20'"
+        for package, versions in card.stack.items()
+        if not is_range(versions)
+    ]
     steps = {step.id for step in card.verify}
     ours = {step.id for step in card.verify if _runs_our_check(step)}
     for claim in card.claims:
@@ -211,7 +232,7 @@ def _card_faults(card: Card) -> list[str]:
                 faults.append(f"claim {claim.id}: the step {name} does not exist")
     for step in card.verify:
         try:
-            program_of(step)
+            program_of(step, card.folder)
         except HcpError as error:
             faults.append(f"step {step.id}: {error}")
     return faults

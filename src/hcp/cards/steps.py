@@ -13,7 +13,7 @@ from importlib.machinery import PathFinder
 from pathlib import Path
 from typing import Any, Literal
 
-from hcp.cards.card import LEVELS, Card, Level, Step
+from hcp.cards.card import LEVELS, Card, Level, Step, read_skill_file
 from hcp.cards.processes import MAX_OUTPUT, Ended, run_program
 from hcp.core.errors import HcpError
 from hcp.core.visible import visible
@@ -23,6 +23,8 @@ from hcp.resources import pack_dir
 
 StepStatus = Literal["passed", "failed", "skipped"]
 _MISSING = object()
+_OWN_FOLDERS = ("assets/", "scripts/", "tests/", "tools/")
+"""Folders of a skill that may hold what a step runs or reads."""
 _SHOWN = 300
 """Characters of what a step said that are shown and recorded."""
 
@@ -45,13 +47,16 @@ def steps_up_to(card: Card, level: Level) -> list[Step]:
     return [step for step in card.verify if LEVELS.index(step.level) <= LEVELS.index(level)]
 
 
-def program_of(step: Step) -> list[str]:
-    """The argument list that a step really runs.
+def program_of(step: Step, folder: Path) -> list[str]:
+    """The argument list that a step of the skill in `folder` really runs.
 
     Raises:
-        HcpError: a `checks/x.py` is not in the pack.
+        HcpError: a `checks/x.py` is not in the pack, or a `scripts/x.py` not in the skill.
     """
-    words = [program_path(word) if word.startswith("checks/") else word for word in step.run]
+    words = [
+        program_path(word) if word.startswith("checks/") else _own_path(word, folder) if is_own(word) else word
+        for word in step.run
+    ]
     if words[0] == "python":
         return [sys.executable, *words[1:]]
     if words[0] == "torchrun":
@@ -70,6 +75,19 @@ def program_path(word: str) -> str:
     if not os.path.isfile(path):  # also where a name is too long for a file
         raise HcpError(f"found no {word} in the pack; wanted a program in checks/; correct the card's run")
     return str(path)
+
+
+def is_own(word: str) -> bool:
+    """Whether a step's word names a file of its skill."""
+    return word.startswith(_OWN_FOLDERS)
+
+
+def _own_path(word: str, folder: Path) -> str:
+    """Where a skill has a file of its own, for `scripts/x.py`."""
+    if ".." in word.split("/"):
+        raise HcpError(f"found {visible(word)[:200]}, outside the skill; wanted a file of the skill; correct its run")
+    read_skill_file(folder, word, f"a file of the skill {visible(folder.name)}")
+    return str(folder / word)
 
 
 def why_not(step: Step) -> str:
@@ -112,7 +130,7 @@ def run_step(card: Card, step: Step, on_tick: Callable[[float], None] = lambda s
     if reason:
         return StepResult(card, step, "skipped", reason)
     try:
-        program = program_of(step)
+        program = program_of(step, card.folder)
     except HcpError as error:
         return StepResult(card, step, "failed", visible(str(error)))
     try:

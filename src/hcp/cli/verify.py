@@ -7,12 +7,15 @@ import shlex
 import shutil
 import sys
 from collections.abc import Callable, Sequence
+from pathlib import Path
 from typing import Any
 
 import click
 
-from hcp.cards.card import LEVELS, Card, Level, Needs, Step, find_skill, is_ours, load_card, skill_dirs
+from hcp.cards.card import CARD_PATH, LEVELS, Card, Level, Needs, Step, is_ours, load_card, skill_dirs
+from hcp.cards.folders import has_card, skills_below
 from hcp.cards.side_by_side import run_steps, steps_at_once
+from hcp.cards.stack import stack_notes
 from hcp.cards.steps import StepResult, program_of, steps_up_to, why_not
 from hcp.cli.options import format_option, launch_options
 from hcp.cli.screen import safe_line, say
@@ -71,6 +74,9 @@ def verify(
 ) -> int:
     """Run the verification steps of skills: all, those of SKILL, or the one SKILL:STEP.
 
+    SKILL is one of the pack, any folder with a card, or a folder of such skills. What is not of the pack runs with
+    --trust alone; without it the steps are listed, and nothing is run or looked up.
+
     A step that cannot run here is skipped, with the reason; it never counts as passed. Exit 1 if a step failed, or
     if none could run.
 
@@ -90,6 +96,9 @@ def verify(
         _print_steps(chosen, fmt, programs=dry_run, lookup=lambda card: trust or is_ours(card.folder))
         return 0
     if outside and not trust:
+        if fmt == "text":
+            say(["not run, because nobody said that it may be trusted (--trust):"])
+            _print_steps(chosen, fmt, programs=False, lookup=lambda card: is_ours(card.folder))
         raise HcpError(
             f"found a card outside the installed pack: {visible(outside[0])}; its steps run programs; "
             "read it, then add --trust"
@@ -99,6 +108,8 @@ def verify(
 
         for card, _ in chosen:
             record_path(card)  # refused before the steps run, not after
+    notes = [note for card in {card.skill: card for card, _ in chosen}.values() for note in stack_notes(card)]
+    say((f"note: {note}" for note in notes), err=True)
     with ends_cleanly():
         progress = StepProgress(len(chosen), fmt)
         results = run_steps(chosen, jobs or steps_at_once(), progress.show, progress.tick)
@@ -108,7 +119,11 @@ def verify(
     failed = sum(result.status == "failed" for result in results)
     ok = failed == 0 and passed > 0 and not (strict and passed < len(results))
     if fmt == "json":
-        click.echo(json.dumps({"schema": "hcp.verify/1", "ok": ok, "steps": list(map(_json, results))}, indent=2))
+        click.echo(
+            json.dumps(
+                {"schema": "hcp.verify/2", "ok": ok, "notes": notes, "steps": list(map(_json, results))}, indent=2
+            )
+        )
     else:
         skipped = len(results) - passed - failed
         nothing = "" if passed or failed else ": nothing was verified"
@@ -124,18 +139,30 @@ def _chosen(names: Sequence[str], level: Level) -> list[tuple[Card, Step]]:
     chosen = []
     for name in names:
         skill, _, wanted = name.partition(":")
-        card = load_card(find_skill(skill))
-        # A step that is asked for by name runs, whatever its level.
-        steps = [step for step in card.verify if step.id == wanted] if wanted else steps_up_to(card, level)
-        if wanted and not steps:
-            raise HcpError(
-                f"found no step {wanted[:100]!r} in {visible(skill)}; "
-                f"wanted one of {', '.join(step.id for step in card.verify)}"
-            )
-        chosen += [(card, step) for step in steps]
+        for card in map(load_card, _with_card(skill)):
+            # A step that is asked for by name runs, whatever its level.
+            steps = [step for step in card.verify if step.id == wanted] if wanted else steps_up_to(card, level)
+            if wanted and not steps:
+                raise HcpError(
+                    f"found no step {wanted[:100]!r} in {visible(skill)}; "
+                    f"wanted one of {', '.join(step.id for step in card.verify)}"
+                )
+            chosen += [(card, step) for step in steps]
     if not chosen:
         raise HcpError(f"found no step up to level {level}; wanted at least one; see hcp verify --list --level gpu")
     return chosen
+
+
+def _with_card(name: str) -> list[Path]:
+    """The skill of that name or folder, or those below the folder, as far as they have a card."""
+    skills = skills_below(name)
+    found = [folder for folder in skills if has_card(folder)]
+    if not found:
+        raise HcpError(
+            f"found no {CARD_PATH.as_posix()} in {', '.join(visible(folder.name) for folder in skills[:3])}; wanted a "
+            "skill with steps to verify; docs/card.md explains the card, hcp skills new writes one to fill in"
+        )
+    return found
 
 
 class StepProgress:
@@ -199,7 +226,7 @@ def _print_steps(
         return
     for card, step in chosen:
         reason = lacks(card, step)
-        words = program_of(step) if programs else step.run
+        words = program_of(step, card.folder) if programs else step.run
         line = f"{card.skill}:{step.id}  {step.level}  {shlex.join(words)}"
         say([f"{line}  ({reason})" if reason else line])
 

@@ -109,3 +109,31 @@ def test_uninstall_removes_nothing_through_a_link_and_nothing_without_a_record(h
     place.symlink_to(tmp_path / "elsewhere")
     assert "is a link" in hcp("skills", "uninstall", *force, cwd=tmp_path).stderr
     assert files_in(victim) == before and (tmp_path / "elsewhere" / "mine" / "SKILL.md").is_file()
+
+
+def test_each_command_says_in_json_what_it_did(hcp, tmp_path: Path) -> None:
+    def done(*words: str) -> list[dict[str, object]]:
+        said = json.loads(hcp("skills", *words, "--format", "json", cwd=tmp_path).stdout)
+        assert said["schema"] == "hcp.skills-install/1" and said["dry_run"] == ("--dry-run" in words)
+        return said["skills"]
+
+    place = f".agents/skills/{NAME}"
+    clean: dict[str, object] = {"skill": NAME, "path": place, "backup": None, "changed": [], "difference": []}
+    assert done("update") == []
+    assert done("install", NAME, "--dry-run") == [{**clean, "status": "new"}]
+    assert not (tmp_path / place).exists()
+    assert done("install", NAME) == [{**clean, "status": "new"}]
+    assert done("update") == [{**clean, "status": "up to date"}]
+    (tmp_path / place / "SKILL.md").write_text("mine")
+    (told,) = done("update", "--dry-run")
+    assert (told["status"], told["changed"]) == ("replaced", ["SKILL.md"])
+    assert "+mine" in told["difference"]  # type: ignore[operator]
+    backup = f".agents/skills/.hcp-backup/{NAME}-1"
+    assert done("update", "--force") == [{**clean, "status": "replaced", "backup": backup}]
+    assert done("uninstall", "--dry-run") == done("uninstall") == [{**clean, "status": "removed"}]
+    assert done("uninstall") == []
+
+
+def test_the_list_fits_a_terminal(hcp) -> None:
+    lines = hcp("skills", "list").stdout.splitlines()
+    assert NAME in lines and max(map(len, lines)) <= 80

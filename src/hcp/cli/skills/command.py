@@ -3,20 +3,20 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Sequence
-from pathlib import Path
-from typing import Any
+from collections.abc import Sequence
 
 import click
 
 from hcp.cards.card import find_skill, is_ours, load_card, read_skill_file, skill_dirs
 from hcp.cards.folders import skills_below
-from hcp.cards.installed import AGENT_FOLDERS
 from hcp.cards.skill import front_matter, judged_skill
 from hcp.cli.options import format_option
+from hcp.cli.reports.wrap import wrapped
 from hcp.cli.screen import say
+from hcp.cli.skills.build import build
 from hcp.cli.skills.evaluate import evaluate
-from hcp.core.signals import ends_cleanly
+from hcp.cli.skills.install import install, uninstall, update
+from hcp.cli.skills.new import new
 
 
 @click.group()
@@ -33,7 +33,7 @@ def list_skills(fmt: str) -> None:
         data = [{"skill": name, "description": description} for name, description in rows]
         click.echo(json.dumps({"schema": "hcp.skills/1", "skills": data}, indent=2))
     else:
-        say(f"{name}: {description}" for name, description in rows)
+        say(line for name, description in rows for line in (name, *wrapped("  ", description)))
 
 
 @skills.command()
@@ -91,99 +91,5 @@ def validate(names: Sequence[str], strict: bool, fmt: str) -> int:
     return 0 if ok else 1
 
 
-skills.add_command(evaluate)
-
-
-def _place_options(command: Callable[..., Any]) -> Callable[..., Any]:
-    """--agent, --dir, --dry-run, --force, and the names of skills."""
-    for option in (
-        click.option("--force", is_flag=True, help="Also those that you changed: your files are kept in .hcp-backup."),
-        click.option("--dry-run", is_flag=True, help="Say what would be done, and show what you changed."),
-        click.option("--dir", "--to", "target", metavar="DIR", help="This folder instead of an agent's."),
-        click.option(
-            "--agent",
-            type=click.Choice((*AGENT_FOLDERS, "all")),
-            default="agents",
-            show_default=True,
-            help="claude: .claude/skills; all others share .agents/skills; all: both.",
-        ),
-        click.argument("names", nargs=-1, metavar="[SKILL]..."),
-    ):
-        command = option(command)
-    return command
-
-
-def _places(agent: str, target: str | None) -> list[Path]:
-    if target is not None:
-        return [Path(target)]
-    folders = AGENT_FOLDERS.values() if agent == "all" else [AGENT_FOLDERS[agent]]
-    return [Path(folder) for folder in dict.fromkeys(folders)]
-
-
-@skills.command()
-@_place_options
-def install(names: Sequence[str], agent: str, target: str | None, dry_run: bool, force: bool) -> None:
-    """Copy skills (all, or those named) to where agents look for them: real files, no links.
-
-    A skill that is there already and complete stays as it is. Nothing is copied through a link, and nothing that you
-    changed is lost: --force moves it to .hcp-backup in the same folder.
-    """
-    folders = [find_skill(name) for name in dict.fromkeys(names)] or skill_dirs()
-    for place in _places(agent, target):
-        _copy(folders, place, given=target is not None, dry_run=dry_run, force=force)
-
-
-@skills.command()
-@_place_options
-def update(names: Sequence[str], agent: str, target: str | None, dry_run: bool, force: bool) -> None:
-    """Replace installed skills (all that are there, or those named) by this version of them.
-
-    A skill that you changed is replaced with --force alone: your files move to .hcp-backup in the same folder.
-    """
-    from hcp.cards.uninstall import installed_in
-
-    given = target is not None
-    ours = {folder.name: folder for folder in skill_dirs()}
-    found = False
-    for place in _places(agent, target):
-        there = [one.name for one in installed_in(place, names, given=given)]
-        folders = [ours.get(name) or find_skill(name) for name in there if name in ours or names]
-        found = found or bool(folders)
-        _copy(folders, place, given=given, dry_run=dry_run, force=force, update=True)
-    if not found:
-        say(["nothing is installed there; run hcp skills install"])
-
-
-@skills.command()
-@_place_options
-def uninstall(names: Sequence[str], agent: str, target: str | None, dry_run: bool, force: bool) -> None:
-    """Remove skills that hcp installed (all, or those named), and nothing else."""
-    from hcp.cards.uninstall import installed_in, uninstall_skills
-
-    given = target is not None
-    for place in _places(agent, target):
-        if dry_run:
-            for one in installed_in(place, names, given=given):
-                changed = f" (you changed {', '.join(one.edits)})" if one.edits else ""
-                say([f"{one.path} would be removed{changed}"])
-            continue
-        with ends_cleanly():
-            for one in uninstall_skills(names, place, force=force, given=given):
-                say([f"{one.path} removed" + (f"; what you had is in {one.backup}" if one.backup else "")])
-
-
-def _copy(
-    folders: Sequence[Path], place: Path, *, given: bool, dry_run: bool, force: bool, update: bool = False
-) -> None:
-    from hcp.cards.install import UP_TO_DATE, install_skills, plan_copies
-
-    if dry_run:
-        for copy in plan_copies(folders, place, given=given):
-            how = copy.how if copy.how == UP_TO_DATE else f"would be {copy.how}"
-            say([f"{copy.name} -> {copy.target} ({how})", *copy.difference()])
-        return
-    with ends_cleanly():
-        for done in install_skills(folders, place, force=force, given=given, update=update):
-            note = f" ({done.how})" if done.how != "new" else ""
-            kept = f"; what you had is in {done.backup}" if done.backup else ""
-            say([f"{done.name} -> {done.path}{note}{kept}"])
+for command in (new, build, evaluate, install, update, uninstall):
+    skills.add_command(command)

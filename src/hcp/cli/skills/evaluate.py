@@ -44,7 +44,7 @@ def evaluate(
             {"schema": "hcp.skills-examples/1", "skill": folder.name, "ok": not faults, "faults": faults}, fmt, faults
         )
         return 1 if faults else 0
-    from hcp.cards.evals.run import asked, graded, read_answers, written_answer
+    from hcp.cards.evals.run import asked, graded, read_answers, summary, written_answer
     from hcp.cards.installed import digest_of
 
     given = []
@@ -58,8 +58,6 @@ def evaluate(
     if keep is not None:
         _write(keep, "".join(written_answer(answer) for answer in given))
     results = graded(tasks, given)
-    from hcp.cards.evals.run import summary
-
     totals = summary(results)
     data = {
         "schema": "hcp.skills-eval/1",

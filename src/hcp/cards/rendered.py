@@ -1,0 +1,176 @@
+"""Parts of a Markdown file that have an owner elsewhere: between `<!-- hcp:KIND WORDS -->` and `<!-- /hcp -->`.
+
+A part whose opening mark ends its line is a block of lines, any other stands inside a line. What a part says is
+written by its renderer and never by hand: `hcp skills build` renews it, `--check` says whether it is stale.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from importlib import import_module
+from typing import NamedTuple
+
+from hcp.cards.card import Card
+from hcp.cards.json_schema import described_fields
+from hcp.core.errors import HcpError
+from hcp.core.numbers import whole_number
+from hcp.core.visible import visible
+from hcp.rules.known.row import PACKAGES
+from hcp.rules.registry import BY_ID, RULES
+from hcp.rules.rule import Rule
+
+_OPEN = re.compile(r"<!-- hcp:(?P<kind>[a-z-]+)(?P<words>(?: [^ \n<>]+)*) -->")
+_CLOSE = "<!-- /hcp -->"
+
+
+class Part(NamedTuple):
+    """What is to be written: the words of its mark, and the card of the skill that the file belongs to."""
+
+    words: tuple[str, ...]
+    card: Card | None
+
+    def of_card(self) -> Card:
+        """The card.
+
+        Raises:
+            HcpError: the file belongs to no skill with one.
+        """
+        if self.card is None:
+            raise HcpError("is a part of a card, and there is none; wanted it in a skill with config/card.yaml")
+        return self.card
+
+
+Renderer = Callable[[Part], list[str]]
+"""The lines of a part."""
+
+
+def rendered(text: str, file: str, card: Card | None, renderers: Mapping[str, Renderer]) -> str:
+    """The text with every part as its renderer writes it.
+
+    Raises:
+        HcpError: a mark is not closed, its kind is unknown, or its words are not what the kind takes.
+    """
+    pieces, at = [], 0
+    while (mark := _OPEN.search(text, at)) is not None:
+        where = f"{visible(file)}:{text.count(chr(10), 0, mark.start()) + 1}: {visible(mark[0])[:100]}"
+        end = text.find(_CLOSE, mark.end())
+        if end < 0 or _OPEN.search(text, mark.end(), end):
+            raise HcpError(f"{where} is not closed; wanted {_CLOSE} behind it; add it")
+        if mark["kind"] not in renderers:
+            raise HcpError(f"{where} is no known part; wanted one of {', '.join(renderers)}; correct it")
+        try:
+            lines = renderers[mark["kind"]](Part(tuple(mark["words"].split()), card))
+        except HcpError as error:
+            raise HcpError(f"{where} {error}") from None
+        line = text.rfind("\n", 0, mark.start()) + 1
+        indent = text[line : mark.start()]
+        if text[mark.end() : mark.end() + 1] == "\n":
+            indent = indent if not indent.strip() else ""
+            said = "\n" + "".join(f"{indent}{line}".rstrip() + "\n" for line in lines) + indent
+        else:
+            said = " ".join(lines)
+        pieces += [text[at : mark.end()], said, _CLOSE]
+        at = end + len(_CLOSE)
+    return "".join([*pieces, text[at:]])
+
+
+def table(head: Sequence[str], rows: Iterable[Sequence[str]]) -> list[str]:
+    """The lines of a Markdown table."""
+    cells = [head, ["---"] * len(head), *rows]
+    return [f"| {' | '.join(' '.join(cell.split()).replace('|', chr(92) + '|') for cell in row)} |" for row in cells]
+
+
+def _rules(part: Part) -> list[str]:
+    rows = ((rule.id, rule.severity, rule.effect, rule.title) for rule in _rules_of(part))
+    return table(("rule", "severity", "effect", "what holds"), rows)
+
+
+def _rules_of(part: Part) -> list[Rule]:
+    """The rules that the words name, by id or by their letters (`HCP`); without words those of the card."""
+    wanted = part.words or part.of_card().rules
+    for word in wanted:
+        if word not in BY_ID and not any(rule.id.rstrip("0123456789") == word for rule in RULES):
+            raise HcpError(
+                f"names {visible(word)[:50]}, which is no rule; wanted an id such as HCP001; see hcp explain"
+            )
+    return [rule for rule in RULES if rule.id in wanted or rule.id.rstrip("0123456789") in wanted]
+
+
+def _rule(part: Part) -> list[str]:
+    (rule,) = _rules_of(part) if len(part.words) == 1 and part.words[0] in BY_ID else (None,)
+    if rule is None:
+        raise HcpError("names no rule; wanted one id, such as hcp:rule HCP001")
+    return [f"{rule.title} ({rule.id})"]
+
+
+def _steps(part: Part) -> list[str]:
+    rows = ((step.id, step.level, step.proves) for step in part.of_card().verify)
+    return table(("step", "level", "proves"), rows)
+
+
+def _claims(part: Part) -> list[str]:
+    rows = ((claim.text, ", ".join(claim.proved_by)) for claim in part.of_card().claims)
+    return table(("what it says", "proved by"), rows)
+
+
+def _stack(part: Part) -> list[str]:
+    return [", ".join(f"{package} {versions}" for package, versions in part.of_card().stack.items())]
+
+
+def _launch(part: Part) -> list[str]:
+    launches = part.of_card().recommended
+    number = (whole_number(part.words[0]) if len(part.words) == 1 else None) or 0
+    if not 1 <= number <= len(launches):
+        raise HcpError(f"names no launch; wanted a number from 1 to {len(launches)}, of the card's recommended ones")
+    return ["```", *launches[number - 1].text.splitlines(), "```"]
+
+
+def _number(part: Part) -> list[str]:
+    """How many there are: rules of hcp, or of a card rules, claims, steps."""
+    (what,) = part.words if len(part.words) == 1 else ("",)
+    if what == "all-rules":
+        return [str(len(RULES))]
+    counts = {"rules": len, "claims": len, "verify": len}
+    if what not in counts:
+        raise HcpError(f"counts nothing; wanted one of all-rules, {', '.join(counts)}")
+    return [str(len(getattr(part.of_card(), what)))]
+
+
+def _fields(part: Part) -> list[str]:
+    (name,) = part.words if len(part.words) == 1 else ("",)
+    try:
+        rows = list(described_fields("hcp.card.2", name))
+    except KeyError:
+        raise HcpError(
+            "names no part of the card; wanted one of card, launch, claim, source, step, needs, expect"
+        ) from None
+    return table(("key", "", "value", "meaning"), rows)
+
+
+def _known(part: Part) -> list[str]:
+    """The rows of known faults among the rules, as a table of troubleshooting."""
+    rows = [
+        (row.symptom, f"{PACKAGES[row.package]} {row.versions}", row.instead or "a release outside of these", row.id)
+        for rule in _rules_of(part)
+        if rule.table
+        for row in import_module(rule.table).ROWS
+        if row.id == rule.id
+    ]
+    return table(("what happens", "releases", "instead", "rule"), rows)
+
+
+RENDERERS: dict[str, Renderer] = {
+    "claims": _claims,
+    "fields": _fields,
+    "known": _known,
+    "launch": _launch,
+    "limitations": lambda part: [f"- {line}" for line in part.of_card().limitations],
+    "number": _number,
+    "rule": _rule,
+    "rules": _rules,
+    "stack": _stack,
+    "steps": _steps,
+    "unknown": lambda part: [f"- {line}" for line in part.of_card().unknown],
+}
+"""Those that need no command line."""

@@ -1,0 +1,58 @@
+"""A new skill, with everything that a skill of this pack has; what is left to fill in is marked."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import tempfile
+from collections.abc import Iterator
+from pathlib import Path
+
+from hcp.cards.skill import NAME, files_of
+from hcp.core.errors import HcpError
+from hcp.core.visible import visible
+from hcp.resources import pack_dir
+
+_NAME, _TITLE = "NEW-SKILL", "NEW SKILL"
+"""What stands in templates/skill/ for the name and for the title."""
+
+
+def new_skill(name: str, place: Path) -> Path:
+    """Writes the skill into the folder `place`, which is made where it is missing: whole or not at all.
+
+    Raises:
+        HcpError: the name is none that a skill may have, something of that name is there, or it cannot be written.
+    """
+    if not NAME.fullmatch(name) or len(name) > 64:
+        raise HcpError(
+            f"found the name {visible(name)[:100]!r}; wanted 1 to 64 lower-case letters and digits, single hyphens "
+            "inside; the folder is named with --dir"
+        )
+    target = place / name
+    if os.path.lexists(target):
+        raise HcpError(f"{visible(str(target))} is there already; wanted a new skill; choose another name or --dir")
+    try:
+        place.mkdir(parents=True, exist_ok=True)
+        room = Path(tempfile.mkdtemp(prefix=f".{name}.hcp-", dir=place))
+        try:
+            for path, text in _files(name):
+                (room / name / path).parent.mkdir(parents=True, exist_ok=True)
+                (room / name / path).write_text(text, encoding="utf-8")
+            os.rename(room / name, target)
+        finally:
+            shutil.rmtree(room, ignore_errors=True)
+    except OSError as error:
+        raise HcpError(
+            f"cannot write {visible(str(target))}: {error.strerror}; wanted a folder that can be written; "
+            "name one with --dir"
+        ) from None
+    return target
+
+
+def _files(name: str) -> Iterator[tuple[str, str]]:
+    pattern = pack_dir("templates") / "skill"
+    title = name.replace("-", " ").capitalize()
+    for path in files_of(pattern):
+        text = (pattern / path).read_text(encoding="utf-8")
+        # .in, so that nobody who looks for skills takes the pattern for one.
+        yield path.removesuffix(".in"), text.replace(_NAME, name).replace(_TITLE, title)
