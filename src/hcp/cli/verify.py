@@ -12,6 +12,7 @@ import click
 
 from hcp.cards.card import LEVELS, Card, Level, Needs, Step, find_skill, is_ours, load_card, skill_dirs
 from hcp.cards.steps import StepResult, program_of, run_step, steps_up_to, why_not
+from hcp.cli.completion import complete_steps
 from hcp.cli.options import format_option, launch_options
 from hcp.cli.screen import safe_line, say
 from hcp.cli.verify_launch import ATTENTIONS, Ask, verify_launch
@@ -24,7 +25,7 @@ _COLOURS = {"passed": "green", "failed": "red", "skipped": "yellow"}
 
 
 @click.command()
-@click.argument("names", nargs=-1, metavar="[SKILL[:STEP]]...")
+@click.argument("names", nargs=-1, metavar="[SKILL[:STEP]]...", shell_complete=complete_steps)
 @click.option(
     "--level", type=click.Choice(LEVELS), default="cpu", show_default=True, help="Run the steps up to this level."
 )
