@@ -1,4 +1,4 @@
-"""The JSON of a check fits into an agent's window: a broken launch in 4 kB, a clean one in 1 kB, nothing cut silently."""
+"""The JSON of a check fits into an agent's window: a broken launch in 4 kB, a clean one in 1 kB, each cut named."""
 
 from __future__ import annotations
 
