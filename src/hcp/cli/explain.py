@@ -54,15 +54,15 @@ def page(rule: Rule) -> str:
         "",
         "## Good",
         "",
-        f"    {_example(rule.good)}",
+        f"    {example_text(rule.good)}",
         "",
         "## Bad",
         "",
-        f"    {_example(rule.bad)}",
+        f"    {example_text(rule.bad)}",
         "",
         "## Source",
         "",
-        *(f"- {_source(source)}" for source in rule.source),
+        *(f"- {source_text(source)}" for source in rule.source),
     ]
     return "\n".join(lines)
 
@@ -84,7 +84,8 @@ def _place_text(rule: Rule) -> str:
     return f"{place['file']}:{place['line']} {place['function']}"
 
 
-def _example(example: Example) -> str:
+def example_text(example: Example) -> str:
+    """The command that shows an example."""
     assume = "".join(f" --assume {item}" for item in example.assume.split())
     if "\n" in example.text:
         lines = "".join(f"\n        {line}" for line in example.text.splitlines())
@@ -92,7 +93,8 @@ def _example(example: Example) -> str:
     return f"hcp check --dialect {example.dialect}{assume} -- {example.text}"
 
 
-def _source(source: Source) -> str:
+def source_text(source: Source) -> str:
+    """A place upstream in a line."""
     branches = "" if source.branches == ("main", "dev") else f", {' and '.join(source.branches) or 'releases'} alone"
     text = f"{source.repo}{source.versions and ' ' + source.versions}{branches}: {source.path}, {source.qualname}"
     if source.contains:
@@ -119,7 +121,7 @@ def _rule_json(rule: Rule) -> dict[str, Any]:
     from hcp.cli.reports.json import sources_json
 
     def example(item: Example) -> dict[str, str]:
-        return {"dialect": item.dialect, "text": item.text, "assume": item.assume, "command": _example(item)}
+        return {"dialect": item.dialect, "text": item.text, "assume": item.assume, "command": example_text(item)}
 
     return {
         "rule": rule.id,
