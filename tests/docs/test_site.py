@@ -97,7 +97,7 @@ description: "A skill. {HOSTILE.replace(chr(34), "")}"
 
 # Evil {HOSTILE}
 
-[click](javascript:alert(1)) [data](data:text/html,x) [quote](" onclick="alert(1)) ![p](https://evil.invalid/p.svg)
+[click](javascript:alert`1`) [click](javascript:alert(1)) [data](data:text/html,x) [quote](" onclick="alert(1)) ![p](https://evil.invalid/p.svg)
 ![local](../../../../../../../etc/passwd.svg) `{HOSTILE}` **{HOSTILE}** https://evil.invalid/"onclick=alert(1)
 
 | a {HOSTILE} | b |
