@@ -113,7 +113,7 @@ def answer_to(case: Mapping[str, Any]) -> tuple[int, dict[str, Any]]:
             Path(folder, name).write_text(text, encoding="utf-8")
         argv = [word.replace("{dir}", folder) for word in case["argv"]]
         done = subprocess.run(
-            [sys.executable, "-m", "hcp", "check", "--format", "json", *argv],
+            [sys.executable, "-m", "hcp", "check", "--format", "json", "--full", *argv],
             env={**os.environ, "PYTHONPATH": str(ROOT / "src")},
             capture_output=True,
             text=True,

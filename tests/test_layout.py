@@ -36,8 +36,8 @@ HEAVY = {"torch", "megatron", "tensordict", "einops", "transformer_engine"}
 MAX_LINES, MAX_RULE_LINES, MAX_MODULES = 300, 80, 22
 FLAT = {Path("checks"), Path("tests/support")}
 """Folders of programs and helpers that are named one by one, and so are not divided."""
-TESTS_OF_OTHER_FOLDERS = {"bench", "checks", "support"}
-"""Folders of tests/ that mirror no room: those of bench/ and checks/, and what tests share."""
+TESTS_OF_OTHER_FOLDERS = {"docs", "bench", "checks", "support"}
+"""Folders of tests/ that mirror no room: those of bench/, checks/ and docs/, and what tests share."""
 TESTED_FROM_ABOVE = {
     "bash/parser": "bash/test_parser.py, by what it parses",
     "cli/reports": "cli/, by what commands print",

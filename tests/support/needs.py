@@ -1,6 +1,6 @@
-"""What a test needs beyond the base install: markers torch, upstream, slurm, launchers. conftest.py makes it a plugin.
+"""What a test needs beyond the base install: torch, upstream, slurm, launchers, shells are markers, by this plugin.
 
-A test whose need is absent is skipped; with HCP_REQUIRE=torch,upstream,slurm,launchers (CI) it fails instead.
+A test whose need is absent is skipped; with HCP_REQUIRE=torch,upstream,slurm,launchers,shells (CI) it fails instead.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from pathlib import Path
 
 import pytest
 
-NEEDS = frozenset(("torch", "upstream", "slurm", "launchers"))
+NEEDS = frozenset(("torch", "upstream", "slurm", "launchers", "shells"))
 REQUIRED = frozenset(filter(None, os.environ.get("HCP_REQUIRE", "").split(",")))
 LAUNCHERS = Path(os.environ.get("HCP_LAUNCHERS", Path.home() / ".cache" / "hcp-launchers"))
 """Ray and ft_launcher, in a folder of their own: what megatron-core does depends on whether it finds the latter."""
@@ -30,6 +30,9 @@ def _missing(need: str) -> str | None:
         absent = [name for name in ("ray", "ft_launcher") if not (LAUNCHERS / "bin" / name).is_file()]
         how = f"pip install --no-deps --target {LAUNCHERS} -r tests/launchers.txt"
         return f"{', '.join(absent)} not in {LAUNCHERS}: {how}" if absent else None
+    if need == "shells":
+        absent = [name for name in ("zsh", "fish") if shutil.which(name) is None]
+        return f"{', '.join(absent)} not installed" if absent else None
     absent = [name for name in ("slurmctld", "slurmd", "munged", "sbatch") if shutil.which(name) is None]
     return f"{', '.join(absent)} not installed" if absent else None
 

@@ -36,6 +36,7 @@ class _Shape(NamedTuple):
 
     strict: bool = False
     diff: bool = False
+    full: bool = True
 
 
 @click.command()
@@ -49,6 +50,7 @@ class _Shape(NamedTuple):
 @click.option("--allow-undecided", is_flag=True, help="Exit with 0, not 4, where settings could not be seen.")
 @click.option("--show", is_flag=True, help="Print the launch as it was read, with origins, instead of checking it.")
 @click.option("--all", "every", is_flag=True, help="With --show: upstream's defaults too.")
+@click.option("--full", is_flag=True, help="With --format json: all of it, where it would leave out what `cut` names.")
 @click.option("--diff", is_flag=True, help="Also print the first fix of each finding, as one patch for `patch -p1`.")
 def check(
     targets: Sequence[str],
@@ -61,6 +63,7 @@ def check(
     allow_undecided: bool,
     show: bool,
     every: bool,
+    full: bool,
     diff: bool,
 ) -> int:
     """Tell what a launch will do wrong, before the cluster starts.
@@ -82,6 +85,8 @@ def check(
         raise HcpError("found --strict with --allow-undecided; wanted one of them; leave one out")
     if diff and fmt not in ("text", "json"):
         raise HcpError(f"found --diff with --format {fmt}; wanted text or json; leave one out")
+    if full and fmt != "json":
+        raise HcpError(f"found --full with --format {fmt}; wanted json; leave one out")
     if every and not show:
         raise HcpError("found --all without --show; wanted both; use hcp show --all")
     names, options = split_targets(targets, options)
@@ -102,7 +107,7 @@ def check(
         _write(path, _written(results, written_format, shape))
     if len(results) == 1 and results[0].error is not None and fmt != "sarif":
         raise results[0].error
-    _print(results, fmt, shape)
+    _print(results, fmt, shape._replace(full=full))
     return exit_code([result.report for result in results], strict, allow_undecided)
 
 
@@ -192,12 +197,12 @@ def _data_text(results: Sequence[TargetResult], fmt: str, shape: _Shape) -> str:
 
 
 def _report_data(report: Report, shape: _Shape) -> dict[str, Any]:
+    from hcp.cli.reports.brief import brief
     from hcp.cli.reports.json import report_json
 
-    if not shape.diff:
-        return report_json(report)
-    patch = _patch(report)
-    return report_json(report, patch.text or None, patch.left_out)
+    patch = _patch(report) if shape.diff else None
+    data = report_json(report, patch.text or None, patch.left_out) if patch else report_json(report)
+    return data if shape.full else brief(data)
 
 
 def _patch(report: Report) -> Patch:

@@ -6,29 +6,33 @@ import inspect
 import sys
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import click
 
+from hcp.cli.completion import complete_rules
 from hcp.cli.options import format_option
 from hcp.cli.screen import say
 from hcp.core.errors import HcpError
-from hcp.rules.registry import RULES, rule_of
-from hcp.rules.rule import Example, Rule, Source
+
+if TYPE_CHECKING:
+    from hcp.rules.rule import Example, Rule, Source
 
 
 @click.command()
-@click.argument("ids", nargs=-1, metavar="[RULE]...")
+@click.argument("ids", nargs=-1, metavar="[RULE]...", shell_complete=complete_rules)
 @click.option("--all", "every", is_flag=True, help="All rules: one page each.")
 @click.option("-o", "folder", metavar="DIR", help="With --all: write the pages there as Markdown, with an index.")
 @format_option("text", "json")
 def explain(ids: Sequence[str], every: bool, folder: str | None, fmt: str) -> None:
     """Why a rule holds, what would be seen, and where upstream says it. Without a rule: the list of all."""
+    from hcp.rules.registry import RULES, rule_of
+
     if folder is not None and not every:
         raise HcpError("found -o without --all; wanted both; run hcp explain --all -o DIR")
     rules = RULES if every or not ids else tuple(rule_of(rule_id) for rule_id in ids)
     if folder is not None:
-        _write_pages(Path(folder))
+        _write_pages(Path(folder), RULES)
     elif fmt == "json":
         from hcp.cli.reports.json import dump
 
@@ -50,15 +54,15 @@ def page(rule: Rule) -> str:
         "",
         "## Good",
         "",
-        f"    {_example(rule.good)}",
+        f"    {example_text(rule.good)}",
         "",
         "## Bad",
         "",
-        f"    {_example(rule.bad)}",
+        f"    {example_text(rule.bad)}",
         "",
         "## Source",
         "",
-        *(f"- {_source(source)}" for source in rule.source),
+        *(f"- {source_text(source)}" for source in rule.source),
     ]
     return "\n".join(lines)
 
@@ -80,7 +84,8 @@ def _place_text(rule: Rule) -> str:
     return f"{place['file']}:{place['line']} {place['function']}"
 
 
-def _example(example: Example) -> str:
+def example_text(example: Example) -> str:
+    """The command that shows an example."""
     assume = "".join(f" --assume {item}" for item in example.assume.split())
     if "\n" in example.text:
         lines = "".join(f"\n        {line}" for line in example.text.splitlines())
@@ -88,7 +93,8 @@ def _example(example: Example) -> str:
     return f"hcp check --dialect {example.dialect}{assume} -- {example.text}"
 
 
-def _source(source: Source) -> str:
+def source_text(source: Source) -> str:
+    """A place upstream in a line."""
     branches = "" if source.branches == ("main", "dev") else f", {' and '.join(source.branches) or 'releases'} alone"
     text = f"{source.repo}{source.versions and ' ' + source.versions}{branches}: {source.path}, {source.qualname}"
     if source.contains:
@@ -98,24 +104,24 @@ def _source(source: Source) -> str:
     return text
 
 
-def _write_pages(folder: Path) -> None:
+def _write_pages(folder: Path, rules: Sequence[Rule]) -> None:
     try:
         folder.mkdir(parents=True, exist_ok=True)
-        for rule in RULES:
+        for rule in rules:
             (folder / f"{rule.id}.md").write_text(page(rule) + "\n", encoding="utf-8")
         index = ["# Rules", "", "| rule | severity | effect | what holds |", "|---|---|---|---|"]
-        index += [f"| [{rule.id}]({rule.id}.md) | {rule.severity} | {rule.effect} | {rule.title} |" for rule in RULES]
+        index += [f"| [{rule.id}]({rule.id}.md) | {rule.severity} | {rule.effect} | {rule.title} |" for rule in rules]
         (folder / "README.md").write_text("\n".join(index) + "\n", encoding="utf-8")
     except OSError as error:
         raise HcpError(f"cannot write to {folder}: {error.strerror}; name a folder that can be written") from None
-    say([f"{len(RULES)} pages and README.md in {folder}"])
+    say([f"{len(rules)} pages and README.md in {folder}"])
 
 
 def _rule_json(rule: Rule) -> dict[str, Any]:
     from hcp.cli.reports.json import sources_json
 
     def example(item: Example) -> dict[str, str]:
-        return {"dialect": item.dialect, "text": item.text, "assume": item.assume, "command": _example(item)}
+        return {"dialect": item.dialect, "text": item.text, "assume": item.assume, "command": example_text(item)}
 
     return {
         "rule": rule.id,

@@ -5,11 +5,12 @@ from __future__ import annotations
 import atexit
 import gc
 import importlib
+import os
 import signal
 import sys
 from collections.abc import Sequence
 from contextlib import nullcontext
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import click
 
@@ -17,6 +18,9 @@ from hcp import __version__
 from hcp.cli.screen import say
 from hcp.core.errors import HcpError
 from hcp.core.signals import ends_cleanly
+
+if TYPE_CHECKING:
+    from click.shell_completion import CompletionItem
 
 COMMANDS: dict[str, tuple[str, str]] = {
     "check": ("hcp.cli.check", "Tell what a launch will do wrong, before the cluster starts."),
@@ -34,6 +38,7 @@ COMMANDS: dict[str, tuple[str, str]] = {
     "triage": ("hcp.cli.triage", "First failure of a dead job; whether CP is really on in a living one."),
     "mcp": ("hcp.mcp.command", "Serve check, plan, support, triage and explain to an agent over MCP."),
     "facts": ("hcp.cli.facts", "What this machine or container has, as facts for `hcp check --facts`."),
+    "completion": ("hcp.cli.completion", "Print the script that makes bash, zsh or fish complete hcp's words."),
 }
 """Command -> (module that holds it under the same name, short help). Listed, so that `hcp --help` imports none."""
 
@@ -51,6 +56,12 @@ class LazyGroup(click.Group):
         command = getattr(importlib.import_module(entry[0]), cmd_name)
         assert isinstance(command, click.Command)
         return command
+
+    def shell_complete(self, ctx: click.Context, incomplete: str) -> list[CompletionItem[str]]:
+        from click.shell_completion import CompletionItem
+
+        named = [CompletionItem(name, help=text) for name, (_, text) in COMMANDS.items() if name.startswith(incomplete)]
+        return named + click.Command.shell_complete(self, ctx, incomplete)
 
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
         with formatter.section("Commands"):
@@ -89,6 +100,8 @@ def main(argv: list[str] | None = None) -> Any:
 
 def _run(arguments: list[str], words: tuple[str, ...]) -> int:
     """The exit code of the command."""
+    if "_HCP_COMPLETE" in os.environ:
+        importlib.import_module("hcp.cli.completion")  # a shell asks: our classes answer it
     try:
         result = cli.main(arguments, prog_name="hcp", standalone_mode=False, obj=words)
     except HcpError as error:

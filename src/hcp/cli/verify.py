@@ -17,6 +17,7 @@ from hcp.cards.folders import has_card, skills_below
 from hcp.cards.side_by_side import run_steps, steps_at_once
 from hcp.cards.stack import stack_notes
 from hcp.cards.steps import StepResult, program_of, steps_up_to, why_not
+from hcp.cli.completion import complete_steps
 from hcp.cli.options import format_option, launch_options
 from hcp.cli.screen import safe_line, say
 from hcp.cli.verify_launch import ATTENTIONS, Ask, verify_launch
@@ -29,7 +30,7 @@ _COLOURS = {"passed": "green", "failed": "red", "skipped": "yellow"}
 
 
 @click.command()
-@click.argument("names", nargs=-1, metavar="[SKILL[:STEP]]...")
+@click.argument("names", nargs=-1, metavar="[SKILL[:STEP]]...", shell_complete=complete_steps)
 @click.option(
     "--level", type=click.Choice(LEVELS), default="cpu", show_default=True, help="Run the steps up to this level."
 )

@@ -84,7 +84,13 @@ def _options(given: Given, **options: str) -> list[str]:
 
 def _check(given: Given) -> list[str]:
     sets = [f"--set={change}" for change in given.get("set") or ()]
-    return ["check", _target(given), *_options(given, dialect="dialect", model="model", recipe="recipe"), *sets]
+    return [
+        "check",
+        "--full",
+        _target(given),
+        *_options(given, dialect="dialect", model="model", recipe="recipe"),
+        *sets,
+    ]
 
 
 def _triage(given: Given) -> list[str]:

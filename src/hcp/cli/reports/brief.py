@@ -1,0 +1,82 @@
+"""A check's JSON in what an agent's window has room for; it says what it leaves out, and `--full` prints all."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+from hcp.cli.reports.json import dump
+
+MAX_BYTES = 3_900
+"""Of a launch with findings, or an undecided one; without its patch, which was asked for."""
+MAX_CLEAN = 900
+"""Of a launch in which nothing was found."""
+_SHORTENED = ((200, 8), (100, 4), (50, 2), (25, 1))
+"""Letters of a text and entries of a list, tried one after the other where a single finding is too long."""
+_SEVERITIES = ("info", "warning", "error")
+_LISTS = ("presumed", "not_checked", "accepted", "facts", "undecided", "findings")
+
+
+def brief(data: dict[str, Any]) -> dict[str, Any]:
+    """The `hcp.check/2` of a launch in few bytes; what is left out is named under `cut`.
+
+    What a reader needs least goes first: values presumed of recipes, facts and sources (`hcp show` and `hcp explain`
+    have them), the names of rules that were not checked. Findings go last, the least severe first; one stays.
+    """
+    limit = MAX_BYTES if data["findings"] or data["undecided"] else MAX_CLEAN
+    whole, data = data, {**data, "findings": [dict(finding) for finding in data["findings"]]}
+    steps = _steps(data)
+    while _size(data) > limit and next(steps, False):
+        data["cut"] = _cuts(data, whole)
+    for letters, entries in _SHORTENED:
+        if _size(data) <= limit:
+            break
+        note = f"texts and lists: {letters} letters, {entries} entries"
+        data = {**_shortened(data, letters, entries), "cut": [note, *_cuts(data, whole)], "patch": data["patch"]}
+    return data
+
+
+def _steps(data: dict[str, Any]) -> Iterator[bool]:
+    """Leaves one thing more out of the data at each step."""
+    yield from _shorter(data, "presumed")
+    for name, empty in (("facts", {}), ("accepted", [])):
+        data[name] = empty
+        yield True
+    for finding in data["findings"]:
+        del finding["source"]
+    yield True
+    yield from _shorter(data, "not_checked")
+    for finding in data["findings"]:
+        finding["presumed"] = []
+    yield True
+    yield from _shorter(data, "undecided", least=1)
+    while len(data["findings"]) > 1:
+        mildest = min(data["findings"][::-1], key=lambda finding: _SEVERITIES.index(finding["severity"]))
+        data["findings"] = [finding for finding in data["findings"] if finding is not mildest]
+        yield True
+
+
+def _shorter(data: dict[str, Any], name: str, least: int = 0) -> Iterator[bool]:
+    while len(data[name]) > least:
+        data[name] = data[name][:-1]
+        yield True
+
+
+def _cuts(data: dict[str, Any], whole: dict[str, Any]) -> list[str]:
+    said = [f"{name}: {len(data[name])} of {len(whole[name])}" for name in _LISTS if len(data[name]) < len(whole[name])]
+    lost = {key for finding in whole["findings"] for key in ("presumed", "source") if finding[key]}
+    kept = {key for finding in data["findings"] for key in ("presumed", "source") if finding.get(key)}
+    said += [f"findings[].{key}: {'hcp explain RULE' if key == 'source' else 'none'}" for key in sorted(lost - kept)]
+    return [*said, "all of it: add --full"]
+
+
+def _size(data: dict[str, Any]) -> int:
+    return len(dump({**data, "patch": None}).encode())
+
+
+def _shortened(value: Any, letters: int, entries: int) -> Any:
+    if isinstance(value, str):
+        return value if len(value) <= letters else value[: letters - 3] + "..."
+    if isinstance(value, dict):
+        return {key: _shortened(item, letters, entries) for key, item in value.items()}
+    return [_shortened(item, letters, entries) for item in value[:entries]] if isinstance(value, list) else value
