@@ -43,12 +43,13 @@ def rows_of(name: str, folder: Path, repos: list[str]) -> list[str]:
         fault.split(": ")[1] for each in skills.values() for fault in each["faults"] if "unknown key" in fault
     )
     faulty = sum(bool(each["faults"]) for each in skills.values())
+    dead = sum(".md links to" in fault for each in skills.values() for fault in each["faults"])
     advised = sum(bool(each["advice"]) for each in skills.values())
     counts = Counter(row["status"] for row in citations)
     quoted = Counter(row["status"] for row in citations if row["lines"])
     statuses = ("right", "moved", "drifted", "gone", "unverified here")
     return [
-        f"| {name} ({commit_of(folder)}) | {len(skills)} | {faulty} | "
+        f"| {name} ({commit_of(folder)}) | {len(skills)} | {faulty} | {dead} | "
         f"{', '.join(f'{key} {number}' for key, number in keys.most_common(3)) or '-'} | {advised} | "
         + " | ".join(f"{counts[status]} ({quoted[status]})" for status in statuses)
         + " |"
@@ -71,8 +72,9 @@ def main() -> None:
         "Citations are fences `start:end:path` and paths in code spans; those with line numbers are counted again in",
         "brackets.",
         "",
-        "| skills (commit) | number | with faults | unknown keys | with advice | right | moved | drifted | gone | unverified here |",
-        "|---|---|---|---|---|---|---|---|---|---|",
+        "| skills (commit) | number | with faults | dead links | unknown keys | with advice | right | moved | "
+        "drifted | gone | unverified here |",
+        "|---|---|---|---|---|---|---|---|---|---|---|",
     ]
     for name, folder in folders.items():
         lines += rows_of(name, folder, repos)
