@@ -9,7 +9,7 @@ import click
 
 from hcp.cards.card import Card, is_ours, load_card, skill_dirs
 from hcp.cards.folders import has_card, skills_below
-from hcp.cards.rendered import RENDERERS, Part, rendered, table
+from hcp.cards.rendered import RENDERERS, RenderedPart, rendered, table
 from hcp.cards.skill import files_of
 from hcp.cli.screen import say
 from hcp.core.errors import HcpError
@@ -63,7 +63,7 @@ def _write(path: Path, text: str) -> None:
         ) from None
 
 
-def _options(part: Part) -> list[str]:
+def _options(part: RenderedPart) -> list[str]:
     """The options of a command, as its --help has them."""
     from hcp.cli.main import cli
 
