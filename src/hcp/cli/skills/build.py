@@ -25,14 +25,15 @@ def build(names: Sequence[str], check: bool) -> int:
     """Renew the parts of skills that a rule, the card or an option owns, between their marks in the Markdown.
 
     A part stands between <!-- hcp:KIND WORDS --> and <!-- /hcp -->; docs/card.md lists the kinds. DIR is any skill, or
-    a folder of skills; without one, those of the pack and the documents of the checkout.
+    a folder of skills; without one, those of the pack, and README.md and docs/ of the checkout.
     """
     skills = list(dict.fromkeys(skill for name in names for skill in skills_below(name))) or skill_dirs()
     if not check and any(is_ours(skill) for skill in skills) and pack_dir("skills").parent.name == "_pack":
         raise HcpError("found the skills of an installed hcp; wanted those of a checkout; build there, or add --check")
     files = [(path, card) for skill in skills for path, card in _texts(skill)]
     if not names:
-        files += [(path, None) for path in sorted(pack_dir("skills").parent.glob("docs/*.md"))]
+        root = pack_dir("skills").parent
+        files += [(path, None) for path in (*root.glob("README.md"), *sorted(root.glob("docs/*.md")))]
     stale = 0
     for path, card in files:
         before = read_text(path, "a text with parts to render", inside=path.parent)
