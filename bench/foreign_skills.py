@@ -43,12 +43,14 @@ def rows_of(name: str, folder: Path, repos: list[str]) -> list[str]:
         fault.split(": ")[1] for each in skills.values() for fault in each["faults"] if "unknown key" in fault
     )
     faulty = sum(bool(each["faults"]) for each in skills.values())
+    dead = sum(".md links to" in fault for each in skills.values() for fault in each["faults"])
+    advised = sum(bool(each["advice"]) for each in skills.values())
     counts = Counter(row["status"] for row in citations)
     quoted = Counter(row["status"] for row in citations if row["lines"])
     statuses = ("right", "moved", "drifted", "gone", "unverified here")
     return [
-        f"| {name} ({commit_of(folder)}) | {len(skills)} | {faulty} | "
-        f"{', '.join(f'{key} {number}' for key, number in keys.most_common(3)) or '-'} | "
+        f"| {name} ({commit_of(folder)}) | {len(skills)} | {faulty} | {dead} | "
+        f"{', '.join(f'{key} {number}' for key, number in keys.most_common(3)) or '-'} | {advised} | "
         + " | ".join(f"{counts[status]} ({quoted[status]})" for status in statuses)
         + " |"
     ]
@@ -65,12 +67,14 @@ def main() -> None:
         "# Other people's skills",
         "",
         "What `hcp skills validate DIR` and `hcp anchors DIR` say of public skills, written by",
-        "`bench/foreign_skills.py`. A fault breaks the Agent Skills specification, or is a link that leads nowhere.",
+        "`bench/foreign_skills.py`. A fault breaks the Agent Skills specification, or is a link that leads nowhere;",
+        "advice is what a public quality gate wants beyond it.",
         "Citations are fences `start:end:path` and paths in code spans; those with line numbers are counted again in",
         "brackets.",
         "",
-        "| skills (commit) | number | with faults | unknown keys | right | moved | drifted | gone | unverified here |",
-        "|---|---|---|---|---|---|---|---|---|",
+        "| skills (commit) | number | with faults | dead links | unknown keys | with advice | right | moved | "
+        "drifted | gone | unverified here |",
+        "|---|---|---|---|---|---|---|---|---|---|---|",
     ]
     for name, folder in folders.items():
         lines += rows_of(name, folder, repos)

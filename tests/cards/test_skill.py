@@ -149,3 +149,19 @@ def test_a_skill_of_others_needs_no_card_and_its_looks_are_advice(hcp, tmp_path)
     assert hcp("skills", "validate", tmp_path / "good").returncode == 0
     assert hcp("skills", "validate", tmp_path / "good", "--strict").returncode == 1
     assert hcp("skills", "validate", tmp_path / "none").returncode == 2
+
+
+def test_every_fault_of_a_skill_is_named_at_once(tmp_path: Path) -> None:
+    """An odd key does not hide a dead link, nor what an agent never finds."""
+    skill = skill_in(tmp_path, step())
+    (skill / "references").mkdir()
+    for name in ("linked", "beside", "alone"):
+        (skill / "references" / f"{name}.md").write_text("[beside](beside.md)\n" if name == "linked" else "")
+    front = FRONT.replace("metadata:", "when_to_use: always\nmetadata:")
+    (skill / "SKILL.md").write_text(front + BODY + "[x](references/linked.md), [y](gone.md)\n")
+    assert faults_of(skill) == [
+        "SKILL.md: when_to_use: found an unknown key; wanted only name, description, license, compatibility, metadata, "
+        "allowed-tools",
+        "SKILL.md links to gone.md, which does not exist",
+        "references/alone.md is named in no text of the skill; an agent does not find it",
+    ]

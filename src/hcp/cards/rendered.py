@@ -24,7 +24,7 @@ _OPEN = re.compile(r"<!-- hcp:(?P<kind>[a-z-]+)(?P<words>(?: [^ \n<>]+)*) -->")
 _CLOSE = "<!-- /hcp -->"
 
 
-class Part(NamedTuple):
+class RenderedPart(NamedTuple):
     """What is to be written: the words of its mark, and the card of the skill that the file belongs to."""
 
     words: tuple[str, ...]
@@ -41,7 +41,7 @@ class Part(NamedTuple):
         return self.card
 
 
-Renderer = Callable[[Part], list[str]]
+Renderer = Callable[[RenderedPart], list[str]]
 """The lines of a part."""
 
 
@@ -60,7 +60,7 @@ def rendered(text: str, file: str, card: Card | None, renderers: Mapping[str, Re
         if mark["kind"] not in renderers:
             raise HcpError(f"{where} is no known part; wanted one of {', '.join(renderers)}; correct it")
         try:
-            lines = renderers[mark["kind"]](Part(tuple(mark["words"].split()), card))
+            lines = renderers[mark["kind"]](RenderedPart(tuple(mark["words"].split()), card))
         except HcpError as error:
             raise HcpError(f"{where} {error}") from None
         line = text.rfind("\n", 0, mark.start()) + 1
@@ -81,12 +81,12 @@ def table(head: Sequence[str], rows: Iterable[Sequence[str]]) -> list[str]:
     return [f"| {' | '.join(' '.join(cell.split()).replace('|', chr(92) + '|') for cell in row)} |" for row in cells]
 
 
-def _rules(part: Part) -> list[str]:
+def _rules(part: RenderedPart) -> list[str]:
     rows = ((rule.id, rule.severity, rule.effect, rule.title) for rule in _rules_of(part))
     return table(("rule", "severity", "effect", "what holds"), rows)
 
 
-def _rules_of(part: Part) -> list[Rule]:
+def _rules_of(part: RenderedPart) -> list[Rule]:
     """The rules that the words name, by id or by their letters (`HCP`); without words those of the card."""
     wanted = part.words or part.of_card().rules
     for word in wanted:
@@ -97,28 +97,28 @@ def _rules_of(part: Part) -> list[Rule]:
     return [rule for rule in RULES if rule.id in wanted or rule.id.rstrip("0123456789") in wanted]
 
 
-def _rule(part: Part) -> list[str]:
+def _rule(part: RenderedPart) -> list[str]:
     (rule,) = _rules_of(part) if len(part.words) == 1 and part.words[0] in BY_ID else (None,)
     if rule is None:
         raise HcpError("names no rule; wanted one id, such as hcp:rule HCP001")
     return [f"{rule.title} ({rule.id})"]
 
 
-def _steps(part: Part) -> list[str]:
+def _steps(part: RenderedPart) -> list[str]:
     rows = ((step.id, step.level, step.proves) for step in part.of_card().verify)
     return table(("step", "level", "proves"), rows)
 
 
-def _claims(part: Part) -> list[str]:
+def _claims(part: RenderedPart) -> list[str]:
     rows = ((claim.text, ", ".join(claim.proved_by)) for claim in part.of_card().claims)
     return table(("what it says", "proved by"), rows)
 
 
-def _stack(part: Part) -> list[str]:
+def _stack(part: RenderedPart) -> list[str]:
     return [", ".join(f"{package} {versions}" for package, versions in part.of_card().stack.items())]
 
 
-def _launch(part: Part) -> list[str]:
+def _launch(part: RenderedPart) -> list[str]:
     launches = part.of_card().recommended
     number = (whole_number(part.words[0]) if len(part.words) == 1 else None) or 0
     if not 1 <= number <= len(launches):
@@ -126,7 +126,7 @@ def _launch(part: Part) -> list[str]:
     return ["```", *launches[number - 1].text.splitlines(), "```"]
 
 
-def _number(part: Part) -> list[str]:
+def _number(part: RenderedPart) -> list[str]:
     """How many there are: rules of hcp, or of a card rules, claims, steps."""
     (what,) = part.words if len(part.words) == 1 else ("",)
     if what == "all-rules":
@@ -137,7 +137,7 @@ def _number(part: Part) -> list[str]:
     return [str(len(getattr(part.of_card(), what)))]
 
 
-def _fields(part: Part) -> list[str]:
+def _fields(part: RenderedPart) -> list[str]:
     (name,) = part.words if len(part.words) == 1 else ("",)
     try:
         rows = list(described_fields("hcp.card.2", name))
@@ -148,7 +148,7 @@ def _fields(part: Part) -> list[str]:
     return table(("key", "", "value", "meaning"), rows)
 
 
-def _known(part: Part) -> list[str]:
+def _known(part: RenderedPart) -> list[str]:
     """The rows of known faults among the rules, as a table of troubleshooting."""
     rows = [
         (row.symptom, f"{PACKAGES[row.package]} {row.versions}", row.instead or "a release outside of these", row.id)

@@ -14,6 +14,7 @@ from hcp.cards.stack import is_range
 from hcp.cards.steps import program_of
 from hcp.core.errors import HcpError
 from hcp.core.schema import SCALAR, TEXT, Fields, Leaf, MapOf, checked
+from hcp.core.schema import faults as shape_faults
 from hcp.core.visible import visible
 from hcp.launch.yaml.settings import load_plain
 from hcp.rules.registry import BY_ID
@@ -46,6 +47,13 @@ def front_matter(folder: Path) -> tuple[dict[str, Any], str]:
     Raises:
         HcpError: there is no SKILL.md, or it does not start with front matter of the format.
     """
+    data, body = _split(folder)
+    checked(data, _FRONT, str(folder / "SKILL.md"))
+    return data, body
+
+
+def _split(folder: Path) -> tuple[dict[str, Any], str]:
+    """Front matter of any shape, and the body."""
     path = folder / "SKILL.md"
     text = read_skill_file(folder, "SKILL.md", "a SKILL.md").replace("\r\n", "\n")
     end = text.find("\n---\n", 3)
@@ -53,9 +61,7 @@ def front_matter(folder: Path) -> tuple[dict[str, Any], str]:
         raise HcpError(
             f"{visible(str(path))} has no front matter; wanted --- lines around name and description at its top"
         )
-    data = load_plain(text[4 : end + 1], visible(str(path)), "front matter of a skill")
-    checked(data, _FRONT, str(path))
-    return data, text[end + 5 :]
+    return load_plain(text[4 : end + 1], visible(str(path)), "front matter of a skill"), text[end + 5 :]
 
 
 class SkillFaults(NamedTuple):
@@ -74,7 +80,7 @@ def faults_of(folder: Path) -> list[str]:
 def judged_skill(folder: Path) -> SkillFaults:
     """What is wrong with a skill, one line each. One without a card is judged by its text alone."""
     try:
-        data, body = front_matter(folder)
+        data, body = _split(folder)
         card = load_card(folder) if is_ours(folder) or has_card(folder) else None
         files = files_of(folder)
         texts = {"SKILL.md": body} | {
@@ -84,9 +90,10 @@ def judged_skill(folder: Path) -> SkillFaults:
         }
     except HcpError as error:
         return SkillFaults([str(error)], [])
-    faults = _front_faults(data, folder) + _link_faults(texts, folder)
+    faults = [f"SKILL.md: {fault}" for fault in shape_faults(data, _FRONT)]
+    faults += _front_faults(data, folder) + _link_faults(texts, folder)
     faults += _card_faults(card) + _unfilled(folder, files) if card is not None else []
-    advice = _front_advice(data) + _body_advice(body) + _folder_advice(folder)
+    advice = _front_advice(data) + _body_advice(body) + _folder_advice(folder) + _unlinked(texts, files)
     return SkillFaults(list(map(visible, faults)), list(map(visible, advice)))
 
 
@@ -147,7 +154,8 @@ def _front_advice(data: dict[str, Any]) -> list[str]:
         advice.append(f"description has {len(description)} characters; wanted at least 50")
     if "Use when" not in description or "Do not use" not in description:
         advice.append("description does not say both 'Use when …' and 'Do not use …'")
-    author = str((data.get("metadata") or {}).get("author", ""))
+    metadata = data.get("metadata")
+    author = str(metadata.get("author", "")) if isinstance(metadata, dict) else ""
     if len(author) > 200 or not re.fullmatch(r"[^<>]+ <[^<>\s]+>", author):
         advice.append(f"metadata.author is {author[:100]!r}; wanted Name <address>")
     return advice
@@ -180,6 +188,18 @@ def _link_faults(texts: Mapping[str, str], folder: Path) -> list[str]:
             elif not os.path.exists(target):
                 faults.append(f"{name} links to {shown}, which does not exist")
     return faults
+
+
+def _unlinked(texts: Mapping[str, str], files: Sequence[str]) -> list[str]:
+    """What an agent that follows the texts never finds."""
+    said = "\n".join(texts.values())
+    return [
+        f"{name} is named in no text of the skill; an agent does not find it"
+        for name in files
+        if name.startswith(("references/", "scripts/"))
+        and name not in said
+        and f"]({os.path.basename(name)}" not in said
+    ]
 
 
 def _folder_advice(folder: Path) -> list[str]:

@@ -76,3 +76,61 @@ def test_what_is_no_answer_is_one_line(hcp, tmp_path: Path, text: str, said: str
 def test_an_agent_that_fails_is_one_line(hcp, command: str, said: str) -> None:
     done = hcp("skills", "eval", SKILL, "--agent-command", command)
     assert done.returncode == 2 and said in done.stderr and len(done.stderr.splitlines()) == 1
+
+
+CHOOSER = """\
+import json, pathlib, sys
+prompt = sys.stdin.read()
+assert not list(pathlib.Path().iterdir()) and "- training-resiliency: Makes " in prompt
+tasks = json.loads(pathlib.Path({tasks!r}).read_text())["evals"]
+(task,) = [task for task in tasks if task["prompt"] in prompt]
+print(task["expected_skill"] or "none" if {right} else {answer!r})
+"""
+
+
+@pytest.mark.parametrize(
+    ("right", "answer", "share"),
+    [(True, "", 1.0), (False, SKILL, 0.75), (False, f"{SKILL} or none", 0.0), (False, "I do not know", 0.0)],
+)
+def test_an_agent_chooses_a_skill_by_the_descriptions(
+    hcp, tmp_path: Path, root: Path, right: bool, answer: str, share: float
+) -> None:
+    """A quarter of the tasks is for another skill, or for none."""
+    tasks = root / "skills" / SKILL / "evals" / "evals.json"
+    (tmp_path / "agent.py").write_text(CHOOSER.format(tasks=str(tasks), right=right, answer=answer))
+    command = f"{sys.executable} {tmp_path / 'agent.py'}"
+    kept = tmp_path / "kept.jsonl"
+    words = ("skills", "eval", SKILL, "--triggers", "--format", "json")
+    done = hcp(*words, "--agent-command", command, "-o", kept)
+    data = json.loads(done.stdout)
+    assert (data["schema"], data["right"] / data["asked"]) == ("hcp.skills-triggers/1", share), done.stderr
+    assert done.returncode == (0 if right else 1) and data["asked"] == len(json.loads(tasks.read_text())["evals"])
+    assert json.loads(hcp(*words, "--answers", kept).stdout) == data
+    schema = json.loads((root / "schemas" / "hcp.skills-triggers.1.json").read_text())
+    pytest.importorskip("jsonschema").validate(data, schema)
+
+
+def test_somebody_has_to_choose(hcp) -> None:
+    done = hcp("skills", "eval", SKILL, "--triggers")
+    assert done.returncode == 2 and "found --triggers alone" in done.stderr and len(done.stderr.splitlines()) == 1
+
+
+@pytest.mark.parametrize(
+    "word",
+    [
+        "cp_comm_type",
+        "128K",
+        "NCCL timeout",
+        "Megatron-Bridge",
+        "Megatron-LM",
+        "sliding window",
+        "hierarchical",
+        "dynamic",
+        "packed",
+        "GRPO",
+        "Slurm",
+        "preemption",
+    ],
+)
+def test_a_description_has_the_words_that_users_type(hcp, word: str) -> None:
+    assert word in " ".join(hcp("skills", "list").stdout.split())

@@ -7,12 +7,13 @@ import os
 import shlex
 import subprocess
 import tempfile
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, Literal, NamedTuple
 
 from hcp.cards.evals.grade import faults_of_answer
 from hcp.cards.evals.task import Task
+from hcp.cards.evals.trigger import trigger_prompt
 from hcp.cards.install import install_skills
 from hcp.cards.installed import AGENT_FOLDERS
 from hcp.core.errors import HcpError
@@ -84,6 +85,20 @@ def asked(tasks: Sequence[Task], skills: Sequence[Path], command: str, timeout_s
                 yield AgentAnswer(task.id, arm, _said(words, task.prompt, folder, timeout_s))
 
 
+def chosen(
+    tasks: Sequence[Task], descriptions: Mapping[str, str], command: str, timeout_s: float
+) -> Iterator[AgentAnswer]:
+    """Asks an agent, for each task, which skill it would open; it sees names and descriptions, in an empty folder.
+
+    Raises:
+        HcpError: as `asked`.
+    """
+    words = shlex.split(command)
+    for task in tasks:
+        with tempfile.TemporaryDirectory(prefix="hcp-eval-") as folder:
+            yield AgentAnswer(task.id, "with", _said(words, trigger_prompt(task, descriptions), folder, timeout_s))
+
+
 def _said(words: Sequence[str], prompt: str, folder: str, timeout_s: float) -> str:
     name = os.path.basename(words[0]) if words else "nothing"
     try:
@@ -98,7 +113,13 @@ def _said(words: Sequence[str], prompt: str, folder: str, timeout_s: float) -> s
     return done.stdout
 
 
-def graded(tasks: Sequence[Task], answers: Sequence[AgentAnswer]) -> list[Graded]:
+def graded(
+    tasks: Sequence[Task],
+    answers: Sequence[AgentAnswer],
+    faults: Callable[[Task, AgentAnswer], list[str]] = lambda task, answer: faults_of_answer(
+        task, answer.text, answer.used
+    ),
+) -> list[Graded]:
     """Each answer with its faults, in the order of the tasks.
 
     Raises:
@@ -114,7 +135,7 @@ def graded(tasks: Sequence[Task], answers: Sequence[AgentAnswer]) -> list[Graded
         seen.add((answer.task, answer.arm))
     order = list(by_id)
     return [
-        Graded(answer, tuple(faults_of_answer(by_id[answer.task], answer.text, answer.used)))
+        Graded(answer, tuple(faults(by_id[answer.task], answer)))
         for answer in sorted(answers, key=lambda answer: (order.index(answer.task), answer.arm))
     ]
 

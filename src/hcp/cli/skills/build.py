@@ -9,7 +9,7 @@ import click
 
 from hcp.cards.card import Card, is_ours, load_card, skill_dirs
 from hcp.cards.folders import has_card, skills_below
-from hcp.cards.rendered import RENDERERS, Part, rendered, table
+from hcp.cards.rendered import RENDERERS, RenderedPart, rendered, table
 from hcp.cards.skill import files_of
 from hcp.cli.screen import say
 from hcp.core.errors import HcpError
@@ -25,14 +25,15 @@ def build(names: Sequence[str], check: bool) -> int:
     """Renew the parts of skills that a rule, the card or an option owns, between their marks in the Markdown.
 
     A part stands between <!-- hcp:KIND WORDS --> and <!-- /hcp -->; docs/card.md lists the kinds. DIR is any skill, or
-    a folder of skills; without one, those of the pack and the documents of the checkout.
+    a folder of skills; without one, those of the pack, and README.md and docs/ of the checkout.
     """
     skills = list(dict.fromkeys(skill for name in names for skill in skills_below(name))) or skill_dirs()
     if not check and any(is_ours(skill) for skill in skills) and pack_dir("skills").parent.name == "_pack":
         raise HcpError("found the skills of an installed hcp; wanted those of a checkout; build there, or add --check")
     files = [(path, card) for skill in skills for path, card in _texts(skill)]
     if not names:
-        files += [(path, None) for path in sorted(pack_dir("skills").parent.glob("docs/*.md"))]
+        root = pack_dir("skills").parent
+        files += [(path, None) for path in (*root.glob("README.md"), *sorted(root.glob("docs/*.md")))]
     stale = 0
     for path, card in files:
         before = read_text(path, "a text with parts to render", inside=path.parent)
@@ -63,7 +64,7 @@ def _write(path: Path, text: str) -> None:
         ) from None
 
 
-def _options(part: Part) -> list[str]:
+def _options(part: RenderedPart) -> list[str]:
     """The options of a command, as its --help has them."""
     from hcp.cli.main import cli
 

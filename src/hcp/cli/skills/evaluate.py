@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 import json
+from pathlib import Path
 from typing import Any
 
 import click
 
-from hcp.cards.card import find_skill
+from hcp.cards.card import find_skill, skill_dirs
+from hcp.cards.evals.task import Task
+from hcp.cards.skill import front_matter
 from hcp.cli.options import format_option
 from hcp.cli.screen import is_terminal, say
 from hcp.core.errors import HcpError
@@ -20,15 +23,25 @@ from hcp.core.signals import ends_cleanly
 @click.option("--agent-command", metavar="COMMAND", help="Asks it instead: prompt on standard input, answer on output.")
 @click.option("--timeout", default=600.0, show_default=True, help="Seconds that the agent has for one answer.")
 @click.option("-o", "keep", metavar="FILE", help="Also write the answers there, as --answers takes them.")
+@click.option("--triggers", is_flag=True, help="Ask which skill it would open, by the descriptions alone.")
 @format_option("text", "json")
 def evaluate(
-    skill: str, answers: str | None, agent_command: str | None, timeout: float, keep: str | None, fmt: str
+    skill: str,
+    answers: str | None,
+    agent_command: str | None,
+    timeout: float,
+    keep: str | None,
+    triggers: bool,
+    fmt: str,
 ) -> int:
     """Grade an agent's answers to the tasks of a skill, with the skill and without it.
 
     Answers are judged by code and never run. The lift is the share of tasks that pass with the skill less the share
     without it. With neither --answers nor --agent-command, the example answers beside the tasks are graded: each
     right one has to pass, each wrong one to fail. Exits with 1 where they do not, or an answer with the skill fails.
+
+    With --triggers the agent chooses, for each task, among the skills of the pack and SKILL: what is right is the
+    skill that the task is for, and none where none of them is. Its answers have the arm `with`.
     """
     from hcp.cards.evals.task import load_tasks
 
@@ -36,6 +49,8 @@ def evaluate(
         raise HcpError("found --answers and --agent-command; wanted one of them; leave one out")
     folder = find_skill(skill)
     tasks = load_tasks(folder)
+    if triggers:
+        return _triggers(folder, tasks, answers, agent_command, timeout, keep, fmt)
     if answers is None and agent_command is None:
         from hcp.cards.evals.examples import faults_of_examples
 
@@ -76,6 +91,48 @@ def evaluate(
         lines.append(f"lift: {100 * totals['lift']:+.0f} points")
     _print(data, fmt, lines)
     return 1 if any(item.faults and item.answer.arm == "with" for item in results) else 0
+
+
+def _triggers(
+    folder: Path,
+    tasks: list[Task],
+    answers: str | None,
+    agent_command: str | None,
+    timeout: float,
+    keep: str | None,
+    fmt: str,
+) -> int:
+    from hcp.cards.evals.run import chosen, graded, read_answers, written_answer
+    from hcp.cards.evals.trigger import faults_of_choice
+    from hcp.cards.installed import digest_of
+
+    skills = {one.name: one for one in (*skill_dirs(), folder)}
+    descriptions = {name: str(front_matter(one)[0]["description"]) for name, one in skills.items()}
+    if answers is not None:
+        given = read_answers(answers)
+    elif agent_command is not None:
+        with ends_cleanly():
+            given = list(chosen(tasks, descriptions, agent_command, timeout))
+    else:
+        raise HcpError("found --triggers alone; wanted who chooses; add --agent-command, or --answers")
+    if keep is not None:
+        _write(keep, "".join(written_answer(answer) for answer in given))
+    names = list(descriptions)
+    results = graded(tasks, given, lambda task, answer: faults_of_choice(task, answer.text, names))
+    right = sum(not item.faults for item in results)
+    data = {
+        "schema": "hcp.skills-triggers/1",
+        "skill": folder.name,
+        "digest": digest_of(folder),
+        "right": right,
+        "asked": len(results),
+        "answers": [
+            {"task": item.answer.task, "passed": not item.faults, "faults": list(item.faults)} for item in results
+        ],
+    }
+    lines = [f"{item.answer.task}: {'; '.join(item.faults) or 'passed'}" for item in results]
+    _print(data, fmt, [*lines, f"right skill: {right} of {len(results)} tasks"])
+    return 0 if right == len(results) else 1
 
 
 def _print(data: dict[str, Any], fmt: str, lines: list[str]) -> None:

@@ -1,0 +1,28 @@
+"""Which skill an agent opens, judged by the descriptions alone: all that it sees before it opens one."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping, Sequence
+
+from hcp.cards.evals.task import Task
+
+NONE = "none"
+
+
+def trigger_prompt(task: Task, descriptions: Mapping[str, str]) -> str:
+    """What an agent is asked: the names and descriptions of the skills, and the task."""
+    listed = "\n".join(f"- {name}: {text}" for name, text in descriptions.items())
+    return (
+        f"These skills are installed:\n{listed}\n\nA user says:\n{task.prompt}\n\n"
+        f"Which one skill would you open first? Answer with its name alone, or {NONE}."
+    )
+
+
+def faults_of_choice(task: Task, answer: str, names: Sequence[str]) -> list[str]:
+    """What is wrong with a choice, one line; empty if it is the skill that the task is for, or none where none is."""
+    wanted = task.skill if task.skill in names else NONE
+    chosen = [name for name in (*names, NONE) if re.search(rf"(?<![\w-]){re.escape(name)}(?![\w-])", answer)]
+    if chosen == [wanted]:
+        return []
+    return [f"chose {', '.join(chosen) or 'nothing'}, wanted {wanted}"]
