@@ -152,6 +152,9 @@ class StandinSlurm:
         finally:
             _kill_tree(batch.pid)
             batch.wait()
+            for task in (self.folder / "tasks").iterdir():  # whose srun was killed: Slurm ends them with the job
+                _kill_tree(int(task.name))
+                task.unlink()
 
     def training_logs(self, attempt: int | None = None) -> str:
         """What the trainers of all attempts (or one) have said so far."""

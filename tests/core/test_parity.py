@@ -83,6 +83,9 @@ def test_the_plan_says_what_is_smaller_and_what_is_missing():
     assert any("131072 -> 64" in line for line in plan.scaled)
     assert any("pipeline" in line for line in plan.missing) and any("FP8" in line for line in plan.missing)
     assert not any("pipeline" in line for line in tiny_launch({**HCP, "pp": 1}, 4, "float64").missing)
+    for name in ("hybrid_context_parallel", "dynamic_context_parallel"):
+        assert any("dynamic CP" in line for line in tiny_launch({**HCP, name: True}, 4, "float64").missing)
+        assert not any("dynamic CP" in line for line in tiny_launch({**HCP, name: False}, 4, "float64").missing)
 
 
 @pytest.mark.parametrize(

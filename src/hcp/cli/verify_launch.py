@@ -83,13 +83,17 @@ def verify_launch(ask: Ask, options: LoadOptions, fmt: str) -> int:
     Raises:
         HcpError: the launch cannot be used, or something that the program needs is missing.
     """
-    launches = load_launches(ask.target, options)
-    if len(launches) > 1:
-        raise HcpError(f"{ask.target}: found {len(launches)} training commands, wanted one; give it alone")
-    launch = launches[0]
-    facts = {name: fact.value for name, fact in launch.facts.items()}
+    launch, others = _with_cp(load_launches(ask.target, options))
+    facts = _facts_of(launch)
     attention, release = _attention(ask, facts)
-    plan = tiny_launch(facts, ask.processes, "bfloat16" if attention == TE else "float64")
+    precision = "bfloat16" if attention == TE else "float64"
+    plan = tiny_launch(facts, ask.processes, precision)
+    for other in others:
+        if tiny_launch(_facts_of(other), ask.processes, precision).launch != plan.launch:
+            raise HcpError(
+                f"{ask.target}: found training commands whose context parallelism differs: "
+                f"{launch.reading.command} and {other.reading.command}; wanted one; give it alone"
+            )
     if ask.spec_out is not None:
         _write(ask.spec_out, plan)
         say([_torchrun(plan, attention, ask.spec_out)])
@@ -103,6 +107,16 @@ def verify_launch(ask: Ask, options: LoadOptions, fmt: str) -> int:
     else:
         say(parity_lines(ask, launch, parity))
     return 0 if parity.verdict == "same" else 1
+
+
+def _with_cp(launches: Sequence[Launch]) -> tuple[Launch, Sequence[Launch]]:
+    """The first launch with context parallelism, and the others that have it: a sweep may also train without."""
+    found = [launch for launch in launches if _facts_of(launch).get("cp", 2) != 1] or list(launches[:1])
+    return found[0], found[1:]
+
+
+def _facts_of(launch: Launch) -> dict[str, Any]:
+    return {name: fact.value for name, fact in launch.facts.items()}
 
 
 def _attention(ask: Ask, facts: Mapping[str, Any]) -> tuple[str, str | None]:
@@ -159,6 +173,7 @@ def parity_json(ask: Ask, launch: Launch, parity: Parity) -> dict[str, Any]:
         "ok": parity.verdict == "same",
         "verdict": parity.verdict,
         "target": ask.target,
+        "command": launch.reading.command,
         "dialect": launch.dialect,
         "attention": {"name": parity.attention, "what": _RUNS_ON[parity.attention]},
         "versions": dict(parity.report.get("versions", {})),
@@ -202,6 +217,8 @@ def parity_lines(ask: Ask, launch: Launch, parity: Parity) -> Iterator[str]:
         yield from _row("", f"{count} of {len(parity.results)} comparisons differ; --format json names them all")
     else:
         yield from _row("failed", parity.error or "nothing was compared")
+    if launch.reading.command is not None:
+        yield from _row("command", launch.reading.command)
     yield from _row("ran on", _RUNS_ON[parity.attention])
     found = ", ".join(f"{name} {version}" for name, version in parity.report.get("versions", {}).items() if version)
     yield from _row("versions", found)

@@ -222,9 +222,12 @@ def _scaled(facts: Mapping[str, Any], launch: TinyLaunch, window: int) -> list[s
     return said
 
 
+_DYNAMIC = "dynamic CP: one size for all sequences"
 _MISSING = (
     ("pp", "pipeline parallelism: one stage", 1),
     ("ep", "expert parallelism: all experts on each rank", 1),
+    ("hybrid_context_parallel", _DYNAMIC, False),
+    ("dynamic_context_parallel", _DYNAMIC, False),
     ("sequence_parallel", "sequence parallelism: torch's norms refuse it", False),
     ("fp8", "FP8: its arithmetic needs a GPU", None),
     ("mtp_layers", "multi-token prediction", None),

@@ -83,6 +83,29 @@ def test_what_upstream_refuses_is_no_pass(root: Path) -> None:
     assert "No backend" in lines[0]
 
 
+def sweep(*sizes: int, comm: str = "p2p") -> str:
+    """A script that trains once for each CP size."""
+    return "\n".join(
+        f"torchrun --nproc-per-node 8 pretrain_gpt.py --context-parallel-size {cp} --cp-comm-type {comm} "
+        "--num-attention-heads 16 --num-layers 4 --hidden-size 512 --seq-length 4096"
+        for cp in sizes
+    )
+
+
+def test_of_a_sweep_the_commands_with_context_parallelism_count(hcp, tmp_path: Path) -> None:
+    """CP 4 and 8 are both 4 on four processes; 2 and 4 differ; 1 has nothing to compare."""
+    script, spec = tmp_path / "train.sh", tmp_path / "parity.json"
+    words = ("verify", "--launch", script, "--spec-out", spec, "--attention", "reference")
+    script.write_text(sweep(1, 4, 8))
+    done = hcp(*words)
+    assert (done.returncode, json.loads(spec.read_text())["cp"]) == (0, 4), done.stderr
+    for sizes, said in (((1, 2, 4), "context parallelism differs"), ((1, 1), "found cp=1")):
+        script.write_text(sweep(*sizes))
+        done = hcp(*words)
+        assert (done.returncode, done.stdout, len(done.stderr.splitlines())) == (2, "", 1)
+        assert said in done.stderr, done.stderr
+
+
 @pytest.mark.torch
 @pytest.mark.slow
 def test_a_launch_that_is_right_is_the_same_and_one_that_forgets_its_sizes_is_not(hcp, root: Path, tmp_path: Path):
