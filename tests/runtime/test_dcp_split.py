@@ -4,15 +4,18 @@ from __future__ import annotations
 
 import ast
 import itertools
+import json
 import math
 from pathlib import Path
 from typing import Any
 
 import pytest
+from click.testing import CliRunner
 
 torch = pytest.importorskip("torch")
 tensordict = pytest.importorskip("tensordict")
 
+from hcp.cli.dcp.command import dcp  # noqa: E402
 from hcp.core.dcp import Plan, Setup  # noqa: E402
 from hcp.core.errors import HcpError  # noqa: E402
 from hcp.runtime.dcp_split import (  # noqa: E402
@@ -104,6 +107,20 @@ def _verls_padding_mask(upstream: Path, version: str) -> Any:
     space: dict[str, Any] = {"torch": torch, "math": math}
     exec(compile(ast.Module([node], []), str(file), "exec"), space)
     return space["_local_padding_mask"]
+
+
+def test_a_loop_without_a_cost_gets_the_plan_that_the_command_line_shows() -> None:
+    lengths = [3000, 900, 800, 700, 60, 50, 40, 30]
+    done = CliRunner().invoke(
+        dcp, ["plan", "--world-size", "8", "--max-seqlen", "1024", "--lengths", ",".join(map(str, lengths)),
+              "--groups", "pow2", "--format", "json"],
+    )  # fmt: skip
+    shown = json.loads(done.output)
+    plan = plan_for(jagged(lengths), 8, 1024)
+    assert plan.setup.cost.by_time and shown["metrics"]["estimated_s"] == pytest.approx(plan.metrics.estimated_s)
+    assert [[group["samples"] for group in batch["groups"]] for batch in shown["micro_batches"]] == [
+        [list(group.samples) for group in batch.groups] for batch in plan.micro_batches
+    ]
 
 
 @pytest.mark.upstream

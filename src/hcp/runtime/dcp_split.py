@@ -15,7 +15,7 @@ import torch
 import torch.distributed as dist
 from tensordict import NonTensorData, NonTensorStack, TensorDict, is_tensor_collection
 
-from hcp.core.dcp import Group, MicroBatch, Plan, Setup
+from hcp.core.dcp import ASSUMED_COST, Group, MicroBatch, Plan, Setup
 from hcp.core.dcp.policies import plan_with
 from hcp.core.dcp.rows import DEFAULT_SETUP, local_runs
 from hcp.core.dcp.schedule import OURS
@@ -49,12 +49,15 @@ def plan_for(
         world_size: W, the ranks of DPxCP.
         max_seqlen_per_rank: M, the most padded tokens of a rank.
         policy: ours, or a published scheduler (see hcp.core.dcp.policies.plan_with).
-        options: the fields of hcp.core.dcp.Setup.
+        options: the fields of hcp.core.dcp.Setup; without a cost the plan is the one of the least estimated time for a
+            dense 7B on H100, as `hcp dcp plan` makes it. Name your model: cost=Cost.from_facts(config, "h200").
 
     Raises:
         HcpError: the batch is not jagged, a sequence does not fit, or the policy is unknown or has no plan.
     """
-    return plan_with(policy, lengths_of(batch), world_size, max_seqlen_per_rank, Setup(**options))
+    return plan_with(
+        policy, lengths_of(batch), world_size, max_seqlen_per_rank, Setup(**{"cost": ASSUMED_COST, **options})
+    )
 
 
 def split_batch(batch: TensorDict | torch.Tensor, plan: Plan, rank: int) -> list[TensorDict]:

@@ -49,7 +49,8 @@ def build(workload: Workload, options: BuildOptions) -> list[Packs] | None:
     if workload.attention:  # what a group's sequences hide together is known only now
         for batch in plan:
             for group in batch:
-                group.height = workload.height(group.size, group.items)
+                if workload.sends(group.size):
+                    group.height = workload.height(group.size, group.items)
     _swap_alike(plan)
     return [settled for batch in plan for settled in settle(workload, batch)]
 

@@ -70,17 +70,21 @@ class Workload(NamedTuple):
     def time(self, size: int, position: int) -> float:
         """Height of a group of this size with this sequence alone."""
         height = self.work[position] / self.sizes[size]
-        if self.attention:
+        if self.attention and self.sends(size):
             height += self._exposed(size, self.length[position], self.attention[position])
         return height
 
     def height(self, size: int, items: list[int]) -> float:
         """Work per rank of a group of this size with these sequences; by time, with what communication adds."""
         height = sum([self.work[i] for i in items]) / self.sizes[size]
-        if self.attention:
+        if self.attention and self.sends(size):
             tokens, attention = sum([self.length[i] for i in items]), sum([self.attention[i] for i in items])
             height += self._exposed(size, tokens, attention)
         return height
+
+    def sends(self, size: int) -> bool:
+        """Whether groups of this size have several ranks, and so something to send."""
+        return self.sizes[size] * self.slot > 1
 
     def _exposed(self, size: int, tokens: int, attention: float) -> float:
         machine = self.setup.cost.machine
