@@ -165,7 +165,7 @@ def test_a_text_of_the_launch_that_is_broken_json_is_passed_over(tmp_path):
 
 
 def test_a_requeue_that_the_job_asked_for_itself_is_not_what_ended_it(tmp_path):
-    """Slurm ends the script of a job that asks to be queued again: after its own word about its end, that is no event."""
+    """Slurm ends the script of a job that asks to be queued again: after its own word about its end, no event."""
     lost = "0: [rank0]: RuntimeError: [x/pair.cc:553] Connection closed by peer [127.0.0.1]:3456\n"
     end = 'hcp-job: {"event": "end", "job": "7", "attempt": 0, "status": "failed"}\n'
     requeue = "slurmstepd-n1: error: *** JOB 7 ON n1 CANCELLED AT 2026-11-22T15:33:30 DUE TO JOB REQUEUE ***\n"

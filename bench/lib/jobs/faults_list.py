@@ -123,10 +123,9 @@ def every_fault() -> list[Fault]:
     killed = ("--fail-rank", "3", "--fail-step", "5", "--fail-how", "kill")
     segfaults = (*killed[:-1], "segfault")
     # A process that is killed says nothing: its launcher does.
-    reported = {"srun": "srun-task", "torchrun": "torchrun-worker", "ft_launcher": None}
+    reported = {"srun": "srun-task", "torchrun": "torchrun-worker", "ft_launcher": "torchrun-worker"}
     found = []
     for start in ("srun", "torchrun", "ft_launcher"):
-        restarts = start == "ft_launcher"
         found += [
             Fault(
                 "Slurm's signal before the end", start, "preempted", 0, "requeue", None, 5, _signal, 5, trainer=WAITS
@@ -136,8 +135,6 @@ def every_fault() -> list[Fault]:
             Fault("a rank killed, every time", start, "failed", 137, "requeue", reported[start], 4, trainer=killed),
             Fault("a segfault, every time", start, "failed", 139, "requeue", reported[start], 4, trainer=segfaults),
         ]
-        if restarts:  # it reports how its own agents ended
-            found[-2:] = [fault._replace(code=None) for fault in found[-2:]]
     hang = ("--fail-rank", "2", "--fail-step", "3", "--fail-how", "hang")
     for start in ("srun", "torchrun"):
         found += [
