@@ -202,6 +202,18 @@ def every_fault() -> list[Fault]:
             ),
         ]
     alone: list[Fault] = [
+        Fault(
+            "scancel, the save is too slow",
+            "torchrun",
+            "terminated",
+            137,
+            "none",
+            "job-cancelled",
+            4,
+            _cancel,
+            5,
+            trainer=(*WAITS, "--save-seconds", "300"),
+        ),
         _at_the_limit("quick", 0, code=0, kept=5),
         _at_the_limit("slow", 20, code=0, kept=5),
         _at_the_limit("too slow", 300, code=137, kept=4),
