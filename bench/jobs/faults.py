@@ -127,6 +127,7 @@ def _table(rows: list[dict[str, Any]]) -> str:
         f"Made by `python bench/jobs/faults.py` on a real Slurm (four nodes on one machine), {date.today()}. "
         f"{len(rows)} of its {len(faults)} faults were run, each of a job with `--requeue 1`, a checkpoint every two "
         f"steps, and the stand-in trainer; {odd.count([])} are as wanted. *kept* is the step of the last checkpoint, "
+        "*left out* the node of the next attempt, "
         "*triage* the first failure that `hcp triage` names. `-`: Slurm ended the script before it could say anything."
     )
     lines = [

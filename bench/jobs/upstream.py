@@ -166,9 +166,9 @@ def main() -> int:
         try:
             cluster.start()
             for number, (name, top, path) in enumerate(found):
-                row = {"file": f"{name}/{path.relative_to(top)}"}
+                row: dict[str, Any] = {"file": f"{name}/{path.relative_to(top)}"}
                 row |= _judge(path, Path(jobs) / f"{number}.sbatch", cluster)
-                row["odd"] = [text.replace(jobs, "JOBS").replace(str(top), name) for text in row["odd"]]
+                row["odd"] = [said.replace(jobs, "JOBS").replace(str(top), name) for said in row["odd"]]
                 rows.append(row)
                 asks = f" (asked for {', '.join(row['asks'])})" if row["asks"] else ""
                 print(f"{row['file']}: {row['outcome']}{asks}", *row["odd"], sep="\n    ", flush=True)

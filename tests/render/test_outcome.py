@@ -151,6 +151,8 @@ TORCHRUN = """\
 )
 def test_srun_says_which_task_ended_first(srun, code, ranks, node):
     assert first_exit(srun, []) == RankExit(code, ranks, node)
+    launcher = first_exit(srun, [], tasks_are_ranks=False)
+    assert launcher == RankExit(code, "", node) and str(launcher) == f"the launcher on {node}"
 
 
 def test_torchrun_says_which_rank_failed_first_and_not_whom_it_ended_itself():
@@ -161,6 +163,23 @@ def test_torchrun_says_which_rank_failed_first_and_not_whom_it_ended_itself():
     ]
     assert first_exit("srun: error: n1: task 0: Exited with exit code 1\n", logs) == RankExit(17, "3", "n2")
     assert first_exit("", logs[:1]) == RankExit(143, "1", "n1")
+
+
+FT = (
+    "1: [2026-11-22 16:08:{at}] [ERROR] [ft_launcher168@vm] failed (exitcode: {code}) local_rank: {local} (pid: 9) of\n"
+)
+
+
+def test_of_ft_launcher_the_rank_that_ended_first_in_the_last_attempt_counts():
+    def said(*lines):
+        return "".join(FT.format(at=at, code=code, local=local) for at, code, local in lines)
+
+    logs = [
+        ("n1", said(("07,719", 1, 0), ("32,100", -9, 1), ("32,200", -15, 0))),
+        ("n2", said(("07,100", -11, 1), ("34,867", 1, 1))),
+    ]
+    found = first_exit("srun: error: n2: task 1: Exited with exit code 1\n", logs, tasks_are_ranks=False)
+    assert found == RankExit(137, "1", "n1", is_local=True) and str(found) == "local rank 1 on n1"
 
 
 def test_nothing_is_made_up_where_no_launcher_says_who_failed():

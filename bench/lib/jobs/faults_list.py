@@ -100,6 +100,20 @@ def _short_stall(job: Job) -> None:
     job.edit = lambda: job.hurry_the_watchdog(10, after=3)  # type: ignore[attr-defined]
 
 
+def _versions(job: Job) -> None:
+    """On n2 Python finds another transformer-engine than on n1."""
+    (job.folder / "site").mkdir()
+    (job.folder / "site" / "sitecustomize.py").write_text(
+        "import os, sys\nsys.path.append(os.path.dirname(__file__) + '/' + os.environ.get('SLURMD_NODENAME', ''))\n"
+    )
+    for node, version in (("n1", "2.1.0"), ("n2", "2.2.0")):
+        info = job.folder / "site" / node / f"transformer_engine-{version}.dist-info"
+        info.mkdir(parents=True)
+        (info / "METADATA").write_text(f"Metadata-Version: 2.1\nName: transformer-engine\nVersion: {version}\n")
+    line = f'export PYTHONPATH="{job.folder}/site:$PYTHONPATH"\n'
+    job.edit = lambda: job.replace("set -euo pipefail\n", f"set -euo pipefail\n{line}")  # type: ignore[attr-defined]
+
+
 def _file_for_folder(job: Job) -> None:
     job.checkpoints.write_text("")
 
@@ -123,21 +137,18 @@ def every_fault() -> list[Fault]:
     killed = ("--fail-rank", "3", "--fail-step", "5", "--fail-how", "kill")
     segfaults = (*killed[:-1], "segfault")
     # A process that is killed says nothing: its launcher does.
-    reported = {"srun": "srun-task", "torchrun": "torchrun-worker", "ft_launcher": None}
+    reported = {"srun": "srun-task", "torchrun": "torchrun-worker", "ft_launcher": "torchrun-worker"}
     found = []
     for start in ("srun", "torchrun", "ft_launcher"):
-        restarts = start == "ft_launcher"
         found += [
             Fault(
                 "Slurm's signal before the end", start, "preempted", 0, "requeue", None, 5, _signal, 5, trainer=WAITS
             ),
             Fault("preempted, with grace", start, "preempted", 0, "requeue", None, 5, _preempt, 5, trainer=WAITS),
-            Fault("scancel", start, "terminated", 1, "none", None, 5, _cancel, 5, trainer=WAITS),
+            Fault("scancel", start, "terminated", None, "none", None, 5, _cancel, 5, trainer=WAITS),
             Fault("a rank killed, every time", start, "failed", 137, "requeue", reported[start], 4, trainer=killed),
             Fault("a segfault, every time", start, "failed", 139, "requeue", reported[start], 4, trainer=segfaults),
         ]
-        if restarts:  # it reports how its own agents ended
-            found[-2:] = [fault._replace(code=None) for fault in found[-2:]]
     hang = ("--fail-rank", "2", "--fail-step", "3", "--fail-how", "hang")
     for start in ("srun", "torchrun"):
         found += [
@@ -191,6 +202,18 @@ def every_fault() -> list[Fault]:
             ),
         ]
     alone: list[Fault] = [
+        Fault(
+            "scancel, the save is too slow",
+            "torchrun",
+            "terminated",
+            137,
+            "none",
+            "job-cancelled",
+            4,
+            _cancel,
+            5,
+            trainer=(*WAITS, "--save-seconds", "300"),
+        ),
         _at_the_limit("quick", 0, code=0, kept=5),
         _at_the_limit("slow", 20, code=0, kept=5),
         _at_the_limit("too slow", 300, code=137, kept=4),
@@ -246,6 +269,7 @@ def every_fault() -> list[Fault]:
             0,
             options=("--requeue", "1", "--gpu-request", "gres"),
         ),
+        Fault("nodes with different versions", "srun", "stopped", 1, "none", "hcp-stopped", 0, before=_versions),
         Fault(
             "an unfit node",
             "srun",

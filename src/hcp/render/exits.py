@@ -19,6 +19,11 @@ _SRUN = re.compile(
     re.M,
 )
 _ROOT_CAUSE = "Root Cause (first observed failure):"
+_ENDED = re.compile(
+    r"\[(?P<time>\d{4}-\d\d-\d\d [\d:,]{8,15})\] \[ERROR\] \[ft_launcher[^\]\n]{0,80}\] "
+    r"failed \(exitcode: (?P<code>-?\d{1,3})\) local_rank: (?P<rank>\d{1,5}) "
+)
+"""nvidia_resiliency_ext/fault_tolerance/launcher.py: torch's line in that logger's form; no root cause is said."""
 _FIELD = re.compile(r"\b(time|rank|exitcode) {1,12}: (\S{1,40})")
 """torch/distributed/elastic/multiprocessing/errors: the lines below that title, each with what the log prefixes."""
 _BLOCK = 1_000
@@ -33,15 +38,21 @@ _TRAINING = re.compile(r"Correct result \(but possible Application error\)")
 
 
 class RankExit(NamedTuple):
-    """The first process that a launcher says ended badly. `code` as a shell has it: 128 + N for signal N."""
+    """The first process that a launcher says ended badly. `code` as a shell has it: 128 + N for signal N.
+
+    `ranks` "": it was the node's own launcher, whose code is not that of a rank. `is_local`: counted on its node.
+    """
 
     code: int
     ranks: str
     node: str
+    is_local: bool = False
 
     def __str__(self) -> str:
+        if not self.ranks:
+            return f"the launcher on {self.node}"
         many = "ranks" if re.search(r"[,-]", self.ranks) else "rank"
-        return f"{many} {self.ranks}" + (f" on {self.node}" if self.node else "")
+        return f"{'local ' * self.is_local}{many} {self.ranks}" + (f" on {self.node}" if self.node else "")
 
 
 class Suspicion(NamedTuple):
@@ -54,26 +65,35 @@ class Suspicion(NamedTuple):
     nodes: tuple[str, ...] = ()
 
 
-def first_exit(launcher_log: str, train_logs: Iterable[tuple[str, str]]) -> RankExit | None:
+def first_exit(
+    launcher_log: str, train_logs: Iterable[tuple[str, str]], tasks_are_ranks: bool = True
+) -> RankExit | None:
     """The rank that ended first.
 
     Args:
         launcher_log: what srun itself wrote.
         train_logs: (node, text) of each node's log: torchrun reports there.
+        tasks_are_ranks: whether srun starts the ranks themselves; else a launcher on each node.
     """
+    train_logs = list(train_logs)
     reports = [(*report, node) for node, text in train_logs for report in _root_causes(text)]
     # A launcher whose peers failed ends its ranks with SIGTERM and reports that as their failure.
     reports = [report for report in reports if report[1] != -signal.SIGTERM] or reports
     if reports:
         _, code, rank, node = min(reports)
         return RankExit(code if code >= 0 else 128 - code, rank, node)
+    ends = [(*end, node) for node, text in train_logs for end in _last_end(text)]
+    if ends:
+        _, code, rank, node = min(ends)
+        return RankExit(code if code >= 0 else 128 - code, rank, node, is_local=True)
     match = _SRUN.search(launcher_log)
     if match is None:
         return None
     number = _SIGNALS.get((match["signal"] or "").lower())
     if match["code"] is None and number is None:
         return None
-    return RankExit(int(match["code"]) if match["code"] else 128 + (number or 0), match["tasks"], match["nodes"])
+    code = int(match["code"]) if match["code"] else 128 + (number or 0)
+    return RankExit(code, match["tasks"] if tasks_are_ranks else "", match["nodes"])
 
 
 def _root_causes(text: str) -> Iterator[tuple[str, int, str]]:
@@ -85,6 +105,14 @@ def _root_causes(text: str) -> Iterator[tuple[str, int, str]]:
         code = fields.get("exitcode", "")
         if code.lstrip("-").isdecimal() and {"time", "rank"} <= fields.keys():
             yield fields["time"], int(code), fields["rank"]
+
+
+def _last_end(text: str) -> Iterator[tuple[str, int, str]]:
+    """(time, exit code, local rank) of the last rank whose end ft_launcher reports in a log: it reports no first."""
+    for match in reversed(list(_ENDED.finditer(text))):
+        if int(match["code"]) != -signal.SIGTERM:
+            yield match["time"], int(match["code"]), match["rank"]
+            return
 
 
 def suspicion(train_logs: Iterable[tuple[str, str]]) -> Suspicion:

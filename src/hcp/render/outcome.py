@@ -161,6 +161,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     parser.add_argument("--unfit", default="", help="nodes that their health checks found unfit, with commas")
     parser.add_argument("--max-requeues", type=int)
     parser.add_argument("--has-progress", action="store_true")
+    parser.add_argument("--tasks-are-ranks", action="store_true", help="srun starts the ranks themselves")
     options = parser.parse_args(argv)
     shown = sys.stdin.read()
     nodes = options.nodes.split(",")
@@ -171,7 +172,7 @@ def main(argv: Sequence[str] | None = None) -> int:
             code=options.code,
             asked=options.asked,
             stopped=options.stopped,
-            first=first_exit(launcher_log, train_logs),
+            first=first_exit(launcher_log, train_logs, options.tasks_are_ranks),
             suspicion=suspicion(train_logs),
             is_preempted=was_preempted(shown),
             attempt=options.attempt,

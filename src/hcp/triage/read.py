@@ -124,6 +124,9 @@ def _conclude(reader: LineReader, plan: CpPlan, dumped: Waited | None) -> Diagno
             else first_failure(own, job.of_attempt(number))
         )
         attempts.append(Attempt(number, failure, sum(entry.steps for entry in own)))
+    # A launcher that would start its ranks again, and finds that another gave up, tells the end of the attempt before.
+    while numbers[-1] > job.attempt and (last := attempts[-1].failure) and last.signature.role == "echo":
+        del attempts[-1], numbers[-1]
     current = [entry for entry in files if entry.attempt in (None, numbers[-1])]
     steps = sum(entry.steps for entry in files)
     noise = sum((entry.counts for entry in current), Counter[str]())

@@ -64,9 +64,20 @@ EFFECTS: tuple[Signature, ...] = (
         rule="LOG003",
     ),
     effect(
+        "rendezvous-closed",
+        r"RendezvousClosedError",
+        "the rendezvous was closed: another node's launcher had given up",
+        "torch.distributed.elastic.rendezvous.api.RendezvousClosedError",
+        "torch.distributed.elastic.rendezvous.api.RendezvousTimeoutError",
+        "look for what that node's launcher said before",
+        tokens=(ERROR,),
+        rule="LOG003",
+        role="echo",
+    ),
+    effect(
         "rendezvous-timeout",
         r"client socket has (?:timed out|failed to connect)|DistStoreError|RendezvousTimeoutError|"
-        r"RendezvousConnectionError|RendezvousClosedError|Timed out initializing process group in store based barrier|"
+        r"RendezvousConnectionError|Timed out initializing process group in store based barrier|"
         r"Timed out after \d{1,9} seconds waiting for clients|TCPStore(?:(?!TCPStore).)*?[Tt]imed? ?out",
         "the rendezvous never came together: a node or rank did not arrive",
         "torch.distributed.DistNetworkError: The client socket has timed out after 600000ms while trying to "
