@@ -123,7 +123,7 @@ class LineReader:
                 continue
             if row.context and not re.search(row.context, hit.before()[-8192:]):
                 continue
-            if row.role == "general" and is_ignored(hit.before()):
+            if row.role in ("cause", "general") and is_ignored(hit.before()):
                 return row.id
             groups = {name: value or "" for name, value in match.groupdict().items()}
             self.entry.add(row, groups, line, hit, file)
