@@ -32,6 +32,7 @@ DATA: tuple[Signature, ...] = (
         "FileNotFoundError: [Errno 2] No such file or directory: 'vocab.txt'",
         "FileNotFoundError: nothing here",
         "is the folder mounted in the container, and shared by all nodes?",
+        role="general",
     ),
     fault(
         "open-files",

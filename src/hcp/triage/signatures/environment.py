@@ -82,6 +82,7 @@ ENVIRONMENT: tuple[Signature, ...] = (
         "AssertionError: FlashAttention maximum version 2.5.8 is supported.",
         "AssertionError: version 2 is here",
         _FACTS,
+        role="general",
     ),
     fault(
         "call-mismatch",
@@ -93,6 +94,7 @@ ENVIRONMENT: tuple[Signature, ...] = (
         "TypeError: unsupported operand type(s) for +",
         "compare the package's version with the one that the framework names (its requirements, its container)",
         _FACTS,
+        role="general",
     ),
     fault(
         "rank-variables",

@@ -22,11 +22,21 @@ GPU: tuple[Signature, ...] = (
     ),
     fault(
         "gpu-ecc",
-        r"CUDA error: uncorrectable ECC error|uncorrectable (?:NVLink|ECC) error|CUDA error: .{0,40}hardware",
+        r"uncorrectable ECC error|CUDA error: (?:(?!CUDA)[\w ]){0,40}hardware",
         "a GPU's memory is faulty",
         "RuntimeError: CUDA error: uncorrectable ECC error encountered",
         "RuntimeError: CUDA error: misaligned address",
         EXCLUDE_NODE,
+        again="machine",
+    ),
+    fault(
+        "gpu-nvlink",
+        r"uncorrectable NVLink error",
+        "an NVLink between GPUs of a node failed",
+        "RuntimeError: CUDA error: uncorrectable NVLink error detected during the execution",
+        "RuntimeError: CUDA error: misaligned address",
+        EXCLUDE_NODE,
+        "nvidia-smi nvlink -e on {node} counts its errors",
         again="machine",
     ),
     fault(
@@ -161,6 +171,7 @@ GPU: tuple[Signature, ...] = (
         "are the shapes and types what this GPU takes? does LD_LIBRARY_PATH name another cuBLAS than PyTorch's?",
         "run again with CUDA_LAUNCH_BLOCKING=1",
         again="chance",
+        role="general",
     ),
     fault(
         "kernel-resources",

@@ -123,6 +123,15 @@ REFUSED: tuple[Signature, ...] = (
         "hcp check {launch}",
     ),
     fault(
+        "too-few-ranks",
+        r"^(?:AssertionError|ValueError|RuntimeError): (?P<text>.{0,200}(?:exceeds [^\w\s]{0,2}world[_ ]size|"
+        r"world[_ ]size\W.{0,40}(?:less|smaller) than).*)$",
+        "the parallel sizes need more ranks than the job has: {text}",
+        "ValueError: Total Megatron Bridge parallel size (16) exceeds `world_size` (8).",
+        "ValueError: Total Megatron Bridge parallel size is unknown",
+        "hcp check {launch}",
+    ),
+    fault(
         "group-missing",
         r"^(?:AssertionError|RuntimeError|ValueError): (?P<group>[\w -]{1,80}) groups? (?:is|are) not initialized",
         "the {group} group does not exist: the model was built for a parallel size that the start-up did not set up",
@@ -139,11 +148,12 @@ REFUSED: tuple[Signature, ...] = (
         "hcp check {launch}",
         context=r"\bin (?:validate_args|validate_config|_?validate\w{0,40}|core_transformer_config_from_args|"
         r"parse_and_validate_args|__post_init__|finalize)\n(?:[^\n]*\n){0,7}[^\n]*\Z",
+        role="general",
     ),
     fault(
         "size-divides",
         r"^(?:[A-Za-z_]\w*\.)*(?:AssertionError|ValueError|RuntimeError): (?P<text>.{0,300}"
-        r"\bdivisible by.*)$",
+        r"\b(?:divisible by|(?:not|be) a multiple of).*)$",
         "a size of the launch does not divide: {text}",
         "AssertionError: num_attention_heads (30) must be divisible by tensor_model_parallel_size (4)",
         "AssertionError: num_attention_heads (30) must be positive",

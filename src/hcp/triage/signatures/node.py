@@ -60,6 +60,7 @@ NODE: tuple[Signature, ...] = (
         "OSError: [Errno 2] No such file or directory",
         "touch a file in that folder on {node}, as the job's user, inside its container",
         "did two jobs or ranks remove or replace the same file?",
+        tokens=(ERROR, b"Read-only file system"),
         again="chance",
     ),
     fault(

@@ -33,7 +33,8 @@ ROLLOUT: tuple[Signature, ...] = (
         "rollout-engine",
         r"Engine core initialization failed|EngineCore (?:failed to start|encountered a fatal error)|EngineDeadError|"
         r"(?:Scheduler|TokenizerManager|DetokenizerManager) hit an exception|Rank \d+ scheduler is dead|"
-        r"Initialization failed\. Please see the error messages above|Server process terminated unexpectedly",
+        r"Initialization failed\. Please see the error messages above|"
+        r"Server process terminated unexpectedly|Server \d+ failed: [45]\d\d",
         "the rollout engine (vLLM or SGLang) did not start or died; these lines do not say of what",
         "RuntimeError: Engine core initialization failed. See root cause above. Failed core proc(s): {}",
         "RuntimeError: Engine core is up",
