@@ -9,6 +9,10 @@ CONTEXT_OF = {
     "bridge-packed-mask": '  File "gpt_step.py", line 82, in _partition_packed_batch_for_cp\n',
     "slime-max-tokens": '  File "slime/utils/seqlen_balancing.py", line 188, in _get_capped_partitions\n',
     "checkpoint-key": '  File "megatron/training/checkpointing.py", line 1818, in load_checkpoint\n',
+    "pack-short-slice": '  File "verl/models/mcore/util.py", line 90, in preprocess_packed_seqs\n',
+    "moe-mask-sp": '  File "moe/moe_utils.py", line 676, in compute_routing_scores_for_aux_loss\n',
+    "slice-mismatch": '  File "rope_utils.py", line 147, in _apply_rotary_pos_emb_bshd\n',
+    "arguments-refused": '  File "arguments.py", line 714, in validate_args\n    assert sequence_parallel\n',
     "hang-at-exit": "[after training is done] datetime: 2026-02-05 18:02:41\n",
 }
 """Signature -> what stands above the line, where the signature asks for that; all others ask for dynamic CP's."""

@@ -88,7 +88,7 @@ def test_a_missing_nvml_that_ft_launcher_logs_is_no_failure(tmp_path):
     assert _diagnosis(tmp_path, NO_NVML).failure is None
     assert _diagnosis(tmp_path, NO_NVML + TIME).failure.signature.id == "time-limit"
     raised = NO_NVML.partition("\n")[2]
-    assert _diagnosis(tmp_path, raised).failure.signature.id == "exception"
+    assert _diagnosis(tmp_path, raised).failure.signature.id == "library-missing"
 
 
 def test_what_follows_the_end_of_the_job_is_no_failure(tmp_path):

@@ -33,7 +33,8 @@ _CODES = {
     143: "terminated (SIGTERM)",
 }
 
-
+_GROUPS = ("code", "code2", "code3", "code4")
+"""Groups of a launcher's patterns that hold an exit code."""
 CAME_TO_DIE = frozenset((-4, -7, -8, -9, -11, 9, 132, 135, 136, 137, 139))
 """Died of a signal that nobody sends to end a job in order: killed, or a crash."""
 WAS_ENDED = frozenset((-2, -15, 130, 143))
@@ -51,7 +52,7 @@ def exit_code(groups: Mapping[str, str]) -> int | None:
         if how.startswith(words):
             return -number
     match = re.search(r"exit code (-?\d+)", how)
-    return whole(match[1]) if match else whole(groups.get("code") or groups.get("code2"))
+    return whole(match[1]) if match else whole(next((groups[name] for name in _GROUPS if groups.get(name)), None))
 
 
 def explain_code(code: int) -> str:

@@ -123,7 +123,7 @@ class LineReader:
                 continue
             if row.context and not re.search(row.context, hit.before()[-8192:]):
                 continue
-            if row.role == "general" and is_ignored(hit.before()):
+            if row.role in ("cause", "general") and is_ignored(hit.before()):
                 return row.id
             if row.id == "preempted" and self.job.ends.get(self.job.attempt) in ("failed", "stopped"):
                 return row.id  # the job had ended already, and asked to be started again itself

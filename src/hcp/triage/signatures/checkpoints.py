@@ -11,7 +11,8 @@ CHECKPOINTS: tuple[Signature, ...] = (
         r": copying a param with shape|"
         r"Cannot merge two lists with different lengths|Global shape mismatch for loaded|"
         r"(?:Missing|Unexpected) keys? (?:not found )?in (?:the )?(?:loaded |sharded )?(?:checkpoint|state[ _]dict)|"
-        r"argument value from the checkpoint|not found in (?:the )?checkpoint|Missing key in checkpoint state_dict",
+        r"argument value from the checkpoint|not found in (?:the )?checkpoint|from model not in state dict|"
+        r"^KeyError: .{0,200}not (?:found )?in (?:the )?state_?dict|Missing key in checkpoint state_dict",
         "the checkpoint does not fit the model: it was written with other sizes, another layout, or another version",
         "RuntimeError: Error(s) in loading state_dict for GPTModel:",
         "RuntimeError: Error(s) in reading the data",
@@ -21,7 +22,8 @@ CHECKPOINTS: tuple[Signature, ...] = (
     ),
     fault(
         "checkpoint-key",
-        r"^KeyError: '(?P<key>state|optimizer|model|param_groups|param_state|opt_param_scheduler|rng_state)'$",
+        r"^KeyError: '(?P<key>state|optimizer|model|module|model0|param_groups|param_state|opt_param_scheduler|"
+        r"rng_state|iteration|total_iters|args|checkpoint_version|lr_scheduler|content_metadata)'$",
         "the checkpoint lacks a part that the program expects, or has it in another form: {key}",
         "KeyError: 'optimizer'",
         "KeyError: 'tokens'",
@@ -29,10 +31,22 @@ CHECKPOINTS: tuple[Signature, ...] = (
         context=r"load_(?:checkpoint|state_dict|base_checkpoint)",
     ),
     fault(
+        "checkpoint-write",
+        r"PytorchStreamWriter failed writing|\bunexpected pos \d+ vs \d+|basic_ios::clear: iostream error",
+        "a checkpoint could not be written: its file system is full, over its quota, or failed",
+        "RuntimeError: [enforce fail at inline_container.cc:471] . PytorchStreamWriter failed writing file data/3: "
+        "file write failed",
+        "RuntimeError: [enforce fail at inline_container.cc:471] . file not found",
+        "df -h, df -i and the quota of the checkpoint folder on {node}; the checkpoint that was being written is not "
+        "whole",
+        again="chance",
+    ),
+    fault(
         "checkpoint-format",
         r"is not a distributed checkpoint|[Uu]nknown checkpoint format|checkpoint format .{1,80} not supported|"
         r"invalid load key|PytorchStreamReader failed|[Cc]heckpoint versions? do(?:es)? not match|"
-        r"Unsupported global strategy|Weights only load failed|Cannot load .{0,60}checkpoint into",
+        r"Unsupported global strategy|Weights only load failed|Cannot load .{0,60}checkpoint into|"
+        r"Error while deserializing header|HeaderTooLarge|MetadataIncompleteBuffer",
         "the checkpoint has another format than the program reads, or is incomplete",
         "megatron.core.dist_checkpointing.core.CheckpointingException: /ckpt/iter_10 is not a distributed checkpoint",
         "megatron.core.dist_checkpointing.core.CheckpointingException: Duplicate keys",

@@ -75,6 +75,18 @@ EFFECTS: tuple[Signature, ...] = (
         role="echo",
     ),
     effect(
+        "ft-heartbeat",
+        r"Did not get (?:initial|subsequent) heartbeat|FT timeout elapsed|"
+        r"^Section '[^']{1,80}' has been open for [\d.]{1,20} seconds",
+        "a rank hung: ft_launcher's monitor heard nothing from it and ended it",
+        "Did not get subsequent heartbeat. Waited 15.00 seconds.",
+        "Did get a subsequent heartbeat.",
+        "is the time-out longer than the longest step, evaluation or save (--ft-rank-heartbeat-timeout)?",
+        _WHO_WAITED,
+        tokens=(b"heartbeat. Waited", b"FT timeout elapsed", b"has been open for "),
+        role="origin",
+    ),
+    effect(
         "rendezvous-timeout",
         r"client socket has (?:timed out|failed to connect)|DistStoreError|RendezvousTimeoutError|"
         r"RendezvousConnectionError|Timed out initializing process group in store based barrier|"

@@ -22,11 +22,21 @@ GPU: tuple[Signature, ...] = (
     ),
     fault(
         "gpu-ecc",
-        r"CUDA error: uncorrectable ECC error|uncorrectable (?:NVLink|ECC) error|CUDA error: .{0,40}hardware",
+        r"uncorrectable ECC error|CUDA error: (?:(?!CUDA)[\w ]){0,40}hardware",
         "a GPU's memory is faulty",
         "RuntimeError: CUDA error: uncorrectable ECC error encountered",
         "RuntimeError: CUDA error: misaligned address",
         EXCLUDE_NODE,
+        again="machine",
+    ),
+    fault(
+        "gpu-nvlink",
+        r"uncorrectable NVLink error",
+        "an NVLink between GPUs of a node failed",
+        "RuntimeError: CUDA error: uncorrectable NVLink error detected during the execution",
+        "RuntimeError: CUDA error: misaligned address",
+        EXCLUDE_NODE,
+        "nvidia-smi nvlink -e on {node} counts its errors",
         again="machine",
     ),
     fault(
@@ -93,16 +103,95 @@ GPU: tuple[Signature, ...] = (
         "hcp facts, inside the container of the job, on {node}",
     ),
     fault(
+        "gpu-driver",
+        r"[Dd]river/library version mismatch|Found no NVIDIA driver|No CUDA GPUs are available|"
+        r"Torch not compiled with CUDA enabled|CUDA unknown error - this may be due|unsupported display driver|"
+        r"CUDA driver initialization failed|CUDA_ERROR_(?:NO_DEVICE|SYSTEM_NOT_READY|SYSTEM_DRIVER_MISMATCH)|"
+        r"system not yet initialized|no CUDA-capable device is detected|"
+        r"Cuda failure (?:\d{1,4} )?'(?:initialization error|no CUDA-capable device|system not yet)|"
+        r"nvidia-container-cli: (?:initialization error|detection error)",
+        "the program found no working GPU driver on this node",
+        "RuntimeError: No CUDA GPUs are available",
+        "RuntimeError: No GPUs were asked for",
+        "nvidia-smi on {node}; does the job ask for GPUs, and does the container see them? after a driver update the "
+        "node needs a restart; Error 802: nvidia-fabricmanager must run",
+        EXCLUDE_NODE,
+        tokens=(ERROR, b"NCCL WARN", b"ibrary version mismatch"),
+        again="machine",
+    ),
+    fault(
         "gpu-lost",
         r"CUDA error: (?:unknown error|unspecified launch failure|device not ready)|fallen off the bus|"
         r"CUDA-capable device\(s\) is/are busy|Cuda failure (?:\d{1,4} )?'(?:unknown error|unspecified launch failure)|"
-        r"unhandled cuda error|ncclUnhandledCudaError|Unable to determine the device handle",
+        r"Unable to determine the device handle",
         "a GPU stopped working",
         "RuntimeError: CUDA error: unspecified launch failure",
         "RuntimeError: CUDA error: invalid argument",
         EXCLUDE_NODE,
         tokens=(ERROR, b"NCCL WARN", b"NVRM: "),
         again="machine",
+    ),
+    fault(
+        "nccl-cuda",
+        r"Cuda failure (?:\d{1,4} )?'(?P<what>[^']{1,100})'",
+        "a CUDA call inside NCCL failed: {what}",
+        "gpu1:33:44 [0] transport/p2p.cc:242 NCCL WARN Cuda failure 1 'invalid argument'",
+        "gpu1:33:44 [0] NCCL WARN Cuda is there",
+        "do NCCL's CUDA and the node's driver fit (hcp facts on {node})? run once with NCCL_CUMEM_ENABLE=0, and with "
+        "NCCL_P2P_DISABLE=1",
+        tokens=(b"NCCL WARN", b"Cuda failure"),
+        again="chance",
+    ),
+    fault(
+        "nccl-cuda-unsaid",
+        r"unhandled cuda error|ncclUnhandledCudaError",
+        "a CUDA call inside NCCL failed; which, NCCL did not print",
+        "ncclUnhandledCudaError: Call to CUDA function failed.",
+        "ncclInternalError: Internal check failed.",
+        "start again with NCCL_DEBUG=INFO: it prints the call and CUDA's error",
+        role="general",
+        again="chance",
+    ),
+    fault(
+        "cublas",
+        r"CUBLAS_STATUS_(?P<status>NOT_INITIALIZED|ALLOC_FAILED)",
+        "cuBLAS could not start ({status}): mostly the GPU's memory is full, or a kernel before it failed",
+        "RuntimeError: CUDA error: CUBLAS_STATUS_NOT_INITIALIZED when calling `cublasCreate(handle)`",
+        "RuntimeError: CUDA error: CUBLAS_STATUS_SUCCESS",
+        "lower the micro-batch or raise context_parallel_size; do other processes hold memory on the GPU (nvidia-smi)?",
+        "run again with CUDA_LAUNCH_BLOCKING=1",
+        again="chance",
+    ),
+    fault(
+        "cublas-call",
+        r"CUBLAS_STATUS_(?P<status>[A-RT-Z]\w{1,40})",
+        "a matrix product failed in cuBLAS: {status}",
+        "RuntimeError: CUDA error: CUBLAS_STATUS_EXECUTION_FAILED when calling `cublasGemmEx( handle, opa)`",
+        "RuntimeError: CUDA error: CUBLAS_STATUS_SUCCESS",
+        "are the shapes and types what this GPU takes? does LD_LIBRARY_PATH name another cuBLAS than PyTorch's?",
+        "run again with CUDA_LAUNCH_BLOCKING=1",
+        again="chance",
+        role="general",
+    ),
+    fault(
+        "kernel-resources",
+        r"out of resource: (?P<what>[\w ]{1,40}), Required: (?P<need>\d+), Hardware limit: (?P<limit>\d+)",
+        "a Triton kernel needs more {what} than this GPU has: {need}, of {limit}",
+        "triton.runtime.errors.OutOfResources: out of resource: shared memory, Required: 262144, Hardware "
+        "limit: 232448",
+        "triton.runtime.errors.OutOfResources: none",
+        "smaller blocks or fewer stages of that kernel; a newer Triton or package, or train without torch.compile here",
+        tokens=(b"out of resource: ",),
+    ),
+    fault(
+        "kernel-compile",
+        r"BackendCompilerFailed|InductorError|PTXAS error|Internal Triton PTX codegen error|"
+        r"triton\.compiler\.errors\.\w{1,40}Error|TritonMissing|torch\._dynamo\.exc\.\w{1,40}",
+        "torch.compile or Triton could not compile a kernel",
+        "torch._dynamo.exc.BackendCompilerFailed: backend='inductor' raised:",
+        "torch._dynamo started",
+        "run once with TORCHDYNAMO_DISABLE=1: does it pass? does Triton's version fit PyTorch?",
+        tokens=(ERROR, b"_dynamo.exc.", b"TritonMissing"),
     ),
     fault(
         "nan-loss",

@@ -41,7 +41,7 @@ JOB: tuple[Signature, ...] = (
     ),
     ended(
         "job-cancelled",
-        r"\*\*\* JOB \S+ ON \S+ CANCELLED AT [^ ]+(?: BY [^*]{0,80})? \*\*\*",
+        r"\*\*\* JOB \S+ (?:ON \S+ )?CANCELLED AT [^ ]+(?: (?:BY|DUE to SIGNAL) [^*]{0,80})? \*\*\*",
         "somebody cancelled the job",
         "slurmstepd: error: *** JOB 12 ON n1 CANCELLED AT 2026-08-22T10:00:00 ***",
         "slurmstepd: error: *** JOB 12 ON n1 CANCELLED AT 2026-08-22T10:00:00 DUE TO TIME LIMIT ***",

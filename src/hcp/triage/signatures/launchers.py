@@ -34,6 +34,7 @@ LAUNCHERS: tuple[Signature, ...] = (
     report(
         "process-ended",
         r"exits with return code = (?P<code>-?\d+)|exited with (?:exit )?code (?P<code2>-?\d+)\b|"
+        r"command terminated with exit code (?P<code3>\d+)|^\s*Exit Code:\s{1,20}(?P<code4>[1-9]\d{0,2})$|"
         r"(?:line \d+:\s{0,4}\d+ )(?P<how>Killed|Segmentation fault|Bus error|Aborted)\b|"
         r"^(?P<how2>Killed|(?:Segmentation fault|Bus error|Aborted) \(core dumped\))$",
         "a launcher saw a process end",
@@ -41,11 +42,12 @@ LAUNCHERS: tuple[Signature, ...] = (
         "with return code = -9",
         "the handler exits with a return code",
         SACCT,
-        tokens=(b"exit", b"illed", b"core dumped"),
+        tokens=(b"exit", b"illed", b"core dumped", b"Exit Code:"),
     ),
     fault(
         "srun-step",
-        r"^(?P<why>Unable to (?:create step|confirm allocation|allocate resources).*|Task launch .* failed.*|"
+        r"^(?P<why>Unable to (?:create step|confirm allocation|allocate resources).*|"
+        r"Task launch .* failed.*|tasks? [\d,-]{1,200} launch failed: .*|"
         r"Application launch failed.*)",
         "srun could not start the step: {why}",
         "srun: error: Unable to create step for job 12: Requested node configuration is not available",

@@ -75,6 +75,31 @@ MODELS: tuple[Signature, ...] = (
         "run again with NVTE_DEBUG=1 NVTE_DEBUG_LEVEL=2: Transformer Engine then says why each backend was dropped",
     ),
     fault(
+        "moe-mask-sp",
+        r"^RuntimeError: The size of tensor a \((?P<a>\d+)\) must match the size of tensor b \((?P<b>\d+)\)",
+        "the router's padding mask is not cut over the ranks of sequence parallelism: {a} tokens, a mask of {b}",
+        "RuntimeError: The size of tensor a (16256) must match the size of tensor b (65024) at non-singleton dimension "
+        "0",
+        "RuntimeError: The size of tensor a is unknown",
+        "use a Megatron-LM that cuts it, or train without the padding mask (packed rows without padding)",
+        context=r"compute_routing_scores_for_aux_loss|_apply_expert_bias|apply_z_loss",
+    ),
+    fault(
+        "slice-mismatch",
+        r"^RuntimeError: The size of tensor a \((?P<a>\d+)\) must match the size of tensor b \((?P<b>\d+)\)|"
+        r"^RuntimeError: The expanded size of the tensor \((?P<a2>\d+)\) must match the existing size "
+        r"\((?P<b2>\d+)\)",
+        "two tensors of attention or its positions differ in length, {a}{a2} and {b}{b2}: where one is a multiple of "
+        "the other, only one of them is cut over the ranks of context or sequence parallelism",
+        "RuntimeError: The size of tensor a (4096) must match the size of tensor b (2048) at non-singleton dimension 0",
+        "RuntimeError: The size of tensor a is unknown",
+        "hcp check {launch}",
+        "hcp support config.json says whether this model has context parallelism in this release",
+        "run once with context_parallel_size 1: does it pass?",
+        context=r"_rotary_pos_emb|rope_utils|get_full_mask|get_batch_on_this_cp_rank|context_parallel\.py|"
+        r"_embeddings?_for_cp|split_\w{0,20}_cp|thd_get_partitioned",
+    ),
+    fault(
         "cudnn-attention",
         r"cuDNN Error: |CUDNN_STATUS_(?!SUCCESS)[A-Z]|\[cudnn_frontend\] Error",
         "cuDNN refuses this attention, or fails in it",
@@ -98,9 +123,37 @@ REFUSED: tuple[Signature, ...] = (
         "hcp check {launch}",
     ),
     fault(
+        "too-few-ranks",
+        r"^(?:AssertionError|ValueError|RuntimeError): (?P<text>.{0,200}(?:exceeds [^\w\s]{0,2}world[_ ]size|"
+        r"world[_ ]size\W.{0,40}(?:less|smaller) than).*)$",
+        "the parallel sizes need more ranks than the job has: {text}",
+        "ValueError: Total Megatron Bridge parallel size (16) exceeds `world_size` (8).",
+        "ValueError: Total Megatron Bridge parallel size is unknown",
+        "hcp check {launch}",
+    ),
+    fault(
+        "group-missing",
+        r"^(?:AssertionError|RuntimeError|ValueError): (?P<group>[\w -]{1,80}) groups? (?:is|are) not initialized",
+        "the {group} group does not exist: the model was built for a parallel size that the start-up did not set up",
+        "AssertionError: expert parallel group is not initialized",
+        "AssertionError: the logger is not initialized",
+        "hcp check {launch}",
+    ),
+    fault(
+        "arguments-refused",
+        r"^(?:AssertionError|ValueError|NotImplementedError): (?P<text>.+)$",
+        "the program refuses its arguments: {text}",
+        "AssertionError: When using MoE and tensor parallelism, sequence parallelism must be used.",
+        "AssertionError",
+        "hcp check {launch}",
+        context=r"\bin (?:validate_args|validate_config|_?validate\w{0,40}|core_transformer_config_from_args|"
+        r"parse_and_validate_args|__post_init__|finalize)\n(?:[^\n]*\n){0,7}[^\n]*\Z",
+        role="general",
+    ),
+    fault(
         "size-divides",
         r"^(?:[A-Za-z_]\w*\.)*(?:AssertionError|ValueError|RuntimeError): (?P<text>.{0,300}"
-        r"\bdivisible by.*)$",
+        r"\b(?:divisible by|(?:not|be) a multiple of).*)$",
         "a size of the launch does not divide: {text}",
         "AssertionError: num_attention_heads (30) must be divisible by tensor_model_parallel_size (4)",
         "AssertionError: num_attention_heads (30) must be positive",

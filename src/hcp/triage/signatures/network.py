@@ -73,6 +73,16 @@ NETWORK: tuple[Signature, ...] = (
         tokens=(b"NCCL WARN", ERROR),
     ),
     fault(
+        "nccl-route",
+        r"No route to host|Network is unreachable|Connect to fe80:|Software caused connection abort",
+        "the nodes do not reach each other over this interface (NCCL or Gloo chose one that is not shared)",
+        "socketStartConnect: Connect to 192.168.19.14<52822> failed : No route to host",
+        "socketStartConnect: Connect to 192.168.19.14<52822> failed : Connection refused",
+        "ip -br addr on both nodes: set NCCL_SOCKET_IFNAME and GLOO_SOCKET_IFNAME to the interface that they share",
+        "do firewalls let the nodes' ports through?",
+        tokens=(ERROR, b"NCCL WARN", b"Connect to "),
+    ),
+    fault(
         "gloo-loopback",
         r"Gloo connectFullMesh failed(?:(?!Gloo connectFullMesh).)*?remote=\[?(?:127\.|::1)",
         "Gloo connects to ranks of other nodes through loopback: the host name resolves to 127.0.0.1",
@@ -81,6 +91,18 @@ NETWORK: tuple[Signature, ...] = (
         "RuntimeError: Gloo connectFullMesh failed with [pair.cc:144] no error",
         "set GLOO_SOCKET_IFNAME to the interface that the nodes reach each other by (one name; NCCL's ^ is unknown "
         "to it)",
+    ),
+    fault(
+        "gloo-connect",
+        r"gloo/transport/tcp/\w{1,20}\.\w{1,3}:\d+\] (?:connect \[?(?P<at>[\w.:%-]{1,60})\]?:\d+: |Connect timeout|"
+        r"timed out connecting)",
+        "Gloo could not connect to another rank {at}: the address is of an interface that the nodes do not share, or "
+        "that rank was gone",
+        "RuntimeError: [gloo/transport/tcp/pair.cc:799] connect [172.31.71.170]:13195: Connection refused",
+        "RuntimeError: [gloo/transport/tcp/pair.cc:553] Connection closed by peer [127.0.0.1]:3456",
+        "set GLOO_SOCKET_IFNAME to the interface that the nodes reach each other by",
+        "look for a rank that ended before this time",
+        again="chance",
     ),
     fault(
         "gloo-interface",

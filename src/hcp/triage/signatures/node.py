@@ -20,7 +20,8 @@ NODE: tuple[Signature, ...] = (
     ),
     fault(
         "shared-memory",
-        r"is killed by signal: Bus error|unable to (?:write|open) (?:to )?(?:file|shared memory)|"
+        r"is killed by signal: Bus error|unable to (?:write|open|mmap) (?:\d+ bytes (?:from|to) )?(?:to )?"
+        r"(?:file|shared memory)|"
         r"Caught signal 7 \(Bus error|/dev/shm: No space left|No space left on device: '/dev/shm|"
         r"Error while creating shared memory segment",
         "a process ran out of shared memory (/dev/shm): a data loader's worker, or NCCL",
@@ -59,16 +60,8 @@ NODE: tuple[Signature, ...] = (
         "OSError: [Errno 2] No such file or directory",
         "touch a file in that folder on {node}, as the job's user, inside its container",
         "did two jobs or ranks remove or replace the same file?",
+        tokens=(ERROR, b"Read-only file system"),
         again="chance",
-    ),
-    fault(
-        "module-missing",
-        r"^(?:ModuleNotFoundError: No module named|ImportError: cannot import name|ImportError: .{0,300}"
-        r"(?:cannot open shared object|undefined symbol))",
-        "a Python package is missing or of another version on this node",
-        "ModuleNotFoundError: No module named 'megatron'",
-        "AttributeError: module has no attribute",
-        "hcp facts, inside the container of the job",
     ),
     fault(
         "host-memory",

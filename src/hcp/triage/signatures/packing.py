@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from hcp.triage.signatures.row import Signature, launch_fault
+from hcp.triage.signatures.row import Signature, fault, launch_fault
 
 PACKING: tuple[Signature, ...] = (
     launch_fault(
@@ -40,6 +40,18 @@ PACKING: tuple[Signature, ...] = (
         "cp_size)",
         "AssertionError: neat_packing + context_parallel is on",
         "pad every sequence of a pack to a multiple of 2 x CP (with sequence parallelism: 2 x CP x TP)",
+    ),
+    fault(
+        "pack-short-slice",
+        r"^RuntimeError: (?:The expanded size of the tensor \(\d+\) must match the existing size \(\d+\)|"
+        r"shape mismatch: value tensor of shape|The size of tensor a \(\d+\) must match)",
+        "a packed sequence is shorter than the slice that this context-parallel rank takes of it",
+        "RuntimeError: The expanded size of the tensor (2) must match the existing size (0) at non-singleton dimension "
+        "0.  Target sizes: [2].  Tensor sizes: [0]",
+        "RuntimeError: The expanded size of the tensor is unknown",
+        "use verl 0.8 or newer (verl #6001; copies of its function stand in mbridge too), or drop samples shorter than "
+        "2 x CP x TP tokens",
+        context=r"preprocess_packed_seqs|preprocess_thd_engine",
     ),
     launch_fault(
         "loss-per-token",

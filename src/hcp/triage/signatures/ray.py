@@ -39,6 +39,38 @@ RAY: tuple[Signature, ...] = (
         "ValueError: Total available GPUs 8",
         "ray status: did every node join?",
     ),
+    fault(
+        "ray-start",
+        r"Failed to register worker|Unable to register worker with raylet|not registered within the timeout|"
+        r"Could not find any running Ray instance|Version mismatch: The cluster was started with|"
+        r"Failed to (?:connect to GCS|get the system config from raylet)|RuntimeEnvSetupError: (?P<text>.*)|"
+        r"The current node timed out during startup",
+        "Ray did not come up on a node, or its workers crashed at their start {text}",
+        "core_worker.cc:496: Failed to register worker to Raylet: IOError: [RayletClient] Unable to register worker",
+        "core_worker.cc:496: registered",
+        "give ray the CPUs of the allocation (ray start --num-cpus=$SLURM_CPUS_ON_NODE), a short and empty --temp-dir, "
+        "and enough processes (ulimit -u)",
+        "the cause is in session_latest/logs (raylet.err, python-core-worker-*, runtime_env_agent.log)",
+        tokens=(ERROR, b"not registered within", b"timed out during startup"),
+    ),
+    report(
+        "ray-node-died",
+        r"NodeDiedError|^The node .{0,300}(?:has been marked dead|missed too many heartbeats)",
+        "Ray lost a node: its raylet was killed or no longer answered",
+        "The node with node id: ab12 and address: 10.0.0.2 and node name: n2 has been marked dead because the detector "
+        "has missed too many heartbeats from it.",
+        "The node with node id: ab12 was added",
+        "sinfo -R and dmesg -T on {node}: the machine, its memory, or its network",
+        tokens=(ERROR, b"been marked dead"),
+    ),
+    effect(
+        "ray-again",
+        r"^ValueError: Failed to create placement group .{1,200} already exists",
+        "Ray started the job's main task a second time, after it had died: the first death is what matters",
+        "ValueError: Failed to create placement group 'global_poolverl_group_4:0' because name already exists.",
+        "ValueError: Failed to create placement group",
+        _WORKER_LOG,
+    ),
     effect(
         "ray-wrapper",
         r"ray\.exceptions\.|ray::|ActorDiedError|RayTaskError",

@@ -5,9 +5,12 @@ from __future__ import annotations
 import re
 
 from hcp.triage.signatures.checkpoints import CHECKPOINTS
+from hcp.triage.signatures.containers import CONTAINERS
 from hcp.triage.signatures.context_parallel import CONTEXT_PARALLEL
+from hcp.triage.signatures.data import DATA
 from hcp.triage.signatures.dynamic_cp import DYNAMIC_CP
 from hcp.triage.signatures.effects import EFFECTS
+from hcp.triage.signatures.environment import ENVIRONMENT
 from hcp.triage.signatures.exceptions import EXCEPTIONS
 from hcp.triage.signatures.gpu import GPU
 from hcp.triage.signatures.hierarchical_cp import HIERARCHICAL_CP
@@ -19,20 +22,25 @@ from hcp.triage.signatures.network import NETWORK
 from hcp.triage.signatures.node import NODE
 from hcp.triage.signatures.packing import PACKING
 from hcp.triage.signatures.ray import RAY
+from hcp.triage.signatures.rollout import ROLLOUT
 from hcp.triage.signatures.row import Signature
 
 SIGNATURES: tuple[Signature, ...] = (
     *HIERARCHICAL_CP,
+    *PACKING,
     *MODELS,
     *CONTEXT_PARALLEL,
-    *PACKING,
     *LAYOUT,
     *DYNAMIC_CP,
+    *ROLLOUT,
     *GPU,
     *NETWORK,
-    *NODE,
     *CHECKPOINTS,
+    *DATA,
+    *NODE,
     *JOB,
+    *CONTAINERS,
+    *ENVIRONMENT,
     *RAY,
     *EFFECTS,
     *LAUNCHERS,

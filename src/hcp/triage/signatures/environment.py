@@ -1,0 +1,156 @@
+"""What a program says whose packages, options or variables do not fit: it would fail the same way again."""
+
+from __future__ import annotations
+
+from hcp.triage.signatures.row import ERROR, Signature, fault
+
+_FACTS = "hcp facts, inside the container of the job"
+
+ENVIRONMENT: tuple[Signature, ...] = (
+    fault(
+        "bad-option",
+        r"^(?:\S{1,200}: )?[Ee]rror: (?P<text>unrecognized arguments?: .*|argument \S.*|ambiguous option: .*|"
+        r"the following arguments are required: .*|one of the arguments .*|[Nn]o such option.*|"
+        r"Invalid value for .*|Missing (?:option|argument) .*)$",
+        "the program does not take these options: {text}",
+        "pretrain_gpt.py: error: unrecognized arguments: --context-parallel",
+        "pretrain_gpt.py: error: the data are gone",
+        "hcp check {launch}",
+        "which version does the program have, and which one are the options of? PROGRAM --help lists them",
+    ),
+    fault(
+        "bad-override",
+        r"^Could not override (?P<text>.*)|^Error merging (?P<text2>.*)|"
+        r"^Key (?P<text3>'[^']{1,200}' (?:is )?not in .*)|^(?:hydra|omegaconf)\.errors\.\w+: (?P<text4>.*)|"
+        r"^(?P<text5>Error parsing override .*|"
+        r"Missing mandatory value: .*|Could not (?:find|load) '[^']{1,200}'.*|Interpolation key .* not found)|"
+        r"^\w{1,40}ValidationError: (?P<text6>\d+ validation errors? for .*)|"
+        r"^ValueError: (?P<text7>Some (?:specified arguments|keys) are not used by .*)",
+        "the configuration does not take this setting: {text}{text2}{text3}{text4}{text5}{text6}{text7}",
+        "Could not override 'actor_rollout_ref.actor.megatron.cp_size'.",
+        "Could not overwrite the file",
+        "hcp check {launch}",
+        "Hydra takes +KEY=VALUE for a key that its configuration lacks; is the key of this version?",
+        tokens=(ERROR, b"ould not override", b"not in struct", b"mandatory value"),
+    ),
+    fault(
+        "abi-mismatch",
+        r"^(?:[A-Za-z]\w*Error: |/)(?:(?!undefined symbol: ).){0,500}?undefined symbol: |symbol lookup error: |"
+        r"version `(?:GLIBC|GLIBCXX|CXXABI)_[\d.]+' not found|"
+        r"^\w{1,40}Error: .{0,100}(?:detected CUDA version .{1,80} mismatches|numpy\.\w+ size changed)",
+        "a package was built for another version of PyTorch, CUDA or the system's C library than the one on this node",
+        "ImportError: flash_attn_2_cuda.so: undefined symbol: _ZN2at4_ops5zeros4callE",
+        "ImportError: no symbol of this name",
+        "install the package again for this PyTorch (pip install --no-build-isolation --no-binary NAME NAME), or use "
+        "the wheel whose name says the same torch, CUDA and cxx11abi",
+        _FACTS,
+        tokens=(ERROR, b"undefined symbol: ", b"' not found (required"),
+    ),
+    fault(
+        "library-missing",
+        r"^(?:ImportError|OSError|RuntimeError): (?P<name>\S{1,200}): cannot open shared object file|"
+        r"error while loading shared libraries: (?P<name2>\S{1,200})|"
+        r"^\w{1,40}Error: Could not find shared object file|Unable to load any of {?libcudnn|"
+        r"^Could not load library (?P<name3>\S{1,200})\. Error",
+        "a shared library is not found on this node: {name}{name2}{name3}",
+        "OSError: libcublas.so.13: cannot open shared object file: No such file or directory",
+        "OSError: [Errno 2] No such file or directory: 'vocab.txt'",
+        "is the CUDA of the package the one of the container? does LD_LIBRARY_PATH name its folder?",
+        _FACTS,
+        tokens=(ERROR, b"load any of"),
+    ),
+    fault(
+        "module-missing",
+        r"^(?:ModuleNotFoundError: No module named|ImportError: cannot import name|"
+        r"(?:RuntimeError: )?Failed to import \S{1,200} because of the following error|"
+        r"(?:importlib\.metadata\.)?PackageNotFoundError: )|"
+        r"^/\S{1,200}python\S{0,20}: No module named ",
+        "a Python package is missing or of another version on this node",
+        "ModuleNotFoundError: No module named 'megatron'",
+        "AttributeError: module has no attribute",
+        _FACTS,
+        tokens=(ERROR, b"o module named"),
+    ),
+    fault(
+        "package-version",
+        r"^(?:[A-Za-z_]\w*\.)*(?:AssertionError|ImportError|RuntimeError|ValueError|NotImplementedError): "
+        r"(?P<text>.{0,300}(?:\bnot (?:been )?installed|[Pp]lease (?:pip )?install|pip install|"
+        r"(?:maximum|minimum|required) version|requires? (?:at least )?[\w.-]{1,40} ?(?:>=|<=|==|~=|>|<) ?v?\d|"
+        r"[\w-] ?(?:>=|<=|==|~=) ?v?\d[\w.]{0,20} (?:is required|is needed|but|or newer)|"
+        r"version \S{1,40} or (?:newer|above|later|higher)|(?:is )?not (?:available|supported) in this version).*)$",
+        "a package is missing or of a version that the program does not take: {text}",
+        "AssertionError: FlashAttention maximum version 2.5.8 is supported.",
+        "AssertionError: version 2 is here",
+        _FACTS,
+        role="general",
+    ),
+    fault(
+        "call-mismatch",
+        r"^(?:TypeError: (?P<text>.{0,200}(?:got an unexpected keyword argument|missing \d+ required (?:positional|"
+        r"keyword-only) argument|takes (?:from )?\d+ (?:to \d+ )?positional arguments? but).*)|"
+        r"AttributeError: (?P<text2>module '[^']{1,200}' has no attribute .*))$",
+        "the program calls a package of another version than it was written for: {text}{text2}",
+        "TypeError: __init__() got an unexpected keyword argument 'tp_group'",
+        "TypeError: unsupported operand type(s) for +",
+        "compare the package's version with the one that the framework names (its requirements, its container)",
+        _FACTS,
+        role="general",
+    ),
+    fault(
+        "rank-variables",
+        r"environment variable (?P<name>\w{1,40}) expected, but not set|"
+        r"^KeyError: '(?P<name2>RANK|WORLD_SIZE|LOCAL_RANK|MASTER_ADDR|MASTER_PORT|LOCAL_WORLD_SIZE)'",
+        "{name}{name2} is not set: the program was started without torchrun, or srun's variables were not passed on",
+        "ValueError: Error initializing torch.distributed using env:// rendezvous: environment variable RANK expected, "
+        "but not set",
+        "KeyError: 'rank'",
+        "hcp check {launch} --select SLURM",
+    ),
+    fault(
+        "hub",
+        r"^(?:[A-Za-z_]\w*\.)*(?:OfflineModeIsEnabled|LocalEntryNotFoundError|GatedRepoError|RepositoryNotFoundError|"
+        r"RevisionNotFoundError|HfHubHTTPError|HFValidationError)\b|"
+        r"^(?:[A-Za-z_]\w*\.)*\w{1,40}Error: .{0,200}(?:couldn't connect to '|HTTPSConnectionPool\(host=|"
+        r"Can't load (?:the )?(?:tokenizer|config|model|image processor|feature extractor|processor|weights)|"
+        r"is not a (?:valid model identifier|local folder and is not)|does not appear to have (?:a|any) files? named|"
+        r"Couldn't reach '?\S{1,80} on the Hub)",
+        "a model, tokenizer or data set was not fetched: this node reaches no hub, lacks the right, or has no such "
+        "name in its cache",
+        "OSError: Can't load tokenizer for 'meta-llama/Llama-2-7b'. If you were trying to load it from the hub,",
+        "OSError: the tokenizer is slow",
+        "fetch it once on a node with network into a shared HF_HOME, and start with HF_HUB_OFFLINE=1; a gated model "
+        "needs HF_TOKEN",
+        tokens=(ERROR, b"OfflineModeIsEnabled"),
+        again="chance",
+    ),
+    fault(
+        "tracker",
+        r"^wandb\.(?:errors|sdk)[\w.]{0,80}(?:Error|Abort)\b|api_key not configured",
+        "the experiment tracker (Weights & Biases) could not log in or connect",
+        "wandb.errors.errors.UsageError: api_key not configured (no-tty). call wandb.login(key=[your_api_key])",
+        "wandb: syncing is off",
+        "WANDB_MODE=offline lets the training run without it; or set WANDB_API_KEY",
+        tokens=(ERROR, b"wandb.errors"),
+    ),
+    fault(
+        "host-name",
+        r"gaierror: |Name or service not known|[Tt]emporary failure in name resolution|Could not resolve host",
+        "a host name is not known on this node",
+        "socket.gaierror: [Errno -2] Name or service not known",
+        "socket.timeout: timed out",
+        "getent hosts NAME on {node}: is it the name of the first node, and is there a domain or a name server in the "
+        "container?",
+        tokens=(ERROR, b"ervice not known"),
+    ),
+    fault(
+        "build-tool",
+        r"fatal error: (?P<name>[\w./-]{1,80}\.h): No such file|Failed to find C compiler|"
+        r"Ninja is required to load C\+\+|Error building extension|"
+        r"Could not find (?:nvcc|ninja|a CUDA)|nvcc (?:fatal|was not found)|CUDA_HOME environment variable is not set",
+        "a kernel could not be built on this node: a compiler, a header or CUDA's tools are missing {name}",
+        "RuntimeError: Failed to find C compiler. Please specify via CC environment variable.",
+        "RuntimeError: the compiler is old",
+        "use the image with CUDA's development tools, and Python's headers (python3-dev)",
+        tokens=(ERROR,),
+    ),
+)

@@ -1,0 +1,44 @@
+"""What the inference engines (vLLM, SGLang) inside a reinforcement-learning job say."""
+
+from __future__ import annotations
+
+from hcp.triage.signatures.row import ERROR, Signature, effect, fault
+
+_ENGINE_LOG = "look for the first error of the engine's own processes (EngineCore, Scheduler), above this line"
+
+ROLLOUT: tuple[Signature, ...] = (
+    fault(
+        "rollout-memory",
+        r"Free memory on device .{0,100}is less than desired GPU memory utilization|"
+        r"No available memory for the cache blocks|is larger than the (?:maximum number of tokens|available KV cache)|"
+        r"Not enough memory\. Please try (?:to increase|increasing) --mem-fraction-static|"
+        r"(?:GiB )?KV cache is needed, which is larger than|Memory pool end .{0,40}Not enough memory",
+        "the rollout engine has too little of the GPU's memory for its weights or KV cache",
+        "ValueError: No available memory for the cache blocks. Try increasing `gpu_memory_utilization` when "
+        "initializing the engine.",
+        "ValueError: No cache blocks are asked for",
+        "is the trainer's memory given back before the engine wakes (offload, sleep mode), and are other processes on "
+        "the GPU? then raise gpu_memory_utilization (SGLang: --mem-fraction-static), or lower the length",
+    ),
+    fault(
+        "rollout-length",
+        r"max_model_len \(\d+\) is greater than the derived max_model_len|"
+        r"^\w{1,40}Error: .{0,80}(?:longer than|exceeds) the (?:maximum )?(?:model|context)",
+        "the rollout engine is asked for longer sequences than the model takes",
+        "ValueError: User-specified max_model_len (65536) is greater than the derived max_model_len (32768)",
+        "ValueError: User-specified max_model_len is missing",
+        "max_prompt_length + max_response_length must fit max_position_embeddings (or state a RoPE scaling)",
+    ),
+    effect(
+        "rollout-engine",
+        r"Engine core initialization failed|EngineCore (?:failed to start|encountered a fatal error)|EngineDeadError|"
+        r"(?:Scheduler|TokenizerManager|DetokenizerManager) hit an exception|Rank \d+ scheduler is dead|"
+        r"Initialization failed\. Please see the error messages above|"
+        r"Server process terminated unexpectedly|Server \d+ failed: [45]\d\d",
+        "the rollout engine (vLLM or SGLang) did not start or died; these lines do not say of what",
+        "RuntimeError: Engine core initialization failed. See root cause above. Failed core proc(s): {}",
+        "RuntimeError: Engine core is up",
+        _ENGINE_LOG,
+        tokens=(ERROR, b"xception"),
+    ),
+)
