@@ -64,7 +64,17 @@ def main() -> None:
                 path = Path(folder) / f"rows.{kind}"
                 words = [kind, str(path), str(size), str(options.width)]
                 subprocess.run([sys.executable, "-c", WRITE, *words], check=True)
-                command = [sys.executable, "-m", "hcp", "pack", "check", str(path), "--", "--context-parallel-size", "1"]
+                command = [
+                    sys.executable,
+                    "-m",
+                    "hcp",
+                    "pack",
+                    "check",
+                    str(path),
+                    "--",
+                    "--context-parallel-size",
+                    "1",
+                ]
                 started = time.perf_counter()
                 process = subprocess.Popen(command, env=environment, stdout=subprocess.PIPE, text=True)
                 said = process.stdout.read() if process.stdout else ""
