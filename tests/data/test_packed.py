@@ -160,6 +160,10 @@ class Payload:
         return print, ("executed",)
 
 
+def floats(field: str) -> bytes:
+    return pickle.dumps([{**row(7, 16), field: [0.0, 9.0]}])
+
+
 def npy(data: bytes, descr: str = "|O", shape: str = "(1,)") -> bytes:
     head = f"{{'descr': '{descr}', 'fortran_order': False, 'shape': {shape}, }}\n".encode()
     return b"\x93NUMPY\x01\x00" + struct.pack("<H", len(head)) + head + data
@@ -174,6 +178,7 @@ def npy(data: bytes, descr: str = "|O", shape: str = "(1,)") -> bytes:
             npy(pickle.dumps([{"input_ids": [1], "loss_mask": [1]}])),
             "row 0 has other parts than input_ids, loss_mask",
         ),
+        ("a.npy", npy(floats("seq_start_id")), "a place in seq_start_id that is no whole number"),
         ("a.npy", npy(b"", "<i8", "(4,)"), "an array <i8 of shape (4,)"),
         ("a.npy", b"\x93NUMPY\x01\x00\xff\xff{", "a broken .npy file"),
         ("a.jsonl", b'{"seq_start_id": [0], "input_ids": [1, 2, 3]}', "wanted a packed row"),
