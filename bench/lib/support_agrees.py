@@ -13,7 +13,7 @@ from hcp.launch.load import LoadOptions, load_launch
 from hcp.rules.engine import check_launch
 from hcp.rules.registry import rules_for
 from hcp.support.families import FAMILIES
-from hcp.support.question import COMM_TYPES, LAYOUTS, Subject, Way
+from hcp.support.question import COMM_TYPES, LAYOUTS, MODEL_WORDS, Subject, Way
 from hcp.support.releases import MEGATRON_CORE, TRANSFORMER_ENGINE
 
 _PACKED = ("--sft", "--calculate-per-token-loss", "--no-create-attention-mask-in-dataloader")
@@ -75,7 +75,7 @@ def _way(source: random.Random, drawn: Draw) -> Way:
 
 def words_of(way: Way) -> tuple[str, ...]:
     """Megatron-LM's command line for a way."""
-    words = ["--no-rope-fusion", "--context-parallel-size", str(way.cp), "--cp-comm-type", way.comm_type]
+    words = [*MODEL_WORDS, "--context-parallel-size", str(way.cp), "--cp-comm-type", way.comm_type]
     words += ["--tensor-model-parallel-size", str(way.tp), *(["--sequence-parallel"] if way.tp > 1 else [])]
     if way.sizes is not None:
         words += ["--hierarchical-context-parallel-sizes", *map(str, way.sizes)]
@@ -98,7 +98,7 @@ class Judges:
         options = LoadOptions(dialect="mlm", assumes=drawn.assumes, model_file=str(file))
         subject = self._subjects.get((text, drawn.assumes))
         if subject is None:
-            launch = load_launch("", options._replace(words=("--no-rope-fusion",)))
+            launch = load_launch("", options._replace(words=MODEL_WORDS))
             subject = Subject(launch.reading, launch.assumed, launch.model)
             self._subjects[text, drawn.assumes] = subject
         ours = set(subject.ask(drawn.way).blocked)

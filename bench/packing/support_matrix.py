@@ -20,7 +20,7 @@ sys.path[:0] = [str(ROOT / "src")]
 from hcp.launch.load import LoadOptions, load_launch  # noqa: E402
 from hcp.support.families import FAMILIES  # noqa: E402
 from hcp.support.matrix import Versions  # noqa: E402
-from hcp.support.question import COMM_TYPES, LAYOUTS, Answer, Subject, Way  # noqa: E402
+from hcp.support.question import COMM_TYPES, LAYOUTS, MODEL_WORDS, Answer, Subject, Way  # noqa: E402
 from hcp.support.releases import MEGATRON_CORE, RELEASES, TRANSFORMER_ENGINE  # noqa: E402
 
 PAGE = ROOT / "docs/_generated/support.md"
@@ -50,7 +50,7 @@ def subject_of(config: dict[str, Any]) -> Subject:
     with tempfile.TemporaryDirectory() as folder:
         file = Path(folder) / "config.json"
         file.write_text(json.dumps(config), encoding="utf-8")
-        options = LoadOptions(dialect="mlm", words=("--no-rope-fusion",), model_file=str(file), assumes=ASSUMED)
+        options = LoadOptions(dialect="mlm", words=MODEL_WORDS, model_file=str(file), assumes=ASSUMED)
         launch = load_launch("", options)
     return Subject(launch.reading, launch.assumed, launch.model)
 

@@ -15,7 +15,7 @@ import pytest
 from hcp.launch.load import LoadOptions, load_launch
 from hcp.support.families import FAMILIES
 from hcp.support.matrix import UNBOUNDED, SupportTable, spans_of, support_table
-from hcp.support.question import Subject
+from hcp.support.question import MODEL_WORDS, Subject
 from hcp.support.releases import TRANSFORMER_ENGINE
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -27,7 +27,7 @@ def table_of(folder: Path, family: str, *assumes: str) -> SupportTable:
     file = folder / "config.json"
     name = next(name for name in FAMILIES if name.startswith(family))
     file.write_text(json.dumps(FAMILIES[name]), encoding="utf-8")
-    options = LoadOptions(dialect="mlm", words=("--no-rope-fusion",), model_file=str(file), assumes=assumes)
+    options = LoadOptions(dialect="mlm", words=MODEL_WORDS, model_file=str(file), assumes=assumes)
     launch = load_launch("", options)
     return support_table(Subject(launch.reading, launch.assumed, launch.model))
 
@@ -57,6 +57,8 @@ def test_a2a_is_bounded_by_the_kv_heads_of_a_rank_and_the_ring_by_nothing(tmp_pa
         ("Gemma", "a2a", 16),
         ("Gemma", "a2a+p2p", ("HCP018",)),
         ("gpt-oss", "a2a", 8),
+        # Its multi-token prediction wants rotary positions: the model has them, Megatron-LM by default not.
+        ("DeepSeek with MLA", "p2p", UNBOUNDED),
         ("gpt-oss", "p2p", ("CP009", "CP010")),
         ("DeepSeek with MLA", "a2a+p2p", 128),
         ("DeepSeek with MLA", "a2a", ("CP015",)),

@@ -15,10 +15,8 @@ from hcp.cli.targets import without_assumptions
 from hcp.core.errors import HcpError
 from hcp.launch.load import LoadOptions, load_launch
 from hcp.support.matrix import TP_SIZES, support_table
-from hcp.support.question import Subject
+from hcp.support.question import MODEL_WORDS, Subject
 
-_WORDS = ("--no-rope-fusion",)
-"""The launch of a model that is given alone: Megatron-LM's defaults, without a fusion that some attention excludes."""
 _LARGEST_TP = 64
 
 
@@ -72,7 +70,7 @@ def _subject(target: str | None, options: LoadOptions) -> tuple[Subject, str]:
         return Subject(launch.reading, launch.assumed, launch.model), target or "the launch"
     if options.model_file is None:
         raise HcpError("found no model and no launch; wanted one: name a config.json, or a launch")
-    launch = load_launch("", options._replace(words=_WORDS, dialect="mlm"))
+    launch = load_launch("", options._replace(words=MODEL_WORDS, dialect="mlm"))
     return Subject(launch.reading, launch.assumed, launch.model), options.model_file
 
 

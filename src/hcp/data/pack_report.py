@@ -164,7 +164,7 @@ def _of_rows(tally: _Tally, needs: DataNeeds) -> Iterable[Fault]:
         )  # fmt: skip
     if tally.too_wide.count:
         yield Fault(
-            "PACK011", "error", "rows are longer than the launch's: Megatron-Bridge's assertion stops the first batch",
+            None, "error", "rows are longer than the launch's: Megatron-Bridge's assertion stops the first batch",
             f"{tally.too_wide.count:,} of {tally.rows:,} rows have more than {needs.row:,} tokens; the widest has "
             f"{tally.widest:,}",
             f"rows of at most {needs.row:,}",
@@ -214,7 +214,7 @@ def _of_metadata(tally: _Tally, needs: DataNeeds, metadata: Mapping[str, int] | 
     for name, what in _METADATA.items():
         if name in metadata and metadata[name] < held[name]:
             yield Fault(
-                "PACK011", "error" if needs.reads_metadata or name == "pack_size" else "warning",
+                None, "error" if needs.reads_metadata or name == "pack_size" else "warning",
                 "the metadata file is of another packing: shapes that are taken from it are too small",
                 f"{name} {metadata[name]:,}, and {held[name]:,} {what} in the data",
                 f"at least {held[name]:,}",
@@ -224,7 +224,7 @@ def _of_metadata(tally: _Tally, needs: DataNeeds, metadata: Mapping[str, int] | 
     size = metadata.get("pack_size")
     if size is not None and needs.row is not None and size < needs.row:
         yield Fault(
-            "PACK011", "warning", "the rows were packed for shorter ones: the rest of each is padding",
+            None, "warning", "the rows were packed for shorter ones: the rest of each is padding",
             f"pack_size {size:,}, and the launch's rows have {needs.row:,} tokens",
             f"pack_size {needs.row:,}",
             "pack again, or set packed_sequence_size to what it was packed for",

@@ -177,8 +177,11 @@ class _Reader:
         tokens, mask, starts = (Lists(numbers, begins[:, i], counts[:, i]) for i in range(3))
         # The lists of places one after the other, without what stands between them.
         shifts = starts.begins - numpy.cumsum(starts.counts) + starts.counts
-        listed = numbers[numpy.arange(starts.counts.sum()) + numpy.repeat(shifts, starts.counts)]
-        rows = FlatRows(numpy, self.name, self.count, tokens, mask, starts._replace(values=listed))
+        listed = items[numpy.arange(starts.counts.sum()) + numpy.repeat(shifts, starts.counts)]
+        if not numpy.isin(found.codes[listed], list(b"KMJ")).all():
+            raise self.broken("a place in seq_start_id that is no whole number")
+        values = found.operands(listed).astype(numpy.int32)  # four bytes with a sign, or fewer without
+        rows = FlatRows(numpy, self.name, self.count, tokens, mask, starts._replace(values=values))
         self.count += len(frame)
         self.memo += int((found.codes[: len(kinds)] == 0x94).sum())
         return summary(numpy, [rows])

@@ -9,10 +9,12 @@ from hcp.core.pack_plan import BINS, PackPlan
 from hcp.draw.template import fill_template
 
 _BAR_W, _PANEL_H, _GAP = 24, 90, 64
+_NUMBER_H = 14
+"""Above the highest bar, for its number."""
 
 
 def render_rows(plans: Sequence[PackPlan], best: PackPlan) -> str:
-    """An SVG with a panel for each row length: a bar for each twentieth of fullness, as high as it has rows."""
+    """An SVG with a panel for each row length: a bar for each twentieth of fullness, with the number of its rows."""
     panels = [_panel(number, plan, plan is best) for number, plan in enumerate(plans)]
     return fill_template(
         "packing.svg.j2", panels=panels, width=BINS * _BAR_W + 96, height=40 + len(plans) * (_PANEL_H + _GAP)
@@ -24,12 +26,13 @@ def _panel(number: int, plan: PackPlan, is_best: bool) -> dict[str, Any]:
     top = 40 + number * (_PANEL_H + _GAP)
     bars = []
     for place, rows in enumerate(plan.fullness):
-        height = round(_PANEL_H * rows / most, 1)
+        height = round((_PANEL_H - _NUMBER_H) * rows / most, 1)
         span = f"{place * 100 // BINS} to {(place + 1) * 100 // BINS} % full"
         bars.append(
             {
                 "x": 48 + place * _BAR_W, "y": round(top + _PANEL_H - height, 1), "height": height,
                 "width": _BAR_W - 3, "label": f"{rows:,} rows are {span}",
+                "rows": f"{rows:,}" if rows else "", "middle": 48 + place * _BAR_W + _BAR_W // 2 - 2,
             }
         )  # fmt: skip
     title = f"rows of {plan.pack_size:,} tokens: {plan.rows:,} rows, {plan.waste:.1%} without a token"

@@ -1,4 +1,9 @@
-"""Families of models, each by one of its members: the fields of the config.json that decide about attention and CP."""
+"""Families of models, each by one of its members: the fields of the config.json that decide about attention and CP.
+
+Compared field by field with the published files as others keep them: ai-dynamo/aiconfigurator, model_configs/ (Llama,
+Qwen3, gpt-oss, DeepSeek, Qwen3-VL); Megatron-Bridge, tests/unit_tests/models/ (Gemma 3 27B, Qwen3-Next);
+Megatron-LM, examples/post_training/modelopt/conf/nvidia/ (Nemotron-H 8B); a printed MistralConfig of Mistral 7B v0.1.
+"""
 
 from __future__ import annotations
 
@@ -29,7 +34,7 @@ FAMILIES: dict[str, dict[str, Any]] = {
         "text_config": {
             "model_type": "gemma3_text", "num_hidden_layers": 62, "hidden_size": 5376, "num_attention_heads": 32,
             "num_key_value_heads": 16, "head_dim": 128, "intermediate_size": 21504, "vocab_size": 262208,
-            "sliding_window": 1024, "sliding_window_pattern": 6,
+            "sliding_window": 1024,
         },
     },
     "gpt-oss with sinks (20B)": {
@@ -42,14 +47,15 @@ FAMILIES: dict[str, dict[str, Any]] = {
         "num_key_value_heads": 128, "q_lora_rank": 1536, "kv_lora_rank": 512, "qk_nope_head_dim": 128,
         "qk_rope_head_dim": 64, "v_head_dim": 128, "intermediate_size": 18432, "vocab_size": 129280,
         "n_routed_experts": 256, "num_experts_per_tok": 8, "moe_intermediate_size": 2048, "first_k_dense_replace": 3,
-        "rope_scaling": {"type": "yarn"},
+        "rope_scaling": {"type": "yarn"}, "num_nextn_predict_layers": 1,
     },
     "DeepSeek with DSA (V3.2)": {
         "model_type": "deepseek_v32", "num_hidden_layers": 61, "hidden_size": 7168, "num_attention_heads": 128,
         "num_key_value_heads": 128, "q_lora_rank": 1536, "kv_lora_rank": 512, "qk_nope_head_dim": 128,
         "qk_rope_head_dim": 64, "v_head_dim": 128, "intermediate_size": 18432, "vocab_size": 129280,
         "n_routed_experts": 256, "num_experts_per_tok": 8, "moe_intermediate_size": 2048, "first_k_dense_replace": 3,
-        "rope_scaling": {"type": "yarn"}, "index_topk": 2048, "index_n_heads": 64, "index_head_dim": 128,
+        "rope_scaling": {"type": "yarn"}, "num_nextn_predict_layers": 1, "index_topk": 2048, "index_n_heads": 64,
+        "index_head_dim": 128,
     },
     "Mamba hybrid (Nemotron-H 8B)": {
         "model_type": "nemotron_h", "num_hidden_layers": 52, "hidden_size": 4096, "num_attention_heads": 32,

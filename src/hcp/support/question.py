@@ -16,6 +16,9 @@ from hcp.support.memo import RuleMemo
 
 COMM_TYPES = ("p2p", "all_gather", "a2a", "a2a+p2p")
 LAYOUTS = ("sbhd", "thd")
+MODEL_WORDS = ("--no-rope-fusion", "--position-embedding-type", "rope")
+"""The launch of a model that is given alone: Megatron-LM's defaults, without a fusion that some attention excludes, and
+with the positions that models of a config.json have; those of the command line exclude multi-token prediction."""
 _DECIDED_BY = frozenset("te mcore mcore_branch arch cudnn flash_attn torch bridge verl".split())
 """What a person must state for a verdict; lengths, ranks and nodes are those of a run, and no matter of support."""
 

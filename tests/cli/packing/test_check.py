@@ -82,6 +82,18 @@ def test_what_cannot_be_used_is_one_line(hcp: Hcp, tmp_path: Path, words: tuple[
     assert said in done.stderr
 
 
+def test_data_without_a_sequence_has_not_passed(hcp: Hcp, tmp_path: Path) -> None:
+    pyarrow = pytest.importorskip("pyarrow")
+    from pyarrow import parquet
+
+    lists = pyarrow.array([], type=pyarrow.list_(pyarrow.int32()))
+    names = ["input_ids", "loss_mask", "seq_start_id"]
+    parquet.write_table(pyarrow.table([lists] * 3, names=names), tmp_path / "none.parquet")
+    done = hcp("pack", "check", tmp_path / "none.parquet", "--", "--context-parallel-size", "4")
+    assert (done.returncode, done.stdout) == (2, "")
+    assert "none.parquet: Megatron-Bridge's packed rows (parquet), and not one; wanted data to judge" in done.stderr
+
+
 def test_an_array_given_to_lengths_is_one_line(hcp: Hcp, tmp_path: Path) -> None:
     (tmp_path / "rows.npy").write_bytes(b"\x93NUMPY\x01\x00\x02\x00{}")
     words = ("dcp", "plan", "--world-size", "8", "--max-seqlen", "64", "--lengths")

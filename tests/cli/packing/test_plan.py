@@ -26,6 +26,9 @@ def test_rows_of_several_lengths_are_compared_and_one_is_recommended(hcp: Hcp, t
     picture = ElementTree.parse(tmp_path / "rows.svg").getroot()
     rectangles = picture.findall(".//{http://www.w3.org/2000/svg}rect")
     assert len(rectangles) == 20 * len(data["plans"])
+    texts = [text.text for text in picture.findall(".//{http://www.w3.org/2000/svg}text")]
+    numbers = [int(text.replace(",", "")) for text in texts if text and text.replace(",", "").isdigit()]
+    assert sum(numbers) == sum(plan["rows"] for plan in data["plans"])
 
 
 def test_sequences_that_are_longer_than_the_row_are_counted_as_lost(hcp: Hcp) -> None:

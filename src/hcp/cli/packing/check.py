@@ -41,6 +41,7 @@ def check(
 
     Exit codes: 0 it can, 1 it cannot, 2 the data or the launch could not be used.
     """
+    from hcp.core.visible import visible
     from hcp.data.pack_report import judge, report_json
     from hcp.data.packed import open_packed
 
@@ -51,6 +52,8 @@ def check(
         with open_packed(data, field, progress) as stream:
             report = judge(stream.batches, needs, stream.is_packed, sizes)
             kind = stream.kind
+            if not report.sequences:
+                raise HcpError(f"{visible(data)}: {kind}, and not one; wanted data to judge; name the file that has it")
     finally:
         progress.close()
     if fmt == "json":

@@ -44,10 +44,14 @@ def needs_of(facts: Mapping[str, Any]) -> DataNeeds:
 def _size(facts: Mapping[str, Any], name: str) -> int:
     value = facts.get(name)
     if not isinstance(value, int) or value < 1:
-        known = "no launch" if not facts else f"a launch that does not say {name}"
+        if not facts:
+            raise HcpError(
+                f"found no launch; wanted its {name}, for which the data must divide; name the launch, or write its "
+                "options behind --, such as: -- --context-parallel-size N"
+            )
         raise HcpError(
-            f"found {known}; wanted its {name}, for which the data must divide; name the launch with --launch, or "
-            f"state it: --assume {name}=N"
+            f"found a launch that does not say {name}; wanted its {name}, for which the data must divide; state it: "
+            f"--assume {name}=N"
         )
     return value
 
