@@ -25,11 +25,11 @@ from hcp.plan.time.step import step_time
 
 PRIORS = {
     "gemm.bf16": 0.6, "gemm.fp8": 0.57, "gemm.mxfp8": 0.6, "gemm.nvfp4": 0.42, "gemm.half_size": 0.15,
-    "gemm.half_size_growth": 0.5, "bias.passes": 2.0,
-    "gemm.grouped.hopper": 0.6, "gemm.grouped.blackwell": 0.71, "gemm.unaligned": 0.85, "casts.nvfp4": 1.5,
-    "attention.hopper": 0.65, "attention.blackwell": 0.55, "bandwidth": 0.75,
-    "tp.exposed.hopper": 0.3, "tp.exposed.blackwell": 0.5, "ep.exposed": 0.9,
-    "ep.overlapped": 0.25, "dp.exposed": 0.3, "host.dense": 3.0e-3, "host.moe": 8.8e-3, "host.moe_graphs": 4.0e-3,
+    "bias.passes": 2.0,
+    "gemm.grouped.hopper": 0.4, "gemm.grouped.blackwell": 0.71, "gemm.unaligned": 0.85, "casts.nvfp4": 1.5,
+    "attention.hopper": 0.65, "attention.blackwell": 0.55, "attention.graphed": 1.3, "bandwidth": 0.75,
+    "tp.exposed": 0.2, "ep.exposed": 0.9,
+    "ep.overlapped": 0.25, "dp.exposed": 0.3, "host.dense": 3.0e-3, "host.moe": 4.0e-3,
     "gpu.h100": 1.0, "gpu.b200": 0.95, "gpu.b300": 0.95, "gpu.gb200": 0.95, "gpu.gb300": 1.0,
 }  # fmt: skip
 """What a sustained rate usually is, where the rows do not say otherwise."""
@@ -43,7 +43,7 @@ STEPS = 30
 
 def residual(row: Measured, values: dict[str, float]) -> float:
     """Logarithm of predicted over measured seconds."""
-    rates = rates_of(row.job.gpu, row.job.precision, row.job.versions, values)
+    rates = rates_of(row.job.gpu, row.job.precision, row.job.versions, values, row.job.overlaps_ep)
     return math.log(step_time(row.model, row.layout, row.job, rates).seconds / row.seconds)
 
 
@@ -213,9 +213,9 @@ ABLATED = {
     "memory-bound operations": {"bandwidth": 1e9},
     "GEMM size saturation": {"gemm.half_size": 1e-9},
     "EP all-to-all": {"ep.exposed": 1e-9},
-    "exposed TP": {"tp.exposed.hopper": 1e-9, "tp.exposed.blackwell": 1e-9},
+    "exposed TP": {"tp.exposed": 1e-9},
     "exposed DP": {"dp.exposed": 1e-9},
-    "host floor": {"host.dense": 0.0, "host.moe": 0.0, "host.moe_graphs": 0.0},
+    "host floor": {"host.dense": 0.0, "host.moe": 0.0},
 }
 """What a term's absence is, in constants."""
 

@@ -37,7 +37,7 @@ def main() -> int:
         if row.group != "counted" or key in seen:
             continue
         seen.add(key)
-        rates = rates_of(row.job.gpu, row.job.precision, row.job.versions)
+        rates = rates_of(row.job.gpu, row.job.precision, row.job.versions, None, row.job.overlaps_ep)
         item = judge(row.model, row.layout, row.job, rates)
         label = row.name.partition(" ")[2]
         if item.rules:

@@ -27,6 +27,9 @@ _BRIDGE_RELEASES = {
     "26.06": "0.5.0", "26.06.01": "0.5.1", "26.08": "0.6.0",
 }  # fmt: skip
 """NVIDIA's container, and the release of Megatron-Bridge in it."""
+_EAGER_SINCE = {"kimi-k2": "", "qwen3-30b h100": "26.02.01"}
+"""From which container on the recipes of a model (on a GPU) do not overlap EP's exchange, where others do.
+Source: moe_a2a_overlap in scripts/performance/configs of Megatron-Bridge v0.2.0 to v0.5.1; kimi_k2.py of 0.6.2."""
 _PRECISIONS = {"BF16": "bf16", "FP8": "fp8", "FP8-CS": "fp8", "MXFP8": "mxfp8", "NVFP4": "nvfp4"}
 _GPUS_PER_NODE = {"gb200": 4, "gb300": 4}
 _SIMUMAX_OTHERWISE = {"llama3_405b": {"num_key_value_heads": 16}}
@@ -80,10 +83,12 @@ def bridge_rows(path: str | Path, stated: bool = False) -> Iterator[Measured]:
             group = "precision unsaid"
         sizes = {axis: row[axis] or 1 for axis in ("tp", "pp", "cp", "vp", "ep", "mbs")}
         layout = Layout(**sizes, cp_comm_type="p2p")
+        since = _EAGER_SINCE.get(name, _EAGER_SINCE.get(f"{name} {gpu.name}"))
+        eager = since is not None and row["release"] >= since
         versions = {"bridge": _BRIDGE_RELEASES[row["release"]]} if stated else {}
         job = PlanJob(
             row["gpus"], _GPUS_PER_NODE.get(gpu.name, 8), gpu, gpu.nvlink_domain, row["seq"], row["gbs"],
-            precision or "bf16", False, versions, fp32_gradients=False,
+            precision or "bf16", False, versions, fp32_gradients=False, overlaps_ep=False if eager else None,
         )  # fmt: skip
         seconds = row["gbs"] * row["seq"] / row["gpus"] / row["tokens_per_s_per_gpu"]
         label = f"{row['release']} {name} {gpu.name} {row['precision']} {layout}"

@@ -37,7 +37,7 @@ RING, LEVELS = Layout(tp=2, cp=8), Layout(tp=2, cp=8, cp_comm_type="a2a+p2p", hc
 
 
 def test_at_the_bandwidth_of_a_flip_both_layouts_take_as_long() -> None:
-    (flip,) = flips(MODEL, RING, [LEVELS], JOB, RATES)
+    flip = flips(MODEL, LEVELS, [RING], JOB, RATES)[0]
 
     def at(gb_per_s: float) -> Rates:
         if flip.link == "NVLink":
@@ -47,7 +47,7 @@ def test_at_the_bandwidth_of_a_flip_both_layouts_take_as_long() -> None:
     ring, levels = (step_time(MODEL, layout, JOB, at(flip.at)).seconds for layout in (RING, LEVELS))
     assert ring == pytest.approx(levels, rel=1e-4)
     beyond = at(flip.at * (0.9 if flip.side == "below" else 1.1))
-    assert step_time(MODEL, LEVELS, JOB, beyond).seconds < step_time(MODEL, RING, JOB, beyond).seconds
+    assert step_time(MODEL, RING, JOB, beyond).seconds < step_time(MODEL, LEVELS, JOB, beyond).seconds
 
 
 def test_the_nearest_layout_that_fits_differs_by_one_axis() -> None:

@@ -133,3 +133,15 @@ def test_a_launch_that_says_no_size_is_told_the_option_in_three_parts() -> None:
     with pytest.raises(HcpError) as mixed:
         layout_of({"cp_comm_type": ["p2p", "a2a"]})
     assert mixed.value.parts.expected and "--layout" in mixed.value.parts.do
+
+
+@pytest.mark.parametrize(
+    ("dialect", "text", "overlaps"),
+    [
+        ("mlm", f"{SIZES} --overlap-moe-expert-parallel-comm", True),
+        ("mlm", SIZES, None),
+        ("bridge", "comm_overlap.overlap_moe_expert_parallel_comm=false", False),
+    ],
+)
+def test_a_launch_says_whether_ep_is_overlapped(dialect: str, text: str, overlaps: bool | None) -> None:
+    assert traits(dialect, text).overlaps_ep is overlaps

@@ -130,6 +130,8 @@ def _answered(
         launch = load_launch(target or "", options)
         facts = {name: fact.value for name, fact in launch.facts.items()}
         traits = traits_of(facts, last_words((item.key, item.value) for item in launch.reading.settings))
+        if traits.overlaps_ep is None and launch.dialect == "mlm":  # off unless asked for
+            traits = traits._replace(overlaps_ep=False)
     else:
         facts, traits = {name: fact.value for name, fact in assumed_facts(options).items()}, PLAIN
     model = _model(options.model_file, facts if is_launch else None)
@@ -137,7 +139,10 @@ def _answered(
     is_own = is_launch and not (layout_text or fixed or others)
     if is_own:
         job = replace(job, marks=(*job.marks, *traits.layout_marks))
-    rates, notes = rates_of(job.gpu, job.precision, job.versions), _assumed(job, is_launch, facts, given)
+    rates = rates_of(job.gpu, job.precision, job.versions, overlaps_ep=job.overlaps_ep)
+    notes = _assumed(job, is_launch, facts, given)
+    if job.overlaps_ep is None and rates.is_ep_overlapped and model.sizes.experts:
+        notes.append("EP's exchange is overlapped, as in Bridge's recipes (overlap_moe_expert_parallel_comm)")
     notes += [] if is_own else traits.layout_marks
     if not job.sharded_optimizer:
         notes.append("the distributed optimizer is off: each rank holds the whole optimizer state")

@@ -30,26 +30,24 @@ _WORDS: dict[str, tuple[str, str, str]] = {
     "gemm.fp8": ("of the fp8 peak", "fitted", _BRIDGE),
     "gemm.mxfp8": ("of the fp8 peak", "fitted", _BRIDGE),
     "gemm.nvfp4": ("of the fp4 peak", "fitted", _BRIDGE),
-    "gemm.half_size": ("of 4096: edge of a cube at half the rate", "fitted", _BRIDGE),
-    "gemm.half_size_growth": ("power of the rate over bf16's by which half_size grows", "fitted", _BRIDGE),
+    "gemm.half_size": ("of 4096: edge of a cube at half the bf16 rate", "fitted", _BRIDGE),
     "gemm.grouped.hopper": ("of a plain GEMM's rate", "fitted", _BRIDGE),
     "gemm.grouped.blackwell": ("of a plain GEMM's rate", "fitted", _BRIDGE),
     "gemm.unaligned": ("of the rate, where a width is no multiple of a tile", "fitted", _BRIDGE),
     "casts.nvfp4": ("times the bytes of casts to fp8", "fitted", _BRIDGE),
     "attention.hopper": ("of the bf16 peak, forward", "fitted", "NeMo's long sequences, H100"),
     "attention.blackwell": ("of the bf16 peak, forward", "fitted", "SimuMax's B200 box"),
+    "attention.graphed": ("times that rate, where Bridge 0.5's recipes take FP8", "fitted", _BRIDGE),
     "attention.backward": ("of the forward rate", "read", "FlashAttention-3, table of forward and backward rates"),
     "bias.passes": ("times that experts' biases and clamps pass over their rows", "fitted", _BRIDGE),
     "bandwidth": ("of the memory bandwidth", "fitted", _BRIDGE),
-    "tp.exposed.hopper": ("of the time of TP's collectives", "fitted", "NeMo's long sequences, H100"),
-    "tp.exposed.blackwell": ("of the time of TP's collectives", "fitted", _BRIDGE),
+    "tp.exposed": ("of the time of TP's collectives", "fitted", f"{_BRIDGE}; NeMo's long sequences"),
     "ep.exposed": ("times EP's exchange at what links sustain; above 1 where it is slower", "fitted", _BRIDGE),
-    "ep.overlapped": ("of ep.exposed, recipes of Bridge 0.5 and later", "fitted", _BRIDGE),
+    "ep.overlapped": ("of ep.exposed, where EP's exchange is overlapped", "fitted", _BRIDGE),
     "dp.exposed": ("of the time of DP's collectives", "fitted", _BRIDGE),
     "pp.exposed": ("of the time of pipeline sends", "assumed", "no row tells it: sends overlap other chunks"),
     "host.dense": ("s per layer, forward and backward, at least", "fitted", _BRIDGE),
     "host.moe": ("s per layer, forward and backward, at least", "fitted", _BRIDGE),
-    "host.moe_graphs": ("s per layer, with CUDA graphs (Blackwell recipes)", "fitted", _BRIDGE),
 }
 """Each fitted constant: its unit, evidence and origin."""
 
@@ -59,8 +57,11 @@ FP4_OVER_BF16 = {"b200": 4.0, "gb200": 4.0, "b300": 6.0, "gb300": 6.0}
 """The peak of NVFP4 over that of bf16, by GPU; others have none."""
 FP8_GPUS = ("h100", "h200", "h800", "h20", "b200", "b300", "gb200", "gb300", "l40s")
 BLACKWELL = ("b200", "b300", "gb200", "gb300")
-OVERLAPPED_EP = ("bridge", "0.5")
-"""The release from which the recipes hide EP's communication (DeepEP and HybridEP with overlap)."""
+GRAPHED_SINCE = ("bridge", "0.5")
+GRAPHED_PRECISIONS = ("mxfp8", "nvfp4")
+"""From that release on Bridge's recipes of MoE models in these precisions on Blackwell run whole iterations as one CUDA
+graph, with EP's exchange overlapped and attention in FP8.
+Source: _enable_hybridep_full_iteration_mxfp8, perf_recipes/qwen/common.py of Megatron-Bridge, and its like."""
 
 
 def constants() -> dict[str, Constant]:
@@ -83,14 +84,16 @@ class Rates:
     grouped: float
     unaligned: float
     half_size: float
-    half_size_growth: float
     attention_flops: float
+    attention_graphed: float
+    """Times that rate, of models with experts: their recipes alone take FP8 for it."""
     attention_backward: float
     memory_bandwidth: float
     nvlink: float
     network: float
     tp_exposed: float
     ep_exposed: float
+    is_ep_overlapped: bool
     dp_exposed: float
     pp_exposed: float
     bias_passes: float
@@ -101,8 +104,17 @@ class Rates:
     marks: tuple[str, ...] = ()
 
 
-def rates_of(gpu: Gpu, precision: str, versions: Mapping[str, str], values: Mapping[str, float] | None = None) -> Rates:
-    """The rates of that GPU and precision. `values` replace fitted constants by name."""
+def rates_of(
+    gpu: Gpu, precision: str, versions: Mapping[str, str], values: Mapping[str, float] | None = None,
+    overlaps_ep: bool | None = None,
+) -> Rates:  # fmt: skip
+    """The rates of that GPU and precision.
+
+    Args:
+        values: replace fitted constants by name.
+        overlaps_ep: whether EP's exchange runs beside other work; None: as Bridge's recipes have it, on Hopper and, of
+            the stated release, on Blackwell.
+    """
     value = {**FITTED, **(values or {})}
     marks = []
     part = value.get(f"gpu.{gpu.name}")
@@ -114,27 +126,30 @@ def rates_of(gpu: Gpu, precision: str, versions: Mapping[str, str], values: Mapp
     )
     graphs = gpu.name in BLACKWELL
     family = "blackwell" if graphs else "hopper"
-    package, since = OVERLAPPED_EP
-    overlapped = package in versions and at_least(versions[package], since)
+    package, since = GRAPHED_SINCE
+    graphed = graphs and precision in GRAPHED_PRECISIONS and package in versions and at_least(versions[package], since)
+    graphed = graphed and overlaps_ep is not False
+    overlapped = (graphed or not graphs) if overlaps_ep is None else overlaps_ep
     return Rates(
         gemm_flops=peak * value[f"gemm.{precision}"] * part,
         bf16_flops=gpu.bf16_flops * value["gemm.bf16"] * part,
         grouped=value[f"gemm.grouped.{family}"],
         unaligned=value["gemm.unaligned"],
         half_size=4096 * value["gemm.half_size"],
-        half_size_growth=value["gemm.half_size_growth"],
         bias_passes=value["bias.passes"],
         attention_flops=gpu.bf16_flops * value[f"attention.{family}"] * part,
+        attention_graphed=value["attention.graphed"] if graphed else 1.0,
         attention_backward=value["attention.backward"],
         memory_bandwidth=gpu.memory_bandwidth * value["bandwidth"],
         nvlink=gpu.nvlink_bandwidth * SUSTAINED_NVLINK,
         network=gpu.network_bandwidth * SUSTAINED_NETWORK,
-        tp_exposed=value[f"tp.exposed.{family}"],
+        tp_exposed=value["tp.exposed"],
         ep_exposed=value["ep.exposed"] * (value["ep.overlapped"] if overlapped else 1.0),
+        is_ep_overlapped=overlapped,
         dp_exposed=value["dp.exposed"],
         pp_exposed=value["pp.exposed"],
         host_dense_s=value["host.dense"],
-        host_moe_s=value["host.moe_graphs" if graphs else "host.moe"],
+        host_moe_s=value["host.moe"],
         casts=0.0 if precision == "bf16" else value["casts.nvfp4"] if precision == "nvfp4" else 1.0,
         marks=tuple(marks),
     )

@@ -71,6 +71,7 @@ def job_of(given: Mapping[str, Any], facts: Facts, versions: Mapping[str, str], 
         versions=versions,
         fp32_gradients=traits.fp32_gradients,
         sharded_optimizer=traits.sharded_optimizer,
+        overlaps_ep=traits.overlaps_ep,
         marks=traits.job_marks,
     )
 

@@ -27,6 +27,7 @@ class Traits(NamedTuple):
 
     sharded_optimizer: bool = True
     fp32_gradients: bool = True
+    overlaps_ep: bool | None = None
     job_marks: tuple[str, ...] = ()
     layout_marks: tuple[str, ...] = ()
 
@@ -51,6 +52,7 @@ def traits_of(facts: Facts, settings: Settings) -> Traits:
     return Traits(
         sharded_optimizer=_is_sharded(facts, settings),
         fp32_gradients=_adds_in_fp32(settings),
+        overlaps_ep=_flag(settings, "overlap_moe_expert_parallel_comm"),
         job_marks=("FSDP has no formula: weights and gradients are counted whole on each rank",) * _has_fsdp(facts),
         layout_marks=(*_recomputation(facts, settings), *_split(facts), *_sequence(facts)),
     )

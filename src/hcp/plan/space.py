@@ -11,7 +11,7 @@ from hcp.core.errors import HcpError
 from hcp.plan.layout import RECOMPUTE, Layout, PlanJob, parse_layout
 from hcp.plan.legal import forbidden
 from hcp.plan.model import PlanModel
-from hcp.plan.time.step import MEASURED_ETP
+from hcp.plan.time.step import MEASURED_ETP, MEASURED_EXPERTS
 
 MOST_TP = 16
 MICRO_BATCHES = (1, 2, 4, 8, 16)
@@ -63,7 +63,7 @@ def divisors(number: int) -> tuple[int, ...]:
 class Space:
     """The axes' legal values; each method takes those that it depends on.
 
-    `covered`: no experts without EP, and no ETP beyond what was measured, unless they are given.
+    `covered`: no experts without EP, no more of them on a rank and no ETP beyond what was measured, unless given.
     """
 
     def __init__(self, model: PlanModel, job: PlanJob, fixed: Fixed, covered: bool = False) -> None:
@@ -125,7 +125,8 @@ class Space:
             return
         split = attention.tp > 1 and not (self.covered and attention.tp > MEASURED_ETP)
         for etp in self._values("etp", (1, attention.tp) if split else (1,)):
-            for ep in self._values("ep", divisors(experts)[self.covered and experts > 1 :]):
+            least = max(2, -(-experts // MEASURED_EXPERTS)) if self.covered and experts > 1 else 1
+            for ep in self._values("ep", tuple(size for size in divisors(experts) if size >= least)):
                 yield ep, etp
 
     def micro_batches(self) -> tuple[int, ...]:

@@ -23,8 +23,12 @@ TP_FORWARD, TP_BACKWARD = 4, 6
 """Collectives of a layer with sequence parallelism; the backward pass gathers the inputs of the wgrads again."""
 
 
-RING_LOSS = 0.03
-"""What a long ring adds to attention: smaller kernels, and their results merged. NeMo's long sequences: 2 to 5 %."""
+MERGED_OUT, MERGED_Q, MERGED_KV = 3.0, 4.5, 4.0
+"""Passes over a rank's outputs, queries, and keys with values in each step of a ring after the first: the output so far
+is weighed, added to and written, the gradients of queries and of keys and values are added up, the step's half of
+either is copied. Source: AttnFuncWithCPAndKVP2P, context_parallel.py of Transformer Engine."""
+HALF_STEPS = 0.75
+"""Part of it that a causal step takes: half of the queries, or half of the keys."""
 
 
 class LayerSeconds(NamedTuple):
@@ -69,10 +73,11 @@ class RankElements(NamedTuple):
 def gemm_seconds(products: Iterable[Product], rates: Rates, peak: float, element_bytes: float) -> float:
     """Seconds of the products, forward and backward: three products each, or the bytes they move if that is more.
 
-    The rate of a product grows with its size x = (M N K)^(1/3) as x / (x + half_size).
+    The rate of a product grows with its size x = (M N K)^(1/3) as x / (x + half_size): what a small product loses is
+    time that lower precision does not shorten, so that half_size grows with the peak.
     """
     total = 0.0
-    half_size = rates.half_size * (peak / rates.bf16_flops) ** rates.half_size_growth
+    half_size = rates.half_size * peak / rates.bf16_flops
     for rows, outputs, width, experts in products:
         if not rows:
             continue
@@ -152,7 +157,6 @@ class Work:
         """Attention and norms; of tp, cp with its type and levels, mbs."""
         sizes, rates, tokens, tp = self.sizes, self.rates, self.tokens(layout), layout.tp
         forward = self._attention(layout)
-        forward *= 1 + RING_LOSS * (ring_size(layout) - 1) / ring_size(layout)
         attention = forward * (1 + 2.5 / rates.attention_backward)
         heads = sizes.heads * sizes.qk_head_dim + sizes.kv_heads * (sizes.qk_head_dim + sizes.v_head_dim)
         turned = heads / MLA_PASSES if sizes.kv_lora else heads
@@ -161,7 +165,7 @@ class Work:
         exposed, whole = self._cp(layout, attention)
         return Front(
             self._gemm(attention_products(sizes, tokens, tp)), forward, attention, 3 * moved / rates.memory_bandwidth,
-            self._tp(layout), exposed, whole - exposed,
+            self._tp(layout), exposed + self._merges(layout), whole - exposed,
         )  # fmt: skip
 
     def dense(self, layout: Layout, ffn: float | None = None) -> Mlp:
@@ -219,7 +223,8 @@ class Work:
         pairs = [window * length - window * window / 2 for window in sizes.windows if window < length]
         mean = (sum(pairs) + (sizes.num_layers - len(pairs)) * length * length / 2) / sizes.num_layers
         flops = 2.0 * layout.mbs * mean * sizes.heads * (sizes.qk_head_dim + sizes.v_head_dim)
-        return flops / (layout.tp * layout.cp) / self.rates.attention_flops
+        rate = self.rates.attention_flops * (self.rates.attention_graphed if sizes.experts else 1.0)
+        return flops / (layout.tp * layout.cp) / rate
 
     def _tp(self, layout: Layout) -> float:
         size = layout.tp
@@ -227,6 +232,14 @@ class Work:
             return 0.0
         each = 2.0 * self.tokens(layout) * self.sizes.hidden_size * (size - 1) / size
         return (TP_FORWARD + TP_BACKWARD) * each / ring_bandwidth(size, 1, self.job.domain, self.rates)
+
+    def _merges(self, layout: Layout) -> float:
+        """Seconds in which a ring's steps are put together, forward and backward."""
+        sizes = self.sizes
+        queries, out = sizes.heads * sizes.qk_head_dim, sizes.heads * sizes.v_head_dim
+        keys = max(layout.tp, sizes.kv_heads) * (sizes.qk_head_dim + sizes.v_head_dim)
+        moved = 2 * self.tokens(layout) * (MERGED_OUT * out + MERGED_Q * queries + MERGED_KV * keys) / layout.tp
+        return HALF_STEPS * (ring_size(layout) - 1) * moved / self.rates.memory_bandwidth
 
     def _ep(self, layout: Layout, routed: float) -> float:
         """Dispatch and combine, forward and backward; with expert tensor parallelism rows are gathered as well."""

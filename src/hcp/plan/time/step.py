@@ -117,7 +117,8 @@ def extra_seconds(model: PlanModel, each: Units) -> float:
     return each.output.total + model.mtp * (last.total + each.mtp.total)
 
 
-MEASURED_ETP = 2
+MEASURED_ETP, MEASURED_EXPERTS = 2, 32
+"""The largest ETP, and the most experts on a rank, of all measured steps."""
 
 
 def uncovered(model: PlanModel, layout: Layout) -> tuple[str, ...]:
@@ -125,6 +126,9 @@ def uncovered(model: PlanModel, layout: Layout) -> tuple[str, ...]:
     marks = []
     if any(model.is_moe) and layout.ep == 1:
         marks.append("experts without expert parallelism: no measured step has EP 1")
+    elif any(model.is_moe) and model.sizes.experts > MEASURED_EXPERTS * layout.ep:
+        held = model.sizes.experts // layout.ep
+        marks.append(f"{held} experts on a rank: no measured step has more than {MEASURED_EXPERTS}")
     if any(model.is_moe) and layout.etp > MEASURED_ETP:
         marks.append(f"ETP {layout.etp}: no measured step has more than {MEASURED_ETP}")
     return tuple(marks)
