@@ -163,7 +163,7 @@ def _judge(outcomes: Outcomes, cases: tuple[Case, ...]) -> None:
 def _rules(folder: Path, case: Case, script: str) -> list[str]:
     (folder / "job.sbatch").write_text(script + "\n")
     assumed = [word for text in case.assume for word in ("--assume", text)]
-    done = run_hcp("check", "job.sbatch", "--format", "json", "--select", "SLURM", *assumed, folder=folder)
+    done = run_hcp("check", "job.sbatch", "--format", "json", "--full", "--select", "SLURM", *assumed, folder=folder)
     if done.returncode not in (0, 1, 4):
         return [done.stderr.strip()]
     found = json.loads(done.stdout)

@@ -40,7 +40,8 @@ def is_harmless(text: str, github: bool = False) -> bool:
 @pytest.mark.parametrize("name", ["launch.sh", NAME], ids=["value", "name"])
 def test_a_value_and_a_name_stay_text(hcp, tmp_path: Path, fmt: str, name: str) -> None:
     (tmp_path / name).write_text(LAUNCH)
-    done = hcp("check", name, "--format", fmt, "-o", f"{fmt}=out", cwd=tmp_path)
+    full = ("--full",) if fmt == "json" else ()
+    done = hcp("check", name, "--format", fmt, *full, "-o", f"{fmt}=out", cwd=tmp_path)
     assert done.returncode == 1 and "CP001" in done.stdout
     assert is_harmless(done.stdout, fmt == "github") and is_harmless(done.stderr)
     assert (tmp_path / "out").read_text() == done.stdout
@@ -118,7 +119,8 @@ def test_a_name_that_is_not_utf_8_works_in_every_format(tmp_path: Path) -> None:
     (tmp_path / name).write_text(LAUNCH)
     for fmt in FORMATS:
         out = os.fsdecode(b"out\xff")
-        command = [sys.executable, "-m", "hcp", "check", name, "--format", fmt, "-o", f"{fmt}={out}"]
+        full = ("--full",) if fmt == "json" else ()
+        command = [sys.executable, "-m", "hcp", "check", name, "--format", fmt, *full, "-o", f"{fmt}={out}"]
         done = subprocess.run(command, cwd=tmp_path, capture_output=True)
         assert (done.returncode, done.stderr) == (1, b""), fmt
         assert (tmp_path / out).read_bytes() == done.stdout

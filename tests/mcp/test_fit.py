@@ -7,7 +7,7 @@ import json
 from hypothesis import given
 from hypothesis import strategies as st
 
-from hcp.mcp.fit import fitted
+from hcp.mcp.fit import fitted, parts_of
 
 FINDINGS = [{"rule": f"A{number:03}", "text": "x" * 200} for number in range(30)]
 ANSWER = {"schema": "hcp.x/1", "findings": FINDINGS, "facts": {"a": ["b"]}}
@@ -41,6 +41,20 @@ def test_what_is_skipped_beyond_the_end_leaves_the_last() -> None:
     assert notes == ["findings: 30 to 30 of 30"]
 
 
+def test_what_is_spare_goes_before_an_entry_of_the_main_list() -> None:
+    answer = {"rest": ["y" * 90] * 40, "findings": [{"text": "x", "source": "z" * 900}] * 3}
+    short, notes = fitted(answer, limit=200, main="findings", spare=("rest", "findings[].source"))
+    assert short == {"rest": [], "findings": [{"text": "x"}] * 3}
+    assert [note.partition(":")[0] for note in notes] == ["rest", "findings[].source"]
+
+
+def test_the_parts_of_a_text_are_the_text() -> None:
+    text = "".join(f"## {n}\n{'line of a section ' * n}\n" for n in range(40))
+    parts = parts_of(text, 500)
+    assert "".join(parts) == text and len(parts) > 10
+    assert all(len(json.dumps(part)) <= 500 for part in parts if part.count("\n") > 2)
+
+
 @given(
     st.recursive(
         st.none() | st.integers() | st.text(max_size=900),
@@ -52,4 +66,5 @@ def test_whatever_the_answer_is_nothing_is_cut_without_a_note(value) -> None:
     before = {"value": value}
     answer, notes = fitted(before, limit=1_000)
     assert answer == before or notes
+
     assert before == {"value": value}

@@ -12,7 +12,10 @@ import pytest
 
 mcp = pytest.importorskip("mcp")
 anyio = pytest.importorskip("anyio")
+import mcp_types as types  # noqa: E402
 from mcp.client.stdio import StdioServerParameters, stdio_client  # noqa: E402
+
+from hcp.rules.registry import RULES  # noqa: E402
 
 jsonschema = pytest.importorskip("jsonschema")
 
@@ -48,7 +51,11 @@ def test_a_client_of_the_sdk_finds_tools_asks_them_and_reads_resources(tmp_path:
 
         by_path = await ask("check", path="launch.txt", assume=["te=2.14"])
         by_text = await ask("check", text=LAUNCH, assume=["te=2.14"])
-        said = json.loads(hcp("check", "launch.txt", "--assume=te=2.14", "--format=json", cwd=tmp_path).stdout)
+        said = json.loads(
+            hcp("check", "launch.txt", "--assume=te=2.14", "--format=json", "--full", cwd=tmp_path).stdout
+        )
+        for finding in said["findings"]:
+            del finding["source"]  # which explain has, and for which there is no room
         assert by_path.structured_content["exit_code"] == 1
         assert by_path.structured_content["answer"]["findings"] == said["findings"]
         assert by_text.structured_content["answer"]["findings"][0]["rule"] == said["findings"][0]["rule"]
@@ -73,18 +80,92 @@ def test_a_client_of_the_sdk_finds_tools_asks_them_and_reads_resources(tmp_path:
             ("check", {"path": "--help"}, "./--help"),
             ("explain", {"rule": "--all"}, "wanted an id"),
             ("explain", {"rule": "HCP001", "folder": "x"}, "found folder"),
-            ("check", {"text": "x", "skip": -1}, "whole number"),
+            ("check", {"text": "x", "skip": -1}, "skip: found int -1"),
+            ("check", {"text": ["x"]}, "text: found list"),
+            ("check", {"path": 5}, "path: found int 5; wanted string"),
+            ("check", {"path": "a\0b"}, "wanted string"),
+            ("check", {"path": str(tmp_path)}, "is a directory"),
+            ("check", {"path": "/dev/zero"}, "is too large"),
+            ("check", {"text": "x" * 1_000_001}, "found more than 1,000,000 bytes"),
+            ("check", {"text": "x", "assume": "te=2"}, "assume: found str 'te=2'; wanted array"),
+            ("check", {"path": "launch.txt", "assume": ["--diff"]}, "NAME=VALUE"),
+            ("plan", {"model": config}, "found no gpus, gpu, seq_length, global_batch"),
+            ("plan", {**cluster, "model": config, "gpus": True}, "gpus: found bool"),
+            ("plan", {**cluster, "model": config, "precision": "fp4"}, "precision: found str 'fp4'"),
+            ("explain", {"rule": "HCP999"}, "no rule 'HCP999'"),
+            ("nothing", {}, "found no tool nothing"),
         ]
         for name, given, words in wrong:
             result = await ask(name, **given)
             assert result.is_error and words in result.content[0].text, (name, given, result.content[0].text)
 
-        names = {str(resource.uri) for resource in (await session.list_resources()).resources}
-        assert {"hcp://rules/HCP001", "hcp://skills/hierarchical-context-parallel"} <= names
-        skill = await session.read_resource("hcp://skills/hierarchical-context-parallel")
-        assert skill.contents[0].text == (root / "skills/hierarchical-context-parallel/SKILL.md").read_text()
+    with_server(tmp_path, talk)
+
+
+def test_answers_that_would_be_long_are_cut_with_a_note(tmp_path: Path, root: Path) -> None:
+    """Each is longer than 8 kB by itself; what matters most is kept, and the rest can be had."""
+    overrides = (root / "examples" / "bridge_overrides.txt").read_text()
+    config = str(root / "examples" / "llama3_8b_config.json")
+    cluster = {"gpus": 64, "gpu": "h100", "seq_length": 131072, "global_batch": 64, "top": 6}
+
+    async def talk(session: Any) -> None:
+        tools = {tool.name: tool for tool in (await session.list_tools()).tools}
+
+        async def ask(name: str, **given: Any) -> dict[str, Any]:
+            result = await session.call_tool(name, given)
+            assert len(result.model_dump_json(exclude_none=True)) < 8_000
+            jsonschema.validate(result.structured_content, tools[name].output_schema)
+            return result.structured_content
+
+        launch = await ask("check", text=overrides)
+        assert launch["answer"]["findings"][0]["rule"] == "HCP001" and "presumed: left out" in launch["cut"][0]
+        layouts, skip = [], 0
+        while True:
+            found = await ask("plan", model=config, **cluster, skip=skip)
+            layouts += [json.dumps(layout["layout"]) for layout in found["answer"]["layouts"]]
+            skip = len(layouts)
+            if not any(note.startswith("layouts") and "ask again" in note for note in found["cut"]):
+                break
+        whole = await ask("plan", model=config, **{**cluster, "top": 1})
+        assert (
+            skip > 3 and len(set(layouts)) == skip and json.dumps(whole["answer"]["layouts"][0]["layout"]) == layouts[0]
+        )
+        table = await ask("support", model=config)
+        assert any(note.startswith("cells") and "ask again with skip=" in note for note in table["cut"])
+
+    with_server(tmp_path, talk)
+
+
+def test_rules_and_skills_are_resources_in_parts_that_fit(tmp_path: Path, root: Path) -> None:
+    async def talk(session: Any) -> None:
+        names: list[str] = []
+        cursor = None
+        while cursor or not names:
+            page = await session.list_resources(params=types.PaginatedRequestParams(cursor=cursor))
+            assert len(page.model_dump_json(exclude_none=True)) < 8_000
+            names += [str(resource.uri) for resource in page.resources]
+            cursor = page.next_cursor
+        skills = sorted(path.parent.name for path in root.glob("skills/*/SKILL.md"))
+        rules = [rule.id for rule in RULES]
+        assert names == [*(f"hcp://skills/{name}" for name in skills), *(f"hcp://rules/{name}" for name in rules)]
+        for name in skills:
+            uri, text, parts = f"hcp://skills/{name}", "", 0
+            while uri:
+                result = await session.read_resource(uri)
+                assert len(result.model_dump_json(exclude_none=True)) < 8_000
+                part, note, rest = result.contents[0].text.partition("\n(Part ")
+                text, parts = text + part, parts + 1
+                uri = rest.partition("read ")[2].partition(" for")[0] if note else ""
+            whole = (root / "skills" / name / "SKILL.md").read_text()
+            assert text == whole and (parts > 1) == (len(whole) > 7_500), (name, parts)
+        for name in ("HCP001", "KNOWN001"):
+            rule = await session.read_resource(f"hcp://rules/{name}")
+            assert json.loads(rule.contents[0].text)["rules"][0]["rule"] == name
+        for uri in ("hcp://skills/../../etc/passwd", f"hcp://skills/{skills[0]}?part=99", "hcp://rules/NO1", "x://y"):
+            with pytest.raises(mcp.MCPError):
+                await session.read_resource(uri)
         with pytest.raises(mcp.MCPError):
-            await session.read_resource("hcp://skills/../../etc/passwd")
+            await session.list_resources(params=types.PaginatedRequestParams(cursor="-1"))
 
     with_server(tmp_path, talk)
 

@@ -68,10 +68,10 @@ def check(
 ) -> int:
     """Tell what a launch will do wrong, before the cluster starts.
 
-    A TARGET is a Megatron-Bridge YAML or override list, a Megatron-LM command line, shell or sbatch script or
-    MODEL_ARGS YAML, a verl YAML or override list, or - for standard input. Nothing is executed. Words after --
-    are overrides of the one TARGET, or a launch of their own where there is none. Each training command of a script
-    is a launch of its own.
+    A TARGET is a shell or sbatch script, a YAML (Megatron-Bridge, verl, NeMo-RL, ms-swift, Megatron-LM's MODEL_ARGS,
+    a Kubernetes job), an override list, or - for standard input. Nothing is executed. Words after -- are overrides of
+    the one TARGET, or a launch of their own where there is none. Each training command of a script is a launch of its
+    own.
 
     \b
     hcp check train.sbatch --assume te=2.14

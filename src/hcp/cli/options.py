@@ -16,6 +16,15 @@ Command = Callable[..., Any]
 Decorator = Callable[[Command], Command]
 
 
+class CommandGroup(click.Group):
+    """A group whose help has the whole first sentence of each command; click cuts it at 45 letters."""
+
+    def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
+        commands = {name: self.commands[name].get_short_help_str(limit=300) for name in self.list_commands(ctx)}
+        with formatter.section("Commands"):
+            formatter.write_dl(list(commands.items()))
+
+
 def format_option(*formats: str) -> Decorator:
     """`--format`; the first of the formats is the default."""
     return click.option("--format", "fmt", type=click.Choice(formats), default=formats[0], show_default=True)

@@ -1,6 +1,8 @@
-"""The one function through which text from outside passes before it is printed."""
+"""What text from outside passes through before it is printed, and what shortens an answer that is too long."""
 
 from __future__ import annotations
+
+from typing import Any
 
 
 def visible(text: str) -> str:
@@ -25,3 +27,16 @@ def _escape(letter: str) -> str:
     if letter in _NAMED:
         return _NAMED[letter]
     return f"\\x{code:02x}" if code < 0x100 else f"\\u{code:04x}" if code < 0x10000 else f"\\U{code:08x}"
+
+
+SHORTENED = ((200, 8), (100, 4), (50, 2), (25, 1))
+"""Letters of a text and entries of a list, tried one after the other where a single finding is too long."""
+
+
+def shortened(value: Any, letters: int, entries: int) -> Any:
+    """The value with at most so many letters in each text and entries in each list."""
+    if isinstance(value, str):
+        return value if len(value) <= letters else value[: letters - 3] + "..."
+    if isinstance(value, dict):
+        return {key: shortened(item, letters, entries) for key, item in value.items()}
+    return [shortened(item, letters, entries) for item in value[:entries]] if isinstance(value, list) else value

@@ -6,6 +6,7 @@ A question is a process of its own. It can therefore neither stop the server nor
 from __future__ import annotations
 
 import json
+import re
 import subprocess
 import sys
 from typing import Any
@@ -22,11 +23,13 @@ from hcp.cards.card import find_skill, read_skill_file, skill_dirs
 from hcp.cards.skill import front_matter
 from hcp.core.errors import HcpError
 from hcp.core.visible import visible
-from hcp.mcp.fit import fitted
+from hcp.mcp.fit import fitted, parts_of
 from hcp.mcp.tools import TOOLS, Tool
 from hcp.rules.registry import RULES
 
 _TIMEOUT_S = 120
+_PAGE = 40
+"""Resources of one answer to a client that lists them."""
 _SKILL, _RULE = "hcp://skills/", "hcp://rules/"
 Context = ServerRequestContext[Any]
 
@@ -37,13 +40,7 @@ def ask(tool: Tool, given: dict[str, Any]) -> dict[str, Any]:
     Raises:
         HcpError: what was given cannot be used, or the command printed no JSON.
     """
-    unknown = sorted(given.keys() - tool.takes.keys() - {"skip"})
-    missing = [name for name in tool.required if name not in given]
-    if unknown or missing:
-        raise HcpError(f"found {', '.join(unknown) or 'no ' + ', '.join(missing)}; wanted {', '.join(tool.takes)}")
-    skip = given.get("skip", 0)
-    if not isinstance(skip, int) or isinstance(skip, bool) or skip < 0:
-        raise HcpError(f"skip: found {skip!r:.20}, wanted a whole number")
+    tool.refuse_wrong(given)
     # -P: the folder that the agent works in is not where programs come from.
     python = [sys.executable, *(["-P"] if sys.version_info >= (3, 11) else [])]
     done = subprocess.run(
@@ -54,7 +51,7 @@ def ask(tool: Tool, given: dict[str, Any]) -> dict[str, Any]:
         answer = json.loads(done.stdout)
     except ValueError:
         raise HcpError((done.stderr.strip().splitlines() or ["hcp printed nothing"])[-1][:300]) from None
-    answer, cut = fitted(answer, skip)
+    answer, cut = fitted(answer, given.get("skip") or 0, main=tool.main, spare=tool.spare)
     return {"exit_code": done.returncode, "answer": answer, **({"cut": cut} if cut else {})}
 
 
@@ -94,6 +91,9 @@ def _failed(text: str) -> types.CallToolResult:
 
 
 async def _list_resources(ctx: Context, params: types.PaginatedRequestParams | None) -> types.ListResourcesResult:
+    cursor = params.cursor if params is not None and params.cursor else "0"
+    if not re.fullmatch("[0-9]{1,6}", cursor):
+        raise ValueError(f"found cursor {cursor[:60]!r}; wanted one of an earlier answer")
     skills = [
         types.Resource(
             uri=_SKILL + folder.name,
@@ -107,16 +107,26 @@ async def _list_resources(ctx: Context, params: types.PaginatedRequestParams | N
         types.Resource(uri=_RULE + rule.id, name=rule.id, description=rule.title, mime_type="application/json")
         for rule in RULES
     ]
-    return types.ListResourcesResult(resources=[*skills, *rules])
+    first, every = int(cursor), [*skills, *rules]
+    more = str(first + _PAGE) if first + _PAGE < len(every) else None
+    return types.ListResourcesResult(resources=every[first : first + _PAGE], next_cursor=more)
 
 
 async def _read_resource(ctx: Context, params: types.ReadResourceRequestParams) -> types.ReadResourceResult:
     uri = str(params.uri)
     if uri.startswith(_SKILL):
-        name, _, reference = uri.removeprefix(_SKILL).partition("/")
+        path, _, number = uri.removeprefix(_SKILL).partition("?part=")
+        name, _, reference = path.partition("/")
         if name not in {folder.name for folder in skill_dirs()} or ".." in reference:
             raise ValueError(f"found no skill {name[:60]!r}")
         text = read_skill_file(find_skill(name), reference or "SKILL.md", "a file of the skill")
+        parts = parts_of(text)
+        if (number or "1") not in map(str, range(1, len(parts) + 1)):
+            raise ValueError(f"found part {number[:20]!r}; wanted 1 to {len(parts)}")
+        part = int(number or "1")
+        text = parts[part - 1]
+        if part < len(parts):
+            text += f"\n(Part {part} of {len(parts)}: read {_SKILL}{path}?part={part + 1} for the next.)\n"
         return types.ReadResourceResult(
             contents=[types.TextResourceContents(uri=uri, text=text, mime_type="text/markdown")]
         )

@@ -19,7 +19,10 @@ Given = Mapping[str, Any]
 
 
 class Tool(NamedTuple):
-    """One tool. `words` makes the words after `hcp` of what was given; `text` says whether `text` is its input."""
+    """One tool. `words` makes the words after `hcp` of what was given.
+
+    `main` is the list of the answer that matters most, `spare` what it can do without: see `fitted`.
+    """
 
     name: str
     description: str
@@ -27,6 +30,25 @@ class Tool(NamedTuple):
     words: Callable[[Given], list[str]]
     schemas: Sequence[str]
     required: Sequence[str] = ()
+    main: str = ""
+    spare: Sequence[str] = ()
+
+    def refuse_wrong(self, given: Given) -> None:
+        """Says what is wrong with the arguments.
+
+        Raises:
+            HcpError: one is not known, one is missing, or one has another type than the schema says.
+        """
+        takes = {**self.takes, "skip": _SKIP}
+        unknown = sorted(given.keys() - takes.keys())
+        missing = [name for name in self.required if given.get(name) is None]
+        if unknown or missing:
+            found = ", ".join(unknown)[:100] or f"no {', '.join(missing)}"
+            raise HcpError(f"found {found}; wanted {', '.join(takes)}; see the tool's input schema")
+        for name, value in given.items():
+            if value is not None and not _has_type(value, takes[name]):
+                wanted = takes[name].get("enum") or takes[name]["type"]
+                raise HcpError(f"{name}: found {type(value).__name__} {value!r:.40}; wanted {wanted}; change it")
 
     @property
     def input_schema(self) -> dict[str, Any]:
@@ -54,6 +76,17 @@ class Tool(NamedTuple):
             "additionalProperties": False,
             "$defs": definitions,
         }
+
+
+def _has_type(value: Any, schema: Mapping[str, Any]) -> bool:
+    """Whether an argument is what its schema says, as far as the schemas of these tools go."""
+    if "enum" in schema:
+        return value in schema["enum"]
+    if schema["type"] == "array":
+        return isinstance(value, list) and all(_has_type(each, schema["items"]) for each in value)
+    if schema["type"] == "integer":
+        return isinstance(value, int) and not isinstance(value, bool) and value >= schema.get("minimum", value)
+    return isinstance(value, str) and "\0" not in value
 
 
 def _published(name: str) -> dict[str, Any]:
@@ -144,6 +177,8 @@ TOOLS = (
         },
         _check,
         ("hcp.check.2", "hcp.check-many.2"),
+        main="findings",
+        spare=("presumed", "facts", "findings[].source", "not_checked"),
     ),
     Tool(
         "triage",

@@ -9,12 +9,12 @@ import click
 
 from hcp.cli.dcp.calibrate import calibrate
 from hcp.cli.dcp.plan import MAX_WORLD_SIZE, plan, show
-from hcp.cli.options import format_option
+from hcp.cli.options import CommandGroup, format_option
 from hcp.core.dcp.normalize import GATHERS, REDUCTIONS, megatron_factor
 from hcp.core.errors import HcpError
 
 
-@click.group()
+@click.group(cls=CommandGroup)
 def dcp() -> None:
     """Dynamic context parallelism: plan groups per sequence, and weigh the loss."""
 

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import click
 
+from hcp.cli.options import CommandGroup
 from hcp.cli.packing.check import check
 from hcp.cli.packing.plan import plan
 
 
-@click.group()
+@click.group(cls=CommandGroup)
 def pack() -> None:
     """Packed sequences: check the data against a launch, and plan how to pack it."""
 

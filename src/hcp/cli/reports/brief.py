@@ -6,13 +6,12 @@ from collections.abc import Iterator
 from typing import Any
 
 from hcp.cli.reports.json import dump
+from hcp.core.visible import SHORTENED, shortened
 
 MAX_BYTES = 3_900
 """Of a launch with findings, or an undecided one; without its patch, which was asked for."""
 MAX_CLEAN = 900
 """Of a launch in which nothing was found."""
-_SHORTENED = ((200, 8), (100, 4), (50, 2), (25, 1))
-"""Letters of a text and entries of a list, tried one after the other where a single finding is too long."""
 _SEVERITIES = ("info", "warning", "error")
 _LISTS = ("presumed", "not_checked", "accepted", "facts", "undecided", "findings")
 
@@ -28,11 +27,11 @@ def brief(data: dict[str, Any]) -> dict[str, Any]:
     steps = _steps(data)
     while _size(data) > limit and next(steps, False):
         data["cut"] = _cuts(data, whole)
-    for letters, entries in _SHORTENED:
+    for letters, entries in SHORTENED:
         if _size(data) <= limit:
             break
         note = f"texts and lists: {letters} letters, {entries} entries"
-        data = {**_shortened(data, letters, entries), "cut": [note, *_cuts(data, whole)], "patch": data["patch"]}
+        data = {**shortened(data, letters, entries), "cut": [note, *_cuts(data, whole)], "patch": data["patch"]}
     return data
 
 
@@ -72,11 +71,3 @@ def _cuts(data: dict[str, Any], whole: dict[str, Any]) -> list[str]:
 
 def _size(data: dict[str, Any]) -> int:
     return len(dump({**data, "patch": None}).encode())
-
-
-def _shortened(value: Any, letters: int, entries: int) -> Any:
-    if isinstance(value, str):
-        return value if len(value) <= letters else value[: letters - 3] + "..."
-    if isinstance(value, dict):
-        return {key: _shortened(item, letters, entries) for key, item in value.items()}
-    return [_shortened(item, letters, entries) for item in value[:entries]] if isinstance(value, list) else value
