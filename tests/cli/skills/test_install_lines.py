@@ -14,7 +14,7 @@ import pytest
 from hcp.cards.card import skill_dirs
 from support.processes import HANG_S
 
-ROOT = Path(__file__).resolve().parents[2]
+ROOT = Path(__file__).resolve().parents[3]
 _LINE = re.compile(r"(?m)^\s*(pip install .*)$")
 
 
