@@ -76,14 +76,13 @@ EFFECTS: tuple[Signature, ...] = (
     ),
     effect(
         "ft-heartbeat",
-        r"Did not get (?:initial|subsequent) heartbeat|FT timeout elapsed|"
-        r"^Section '[^']{1,80}' has been open for [\d.]{1,20} seconds",
+        r"Did not get (?:initial|subsequent) heartbeat|FT timeout elapsed",
         "a rank hung: ft_launcher's monitor heard nothing from it and ended it",
         "Did not get subsequent heartbeat. Waited 15.00 seconds.",
         "Did get a subsequent heartbeat.",
         "is the time-out longer than the longest step, evaluation or save (--ft-rank-heartbeat-timeout)?",
         _WHO_WAITED,
-        tokens=(b"heartbeat. Waited", b"FT timeout elapsed", b"has been open for "),
+        tokens=(b"heartbeat. Waited", b"FT timeout elapsed"),
         role="origin",
     ),
     effect(

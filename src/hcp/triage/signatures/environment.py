@@ -31,7 +31,7 @@ ENVIRONMENT: tuple[Signature, ...] = (
         "Could not overwrite the file",
         "hcp check {launch}",
         "Hydra takes +KEY=VALUE for a key that its configuration lacks; is the key of this version?",
-        tokens=(ERROR, b"ould not override", b"not in struct", b"mandatory value"),
+        tokens=(ERROR, b"ould not override", b"not in struct"),
     ),
     fault(
         "abi-mismatch",
@@ -44,7 +44,7 @@ ENVIRONMENT: tuple[Signature, ...] = (
         "install the package again for this PyTorch (pip install --no-build-isolation --no-binary NAME NAME), or use "
         "the wheel whose name says the same torch, CUDA and cxx11abi",
         _FACTS,
-        tokens=(ERROR, b"undefined symbol: ", b"' not found (required"),
+        tokens=(ERROR, b"undefined symbol: "),
     ),
     fault(
         "library-missing",
@@ -57,7 +57,6 @@ ENVIRONMENT: tuple[Signature, ...] = (
         "OSError: [Errno 2] No such file or directory: 'vocab.txt'",
         "is the CUDA of the package the one of the container? does LD_LIBRARY_PATH name its folder?",
         _FACTS,
-        tokens=(ERROR, b"load any of"),
     ),
     fault(
         "module-missing",
@@ -130,7 +129,6 @@ ENVIRONMENT: tuple[Signature, ...] = (
         "wandb.errors.errors.UsageError: api_key not configured (no-tty). call wandb.login(key=[your_api_key])",
         "wandb: syncing is off",
         "WANDB_MODE=offline lets the training run without it; or set WANDB_API_KEY",
-        tokens=(ERROR, b"wandb.errors"),
     ),
     fault(
         "host-name",
@@ -140,7 +138,6 @@ ENVIRONMENT: tuple[Signature, ...] = (
         "socket.timeout: timed out",
         "getent hosts NAME on {node}: is it the name of the first node, and is there a domain or a name server in the "
         "container?",
-        tokens=(ERROR, b"ervice not known"),
     ),
     fault(
         "build-tool",

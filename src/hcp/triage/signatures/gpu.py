@@ -139,7 +139,7 @@ GPU: tuple[Signature, ...] = (
         "gpu1:33:44 [0] NCCL WARN Cuda is there",
         "do NCCL's CUDA and the node's driver fit (hcp facts on {node})? run once with NCCL_CUMEM_ENABLE=0, and with "
         "NCCL_P2P_DISABLE=1",
-        tokens=(b"NCCL WARN", b"Cuda failure"),
+        tokens=(b"NCCL WARN",),
         again="chance",
     ),
     fault(
@@ -186,12 +186,12 @@ GPU: tuple[Signature, ...] = (
     fault(
         "kernel-compile",
         r"BackendCompilerFailed|InductorError|PTXAS error|Internal Triton PTX codegen error|"
-        r"triton\.compiler\.errors\.\w{1,40}Error|TritonMissing|torch\._dynamo\.exc\.\w{1,40}",
+        r"triton\.compiler\.errors\.\w{1,40}Error|torch\._dynamo\.exc\.\w{1,40}",
         "torch.compile or Triton could not compile a kernel",
         "torch._dynamo.exc.BackendCompilerFailed: backend='inductor' raised:",
         "torch._dynamo started",
         "run once with TORCHDYNAMO_DISABLE=1: does it pass? does Triton's version fit PyTorch?",
-        tokens=(ERROR, b"_dynamo.exc.", b"TritonMissing"),
+        tokens=(ERROR, b"_dynamo.exc."),
     ),
     fault(
         "nan-loss",

@@ -51,7 +51,7 @@ RAY: tuple[Signature, ...] = (
         "give ray the CPUs of the allocation (ray start --num-cpus=$SLURM_CPUS_ON_NODE), a short and empty --temp-dir, "
         "and enough processes (ulimit -u)",
         "the cause is in session_latest/logs (raylet.err, python-core-worker-*, runtime_env_agent.log)",
-        tokens=(ERROR, b"not registered within", b"timed out during startup"),
+        tokens=(ERROR, b"not registered within"),
     ),
     report(
         "ray-node-died",

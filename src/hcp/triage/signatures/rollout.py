@@ -39,6 +39,6 @@ ROLLOUT: tuple[Signature, ...] = (
         "RuntimeError: Engine core initialization failed. See root cause above. Failed core proc(s): {}",
         "RuntimeError: Engine core is up",
         _ENGINE_LOG,
-        tokens=(ERROR, b"xception"),
+        tokens=(ERROR, b"xception: "),
     ),
 )
