@@ -11,6 +11,7 @@ from hcp.cards.card import Card, is_ours, load_card, skill_dirs
 from hcp.cards.folders import has_card, skills_below
 from hcp.cards.rendered import RENDERERS, RenderedPart, rendered, table
 from hcp.cards.skill import files_of
+from hcp.cli.completion import complete_skills
 from hcp.cli.screen import say
 from hcp.core.errors import HcpError
 from hcp.core.files import read_text, write_whole
@@ -19,7 +20,7 @@ from hcp.resources import pack_dir
 
 
 @click.command()
-@click.argument("names", nargs=-1, metavar="[SKILL|DIR]...")
+@click.argument("names", nargs=-1, metavar="[SKILL|DIR]...", shell_complete=complete_skills)
 @click.option("--check", is_flag=True, help="Write nothing; exit 1 if a file is stale.")
 def build(names: Sequence[str], check: bool) -> int:
     """Renew the parts of skills that a rule, the card or an option owns, between their marks in the Markdown.

@@ -10,7 +10,8 @@ import click
 from hcp.cards.card import find_skill, is_ours, load_card, read_skill_file, skill_dirs
 from hcp.cards.folders import skills_below
 from hcp.cards.skill import front_matter, judged_skill
-from hcp.cli.options import format_option
+from hcp.cli.completion import complete_skills
+from hcp.cli.options import CommandGroup, format_option
 from hcp.cli.reports.wrap import wrapped
 from hcp.cli.screen import say
 from hcp.cli.skills.build import build
@@ -19,7 +20,7 @@ from hcp.cli.skills.install import install, uninstall, update
 from hcp.cli.skills.new import new
 
 
-@click.group()
+@click.group(cls=CommandGroup)
 def skills() -> None:
     """List, show and validate the skills of this pack; install them for agents, update and uninstall them."""
 
@@ -37,7 +38,7 @@ def list_skills(fmt: str) -> None:
 
 
 @skills.command()
-@click.argument("skill")
+@click.argument("skill", shell_complete=complete_skills)
 @format_option("text", "json")
 def show(skill: str, fmt: str) -> None:
     """Print a skill's SKILL.md, or with --format json its card."""
@@ -63,7 +64,7 @@ def show(skill: str, fmt: str) -> None:
 
 
 @skills.command()
-@click.argument("names", nargs=-1, metavar="[SKILL|DIR]...")
+@click.argument("names", nargs=-1, metavar="[SKILL|DIR]...", shell_complete=complete_skills)
 @click.option("--strict", is_flag=True, help="Fail on advice, too.")
 @format_option("text", "json")
 def validate(names: Sequence[str], strict: bool, fmt: str) -> int:

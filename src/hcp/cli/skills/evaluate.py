@@ -11,6 +11,7 @@ import click
 from hcp.cards.card import find_skill, skill_dirs
 from hcp.cards.evals.task import Task
 from hcp.cards.skill import front_matter
+from hcp.cli.completion import complete_skills
 from hcp.cli.options import format_option
 from hcp.cli.screen import is_terminal, say
 from hcp.core.errors import HcpError
@@ -18,7 +19,7 @@ from hcp.core.signals import ends_cleanly
 
 
 @click.command(name="eval")
-@click.argument("skill")
+@click.argument("skill", shell_complete=complete_skills)
 @click.option("--answers", metavar="FILE", help="JSON lines with task, arm (with, without the skill) and answer.")
 @click.option("--agent-command", metavar="COMMAND", help="Asks it instead: prompt on standard input, answer on output.")
 @click.option("--timeout", default=600.0, show_default=True, help="Seconds that the agent has for one answer.")

@@ -11,6 +11,7 @@ import click
 
 from hcp.cards.card import find_skill, skill_dirs
 from hcp.cards.installed import AGENT_FOLDERS
+from hcp.cli.completion import complete_skills
 from hcp.cli.options import format_option
 from hcp.cli.screen import say
 from hcp.core.signals import ends_cleanly
@@ -33,7 +34,7 @@ def _place_options(command: Callable[..., Any]) -> Callable[..., Any]:
             show_default=True,
             help="claude: .claude/skills; all others share .agents/skills; all: both.",
         ),
-        click.argument("names", nargs=-1, metavar="[SKILL]..."),
+        click.argument("names", nargs=-1, metavar="[SKILL]...", shell_complete=complete_skills),
     ):
         command = option(command)
     return command
