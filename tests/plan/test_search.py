@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import json
 import random
 from itertools import pairwise
+from pathlib import Path
 
 import pytest
 
@@ -21,6 +23,7 @@ from hcp.plan.search import WINDOW, search
 from hcp.plan.space import Fixed, Space, parse_fixed
 from hcp.plan.time.step import step_time
 
+ROOT = Path(__file__).resolve().parents[2]
 DENSE = {
     "num_hidden_layers": 12, "hidden_size": 4096, "num_attention_heads": 32, "num_key_value_heads": 8,
     "intermediate_size": 14336, "vocab_size": 128256,
@@ -97,6 +100,14 @@ def test_of_tied_layouts_the_simplest_comes_first() -> None:
     assert len(tied) > 1 and max(seconds) <= min(seconds) * (1 + TIED)
     axes = [sum(size > 1 for size in (item.layout.tp, item.layout.cp, item.layout.pp)) for item in tied]
     assert axes[0] == min(axes)
+
+
+def test_the_first_layout_does_not_depend_on_how_many_are_shown() -> None:
+    values = json.loads((ROOT / "examples" / "llama3_8b_config.json").read_text())
+    model, job = plan_model(values), PlanJob(64, 8, gpu_named("h100"), 8, 131072, 64)
+    shown = [plan_job(model, job, rates_of(job.gpu, "bf16", {}), {}, few).best for few in (1, 2, 8)]
+    assert [len(best) for best in shown] == [1, 2, 8]
+    assert shown[0][0].layout == shown[1][0].layout == shown[2][0].layout
 
 
 def test_experts_without_expert_parallelism_are_first_only_where_nothing_else_is_possible() -> None:

@@ -72,6 +72,6 @@ def plan_job(model: PlanModel, job: PlanJob, rates: Rates, fixed: Fixed, few: in
     limit = fastest * (1 + TIED)
     tied = sorted((c for c in candidates if c.seconds <= limit), key=lambda c: simplicity(c.layout))
     rest = [c for c in candidates if c.seconds > limit]
-    judged = [judge(model, candidate.layout, job, rates) for candidate in [*tied, *rest]]
+    judged = [judge(model, candidate.layout, job, rates) for candidate in [*tied, *rest][:few]]
     best = [replace(item, tied=len(tied) > 1 and place < len(tied)) for place, item in enumerate(judged)]
     return Planned(best, found.frontier, found)

@@ -14,7 +14,7 @@ from typing import NamedTuple
 
 from hcp.core import fits
 from hcp.plan.constants import Rates
-from hcp.plan.found import Candidate, Found, distinct
+from hcp.plan.found import TIED, Candidate, Found, distinct
 from hcp.plan.layout import Layout, PlanJob
 from hcp.plan.legal import forbidden
 from hcp.plan.memory import memory, usable_gib
@@ -72,7 +72,10 @@ class _Pipeline(NamedTuple):
 
 
 def search(model: PlanModel, job: PlanJob, rates: Rates, fixed: Fixed, few: int = 8) -> Found:
-    """The best `few` distinct layouts that fit; those that no measurement covers only where there are no others."""
+    """The best `few` distinct layouts that fit, or all tied with the fastest.
+
+    Those that no measurement covers come only where there are no others.
+    """
     found = Search(model, job, rates, fixed).run(few)
     if not found.best and not found.marked:
         beyond = Search(model, job, rates, fixed, covered=False).run(few)
@@ -94,7 +97,7 @@ class Search:
         self._lightest: tuple[float, float, _Choice, int, int] | None = None
 
     def run(self, few: int = 8) -> Found:
-        """The best `few` distinct layouts that fit, and the frontier of time against memory."""
+        """The best `few` distinct layouts that fit, or all tied with the fastest, and the frontier."""
         found, number = Found(), 0
         waiting: list[tuple[float, int, _Choice, int, int]] = []
         groups = sorted(self._groups(), key=lambda group: group.bound)
@@ -216,11 +219,14 @@ def _whole(group: _Choice, pp: int, vp: int) -> Layout:
 
 
 class _Picked:
-    """Takes layouts by time, computes their memory, and keeps what a reader wants to see."""
+    """Takes layouts by time, computes their memory, and keeps what a reader wants to see.
+
+    Whatever is tied with the fastest is kept, so that which of them is the simplest does not depend on `few`.
+    """
 
     def __init__(self, search: Search, found: Found, few: int) -> None:
         self.search, self.found, self.few = search, found, few
-        self.limit = float("inf")
+        self.limit = self._tied = float("inf")
         self._checks = 0
         self._after = CHECKS_AFTER
         self._keys: set[tuple[object, ...]] = set()
@@ -237,8 +243,8 @@ class _Picked:
             return
         layout, found = _whole(group, pp, vp), self.found
         key = distinct(layout)
-        enough = len(found.best) >= self.few and self._least < SMALLEST_STEP_GIB
-        if enough:
+        wanted = len(found.best) < self.few or seconds <= self._tied
+        if not wanted and self._least < SMALLEST_STEP_GIB:
             self._after = 0
             return
         self._checks += 1
@@ -255,10 +261,10 @@ class _Picked:
                 self._keys.add(key)
             return
         if not found.best:
-            self.limit = seconds * WINDOW
+            self.limit, self._tied = seconds * WINDOW, seconds * (1 + TIED)
         else:
             self._after -= 1
-        if key not in self._keys and len(found.best) < self.few:
+        if key not in self._keys and wanted:
             found.best.append(candidate)
             self._keys.add(key)
         if peak < self._least - SMALLEST_STEP_GIB:
