@@ -254,6 +254,8 @@ def _scontrol(words: Sequence[str], environment: Mapping[str, str]) -> int:
         print("\n".join(f"n{number + 1}" for number in range(int(environment["SLURM_JOB_NUM_NODES"]))))
     elif words[:2] == ["show", "node"]:
         print(f"NodeName={words[-1]} NodeAddr=127.0.0.1 NodeHostName={words[-1]}")
+    elif words[:2] == ["show", "config"]:
+        print("KillWait                = 30 sec")
     elif words[:2] == ["show", "job"]:
         print(f"JobId={words[-1]} JobState=RUNNING StartTime=2026-01-01T00:00:00 PreemptTime=None ExcNodeList=(null)")
     elif words[:1] == ["requeue"]:
