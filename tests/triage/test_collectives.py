@@ -132,7 +132,7 @@ def test_plain_values_come_out_as_they_went_in(protocol):
 
 
 PROGRAM = """
-import sys, torch, torch.distributed as dist
+import os, sys, time, torch, torch.distributed as dist
 import torch._C._distributed_c10d as c10d
 dist.init_process_group("gloo")
 rank, x = dist.get_rank(), torch.ones(2)
@@ -142,7 +142,6 @@ if rank == 0:
     open(sys.argv[1] + "/nccl_trace_rank_0", "wb").write(c10d._dump_fr_trace())
     open(sys.argv[1] + "/done", "w").close()
 else:
-    import os, time
     while not os.path.exists(sys.argv[1] + "/done"):
         time.sleep(0.05)
     open(sys.argv[1] + "/nccl_trace_rank_1", "wb").write(c10d._dump_fr_trace())

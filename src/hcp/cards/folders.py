@@ -14,12 +14,15 @@ def skills_below(name: str) -> list[Path]:
         HcpError: there is none.
     """
     folder = Path(name)
-    if (folder / "SKILL.md").is_file():
-        return [folder.resolve()]
-    if folder.is_dir():
-        found = [path.resolve() for path in sorted(folder.iterdir()) if (path / "SKILL.md").is_file()]
-        if found:
-            return found
+    try:
+        if (folder / "SKILL.md").is_file():
+            return [folder.resolve()]
+        if folder.is_dir():
+            found = [path.resolve() for path in sorted(folder.iterdir()) if (path / "SKILL.md").is_file()]
+            if found:
+                return found
+    except OSError:  # a name that is too long, a folder that may not be read
+        pass
     return [find_skill(name)]
 
 

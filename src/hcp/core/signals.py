@@ -15,8 +15,8 @@ _ASKS = tuple(getattr(signal, name) for name in ("SIGINT", "SIGTERM", "SIGHUP", 
 def ends_cleanly() -> Iterator[None]:
     """Inside, the first SIGINT, SIGTERM, SIGHUP or SIGQUIT raises SystemExit(128 + its number) in the main thread.
 
-    Later ones are ignored, so that nothing interrupts the cleaning up; what the caller ignores (`nohup`) stays
-    ignored. Outside the main thread, which alone gets signals, nothing changes.
+    Later ones are ignored until the process ends, so that nothing interrupts the cleaning up; what the caller ignores
+    (`nohup`) stays ignored. Outside the main thread, which alone gets signals, nothing changes.
     """
     if threading.current_thread() is not threading.main_thread():
         yield
@@ -37,4 +37,6 @@ def ends_cleanly() -> Iterator[None]:
         yield
     finally:
         for number, handler in before.items():
-            signal.signal(number, handler if handler is not None else signal.SIG_DFL)
+            # Another handler in this one's place ignores what comes after a signal, inside.
+            if not was_asked and signal.getsignal(number) is end:
+                signal.signal(number, handler if handler is not None else signal.SIG_DFL)

@@ -41,8 +41,19 @@ class _StuckGroup:
     ranks: frozenset[int] = frozenset()
     last: dict[int, _Queued] = field(default_factory=dict)
     """rank -> the last collective that it queued"""
-    waiting: dict[int, _Queued] = field(default_factory=dict)
-    """rank -> the first collective that it queued and that did not end"""
+    pending: dict[int, list[_Queued]] = field(default_factory=dict)
+    """rank -> the collectives that it queued and that are not marked as ended"""
+
+    @property
+    def waiting(self) -> dict[int, _Queued]:
+        """rank -> the first collective that it queued, that did not end, and that some rank has not queued.
+
+        One that all have queued may have ended: the mark comes a little later.
+        """
+        members = self.ranks or frozenset(self.last)
+        reached = min((self.last[rank].sequence if rank in self.last else -1 for rank in members), default=-1)
+        beyond = {rank: [one for one in queued if one.sequence > reached] for rank, queued in self.pending.items()}
+        return {rank: min(queued, key=lambda one: one.sequence) for rank, queued in beyond.items() if queued}
 
 
 def is_dump(path: Path, start: bytes) -> bool:
@@ -114,8 +125,8 @@ def _add_entry(groups: dict[str, _StuckGroup], rank: int, entry: Mapping[str, An
     )
     if rank not in group.last or group.last[rank].sequence < sequence:
         group.last[rank] = queued
-    if not done and (rank not in group.waiting or sequence < group.waiting[rank].sequence):
-        group.waiting[rank] = queued
+    if not done:
+        group.pending.setdefault(rank, []).append(queued)
 
 
 def _where(frames: Any) -> str:
@@ -128,9 +139,10 @@ def _where(frames: Any) -> str:
 
 def _absent(group: _StuckGroup) -> tuple[_Queued, set[int]] | None:
     """The first collective that some ranks of a group wait in, and the ranks that have not queued it."""
-    if not group.waiting:
+    waiting = group.waiting
+    if not waiting:
         return None
-    waited = min(group.waiting.values(), key=lambda entry: entry.sequence)
+    waited = min(waiting.values(), key=lambda entry: entry.sequence)
     members = group.ranks or frozenset(group.last)
     absent = {rank for rank in members if rank not in group.last or group.last[rank].sequence < waited.sequence}
     return (waited, absent) if absent else None
