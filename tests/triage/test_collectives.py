@@ -98,6 +98,15 @@ def test_the_wave_of_waiting_is_followed_to_the_rank_where_it_began(tmp_path, as
     assert diagnosis.failure.rank == 3 and "train.py:9" in diagnosis.waited.at
 
 
+def test_a_collective_that_all_queued_is_not_what_they_wait_in(tmp_path):
+    """Its end is marked a little later than it comes."""
+    for rank, later in enumerate(([("1", 2, WAITS)], [])):
+        (tmp_path / f"nccl_trace_rank_{rank}").write_bytes(pickle.dumps(_dump(GROUPS, [("1", 1, WAITS), *later]), 2))
+    waited, unread = read_dumps(sorted(tmp_path.iterdir()))
+    assert waited is not None and unread == []
+    assert (waited.sequence, waited.arrived, waited.missing) == (2, (0,), (1,))
+
+
 def test_a_rank_without_a_dump_is_where_it_stopped(tmp_path):
     for rank in (0, 1, 3):
         (tmp_path / f"nccl_trace_rank_{rank}").write_bytes(pickle.dumps(_dump(GROUPS, [("0", 5, WAITS)]), 2))
