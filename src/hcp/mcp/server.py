@@ -6,7 +6,6 @@ A question is a process of its own. It can therefore neither stop the server nor
 from __future__ import annotations
 
 import json
-import re
 import subprocess
 import sys
 from typing import Any
@@ -92,7 +91,7 @@ def _failed(text: str) -> types.CallToolResult:
 
 async def _list_resources(ctx: Context, params: types.PaginatedRequestParams | None) -> types.ListResourcesResult:
     cursor = params.cursor if params is not None and params.cursor else "0"
-    if not re.fullmatch("[0-9]{1,6}", cursor):
+    if not (cursor.isascii() and cursor.isdigit() and len(cursor) <= 6):
         raise ValueError(f"found cursor {cursor[:60]!r}; wanted one of an earlier answer")
     skills = [
         types.Resource(
