@@ -37,6 +37,7 @@ def ends_cleanly() -> Iterator[None]:
         yield
     finally:
         for number, handler in before.items():
-            # Another handler in this one's place ignores what comes after a signal, inside.
-            if not was_asked and signal.getsignal(number) is end:
-                signal.signal(number, handler if handler is not None else signal.SIG_DFL)
+            if signal.getsignal(number) is end:
+                restored = handler if handler is not None else signal.SIG_DFL
+                # As it ends, Python gives up its own handlers, but not what the system ignores.
+                signal.signal(number, signal.SIG_IGN if was_asked else restored)
