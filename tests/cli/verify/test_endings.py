@@ -51,9 +51,12 @@ def started(tmp_path: Path) -> tuple[subprocess.Popen[str], list[int]]:
         stderr=subprocess.PIPE,
         text=True,
     )
-    assert comes_true(lambda: len(list((tmp_path / "pids").iterdir())) == 4 or process.poll() is not None)
-    time.sleep(0.1)
-    return process, [int(path.read_text()) for path in (tmp_path / "pids").iterdir()]
+
+    def pids() -> list[str]:
+        return [path.read_text() for path in (tmp_path / "pids").iterdir()]
+
+    assert comes_true(lambda: len(list(filter(None, pids()))) == 4 or process.poll() is not None)
+    return process, list(map(int, pids()))
 
 
 @pytest.mark.slow
