@@ -131,3 +131,7 @@ def test_the_picture_of_a_finding_is_what_a_terminal_shows(tmp_path: Path) -> No
     if os.environ.get("HCP_UPDATE"):
         shutil.copy(drawn, shown)
     assert drawn.read_text(encoding="utf-8") == shown.read_text(encoding="utf-8")
+
+
+def test_the_first_screen_fits_80_columns() -> None:
+    assert [line for line in README.splitlines()[:40] if len(line) > 80] == []
