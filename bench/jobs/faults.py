@@ -124,18 +124,18 @@ def _table(rows: list[dict[str, Any]]) -> str:
     rows = [row for row in rows if (row["name"], row["start"]) in faults]
     odd = [_odd(row, faults[row["name"], row["start"]]) for row in rows]
     said = (
-        f"Made by `python bench/jobs/faults.py` on a real Slurm (four nodes on one machine), {date.today()}. "
-        f"{len(rows)} of its {len(faults)} faults were run, each of a job with `--requeue 1`, a checkpoint every two "
-        f"steps, and the stand-in trainer; {odd.count([])} are as wanted. *kept* is the step of the last checkpoint, "
-        "*left out* the node of the next attempt, "
-        "*triage* the first failure that `hcp triage` names. `-`: Slurm ended the script before it could say anything."
+        f"Measured with `python bench/jobs/faults.py` on a real Slurm (four nodes on one machine), {date.today()}. "
+        f"{len(rows)} of its {len(faults)} faults were run, each in a job with `--requeue 1`, a checkpoint every two "
+        f"steps, and the stand-in trainer. {odd.count([])} behaved as expected. *kept* is the step of the last "
+        "checkpoint, *excluded* the node that the next attempt leaves out, *triage* the first failure that "
+        "`hcp triage` names. `-`: Slurm ended the script before it could write a verdict."
     )
     lines = [
         "# What a rendered job does when something fails",
         "",
         textwrap.fill(said, 118),
         "",
-        "| fault | start | verdict | code | next | left out | triage | kept | left running | not as wanted |",
+        "| fault | start | verdict | code | next | excluded | triage | kept | processes left | unexpected |",
         "|---|---|---|---|---|---|---|---|---|---|",
     ]
     for row, texts in zip(rows, odd, strict=True):
