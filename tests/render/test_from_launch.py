@@ -167,7 +167,7 @@ def test_typed_gpus_and_further_options_are_options_of_the_command_too(hcp):
     assert "#SBATCH --gpus-per-node=h100:8  # --gpus-per-node\n" in done.stdout, done.stderr
     assert "#SBATCH --comment=x  # --sbatch\n" in done.stdout and "step=( --mpi=pmix)\n" in done.stdout
     said = refused(hcp, *words[1:], "--gpus-per-node", "8", "--sbatch", "--nodes=3", "--", "--seq-length", "8")
-    assert "--nodes=3, which the job states itself" in said
+    assert "--nodes=3, which the job sets itself" in said
     said = refused(hcp, *words[1:], "--gpus-per-node", "8", "--sbatch", "--comment=a b", "--", "--seq-length", "8")
     assert "plain characters" in said
 
