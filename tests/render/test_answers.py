@@ -82,7 +82,7 @@ def test_a_launch_that_is_fine_trains(answered):
 
 
 def test_an_undecided_launch_trains_with_a_warning(answered):
-    warning = "hcp check left the launch undecided: the lines above say why"
+    warning = "hcp check left the launch undecided; see the lines above"
     assert answered(4) == (GOES, [warning])
     assert answered(4, 4) == (GOES, [warning, warning])
 

@@ -126,7 +126,7 @@ def test_an_option_wins_over_the_site_file_and_that_over_the_launch(rendered):
         assert f"#SBATCH {line}\n" in done.stdout
     assert "# --env\nexport HF_HOME=/mine\n" in done.stdout and "# site.yaml\nexport NCCL_IB_HCA=site\n" in done.stdout
     assert "export PYTORCH_CUDA_ALLOC_CONF=expandable_segments:True\n" in done.stdout
-    assert "hcp render: changed: account: --account wins over train.sbatch:2\n" in done.stderr
+    assert "hcp render: changed: account: --account overrides train.sbatch:2\n" in done.stderr
 
 
 @pytest.mark.parametrize(
@@ -167,7 +167,7 @@ def test_typed_gpus_and_further_options_are_options_of_the_command_too(hcp):
     assert "#SBATCH --gpus-per-node=h100:8  # --gpus-per-node\n" in done.stdout, done.stderr
     assert "#SBATCH --comment=x  # --sbatch\n" in done.stdout and "step=( --mpi=pmix)\n" in done.stdout
     said = refused(hcp, *words[1:], "--gpus-per-node", "8", "--sbatch", "--nodes=3", "--", "--seq-length", "8")
-    assert "--nodes=3, which the job states itself" in said
+    assert "--nodes=3, which the job sets itself" in said
     said = refused(hcp, *words[1:], "--gpus-per-node", "8", "--sbatch", "--comment=a b", "--", "--seq-length", "8")
     assert "plain characters" in said
 

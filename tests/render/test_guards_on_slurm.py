@@ -41,7 +41,7 @@ def test_a_training_that_hangs_is_ended_and_says_where_it_hung(job):
     job.submit()
     first = job.final_verdict(0)
     assert (first["status"], first["next"], first["exit_code"]) == ("failed", "requeue", 134), job.log()
-    assert "no line of the training for 8 s: it hangs" in first["reason"]
+    assert "training wrote no line for 8 s: it hangs" in first["reason"]
     # Its stack, out of Python's fault handler.
     assert re.search(r"Fatal Python error: Aborted(.|\n)*in _fail", job.train_logs()), job.train_logs()
     assert job.final_sum()["step"] == 2
@@ -67,7 +67,7 @@ def test_submit_asks_slurm_gives_the_job_and_prints_its_id(job):
     said = job.render("srun", "--submit")
     assert re.fullmatch(
         r"hcp render: sbatch --test-only: Job \d+ to start at .* on nodes n\[1-2\] in partition debug\n"
-        r"hcp render: made the folder of the logs, logs\n",
+        r"hcp render: created the log folder logs\n",
         said.stderr,
     )
     job.id = int(said.stdout)

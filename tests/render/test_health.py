@@ -15,12 +15,12 @@ def answers(*lines):
     ("lines", "unfit", "words"),
     [
         (["n1|dcgm|0|ok", "n2|dcgm|0|ok"], [], []),
-        (["n1|dcgm|0|ok", "n2|dcgm|1|GPU 3: Fail"], ["n2"], ["dcgm says that n2 is unfit (exit code 1): GPU 3: Fail"]),
-        (["n1|a|1|x", "n2|a|0|", "n1|b|9|y", "n2|b|9|z"], ["n1", "n2"], ["a says that n1", "b says that n1", "b says"]),
+        (["n1|dcgm|0|ok", "n2|dcgm|1|GPU 3: Fail"], ["n2"], ["dcgm: n2 is unfit (exit code 1): GPU 3: Fail"]),
+        (["n1|a|1|x", "n2|a|0|", "n1|b|9|y", "n2|b|9|z"], ["n1", "n2"], ["a: n1 is", "b: n1 is", "b: n2 is"]),
         # What could not run says nothing about its node, and is not passed either.
         (["n1|dcgm|127|", "n2|dcgm|126|denied"], [], ["dcgm could not run on n1: no such command", "on n2: denied"]),
         (["n1|dcgm|0|ok"], [], ["dcgm: 1 of 2 nodes answered"]),
-        (["Welcome to n1"], [], ["no node of 2 answered"]),
+        (["Welcome to n1"], [], ["none of 2 nodes answered"]),
     ],
 )
 def test_what_the_nodes_answer_decides_who_is_unfit(lines, unfit, words):
@@ -33,7 +33,7 @@ def test_the_program_prints_the_unfit_nodes_and_says_why(monkeypatch, capsys):
     monkeypatch.setattr("sys.stdin", iter(["n1\tdcgm\t0\tok\n", "n2\tdcgm\t3\tGPU 1\n"]))
     assert main(["--nodes", "2"]) == 1
     said = capsys.readouterr()
-    assert said.out == "n2\n" and said.err == "hcp health: dcgm says that n2 is unfit (exit code 3): GPU 1\n"
+    assert said.out == "n2\n" and said.err == "hcp health: dcgm: n2 is unfit (exit code 3): GPU 1\n"
 
 
 def test_a_name_that_is_known_is_its_check_and_anything_else_a_command():
@@ -61,8 +61,8 @@ exit {code}
         ("'0, 0' '1, 0'", "'00:1, No, No' '00:2, No, No'", 0, 0, ""),
         ("'0, [N/A]'", "'00:1, [N/A], [N/A]'", 0, 0, ""),
         ("'0, 0' '1, 7'", "'00:1, 0, 0'", 0, 1, "GPU 1 has 7 uncorrected ECC errors"),
-        ("'0, 0'", "'00:1, 0, 0' '00:2, 1, 0'", 0, 1, "GPU 00:2 has rows of memory"),
-        ("'0, 0'", "'00:1, No, Yes'", 0, 1, "GPU 00:1 has rows of memory"),
+        ("'0, 0'", "'00:1, 0, 0' '00:2, 1, 0'", 0, 1, "GPU 00:2 has memory rows"),
+        ("'0, 0'", "'00:1, No, Yes'", 0, 1, "GPU 00:1 has memory rows"),
         ("'0, 0'", "'00:1, 0, 0'", 9, 9, ""),  # the driver does not answer
     ],
 )

@@ -54,7 +54,7 @@ def test_a_script_gives_its_training_command_word_for_word(hcp, tmp_path):
     assert done.returncode == 0, done.stderr
     assert (
         """program=(scripts/training/run_recipe.py)
-# The launch, word for word: what the program gets, and what `hcp check` reads in phase 0.
+# The launch, word for word: the program's arguments, which `hcp check` reads in phase 0.
 launch=(
     --recipe llama3_8b
     --dataset 'my data'

@@ -94,12 +94,12 @@ def test_the_node_at_fault_is_the_one_that_triage_would_leave_out(text, node, tm
 @pytest.mark.parametrize(
     ("ended", "words"),
     [
-        ({"code": 0, "is_preempted": True}, "Slurm preempted the job; the trainer ended with 0"),
-        ({"code": 143, "asked": "preempted"}, "the trainer ended with 143: what came after its last checkpoint may"),
-        ({"code": 137, "asked": "preempted"}, "the trainer had not ended when the time was over: what came after"),
+        ({"code": 0, "is_preempted": True}, "Slurm preempted the job; the trainer exited with 0"),
+        ({"code": 143, "asked": "preempted"}, "the trainer exited with 143: work since its last checkpoint may"),
+        ({"code": 137, "asked": "preempted"}, "the trainer was still running at the end: work since its last"),
         ({"code": 1, "phase": 1, "stopped": "te differs: 2.1 on a, 2.2 on b"}, "te differs: 2.1 on a, 2.2 on b"),
-        ({"code": 1, "first": RankExit(9, "3", "n2")}, "rank 3 on n2 ended with 9; no checkpoint was written"),
-        ({"code": 1, "first": RankExit(9, "2-3", "n2"), "has_progress": True}, "ranks 2-3 on n2 ended with 9"),
+        ({"code": 1, "first": RankExit(9, "3", "n2")}, "rank 3 on n2 exited with 9; no checkpoint was written"),
+        ({"code": 1, "first": RankExit(9, "2-3", "n2"), "has_progress": True}, "ranks 2-3 on n2 exited with 9"),
         ({"code": 1, "attempt": 2}, "requeued 2 times, which is the limit"),
         ({"code": 17, "suspicion": Suspicion("training")}, "the fault is in the training"),
         ({"code": 134, "stalled": "no line for 60 s: it hangs"}, "no line for 60 s: it hangs; no checkpoint"),
@@ -219,5 +219,5 @@ def test_the_nodes_that_the_job_leaves_out_already_stay_left_out(tmp_path, monke
 
 
 def test_a_stall_is_of_its_own_attempt(tmp_path):
-    (tmp_path / "stall-r1.txt").write_text("no line of the training for 60 s: it hangs\n")
-    assert stall_of(tmp_path, 1) == "no line of the training for 60 s: it hangs" and stall_of(tmp_path, 0) == ""
+    (tmp_path / "stall-r1.txt").write_text("training wrote no line for 60 s: it hangs\n")
+    assert stall_of(tmp_path, 1) == "training wrote no line for 60 s: it hangs" and stall_of(tmp_path, 0) == ""

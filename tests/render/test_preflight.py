@@ -31,7 +31,7 @@ def _node(name, clock=1000.0, driver="550.1", wanted=8, mounts=None, **facts):
         (_node("b", driver="560.0"), "driver differs: 550.1 on a, 560.0 on b"),
         (_node("b", gpus_per_node=7), "gpus_per_node differs: 8 on a, 7 on b"),
         (_node("b", clock=1100.0), "the clocks are 100 s apart"),
-        (_node("b", mounts={"/data": False}), "/data is not there on b"),
+        (_node("b", mounts={"/data": False}), "/data does not exist on b"),
     ],
 )
 def test_nodes_that_differ_are_named(second, said):
@@ -40,7 +40,7 @@ def test_nodes_that_differ_are_named(second, said):
 
 
 def test_a_node_that_did_not_report_is_missed():
-    assert differences([_node("a")], 2) == ["1 of 2 nodes reported (a): the others did not start a task"]
+    assert differences([_node("a")], 2) == ["1 of 2 nodes reported (a); the others did not start a task"]
 
 
 FREE = {"problem": None, "probe": "/ckpt/.probe", "free_gib": 5.0}
@@ -91,7 +91,7 @@ def test_a_folder_that_is_another_one_on_each_node_is_not_shared(tmp_path):
     lines = [_on_node(folder, folder.name, *words).stdout for folder in (here, there)]
     done = _on_node(here, "a", "agree", "--nodes", "2", lines="".join(lines))
     assert done.returncode == 1
-    assert done.stderr == "hcp preflight: ckpt is not shared: a does not see what b wrote there\n"
+    assert done.stderr == "hcp preflight: ckpt is not shared: a does not see the file that b wrote there\n"
 
 
 def test_a_file_in_the_place_of_a_folder_is_said_as_what_it_is(tmp_path):
@@ -144,7 +144,7 @@ def test_what_a_node_prints_is_what_the_comparison_reads(tmp_path):
     assert _preflight("agree", "--nodes", 2, stdin=node.stdout).returncode == 1
     missing = _preflight("node", "--mount", tmp_path / "nowhere").stdout
     refused = _preflight("agree", "--nodes", 1, stdin=missing)
-    assert (refused.returncode, refused.stdout) == (1, "") and "nowhere is not there" in refused.stderr
+    assert (refused.returncode, refused.stdout) == (1, "") and "nowhere does not exist" in refused.stderr
 
 
 def _ranks(nodes, *words):

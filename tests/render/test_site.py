@@ -74,7 +74,7 @@ def test_an_option_wins_over_the_site_file_and_env_is_merged(hcp, tmp_path):
 @pytest.mark.parametrize(
     ("words", "said"),
     [
-        (["--time", "10", "--signal", "600"], "asked to end at once"),
+        (["--time", "10", "--signal", "600"], "the trainer is stopped at once"),
         (["--time", "30", "--env", "MASTER_ADDR=x"], "set by the job itself"),
         (["--time", "30", "--env", "BASH_ENV=x"], "set by the job itself"),
         (["--time", "30", "--mounts", "/data"], "container_image"),

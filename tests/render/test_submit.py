@@ -1,4 +1,4 @@
-"""What is said where `sbatch` does not take a job: Slurm refuses it, or could not be asked."""
+"""The error if `sbatch` does not accept a job: Slurm rejects it, or cannot be reached."""
 
 from __future__ import annotations
 
@@ -36,11 +36,11 @@ def test_a_slurm_that_cannot_be_reached_does_not_refuse(
     with pytest.raises(HcpError) as error:
         ask("#!/bin/bash\n")
     text = str(error.value)
-    assert text.startswith("sbatch --test-only: Slurm could not be asked: ") and "refuses" not in text
+    assert text.startswith("sbatch --test-only: could not reach Slurm: ") and "rejects" not in text
     assert said.splitlines()[-1].rpartition("error: ")[2][-20:] in text or "failed to fetch config" in text
 
 
 def test_a_slurm_that_answers_refuses(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     sbatch(tmp_path, monkeypatch, "sbatch: error: invalid partition specified: nowhere")
-    with pytest.raises(HcpError, match="Slurm refuses the job: invalid partition specified: nowhere; wanted"):
+    with pytest.raises(HcpError, match="Slurm rejects the job: invalid partition specified: nowhere; wanted"):
         ask("#!/bin/bash\n")

@@ -1,1 +1,1 @@
-"""sbatch scripts from launches and site files."""
+"""Renders sbatch scripts from launches and site files."""

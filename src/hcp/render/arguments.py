@@ -1,4 +1,4 @@
-"""The arguments of the programs that a job runs before it trains: hcp check, the check of ranks, the test of groups."""
+"""The arguments of the programs that a job runs before it trains: hcp check, the rank check, the group test."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ def check_arguments(
     model_file: str | None = None,
     recipe: str | None = None,
 ) -> tuple[str, ...]:
-    """What `hcp check` is given, apart from the launch's own words."""
+    """The arguments for `hcp check`, apart from the launch's own words."""
     stated = {
         "start": start,
         "nodes": site["nodes"],
@@ -36,7 +36,7 @@ def check_arguments(
 
 
 def words_to_skip(launch: Launch, lines: Sequence[Sequence[Argument]]) -> int:
-    """How many words at the start `hcp check` is not given: the file's name (it is given the file itself), or words
+    """How many leading words are not passed to `hcp check`: the file's name (the check gets the file itself), or words
     before Megatron-LM's first flag."""
     if launch.dialect == "mlm":
         words = [word for line in lines for word in line]
@@ -47,7 +47,7 @@ def words_to_skip(launch: Launch, lines: Sequence[Sequence[Argument]]) -> int:
 
 
 def group_arguments(facts: Mapping[str, Any]) -> tuple[str, ...]:
-    """The sizes and the order that say which ranks form which CP groups."""
+    """The sizes and the order that determine which ranks form which CP groups."""
     words = [f"--{name}={facts[name]}" for name in ("tp", "cp", "pp") if _is_split(facts, name)]
     if facts.get("hcp_sizes"):
         words.append("--hcp=" + ",".join(map(str, facts["hcp_sizes"])))
@@ -57,7 +57,7 @@ def group_arguments(facts: Mapping[str, Any]) -> tuple[str, ...]:
 
 
 def rank_arguments(facts: Mapping[str, Any], per_node: int) -> tuple[str, ...]:
-    """The same and more, for the check of where every rank is."""
+    """The same and more, for the check that every rank is on the right node."""
     experts = (f"--{name}={facts[name]}" for name in ("ep", "etp", "gtp") if _is_split(facts, name))
     return (f"--gpus-per-node={per_node}", *group_arguments(facts), *experts)
 

@@ -1,4 +1,4 @@
-"""How the commands of a job get into its container: options of srun with pyxis, or a command of apptainer."""
+"""How a job's commands run in its container: through srun options (pyxis) or a command (apptainer)."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from hcp.core.errors import HcpError
 
 
 class Container(NamedTuple):
-    """What starts a command in the container. `runtime` None: there is none."""
+    """What starts a command in the container; `runtime` is None without a container."""
 
     runtime: str | None = None
     image: str = ""
@@ -18,17 +18,19 @@ class Container(NamedTuple):
 
 
 def container_of(site: Mapping[str, Any]) -> Container:
-    """The container that a site states.
+    """The container stated by a site.
 
     Raises:
-        HcpError: a mount's path holds a comma, which separates mounts.
+        HcpError: a mount's path contains a comma, which separates mounts.
     """
     runtime, image, workdir = site["container_runtime"], site["container_image"], site["container_workdir"]
     if runtime is None:
         return Container()
     mounts = tuple(mount if ":" in mount else f"{mount}:{mount}" for mount in site["mounts"] or ())
     if any("," in mount for mount in mounts):
-        raise HcpError("mounts: found a comma in a path; wanted paths without: it separates mounts; rename the folder")
+        raise HcpError(
+            "mounts: found a comma in a path; wanted none, because commas separate mounts; rename the folder"
+        )
     options: tuple[str, ...]
     if runtime == "pyxis":
         options = (f"--container-image={image}",)

@@ -10,7 +10,7 @@ from hcp.render.starts import Start
 
 
 class Directive(NamedTuple):
-    """An option of sbatch; `value` None: it takes none. `origin`: where it comes from."""
+    """An option of sbatch; `value` is None if it takes none, and `origin` says where it comes from."""
 
     name: str
     value: Any
@@ -18,10 +18,10 @@ class Directive(NamedTuple):
 
 
 def directives_of(start: Start, site: Mapping[str, Any], origins: Mapping[str, str]) -> tuple[Directive, ...]:
-    """The directives, in the order in which they are written; `origins` as `settle_site` gives them.
+    """The directives, in the order in which they are written; `origins` come from `settle_site`.
 
     Raises:
-        HcpError: the folder of the logs has a path that no directive can hold; a further option is the job's own.
+        HcpError: a directive cannot express the log folder's path, or an extra option is one that the job sets itself.
     """
     per_node = site["gpus_per_node"]
     gpus = f"{site['gpu_type']}:{per_node}" if site["gpu_type"] else per_node
@@ -54,7 +54,9 @@ def directives_of(start: Start, site: Mapping[str, Any], origins: Mapping[str, s
     for option in site["sbatch"] or ():
         name, _, value = option.removeprefix("--").partition("=")
         if name in _OWN or any(name == directive.name for directive in found):
-            raise HcpError(f"sbatch: found {option}, which the job states itself; wanted further options; leave it out")
+            raise HcpError(
+                f"sbatch: found {option}, which the job sets itself; wanted only other options; leave it out"
+            )
         found.append(Directive(name, value or None, _origin("sbatch", origins)))
     if site["in_allocation"]:
         return tuple(directive for directive in found if directive.name not in _OF_SBATCH)
@@ -65,7 +67,7 @@ _OWN = ("ntasks", "gpus", "gpus-per-task", "gres", "gpus-per-node", "error", "re
 
 
 _OF_SBATCH = ("output", "signal", "requeue", "no-requeue", "open-mode", "array")
-"""What means nothing inside an allocation, whose script bash starts."""
+"""Options that have no meaning inside an allocation, where bash starts the script."""
 
 
 def _origin(key: str, origins: Mapping[str, str]) -> str:

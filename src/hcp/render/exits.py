@@ -1,4 +1,4 @@
-"""Which rank ended first, and which node a trainer suspects, from what a job's launchers and ranks wrote."""
+"""Which rank failed first, and which node a trainer suspects, from the output of a job's launchers and ranks."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Literal, NamedTuple
 
 _TAIL_BYTES = 400_000
-"""What is read of the end of each log: a launcher reports last."""
+"""How much is read from the end of each log; a launcher reports last."""
 _MOST_LOGS = 2_000
 _SIGNALS = {(signal.strsignal(number) or "").lower(): int(number) for number in signal.valid_signals()}
 _SRUN = re.compile(
@@ -23,11 +23,11 @@ _ENDED = re.compile(
     r"\[(?P<time>\d{4}-\d\d-\d\d [\d:,]{8,15})\] \[ERROR\] \[ft_launcher[^\]\n]{0,80}\] "
     r"failed \(exitcode: (?P<code>-?\d{1,3})\) local_rank: (?P<rank>\d{1,5}) "
 )
-"""nvidia_resiliency_ext/fault_tolerance/launcher.py: torch's line in that logger's form; no root cause is said."""
+"""nvidia_resiliency_ext/fault_tolerance/launcher.py: torch's line in that logger's format; it names no root cause."""
 _FIELD = re.compile(r"\b(time|rank|exitcode) {1,12}: (\S{1,40})")
 """torch/distributed/elastic/multiprocessing/errors: the lines below that title, each with what the log prefixes."""
 _BLOCK = 1_000
-"""Characters of such a block."""
+"""Maximum characters of such a block."""
 _NODE_OF_LOG = re.compile(r"-node(\d+)\.log\Z")
 _SUSPECT = re.compile(
     r"First rerun: unexpected result is reproducible|Possible transient error!|Got rescheduled on the same GPU"
@@ -38,9 +38,9 @@ _TRAINING = re.compile(r"Correct result \(but possible Application error\)")
 
 
 class RankExit(NamedTuple):
-    """The first process that a launcher says ended badly. `code` as a shell has it: 128 + N for signal N.
+    """The first process that failed, according to a launcher. `code` as in a shell: 128 + N for signal N.
 
-    `ranks` "": it was the node's own launcher, whose code is not that of a rank. `is_local`: counted on its node.
+    `ranks` is "" for the node's own launcher, whose code is not a rank's. `is_local`: the rank is local to its node.
     """
 
     code: int
@@ -56,9 +56,9 @@ class RankExit(NamedTuple):
 
 
 class Suspicion(NamedTuple):
-    """Where a trainer whose result failed its validation sees the fault.
+    """Where a trainer locates the fault after a result failed its validation.
 
-    `at`: "node" (`nodes` of this attempt), "earlier" (a node of an attempt before), "training", or "" (unsaid).
+    `at`: "node" (`nodes` of this attempt), "earlier" (a node of an earlier attempt), "training", or "" (not stated).
     """
 
     at: Literal["node", "earlier", "training", ""] = ""
@@ -68,16 +68,16 @@ class Suspicion(NamedTuple):
 def first_exit(
     launcher_log: str, train_logs: Iterable[tuple[str, str]], tasks_are_ranks: bool = True
 ) -> RankExit | None:
-    """The rank that ended first.
+    """The rank that failed first.
 
     Args:
-        launcher_log: what srun itself wrote.
-        train_logs: (node, text) of each node's log: torchrun reports there.
-        tasks_are_ranks: whether srun starts the ranks themselves; else a launcher on each node.
+        launcher_log: srun's own messages.
+        train_logs: (node, text) of each node's log, to which torchrun reports.
+        tasks_are_ranks: whether srun starts the ranks themselves; otherwise it starts a launcher on each node.
     """
     train_logs = list(train_logs)
     reports = [(*report, node) for node, text in train_logs for report in _root_causes(text)]
-    # A launcher whose peers failed ends its ranks with SIGTERM and reports that as their failure.
+    # When its peers have failed, a launcher ends its ranks with SIGTERM and reports that as their failure.
     reports = [report for report in reports if report[1] != -signal.SIGTERM] or reports
     if reports:
         _, code, rank, node = min(reports)
@@ -108,7 +108,7 @@ def _root_causes(text: str) -> Iterator[tuple[str, int, str]]:
 
 
 def _last_end(text: str) -> Iterator[tuple[str, int, str]]:
-    """(time, exit code, local rank) of the last rank whose end ft_launcher reports in a log: it reports no first."""
+    """(time, exit code, local rank) of the last rank that ft_launcher reports in a log; it names no first failure."""
     for match in reversed(list(_ENDED.finditer(text))):
         if int(match["code"]) != -signal.SIGTERM:
             yield match["time"], int(match["code"]), match["rank"]
@@ -116,7 +116,7 @@ def _last_end(text: str) -> Iterator[tuple[str, int, str]]:
 
 
 def suspicion(train_logs: Iterable[tuple[str, str]]) -> Suspicion:
-    """What the ranks say about a result that failed its validation; `train_logs` as for `first_exit`."""
+    """What the ranks report about a result that failed its validation; `train_logs` as in `first_exit`."""
     logs = list(train_logs)
     if any(_TRAINING.search(text) for _, text in logs):
         return Suspicion("training")
@@ -127,7 +127,7 @@ def suspicion(train_logs: Iterable[tuple[str, str]]) -> Suspicion:
 
 
 def logs_of(run: Path, attempt: int, nodes: Sequence[str]) -> tuple[str, list[tuple[str, str]]]:
-    """What srun wrote, and (node, text) of each node's training log, of one attempt in its folder; ends only."""
+    """The ends of srun's log and of each node's training log, as (node, text), for one attempt in its folder."""
     paths = sorted(run.glob(f"train-r{attempt}-node*.log"))[:_MOST_LOGS]
     return _tail(run / f"launch-r{attempt}-srun.log"), [(_node_of(path, nodes), _tail(path)) for path in paths]
 
@@ -138,7 +138,7 @@ def stall_of(run: Path, attempt: int) -> str:
 
 
 def node_at_fault(run: Path, nodes: Sequence[str]) -> str:
-    """The node that `hcp triage` (`hcp.triage/2` in triage.json) would leave out, if it is one of this attempt's."""
+    """The node that `hcp triage` (`hcp.triage/2` in triage.json) would exclude, if it is one of this attempt's."""
     try:
         advice = json.loads(_tail(run / "triage.json"))["recommendation"]
         node = advice["node"] if advice["action"] == "restart-without-node" else ""

@@ -12,10 +12,10 @@ from hcp.rules.report import Finding, Undecided
 
 
 def findings_in(launch: Launch, script: str) -> tuple[list[Finding], list[Undecided]]:
-    """The errors and warnings of a launch and of the script that it was rendered into, by rule id; what is undecided.
+    """The errors and warnings, by rule id, of a launch and of the script it was rendered into; and what is undecided.
 
-    The launch says all about the training; the script, read like anybody's, says the rest. What the target says about
-    a job of its own (its #SBATCH lines) is not what will run.
+    The launch decides everything about the training; the rendered script, read like any other, decides the rest. The
+    target's own job settings (its #SBATCH lines) will not run.
     """
     training = tuple(rule for rule in RULES if not rule.id.startswith("SLURM"))
     reports = [
@@ -27,11 +27,11 @@ def findings_in(launch: Launch, script: str) -> tuple[list[Finding], list[Undeci
 
 
 def _read_back(launch: Launch, script: str) -> Launch:
-    if launch.reading.form == "yaml":  # its values are in a file that the script only names
+    if launch.reading.form == "yaml":  # its values are in a file that the script only refers to
         return launch
     assumed = {**launch.assumed, "log_directory": Fact("present", "assumed")}
     try:
         reading = read_text(script, "job.sbatch", dialect=launch.dialect)
-    except HcpError:  # its program is one that no reader of scripts takes for a trainer
+    except HcpError:  # its program is one that the script reader does not recognise as a trainer
         return launch
     return build_launch(reading, assumed=assumed, model=launch.model)

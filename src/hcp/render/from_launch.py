@@ -1,4 +1,4 @@
-"""What a launch states about its own job: its #SBATCH lines, srun's options, exports, modules, folders."""
+"""What a launch says about its own job: its #SBATCH lines, srun options, exports, modules and folders."""
 
 from __future__ import annotations
 
@@ -18,17 +18,17 @@ from hcp.render.values import checked
 _SAME = (
     "job_name account partition qos reservation constraint nodelist exclude mem cpus_per_task segment switches time"
 ).split()
-"""Options of sbatch that are keys of a site under the same name."""
+"""Options of sbatch that are site keys of the same name."""
 _OURS = frozenset(
     "nodes ntasks ntasks_per_node gpus gpus_per_node gpus_per_task gres distribution open_mode no_requeue parsable "
     "exclusive output error signal array requeue".split()
 )
-"""Options of sbatch that the job states itself, from what it knows."""
+"""Options of sbatch that the job sets itself."""
 _PASSED = frozenset(
     "mpi gpu_bind cpu_bind mem_bind hint container_name container_env container_writable container_readonly "
     "container_remap_root no_container_remap_root container_entrypoint no_container_entrypoint network".split()
 )
-"""Options of srun that go to the step that trains."""
+"""Options of srun that are passed to the training step."""
 _SRUN_OURS = frozenset(
     "nodes ntasks ntasks_per_node label kill_on_bad_exit distribution container_image container_mounts output error "
     "container_workdir no_container_mount_home container_mount_home unbuffered overlap exclusive wait gres gpus "
@@ -39,7 +39,7 @@ _TYPED = re.compile(r"(?P<type>[A-Za-z][\w.-]*):(?P<count>\d+)\Z")
 
 
 class Stated(NamedTuple):
-    """`site`: values of site keys; `origins`: where each stands, `FILE:LINE`; what was changed, what was left out."""
+    """`site`: values of site keys; `origins`: where each is stated, `FILE:LINE`; also what was changed or left out."""
 
     start: str | None
     site: dict[str, Any]
@@ -49,7 +49,7 @@ class Stated(NamedTuple):
 
 
 def stated_by(launch: Launch) -> Stated:
-    """What the launch says about its job; nothing where it is not a script."""
+    """What the launch says about its job; empty if it is not a script."""
     reader = _JobReader(launch)
     if launch.reading.form == "shell":
         for take in (reader.sizes, reader.options, reader.logs, reader.steps, reader.environment, reader.commands):
@@ -72,7 +72,7 @@ class _JobReader:
         self.left_out: list[str] = []
 
     def take(self, name: str, value: object, fact: Fact | None = None, *, line: int = 0) -> None:
-        """Takes a value for a site key, or says why not."""
+        """Takes a value for a site key, or records why not."""
         where = self.where(fact, line)
         if BY_NAME[name].type == "size" and isinstance(value, str) and value.isdecimal():
             value = int(value)
@@ -84,7 +84,7 @@ class _JobReader:
             self.origins[name] = where
 
     def pass_on(self, program: str, options: list[tuple[str, Fact]]) -> None:
-        """Takes options as they are; each that a directive cannot hold is left out, not all of them."""
+        """Takes options unchanged; only those that a directive cannot express are left out."""
         taken: list[str] = []
         for name, fact in options:
             text = f"--{_dashed(name)}" + ("" if fact.value is True else f"={fact.value}")
@@ -118,7 +118,7 @@ class _JobReader:
         if asked is None:
             if sbatch and "gpus_per_node" in self.site:
                 self.take("gpu_request", "none")
-                self.changed.append("no GPUs are asked for in #SBATCH lines, and the job asks for none either")
+                self.changed.append("the #SBATCH lines request no GPUs, so the job does not either")
             return
         fact = sbatch[asked]
         self.take("gpu_request", "gres" if asked == "gres" else "gpus-per-node", fact)
@@ -126,7 +126,9 @@ class _JobReader:
         if typed:
             self.take("gpu_type", typed["type"], fact)
         if asked not in ("gres", "gpus_per_node"):
-            self.changed.append(f"--{_dashed(asked)}={fact.value} ({self.where(fact)}): GPUs per node are asked for")
+            self.changed.append(
+                f"--{_dashed(asked)}={fact.value} ({self.where(fact)}): the job requests GPUs per node instead"
+            )
 
     def options(self) -> None:
         passed: list[tuple[str, Fact]] = []
@@ -146,13 +148,15 @@ class _JobReader:
             if not re.match(r"B:(SIG)?USR1@", str(signal.value)):
                 self.changed.append(
                     f"--signal={signal.value} ({self.where(signal)}): B:USR1@{self.site.get('signal')}; the script "
-                    "gets it, and asks the trainer with TERM"
+                    "gets it, and sends TERM to the trainer"
                 )
         if (requeue := sbatch.get("requeue")) is not None:
-            self.left_out.append(f"--requeue ({self.where(requeue)}): say how often with --requeue N")
+            self.left_out.append(f"--requeue ({self.where(requeue)}): state how often with --requeue N")
         for name, fact in sbatch.items():
             if name == "distribution" and str(fact.value).split(":")[0] not in ("block", "*"):
-                self.changed.append(f"--distribution={fact.value} ({self.where(fact)}): block, which CP groups need")
+                self.changed.append(
+                    f"--distribution={fact.value} ({self.where(fact)}): replaced with block, which CP groups need"
+                )
 
     def logs(self) -> None:
         sbatch = self.of("sbatch")
@@ -162,9 +166,7 @@ class _JobReader:
             if folder and "%" not in folder:
                 self.take("logs", folder, output)
         if (error := sbatch.get("error")) is not None and error.value != getattr(output, "value", None):
-            self.changed.append(
-                f"--error={error.value} ({self.where(error)}): errors go to the log of --output, in their order"
-            )
+            self.changed.append(f"--error={error.value} ({self.where(error)}): errors go to the --output log, in order")
 
     def steps(self) -> None:
         """The container, and srun's other options."""

@@ -1,7 +1,7 @@
-"""Checks of a node's health before training: what a job runs on every node, and what follows from what they said.
+"""Node health checks before training: what a job runs on every node, and what their results mean.
 
-`python -m hcp.render.health --nodes N` reads the answers, a line of each node and check, parted by tabs: the node, the
-check, its exit code, and the last line that it said.
+`python -m hcp.render.health --nodes N` reads one tab-separated line per node and check: the node, the check, its exit
+code, and its last line of output.
 """
 
 from __future__ import annotations
@@ -16,9 +16,9 @@ _NOT_RUN = (126, 127)
 
 
 class HealthCheck(NamedTuple):
-    """A command that every node runs; 0 is fit, 126 and 127 are not run, any other code is unfit.
+    """A command that every node runs; 0 means fit, 126 and 127 mean not run, any other code means unfit.
 
-    `in_job`: it needs the job's own Python, so it runs in its container; others run on the node itself.
+    `in_job`: it needs the job's Python, so it runs in the job's container; other checks run on the node itself.
     """
 
     name: str
@@ -26,7 +26,7 @@ class HealthCheck(NamedTuple):
     in_job: bool = False
 
 
-# Uncorrected errors since the driver was loaded, and rows of memory that wait for a reset or could not be replaced.
+# Uncorrected errors since the driver was loaded, and memory rows whose remapping is pending or failed.
 _NVIDIA_SMI = """set -o pipefail
 command -v nvidia-smi >/dev/null || exit 127
 { nvidia-smi --query-gpu=index,ecc.errors.uncorrected.volatile.total --format=csv,noheader,nounits &&
@@ -34,10 +34,10 @@ command -v nvidia-smi >/dev/null || exit 127
         --format=csv,noheader,nounits; } |
     awk -F ", *" '/^rows$/ { rows = 1; next }
         !rows && $2 + 0 > 0 { print "GPU " $1 " has " $2 " uncorrected ECC errors"; bad = 1 }
-        rows && $2 $3 ~ /[1-9]|Yes/ { print "GPU " $1 " has rows of memory that it cannot remap, or not yet"; bad = 1 }
+        rows && $2 $3 ~ /[1-9]|Yes/ { print "GPU " $1 " has memory rows whose remapping is pending or failed"; bad = 1 }
         END { exit bad }'
 """
-# nvidia_resiliency_ext.shared_utils.health_check: it says True as well where it could not look.
+# nvidia_resiliency_ext.shared_utils.health_check also returns True if it could not look.
 _NVRX = """import sys
 try:
     from nvidia_resiliency_ext.shared_utils.health_check import GPUHealthCheck
@@ -46,10 +46,10 @@ except ImportError as error:
     sys.exit(127)
 check = GPUHealthCheck()
 if not check.enabled:
-    print("NVRx can check no GPU here: it wants pynvml and a driver of at least 570")
+    print("NVRx cannot check GPUs here: it needs pynvml and driver 570 or later")
     sys.exit(127)
-sys.exit(0 if check() else "NVRx: a GPU wants a reset, or its node a reboot")"""
-# One node by itself: with Slurm's variables it would gather the reports of all nodes.
+sys.exit(0 if check() else "NVRx: a GPU needs a reset, or its node a reboot")"""
+# Each node by itself: with Slurm's variables set, it would gather the reports of all nodes.
 _PRIMUS = """command -v primus-cli >/dev/null || exit 127
 for name in ${!SLURM_*}; do unset "$name"; done
 reports=$(mktemp -d) && trap 'rm -rf "$reports"' EXIT
@@ -67,7 +67,7 @@ KNOWN: dict[str, HealthCheck] = {
 
 
 def health_checks(stated: Iterable[Sequence[str]]) -> tuple[HealthCheck, ...]:
-    """The checks that a site states: the known ones by their name, a command of its own as its words."""
+    """The checks stated by a site: known ones by name, the site's own as a command."""
     return tuple(
         KNOWN[words[0]] if len(words) == 1 and words[0] in KNOWN else HealthCheck(words[0], tuple(words))
         for words in stated
@@ -75,7 +75,7 @@ def health_checks(stated: Iterable[Sequence[str]]) -> tuple[HealthCheck, ...]:
 
 
 class NodeAnswer(NamedTuple):
-    """What one check said on one node."""
+    """The result of one check on one node."""
 
     node: str
     check: str
@@ -84,7 +84,7 @@ class NodeAnswer(NamedTuple):
 
 
 def read_answers(lines: Iterable[str]) -> list[NodeAnswer]:
-    """The lines that are answers; others (a login script's) are skipped."""
+    """The lines that are results; others (from a login script) are skipped."""
     found = []
     for line in lines:
         node, check, code, said = [*line.rstrip("\n").split("\t"), "", "", ""][:4]
@@ -94,7 +94,7 @@ def read_answers(lines: Iterable[str]) -> list[NodeAnswer]:
 
 
 def judge(answers: Sequence[NodeAnswer], nodes: int) -> tuple[list[str], list[str]]:
-    """(what is wrong, one line each; the nodes that are unfit) of `nodes` nodes that all ran the same checks."""
+    """(the problems, one line each; the unfit nodes) for `nodes` nodes that all ran the same checks."""
     problems, unfit = [], []
     for check in dict.fromkeys(answer.check for answer in answers):
         heard = [answer for answer in answers if answer.check == check]
@@ -104,10 +104,10 @@ def judge(answers: Sequence[NodeAnswer], nodes: int) -> tuple[list[str], list[st
             if answer.code in _NOT_RUN:
                 problems.append(f"{check} could not run on {answer.node}: {answer.said or 'no such command'}")
             elif answer.code:
-                problems.append(f"{check} says that {answer.node} is unfit (exit code {answer.code}): {answer.said}")
+                problems.append(f"{check}: {answer.node} is unfit (exit code {answer.code}): {answer.said}")
                 unfit.append(answer.node)
     if not answers:
-        problems.append(f"no node of {nodes} answered")
+        problems.append(f"none of {nodes} nodes answered")
     return problems, sorted(set(unfit))
 
 

@@ -1,4 +1,4 @@
-"""From a launch and a site to a job: everything that its script's templates read."""
+"""Turns a launch and a site into a job: everything that the script's templates read."""
 
 from __future__ import annotations
 
@@ -25,66 +25,66 @@ _CLUSTER_FACTS = ("arch", "nvlink_domain", "gpus_per_node", "nodes")
 
 @dataclass(frozen=True)
 class Job:
-    """What an sbatch script says and does. `site` has every site key's value, from `load_site`."""
+    """Everything in an sbatch script. `site` has every site key's value, from `load_site`."""
 
     start: Start
     site: Mapping[str, Any]
     title: str
     directives: tuple[Directive, ...]
     origins: Mapping[str, str]
-    """Where the value of a site key stands, as `settle_site` says."""
+    """Where the value of each site key comes from, by `settle_site`."""
     environment: tuple[Variable, ...]
     container: Container
     checkpoint_dir: Argument | None
     program: tuple[str, ...]
-    """What is started; empty for a verification."""
+    """The program to start; empty for a verification."""
     launch_lines: Lines
     has_connections: bool
-    """Whether the launch's framework reads CUDA_DEVICE_MAX_CONNECTIONS, so that the check is told its value."""
+    """Whether the launch's framework reads CUDA_DEVICE_MAX_CONNECTIONS, so that the check needs its value."""
     check_arguments: tuple[str, ...]
     check_skip: int
-    """How many words at the start of the launch the check is not given."""
+    """How many leading words of the launch are not passed to the check."""
     rank_arguments: tuple[str, ...]
     group_arguments: tuple[str, ...]
     health: tuple[HealthCheck, ...]
-    """What every node runs before training."""
+    """The health checks that every node runs before training."""
     steps: tuple[str, ...]
-    """The steps of a verification; empty: all."""
+    """The steps of a verification; empty for all of them."""
 
     @property
     def writes_checkpoints(self) -> bool:
-        """Whether checkpoints go to a folder that is known, and not to an object store."""
+        """Whether checkpoints go to a known folder and not to an object store."""
         return bool(self.launch_lines) and self.checkpoint_dir is not None and "://" not in str(self.checkpoint_dir)
 
     @property
     def tests_communication(self) -> bool:
-        """Whether the groups of every level exchange data before training."""
+        """Whether communication in the groups of every level is tested before training."""
         return bool(self.site["comm_test"] or self.site["comm_gbps"])
 
     @property
     def ending_signals(self) -> str:
-        """What ends the job from outside: Slurm's TERM; a terminal's INT too."""
+        """The signals that end the job from outside: Slurm's TERM, and a terminal's INT."""
         return "TERM INT" if self.site["in_allocation"] else "TERM"
 
     @property
     def evidence(self) -> tuple[str, ...]:
-        """Files that a verdict names where they are there."""
+        """Files that a verdict lists if they exist."""
         health, triage = ("health.txt",) * bool(self.health), ("triage.json",) * self.reads_logs
         return ("check.json", "nodes.txt", *health, "facts.txt", "ranks.txt", "ranks.log", "comm.txt", *triage)
 
     @property
     def reads_logs(self) -> bool:
-        """Whether the job looks for the node that failed before it starts again."""
+        """Whether the job looks for the failed node before it is requeued."""
         return self.site["requeue"] is not None and bool(self.launch_lines)
 
     @property
     def ntasks_per_node(self) -> int:
-        """How many tasks srun starts on a node where nothing else is said."""
+        """How many tasks srun starts per node by default."""
         return self.site["gpus_per_node"] if self.start.tasks_are_ranks else 1
 
     @property
     def gpus_to_see(self) -> int:
-        """How many GPUs every node must show; 0: any."""
+        """How many GPUs every node must show; 0 for any number."""
         return 0 if self.site["gpu_request"] == "none" else self.site["gpus_per_node"]
 
 
@@ -103,15 +103,15 @@ def plan_job(
     Args:
         start: one of STARTS.
         site: every site key's value, from `load_site`.
-        origins: where each stands, from `settle_site`.
-        launch: what is trained; None for `verify`.
+        origins: where each value comes from, by `settle_site`.
+        launch: the launch to train; None for `verify`.
         cli_words: the launch's words after `--` on our command line.
         steps: for `verify`: the steps, as `hcp verify` takes them.
         model_file: a config.json that the check needs too.
         recipe: the Megatron-Bridge recipe that the check needs too.
 
     Raises:
-        HcpError: something that is needed is not stated (all of it is listed), or a value can be quoted nowhere.
+        HcpError: required settings are missing (all are listed), or a value cannot be quoted.
     """
     facts = {name: fact.value for name, fact in launch.facts.items()} if launch else {}
     facts |= {name: site[name] for name in _CLUSTER_FACTS if site[name] is not None}
@@ -150,7 +150,7 @@ def plan_job(
 
 
 def default_name(target: str) -> str:
-    """A job name made from a target's: plain characters only."""
+    """A job name made from the target's name, in plain characters only."""
     stem = PurePath(target).stem
     kept = "".join(
         character if character.isascii() and (character.isalnum() or character in "._-") else "-" for character in stem
@@ -169,7 +169,7 @@ def _refuse_gaps(
     missing = [f"{name} ({key.needed})" for name, key in BY_NAME.items() if key.needed and site[name] is None]
     if start != "verify":
         if not program:
-            missing.append("program (the launch does not name what it starts)")
+            missing.append("program (the launch does not name the program to start)")
         if needs_arch(dialect, facts) and "CUDA_DEVICE_MAX_CONNECTIONS" not in (site["env"] or {}):
             missing.append("arch (CUDA_DEVICE_MAX_CONNECTIONS depends on it with TP or CP)")
         if site["requeue"] and not checkpoint_dir:
@@ -177,7 +177,7 @@ def _refuse_gaps(
     if (site["container_runtime"] is None) != (site["container_image"] is None):
         missing.append("container_image and container_runtime together")
     if site["mounts"] and site["container_image"] is None:
-        missing.append("container_image (mounts are the container's)")
+        missing.append("container_image (mounts need a container)")
     if missing:
         raise HcpError(
             f"not stated: {'; '.join(missing)}; wanted each as an option (--gpus-per-node 8) or a line of "
@@ -190,13 +190,13 @@ def _refuse_contradictions(start: str, site: Mapping[str, Any], dialect: str | N
     if site["signal"] >= limit:
         raise HcpError(
             f"signal: found {site['signal']} s before the end of a job of {limit} s; wanted less than the "
-            "time limit, or the trainer is asked to end at once; lower it, or raise time"
+            "time limit, or the trainer is stopped at once; lower it, or raise time"
         )
     for name in ("requeue", "array", "array_range"):
         if site["in_allocation"] and site[name]:
             raise HcpError(
-                f"found {name} with --in-allocation; wanted a job that Slurm starts: an allocation is there once; "
-                "leave one of them out"
+                f"found {name} with --in-allocation; wanted only one of them: inside an allocation, Slurm does not "
+                "start the job again; leave one of them out"
             )
     if dialect in ("nemo-rl", "ms-swift", "slime"):
         raise HcpError(
@@ -215,8 +215,8 @@ def _refuse_contradictions(start: str, site: Mapping[str, Any], dialect: str | N
     reserved = reserved_in(site["env"] or {})
     if reserved:
         raise HcpError(
-            f"env: {reserved[0]} is set by the job itself or changes how it is read; wanted other variables; "
-            "leave it out"
+            f"env: {reserved[0]} is set by the job itself or changes how bash reads the script; wanted other "
+            "variables; leave it out"
         )
 
 

@@ -1,6 +1,6 @@
-"""How an attempt of a job ended and what follows: the script's last call, `python -m hcp.render.outcome`.
+"""How a job's attempt ended and what to do next: the script's last call, `python -m hcp.render.outcome`.
 
-Standard library only. Prints the fields of `Outcome` as NAME=VALUE lines; the script writes the verdict from them.
+Standard library only. Prints the fields of `Outcome` as NAME=VALUE lines, from which the script writes the verdict.
 """
 
 from __future__ import annotations
@@ -18,18 +18,18 @@ _RESUME_ELSEWHERE, _FAILED_VALIDATION = 16, 17
 """megatron/core/rerun_state_machine.py: EXIT_CODE_RESUME_TO_DISAMBIGUATE, EXIT_CODE_FAILED_ON_RESULT_VALIDATION."""
 _KILLED = 128 + 9
 _TRAINING = 3
-"""The phase in which a job trains."""
+"""The training phase."""
 
 
 class AttemptEnd(NamedTuple):
-    """What is known of an attempt when its script ends.
+    """What is known about an attempt when its script ends.
 
-    `code`: the exit code of the phase that ended. `asked`: which signal the script itself got: "preempted" (USR1, which
-    comes before the end of the job), "terminated" (TERM), or "". `stopped`: why the job's own checks ended it, or "".
-    `first`: the rank that ended first, where a launcher names it. `is_preempted`: Slurm preempted this attempt.
-    `unfit`: nodes that their health checks found unfit. `stalled`: why the watchdog ended the training, or "".
-    `at_fault`: the node whose hardware the logs blame, or "". `max_requeues`: None where the job is never requeued.
-    `has_progress`: a checkpoint was written in this attempt.
+    `code`: the exit code of the last phase. `asked`: the signal that the script itself got: "preempted" (USR1, sent
+    before the job's end), "terminated" (TERM), or "". `stopped`: why the job's own checks ended it, or "".
+    `first`: the rank that failed first, if a launcher names it. `is_preempted`: Slurm preempted this attempt.
+    `unfit`: nodes that failed their health checks. `stalled`: why the watchdog ended the training, or "".
+    `at_fault`: the node whose hardware is at fault according to the logs, or "". `max_requeues`: None if the job is
+    never requeued. `has_progress`: a checkpoint was written in this attempt.
     """
 
     phase: int
@@ -48,7 +48,7 @@ class AttemptEnd(NamedTuple):
 
 
 class Outcome(NamedTuple):
-    """`exit_code`: the failed rank's own where it is known. `exclude`: nodes that the next attempt leaves out."""
+    """`exit_code`: the failed rank's own if known. `exclude`: nodes to exclude from the next attempt."""
 
     status: Literal["completed", "preempted", "failed", "terminated", "stopped"]
     next: Literal["none", "requeue"]
@@ -58,24 +58,24 @@ class Outcome(NamedTuple):
 
 
 def decide(ended: AttemptEnd) -> Outcome:
-    """What an attempt was, and what comes next.
+    """The outcome of an attempt, and what comes next.
 
-    Preemption goes before all else: Slurm sends TERM to the job's steps and not to its script, so that a check which
-    it interrupted looks like one that failed, and a trainer that saved and ended with 0 like one that is done.
+    Preemption is checked first: Slurm sends TERM to the job's steps, not to its script, so an interrupted check looks
+    like a failed one, and a trainer that saved and exited with 0 looks like one that is done.
     """
     if ended.is_preempted or ended.asked == "preempted":
         return _preempted(ended)
     if ended.asked == "terminated":
-        return Outcome("terminated", "none", ended.code or 1, "the job was cancelled, or its time was over")
+        return Outcome("terminated", "none", ended.code or 1, "the job was cancelled or ran out of time")
     if ended.stopped:
         return _stopped(ended)
     if ended.code == 0:
-        return Outcome("completed", "none", 0, "the last phase ended with 0")
+        return Outcome("completed", "none", 0, "the last phase exited with 0")
     return _failed(ended)
 
 
 def _stopped(ended: AttemptEnd) -> Outcome:
-    """The job's own checks ended it: it goes on only without nodes that are unfit."""
+    """The job's own checks ended it; it is requeued only without the unfit nodes."""
     if not ended.unfit:
         return Outcome("stopped", "none", ended.code or 1, ended.stopped)
     if refusal := _limit(ended):
@@ -84,34 +84,32 @@ def _stopped(ended: AttemptEnd) -> Outcome:
 
 
 def _preempted(ended: AttemptEnd) -> Outcome:
-    by = "Slurm preempted the job" if ended.is_preempted else "Slurm's signal came before the end of the job"
+    by = "Slurm preempted the job" if ended.is_preempted else "Slurm signalled that the time limit is near"
     if ended.phase < _TRAINING:
         reason = f"{by} before it trained"
     elif ended.code == 0:
-        reason = f"{by}; the trainer ended with 0"
+        reason = f"{by}; the trainer exited with 0"
     elif ended.code == _KILLED:
-        reason = (
-            f"{by}; the trainer had not ended when the time was over: what came after its last checkpoint may be lost"
-        )
+        reason = f"{by}; the trainer was still running at the end: work since its last checkpoint may be lost"
     else:
-        reason = f"{by}; the trainer ended with {ended.code}: what came after its last checkpoint may be lost"
+        reason = f"{by}; the trainer exited with {ended.code}: work since its last checkpoint may be lost"
     refusal = _limit(ended)
     if refusal:
-        # Saved and ended well, but not done: nobody is to take it for a finished training.
+        # Saved and exited cleanly, but unfinished: it must not be mistaken for a completed training.
         return Outcome("preempted", "none", ended.code or 1, f"{reason}; {refusal}")
     return Outcome("preempted", "requeue", ended.code, reason)
 
 
 def _failed(ended: AttemptEnd) -> Outcome:
     if ended.phase < _TRAINING:
-        return Outcome("failed", "none", ended.code, f"phase {ended.phase} ended with {ended.code}")
+        return Outcome("failed", "none", ended.code, f"phase {ended.phase} exited with {ended.code}")
     code = ended.first.code if ended.first is not None else ended.code
-    reason = ended.stalled or f"{ended.first or 'the training'} ended with {code}"
+    reason = ended.stalled or f"{ended.first or 'the training'} exited with {code}"
     exclude: tuple[str, ...] = (ended.at_fault,) if ended.at_fault else ()
     if code in (_RESUME_ELSEWHERE, _FAILED_VALIDATION):
         refusal, exclude = _after_validation(code, ended.suspicion)
     else:
-        refusal = "" if ended.has_progress else "no checkpoint was written in this attempt: it would fail again"
+        refusal = "" if ended.has_progress else "no checkpoint was written in this attempt, so it would fail again"
     refusal = _limit(ended) or refusal
     if refusal:
         return Outcome("failed", "none", code, f"{reason}; {refusal}")
@@ -119,11 +117,11 @@ def _failed(ended: AttemptEnd) -> Outcome:
 
 
 def _after_validation(code: int, found: Suspicion) -> tuple[str, tuple[str, ...]]:
-    """(why the job does not go on, or ""; nodes to leave out) after a result that failed its validation."""
+    """(why the job is not requeued, or ""; nodes to exclude) after a result failed its validation."""
     if found.at == "training":
-        return "the result came out again on another GPU: the fault is in the training, not in a node", ()
+        return "another GPU gave the same result: the fault is in the training, not in a node", ()
     if found.at == "" and code == _FAILED_VALIDATION:
-        return "a result failed its validation, and no line says on which node", ()
+        return "a result failed its validation, but no line says on which node", ()
     return "", found.nodes
 
 

@@ -1,7 +1,7 @@
-"""What a job runs on its nodes before training: `python -m hcp.render.preflight node|agree|ranks|run`.
+"""Checks that a job runs on its nodes before training: `python -m hcp.render.preflight node|agree|ranks|run`.
 
-Standard library only, apart from what `run` starts. Prints lines for the job's script on standard output; where
-something is wrong, one line on standard error, and exits with 1.
+Standard library only, apart from what `run` starts. Prints lines for the job's script on standard output; on a
+problem, prints one line on standard error and exits with 1.
 """
 
 from __future__ import annotations
@@ -21,29 +21,31 @@ from typing import Any
 from hcp.core.errors import HcpError
 
 _CLOCK_S = 30.0
-"""Nodes report within seconds of each other; a larger difference is a clock that is wrong."""
+"""Nodes report within seconds of each other; a larger difference means that a clock is wrong."""
 _PROBE_BYTES = 1_000_000
 _SEEN_S = 10.0
-"""A network file system shows a new file to other nodes within seconds."""
+"""A network file system shows a new file on other nodes within seconds."""
 
 
 def main(argv: Sequence[str] | None = None) -> int:
     parser = argparse.ArgumentParser(prog="preflight", description=__doc__)
     commands = parser.add_subparsers(dest="command", required=True)
-    node = commands.add_parser("node", help="what this node has, as one line of JSON")
-    node.add_argument("--gpus", type=int, default=0, help="how many GPUs there must be; 0: any")
+    node = commands.add_parser("node", help="print what this node has, as one line of JSON")
+    node.add_argument("--gpus", type=int, default=0, help="number of GPUs that must be there; 0 for any")
     node.add_argument("--mount", action="append", default=[], help="a folder that must be there")
-    node.add_argument("--write", action="append", default=[], help="a folder that every node writes to; made here")
-    node.add_argument("--free-gib", type=int, default=0, help="GiB that must be free in the last of these")
-    agree = commands.add_parser("agree", help="compare the nodes' lines; print what they share as NAME=VALUE")
+    node.add_argument(
+        "--write", action="append", default=[], help="a folder that every node writes to; created if missing"
+    )
+    node.add_argument("--free-gib", type=int, default=0, help="GiB that must be free in the last of these folders")
+    agree = commands.add_parser("agree", help="compare the nodes' lines; print common values as NAME=VALUE")
     agree.add_argument("--nodes", type=int, required=True)
-    ranks = commands.add_parser("ranks", help="compare where the ranks are with where they were planned")
+    ranks = commands.add_parser("ranks", help="compare the ranks' placement with the plan")
     ranks.add_argument("--gpus-per-node", type=int, required=True)
     ranks.add_argument("--hcp", default="")
     ranks.add_argument("--order", default="")
     for name in ("tp", "cp", "pp", "ep", "etp", "gtp"):
         ranks.add_argument(f"--{name}", type=int, default=0)
-    run = commands.add_parser("run", help="run a program of the pack's checks/")
+    run = commands.add_parser("run", help="run a program from the pack's checks/")
     run.add_argument("program")
     run.add_argument("arguments", nargs=argparse.REMAINDER)
     options = parser.parse_args(argv)
@@ -61,7 +63,7 @@ def main(argv: Sequence[str] | None = None) -> int:
 
 
 def node_name() -> str:
-    """The node's name in Slurm: where several nodes share a machine, its host name is not enough."""
+    """The node's name in Slurm; the host name is not enough if several nodes share a machine."""
     return os.environ.get("SLURMD_NODENAME") or socket.gethostname()
 
 
@@ -86,7 +88,7 @@ def _node(options: argparse.Namespace) -> int:
 
 
 def _written(path: str) -> dict[str, Any]:
-    """Whether this node can write to a folder, which is made if it is not there; what is left is an empty file.
+    """Whether this node can write to a folder, which is created if missing; leaves an empty file.
 
     Returns:
         `problem` (str or None), `probe` (the file, for the others to see), `free_gib` (float or None).
@@ -134,16 +136,16 @@ def _agree(lines: Iterable[str], nodes: int) -> int:
 
 
 def differences(reports: Sequence[dict[str, Any]], nodes: int) -> list[str]:
-    """What the nodes do not agree on, or lack: one line each, naming the nodes.
+    """What the nodes disagree on or lack: one line each, naming the nodes.
 
     Args:
-        reports: what `preflight node` printed on every node.
+        reports: the output of `preflight node` on every node.
         nodes: how many nodes the job has.
     """
     found = []
     if len(reports) != nodes:
         who = ", ".join(sorted(report["node"] for report in reports))
-        return [f"{len(reports)} of {nodes} nodes reported ({who}): the others did not start a task"]
+        return [f"{len(reports)} of {nodes} nodes reported ({who}); the others did not start a task"]
     names = sorted({name for report in reports for name in report["facts"]})
     values = {name: [(report["node"], report["facts"].get(name)) for report in reports] for name in names}
     values["driver"] = [(report["node"], report["driver"]) for report in reports]
@@ -154,7 +156,7 @@ def differences(reports: Sequence[dict[str, Any]], nodes: int) -> list[str]:
         wanted, gpus = report["wanted_gpus"], report["facts"].get("gpus_per_node", 0)
         if wanted and gpus != wanted:
             found.append(f"{report['node']} has {gpus} GPUs: wanted {wanted}")
-        found += [f"{path} is not there on {report['node']}" for path, there in report["mounts"].items() if not there]
+        found += [f"{path} does not exist on {report['node']}" for path, there in report["mounts"].items() if not there]
         found += _unfit(report)
     clocks = [report["clock"] for report in reports]
     if max(clocks) - min(clocks) > _CLOCK_S:
@@ -163,7 +165,7 @@ def differences(reports: Sequence[dict[str, Any]], nodes: int) -> list[str]:
 
 
 def _unfit(report: dict[str, Any]) -> list[str]:
-    """What is wrong with the folders that one node was to write to."""
+    """Problems with the folders that one node had to write to."""
     found = []
     for path, said in report.get("written", {}).items():
         if said["problem"]:
@@ -174,7 +176,7 @@ def _unfit(report: dict[str, Any]) -> list[str]:
 
 
 def _not_shared(reports: Sequence[dict[str, Any]]) -> list[str]:
-    """The folders in which this node does not see what another wrote; what they wrote is removed."""
+    """The folders in which this node does not see another node's file; the files are then removed."""
     probes = [
         (report["node"], path, said["probe"])
         for report in reports
@@ -185,7 +187,7 @@ def _not_shared(reports: Sequence[dict[str, Any]]) -> list[str]:
     while not all(os.path.exists(probe) for _, _, probe in probes) and time.monotonic() < deadline:
         time.sleep(0.2)
     found = [
-        f"{path} is not shared: {node_name()} does not see what {node} wrote there"
+        f"{path} is not shared: {node_name()} does not see the file that {node} wrote there"
         for node, path, probe in probes
         if not os.path.exists(probe)
     ]
@@ -255,7 +257,7 @@ def _run(program: str, arguments: Sequence[str]) -> int:
     path = pack_dir("checks") / f"{program}.py"
     if not path.is_file():
         raise HcpError(f"{program}: no such check; wanted a program of checks/; see `hcp verify --list`")
-    # An empty entry of the path means the folder of the job, whose files are not the check's modules.
+    # An empty entry in the path means the job's folder, whose files are not the check's modules.
     entries = [entry for entry in os.environ.get("PYTHONPATH", "").split(os.pathsep) if entry not in ("", ".")]
     environment = {**os.environ, "PYTHONPATH": os.pathsep.join(entries)}
     os.execve(sys.executable, [sys.executable, str(path), *arguments], environment)

@@ -1,4 +1,4 @@
-"""What a script does before its training command: modules, a virtual environment, a folder; and what else it does."""
+"""What a script does before its training command: modules, a virtual environment, a folder, and anything else."""
 
 from __future__ import annotations
 
@@ -18,12 +18,12 @@ _HARMLESS = frozenset(
     "shift cat env printenv pwd ls which type hash umask declare export unset local : [ test let tee readonly shopt "
     "getopts mapfile readarray".split()
 )
-"""Commands that leave nothing behind that the training needs, or that the job does by itself."""
+"""Commands that have no effect that the training needs, or that the job performs itself."""
 _PLAIN = re.compile(r"[A-Za-z0-9_./+=:@%~-]{1,4096}")
 
 
 class Preparation(NamedTuple):
-    """`modules`, `venv` and `workdir` each with its line; `left_out`: (line, command) of what is not carried over."""
+    """`modules`, `venv` and `workdir`, each with its line; `left_out`: (line, command) of what is not carried over."""
 
     modules: tuple[str, ...] = ()
     modules_line: int = 0
@@ -35,7 +35,7 @@ class Preparation(NamedTuple):
 
 
 def preparation_in(text: str, program: str) -> Preparation:
-    """What a script prepares outside its conditions, loops and functions; `program` is what its launch starts."""
+    """What a script prepares outside conditions, loops and functions; `program` is what its launch starts."""
     source = ScriptText(text.encode("utf-8", "replace"), "")
     found, name = Preparation(), PurePath(program).name
     started, computed = False, None
@@ -53,13 +53,13 @@ def preparation_in(text: str, program: str) -> Preparation:
             computed = (line, written) if not command.name else computed
         else:
             found = taken
-    if not started and computed is not None:  # `$SRUN_CMD …`: what starts the training is in a variable
+    if not started and computed is not None:  # `$SRUN_CMD …`: the training command is in a variable
         found = found._replace(left_out=tuple(item for item in found.left_out if item != computed))
     return found
 
 
 def _taken(found: Preparation, name: str, words: Sequence[str] | None, line: int) -> Preparation | None:
-    """The preparation with this command in it; None where the job has no place for it."""
+    """The preparation with this command added; None if the job has no place for it."""
     if words is None:
         return None
     if name in ("module", "ml") and len(words) > 1:

@@ -1,4 +1,4 @@
-"""A launch as the words of a command: what the job passes to the program."""
+"""A launch as the words of a command, which the job passes to the program."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from hcp.launch.fact import Argument, Launch, Reading, RunText
 
 _SAVE_KEYS = {"mlm": "save", "verl": "trainer.default_local_dir"}
 _NOT_WORDS = ("start", "nodes", "gpus_per_node", "ntasks_per_node", "placement", "world_size", "script")
-"""Facts that are not among the program's arguments: the job states them itself."""
+"""Facts that are not passed as arguments of the program; the job states them itself."""
 
 Lines = tuple[tuple[Argument, ...], ...]
 """The words, one option with its values per line."""
@@ -26,7 +26,7 @@ def launch_words(launch: Launch, cli_words: Sequence[str]) -> Lines:
         cli_words: the words after `--` on our own command line.
 
     Raises:
-        HcpError: a value cannot be told from the text (a variable that the script does not set, …).
+        HcpError: a value cannot be determined from the text (a variable that the script does not set, …).
     """
     reading = launch.reading
     if reading.form == "shell":
@@ -52,7 +52,7 @@ def launch_words(launch: Launch, cli_words: Sequence[str]) -> Lines:
 
 
 def _lines(words: Sequence[Argument]) -> Lines:
-    """One option with its values per line; any other word has a line of its own."""
+    """One option with its values per line; any other word gets its own line."""
     lines: list[tuple[Argument, ...]] = []
     for word in words:
         text = str(word)
@@ -64,7 +64,8 @@ def _lines(words: Sequence[Argument]) -> Lines:
 
 
 def program_words(launch: Launch, stated: Sequence[str]) -> tuple[str, ...]:
-    """What is started, in words: stated by the user, named by the launch, or the dialect's own; empty = unknown."""
+    """The words of the program to start: stated by the user, named by the launch, or the dialect's own; empty if
+    unknown."""
     if stated:
         return tuple(stated)
     script = launch.facts.get("script")
@@ -75,10 +76,10 @@ def program_words(launch: Launch, stated: Sequence[str]) -> tuple[str, ...]:
 
 
 def cluster_words(launch: Launch, site: Mapping[str, Any]) -> Lines:
-    """verl's own words for the size of the cluster: its defaults are 1 node of 8 GPUs, whatever the job has.
+    """verl's settings for the size of the cluster, which defaults to 1 node of 8 GPUs, whatever the job has.
 
     Raises:
-        HcpError: the launch states another size than the job has.
+        HcpError: the launch states a size that differs from the job's.
     """
     added: list[tuple[str, ...]] = []
     stated = {setting.key: setting.value for setting in launch.reading.settings}
@@ -94,7 +95,7 @@ def cluster_words(launch: Launch, site: Mapping[str, Any]) -> Lines:
 
 
 def saved_to(launch: Launch) -> Argument | None:
-    """The folder of the checkpoints, where the launch names it: its last word counts."""
+    """The checkpoint folder, if the launch names one; its last occurrence counts."""
     key = _SAVE_KEYS.get(launch.dialect, "checkpoint.save")
     words = launch.reading.argv or ()
     for before, word in zip(("", *words)[-2::-1], words[::-1], strict=False):
@@ -134,8 +135,8 @@ def _flag(key: str, value: Any) -> tuple[str, ...]:
 def _config_file(reading: Reading) -> Lines:
     if reading.target.startswith("<"):
         raise HcpError(
-            f"{reading.target}: a configuration on standard input is not there when the job runs; wanted a "
-            "file; write it to one that the nodes see"
+            f"{reading.target}: a configuration on standard input is gone when the job runs; wanted a file; save "
+            "it where the nodes can read it"
         )
     if reading.dialect == "verl":
         path = PurePath(reading.target)

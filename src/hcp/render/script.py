@@ -18,7 +18,7 @@ def render_job(job: Job) -> str:
     """The text of the script.
 
     Raises:
-        HcpError: it is longer than Slurm takes.
+        HcpError: it is longer than Slurm accepts.
     """
     text = _fill(job)
     size = len(text.encode())
@@ -38,7 +38,7 @@ def _fill(job: Job) -> str:
         assert value is not None and str(value) != "", f"a value of {template} would render as nothing"
         return value
 
-    # No escaping of HTML: it is a shell script, whose values go through the filter `sh`.
+    # No HTML escaping: this is a shell script, whose values go through the filter `sh`.
     environment = Environment(
         loader=FileSystemLoader(pack_dir("templates")),
         undefined=StrictUndefined,
@@ -52,12 +52,12 @@ def _fill(job: Job) -> str:
 
 
 def _quoted(value: object) -> str:
-    """A shell word. A comma is quoted too: bash does not need it, shellcheck takes it for a mistake in an array."""
+    """A shell word. Commas are quoted too: bash does not need that, but shellcheck flags them in an array."""
     if isinstance(value, RunText):
         pairs = zip(value.parts, value.names, strict=True)
         return "".join(f'"${{{part}}}"' if name else _quoted(part) for part, name in pairs if part)
     text = str(value)
-    if not all(map(_is_shown, text)):  # whoever prints the script must not send it to the terminal
+    if not all(map(_is_shown, text)):  # printing the script must not send control characters to the terminal
         return f"$'{''.join(map(_escaped, text))}'"
     word = shlex.quote(text)
     return f"'{word}'" if "," in text and word == text else word

@@ -1,4 +1,4 @@
-"""What a job needs besides its launch. One table is both the schema of the site file and the options of the command."""
+"""What a job needs besides its launch. One table defines both the site file's schema and the command's options."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from hcp.render.values import ValueType, checked
 
 @dataclass(frozen=True)
 class SiteKey:
-    """One fact about the site or the job. `needed` says, in words, what it is needed for; empty: not always."""
+    """One fact about the site or the job. `needed` says what it is needed for; empty if not always needed."""
 
     name: str
     type: ValueType
@@ -36,73 +36,71 @@ KEYS: tuple[SiteKey, ...] = (
     SiteKey("partition", "word", "partition"),
     SiteKey("qos", "word", "quality of service"),
     SiteKey("reservation", "word", "reservation"),
-    SiteKey("constraint", "word", "node features that are wanted"),
-    SiteKey("exclude", "word", "nodes to leave out"),
-    SiteKey("nodelist", "word", "nodes to take"),
+    SiteKey("constraint", "word", "required node features"),
+    SiteKey("exclude", "word", "nodes to exclude"),
+    SiteKey("nodelist", "word", "nodes to use"),
     SiteKey("mem", "word", "memory per node; 0 = all", "0"),
     SiteKey("cpus_per_task", "size", "CPU cores per task"),
-    SiteKey("gpu_request", "choice", "how GPUs are asked for", "gpus-per-node", ("gpus-per-node", "gres", "none")),
-    SiteKey("gpu_type", "word", "type of the GPUs, where the cluster has several: h100"),
-    SiteKey("exclusive", "bool", "whole nodes", True),
+    SiteKey("gpu_request", "choice", "how GPUs are requested", "gpus-per-node", ("gpus-per-node", "gres", "none")),
+    SiteKey("gpu_type", "word", "GPU type, if the cluster has several: h100"),
+    SiteKey("exclusive", "bool", "use whole nodes", True),
     SiteKey("segment", "size", "nodes that must come from one block (NVL72)"),
-    SiteKey("switches", "word", "most leaf switches, COUNT or COUNT@WAIT"),
-    SiteKey("signal", "size", "seconds before the end at which the trainer is asked to save", 600),
-    SiteKey("requeue", "count", "how often the job may be requeued; unset = never"),
-    SiteKey("checkpoint_dir", "path", "where the trainer writes checkpoints (read from the launch where it says so)"),
-    SiteKey("free_gib", "size", "GiB that must be free where checkpoints are written"),
-    SiteKey("logs", "path", "folder of the logs; it must exist when the job is submitted", "."),
-    SiteKey("log_file", "word", "file of the job's log, with sbatch's patterns [default: LOGS/NAME-ID.out]"),
-    SiteKey("workdir", "path", "folder in which the training is started"),
-    SiteKey("sbatch", "options", "further options of sbatch, such as --comment=x"),
-    SiteKey("srun", "options", "further options of the srun that trains, such as --mpi=pmix"),
-    SiteKey("python", "path", "interpreter that has hcp and the training stack", "python3"),
+    SiteKey("switches", "word", "maximum number of leaf switches, COUNT or COUNT@WAIT"),
+    SiteKey("signal", "size", "seconds before the time limit at which the trainer is asked to save", 600),
+    SiteKey("requeue", "count", "how often the job may be requeued; never if unset"),
+    SiteKey("checkpoint_dir", "path", "where the trainer writes checkpoints (taken from the launch if stated there)"),
+    SiteKey("free_gib", "size", "GiB that must be free in the checkpoint folder"),
+    SiteKey("logs", "path", "log folder; it must exist when the job is submitted", "."),
+    SiteKey("log_file", "word", "job log file, with sbatch's patterns [default: LOGS/NAME-ID.out]"),
+    SiteKey("workdir", "path", "folder in which to start the training"),
+    SiteKey("sbatch", "options", "more options for sbatch, such as --comment=x"),
+    SiteKey("srun", "options", "more options for the training srun, such as --mpi=pmix"),
+    SiteKey("python", "path", "Python interpreter with hcp and the training stack", "python3"),
     SiteKey("venv", "path", "virtual environment to activate"),
     SiteKey("modules", "texts", "modules to load"),
-    SiteKey("program", "texts", "what is started, in words (-m MODULE, or a path), where the launch does not say it"),
-    SiteKey("container_runtime", "choice", "how containers are started", None, ("pyxis", "apptainer")),
+    SiteKey("program", "texts", "program to start (-m MODULE, or a path), if the launch does not name it"),
+    SiteKey("container_runtime", "choice", "container runtime", None, ("pyxis", "apptainer")),
     SiteKey("container_image", "path", "container image"),
-    SiteKey("container_workdir", "path", "working folder in the container"),
-    SiteKey("container_home", "bool", "mount the home folder in the container", False),
+    SiteKey("container_workdir", "path", "working directory in the container"),
+    SiteKey("container_home", "bool", "mount the home directory in the container", False),
     SiteKey("mounts", "paths", "folders to mount in the container: HOST or HOST:CONTAINER"),
-    SiteKey("shared", "paths", "folders that every node must see"),
+    SiteKey("shared", "paths", "folders that must be visible on every node"),
     SiteKey("env", "env", "environment variables"),
     SiteKey("arch", "word", "GPU architecture: sm80, sm90, sm100"),
-    SiteKey("nvlink_domain", "size", "GPUs that NVLink joins"),
-    SiteKey("facts", "map", "further facts for hcp check: te, mcore, …"),
-    SiteKey("array", "array", "words for each element of a job array"),
-    SiteKey("array_range", "word", "elements of a job array that all run the same words: 0-9%1 is a chain of ten"),
+    SiteKey("nvlink_domain", "size", "GPUs joined by NVLink"),
+    SiteKey("facts", "map", "more facts for hcp check: te, mcore, …"),
+    SiteKey("array", "array", "extra arguments for each element of a job array"),
+    SiteKey("array_range", "word", "elements of a job array that all run the same command: 0-9%1 is a chain of ten"),
     SiteKey("comm_test", "bool", "test the communication of every level before training", False),
-    SiteKey("comm_gbps", "size", "Gbit/s that every rank must send in that test; makes it"),
+    SiteKey("comm_gbps", "size", "Gbit/s that every rank must send in that test; implies comm_test"),
     SiteKey(
         "health",
         "array",
-        "check of every node before training: nvidia-smi, dcgm, nvrx, primus, or a command; 0 is fit, 126 and 127 are "
-        "not run, any other code takes the node out",
+        "check of every node before training: nvidia-smi, dcgm, nvrx, primus, or a command; exit code 0 means fit, "
+        "126 and 127 not run, any other code excludes the node",
     ),
-    SiteKey("stall", "size", "minutes without a new line of the training after which it counts as hung"),
-    SiteKey("in_allocation", "bool", "a script for bash inside salloc, in place of one for sbatch", False),
+    SiteKey("stall", "size", "minutes without training output after which the job counts as hung"),
+    SiteKey("in_allocation", "bool", "write a script to run with bash inside salloc, instead of one for sbatch", False),
     SiteKey("ft_timeouts", "timeouts", "ft_launcher: seconds per section", "setup:1800,step:900,checkpointing:1800"),
     SiteKey("ft_outside", "size", "ft_launcher: seconds outside the sections", 1800),
-    SiteKey("ft_restarts", "count", "ft_launcher: restarts inside the job", 3),
-    SiteKey(
-        "verify_level", "choice", "highest level of the steps of a verification job", "gpu", ("static", "cpu", "gpu")
-    ),
+    SiteKey("ft_restarts", "count", "ft_launcher: restarts within the job", 3),
+    SiteKey("verify_level", "choice", "highest step level of a verification job", "gpu", ("static", "cpu", "gpu")),
 )
 BY_NAME: dict[str, SiteKey] = {key.name: key for key in KEYS}
 
 
 class Settled(NamedTuple):
-    """Every key's value, None = not stated; and where it stands: an option, the site file, or a line of the launch."""
+    """Every key's value, None if not stated, and where it comes from: an option, the site file, or a launch line."""
 
     values: dict[str, Any]
     origins: dict[str, str]
 
 
 def load_site(path: str | None, options: Mapping[str, Any]) -> dict[str, Any]:
-    """Every key's value: the option where given, else the site file's, else the default; None = not stated.
+    """Every key's value: from the option, else from the site file, else the default; None if not stated.
 
     Raises:
-        HcpError: the file cannot be read or is no mapping, an unknown key, a value that is not of its key's type.
+        HcpError: the file cannot be read or is not a mapping, a key is unknown, or a value has the wrong type.
     """
     return settle_site(path, options).values
 
@@ -147,7 +145,7 @@ def _checked(key: SiteKey, value: Any, where: str) -> Any:
 
 
 def site_assumptions(site: Mapping[str, Any]) -> tuple[str, ...]:
-    """What a site states about the cluster and its software, as `--assume` texts."""
+    """A site's facts about the cluster and its software, as `--assume` texts."""
     stated = {name: site[name] for name in ("arch", "nvlink_domain", "nodes", "gpus_per_node")}
     stated |= site["facts"] or {}
     return tuple(f"{name}={value}" for name, value in stated.items() if value is not None)
@@ -161,7 +159,7 @@ _WORDS = Leaf(
 
 
 def _shape(key: SiteKey, value: Any) -> Shape:
-    """What a value is made of, before `checked` asks what it says. What an option may be as well is left to that."""
+    """The form of a value, before `checked` judges its content; forms that an option may also have are left to that."""
     if key.type in ("map", "env") and isinstance(value, dict):
         return MapOf(Leaf(_SCALAR.wanted, lambda item: item is None or _SCALAR.holds(item)))
     if key.type in ("texts", "paths", "options") and isinstance(value, list):

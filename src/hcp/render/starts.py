@@ -1,4 +1,4 @@
-"""What starts the ranks of a job, and how that has to be treated."""
+"""The launchers that can start a job's ranks, and their properties."""
 
 from __future__ import annotations
 
@@ -8,9 +8,9 @@ from typing import NamedTuple
 class Start(NamedTuple):
     """One way to start ranks.
 
-    `tasks_are_ranks`: Slurm starts every rank itself; elsewhere one launcher per node does. `has_ranks`: which rank is
-    on which node is known before training. `names_interpreter`: the command has to name Python; launchers do it
-    themselves. `stop_signal`: what scancel sends so that the trainer saves and ends; None: it cannot be asked.
+    `tasks_are_ranks`: Slurm starts every rank itself; otherwise one launcher per node does. `has_ranks`: which rank is
+    on which node is known before training. `names_interpreter`: the command must name Python; launchers add it
+    themselves. `stop_signal`: what scancel sends so that the trainer saves and exits; None if it cannot be asked.
     """
 
     name: str
@@ -37,4 +37,4 @@ STARTS: dict[str, Start] = {
         Start("verify", "hcp verify on every node", has_ranks=False, stop_signal=None),
     )
 }
-"""verify: a job that trains nothing and runs `hcp verify` on every node."""
+"""verify: a job that does not train but runs `hcp verify` on every node."""

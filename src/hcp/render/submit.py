@@ -1,4 +1,4 @@
-"""A rendered job given to Slurm: asked about (`sbatch --test-only`), and submitted."""
+"""Passes a rendered job to Slurm: tests it (`sbatch --test-only`) and submits it."""
 
 from __future__ import annotations
 
@@ -16,20 +16,20 @@ _NOT_REACHED = re.compile(
     "connection refused|unable to establish configuration source",
     re.I,
 )
-"""What sbatch says where it never came to judge the job."""
+"""What sbatch says if it could not evaluate the job at all."""
 
 
 def ask(script: str) -> str:
-    """What `sbatch --test-only` says about a script that Slurm would take: when and where it would start.
+    """What `sbatch --test-only` says about a script that Slurm would accept: when and where it would start.
 
     Raises:
-        HcpError: there is no sbatch here, Slurm cannot be reached, or it refuses the job; it says why.
+        HcpError: there is no sbatch here, Slurm cannot be reached, or it rejects the job; with the reason.
     """
     return _sbatch(script, "--test-only").stderr.strip().removeprefix("sbatch: ")
 
 
 def submit(script: str) -> str:
-    """The id of the job that `sbatch` made of a script.
+    """The id of the job that `sbatch` created from a script.
 
     Raises:
         HcpError: as `ask`.
@@ -38,10 +38,10 @@ def submit(script: str) -> str:
 
 
 def make_log_folder(script: str) -> str | None:
-    """The folder of the job's log, where it had to be made: Slurm opens the log before the script runs; else None.
+    """The folder of the job's log if it had to be created, because Slurm opens the log before the script runs; or None.
 
     Raises:
-        HcpError: it cannot be made.
+        HcpError: it cannot be created.
     """
     match = re.search(r"^#SBATCH --output=([^#\n]*[^#\s])", script, re.M)
     folder = os.path.dirname(match[1]) if match else ""
@@ -51,19 +51,19 @@ def make_log_folder(script: str) -> str | None:
         os.makedirs(folder)
     except OSError as error:
         raise HcpError(
-            f"logs: cannot make {visible(folder)}: {error.strerror}; wanted a folder that Slurm can write the log to; "
+            f"logs: cannot create {visible(folder)}: {error.strerror}; wanted a folder that Slurm can write to; "
             "name another"
         ) from None
     return folder
 
 
 def _sbatch(script: str, option: str) -> subprocess.CompletedProcess[str]:
-    # On its standard input: Slurm keeps a copy, and what was written to a file may change meanwhile.
+    # Pass it on standard input: Slurm keeps a copy, whereas a file might change in the meantime.
     try:
         done = subprocess.run(["sbatch", option], input=script, capture_output=True, text=True, errors="replace")
     except OSError as error:
         raise HcpError(
-            f"found no sbatch to run ({error.strerror}); wanted a node that submits jobs; write the script with "
+            f"found no sbatch ({error.strerror}); wanted a node that can submit jobs; write the script with "
             "-o FILE, and submit it there"
         ) from None
     if done.returncode:
@@ -71,8 +71,8 @@ def _sbatch(script: str, option: str) -> subprocess.CompletedProcess[str]:
         why = visible("; ".join(said or done.stderr.splitlines()))[:400] or f"exit code {done.returncode}"
         if _NOT_REACHED.search(done.stderr):
             raise HcpError(
-                f"sbatch {option}: Slurm could not be asked: {why}; wanted an answer of its controller; run it where "
-                "sinfo answers"
+                f"sbatch {option}: could not reach Slurm: {why}; wanted an answer from its controller; run it where "
+                "sinfo works"
             )
-        raise HcpError(f"sbatch {option}: Slurm refuses the job: {why}; wanted one that it takes; correct it")
+        raise HcpError(f"sbatch {option}: Slurm rejects the job: {why}; wanted one that it accepts; correct it")
     return done

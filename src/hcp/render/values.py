@@ -1,4 +1,4 @@
-"""Values of a site file and of the options of the same names: each as its key's type, or one clear line."""
+"""Values from a site file and from options of the same names: each as its key's type, or one clear error line."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ ValueType = Literal[
     "options",
 ]
 Wrong = Callable[[str], HcpError]
-"""Makes the error from what was wanted."""
+"""Builds the error from what was wanted."""
 
 _PLAIN: dict[ValueType, tuple[re.Pattern[str], str]] = {
     "name": (
@@ -44,7 +44,7 @@ _PLAIN: dict[ValueType, tuple[re.Pattern[str], str]] = {
         "SECTION:SECONDS,…, such as setup:1800,step:900",
     ),
 }
-"""Types that a pattern decides, and what is wanted."""
+"""Types defined by a pattern, and what is wanted."""
 _TIME = re.compile(r"(?:\d+-)?\d+(?::\d{1,2}){0,2}\Z")
 _OPTION = re.compile(r"--[a-z][a-z0-9-]*(?:=[A-Za-z0-9@%_+=:,./\[\]&|!*()-]+)?\Z")
 _VARIABLE = re.compile(r"[A-Za-z_][A-Za-z0-9_]*\Z")
@@ -58,8 +58,8 @@ def checked(kind: ValueType, value: Any, where: str, choices: Sequence[str] = ()
     """The value as its type: a str, an int, a bool, a tuple of str or of tuples, or a dict of str.
 
     Raises:
-        HcpError: it is not of the type, or holds what can be quoted nowhere (NUL, too long, a line break in a
-            directive). Says where it stood, what was found, and what was wanted.
+        HcpError: it has the wrong type, or content that cannot be quoted (NUL, too long, a line break in a
+            directive). Says where it was, what was found, and what was wanted.
     """
     value = _converted(kind, value)
 
@@ -98,7 +98,7 @@ def checked(kind: ValueType, value: Any, where: str, choices: Sequence[str] = ()
 
 
 def _converted(kind: ValueType, value: Any) -> Any:
-    """A number on the command line is a text; a word that looks like a number is one in YAML."""
+    """A number on the command line is text, and in YAML a word that looks like a number is one."""
     if kind in ("size", "count") and isinstance(value, str) and value.isdecimal() and len(value) < 10:
         return int(value)
     if kind == "word" and isinstance(value, int) and not isinstance(value, bool):
@@ -152,7 +152,7 @@ def _options(items: Any, wrong: Wrong) -> tuple[str, ...]:
 
 
 def check_text(value: str, wrong: Wrong, longest: int = _LONGEST) -> None:
-    """Returns if a value can stand, quoted, in a script; raises what `wrong(wanted)` makes if not."""
+    """Returns if a value can be quoted in a script; otherwise raises the error that `wrong(wanted)` builds."""
     if "\0" in value:
         raise wrong("a text without NUL bytes")
     try:
