@@ -20,7 +20,7 @@ from pathlib import Path
 from rows import Measured, bridge_rows, long_rows, simumax_rows
 
 from hcp.plan import constants_fitted
-from hcp.plan.constants import rates_of
+from hcp.plan.constants import rates_for
 from hcp.plan.time.step import step_time
 
 PRIORS = {
@@ -29,11 +29,12 @@ PRIORS = {
     "gemm.grouped.hopper": 0.4, "gemm.grouped.blackwell": 0.71, "gemm.unaligned": 0.85, "casts.nvfp4": 1.5,
     "attention.hopper": 0.65, "attention.blackwell": 0.55, "attention.graphed": 1.3, "bandwidth": 0.75,
     "tp.exposed": 0.2, "ep.exposed": 0.9,
-    "ep.overlapped": 0.25, "dp.exposed": 0.3, "host.dense": 3.0e-3, "host.moe": 4.0e-3,
+    "ep.overlapped": 0.25, "dp.exposed": 0.3,
+    "host.expert": 6e-4, "host.overlap": 2.5e-3,
     "gpu.h100": 1.0, "gpu.b200": 0.95, "gpu.b300": 0.95, "gpu.gb200": 0.95, "gpu.gb300": 1.0,
 }  # fmt: skip
 """What a sustained rate usually is, where the rows do not say otherwise."""
-FIXED = {"attention.backward": 0.85, "pp.exposed": 0.05}
+FIXED = {"attention.backward": 0.85, "pp.exposed": 0.05, "host.dense": 3.0e-3, "host.moe": 4.0e-3}
 SPREAD = 0.25
 """Standard deviation of a constant about its prior, in logarithms."""
 NOISE = 0.06
@@ -43,7 +44,7 @@ STEPS = 30
 
 def residual(row: Measured, values: dict[str, float]) -> float:
     """Logarithm of predicted over measured seconds."""
-    rates = rates_of(row.job.gpu, row.job.precision, row.job.versions, values, row.job.overlaps_ep)
+    rates = rates_for(row.job, values)
     return math.log(step_time(row.model, row.layout, row.job, rates).seconds / row.seconds)
 
 
@@ -215,7 +216,7 @@ ABLATED = {
     "EP all-to-all": {"ep.exposed": 1e-9},
     "exposed TP": {"tp.exposed": 1e-9},
     "exposed DP": {"dp.exposed": 1e-9},
-    "host floor": {"host.dense": 0.0, "host.moe": 0.0},
+    "host floor": dict.fromkeys(("host.dense", "host.moe", "host.expert", "host.overlap"), 0.0),
 }
 """What a term's absence is, in constants."""
 

@@ -17,7 +17,7 @@ from pathlib import Path
 from rows import long_rows
 
 from hcp.plan.answer import judge, plan_job
-from hcp.plan.constants import rates_of
+from hcp.plan.constants import rates_for
 from hcp.plan.found import TIED
 
 MOST_BEHIND, MOST_FACTOR = 0.03, 1.3
@@ -31,7 +31,7 @@ def main() -> int:
     failed = 0
     print("  tokens GPUs  published             s   fits   best                                   s  behind  speed-up")
     for row, line in zip(long_rows(path), given, strict=True):
-        rates = rates_of(row.job.gpu, row.job.precision, row.job.versions)
+        rates = rates_for(row.job)
         published = judge(row.model, row.layout, row.job, rates)
         with_cp, without = (plan_job(row.model, row.job, rates, fixed).best for fixed in ({}, {"cp": 1}))
         assert published.time and with_cp and with_cp[0].time

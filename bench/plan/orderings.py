@@ -14,7 +14,7 @@ from typing import NamedTuple
 from rows import model_named
 
 from hcp.core.cost.gpus import gpu_named
-from hcp.plan.constants import rates_of
+from hcp.plan.constants import rates_for
 from hcp.plan.layout import Layout, PlanJob
 from hcp.plan.time.step import step_time
 
@@ -74,7 +74,7 @@ def main() -> int:
     wrong = 0
     for case in CASES:
         model = model_named(case.model, case.layers)
-        rates = rates_of(case.job.gpu, case.job.precision, case.job.versions)
+        rates = rates_for(case.job)
         seconds = [step_time(model, layout, case.job, rates).seconds for layout in case.layouts]
         if case.same:
             agrees = max(seconds) / min(seconds) - 1 <= SAME

@@ -27,8 +27,14 @@ _BRIDGE_RELEASES = {
     "26.06": "0.5.0", "26.06.01": "0.5.1", "26.08": "0.6.0",
 }  # fmt: skip
 """NVIDIA's container, and the release of Megatron-Bridge in it."""
-_EAGER_SINCE = {"kimi-k2": "", "qwen3-30b h100": "26.02.01"}
-"""From which container on the recipes of a model (on a GPU) do not overlap EP's exchange, where others do.
+_EP_OVERLAP: dict[str, tuple[tuple[str, bool | None], ...]] = {
+    "kimi-k2": (("", False),),
+    "qwen3-30b h100": (("26.02.01", False),),
+    "qwen3-30b b200": (("", False), ("26.06.01", None)),
+    "qwen3-235b b200": (("", True), ("26.02", False), ("26.06.01", None)),
+    "qwen3-235b b300": (("", True), ("26.04", False), ("26.06.01", None)),
+}
+"""Whether recipes of a model (on a GPU) overlap EP's exchange, from each container on; None: as others on that GPU do.
 Source: moe_a2a_overlap in scripts/performance/configs of Megatron-Bridge v0.2.0 to v0.5.1; kimi_k2.py of 0.6.2."""
 _PRECISIONS = {"BF16": "bf16", "FP8": "fp8", "FP8-CS": "fp8", "MXFP8": "mxfp8", "NVFP4": "nvfp4"}
 _GPUS_PER_NODE = {"gb200": 4, "gb300": 4}
@@ -62,6 +68,12 @@ def model_named(name: str, layers: int | None = None, **other: int) -> PlanModel
     return plan_model(values, name)
 
 
+def _overlaps_ep(model: str, gpu: str, release: str) -> bool | None:
+    """What `_EP_OVERLAP` says of that container."""
+    spans = _EP_OVERLAP.get(model, _EP_OVERLAP.get(f"{model} {gpu}", ()))
+    return next((value for since, value in reversed(spans) if release >= since), None)
+
+
 def bridge_rows(path: str | Path, stated: bool = False) -> Iterator[Measured]:
     """The rows of Megatron-Bridge whose models have sizes; `stated`: with the release as a version.
 
@@ -83,12 +95,11 @@ def bridge_rows(path: str | Path, stated: bool = False) -> Iterator[Measured]:
             group = "precision unsaid"
         sizes = {axis: row[axis] or 1 for axis in ("tp", "pp", "cp", "vp", "ep", "mbs")}
         layout = Layout(**sizes, cp_comm_type="p2p")
-        since = _EAGER_SINCE.get(name, _EAGER_SINCE.get(f"{name} {gpu.name}"))
-        eager = since is not None and row["release"] >= since
         versions = {"bridge": _BRIDGE_RELEASES[row["release"]]} if stated else {}
         job = PlanJob(
             row["gpus"], _GPUS_PER_NODE.get(gpu.name, 8), gpu, gpu.nvlink_domain, row["seq"], row["gbs"],
-            precision or "bf16", False, versions, fp32_gradients=False, overlaps_ep=False if eager else None,
+            precision or "bf16", False, versions, fp32_gradients=False,
+            overlaps_ep=_overlaps_ep(name, gpu.name, row["release"]),
         )  # fmt: skip
         seconds = row["gbs"] * row["seq"] / row["gpus"] / row["tokens_per_s_per_gpu"]
         label = f"{row['release']} {name} {gpu.name} {row['precision']} {layout}"

@@ -12,7 +12,7 @@ import time
 from rows import model_named
 
 from hcp.core.cost.gpus import gpu_named
-from hcp.plan.constants import rates_of
+from hcp.plan.constants import rates_for
 from hcp.plan.layout import PlanJob
 from hcp.plan.search import search
 
@@ -31,7 +31,7 @@ def main() -> int:
     runs = parser.parse_args().runs
     slow = 0
     for name, job, most in CASES:
-        model, rates = model_named(name), rates_of(job.gpu, job.precision, job.versions)
+        model, rates = model_named(name), rates_for(job)
         least, legal = float("inf"), 0
         for _ in range(runs):
             start = time.process_time()

@@ -14,6 +14,7 @@ from hcp.plan.launch_traits import Traits, last_words, traits_of
 from hcp.plan.layout import Layout, PlanJob
 from hcp.plan.memory.peak import stage_terms
 from hcp.plan.model import plan_model
+from hcp.plan.time.layer import weights_of
 from hcp.plan.time.step import BAND, BAND_UNCOVERED, step_time
 from support.rules import launch
 
@@ -49,8 +50,12 @@ def test_an_optimizer_that_is_not_shared_takes_12_bytes_of_each_parameter() -> N
     for layout in (Layout(), Layout(tp=2, cp=4)):
         terms = stage_terms(DENSE, layout, whole, 0)
         assert terms["optimizer"] == 12 * terms["weights"] / 2
+    held = weights_of(DENSE, Layout())
+    elements = 8 * held.dense + 2 * held.vocab
     slower, faster = (step_time(DENSE, Layout(), job, H100).terms["optimizer"] for job in (whole, JOB))
-    assert slower == pytest.approx(64 * faster)
+    buffers = 3 * 4 * elements  # set to zero, and scaled: read and written
+    assert slower * H100.memory_bandwidth == pytest.approx(46 * elements + buffers)
+    assert faster * H100.memory_bandwidth == pytest.approx(46 * elements / 64 + buffers)
 
 
 @pytest.mark.parametrize(
@@ -145,3 +150,17 @@ def test_a_launch_that_says_no_size_is_told_the_option_in_three_parts() -> None:
 )
 def test_a_launch_says_whether_ep_is_overlapped(dialect: str, text: str, overlaps: bool | None) -> None:
     assert traits(dialect, text).overlaps_ep is overlaps
+
+
+@pytest.mark.parametrize(
+    ("dialect", "text", "whole"),
+    [
+        ("mlm", f"{SIZES} --cuda-graph-impl full_iteration", True),
+        ("mlm", f"{SIZES} --cuda-graph-impl local --cuda-graph-scope full_iteration", True),
+        ("mlm", f"{SIZES} --cuda-graph-impl transformer_engine --cuda-graph-scope attn", False),
+        ("mlm", SIZES, None),
+        ("bridge", "model.cuda_graph_impl=full_iteration", True),
+    ],
+)
+def test_a_launch_says_whether_one_graph_holds_an_iteration(dialect: str, text: str, whole: bool | None) -> None:
+    assert traits(dialect, text).whole_graph is whole

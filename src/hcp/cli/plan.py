@@ -116,7 +116,7 @@ def _answered(
     from hcp.plan.answer import judge, plan_job
     from hcp.plan.calibrated import profiled
     from hcp.plan.change import flips, nearest, remedy
-    from hcp.plan.constants import rates_of
+    from hcp.plan.constants import rates_for
     from hcp.plan.from_launch import PACKAGES, job_of, layout_of
     from hcp.plan.launch_traits import PLAIN, last_words, traits_of
     from hcp.plan.layout import Layout, parse_layout
@@ -130,8 +130,8 @@ def _answered(
         launch = load_launch(target or "", options)
         facts = {name: fact.value for name, fact in launch.facts.items()}
         traits = traits_of(facts, last_words((item.key, item.value) for item in launch.reading.settings))
-        if traits.overlaps_ep is None and launch.dialect == "mlm":  # off unless asked for
-            traits = traits._replace(overlaps_ep=False)
+        if launch.dialect == "mlm":  # both are off unless asked for
+            traits = traits._replace(overlaps_ep=bool(traits.overlaps_ep), whole_graph=bool(traits.whole_graph))
     else:
         facts, traits = {name: fact.value for name, fact in assumed_facts(options).items()}, PLAIN
     model = _model(options.model_file, facts if is_launch else None)
@@ -139,7 +139,7 @@ def _answered(
     is_own = is_launch and not (layout_text or fixed or others)
     if is_own:
         job = replace(job, marks=(*job.marks, *traits.layout_marks))
-    rates = rates_of(job.gpu, job.precision, job.versions, overlaps_ep=job.overlaps_ep)
+    rates = rates_for(job)
     notes = _assumed(job, is_launch, facts, given)
     if job.overlaps_ep is None and rates.is_ep_overlapped and model.sizes.experts:
         notes.append("EP's exchange is overlapped, as in Bridge's recipes (overlap_moe_expert_parallel_comm)")

@@ -12,6 +12,7 @@ from typing import NamedTuple
 from hcp.core.cost.gpus import SUSTAINED_NETWORK, SUSTAINED_NVLINK, Gpu
 from hcp.core.releases import at_least
 from hcp.plan.constants_fitted import FITTED
+from hcp.plan.layout import PlanJob
 
 
 class Constant(NamedTuple):
@@ -33,7 +34,7 @@ _WORDS: dict[str, tuple[str, str, str]] = {
     "gemm.half_size": ("of 4096: edge of a cube at half the bf16 rate", "fitted", _BRIDGE),
     "gemm.grouped.hopper": ("of a plain GEMM's rate", "fitted", _BRIDGE),
     "gemm.grouped.blackwell": ("of a plain GEMM's rate", "fitted", _BRIDGE),
-    "gemm.unaligned": ("of the rate, where a width is no multiple of a tile", "fitted", _BRIDGE),
+    "gemm.unaligned": ("of the grouped rate, where a width is no multiple of a tile", "fitted", _BRIDGE),
     "casts.nvfp4": ("times the bytes of casts to fp8", "fitted", _BRIDGE),
     "attention.hopper": ("of the bf16 peak, forward", "fitted", "NeMo's long sequences, H100"),
     "attention.blackwell": ("of the bf16 peak, forward", "fitted", "SimuMax's B200 box"),
@@ -46,8 +47,10 @@ _WORDS: dict[str, tuple[str, str, str]] = {
     "ep.overlapped": ("of ep.exposed, where EP's exchange is overlapped", "fitted", _BRIDGE),
     "dp.exposed": ("of the time of DP's collectives", "fitted", _BRIDGE),
     "pp.exposed": ("of the time of pipeline sends", "assumed", "no row tells it: sends overlap other chunks"),
-    "host.dense": ("s per layer, forward and backward, at least", "fitted", _BRIDGE),
-    "host.moe": ("s per layer, forward and backward, at least", "fitted", _BRIDGE),
+    "host.dense": ("s a layer, forward and backward, at least", "assumed", "no row is slowed by it"),
+    "host.moe": ("s a layer, forward and backward, at least", "assumed", "no row is slowed by it alone"),
+    "host.expert": ("s more for each expert of the rank", "fitted", _BRIDGE),
+    "host.overlap": ("s more where EP's exchange is overlapped", "fitted", _BRIDGE),
 }
 """Each fitted constant: its unit, evidence and origin."""
 
@@ -99,14 +102,21 @@ class Rates:
     bias_passes: float
     host_dense_s: float
     host_moe_s: float
+    host_expert_s: float
     casts: float
     """Passes over the operands of linear layers that are cast to 8 bits or fewer; 0 with bf16."""
+    transposes: bool
+    """Products of 8 bits take both operands by row alone, as Hopper's do."""
     marks: tuple[str, ...] = ()
+
+    def host_s(self, experts: int) -> float:
+        """Seconds that the host takes at least to start the kernels of an MoE layer with so many experts on a rank."""
+        return self.host_moe_s + self.host_expert_s * experts
 
 
 def rates_of(
     gpu: Gpu, precision: str, versions: Mapping[str, str], values: Mapping[str, float] | None = None,
-    overlaps_ep: bool | None = None,
+    overlaps_ep: bool | None = None, whole_graph: bool | None = None,
 ) -> Rates:  # fmt: skip
     """The rates of that GPU and precision.
 
@@ -114,6 +124,8 @@ def rates_of(
         values: replace fitted constants by name.
         overlaps_ep: whether EP's exchange runs beside other work; None: as Bridge's recipes have it, on Hopper and, of
             the stated release, on Blackwell.
+        whole_graph: whether a whole iteration is one CUDA graph, which leaves the host nothing to start; None: as
+            Bridge's recipes have it.
     """
     value = {**FITTED, **(values or {})}
     marks = []
@@ -124,12 +136,15 @@ def rates_of(
     peak = gpu.bf16_flops * {"bf16": 1.0, "nvfp4": FP4_OVER_BF16.get(gpu.name, FP8_OVER_BF16)}.get(
         precision, FP8_OVER_BF16
     )
-    graphs = gpu.name in BLACKWELL
-    family = "blackwell" if graphs else "hopper"
+    blackwell = gpu.name in BLACKWELL
+    family = "blackwell" if blackwell else "hopper"
     package, since = GRAPHED_SINCE
-    graphed = graphs and precision in GRAPHED_PRECISIONS and package in versions and at_least(versions[package], since)
-    graphed = graphed and overlaps_ep is not False
-    overlapped = (graphed or not graphs) if overlaps_ep is None else overlaps_ep
+    graphed = (
+        blackwell and precision in GRAPHED_PRECISIONS and package in versions and at_least(versions[package], since)
+    )
+    graphed = graphed and overlaps_ep is not False and whole_graph is not False
+    overlapped = (graphed or not blackwell) if overlaps_ep is None else overlaps_ep
+    starts = 0.0 if graphed or whole_graph else 1.0
     return Rates(
         gemm_flops=peak * value[f"gemm.{precision}"] * part,
         bf16_flops=gpu.bf16_flops * value["gemm.bf16"] * part,
@@ -148,8 +163,15 @@ def rates_of(
         is_ep_overlapped=overlapped,
         dp_exposed=value["dp.exposed"],
         pp_exposed=value["pp.exposed"],
-        host_dense_s=value["host.dense"],
-        host_moe_s=value["host.moe"],
+        host_dense_s=starts * value["host.dense"],
+        host_moe_s=starts * (value["host.moe"] + value["host.overlap"] * overlapped),
+        host_expert_s=starts * value["host.expert"],
         casts=0.0 if precision == "bf16" else value["casts.nvfp4"] if precision == "nvfp4" else 1.0,
+        transposes=not blackwell,
         marks=tuple(marks),
     )
+
+
+def rates_for(job: PlanJob, values: Mapping[str, float] | None = None) -> Rates:
+    """The rates of that job; `values` replace fitted constants by name."""
+    return rates_of(job.gpu, job.precision, job.versions, values, job.overlaps_ep, job.whole_graph)

@@ -152,7 +152,10 @@ class Search:
                             if key not in mlps:
                                 mlps[key] = work.experts(replace(kept, ep=ep, etp=etp))
                             gemm, memory_bound, exchange = mlps[key]
-                            moe = max(rates.host_moe_s, base + twice * (gemm + memory_bound) + exposed * exchange)
+                            moe = max(
+                                rates.host_s(model.sizes.experts // ep),
+                                base + twice * (gemm + memory_bound) + exposed * exchange,
+                            )
                             if etp not in saved:
                                 saved[etp] = sum(layer_saved(model, replace(kept, etp=etp), job, True).values())
                             saved_moe = saved[etp]

@@ -12,10 +12,10 @@ from hcp.plan import constants_fitted
 from hcp.plan.constants import constants, rates_of
 from hcp.plan.layout import Layout, PlanJob
 from hcp.plan.model import plan_model
-from hcp.plan.time.layer import Mlp, Work, joined
+from hcp.plan.time.layer import Mlp, Work, gemm_seconds, joined
 from hcp.plan.time.links import exchange_seconds, ring_bandwidth
 from hcp.plan.time.overlap import ring_overlap
-from hcp.plan.time.shapes import attention_products, expert_products, mlp_products
+from hcp.plan.time.shapes import Product, attention_products, expert_products, mlp_products
 from hcp.plan.time.step import LAYER_TERMS, model_flops, step_time, uncovered
 
 LLAMA = {
@@ -161,3 +161,54 @@ def test_a_measured_step_has_no_more_than_32_experts_on_a_rank() -> None:
     assert model.sizes.experts == 256
     assert not uncovered(model, Layout(ep=8)) and not uncovered(plan_model(LLAMA), Layout())
     assert uncovered(model, Layout(ep=4)) == ("64 experts on a rank: no measured step has more than 32",)
+
+
+def test_the_host_starts_the_kernels_of_each_expert_unless_a_graph_does() -> None:
+    """A layer of a tiny model waits for the host, longer for each expert of the rank and where EP is overlapped."""
+    model = plan_model({**DEEPSEEK, "hidden_size": 256, "moe_intermediate_size": 128, "intermediate_size": 256})
+    b200 = gpu_named("b200")
+    job = PlanJob(64, 8, b200, 8, 128, 64)
+    few, many = Layout(ep=32), Layout(ep=8)
+    eager, overlapped, whole = (
+        rates_of(b200, "bf16", {}, overlaps_ep=overlaps, whole_graph=graph)
+        for overlaps, graph in ((False, None), (True, None), (False, True))
+    )
+    moe = {name: Work(model, job, rates).units for name, rates in
+           (("eager", eager), ("overlapped", overlapped), ("whole", whole))}  # fmt: skip
+    table = constants()
+    assert moe["eager"](few).moe.total == pytest.approx(table["host.moe"].value + 8 * table["host.expert"].value)
+    assert moe["eager"](many).moe.total == pytest.approx(table["host.moe"].value + 32 * table["host.expert"].value)
+    assert moe["overlapped"](few).moe.total - moe["eager"](few).moe.total == pytest.approx(table["host.overlap"].value)
+    assert moe["whole"](few).moe.host == 0 < moe["eager"](few).moe.host
+
+
+def test_tp_gathers_what_is_cast_already() -> None:
+    """Six gathers and four scatters of a layer: in bf16 20 bytes for each element, 14 with gathers of 8 bits."""
+    model = plan_model(LLAMA)
+    fp8 = rates_of(H100, "fp8", {})
+    bf16_s, fp8_s = (Work(model, JOB, rates).front(Layout(tp=4)).tp for rates in (RATES, fp8))
+    assert fp8_s / bf16_s == pytest.approx(14 / 20)
+
+
+def test_a_rank_casts_its_own_share_and_hopper_transposes_what_all_sent() -> None:
+    """At TP 4 the share of 4 bytes an element; on Hopper of 3, and 2 bytes of everything."""
+    model = plan_model({**LLAMA, "num_key_value_heads": 32})
+    elements = 2 * model.sizes.hidden_size * JOB.seq_length  # of the two inputs that TP gathers
+    for gpu, gathered in (("h100", 3 / 4 + 2), ("b200", 4 / 4)):
+        rates = rates_of(gpu_named(gpu), "fp8", {})
+        plain = replace(rates, casts=0.0)
+        one, four = (
+            (Work(model, JOB, rates).front(layout).memory_bound - Work(model, JOB, plain).front(layout).memory_bound)
+            * rates.memory_bandwidth / 3
+            for layout in (Layout(), Layout(tp=4))
+        )  # fmt: skip
+        heads = one - 4 * elements  # what attention turns is cast by head, a share on each rank
+        assert four == pytest.approx(gathered * elements + heads / 4)
+
+
+def test_a_width_between_tiles_costs_experts_alone() -> None:
+    products = [Product(4096, 2752, 4096), Product(4096, 2816, 4096)]
+    odd, even = (gemm_seconds([one], RATES, RATES.gemm_flops, 2.0) for one in products)
+    assert odd < even
+    odd, even = (gemm_seconds([one._replace(experts=8)], RATES, RATES.gemm_flops, 2.0) for one in products)
+    assert odd > even

@@ -19,10 +19,13 @@ TILE = 128
 """Outputs and widths that are no multiple of it leave tiles of the tensor cores partly empty."""
 MLA_PASSES = 2
 """With latent attention only the rotary part of each head is turned: half the passes over queries and keys."""
-TP_FORWARD, TP_BACKWARD = 4, 6
-"""Collectives of a layer with sequence parallelism; the backward pass gathers the inputs of the wgrads again."""
-
-
+TP_GATHERS, TP_SCATTERS = (2, 4), (2, 2)
+"""Collectives of a layer with sequence parallelism, (forward, backward); the backward pass gathers the inputs of the
+wgrads again. What is gathered is cast to 8 bits before it is sent, where the products take it so; what is scattered is
+bf16. Source: gather_along_first_dim, distributed.py of Transformer Engine."""
+TP_FORWARD_SHARE = (TP_GATHERS[0] + TP_SCATTERS[0]) / (sum(TP_GATHERS) + sum(TP_SCATTERS))
+CAST, CAST_ALONE, TRANSPOSE = 4, 3, 2
+"""Bytes for each element that is cast to 8 bits: with a copy by column, without, and that copy made later."""
 MERGED_OUT, MERGED_Q, MERGED_KV = 3.0, 4.5, 4.0
 """Passes over a rank's outputs, queries, and keys with values in each step of a ring after the first: the output so far
 is weighed, added to and written, the gradients of queries and of keys and values are added up, the step's half of
@@ -83,7 +86,7 @@ def gemm_seconds(products: Iterable[Product], rates: Rates, peak: float, element
             continue
         count = max(1, experts)
         rate = peak * rates.grouped if experts else peak
-        if outputs % TILE or width % TILE:
+        if experts and (outputs % TILE or width % TILE):
             rate *= rates.unaligned
         edge = (rows * outputs * width) ** (1 / 3)
         work = 2.0 * rows * outputs * width * count / (rate * edge / (edge + half_size))
@@ -120,7 +123,7 @@ def joined(front: Front, mlp: Mlp, recompute: str, floor_s: float, rates: Rates)
     if recompute == "selective":
         again = front.forward_attention + front.cp / 3
     elif recompute == "full":
-        share = TP_FORWARD / (TP_FORWARD + TP_BACKWARD)
+        share = TP_FORWARD_SHARE
         again = gemm / 3 + front.forward_attention + memory / 3 + tp * share + ep / 2 + front.cp / 3
     busy = gemm + front.attention + memory + tp + ep + front.cp + again
     idle = floor_s - busy if busy < floor_s else 0.0
@@ -161,7 +164,7 @@ class Work:
         heads = sizes.heads * sizes.qk_head_dim + sizes.kv_heads * (sizes.qk_head_dim + sizes.v_head_dim)
         turned = heads / MLA_PASSES if sizes.kv_lora else heads
         moved = 2 * tokens * (10 * sizes.hidden_size / tp + 3 * turned / tp)
-        moved += rates.casts * 4 * tokens * (2 * sizes.hidden_size + turned / tp)
+        moved += rates.casts * tokens * (2 * sizes.hidden_size * self._gathered_cast(tp) + CAST * turned / tp)
         exposed, whole = self._cp(layout, attention)
         return Front(
             self._gemm(attention_products(sizes, tokens, tp)), forward, attention, 3 * moved / rates.memory_bandwidth,
@@ -174,7 +177,7 @@ class Work:
         width = (self.sizes.dense_ffn if ffn is None else ffn) / layout.tp
         if not width:
             return Mlp(0.0, 0.0)
-        moved = 2 * tokens * 3 * width + rates.casts * 4 * tokens * width
+        moved = 2 * tokens * 3 * width + rates.casts * CAST * tokens * width
         return Mlp(self._gemm(mlp_products(self.sizes, tokens, width)), 3 * moved / rates.memory_bandwidth)
 
     def experts(self, layout: Layout) -> Mlp:
@@ -185,7 +188,7 @@ class Work:
         moved = routed * (12 * sizes.hidden_size + 6 * sizes.moe_ffn) + 24 * tokens * sizes.experts / tp
         if self.model.linear_bias:  # biases and the clamped activation of the experts are not fused
             moved += routed * rates.bias_passes * (2 * sizes.hidden_size + 6 * sizes.moe_ffn)
-        moved += rates.casts * 4 * routed * (sizes.hidden_size + sizes.moe_ffn)
+        moved += rates.casts * CAST * routed * (sizes.hidden_size + sizes.moe_ffn)
         gemm = self._gemm(expert_products(sizes, routed, layout.ep, layout.etp))
         memory = 3 * moved / rates.memory_bandwidth
         return Mlp(shared.gemm + gemm, shared.memory_bound + memory, self._ep(layout, routed))
@@ -210,7 +213,7 @@ class Work:
         if not all(is_moe):
             dense = joined(front, self.dense(layout), again, rates.host_dense_s, rates)
         if any(is_moe):
-            moe = joined(front, self.experts(layout), again, rates.host_moe_s, rates)
+            moe = joined(front, self.experts(layout), again, rates.host_s(self.sizes.experts // layout.ep), rates)
         output = self.output(layout)
         return Units(dense, moe, output, self.mtp(layout, output) if self.model.mtp else nothing)
 
@@ -226,12 +229,19 @@ class Work:
         rate = self.rates.attention_flops * (self.rates.attention_graphed if sizes.experts else 1.0)
         return flops / (layout.tp * layout.cp) / rate
 
+    def _gathered_cast(self, tp: int) -> float:
+        """Bytes of a cast for each element that TP gathers: a rank casts its own share, and Hopper transposes all."""
+        if tp == 1 or not self.rates.transposes:
+            return CAST / tp
+        return CAST_ALONE / tp + TRANSPOSE
+
     def _tp(self, layout: Layout) -> float:
         size = layout.tp
         if size == 1:
             return 0.0
-        each = 2.0 * self.tokens(layout) * self.sizes.hidden_size * (size - 1) / size
-        return (TP_FORWARD + TP_BACKWARD) * each / ring_bandwidth(size, 1, self.job.domain, self.rates)
+        each = self.tokens(layout) * self.sizes.hidden_size * (size - 1) / size
+        element = sum(TP_GATHERS) * self._element_bytes + sum(TP_SCATTERS) * 2.0
+        return element * each / ring_bandwidth(size, 1, self.job.domain, self.rates)
 
     def _merges(self, layout: Layout) -> float:
         """Seconds in which a ring's steps are put together, forward and backward."""

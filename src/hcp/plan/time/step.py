@@ -16,13 +16,17 @@ WORST_STAGE = 0.2
 """How far a micro-batch takes the longest stage's time and not the mean: recipes balance the stages by hand."""
 PARAMETER_BYTES = 2
 """Gathered in bf16."""
-OPTIMIZER_BYTES = 34
-"""Bytes that Adam reads and writes for each parameter of its shard: fp32 gradient, weight and moments, bf16 weight."""
+OPTIMIZER_BYTES = 46
+"""Bytes that a step reads and writes for each parameter of a rank's shard: 4 for the norm of the gradients, 8 to clip
+them, 28 for Adam on fp32 gradients, weights and moments, 6 for the copy in bf16. Source: clip_grads.py and
+distrib_optimizer.py of Megatron-LM."""
+BUFFER_PASSES = 3
+"""Passes over the whole gradient buffer: it is set to zero, and scaled. Source: param_and_grad_buffer.py."""
 DP_HIDDEN_SHARE = 0.6
 """Part of a micro-batch that can hide the last gradients and the first parameters."""
 Kinds = tuple[tuple[int, int], ...]
 """(dense, MoE) layers of each stage."""
-BAND, BAND_UNCOVERED = 0.2, 0.4
+BAND, BAND_UNCOVERED = 0.15, 0.4
 """Nine of ten published steps of a known release are within the first; the second is a guess for what none covers."""
 LAYER_TERMS = ("gemm", "attention", "memory_bound", "tp", "ep", "cp", "recompute", "host")
 
@@ -91,8 +95,11 @@ def data_parallel_seconds(
     expert_s = width * (edp - 1) / edp / ring_bandwidth(edp, layout.etp * layout.ep, domain, rates)
     sent = max(d * dense_s + e * expert_s for d, e in zip(dense, experts))
     shares = (replicas, edp) if job.sharded_optimizer else (1, 1)
-    shard = max(d / shares[0] + e / shares[1] for d, e in zip(dense, experts))
-    return sent, OPTIMIZER_BYTES * shard / rates.memory_bandwidth
+    touched = max(
+        OPTIMIZER_BYTES * (d / shares[0] + e / shares[1]) + BUFFER_PASSES * gradient * (d + e)
+        for d, e in zip(dense, experts)
+    )
+    return sent, touched / rates.memory_bandwidth
 
 
 def sends_seconds(model: PlanModel, layout: Layout, job: PlanJob, rates: Rates) -> float:
