@@ -41,7 +41,7 @@ def triage(
     - for standard input. Gives what failed first, on which rank and node, the line that says so, and what to do: stop,
     restart, or restart without a node; for a job that runs, whether context parallelism is really on. Dumps of torch's
     flight recorder beside the logs say who waited for whom. Exits with 1 if a failure was found, or context
-    parallelism is off.
+    parallelism is off; with 4 if a line says error and it is not clear what it means.
     """
     from hcp.triage.read import triage as read_logs
     from hcp.triage.report import diagnosis_document
@@ -64,7 +64,7 @@ def triage(
         click.echo(diagnosis_document(diagnosis, launch))
     else:
         say(diagnosis_text(diagnosis, launch).split("\n"))
-    return 0 if diagnosis.ok else 1
+    return 0 if diagnosis.ok else 4 if diagnosis.state == "unclear" else 1
 
 
 def _plan(launch: str | None, dialect: Dialect | None, assumes: tuple[str, ...], beside: Beside) -> CpPlan:

@@ -90,7 +90,7 @@ def scan(
 
 
 def _said(text: bytes, tokens: Sequence[bytes]) -> set[bytes]:
-    """The tokens that the text may hold. A log repeats itself: of lines that differ in digits alone, one is searched."""
+    """The tokens that the text may hold. Of lines that differ only in digits, as most do, one is searched."""
     shapes = b"\n".join(set(text.translate(None, _DIGITS).split(b"\n")))
     return {token for token in tokens if token.translate(None, _DIGITS) in shapes}
 
