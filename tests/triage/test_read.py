@@ -172,3 +172,31 @@ def test_a_requeue_that_the_job_asked_for_itself_is_not_what_ended_it(tmp_path):
     assert _failure(tmp_path, job_log=lost + end + requeue).signature.id == "peer-gone"
     assert _failure(tmp_path, job_log=lost + requeue).signature.id == "preempted"
     assert _failure(tmp_path, job_log=lost + end.replace("failed", "preempted") + requeue).signature.id == "preempted"
+
+
+def test_an_exception_of_any_name_is_the_cause_when_a_traceback_raises_it(tmp_path):
+    """Its line holds none of the words that are searched for; other ranks write between its lines."""
+    log = (
+        "0: Traceback (most recent call last):\n1: Traceback (most recent call last):\n"
+        '0:   File "train.py", line 9, in main\n1:   File "train.py", line 9, in main\n'
+        "1:     lock.acquire()\n0:     lock.acquire()\n"
+        "1: filelock.Timeout: the lock of rank 1\n0: filelock.Timeout: the lock of rank 0\n"
+        "srun: error: n1: tasks 0-1: Exited with exit code 1\n"
+    )
+    failure = _failure(tmp_path, job_log=log)
+    assert (failure.signature.id, failure.rank) == ("exception-other", 0)
+    assert failure.cause == "the program raised filelock.Timeout: the lock of rank 0"
+    assert _failure(tmp_path, job_log=log.replace("Traceback", "Trace")).signature.id == "srun-task"
+
+
+def test_a_signal_is_told_by_its_number_and_by_its_name(tmp_path):
+    ends = {
+        "mpirun noticed that process rank 1 with PID 20133 on node n7 exited on signal 9 (Killed).\n": -9,
+        "torch.multiprocessing.spawn.ProcessExitedException: process 0 terminated with signal SIGSEGV\n": -11,
+        "subprocess.CalledProcessError: Command '['python3', 'train.py']' died with <Signals.SIGBUS: 7>.\n": -7,
+        "subprocess.CalledProcessError: Command '['python3', 'train.py']' returned non-zero exit status 1.\n": 1,
+    }
+    for text, code in ends.items():
+        failure = _failure(tmp_path, job_log=text)
+        assert (failure.signature.id, failure.exit_code) == ("process-ended", code), text
+    assert _failure(tmp_path, job_log="the program exited with code 0\n") is None

@@ -12,7 +12,7 @@ from support.logs import context_of
 
 def _seen(tmp_path, line, context=""):
     log = tmp_path / "x.log"
-    log.write_text(context + "a line before\n" + line + "\na line after\n")
+    log.write_text("a line before\n" + context + line + "\na line after\n")
     failure = triage([log], CpPlan()).failure
     return failure.signature.id if failure else None
 

@@ -41,7 +41,7 @@ def triage(
     standard input. Reports what failed first, on which rank and node, the log line that shows it, and what to do:
     stop, restart, or restart without a node. For a running job, reports whether context parallelism is active. Torch
     flight-recorder dumps next to the logs show which rank waited for which. Exits with 1 if a failure was found or
-    context parallelism is off.
+    context parallelism is off, and with 4 if a line reports an error whose meaning is not clear.
     """
     from hcp.triage.read import triage as read_logs
     from hcp.triage.report import diagnosis_document
@@ -64,7 +64,7 @@ def triage(
         click.echo(diagnosis_document(diagnosis, launch))
     else:
         say(diagnosis_text(diagnosis, launch).split("\n"))
-    return 0 if diagnosis.ok else 1
+    return 0 if diagnosis.ok else 4 if diagnosis.state == "unclear" else 1
 
 
 def _plan(launch: str | None, dialect: Dialect | None, assumes: tuple[str, ...], beside: Beside) -> CpPlan:

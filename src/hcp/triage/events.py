@@ -67,10 +67,15 @@ class FileEvents:
     steps: int = 0
     since: int = 0
     counts: Counter[str] = field(default_factory=Counter)
+    unnamed: tuple[int, str] | None = None
+    """The first line that says error and that no signature knows: its number, and its text."""
+    tracebacks: int = 0
+    over: frozenset[Role] = frozenset()
+    """Roles that no longer count: the training said that it was done."""
 
     def progress(self, steps: int) -> None:
         self.steps += steps
-        if steps and self.pending:
+        if steps and (self.pending or self.unnamed or self.over):
             self.since += steps
             if self.since >= _STEPS_THAT_SURVIVE:
                 self.forget()
@@ -79,7 +84,12 @@ class FileEvents:
         """What was pending did not end the job: training went on, or was done."""
         self.survived += len(self.seen)
         self.pending, self.seen, self.since, self.reported = {}, set(), 0, False
-        self.counts = Counter()
+        self.counts, self.unnamed, self.over = Counter(), None, frozenset()
+
+    def add_unnamed(self, number: int, text: str) -> None:
+        """A line that says error, and that no signature knows."""
+        if self.unnamed is None and not self.over:
+            self.unnamed, self.since = (number, text), 0
 
     def add(self, signature: Signature, groups: dict[str, str], line: Line, hit: Hit, file: int) -> None:
         """Adds the line of a hit, which a signature knows; `file` is the place of this log among all."""
@@ -95,7 +105,8 @@ class FileEvents:
         if signature.role == "report":
             event = event._replace(role=_role_of_report(event.code, not self.reported))
             self.reported = True
-        self.pending.setdefault(event.role, event)
+        if event.role not in self.over:
+            self.pending.setdefault(event.role, event)
 
 
 def _role_of_report(code: int | None, is_first: bool) -> Role:
@@ -111,12 +122,18 @@ def _role_of_report(code: int | None, is_first: bool) -> Role:
     return "general" if code in SAYS_MORE else "report"
 
 
+_IGNORED = ("Exception ignored in", "--- Logging error ---", "Error in atexit._run_exitfuncs", "NVML Error: ")
+
+
 def is_ignored(before: str) -> bool:
-    """Whether the lines above an exception say that it was survived: Python ignored it (`Exception ignored in: …`), or
-    nvidia-resiliency-ext found no NVML, logs that, and goes on (`NVML Error: …`, shared_utils/health_check.py)."""
+    """Whether the lines above an exception say that it was survived.
+
+    Python goes on after `Exception ignored in: …`, after an error of its logging, and after those of what it calls at
+    the end. nvidia-resiliency-ext logs that it found no NVML (`NVML Error: …`, shared_utils/health_check.py).
+    """
     for raw in reversed(before[-4096:].splitlines()[-40:]):
         body = read_line(raw.encode("utf-8", "replace")).body
-        if body.startswith(("Exception ignored in", "NVML Error: ")):
+        if body.startswith(_IGNORED) or body.endswith(", in _run_finalizers"):
             return True
         if not body.startswith((" ", "\t", "Traceback")):
             return False

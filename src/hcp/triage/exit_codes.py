@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
+from signal import Signals
 
 from hcp.triage.number import whole
 
@@ -35,6 +36,8 @@ _CODES = {
 
 _GROUPS = ("code", "code2", "code3", "code4")
 """Groups of a launcher's patterns that hold an exit code."""
+_SIGNAL_GROUPS = ("signal", "signal2", "signal3", "signal4")
+"""Groups that hold a signal: its number, or its name."""
 CAME_TO_DIE = frozenset((-4, -7, -8, -9, -11, 9, 132, 135, 136, 137, 139))
 """Died of a signal that nobody sends to end a job in order: killed, or a crash."""
 WAS_ENDED = frozenset((-2, -15, 130, 143))
@@ -51,8 +54,16 @@ def exit_code(groups: Mapping[str, str]) -> int | None:
     for words, number in _SIGNALS.items():
         if how.startswith(words):
             return -number
+    for name in _SIGNAL_GROUPS:
+        if signal := _number(groups.get(name) or ""):
+            return -signal
     match = re.search(r"exit code (-?\d+)", how)
     return whole(match[1]) if match else whole(next((groups[name] for name in _GROUPS if groups.get(name)), None))
+
+
+def _number(signal: str) -> int | None:
+    """The number of a signal that is given as a number or as a name (`SIGKILL`)."""
+    return Signals[signal].value if signal in Signals.__members__ else whole(signal)
 
 
 def explain_code(code: int) -> str:

@@ -127,7 +127,8 @@ def _failure(entry: FileEvents, event: Event, job: LoggedJob, others: Sequence[t
 
 def _filled(cause: str, groups: Mapping[str, str]) -> str:
     """The cause with the groups of its pattern filled in, in one pass: what a log says is never a place to fill."""
-    return re.sub(r"{([a-z0-9]+)}", lambda place: said_text(groups.get(place[1], "")), cause)
+    filled = re.sub(r"{([a-z0-9]+)}", lambda place: said_text(groups.get(place[1], "")), cause)
+    return filled.rstrip().removesuffix(":")
 
 
 def said_text(text: str) -> str:

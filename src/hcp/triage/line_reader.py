@@ -14,7 +14,7 @@ from hcp.triage.line import QUIET, Line, read_line
 from hcp.triage.log_name import read_name
 from hcp.triage.logged_job import LoggedJob
 from hcp.triage.scan import Hit
-from hcp.triage.signatures.row import Signature
+from hcp.triage.signatures.row import ERROR, Role, Signature
 
 PROGRESS_TOKENS = (
     b"elapsed time per iteration",
@@ -27,36 +27,67 @@ PROGRESS_TOKENS = (
 )
 """One for each way to print a training step: Megatron-LM, verl, ours, nanotron, Hugging Face, Lightning, slime."""
 JOB_TOKEN = b"hcp-job: "
-_DONE_TOKENS = (b"[after training is done]", b'"key": "run_stop"')
-"""What Megatron-LM and MLPerf's programs print when the training is done."""
+_ECHOES: frozenset[Role] = frozenset(("effect", "report", "echo"))
+_DONE: dict[bytes, frozenset[Role]] = {
+    b"[after training is done]": _ECHOES,
+    b"'train_runtime': ": _ECHOES,
+    b'"key": "run_stop"': _ECHOES | {"end"},
+}
+"""What Megatron-LM, Hugging Face's Trainer and MLPerf's programs print when the training is done, and what is no
+failure any more after it: ranks end one after the other, and some find that the others are gone. Only MLPerf's has
+nothing left to save, so that a time limit costs nothing."""
 _RESTART_TOKEN = b"will restart worker group"
 _AGENT = b"torch/distributed/elastic/agent/server/api.py:"
 _LAST_ERROR = b"Last error:"
 """Below these words torch prints what NCCL said, in a line that may hold no token."""
 _SHUTDOWN = b"has failed to shutdown the rendezvous"
-_MARKS = (JOB_TOKEN, *_DONE_TOKENS, _RESTART_TOKEN)
+_TRACEBACK = b"Traceback (most recent call last)"
+_MARKS = (JOB_TOKEN, *_DONE, _RESTART_TOKEN)
 _ALWAYS = (*_MARKS, GROUP_TOKEN, ECHO_TOKEN, *SPEED_TOKENS, *COLLECTIVE_TOKENS)
 """Lines with these are read every time: their numbers are what counts."""
+_LOUD = (ERROR, b"ERROR", b"FATAL", b"CRITICAL", b"fatal: ")
+_SAYS_ERROR = re.compile(r"^(?:\S{1,80}: )?(?:ERROR|Error|error|FATAL|Fatal|fatal|CRITICAL)(?: |: )\S")
+"""A line that says error by itself, without a logger's level."""
+_ERROR_LEVELS = frozenset(("E", "F", "ERROR", "CRITICAL", "FATAL", "error", "fatal"))
 _SPOKEN = ("cause", "general", "effect")
 """Roles of lines that a logger's level can take back: a warning ended nothing."""
 _NUMBER = re.compile(rb"\d{3,}|0x[0-9a-f]+")
 _LONGEST_SHAPE, _SHAPES, _ENOUGH = 2000, 20000, 1000
+_LONGEST_TRACEBACK = 400
+"""Lines, with those of other ranks between them."""
+_TRACEBACKS = 200
+"""Of an attempt, so many are read to their end."""
 
 
 def words_of(rows: Sequence[Signature]) -> tuple[bytes, ...]:
     """What is searched for: a line without one of these says nothing."""
     of_rows = (token for row in rows for token in row.tokens)
-    return tuple(dict.fromkeys((*of_rows, GROUP_TOKEN, ECHO_TOKEN, *_MARKS, *COLLECTIVE_TOKENS)))
+    return tuple(dict.fromkeys((*of_rows, *_LOUD, _TRACEBACK, GROUP_TOKEN, ECHO_TOKEN, *_MARKS, *COLLECTIVE_TOKENS)))
 
 
-def _next_line(hit: Hit) -> Hit:
-    """The line below that of a hit."""
+def _next_line(hit: Hit) -> Hit | None:
+    """The line below that of a hit; None at the end of what is kept."""
     at = hit.chunk.find(b"\n", hit.at) + 1
-    if not at:
-        return hit._replace(line=b"")
+    if not at or at >= len(hit.chunk):
+        return None
     end = hit.chunk.find(b"\n", at, at + _LONGEST_SHAPE)
     line = hit.chunk[at : end if end >= 0 else at + _LONGEST_SHAPE]
     return hit._replace(offset=hit.offset + at - hit.at, number=hit.number + 1, line=line, at=at)
+
+
+def _end_of_traceback(hit: Hit) -> Hit | None:
+    """The line that names the exception of a traceback that starts at a hit; lines of other ranks are passed over."""
+    start = read_line(hit.line)
+    below = _next_line(hit)
+    for _ in range(_LONGEST_TRACEBACK):
+        if below is None:
+            return None
+        line = read_line(below.line)
+        is_own = (line.rank, line.label, line.local) == (start.rank, start.label, start.local)
+        if is_own and line.body and not line.body.startswith((" ", "\t")):
+            return below
+        below = _next_line(below)
+    return None
 
 
 class LineReader:
@@ -68,6 +99,7 @@ class LineReader:
 
     def __init__(self, rows: list[tuple[Signature, re.Pattern[str]]]) -> None:
         self.rows = rows
+        self.words = words_of([row for row, _ in rows])
         self.job = LoggedJob()
         self.cp = CpEvidence()
         self.waits = CollectiveWaits()
@@ -91,25 +123,34 @@ class LineReader:
             if row_id:
                 self.entry.counts[row_id] += 1
             return
-        is_told = hit.line.rstrip().endswith(_LAST_ERROR)
-        if is_told:
-            hit = _next_line(hit)
+        if _TRACEBACK in hit.line:
+            self._read_traceback(hit, file)
+            return
+        told = _next_line(hit) if hit.line.rstrip().endswith(_LAST_ERROR) else None
+        hit, shape = (told, b"") if told else (hit, shape)
         line = read_line(hit.line)
         if any(token in hit.line for token in _ALWAYS):
             self._read_facts(hit, line)
             shape = b""
-        if is_told:
-            shape = b""
-        row_id = self._try_rows(hit, line, file, is_told)
+        row_id = self._try_rows(hit, line, file, is_told=told is not None)
         if len(self.known) >= _SHAPES:
             self.known.clear()
         if shape:
             self.known[shape] = row_id
 
-    def _try_rows(self, hit: Hit, line: Line, file: int, is_told: bool) -> str | None:
+    def _read_traceback(self, hit: Hit, file: int) -> None:
+        """The exception of a traceback, where its name holds no word that is searched for."""
+        if self.entry.tracebacks >= _TRACEBACKS:
+            return
+        self.entry.tracebacks += 1
+        end = _end_of_traceback(hit)
+        if end is not None and not any(word in end.line for word in self.words):
+            self._try_rows(end, read_line(end.line), file, is_told=True, is_raised=True)
+
+    def _try_rows(self, hit: Hit, line: Line, file: int, is_told: bool = False, is_raised: bool = False) -> str | None:
         """The id of the first row that knows the line; its event is added.
 
-        `is_told`: NCCL announced the line, so that it need not hold a token.
+        `is_told`: the lines above announced the line, so that it need not hold a token; `is_raised`: a traceback did.
         """
         if _SHUTDOWN in hit.line:
             # The first node to end takes torchrun's store along: agents of a good job that still wait log it.
@@ -117,6 +158,8 @@ class LineReader:
         is_quiet = line.level in QUIET
         for row, pattern in self.rows:
             if (is_quiet and row.role in _SPOKEN) or not (is_told or any(token in hit.line for token in row.tokens)):
+                continue
+            if not row.tokens and not is_raised:
                 continue
             match = pattern.search(line.body)
             if match is None or (row.role in ("general", "effect") and _AGENT in hit.line):
@@ -130,6 +173,8 @@ class LineReader:
             groups = {name: value or "" for name, value in match.groupdict().items()}
             self.entry.add(row, groups, line, hit, file)
             return row.id
+        if line.level in _ERROR_LEVELS or (not line.level and _SAYS_ERROR.match(line.body)):
+            self.entry.add_unnamed(hit.number, line.body)
         return None
 
     def _read_facts(self, hit: Hit, line: Line) -> None:
@@ -140,8 +185,10 @@ class LineReader:
             return
         if _RESTART_TOKEN in hit.line:
             self._begin((self.entry.attempt or 0) + 1)
-        elif any(token in hit.line for token in _DONE_TOKENS):
-            self.entry.forget()
+        for token, over in _DONE.items():
+            if token in hit.line:
+                self.entry.forget()
+                self.entry.over = over
         if any(token in hit.line for token in COLLECTIVE_TOKENS):
             self.waits.read(text[:8192], line.rank)
         self.cp.read(text, line.rank, str(self.entry.path))

@@ -12,7 +12,7 @@ from hcp.core.errors import HcpError
 from hcp.core.visible import visible
 from hcp.triage.advice import Advice, Attempt, advise
 from hcp.triage.collectives import Waited
-from hcp.triage.failure import Failure, first_failure
+from hcp.triage.failure import Failure, first_failure, said_text
 from hcp.triage.flight_recorder import read_dumps
 from hcp.triage.is_cp_on import SPEED_TOKENS, CpPlan, CpVerdict, judge
 from hcp.triage.line_reader import PROGRESS_TOKENS, LineReader, words_of
@@ -28,7 +28,8 @@ _HANGS = ("collective-timeout", "watchdog-stuck")
 class Diagnosis:
     """What the logs of one job show. `noise` counts the failure lines that are not the first, by signature."""
 
-    state: Literal["failed", "running", "no-failure"]
+    state: Literal["failed", "running", "unclear", "no-failure"]
+    """unclear: no signature found a failure, but a line says error, and no training step follows it."""
     failure: Failure | None
     cp: CpVerdict
     job: LoggedJob
@@ -48,10 +49,12 @@ class Diagnosis:
     dumps: tuple[Path, ...] = ()
     unread: tuple[tuple[Path, str], ...] = ()
     """Dumps that could not be read, each with why."""
+    unnamed: tuple[Path, int, str] | None = None
+    """The first line that says error where the state is unclear: its file, number and text."""
 
     @property
     def ok(self) -> bool:
-        return self.failure is None and self.cp.state in ("on", "unknown")
+        return self.failure is None and self.unnamed is None and self.cp.state in ("on", "unknown")
 
 
 def triage(
@@ -131,17 +134,20 @@ def _conclude(reader: LineReader, plan: CpPlan, dumped: Waited | None) -> Diagno
     steps = sum(entry.steps for entry in files)
     noise = sum((entry.counts for entry in current), Counter[str]())
     survived = sum(entry.survived for entry in files)
-    failure = attempts[-1].failure
+    failure, unnamed = attempts[-1].failure, None
     if failure:
         noise[failure.signature.id] -= 1
     elif job.ends.get(min(numbers[-1], job.attempt)) == "completed":
         survived, noise = survived + sum(len(entry.seen) for entry in current), Counter()
+    else:
+        said = ((entry.path, entry.unnamed[0], said_text(entry.unnamed[1])) for entry in current if entry.unnamed)
+        unnamed = next(said, None)
     waited = dumped or reader.waits.first(job.world())
     if failure and waited and failure.signature.id in _HANGS:
         failure = _with_collective(failure, waited, job)
         attempts[-1] = attempts[-1]._replace(failure=failure)
     return Diagnosis(
-        "failed" if failure else "running" if steps else "no-failure",
+        "failed" if failure else "unclear" if unnamed else "running" if steps else "no-failure",
         failure,
         judge(reader.cp, job.groups, plan),
         job,
@@ -154,6 +160,7 @@ def _conclude(reader: LineReader, plan: CpPlan, dumped: Waited | None) -> Diagno
         tuple(attempts),
         advise(tuple(attempts)),
         waited,
+        unnamed=unnamed,
     )
 
 

@@ -34,6 +34,12 @@ def diagnosis_json(diagnosis: Diagnosis, launch: str | None) -> dict[str, Any]:
         "schema": "hcp.triage/2",
         "ok": diagnosis.ok,
         "state": diagnosis.state,
+        "unclear": None
+        if diagnosis.unnamed is None
+        else {
+            "location": {"file": str(diagnosis.unnamed[0]), "line": diagnosis.unnamed[1]},
+            "message": diagnosis.unnamed[2],
+        },
         "first_failure": None
         if failure is None
         else {

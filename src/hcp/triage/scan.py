@@ -9,6 +9,7 @@ _CHUNK = 4 << 20
 _LONGEST_LINE = 1 << 20
 _BEFORE, _AFTER = 16384, 2048
 """Bytes around a line that are still there when it is looked at: a log is read once, for a pipe gives it only once."""
+_DIGITS = b"0123456789"
 _SAMPLES = 4
 """Of a line that every step repeats, so many per chunk are looked at (from its start), and the chunk's last one."""
 
@@ -78,12 +79,20 @@ def scan(
             # A program prints its steps in one way: those that this log has not are looked for no longer.
             printed = tuple(token for token in progress if chunk.find(token, begin, end) >= 0)
             is_known = bool(printed)
-        yield from _hits(chunk, begin, end, offset, number, (tokens, repeated, printed))
+        said = _said(chunk[begin:end], (*tokens, *repeated))
+        searched = [token for token in tokens if token in said], [token for token in repeated if token in said], printed
+        yield from _hits(chunk, begin, end, offset, number, searched)
         if not block:
             return
         number += chunk.count(b"\n", begin, end)
         kept = max(0, end - _BEFORE)
         chunk, begin, offset = chunk[kept:], end - kept, offset + kept
+
+
+def _said(text: bytes, tokens: Sequence[bytes]) -> set[bytes]:
+    """The tokens that the text may hold. Of lines that differ only in digits, as most do, one is searched."""
+    shapes = b"\n".join(set(text.translate(None, _DIGITS).split(b"\n")))
+    return {token for token in tokens if token.translate(None, _DIGITS) in shapes}
 
 
 def _hits(

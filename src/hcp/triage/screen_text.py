@@ -27,6 +27,13 @@ def diagnosis_text(diagnosis: Diagnosis, launch: str | None) -> str:
     if failure is None:
         steps = f", {diagnosis.steps} training steps" if diagnosis.steps else ""
         lines = [f"no failure in {_count(len(diagnosis.files), 'file')}{steps}"]
+        if diagnosis.unnamed:
+            path, number, text = diagnosis.unnamed
+            lines = [
+                f"unclear: no known failure in {_count(len(diagnosis.files), 'file')}{steps}, but a line says error",
+                f"why: {path}:{number}: {_short(text)}",
+                "  next: read the lines around it; did the program end there, or go on?",
+            ]
     else:
         lines = _failure(failure, diagnosis, launch)
     if diagnosis.survived:

@@ -54,6 +54,17 @@ CHECKPOINTS: tuple[Signature, ...] = (
         tokens=(ERROR, b"xception: "),
     ),
     fault(
+        "file-cut",
+        r"^EOFError: Ran out of input|UnpicklingError: |BadZipFile: |unexpected EOF, expected \d+ more bytes|"
+        r"failed finding central directory",
+        "a file that is loaded is empty, cut short, or of another kind: a checkpoint or cache was not written in full",
+        "_pickle.UnpicklingError: pickle data was truncated",
+        "EOFError: the server is gone",
+        "which file is it (the traceback)? ls -l shows its size; load an earlier checkpoint, or fetch the file again",
+        tokens=(ERROR, b"BadZipFile: ", b"unexpected EOF"),
+        role="general",
+    ),
+    fault(
         "checkpoint-missing",
         r"FileNotFoundError: (?:(?!FileNotFoundError: ).)*?(?:checkpoint|ckpt|iter_)|"
         r"Checkpoint directory (?:(?!Checkpoint directory).)*? does not exist",

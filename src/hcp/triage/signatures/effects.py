@@ -103,15 +103,24 @@ EFFECTS: tuple[Signature, ...] = (
     effect(
         "peer-gone",
         r"[Cc]onnection (?:was )?(?:likely )?(?:reset|closed)|Broken pipe|remote process exited|"
-        r"Connection refused|Socket Timeout|socketStatusStr|NCCL error in|NCCL Error \d|ncclRemoteError|"
-        r"ncclSystemError|ncclInternalError|unhandled system error|NCCL communicator was aborted",
+        r"Connection refused|Socket Timeout|socketStatusStr|ncclRemoteError|NCCL communicator was aborted",
         "another rank had gone",
         "RuntimeError: [../third_party/gloo/gloo/transport/tcp/pair.cc:553] Connection closed by peer [127.0.0.1]:3456",
         "RuntimeError: Connection string is empty",
     ),
     effect(
+        "nccl-failed",
+        r"NCCL error in|NCCL Error \d|NCCL failure|ncclSystemError|ncclInternalError|unhandled system error",
+        "NCCL failed; these lines do not say why (often another rank had gone)",
+        "RuntimeError: NCCL Error 2: unhandled system error (run with NCCL_DEBUG=INFO for details)",
+        "RuntimeError: NCCL is not available",
+        "start again with NCCL_DEBUG=WARN: NCCL then prints its reason",
+        tokens=(ERROR, b"NCCL failure"),
+    ),
+    effect(
         "nccl-warning",
-        r"NCCL WARN (?P<text>.*)",
+        r"NCCL WARN (?!Failed to open libibverbs|NET/Plugin|\[Service thread\]|\[Proxy Service \d+\] Failed to execute "
+        r"operation Close|NCCL_\w+ set by|Missing|No module|Unable to (?:open|find) lib)(?P<text>.*)",
         "NCCL: {text}",
         "n1:12345:12350 [3] NCCL WARN Call to recv from 10.0.0.2<1234> failed : Broken pipe",
         "n1:12345:12350 [3] NCCL INFO Channel 00/0",
@@ -129,10 +138,18 @@ EFFECTS: tuple[Signature, ...] = (
     ),
     effect(
         "pipe-closed",
-        r"^(?:EOFError|BrokenPipeError|ConnectionResetError|ConnectionRefusedError|KeyboardInterrupt)\b",
+        r"^(?:EOFError|BrokenPipeError|ConnectionResetError|ConnectionRefusedError)\b",
         "a helper process lost its peer",
-        "EOFError: Ran out of input",
+        "EOFError",
         "TimeoutError: timed out",
+    ),
+    effect(
+        "interrupted",
+        r"^KeyboardInterrupt\b",
+        "the program was interrupted (SIGINT, as Ctrl-C sends it)",
+        "KeyboardInterrupt",
+        "KeyboardError",
+        tokens=(b"KeyboardInterrupt",),
         role="echo",
     ),
     effect(

@@ -109,7 +109,8 @@ ENVIRONMENT: tuple[Signature, ...] = (
         "hub",
         r"^(?:[A-Za-z_]\w*\.)*(?:OfflineModeIsEnabled|LocalEntryNotFoundError|GatedRepoError|RepositoryNotFoundError|"
         r"RevisionNotFoundError|HfHubHTTPError|HFValidationError)\b|"
-        r"^(?:[A-Za-z_]\w*\.)*\w{1,40}Error: .{0,200}(?:couldn't connect to '|HTTPSConnectionPool\(host=|"
+        r"^(?:[A-Za-z_]\w*\.)*\w{1,40}Error: .{0,200}(?:couldn't connect to '|"
+        r"HTTPSConnectionPool\(host=(?!'api\.wandb)|"
         r"Can't load (?:the )?(?:tokenizer|config|model|image processor|feature extractor|processor|weights)|"
         r"is not a (?:valid model identifier|local folder and is not)|does not appear to have (?:a|any) files? named|"
         r"Couldn't reach '?\S{1,80} on the Hub)",
@@ -124,7 +125,7 @@ ENVIRONMENT: tuple[Signature, ...] = (
     ),
     fault(
         "tracker",
-        r"^wandb\.(?:errors|sdk)[\w.]{0,80}(?:Error|Abort)\b|api_key not configured",
+        r"^wandb\.(?:errors|sdk)[\w.]{0,80}(?:Error|Abort)\b|api_key not configured|host='api\.wandb\.ai'",
         "the experiment tracker (Weights & Biases) could not log in or connect",
         "wandb.errors.errors.UsageError: api_key not configured (no-tty). call wandb.login(key=[your_api_key])",
         "wandb: syncing is off",
@@ -143,11 +144,22 @@ ENVIRONMENT: tuple[Signature, ...] = (
         "build-tool",
         r"fatal error: (?P<name>[\w./-]{1,80}\.h): No such file|Failed to find C compiler|"
         r"Ninja is required to load C\+\+|Error building extension|"
-        r"Could not find (?:nvcc|ninja|a CUDA)|nvcc (?:fatal|was not found)|CUDA_HOME environment variable is not set",
+        r"Could not find (?:nvcc|ninja|a CUDA)|nvcc (?:fatal|was not found)|CUDA_HOME environment variable is not set|"
+        r"^\S{0,20}CalledProcessError: Command .{0,100}?\b(?:gcc|g\+\+|cc|c\+\+|clang|nvcc|ninja|cmake)\b",
         "a kernel could not be built on this node: a compiler, a header or CUDA's tools are missing {name}",
         "RuntimeError: Failed to find C compiler. Please specify via CC environment variable.",
         "RuntimeError: the compiler is old",
         "use the image with CUDA's development tools, and Python's headers (python3-dev)",
         tokens=(ERROR,),
+    ),
+    fault(
+        "command-failed",
+        r"^(?:subprocess\.)?CalledProcessError: Command (?P<command>(?!.{0,300}(?:python|torchrun)).{1,300}?) "
+        r"(?:returned|died)",
+        "a command that the program ran failed: {command}",
+        "subprocess.CalledProcessError: Command '['git', 'rev-parse', 'HEAD']' returned non-zero exit status 128.",
+        "subprocess.CalledProcessError: Command '['/usr/bin/python3', 'train.py']' returned non-zero exit status 1.",
+        "run the command by hand on {node}, inside the container",
+        role="general",
     ),
 )

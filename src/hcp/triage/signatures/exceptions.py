@@ -39,15 +39,54 @@ EXCEPTIONS: tuple[Signature, ...] = (
     ),
     fault(
         "crash",
-        r"[Cc]aught signal \d{1,2} \((?P<how>[^()]{1,60})\)|^(?:Fatal Python error: )?(?P<how2>Segmentation fault|"
-        r"Bus error)\b|"
-        r"\*\*\* Process received signal \*\*\*",
-        "a process crashed: {how}{how2}",
+        r"[Cc]aught signal \d{1,2} \((?P<how>[^()]{1,60})\)|^(?P<how2>Segmentation fault|Bus error)\b|"
+        r"Fatal Python error: (?P<how3>Segmentation fault|Bus error|Aborted|Illegal instruction|Floating[ -]point \w+|"
+        r"[A-Za-z_]\w{1,60}: .{1,200})|\bSignal: (?P<how4>[A-Z][\w ]{2,30}) \(\d{1,2}\)|"
+        r"Program received signal (?P<how5>SIG[A-Z]{2,8})|\*\*\* Process received signal \*\*\*$",
+        "a process crashed: {how}{how2}{how3}{how4}{how5}",
         "Fatal Python error: Segmentation fault",
         "Fatal Python error: none",
         "the lines below it show where: an extension, or NCCL and its plugins",
-        tokens=(ERROR, b"ignal"),
+        tokens=(ERROR, b"ignal", b"Segmentation fault"),
         role="general",
         again="chance",
+    ),
+    fault(
+        "heap-corrupted",
+        r"(?:^|[\s`'\"])(?P<what>(?:free|c?alloc|malloc|realloc|munmap_chunk|malloc_consolidate)\(\): "
+        r"[a-z][\w ,.()-]{3,80}\b|"
+        r"double free or corruption|corrupted (?:size vs\. prev_size|double-linked list)|"
+        r"Attempt to free invalid pointer|stack smashing detected)",
+        "a process damaged its own memory, which is a bug of a native library: {what}",
+        "free(): invalid pointer",
+        "free(): 3 GiB",
+        "PYTHONFAULTHANDLER=1 shows the Python line; does LD_PRELOAD load a second allocator?",
+        tokens=(b"(): ", b"double free", b"corrupted ", b"invalid pointer", b"stack smashing"),
+        role="general",
+        again="chance",
+    ),
+    fault(
+        "cpp-exception",
+        r"^\s{0,8}what\(\):\s{1,8}(?P<text>\S.*)$",
+        "the program was ended by a C++ exception: {text}",
+        "  what():  invalid device pointer: 0x7ff443ffdc00",
+        "  what is it: a pointer",
+        "read the lines below it: they show where",
+        tokens=(b"what():",),
+        role="general",
+        again="chance",
+    ),
+    fault(
+        "exception-other",
+        r"^(?!KeyboardInterrupt\b|SystemExit\b|Exception:$)(?P<exc>(?:[A-Za-z_]\w*\.)*[A-Za-z_]\w*)"
+        r"(?:: ?(?P<text>.*))?$",
+        "the program raised {exc}: {text}",
+        "filelock.Timeout: The file lock '/cache/x.lock' could not be acquired.",
+        "KeyboardInterrupt",
+        "read the traceback above this line",
+        tokens=(),
+        role="general",
+        again="chance",
+        context=r"Traceback \(most recent call last\):",
     ),
 )

@@ -164,8 +164,8 @@ GPU: tuple[Signature, ...] = (
     ),
     fault(
         "cublas-call",
-        r"CUBLAS_STATUS_(?P<status>[A-RT-Z]\w{1,40})",
-        "a matrix product failed in cuBLAS: {status}",
+        r"CUBLAS_STATUS_(?P<status>[A-RT-Z]\w{1,40})|(?:cuBLAS|CUBLAS|Cublas) [Ee]rror: ?(?P<status2>.{1,200})",
+        "a matrix product failed in cuBLAS: {status}{status2}",
         "RuntimeError: CUDA error: CUBLAS_STATUS_EXECUTION_FAILED when calling `cublasGemmEx( handle, opa)`",
         "RuntimeError: CUDA error: CUBLAS_STATUS_SUCCESS",
         "are the shapes and types what this GPU takes? does LD_LIBRARY_PATH name another cuBLAS than PyTorch's?",
@@ -185,8 +185,8 @@ GPU: tuple[Signature, ...] = (
     ),
     fault(
         "kernel-compile",
-        r"BackendCompilerFailed|InductorError|PTXAS error|Internal Triton PTX codegen error|"
-        r"triton\.compiler\.errors\.\w{1,40}Error|torch\._dynamo\.exc\.\w{1,40}",
+        r"BackendCompilerFailed|InductorError|PTXAS error|^\S{0,20}CalledProcessError: Command .{0,300}?/ptxas'|"
+        r"Internal Triton PTX codegen error|triton\.compiler\.errors\.\w{1,40}Error|torch\._dynamo\.exc\.\w{1,40}",
         "torch.compile or Triton could not compile a kernel",
         "torch._dynamo.exc.BackendCompilerFailed: backend='inductor' raised:",
         "torch._dynamo started",
@@ -196,13 +196,14 @@ GPU: tuple[Signature, ...] = (
     fault(
         "nan-loss",
         r"found (?:NaN|Inf) in local|Unexpected result (?:nan|-?inf)|found NaN in (?:local )?(?:forward|grad)|"
-        r"[Ll]oss is (?:nan|inf|NaN)\b",
+        r"[Ll]oss is (?:nan|inf|NaN)\b|loss scale already at minimum|[Mm]inimum loss scale reached|"
+        r"returned nan values in its",
         "the loss or a gradient is not finite",
         "AssertionError: found NaN in local forward loss calculation. Device: 0, node: n1",
         "AssertionError: found no data in local cache",
         "start from the last checkpoint once: if it comes back at the same step, the data or the model is the cause, "
         "if not, suspect {node}",
-        tokens=(ERROR, b"Unexpected result "),
+        tokens=(ERROR, b"Unexpected result ", b"loss scale already"),
         again="chance",
     ),
 )

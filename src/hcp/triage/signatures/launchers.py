@@ -33,16 +33,69 @@ LAUNCHERS: tuple[Signature, ...] = (
     ),
     report(
         "process-ended",
-        r"exits with return code = (?P<code>-?\d+)|exited with (?:exit )?code (?P<code2>-?\d+)\b|"
-        r"command terminated with exit code (?P<code3>\d+)|^\s*Exit Code:\s{1,20}(?P<code4>[1-9]\d{0,2})$|"
+        r"exits with return code = (?P<code>-?[1-9]\d*)|"
+        r"\b(?:exited|returned|terminated|completed|failed|finished) (?:with )?(?:a )?(?:non-?zero )?(?:exit )?"
+        r"(?:code|status):?[ =]{1,3}(?P<code2>-?[1-9]\d{0,9})\b|"
+        r"^exit status (?P<code3>[1-9]\d{0,2})$|^[=\s]*(?i:exit code):\s{1,20}(?P<code4>[1-9]\d{0,2})$|"
+        r"\b(?:exited on|killed by|terminated by|terminated with) signal:? (?P<signal>\d{1,2}|SIG[A-Z]{1,8})\b|"
+        r"died with <Signals\.(?P<signal2>SIG[A-Z]{1,8})|EXIT STRING: .{1,60}\(signal (?P<signal3>\d{1,2})\)|"
+        r"^traceback : Signal (?P<signal4>\d{1,2}) |"
         r"(?:line \d+:\s{0,4}\d+ )(?P<how>Killed|Segmentation fault|Bus error|Aborted)\b|"
-        r"^(?P<how2>Killed|(?:Segmentation fault|Bus error|Aborted) \(core dumped\))$",
+        r"^(?P<how2>Killed|(?:Segmentation fault|Bus error|Aborted)(?: \(core dumped\))?)$",
         "a launcher saw a process end",
         "[2023-08-21 10:11:12,345] [ERROR] [launch.py:434:sigkill_handler] ['/opt/conda/bin/python', 'train.py'] exits "
         "with return code = -9",
         "the handler exits with a return code",
         SACCT,
-        tokens=(b"exit", b"illed", b"core dumped", b"Exit Code:"),
+        tokens=(
+            b"exit",
+            b"return",
+            b"illed",
+            b"core dumped",
+            b"ignal",
+            b"terminated",
+            b"failed",
+            b"EXIT",
+            b"Exit",
+            b"Abort",
+        ),
+    ),
+    report(
+        "torchelastic-record",
+        r"^\{\"name\": \"torchelastic\.worker\.status\.FAILED\".{0,400}\"hostname\": \"(?P<host>[^\"]{1,100})\"",
+        "torchrun's agent recorded that a worker on {host} failed",
+        '{"name": "torchelastic.worker.status.FAILED", "source": "WORKER", "metadata": {"global_rank": 3, "role": '
+        '"default", "hostname": "n1", "state": "FAILED"}}',
+        '{"name": "torchelastic.worker.status.SUCCEEDED", "source": "WORKER", "metadata": {"hostname": "n1"}}',
+        SACCT,
+        tokens=(b"torchelastic.worker.status.FAILED",),
+    ),
+    report(
+        "mpi-abort",
+        r"MPI_ABORT was invoked on rank (?P<rank>\d+)",
+        "rank {rank} ended the job with MPI_Abort",
+        "MPI_ABORT was invoked on rank 3 in communicator MPI_COMM_WORLD",
+        "MPI_Abort is a function",
+        "look for what that rank said before",
+        tokens=(b"MPI_ABORT",),
+    ),
+    report(
+        "cpp-terminate",
+        r"^terminate called (?:after throwing an instance of '(?P<exc>[^']{1,200})'|without an active exception)",
+        "a process was ended by a C++ exception that nothing caught {exc}",
+        "terminate called after throwing an instance of 'c10::Error'",
+        "terminate called by the user",
+        "the line below it, what(), says which",
+        tokens=(b"terminate called",),
+    ),
+    report(
+        "loader-wrapped",
+        r"^(?P<exc>[\w.]{1,100}): Caught \w{1,100} in (?:DataLoader worker process|pin memory thread|replica)",
+        "a data loader's worker failed with {exc}; its own traceback is not in the log",
+        "KeyError: Caught KeyError in DataLoader worker process 0.",
+        "KeyError: 'DataLoader'",
+        "read the traceback below this line: it is the worker's own",
+        tokens=(b" in DataLoader worker", b" in pin memory thread", b" in replica"),
     ),
     fault(
         "srun-step",

@@ -74,7 +74,9 @@ NETWORK: tuple[Signature, ...] = (
     ),
     fault(
         "nccl-route",
-        r"No route to host|Network is unreachable|Connect to fe80:|Software caused connection abort",
+        r"^(?!.*(?:\[Errno|HTTPS?Connection|urllib3|requests\.)).*?"
+        r"(?:No route to host|Network is unreachable|Connect to fe80:|Software caused connection abort|"
+        r"Address family not supported by protocol)",
         "the nodes do not reach each other over this interface (NCCL or Gloo chose one that is not shared)",
         "n1:12:34 [5] NCCL WARN socketStartConnect: Connect to 10.0.0.2<5282> failed : No route to host",
         "n1:12:34 [5] NCCL WARN socketStartConnect: Connect to 10.0.0.2<5282> failed : Connection refused",
@@ -117,5 +119,19 @@ NETWORK: tuple[Signature, ...] = (
         "set GLOO_SOCKET_IFNAME to the interface that the nodes reach each other by (one name; NCCL's ^ is unknown "
         "to it)",
         "ulimit -n: every rank holds a connection to every other",
+    ),
+    fault(
+        "mpi",
+        r"Fatal error in (?P<text>(?:internal_|P?MPIR?_)\w{1,60}: .{1,200})|"
+        r"An error occurred in (?P<text2>MPI_\w{1,40})|"
+        r"Reason:\s{1,10}(?P<text3>Before MPI_INIT completed)|It looks like (?P<text4>MPI_INIT failed)",
+        "MPI failed: {text}{text2}{text3}{text4}",
+        "Abort(406470671) on node 0: Fatal error in internal_Init_thread: Other MPI error, error stack:",
+        "MPI_Init: done",
+        "does a program that only calls MPI_Init run on these nodes? does srun --mpi=list show the kind that MPI was "
+        "built for?",
+        tokens=(ERROR, b"MPI_INIT"),
+        role="general",
+        again="chance",
     ),
 )

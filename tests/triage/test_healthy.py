@@ -1,0 +1,62 @@
+"""Logs of jobs that did not fail, however frightening their words: none is called a failure.
+
+healthy.jsonl holds short excerpts of published logs, each with its source and why its lines mean no failure.
+"""
+
+import json
+from pathlib import Path
+
+import pytest
+
+from hcp.triage.is_cp_on import CpPlan
+from hcp.triage.read import triage
+
+CASES = [json.loads(line) for line in (Path(__file__).parent / "healthy.jsonl").read_text("utf-8").splitlines()]
+STEP = " [2026-08-22 10:00:00] iteration 8/ 9 | elapsed time per iteration (ms): 5.0 | lm loss: 2.3 |\n"
+DONE = "[after training is done] datetime: 2026-02-05 18:02:41\n"
+LOST = "0: [rank0]: RuntimeError: [x/pair.cc:553] Connection closed by peer [127.0.0.1]:3456\n"
+
+
+def _read(tmp_path, text):
+    (tmp_path / "job.log").write_text(text, "utf-8")
+    return triage([tmp_path / "job.log"], CpPlan())
+
+
+@pytest.mark.parametrize("case", CASES, ids=lambda case: case["why"])
+def test_a_healthy_log_has_no_failure(tmp_path, case):
+    diagnosis = _read(tmp_path, "\n".join(case["log"]) + "\n")
+    assert diagnosis.failure is None, diagnosis.failure.cause
+    assert diagnosis.state in ("running", "no-failure"), diagnosis.unnamed
+
+
+def test_after_the_training_a_lost_peer_is_no_failure_but_an_error_is(tmp_path):
+    """Megatron-LM saves its last checkpoint after it said that the training is done."""
+    assert _read(tmp_path, STEP + DONE + LOST).failure is None
+    assert _read(tmp_path, STEP + LOST).failure is not None
+    full = "0: [rank0]: OSError: [Errno 28] No space left on device: '/ckpt/iter_9'\n"
+    assert _read(tmp_path, STEP + DONE + LOST + full).failure.signature.id == "disk-full"
+    limit = "slurmstepd: error: *** JOB 12 ON n1 CANCELLED AT 2026-08-22T10:00:00 DUE TO TIME LIMIT ***\n"
+    assert _read(tmp_path, STEP + DONE + limit).failure.signature.id == "time-limit"
+
+
+def test_training_that_goes_on_after_it_was_done_can_fail(tmp_path):
+    assert _read(tmp_path, STEP + DONE + STEP * 3 + LOST).failure is not None
+
+
+@pytest.mark.parametrize(
+    "line", ["ERROR: the licence server said no", "[2026-08-22 10:00:00,885] [ERROR] [x.py:9:run] it went wrong"]
+)
+def test_a_line_that_says_error_and_is_not_known_makes_the_log_unclear(tmp_path, line):
+    diagnosis = _read(tmp_path, "starting\n" + line + "\n")
+    assert (diagnosis.state, diagnosis.failure, diagnosis.ok) == ("unclear", None, False)
+    assert diagnosis.unnamed[1] == 2 and line.endswith(diagnosis.unnamed[2].removeprefix("ERROR: "))
+
+
+def test_steps_after_such_a_line_make_the_log_clear(tmp_path):
+    assert _read(tmp_path, "ERROR: the licence server said no\n" + STEP * 3).state == "running"
+    assert _read(tmp_path, "ERROR: the licence server said no\n" + STEP).state == "unclear"
+
+
+def test_warnings_and_metrics_are_not_unclear(tmp_path):
+    lines = "WARNING: error bars are off\nval_error: 0.12 | error rate 3 %\nINFO: 0 errors\nerrors=0\n"
+    assert _read(tmp_path, lines).state == "no-failure"
