@@ -8,10 +8,8 @@ from __future__ import annotations
 
 import ast
 import copy
-import json
 import re
 from functools import cache, cached_property
-from pathlib import Path
 from typing import Any
 
 from bridge_names import BRIDGES, TEXT_ONLY
@@ -21,7 +19,8 @@ from follow.modules import Modules
 from follow.values import UNKNOWN, Class, Kept, Node, NotFollowed, Raised
 from follow.world import World
 
-_SIZES = Path(__file__).with_name("model_sizes.txt")
+from hcp.launch.facts.known_models import fields_of
+
 _MODELS = "megatron.bridge.models"
 _PROVIDER = ("megatron.bridge.models.gpt_provider", "GPTModelProvider")
 _NOT_THE_CONFIG = frozenset(
@@ -66,7 +65,7 @@ class ModelDefaults:
             }
             self._by_bridge[bridge] = made
         made = self._by_bridge[bridge]
-        return Node(made.kind, copy.deepcopy({**made.fields, **_sizes().get(model, {})}), model)
+        return Node(made.kind, copy.deepcopy({**made.fields, **fields_of(model)}), model)
 
     def names_of(self, model: str) -> frozenset[str]:
         """Every name that can be a field of the model's configuration."""
@@ -145,17 +144,6 @@ def _is_told(value: Any) -> bool:
 
 def _bridge_of(model: str) -> str | None:
     return next((name for pattern, name in BRIDGES if re.match(pattern, model)), None) or None
-
-
-@cache
-def _sizes() -> dict[str, dict[str, Any]]:
-    """Hugging Face model -> the sizes of it that are known."""
-    found = {}
-    for line in _SIZES.read_text().splitlines():
-        if not line.startswith("#"):
-            model, _, *fields = line.split()
-            found[model] = {name: json.loads(value) for name, _, value in (field.partition("=") for field in fields)}
-    return found
 
 
 def _defines(modules: Modules, module: str, name: str | None) -> bool:

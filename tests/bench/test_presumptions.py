@@ -96,7 +96,7 @@ def test_a_recipe_changes_what_it_its_bridge_or_its_provider_sets(presumptions: 
     changed = changes(presumptions, checkout)
     assert changed["plain_config"] == {}  # the recipe's word goes over the bridge's
     assert changed["set_config"] == {"cp_comm_type": "a2a"}
-    sizes = {"num_experts": 32, "window_attn_skip_freq": 2}  # of gpt-oss-20b: bench/lib/model_sizes.txt
+    sizes = {"num_experts": 32, "window_attn_skip_freq": 2}  # of gpt-oss-20b: launch/facts/known_models.txt
     by_bridge = {"softmax_type": "learnable", "window_size": presumptions.UNREAD}
     assert changed["sinks_config"] == {**by_bridge, **sizes}
     assert set(changed["no_sinks_config"]) == {"window_size", *sizes}

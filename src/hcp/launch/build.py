@@ -19,7 +19,7 @@ def build_launch(
     """The launch that a reading describes.
 
     Order of precedence, weakest first: upstream's default (for an unknown recipe, what it is presumed to leave), the
-    recipe, the model's config.json, the launch, an assumption.
+    recipe, the model's config.json (without it, what its name tells), the launch, an assumption.
     Derived facts are computed last, and never replace a stated one.
 
     Raises:
@@ -30,6 +30,12 @@ def build_launch(
     facts = _defaults(reading, stated, unknown)
     by_recipe = {name: fact for name, fact in stated.items() if fact.origin == "recipe"}
     facts |= by_recipe
+    if not model and reading.dialect in MODEL_DECIDES:
+        model_name = stated.get("model_name")
+        if model_name is not None:
+            from hcp.launch.facts.known_models import facts_of
+
+            facts |= {name: fact for name, fact in facts_of(model_name, reading).items() if name not in unknown}
     facts |= model
     for name in model:
         if isinstance(unknown.get(name), Elsewhere):

@@ -13,7 +13,9 @@ from hcp.core.place import Location
 
 Dialect = Literal["mlm", "bridge", "bridge-provider", "verl", "nemo-rl", "ms-swift", "slime"]
 Form = Literal["shell", "args-yaml", "yaml", "overrides", "args"]
-Origin = Literal["launch", "default", "presumed", "recipe", "sourced", "model", "assumed", "installed", "derived"]
+Origin = Literal[
+    "launch", "default", "presumed", "recipe", "sourced", "model", "model-name", "assumed", "installed", "derived"
+]
 
 DIALECTS: tuple[Dialect, ...] = get_args(Dialect)
 COMMAND_LINES: tuple[Dialect, ...] = ("mlm", "slime", "ms-swift")

@@ -30,6 +30,7 @@ _SIZES: dict[str, tuple[str, ...]] = {
     "mamba_num_groups": ("mamba_n_groups", "n_groups"),
     "mamba_head_dim": ("mamba_head_dim", "mamba_d_head"),
 }
+_MLA = {"qk_head_dim": "qk_nope_head_dim", "qk_pos_emb_head_dim": "qk_rope_head_dim", "v_head_dim": "v_head_dim"}
 _WORK = {
     "ffn_hidden_size": "ffn", "vocab_size": "vocab", "q_lora_rank": "q_lora", "kv_lora_rank": "kv_lora",
 }  # fmt: skip
@@ -37,6 +38,10 @@ _EXPERTS = {
     "moe_router_topk": "topk", "moe_ffn_hidden_size": "moe_ffn", "moe_shared_expert_intermediate_size": "shared_ffn",
 }  # fmt: skip
 """What decides a model's work beside those, under the names of `core.cost.model_sizes`; the second of experts alone."""
+SIZE_FIELDS = frozenset(
+    (*(name.rpartition(".")[2] for names in _SIZES.values() for name in names), *_MLA.values(), "kv_lora_rank")
+)
+"""The fields of a config.json that hold those, and what makes attention latent."""
 STATED = frozenset((*_SIZES, "kv_heads", "mla", "vision"))
 """The facts that every config.json of a language model decides."""
 _AT_LEAST_ONE = ("num_layers", "hidden_size", "heads", "num_query_groups")
@@ -44,7 +49,6 @@ _NONE_IF_ABSENT = ("num_experts", "mtp_layers", "linear_num_key_heads", "linear_
 
 _NO_GROUPS = frozenset(("llama", "gpt2", "gpt_neox", "gptj", "opt", "bloom", "mpt", "phi", "codegen"))
 """Model types in which an absent num_key_value_heads means one KV head per query head."""
-_MLA = {"qk_head_dim": "qk_nope_head_dim", "qk_pos_emb_head_dim": "qk_rope_head_dim", "v_head_dim": "v_head_dim"}
 _MAMBA_LAYERS = {"mamba": "M", "mamba2": "M", "attention": "*", "full_attention": "*", "hybrid": "M"}
 
 

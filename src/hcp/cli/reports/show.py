@@ -38,6 +38,9 @@ def show_lines(launch: Launch, every: bool) -> list[Line]:
         values = (shown_value(fact_value(name, fact)) for fact in (said, assumed))
         lines.append(f"  {name}: the launch says {next(values)}, --assume says {next(values)}")
     lines += [f"  note: {note}" for note in reading.notes]
+    if any(fact.origin == "model-name" for fact in launch.facts.values()):
+        named = shown_value(launch.facts["model_name"].value)
+        lines.append(f"  note: [model-name] is what the public model {named} has; --model config.json states your own")
     lines += [f"  also checked: the model under {other.role}" for other in reading.others]
     return lines
 

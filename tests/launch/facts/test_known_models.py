@@ -1,0 +1,146 @@
+"""What the name of a public model tells of its sizes, and when it tells nothing."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from hcp.launch.build import build_launch
+from hcp.launch.fact import Launch
+from hcp.launch.facts.known_models import fields_of
+from hcp.launch.facts.table import index_of
+from hcp.launch.hf import read_model
+from hcp.launch.read import read_text
+
+NEMO_RL = """\
+cluster: {{num_nodes: 1, gpus_per_node: 8}}
+policy: {{model_name: {model}, megatron_cfg: {{enabled: true{cfg}}}{more}}}
+"""
+QWEN = {"num_layers": 48, "hidden_size": 2048, "heads": 32, "num_query_groups": 4, "head_dim": 128, "num_experts": 128}
+"""As the model's config.json has them, by the names of our facts."""
+
+
+def lines() -> list[list[str]]:
+    text = (Path(__file__).parents[3] / "src/hcp/launch/facts/known_models.txt").read_text(encoding="utf-8")
+    return [line.split() for line in text.splitlines() if not line.startswith("#")]
+
+
+def nemo_rl(model: str = "Qwen/Qwen3-30B-A3B", cfg: str = "", more: str = "") -> Launch:
+    return build_launch(read_text(NEMO_RL.format(model=model, cfg=cfg, more=more), "x.yaml"))
+
+
+def verl(*words: str) -> Launch:
+    command = "python3 -m verl.trainer.main_ppo actor_rollout_ref.actor.strategy=megatron trainer.nnodes=1"
+    return build_launch(read_text(f"#!/bin/bash\n{command} {' '.join(words)}\n", "x.sh"))
+
+
+def named(launch: Launch) -> dict[str, Any]:
+    return {name: fact.value for name, fact in launch.facts.items() if fact.origin == "model-name"}
+
+
+@pytest.mark.parametrize(
+    "launch",
+    [
+        nemo_rl(),
+        verl("actor_rollout_ref.model.path=Qwen/Qwen3-30B-A3B"),
+        build_launch(read_text("#!/bin/bash\nmegatron sft --model Qwen/Qwen3-30B-A3B --tuner_type full\n", "x.sh")),
+    ],
+    ids=lambda launch: str(launch.dialect),
+)
+def test_the_name_of_a_public_model_tells_its_sizes(launch: Launch) -> None:
+    assert {name: launch.facts[name].value for name in QWEN} == QWEN
+    assert named(launch) == {**QWEN, "mla": False}
+    assert launch.facts["kv_heads"].value == 4
+    assert launch.facts["num_experts"].location == launch.facts["model_name"].location
+
+
+@pytest.mark.parametrize(
+    "model",
+    [
+        "Qwen3-30B-A3B",
+        "qwen/qwen3-30b-a3b",
+        "/models/Qwen/Qwen3-30B-A3B",
+        "./Qwen/Qwen3-30B-A3B",
+        "Qwen/Qwen3-30B-A3B-Mine",
+        "Qwen/Qwen3-30B",
+        "me/Qwen3-30B-A3B",
+        '"Qwen/Qwen3-30B-A3B Qwen3MoEModelProvider30B_A3B"',
+        '"#"',
+    ],
+)
+def test_a_name_that_is_not_exactly_a_public_models_tells_nothing(model: str) -> None:
+    launch = nemo_rl(model)
+    assert named(launch) == {} and "num_experts" not in launch.facts
+
+
+def test_the_launchs_own_word_and_the_models_config_win(tmp_path: Path) -> None:
+    shorter = nemo_rl(cfg=", model_overrides: {num_layers: 4}")
+    assert (shorter.facts["num_layers"].value, shorter.facts["num_layers"].origin) == (4, "launch")
+    assert shorter.facts["num_experts"].value == 128
+    (tmp_path / "config.json").write_text(
+        json.dumps({"num_hidden_layers": 4, "hidden_size": 64, "num_attention_heads": 4, "num_key_value_heads": 2})
+    )
+    reading = read_text(NEMO_RL.format(model="Qwen/Qwen3-30B-A3B", cfg="", more=""), "x.yaml")
+    mine = build_launch(reading, model=read_model(str(tmp_path)))
+    assert named(mine) == {} and mine.facts["num_layers"].value == 4 and mine.facts["num_experts"].value is None
+
+
+def test_an_unreadable_word_leaves_its_fact_unknown() -> None:
+    layers = "actor_rollout_ref.actor.megatron.override_transformer_config.num_layers=$(wc -l < x)"
+    launch = verl("actor_rollout_ref.model.path=Qwen/Qwen3-30B-A3B", layers)
+    assert "num_layers" in launch.unknown and "num_layers" not in launch.facts
+    assert launch.facts["num_experts"].value == 128
+
+
+@pytest.mark.parametrize(
+    ("more", "is_told"),
+    [
+        ("", True),
+        (", hf_config_overrides: {}", True),
+        (", hf_config_overrides: null", True),
+        (", hf_config_overrides: {max_position_embeddings: 65536}", True),
+        (", hf_config_overrides: {num_hidden_layers: 4}", False),
+        (", hf_config_overrides: {text_config: {num_experts: 8}}", False),
+        (", hf_config_overrides: '${oc.env:OVERRIDES}'", False),
+    ],
+)
+def test_a_launch_that_changes_the_models_config_is_asked_for_it(more: str, is_told: bool) -> None:
+    assert bool(named(nemo_rl(more=more))) is is_told
+
+
+@pytest.mark.parametrize(
+    ("word", "is_told"),
+    [
+        ("actor_rollout_ref.model.hf_config_path=/configs/small", False),
+        ("+actor_rollout_ref.model.override_config.model_config.num_key_value_heads=8", False),
+        ("+actor_rollout_ref.model.override_config.model_config.max_position_embeddings=65536", True),
+        ("actor_rollout_ref.model.override_config=$(cat overrides)", False),
+    ],
+)
+def test_so_is_one_of_verl(word: str, is_told: bool) -> None:
+    assert bool(named(verl("actor_rollout_ref.model.path=Qwen/Qwen3-30B-A3B", word))) is is_told
+
+
+def test_every_line_names_one_model_and_sizes_that_a_model_can_have() -> None:
+    rows = lines()
+    index = index_of("bridge")
+    assert len({row[0] for row in rows}) == len(rows)
+    for model, source, *_ in rows:
+        fields = fields_of(model)
+        assert model.count("/") == 1 and source and fields
+        assert all(f"model.{field}" in index for field in fields), model
+        heads, groups = fields.get("num_attention_heads"), fields.get("num_query_groups")
+        assert not groups or heads % groups == 0, model
+        assert all(value is None or isinstance(value, bool | str) or value > 0 for value in fields.values()), model
+
+
+def test_show_says_where_such_sizes_come_from(hcp: Any, tmp_path: Path) -> None:
+    (tmp_path / "x.yaml").write_text(NEMO_RL.format(model="Qwen/Qwen3-30B-A3B", cfg="", more=""))
+    shown = hcp("show", str(tmp_path / "x.yaml")).stdout
+    assert "num_experts" in shown and "128  [model-name]  policy.model_name" in shown
+    assert "note: [model-name] is what the public model Qwen/Qwen3-30B-A3B has; --model config.json" in shown
+    (tmp_path / "x.yaml").write_text(NEMO_RL.format(model="me/mine", cfg="", more=""))
+    assert "model-name" not in hcp("show", str(tmp_path / "x.yaml")).stdout
