@@ -34,7 +34,7 @@ class HcpError(Exception):
 
 
 class UnrecognisedError(HcpError):
-    """A file that was read and is certainly no launch of a supported framework. What hides its launch is an `HcpError`."""
+    """A file that was read, and is no launch of a supported framework. One that may hide a launch is an `HcpError`."""
 
 
 def parts_of(line: str) -> ErrorParts:

@@ -175,7 +175,9 @@ def refuse_foreign_mapping(data: Mapping[str, Any], keys: Collection[str], targe
     """The same for a whole YAML or JSON mapping, which may also be a model's config.json or a file of hcp's own."""
     schema = data.get("schema")
     if isinstance(schema, str) and schema.startswith("hcp."):
-        raise UnrecognisedError(f"{target} is a file of hcp's own ({schema}), no launch; {WANTED}; give the launch's file")
+        raise UnrecognisedError(
+            f"{target} is a file of hcp's own ({schema}), no launch; {WANTED}; give the launch's file"
+        )
     if isinstance(data.get("architectures"), list) or {"model_type", "hidden_size"} <= set(data):
         raise UnrecognisedError(f"{target} is a model's config.json, no launch; {WANTED}; give it with --model")
     name = foreign.of_targets(data) or (None if _is_nemo_rl(keys) else foreign.of_keys(keys))
