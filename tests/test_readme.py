@@ -5,16 +5,11 @@ from __future__ import annotations
 import os
 import re
 import shlex
-import shutil
-import subprocess
-import sys
 from pathlib import Path
 
-import click
 import pytest
 
-from hcp.cli.main import cli
-from support.processes import HANG_S
+from support.shown_commands import SHORTER, lines_of, run_lines, spans_of, strange_options
 
 ROOT = Path(__file__).resolve().parents[1]
 README = (ROOT / "README.md").read_text(encoding="utf-8")
@@ -37,61 +32,18 @@ def test_a_console_block_shows_the_real_output(hcp, tmp_path: Path, command: str
     assert shown == printed
 
 
-STAND_INS = {
-    "train.sbatch": ROOT / "examples" / "mlm_hcp.sbatch",
-    "launch.sh": ROOT / "examples" / "mlm_hcp.sbatch",
-    "config.json": ROOT / "examples" / "llama3_8b_config.json",
-    "logs/job-4711.log": ROOT / "tests" / "triage" / "dead_job.log",
-    "cache/models--Qwen--Qwen3-8B/snapshots/a/config.json": ROOT / "examples" / "llama3_8b_config.json",
-}
-"""What stands for the files that the README names."""
-SHORTER = {"hcp verify --level cpu": " --list", "hcp verify --launch train.sbatch": " --spec-out spec.json"}
-"""Commands that take minutes, and the option with which they say what they would do."""
-LINES = [
-    line.partition(" #")[0].strip()
-    for block in re.findall(r"```bash\n(.*?)```", README, re.S)
-    for line in block.splitlines()
-    if line.startswith("hcp ")
-]
-SPANS = sorted(set(re.findall(r"`(hcp [^`]+)`", README)))
+LINES = lines_of(README)
 
 
 def test_every_command_line_of_the_readme_runs(tmp_path: Path) -> None:
-    """In one folder, in the order of the README: 0 ok, 1 a finding, 4 undecided, and no message of misuse."""
-    assert len(LINES) >= 10
-    program = tmp_path / "bin" / "hcp"
-    for name, source in STAND_INS.items():
-        (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
-        shutil.copy(source, tmp_path / name)
-    program.parent.mkdir()
-    program.write_text(f'#!/bin/sh\nexec "{sys.executable}" -m hcp "$@"\n')
-    program.chmod(0o755)
-    path = f"{program.parent}:{os.environ['PATH']}"
-    (tmp_path / "cache/models--Qwen--Qwen3-8B/refs").mkdir()
-    (tmp_path / "cache/models--Qwen--Qwen3-8B/refs/main").write_text("a")
-    env = {**os.environ, "PATH": path, "HF_HUB_CACHE": str(tmp_path / "cache")}
-    assert set(SHORTER) <= set(LINES)
-    for line in LINES:
-        done = subprocess.run(
-            line + SHORTER.get(line, ""), shell=True, cwd=tmp_path, env=env, capture_output=True, text=True,
-            timeout=HANG_S,
-        )  # fmt: skip
-        assert done.returncode in (0, 1, 4), (line, done.stderr)
+    assert len(LINES) >= 10 and set(SHORTER) <= set(LINES)
+    run_lines(tmp_path, LINES)
     assert (tmp_path / "job.sbatch").exists() and list((tmp_path / ".agents" / "skills").glob("*/SKILL.md"))
 
 
-@pytest.mark.parametrize("span", SPANS)
+@pytest.mark.parametrize("span", spans_of(README))
 def test_a_command_in_the_text_is_one_with_these_options(span: str) -> None:
-    context = click.Context(cli, info_name="hcp")
-    command: click.Command = cli
-    words = re.sub(r"\s*\|.*|[()$\"].*", "", span).split()[1:]
-    while words and isinstance(command, click.Group):
-        name = words.pop(0)
-        found = command.get_command(context, name)
-        assert found is not None, (span, name)
-        command = found
-    options = {option for param in command.params for option in param.opts} | {"--help", "-h"}
-    assert [word for word in words if word.startswith("-") and word != "--" and word not in options] == []
+    assert strange_options(span) == []
 
 
 PICTURES = {

@@ -1,4 +1,4 @@
-"""The site: rules with search, skills, commands, pictures and the support matrix, out of the sources that own them.
+"""The site: rules with search, skills, commands, guides, results and more, out of the sources that own them.
 
     python docs/site/build_site.py DIR
 
@@ -25,6 +25,7 @@ import click  # noqa: E402
 from jinja2 import Environment, FileSystemLoader, StrictUndefined  # noqa: E402
 from markdown_page import Markdown, anchor  # noqa: E402
 from markupsafe import Markup  # noqa: E402
+from results_page import RESULTS, results  # noqa: E402
 
 from hcp.cards.card import load_card, skill_dirs  # noqa: E402
 from hcp.cards.skill import front_matter  # noqa: E402
@@ -40,13 +41,22 @@ TEMPLATES = Environment(
 STYLE, SCRIPT = ((HERE / name).read_text(encoding="utf-8") for name in ("style.css", "search.js"))
 MENU = (
     ("index.html", "megatron-hcp"),
+    ("guides/index.html", "Guides"),
     ("rules.html", "Rules"),
     ("skills.html", "Skills"),
     ("commands.html", "Commands"),
     ("support.html", "Support matrix"),
+    ("results.html", "Results"),
 )
-TEXTS = {"README.md": "index.html", "SECURITY.md": "security.html", "docs/_generated/support.md": "support.html"}
-"""Markdown of the repository -> its page."""
+TEXTS = {
+    "README.md": "index.html",
+    "SECURITY.md": "security.html",
+    "CONTRIBUTING.md": "contributing.html",
+    "CHANGELOG.md": "changelog.html",
+    "docs/_generated/support.md": "support.html",
+    "docs/README.md": "guides/index.html",
+}
+"""Markdown of the repository -> its page; the other files of docs/ are pages of guides/."""
 
 
 class Site:
@@ -56,7 +66,8 @@ class Site:
         self.rules, self.skills = rules, skills
         self.cards = {folder.name: load_card(folder) for folder in skills}
         self.names = {rule.id for rule in rules}
-        self.texts = {ROOT / file: page for file, page in TEXTS.items()}
+        self.texts = {file: f"guides/{file.stem}.html" for file in sorted(ROOT.glob("docs/*.md"))}
+        self.texts |= {ROOT / file: page for file, page in TEXTS.items()}
         for folder in skills:
             self.texts[folder / "SKILL.md"] = f"skills/{folder.name}.html"
             for file in sorted(folder.glob("references/*.md")):
@@ -68,7 +79,10 @@ class Site:
         yield "skills.html", self._page("skills.html", "Skills", self._skills(), search="skills")
         yield "commands.html", self._page("commands.html", "Commands", _commands(), search="commands")
         for file, page in self.texts.items():
-            yield page, self._page(page, _title(file), self._text(file, page))
+            text = file.read_text(encoding="utf-8")
+            yield page, self._page(page, _title(text), self._text(text, file, page))
+        text = results()
+        yield "results.html", self._page("results.html", _title(text), self._text(text, RESULTS, "results.html"))
 
     def _page(self, name: str, title: str, body: str, search: str = "") -> str:
         digest = base64.b64encode(hashlib.sha256(SCRIPT.encode()).digest()).decode()
@@ -102,22 +116,22 @@ class Site:
         ]
         return TEMPLATES.get_template("skills.html.j2").render(skills=skills)
 
-    def _text(self, file: Path, page: str) -> str:
-        """A Markdown file; a skill's is followed by what its card says."""
+    def _text(self, markdown: str, file: Path, page: str) -> str:
+        """The Markdown of a file; a skill's is followed by what its card says."""
         up = "../" * page.count("/")
 
         def link(target: str) -> str | None:
             path, mark, part = target.partition("#")
             if target.startswith(("https://", "http://", "#")):
                 return target
-            name = self.texts.get(Path(posixpath.normpath(file.parent / path)))
+            place = Path(posixpath.normpath(file.parent / path))
+            name = "results.html" if place == RESULTS else self.texts.get(place)
             return f"{up}{name}{mark}{part}" if name else None
 
         def rule(text: str) -> str | None:
             return f"{up}rules.html#{text}" if text in self.names else None
 
-        markdown = Markdown(link, lambda target: _picture(file.parent / target), rule)
-        text = markdown.page(file.read_text(encoding="utf-8"))
+        text = Markdown(link, lambda target: _picture(file.parent / target), rule).page(markdown)
         if file.name != "SKILL.md":
             return text
         folder = file.parent
@@ -127,9 +141,8 @@ class Site:
         )
 
 
-def _title(file: Path) -> str:
-    lines = file.read_text(encoding="utf-8").split("\n")
-    return next(line[2:] for line in lines if line.startswith("# "))
+def _title(markdown: str) -> str:
+    return next(line[2:] for line in markdown.split("\n") if line.startswith("# "))
 
 
 def _picture(file: Path) -> str | None:

@@ -68,6 +68,13 @@ def test_every_rule_skill_and_command_is_on_it(pages: dict[str, Page]) -> None:
     assert sum(address.startswith("data:image/svg+xml") for address in pages["index.html"].loaded) == 3
 
 
+def test_guides_and_results_are_on_it(pages: dict[str, Page]) -> None:
+    guides = {path.stem for path in ROOT.glob("docs/*.md")} - {"README"}
+    assert [name for name in sorted(guides) if f"guides/{name}.html" not in pages] == []
+    assert len(pages["guides/groups.html"].loaded) == 2 and "../results.html" in pages["guides/verify.html"].links
+    assert "23e00ed096" in pages["results.html"].texts
+
+
 def test_every_link_leads_somewhere(pages: dict[str, Page]) -> None:
     for name, page in pages.items():
         assert len(page.ids) == len(set(page.ids)), name

@@ -11,7 +11,7 @@ import click
 from hcp.cli.options import format_option, launch_options
 from hcp.cli.screen import Line, is_terminal, safe_text, say
 from hcp.cli.targets import split_targets
-from hcp.core.errors import HcpError
+from hcp.core.errors import HcpError, UnrecognisedError
 from hcp.launch.load import LoadOptions, load_launches
 
 if TYPE_CHECKING:
@@ -48,6 +48,7 @@ class _Shape(NamedTuple):
 @click.option("--ignore", metavar="IDS", help="Skip these rules.")
 @click.option("--strict", is_flag=True, help="Also fail on warnings and on error rules that could not be decided.")
 @click.option("--allow-undecided", is_flag=True, help="Exit with 0 instead of 4 when settings could not be seen.")
+@click.option("--skip-unrecognised", is_flag=True, help="Skip files that are no launch, with a note for each.")
 @click.option("--show", is_flag=True, help="Print the launch as it was read, with origins, instead of checking it.")
 @click.option("--all", "every", is_flag=True, help="With --show: include upstream's defaults.")
 @click.option("--full", is_flag=True, help="With --format json: print everything; nothing is cut.")
@@ -61,6 +62,7 @@ def check(
     ignore: str | None,
     strict: bool,
     allow_undecided: bool,
+    skip_unrecognised: bool,
     show: bool,
     every: bool,
     full: bool,
@@ -102,6 +104,8 @@ def check(
         show_launches(names, options, fmt, every)
         return 0
     results = [result for name in names for result in _check(name, options, select, ignore)]
+    if skip_unrecognised:
+        results = _recognised(results)
     shape = _Shape(strict, diff)
     for path, written_format in files:
         _write(path, _written(results, written_format, shape))
@@ -122,6 +126,13 @@ def _check(name: str, options: LoadOptions, select: str | None, ignore: str | No
     except HcpError as error:
         return [TargetResult(name, None, error)]
     return [TargetResult(name, check_launch(launch, rules)) for launch in launches]
+
+
+def _recognised(results: Sequence[TargetResult]) -> list[TargetResult]:
+    """The results but for files that are no launch; a note says of each what it is."""
+    skipped = [item.error for item in results if isinstance(item.error, UnrecognisedError)]
+    say((f"hcp: note: skipped: {error.parts.found}" for error in skipped), err=True)
+    return [item for item in results if not isinstance(item.error, UnrecognisedError)]
 
 
 def exit_code(reports: Sequence[Report | None], strict: bool = False, allow_undecided: bool = False) -> int:

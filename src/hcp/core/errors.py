@@ -1,4 +1,4 @@
-"""The one exception that means: the user's input could not be used."""
+"""The exception that means: the user's input could not be used."""
 
 from __future__ import annotations
 
@@ -31,6 +31,10 @@ class HcpError(Exception):
     def parts(self) -> ErrorParts:
         """The line's parts: `found X; wanted Y; do Z`, with a place before it or not."""
         return parts_of(str(self))
+
+
+class UnrecognisedError(HcpError):
+    """A file that was read, and is no launch of a supported framework. One that may hide a launch is an `HcpError`."""
 
 
 def parts_of(line: str) -> ErrorParts:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Collection, Iterable, Mapping
 from typing import Any
 
-from hcp.core.errors import HcpError
+from hcp.core.errors import HcpError, UnrecognisedError
 from hcp.launch import foreign
 from hcp.launch.fact import COMMAND_LINES, Dialect, Setting
 from hcp.launch.facts.table import index_of, key_dialect
@@ -175,9 +175,11 @@ def refuse_foreign_mapping(data: Mapping[str, Any], keys: Collection[str], targe
     """The same for a whole YAML or JSON mapping, which may also be a model's config.json or a file of hcp's own."""
     schema = data.get("schema")
     if isinstance(schema, str) and schema.startswith("hcp."):
-        raise HcpError(f"{target} is a file of hcp's own ({schema}), no launch; {WANTED}; give the launch's file")
+        raise UnrecognisedError(
+            f"{target} is a file of hcp's own ({schema}), no launch; {WANTED}; give the launch's file"
+        )
     if isinstance(data.get("architectures"), list) or {"model_type", "hidden_size"} <= set(data):
-        raise HcpError(f"{target} is a model's config.json, no launch; {WANTED}; give it with --model")
+        raise UnrecognisedError(f"{target} is a model's config.json, no launch; {WANTED}; give it with --model")
     name = foreign.of_targets(data) or (None if _is_nemo_rl(keys) else foreign.of_keys(keys))
     if name is not None:
         raise not_supported(target, name)
@@ -197,8 +199,8 @@ def names_recipe(data: Mapping[str, Any]) -> bool:
     return any(isinstance(name, str) and name.startswith(RECIPE_PACKAGES) for name in named)
 
 
-def not_supported(target: str, name: str) -> HcpError:
-    return HcpError(
+def not_supported(target: str, name: str) -> UnrecognisedError:
+    return UnrecognisedError(
         f"{target} looks like {name}, which is not supported; {WANTED}; give the command line or configuration that "
         "one of these three gets"
     )
@@ -213,7 +215,7 @@ def unknown_dialect(target: str, keys: Iterable[str], forced: Dialect | None = N
             f"{target} has no key of the dialect {forced} ({found}); {WANTED}; "
             "give the launch's own file, or leave --dialect out"
         )
-    return HcpError(
+    return UnrecognisedError(
         f"{target} has no key of a known dialect ({found}); {WANTED}; "
         "give the launch's own file, or name its dialect with --dialect"
     )

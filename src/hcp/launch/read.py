@@ -7,7 +7,7 @@ import re
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Literal
 
-from hcp.core.errors import HcpError
+from hcp.core.errors import HcpError, UnrecognisedError
 from hcp.launch.dialects import (
     WANTED,
     can_be,
@@ -189,8 +189,8 @@ def _refuse_python(text: str, target: str) -> None:
         raise _python(f"{target} looks like Python")
 
 
-def _python(found: str) -> HcpError:
-    return HcpError(
+def _python(found: str) -> UnrecognisedError:
+    return UnrecognisedError(
         f"{found}, which is never executed; {WANTED}; for a Bridge recipe give the YAML that its --dryrun writes"
     )
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import sys
 from collections.abc import Callable
 
-from hcp.core.errors import HcpError
+from hcp.core.errors import HcpError, UnrecognisedError
 from hcp.core.intake import TooLargeError, read_at_most, read_whole
 
 MAX_BYTES = 5_000_000
@@ -73,7 +73,7 @@ def decoded(data: bytes, name: str, wanted: str = _LAUNCH) -> str:
             "as text; convert it with iconv"
         ) from None
     if not text.strip():
-        raise HcpError(f"{name} is empty; wanted {what}; {do}")
+        raise UnrecognisedError(f"{name} is empty; wanted {what}; {do}")
     return text
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from hcp.bash.value import Field, Hole, Lit, Span, Value
-from hcp.core.errors import HcpError
+from hcp.core.errors import HcpError, UnrecognisedError
 from hcp.launch.dialects import WANTED
 from hcp.launch.fact import Beside, Dialect, Reading
 from hcp.launch.kubernetes.texts import Texts, child, expanded, items_of, word
@@ -41,7 +41,7 @@ def read_kubernetes(text: str, target: str, forced: Dialect | None, beside: Besi
         found += [(script, one) for one in trained]
         notes += [f"{workload.kind} {workload.name}".strip()] * len(trained)
     if not found:
-        raise refusal or HcpError(
+        raise refusal or UnrecognisedError(
             f"{target} has a Kubernetes object, but no container with a command; {WANTED}; "
             "give the file that starts the training"
         )

@@ -6,7 +6,7 @@ import re
 from collections.abc import Sequence
 
 from hcp.bash.value import Unseen
-from hcp.core.errors import HcpError
+from hcp.core.errors import HcpError, UnrecognisedError
 from hcp.core.numbers import whole_number
 from hcp.launch.dialects import WANTED, can_be, dialect_of_keys, not_supported
 from hcp.launch.fact import ALONE, COMMAND_LINES, Beside, Dialect, Fact, Reading, Setting
@@ -155,7 +155,7 @@ def trainings(script: Followed, text: str, target: str, forced: Dialect | None) 
         if script.unread:
             raise HcpError(f"{target} has no training command{others}, and {script.unread[0]}")
         wanted = WANTED if forced is None else f"wanted a launch of the dialect {forced}"
-        raise HcpError(
+        raise UnrecognisedError(
             f"{target} has no training command{others}; {wanted} (torchrun, srun python, python -m …); "
             "give the script that starts the training"
         )

@@ -7,7 +7,7 @@ from typing import Any, NamedTuple
 
 import yaml
 
-from hcp.core.errors import HcpError
+from hcp.core.errors import HcpError, UnrecognisedError
 from hcp.core.place import Location
 from hcp.core.visible import visible
 
@@ -96,10 +96,10 @@ class Parser:
         if node is None or (isinstance(node, Scalar) and node.value is None):
             if self.may_be_empty:
                 return Map({}, Location(self.file, 1, 1, 1, 1), False)
-            raise HcpError(f"{self.file} is empty; wanted {self.wanted}; name the file that holds it")
+            raise UnrecognisedError(f"{self.file} is empty; wanted {self.wanted}; name the file that holds it")
         if not isinstance(node, Map):
             found = "list" if isinstance(node, List) else "text"
-            raise HcpError(
+            raise UnrecognisedError(
                 f"{self.file} is a YAML {found} at its top; wanted {self.wanted}: keys and values (`key: value`); "
                 "name the file that holds it"
             )

@@ -1,0 +1,102 @@
+"""The guides: every command runs, every picture is what its command draws, every link of the repository's texts leads
+somewhere."""
+
+from __future__ import annotations
+
+import posixpath
+import re
+import sys
+from pathlib import Path
+
+import pytest
+
+from support.shown_commands import lines_of, run_lines, spans_of, strange_options
+
+ROOT = Path(__file__).resolve().parents[2]
+SITE = ROOT / "docs" / "site"
+sys.path.insert(0, str(SITE))
+
+from terminal_picture import PICTURES, commands, picture, terminal_svg  # noqa: E402
+
+GUIDES = {path.name: path.read_text(encoding="utf-8") for path in sorted(ROOT.glob("docs/*.md"))}
+TEXTS = [
+    path
+    for pattern in ("*.md", "docs/**/*.md", "skills/**/*.md", ".github/**/*.md")
+    for path in sorted(ROOT.glob(pattern))
+    if "evals" not in path.parts
+]
+LINK = re.compile(r"\]\(([^)\s]+)\)")
+
+
+def _anchors(markdown: str) -> set[str]:
+    from markdown_page import anchor
+
+    return {anchor(found) for found in re.findall(r"(?m)^#{1,6} +(.*)$", markdown)}
+
+
+def dead_links(path: Path) -> list[str]:
+    """The links of a text that name no file, or no heading of one."""
+    text = re.sub(r"(?ms)^```.*?^```|`[^`\n]+`", "", path.read_text(encoding="utf-8"))
+    found = []
+    for link in LINK.findall(text):
+        if re.match(r"[a-z]+:", link):
+            continue
+        name, _, part = link.partition("#")
+        target = Path(posixpath.normpath(path.parent / name)) if name else path
+        if not target.exists() or (part and part not in _anchors(target.read_text(encoding="utf-8"))):
+            found.append(link)
+    return found
+
+
+@pytest.mark.parametrize("path", TEXTS, ids=lambda path: path.relative_to(ROOT).as_posix())
+def test_no_link_of_a_text_is_dead(path: Path) -> None:
+    assert dead_links(path) == []
+
+
+def test_a_dead_link_is_found(tmp_path: Path) -> None:
+    text = tmp_path / "a.md"
+    text.write_text("# One two\n[a](b.md) [c](a.md#one-two) [d](a.md#three) `[e](f.md)` [g](https://h)\n")
+    assert dead_links(text) == ["b.md", "a.md#three"]
+
+
+@pytest.mark.parametrize("name", [name for name, text in GUIDES.items() if lines_of(text)])
+def test_every_command_line_of_a_guide_runs(tmp_path: Path, name: str) -> None:
+    if name == "agents.md":
+        (tmp_path / "skills").symlink_to(ROOT / "skills")
+    run_lines(tmp_path, lines_of(GUIDES[name]))
+
+
+@pytest.mark.parametrize("name", [*GUIDES, "../CONTRIBUTING.md"])
+def test_a_command_in_the_text_of_a_guide_is_one_with_these_options(name: str) -> None:
+    spans = spans_of((ROOT / "docs" / name).read_text(encoding="utf-8"))
+    assert [(span, strange) for span in spans if (strange := strange_options(span))] == []
+
+
+@pytest.mark.parametrize("name", commands())
+def test_a_picture_is_what_its_command_draws(name: str) -> None:
+    assert (PICTURES / name).read_text(encoding="utf-8") == picture(commands()[name]), (
+        "draw it anew: python docs/site/terminal_picture.py"
+    )
+
+
+def test_every_picture_is_on_a_page_and_every_guide_of_a_capability_has_one() -> None:
+    shown = {name: re.findall(r"!\[[^\]]+\]\(([^)]+)\)", text) for name, text in GUIDES.items()}
+    used = {Path(target).name for targets in shown.values() for target in targets}
+    assert set(commands()) == {path.name for path in PICTURES.glob("*.svg")} <= used
+    capabilities = "check groups plan dcp packing jobs triage verify support agents".split()
+    assert [name for name in capabilities if not shown[f"{name}.md"]] == []
+
+
+def test_a_terminal_picture_keeps_the_colours_and_breaks_long_lines() -> None:
+    svg = terminal_svg("hcp x", ["\x1b[31m\x1b[1merror\x1b[0m <a>" + "b" * 88])
+    assert 'fill="#ff7b72" font-weight="bold">error</text>' in svg
+    rows = re.findall(r">([^<]+)</text>", svg)
+    assert rows == ["$ hcp x", "error", f" &lt;a&gt;{'b' * 79}", "b" * 9]
+
+
+def test_the_page_of_results_has_every_file_with_a_table_and_names_commits() -> None:
+    from results_page import results
+
+    text = results()
+    assert len(re.findall(r"(?m)^\|---", text)) == 6
+    assert re.search(r"\| megatron-lm 0\.14\.0 \| 23e00ed096 \| 4000 \| 1123 \| 2620 \| 0 \| 18 \| 239 \|", text)
