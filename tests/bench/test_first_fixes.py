@@ -15,5 +15,6 @@ def test_a_few_faults_end_clean_or_explained() -> None:
     assert done.returncode == 0, done.stdout + done.stderr
     assert counts.endswith(" explained, 0 neither") and f"clean, {len(explained)} explained" in counts
     assert any(
-        line.startswith("explained: TOPO007 bad: TOPO007: no setting of this launch mends it") for line in explained
+        line.startswith("explained: TOPO007 bad: TOPO007: no single setting of this launch fixes it")
+        for line in explained
     )

@@ -44,7 +44,7 @@ torchrun --nproc_per_node 8 pretrain_gpt.py \\
   --context-parallel-size 8
 """
 SEEN = """\
-launch.sh:2:13: error CP001 the sequence cannot be cut into the 2 x CP chunks that balance the ranks: the launch stops while it reads its arguments
+launch.sh:2:13: error CP001 the sequence cannot be split into the 2 x CP chunks that balance the ranks: argument validation fails
   |
 2 |     --save 日本語 --seq-length 1000 --num-layers 2 \\
   |                   ^^^^^^^^^^^^^^^^^

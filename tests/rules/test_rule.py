@@ -38,7 +38,8 @@ def test_a_python_that_strips_docstrings_is_refused_in_one_line(argv: list[str])
     done = subprocess.run([sys.executable, "-OO", "-m", "hcp", *argv], capture_output=True, text=True)
     assert (done.returncode, done.stdout) == (2, "")
     assert done.stderr == (
-        "hcp: found Python with -OO (or PYTHONOPTIMIZE=2), which strips the texts of the rules; wanted none, or -O\n"
+        "hcp: found Python running with -OO (or PYTHONOPTIMIZE=2), which strips the texts of the rules; "
+        "wanted no flag, or -O\n"
     )
 
 

@@ -1,4 +1,4 @@
-"""Findings that a comment in the launch accepts."""
+"""Findings accepted by a comment in the launch."""
 
 from __future__ import annotations
 
@@ -23,19 +23,19 @@ from hcp.rules.view import View
     last=True,
 )
 def acceptances_accept_something(v: View) -> Problem | None:
-    """Each accepted finding has a reason, a rule, and something to accept.
+    """Each accepting comment names a rule, gives a reason and matches a finding.
 
-    A comment '# hcp: ignore=RULE reason' beside a key, or on the line above it, accepts that rule's finding.
-    Without a reason, for an unknown rule, or where the rule finds nothing it has no effect, and only hides what may
-    come back later.
+    A comment '# hcp: ignore=RULE reason' beside a key, or on the line above it, accepts that rule's finding. A comment
+    without a reason, with an unknown rule id, or for a rule that reports nothing has no effect now, but may hide a
+    finding later.
     """
     for acceptance in v.launch.reading.acceptances:
         if acceptance.rule not in v.rule_ids:
-            message, wanted = "this comment accepts nothing: there is no such rule", "a rule's id"
+            message, wanted = "this comment has no effect: there is no such rule", "a rule's id"
         elif not acceptance.reason:
-            message, wanted = "this comment accepts nothing: it gives no reason", "a reason after the rule's id"
+            message, wanted = "this comment has no effect: it gives no reason", "a reason after the rule's id"
         elif acceptance in v.unused:
-            message, wanted = "this comment accepts nothing: the rule is content here", "no comment"
+            message, wanted = "this comment has no effect: the rule reports nothing here", "no comment"
         else:
             continue
         return Problem(

@@ -1,4 +1,4 @@
-"""What was assumed, against what the launch says."""
+"""Assumptions compared with what the launch says."""
 
 from __future__ import annotations
 
@@ -21,8 +21,8 @@ from hcp.rules.view import View
 def assumptions_agree_with_the_launch(v: View) -> Problem | None:
     """Assumptions agree with what the launch says.
 
-    --assume and --facts win over the launch, so that a check can try other values. Where the launch states another
-    value, the verdict is about the assumption and not about the job.
+    --assume and --facts override the launch, so that a check can try other values. If the launch states a different
+    value, the verdict applies to the assumption, not to the job.
     """
     conflicts = v.launch.conflicts
     if not conflicts:
@@ -30,9 +30,9 @@ def assumptions_agree_with_the_launch(v: View) -> Problem | None:
     name, said, assumed = conflicts[0]
     more = f", and {len(conflicts) - 1} more" if len(conflicts) > 1 else ""
     return Problem(
-        message="the check used what was assumed, not what the launch says: the job may differ",
+        message="the check used the assumed value, not the one in the launch: the job may behave differently",
         found=f"{name} is {said.value} in the launch and {assumed.value} by assumption{more}",
-        wanted="an assumption about what the launch leaves open",
+        wanted="an assumption only for settings that the launch doesn't state",
         facts=tuple(name for name, _, _ in conflicts),
         location=said.location,
     )

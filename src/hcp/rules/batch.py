@@ -1,4 +1,4 @@
-"""Batch sizes: what a step and an evaluation divide into."""
+"""Batch sizes: how a training step and an evaluation step divide into micro-batches."""
 
 from __future__ import annotations
 
@@ -17,25 +17,26 @@ _COUNTED: tuple[Source, ...] = (
 
 
 def _has_batches(v: View) -> bool:
-    """Whether the launch counts its micro-batches as Megatron-LM does: slime and miles have batches of their own."""
+    """Whether the launch counts its micro-batches as Megatron-LM does: slime and miles define their own batches."""
     return v.launch.dialect in ("mlm", "bridge")
 
 
 def _has_one_size(v: View) -> bool:
-    """Whether the global batch size is stated, or a default that weight shards may not divide, and stays the same."""
+    """Whether the global batch size is constant, and either stated or a default that may not be divisible by the weight
+    shards."""
     stated = v.get("global_batch_size") is not None or (v.dialect == "mlm" and v.get("gtp", 1) > 1)
     return stated and not _grows(v) and not v.get("step_batch_size_schedule")
 
 
 def _grows(v: View) -> bool:
-    """Whether the batch size grows: since 0.18 megatron-core ignores a ramp-up, with a warning."""
+    """Whether the batch size ramps up: since 0.18 megatron-core ignores a ramp-up, with a warning."""
     return bool(v.get("rampup_batch_size")) and not (v.known("mcore") and v.at_least("mcore", "0.18"))
 
 
 def _step(v: View) -> int | None:
-    """Sequences of a step: as stated, or the default of Megatron-LM's command line, one micro-batch on every rank.
+    """Sequences per step: as stated, or Megatron-LM's default, one micro-batch on every rank.
 
-    The default leaves out the weight shards, which the micro-batches are then counted with.
+    The default doesn't account for weight shards, but the number of micro-batches does.
     """
     if v.global_batch_size is None and v.dialect == "mlm":
         return int(_micro_batch(v) * v.dp)
@@ -43,12 +44,12 @@ def _step(v: View) -> int | None:
 
 
 def _replicas(v: View) -> int:
-    """Ranks that get sequences of their own: data parallelism, and weight shards beyond tensor parallelism."""
+    """Ranks that get different sequences: data parallelism, and weight shards beyond tensor parallelism."""
     return int(v.dp * v.get("gtp", 1))
 
 
 def _micro_batch(v: View) -> int:
-    """Sequences of a forward, which Megatron-LM and Bridge have no default for."""
+    """Sequences per forward pass, for which Megatron-LM and Bridge have no default."""
     if v.micro_batch_size is None:
         raise Unknown("micro_batch_size")
     return int(v.micro_batch_size)
@@ -64,7 +65,7 @@ def _said_ranks(v: View) -> str:
 
 
 def _sizes_near(name: str, size: int, unit: int) -> tuple[Fix, ...]:
-    """The sizes of a step next to this one that divide; the engine leaves out one of nothing."""
+    """The nearest global batch sizes that divide evenly; the engine drops an edit that changes nothing."""
     return tuple(
         Fix({name: near}, f"{near} sequences per step") for near in (size // unit * unit, round_up(size, unit))
     )
@@ -82,17 +83,17 @@ def _sizes_near(name: str, size: int, unit: int) -> tuple[Fix, ...]:
     recipe_settled=True,
 )
 def global_batch_divides(v: View) -> Problem | None:
-    """The global batch divides by the micro-batch times the data-parallel size.
+    """The global batch size is divisible by micro-batch size x data-parallel size.
 
-    Context parallelism takes ranks from data parallelism, so a change of its size changes what divides. With
-    decrease_batch_size_if_needed the step takes fewer sequences instead, but never none.
+    Context parallelism takes ranks from data parallelism, so changing the CP size changes the divisor. With
+    decrease_batch_size_if_needed the batch is rounded down instead, but never to zero.
     """
     dp = _replicas(v)
     unit, size = _micro_batch(v) * dp, _step(v)
     if size is None or (size >= unit if v.get("decrease_batch_size") else size % unit == 0):
         return None
     return Problem(
-        message="start-up stops: a step is no whole number of micro-batches on every data-parallel rank",
+        message="start-up fails: the global batch is not a whole number of micro-batches per data-parallel rank",
         found=f"global_batch_size {size}, {_said_parts(v, v.micro_batch_size, dp)}",
         wanted=f"a multiple of {unit}",
         facts=("global_batch_size", "micro_batch_size", "cp", "world_size"),
@@ -131,14 +132,14 @@ def global_batch_divides(v: View) -> Problem | None:
     recipe_settled=True,
 )
 def evaluation_batch_divides(v: View) -> Problem | None:
-    """The batch of an evaluation divides by its micro-batch times the data-parallel size.
+    """The evaluation batch size is divisible by its micro-batch size x data-parallel size.
 
-    Both sizes are those of training unless they are stated. Since Bridge 0.6 an eval_context_parallel_size changes the
-    data-parallel size too.
+    Both default to the training sizes. Since Bridge 0.6, eval_context_parallel_size also changes the data-parallel
+    size.
     """
     micro = v.eval_micro_batch_size if v.eval_micro_batch_size is not None else _micro_batch(v)
     size = v.eval_global_batch_size if v.eval_global_batch_size is not None else _step(v)
-    # Weight shards get sequences of their own, which validate_args counts since 0.20.
+    # Weight shards get different sequences, which validate_args has counted since 0.20.
     dp = _replicas(v) if v.dialect == "mlm" and v.at_least("mcore", "0.20") else v.dp
     if v.get("eval_context_parallel_size") and v.at_least("bridge", "0.6"):
         ranks = v.tp * v.pp * v.eval_context_parallel_size
@@ -149,7 +150,7 @@ def evaluation_batch_divides(v: View) -> Problem | None:
         return None
     unit = micro * dp
     return Problem(
-        message="validation stops: an evaluation step is no whole number of micro-batches on every rank",
+        message="validation fails: an evaluation step is not a whole number of micro-batches per rank",
         found=f"{size} sequences, micro-batches of {micro} on {dp} data-parallel ranks",
         wanted=f"a multiple of {unit}",
         facts=("eval_global_batch_size", "eval_micro_batch_size", "global_batch_size", "micro_batch_size"),
@@ -158,7 +159,7 @@ def evaluation_batch_divides(v: View) -> Problem | None:
 
 
 def _has_eval_sizes(v: View) -> bool:
-    """Whether an evaluation has a size of its own, or one that BATCH001 lets pass: one that training makes smaller."""
+    """Whether evaluation has its own batch size, or one that BATCH001 lets pass because training rounds it down."""
     stated = v.get("eval_global_batch_size") is not None or v.get("eval_micro_batch_size") is not None
     return stated or bool(v.get("decrease_batch_size")) or bool(v.get("eval_context_parallel_size"))
 
@@ -192,10 +193,10 @@ def _has_eval_sizes(v: View) -> bool:
     recipe_settled=True,
 )
 def ramp_up_ends_at_the_global_batch(v: View) -> Problem | None:
-    """A ramp-up of the batch size reaches the global batch in whole steps that divide.
+    """A batch-size ramp-up reaches the global batch size in whole steps that divide evenly.
 
-    start, start + increment, … must meet the global batch size after one step or more, and each must divide by the
-    micro-batch times the data-parallel size, unless decrease_batch_size_if_needed rounds it down. Since 0.18
+    start, start + increment, … must reach the global batch size after one or more steps, and each size must be
+    divisible by micro-batch size x data-parallel size unless decrease_batch_size_if_needed rounds it down. Since 0.18
     megatron-core ignores a ramp-up.
     """
     ramp = v.rampup_batch_size
@@ -212,7 +213,7 @@ def ramp_up_ends_at_the_global_batch(v: View) -> Problem | None:
     if whole and (v.get("decrease_batch_size") or (start % unit == 0 and step % unit == 0)):
         return None
     return Problem(
-        message="start-up stops: the batch size cannot grow like this",
+        message="start-up fails: the batch size cannot ramp up like this",
         found=f"{start}, then {step} more at a time, to {end}; " + _said_parts(v, v.micro_batch_size, _replicas(v)),
         wanted=f"sizes that are multiples of {unit} and end at {end}",
         facts=("rampup_batch_size", "global_batch_size", "micro_batch_size"),
@@ -223,13 +224,13 @@ _GROUP = ("microbatch_group_size_per_virtual_pipeline_stage", "microbatch_group_
 
 
 def _has_default_rounds(v: View) -> bool:
-    """Whether a virtual pipeline deals as many micro-batches at a time as it has stages: nothing says otherwise."""
+    """Whether a virtual pipeline hands out micro-batches in groups of its size, because nothing else is stated."""
     keys = [setting.key.rpartition(".")[2].replace("-", "_") for setting in v.launch.reading.settings]
     return _has_virtual_stages(v) and not any(key in _GROUP for key in keys)
 
 
 def _has_virtual_stages(v: View) -> bool:
-    """Whether a stage has several virtual ones: as many as stated, or as the parts of a layout make."""
+    """Whether a rank holds several virtual stages: as stated, or as implied by the parts of a layout."""
     return v.get("vpp", 1) not in (None, 1) or (bool(v.get("pipeline_layout")) and len(layout_of(v).stages) > v.pp)
 
 
@@ -258,18 +259,18 @@ def _has_virtual_stages(v: View) -> bool:
     recipe_settled=True,
 )
 def virtual_pipeline_deals_whole_rounds(v: View) -> Problem | None:
-    """The interleaved schedule deals its micro-batches in whole rounds.
+    """The interleaved schedule gets whole rounds of micro-batches.
 
-    A virtual stage takes as many micro-batches at a time as the pipeline has stages, so that their number must be a
-    multiple of that. megatron-core looks in the first step, after the model was built and loaded.
+    A virtual stage processes as many micro-batches at a time as the pipeline has stages, so their number must be a
+    multiple of that. megatron-core checks this only in the first step, after the model has been built and loaded.
     """
     size, unit = _step(v), _micro_batch(v) * _replicas(v)
     assert size is not None, "it is stated, or Megatron-LM's default"
     if size % unit or rounds_fit(size // unit, v.pp):
-        return None  # BATCH001 has the rest
+        return None  # BATCH001 covers the rest
     return Problem(
-        message="the first step stops: the interleaved schedule deals micro-batches in rounds of the pipeline's size",
-        found=f"{size // unit} micro-batches ({size} sequences / {unit}) over {v.pp} stages of a virtual pipeline",
+        message="the first step fails: the interleaved schedule needs a multiple of the pipeline size in micro-batches",
+        found=f"{size // unit} micro-batches ({size} sequences / {unit}) over {v.pp} stages with virtual stages",
         wanted=f"a multiple of {v.pp} micro-batches: {v.pp * unit} sequences",
         facts=("global_batch_size", "micro_batch_size", "pp"),
         fixes=_sizes_near("global_batch_size", size, v.pp * unit),

@@ -1,4 +1,4 @@
-"""Checks a launch: runs the rules over each of its models, tries their fixes, and honours accepted findings."""
+"""Checks a launch: runs the rules over each of its models, tries their fixes, and honors accepted findings."""
 
 from __future__ import annotations
 
@@ -20,8 +20,9 @@ def check_launch(
 ) -> Report:
     """The findings on a launch, ordered by rule id as given; `fixes=False` skips trying fixes.
 
-    `rules` are the same for every launch, or those that concern one: a fix may bring in others. Further models of the
-    same launch (verl's ref and critic) are checked too; a rule that already fired on the first is not repeated.
+    `rules` is a fixed list, or a function that returns those that concern a launch: a fix may make others apply.
+    Further models of the same launch (verl's ref and critic) are checked too; a rule that already fired on the first is
+    not repeated.
     """
     rules_for = rules if callable(rules) else _for_any_launch(tuple(rules))
     here = tuple(rules_for(launch))
@@ -44,7 +45,7 @@ def check_launch(
     kept = [pair for pair, acceptance in zip(found, used) if acceptance is None]
     findings = [finding for _, finding in kept]
     if fixes:
-        # A fix is tried on the model that it is for; it is not to blame for errors that were there before.
+        # A fix is tried on the model that it is for; errors that were there before don't count against it.
         errors = {finding.rule.id for _, finding in found if finding.severity == "error"}
         findings = offer_all(kept, rules_for, errors)
     decided = {rule.id for rule in here if not rule.last} - {item.rule.id for item in not_checked}
@@ -64,7 +65,7 @@ def check_launch(
 
 
 def _undecided(launch: Launch, rules: Iterable[Rule], not_checked: Iterable[NotChecked]) -> tuple[Undecided, ...]:
-    # A rule may lack a fact that is known, but only as an expression.
+    # A rule may lack a fact that is known only as an expression.
     if not hides_any(launch) and not any(need in launch.facts for item in not_checked for need in item.needs):
         return ()
     from hcp.rules.verdict.undecided import undecided_by

@@ -1,4 +1,4 @@
-"""Environment variables that must fit the configuration."""
+"""Environment variables that must agree with the configuration."""
 
 from __future__ import annotations
 
@@ -15,11 +15,11 @@ _SCALING = "env.NVTE_APPLY_QK_LAYER_SCALING"
 
 
 def _limits_connections(v: View) -> bool:
-    """Whether the launcher asserts something about the number of connections, and the launch shows it."""
+    """Whether the launcher asserts something about the number of connections, and the launch shows the variable."""
     if is_fsdp(v):
         is_older = v.known("bridge") and not v.at_least("bridge", "0.5")
         return v.known(CONNECTIONS) and v.dialect in ("mlm", "bridge") and not is_older
-    # Where a launch sets its environment, a variable that is absent is worth asking for.
+    # If a launch sets its environment, an absent variable is worth requesting.
     shown = v.known(CONNECTIONS) or any(name.startswith("env.") for name in v.launch.facts)
     return shown and wants_one_connection(v) and v.get("arch") not in BLACKWELL
 
@@ -50,17 +50,17 @@ def _limits_connections(v: View) -> bool:
     bad=Example("mlm", "--context-parallel-size 2", "arch=sm90 env.CUDA_DEVICE_MAX_CONNECTIONS=8"),
 )
 def connections_fit_the_parallelism(v: View) -> Problem | None:
-    """CUDA_DEVICE_MAX_CONNECTIONS fits the parallelism.
+    """CUDA_DEVICE_MAX_CONNECTIONS suits the parallelism.
 
     Before Blackwell, Megatron-LM's command line asserts one connection with tensor or context parallelism, so that
-    communication starts in order. FSDP asserts the opposite, in Bridge too since 0.5. Bridge asks for nothing else.
+    kernels start in order. FSDP asserts the opposite, in Bridge too since 0.5. Bridge asserts nothing else.
     """
     value = "unset" if v[CONNECTIONS] is None else str(v[CONNECTIONS])
     if is_fsdp(v):
         if value != "1":
             return None
         return Problem(
-            message="FSDP overlaps communication with computation and refuses a single connection: the launch stops",
+            message="FSDP overlaps communication with computation and rejects a single connection: the launch fails",
             found="CUDA_DEVICE_MAX_CONNECTIONS=1 with FSDP",
             wanted="more than 1, or unset",
             facts=(CONNECTIONS, "fsdp"),
@@ -74,7 +74,7 @@ def connections_fit_the_parallelism(v: View) -> Problem | None:
         found=f"CUDA_DEVICE_MAX_CONNECTIONS{' ' if value == 'unset' else '='}{value} on {v.arch}",
         wanted="1",
         facts=(CONNECTIONS, axis),
-        fixes=(Fix({CONNECTIONS: "1"}, "kernels start in the order of their launch"),),
+        fixes=(Fix({CONNECTIONS: "1"}, "kernels start in launch order"),),
     )
 
 
@@ -95,11 +95,11 @@ def connections_fit_the_parallelism(v: View) -> Problem | None:
     bad=Example("mlm", "--seq-length 4096", "env.NVTE_FUSED_ATTN=0 mcore=0.16.1"),
 )
 def attention_flags_fit_the_backend(v: View) -> Problem | None:
-    """NVTE_*_ATTN are unset or fit the attention backend.
+    """NVTE_*_ATTN are unset or agree with the attention backend.
 
-    Since 0.11 megatron-core sets these variables from attention_backend and asserts that nobody set them otherwise.
-    auto expects 1 for all three, so an exported NVTE_FUSED_ATTN=0 stops a launch that names no backend. Before, they
-    were how a launch chose its backend, so a launch that names none needs a version.
+    Since 0.11 megatron-core sets these variables from attention_backend and asserts that they weren't set to something
+    else. auto expects 1 for all three, so an exported NVTE_FUSED_ATTN=0 breaks a launch that names no backend. Before
+    0.11 they selected the backend, so for a launch that names none the rule needs the version.
     """
     stated = v.fact("attention_backend")
     if (v.known("mcore") or stated is None or stated.origin == "default") and not v.at_least("mcore", "0.11"):
@@ -117,11 +117,11 @@ def attention_flags_fit_the_backend(v: View) -> Problem | None:
         return None
     first = next(iter(wrong))
     return Problem(
-        message=f"megatron-core asserts that {first} fits the attention backend: the model build stops",
+        message=f"megatron-core asserts that {first} agrees with the attention backend: building the model fails",
         found=" ".join(f"{name}={v.get(f'env.{name}')}" for name in wrong) + f" with attention_backend {backend}",
         wanted="unset, or " + " ".join(f"{name}={value}" for name, value in wrong.items()),
         facts=(f"env.{first}", "attention_backend"),
-        fixes=(Fix({f"env.{name}": value for name, value in wrong.items()}, "as the attention backend has it"),),
+        fixes=(Fix({f"env.{name}": value for name, value in wrong.items()}, "what the attention backend implies"),),
     )
 
 
@@ -150,12 +150,12 @@ def layer_scaling_agrees_with_the_configuration(v: View) -> Problem | None:
     if (number := whole_number(value)) is not None and bool(number) == scaling:
         return None
     return Problem(
-        message="Transformer Engine's attention takes layer scaling from the environment only, and megatron-core wants"
-        " the two to agree: the model build stops",
+        message="Transformer Engine's attention takes layer scaling from the environment only, and megatron-core "
+        "requires the two to agree: building the model fails",
         found=f"NVTE_APPLY_QK_LAYER_SCALING={value} with apply_query_key_layer_scaling {str(scaling).lower()}",
         wanted=f"NVTE_APPLY_QK_LAYER_SCALING={int(scaling)}",
         facts=(_SCALING, "qk_layer_scaling"),
-        fixes=(Fix({_SCALING: str(int(scaling))}, "as the configuration has it"),),
+        fixes=(Fix({_SCALING: str(int(scaling))}, "as in the configuration"),),
     )
 
 
@@ -167,7 +167,8 @@ _LARGEST_FLASH_ATTN = (
     ("2.6", "2.8.1"),
     ("2.10", "2.8.3"),
 )
-"""The newest FlashAttention 2 of each Transformer Engine on; FlashAttention 3 and 4 are packages of their own."""
+"""The newest FlashAttention 2 that Transformer Engine accepts, from each version on; FlashAttention 3 and 4 are
+separate packages."""
 
 
 @rule(
@@ -187,11 +188,11 @@ _LARGEST_FLASH_ATTN = (
     bad=Example("mlm", "--attention-backend flash", "te=2.9 flash_attn=2.8.3"),
 )
 def flash_attn_is_one_that_te_takes(v: View) -> Problem | None:
-    """flash-attn is no newer than this Transformer Engine takes.
+    """flash-attn is no newer than this Transformer Engine supports.
 
-    Every Transformer Engine names the newest FlashAttention 2 that it calls. A newer one counts as not installed, with
-    one line in the log: cuDNN's attention is taken, or none where the launch asks for flash. Before 1.12 it is an
-    assertion.
+    Each Transformer Engine release supports FlashAttention 2 up to a given version. A newer one is treated as not
+    installed, with one line in the log: cuDNN attention is used, or no backend if the launch requests flash. Before
+    1.12 this was an assertion.
     """
     version = v.release("flash_attn")
     if version[0] != 2:
@@ -201,12 +202,12 @@ def flash_attn_is_one_that_te_takes(v: View) -> Problem | None:
         return None
     stops = v.get("attention_backend") == "flash" or not v.at_least("te", "1.12")
     return Problem(
-        message="this flash-attn is newer than Transformer Engine takes"
-        + (": the first forward stops" if stops else " and counts as not installed: cuDNN's attention is taken"),
+        message="this flash-attn is newer than Transformer Engine supports"
+        + (": the first forward pass fails" if stops else " and is treated as not installed: cuDNN attention is used"),
         found=f"flash-attn {v.flash_attn} with Transformer Engine {v.te}",
         wanted=f"flash-attn {most} or older (NVIDIA/TransformerEngine#1467)",
         facts=("flash_attn", "te", "attention_backend"),
-        fixes=(Fix({"attention_backend": "fused"}, "cuDNN's attention"),),
+        fixes=(Fix({"attention_backend": "fused"}, "cuDNN attention"),),
         severity=None if stops else "info",
         effect=None if stops else "note",
         stage=None if stops else "never",
@@ -214,7 +215,7 @@ def flash_attn_is_one_that_te_takes(v: View) -> Problem | None:
 
 
 def _exports_no_connections(v: View) -> bool:
-    """Whether a script trains on Megatron-LM's command line and leaves the variable alone."""
+    """Whether a script trains with Megatron-LM's command line and doesn't set the variable."""
     return (
         v.launch.reading.form == "shell"
         and wants_one_connection(v)
@@ -242,15 +243,15 @@ def _exports_no_connections(v: View) -> bool:
     ),
 )
 def script_exports_the_connections(v: View) -> Problem | None:
-    """A script that trains before Blackwell exports CUDA_DEVICE_MAX_CONNECTIONS.
+    """A training script for GPUs before Blackwell exports CUDA_DEVICE_MAX_CONNECTIONS.
 
-    Megatron-LM's command line asserts 1 with tensor or context parallelism. Nothing sets it by itself, so a script
-    that does not runs only where the shell that starts it happens to.
+    Megatron-LM's command line asserts 1 with tensor or context parallelism. Nothing sets it automatically, so a script
+    that doesn't set it runs only if the calling shell happens to.
     """
     if v.arch in BLACKWELL:
         return None
     return Problem(
-        message="unless the shell that starts the script has it, Megatron-LM's command line stops: it asserts 1",
+        message="unless the calling shell sets it, Megatron-LM's argument validation fails: it asserts 1",
         found=f"no CUDA_DEVICE_MAX_CONNECTIONS in the script, on {v.arch}",
         wanted="export CUDA_DEVICE_MAX_CONNECTIONS=1",
         facts=(CONNECTIONS,),

@@ -1,4 +1,4 @@
-"""Keys that upstream does not know: misspelled ones, and options that Megatron-LM's command line refuses."""
+"""Keys that upstream doesn't have: misspelled ones, and options that Megatron-LM's command line rejects."""
 
 from __future__ import annotations
 
@@ -10,12 +10,12 @@ from hcp.rules.upstream import ARGUMENTS, MODEL_PARALLEL_CONFIG
 from hcp.rules.view import View
 
 _OWN_PROGRAMS = frozenset(("pretrain_gpt.py", "pretrain_hybrid.py", "pretrain_mamba.py"))
-"""Programs whose options are those of Megatron-LM's own parser; others add some."""
+"""Programs that use exactly the options of Megatron-LM's own parser; others add some."""
 
 
 def _near_misses(v: View) -> list[tuple[Setting, str]]:
-    """(setting, the key that was meant), those first that other rules go by."""
-    from hcp.launch.facts.known_keys import near_miss  # late: it reads a large file
+    """(setting, the key that was meant), first those that other rules read."""
+    from hcp.launch.facts.known_keys import near_miss  # imported late: it reads a large file
 
     index = index_of(v.dialect, v.launch.reading.role)
     found = [
@@ -31,7 +31,7 @@ def _near_misses(v: View) -> list[tuple[Setting, str]]:
 
 
 _STOPS = {"mlm": "Megatron-LM", "ms-swift": "ms-swift"}
-"""Whose parser stops at an unknown option; slime's and miles' pass over it, and configurations may add keys."""
+"""Whose parser rejects an unknown option; slime and miles skip it, and configurations may add keys."""
 
 
 def _written(v: View, name: str) -> str:
@@ -52,11 +52,11 @@ def _written(v: View, name: str) -> str:
     bad=Example("mlm", "--seq-lenght 4096"),
 )
 def keys_are_spelled_correctly(v: View) -> Problem | None:
-    """No key is one letter away from a known one.
+    """No key is a misspelling of a known one.
 
-    Megatron-LM's command line refuses an unknown option, after the job waited for its nodes. Overrides and config
-    files may add keys, so there a slip of the pen means that the default holds and nobody says so. A singular
-    hierarchical_context_parallel_size is the classic.
+    Megatron-LM's command line rejects an unknown option, but only after the job has waited for its nodes. Overrides and
+    config files may add keys, so there a typo adds a new key and the default silently stays in force. The classic is a
+    singular hierarchical_context_parallel_size.
     """
     found = _near_misses(v)
     if not found:
@@ -68,10 +68,10 @@ def keys_are_spelled_correctly(v: View) -> Problem | None:
     more = f", and {len(found) - 1} more" if len(found) > 1 else ""
     decides = meant in index_of(v.dialect, v.launch.reading.role)
     return Problem(
-        message=f"{stops} stops at an option that it does not know"
+        message=f"{stops} rejects an option that it doesn't know"
         if stops
-        else f"no upstream version knows this {'option' if flags else 'key'}, so {meant.rpartition('.')[2]} keeps "
-        "another value",
+        else f"no upstream version knows this {'option' if flags else 'key'}, so {meant.rpartition('.')[2]} keeps its "
+        f"other value",
         found=f"{key}{more}",
         wanted=near,
         facts=(setting.key,),
@@ -83,14 +83,14 @@ def keys_are_spelled_correctly(v: View) -> Problem | None:
 
 
 def _revision(v: View) -> str | None:
-    """The revision of Megatron-LM whose options the launch has to have; None where its version does not tell."""
+    """The revision of Megatron-LM whose options the launch must use; None if its version doesn't determine one."""
     from hcp.launch.facts.known_options import revision_of
 
     return revision_of(v.release("mcore"), v.get("mcore_branch")) if v.known("mcore") else None
 
 
 def _program_is_read(v: View) -> bool:
-    """Whether the launch starts a program of Megatron-LM itself, or names none, as words after `--`."""
+    """Whether the launch starts one of Megatron-LM's own programs, or names none, as words after `--`."""
     script = v.get("script")
     if isinstance(script, str):
         return script.rpartition("/")[2] in _OWN_PROGRAMS
@@ -98,14 +98,14 @@ def _program_is_read(v: View) -> bool:
 
 
 def _is_for_a_branch(v: View) -> bool:
-    """Whether DCP028 says so."""
+    """Whether DCP028 reports it."""
     return bool(v.get("hybrid_context_parallel")) and option_of_a_branch(v) is not None
 
 
 def _options_of_others(v: View) -> list[Setting]:
-    """The options that some revisions have, but not the one of the launch.
+    """The options that some revisions have, but not the launch's.
 
-    Left out is what another rule says: the name of the switch of dynamic CP (DCP020), and what goes with it (DCP028).
+    Excluded is what another rule reports: the name of the dynamic CP switch (DCP020) and its companions (DCP028).
     """
     from hcp.launch.facts.known_options import revisions_with
 
@@ -132,8 +132,8 @@ def _options_of_others(v: View) -> list[Setting]:
 def options_are_those_of_the_release(v: View) -> Problem | None:
     """Every option exists in the launch's release or branch of Megatron-LM.
 
-    Options come and go, and branches have some of their own. argparse stops at one that it does not know, after the
-    job has waited for its nodes, and takes no abbreviation.
+    Options come and go, and branches have their own. argparse rejects an unknown option, but only after the job has
+    waited for its nodes; abbreviations are not accepted.
     """
     from hcp.launch.facts.known_options import BRANCHES, read_on, revisions_with
 
@@ -145,13 +145,13 @@ def options_are_those_of_the_release(v: View) -> Problem | None:
     here = f"Megatron-LM {v.mcore}"
     if revision in BRANCHES:
         here = f"{revision} ({v.mcore}) as of {read_on(revision)}"
-    problem = _unknown(found, f"is unknown to {here}", f"an option of {revision}; this one is in {known}")
-    may_come = revision in BRANCHES and have[-1] in BRANCHES  # branches take over each other's options
+    problem = _unknown(found, f"doesn't exist in {here}", f"an option of {revision}; this one exists in {known}")
+    may_come = revision in BRANCHES and have[-1] in BRANCHES  # branches adopt each other's options
     return problem._replace(severity="warning") if may_come else problem
 
 
 def _options_of_nobody(v: View) -> list[Setting]:
-    """The options that no revision has and that are no misspellings; those of a branch with hybrid CP are DCP028's."""
+    """The options that no revision has and that aren't misspellings; those of a branch with hybrid CP are DCP028's."""
     from hcp.launch.facts.known_keys import near_miss
     from hcp.launch.facts.known_options import all_options
 
@@ -162,7 +162,7 @@ def _options_of_nobody(v: View) -> list[Setting]:
 
 
 def _can_be_told(v: View) -> bool:
-    """Whether an option of one's own would be one too many: in a program of Megatron-LM, or with its version stated."""
+    """Whether a custom option would be rejected: in one of Megatron-LM's programs, or with its version stated."""
     return _program_is_read(v) and v.launch.reading.form != "args-yaml" and (v.known("script") or v.known("mcore"))
 
 
@@ -179,26 +179,25 @@ def _can_be_told(v: View) -> bool:
 def options_are_those_of_megatron_lm(v: View) -> Problem | None:
     """Every option exists in some release or branch of Megatron-LM.
 
-    A script with an option that neither a release nor main or dev has is for another branch, or for a program that
-    adds options. Megatron-LM's own programs stop at it. It is a warning where the program is not named, or where its
-    version is not: a fork's pretrain_gpt.py has options of its own. What the other options mean on that branch is not
-    known here.
+    A script with an option that neither a release nor main or dev has was written for another branch, or for a program
+    that adds options. Megatron-LM's own programs reject it. It is a warning if the program or its version isn't stated:
+    a fork's pretrain_gpt.py may have its own options. hcp doesn't know what the other options mean on that branch.
     """
     found = _options_of_nobody(v)
     if not found:
         return None
     version = f" (of Megatron-LM {v.mcore})" if v.known("mcore") else ""
-    wanted = "the options of Megatron-LM, or the branch or program that the script is for"
-    problem = _unknown(found, f"is unknown to main{version}: this script is for a branch", wanted)
+    wanted = "options of Megatron-LM, or the branch or program that the script was written for"
+    problem = _unknown(found, f"doesn't exist on main{version}: this script was written for another branch", wanted)
     return problem if v.known("script") and _revision(v) else problem._replace(severity="warning")
 
 
 def _unknown(found: list[Setting], message: str, wanted: str) -> Problem:
-    """The problem of options that the parser refuses."""
+    """The problem of options that the parser rejects."""
     options = [f"--{setting.key.replace('_', '-')}" for setting in found]
     more = f", and {len(found) - 1} more" if len(found) > 1 else ""
     return Problem(
-        message=f"{options[0]} {message}, and argparse stops at it",
+        message=f"{options[0]} {message}, and argparse rejects it",
         found=f"{options[0]}{more}",
         wanted=wanted,
         facts=(found[0].key,),

@@ -1,4 +1,4 @@
-"""Lengths: the positions that a model has, and the sequences that a dataset makes."""
+"""Lengths: the model's positions and the dataset's sequences."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ _WITHOUT_POSITIONS = (
 
 
 def _is_trained_by_megatron(v: View) -> bool:
-    """Whether Megatron-LM's own command line is the launch's: slime and miles fill it in from the model."""
+    """Whether the launch uses Megatron-LM's own command line: slime and miles fill it in from the model."""
     return v.launch.dialect == "mlm"
 
 
@@ -32,15 +32,15 @@ def _is_trained_by_megatron(v: View) -> bool:
     bad=Example("mlm", "--seq-length 16384 --max-position-embeddings 8192"),
 )
 def sequence_fits_the_positions(v: View) -> Problem | None:
-    """No sequence is longer than the model's positions.
+    """The sequence length doesn't exceed the model's positions.
 
-    Megatron-LM's command line asserts it for every kind of position embedding, rotary ones too, for which the number
-    means nothing else.
+    Megatron-LM's command line asserts this for every kind of position embedding, including rotary, for which the number
+    has no other effect.
     """
     if v.seq_length is None or v.seq_length <= v.max_position_embeddings:
         return None
     return Problem(
-        message="Megatron-LM's command line wants positions for the whole sequence: the launch stops",
+        message="Megatron-LM's command line requires positions for the whole sequence: the launch fails",
         found=f"seq_length {v.seq_length}, max_position_embeddings {v.max_position_embeddings}",
         wanted=f"max_position_embeddings of at least {v.seq_length}",
         facts=("max_position_embeddings", "seq_length"),
@@ -64,13 +64,13 @@ def sequence_fits_the_positions(v: View) -> Problem | None:
 def positions_are_stated(v: View) -> Problem | None:
     """Megatron-LM's command line states max_position_embeddings.
 
-    It is one of four arguments without a default that the command line asks for, also where rotary embeddings need no
-    such number. A command line that lacks other sizes as well is taken for a part of one.
+    It is one of four required arguments without a default, even if rotary embeddings need no such number. A command
+    line that lacks other sizes as well is treated as a fragment.
     """
     if v.max_position_embeddings is not None:
         return None
     return Problem(
-        message="Megatron-LM's command line asks for --max-position-embeddings, which has no default: it stops",
+        message="Megatron-LM's command line requires --max-position-embeddings, which has no default: the launch fails",
         found="no max_position_embeddings",
         wanted=f"at least seq_length, {v.seq_length}",
         facts=("max_position_embeddings",),
@@ -102,11 +102,11 @@ def _dataset(v: View) -> str:
     bad=Example("bridge", "model.seq_length=131072 dataset.seq_length=8192"),
 )
 def model_and_dataset_agree_on_the_length(v: View) -> Problem | None:
-    """The model's sequence length is the dataset's.
+    """The model and the dataset have the same sequence length.
 
-    Bridge's validation asserts it for the datasets of its own. Its scripts/training/run_recipe.py copies the dataset's
-    length to the model since 0.4, so that the launch trains at that length and not at the model's. The script of the
-    same name in scripts/performance copies nothing.
+    Bridge's validation asserts this for its own datasets. Since 0.4 its scripts/training/run_recipe.py copies the
+    dataset's length to the model, so the launch trains at that length, not at the model's. The script of the same name
+    in scripts/performance copies nothing.
     """
     if v.seq_length == v.dataset_seq_length:
         return None
@@ -114,9 +114,9 @@ def model_and_dataset_agree_on_the_length(v: View) -> Problem | None:
     copies = "run_recipe" in script and "performance/" not in script
     copied = copies and not (v.known("bridge") and not v.at_least("bridge", "0.4"))
     return Problem(
-        message="run_recipe.py gives the model the dataset's length: the training runs at that one"
+        message="run_recipe.py sets the model's length to the dataset's: training runs at that length"
         if copied
-        else "Bridge's validation stops where the model's and the dataset's lengths differ",
+        else "Bridge's validation fails if the lengths of model and dataset differ",
         found=f"model.seq_length {v.seq_length}, dataset.seq_length {v.dataset_seq_length}",
         wanted="one length",
         facts=("dataset_seq_length", "seq_length"),
@@ -160,7 +160,7 @@ def model_and_dataset_agree_on_the_length(v: View) -> Problem | None:
     recipe_settled=True,
 )
 def dataset_pads_to_whole_shards(v: View) -> Problem | None:
-    """The longest row of a fine-tuning dataset divides into the shards of every rank.
+    """The row length of a fine-tuning dataset divides evenly into the ranks' shards.
 
     Since 0.6 Bridge pads rows to a multiple of 2 x CP, and of TP x CP with sequence parallelism, for training and for
     an eval_context_parallel_size; the dataset's seq_length must be such a multiple.
@@ -174,7 +174,7 @@ def dataset_pads_to_whole_shards(v: View) -> Problem | None:
         return None
     longer = round_up(length, multiple)
     return Problem(
-        message="Bridge's validation stops: rows of that length cannot be padded to whole shards",
+        message="Bridge's validation fails: rows of that length cannot be padded to whole shards",
         found=f"dataset.seq_length {length} at context_parallel_size {v.cp}, tensor_model_parallel_size {v.tp}",
         wanted=f"a multiple of {multiple}",
         facts=("dataset_seq_length", "cp", "tp"),

@@ -1,4 +1,4 @@
-"""Loading and evaluating: a CP size other than that of training."""
+"""Loading and evaluating with a CP size other than that of training."""
 
 from __future__ import annotations
 
@@ -8,14 +8,14 @@ from hcp.rules.rule import Example, Fix, Problem, Stage, rule
 from hcp.rules.upstream import BRIDGE_CONFIG, BRIDGE_EVAL_CP, BRIDGE_LOAD_SAVE
 from hcp.rules.view import View
 
-_AS_IN_TRAINING = Fix({"eval_context_parallel_size": None}, "evaluation as in training")
+_AS_IN_TRAINING = Fix({"eval_context_parallel_size": None}, "evaluation uses the layout of training")
 _SWITCHES = "validation switches to its own CP groups"
 
 
 def _ignores(size: int) -> Problem:
-    """The problem of a launch whose process groups are not decentralized."""
+    """The problem if the process groups aren't decentralized."""
     return Problem(
-        message="the CP size of evaluation is ignored: only decentralized process groups are switched",
+        message="the evaluation CP size is ignored: only decentralized process groups are switched",
         found=f"dist.eval_context_parallel_size {size} without dist.use_decentralized_pg",
         wanted="dist.use_decentralized_pg=true",
         facts=("eval_context_parallel_size", "use_decentralized_pg"),
@@ -27,18 +27,18 @@ def _ignores(size: int) -> Problem:
 
 
 def _stops(message: str, found: str, wanted: str, *facts: str, stage: Stage | None = None) -> Problem:
-    """The problem of an evaluation that stops, or never starts."""
+    """The problem of an evaluation that fails or never starts."""
     return Problem(message, found, wanted, ("eval_context_parallel_size", *facts), (_AS_IN_TRAINING,), stage=stage)
 
 
 def _does_not_divide_ranks(v: View, size: int) -> Problem | None:
-    """The problem of an evaluation whose layout does not divide the ranks; Bridge asks that of every launch."""
+    """The problem of an evaluation whose layout doesn't divide the ranks; Bridge requires that of every launch."""
     shard = v.tp * v.pp * size
     if v.world_size % shard == 0:
         return None
     return _stops(
-        "the ranks do not divide by the evaluation's layout: Bridge's validation stops",
-        f"{v.world_size} ranks at tp x pp x eval_context_parallel_size {shard}",
+        "the number of ranks isn't divisible by the evaluation layout: Bridge's validation fails",
+        f"{v.world_size} ranks for tp x pp x eval_context_parallel_size {shard}",
         f"a multiple of {shard}",
         "world_size",
         stage="config",
@@ -76,10 +76,10 @@ def _does_not_divide_ranks(v: View, size: int) -> Problem | None:
     ),
 )
 def evaluation_cp_has_groups(v: View) -> Problem | None:
-    """Evaluation with another context-parallel size has groups to switch to.
+    """Evaluation with a different context-parallel size has valid groups to switch to.
 
-    Bridge swaps the process groups for evaluation only where they are decentralized, and its layout must divide the
-    ranks and the sequence as well. From 0.6 on its validation asks for the ranks even where nothing is swapped.
+    Bridge switches process groups for evaluation only if they are decentralized, and the evaluation layout must divide
+    the ranks and the sequence, too. From 0.6 on its validation checks the ranks even if nothing is switched.
     """
     size = v.eval_context_parallel_size
     if not v.use_decentralized_pg:
@@ -88,14 +88,14 @@ def evaluation_cp_has_groups(v: View) -> Problem | None:
     types = comm_types(v)
     if HIERARCHICAL in types:
         return _stops(
-            f"{_SWITCHES}, one flat group for layers that stay a2a+p2p: the first evaluation stops",
+            f"{_SWITCHES}, a flat one for layers that stay a2a+p2p: the first evaluation fails",
             f"eval_context_parallel_size {size} with cp_comm_type a2a+p2p",
             "a flat communication type",
             "cp_comm_type",
         )
     if "a2a" in types and (heads_per_rank(v) % size or kv_heads_per_rank(v) % size):
         return _stops(
-            f"{_SWITCHES}, and a2a cannot deal the heads to their ranks: the first evaluation stops",
+            f"{_SWITCHES}, and a2a cannot split the heads over their ranks: the first evaluation fails",
             f"{heads_per_rank(v)} query and {kv_heads_per_rank(v)} KV heads per tensor-parallel rank at "
             f"eval_context_parallel_size {size}",
             f"both a multiple of {size}",
@@ -105,7 +105,7 @@ def evaluation_cp_has_groups(v: View) -> Problem | None:
     length = v.seq_length
     if length and size > 1 and length % (2 * size):
         return _stops(
-            f"{_SWITCHES}, and the sequence cannot be cut into their 2 x CP chunks",
+            f"{_SWITCHES}, and the sequence cannot be split into their 2 x CP chunks",
             f"seq_length {length} at eval_context_parallel_size {size}",
             f"a multiple of {2 * size}",
             "seq_length",
@@ -130,18 +130,18 @@ def evaluation_cp_has_groups(v: View) -> Problem | None:
     bad=Example("bridge", "dist.use_decentralized_pg=true dist.use_gloo_process_groups=true"),
 )
 def decentralized_groups_exclude_gloo(v: View) -> Problem | None:
-    """Decentralized process groups come without Gloo.
+    """Decentralized process groups are used without Gloo.
 
-    Bridge makes decentralized groups over NCCL alone and refuses use_gloo_process_groups, which is on by default.
+    Bridge creates decentralized groups over NCCL only and rejects use_gloo_process_groups, which is on by default.
     """
     if not v.use_gloo_process_groups:
         return None
     return Problem(
-        message="decentralized process groups are made over NCCL alone: Bridge's validation stops",
+        message="decentralized process groups support NCCL only: Bridge's validation fails",
         found="dist.use_decentralized_pg with dist.use_gloo_process_groups",
         wanted="dist.use_gloo_process_groups=false",
         facts=("use_gloo_process_groups", "use_decentralized_pg"),
-        fixes=(Fix({"use_gloo_process_groups": False}, "groups over NCCL alone"),),
+        fixes=(Fix({"use_gloo_process_groups": False}, "groups over NCCL only"),),
     )
 
 
@@ -166,18 +166,19 @@ def decentralized_groups_exclude_gloo(v: View) -> Problem | None:
     ),
 )
 def provider_drops_hierarchy_with_its_sizes(v: View) -> Problem | None:
-    """A provider at CP size 1 does not keep a2a+p2p without sizes.
+    """A provider at CP size 1 doesn't keep a2a+p2p without sizes.
 
-    Loading a checkpoint into a provider resets the CP size and clears the hierarchical sizes, but leaves
-    cp_comm_type. An override that raises the CP size alone then gives a2a+p2p without groups: attention turns
-    local, and no validation runs on this path.
+    Loading a checkpoint into a provider resets the CP size and clears the hierarchical sizes, but leaves cp_comm_type.
+    An override that raises only the CP size then leaves a2a+p2p without groups: attention becomes local, and no
+    validation runs on this path.
     """
     if HIERARCHICAL not in comm_types(v) or v.hcp_sizes:
         return None
     return Problem(
-        message="harmless at CP size 1, but raising context_parallel_size alone turns context parallelism off silently",
+        message="harmless at CP size 1, but raising only context_parallel_size silently turns context parallelism off",
         found="cp_comm_type a2a+p2p without hierarchical_context_parallel_sizes, as loading a checkpoint leaves it",
-        wanted="a flat type; or, in mp_overrides, hierarchical_context_parallel_sizes beside context_parallel_size",
+        wanted="a flat type; or, in mp_overrides, hierarchical_context_parallel_sizes together with "
+        "context_parallel_size",
         facts=("cp_comm_type", "cp"),
         fixes=tuple(flat_fixes(v)),
     )

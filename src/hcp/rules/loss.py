@@ -1,4 +1,4 @@
-"""How the loss is averaged when a sequence is spread over ranks."""
+"""How the loss is averaged when a sequence is split over ranks."""
 
 from __future__ import annotations
 
@@ -16,13 +16,13 @@ _PER_TOKEN_IN_VERL = (
 
 
 def _averages_by_sequence(v: View) -> Problem | None:
-    """The problem of a launcher whose loss is divided in each sequence, outside verl."""
+    """The problem of a launcher (other than verl) that averages the loss per sequence."""
     if v.calculate_per_token_loss:
         return None
     return Problem(
-        message="each sequence is divided by the tokens that its rank holds: short answers weigh more than long ones",
+        message="each sequence's loss is divided by the tokens on its rank: short answers weigh more than long ones",
         found="dynamic CP without calculate_per_token_loss",
-        wanted="calculate_per_token_loss, and a loss function that returns its tokens",
+        wanted="calculate_per_token_loss, and a loss function that returns its token count",
         facts=("calculate_per_token_loss",),
         fixes=(
             Fix({"calculate_per_token_loss": True, "average_in_collective": False}, "sums over tokens, divided once"),
@@ -31,9 +31,9 @@ def _averages_by_sequence(v: View) -> Problem | None:
 
 
 def _is_finetuning(v: View) -> bool:
-    """Whether answers, not all tokens, carry the loss. A Bridge launch that packs rows fine-tunes.
+    """Whether the loss covers answers only, not all tokens. A Bridge launch that packs rows fine-tunes.
 
-    But for diffusion, whose datasets pack as Energon's do.
+    Except for diffusion, whose datasets pack as Energon's do.
     """
     if v.dialect == "mlm":
         return bool(v.sft)
@@ -61,12 +61,12 @@ def _is_finetuning(v: View) -> bool:
     ),
 )
 def tokens_weigh_the_same_under_dynamic_cp(v: View) -> Problem | None:
-    """Under dynamic CP every token weighs the same in the gradient.
+    """Under dynamic CP, every token has the same weight in the gradient.
 
-    With a mean over W ranks and outputs gathered without gradient, the loss over the step's tokens T must be
-    multiplied by W. verl 0.8 divides by W x T and multiplies by 1: 1/W^2. Pull request #5869 multiplies by W/C:
-    1/C, a wrong direction where C differs. verl 0.9 and per-token loss in megatron-core are exact; outside
-    Megatron-LM's command line nothing asks for the latter.
+    With a mean over W ranks and outputs gathered without gradient, the loss over the step's T tokens must be multiplied
+    by W. verl 0.8 divides by W x T and multiplies by 1: a factor of 1/W^2. Pull request #5869 multiplies by W/C: a
+    factor of 1/C, and a wrong direction if C varies. verl 0.9 and per-token loss in megatron-core are exact; apart from
+    Megatron-LM's command line, nothing enforces the latter.
     """
     if v.dialect != "verl":
         return _averages_by_sequence(v)
@@ -76,8 +76,9 @@ def tokens_weigh_the_same_under_dynamic_cp(v: View) -> Problem | None:
     if ranks == 1:
         return None
     return Problem(
-        message=f"gradients are 1/{ranks * ranks} of what they should be: clipping never acts, and weight decay wins",
-        found=f"verl {v.verl}, which adds up the same {ranks} token counts and multiplies by nothing",
+        message=f"gradients are 1/{ranks * ranks} of what they should be: clipping never triggers, and weight decay "
+        f"dominates",
+        found=f"verl {v.verl}, which sums the same token count over {ranks} ranks and doesn't scale the loss back",
         wanted=f"verl 0.9 or newer, or a loss multiplied by {ranks * ranks}",
         facts=("dynamic_context_parallel", "verl", "world_size"),
         fixes=(Fix({"dynamic_context_parallel": False}, "static context parallelism"),),
@@ -85,7 +86,7 @@ def tokens_weigh_the_same_under_dynamic_cp(v: View) -> Problem | None:
 
 
 def _averaging_is_cleared(v: View) -> bool:
-    """Whether Bridge switches the average off before it looks: Megatron-FSDP's first generation does not have it."""
+    """Whether Bridge switches the average off before it checks: Megatron-FSDP generation 1 doesn't support it."""
     return bool(v.get("fsdp")) and v.get("fsdp_version") in (None, 1) and not v.symmetric_registration_off
 
 
@@ -111,13 +112,13 @@ def _averaging_is_cleared(v: View) -> bool:
 def fine_tuning_divides_by_all_tokens(v: View) -> Problem | None:
     """Fine-tuning under context parallelism divides by the tokens of the whole step.
 
-    Without calculate_per_token_loss each CP rank divides by its own count of answer tokens. In fine-tuning that
-    count differs from rank to rank, and may be zero, which was a NaN before 0.15. Bridge's validation refuses it;
-    Megatron-LM's --sft trains on. One of upstream's own test launches does, so there it is a warning.
+    Without calculate_per_token_loss each CP rank divides by its own number of answer tokens. In fine-tuning that number
+    differs from rank to rank and may be zero, which gave NaN before 0.15. Bridge's validation rejects it; Megatron-LM's
+    --sft trains anyway. One of upstream's own test launches does so, so there it is a warning.
     """
     mlm = v.dialect == "mlm"
-    silent = "ranks that hold few answer tokens weigh as much as the others: gradients are biased without a word"
-    stops = "Bridge's validation stops; without it, " + silent
+    silent = "ranks with few answer tokens weigh as much as the others: gradients are silently biased"
+    stops = "Bridge's validation fails; without it, " + silent
     if not v.calculate_per_token_loss:
         return Problem(
             message=silent if mlm else stops,
@@ -137,11 +138,11 @@ def fine_tuning_divides_by_all_tokens(v: View) -> Problem | None:
     if mlm or not v.average_in_collective or _averaging_is_cleared(v):
         return None
     return Problem(
-        message="Bridge's validation stops: averaging in the collective divides a second time",
+        message="Bridge's validation fails: averaging in the collective divides a second time",
         found=f"fine-tuning at context_parallel_size {v.cp} with ddp.average_in_collective",
         wanted="ddp.average_in_collective false",
         facts=("average_in_collective", "cp"),
-        fixes=(Fix({"average_in_collective": False}, "the sum over ranks, divided once"),),
+        fixes=(Fix({"average_in_collective": False}, "a sum over ranks, divided once"),),
     )
 
 
@@ -162,17 +163,17 @@ def fine_tuning_divides_by_all_tokens(v: View) -> Problem | None:
     bad=Example("verl", _PER_TOKEN_IN_VERL, "verl=0.8.0"),
 )
 def loss_function_reports_its_tokens(v: View) -> Problem | None:
-    """A loss function that reports its tokens goes with per-token loss.
+    """With per-token loss, the loss function reports its token count.
 
-    With calculate_per_token_loss megatron-core divides gradients by the tokens that the loss function returns. verl
-    before 0.9 returns a pair without them: nothing is divided, and the router's auxiliary loss, multiplied
+    With calculate_per_token_loss, megatron-core divides gradients by the token count that the loss function returns.
+    verl before 0.9 returns a pair without it: nothing is divided, and the router's auxiliary loss, scaled up
     beforehand, stays large.
     """
     if v.at_least("verl", "0.9"):
         return None
     return Problem(
-        message="this verl's loss function reports no tokens: gradients are not divided by them, and the experts'"
-        " auxiliary losses explode",
+        message="this verl's loss function reports no token count: gradients aren't divided by it, and the experts' "
+        "auxiliary losses explode",
         found=f"calculate_per_token_loss with verl {v.verl}",
         wanted="verl 0.9 or newer, or calculate_per_token_loss off",
         facts=("calculate_per_token_loss", "verl"),
@@ -199,21 +200,22 @@ def loss_function_reports_its_tokens(v: View) -> Problem | None:
     bad=Example("mlm", "--tensor-parallel-num-weight-shards 2 --ddp-average-in-collective"),
 )
 def weight_shards_sum_in_the_collective(v: View) -> Problem | None:
-    """Weight shards beyond tensor parallelism sum in the collective.
+    """Weight shards beyond tensor parallelism are summed, not averaged, in the collective.
 
-    The buckets of sharded weights reduce over other ranks; a mean in the collective divides wrongly.
+    Gradients of sharded weights are reduced over different ranks; averaging in the collective divides by the wrong
+    count.
     """
     if not v.average_in_collective:
         return None
     dense = (v.get("gtp") or 1) > 1
     name, axis = ("weight_shards", "tp") if dense else ("expert_weight_shards", "etp")
     return Problem(
-        message="weight shards are averaged over other ranks than the rest: building the model stops",
+        message="weight shards would be averaged over different ranks than other weights: building the model fails",
         found=f"average_in_collective with {v[name]} weight shards{'' if dense else ' of experts'} at "
         f"{'tensor_model' if dense else 'expert_tensor'}_parallel_size {v[axis]}",
         wanted="average_in_collective off",
         facts=("average_in_collective", name, axis),
-        fixes=(Fix({"average_in_collective": False}, "sums in the collective"),),
+        fixes=(Fix({"average_in_collective": False}, "a sum in the collective"),),
     )
 
 

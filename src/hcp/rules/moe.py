@@ -1,4 +1,4 @@
-"""Mixtures of experts: what their parallelism needs."""
+"""Mixture of experts: what its parallelism needs."""
 
 from __future__ import annotations
 
@@ -12,12 +12,12 @@ _OVERLAP = "--overlap-moe-expert-parallel-comm --moe-token-dispatcher-type allto
 
 
 def _splits_experts(v: View) -> bool:
-    """Whether experts are spread over ranks. Asks for nothing."""
+    """Whether expert parallelism is on. Requests no fact."""
     return (v.get("ep") or 1) > 1
 
 
 def _only_infers(v: View) -> bool:
-    """Whether options of Megatron-LM's inference show that nothing is trained, which only train_rl.py does beside."""
+    """Whether Megatron-LM's inference options show that nothing is trained; only train_rl.py trains with them."""
     keys = [setting.key for setting in v.launch.reading.settings]
     return any(key.startswith("inference_") for key in keys) and "perform_rl_step" not in keys
 
@@ -39,14 +39,14 @@ def _only_infers(v: View) -> bool:
     recipe_settled=True,
 )
 def expert_parallelism_has_experts(v: View) -> Problem | None:
-    """Expert parallelism has experts to spread.
+    """Expert parallelism is used only with experts.
 
-    megatron-core's config constructor refuses it for a dense model.
+    megatron-core's config constructor rejects it for a dense model.
     """
     if v.num_experts:
         return None
     return Problem(
-        message="the model has no experts, and the config constructor stops",
+        message="the model has no experts, and the config constructor fails",
         found=f"expert_model_parallel_size {v.ep} for a dense model",
         wanted="experts, or expert_model_parallel_size 1",
         facts=("ep", "num_experts"),
@@ -71,16 +71,16 @@ def expert_parallelism_has_experts(v: View) -> Problem | None:
     recipe_settled=True,
 )
 def ranks_hold_whole_experts(v: View) -> Problem | None:
-    """The experts divide over the expert-parallel ranks.
+    """The number of experts is divisible by the expert-parallel size.
 
-    megatron-core asserts it where it builds an MoE layer.
+    megatron-core asserts this when building an MoE layer.
     """
     if v.num_experts % v.ep == 0:
         return None
     ranks, others = v.get("world_size"), (v.get("etp") or 1) * (v.get("pp") or 1)
     sizes = nearest_divisors(v.num_experts, v.ep, lambda size: ranks is None or ranks % (size * others) == 0)
     return Problem(
-        message="start-up stops: the experts cannot be shared by the expert-parallel ranks",
+        message="start-up fails: the experts cannot be split evenly over the expert-parallel ranks",
         found=f"{v.num_experts} experts over {v.ep} ranks",
         wanted=f"an expert_model_parallel_size that divides {v.num_experts}",
         facts=("ep", "num_experts"),
@@ -101,14 +101,14 @@ def ranks_hold_whole_experts(v: View) -> Problem | None:
     recipe_settled=True,
 )
 def experts_under_tp_have_sequence_parallelism(v: View) -> Problem | None:
-    """Experts under tensor parallelism train with sequence parallelism.
+    """Training experts with tensor parallelism uses sequence parallelism.
 
-    The text that megatron-core raises speaks of performance, but the training stops.
+    megatron-core's error message mentions performance, but training does fail.
     """
     if v.sequence_parallel:
         return None
     return Problem(
-        message="in training every MoE layer stops: it wants sequence parallelism beside tensor parallelism",
+        message="in training every MoE layer fails: it requires sequence parallelism together with tensor parallelism",
         found=f"{v.num_experts} experts at tensor_model_parallel_size {v.tp} without sequence_parallel",
         wanted="sequence_parallel",
         facts=("sequence_parallel", "tp", "num_experts"),
@@ -136,10 +136,10 @@ def experts_under_tp_have_sequence_parallelism(v: View) -> Problem | None:
     recipe_settled=True,
 )
 def expert_overlap_has_its_parallelism(v: View) -> Problem | None:
-    """The overlap of the experts' communication has something to overlap.
+    """The expert-communication overlap has the settings that it requires.
 
     overlap_moe_expert_parallel_comm interleaves two micro-batches around an all-to-all: it needs expert parallelism, a
-    dispatcher that has one, and virtual stages in a pipeline.
+    dispatcher with an all-to-all, and virtual stages if there is a pipeline.
     """
     if v.ep == 1:
         wrong, wanted, guilty = "expert_model_parallel_size 1", "more expert-parallel ranks", "ep"
@@ -152,7 +152,7 @@ def expert_overlap_has_its_parallelism(v: View) -> Problem | None:
         return None
     fixes = (Fix({"moe_token_dispatcher_type": "alltoall"}, "the all-to-all"),) if guilty.startswith("moe_") else ()
     return Problem(
-        message="there is nothing that the overlap could interleave: the config constructor stops",
+        message="the overlap has nothing to interleave: the config constructor fails",
         found=f"overlap_moe_expert_parallel_comm with {wrong}",
         wanted=wanted,
         facts=("overlap_moe_expert_parallel_comm", guilty),

@@ -1,4 +1,4 @@
-"""Sequence parallelism, which needs tensor parallelism."""
+"""Sequence parallelism requires tensor parallelism."""
 
 from __future__ import annotations
 
@@ -23,10 +23,10 @@ from hcp.rules.view import View
     bad=Example("bridge-provider", "model.tensor_model_parallel_size=1 model.sequence_parallel=true", "bridge=0.3.1"),
 )
 def sequence_parallelism_has_tp(v: View) -> Problem | None:
-    """Sequence parallelism comes with tensor parallelism.
+    """Sequence parallelism is used with tensor parallelism.
 
-    Sequence parallelism splits activations over the TP ranks. megatron-core's constructor refuses it at a TP size
-    of 1; Megatron-LM's command line, verl, and Bridge from 0.4 on switch it off and go on.
+    Sequence parallelism splits activations over the TP ranks. megatron-core's constructor rejects it at a TP size of 1;
+    Megatron-LM's command line, verl, and Bridge from 0.4 on switch it off and continue.
     """
     if v.tp > 1:
         return None
@@ -35,12 +35,12 @@ def sequence_parallelism_has_tp(v: View) -> Problem | None:
         message=(
             "sequence parallelism is switched off with a warning"
             if corrected
-            else "the config constructor stops: sequence parallelism needs tensor parallelism"
+            else "the config constructor fails: sequence parallelism requires tensor parallelism"
         ),
         found="sequence_parallel at tensor_model_parallel_size 1",
         wanted="tensor_model_parallel_size above 1, or no sequence_parallel",
         facts=("sequence_parallel", "tp"),
-        fixes=(Fix({"sequence_parallel": False}, "what tensor_model_parallel_size 1 amounts to"),),
+        fixes=(Fix({"sequence_parallel": False}, "what tensor_model_parallel_size 1 implies"),),
         severity="info" if corrected else "error",
         effect="note" if corrected else "crash",
         stage="never" if corrected else "config",

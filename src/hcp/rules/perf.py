@@ -1,4 +1,4 @@
-"""Speed: layouts that are legal and slow."""
+"""Speed: layouts that are legal but slow."""
 
 from __future__ import annotations
 
@@ -9,9 +9,9 @@ from hcp.rules.upstream import BRIDGE_MOE_DOC, TE_CONTEXT_PARALLEL, VERL_ENGINE_
 from hcp.rules.view import View
 
 _SHORT = 1024
-"""Tokens per rank below which communication shows."""
+"""Tokens per rank below which communication is no longer hidden."""
 _FEW_WINDOWS = 8
-"""A sequence of fewer windows is nearly gathered for a reason."""
+"""In a shorter sequence, measured in windows, gathering nearly everything is reasonable."""
 _BUDGET = (
     "actor_rollout_ref.actor.megatron.context_parallel_size=2 actor_rollout_ref.actor.use_dynamic_bsz=True "
     "data.max_prompt_length=2048 data.max_response_length=14336"
@@ -31,16 +31,16 @@ _BUDGET = (
 def slices_are_long_enough(v: View) -> Problem | None:
     """A rank's part of the sequence is long enough to hide communication.
 
-    Attention grows with the square of the sequence, the exchange of K and V linearly. Below about a thousand tokens
-    per rank matrix products are thin and ring steps are not hidden. Upstream's rule of thumb is one CP rank per
-    4096 tokens.
+    Attention grows with the square of the sequence, the exchange of K and V linearly. Below about a thousand tokens per
+    rank, matrix products are small and ring steps aren't hidden. Upstream's rule of thumb is one CP rank per 4096
+    tokens.
     """
     length = v.seq_length
     if length is None or length >= _SHORT * v.cp:
         return None
     fits = [size for size in smaller_divisors(int(v.cp)) if length >= _SHORT * size]
     return Problem(
-        message="each rank's part of the sequence is so short that communication is not hidden behind attention",
+        message="each rank's part of the sequence is too short to hide communication behind attention",
         found=f"{length // v.cp} tokens per rank (seq_length {length} at context_parallel_size {v.cp})",
         wanted="about 4096 tokens per rank",
         facts=("cp", "seq_length"),
@@ -66,23 +66,23 @@ def slices_are_long_enough(v: View) -> Problem | None:
     bad=Example("verl", f"{_BUDGET} actor_rollout_ref.actor.ppo_max_token_len_per_gpu=16384"),
 )
 def token_budget_falls_with_cp(v: View) -> Problem | None:
-    """verl's tokens per GPU are fewer than a whole sequence where CP is to save memory.
+    """If CP is meant to save memory, verl's tokens per GPU are fewer than a whole sequence.
 
-    verl multiplies the budget of a GPU by the CP size. A budget that holds the longest prompt and response without CP
-    is as full with it: micro-batches grow, and memory does not fall.
+    verl multiplies the per-GPU budget by the CP size. A budget that holds the longest prompt and response without CP is
+    used just as fully with it: micro-batches grow, and memory use doesn't fall.
     """
     stated = v.fact("ppo_max_token_len_per_gpu")
     if stated is not None and stated.origin == "default":
-        return None  # nobody chose it for this length
+        return None  # the default wasn't chosen for this length
     budget, prompt, response = v.ppo_max_token_len_per_gpu, v.max_prompt_length, v.max_response_length
     if budget is None or prompt is None or response is None or budget < prompt + response:
         return None
     return Problem(
-        message="the limit per GPU stays the same under context parallelism: verl makes micro-batches of"
-        f" {v.cp} times as many tokens, and memory does not fall",
+        message=f"the per-GPU limit stays the same under context parallelism: verl builds micro-batches with {v.cp} "
+        "times as many tokens, and memory use doesn't fall",
         found=f"ppo_max_token_len_per_gpu {budget} holds a whole sequence of {prompt} + {response} tokens at"
         f" context_parallel_size {v.cp}",
-        wanted=f"about {-(-(prompt + response) // v.cp)} tokens per GPU, if CP is to save memory"
+        wanted=f"about {-(-(prompt + response) // v.cp)} tokens per GPU, if CP is meant to save memory"
         " (verl-project/verl#3415)",
         facts=("ppo_max_token_len_per_gpu", "cp", "max_prompt_length", "max_response_length"),
     )
@@ -102,10 +102,10 @@ def token_budget_falls_with_cp(v: View) -> Problem | None:
     bad=Example("mlm", "--context-parallel-size 2 --cp-comm-type all_gather --window-size 1024,0 --seq-length 16384"),
 )
 def windows_are_not_gathered_whole(v: View) -> Problem | None:
-    """Layers with a short window do not gather the whole sequence.
+    """Layers with a short window don't gather the whole sequence.
 
-    all_gather brings K and V of the whole sequence to every rank before attention, however short the window, and
-    nothing hides it. An all-to-all moves 1/CP of that.
+    all_gather brings K and V of the whole sequence to every rank before attention, however short the window, and this
+    isn't overlapped with anything. An all-to-all moves 1/CP of that.
     """
     if "all_gather" not in windowed_types(v):
         return None
@@ -113,9 +113,9 @@ def windows_are_not_gathered_whole(v: View) -> Problem | None:
     if length is None or left < 0 or length < _FEW_WINDOWS * (left + 1):
         return None
     return Problem(
-        message="every rank gathers K and V of the whole sequence for a short window, and nothing hides it",
+        message="every rank gathers K and V of the whole sequence for a short window, without any overlap",
         found=f"all_gather in layers with a window of {left + 1} tokens at seq_length {length}",
-        wanted="a2a, where the heads divide by the CP size (NVIDIA/Megatron-LM#2222)",
+        wanted="a2a, if the head counts are divisible by the CP size (NVIDIA/Megatron-LM#2222)",
         facts=("cp_comm_type", "window_size", "seq_length"),
         fixes=type_fixes(v, "a2a"),
     )

@@ -1,6 +1,6 @@
-"""Every rule, by family. Written by hand: a rule that is not listed here does not exist.
+"""All rules, by family. Maintained by hand: a rule that isn't listed here doesn't exist.
 
-Families that concern few launches are imported for those alone, so that the others do not wait for them.
+Families that concern few launches are imported only for those, to keep other checks fast.
 """
 
 from __future__ import annotations
@@ -19,11 +19,12 @@ from hcp.rules.view import View
 
 if sys.flags.optimize > 1:
     raise HcpError(
-        "found Python with -OO (or PYTHONOPTIMIZE=2), which strips the texts of the rules; wanted none, or -O"
+        "found Python running with -OO (or PYTHONOPTIMIZE=2), which strips the texts of the rules; wanted no flag, or "
+        "-O"
     )
 
 RULES: tuple[Rule, ...]
-"""All rules, by id. They and `BY_ID` are loaded when they are asked for: see `__getattr__`."""
+"""All rules, by id. They and `BY_ID` are loaded on first access: see `__getattr__`."""
 BY_ID: dict[str, Rule]
 
 
@@ -131,7 +132,7 @@ _DYNAMIC = ("hybrid_context_parallel", "dynamic_context_parallel", "sequence_pac
 
 
 def _sets(v: View, *names: str) -> bool:
-    """Whether one of these facts is neither false nor null, or may be: the launch has it, but it cannot be seen."""
+    """Whether one of these facts is neither false nor null, or may be because the launch hides its value."""
     if any(v.get(name) for name in names):
         return True
     return hides_any(v.launch) and any(not v.known(name) and hidden(v.launch, name) for name in names)
@@ -185,11 +186,11 @@ _FAMILIES: tuple[tuple[_Load, Callable[[View], bool]], ...] = (
     (_known_faults, _may_meet_a_known_fault),
     (_check_itself, lambda v: bool(v.launch.assumed)),
 )
-"""What loads a family, and whether it can concern a launch: False only where none of its rules applies."""
+"""What loads a family, and whether it can concern a launch: False only if none of its rules applies."""
 
 
 def rules_for(launch: Launch) -> tuple[Rule, ...]:
-    """The rules that can concern a launch, by id; all of them where it accepts findings, which may be of any rule."""
+    """The rules that can concern a launch, by id; all of them if it accepts findings, which may be of any rule."""
     if launch.reading.acceptances:
         return _all()
     view = View(launch)
@@ -197,7 +198,7 @@ def rules_for(launch: Launch) -> tuple[Rule, ...]:
 
 
 def selected(select: str | None, ignore: str | None) -> Callable[[Launch], tuple[Rule, ...]]:
-    """The rules for a launch that `--select` names and `--ignore` does not; both list ids or prefixes, with commas.
+    """The rules for a launch that `--select` names and `--ignore` doesn't; both list ids or prefixes, with commas.
 
     Raises:
         HcpError: a name matches no rule.
@@ -210,7 +211,7 @@ def selected(select: str | None, ignore: str | None) -> Callable[[Launch], tuple
 
 
 def rule_of(rule_id: str) -> Rule:
-    """The rule with that id, in any letter case.
+    """The rule with that id, case-insensitive.
 
     Raises:
         HcpError: there is none; names the closest ids.
@@ -250,7 +251,7 @@ def _by_id() -> dict[str, Rule]:
 
 
 def __getattr__(name: str) -> object:
-    # The module's own attributes are found before this is asked.
+    # The module's own attributes are found before this is called.
     if name == "RULES":
         return _all()
     if name == "BY_ID":

@@ -14,9 +14,9 @@ Verdict = Literal["ok", "failed", "undecided"]
 class OfferedFix(NamedTuple):
     """A fix in the target's dialect, tried: it clears its rule and creates no new error.
 
-    `overrides` fit `hcp check --set`. The rest is what to change where a person types: `cli` are the words to append
-    to the launch's command line (a variable of the environment stands before it), `without` the flags to take out of
-    it, `lines` what belongs elsewhere in the script (`#SBATCH --nodes=4`, `srun --distribution=block`).
+    `overrides` fit `hcp check --set`. The rest is for a person to edit: `cli` holds the words to append to the launch's
+    command line (an environment variable goes before it), `without` the flags to remove from it, `lines` what belongs
+    elsewhere in the script (`#SBATCH --nodes=4`, `srun --distribution=block`).
     """
 
     overrides: tuple[str, ...]
@@ -31,7 +31,7 @@ class OfferedFix(NamedTuple):
 class Presumed(NamedTuple):
     """A key that the launch leaves to its recipe, and the value at which it was checked.
 
-    `recipes_set` of the `recipes` that Megatron-Bridge has give the key another value.
+    `recipes_set` of Megatron-Bridge's `recipes` set the key to another value.
     """
 
     key: str
@@ -63,21 +63,21 @@ class Finding(NamedTuple):
     fixes: tuple[OfferedFix, ...] = ()
     role: str = ""
     presumed: tuple[Presumed, ...] = ()
-    """The presumed values that it rests on; then it is a warning, "if the recipe leaves KEY at VALUE"."""
+    """The presumed values that it depends on; if any, it is a warning, "if the recipe leaves KEY at VALUE"."""
 
 
 class NotChecked(NamedTuple):
-    """A rule that concerns the launch but could not be decided, and the facts that it lacks."""
+    """A rule that applies to the launch but could not be decided, and the facts that it needs."""
 
     rule: Rule
     needs: tuple[str, ...]
 
 
 class Undecided(NamedTuple):
-    """Settings of the launch that could not be seen though an error rule depends on them.
+    """Settings of the launch that an error rule depends on but that hcp could not read.
 
-    `reason` says what hides them ("line 29 sources models/x.sh, which is not read"), `do` the one thing to do;
-    `needs` names the facts, `location` is where the launch hides them.
+    `reason` says what hides them ("line 29 sources models/x.sh, which isn't read"), `do` what to do about it; `needs`
+    names the facts, `location` is where the launch hides them.
     """
 
     reason: str
@@ -87,7 +87,8 @@ class Undecided(NamedTuple):
 
 
 class Report(NamedTuple):
-    """The outcome for one launch. `applied` counts the rules decided; `accepted` were ignored with a reason."""
+    """The outcome for one launch. `applied` counts the rules decided; `accepted` holds findings ignored with a
+    reason."""
 
     launch: Launch
     findings: tuple[Finding, ...]
@@ -96,7 +97,7 @@ class Report(NamedTuple):
     accepted: tuple[Finding, ...] = ()
     undecided: tuple[Undecided, ...] = ()
     presumed: tuple[Presumed, ...] = ()
-    """What was presumed and some recipes set, and what rules that concern the launch asked for."""
+    """The presumed values that some recipes set, or that rules applying to the launch requested."""
 
     @property
     def verdict(self) -> Verdict:
@@ -109,7 +110,7 @@ class Report(NamedTuple):
         return sum(finding.severity == severity for finding in self.findings)
 
     def failed(self, strict: bool = False) -> bool:
-        """Whether the launch must not start; `strict` counts warnings and undecided error rules too."""
+        """Whether the launch must not start; with `strict`, warnings and undecided error rules count too."""
         if self.num_findings("error"):
             return True
         undecided = bool(self.undecided) or any(item.rule.severity == "error" for item in self.not_checked)

@@ -1,4 +1,4 @@
-"""What a rule is, and what its check answers."""
+"""What a rule is, and what its check returns."""
 
 from __future__ import annotations
 
@@ -29,13 +29,12 @@ Stage = Literal["config", "init", "first-forward", "training", "never"]
 
 
 class Source(NamedTuple):
-    """Where upstream's code says it. `contains` is a short text inside the named function or class; never a line.
+    """Where upstream's code says so. `contains` is a short text inside the named function or class; never a line.
 
-    `versions` is a PEP 440 specifier of the releases in which it holds; rules state the first that was read.
-    `where`: `pypi` if the file is in a wheel or sdist on PyPI, `checkout` if only the repository has it.
-    `absent` is a text that must NOT be there (for "nothing checks this").
-    `branches` are those of the repository that say so, as far as their version is in the range; the releases do, too,
-    unless it is said of dev alone. () are the releases alone.
+    `versions` is a PEP 440 specifier of the releases in which it holds; rules state the first that was read. `where`:
+    `pypi` if the file is in a wheel or sdist on PyPI, `checkout` if only the repository has it. `absent` is a text that
+    must NOT be there (for "nothing checks this"). `branches` are the repository's branches that contain it, if their
+    version is in the range; so do the releases, unless only dev is named. () means releases only.
     """
 
     repo: str
@@ -49,10 +48,10 @@ class Source(NamedTuple):
 
 
 class Fix(NamedTuple):
-    """An edit of facts, and what it does. A value None unsets the key.
+    """An edit of facts, and its effect. The value None unsets the key.
 
-    The engine writes it in the target's dialect, tries it, and offers it only if it clears its rule and creates
-    no new error.
+    The engine writes it in the target's dialect, tries it, and offers it only if it clears its rule and creates no new
+    error.
     """
 
     edits: Mapping[str, Any]
@@ -60,10 +59,10 @@ class Fix(NamedTuple):
 
 
 class Problem(NamedTuple):
-    """What a check found. `message` says the consequence; `facts` names the facts involved, the guilty one first.
+    """What a check found. `message` states the consequence; `facts` names the facts involved, the offending one first.
 
-    `severity`, `effect` and `stage` override the rule's where the dialect changes them. `location` is for what no
-    fact holds; else the place is that of the first fact that has one.
+    `severity`, `effect` and `stage` override the rule's if the dialect changes them. `location` is for what has no
+    fact; otherwise the location is that of the first fact that has one.
     """
 
     message: str
@@ -80,7 +79,7 @@ class Problem(NamedTuple):
 class Example(NamedTuple):
     """A launch in a few words: flags for `mlm`, overrides for the others; `assume` as on the command line.
 
-    A text of several lines is a file's text: an override list or a YAML.
+    A multi-line text is a file's content: an override list or YAML.
     """
 
     dialect: Dialect
@@ -89,7 +88,7 @@ class Example(NamedTuple):
 
 
 class Rule(NamedTuple):
-    """One thing that must hold. Pure: reads the view, answers, never raises (but `Unknown`)."""
+    """One thing that must hold. Pure: reads the view, returns, and raises nothing but `Unknown`."""
 
     id: str
     severity: Severity
@@ -101,12 +100,12 @@ class Rule(NamedTuple):
     good: Example
     bad: Example
     last: bool = False
-    """Judges the check itself (assumptions, accepted findings) and not the launch: runs after all others."""
+    """Checks the check itself (assumptions, accepted findings), not the launch: runs after all others."""
     table: str = ""
     """The module of the table whose row it is; empty for a rule that is a function."""
     recipe_settled: bool = False
-    """Judges what a recipe gets right by itself (its layers, its batches): where an unknown recipe or model hides what
-    it reads, it is not checked, and the launch is decided without it."""
+    """Checks what a recipe gets right by itself (its layers, its batches): if an unknown recipe or model hides what it
+    reads, the rule isn't checked, and the launch is decided without it."""
 
     @property
     def title(self) -> str:
@@ -119,7 +118,7 @@ class Rule(NamedTuple):
         return " ".join(self._doc()[2].split())
 
     def _doc(self) -> tuple[str, str, str]:
-        assert self.check.__doc__ is not None, f"{self.id} has no docstring, which holds its title"
+        assert self.check.__doc__ is not None, f"{self.id} has no docstring, so no title"
         return self.check.__doc__.partition("\n")
 
 

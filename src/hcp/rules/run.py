@@ -13,7 +13,7 @@ from hcp.rules.view import Unknown, View
 
 
 def run(view: View, rules: Iterable[Rule]) -> tuple[list[Finding], list[NotChecked], int]:
-    """What the rules find, what they could not decide, and how many of them applied."""
+    """What the rules find, what they couldn't decide, and how many of them applied."""
     presumed = presumed_facts(view.launch)
     findings: list[Finding] = []
     not_checked: list[NotChecked] = []
@@ -40,13 +40,13 @@ def run(view: View, rules: Iterable[Rule]) -> tuple[list[Finding], list[NotCheck
 
 
 def findings_by_id(launch: Launch, rules: Iterable[Rule]) -> dict[str, Finding]:
-    """What the rules about the launch itself find: what a tried fix is judged by."""
+    """What the rules about the launch itself find: the measure for a tried fix."""
     findings, _, _ = run(View(launch), (rule for rule in rules if not rule.last))
     return {finding.rule.id: finding for finding in findings}
 
 
 def presumed_facts(launch: Launch) -> dict[str, Presumed]:
-    """By fact name, what the launch is checked at because it does not say."""
+    """By fact name, the value presumed for a setting that the launch doesn't state."""
     if not any(fact.origin == "presumed" for fact in launch.facts.values()):
         return {}
     from hcp.rules.verdict.presume import presumptions_of

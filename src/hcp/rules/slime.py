@@ -1,4 +1,4 @@
-"""slime and miles: what their own arguments are asked for, and what a token budget means under CP."""
+"""slime and miles: what their own arguments require, and what a token budget means under CP."""
 
 from __future__ import annotations
 
@@ -32,21 +32,21 @@ def _is_slime(v: View) -> bool:
     bad=Example("slime", f"{_JOB}--use-dynamic-batch-size"),
 )
 def batches_by_tokens_have_a_budget(v: View) -> Problem | None:
-    """Micro-batches by tokens have a budget of tokens.
+    """Micro-batches by tokens have a token budget.
 
-    --use-dynamic-batch-size has no budget by default; both programs assert it before they start a worker. The budget
-    is for one rank: a micro-batch holds CP times as many tokens.
+    --use-dynamic-batch-size has no budget by default; both programs assert that one is set before they start a worker.
+    The budget is per rank: a micro-batch holds CP times as many tokens.
     """
     if v.max_tokens_per_gpu is not None:
         return None
     longest = v.get("rollout_max_response_len")
     size = round_up(-(-(longest or 8192) // v.get("cp", 1)), 128)
     return Problem(
-        message="micro-batches are formed by tokens, but nothing says of how many: start-up stops",
+        message="micro-batches are formed by tokens, but no budget is set: start-up fails",
         found="use_dynamic_batch_size and no max_tokens_per_gpu",
         wanted="--max-tokens-per-gpu, about the longest sample / CP",
         facts=("max_tokens_per_gpu", "batches_by_tokens"),
-        fixes=(Fix({"max_tokens_per_gpu": size}, f"{size} tokens a rank"),),
+        fixes=(Fix({"max_tokens_per_gpu": size}, f"{size} tokens per rank"),),
     )
 
 
@@ -71,20 +71,20 @@ def batches_by_tokens_have_a_budget(v: View) -> Problem | None:
 def budget_holds_the_longest_answer(v: View) -> Problem | None:
     """The token budget times CP has room for the longest answer.
 
-    A sample that is longer than the budget is not refused: it becomes a micro-batch of its own, above the budget. The
-    memory that the budget was chosen for then does not suffice, at the first long answer and not at the start.
+    A sample longer than the budget isn't rejected: it becomes its own micro-batch, above the budget. Memory then runs
+    out at the first long answer, not at start-up.
     """
     budget = v.max_tokens_per_gpu * v.cp
     if budget >= v.rollout_max_response_len:
         return None
     size = round_up(-(-v.rollout_max_response_len // v.cp), 128)
     return Problem(
-        message="longer samples go over the budget, which bounds no memory then",
+        message="longer samples exceed the budget, which then no longer limits memory",
         found=f"max_tokens_per_gpu {v.max_tokens_per_gpu} x CP {v.cp} = {budget} tokens, answers of up to "
         f"{v.rollout_max_response_len}",
         wanted=f"max_tokens_per_gpu of about {size}, or more context parallelism",
         facts=("max_tokens_per_gpu", "rollout_max_response_len", "cp"),
-        fixes=(Fix({"max_tokens_per_gpu": size}, f"{size} tokens a rank"),),
+        fixes=(Fix({"max_tokens_per_gpu": size}, f"{size} tokens per rank"),),
     )
 
 
@@ -102,10 +102,10 @@ def budget_holds_the_longest_answer(v: View) -> Problem | None:
     bad=Example("slime", f"{_JOB}--num-steps-per-rollout 2 --global-batch-size 256"),
 )
 def batch_is_that_of_the_steps(v: View) -> Problem | None:
-    """A stated global batch size is what the steps of a rollout leave.
+    """A stated global batch size equals the samples per step of a rollout.
 
-    The samples of a rollout are rollout_batch_size x n_samples_per_prompt. With num_steps_per_rollout both programs
-    compute the batch of a step, and stop where another one is stated.
+    A rollout has rollout_batch_size x n_samples_per_prompt samples. With num_steps_per_rollout both programs compute
+    the batch size of a step, and fail if a different one is stated.
     """
     if None in (v.rollout_batch_size, v.samples_per_prompt):
         return None
@@ -113,12 +113,12 @@ def batch_is_that_of_the_steps(v: View) -> Problem | None:
     if v.global_batch_size == size:
         return None
     return Problem(
-        message="the global batch size is not that of the steps: start-up stops",
+        message="the global batch size differs from the computed batch size per step: start-up fails",
         found=f"global_batch_size {v.global_batch_size}, {v.rollout_batch_size} prompts x {v.samples_per_prompt} "
         f"answers in {v.steps_per_rollout} steps",
         wanted=f"{size}, or no global_batch_size",
         facts=("global_batch_size", "steps_per_rollout", "rollout_batch_size", "samples_per_prompt"),
-        fixes=(Fix({"global_batch_size": size}, f"{size} samples a step"),),
+        fixes=(Fix({"global_batch_size": size}, f"{size} samples per step"),),
     )
 
 
@@ -138,18 +138,19 @@ def batch_is_that_of_the_steps(v: View) -> Problem | None:
 def rows_by_tokens_are_packed(v: View) -> Problem | None:
     """Micro-batches by tokens are packed rows.
 
-    Rows in bshd have one sequence each, padded to one length; they are counted, with --micro-batch-size.
+    In bshd each row is one sequence, padded to a common length; micro-batches are then counted in rows, with
+    --micro-batch-size.
     """
     if not v.batches_by_tokens:
         return None
     return Problem(
-        message="rows of one sequence cannot be filled by tokens: start-up stops",
+        message="micro-batches of unpacked rows cannot be formed by tokens: start-up fails",
         found="qkv_format bshd and use_dynamic_batch_size",
-        wanted="qkv_format thd, or micro-batches by sequences",
+        wanted="qkv_format thd, or micro-batches by number of sequences",
         facts=("qkv_format", "batches_by_tokens"),
         fixes=(
             Fix({"qkv_format": "thd"}, "packed rows"),
-            Fix({"batches_by_tokens": None}, "micro-batches by sequences"),
+            Fix({"batches_by_tokens": None}, "micro-batches by number of sequences"),
         ),
     )
 

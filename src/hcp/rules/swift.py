@@ -1,4 +1,4 @@
-"""ms-swift: what the arguments of `megatron sft|pt|rlhf` are asked for before Megatron is."""
+"""ms-swift: what `megatron sft|pt|rlhf` checks in its arguments before Megatron does."""
 
 from __future__ import annotations
 
@@ -28,10 +28,10 @@ def _is_swift(v: View) -> bool:
     bad=Example("ms-swift", f"{_CP} --global_batch_size 12", "nodes=2 gpus_per_node=8"),
 )
 def global_batch_divides_into_micro_batches(v: View) -> Problem | None:
-    """The global batch divides by micro-batch x data-parallel size.
+    """The global batch size is divisible by micro-batch size x data-parallel size.
 
-    The data-parallel size is what TP, PP and CP leave of the ranks, so that another CP size may break a batch that was
-    fine. The global batch is 16 unless it is set.
+    The data-parallel size is what TP, PP and CP leave of the ranks, so changing the CP size may break a batch size that
+    was fine. The global batch size defaults to 16.
     """
     model = v.tp * v.pp * v.cp
     if None in (v.global_batch_size, v.micro_batch_size) or v.world_size % model:
@@ -41,12 +41,12 @@ def global_batch_divides_into_micro_batches(v: View) -> Problem | None:
         return None
     size = round_up(v.global_batch_size, unit)
     return Problem(
-        message="the global batch cannot be dealt to the ranks in micro-batches: start-up stops",
+        message="the global batch cannot be split over the ranks in micro-batches: start-up fails",
         found=f"global_batch_size {v.global_batch_size} at DP {v.world_size // model} x micro-batch "
         f"{v.micro_batch_size}",
         wanted=f"a multiple of {unit}",
         facts=("global_batch_size", "micro_batch_size", "cp", "world_size"),
-        fixes=(Fix({"global_batch_size": size}, f"{size} sequences a step"),),
+        fixes=(Fix({"global_batch_size": size}, f"{size} sequences per step"),),
     )
 
 
@@ -72,14 +72,14 @@ def global_batch_divides_into_micro_batches(v: View) -> Problem | None:
 def fsdp_has_several_connections(v: View) -> Problem | None:
     """Megatron-FSDP runs with CUDA_DEVICE_MAX_CONNECTIONS above 1.
 
-    ms-swift itself sets the variable to 1 where nobody does, and then refuses it under --use_megatron_fsdp: the launch
+    ms-swift itself sets the variable to 1 if it is unset, and then rejects that under --use_megatron_fsdp: the launch
     has to export another value.
     """
     found = v.get(_CONNECTIONS)
     if found not in (None, "1"):
         return None
     return Problem(
-        message="ms-swift refuses Megatron-FSDP with the value that it sets by itself: start-up stops",
+        message="ms-swift rejects Megatron-FSDP with the value that it sets itself: start-up fails",
         found=f"use_megatron_fsdp with CUDA_DEVICE_MAX_CONNECTIONS {'not set' if found is None else found}",
         wanted="a value above 1, such as 32",
         facts=("fsdp", _CONNECTIONS),

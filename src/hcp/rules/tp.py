@@ -1,4 +1,4 @@
-"""Tensor parallelism: what it must divide."""
+"""Tensor parallelism: what must be divisible by it."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ def tp_divides_heads(v: View) -> Problem | None:
     if v.heads % v.tp == 0:
         return None
     return Problem(
-        message="the config constructor stops: the heads cannot be split over the TP ranks",
+        message="the config constructor fails: the heads cannot be split over the TP ranks",
         found=f"{v.heads} attention heads at tensor_model_parallel_size {v.tp}",
         wanted=f"a tensor_model_parallel_size that divides {v.heads}",
         facts=("tp", "heads"),
@@ -60,9 +60,9 @@ def tp_divides_heads(v: View) -> Problem | None:
     bad=Example("mlm", "--tp-comm-overlap --tensor-model-parallel-size 2"),
 )
 def tp_overlap_has_sequence_parallelism(v: View) -> Problem | None:
-    """The overlap of tensor-parallel communication has sequence parallelism.
+    """Overlapped tensor-parallel communication is used with sequence parallelism.
 
-    Megatron-LM's command line asserts it, and switches sequence parallelism off where there is one tensor-parallel
+    Megatron-LM's command line asserts this, and switches sequence parallelism off if there is only one tensor-parallel
     rank. Bridge switches the overlap off instead.
     """
     if v.tp > 1 and v.sequence_parallel:
@@ -70,7 +70,7 @@ def tp_overlap_has_sequence_parallelism(v: View) -> Problem | None:
     off = Fix({"tp_comm_overlap": False}, "no overlap")
     on = Fix({"sequence_parallel": True}, "activations split over the tensor-parallel ranks")
     return Problem(
-        message="Megatron-LM's command line overlaps only what sequence parallelism sends: the launch stops",
+        message="Megatron-LM overlaps only the communication of sequence parallelism: the launch fails",
         found="tp_comm_overlap "
         + (f"at tensor_model_parallel_size {v.tp}" if v.tp == 1 else "without sequence_parallel"),
         wanted="tensor and sequence parallelism",
@@ -94,10 +94,10 @@ def tp_overlap_has_sequence_parallelism(v: View) -> Problem | None:
     recipe_settled=True,
 )
 def saved_activations_have_ranks_to_go_to(v: View) -> Problem | None:
-    """Saved activations are distributed over tensor-parallel ranks that hold them whole.
+    """Saved activations are distributed only over TP ranks that each hold all of them.
 
-    One rank has nobody to share with (Megatron-LM's command line asserts it); with sequence parallelism they are split
-    already, and the config constructor refuses the option.
+    A single rank has no other to share with (Megatron-LM's command line asserts this); with sequence parallelism
+    activations are already split, and the config constructor rejects the option.
     """
     if v.dialect == "mlm" and v.tp == 1:
         found = "tensor_model_parallel_size 1"
@@ -106,7 +106,7 @@ def saved_activations_have_ranks_to_go_to(v: View) -> Problem | None:
     else:
         return None
     return Problem(
-        message="there is nothing to distribute: start-up stops",
+        message="there is nothing to distribute: start-up fails",
         found=f"distribute_saved_activations with {found}",
         wanted="tensor parallelism without sequence parallelism, or no such distribution",
         facts=("distribute_saved_activations", "tp", "sequence_parallel"),
@@ -115,7 +115,7 @@ def saved_activations_have_ranks_to_go_to(v: View) -> Problem | None:
 
 
 def _widths(v: View) -> dict[str, dict[str, int | None]]:
-    """What tensor and expert tensor parallelism split: of the MLP where a layer has one, of experts."""
+    """What tensor and expert tensor parallelism split: the MLP, if a layer has one, and the experts."""
     if not v.num_experts:
         return {"tp": {"ffn_hidden_size": v.ffn_hidden_size}}
     dense = {"moe_shared_expert_intermediate_size": v.moe_shared_expert_intermediate_size}
@@ -137,10 +137,10 @@ def _widths(v: View) -> dict[str, dict[str, int | None]]:
     recipe_settled=True,
 )
 def tp_divides_the_width_of_the_mlp(v: View) -> Problem | None:
-    """Tensor parallelism divides the width of the MLP, and of the experts their own.
+    """Tensor parallelism divides the MLP width, and expert tensor parallelism the experts' width.
 
-    A rank holds a whole number of the columns of the first matrix; the experts are split by expert tensor parallelism.
-    The layer asserts it where it is built, with a text that names two numbers and no option.
+    A rank holds a whole number of columns of the first matrix; the experts are split by expert tensor parallelism. The
+    layer's constructor asserts this, with a message that gives two numbers but no option.
     """
     for axis, widths in _widths(v).items():
         found = undivided_width(widths, v[axis])
@@ -149,7 +149,7 @@ def tp_divides_the_width_of_the_mlp(v: View) -> Problem | None:
         name, width = found
         size, kind = v[axis], "tensor" if axis == "tp" else "expert tensor"
         return Problem(
-            message="the model build stops: a layer's width cannot be shared by the ranks",
+            message="building the model fails: a layer's width cannot be split evenly over the ranks",
             found=f"{name} {width} over {size} ranks of {kind} parallelism",
             wanted=f"a width that {size} divides",
             facts=(axis, name),

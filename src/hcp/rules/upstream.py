@@ -1,6 +1,6 @@
-"""The upstream files that rules cite, each named once.
+"""The upstream files that rules cite, each defined once.
 
-A rule says what a file says by content, never by line: `PARALLEL_STATE.says("initialize_model_parallel", "...")`.
+A rule cites a file's content, never a line number: `PARALLEL_STATE.says("initialize_model_parallel", "...")`.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ class UpstreamFile(NamedTuple):
     ) -> Source:
         """What the function or class `qualname` contains, and what is absent from it, in these versions and branches.
 
-        `where` is for what this file says in the repository only, before any release on PyPI does.
+        `where` is for content that so far is only in the repository, not in a release on PyPI.
         """
         return Source(self.repo, self.path, qualname, contains, versions, where or self.where, absent, branches)
 
@@ -137,7 +137,7 @@ VERL_RAY_ON_SLURM = UpstreamFile("verl", "examples/tutorial/slurm/ray_on_slurm.s
 VERL_REGISTRY = UpstreamFile("verl", "verl/models/mcore/registry.py")
 
 OWN = MODEL_PARALLEL_CONFIG.says("ModelParallelConfig", "context_parallel_size", ">=0.12")
-"""What rules about the check itself cite: nothing upstream decides them."""
+"""What rules about the check itself cite: they don't depend on upstream."""
 
 NEMO_RL_AUTOMODEL = UpstreamFile("nemo-rl", "nemo_rl/models/automodel/setup.py", "checkout")
 NEMO_RL_DATA = UpstreamFile("nemo-rl", "nemo_rl/models/megatron/data.py", "checkout")

@@ -1,4 +1,4 @@
-"""ACCEPT001, and how the engine honours accepted findings."""
+"""ACCEPT001, and how the engine honors accepted findings."""
 
 from __future__ import annotations
 

@@ -62,7 +62,7 @@ TEXTS: list[Row] = [
     ("ATTN001", "mlm", "--attention-backend local --spec a.module function", "", "found: with spec a.module"),
     ("ATTN002", "mlm", "--rope-type yarn", "", "found: rope_type yarn"),
     ("ATTN003", "mlm", "--batch-invariant-mode --attention-backend fused", "mcore=0.19.0", "found: fused"),
-    ("ATTN003", "bridge", WORD, "mcore=0.19.0", "found: attention_backend flash as a word"),
+    ("ATTN003", "bridge", WORD, "mcore=0.19.0", "found: attention_backend flash as a string"),
     ("ATTN003", "bridge", WORD, "mcore=0.19.0", "wanted: _args_: [1]"),
 ]
 

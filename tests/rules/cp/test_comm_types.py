@@ -52,9 +52,9 @@ VERDICTS: list[Row] = [
 
 TEXTS: list[Row] = [
     # rule, dialect, launch, assumed, what the finding says
-    ("CP004", "mlm", "", "cp=2 cp_comm_type=allgather", "first forward;"),
-    ("CP004", "mlm", "", "cp=2 cp_comm_type=ulysses", "first forward |"),
-    ("CP004", "verl", "", "cp=2 cp_comm_type=allgather attention_variant=gdn", "first forward |"),
+    ("CP004", "mlm", "", "cp=2 cp_comm_type=allgather", "first forward pass fails; "),
+    ("CP004", "mlm", "", "cp=2 cp_comm_type=ulysses", "first forward pass fails |"),
+    ("CP004", "verl", "", "cp=2 cp_comm_type=allgather attention_variant=gdn", "first forward pass fails |"),
 ]
 
 

@@ -36,7 +36,7 @@ TEXTS: list[Row] = [
         "mlm",
         "",
         "cp=8 cp_comm_type=a2a heads=32 kv_heads=8 tp=4",
-        "| a ring: heads stay whole | all-to-all over 2 ranks inside, a ring of 4 outside",
+        "| a ring: heads are not split | all-to-all over 2 ranks inside, a ring of 4 outside",
     ),
 ]
 

@@ -85,7 +85,7 @@ VERDICTS: list[Row] = [
 
 TEXTS: list[Row] = [
     # rule, dialect, launch, assumed, what the finding says
-    ("CP001", "mlm", "", "cp=2 seq_length=1", "its arguments"),
+    ("CP001", "mlm", "", "cp=2 seq_length=1", "argument validation fails"),
     ("CP024", "mlm", "", "cp=2 seq_length=65536", "dense mask of 4"),
     ("CP024", "mlm", "", "cp=2 seq_length=65536", "attention_mask_in_dataloader"),
     (

@@ -87,18 +87,18 @@ VERDICTS: list[Row] = [
 
 TEXTS: list[Row] = [
     # rule, dialect, launch, assumed, what the finding says
-    ("DCP028", "mlm", f"{HYBRID} --use-varlen-dataset", ON_MAIN, "message: --use-varlen-dataset is unknown to main"),
+    ("DCP028", "mlm", f"{HYBRID} --use-varlen-dataset", ON_MAIN, "message: --use-varlen-dataset doesn't exist on main"),
     ("DCP001", "mlm", HYBRID, ON_MAIN_0_19, 'out of range" | hybrid_context_parallel with megatron-core 0.19.0'),
-    ("DCP001", "mlm", f"{HYBRID}{TP} 2", ON_16_RANKS, "or hangs, because the ranks of a TP group disagree"),
+    ("DCP001", "mlm", f"{HYBRID}{TP} 2", ON_16_RANKS, "or hangs because the ranks of a TP group disagree"),
     ("DCP001", "mlm", HYBRID, "world_size=8 mcore=0.20.0", "builds of 0.20"),
-    ("DCP016", "verl", BOTH_NAMES, VERL_ON_DEV, "hybrid_context_parallel in verl, which never wraps"),
+    ("DCP016", "verl", BOTH_NAMES, VERL_ON_DEV, "hybrid_context_parallel in verl, which doesn't wrap"),
     ("DCP016", "verl", BOTH_NAMES, VERL_ON_DEV, "verl's own dynamic_context_parallel"),
-    ("DCP016", "bridge", BRIDGE, "mcore=0.16.1", "the first step stops"),
+    ("DCP016", "bridge", BRIDGE, "mcore=0.16.1", "the first step fails"),
     ("DCP016", "bridge", PIPELINE, "mcore=0.16.1", "no group is ever chosen"),
-    ("DCP020", "mlm", DYNAMIC, ON_MAIN_0_19, "the command line refuses the flag"),
+    ("DCP020", "mlm", DYNAMIC, ON_MAIN_0_19, "argparse rejects the flag"),
     ("DCP020", "bridge-provider", DYNAMIC_PROVIDER, "mcore=0.16.1", "no dynamic groups are built"),
     ("DCP020", "verl", VERL, VERL_0_7, "verl 0.8 or newer"),
-    ("DCP020", "verl", VERL, VERL_0_8, "another name for the parameter"),
+    ("DCP020", "verl", VERL, VERL_0_8, "names the parameter differently"),
 ]
 
 FIXES: list[FixRow] = [

@@ -51,7 +51,7 @@ TEXTS: list[Row] = [
     ("DCP007", "mlm", f"{HYBRID} {CP} 12", "world_size=12 mcore=0.17.0 te=2.14", "message: group of 8"),
     ("DCP007", "mlm", f"{HYBRID} {CP} 12", "world_size=12 mcore=0.17.0 te=2.14", "none is built | DP x CP = 12"),
     ("DCP007", "mlm", f"{HYBRID} {CP} 9", "world_size=9 mcore=0.17.0 te=2.14", "message: even"),
-    ("DCP007", "mlm", f"{HYBRID} {CP} 10", "world_size=10 mcore=0.17.0 te=2.14", "message: under the size 4"),
+    ("DCP007", "mlm", f"{HYBRID} {CP} 10", "world_size=10 mcore=0.17.0 te=2.14", "message: registered as size 4"),
     ("DCP007", "mlm", f"{HYBRID} {CP} 1", "world_size=1 mcore=0.17.0 te=2.14", "such as 2 or"),
 ]
 

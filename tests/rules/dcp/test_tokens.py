@@ -49,10 +49,10 @@ VERDICTS: list[Row] = [
 TEXTS: list[Row] = [
     # rule, dialect, launch, assumed, what the finding says
     ("DCP005", "mlm", NO_TOKENS, ON_MAIN, "until the first batch"),
-    ("DCP005", "verl", VERL_NO_TOKENS, VERL_ON_DEV, "verl stops at start-up"),
-    ("DCP006", "mlm", f"{HYBRID}--max-seqlen-per-dp-cp-rank 4095", ON_MAIN, "in the middle of training"),
-    ("DCP006", "mlm", f"{DYNAMIC}--max-seqlen-per-dp-cp-rank 4095", ON_DEV, "the launcher stops"),
-    ("DCP008", "mlm", SPLIT, ON_16, "multiples of 32: a data set that pads so itself"),
+    ("DCP005", "verl", VERL_NO_TOKENS, VERL_ON_DEV, "verl fails at start-up"),
+    ("DCP006", "mlm", f"{HYBRID}--max-seqlen-per-dp-cp-rank 4095", ON_MAIN, "in mid-training"),
+    ("DCP006", "mlm", f"{DYNAMIC}--max-seqlen-per-dp-cp-rank 4095", ON_DEV, "the launcher fails"),
+    ("DCP008", "mlm", SPLIT, ON_16, "multiples of 32: a dataset that pads this way itself"),
     ("DCP008", "mlm", f"{HYBRID}{CP} 4", ON_MAIN, "multiples of 16 |"),
 ]
 

@@ -67,8 +67,8 @@ VERDICTS: list[Row] = [
 
 TEXTS: list[Row] = [
     # rule, dialect, launch, assumed, what the finding says
-    ("DCP015", "mlm", ROWS, ON_MAIN, "no boundaries of sequences"),
-    ("DCP015", "mlm", ROWS, ON_MAIN, "a data set without --sft"),
+    ("DCP015", "mlm", ROWS, ON_MAIN, "no sequence boundaries"),
+    ("DCP015", "mlm", ROWS, ON_MAIN, "a dataset without --sft"),
     ("DCP015", "mlm", ROWS, ON_MAIN, "sft | micro_batch_size"),
     ("DCP015", "mlm", TWO_ROWS, ON_MAIN, "with micro_batch_size 2"),
     ("DCP015", "mlm", "", "hybrid_context_parallel=true", "and micro_batch_size 1 | sft"),
@@ -80,7 +80,7 @@ TEXTS: list[Row] = [
         "hybrid_context_parallel=true sft=true micro_batch_size=2",
         "dynamic CP with micro_batch_size 2",
     ),
-    ("DCP015", "mlm", "", "hybrid_context_parallel=true", "dynamic CP with a data set without --sft"),
+    ("DCP015", "mlm", "", "hybrid_context_parallel=true", "dynamic CP with a dataset without --sft"),
     ("DCP017", "mlm", f"{DYNAMIC}--sequence-packing-scheduler dp_balanced", ON_DEV, "scheduler dp_balanced"),
     ("DCP017", "mlm", DYNAMIC, TE_2_8, "with Transformer Engine 2.8.0"),
 ]

@@ -114,7 +114,7 @@ TEXTS: list[Row] = [
     ("DCP025", "verl", VERL, VERL_0_8, "any size by count"),
     ("DCP026", "verl", OF_4, VERL_0_9, "only counts towards DP x CP"),
     ("DCP026", "verl", OF_4, VERL_0_9, "the packed budget of a static group / 4"),
-    ("DCP026", "verl", OF_4, VERL_0_8, "sequences meet the wrong ranks"),
+    ("DCP026", "verl", OF_4, VERL_0_8, "sequences reach the wrong ranks"),
     ("DCP026", "verl", OF_4, VERL_0_8, "| context_parallel_size 1 |"),
     ("DCP027", "verl", f"{CRITIC}megatron", VERL_ON_DEV, "on in actor_rollout_ref.actor, off in critic"),
 ]

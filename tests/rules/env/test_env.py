@@ -153,8 +153,8 @@ TEXTS: list[Row] = [
         "mlm",
         "--attention-backend flash",
         "te=2.9 flash_attn=2.8.3",
-        "message: takes: the first forward stops",
+        "message: supports: the first forward pass fails",
     ),
-    ("ENV007", "mlm", "--attention-backend auto", "te=2.9 flash_attn=2.8.3", "message: counts as not installed"),
+    ("ENV007", "mlm", "--attention-backend auto", "te=2.9 flash_attn=2.8.3", "message: is treated as not installed"),
     ("ENV007", "mlm", "--attention-backend auto", "te=2.9 flash_attn=2.8.3", "wanted: flash-attn 2.8.1 or older"),
 ]

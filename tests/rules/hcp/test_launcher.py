@@ -45,5 +45,5 @@ TEXTS: list[Row] = [
     # rule, dialect, launch, assumed, what the finding says
     ("HCP010", "bridge-provider", "", "cp=4 cp_comm_type=a2a+p2p hcp_sizes=8", "Bridge provider,"),
     ("HCP010", "verl", "", "cp=4 cp_comm_type=a2a+p2p hcp_sizes=2,2", "initialize_model_parallel | a flat type |"),
-    ("HCP011", "bridge", "", "hcp_sizes=2,2 use_decentralized_pg=true", "start-up stops"),
+    ("HCP011", "bridge", "", "hcp_sizes=2,2 use_decentralized_pg=true", "start-up fails"),
 ]

@@ -103,7 +103,7 @@ TEXTS: list[Row] = [
     ("HCP001", "bridge-provider", BRIDGE_BARE, "", "1/4 of the sequence |"),
     ("HCP001", "mlm", f"{CP} 4 --cp-comm-type a2a+p2p", "", "two sizes with the product 4"),
     ("HCP001", "mlm", f"{CP} 3 --cp-comm-type a2a+p2p", "", "a flat communication type at CP size 3"),
-    ("HCP002", "mlm", "", "hcp_sizes=2,2", "AssertionError that"),
+    ("HCP002", "mlm", "", "hcp_sizes=2,2", "AssertionError without"),
     ("HCP003", "mlm", "", "cp=8 cp_comm_type=a2a+p2p hcp_sizes=8", "[8]: 1 level |"),
     ("HCP005", "mlm", "", "cp=4 cp_comm_type=a2a+p2p hcp_sizes=1,4", 'cp_comm_type "p2p"'),
 ]

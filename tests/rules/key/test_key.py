@@ -78,13 +78,13 @@ VERDICTS: list[Row] = [
 
 TEXTS: list[Row] = [
     # rule, dialect, launch, assumed, what the finding says
-    ("KEY001", "mlm", "--seq-lenght 4096", "", "stops at an option"),
+    ("KEY001", "mlm", "--seq-lenght 4096", "", "rejects an option"),
     (
         "KEY001",
         "bridge",
         "model.cp_com_type=a2a",
         "",
-        "so cp_comm_type keeps another value | model.cp_com_type | model.cp_comm_type",
+        "so cp_comm_type keeps its other value | model.cp_com_type | model.cp_comm_type",
     ),
     (
         "KEY001",
@@ -93,25 +93,38 @@ TEXTS: list[Row] = [
         "",
         "model.cp_com_type, and 1 more | model.cp_comm_type",
     ),
-    ("KEY002", "mlm", "--window-size 128,0", "mcore=0.14.0", "message: --window-size is unknown to Megatron-LM 0.14.0"),
     (
         "KEY002",
         "mlm",
         "--window-size 128,0",
         "mcore=0.14.0",
-        "wanted: an option of 0.14.0; this one is in 0.15.0 to dev",
+        "message: --window-size doesn't exist in Megatron-LM 0.14.0",
     ),
-    ("KEY002", "mlm", "--cp-partition-mode x", "mcore=0.20.0", "message: is unknown to main (0.20.0) as of 20"),
-    ("KEY002", "mlm", "--cp-partition-mode x", "mcore=0.20.0", "wanted: an option of main; this one is in dev"),
+    (
+        "KEY002",
+        "mlm",
+        "--window-size 128,0",
+        "mcore=0.14.0",
+        "wanted: an option of 0.14.0; this one exists in 0.15.0 to dev",
+    ),
+    ("KEY002", "mlm", "--cp-partition-mode x", "mcore=0.20.0", "message: doesn't exist in main (0.20.0) as of 20"),
+    ("KEY002", "mlm", "--cp-partition-mode x", "mcore=0.20.0", "wanted: an option of main; this one exists in dev"),
     ("KEY003", "mlm", "--sft-sequence-packing --ours", "mcore=0.16.1", "found: --sft-sequence-packing, and 1 more"),
     (
         "KEY003",
         "mlm",
         "--sft-sequence-packing",
         "mcore=0.16.1",
-        "--sft-sequence-packing is unknown to main (of Megatron-LM 0.16.1): this script is for a branch, and argparse",
+        "--sft-sequence-packing doesn't exist on main (of Megatron-LM 0.16.1): this script was "
+        "written for another branch, and argparse",
     ),
-    ("KEY003", "mlm", "--ours", "script=pretrain_gpt.py", "message: --ours is unknown to main: this script is for a"),
+    (
+        "KEY003",
+        "mlm",
+        "--ours",
+        "script=pretrain_gpt.py",
+        "message: --ours doesn't exist on main: this script was written for a",
+    ),
 ]
 
 

@@ -111,8 +111,8 @@ TEXTS: list[Row] = [
         "found: seq_length 131072, max_position_embeddings 4096",
     ),
     ("LEN003", "bridge", _LENGTHS, "", "found: model.seq_length 16384, dataset.seq_length 8192"),
-    ("LEN003", "bridge", _LENGTHS, "script=run_recipe.py", "message: the training runs at that one"),
-    ("LEN003", "bridge", _LENGTHS, "", "message: validation stops"),
+    ("LEN003", "bridge", _LENGTHS, "script=run_recipe.py", "message: training runs at that length"),
+    ("LEN003", "bridge", _LENGTHS, "", "message: validation fails"),
     ("LEN004", "bridge", f"{_HF} dataset.seq_length=4098", "bridge=0.6.0 cp=2 tp=1", "wanted: a multiple of 4"),
 ]
 

@@ -106,12 +106,12 @@ VERDICTS: list[Row] = [
 
 TEXTS: list[Row] = [
     # rule, dialect, launch, assumed, what the finding says
-    ("LOSS001", "mlm", f"{CP} 2 --sft", "", "gradients are biased without a word | fine-tuning"),
+    ("LOSS001", "mlm", f"{CP} 2 --sft", "", "gradients are silently biased | fine-tuning"),
     (
         "LOSS001",
         "bridge",
         "",
         "cp=2 finetune=true calculate_per_token_loss=false",
-        "Bridge's validation stops; without it, ranks",
+        "Bridge's validation fails; without it, ranks",
     ),
 ]

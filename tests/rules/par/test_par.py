@@ -36,7 +36,7 @@ TEXTS: list[Row] = [
         "bridge",
         "model.tensor_model_parallel_size=1 model.sequence_parallel=true",
         "bridge=0.3",
-        "constructor stops",
+        "constructor fails",
     ),
     (
         "PAR001",

@@ -113,7 +113,13 @@ VERDICTS: list[Row] = [
 
 TEXTS: list[Row] = [
     # rule, dialect, launch, assumed, what the finding says
-    ("PIPE002", "mlm", f"--num-layers 8 {_PP} 3 {_FIRST} 12", "mcore=0.16.1", "message: another model is built"),
+    (
+        "PIPE002",
+        "mlm",
+        f"--num-layers 8 {_PP} 3 {_FIRST} 12",
+        "mcore=0.16.1",
+        "message: a different model is silently built",
+    ),
     ("PIPE002", "mlm", f"--num-layers 8 {_PP} 3 {_FIRST} 12", "mcore=0.16.1", "12 in the first: -4 left for 2"),
     ("PIPE002", "mlm", f"--num-layers 8 {_PP} 3 {_FIRST} 12", "mcore=0.16.1", "wanted: fewer than 8 layers"),
     ("PIPE001", "mlm", f"--num-layers 7 {_PP} 2", "", "found: 7 layers, over 2 stages"),
@@ -161,7 +167,7 @@ TEXTS: list[Row] = [
         "mlm",
         f"{_PER_STAGE} 1 {_PER_RANK} 2",
         "",
-        "found: layers of a virtual stage and virtual stages of a rank",
+        "found: layers per virtual stage and virtual stages per rank",
     ),
     ("PIPE008", "mlm", f"{_HYBRID} M*|M*|M* {_PP} 2", "", "found: 3 segments over 2 stages"),
 ]

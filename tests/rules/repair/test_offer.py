@@ -133,9 +133,14 @@ def test_a_fix_that_leaves_its_own_rule_open_for_want_of_a_setting_is_not_offere
             f"{KV8} --softmax-type learnable --context-parallel-size 16",
             "",
             "CP010",
-            "cp_comm_type=a2a is refused by CP007",
+            "cp_comm_type=a2a is rejected by CP007",
         ),
-        ("--context-parallel-size 2", "world_size=4 rank_order=tp-dp", "TOPO007", "no setting of this launch mends it"),
+        (
+            "--context-parallel-size 2",
+            "world_size=4 rank_order=tp-dp",
+            "TOPO007",
+            "no single setting of this launch fixes it",
+        ),
     ],
 )
 def test_why_there_is_no_fix(text: str, assumed: str, rule_id: str, why: str) -> None:

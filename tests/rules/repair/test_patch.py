@@ -185,18 +185,16 @@ def test_an_error_without_a_fix_says_why(patched: Patched) -> None:
     rule = BY_ID["TOPO007"]
     _, patch = patched(rule.bad.text.replace(" ", "\n") + "\n", "launch.txt", assume=rule.bad.assume)
     assert patch.text == "" and patch.left_out[0][0] == "TOPO007"
-    assert "no setting of this launch mends it alone; wanted: tp, and every axis" in patch.left_out[0][1]
+    assert "no single setting of this launch fixes it; wanted: tp, and every axis" in patch.left_out[0][1]
 
 
 def test_what_is_stated_beside_the_file_is_not_patched_in_it(patched: Patched) -> None:
     text = SLURM.replace("--ntasks-per-node 8", "--ntasks-per-node 1")
     _, patch = patched(text, assume="ntasks_per_node=8", rules=(BY_ID["SLURM004"],))
-    assert patch.left_out == (
-        ("SLURM004", "ntasks_per_node is stated beside the launch (--assume, --facts): change it there"),
-    )
+    assert patch.left_out == (("SLURM004", "ntasks_per_node is stated with --assume or --facts: change it there"),)
     flags = f"torchrun pretrain_gpt.py {FLAGS}\n"
     _, patch = patched(flags, rules=(BY_ID["CP001"],), sets=("seq_length=4097",))
-    assert patch.left_out == (("CP001", "comes from what is given beside the file: change it there"),)
+    assert patch.left_out == (("CP001", "comes from an option given next to the file: change it there"),)
 
 
 def as_file(of: Example) -> tuple[str, str]:

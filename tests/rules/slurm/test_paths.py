@@ -114,7 +114,7 @@ VERDICTS: list[Row] = [
 
 TEXTS: list[Row] = [
     # rule, dialect, launch, assumed, what the finding says
-    ("SLURM011", "mlm", f"{LOGS}mkdir -p logs\n{RUN}", "", "logs is made by the job itself"),
+    ("SLURM011", "mlm", f"{LOGS}mkdir -p logs\n{RUN}", "", "the job itself creates logs"),
     ("SLURM011", "mlm", f"{LOGS}{RUN}", "log_directory=missing", "no folder logs"),
     ("SLURM012", "mlm", f"{IMAGE} --container-mounts=/data, python {MLM} --save /ckpt/run\n", "", "mounts /data |"),
     ("SLURM012", "mlm", f"{IMAGE} --container-mounts=, python {MLM} --save /ckpt/run\n", "", "mounts none"),

@@ -91,7 +91,7 @@ TEXTS: list[Row] = [
     # rule, dialect, launch, assumed, what the finding says
     ("SLURM008", "mlm", f"export {LOG} {RETHROW}\n{RESTART}", "", "NCCL_NVLS_ENABLE is not set"),
     ("SLURM008", "mlm", f"export {LOG} {RETHROW} NCCL_NVLS_ENABLE=1\n{RESTART}", "", "NCCL_NVLS_ENABLE is 1"),
-    ("SLURM010", "mlm", f"#SBATCH --requeue\nsrun python {MLM}\n", "", "--requeue, and nothing looks"),
+    ("SLURM010", "mlm", f"#SBATCH --requeue\nsrun python {MLM}\n", "", "--requeue, and nothing checks"),
     (
         "SLURM010",
         "mlm",

@@ -40,7 +40,7 @@ VERDICTS: list[Row] = [
     ("SLURM006", "mlm", f"{BATCH}# {TRAP}{BEHIND}", "", LOST),
     ("SLURM006", "mlm", f"{BATCH}source traps.sh\n{HANDLER}", "", "fine"),
     ("SLURM006", "mlm", f"{BATCH}{TRAP}# wait\n{HANDLER}", "", LOST),
-    # An elastic agent gets the signal, not its ranks.
+    # An elastic agent gets the signal instead of its ranks.
     ("SLURM006", "mlm", f"{STEPS}{TORCHRUN}", "", LOST),
     ("SLURM006", "mlm", f"{STEPS}{FT}", "", LOST),
     ("SLURM006", "mlm", f"{STEPS}{PATIENT}{TORCHRUN}", "", "fine"),
@@ -76,10 +76,10 @@ TEXTS: list[Row] = [
     ("SLURM006", "mlm", f"#SBATCH --signal=USR1@600\n{HANDLER}", "", "message: gets SIGUSR1, which ends it at once"),
     ("SLURM006", "mlm", f"{STEPS}#SBATCH --requeue\n{HANDLER}", "", "found: no scontrol requeue"),
     ("SLURM006", "mlm", f"{BATCH}{HANDLER}", "", "message: bash has no trap for SIGUSR1"),
-    ("SLURM006", "mlm", f"{BATCH}{TRAP}{HANDLER}", "", "message: heard after the training"),
-    ("SLURM006", "mlm", f"{STEPS}{TORCHRUN}", "", "message: torchrun gets the signal, not its ranks"),
-    ("SLURM006", "mlm", f"{STEPS}{FT}", "", "message: ft_launcher gets the signal, not its ranks"),
-    ("SLURM006", "mlm", f"{BATCH}{TRAP}{BEHIND_TORCHRUN}", "", "message: reaches torchrun and not its ranks"),
+    ("SLURM006", "mlm", f"{BATCH}{TRAP}{HANDLER}", "", "message: handled after training"),
+    ("SLURM006", "mlm", f"{STEPS}{TORCHRUN}", "", "message: torchrun gets the signal instead of its ranks"),
+    ("SLURM006", "mlm", f"{STEPS}{FT}", "", "message: ft_launcher gets the signal instead of its ranks"),
+    ("SLURM006", "mlm", f"{BATCH}{TRAP}{BEHIND_TORCHRUN}", "", "message: reaches torchrun, not its ranks"),
 ]
 
 FIXES: list[FixRow] = [

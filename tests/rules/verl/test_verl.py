@@ -82,7 +82,7 @@ VERDICTS: list[Row] = [
     ("VERL002", "verl", f"{WITH_REF}actor_rollout_ref.ref.log_prob_micro_batch_size_per_gpu=1", "", "all:"),
     ("VERL002", "verl", f"{WITH_REF}actor_rollout_ref.ref.log_prob_micro_batch_size=8", "", "all:"),
     ("VERL002", "verl", f"{BY_TOKENS}{A}use_kl_loss=True", "", "all:"),
-    ("VERL003", "verl", CP_4, "", "all: VERL003"),  # 1024 sequences at DP 6 x 2
+    ("VERL003", "verl", CP_4, "", "all: VERL003"),  # 1024 sequences for DP 6 x 2
     ("VERL003", "verl", f"{CP_4}{R}n=3", "", "all:"),  # 3072
     ("VERL003", "verl", f"{CP_4}{A}megatron.tensor_model_parallel_size=3", "", "all:"),  # DP 2
     ("VERL003", "verl", f"{CP_4}{A}megatron.tensor_model_parallel_size=5", "", "all: TOPO003"),
@@ -141,15 +141,15 @@ VERDICTS: list[Row] = [
 ]
 
 TEXTS: list[Row] = [
-    ("VERL006", "verl", f"{WITH_SIZES}{ACTOR_CP}1 {REF_CP}2", "verl=0.9.0", "message: trains wrong, unnoticed"),
-    ("VERL006", "verl", f"{WITH_SIZES}{ACTOR_CP}4 {REF_CP}2", "verl=0.9.0", "message: runs with context parallelism 2"),
+    ("VERL006", "verl", f"{WITH_SIZES}{ACTOR_CP}1 {REF_CP}2", "verl=0.9.0", "message: silently trains wrongly"),
+    ("VERL006", "verl", f"{WITH_SIZES}{ACTOR_CP}4 {REF_CP}2", "verl=0.9.0", "message: runs at context-parallel size 2"),
     # rule, dialect, launch, assumed, what the finding says
     ("VERL001", "verl", MEGATRON, "", "found: actor_rollout_ref.actor: use_dynamic_bsz False and no ppo_micro"),
     ("VERL001", "verl", WITH_CRITIC, "", "found: critic: use_dynamic_bsz False"),
     ("VERL001", "verl", f"{SOUND}{A}ppo_micro_batch_size=8", "", "found: both ppo_micro_batch_size_per_gpu and"),
     ("VERL002", "verl", WITH_REF, "", "found: actor_rollout_ref.ref: use_dynamic_bsz False and no log_prob"),
     ("VERL002", "verl", WITH_REF, "", "wanted: use_dynamic_bsz=True of the actor"),
-    ("VERL003", "verl", CP_4, "", "found: 1024 sequences at DP 6 x micro-batch 2"),
+    ("VERL003", "verl", CP_4, "", "found: 1024 sequences for DP 6 x micro-batch 2"),
     ("VERL005", "verl", LONG, "", "found: up to 32768 tokens, and ppo_max_token_len_per_gpu 16384 x CP 1"),
     ("VERL004", "verl", f"{SOUND}data.train_batch_size=128", "", "found: 128 with ppo_mini_batch_size 256"),
 ]

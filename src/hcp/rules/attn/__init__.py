@@ -1,1 +1,1 @@
-"""The attention that is asked for."""
+"""The requested attention backend and variant."""

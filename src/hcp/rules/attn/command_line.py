@@ -1,4 +1,4 @@
-"""The attention that Megatron-LM's command line takes."""
+"""Attention settings that Megatron-LM's command line accepts."""
 
 from __future__ import annotations
 
@@ -20,15 +20,15 @@ from hcp.rules.view import View
     bad=Example("mlm", "--attention-backend local"),
 )
 def local_backend_has_the_local_spec(v: View) -> Problem | None:
-    """The local attention backend has the local layer spec.
+    """The local attention backend is used with the local layer spec.
 
-    Megatron-LM's command line asserts it; without any --spec the assertion itself ends in a TypeError.
+    Megatron-LM's argument validation asserts this; without any --spec the assertion itself raises a TypeError.
     """
     spec = v.spec if isinstance(v.spec, list | tuple) else (v.spec,)
     if spec[:1] in (("local",), ["local"]):
         return None
     return Problem(
-        message="Megatron-LM's command line takes the local backend with --spec local only: the launch stops",
+        message="Megatron-LM's command line accepts the local backend only with --spec local: the launch fails",
         found=f"attention_backend local with {'no spec' if spec[0] is None else f'spec {spec[0]}'}",
         wanted="--spec local, or another backend",
         facts=("attention_backend", "spec"),
@@ -50,15 +50,16 @@ def local_backend_has_the_local_spec(v: View) -> Problem | None:
     bad=Example("mlm", "--rope-type yarn"),
 )
 def rope_type_is_for_latent_attention(v: View) -> Problem | None:
-    """Another rope_type than rope is for multi-latent attention.
+    """A rope_type other than rope is used only with multi-latent attention.
 
-    The command line has rope_type for latent attention alone, and asserts it since 0.14; other attention takes
+    The command line supports rope_type only for latent attention and has asserted this since 0.14; other attention uses
     --position-embedding-type yarn.
     """
     if v.mla or (v.known("mcore") and not v.at_least("mcore", "0.14")):
         return None
     return Problem(
-        message="without multi-latent attention Megatron-LM's command line takes rope_type rope only: the launch stops",
+        message="without multi-latent attention, Megatron-LM's command line accepts only rope_type rope: the launch "
+        "fails",
         found=f"rope_type {v.rope_type}",
         wanted="rope, or multi_latent_attention",
         facts=("rope_type", "mla"),

@@ -1,4 +1,4 @@
-"""Attention whose results do not depend on the batch."""
+"""Batch-invariant attention."""
 
 from __future__ import annotations
 
@@ -10,7 +10,8 @@ _MEMBER = "_target_: megatron.core.transformer.enums.AttnBackend, _call_: true, 
 
 
 def _is_a_word(v: View) -> bool:
-    """Whether a configuration of Bridge names the backend by a word, which stays text: it equals no member."""
+    """Whether a Bridge configuration gives the backend as a plain word: it stays a string and never equals an enum
+    member."""
     fact = v.fact("attention_backend")
     assert fact is not None, "the rule has read it"
     if v.dialect != "bridge" or fact.origin != "launch":
@@ -33,19 +34,19 @@ def _is_a_word(v: View) -> bool:
     bad=Example("mlm", "--batch-invariant-mode --attention-backend fused", "mcore=0.16.1"),
 )
 def batch_invariant_mode_has_flash_attention(v: View) -> Problem | None:
-    """Batch-invariant mode has flash attention.
+    """Batch-invariant mode uses the flash backend.
 
-    Its kernels have a schedule that can be fixed. megatron-core asserts it in the model's config since 0.16; a backend
-    that Transformer Engine chooses (auto) will not do. Bridge hands over what its configuration says: there the word
-    flash is no member of AttnBackend, and an override cannot write one.
+    FlashAttention's kernels can run with a fixed schedule. megatron-core has asserted this in the model config since
+    0.16; leaving the choice to Transformer Engine (auto) is not enough. Bridge passes its configuration on unchanged:
+    there the string "flash" is not a member of AttnBackend, and an override cannot express one.
     """
     is_flash = v.attention_backend == "flash"
     if (is_flash and not _is_a_word(v)) or not v.at_least("mcore", "0.16"):
         return None
     return Problem(
-        message="batch-invariant mode takes flash attention alone: the model config is refused",
-        found=f"batch_invariant_mode with attention_backend {v.attention_backend}" + (" as a word" if is_flash else ""),
-        wanted=f"the member of the enum, in YAML: {_MEMBER}" if v.dialect == "bridge" else "attention_backend flash",
+        message="batch-invariant mode requires the flash backend: the model config is rejected",
+        found=f"batch_invariant_mode with attention_backend {v.attention_backend}{' as a string' if is_flash else ''}",
+        wanted=f"the enum member, in YAML: {_MEMBER}" if v.dialect == "bridge" else "attention_backend flash",
         facts=("batch_invariant", "attention_backend"),
         fixes=(
             Fix({"attention_backend": "flash"}, "flash attention"),

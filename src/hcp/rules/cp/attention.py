@@ -21,7 +21,7 @@ from hcp.rules.view import View
 
 
 def _has_deterministic_sinks(v: View) -> bool:
-    """Whether cuDNN's attention with sinks has a deterministic backward pass here."""
+    """Whether cuDNN attention with sinks has a deterministic backward pass here."""
     if v.at_least("te", releases.TE_PACKED_SINKS):
         return False
     return v.arch == "sm90" or (v.arch not in ("sm80", "sm86", "sm89") and not v.at_least("te", "2.9"))
@@ -34,7 +34,7 @@ def _is_wide_mla(v: View) -> bool:
     widths = [v.get(name) for name in ("qk_head_dim", "qk_pos_emb_head_dim", "v_head_dim")]
     if None not in widths and widths[0] + widths[1] == widths[2]:
         return False
-    # Packed values are padded to the query's width: by verl, and by megatron-core from 0.18 on.
+    # Packed values are padded to the query width: by verl, and by megatron-core from 0.18 on.
     return not v.get("thd") or (v.dialect != "verl" and not v.at_least("mcore", releases.MCORE_PADS_PACKED_VALUES))
 
 
@@ -62,14 +62,14 @@ _FP8_ATTENTION = (
 def windows_use_a2a_or_all_gather(v: View) -> Problem | None:
     """Layers with a sliding window use a2a or all_gather.
 
-    The ring exchanges whole chunks and knows no window. Transformer Engine drops cuDNN's attention for it without a
-    word and asserts in what is left. Layers without a window may stay on the ring: give one type per layer.
+    The ring exchanges whole chunks and has no notion of a window. Transformer Engine silently drops cuDNN attention for
+    it and asserts in the remaining path. Layers without a window may stay on the ring: give one type per layer.
     """
     if "p2p" not in windowed_types(v):
         return None
     default = v.cp_comm_type is None or ((fact := v.fact("cp_comm_type")) is not None and fact.origin == "default")
     return Problem(
-        message="Transformer Engine has no sliding window in the p2p ring and stops in the first forward",
+        message="Transformer Engine doesn't support a sliding window in the p2p ring: the first forward pass fails",
         found=f"window_size {tuple(v.window_size)} in layers with cp_comm_type p2p{' (default)' if default else ''}",
         wanted="a2a or all_gather in the layers that have a window",
         facts=("cp_comm_type", "window_size", "cp"),
@@ -98,14 +98,14 @@ def windows_use_a2a_or_all_gather(v: View) -> Problem | None:
     bad=Example("mlm", "--context-parallel-size 2 --softmax-type learnable"),
 )
 def sinks_use_a2a_and_cudnn(v: View) -> Problem | None:
-    """Attention sinks run with a2a and cuDNN's attention.
+    """Attention sinks use a2a and cuDNN attention.
 
-    A sink adds a term to each row's softmax, which only the flat all-to-all keeps whole. What Transformer Engine
-    prints is 'No dot product attention backend is available for the provided inputs'.
+    A sink adds a term to each row's softmax, and only the flat all-to-all keeps rows whole. Transformer Engine prints
+    'No dot product attention backend is available for the provided inputs'.
     """
     found = f"softmax_type {v.softmax_type}"
     facts: tuple[str, ...] = ("softmax_type", "attention_backend", "cp")
-    message = "attention sinks under context parallelism have no backend: the first forward stops"
+    message = "no backend supports these attention sinks under context parallelism: the first forward pass fails"
     fixes: tuple[Fix, ...] = ()
     if any(kind in ("p2p", "all_gather") for kind in layer_types(v)):
         found += f" with cp_comm_type {' '.join(comm_types(v))}"
@@ -114,9 +114,9 @@ def sinks_use_a2a_and_cudnn(v: View) -> Problem | None:
         fixes = tuple(Fix({**fix.edits, **fused}, fix.effect) for fix in type_fixes(v, "a2a"))
     elif v.get("attention_backend") == "flash":
         found += " with attention_backend flash"
-        wanted, facts, fixes = "cuDNN's attention (fused, or auto)", ("attention_backend", "softmax_type"), (FUSED,)
+        wanted, facts, fixes = "cuDNN attention (fused, or auto)", ("attention_backend", "softmax_type"), (FUSED,)
     elif not v.at_least("te", releases.TE_SINKS):
-        message = "attention sinks need a newer Transformer Engine: the model build stops"
+        message = "attention sinks need a newer Transformer Engine: building the model fails"
         found += f" with Transformer Engine {v.te}"
         wanted, facts = "Transformer Engine 2.8 or newer", ("te", "softmax_type")
     elif v.deterministic and not _has_deterministic_sinks(v):
@@ -150,12 +150,12 @@ def sinks_use_a2a_and_cudnn(v: View) -> Problem | None:
     bad=Example("mlm", "--context-parallel-size 2 --attention-backend flash", "attention_bias=true"),
 )
 def bias_uses_the_ring_and_cudnn(v: View) -> Problem | None:
-    """An attention bias runs in the p2p ring, without packing, on cuDNN's attention.
+    """An attention bias is used with p2p and cuDNN attention, without packing.
 
-    Only the ring knows which part of the bias belongs to which chunk, and only cuDNN's attention takes it. ALiBi
-    slopes are never supported under CP. ModelOpt's EAGLE and relative positions add a bias too.
+    Only the ring maps each part of the bias to its chunk, and only cuDNN attention accepts it. ALiBi slopes are never
+    supported under CP. ModelOpt's EAGLE and relative positions add a bias too.
     """
-    message = "an attention bias under context parallelism has no backend: the first forward stops"
+    message = "no backend supports this attention bias under context parallelism: the first forward pass fails"
     if any(kind in ("a2a", "all_gather") for kind in layer_types(v)):
         return Problem(
             message,
@@ -172,7 +172,7 @@ def bias_uses_the_ring_and_cudnn(v: View) -> Problem | None:
         return Problem(
             message,
             "attention bias with attention_backend flash",
-            "cuDNN's attention (fused, or auto)",
+            "cuDNN attention (fused, or auto)",
             ("attention_backend", "attention_bias"),
             (FUSED,),
         )
@@ -200,16 +200,16 @@ def bias_uses_the_ring_and_cudnn(v: View) -> Problem | None:
     bad=Example("bridge-provider", f"{_FP8_ATTENTION} model.attention_backend=flash"),
 )
 def fp8_attention_runs_on_cudnn(v: View) -> Problem | None:
-    """FP8 attention runs on cuDNN, on Hopper or newer.
+    """FP8 attention uses cuDNN on Hopper or newer.
 
-    Only cuDNN's attention has FP8 under CP, from sm90 on. Transformer Engine 2.15 to 2.18 refuse it for packed
-    data, and 2.16 and later refuse custom recipes.
+    Only cuDNN attention supports FP8 under CP, from sm90 on. Transformer Engine 2.15 to 2.18 reject it for packed data,
+    and 2.16 and later reject custom recipes.
     """
     facts: tuple[str, ...] = ("fp8_dot_product_attention", "fp8_multi_head_attention")
     if v.get("attention_backend") in ("flash", "unfused"):
-        found, wanted = f"attention_backend {v.attention_backend}", "cuDNN's attention (fused, or auto)"
+        found, wanted = f"attention_backend {v.attention_backend}", "cuDNN attention (fused, or auto)"
         return Problem(
-            "FP8 attention under context parallelism exists only in cuDNN: the first forward stops",
+            "under context parallelism only cuDNN supports FP8 attention: the first forward pass fails",
             f"FP8 attention with {found}",
             wanted,
             ("attention_backend", *facts),
@@ -226,7 +226,7 @@ def fp8_attention_runs_on_cudnn(v: View) -> Problem | None:
     else:
         return None
     return Problem(
-        "FP8 attention under context parallelism is not possible here: the first forward stops",
+        "FP8 attention under context parallelism is not supported here: the first forward pass fails",
         f"FP8 attention with {found}",
         wanted,
         facts,
@@ -254,14 +254,14 @@ def fp8_attention_runs_on_cudnn(v: View) -> Problem | None:
     ),
 )
 def transformer_engine_supports_mla(v: View) -> Problem | None:
-    """Multi-latent attention has a Transformer Engine that can.
+    """Multi-latent attention runs on a Transformer Engine that supports it.
 
-    MLA's query and key heads are wider than its value heads. Transformer Engine before 2.5 has no CP for that; 2.5
-    to 2.14 have it in p2p and a2a+p2p, not with FP8 attention; 2.15 lifts both.
+    MLA's query and key heads are wider than its value heads. Transformer Engine before 2.5 has no CP for that; 2.5 to
+    2.14 support it in p2p and a2a+p2p, but not with FP8 attention; 2.15 lifts both limits.
     """
     if v.at_least("te", releases.TE_MLA_ALL_TYPES):
         return None
-    message = "multi-latent attention under context parallelism is refused in the first forward"
+    message = "multi-latent attention under context parallelism is not supported here: the first forward pass fails"
     if not v.at_least("te", releases.TE_MLA):
         return Problem(
             message,

@@ -1,4 +1,4 @@
-"""Attention backends: which of them have context parallelism, and what else they can be asked for."""
+"""Attention backends: which of them support context parallelism, and which features they support."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from hcp.rules.upstream import (
 )
 from hcp.rules.view import View
 
-_NO_BACKEND = "no attention backend is left and the first forward stops"
+_NO_BACKEND = "no attention backend is left, and the first forward pass fails"
 _MASKS = {
     "causal_bottom_right": "bottom-right causal masks",
     "padding_causal_bottom_right": "bottom-right causal masks",
@@ -22,12 +22,12 @@ _MASKS = {
 
 
 def _max_logit_fact(v: View) -> str | None:
-    """The fact that asks for the largest attention logit; None where none does."""
+    """The fact that requests the maximum attention logit; None if none does."""
     return next((name for name in ("qk_clip", "log_max_attention_logit") if v.get(name)), None)
 
 
 def _local_attention_fact(v: View) -> str | None:
-    """The fact that replaces Transformer Engine's attention by megatron-core's own; None where none does."""
+    """The fact that replaces Transformer Engine's attention with megatron-core's own; None if none does."""
     if v.attention_backend == "local":
         return "attention_backend"
     spec = v.get("spec")
@@ -38,7 +38,7 @@ def _local_attention_fact(v: View) -> str | None:
 
 
 def _impossible_mask(v: View) -> str | None:
-    """The masks that the launch asks for and that no backend has under CP; None where it asks for none."""
+    """The requested mask that no backend supports under CP; None if there is none."""
     mask = v.get("attention_mask")
     if mask == "padding" and not v.get("thd"):
         return "padding masks outside packed data"
@@ -64,20 +64,20 @@ def _impossible_mask(v: View) -> str | None:
     bad=Example("mlm", "--qk-clip --attention-backend flash"),
 )
 def backend_returns_max_logit(v: View) -> Problem | None:
-    """The largest attention logit is asked of a backend that returns it.
+    """The maximum attention logit is requested from a backend that returns it.
 
-    QK clipping and logging of the largest logit switch FlashAttention off, and every backend for FP8 attention.
-    Transformer Engine 2.9 and 2.10 refuse packed data as well. Unfused attention would do, but not under CP.
+    QK clipping and logging the maximum logit disable FlashAttention, and every backend for FP8 attention. Transformer
+    Engine 2.9 and 2.10 reject packed data as well. Unfused attention would work, but not under CP.
     """
     name = _max_logit_fact(v)
     assert name is not None
     off = Fix({name: False}, f"no {name}")
-    message = "no attention backend returns the largest logit here: the first forward stops"
+    message = "no attention backend returns the maximum logit here: the first forward pass fails"
     if v.attention_backend == "flash":
         return Problem(
             message,
             f"{name} with attention_backend flash",
-            "cuDNN's attention (fused, or auto)",
+            "cuDNN attention (fused, or auto)",
             ("attention_backend", name),
             (FUSED, off),
         )
@@ -87,7 +87,7 @@ def backend_returns_max_logit(v: View) -> Problem | None:
         )
     if not v.at_least("te", "2.9"):
         return Problem(
-            "the largest logit needs a newer Transformer Engine: the model build stops",
+            "the maximum logit needs a newer Transformer Engine: building the model fails",
             f"{name} with Transformer Engine {v.te}",
             "Transformer Engine 2.9 or newer",
             (name, "te"),
@@ -129,11 +129,11 @@ def backend_returns_max_logit(v: View) -> Problem | None:
     bad=Example("mlm", "--context-parallel-size 2 --transformer-impl local"),
 )
 def attention_comes_from_transformer_engine(v: View) -> Problem | None:
-    """Context parallelism runs on Transformer Engine's attention.
+    """Context parallelism uses Transformer Engine's attention.
 
-    Ring, all-to-all and all-gather live in Transformer Engine. megatron-core's local attention asserts that the
-    context-parallel size is 1; the config constructor does not look. The dev branch's own attention gathers keys and
-    values, and has no other way.
+    Ring, all-to-all and all-gather are implemented in Transformer Engine. megatron-core's local attention asserts that
+    the context-parallel size is 1; the config constructor doesn't check it. The dev branch's own attention supports
+    only gathering keys and values.
     """
     name = _local_attention_fact(v)
     if name is None or (v.get("mcore_branch") == "dev" and comm_types(v) == ("all_gather",)):
@@ -142,7 +142,7 @@ def attention_comes_from_transformer_engine(v: View) -> Problem | None:
     key = (fact.key if fact else None) or name
     value = {"attention_backend": "auto", "spec": None, "transformer_impl": "transformer_engine"}[name]
     return Problem(
-        message="megatron-core's own attention refuses context parallelism while the model is built",
+        message="megatron-core's own attention doesn't support context parallelism: building the model fails",
         found=f"{key.rpartition('.')[2]} local at context_parallel_size {v.cp}",
         wanted="Transformer Engine's attention",
         facts=(name, "cp"),
@@ -168,28 +168,28 @@ def attention_comes_from_transformer_engine(v: View) -> Problem | None:
     bad=Example("mlm", "--context-parallel-size 2 --attention-backend unfused"),
 )
 def backend_and_mask_support_cp(v: View) -> Problem | None:
-    """The attention backend and the mask exist with context parallelism.
+    """The attention backend and the mask support context parallelism.
 
-    Transformer Engine drops every backend that cannot do what is asked, with a debug message only; unfused
-    attention is always dropped under CP, and no backend has bottom-right or arbitrary masks there. NVTE_DEBUG=1
+    Transformer Engine drops every backend that doesn't support the request, with only a debug message; unfused
+    attention is always dropped under CP, and no backend supports bottom-right or arbitrary masks there. NVTE_DEBUG=1
     NVTE_DEBUG_LEVEL=2 prints the reasons.
     """
-    if v.attention_backend == "unfused" and v.attention_variant != "dsv4_hybrid":  # which has an attention of its own
+    if v.attention_backend == "unfused" and v.attention_variant != "dsv4_hybrid":  # which has its own attention
         return Problem(
-            message=f"Transformer Engine's unfused attention has no context parallelism: {_NO_BACKEND}",
+            message=f"Transformer Engine's unfused attention doesn't support context parallelism: {_NO_BACKEND}",
             found=f"attention_backend unfused at context_parallel_size {v.cp}",
             wanted="auto, fused or flash",
             facts=("attention_backend", "cp"),
             fixes=(
                 Fix({"attention_backend": "auto"}, "Transformer Engine chooses"),
-                Fix({"attention_backend": "fused"}, "cuDNN's attention"),
+                Fix({"attention_backend": "fused"}, "cuDNN attention"),
             ),
         )
     mask = _impossible_mask(v)
     if mask is None:
         return None
     return Problem(
-        message=f"context parallelism has no {mask}: {_NO_BACKEND}",
+        message=f"context parallelism doesn't support {mask}: {_NO_BACKEND}",
         found=f"attention mask {v.attention_mask} at context_parallel_size {v.cp}",
         wanted="a causal mask, or none",
         facts=("attention_mask", "cp"),
@@ -226,13 +226,13 @@ def backend_and_mask_support_cp(v: View) -> Problem | None:
     bad=Example("mlm", "--context-parallel-size 2 --attention-backend flash --flash-attention-version 4", "te=2.18"),
 )
 def pinned_fa4_supports_cp(v: View) -> Problem | None:
-    """FlashAttention 4 is pinned only where it has context parallelism.
+    """FlashAttention 4 is pinned only where it supports context parallelism.
 
-    megatron-core pins a generation by switching the others off, which Transformer Engine hears from 2.18 on. That
-    one has no context parallelism for generation 4; from 2.19 it has p2p, all_gather and a2a, but not a2a+p2p.
+    megatron-core pins a generation by disabling the others, which Transformer Engine honors from 2.18 on. 2.18 has no
+    context parallelism for generation 4; from 2.19 on it supports p2p, all_gather and a2a, but not a2a+p2p.
     """
     if not v.at_least("te", "2.18"):
-        return None  # the pin is not heard: another generation runs
+        return None  # the pin is ignored: another generation runs
     if "a2a+p2p" in layer_types(v):
         why, wanted = "for a2a+p2p", "another communication type, or another backend"
     elif not v.at_least("te", "2.19"):
@@ -240,14 +240,14 @@ def pinned_fa4_supports_cp(v: View) -> Problem | None:
     else:
         return None
     return Problem(
-        message=f"FlashAttention 4 has no context parallelism {why}, and the other backends are switched off: "
+        message=f"FlashAttention 4 has no context parallelism {why}, and the other backends are disabled: "
         f"{_NO_BACKEND}",
         found="flash_attention_version 4 with attention_backend flash",
         wanted=wanted,
         facts=("flash_attention_version", "attention_backend", "cp_comm_type"),
         fixes=(
             Fix({"flash_attention_version": "3"}, "FlashAttention 3 (Hopper only)"),
-            Fix({"attention_backend": "fused", "flash_attention_version": None}, "cuDNN's attention"),
+            Fix({"attention_backend": "fused", "flash_attention_version": None}, "cuDNN attention"),
         ),
     )
 

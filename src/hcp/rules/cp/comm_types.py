@@ -1,4 +1,5 @@
-"""The communication type: known to Transformer Engine, passed on to it, and one for each layer where they differ."""
+"""The communication type: spelled as Transformer Engine expects, passed on to it, and one per layer where layers
+differ."""
 
 from __future__ import annotations
 
@@ -29,23 +30,23 @@ from hcp.rules.view import View
 def comm_type_is_spelled_correctly(v: View) -> Problem | None:
     """The communication type is spelled as Transformer Engine spells it.
 
-    megatron-core passes any string on. Transformer Engine compares letter by letter in the first forward:
-    'allgather', which Megatron-LM's help text offers, is refused; 'all_gather' is meant.
+    megatron-core passes any string on. Transformer Engine compares it exactly in the first forward pass: 'allgather',
+    which Megatron-LM's help text suggests, is rejected; the correct spelling is 'all_gather'.
     """
     wrong = tuple(kind for kind in comm_types(v) if kind not in COMM_TYPES)
     if not wrong:
         return None
     if all(kind.replace("_", "").lower() == "allgather" for kind in wrong) and is_dsa(v):
-        return None  # DSA exchanges KV by itself, and takes both spellings
+        return None  # DSA exchanges KV by itself and accepts both spellings
     meant = {kind.replace("_", "").replace("-", "").lower(): kind for kind in COMM_TYPES}
     near = meant.get(wrong[0].replace("_", "").replace("-", "").lower())
     value = v.cp_comm_type
     names = tuple(near if kind in wrong and near else kind for kind in layer_types(v))
     fixes = []
     if near and len(wrong) == 1:
-        fixes.append(Fix({"cp_comm_type": names if isinstance(value, tuple) else near}, "the spelling that it knows"))
+        fixes.append(Fix({"cp_comm_type": names if isinstance(value, tuple) else near}, "the spelling that it accepts"))
     return Problem(
-        message="Transformer Engine knows no such communication type and stops in the first forward"
+        message="Transformer Engine doesn't know this communication type: the first forward pass fails"
         + ("; the help text of --cp-comm-type is wrong here" if v.dialect == "mlm" and "allgather" in wrong else ""),
         found=f"cp_comm_type {' '.join(wrong)}",
         wanted="one of " + ", ".join(COMM_TYPES),
@@ -71,15 +72,15 @@ def comm_type_is_spelled_correctly(v: View) -> Problem | None:
 def comm_type_list_matches_layers(v: View) -> Problem | None:
     """A list of communication types has one entry per layer.
 
-    The config constructor asserts it, and only where the context-parallel size is above 1.
+    The config constructor asserts this, but only if the context-parallel size is above 1.
     """
     types = v.cp_comm_type
     if len(types) == v.num_layers:
         return None
     return Problem(
-        message="the model config is refused: a list gives the communication type of each layer",
+        message="the model config is rejected: a list must give one communication type per layer",
         found=f"{len(types)} entries in cp_comm_type for {v.num_layers} layers",
-        wanted=f"one word, or {v.num_layers} entries",
+        wanted=f"one type, or {v.num_layers} entries",
         facts=("cp_comm_type", "num_layers"),
         fixes=tuple(Fix(switch_types(v, kind), f"{kind} in every layer") for kind in comm_types(v)[:1]),
     )
@@ -96,18 +97,18 @@ def comm_type_list_matches_layers(v: View) -> Problem | None:
     bad=Example("mlm", "--context-parallel-size 2 --cp-comm-type all_gather", "te=1.9"),
 )
 def comm_type_reaches_transformer_engine(v: View) -> Problem | None:
-    """Transformer Engine is new enough to hear the communication type.
+    """Transformer Engine is new enough to receive the communication type.
 
-    Before Transformer Engine 1.10 megatron-core does not pass the type on: every layer runs the p2p ring.
+    Before Transformer Engine 1.10 megatron-core doesn't pass the type on: every layer runs the p2p ring.
     """
     if v.at_least("te", TE_COMM_TYPE):
         return None
     return Problem(
-        message="the communication type is dropped without a word and a plain ring runs",
+        message="the communication type is silently dropped and a plain ring runs",
         found=f"cp_comm_type {' '.join(comm_types(v))} with Transformer Engine {v.te}",
         wanted="Transformer Engine 1.10 or newer",
         facts=("cp_comm_type", "te"),
-        fixes=(Fix(switch_types(v, "p2p"), "what runs anyway"),),
+        fixes=(Fix(switch_types(v, "p2p"), "what runs in any case"),),
     )
 
 
@@ -131,13 +132,14 @@ def comm_type_reaches_transformer_engine(v: View) -> Problem | None:
 def comm_type_per_layer_is_supported(v: View) -> Problem | None:
     """A communication type per layer needs megatron-core 0.17 or newer.
 
-    Up to 0.16 megatron-core looks the type up under the layer's number, which counts from 1, in a list that counts
-    from 0. The constructor demands exactly one entry per layer, so the last layer always misses; corrected in 0.17.
+    Up to 0.16 megatron-core looks the type up under the layer's number, which counts from 1, in a list that counts from
+    0. The constructor requires exactly one entry per layer, so the lookup for the last layer is always out of range;
+    fixed in 0.17.
     """
     if v.at_least("mcore", "0.17"):
         return None
     return Problem(
-        message="building the last layer stops with IndexError; each layer before it gets the type of the next one",
+        message="building the last layer fails with IndexError; each layer before it gets the type of the next one",
         found=f"cp_comm_type as a list of {len(v.cp_comm_type)} with megatron-core {v.mcore}",
         wanted="one type for all layers, or megatron-core 0.17 or newer",
         facts=("cp_comm_type", "mcore"),

@@ -1,4 +1,4 @@
-"""Attention heads: whole ones for each rank, of tensor parallelism and of the all-to-all."""
+"""Attention heads: each rank of tensor parallelism and of the all-to-all gets whole heads."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from hcp.rules.view import View
 
 
 def _has_flat_a2a(v: View) -> bool:
-    # Beside hierarchical layers it is HCP019, which has other ways out.
+    # Next to hierarchical layers this is HCP019, which offers other fixes.
     return "a2a" in layer_types(v) and "a2a+p2p" not in layer_types(v)
 
 
@@ -39,21 +39,21 @@ def _has_flat_a2a(v: View) -> bool:
     ),
 )
 def cp_divides_heads_for_a2a(v: View) -> Problem | None:
-    """With a2a the heads of a rank divide by the context-parallel size.
+    """With a2a, the number of heads per rank is divisible by the context-parallel size.
 
-    a2a exchanges sequence for heads: each CP rank takes 1/CP of the query and of the KV heads that its
-    tensor-parallel rank holds. Only Transformer Engine checks it, in the first forward, after the model was built
-    and the checkpoint loaded. Fewer KV heads than tensor-parallel ranks leave one per rank.
+    a2a trades sequence shards for head shards: each CP rank gets 1/CP of the query and KV heads that its
+    tensor-parallel rank holds. Only Transformer Engine checks this, in the first forward pass, after the model has been
+    built and the checkpoint loaded. With fewer KV heads than tensor-parallel ranks, each rank has one.
     """
     heads, kv_heads = heads_per_rank(v), kv_heads_per_rank(v)
     if exchange_fits((heads, kv_heads), v.cp):
         return None
     return Problem(
-        message="a2a deals whole heads to the CP ranks and there are not enough of them: the first forward stops",
+        message="a2a gives each CP rank whole heads, and these cannot be split evenly: the first forward pass fails",
         found=f"{heads} query and {kv_heads} KV heads per tensor-parallel rank at context_parallel_size {v.cp}",
         wanted=f"both a multiple of {v.cp}",
         facts=("cp_comm_type", "cp", "kv_heads", "heads", "tp"),
-        fixes=(Fix(switch_types(v, "p2p", only="a2a"), "a ring: heads stay whole"), *hierarchical_fixes(v)),
+        fixes=(Fix(switch_types(v, "p2p", only="a2a"), "a ring: heads are not split"), *hierarchical_fixes(v)),
     )
 
 
@@ -77,10 +77,10 @@ def cp_divides_heads_for_a2a(v: View) -> Problem | None:
     ),
 )
 def kv_heads_fit_tp(v: View) -> Problem | None:
-    """The KV heads are a multiple or a divisor of the tensor-parallel size.
+    """The number of KV heads is a multiple or a divisor of the tensor-parallel size.
 
-    Each tensor-parallel rank holds whole KV heads, or (megatron-core 0.16 and later) shares one with its
-    neighbours. What fits neither is refused when the model config is built.
+    Each tensor-parallel rank holds whole KV heads, or (megatron-core 0.16 and later) shares one with its neighbours.
+    Anything else is rejected when the model config is built.
     """
     groups, tp = v.kv_heads, v.tp
     if kv_heads_fit(groups, tp, shares=False):
@@ -88,11 +88,11 @@ def kv_heads_fit_tp(v: View) -> Problem | None:
     if kv_heads_fit(groups, tp):
         if v.at_least("mcore", MCORE_SHARED_KV_HEADS):
             return None
-        wanted = f"a multiple of {tp}: megatron-core before 0.16 does not replicate KV heads"
+        wanted = f"a multiple of {tp}: megatron-core before 0.16 doesn't replicate KV heads"
     else:
         wanted = f"a multiple or a divisor of {tp}"
     return Problem(
-        message="the KV heads cannot be divided over the tensor-parallel ranks: the model config is refused",
+        message="the KV heads cannot be divided over the tensor-parallel ranks: the model config is rejected",
         found=f"{groups} KV heads at tensor_model_parallel_size {tp}",
         wanted=wanted,
         facts=("kv_heads", "tp"),

@@ -1,4 +1,4 @@
-"""Sequence lengths: what they must divide by, and how long they may be with a dense mask."""
+"""Sequence lengths: what they must be divisible by, and how long they may be with a dense mask."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from hcp.rules.upstream import ARGUMENTS, BRIDGE_CONFIG, GPT_DATASET, MAPPINGS, 
 from hcp.rules.view import View
 
 _HUGE = 1 << 30
-"""Bytes of one dense mask, a byte per pair of tokens, from which the rule reports it."""
+"""The size in bytes (one per pair of tokens) from which a dense mask is reported."""
 
 
 def _makes_dense_masks(v: View) -> bool:
@@ -20,7 +20,7 @@ def _makes_dense_masks(v: View) -> bool:
 
 
 def _lengths(v: View, multiple: int) -> tuple[Fix, ...]:
-    """Sequence lengths that fit: the next longer one, or the next shorter one where the model has no such positions."""
+    """Sequence lengths that fit: the next longer one, or the next shorter one if the model has too few positions."""
     longer = round_up(int(v.seq_length), multiple)
     most = v.get("max_position_embeddings")
     if most is None or longer <= most:
@@ -38,7 +38,7 @@ def _length(v: View, length: int, multiple: int) -> Fix:
 
 
 def _splits_rows_over_tp(v: View) -> bool:
-    """Sequence parallelism over rows of seq_length tokens, as --sft has them too: other packing is PACK001's."""
+    """Whether sequence parallelism splits rows of seq_length tokens, --sft included: other packing is PACK001's."""
     return (
         v.dialect in ("mlm", "bridge", "bridge-provider")
         and (cp_may_be_on(v) or (v.get("tp") or 1) > 1)
@@ -69,10 +69,10 @@ def _trains_dense_rows_in_fp8(v: View) -> bool:
     bad=Example("mlm", "--context-parallel-size 4 --seq-length 131072"),
 )
 def long_sequences_have_no_dense_mask(v: View) -> Problem | None:
-    """The dataloader makes no dense attention mask for long sequences.
+    """The dataloader doesn't build a dense attention mask for long sequences.
 
-    Megatron-LM's datasets make a square mask for every sample unless told not to. It is ignored for causal
-    attention, but built, pinned and broadcast, whatever the CP size: at 131,072 tokens it takes 16 GiB a sample.
+    Megatron-LM's datasets build a square mask for every sample unless told not to. Causal attention ignores it, but it
+    is still built, pinned and broadcast, whatever the CP size: at 131,072 tokens it takes 16 GiB per sample.
     """
     length = v.seq_length
     if length is None or length * length < _HUGE:
@@ -85,7 +85,7 @@ def long_sequences_have_no_dense_mask(v: View) -> Problem | None:
         found=f"a mask from the dataloader at seq_length {length}",
         wanted="no mask from the dataloader",
         facts=("attention_mask_in_dataloader" if mlm else "skip_attention_mask", "seq_length"),
-        fixes=(Fix(off, "Transformer Engine makes the causal mask"),),
+        fixes=(Fix(off, "Transformer Engine applies the causal mask itself"),),
     )
 
 
@@ -107,16 +107,16 @@ def long_sequences_have_no_dense_mask(v: View) -> Problem | None:
 def sequence_divides_into_chunks(v: View) -> Problem | None:
     """The sequence length is a multiple of twice the context-parallel size.
 
-    Causal attention is balanced by giving rank r the chunks r and 2 CP - 1 - r of 2 CP. Megatron-LM's command line
-    and Bridge's validation refuse other lengths; megatron-core itself fails in a view of the first batch.
+    Causal attention is balanced by giving rank r the chunks r and 2 CP - 1 - r of 2 CP. Megatron-LM's command line and
+    Bridge's validation reject other lengths; megatron-core itself fails in a tensor view on the first batch.
     """
     length, chunks = v.seq_length, 2 * v.cp
     if length is None or chunks_fit(length, v.cp):
         return None
     direct = v.dialect == "bridge-provider"
     return Problem(
-        message="the sequence cannot be cut into the 2 x CP chunks that balance the ranks"
-        + (": a tensor view fails in the first batch" if direct else ": the launch stops while it reads its arguments"),
+        message="the sequence cannot be split into the 2 x CP chunks that balance the ranks"
+        + (": a tensor view fails on the first batch" if direct else ": argument validation fails"),
         found=f"seq_length {length} at context_parallel_size {v.cp}",
         wanted=f"a multiple of {chunks}",
         facts=("seq_length", "cp"),
@@ -151,17 +151,17 @@ def sequence_divides_into_chunks(v: View) -> Problem | None:
     ),
 )
 def sequence_divides_over_tp(v: View) -> Problem | None:
-    """With sequence parallelism a rank's part of the sequence divides over tensor parallelism.
+    """With sequence parallelism, a rank's part of the sequence is divisible by the TP size.
 
-    After the split over CP, sequence parallelism scatters the rest over the tensor-parallel ranks. Neither
-    Megatron-LM nor Bridge's pre-training path checks the product; the embedding asserts in the first forward.
+    After the split over CP, sequence parallelism scatters each part over the tensor-parallel ranks. Neither Megatron-LM
+    nor Bridge's pre-training path checks the product; the embedding asserts in the first forward pass.
     """
     length, ranks = v.seq_length, v.cp * v.tp
     if v.tp == 1 or length is None or length % ranks == 0:
         return None
     return Problem(
-        message="sequence parallelism cannot split a rank's part of the sequence: the embedding stops with "
-        "'First dimension of the tensor should be divisible by tensor parallel size'",
+        message="sequence parallelism cannot split a rank's part of the sequence: the embedding fails with 'First "
+        "dimension of the tensor should be divisible by tensor parallel size'",
         found=f"seq_length {length} at tensor_model_parallel_size {v.tp} and context_parallel_size {v.cp}",
         wanted=f"a multiple of {ranks}",
         facts=("seq_length", "tp", "cp"),
@@ -183,19 +183,19 @@ def sequence_divides_over_tp(v: View) -> Problem | None:
     bad=Example("mlm", "--context-parallel-size 2 --fp8-format hybrid --seq-length 4104 --micro-batch-size 1"),
 )
 def fp8_blocks_are_whole(v: View) -> Problem | None:
-    """FP8 training has whole blocks of tokens on each rank.
+    """In FP8 training, each rank holds whole blocks of tokens.
 
-    Transformer Engine asserts that tokens come in eights, cuBLAS wants sixteens in the weight gradient, MXFP8
-    scales blocks of 32. CP divides the tokens of a rank, so short sequences break it first.
+    Transformer Engine asserts a multiple of 8 tokens, cuBLAS needs 16 in the weight gradient, and MXFP8 scales blocks
+    of 32. CP divides the tokens of a rank, so short sequences violate this first.
     """
     if v.seq_length is None or v.micro_batch_size is None:
         return None
     wanted = FP8_TOKENS[v.fp8_recipe]
     tokens = v.seq_length * v.micro_batch_size
     if tokens_fit(tokens, v.cp, wanted):
-        return None  # not a whole number of tokens is CP001
+        return None  # a fractional number of tokens is CP001's
     return Problem(
-        message="FP8 matrix products need whole blocks of tokens on each rank: Transformer Engine or cuBLAS stops",
+        message="FP8 matrix products need whole blocks of tokens on each rank: Transformer Engine or cuBLAS fails",
         found=f"{tokens // v.cp} tokens per rank (seq_length {v.seq_length} x micro_batch_size {v.micro_batch_size} "
         f"/ context_parallel_size {v.cp})",
         wanted=f"a multiple of {wanted} for the {v.fp8_recipe} recipe",

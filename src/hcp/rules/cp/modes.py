@@ -1,4 +1,4 @@
-"""Modes of a run that CP has to share it with: determinism, batch invariance, FSDP, token prediction, UCC."""
+"""Run modes that interact with CP: determinism, batch invariance, FSDP, multi-token prediction, UCC."""
 
 from __future__ import annotations
 
@@ -19,7 +19,8 @@ _NONDETERMINISTIC = "env.NVTE_ALLOW_NONDETERMINISTIC_ALGO"
 
 
 def _is_refused_by_mlm(v: View, chosen: str | None) -> bool:
-    """Before 0.19 the command line wants one word of its list, from 0.19 on it takes several, or none, but no tree."""
+    """Before 0.19 the command line requires one entry of its list; from 0.19 on it accepts several, or none, but no
+    tree."""
     words = set() if chosen is None else {word.strip() for word in chosen.split(",")}
     if not words <= _ALGOS | {"Tree"}:
         return True
@@ -29,7 +30,7 @@ def _is_refused_by_mlm(v: View, chosen: str | None) -> bool:
 
 
 def _refused_reduction(v: View) -> Problem | None:
-    """The problem of an NCCL_ALGO that the launcher refuses in deterministic mode."""
+    """The problem of an NCCL_ALGO that the launcher rejects in deterministic mode."""
     bridge = v.dialect == "bridge"
     if not bridge and (v.dialect != "mlm" or not v.known("env.NCCL_ALGO")):
         return None
@@ -39,11 +40,11 @@ def _refused_reduction(v: View) -> Problem | None:
     if not (chosen not in accepted if bridge else _is_refused_by_mlm(v, chosen)):
         return None
     return Problem(
-        message="deterministic mode wants NCCL_ALGO set to a reduction that it knows: the launch stops",
+        message="deterministic mode requires NCCL_ALGO to name a deterministic reduction: the launch fails",
         found="no NCCL_ALGO" if chosen is None else f"NCCL_ALGO={chosen}",
         wanted=f"one of {', '.join(sorted(accepted))}",
         facts=("env.NCCL_ALGO", "deterministic"),
-        fixes=(Fix({"env.NCCL_ALGO": "Ring"}, "rings: the sum has one order"),),
+        fixes=(Fix({"env.NCCL_ALGO": "Ring"}, "ring reductions sum in a fixed order"),),
         stage="config" if bridge else None,
     )
 
@@ -69,24 +70,24 @@ def _refused_reduction(v: View) -> Problem | None:
     bad=Example("mlm", "--deterministic-mode", "env.NVTE_ALLOW_NONDETERMINISTIC_ALGO=1"),
 )
 def deterministic_mode_has_its_environment(v: View) -> Problem | None:
-    """Deterministic mode has the environment that it asks for.
+    """The environment suits deterministic mode.
 
-    megatron-core refuses to build Transformer Engine's attention in deterministic mode unless
-    NVTE_ALLOW_NONDETERMINISTIC_ALGO is 0, and the launchers refuse reductions whose order varies. Megatron-LM 0.19
-    and later set the first by themselves, and no longer accept NCCL_ALGO=Tree. Bridge wants NCCL_ALGO set, to one
-    word of its list.
+    In deterministic mode megatron-core refuses to build Transformer Engine's attention unless
+    NVTE_ALLOW_NONDETERMINISTIC_ALGO is 0, and the launchers reject reductions whose order varies. Megatron-LM 0.19 and
+    later set the former themselves and no longer accept NCCL_ALGO=Tree. Bridge requires NCCL_ALGO to be one entry of
+    its list.
     """
     if (reduction := _refused_reduction(v)) is not None:
         return reduction
     if v.get("transformer_impl") == "local":
-        return None  # Transformer Engine's attention is not built
+        return None  # Transformer Engine's attention isn't built
     if not v.known(_NONDETERMINISTIC) and v.dialect == "mlm" and v.at_least("mcore", "0.19"):
-        return None  # its command line sets the variable
+        return None  # the command line sets the variable itself
     value = v[_NONDETERMINISTIC]
     if str(value) == "0":
         return None
     return Problem(
-        message="deterministic mode wants Transformer Engine told so: the model build stops",
+        message="deterministic mode must be enabled in Transformer Engine too: building the model fails",
         found=f"NVTE_ALLOW_NONDETERMINISTIC_ALGO={value}",
         wanted="0",
         facts=(_NONDETERMINISTIC, "deterministic"),
@@ -115,13 +116,13 @@ def deterministic_mode_has_its_environment(v: View) -> Problem | None:
 def batch_invariant_mode_excludes_cp(v: View) -> Problem | None:
     """Batch-invariant mode runs without context parallelism.
 
-    CP calls FlashAttention 2's kernels directly, whose schedule depends on the batch. Main asserts it since 0.19, the
-    dev branch does not.
+    CP calls FlashAttention 2's kernels directly, and their schedule depends on the batch. The main branch has asserted
+    this since 0.19; the dev branch doesn't.
     """
     if v.cp == 1 or not v.at_least("mcore", "0.19") or v.get("mcore_branch") != "main":
         return None
     return Problem(
-        message="batch-invariant mode has no context parallelism: the model config is refused",
+        message="batch-invariant mode doesn't support context parallelism: the model config is rejected",
         found=f"batch_invariant_mode at context_parallel_size {v.cp}",
         wanted="context_parallel_size 1",
         facts=("batch_invariant", "cp"),
@@ -147,18 +148,18 @@ def batch_invariant_mode_excludes_cp(v: View) -> Problem | None:
     bad=Example("bridge", "model.context_parallel_size=2 ddp.use_megatron_fsdp=true ddp.megatron_fsdp_version=2"),
 )
 def fsdp_v2_excludes_cp(v: View) -> Problem | None:
-    """The second generation of Megatron-FSDP runs without context parallelism.
+    """Megatron-FSDP generation 2 runs without context parallelism.
 
-    Bridge's validation accepts generation 2 for data parallelism alone.
+    Bridge's validation accepts generation 2 only with pure data parallelism.
     """
     if v.cp == 1:
         return None
     return Problem(
-        message="the second generation of Megatron-FSDP is data-parallel only: Bridge's validation stops",
+        message="Megatron-FSDP generation 2 supports data parallelism only: Bridge's validation fails",
         found=f"megatron_fsdp_version 2 at context_parallel_size {v.cp}",
         wanted="context_parallel_size 1, or generation 1",
         facts=("fsdp_version", "cp"),
-        fixes=(Fix({"fsdp_version": 1}, "the first generation"),),
+        fixes=(Fix({"fsdp_version": 1}, "generation 1"),),
     )
 
 
@@ -173,14 +174,15 @@ def fsdp_v2_excludes_cp(v: View) -> Problem | None:
     bad=Example("mlm", "--context-parallel-size 2 --mtp-num-layers 1 --position-embedding-type rope", "mcore=0.13"),
 )
 def mtp_supports_cp(v: View) -> Problem | None:
-    """Multi-token prediction with context parallelism has a Megatron-LM that can.
+    """Multi-token prediction with context parallelism runs on a Megatron-LM that supports it.
 
-    The command lines of 0.12 and 0.13 assert a context-parallel size of 1; 0.14 shifts tokens across ranks.
+    The command line of 0.12 and 0.13 asserts a context-parallel size of 1; from 0.14 on tokens are shifted across
+    ranks.
     """
     if v.at_least("mcore", "0.14"):
         return None
     return Problem(
-        message="this Megatron-LM's command line refuses multi-token prediction with context parallelism",
+        message="the command line of this Megatron-LM rejects multi-token prediction with context parallelism",
         found=f"mtp_num_layers {v.mtp_layers} at context_parallel_size {v.cp} with megatron-core {v.mcore}",
         wanted="megatron-core 0.14 or newer",
         facts=("mtp_layers", "cp", "mcore"),
@@ -203,16 +205,16 @@ def mtp_supports_cp(v: View) -> Problem | None:
     bad=Example("mlm", "--pipeline-model-parallel-comm-backend ucc", "env.CUDA_DEVICE_MAX_CONNECTIONS=1"),
 )
 def ucc_pipeline_has_enough_connections(v: View) -> Problem | None:
-    """A pipeline over UCC has the connections it needs.
+    """A pipeline over UCC has enough connections.
 
-    UCC's messages queue behind everything else on a single connection, so megatron-core asserts that there are
-    more; tensor and context parallelism before Blackwell want exactly one. Bridge's decentralized groups are made
+    On a single connection UCC's messages queue behind everything else, so megatron-core asserts that there are more;
+    tensor and context parallelism before Blackwell need exactly one. Bridge's decentralized groups are created
     elsewhere.
     """
     fix = Fix({"pipeline_comm_backend": "nccl"}, "the pipeline over NCCL")
     if str(v.get(CONNECTIONS)) == "1":
         return Problem(
-            message="UCC needs several connections to overlap and asserts it where the groups are made",
+            message="UCC needs several connections to overlap: creating the process groups fails with an assertion",
             found="CUDA_DEVICE_MAX_CONNECTIONS=1 with pipeline_model_parallel_comm_backend ucc",
             wanted="more connections, or nccl",
             facts=("pipeline_comm_backend", CONNECTIONS),
@@ -221,8 +223,8 @@ def ucc_pipeline_has_enough_connections(v: View) -> Problem | None:
     if not wants_one_connection(v) or v.arch in BLACKWELL:
         return None
     return Problem(
-        message="no value of CUDA_DEVICE_MAX_CONNECTIONS is right: UCC refuses 1, and Megatron-LM's command line asks"
-        " for 1 with tensor or context parallelism before Blackwell",
+        message="no value of CUDA_DEVICE_MAX_CONNECTIONS works: UCC rejects 1, and Megatron-LM's command line "
+        "requires 1 with tensor or context parallelism before Blackwell",
         found=f"pipeline_model_parallel_comm_backend ucc on {v.arch}",
         wanted="nccl",
         facts=("pipeline_comm_backend",),
@@ -263,13 +265,13 @@ def ucc_pipeline_has_enough_connections(v: View) -> Problem | None:
 def hybrid_attention_of_deepseek_takes_contiguous_chunks(v: View) -> Problem | None:
     """DeepSeek-V4's hybrid attention gets contiguous chunks under context parallelism.
 
-    It compresses runs of neighbouring tokens and slides a window over them, so a rank needs one piece of the sequence
-    and not the two of the zigzag. The dev branch alone has it.
+    It compresses runs of neighbouring tokens and slides a window over them, so each rank needs one contiguous piece of
+    the sequence, not the two of the zigzag. Only the dev branch has it.
     """
     if v.cp_partition_mode == "contiguous":
         return None
     return Problem(
-        message="DeepSeek-V4's hybrid attention cannot use the two chunks of a zigzag: the model config is refused",
+        message="DeepSeek-V4's hybrid attention doesn't support the zigzag split: the model config is rejected",
         found=f"experimental_attention_variant dsv4_hybrid with cp_partition_mode {v.cp_partition_mode}",
         wanted="cp_partition_mode contiguous, and a sequence_packing_scheduler",
         facts=("cp_partition_mode", "attention_variant", "cp"),

@@ -1,4 +1,4 @@
-"""What rules ask about context parallelism: is it on, how does each layer exchange, what does a rank hold."""
+"""Helpers for rules about context parallelism: whether it is on, how each layer communicates, what a rank holds."""
 
 from __future__ import annotations
 
@@ -12,14 +12,14 @@ from hcp.rules.view import Unknown, View
 
 HIERARCHICAL = "a2a+p2p"
 COMM_TYPES = ("p2p", "all_gather", "a2a", HIERARCHICAL)
-"""Transformer Engine's spellings, letter by letter."""
+"""Transformer Engine's exact spellings."""
 
 WITHOUT_FP8_ATTENTION = Fix(
     {"fp8_dot_product_attention": False, "fp8_multi_head_attention": False}, "attention in 16 bits"
 )
 CONNECTIONS = "env.CUDA_DEVICE_MAX_CONNECTIONS"
 BLACKWELL = ("sm100", "sm103", "sm110", "sm120", "sm121")
-FUSED = Fix({"attention_backend": "fused"}, "cuDNN's attention")
+FUSED = Fix({"attention_backend": "fused"}, "cuDNN attention")
 _LARGEST_GROUP = 4096
 EXCHANGES = {
     "a2a": "one all-to-all over the whole CP group",
@@ -29,7 +29,7 @@ EXCHANGES = {
 
 
 def cp_may_be_on(v: View) -> bool:
-    """False only where CP is known to be off. Asks for nothing."""
+    """False only if CP is known to be off. Requests no fact."""
     return bool(v.get("cp") != 1)
 
 
@@ -39,7 +39,7 @@ def uses_cp(v: View) -> bool:
 
 
 def under_cp(concerns: Callable[[View], bool]) -> Callable[[View], bool]:
-    """`applies` of a rule about CP: asks nothing where CP is known to be off, and for `cp` after all else."""
+    """`applies` of a rule about CP: requests no fact if CP is known to be off, and `cp` last of all."""
     return lambda v: cp_may_be_on(v) and concerns(v) and uses_cp(v)
 
 
@@ -56,7 +56,8 @@ def comm_types(v: View) -> tuple[str, ...]:
 
 
 def switch_types(v: View, to: str, only: str | None = None) -> dict[str, Any]:
-    """The edits that give all layers, or those of type `only`, the type `to`; sizes that nothing uses any more go."""
+    """The edits that set all layers, or those of type `only`, to the type `to`; sizes that become unused are
+    removed."""
     types: Any = to
     if only is not None and isinstance(v.cp_comm_type, tuple):
         types = tuple(to if item == only else item for item in v.cp_comm_type)
@@ -67,7 +68,7 @@ def switch_types(v: View, to: str, only: str | None = None) -> dict[str, Any]:
 
 
 def type_fixes(v: View, *types: str) -> tuple[Fix, ...]:
-    """One fix for each of these types: every layer exchanges by it."""
+    """One fix for each of these types: every layer uses it."""
     return tuple(Fix(switch_types(v, kind), EXCHANGES[kind]) for kind in types)
 
 
@@ -84,7 +85,7 @@ def kv_heads_per_rank(v: View) -> int:
 
 
 def is_dsa(v: View) -> bool:
-    """Whether attention is DSA, which has a CP of its own and never reaches Transformer Engine's."""
+    """Whether attention is DSA, which implements its own CP and never uses Transformer Engine's."""
     return bool(v.attention_variant in ("dsa", "dsv4_hybrid"))
 
 
@@ -101,7 +102,7 @@ def skip_freq(v: View) -> Any:
         return skip
     if isinstance(skip, list | tuple) and all(isinstance(item, int) for item in skip):
         return skip
-    # A text that is no pattern of layers (`layer_pattern`): Megatron-LM evaluates it, we do not.
+    # A text that is not a layer pattern (`layer_pattern`): Megatron-LM evaluates it, we don't.
     raise Unknown("window_attn_skip_freq")
 
 
@@ -127,17 +128,18 @@ def has_window_at(skip: Any, layer: int) -> bool:
 
 
 def has_fp8_attention(v: View) -> bool:
-    """Whether FP8 attention is asked for; it runs where training is in FP8 too. Asks for nothing."""
+    """Whether FP8 attention is requested; it takes effect only if training is in FP8 too. Requests no fact."""
     return bool(v.get("fp8_dot_product_attention") or v.get("fp8_multi_head_attention"))
 
 
 def sequence_multiple(v: View) -> int:
-    """What a sequence must be a multiple of: 2 cp for the zigzag, tp cp where the rank's slice is split over tp."""
+    """What the sequence length must be a multiple of: 2 cp for the zigzag, tp cp if the rank's slice is split over
+    tp."""
     return pad_multiple(int(v.cp), int(v.get("tp") or 1), bool(v.get("sequence_parallel")))
 
 
 def smaller_divisors(size: int) -> list[int]:
-    """The proper divisors of a size, the largest first; none for a size beyond any cluster.
+    """The proper divisors of a size, largest first; none for a size larger than any cluster.
 
     >>> smaller_divisors(12)
     [6, 4, 3, 2, 1]
@@ -146,7 +148,7 @@ def smaller_divisors(size: int) -> list[int]:
 
 
 def nearest_divisors(number: int, size: int, fits: Callable[[int], bool] = lambda other: True) -> list[int]:
-    """The divisors of `number` nearest to `size` that fit, one below and one above; 1 only where there is no other.
+    """The divisors of `number` nearest to `size` that fit, one below and one above; 1 only if there is no other.
 
     >>> nearest_divisors(64, 3), nearest_divisors(12, 8), nearest_divisors(7, 4), nearest_divisors(2, 3)
     ([2, 4], [6, 12], [7], [2])
@@ -159,7 +161,7 @@ def nearest_divisors(number: int, size: int, fits: Callable[[int], bool] = lambd
 
 
 def over(axis: str, size: int) -> str:
-    """What a size of an axis of parallelism amounts to, in words.
+    """The size of a parallelism axis, in words.
 
     >>> over("context", 4), over("tensor", 1)
     ('context parallelism over 4 ranks', 'no tensor parallelism')
@@ -168,7 +170,7 @@ def over(axis: str, size: int) -> str:
 
 
 def tp_fixes(v: View, shared: bool = True) -> tuple[Fix, ...]:
-    """Tensor-parallel sizes near the launch's that divide the query heads and the ranks, and fit the KV heads.
+    """Tensor-parallel sizes near the launch's that divide the query heads and the ranks, and suit the KV heads.
 
     `shared`: also sizes at which several ranks hold the same KV head.
     """
@@ -183,12 +185,12 @@ def tp_fixes(v: View, shared: bool = True) -> tuple[Fix, ...]:
 
 
 def is_fsdp(v: View) -> bool:
-    """Whether parameters are sharded, by Megatron-FSDP or PyTorch's. Asks for nothing."""
+    """Whether parameters are sharded, by Megatron-FSDP or PyTorch FSDP. Requests no fact."""
     return bool(v.get("fsdp") or v.get("torch_fsdp2"))
 
 
 def wants_one_connection(v: View) -> bool:
-    """Whether Megatron-LM's command line asserts one connection; before Blackwell, which the check asks."""
+    """Whether Megatron-LM's command line asserts one connection; only before Blackwell, which the check tests."""
     if v.dialect != "mlm" or is_fsdp(v) or v.get("overlap_moe_expert_parallel_comm"):
         return False
     return (v.get("tp") or 1) > 1 or (v.get("cp") or 1) > 1

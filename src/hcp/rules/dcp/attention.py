@@ -1,4 +1,4 @@
-"""Attention under dynamic CP: what can change its group from one sequence to the next."""
+"""Attention under dynamic CP: what can switch to another group from one sequence to the next."""
 
 from __future__ import annotations
 
@@ -11,15 +11,16 @@ from hcp.rules.view import View
 
 
 def _ignores_type(v: View) -> Problem | None:
-    """The problem of a launch whose communication type never reaches Transformer Engine."""
+    """The problem if the communication type never reaches Transformer Engine."""
     if comm_types(v) == ("p2p",):
         return None
     return Problem(
-        message="every group exchanges K and V by p2p: at a static CP size of 1 the layers are built without the type",
+        message="every group exchanges K and V by p2p: at a static CP size of 1 the layers are built without a "
+        "communication type",
         found=f"dynamic CP with cp_comm_type {', '.join(comm_types(v))} at context_parallel_size 1",
-        wanted="p2p, which is what runs, or a static CP size above 1",
+        wanted="p2p, which is what actually runs, or a static CP size above 1",
         facts=("cp_comm_type", "cp"),
-        fixes=(Fix(switch_types(v, "p2p"), "says what runs"),),
+        fixes=(Fix(switch_types(v, "p2p"), "states what actually runs"),),
         severity="warning",
         effect="silent",
         stage="never",
@@ -46,33 +47,33 @@ def _ignores_type(v: View) -> Problem | None:
     ),
 )
 def comm_type_works_in_any_group(v: View) -> Problem | None:
-    """Dynamic CP exchanges K and V in a way that any group can.
+    """Dynamic CP uses a communication type that works with any group.
 
-    Each sequence brings one process group, and attention is handed that group with the communication type of the
-    layer. a2a+p2p wants a pair of groups; a2a wants heads that divide by the widest group. At a static CP size of 1
-    the type never reaches Transformer Engine.
+    Each sequence comes with one process group, and attention gets that group with the layer's communication type.
+    a2a+p2p needs a pair of groups; a2a needs head counts divisible by the size of the widest group. At a static CP size
+    of 1 the type never reaches Transformer Engine.
     """
     types = comm_types(v)
     if v.cp == 1:
         return _ignores_type(v)
     if HIERARCHICAL in types:
         return Problem(
-            message="the first sequence in a group of its own stops: a2a+p2p wants two groups and gets one",
+            message="the first sequence with its own group fails: a2a+p2p needs two groups and gets one",
             found="dynamic CP with cp_comm_type a2a+p2p",
             wanted="p2p, all_gather or a2a",
             facts=("cp_comm_type", "hcp_sizes"),
-            fixes=(Fix(switch_types(v, "p2p", only=HIERARCHICAL), "a ring over whatever group is chosen"),),
+            fixes=(Fix(switch_types(v, "p2p", only=HIERARCHICAL), "a ring over the chosen group, whatever its size"),),
         )
     ranks = num_ranks(v)
     if "a2a" not in types or (heads_per_rank(v) % ranks == 0 and kv_heads_per_rank(v) % ranks == 0):
         return None
     return Problem(
-        message="the first group that is wider than the heads allow stops in the all-to-all",
+        message="the all-to-all fails in the first group that is wider than the heads allow",
         found=f"cp_comm_type a2a with {heads_per_rank(v)} heads and {kv_heads_per_rank(v)} KV heads on a TP rank, in "
         f"groups of up to {ranks}",
-        wanted=f"heads that divide by {ranks}, or p2p",
+        wanted=f"head counts divisible by {ranks}, or p2p",
         facts=("cp_comm_type", "heads", "kv_heads"),
-        fixes=(Fix(switch_types(v, "p2p"), "a ring over whatever group is chosen"),),
+        fixes=(Fix(switch_types(v, "p2p"), "a ring over the chosen group, whatever its size"),),
     )
 
 
@@ -97,17 +98,17 @@ def comm_type_works_in_any_group(v: View) -> Problem | None:
 def hybrid_cp_has_static_cp_above_1(v: View) -> Problem | None:
     """Hybrid CP has a static CP size above 1.
 
-    Attention makes the CUDA stream for CP where it is built, if the static CP size is above 1. Hybrid CP hands that
-    stream to Transformer Engine with each group; without it the first wait fails.
+    Attention creates its CUDA stream for CP at construction, and only if the static CP size is above 1. Hybrid CP
+    passes that stream to Transformer Engine with each group; without it the first wait fails.
     """
     if v.cp > 1:
         return None
     return Problem(
-        message="the first sequence that is split stops: 'NoneType' object has no attribute 'wait_event'",
-        found="hybrid_context_parallel at context_parallel_size 1, where attention makes no stream for CP",
-        wanted="a static context_parallel_size above 1; the groups are chosen all the same",
+        message="the first sequence that is split fails: 'NoneType' object has no attribute 'wait_event'",
+        found="hybrid_context_parallel at context_parallel_size 1, where attention creates no stream for CP",
+        wanted="a static context_parallel_size above 1; groups are still chosen per sequence",
         facts=("cp",),
-        fixes=(Fix({"cp": num_ranks(v)}, "the stream exists, and the group of all ranks is the static one"),),
+        fixes=(Fix({"cp": num_ranks(v)}, "the stream exists, and the static group spans all ranks"),),
     )
 
 
@@ -136,12 +137,12 @@ def hybrid_cp_has_static_cp_above_1(v: View) -> Problem | None:
 def hybrid_cp_excludes_mla(v: View) -> Problem | None:
     """Hybrid CP runs without multi-latent attention.
 
-    Multi-latent attention of main asserts that no sequence brings a group; the dev branch follows.
+    Multi-latent attention on main asserts that no per-sequence group is passed; the dev branch supports it.
     """
     if not v.mla:
         return None
     return Problem(
-        message="the first forward stops with an assertion",
+        message="the first forward pass fails with an assertion",
         found="hybrid_context_parallel with multi-latent attention",
         wanted="megatron-core's dev branch, or static context parallelism",
         facts=("mla",),
@@ -160,18 +161,18 @@ def hybrid_cp_excludes_mla(v: View) -> Problem | None:
     bad=Example("mlm", hybrid(position_embedding_type="rope"), ON_MAIN),
 )
 def hybrid_cp_excludes_static_rotary_embedding(v: View) -> Problem | None:
-    """Hybrid CP runs without a rotary embedding that reads the static CP group.
+    """Hybrid CP doesn't use a rotary embedding that reads the static CP group.
 
-    Packed data takes its rotary angles by the rank and size of a CP group. On main that is the static one, not the
-    one that the sequence brings, so ranks of a wider or narrower group rotate by other positions. A report says
-    that with luck it fails, and without it trains wrong.
+    With packed data, rotary angles depend on the rank and size of a CP group. On main that is the static group, not the
+    sequence's own, so ranks of a wider or narrower group apply the wrong positions. According to a report, the run
+    crashes at best and trains wrongly at worst.
     """
     kind = "rope" if v.use_rotary_position_embeddings else v.position_embedding_type
     if kind not in ("rope", "mrope", "yarn"):
         return None
     return Problem(
-        message="positions are wrong wherever a sequence is on another number of ranks than the static CP size: the "
-        "model trains worse, or reads beyond its tables",
+        message="positions are wrong for every sequence whose group size differs from the static CP size: the model "
+        "trains worse, or reads beyond its position tables",
         found=f"hybrid_context_parallel with position_embedding_type {kind}",
         wanted="static context parallelism, or megatron-core's dev branch",
         facts=("position_embedding_type",),

@@ -1,4 +1,4 @@
-"""Sound launches with dynamic CP, which the examples of its rules build on."""
+"""Valid launches with dynamic CP, the basis of its rules' examples."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ _SOUND = {
 
 
 def hybrid(**changes: object) -> str:
-    """Megatron-LM's command line with hybrid CP, and options changed: True is a bare flag, None leaves one out.
+    """Megatron-LM's command line with hybrid CP and changed options: True is a bare flag, None omits the option.
 
     >>> hybrid(eval_iters=10).split()[-2:]
     ['--eval-iters', '10']
@@ -39,4 +39,4 @@ ON_MAIN = "world_size=8 mcore=0.17.0 te=2.14"
 ON_DEV = "world_size=8 mcore=0.19.0 mcore_branch=dev te=2.14"
 VERL_0_9 = "verl=0.9.1 mcore=0.19.0 mcore_branch=dev"
 VERL_0_8 = "verl=0.8.0 mcore=0.19.0 mcore_branch=dev"
-"""What is assumed for them: versions in which dynamic CP works as well as it does anywhere."""
+"""What is assumed for them: the versions in which dynamic CP works best."""

@@ -1,4 +1,4 @@
-"""The switch of dynamic CP: its name, and the versions and launchers in which it does something."""
+"""The switch for dynamic CP: its name, and the versions and launchers in which it has an effect."""
 
 from __future__ import annotations
 
@@ -35,19 +35,19 @@ from hcp.rules.view import View
     bad=Example("mlm", HYBRID, "world_size=8 mcore=0.19.0 te=2.14"),
 )
 def pretrain_script_feeds_hybrid_cp(v: View) -> Problem | None:
-    """Hybrid CP runs on a megatron-core whose pretrain_gpt.py can feed it.
+    """Hybrid CP runs on a megatron-core whose pretrain_gpt.py supports it.
 
-    From 0.18 on the function that turned a packed row into a batch for hybrid CP is gone: the samples that reach
-    get_batch are one-dimensional and have lost their boundaries. The broadcast of the batch then asks for a second
-    dimension. With the shapes mended by hand, every sample goes to the static CP group.
+    In 0.18 the function that turned a packed row into a batch for hybrid CP was removed: samples reach get_batch
+    one-dimensional and without their boundaries, and broadcasting the batch then indexes a second dimension. Even with
+    the shapes fixed by hand, every sample goes to the static CP group.
     """
     if not v.at_least("mcore", "0.18") or is_newer_than_read(v):
         return None
     ends = v.at_least("mcore", "0.20")
     return Problem(
-        message='the first batch stops with "IndexError: tuple index out of range"'
-        + (", or hangs, because the ranks of a TP group disagree on what is broadcast" if v.tp > 1 else "")
-        + (" (builds of 0.20 after August 2026 may hold the repair)" if ends else ""),
+        message='the first batch fails with "IndexError: tuple index out of range"'
+        + (", or hangs because the ranks of a TP group disagree on what is broadcast" if v.tp > 1 else "")
+        + (" (builds of 0.20 after August 2026 may contain a fix)" if ends else ""),
         found=f"hybrid_context_parallel with megatron-core {v.mcore}",
         wanted="megatron-core 0.16 or 0.17, the dev branch, or a newer build",
         facts=("hybrid_context_parallel", "mcore"),
@@ -77,21 +77,21 @@ def pretrain_script_feeds_hybrid_cp(v: View) -> Problem | None:
     ),
 )
 def core_switch_is_left_to_megatron_lm(v: View) -> Problem | None:
-    """Megatron-core's own switch of dynamic CP is left to Megatron-LM's training loop.
+    """megatron-core's own switch for dynamic CP is used only with Megatron-LM's training loop.
 
     The switch changes megatron-core's schedule, which then reads groups of samples from the data iterator. Only
-    Megatron-LM's loop wraps the iterator so. Bridge's loop, up to 0.7, and verl's engine hand over plain batches.
+    Megatron-LM's loop wraps the iterator that way. Bridge's loop (up to 0.7) and verl's engine pass plain batches.
     Megatron-Bridge#6127, open in August 2026, would wrap them.
     """
-    # verl's own switch is another one, and may be on or off beside megatron-core's.
+    # verl's own switch is separate, and may be on or off independently of megatron-core's.
     name = "hybrid_context_parallel" if v.dialect == "verl" else switch(v)
     trainer = "verl" if v.dialect == "verl" else "Megatron-Bridge's training loop"
     unused = v.pp > 1
     return Problem(
-        message="no group is ever chosen: the schedules with a pipeline do not know the switch"
+        message="no group is ever chosen: the pipeline schedules ignore the switch"
         if unused
-        else "the first step stops: the schedule expects (batch, groups) and gets a plain batch",
-        found=f"{name} in {trainer}, which never wraps its data for it",
+        else "the first step fails: the schedule expects (batch, groups) and gets a plain batch",
+        found=f"{name} in {trainer}, which doesn't wrap its data for it",
         wanted="verl's own dynamic_context_parallel" if v.dialect == "verl" else "static context parallelism",
         facts=(name, "pp"),
         fixes=(switched_off(v),),
@@ -124,18 +124,18 @@ def core_switch_is_left_to_megatron_lm(v: View) -> Problem | None:
     bad=Example("verl", VERL, "verl=0.9.1 mcore=0.19.0"),
 )
 def megatron_core_has_verls_scheduler(v: View) -> Problem | None:
-    """verl's dynamic CP finds its scheduler in megatron-core.
+    """verl's dynamic CP runs on a megatron-core that has its scheduler.
 
-    From 0.9 on verl borrows megatron-core's DefaultDynamicCPScheduler. That class is on the dev branch only
-    (Megatron-LM#5154); the ports to main were not merged, and no release up to 0.19 has it. An image with a
-    released megatron-core cannot start.
+    From 0.9 on verl uses megatron-core's DefaultDynamicCPScheduler. That class exists only on the dev branch
+    (Megatron-LM#5154); the ports to main were not merged, and no release up to 0.19 has it. In an image with a released
+    megatron-core, verl fails at start-up.
     """
     if not v.at_least("verl", "0.9") or v.mcore_branch == "dev":
         return None
     return Problem(
-        message="start-up stops with a RuntimeError that names a Megatron-LM pull request",
+        message="start-up fails with a RuntimeError that names a Megatron-LM pull request",
         found=f"verl {v.verl} with dynamic_context_parallel on megatron-core's main branch",
-        wanted="megatron-core's dev branch: no release to 0.19 has DefaultDynamicCPScheduler",
+        wanted="megatron-core's dev branch: no release up to 0.19 has DefaultDynamicCPScheduler",
         facts=("dynamic_context_parallel", "mcore", "verl"),
         fixes=(switched_off(v),),
     )
@@ -152,20 +152,20 @@ def megatron_core_has_verls_scheduler(v: View) -> Problem | None:
     bad=Example("mlm", f"{HYBRID} --use-varlen-dataset", ON_MAIN),
 )
 def options_are_those_of_main_or_dev(v: View) -> Problem | None:
-    """A launch with hybrid CP has no option that only another branch of Megatron-LM knows.
+    """A launch with hybrid CP uses only options that Megatron-LM's main branch has.
 
-    Branches that develop dynamic CP have options, defaults and data sets of their own. On main argparse stops at the
-    first of them; what the other options mean on that branch is not known here, so nothing else is said about its
-    dynamic CP.
+    Branches that develop dynamic CP have their own options, defaults and datasets. On main, argparse rejects the first
+    of them; hcp doesn't know what the other options mean on that branch and reports nothing else about its dynamic CP.
     """
     setting = option_of_a_branch(v)
     if setting is None:
         return None
     option = "--" + setting.key.replace("_", "-")
     return Problem(
-        message=f"{option} is unknown to main: the script is for a branch, and elsewhere the command line refuses it",
+        message=f"{option} doesn't exist on main: the script was written for another branch, and everywhere else "
+        f"argparse rejects it",
         found=f"{option} beside --hybrid-context-parallel",
-        wanted="the options of Megatron-LM's main branch, or the branch that the script is for",
+        wanted="options of Megatron-LM's main branch, or the branch that the script was written for",
         facts=("hybrid_context_parallel",),
         location=setting.location,
     )

@@ -1,4 +1,4 @@
-"""The scheduler that packs sequences on megatron-core's dev branch, without dynamic CP too."""
+"""The scheduler that packs sequences on megatron-core's dev branch, also without dynamic CP."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ _PACKS = "--context-parallel-size 2 --sequence-packing-scheduler dp_balanced"
 
 
 def _packs_without_dynamic_cp(v: View) -> bool:
-    """A scheduler without dynamic CP, of which DCP006 and DCP017 say the same."""
+    """Whether a scheduler is used without dynamic CP; with dynamic CP, DCP006 and DCP017 report the same."""
     return v.dialect == "mlm" and v.get("sequence_packing_scheduler") is not None and not is_dev(v)
 
 
@@ -30,7 +30,7 @@ def buffer_of_the_scheduler_holds_a_sequence(v: View) -> Problem | None:
     """The ranks that share a packed row have room for the longest sequence.
 
     With dp_balanced these are the CP ranks, with default_dynamic_cp the DP x CP ranks. Each holds
-    max_seqlen_per_dp_cp_rank tokens; where that is unset, the command line derives it from seq_length.
+    max_seqlen_per_dp_cp_rank tokens; if that is unset, the command line derives it from seq_length.
     """
     room = tokens_per_rank(v)
     if room is None or v.seq_length is None:
@@ -40,7 +40,7 @@ def buffer_of_the_scheduler_holds_a_sequence(v: View) -> Problem | None:
         return None
     enough = -(-v.seq_length // ranks)
     return Problem(
-        message="the command line stops: a packed row has no room for the longest sequence",
+        message="argument validation fails: a packed row has no room for the longest sequence",
         found=f"seq_length {v.seq_length}, and max_seqlen_per_dp_cp_rank {room} x {ranks} ranks",
         wanted=f"max_seqlen_per_dp_cp_rank of at least {enough}",
         facts=("max_seqlen_per_dp_cp_rank", "seq_length", "cp"),
@@ -67,19 +67,19 @@ def buffer_of_the_scheduler_holds_a_sequence(v: View) -> Problem | None:
     bad=Example("mlm", f"{_PACKS} --num-experts 8 --moe-token-dispatcher-type allgather", _ON_DEV),
 )
 def packed_tokens_reach_their_experts(v: View) -> Problem | None:
-    """With a packing scheduler experts get their tokens by alltoall or flex.
+    """With a packing scheduler, the MoE token dispatcher is alltoall or flex.
 
-    Packed rows differ in length from rank to rank; the gathering dispatcher, which is the default, wants equal ones.
+    Packed rows differ in length from rank to rank; the allgather dispatcher, the default, needs equal lengths.
     """
     dispatcher = v.moe_token_dispatcher_type
     if dispatcher in ("alltoall", "flex"):
         return None
     return Problem(
-        message="the model config is refused: this dispatcher wants rows of one length on all ranks",
+        message="the model config is rejected: this dispatcher needs rows of equal length on all ranks",
         found=f"moe_token_dispatcher_type {dispatcher} with sequence_packing_scheduler {v.sequence_packing_scheduler}",
         wanted="alltoall or flex",
         facts=("moe_token_dispatcher_type", "sequence_packing_scheduler", "num_experts"),
-        fixes=(Fix({"moe_token_dispatcher_type": "alltoall"}, "tokens go to their experts by an all-to-all"),),
+        fixes=(Fix({"moe_token_dispatcher_type": "alltoall"}, "tokens reach their experts through an all-to-all"),),
     )
 
 

@@ -1,4 +1,4 @@
-"""The ranks that share a batch under dynamic CP: how many they are, and in which order."""
+"""The ranks that share a batch under dynamic CP: how many there are, and in which order."""
 
 from __future__ import annotations
 
@@ -25,16 +25,16 @@ def _wanted_ranks(v: View, ranks: int) -> list[Fix]:
 
 def _not_a_power(v: View) -> Problem | None:
     ranks = num_ranks(v)
-    at_start = ranks % 2 == 1  # the one case that megatron-core, which builds the groups, and verl refuse
+    at_start = ranks % 2 == 1  # the only case that megatron-core, which builds the groups, and verl reject
     if (ranks == largest_power(ranks) and ranks > 1) or ranks > _MOST_RANKS:
         return None
     if at_start:
-        message = "start-up stops: dynamic groups need an even number of ranks"
+        message = "start-up fails: dynamic groups need an even number of ranks"
     else:
-        widest = largest_power(ranks)  # the one power of two that has no group, see `group_sizes`
+        widest = largest_power(ranks)  # the one power of two without a group, see `group_sizes`
         broken = [size for size in group_sizes(ranks) if ranks % size]
-        message = f"training stops as soon as the scheduler asks for a group of {widest}: none is built" + (
-            f"; the last ranks hold a smaller group under the size {broken[0]}" if broken else ""
+        message = f"training fails as soon as the scheduler requests a group of {widest}: none is built" + (
+            f"; on the last ranks the group registered as size {broken[0]} is smaller" if broken else ""
         )
     return Problem(
         message=message,
@@ -84,9 +84,9 @@ def dp_cp_ranks_are_a_power_of_two(v: View) -> Problem | None:
     """DP x CP is a power of two.
 
     megatron-core builds groups of 2, 4, ... below the largest power of two in DP x CP, and one of all ranks. The
-    scheduler asks for any power of two. On 6 ranks there is no group of 4, on 12 none of 8; on 10 the last two
-    ranks keep a group of two under the size 4. Only an odd number is refused. Megatron-LM#6801, open in August 2026,
-    would build groups of any size.
+    scheduler may request any power of two. On 6 ranks there is no group of 4, on 12 none of 8; on 10 the last two ranks
+    have a group of two registered as size 4. Only an odd number of ranks is rejected. Megatron-LM#6801, open in August
+    2026, would build groups of any size.
     """
     return _not_a_power(v)
 
@@ -107,18 +107,18 @@ def dp_cp_ranks_are_a_power_of_two(v: View) -> Problem | None:
     ),
 )
 def tp_is_the_fastest_axis(v: View) -> Problem | None:
-    """Hybrid CP keeps tensor parallelism as the fastest axis of ranks.
+    """With hybrid CP, tensor parallelism is the fastest-varying rank axis.
 
-    The wrapper around the data loader computes which DP x CP rank a global rank is as rank // TP size. That is
-    right only where TP ranks are neighbours.
+    The wrapper around the data loader computes a rank's DP x CP index as rank // TP size. That is correct only if TP
+    ranks are adjacent.
     """
     order = str(v.rank_order)
     if v.tp == 1 or order.startswith("tp"):
         return None
     return Problem(
-        message="samples go to the wrong ranks without a word: the data loader takes ranks // TP for the DP x CP rank",
+        message="samples silently go to the wrong ranks: the data loader uses rank // TP as the DP x CP rank",
         found=f"rank order {order} at tensor_model_parallel_size {v.tp}",
-        wanted="an order in which tp is the fastest axis",
+        wanted="an order in which tp varies fastest",
         facts=("rank_order", "tp"),
     )
 
@@ -134,11 +134,11 @@ def tp_is_the_fastest_axis(v: View) -> Problem | None:
     bad=Example("verl", f"{VERL} trainer.nnodes=3 trainer.n_gpus_per_node=8", VERL_0_9),
 )
 def verl_ranks_are_a_power_of_two(v: View) -> Problem | None:
-    """verl's dynamic CP has a power of two of DP x CP ranks.
+    """Under verl's dynamic CP, DP x CP is a power of two.
 
-    verl and its manual accept every even number. Of realistic batches on 6 or 12 ranks nearly all end in a
-    KeyError, an IndexError or an assertion, because the scheduler chooses powers of two that have no group. The groups
-    are megatron-core's: see DCP007.
+    verl and its manual accept any even number. On 6 or 12 ranks nearly all realistic batches end in a KeyError, an
+    IndexError or an assertion, because the scheduler chooses powers of two for which there is no group. The groups are
+    megatron-core's: see DCP007.
     """
     return _not_a_power(v)
 

@@ -1,4 +1,4 @@
-"""What megatron-core's schedule for hybrid CP leaves out: pipelines, CUDA graphs, evaluation, expert overlap."""
+"""What megatron-core's schedule for hybrid CP doesn't support: pipelines, CUDA graphs, evaluation, expert overlap."""
 
 from __future__ import annotations
 
@@ -34,17 +34,17 @@ _EXPERTS = "--num-experts 8 --expert-model-parallel-size 4 --moe-token-dispatche
 def hybrid_cp_excludes_pipelines(v: View) -> Problem | None:
     """Hybrid CP runs without pipeline parallelism.
 
-    Of megatron-core's three schedules only the one without a pipeline has a branch for hybrid CP.
+    Of megatron-core's three schedules, only the one without a pipeline implements hybrid CP.
     """
     if v.pp == 1:
         return None
     return Problem(
-        message="the command line stops with an assertion: only the schedule without a pipeline knows hybrid CP",
+        message="argument validation fails with an assertion: only the schedule without a pipeline supports hybrid CP",
         found=f"hybrid_context_parallel at pipeline_model_parallel_size {v.pp}",
-        wanted="pipeline_model_parallel_size 1 (megatron-core's dev branch and verl allow a pipeline)",
+        wanted="pipeline_model_parallel_size 1 (megatron-core's dev branch and verl do support a pipeline)",
         facts=("pp",),
         fixes=(
-            Fix({"pp": 1, "vpp": None, "cp": v.cp * v.pp}, "the ranks of the stages join the groups of sequences"),
+            Fix({"pp": 1, "vpp": None, "cp": v.cp * v.pp}, "the stages' ranks become part of the CP groups"),
             Fix({"pp": 1, "vpp": None}, "no pipeline, more data parallelism"),
         ),
     )
@@ -68,19 +68,19 @@ def hybrid_cp_excludes_pipelines(v: View) -> Problem | None:
 def hybrid_cp_excludes_cuda_graphs(v: View) -> Problem | None:
     """Hybrid CP runs without CUDA graphs.
 
-    Group and length change from one sequence to the next, and a graph is captured for one of each. The command line
-    means to refuse graphs, but asks for the older flag, which it has deleted by then; it does not ask for the newer
-    option, nor for the other older flag, which stands for that option. Dev's dynamic CP has graphs of its own.
+    Group and length change from one sequence to the next, but a graph is captured for one group and one length. The
+    command line is meant to reject graphs, but it reads the older flag after deleting it, and checks neither the newer
+    option nor the other older flag, which maps to that option. Dynamic CP on dev has its own graph support.
     """
     if v.enable_cuda_graph:
-        message = "the command line stops with an AttributeError: it deletes the flag before it asks for it"
+        message = "argument validation fails with an AttributeError: it deletes the flag before reading it"
         fact = "enable_cuda_graph"
     elif is_dev(v):
         return None
     elif v.external_cuda_graph or v.cuda_graph_impl not in (None, "none"):
         message = (
-            "the check for CUDA graphs asks for an older flag and lets this one pass: graphs are captured for "
-            "shapes and groups that change with every micro-batch"
+            "the check for CUDA graphs tests only an older flag: graphs are captured although shapes and groups "
+            "change with every micro-batch"
         )
         fact = "external_cuda_graph" if v.external_cuda_graph else "cuda_graph_impl"
     else:
@@ -94,7 +94,7 @@ def hybrid_cp_excludes_cuda_graphs(v: View) -> Problem | None:
         fixes=(
             Fix(
                 {"enable_cuda_graph": False, "external_cuda_graph": False, "cuda_graph_impl": "none"},
-                "kernels are launched one by one",
+                "kernels are launched individually",
             ),
         ),
         severity=None if older else "warning",
@@ -123,19 +123,19 @@ def hybrid_cp_excludes_cuda_graphs(v: View) -> Problem | None:
     bad=Example("mlm", hybrid(eval_iters=10), ON_MAIN),
 )
 def hybrid_cp_excludes_evaluation(v: View) -> Problem | None:
-    """Hybrid CP trains without evaluation.
+    """A launch with hybrid CP runs no evaluation.
 
-    Megatron-LM wraps the training iterator alone. The schedule decides by the configuration, so evaluation takes
-    the same branch with an iterator that yields plain batches, at the first --eval-interval.
+    Megatron-LM wraps only the training iterator. The schedule branches on the configuration, so evaluation takes the
+    same path with an iterator that yields plain batches, at the first --eval-interval.
     """
     if not v.eval_iters:
         return None
     return Problem(
-        message="the first evaluation stops: its data iterator is not wrapped, and the schedule expects groups from it",
+        message="the first evaluation fails: its data iterator isn't wrapped, and the schedule expects groups from it",
         found=f"hybrid_context_parallel with eval_iters {v.eval_iters}",
-        wanted="eval_iters 0, and evaluation in a job of its own",
+        wanted="eval_iters 0, with evaluation in a separate job",
         facts=("eval_iters",),
-        fixes=(Fix({"eval_iters": 0}, "no evaluation while training"),),
+        fixes=(Fix({"eval_iters": 0}, "no evaluation during training"),),
     )
 
 
@@ -156,14 +156,14 @@ def hybrid_cp_excludes_evaluation(v: View) -> Problem | None:
     bad=Example("mlm", f"{hybrid(overlap_moe_expert_parallel_comm=True)} {_EXPERTS}", "world_size=8 te=2.14"),
 )
 def hybrid_cp_excludes_expert_overlap(v: View) -> Problem | None:
-    """Hybrid CP and the overlapped expert all-to-all exclude each other.
+    """Hybrid CP and the overlapped expert all-to-all are not combined.
 
-    The schedule asks for the overlap first and only else for hybrid CP; nothing compares the two switches.
+    The schedule tests for the overlap first and for hybrid CP only otherwise; nothing checks the combination.
     """
     if not v.overlap_moe_expert_parallel_comm:
         return None
     return Problem(
-        message="the overlapping schedule is chosen first, so the groups of hybrid CP are never used",
+        message="the overlapping schedule takes precedence, so the groups of hybrid CP are never used",
         found="hybrid_context_parallel with overlap_moe_expert_parallel_comm",
         wanted="one of the two",
         facts=("overlap_moe_expert_parallel_comm",),

@@ -1,4 +1,4 @@
-"""The name of dynamic CP's switch, by version and branch."""
+"""The name of the dynamic CP switch, by version and branch."""
 
 from __future__ import annotations
 
@@ -10,11 +10,11 @@ from hcp.rules.view import View
 
 
 def _unknown_name(v: View, name: str, where: str, wanted: str, *fixes: Fix) -> Problem:
-    """The problem of a launcher that has no such switch."""
+    """The problem if the launcher has no such switch."""
     return Problem(
-        message="the command line refuses the flag"
+        message="argparse rejects the flag"
         if v.dialect == "mlm"
-        else "no dynamic groups are built: the setting goes nowhere, without a word",
+        else "no dynamic groups are built: the setting is silently ignored",
         found=f"{name} with {where}",
         wanted=wanted,
         facts=(name, "mcore"),
@@ -25,34 +25,34 @@ def _unknown_name(v: View, name: str, where: str, wanted: str, *fixes: Fix) -> P
 
 
 def _both_names(v: View) -> Problem | None:
-    """The problem of a launch with both switches: main does not know the second, dev refuses the pair."""
+    """The problem if both switches are set: main doesn't have the second, dev rejects the pair."""
     if v.mcore_branch != "dev":
         return _unknown_name(
             v,
             "dynamic_context_parallel",
-            "hybrid_context_parallel on megatron-core's main branch, which knows the latter alone",
-            "hybrid_context_parallel alone",
-            Fix({"dynamic_context_parallel": False}, "the name of main and of every release"),
+            "hybrid_context_parallel on megatron-core's main branch, which has only the latter",
+            "only hybrid_context_parallel",
+            Fix({"dynamic_context_parallel": False}, "the name on main and in every release"),
         )
     return Problem(
-        message="the model config is refused: the two switches are names of one thing",
+        message="the model config is rejected: the two switches are names for the same thing",
         found="hybrid_context_parallel and dynamic_context_parallel",
-        wanted="dynamic_context_parallel alone",
+        wanted="only dynamic_context_parallel",
         facts=("hybrid_context_parallel", "dynamic_context_parallel"),
-        fixes=(Fix({"hybrid_context_parallel": False}, "the name of dev"),),
+        fixes=(Fix({"hybrid_context_parallel": False}, "the name on dev"),),
         effect="crash",
         stage="config",
     )
 
 
 def _unknown_to_verl(v: View) -> Problem | None:
-    """The problem of a verl without the switch, or whose megatron-core has another one."""
+    """The problem if verl lacks the switch, or its megatron-core names it differently."""
     if not v.at_least("verl", "0.8"):
-        message, wanted = "verl knows no such key: start-up stops", "verl 0.8 or newer"
+        message, wanted = "verl has no such key: start-up fails", "verl 0.8 or newer"
     elif v.at_least("verl", "0.9") or v.mcore_branch == "dev":
-        return None  # from 0.9 on verl asks for the scheduler first: DCP024
+        return None  # from 0.9 on verl looks for the scheduler first: DCP024
     else:
-        message = "start-up stops with an assertion: megatron-core's main branch has another name for the parameter"
+        message = "start-up fails with an assertion: megatron-core's main branch names the parameter differently"
         wanted = "megatron-core's dev branch"
     return Problem(
         message=message,
@@ -94,12 +94,12 @@ def _unknown_to_verl(v: View) -> Problem | None:
     ),
 )
 def switch_has_the_name_this_version_knows(v: View) -> Problem | None:
-    """Dynamic CP has the name that this version knows.
+    """Dynamic CP is switched on by the name that this version uses.
 
-    megatron-core main and all releases from 0.16 on say hybrid_context_parallel; the dev branch renamed it to
-    dynamic_context_parallel. Its config keeps the old name as an alias, its command line takes it and does nothing
-    with it. verl says dynamic_context_parallel since 0.8. Bridge passes on the names that megatron-core's signature
-    has, and drops the others without a word.
+    megatron-core main and all releases from 0.16 on use hybrid_context_parallel; the dev branch renamed it to
+    dynamic_context_parallel. Dev's config keeps the old name as an alias, and its command line accepts the old name but
+    ignores it. verl has used dynamic_context_parallel since 0.8. Bridge passes on the names in megatron-core's
+    signature and silently drops the others.
     """
     if is_verl(v):
         return _unknown_to_verl(v)
@@ -107,12 +107,12 @@ def switch_has_the_name_this_version_knows(v: View) -> Problem | None:
         return _both_names(v)
     if has_old_name_on_dev(v):
         return Problem(
-            message="no dynamic groups are built: dev's command line hands the old name to the model config alone",
+            message="no dynamic groups are built: dev's command line passes the old name only to the model config",
             found="hybrid_context_parallel on megatron-core's dev branch",
             wanted="dynamic_context_parallel",
             facts=("hybrid_context_parallel", "mcore_branch"),
             fixes=(
-                Fix({"hybrid_context_parallel": False, "dynamic_context_parallel": True}, "the name of dev"),
+                Fix({"hybrid_context_parallel": False, "dynamic_context_parallel": True}, "the name on dev"),
                 switched_off(v),
             ),
         )
@@ -128,9 +128,9 @@ def switch_has_the_name_this_version_knows(v: View) -> Problem | None:
     return _unknown_name(
         v,
         name,
-        "megatron-core's main branch, where the name is hybrid_context_parallel",
+        "megatron-core's main branch, where the option is hybrid_context_parallel",
         "hybrid_context_parallel, or megatron-core's dev branch",
-        Fix({name: False, "hybrid_context_parallel": True}, "the name of main and of every release"),
+        Fix({name: False, "hybrid_context_parallel": True}, "the name on main and in every release"),
     )
 
 

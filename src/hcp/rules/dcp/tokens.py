@@ -1,4 +1,4 @@
-"""Tokens of a rank under dynamic CP: how many it holds, and whether the longest sequence fits."""
+"""Tokens per rank under dynamic CP: how many a rank holds, and whether the longest sequence fits."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ _UNIT = 1024
 
 
 def _enough(v: View, ranks: int) -> int:
-    """Tokens per rank with which the longest sequence fits, a round number."""
+    """A round number of tokens per rank at which the longest sequence fits."""
     return round_up(-(-max_sequence(v) // ranks), _UNIT)
 
 
@@ -39,7 +39,7 @@ def _budget_fixes(v: View) -> list[Fix]:
         tokens = _enough(v, largest_power(num_ranks(v)))
     except Unknown:
         return []
-    return [Fix({"max_seqlen_per_dp_cp_rank": tokens}, f"{tokens} tokens a rank: the longest sequence fits")]
+    return [Fix({"max_seqlen_per_dp_cp_rank": tokens}, f"{tokens} tokens per rank: the longest sequence fits")]
 
 
 @rule(
@@ -61,20 +61,20 @@ def _budget_fixes(v: View) -> list[Fix]:
     bad=Example("mlm", hybrid(max_seqlen_per_dp_cp_rank=None), ON_MAIN),
 )
 def tokens_per_rank_are_set(v: View) -> Problem | None:
-    """Dynamic CP says how many tokens a rank holds.
+    """Dynamic CP states how many tokens a rank holds.
 
     The scheduler divides each length by max_seqlen_per_dp_cp_rank to find the smallest group. Its default is None.
-    Megatron-LM and megatron-core do not look at it before the first batch; verl refuses it at start-up.
+    Megatron-LM and megatron-core don't check it before the first batch; verl rejects it at start-up.
     """
     if tokens_per_rank(v) is not None:
         return None
     refused = v.dialect == "verl"
     return Problem(
-        message="verl stops at start-up"
+        message="verl fails at start-up"
         if refused
-        else "nothing looks at it until the first batch, which stops with a TypeError or a division by zero",
+        else "nothing checks it until the first batch, which fails with a TypeError or a division by zero",
         found=f"dynamic CP with max_seqlen_per_dp_cp_rank {v.max_seqlen_per_dp_cp_rank}",
-        wanted="the tokens that a rank can hold, a positive whole number",
+        wanted="the number of tokens that a rank can hold, a positive integer",
         facts=("max_seqlen_per_dp_cp_rank",),
         fixes=tuple(_budget_fixes(v)),
         stage="config" if refused else "training",
@@ -96,11 +96,11 @@ def tokens_per_rank_are_set(v: View) -> Problem | None:
     bad=Example("mlm", hybrid(max_seqlen_per_dp_cp_rank=2048), ON_MAIN),
 )
 def longest_sequence_fits_a_group(v: View) -> Problem | None:
-    """The longest sequence fits on the widest power of two of ranks.
+    """The longest sequence fits on the largest power-of-two group of ranks.
 
-    A sequence needs s / max_seqlen_per_dp_cp_rank ranks, rounded up to a power of two. Where that is more than
-    there are, the scheduler of main asserts that there should be a group, not that the sequence is too long, when
-    the batch that holds it is planned. The dev branch compares the numbers at start-up.
+    A sequence needs s / max_seqlen_per_dp_cp_rank ranks, rounded up to a power of two. If there are fewer, the
+    scheduler on main fails with an assertion about a missing group, not about the sequence length, and only when the
+    batch with that sequence is planned. The dev branch compares the numbers at start-up.
     """
     tokens = tokens_per_rank(v)
     if tokens is None:
@@ -111,10 +111,10 @@ def longest_sequence_fits_a_group(v: View) -> Problem | None:
     fixes = _budget_fixes(v)
     fixes.append(Fix({"seq_length": tokens * largest_power(ranks)}, "shorter sequences"))
     return Problem(
-        message="the run stops at the first sequence that is too long, in the middle of training, and the error speaks "
-        "of groups that do not exist"
+        message="the run fails in mid-training at the first sequence that is too long, with an error about groups "
+        "that don't exist"
         if is_hybrid(v)
-        else "the launcher stops: a row would not hold the sequence",
+        else "the launcher fails: a row has no room for the sequence",
         found=f"sequences up to {longest} tokens, and room for {tokens} x {largest_power(ranks)} on {ranks} ranks",
         wanted=f"max_seqlen_per_dp_cp_rank of at least {-(-longest // largest_power(ranks))}",
         facts=("max_seqlen_per_dp_cp_rank", "seq_length", "world_size"),
@@ -146,11 +146,11 @@ def longest_sequence_fits_a_group(v: View) -> Problem | None:
     bad=Example("mlm", hybrid(context_parallel_size=4), ON_MAIN),
 )
 def padding_fits_the_widest_group(v: View) -> Problem | None:
-    """Conversations are padded for the widest group that the scheduler may choose.
+    """Conversations are padded to suit the widest group that the scheduler may choose.
 
-    A group of C ranks cuts each conversation into 2 C chunks (times TP with sequence parallelism). C can be any
-    size up to DP x CP, also for a short conversation, because idle ranks are filled by widening groups.
-    Megatron-LM's --sft pads for the static CP size alone.
+    A group of C ranks cuts each conversation into 2 C chunks (times TP with sequence parallelism). C can be any size up
+    to DP x CP, even for a short conversation, because groups are widened to use idle ranks. Megatron-LM's --sft pads
+    only for the static CP size.
     """
     split = v.tp if v.get("sequence_parallel") else 1
     ranks = num_ranks(v)
@@ -159,10 +159,10 @@ def padding_fits_the_widest_group(v: View) -> Problem | None:
         return None
     fixes = [Fix({"cp": ranks}, "rows padded for the widest group")] if split == 1 else []
     return Problem(
-        message="training stops, or loses tokens, where the scheduler spreads a conversation over more ranks than its "
-        "padding allows: it also widens groups to fill idle ranks",
+        message="training fails or loses tokens when the scheduler spreads a conversation over more ranks than its "
+        "padding allows: it also widens groups to use idle ranks",
         found=f"--sft, which pads to multiples of 2 x {v.cp} = {padded}, and groups of up to {ranks} ranks",
-        wanted=f"multiples of {needed}" + (": a data set that pads so itself" if split > 1 else ""),
+        wanted=f"multiples of {needed}" + (": a dataset that pads this way itself" if split > 1 else ""),
         facts=("cp", "world_size"),
         fixes=tuple(fixes),
     )
@@ -184,8 +184,8 @@ def padding_fits_the_widest_group(v: View) -> Problem | None:
 def longest_rollout_fits_on_all_ranks(v: View) -> Problem | None:
     """The longest prompt and response fit on all ranks together.
 
-    verl compares the longest sequence with DP x CP x max_seqlen_per_dp_cp_rank when a batch arrives. A long rollout
-    can arrive late, and only then does the run stop.
+    verl compares the longest sequence with DP x CP x max_seqlen_per_dp_cp_rank when a batch arrives. The first long
+    rollout may come late, and only then does the run fail.
     """
     tokens = tokens_per_rank(v)
     if tokens is None:
@@ -194,7 +194,7 @@ def longest_rollout_fits_on_all_ranks(v: View) -> Problem | None:
     if longest <= tokens * ranks:
         return None
     return Problem(
-        message="the run stops at the first rollout that is too long, hours after the start",
+        message="the run fails at the first rollout that is too long, possibly hours in",
         found=f"prompt and response up to {longest} tokens, and room for {tokens} x {ranks} = {tokens * ranks}",
         wanted=f"max_seqlen_per_dp_cp_rank of at least {-(-longest // ranks)}, or a shorter response",
         facts=("max_seqlen_per_dp_cp_rank", "max_response_length", "max_prompt_length"),

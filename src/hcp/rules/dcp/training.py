@@ -28,10 +28,10 @@ from hcp.rules.view import View
     bad=Example("mlm", hybrid(dataloader_type="cyclic"), ON_MAIN),
 )
 def training_loop_fits_dynamic_cp(v: View) -> Problem | None:
-    """Dynamic CP in Megatron-LM has per-token loss, the single loader and no Megatron-FSDP.
+    """Dynamic CP in Megatron-LM uses per-token loss, the single dataloader, no Megatron-FSDP.
 
-    A rank may run more sequences than its neighbour, so only sums over tokens, divided once, are right. The sampler
-    that hands whole batches to the scheduler belongs to the single data loader.
+    Ranks may run different numbers of sequences, so the loss must be summed over tokens and divided once. Only the
+    single dataloader has the sampler that gives whole batches to the scheduler.
     """
     wrong: dict[str, tuple[Any, str]] = {}
     if not v.calculate_per_token_loss:
@@ -43,11 +43,11 @@ def training_loop_fits_dynamic_cp(v: View) -> Problem | None:
     if not wrong:
         return None
     return Problem(
-        message="the command line stops with an assertion",
+        message="argument validation fails with an assertion",
         found=f"dynamic CP with {', '.join(text for _, text in wrong.values())}",
-        wanted="per-token loss, the single data loader and no Megatron-FSDP",
+        wanted="per-token loss, the single dataloader and no Megatron-FSDP",
         facts=tuple(wrong),
-        fixes=(Fix({name: value for name, (value, _) in wrong.items()}, "what dynamic CP needs"),),
+        fixes=(Fix({name: value for name, (value, _) in wrong.items()}, "what dynamic CP requires"),),
     )
 
 
@@ -62,17 +62,17 @@ def training_loop_fits_dynamic_cp(v: View) -> Problem | None:
     bad=Example("mlm", hybrid(micro_batch_size=2), ON_MAIN),
 )
 def each_micro_batch_is_one_packed_row(v: View) -> Problem | None:
-    """Dynamic CP in Megatron-LM gets packed rows, one per micro-batch.
+    """Dynamic CP in Megatron-LM is fed packed rows, one per micro-batch.
 
-    The wrapper cuts rows at cu_seqlens, which only the data set of --sft returns. Ranks that receive the batch from
-    another TP rank allocate micro-batch-size rows for what is a single packed one. Dev's scheduler packs rows itself.
+    The wrapper splits rows at cu_seqlens, which only the --sft dataset returns. Ranks that receive the batch from
+    another TP rank allocate micro-batch-size rows for a single packed one. The scheduler on dev packs rows itself.
     """
     if v.sft and (is_dev(v) or v.micro_batch_size in (None, 1)):
         return None
-    found = "a data set without --sft" if not v.sft else f"micro_batch_size {v.micro_batch_size}"
+    found = "a dataset without --sft" if not v.sft else f"micro_batch_size {v.micro_batch_size}"
     edits = {"sft": True, "micro_batch_size": 1, "attention_mask_in_dataloader": False}
     return Problem(
-        message="the first batch stops: it has no boundaries of sequences"
+        message="the first batch fails: it has no sequence boundaries"
         if not v.sft
         else "the ranks of a TP group disagree on the shape of the batch",
         found=f"dynamic CP with {found}",
@@ -101,11 +101,11 @@ def each_micro_batch_is_one_packed_row(v: View) -> Problem | None:
     bad=Example("mlm", DYNAMIC + " --sequence-packing-scheduler dp_balanced", ON_DEV),
 )
 def dev_branch_has_its_settings(v: View) -> Problem | None:
-    """The dev branch's dynamic CP has its scheduler, its group sizes and its versions.
+    """Dynamic CP on the dev branch uses its scheduler and supported sizes and versions.
 
-    The dev branch fills in the scheduler default_dynamic_cp and takes no other. It asserts that the smallest group is
-    1 to DP x CP, that experts exchange tokens by alltoall or flex, and that Transformer Engine is 2.9 or newer. On
-    main the scheduler's name is read, and no field holds it.
+    The dev branch sets the scheduler to default_dynamic_cp and accepts no other. It asserts that the smallest group is
+    1 to DP x CP, that experts exchange tokens by alltoall or flex, and that Transformer Engine is 2.9 or newer. Main
+    reads the scheduler's name but has no field for it.
     """
     wrong: list[str] = []
     edits: dict[str, Any] = {}
@@ -124,12 +124,12 @@ def dev_branch_has_its_settings(v: View) -> Problem | None:
     if not wrong:
         return None
     return Problem(
-        message="start-up stops with an assertion of the dev branch",
+        message="start-up fails with an assertion on the dev branch",
         found=f"dynamic_context_parallel with {', '.join(wrong)}",
-        wanted="no scheduler but default_dynamic_cp, a smallest group of 1 to DP x CP, a dispatcher alltoall or flex, "
+        wanted="the scheduler default_dynamic_cp, a smallest group of 1 to DP x CP, the alltoall or flex dispatcher, "
         "and Transformer Engine 2.9 or newer",
         facts=(*edits, *(() if edits else ("te",))),
-        fixes=(Fix(edits, "what the dev branch asks for"),) if edits else (),
+        fixes=(Fix(edits, "what the dev branch requires"),) if edits else (),
     )
 
 

@@ -1,4 +1,4 @@
-"""verl's dynamic CP: what its engine excludes, what its CP size means, and models that share a worker."""
+"""verl's dynamic CP: what its engine doesn't support, what its CP size means, and models that share a worker."""
 
 from __future__ import annotations
 
@@ -31,12 +31,12 @@ _EXCLUDED: tuple[tuple[str, Callable[[View], bool], Any, str], ...] = (
     ),
     ("average_in_collective", lambda v: bool(v.get("average_in_collective")), False, "average_in_collective"),
 )
-"""(fact, whether it excludes dynamic CP, the value that does not, what to call it)"""
+"""(fact, whether it excludes dynamic CP, the value that doesn't, what to call it)"""
 _REF = "actor_rollout_ref.actor.use_kl_loss=True actor_rollout_ref.ref.megatron.dynamic_context_parallel"
 
 
 def _some_model_says(v: View) -> bool:
-    """Whether there are several models, and one of them says whether it has dynamic CP."""
+    """Whether there are several models, and one of them states whether it uses dynamic CP."""
     readings = (v.launch.reading, *v.launch.reading.others)
     keys = (setting.key for reading in readings for setting in reading.settings)
     return len(readings) > 1 and any(key.endswith(".dynamic_context_parallel") for key in keys)
@@ -63,11 +63,11 @@ def _some_model_says(v: View) -> bool:
     bad=Example("verl", f"{VERL} {ACTOR}pad_to_length=8192", VERL_0_9),
 )
 def verl_settings_suit_dynamic_cp(v: View) -> Problem | None:
-    """verl's dynamic CP trains a language model on packed data, without what it excludes.
+    """verl's dynamic CP trains a language model on packed data, without unsupported features.
 
-    From 0.9 on verl refuses what the scheduler and the loss cannot do: padded batches, value and vision models,
-    virtual pipeline stages, FP8, router replay with fused routing, top-k distillation. Per-token loss is forced on,
-    and megatron-core's DDP refuses to average in the collective with it.
+    From 0.9 on verl rejects what the scheduler and the loss don't support: padded batches, value and vision models,
+    virtual pipeline stages, FP8, router replay with fused routing, top-k distillation. It forces per-token loss on, and
+    megatron-core's DDP refuses to combine that with averaging in the collective.
     """
     if not v.at_least("verl", "0.9"):
         return None
@@ -79,15 +79,15 @@ def verl_settings_suit_dynamic_cp(v: View) -> Problem | None:
     if not found:
         return None
     return Problem(
-        message="the worker stops where it builds the engine",
+        message="the worker fails while building the engine",
         found=f"dynamic_context_parallel with {', '.join(found)}",
-        wanted="packed data, a language model, and neither padding to a length, virtual stages, FP8, fused routing "
-        "under replay, top-k distillation nor an average in the collective",
+        wanted="a language model on packed data, without padding to a fixed length, virtual stages, FP8, fused "
+        "routing under replay, top-k distillation or averaging in the collective",
         facts=tuple(wrong) or ("dynamic_context_parallel",),
         fixes=(
             Fix({"dynamic_context_parallel": False}, "static context parallelism")
             if is_value or is_vision
-            else Fix({fact: value for fact, (value, _) in wrong.items()}, "what dynamic CP allows"),
+            else Fix({fact: value for fact, (value, _) in wrong.items()}, "what dynamic CP supports"),
         ),
     )
 
@@ -112,17 +112,17 @@ def verl_settings_suit_dynamic_cp(v: View) -> Problem | None:
     bad=Example("verl", f"{VERL} {ACTOR}context_parallel_size=4", VERL_0_9),
 )
 def static_cp_size_is_1_under_verl(v: View) -> Problem | None:
-    """The static CP size under verl's dynamic CP says what this version takes it for.
+    """The static CP size under verl's dynamic CP has the meaning that this version gives it.
 
-    verl 0.8 splits a batch by the data-parallel rank, while megatron-core's groups count DP x CP ranks: the two
-    agree at a static size of 1. From 0.9 on the static size shards nothing; it is part of DP x CP, and verl's
-    manual derives max_seqlen_per_dp_cp_rank from it.
+    verl 0.8 splits a batch by the data-parallel rank, while megatron-core's groups count DP x CP ranks: the two agree
+    at a static size of 1. From 0.9 on the static size shards nothing; it only counts towards DP x CP, and verl's manual
+    derives max_seqlen_per_dp_cp_rank from it.
     """
     if v.cp == 1:
         return None
     old = not v.at_least("verl", "0.9")
     return Problem(
-        message="batches are split by the data-parallel rank and groups are counted over DP x CP: sequences meet the "
+        message="batches are split by data-parallel rank but groups are counted over DP x CP: sequences reach the "
         "wrong ranks"
         if old
         else "the static size only counts towards DP x CP: each micro-batch chooses its own groups",
@@ -148,7 +148,7 @@ def static_cp_size_is_1_under_verl(v: View) -> Problem | None:
     bad=Example("verl", f"{VERL} {_REF}=False", VERL_0_9),
 )
 def models_of_a_worker_agree_on_dynamic_cp(v: View) -> Problem | None:
-    """Every model of a worker has dynamic CP, or none has.
+    """All models of a worker use dynamic CP, or none does.
 
     Models that share a worker share megatron-core's process groups, which the first engine builds. From 0.9 on the
     reference model follows the actor unless its own key says otherwise; before, its default is off.
@@ -166,7 +166,7 @@ def models_of_a_worker_agree_on_dynamic_cp(v: View) -> Problem | None:
             continue
         names = {True: "on", False: "off"}
         return Problem(
-            message="a worker that holds both models stops, or finds no groups: the first engine builds them for all",
+            message="a worker with both models fails or finds no groups: the first engine builds them for all",
             found=f"dynamic_context_parallel {names[wanted]} in {v.launch.reading.role}, {names[not wanted]} in "
             f"{reading.role}",
             wanted="the same value for every model that shares a worker",

@@ -1,4 +1,4 @@
-"""verl's dynamic CP: how micro-batches are formed, and how 0.8 splits them over ranks."""
+"""verl's dynamic CP: how micro-batches are formed, and how verl 0.8 splits them over ranks."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ _IGNORED = ("ppo_max_token_len_per_gpu", "micro_batch_size")
 
 
 def _splits_evenly(num_sequences: int, ranks: int) -> bool:
-    """Whether 0.8's split of a micro-batch leaves no rank empty, whatever power of two of ranks it chooses."""
+    """Whether verl 0.8's split of a micro-batch leaves no rank empty, whatever power of two of ranks it chooses."""
     sizes = [2**k for k in range(ranks.bit_length())]
     return all((parts - 1) * -(-num_sequences // parts) < num_sequences for parts in sizes)
 
@@ -36,11 +36,11 @@ def _splits_evenly(num_sequences: int, ranks: int) -> bool:
     bad=Example("verl", f"{VERL} actor_rollout_ref.actor.ppo_max_token_len_per_gpu=32768", VERL_0_9),
 )
 def no_ignored_micro_batch_sizes(v: View) -> Problem | None:
-    """Under dynamic CP verl's other micro-batch sizes bound nothing.
+    """Under dynamic CP, verl's other micro-batch sizes are not relied on.
 
-    From 0.9 on the engine skips the code that forms micro-batches and takes them from megatron-core's scheduler,
-    which knows max_seqlen_per_dp_cp_rank alone. Start-up still wants use_dynamic_bsz=True or a micro-batch size
-    (VERL001), whatever its value.
+    From 0.9 on the engine skips the code that forms micro-batches and takes them from megatron-core's scheduler, which
+    uses only max_seqlen_per_dp_cp_rank. Start-up still requires use_dynamic_bsz=True or a micro-batch size (VERL001),
+    whatever its value.
     """
     if not v.at_least("verl", "0.9"):
         return None
@@ -52,10 +52,10 @@ def no_ignored_micro_batch_sizes(v: View) -> Problem | None:
     if not written:
         return None
     return Problem(
-        message="start-up checks that they are set, training does not use them: max_seqlen_per_dp_cp_rank alone bounds "
-        "a micro-batch",
+        message="start-up requires them, but training ignores them: only max_seqlen_per_dp_cp_rank limits a "
+        "micro-batch",
         found=f"dynamic_context_parallel with {', '.join(written)}",
-        wanted="use_dynamic_bsz=True, and max_seqlen_per_dp_cp_rank set to what a rank can hold",
+        wanted="use_dynamic_bsz=True, and max_seqlen_per_dp_cp_rank set to the tokens that a rank can hold",
         facts=tuple(written),
     )
 
@@ -79,11 +79,11 @@ def no_ignored_micro_batch_sizes(v: View) -> Problem | None:
     ),
 )
 def verl_can_split_its_micro_batches(v: View) -> Problem | None:
-    """verl 0.8 splits micro-batches whose count of sequences it can split.
+    """Under verl 0.8, every micro-batch has a sequence count that can be split over the ranks.
 
-    verl 0.8 returns a micro-batch with fewer sequences than ranks unsplit and without a CP size, and cuts others
-    into slices of ceil(n / groups): of 16 groups two thirds of all counts leave the last ones empty. Both are gone
-    in 0.9.
+    verl 0.8 returns a micro-batch with fewer sequences than ranks unsplit and without a CP size, and cuts others into
+    slices of ceil(n / groups): with 16 groups, two thirds of all counts leave the last groups empty. Both are fixed in
+    0.9.
     """
     if v.at_least("verl", "0.9") or not v.at_least("verl", "0.8"):
         return None
@@ -96,11 +96,11 @@ def verl_can_split_its_micro_batches(v: View) -> Problem | None:
     if unsplit:
         message = "context parallelism is off: with fewer sequences than ranks every rank runs all of them, unsplit"
     elif known:
-        message = "training hangs: some ranks get no sequence of a micro-batch and stop, the others wait"
+        message = "training hangs: some ranks get no sequence of a micro-batch and fail, the others wait"
     else:
         message = (
-            "micro-batches with fewer sequences than ranks switch context parallelism off, and many counts "
-            "leave ranks without a sequence: they stop, the others hang"
+            "micro-batches with fewer sequences than ranks run without context parallelism, and many counts leave "
+            "ranks without a sequence: those fail, the others hang"
         )
     return Problem(
         message=message,

@@ -1,4 +1,4 @@
-"""What rules ask about dynamic CP: is it on, under which name, over how many ranks and tokens."""
+"""Helpers for rules about dynamic CP: whether it is on, under which name, over how many ranks and tokens."""
 
 from __future__ import annotations
 
@@ -8,18 +8,18 @@ from hcp.rules.rule import Fix
 from hcp.rules.view import Unknown, View
 
 _OF_NO_OTHER_RULE = ("use_varlen_dataset",)
-"""Options of the dev branch that are facts, but that no other rule reports on main."""
+"""Options of the dev branch that are facts but that no other rule reports on main."""
 _OF_SEQUENCES = ("hybrid_c", "dynamic_c", "context_parallel", "varlen", "packing", "packed", "seqlen", "thd")
-"""Parts of the names of options that dynamic CP brings along."""
+"""Name fragments of options that belong to dynamic CP."""
 _NEWEST_READ = (0, 20)
-"""The newest megatron-core whose sources were read: what they show is not claimed of newer ones."""
+"""The newest megatron-core whose sources were read: rules claim nothing about newer ones."""
 
 
 def is_hybrid(v: View) -> bool:
-    """Whether megatron-core main's switch is on, outside verl (which has its own). Asks for nothing.
+    """Whether megatron-core main's switch is on, outside verl (which has its own). Requests no fact.
 
-    A branch that has options of its own may mean something else by it: DCP028 says that, and nothing else. On dev the
-    command line takes the name and does nothing with it: DCP020.
+    On a branch with its own options the switch may mean something else: then only DCP028 reports. On dev the command
+    line accepts the name and ignores it: DCP020.
     """
     if v.dialect == "verl" or not v.get("hybrid_context_parallel") or has_old_name_on_dev(v):
         return False
@@ -27,14 +27,15 @@ def is_hybrid(v: View) -> bool:
 
 
 def has_old_name_on_dev(v: View) -> bool:
-    """Whether a command line for the dev branch has main's switch. Asks for nothing."""
+    """Whether a command line for the dev branch has main's switch. Requests no fact."""
     return v.dialect == "mlm" and bool(v.get("hybrid_context_parallel")) and v.get("mcore_branch") == "dev"
 
 
 def option_of_a_branch(v: View) -> Setting | None:
-    """The first option about sequences or CP that main has not, nor dev where that is run, and no misspelling; or None.
+    """The first option about sequences or CP that neither main nor (if used) dev has and that isn't a misspelling; or
+    None.
 
-    What the facts of a launch know is left to other rules.
+    Options that are facts are left to other rules.
     """
     if v.dialect != "mlm":
         return None
@@ -51,17 +52,17 @@ def option_of_a_branch(v: View) -> Setting | None:
 
 
 def is_dev(v: View) -> bool:
-    """Whether the switch of megatron-core's dev branch is on, outside verl. Asks for nothing."""
+    """Whether the switch of megatron-core's dev branch is on, outside verl. Requests no fact."""
     return v.dialect != "verl" and bool(v.get("dynamic_context_parallel"))
 
 
 def is_verl(v: View) -> bool:
-    """Whether verl's dynamic CP is on. Asks for nothing."""
+    """Whether verl's dynamic CP is on. Requests no fact."""
     return v.dialect == "verl" and bool(v.get("dynamic_context_parallel"))
 
 
 def is_dynamic(v: View) -> bool:
-    """Whether dynamic CP is on under any of its names. Asks for nothing."""
+    """Whether dynamic CP is on under any of its names. Requests no fact."""
     return is_hybrid(v) or is_dev(v) or is_verl(v)
 
 
@@ -71,13 +72,13 @@ def switch(v: View) -> str:
 
 
 def switched_off(v: View) -> Fix:
-    """Dynamic CP switched off under every name that is on."""
+    """Dynamic CP switched off under every name by which it is on."""
     names = [name for name in ("hybrid_context_parallel", "dynamic_context_parallel") if v.get(name)]
     return Fix(dict.fromkeys(names, False), "static context parallelism")
 
 
 def num_ranks(v: View) -> int:
-    """W: the ranks that share a batch, DP x CP. Where the sizes do not divide, TOPO003 reports it."""
+    """W: the number of ranks that share a batch, DP x CP. If the sizes don't divide, TOPO003 reports it."""
     if not v.known("world_size"):
         raise Unknown("world_size")
     return int(v.dp) * int(v.cp)
@@ -98,20 +99,20 @@ def group_sizes(ranks: int) -> tuple[int, ...]:
     >>> group_sizes(8), group_sizes(12), group_sizes(6)
     ((1, 2, 4, 8), (1, 2, 4, 12), (1, 2, 6))
     """
-    from hcp.core.dcp.groups import usable_sizes  # here, so that other launches do not pay for it
+    from hcp.core.dcp.groups import usable_sizes  # here, so that other launches don't pay for it
 
     return usable_sizes(ranks, "main")
 
 
 def is_newer_than_read(v: View) -> bool:
-    """Whether megatron-core is known to be newer than the sources that a rule rests on. Asks for nothing."""
+    """Whether megatron-core is known to be newer than the sources that a rule rests on. Requests no fact."""
     if not v.known("mcore"):
         return False
     return v.release("mcore")[:2] > _NEWEST_READ
 
 
 def max_sequence(v: View) -> int:
-    """Tokens of the longest sequence that the launch admits."""
+    """Tokens of the longest sequence that the launch allows."""
     names = ("max_prompt_length", "max_response_length") if v.dialect == "verl" else ("seq_length",)
     lengths = [v[name] for name in names]
     if None in lengths:
@@ -120,6 +121,6 @@ def max_sequence(v: View) -> int:
 
 
 def tokens_per_rank(v: View) -> int | None:
-    """max_seqlen_per_dp_cp_rank where it is a usable number; else DCP005 reports it."""
+    """max_seqlen_per_dp_cp_rank if it is a usable number; otherwise DCP005 reports it."""
     value = v.max_seqlen_per_dp_cp_rank
     return int(value) if value is not None and value > 0 else None

@@ -1,4 +1,4 @@
-"""Sharded parameters (Megatron-FSDP, PyTorch's FSDP2): what they run with."""
+"""Sharded parameters (Megatron-FSDP, PyTorch FSDP2): what they can be combined with."""
 
 from __future__ import annotations
 
@@ -11,12 +11,12 @@ _FSDP2 = "--use-torch-fsdp2 --untie-embeddings-and-output-weights --no-gradient-
 
 
 def _is_sharded(v: View) -> bool:
-    """Whether Megatron-FSDP is on, where its options are checked. Asks for nothing."""
+    """Whether Megatron-FSDP is on, in a launcher that checks its options. Requests no fact."""
     return v.dialect in ("mlm", "bridge") and bool(v.get("fsdp"))
 
 
 def _keeps_checkpoints(v: View) -> bool:
-    """Whether Bridge looks at the format of checkpoints: where it saves or loads some."""
+    """Whether Bridge checks the checkpoint format: only if it saves or loads checkpoints."""
     return v.get("checkpoint_save") is not None or v.get("checkpoint_load") is not None
 
 
@@ -48,15 +48,15 @@ def _keeps_checkpoints(v: View) -> bool:
     recipe_settled=True,
 )
 def fsdp_writes_its_own_format(v: View) -> Problem | None:
-    """Megatron-FSDP has checkpoints of its own format.
+    """Megatron-FSDP uses its own checkpoint format.
 
-    Megatron-LM's command line asks for it since 0.14 even where nothing is saved; Bridge where a checkpoint is written
-    or read. The default is torch_dist.
+    Megatron-LM's command line has required it since 0.14 even if nothing is saved; Bridge requires it if a checkpoint
+    is written or read. The default is torch_dist.
     """
     if v.ckpt_format == _FORMAT:
         return None
     return Problem(
-        message="Megatron-FSDP takes one format of checkpoints only: the launch stops",
+        message="Megatron-FSDP supports only its own checkpoint format: the launch fails",
         found=f"use_megatron_fsdp with ckpt_format {v.ckpt_format}",
         wanted=f"ckpt_format {_FORMAT}",
         facts=("ckpt_format", "fsdp"),
@@ -83,14 +83,14 @@ def fsdp_writes_its_own_format(v: View) -> Problem | None:
     recipe_settled=True,
 )
 def fsdp_format_has_fsdp(v: View) -> Problem | None:
-    """The checkpoint format of Megatron-FSDP has Megatron-FSDP.
+    """Megatron-FSDP's checkpoint format is used only with Megatron-FSDP.
 
     Nothing else writes or reads fsdp_dtensor.
     """
     if v.fsdp:
         return None
     return Problem(
-        message="only Megatron-FSDP writes checkpoints of this format: the launch stops",
+        message="only Megatron-FSDP writes checkpoints in this format: the launch fails",
         found=f"ckpt_format {_FORMAT} without use_megatron_fsdp",
         wanted="Megatron-FSDP, or another format",
         facts=("ckpt_format", "fsdp"),
@@ -124,18 +124,18 @@ def fsdp_format_has_fsdp(v: View) -> Problem | None:
     recipe_settled=True,
 )
 def fsdp_keeps_the_order_of_ranks(v: View) -> Problem | None:
-    """Megatron-FSDP under Bridge has the default order of ranks.
+    """Megatron-FSDP under Bridge uses the default rank order.
 
-    Its meshes take the pipeline axis for the slowest one.
+    Its device meshes assume that the pipeline axis varies slowest.
     """
     if not v.use_tp_pp_dp_mapping:
         return None
     return Problem(
-        message="Bridge's validation refuses the other order of ranks with Megatron-FSDP",
+        message="Bridge's validation rejects a non-default rank order with Megatron-FSDP",
         found="use_megatron_fsdp with use_tp_pp_dp_mapping",
-        wanted="the default order of ranks",
+        wanted="the default rank order",
         facts=("use_tp_pp_dp_mapping", "fsdp"),
-        fixes=(Fix({"use_tp_pp_dp_mapping": False}, "the pipeline axis comes last"),),
+        fixes=(Fix({"use_tp_pp_dp_mapping": False}, "the pipeline axis varies slowest"),),
     )
 
 
@@ -161,9 +161,9 @@ def fsdp_keeps_the_order_of_ranks(v: View) -> Problem | None:
     recipe_settled=True,
 )
 def fsdp_v2_has_no_model_parallelism(v: View) -> Problem | None:
-    """The second generation of Megatron-FSDP has no tensor and no pipeline parallelism.
+    """Megatron-FSDP generation 2 runs without tensor and pipeline parallelism.
 
-    Bridge's validation refuses expert parallelism too. Context parallelism under Bridge is CP021.
+    Bridge's validation rejects expert parallelism too. For context parallelism under Bridge see CP021.
     """
     axes = ("tp", "pp", "ep") if v.dialect == "bridge" else ("tp", "pp")
     wrong = next((axis for axis in axes if v[axis] > 1), None)
@@ -171,11 +171,11 @@ def fsdp_v2_has_no_model_parallelism(v: View) -> Problem | None:
         return None
     said = " ".join(f"{axis} {v[axis]}" for axis in axes)
     return Problem(
-        message="the second generation of Megatron-FSDP refuses these parallel sizes",
+        message="Megatron-FSDP generation 2 rejects these parallel sizes",
         found=f"megatron_fsdp_version 2 at {said}",
         wanted=f"{', '.join(axes[:-1])} and {axes[-1]} of 1, or generation 1",
         facts=("fsdp_version", wrong),
-        fixes=(Fix({"fsdp_version": 1}, "the first generation"),),
+        fixes=(Fix({"fsdp_version": 1}, "generation 1"),),
         stage="config" if v.dialect == "bridge" else "init",
     )
 
@@ -195,15 +195,15 @@ def fsdp_v2_has_no_model_parallelism(v: View) -> Problem | None:
     recipe_settled=True,
 )
 def torch_fsdp2_has_no_pipeline(v: View) -> Problem | None:
-    """PyTorch's FSDP2 has no pipeline and no expert parallelism.
+    """PyTorch FSDP2 runs without pipeline and expert parallelism.
 
-    Megatron-LM's command line refuses both.
+    Megatron-LM's command line rejects both.
     """
     wrong = next((axis for axis in ("pp", "ep") if v[axis] > 1), None)
     if wrong is None:
         return None
     return Problem(
-        message="Megatron-LM's command line refuses FSDP2 with pipeline or expert parallelism: the launch stops",
+        message="Megatron-LM's command line rejects FSDP2 with pipeline or expert parallelism: the launch fails",
         found=f"use_torch_fsdp2 at {wrong} {v[wrong]}",
         wanted="pp and ep of 1",
         facts=("torch_fsdp2", wrong),
@@ -212,11 +212,11 @@ def torch_fsdp2_has_no_pipeline(v: View) -> Problem | None:
 
 
 _FSDP2_OPTIONS = (
-    # what is refused, what it is called, the edit that turns it off
+    # what is rejected, what it is called, the edit that turns it off
     (lambda v: v.distributed_optimizer, "use_distributed_optimizer", {"distributed_optimizer": False}),
     (
         lambda v: v.gradient_accumulation_fusion,
-        "the fusion of gradient accumulation, which is on unless --no-gradient-accumulation-fusion is given",
+        "fused gradient accumulation, which is on unless --no-gradient-accumulation-fusion is given",
         {"gradient_accumulation_fusion": False},
     ),
     (lambda v: not v.untied_embeddings, "tied embeddings", {"untied_embeddings": True}),
@@ -248,21 +248,21 @@ _FSDP2_OPTIONS = (
     bad=Example("mlm", f"{_FSDP2} --use-distributed-optimizer", "env.CUDA_DEVICE_MAX_CONNECTIONS=8"),
 )
 def torch_fsdp2_has_the_options_it_needs(v: View) -> Problem | None:
-    """PyTorch's FSDP2 has the options that it needs.
+    """PyTorch FSDP2 is used with the options that it requires.
 
-    Megatron-LM's command line refuses it with the distributed optimizer, with fused gradient accumulation (its
-    default), with tied embeddings (also a default) and with other formats of checkpoints.
+    Megatron-LM's command line rejects it with the distributed optimizer, with fused gradient accumulation (the
+    default), with tied embeddings (also the default) and with other checkpoint formats.
     """
     wrong = [(name, edit) for refuses, name, edit in _FSDP2_OPTIONS if refuses(v)]
     if not wrong:
         return None
     edits = {fact: value for _, edit in wrong for fact, value in edit.items()}
     return Problem(
-        message="Megatron-LM's command line refuses FSDP2 with these options: the launch stops",
+        message="Megatron-LM's command line rejects FSDP2 with these options: the launch fails",
         found=f"use_torch_fsdp2 with {'; '.join(name for name, _ in wrong)}",
         wanted="no distributed optimizer, no fused accumulation, untied embeddings, torch_dist or torch_dcp",
         facts=("torch_fsdp2", *edits),
-        fixes=(Fix(edits, "the options that FSDP2 needs"),),
+        fixes=(Fix(edits, "the options that FSDP2 requires"),),
     )
 
 

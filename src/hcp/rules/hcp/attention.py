@@ -1,4 +1,4 @@
-"""Hierarchical CP: the kinds of attention that it does not run with (biases, sinks, windows)."""
+"""Hierarchical CP: the attention features that it doesn't support (biases, sinks, windows)."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from hcp.rules.view import View
 
 
 def _window_fixes(v: View) -> list[Fix]:
-    """A list that keeps the hierarchy on the full-attention layers, where there are some."""
+    """A list that keeps the hierarchy on the full-attention layers, if there are any."""
     count = v.get("num_layers")
     skip = skip_freq(v)
     if count is None or not 1 < count <= 512 or skip is None:
@@ -45,15 +45,15 @@ def _window_fixes(v: View) -> list[Fix]:
     bad=Example("mlm", MLM, "attention_bias=true"),
 )
 def hierarchical_layers_have_no_bias(v: View) -> Problem | None:
-    """a2a+p2p has no attention bias.
+    """a2a+p2p is used without an attention bias.
 
-    A bias on the scores (relative positions, EAGLE heads of ModelOpt) is refused for hierarchical CP in the first
-    forward; the fused backend is filtered out before that, because it takes a bias with p2p only.
+    A bias on the attention scores (relative positions, ModelOpt's EAGLE heads) is rejected for hierarchical CP in the
+    first forward pass; before that, the fused backend is filtered out, because it supports a bias only with p2p.
     """
     return Problem(
-        message="the first forward stops: a bias on the attention scores is not supported with hierarchical CP",
+        message="the first forward pass fails: a bias on the attention scores is not supported with hierarchical CP",
         found="an attention bias with cp_comm_type a2a+p2p",
-        wanted='cp_comm_type "p2p", the only one that takes a bias',
+        wanted='cp_comm_type "p2p", the only one that supports a bias',
         facts=("cp_comm_type", "attention_bias"),
         fixes=tuple(flat_fixes(v, "p2p")),
     )
@@ -75,17 +75,17 @@ def hierarchical_layers_have_no_bias(v: View) -> Problem | None:
     bad=Example("bridge", f"{BRIDGE} model.softmax_type=learnable"),
 )
 def hierarchical_layers_have_no_sinks(v: View) -> Problem | None:
-    """a2a+p2p has no attention sinks.
+    """a2a+p2p is used without attention sinks.
 
-    Sinks (softmax_type off-by-one or learnable, as in gpt-oss) run with a2a on fused attention only. Upstream's
-    message is mostly "No dot product attention backend is available for the provided inputs".
+    Sinks (softmax_type off-by-one or learnable, as in gpt-oss) need a2a and fused attention. Upstream's message is
+    usually "No dot product attention backend is available for the provided inputs".
     """
     if v.softmax_type in (None, "vanilla"):
         return None
     return Problem(
-        message="the first forward stops: no dot product attention backend is left for attention sinks",
+        message="the first forward pass fails: no dot product attention backend is left for attention sinks",
         found=f"softmax_type {v.softmax_type} with cp_comm_type a2a+p2p",
-        wanted='cp_comm_type "a2a", the only one that takes sinks',
+        wanted='cp_comm_type "a2a", the only one that supports sinks',
         facts=("cp_comm_type", "softmax_type"),
         fixes=tuple(flat_fixes(v, "a2a")),
     )
@@ -109,16 +109,16 @@ def hierarchical_layers_have_no_sinks(v: View) -> Problem | None:
 def hierarchical_layers_have_no_window(v: View) -> Problem | None:
     """No layer with a sliding window uses a2a+p2p.
 
-    Sliding windows run with a2a or all_gather only. The first forward stops with "Context parallelism does not
-    support sliding window attention" (2.8 to 2.10 print the literal {cp_comm_type=}), or with no backend.
+    Sliding windows need a2a or all_gather. The first forward pass fails with "Context parallelism doesn't support
+    sliding window attention" (2.8 to 2.10 print the literal {cp_comm_type=}), or with no backend.
     """
     if not has_window(v) or HIERARCHICAL not in windowed_types(v):
         return None
     levels = two_levels(v) if v.known("hcp_sizes") else None
     if levels is not None and levels[1] == 1 and v.get("attention_backend") != "fused":
-        return None  # Transformer Engine runs a2a, which takes a window: HCP005 says so
+        return None  # Transformer Engine runs a2a, which supports a window: HCP005 reports it
     return Problem(
-        message="the first forward stops: sliding-window attention is not supported with hierarchical CP",
+        message="the first forward pass fails: sliding-window attention is not supported with hierarchical CP",
         found=f"window_size {list(v.window_size)} on layers of type a2a+p2p",
         wanted="a2a or all_gather on the layers that have a window",
         facts=("cp_comm_type", "window_size"),

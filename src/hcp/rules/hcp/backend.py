@@ -16,7 +16,7 @@ _PADDED = (
 
 
 def _has_padded_rows(v: View) -> bool:
-    """Only Bridge's offline packing hands Transformer Engine lengths with and without padding that differ."""
+    """Only Bridge's offline packing passes Transformer Engine padded and unpadded lengths that differ."""
     return (
         v.dialect == "bridge"
         and (v.get("packed_sequence_size") or 0) > 0
@@ -43,10 +43,10 @@ _FP8_ATTENTION = "mixed_precision.fp8=hybrid mixed_precision.fp8_dot_product_att
     bad=Example("mlm", MLM, "te=1.11.0"),
 )
 def transformer_engine_supports_levels(v: View) -> Problem | None:
-    """a2a+p2p runs on Transformer Engine 1.12 or newer.
+    """a2a+p2p needs Transformer Engine 1.12 or newer.
 
-    megatron-core asserts the version where it builds the attention layers. Below 1.10 it passes no communication
-    type at all, so plain p2p runs and nothing says so.
+    megatron-core asserts the version where it builds the attention layers. Below 1.10 it passes no communication type
+    at all, so plain p2p runs silently.
     """
     if v.at_least("te", TE_LEVELS):
         return None
@@ -55,7 +55,7 @@ def transformer_engine_supports_levels(v: View) -> Problem | None:
         message=(
             "cp_comm_type is ignored: plain p2p runs"
             if ignored
-            else "building the attention layers stops with an assertion about the version"
+            else "building the attention layers fails with an assertion about the version"
         ),
         found=f"Transformer Engine {v.te} with cp_comm_type a2a+p2p",
         wanted="Transformer Engine 1.12.0 or newer",
@@ -84,19 +84,19 @@ def transformer_engine_supports_levels(v: View) -> Problem | None:
     bad=Example("mlm", MLM, "te=2.18.0 thd=true"),
 )
 def transformer_engine_supports_packed_levels(v: View) -> Problem | None:
-    """Packed sequences with a2a+p2p run on Transformer Engine 2.19 or newer.
+    """Packed sequences with a2a+p2p need Transformer Engine 2.19 or newer.
 
-    Up to 2.18 the thd layout is refused for hierarchical CP, in the first forward: "thd format is not supported
-    with hierarchical CP implementation yet!", or, from 2.15 on with fused attention, "No dot product attention
-    backend is available".
+    Up to 2.18 the thd layout is rejected for hierarchical CP in the first forward pass: "thd format is not supported
+    with hierarchical CP implementation yet!", or, from 2.15 on with fused attention, "No dot product attention backend
+    is available".
     """
-    # Either fact alone can clear the launch, so the one that is known is asked first.
+    # Either fact alone can clear the launch, so the one that is known is requested first.
     if v.known("te") and v.at_least("te", TE_PACKED_LEVELS):
         return None
     if not v.thd or v.at_least("te", TE_PACKED_LEVELS):
         return None
     return Problem(
-        message="the first forward stops: packed (thd) input is not supported with hierarchical CP",
+        message="the first forward pass fails: packed (thd) input is not supported with hierarchical CP",
         found=f"packed sequences and cp_comm_type a2a+p2p with Transformer Engine {v.te}",
         wanted="Transformer Engine 2.19 or newer, a flat type, or no packing",
         facts=("cp_comm_type", "packing", "te"),
@@ -117,17 +117,17 @@ def transformer_engine_supports_packed_levels(v: View) -> Problem | None:
     bad=Example("bridge", _PADDED + "model.attention_backend=flash", "te=2.20.2 flash_attn=3.0.0"),
 )
 def padded_packing_avoids_fa3(v: View) -> Problem | None:
-    """Padded packing with a2a+p2p does not run on FlashAttention 3.
+    """Padded packing with a2a+p2p doesn't use FlashAttention 3.
 
-    With padding between packed sequences FlashAttention 3 needs the used length of each one. For a2a+p2p
-    Transformer Engine's test of exactly this case is skipped as not supported yet, and nothing stops a launch.
+    With padding between packed sequences, FlashAttention 3 needs each sequence's unpadded length. For a2a+p2p,
+    Transformer Engine skips its own test of exactly this case as not supported yet, but nothing rejects such a launch.
     """
     if v.attention_backend != "flash" or not str(v.flash_attn or "").startswith("3"):
         return None
     if not v.at_least("te", TE_PACKED_LEVELS):
         return None  # HCP014
     return Problem(
-        message="no guard and no upstream test covers this cell; Transformer Engine's own test skips it",
+        message="neither a check nor an upstream test covers this combination: Transformer Engine's own test skips it",
         found=f"a2a+p2p with FlashAttention {v.flash_attn} and padding between packed sequences "
         f"(pad_seq_to_mult {v.pad_seq_to_mult})",
         wanted="fused attention, whose packed, padded and hierarchical case is tested",
@@ -149,17 +149,18 @@ def padded_packing_avoids_fa3(v: View) -> Problem | None:
     bad=Example("bridge", f"{BRIDGE} {_FP8_ATTENTION} mixed_precision.fp8_recipe=tensorwise"),
 )
 def fp8_scale_is_shared_over_cp(v: View) -> Problem | None:
-    """FP8 attention with current scaling shares its scale over the whole CP group.
+    """FP8 attention with current scaling uses one scale for the whole CP group.
 
-    With current scaling the largest absolute value is reduced over the CP group, so that all ranks quantize alike.
-    Under a2a+p2p that group is the inner level only.
+    With current scaling, the maximum absolute value is reduced over the CP group, so that all ranks quantize with the
+    same scale. Under a2a+p2p that group is only the inner level.
     """
     if v.fp8_recipe != "tensorwise":
         return None
     return Problem(
-        message="the scale of Q, K and V is agreed on inside the inner level only; ring neighbours may use another",
+        message="the scale of Q, K and V is shared only within the inner level; ring neighbours may use a different "
+        "one",
         found="FP8 attention with current scaling (tensorwise) and cp_comm_type a2a+p2p",
-        wanted="a comparison of the loss with BF16 attention before a long run",
+        wanted="compare the loss with BF16 attention before a long run",
         facts=("fp8_recipe", "cp_comm_type"),
         fixes=tuple(flat_fixes(v)),
     )

@@ -1,4 +1,4 @@
-"""Hierarchical CP: the heads that the inner all-to-all splits."""
+"""Hierarchical CP: how the inner all-to-all splits the heads."""
 
 from __future__ import annotations
 
@@ -14,12 +14,12 @@ _EIGHT_KV = "--num-attention-heads 32 --group-query-attention --num-query-groups
 
 
 def _heads(v: View) -> tuple[int, int] | None:
-    """(query, KV) heads of a TP rank; None where TP does not divide the heads, which is TP001's finding."""
+    """(query, KV) heads per TP rank; None if TP doesn't divide the heads, which TP001 reports."""
     return None if v.heads % v.tp else (heads_per_rank(v), kv_heads_per_rank(v))
 
 
 def _counts(queries: int, keys: int) -> str:
-    """The counts of heads, in words."""
+    """The head counts, in words."""
     return f"{queries} query and {keys} KV head{'s' if keys > 1 else ''} on a TP rank"
 
 
@@ -40,11 +40,11 @@ def _counts(queries: int, keys: int) -> str:
     ),
 )
 def inner_size_divides_heads(v: View) -> Problem | None:
-    """The inner size divides the query and the KV heads of a TP rank.
+    """The inner size divides the query and KV heads per TP rank.
 
-    The inner all-to-all gives each rank heads / inner size of the heads. Nothing checks that this is whole: the
-    first forward reshapes to a wrong shape and stops there. With fewer KV heads than TP ranks each TP rank has one
-    KV head, so no inner size above 1 works. MLA has as many KV heads as query heads.
+    The inner all-to-all gives each rank heads / inner size heads. Nothing checks that this is an integer: the first
+    forward pass fails in a reshape. With fewer KV heads than TP ranks, each TP rank has one KV head, so no inner size
+    above 1 works. MLA has as many KV heads as query heads.
     """
     levels = two_levels(v)
     if levels is None or levels[0] == 1:
@@ -53,7 +53,7 @@ def inner_size_divides_heads(v: View) -> Problem | None:
     if heads is None or exchange_fits(heads, inner):
         return None
     return Problem(
-        message="the first forward stops with a shape error that names neither heads nor sizes",
+        message="the first forward pass fails with a shape error that mentions neither heads nor sizes",
         found=f"inner size {inner} with {_counts(*heads)}",
         wanted="an inner size that divides both",
         facts=("hcp_sizes", "kv_heads", "heads", "tp"),
@@ -90,11 +90,11 @@ def inner_size_divides_heads(v: View) -> Problem | None:
     ),
 )
 def head_counts_are_even(v: View) -> Problem | None:
-    """Head counts are even where heads are split and fused attention is wanted.
+    """Head counts are even if heads are split and fused attention is wanted.
 
     From 2.15 on Transformer Engine drops fused attention for a2a and a2a+p2p when a head count is odd. The 2 is
-    fixed in its code; it is not the inner size, so legal layouts such as three KV heads over three ranks lose fused
-    attention. Only NVTE_DEBUG=1 NVTE_DEBUG_LEVEL=2 shows it; with attention_backend fused nothing is left.
+    hard-coded and is not the inner size, so legal layouts such as three KV heads over three ranks lose fused attention.
+    Only NVTE_DEBUG=1 NVTE_DEBUG_LEVEL=2 shows it; with attention_backend fused no backend is left.
     """
     heads = _heads(v)
     if heads is None or (heads[0] % 2 == 0 and heads[1] % 2 == 0):
@@ -110,16 +110,16 @@ def head_counts_are_even(v: View) -> Problem | None:
     fused = v.attention_backend == "fused"
     return Problem(
         message=(
-            "the first forward stops: no dot product attention backend is available"
+            "the first forward pass fails: no dot product attention backend is available"
             if fused
-            else "fused attention is switched off without a word, and the slower flash attention runs"
+            else "fused attention is silently disabled, and the slower FlashAttention runs"
         ),
         found=f"{_counts(*heads)} with cp_comm_type {', '.join(comm_types(v))} and attention_backend "
         f"{v.attention_backend or 'auto'}",
-        wanted="even head counts on a TP rank, whatever the inner size",
+        wanted="even head counts per TP rank, whatever the inner size",
         facts=("attention_backend", "heads", "kv_heads", "tp"),
         fixes=(
-            Fix({"attention_backend": "flash"}, "flash attention, which has no such test"),
+            Fix({"attention_backend": "flash"}, "FlashAttention, which has no such restriction"),
             *(flat_fixes(v, "p2p") if HIERARCHICAL in comm_types(v) else [Fix({"cp_comm_type": "p2p"}, "one ring")]),
         ),
         severity="error" if fused else "warning",
@@ -154,10 +154,10 @@ def head_counts_are_even(v: View) -> Problem | None:
     ),
 )
 def cp_divides_heads_of_a2a_layers(v: View) -> Problem | None:
-    """Layers of type a2a beside hierarchical ones still divide the heads by the whole CP size.
+    """a2a layers next to hierarchical ones have head counts divisible by the full CP size.
 
-    Types may differ from layer to layer: the layout of the sequence is the same for all. The head counts are not: a
-    hierarchical layer splits them by the inner size, a plain a2a layer by the whole CP size.
+    Types may differ from layer to layer, because the sequence layout is the same for all. The head split differs: a
+    hierarchical layer divides heads by the inner size, a plain a2a layer by the full CP size.
     """
     heads = _heads(v)
     if heads is None or exchange_fits(heads, v.cp):
@@ -165,9 +165,9 @@ def cp_divides_heads_of_a2a_layers(v: View) -> Problem | None:
     types = tuple(HIERARCHICAL if item == "a2a" else item for item in v.cp_comm_type)
     ring = tuple("p2p" if item == "a2a" else item for item in v.cp_comm_type)
     return Problem(
-        message="the first forward of an a2a layer stops with an assertion about heads",
+        message="the first forward pass fails in an a2a layer with an assertion about heads",
         found=f"layers of type a2a at context_parallel_size {v.cp} with {_counts(*heads)}",
-        wanted=f"for a2a layers head counts that {v.cp} divides (a2a+p2p layers need that of the inner size only)",
+        wanted=f"for a2a layers, head counts divisible by {v.cp} (for a2a+p2p layers, the inner size is enough)",
         facts=("cp_comm_type", "kv_heads", "heads", "tp"),
         fixes=(
             Fix({"cp_comm_type": types}, "the a2a layers become hierarchical"),

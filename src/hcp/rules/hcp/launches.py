@@ -1,4 +1,4 @@
-"""Sound launches with hierarchical CP, which the examples of its rules build on."""
+"""Valid launches with hierarchical CP, the basis of its rules' examples."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Hierarchical CP: whether the sizes of the levels are there, legal and used."""
+"""Hierarchical CP: whether the sizes of the levels are set, legal and used."""
 
 from __future__ import annotations
 
@@ -20,25 +20,25 @@ from hcp.rules.view import View
 
 
 def _demands_sizes(v: View) -> bool:
-    """Whether the launcher stops at start-up where a2a+p2p has no sizes, whatever the CP size."""
+    """Whether the launcher fails at start-up if a2a+p2p has no sizes, whatever the CP size."""
     return v.dialect == "mlm" or (v.dialect == "bridge" and v.at_least("bridge", "0.4.0"))
 
 
 def _wants_sizes(v: View) -> bool:
-    """Whether some layer is hierarchical; at a CP size of 1, whether the launcher demands sizes all the same."""
+    """Whether some layer is hierarchical; at a CP size of 1, whether the launcher requires sizes anyway."""
     if v.get("cp") == 1 and v.dialect in ("mlm", "bridge"):
-        # Without CP an unknown type concerns nobody.
+        # Without CP an unknown type doesn't matter.
         return v.known("cp_comm_type") and HIERARCHICAL in comm_types(v) and _demands_sizes(v)
     return uses_hcp(v)
 
 
 def _passes_sizes_on(v: View) -> bool:
-    """Whether the sizes reach the code that builds the groups: verl does not pass them on."""
+    """Whether the sizes reach the code that builds the groups: verl doesn't pass them on."""
     return v.dialect != "verl" and has_sizes(v)
 
 
 def _has_an_empty_list(v: View) -> bool:
-    """Whether Bridge multiplies no sizes: it asks whether they are null. HCP001 speaks where a layer needs them."""
+    """Whether Bridge skips the product because the sizes are null. HCP001 reports it if a layer needs them."""
     is_empty = v.dialect == "bridge" and v.get("hcp_sizes") is not None and not v.hcp_sizes
     return is_empty and v.cp != 1 and not uses_hcp(v) and v.at_least("bridge", "0.4")
 
@@ -69,20 +69,20 @@ def _has_an_empty_list(v: View) -> bool:
 def sizes_are_given(v: View) -> Problem | None:
     """a2a+p2p comes with its hierarchical sizes.
 
-    Without sizes megatron-core builds no hierarchical groups and hands Transformer Engine None instead of the CP
-    group. Transformer Engine takes that for a CP size of 1, so each rank runs causal attention over its own slice.
-    Nothing is logged; throughput looks several times too good and the loss stays too high. Megatron-LM's command
-    line and Bridge from 0.4.0 on refuse such a launch; Bridge's providers, verl and older Bridges do not.
+    Without sizes megatron-core builds no hierarchical groups and passes Transformer Engine None instead of the CP
+    group. Transformer Engine treats that as a CP size of 1, so each rank runs causal attention over its own slice.
+    Nothing is logged; throughput looks several times too good and the loss stays too high. Megatron-LM's command line
+    and Bridge from 0.4.0 on reject such a launch; Bridge's providers, verl and older versions of Bridge don't.
     """
     if v.hcp_sizes or (v.cp == 1 and v.hcp_sizes is not None):
         return None
-    # An unknown Bridge version changes the effect, not the verdict: it is not asked for.
+    # An unknown Bridge version changes the effect, not the verdict, so it isn't requested.
     refused = v.dialect == "mlm" or (v.dialect == "bridge" and v.known("bridge") and _demands_sizes(v))
     message = f"context parallelism is silently off: each rank attends only to its own 1/{v.cp} of the sequence"
     if refused:
-        message = "the launcher stops at start-up with an assertion"
+        message = "the launcher fails at start-up with an assertion"
     elif v.dialect == "bridge" and not v.known("bridge"):
-        message += " (Bridge from 0.4.0 on stops at start-up instead)"
+        message += " (Bridge from 0.4.0 on fails at start-up instead)"
     return Problem(
         message=message,
         found="cp_comm_type a2a+p2p without hierarchical_context_parallel_sizes",
@@ -116,9 +116,9 @@ def sizes_are_given(v: View) -> Problem | None:
 def sizes_product(v: View) -> Problem | None:
     """The hierarchical sizes multiply to the context-parallel size.
 
-    megatron-core compares the product with the CP size where it builds the groups, and asserts without a text;
-    Megatron-LM's command line does the same earlier, and Bridge from 0.4.0 on names the numbers. The config
-    constructors do not look.
+    When building the groups, megatron-core compares the product with the CP size in an assertion without a message;
+    Megatron-LM's command line does the same earlier, and Bridge from 0.4.0 on reports the numbers. The config
+    constructors don't check it.
     """
     sizes = v.hcp_sizes
     product = prod(sizes)
@@ -126,7 +126,7 @@ def sizes_product(v: View) -> Problem | None:
         return None
     named = v.dialect == "bridge" and v.known("bridge") and v.at_least("bridge", "0.4.0")
     return Problem(
-        message="start-up stops with an AssertionError" + ("" if named else " that has no text"),
+        message="start-up fails with an AssertionError" + ("" if named else " without a message"),
         found=f"hierarchical_context_parallel_sizes {list(sizes)}, product {product}, at context_parallel_size {v.cp}",
         wanted=f"a product of {v.cp}",
         facts=("hcp_sizes", "cp"),
@@ -155,17 +155,19 @@ def sizes_product(v: View) -> Problem | None:
 def there_are_two_levels(v: View) -> Problem | None:
     """There are exactly two hierarchical levels.
 
-    megatron-core builds any number of levels, and its docstring shows three. Transformer Engine takes two, and says
-    so in the first forward: the cluster has started, the model is built and the checkpoint is loaded.
+    megatron-core builds any number of levels, and its docstring shows three. Transformer Engine supports exactly two
+    but checks only in the first forward pass, after the job has started, the model has been built and the checkpoint
+    loaded.
     """
     sizes = v.hcp_sizes
     if not sizes or len(sizes) == 2:
         return None
     fixes = level_fixes(v)
     if len(sizes) > 2 and min(sizes) >= 1:
-        fixes.insert(0, Fix({"hcp_sizes": (sizes[0], prod(sizes[1:]))}, "keeps the inner level, joins the others"))
+        fixes.insert(0, Fix({"hcp_sizes": (sizes[0], prod(sizes[1:]))}, "keeps the inner level and merges the others"))
     return Problem(
-        message="the first forward stops with an assertion, after the model, the checkpoint and the data are loaded",
+        message="the first forward pass fails with an assertion, after the model, the checkpoint and the data are "
+        "loaded",
         found=f"hierarchical_context_parallel_sizes {list(sizes)}: {len(sizes)} level{'s' if len(sizes) > 1 else ''}",
         wanted="two sizes: the inner (a2a) one and the outer (p2p) one",
         facts=("hcp_sizes",),
@@ -187,17 +189,17 @@ def there_are_two_levels(v: View) -> Problem | None:
     ),
 )
 def sizes_are_positive(v: View) -> Problem | None:
-    """Every hierarchical size is positive.
+    """All hierarchical sizes are positive.
 
-    Two negative sizes pass every product test, because the product is right. The groups are then built with
-    negative lengths, which fails deep inside einops or torch with a message about shapes.
+    Two negative sizes pass every product check, because the product is correct. Building the groups with negative
+    lengths then fails deep inside einops or torch with a message about shapes.
     """
     sizes = v.hcp_sizes
     if min(sizes) >= 1:
         return None
-    unsigned = [] if 0 in sizes else [Fix({"hcp_sizes": tuple(map(abs, sizes))}, "the same sizes without signs")]
+    unsigned = [] if 0 in sizes else [Fix({"hcp_sizes": tuple(map(abs, sizes))}, "the same sizes without the signs")]
     return Problem(
-        message="start-up fails where the groups of the levels are built, with an error that names no option",
+        message="start-up fails while building the hierarchical groups, with an error that names no option",
         found=f"hierarchical_context_parallel_sizes {list(sizes)}",
         wanted="sizes of 1 or more",
         facts=("hcp_sizes",),
@@ -220,18 +222,18 @@ def sizes_are_positive(v: View) -> Problem | None:
     bad=Example("mlm", f"--context-parallel-size 4 {LEVELS} 1 4"),
 )
 def each_level_has_several_ranks(v: View) -> Problem | None:
-    """Both hierarchical levels hold more than one rank.
+    """Both hierarchical levels have more than one rank.
 
     With an inner size of 1 Transformer Engine runs p2p, with an outer size of 1 it runs a2a. The backend is still
-    chosen as if for a2a+p2p, so fused attention can be lost for a sliding window or an odd head count although the
-    flat type allows it. The flat name says what runs.
+    chosen as for a2a+p2p, so fused attention can be lost for a sliding window or an odd head count although the flat
+    type allows it. Writing the flat type makes the setting match what runs.
     """
     sizes = v.hcp_sizes
     if not sizes or len(sizes) != 2 or 1 not in sizes or prod(sizes) != v.cp:
         return None
     flat = "p2p" if sizes[0] == 1 else "a2a"
     return Problem(
-        message=f"a level of one rank is no level: Transformer Engine runs plain {flat} without a word",
+        message=f"a one-rank level has no effect: Transformer Engine silently runs plain {flat}",
         found=f"hierarchical_context_parallel_sizes {list(sizes)}",
         wanted=f'two sizes above 1, or cp_comm_type "{flat}"',
         facts=("hcp_sizes", "cp_comm_type"),
@@ -250,18 +252,18 @@ def each_level_has_several_ranks(v: View) -> Problem | None:
     bad=Example("mlm", "--context-parallel-size 4 --cp-comm-type a2a --hierarchical-context-parallel-sizes 2 2"),
 )
 def sizes_are_used(v: View) -> Problem | None:
-    """Hierarchical sizes are used by some layer.
+    """Hierarchical sizes are set only if some layer uses them.
 
-    Only layers of type a2a+p2p look at the levels. With any other type the groups are created and never used;
-    Megatron-LM still prints the sizes in its start-up line, so the log looks as if hierarchical CP were on.
+    Only layers of type a2a+p2p use the levels. With any other type the groups are created but never used; Megatron-LM
+    still prints the sizes at start-up, so the log looks as if hierarchical CP were on.
     """
     if HIERARCHICAL in comm_types(v):
         return None
-    fixes = [Fix({"hcp_sizes": None}, "nothing changes but the setting that misleads")]
+    fixes = [Fix({"hcp_sizes": None}, "only the misleading setting goes; behavior doesn't change")]
     if len(v.hcp_sizes) == 2 and not isinstance(v.cp_comm_type, tuple):
         fixes.insert(0, Fix({"cp_comm_type": HIERARCHICAL}, "the layers use the levels"))
     return Problem(
-        message="hierarchical CP is off: its groups are built (and logged as sizes), and no layer uses them",
+        message="hierarchical CP is off: its groups are built and its sizes logged, but no layer uses them",
         found=f"hierarchical_context_parallel_sizes {list(v.hcp_sizes)} with cp_comm_type {', '.join(comm_types(v))}",
         wanted="cp_comm_type a2a+p2p on some layer, or no sizes",
         facts=("cp_comm_type", "hcp_sizes"),

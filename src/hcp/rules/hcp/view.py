@@ -1,4 +1,4 @@
-"""What rules ask about hierarchical CP: does some layer use it, which sizes have its levels; and shared fixes."""
+"""Helpers for rules about hierarchical CP: whether some layer uses it, the sizes of its levels, and shared fixes."""
 
 from __future__ import annotations
 
@@ -20,24 +20,24 @@ _FLAT = {**EXCHANGES, "p2p": "one ring over the whole CP group"}
 
 
 def uses_hcp(v: View) -> bool:
-    """Whether some layer is hierarchical. Asks for `cp` only where a layer says a2a+p2p, and never at cp 1."""
+    """Whether some layer is hierarchical. Requests `cp` only if a layer has type a2a+p2p; always False at cp 1."""
     return cp_may_be_on(v) and HIERARCHICAL in comm_types(v) and uses_cp(v)
 
 
 def runs_hcp(v: View) -> bool:
-    """Whether groups for the levels can exist. verl passes no sizes on: HCP001 and HCP010 say all there is to say."""
+    """Whether groups for the levels can exist. verl passes no sizes on: HCP001 and HCP010 report that."""
     return v.dialect != "verl" and uses_hcp(v)
 
 
 def has_sizes(v: View) -> bool:
-    """Whether sizes of levels are written. Where that is unknown, it matters only to a hierarchical launch."""
+    """Whether hierarchical sizes are set. If that is unknown, it matters only to a hierarchical launch."""
     return bool(v.hcp_sizes) if v.known("hcp_sizes") else uses_hcp(v)
 
 
 def two_levels(v: View) -> tuple[int, int] | None:
-    """(inner, outer) where the launch has exactly two positive sizes that cover its CP group; else None.
+    """(inner, outer) if the launch has exactly two positive sizes that cover its CP group; else None.
 
-    Wrong sizes are the business of HCP001 to HCP004; a rule about heads or topology has nothing to add to them.
+    Wrong sizes are left to HCP001 to HCP004; rules about heads or topology have nothing to add.
     """
     sizes = v.hcp_sizes
     if not sizes or len(sizes) != 2 or min(sizes) < 1 or sizes[0] * sizes[1] != v.cp:
@@ -46,7 +46,7 @@ def two_levels(v: View) -> tuple[int, int] | None:
 
 
 def fits_heads(v: View, ranks: int) -> bool | None:
-    """Whether an all-to-all over `ranks` divides the query and the KV heads of a TP rank; None if unknown."""
+    """Whether the query and KV heads of a TP rank are divisible by an all-to-all over `ranks`; None if unknown."""
     try:
         return heads_per_rank(v) % ranks == 0 and kv_heads_per_rank(v) % ranks == 0
     except Unknown:
@@ -67,7 +67,7 @@ def level_sizes(v: View) -> tuple[int, int] | None:
 
 
 def level_fixes(v: View) -> list[Fix]:
-    """The sizes to write, where some fit."""
+    """The sizes to write, if any fit."""
     sizes = level_sizes(v)
     if sizes is None:
         return []
@@ -75,7 +75,7 @@ def level_fixes(v: View) -> list[Fix]:
 
 
 def hierarchical_fixes(v: View) -> list[Fix]:
-    """The a2a layers made hierarchical, with sizes whose inner level the heads allow; none where no sizes fit."""
+    """The a2a layers made hierarchical, with sizes whose inner level the heads allow; none if no sizes fit."""
     sizes = level_sizes(v)
     if sizes is None:
         return []
@@ -84,12 +84,12 @@ def hierarchical_fixes(v: View) -> list[Fix]:
 
 
 def flat_fixes(v: View, *types: str) -> list[Fix]:
-    """Fixes that give up the hierarchy: each a2a+p2p layer becomes one of `types`, and the sizes go."""
+    """Fixes that drop the hierarchy: each a2a+p2p layer becomes one of `types`, and the sizes are removed."""
     return [Fix(switch_types(v, flat, only=HIERARCHICAL), _FLAT[flat]) for flat in types or ("p2p", "a2a")]
 
 
 def drop_fixes(v: View) -> list[Fix]:
-    """Fixes that end with no sizes: a flat type where a layer is hierarchical, else the unused sizes just go."""
+    """Fixes that end with no sizes: a flat type if a layer is hierarchical, else the unused sizes are removed."""
     if not v.known("cp_comm_type"):
         return []
     return flat_fixes(v) if HIERARCHICAL in comm_types(v) else [Fix({"hcp_sizes": None}, "no layer uses the sizes")]

@@ -1,1 +1,1 @@
-"""Known faults of upstream by version: tables of rows, each of which is a rule."""
+"""Known upstream bugs by version: tables of rows, each of which is a rule."""

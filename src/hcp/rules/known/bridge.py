@@ -1,4 +1,4 @@
-"""Known faults of Megatron-Bridge, and models that it builds without context parallelism."""
+"""Known bugs in Megatron-Bridge, and models that it supports only without context parallelism."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ _REFUSED: dict[str, Any] = {
     "instead": "context_parallel_size 1",
     "fixes": (_WITHOUT_CP,),
 }
-"""What the rows have in common of models that are built without context parallelism alone."""
+"""What rows have in common whose models are supported only without context parallelism."""
 _GEMMA2 = "gemma.gemma2_provider.Gemma2ModelProvider"
 _GEMMA3_VL = "gemma_vl.gemma3_vl_provider.Gemma3VLModelProvider"
 _GEMMA4 = "gemma.gemma4_provider.Gemma4DenseProvider"
@@ -57,11 +57,11 @@ ROWS: tuple[Known, ...] = (
         "bridge",
         "<0.5",
         when="packing = offline and pp > 2",
-        title="Middle pipeline stages know the boundaries of Bridge's packed rows",
+        title="Middle pipeline stages get the boundaries of Bridge's packed rows",
         why="get_batch returns nothing for stages that are neither first nor last, so their attention is causal over "
         "the whole row instead of each sequence.",
-        symptom="the middle pipeline stages get no cu_seqlens: their attention crosses the borders of the packed "
-        "sequences without a word",
+        symptom="the middle pipeline stages get no cu_seqlens: their attention silently crosses the boundaries "
+        "between packed sequences",
         issue="NVIDIA-NeMo/Megatron-Bridge#2952",
         severity="error",
         effect="silent",
@@ -76,13 +76,13 @@ ROWS: tuple[Known, ...] = (
         "bridge",
         ">=0.3,<0.5.1",
         when="packing = offline and cp > 1",
-        title="Only real boundaries and tokens of packed rows reach the cut for CP",
-        why="The cut hands cu_seqlens to Transformer Engine with the -1 that the collate function appends, and slices "
-        "a placeholder attention mask wherever the batch has it: in 0.5.0 on every middle pipeline stage, an "
-        "IndexError. Rows from Parquet files lose pad_seq_to_mult.",
-        symptom="padded cu_seqlens with a sentinel of -1 reach the cut of packed rows for CP, a placeholder mask is "
-        "sliced along a dimension that it lacks (IndexError), and Parquet rows lose pad_seq_to_mult: runs stopped "
-        "before the first step",
+        title="Only real boundaries and tokens of packed rows reach the CP split",
+        why="The CP split passes cu_seqlens to Transformer Engine including the -1 that the collate function appends, "
+        "and slices a placeholder attention mask wherever the batch contains one: in 0.5.0 this is an IndexError "
+        "on every middle pipeline stage. Rows from Parquet files lose pad_seq_to_mult.",
+        symptom="cu_seqlens padded with -1 reach the CP split of packed rows, a placeholder mask is sliced along a "
+        "dimension that it lacks (IndexError), and Parquet rows lose pad_seq_to_mult: runs failed before the "
+        "first step",
         issue="NVIDIA-NeMo/Megatron-Bridge#4228, #4489, #4519",
         severity="warning",
         effect="crash",
@@ -99,11 +99,11 @@ ROWS: tuple[Known, ...] = (
         "bridge",
         "<0.3",
         when="packing = offline and cp > 1",
-        title="Packed rows are cut for CP sequence by sequence",
-        why="Before _partition_packed_batch_for_cp the batch was cut like rows of one sequence, and with the tokens "
-        "its cu_seqlens: attention gets metadata that fits neither the row nor the slice.",
-        symptom="the boundaries of the packed sequences are cut like tokens: cu_seqlens fits no row, and the first "
-        "forward stops or attends to the wrong tokens",
+        title="Packed rows are split for CP sequence by sequence",
+        why="Before _partition_packed_batch_for_cp, the batch was split as if each row were one sequence, and "
+        "cu_seqlens was split with it: attention gets metadata that matches neither the row nor the slice.",
+        symptom="the boundaries of the packed sequences are split like tokens: cu_seqlens matches no row, and the "
+        "first forward pass fails or attends to the wrong tokens",
         issue="NVIDIA-NeMo/Megatron-Bridge#1292, #1964",
         severity="error",
         effect="crash",
@@ -122,10 +122,10 @@ ROWS: tuple[Known, ...] = (
         "bridge",
         ">=0.3",
         when="model_name names qwen3vl qwen3omni and cp > 1 and not calculate_per_token_loss",
-        title="Qwen3-VL divides by all tokens under context parallelism",
-        why="The model slices its batch itself, so that ranks hold different numbers of answer tokens; it asserts "
-        "calculate_per_token_loss where it is built with CP.",
-        symptom="the model asserts calculate_per_token_loss under context parallelism: the model build stops",
+        title="Qwen3-VL averages the loss per token under context parallelism",
+        why="The model slices its batch itself, so ranks hold different numbers of answer tokens; with CP its "
+        "constructor asserts calculate_per_token_loss.",
+        symptom="the model asserts calculate_per_token_loss under context parallelism: building the model fails",
         issue="NVIDIA-NeMo/Megatron-Bridge#3746",
         severity="error",
         effect="crash",
@@ -148,7 +148,9 @@ ROWS: tuple[Known, ...] = (
         ),
         instead="calculate_per_token_loss",
         fixes=(
-            Fix({"calculate_per_token_loss": True, "average_in_collective": False}, "divides by the step's tokens"),
+            Fix(
+                {"calculate_per_token_loss": True, "average_in_collective": False}, "divides by the tokens of the step"
+            ),
         ),
     ),
     Known(
@@ -157,8 +159,9 @@ ROWS: tuple[Known, ...] = (
         ">=0.1",
         when="model_name names gemma2 and cp > 1",
         title="Gemma 2 runs without context parallelism",
-        why="Its attention caps the scores, which Bridge computes in a module of its own that asserts CP off.",
-        symptom="Gemma 2's attention has no context parallelism: the model build stops",
+        why="Its attention softcaps the scores, which Bridge computes in its own module, and that module asserts that "
+        "CP is off.",
+        symptom="Gemma 2's attention doesn't support context parallelism: building the model fails",
         issue="NVIDIA-NeMo/Megatron-Bridge, gemma2_provider.py",
         source=(
             BRIDGE_GEMMA2.says("Gemma2DotProductAttention.__init__", "self.config.context_parallel_size", ">=0.2"),
@@ -173,8 +176,9 @@ ROWS: tuple[Known, ...] = (
         ">=0.5",
         when="model_name names mimov2flash and cp > 1",
         title="MiMo-V2-Flash runs without context parallelism",
-        why="Its layers have windows and sinks of a kind that Bridge has not joined with CP; the provider asserts it.",
-        symptom="Bridge's provider asserts that MiMo-V2-Flash has no context parallelism: the model build stops",
+        why="Its layers use windows and sinks that Bridge doesn't support with CP; the provider asserts it.",
+        symptom="Bridge's provider asserts that MiMo-V2-Flash runs without context parallelism: building the model "
+        "fails",
         issue="NVIDIA-NeMo/Megatron-Bridge, mimo_v2_flash_provider.py",
         source=(BRIDGE_MIMO_V2_FLASH.says("", "MiMo-V2-Flash does not support context parallelism yet.", ">=0.5"),),
         launch=_model(_MIMO),
@@ -187,9 +191,10 @@ ROWS: tuple[Known, ...] = (
         ">=0.6",
         when="model_name names gemma3vl and cp > 1",
         title="Gemma 3 with vision runs without context parallelism",
-        why="Image tokens see each other both ways, which Bridge writes as a bias on the scores; CP has none such, "
-        "and the provider refuses it.",
-        symptom="Gemma 3's vision model has no context parallelism with its attention bias: the model build stops",
+        why="Image tokens attend to each other in both directions, which Bridge implements as a bias on the scores; "
+        "CP doesn't support this bias, and the provider rejects it.",
+        symptom="Gemma 3's vision model doesn't support context parallelism because of its attention bias: building "
+        "the model fails",
         issue="NVIDIA-NeMo/Megatron-Bridge, gemma3_vl_provider.py",
         source=(
             BRIDGE_GEMMA3_VL.says("", "Gemma 3 VL does not support context parallelism with attention bias.", ">=0.6"),
@@ -204,9 +209,9 @@ ROWS: tuple[Known, ...] = (
         ">=0.6",
         when="model_name names gemma4dense and cp > 1",
         title="The dense Gemma 4 runs without context parallelism",
-        why="Its layers are built with megatron-core's local attention, which asserts CP off once for every layer; "
-        "later releases refuse it in the provider.",
-        symptom="the dense Gemma 4 is built with the local attention, which supports CP=1 only: the model build stops",
+        why="Its layers are built with megatron-core's local attention, which asserts in every layer that CP is off; "
+        "later releases reject CP in the provider.",
+        symptom="the dense Gemma 4 is built with local attention, which supports only CP=1: building the model fails",
         issue="NVIDIA-NeMo/Megatron-Bridge#6120",
         source=(BRIDGE_GEMMA4.says("get_gemma4_layer_spec", "LocalSpecProvider()", ">=0.6"),),
         launch=_model(_GEMMA4),

@@ -6,12 +6,12 @@
 | operator | holds where |
 |---|---|
 | `=` `!=` | the value is (not) this word, whole number or `null` |
-| `>` `>=` `<` `<=` | a number compares so with this one, or this fact; of versions, `>=` and `<` alone |
+| `>` `>=` `<` `<=` | the number compares like this with a number or another fact; for versions, only `>=` and `<` |
 | `in` | the value is one of these words |
-| `has` | some layer has this one (`cp_comm_type`), or the text has these letters (`hybrid_pattern`) |
-| `names` | the text names one of these models: letters and digits compare, in any case |
+| `has` | some layer has this type (`cp_comm_type`), or the text contains these letters (`hybrid_pattern`) |
+| `names` | the text names one of these models: only letters and digits are compared, case-insensitively |
 
-A clause about an unknown fact does not hold; a variable of the environment that the launch does not set is `null`.
+A clause about an unknown fact doesn't hold; an environment variable that the launch doesn't set is `null`.
 """
 
 from __future__ import annotations
@@ -71,7 +71,7 @@ def clauses_of(text: str) -> tuple[Clause, ...]:
 
 def _clause(text: str) -> Clause:
     match = _CLAUSE.fullmatch(text)
-    assert match is not None, f"{text!r} is no clause"
+    assert match is not None, f"{text!r} is not a clause"
     negated, name, op, values = match.groups()
     if op is None:
         return Clause(name, "false" if negated else "true")
@@ -79,7 +79,7 @@ def _clause(text: str) -> Clause:
     clause = Clause(name, op)
     words = tuple(values.split())
     assert op in ("in", "names") or len(words) == 1, f"{text!r} has {len(words)} values"
-    assert not clause.is_version or op in (">=", "<"), f"{text!r} compares versions so"
+    assert not clause.is_version or op in (">=", "<"), f"{text!r} compares versions with an unsupported operator"
     is_text = clause.is_version or op == "names" or name.startswith("env.")
     return clause._replace(values=words if is_text else tuple(map(_typed, words)))
 

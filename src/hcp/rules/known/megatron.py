@@ -1,4 +1,4 @@
-"""Known faults of megatron-core and Megatron-LM."""
+"""Known bugs in megatron-core and Megatron-LM."""
 
 from __future__ import annotations
 
@@ -17,11 +17,11 @@ ROWS: tuple[Known, ...] = (
         "mcore",
         "<0.17",
         when="pp > 2 and packing = sft",
-        title="Middle pipeline stages know the boundaries of packed rows",
-        why="Since 0.16 --sft packs. The first and the last stage get cu_seqlens; get_batch returns nothing for those "
-        "between, whose attention is then causal over the whole row.",
-        symptom="the middle pipeline stages get no cu_seqlens: their attention crosses the borders of the packed "
-        "sequences without a word",
+        title="Middle pipeline stages get the boundaries of packed rows",
+        why="Since 0.16 --sft packs. The first and last stages get cu_seqlens; get_batch returns nothing for the "
+        "stages between, whose attention is then causal over the whole row.",
+        symptom="the middle pipeline stages get no cu_seqlens: their attention silently crosses the boundaries "
+        "between packed sequences",
         issue="NVIDIA-NeMo/Megatron-Bridge#2952",
         severity="error",
         effect="silent",
@@ -41,11 +41,11 @@ ROWS: tuple[Known, ...] = (
         "mcore",
         "<0.13",
         when="hybrid_pattern has M and cp > 1",
-        title="Mamba layers take part in context parallelism",
-        why="A Mamba layer carries its state along the sequence. Before MambaContextParallel each rank scans its own "
-        "zigzag slice as if it were a sequence, and nothing refuses it.",
-        symptom="Mamba layers have no context parallelism in this megatron-core: each rank scans its slice as a "
-        "sequence of its own, and the model learns nonsense without a word",
+        title="Mamba layers support context parallelism",
+        why="A Mamba layer carries its state along the sequence. Before MambaContextParallel, each rank scans its own "
+        "zigzag slice as if it were a whole sequence, and nothing rejects it.",
+        symptom="Mamba layers have no context parallelism in this megatron-core: each rank scans its slice as if it "
+        "were a whole sequence, and the model silently trains on garbage",
         issue="NVIDIA/Megatron-LM#1437",
         severity="error",
         effect="silent",
@@ -63,10 +63,10 @@ ROWS: tuple[Known, ...] = (
         "mcore",
         ">=0.18,<0.19",
         when="attention_variant in gated_delta_net gdn gdn2 and cp > 1 and cp_comm_type != null",
-        title="Gated delta nets take the argument cp_comm_type",
-        why="Under CP a TransformerLayer hands cp_comm_type to whatever attention it builds, if the config has one. "
+        title="Gated delta nets accept the argument cp_comm_type",
+        why="Under CP a TransformerLayer passes cp_comm_type to whatever attention it builds, if the config sets it. "
         "GatedDeltaNet has no such argument: TypeError.",
-        symptom="building a gated delta net stops: TypeError, unexpected keyword argument cp_comm_type",
+        symptom="building a gated delta net fails: TypeError, unexpected keyword argument cp_comm_type",
         issue="NVIDIA/Megatron-LM#4374",
         severity="error",
         effect="crash",
@@ -82,10 +82,10 @@ ROWS: tuple[Known, ...] = (
         ">=0.14,<0.20",
         when="mtp_layers > 0 and cp > 1 and world_size > cp",
         title="Multi-token prediction shifts tokens within its context-parallel group",
-        why="roll_tensor sends the tokens at the edges of slices to its neighbours of the CP group, but without "
-        "naming the group: all CP rings of the job share the default group, where unbatched messages wait for each "
-        "other. The risk of a hang grows with the number of ranks and of packed sequences.",
-        symptom="multi-token prediction exchanges slice edges over the world's process group: rings of different CP "
+        why="roll_tensor sends the tokens at slice edges to neighbours in the CP group, but without passing the "
+        "group: all CP rings of the job share the default group, where unbatched messages wait for each other. "
+        "The risk of a hang grows with the number of ranks and packed sequences.",
+        symptom="multi-token prediction exchanges slice edges over the default process group: rings of different CP "
         "groups wait for each other, and large jobs may hang",
         issue="NVIDIA/Megatron-LM#6746",
         severity="warning",
@@ -108,10 +108,10 @@ ROWS: tuple[Known, ...] = (
         ">=0.16,<0.20",
         when="mtp_layers > 0 and packing = offline and pad_seq_to_mult > 1 and cp > 1",
         title="Multi-token prediction shifts padded rows by their padded boundaries",
-        why="_roll_tensor_packed_seq cuts its rank's part of each sequence by cu_seqlens_q. Where sequences are "
-        "padded for CP those are the lengths without padding, while the rows were cut by the padded ones.",
-        symptom="the tokens that multi-token prediction is to predict are shifted across the borders of packed "
-        "sequences without a word",
+        why="_roll_tensor_packed_seq selects its rank's part of each sequence by cu_seqlens_q. If sequences are "
+        "padded for CP, those are the unpadded lengths, while the rows were split by the padded ones.",
+        symptom="the target tokens of multi-token prediction are silently shifted across the boundaries of packed "
+        "sequences",
         issue="NVIDIA/Megatron-LM#4494",
         severity="error",
         effect="silent",
@@ -139,12 +139,12 @@ ROWS: tuple[Known, ...] = (
         "mcore",
         ">=0.16",
         when="hybrid_context_parallel and num_experts > 1",
-        title="Experts follow the group of the micro-batch",
-        why="The router sums its auxiliary losses over the static TP and CP group; under hybrid CP a micro-batch lies "
-        "on a part of it, and other ranks hold other sequences. Experts spread over ranks also need as many "
-        "micro-batches on each of them, which hybrid CP does not see to.",
-        symptom="MoE under hybrid CP: auxiliary losses are summed over ranks that hold other sequences, without a "
-        "word, and expert-parallel ranks may run different numbers of micro-batches",
+        title="Experts use the CP group of the micro-batch",
+        why="The router sums its auxiliary losses over the static TP and CP group; under hybrid CP a micro-batch "
+        "occupies only part of it, and the other ranks hold other sequences. Expert parallelism also needs the "
+        "same number of micro-batches on every rank, which hybrid CP doesn't ensure.",
+        symptom="MoE under hybrid CP: auxiliary losses are silently summed over ranks that hold other sequences, and "
+        "expert-parallel ranks may run different numbers of micro-batches",
         issue="NVIDIA/Megatron-LM#7146",
         severity="warning",
         effect="silent",
@@ -160,11 +160,11 @@ ROWS: tuple[Known, ...] = (
         "mcore",
         ">=0.16",
         when="hybrid_context_parallel and hybrid_pattern has M",
-        title="Mamba layers follow the group of the micro-batch",
-        why="Mamba layers exchange over the static CP group, whatever group hybrid CP gives the micro-batch: their "
-        "all-to-all meets ranks that hold other sequences, of other lengths.",
-        symptom="Mamba layers exchange with ranks that run another micro-batch: sizes do not match, and ranks hang or "
-        "mix sequences",
+        title="Mamba layers use the CP group of the micro-batch",
+        why="Mamba layers communicate over the static CP group, whatever group hybrid CP assigns to the micro-batch: "
+        "their all-to-all includes ranks that hold other sequences of other lengths.",
+        symptom="Mamba layers communicate with ranks that run another micro-batch: sizes don't match, and ranks hang "
+        "or mix sequences",
         issue="NVIDIA/Megatron-LM#7143",
         severity="error",
         effect="hang",
@@ -184,11 +184,11 @@ ROWS: tuple[Known, ...] = (
         "mcore",
         ">=0.16",
         when="hybrid_context_parallel and mtp_layers > 0",
-        title="Multi-token prediction follows the group of the micro-batch",
+        title="Multi-token prediction uses the CP group of the micro-batch",
         why="Multi-token prediction shifts tokens and computes its loss over the static CP group. Under hybrid CP a "
-        "micro-batch lies on a part of it, and other ranks run another.",
-        symptom="multi-token prediction rolls over the static group instead of the micro-batch's: neighbours that run "
-        "another micro-batch are waited for, and losses mix sequences",
+        "micro-batch occupies only part of it, and the other ranks run another micro-batch.",
+        symptom="multi-token prediction rolls over the static group instead of the micro-batch's: it waits for "
+        "neighbours that run another micro-batch, and losses mix sequences",
         issue="NVIDIA/Megatron-LM#7145",
         severity="error",
         effect="hang",
@@ -208,12 +208,11 @@ ROWS: tuple[Known, ...] = (
         "mcore",
         ">=0.17",
         when="nvrx >= 0.4 and nvrx < 0.6",
-        title="megatron-core can be imported beside nvidia-resiliency-ext",
-        why="From 0.17 on megatron-core looks for nvidia-resiliency-ext's asynchronous saving when it is imported, and "
-        "asserts that the version is at least 0.6. Version 0.4 has all that it looks for but no __version__: the "
-        "import ends with an AttributeError. Without that package, or with one before 0.4, it goes on.",
-        symptom="import megatron.core ends with an error before anything starts: this nvidia-resiliency-ext is older "
-        "than 0.6",
+        title="megatron-core can be imported alongside nvidia-resiliency-ext",
+        why="From 0.17 on, importing megatron-core probes nvidia-resiliency-ext for asynchronous checkpointing and "
+        "asserts version 0.6 or newer. Version 0.4 has everything that is probed but no __version__, so the "
+        "import raises an AttributeError. Without the package, or with one before 0.4, the import succeeds.",
+        symptom="import megatron.core fails before anything starts: this nvidia-resiliency-ext is older than 0.6",
         issue="NVIDIA/Megatron-LM#5605",
         severity="error",
         effect="crash",

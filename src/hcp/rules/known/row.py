@@ -1,4 +1,4 @@
-"""A row of the tables of known faults, and the rule that it makes."""
+"""A row of the known-bug tables, and the rule made from it."""
 
 from __future__ import annotations
 
@@ -21,24 +21,24 @@ PACKAGES: dict[Package, str] = {
 }
 """The package of each version fact, as people write it."""
 _DIALECTS: dict[Package, tuple[Dialect, ...]] = {"bridge": ("bridge", "bridge-provider"), "verl": ("verl",)}
-"""The launches that such a package runs; the others are in every one."""
+"""The dialects that use such a package; the other packages occur in all of them."""
 
 
 class Span(NamedTuple):
-    """Releases with a fault: from `since` (None = the first) up to the one that mends it (None = none yet)."""
+    """Releases with a bug: from `since` (None = the first) up to the one that fixes it (None = not fixed yet)."""
 
     since: str | None
     mended: str | None
 
 
 class Known(NamedTuple):
-    """A fault of some releases of one package, for launches of which `when` holds.
+    """A bug in some releases of one package, for launches where `when` holds.
 
-    `versions`: `>=0.16,<0.17`, several ranges with ` | ` between; the end of a range is the release that mends it.
-    `title` says what holds where the fault is not; `why` tells the fault; `symptom` says what it does to this launch.
-    `instead` is what else to do than to take the release that mends it. `issue` is where upstream discusses it.
-    `launch` is an example with the fault; at the first release that has it unless it assumes another. `good` is one
-    without it, needed where no release mends it; else the same launch at that release.
+    `versions`: `>=0.16,<0.17`, several ranges with ` | ` between; the end of a range is the release with the fix.
+    `title` states what holds without the bug; `why` describes the bug; `symptom` says what it does to this launch.
+    `instead` is an alternative to upgrading to the release with the fix. `issue` is where upstream discusses it.
+    `launch` is an example with the bug, at the first affected release unless it assumes another. `good` is one without
+    it, needed if no release has a fix; otherwise the same launch at the fixed release.
     """
 
     id: str
@@ -56,7 +56,7 @@ class Known(NamedTuple):
     launch: Example
     instead: str = ""
     reported_only: bool = False
-    """The range is where it was reported: no release is known to mend it."""
+    """The range is where it was reported: no release is known to fix it."""
     fixes: tuple[Fix, ...] = ()
     good: Example | None = None
 
@@ -72,7 +72,7 @@ def spans_of(versions: str) -> tuple[Span, ...]:
 
 def _span(text: str) -> Span:
     match = re.fullmatch(r"(?:>=([\d.]+))?,?(?:<([\d.]+))?", text)
-    assert match is not None and any(match.groups()), f"{text!r} is no range such as >=0.16,<0.17"
+    assert match is not None and any(match.groups()), f"{text!r} is not a range such as >=0.16,<0.17"
     return Span(*match.groups())
 
 
@@ -86,7 +86,7 @@ def _rule(row: Known, table: str) -> Rule:
     dialects = _DIALECTS.get(row.package, DIALECTS)
 
     def applies(v: View) -> bool:
-        asks = row.severity != "info" or v.known(row.package)  # a note is not worth a question
+        asks = row.severity != "info" or v.known(row.package)  # a note isn't worth asking for a fact
         return asks and v.dialect in dialects and all(clause.holds(v) for clause in clauses)
 
     def check(v: View) -> Problem | None:
@@ -113,17 +113,17 @@ def _bad(row: Known, span: Span) -> Example:
 
 
 def at_version(example: Example, package: Package, version: str) -> Example:
-    """The example with this version of a package assumed, in place of another."""
+    """The example, assuming this version of a package instead of another."""
     others = [word for word in example.assume.split() if not word.startswith(f"{package}=")]
     return example._replace(assume=" ".join((*others, f"{package}={version}")))
 
 
 def _span_with(v: View, package: Package, spans: tuple[Span, ...]) -> Span | None:
-    """The range that has the launch's version. Asks for the version."""
+    """The range that contains the launch's version. Requests the version."""
     for since, mended in spans:
         if (since is None or v.at_least(package, since)) and (mended is None or not v.at_least(package, mended)):
             if package == "mcore" and v.get("mcore_branch") == "dev":
-                raise Unknown(package)  # the dev branch mends and breaks on its own
+                raise Unknown(package)  # the dev branch has its own fixes and bugs
             return Span(since, mended)
     return None
 
@@ -160,6 +160,6 @@ def _range_in_words(row: Known, spans: tuple[Span, ...]) -> str:
         return f"Reported with {PACKAGES[row.package]} from {spans[0].since} to before {spans[0].mended} ({row.issue})."
     parts = []
     for since, mended in spans:
-        until = f"to {mended}, which mends it" if mended else "on, not mended in any release"
+        until = f"to {mended}, which fixes it" if mended else "on, not fixed in any release"
         parts.append(f"from {since} {until}" if since else f"before {mended}")
     return f"{PACKAGES[row.package]} {' and '.join(parts)} ({row.issue})."

@@ -1,4 +1,4 @@
-"""Known faults of Transformer Engine."""
+"""Known bugs in Transformer Engine."""
 
 from __future__ import annotations
 
@@ -10,17 +10,17 @@ _GATHERED = (
     "--context-parallel-size 2 --cp-comm-type all_gather --sft --calculate-per-token-loss "
     "--no-create-attention-mask-in-dataloader --num-attention-heads 8 "
 )
-_FUSED = Fix({"attention_backend": "fused"}, "cuDNN's attention")
+_FUSED = Fix({"attention_backend": "fused"}, "cuDNN attention")
 _RING = Fix({"cp_comm_type": "p2p"}, "a ring over the whole CP group")
 _FA2_VARLEN = TE_CONTEXT_PARALLEL.says(
     "AttnFuncWithCPAndKVAllGather.forward", "THD format requires padding mask type", ">=2.18"
 )
 _OVERLOOKS_FA2 = (
-    "With all_gather a rank's queries lie apart in the gathered row. FlashAttention 2 is given cumulated visible "
-    "lengths and has no seqused; the docstring restricts packed data to cuDNN's attention and FlashAttention 3, and "
-    "nothing enforces it. Seen in Transformer Engine's own code with stand-ins for its kernels on a CPU."
+    "With all_gather a rank's queries are not contiguous in the gathered row. FlashAttention 2 gets cumulative "
+    "visible lengths and has no seqused; the docstring restricts packed data to cuDNN attention and FlashAttention 3, "
+    "but nothing enforces it. Seen in Transformer Engine's own code with stand-ins for its kernels on a CPU."
 )
-_WRONG_ROWS = "FlashAttention 2 reads the wrong rows of the gathered keys and values: attention is wrong without a word"
+_WRONG_ROWS = "FlashAttention 2 reads the wrong rows of the gathered keys and values: attention is silently wrong"
 
 ROWS: tuple[Known, ...] = (
     Known(
@@ -28,7 +28,7 @@ ROWS: tuple[Known, ...] = (
         "te",
         ">=2.18",
         when="cp_comm_type has all_gather and thd and flash_attn < 3 and attention_backend = flash and cp > 1",
-        title="Packed data is gathered on cuDNN's attention or FlashAttention 3",
+        title="Packed data with all_gather uses cuDNN attention or FlashAttention 3",
         why=_OVERLOOKS_FA2,
         symptom=_WRONG_ROWS,
         issue="docstring of AttnFuncWithCPAndKVAllGather",
@@ -38,7 +38,7 @@ ROWS: tuple[Known, ...] = (
         source=(_FA2_VARLEN,),
         launch=Example("mlm", _GATHERED + "--attention-backend flash", "flash_attn=2.8.3 arch=sm90"),
         good=Example("mlm", _GATHERED + "--attention-backend fused", "te=2.18 flash_attn=2.8.3 arch=sm90"),
-        instead="cuDNN's attention, FlashAttention 3, or p2p",
+        instead="cuDNN attention, FlashAttention 3, or p2p",
         fixes=(_FUSED, _RING),
     ),
     Known(
@@ -46,8 +46,8 @@ ROWS: tuple[Known, ...] = (
         "te",
         ">=2.18",
         when="cp_comm_type has all_gather and thd and arch = sm80 and attention_backend != fused and cp > 1",
-        title="Packed data is gathered on GPUs that have more than FlashAttention 2",
-        why=_OVERLOOKS_FA2 + " On Ampere it is the only choice for packed data.",
+        title="Packed data with all_gather runs on GPUs that support more than FlashAttention 2",
+        why=_OVERLOOKS_FA2 + " On Ampere, FlashAttention 2 is the only choice for packed data.",
         symptom=_WRONG_ROWS,
         issue="docstring of AttnFuncWithCPAndKVAllGather",
         severity="error",
@@ -64,12 +64,12 @@ ROWS: tuple[Known, ...] = (
         "te",
         ">=2.0,<2.18",
         when="packing = offline and pad_seq_to_mult > 1 and cp_comm_type has p2p and cp > 1",
-        title="Padding at the end of a packed row is noticed",
-        why="Where sequences are padded Bridge hands over real and padded boundaries, which are compared but for the "
-        "last: a row of which only the last sequence is padded counts as unpadded, and the ring divides its real "
+        title="Padding at the end of a packed row is detected",
+        why="If sequences are padded, Bridge passes real and padded boundaries, but the comparison skips the last "
+        "one: a row in which only the last sequence is padded counts as unpadded, and the ring divides its real "
         "length by the CP size.",
-        symptom="a row of which only the last (tail) sequence is padded is taken for unpadded: keys are dropped and "
-        "rows of the output are zero without a word",
+        symptom="a row in which only the last (tail) sequence is padded is treated as unpadded: keys are silently "
+        "dropped and output rows are zero",
         issue="NVIDIA/TransformerEngine#3331",
         severity="warning",
         effect="silent",
@@ -94,18 +94,18 @@ ROWS: tuple[Known, ...] = (
         "te",
         ">=2.2,<2.8",
         when="flash_attn >= 3 and flash_attn < 4 and attention_backend != fused and cp > 1",
-        title="FlashAttention 3 is of the commit that Transformer Engine names",
-        why="The ring calls FlashAttention 3 with its arguments by position. Newer builds have one more, "
-        "seqlens_rotary: the count no longer fits.",
-        symptom="a FlashAttention 3 newer than this Transformer Engine names takes one argument more: the first "
-        "forward stops, _flash_attn_forward() is missing v_descale",
+        title="FlashAttention 3 is built from the commit that Transformer Engine pins",
+        why="The ring calls FlashAttention 3 with positional arguments. Newer builds have one more, seqlens_rotary, "
+        "so the count no longer matches.",
+        symptom="a FlashAttention 3 newer than the one this Transformer Engine pins has one more argument: the first "
+        "forward pass fails, _flash_attn_forward() is missing v_descale",
         issue="NVIDIA/TransformerEngine#1987",
         severity="warning",
         effect="crash",
         stage="first-forward",
         source=(TE_CONTEXT_PARALLEL.says("get_fa_args", "* 8,  # page_table", ">=2.4,<2.8"),),
         launch=Example("mlm", "--context-parallel-size 2 --attention-backend flash", "flash_attn=3.0 arch=sm90"),
-        instead="the FlashAttention 3 of commit 27f501d, or cuDNN's attention",
+        instead="the FlashAttention 3 of commit 27f501d, or cuDNN attention",
         fixes=(_FUSED,),
     ),
     Known(
@@ -113,20 +113,20 @@ ROWS: tuple[Known, ...] = (
         "te",
         ">=1.8,<2.1",
         when="cp_comm_type has p2p and cp > 2 and env.NVTE_BATCH_MHA_P2P_COMM != 1",
-        title="The ring's messages are batched where NCCL wants it",
-        why="Above two ranks the ring sends and receives in calls of their own. Where NCCL reports errors in them, "
+        title="The ring's messages are batched where NCCL needs it",
+        why="Above two ranks the ring sends and receives in separate calls. If NCCL reports errors in them, "
         "NVTE_BATCH_MHA_P2P_COMM=1 batches each pair. Later releases have the same switch.",
-        symptom="the ring sends and receives in separate NCCL calls, which failed for some: should NCCL report an "
-        "error, batch them",
+        symptom="the ring sends and receives in separate NCCL calls, which failed for some users: batch them if NCCL "
+        "reports an error",
         issue="NVIDIA/Megatron-LM#1151",
         severity="info",
         effect="note",
         stage="never",
         source=(TE_CONTEXT_PARALLEL.says("AttnFuncWithCPAndKVP2P.forward", "NVTE_BATCH_MHA_P2P_COMM", ">=2.4"),),
         launch=Example("mlm", "--context-parallel-size 4"),
-        instead="NVTE_BATCH_MHA_P2P_COMM=1, should NCCL report an error in the ring",
+        instead="NVTE_BATCH_MHA_P2P_COMM=1 if NCCL reports an error in the ring",
         reported_only=True,
-        fixes=(Fix({"env.NVTE_BATCH_MHA_P2P_COMM": "1"}, "each pair of messages in one call"),),
+        fixes=(Fix({"env.NVTE_BATCH_MHA_P2P_COMM": "1"}, "each send/receive pair in one call"),),
     ),
     Known(
         "KNOWN027",
@@ -134,12 +134,12 @@ ROWS: tuple[Known, ...] = (
         ">=2.0,<2.18",
         when="packing = sft and cp_comm_type has p2p and cp > 1 and not hybrid_context_parallel and "
         "not dynamic_context_parallel",
-        title="A data set of one's own may pad the end of a packed row",
-        why="Megatron-LM's --sft counts padding as part of its sequences, which is safe. A data set that hands over "
-        "cu_seqlens_padded as well meets two faults of the ring: tail padding is overlooked, and short sequences of "
-        "which a rank holds padding alone get NaN or huge gradients from cuDNN's backward.",
-        symptom="a data set that pads rows and hands over padded boundaries, unlike --sft's own, meets faults of the "
-        "ring: tail padding is not detected (keys are dropped), short padded sequences make NaN gradients",
+        title="A custom dataset may pad the end of a packed row",
+        why="Megatron-LM's --sft counts padding as part of its sequences, which is safe. A dataset that also passes "
+        "cu_seqlens_padded triggers two bugs in the ring: tail padding goes undetected, and short sequences of "
+        "which a rank holds only padding get NaN or huge gradients from cuDNN's backward pass.",
+        symptom="a dataset that pads rows and passes padded boundaries, unlike --sft's own, triggers bugs in the "
+        "ring: tail padding isn't detected (keys are dropped), and short padded sequences produce NaN gradients",
         issue="NVIDIA/TransformerEngine#3331, #2186",
         severity="info",
         effect="note",
@@ -162,13 +162,13 @@ ROWS: tuple[Known, ...] = (
         "te",
         ">=2.8",
         when="softmax_type = learnable and cp_comm_type has a2a and cp > 1",
-        title="A learnt sink's gradient is a rank's share, like a weight's",
-        why="The backward of a2a gathers the gradient of the sinks, so that every CP rank holds the whole of it; "
-        "Megatron then sums it over the CP ranks as it sums a weight's shares. Seen in Transformer Engine's own code "
-        "with stand-ins for its kernels on a CPU; its test compares a rank's gradient with the whole one. Adam's step "
-        "hardly notices a constant factor; the gradient norm, its clipping and SGD do.",
-        symptom="the gradient of the learnt sinks is summed over CP ranks that each hold all of it: it is cp times too "
-        "large, and so is its part of the gradient norm",
+        title="The gradient of a learnable sink is a per-rank share, like a weight's",
+        why="The backward pass of a2a gathers the sinks' gradient, so every CP rank holds all of it; Megatron then "
+        "sums it over the CP ranks as it does for a weight's shares. Seen in Transformer Engine's own code "
+        "with stand-ins for its kernels on a CPU; its test compares a rank's gradient with the full one. A constant "
+        "factor hardly affects Adam, but it does affect the gradient norm, clipping and SGD.",
+        symptom="the gradient of the learnable sinks is summed over CP ranks that each hold all of it: it is cp times "
+        "too large, and so is its share of the gradient norm",
         issue="flash_attn_a2a_communicate_softmax_offset, d_softmax_offset",
         severity="warning",
         effect="silent",
@@ -189,7 +189,7 @@ ROWS: tuple[Known, ...] = (
             "--context-parallel-size 2 --cp-comm-type a2a --softmax-type off-by-one --num-attention-heads 8",
             "te=2.8",
         ),
-        instead="the sinks' gradient divided by the CP size before it is summed",
+        instead="divide the sinks' gradient by the CP size before it is summed",
     ),
 )
 

@@ -1,4 +1,4 @@
-"""Known faults of verl with context parallelism."""
+"""Known bugs in verl with context parallelism."""
 
 from __future__ import annotations
 
@@ -20,11 +20,11 @@ ROWS: tuple[Known, ...] = (
         "verl",
         ">=0.6,<0.7",
         when="cp > 1",
-        title="verl's engine rolls labels over slice edges and scales its loss once",
-        why="The engine (fine-tuning, and PPO with use_legacy_worker_impl=disable) rolls labels inside each slice, "
-        "and divides the loss by the CP size though the schedule no longer multiplies by it.",
-        symptom="where the engine trains (not the legacy workers) the label roll is wrong at slice edges and the loss "
-        "scale is 1/CP with CP in the mcore backend, without a word",
+        title="verl's engine rolls labels across slice edges and scales its loss once",
+        why="The engine (fine-tuning, and PPO with use_legacy_worker_impl=disable) rolls labels within each slice, "
+        "and divides the loss by the CP size although the schedule no longer multiplies by it.",
+        symptom="when the engine trains (not the legacy workers), CP in the mcore backend silently makes the label "
+        "roll wrong at slice edges and the loss scale 1/CP",
         issue="verl-project/verl#4250",
         severity="warning",
         effect="silent",
@@ -45,9 +45,10 @@ ROWS: tuple[Known, ...] = (
         "verl",
         "<0.6.1",
         when="model_name names qwen25vl qwen2vl and cp > 1",
-        title="Qwen2.5-VL has context parallelism in this verl",
-        why="verl's own forward of the vision model asserts CP off: its positions and vision tokens are not cut.",
-        symptom="verl's Qwen2.5-VL has no context parallelism: the first forward stops at an assertion",
+        title="Qwen2.5-VL supports context parallelism in this verl",
+        why="verl's own forward pass of the vision model asserts that CP is off: its positions and vision tokens "
+        "aren't split.",
+        symptom="verl's Qwen2.5-VL doesn't support context parallelism: the first forward pass fails with an assertion",
         issue="verl-project/verl#2100, #3998",
         severity="error",
         effect="crash",
@@ -70,10 +71,11 @@ ROWS: tuple[Known, ...] = (
         "verl",
         ">=0.6.1,<0.8",
         when="model_name names qwen25vl qwen2vl and cp > 1 and not use_mbridge",
-        title="Qwen2.5-VL runs context parallelism through mbridge",
-        why="verl's own vision model asserts CP off and refers to mbridge, which cuts vision tokens and positions.",
-        symptom="verl's own Qwen2.5-VL has no context parallelism, mbridge's has: the model build stops at an "
-        "assertion",
+        title="Qwen2.5-VL uses mbridge for context parallelism",
+        why="verl's own vision model asserts that CP is off and refers to mbridge, which splits vision tokens and "
+        "positions.",
+        symptom="verl's own Qwen2.5-VL doesn't support context parallelism (mbridge's does): building the model fails "
+        "with an assertion",
         issue="verl-project/verl#3998",
         severity="error",
         effect="crash",
@@ -92,11 +94,11 @@ ROWS: tuple[Known, ...] = (
         "verl",
         "<0.6.1",
         when="model_name names qwen3vl and cp > 1",
-        title="Qwen3-VL has context parallelism in this verl",
-        why="Vision tokens are scattered into the row before it is cut for CP, with positions of the whole row; verl "
-        "0.6.1 and the mbridge of that time cut them together.",
-        symptom="Qwen3-VL does not support context parallelism here: vision tokens are scattered into the row before "
-        "the cut, so each rank gets the wrong ones",
+        title="Qwen3-VL supports context parallelism in this verl",
+        why="Vision tokens are scattered into the row before it is split for CP, with positions of the whole row; "
+        "verl 0.6.1 and the mbridge of that time split them together.",
+        symptom="Qwen3-VL doesn't support context parallelism here: vision tokens are scattered into the row before "
+        "the split, so each rank gets the wrong ones",
         issue="verl-project/verl#3943, #3998",
         severity="error",
         effect="crash",
@@ -112,9 +114,9 @@ ROWS: tuple[Known, ...] = (
         "verl",
         ">=0.7,<0.9",
         when="model_name names qwen3vl qwen35 and cp > 1",
-        title="verl reports its tokens where Bridge turns per-token loss on",
+        title="verl reports token counts where Bridge turns per-token loss on",
         why="Megatron-Bridge sets calculate_per_token_loss for these models under CP. verl's loss function returns a "
-        "pair without the tokens, so that gradients are not divided and the experts' auxiliary losses explode.",
+        "pair without the token count, so gradients aren't divided and the experts' auxiliary losses explode.",
         symptom="Megatron-Bridge turns on per-token loss for this model under CP, and this verl's loss function "
         "returns no token count: grad_norm explodes",
         issue="verl-project/verl#6609, #6836",

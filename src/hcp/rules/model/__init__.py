@@ -1,1 +1,1 @@
-"""Models whose layers are not plain attention."""
+"""Models whose layers aren't plain attention."""

@@ -1,4 +1,4 @@
-"""Layers with a context parallelism of their own: Mamba, gated delta nets, DSA."""
+"""Layers with their own context parallelism: Mamba, gated delta nets, DSA."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ def _has_delta_net(v: View) -> bool:
 
 
 def _mamba_heads(v: View) -> int:
-    """As written, or as many as the mixer's inner width holds, which is twice the model's."""
+    """As written, or as many as fit the mixer's inner width, which is twice the model's."""
     heads = v.mamba_num_heads
     if heads is not None:
         return int(heads)
@@ -74,10 +74,11 @@ def _mamba_fits(heads: int, groups: int, tp: int, cp: int) -> bool:
     bad=Example("mlm", "--context-parallel-size 3 --hybrid-layer-pattern M*M- --hidden-size 1024 --mamba-num-groups 8"),
 )
 def mamba_heads_and_groups_divide(v: View) -> Problem | None:
-    """Mamba heads and groups divide over tensor and context parallelism.
+    """Mamba heads and groups divide evenly over tensor and context parallelism.
 
-    Mamba layers exchange sequence for heads over the whole CP group, whatever cp_comm_type and the hierarchical
-    sizes say. Each rank needs whole heads; groups are split, or repeated where there are fewer than ranks.
+    Mamba layers trade sequence shards for head shards over the whole CP group, whatever cp_comm_type and the
+    hierarchical sizes say. Each rank needs whole heads; groups are split, or replicated if there are fewer groups than
+    ranks.
     """
     groups = v.mamba_num_groups
     if groups is None:
@@ -86,7 +87,8 @@ def mamba_heads_and_groups_divide(v: View) -> Problem | None:
     if not _mamba_fits(heads, groups, tp, int(v.cp)):
         smaller = [size for size in smaller_divisors(int(v.cp)) if _mamba_fits(heads, groups, tp, size)]
         return Problem(
-            message="Mamba deals whole heads and groups to the ranks and cannot: the model build stops",
+            message="Mamba needs whole heads and groups on each rank, and these cannot be split evenly: building the "
+            "model fails",
             found=f"{heads} Mamba heads and {groups} groups at tensor_model_parallel_size {tp} and "
             f"context_parallel_size {v.cp}",
             wanted=f"heads a multiple of {tp * v.cp}; groups per tensor rank a multiple or a divisor of {v.cp}",
@@ -133,18 +135,18 @@ def mamba_heads_and_groups_divide(v: View) -> Problem | None:
     bad=Example("mlm", "--context-parallel-size 2 --experimental-attention-variant dsa --no-rope-fusion"),
 )
 def dsa_gathers_without_fused_rope(v: View) -> Problem | None:
-    """DSA gathers, and has no fused rotary embedding.
+    """DSA uses all_gather and no fused rotary embedding.
 
-    Each query of DSA picks its keys from the whole sequence, so CP gathers them. megatron-core before 0.19 has no
-    CP for it at all, and no version has a fused rotary embedding. Both spellings, all_gather and allgather, are
-    taken here.
+    Each query in DSA selects its keys from the whole sequence, so CP gathers them. megatron-core before 0.19 has no CP
+    for it at all, and no version has a fused rotary embedding. Both spellings, all_gather and allgather, are accepted
+    here.
     """
-    # What holds in every version comes first; the version is asked where it decides.
+    # What holds in every version comes first; the version is requested only where it decides.
     types = layer_types(v) if v.get("cp") != 1 else ()
     spread = [kind for kind in dict.fromkeys(types) if kind.replace("_", "").lower() != "allgather"]
     if v.cp > 1 and spread:
         return Problem(
-            message="DSA gathers K and V of the whole sequence and has no other exchange: the model config is refused",
+            message="DSA only supports gathering K and V of the whole sequence: the model config is rejected",
             found=f"cp_comm_type {' '.join(spread)} with experimental_attention_variant dsa",
             wanted="all_gather in every layer, and megatron-core 0.19 or newer",
             facts=("cp_comm_type", "attention_variant", "cp"),
@@ -152,7 +154,7 @@ def dsa_gathers_without_fused_rope(v: View) -> Problem | None:
         )
     if v.cp > 1 and not v.at_least("mcore", "0.19"):
         return Problem(
-            message="DSA has no context parallelism in this megatron-core: the model config is refused",
+            message="this megatron-core has no context parallelism for DSA: the model config is rejected",
             found=f"experimental_attention_variant dsa at context_parallel_size {v.cp} with megatron-core {v.mcore}",
             wanted="megatron-core 0.19 or newer",
             facts=("attention_variant", "cp", "mcore"),
@@ -160,7 +162,7 @@ def dsa_gathers_without_fused_rope(v: View) -> Problem | None:
         )
     if v.rope_fusion:
         return Problem(
-            message="DSA has no fused rotary embedding: the model config is refused",
+            message="DSA has no fused rotary embedding: the model config is rejected",
             found="apply_rope_fusion with experimental_attention_variant dsa",
             wanted="apply_rope_fusion off",
             facts=("rope_fusion", "attention_variant"),
@@ -194,11 +196,11 @@ def dsa_gathers_without_fused_rope(v: View) -> Problem | None:
     bad=Example("mlm", "--context-parallel-size 32 --experimental-attention-variant gated_delta_net"),
 )
 def gated_delta_net_heads_divide(v: View) -> Problem | None:
-    """The heads of a gated delta net divide over tensor and context parallelism.
+    """The heads of a gated delta net divide evenly over tensor and context parallelism.
 
-    Like Mamba, gated delta nets deal heads over the whole CP group; before 0.18 they have no CP at all. The config
-    constructor looks at the attention variant alone: a G in a layer pattern passes it, and 0.17 then trains each rank's
-    part of the sequence as if it were one of its own.
+    Like Mamba, gated delta nets split heads over the whole CP group; before 0.18 they have no CP at all. The config
+    constructor checks only the attention variant: a G in a layer pattern gets past it, and 0.17 then trains on each
+    rank's part of the sequence as if it were a whole sequence.
     """
     by_pattern = v.get("attention_variant") not in _GDN
     keys, values = v.linear_num_key_heads, v.linear_num_value_heads
@@ -209,8 +211,8 @@ def gated_delta_net_heads_divide(v: View) -> Problem | None:
     if keys % ranks or values % ranks:
         fits = [size for size in smaller_divisors(int(v.cp)) if not keys % (v.tp * size) and not values % (v.tp * size)]
         return Problem(
-            message="a gated delta net deals whole heads to the ranks and cannot: "
-            + ("the first forward stops" if by_pattern else "the model config is refused"),
+            message="a gated delta net needs whole heads on each rank, and these cannot be split evenly: "
+            + ("the first forward pass fails" if by_pattern else "the model config is rejected"),
             found=f"{found} at tensor_model_parallel_size {v.tp} and context_parallel_size {v.cp}",
             wanted=f"both a multiple of {ranks}",
             facts=("linear_num_key_heads", "linear_num_value_heads", "tp", "cp"),
@@ -220,8 +222,8 @@ def gated_delta_net_heads_divide(v: View) -> Problem | None:
     if v.cp == 1 or v.at_least("mcore", "0.18"):  # what 0.18 does is KNOWN003
         return None
     return Problem(
-        message="gated delta nets have no context parallelism in this megatron-core: "
-        + ("each rank takes its part of a sequence for a whole one" if by_pattern else "the model config is refused"),
+        message="this megatron-core has no context parallelism for gated delta nets: "
+        + ("each rank treats its part of a sequence as a whole one" if by_pattern else "the model config is rejected"),
         found=f"context_parallel_size {v.cp} with megatron-core {v.mcore}",
         wanted="megatron-core 0.19 or newer",
         facts=("hybrid_pattern" if by_pattern else "attention_variant", "cp", "mcore"),
@@ -246,10 +248,10 @@ def gated_delta_net_heads_divide(v: View) -> Problem | None:
     bad=Example("bridge", f"{_DSV4} model.cp_partition_mode=contiguous {_DSV4_PACKED}", "mcore_branch=main te=2.18"),
 )
 def deepseek_v4_is_on_the_dev_branch(v: View) -> Problem | None:
-    """DeepSeek-V4's hybrid attention has context parallelism for packed rows, on the dev branch.
+    """DeepSeek-V4's hybrid attention uses CP only with packed rows, on the dev branch.
 
-    Its compressor hands boundary states to the next rank, so a rank holds one consecutive piece (CP028) of
-    packed rows. Only megatron-core's dev branch has this (since July 2026); no release knows the attention
+    Its compressor passes boundary states to the next rank, so each rank holds one contiguous piece (CP028) of a packed
+    row. Only megatron-core's dev branch supports this (since July 2026); no release has this attention
     (NVIDIA/Megatron-LM#5643, #6158).
     """
     wanted = "megatron-core's dev branch, packed rows and cp_partition_mode contiguous"
@@ -260,8 +262,8 @@ def deepseek_v4_is_on_the_dev_branch(v: View) -> Problem | None:
     else:
         return None
     return Problem(
-        message="DSv4 hybrid attention has no context parallelism outside the dev branch's contiguous mode: the model"
-        " build or the first forward stops",
+        message="DSv4 hybrid attention has no context parallelism outside the dev branch's contiguous mode: building "
+        "the model or the first forward pass fails",
         found=f"experimental_attention_variant dsv4_hybrid at context_parallel_size {v.cp} {lacks}",
         wanted=wanted,
         facts=facts,

@@ -1,4 +1,4 @@
-"""Models trained in a way of their own: a vision tower, multi-token prediction."""
+"""Models with special training: a vision tower, multi-token prediction."""
 
 from __future__ import annotations
 
@@ -19,14 +19,15 @@ from hcp.rules.view import View
     bad=Example("mlm", "--context-parallel-size 2 --pipeline-model-parallel-size 2", "script=pretrain_vlm.py"),
 )
 def vision_script_uses_cp_or_pp(v: View) -> Problem | None:
-    """The vision script has context or pipeline parallelism, not both.
+    """The vision script uses context or pipeline parallelism, not both.
 
-    pretrain_vlm.py asserts it while it builds the model: its data lacks the shapes that a pipeline needs.
+    pretrain_vlm.py asserts this while building the model: its data lacks the shapes that a pipeline needs.
     """
     if v.pp == 1:
         return None
     return Problem(
-        message="the vision script refuses context and pipeline parallelism together: the model build stops",
+        message="the vision script rejects context parallelism together with pipeline parallelism: building the model "
+        "fails",
         found=f"context_parallel_size {v.cp} and pipeline_model_parallel_size {v.pp} with {v.script}",
         wanted="one of the two",
         facts=("cp", "pp", "script"),
@@ -55,18 +56,19 @@ def vision_script_uses_cp_or_pp(v: View) -> Problem | None:
     ),
 )
 def mtp_takes_the_first_comm_types(v: View) -> Problem | None:
-    """Multi-token prediction takes the first entries of a list of communication types.
+    """The first entries of a list of communication types suit multi-token prediction.
 
-    A list has one entry per layer of the main model. The inner layers of multi-token prediction number themselves
-    1, 2, … and so read the first entries.
+    A list has one entry per layer of the main model. The inner layers of multi-token prediction are numbered 1, 2, …
+    and so read the first entries.
     """
     types = layer_types(v)
     if len(set(types)) == 1:
         return None
     return Problem(
-        message="the layers of multi-token prediction count from 1 again, so they take the first entries of the list",
+        message="the layers of multi-token prediction are numbered from 1 again, so they use the first entries of the "
+        "list",
         found=f"{v.mtp_layers} prediction layers with cp_comm_type {' '.join(types[: v.mtp_layers])}",
-        wanted="the types that these layers need in the first places of the list",
+        wanted="the types for these layers as the first entries of the list",
         facts=("cp_comm_type", "mtp_layers"),
     )
 

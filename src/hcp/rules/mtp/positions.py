@@ -1,4 +1,4 @@
-"""Multi-token prediction: what it runs with."""
+"""Multi-token prediction: what it can be combined with."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ _MTP = "--mtp-num-layers 1"
 
 
 def _predicts_more(v: View) -> bool:
-    """Whether Megatron-LM's command line asks for multi-token prediction. Asks for nothing."""
+    """Whether Megatron-LM's command line requests multi-token prediction. Requests no fact."""
     return v.dialect == "mlm" and bool(v.get("mtp_layers"))
 
 
@@ -25,10 +25,10 @@ def _predicts_more(v: View) -> bool:
     bad=Example("mlm", f"{_MTP} --position-embedding-type yarn"),
 )
 def mtp_has_rotary_positions(v: View) -> Problem | None:
-    """Multi-token prediction has rotary positions or none.
+    """Multi-token prediction uses rotary positions or none.
 
-    Megatron-LM's command line refuses every other kind, its default, learned_absolute, among them. It looks before
-    --use-rotary-position-embeddings, the older option, takes effect from 0.17 on.
+    Megatron-LM's command line rejects every other kind, including its default, learned_absolute. From 0.17 on it checks
+    this before the older option --use-rotary-position-embeddings takes effect.
     """
     kind = v.position_embedding_type
     if kind in ("rope", None):  # "none" is read as null
@@ -36,7 +36,7 @@ def mtp_has_rotary_positions(v: View) -> Problem | None:
     if v.use_rotary_position_embeddings and not v.at_least("mcore", "0.17"):
         return None
     return Problem(
-        message="Megatron-LM's command line refuses multi-token prediction with these positions: the launch stops",
+        message="Megatron-LM's command line rejects multi-token prediction with these positions: the launch fails",
         found=f"{v.mtp_layers} prediction layers with position_embedding_type {kind}",
         wanted="rope or none",
         facts=("position_embedding_type", "mtp_layers"),

@@ -1,1 +1,1 @@
-"""Rules on what NeMo-RL's start-up asks for (issue NVIDIA-NeMo/RL#2783 wishes it did so earlier)."""
+"""Rules about what NeMo-RL requires at start-up (issue NVIDIA-NeMo/RL#2783 requests earlier checks)."""

@@ -24,15 +24,15 @@ _DTENSOR = (
     bad=Example("nemo-rl", "policy.megatron_cfg.enabled=true policy.dtensor_cfg.enabled=true"),
 )
 def one_backend_trains_the_policy(v: View) -> Problem | None:
-    """Megatron and DTensor are not both switched on.
+    """Megatron and DTensor aren't both switched on.
 
-    NeMo-RL's base configurations switch DTensor on. Who inherits from them and switches Megatron on must switch
-    DTensor off, or the policy is refused.
+    NeMo-RL's base configurations switch DTensor on. A configuration that inherits from them and switches Megatron on
+    must switch DTensor off, or the policy is rejected.
     """
     if not v.megatron_enabled or not v.dtensor_enabled:
         return None
     return Problem(
-        message="two backends are to train the policy: start-up stops",
+        message="two backends are enabled to train the policy: start-up fails",
         found="policy.megatron_cfg.enabled and policy.dtensor_cfg.enabled",
         wanted="one of them",
         facts=("dtensor_enabled", "megatron_enabled"),
@@ -58,14 +58,15 @@ def one_backend_trains_the_policy(v: View) -> Problem | None:
     bad=Example("nemo-rl", _DTENSOR.replace("sequence_packing.enabled=false", "sequence_packing.enabled=true")),
 )
 def dtensor_cuts_no_packed_rows(v: View) -> Problem | None:
-    """DTensor's context parallelism comes without sequence packing.
+    """DTensor's context parallelism is used without sequence packing.
 
-    It is torch's, which cuts rows of one sequence. Megatron's is the other way round: it takes packed sequences alone.
+    It is torch's context parallelism, which splits rows of one sequence. Megatron's is the opposite: it accepts only
+    packed sequences.
     """
     if v.dtensor_cp == 1 or not v.sequence_packing:
         return None
     return Problem(
-        message="DTensor cannot cut packed rows for context parallelism: every worker stops",
+        message="DTensor cannot split packed rows for context parallelism: every worker fails",
         found=f"policy.sequence_packing.enabled at dtensor_cfg.context_parallel_size {v.dtensor_cp}",
         wanted="no packing, or Megatron",
         facts=("sequence_packing", "dtensor_cp"),

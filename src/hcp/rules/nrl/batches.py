@@ -21,7 +21,7 @@ _SOUND = (
 
 
 def _changed(*settings: str) -> Example:
-    """The sound example with some of its settings, given as `name=value` without the section, at other values."""
+    """The valid example with some settings changed, given as `name=value` without the section."""
     words = _SOUND.split()
     for setting in settings:
         name = setting.partition("=")[0]
@@ -42,7 +42,7 @@ def _is_packed(v: View) -> bool:
 
 
 def _asserts_a_multiple(v: View) -> bool:
-    """Whether this NeMo-RL takes the padding as it is given; before 0.6 it computes one by itself."""
+    """Whether this NeMo-RL uses the padding as given; before 0.6 it computes its own."""
     return _is_packed(v) and not (v.known("nemo_rl") and not v.at_least("nemo_rl", "0.6"))
 
 
@@ -63,10 +63,11 @@ def _asserts_a_multiple(v: View) -> bool:
     bad=_changed("make_sequence_length_divisible_by=2"),
 )
 def packed_sequences_divide_over_cp_and_tp(v: View) -> Problem | None:
-    """Packed sequences are padded to a multiple of 2 CP, times TP with sequence parallelism.
+    """Packed sequences are padded to a multiple of 2 x CP, times TP with sequence parallelism.
 
-    NeMo-RL asserts this of policy.make_sequence_length_divisible_by in the first forward, after the model was
-    converted and loaded and the first rollouts were made. Its base configuration ties the setting to TP alone.
+    NeMo-RL asserts this for policy.make_sequence_length_divisible_by in the first forward pass, after the model has
+    been converted and loaded and the first rollouts have been generated. Its base configuration ties the setting to TP
+    only.
     """
     wanted = 2 * v.cp if v.cp > 1 else 1
     if v.tp > 1 and v.sequence_parallel:
@@ -74,7 +75,8 @@ def packed_sequences_divide_over_cp_and_tp(v: View) -> Problem | None:
     if v.sequence_multiple is None or v.sequence_multiple % wanted == 0:
         return None
     return Problem(
-        message="packed sequences cannot be cut for the ranks: the first forward stops with 'is not a multiple of "
+        message="packed sequences cannot be split over the ranks: the first forward pass fails with 'is not a "
+        "multiple of "
         "minimum_pad_factor'",
         found=f"make_sequence_length_divisible_by {v.sequence_multiple} at TP {v.tp} and CP {v.cp}",
         wanted=f"a multiple of {wanted}",
@@ -98,14 +100,14 @@ def packed_sequences_divide_over_cp_and_tp(v: View) -> Problem | None:
     bad=_changed("sequence_packing.enabled=false"),
 )
 def context_parallelism_has_packing(v: View) -> Problem | None:
-    """Context parallelism comes with sequence packing.
+    """Context parallelism is used with sequence packing.
 
-    NeMo-RL has no path that cuts padded rows for Megatron's context parallelism, and asserts it in every worker.
+    NeMo-RL cannot split padded rows for Megatron's context parallelism, and asserts sequence packing in every worker.
     """
     if v.cp == 1 or v.sequence_packing:
         return None
     return Problem(
-        message="NeMo-RL has context parallelism for packed sequences alone: every worker stops",
+        message="NeMo-RL supports context parallelism only for packed sequences: every worker fails",
         found=f"policy.sequence_packing.enabled false at context_parallel_size {v.cp}",
         wanted="sequence packing",
         facts=("sequence_packing", "cp"),
@@ -131,19 +133,19 @@ def context_parallelism_has_packing(v: View) -> Problem | None:
     bad=_changed("use_fused_linear_logprobs=true"),
 )
 def context_parallelism_has_a_plain_loss(v: View) -> Problem | None:
-    """Context parallelism comes without the fused output layer and loss.
+    """Context parallelism is used without the fused output layer and loss.
 
-    use_fused_linear_logprobs computes log-probabilities chunk by chunk without the logits; it does not know that a
-    rank holds a part of the sequence, and NeMo-RL refuses the two together.
+    use_fused_linear_logprobs computes log-probabilities chunk by chunk without the logits; it doesn't account for a
+    rank holding only part of the sequence, and NeMo-RL rejects the combination.
     """
     if v.cp == 1 or not v.fused_linear_logprobs:
         return None
     return Problem(
-        message="the fused loss knows no context parallelism: every worker stops",
+        message="the fused loss doesn't support context parallelism: every worker fails",
         found=f"use_fused_linear_logprobs at context_parallel_size {v.cp}",
         wanted="use_fused_linear_logprobs false",
         facts=("fused_linear_logprobs", "cp"),
-        fixes=(Fix({"fused_linear_logprobs": False}, "log-probabilities out of the logits"),),
+        fixes=(Fix({"fused_linear_logprobs": False}, "log-probabilities from the logits"),),
     )
 
 
@@ -158,21 +160,21 @@ def context_parallelism_has_a_plain_loss(v: View) -> Problem | None:
     bad=_changed("dynamic_batching.enabled=true"),
 )
 def batches_are_packed_or_dynamic(v: View) -> Problem | None:
-    """Sequence packing and dynamic batching are not both on.
+    """Sequence packing and dynamic batching aren't both on.
 
-    Each forms the micro-batches by tokens in its own way. A configuration that inherits one and switches on the other
-    has both, and NeMo-RL refuses them once its workers are up.
+    Each forms micro-batches by tokens in its own way. A configuration that inherits one and switches on the other has
+    both, and NeMo-RL rejects the combination once its workers are up.
     """
     if not v.dynamic_batching or not v.sequence_packing:
         return None
     return Problem(
-        message="two ways to form micro-batches are on: start-up stops",
+        message="two ways of forming micro-batches are on: start-up fails",
         found="policy.dynamic_batching.enabled and policy.sequence_packing.enabled",
         wanted="one of them",
         facts=("dynamic_batching", "sequence_packing"),
         fixes=(
             Fix({"dynamic_batching": False}, "packed sequences"),
-            Fix({"sequence_packing": False}, "micro-batches of like lengths"),
+            Fix({"sequence_packing": False}, "micro-batches of similar lengths"),
         ),
     )
 
@@ -197,20 +199,20 @@ def batches_are_packed_or_dynamic(v: View) -> Problem | None:
     ),
 )
 def dynamic_batches_have_one_stage(v: View) -> Problem | None:
-    """Dynamic batching comes without pipeline parallelism.
+    """Dynamic batching is used without pipeline parallelism.
 
-    Its micro-batches have different lengths, which the stages of a pipeline would have to tell each other.
+    Its micro-batches have different lengths, which pipeline stages would have to communicate to each other.
     """
     if not v.dynamic_batching or v.pp == 1:
         return None
     return Problem(
-        message="micro-batches of dynamic batching cannot pass from stage to stage: start-up stops",
+        message="micro-batches of dynamic batching cannot pass from stage to stage: start-up fails",
         found=f"policy.dynamic_batching.enabled at pipeline_model_parallel_size {v.pp}",
         wanted="sequence packing, or one stage",
         facts=("dynamic_batching", "pp"),
         fixes=(
             Fix({"dynamic_batching": False, "sequence_packing": True}, "packed sequences"),
-            Fix({"dynamic_batching": False}, "micro-batches by sequences"),
+            Fix({"dynamic_batching": False}, "micro-batches by number of sequences"),
         ),
     )
 
@@ -226,10 +228,10 @@ def dynamic_batches_have_one_stage(v: View) -> Problem | None:
     bad=_changed("train_mb_tokens=4096", "max_total_sequence_length=8192"),
 )
 def packed_rows_hold_the_longest_sequence(v: View) -> Problem | None:
-    """A packed row has room for the longest sequence, padded.
+    """A packed row has room for the longest padded sequence.
 
     The packer puts each sequence, padded to make_sequence_length_divisible_by, into a row of train_mb_tokens (for
-    log-probabilities, logprob_mb_tokens). The first one that is longer than a row ends the training.
+    log-probabilities, logprob_mb_tokens). The first one that is longer than a row ends training.
     """
     if None in (v.sequence_multiple, v.max_total_sequence_length):
         return None
@@ -238,7 +240,7 @@ def packed_rows_hold_the_longest_sequence(v: View) -> Problem | None:
     if name is None:
         return None
     return Problem(
-        message="a sequence that is longer than a packed row ends the training with 'exceeds bin capacity'",
+        message="a sequence that is longer than a packed row ends training with 'exceeds bin capacity'",
         found=f"sequences of up to {longest} tokens, {name} {v[name]}",
         wanted=f"{name} of at least {longest}",
         facts=(name, "max_total_sequence_length", "sequence_multiple"),
@@ -257,10 +259,10 @@ def packed_rows_hold_the_longest_sequence(v: View) -> Problem | None:
     bad=_changed("train_global_batch_size=3"),
 )
 def global_batch_divides_over_dp(v: View) -> Problem | None:
-    """The global batch divides by the data-parallel size.
+    """The global batch size is divisible by the data-parallel size.
 
-    Context parallelism changes the data-parallel size: it is what is left of the policy's GPUs after TP, CP and PP.
-    The batch is dealt out after the first rollouts, so that a wrong size is met late.
+    Context parallelism changes the data-parallel size: it is what remains of the policy's GPUs after TP, CP and PP. The
+    batch is distributed after the first rollouts, so a wrong size shows up late.
     """
     if v.global_batch_size is None or v.world_size % (v.tp * v.cp * v.pp):
         return None  # TOPO003
@@ -269,11 +271,11 @@ def global_batch_divides_over_dp(v: View) -> Problem | None:
         return None
     size = round_up(v.global_batch_size, dp)
     return Problem(
-        message="the global batch cannot be dealt to the data-parallel ranks: the first training step stops",
+        message="the global batch cannot be split over the data-parallel ranks: the first training step fails",
         found=f"policy.train_global_batch_size {v.global_batch_size} at DP {dp}",
         wanted=f"a multiple of {dp}",
         facts=("global_batch_size", "cp", "world_size"),
-        fixes=(Fix({"global_batch_size": size}, f"{size} sequences a step"),),
+        fixes=(Fix({"global_batch_size": size}, f"{size} sequences per step"),),
     )
 
 

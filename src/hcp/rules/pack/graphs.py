@@ -1,4 +1,4 @@
-"""Packed data and CUDA graphs."""
+"""Packed data with CUDA graphs."""
 
 from __future__ import annotations
 
@@ -17,19 +17,19 @@ _ROWS = (
 
 
 def _held(v: View) -> tuple[str, ...]:
-    """What the graphs hold; nothing stands for whole layers."""
+    """What the graphs capture; nothing means whole layers."""
     held = v.cuda_graph_modules or ()
     return tuple(held) if isinstance(held, list | tuple) else tuple(str(held).split(","))
 
 
 def _graphs_attention(v: View) -> bool:
-    """Whether a layer's graph holds its attention: where nothing names what it holds, it holds the whole layer."""
+    """Whether a layer's graph captures its attention: if nothing says what it captures, it captures the whole layer."""
     held = _held(v)
     return not held or "attn" in held or "full" in held
 
 
 def _graphs_iterations(v: View) -> bool:
-    """Whether one graph holds a whole iteration."""
+    """Whether one graph captures a whole iteration."""
     return v.cuda_graph_impl == "full_iteration" or (v.cuda_graph_impl == "local" and "full_iteration" in _held(v))
 
 
@@ -52,19 +52,19 @@ def _graphs_iterations(v: View) -> bool:
     bad=Example("mlm", f"--sft {_GRAPHS}", "mcore=0.16.1"),
 )
 def packed_attention_is_in_no_graph(v: View) -> Problem | None:
-    """The attention of packed data is in no CUDA graph of Transformer Engine's.
+    """Transformer Engine's CUDA graphs don't capture attention over packed data.
 
-    A graph takes tensors alone, and the boundaries of packed sequences come as an object. The dev branch takes it
-    apart.
+    A graph accepts only tensors, and the boundaries of packed sequences are passed as an object. The dev branch unpacks
+    it.
     """
     if not _graphs_attention(v):
         return None
     return Problem(
-        message="the first replay of the graphs stops: the boundaries of packed sequences cannot go into one",
+        message="the first graph replay fails: the boundaries of packed sequences cannot be captured",
         found=f"packed data with cuda_graph_impl {v.cuda_graph_impl} over the attention",
         wanted="no graphs, or graphs without the attention",
         facts=("cuda_graph_impl", "packing"),
-        fixes=(Fix({"cuda_graph_impl": "none"}, "kernels are launched one by one"),),
+        fixes=(Fix({"cuda_graph_impl": "none"}, "kernels are launched individually"),),
     )
 
 
@@ -92,10 +92,10 @@ def packed_attention_is_in_no_graph(v: View) -> Problem | None:
     recipe_settled=True,
 )
 def packed_rows_under_graphs_have_one_shape(v: View) -> Problem | None:
-    """Packed rows under CUDA graphs have one shape.
+    """Packed rows under CUDA graphs all have the same shape.
 
-    A graph replays fixed shapes: from 0.6 on Bridge wants every row padded to the full length, and where a graph holds
-    the attention, the same number of sequence boundaries in each.
+    A graph replays fixed shapes: from 0.6 on Bridge requires every row to be padded to the full length and, if a graph
+    captures attention, the same number of sequence boundaries in each.
     """
     wanted = {"pad_to_max_length": "dataset_kwargs.pad_to_max_length"}
     if _graphs_iterations(v) or _graphs_attention(v):
@@ -104,13 +104,13 @@ def packed_rows_under_graphs_have_one_shape(v: View) -> Problem | None:
     if not missing:
         return None
     return Problem(
-        message="a CUDA graph replays fixed shapes, and packed rows differ: Bridge's validation stops",
+        message="a CUDA graph replays fixed shapes, but packed rows differ: Bridge's validation fails",
         found=f"cuda_graph_impl {v.cuda_graph_impl} on offline packing without {' and '.join(missing.values())}",
         wanted="padded rows, or no graphs",
         facts=("cuda_graph_impl", *missing),
         fixes=(
             Fix(dict.fromkeys(missing, True), "every row has the same shape"),
-            Fix({"cuda_graph_impl": "none"}, "kernels are launched one by one"),
+            Fix({"cuda_graph_impl": "none"}, "kernels are launched individually"),
         ),
     )
 

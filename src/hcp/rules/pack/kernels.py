@@ -1,4 +1,4 @@
-"""Packed data: the versions and backends that take it under context parallelism."""
+"""Packed data: the versions and backends that support it under context parallelism."""
 
 from __future__ import annotations
 
@@ -18,11 +18,11 @@ from hcp.rules.view import View
 _PACKED = "dataset.packed_sequence_specs.packed_sequence_size=4096 dataset.packed_sequence_specs.pad_seq_to_mult=4 "
 _LOSS = "model.calculate_per_token_loss=true ddp.average_in_collective=false "
 _FIRST = {"p2p": "1.8", "a2a": "2.10", "all_gather": "2.18"}
-"""The Transformer Engine in which each communication type first takes packed data."""
+"""The Transformer Engine in which each communication type first supports packed data."""
 
 
 def _is_packed(v: View) -> bool:
-    """Asks whether the data is packed, since so much hangs on it."""
+    """Requests whether the data is packed, since so much depends on it."""
     return bool(v.thd)
 
 
@@ -56,15 +56,16 @@ def _pads_rows_for_flash(v: View) -> bool:
     ),
 )
 def megatron_core_cuts_packed_rows(v: View) -> Problem | None:
-    """Bridge's packed rows have a megatron-core that cuts them.
+    """Bridge's packed rows are used with a megatron-core that can split them.
 
-    From 0.6 on Bridge leaves the cut of packed rows to megatron-core, which learned it in 0.18.
+    From 0.6 on Bridge leaves splitting packed rows to megatron-core, which supports it since 0.18.
     """
     if (v.known("mcore") and v.at_least("mcore", "0.18")) or not v.at_least("bridge", "0.6"):
         return None
-    # An unknown megatron-core is asked for by what was found.
+    # Building `found` requests an unknown megatron-core version.
     return Problem(
-        message="Bridge lets megatron-core cut packed rows for CP, which this version cannot: the first batch stops",
+        message="Bridge relies on megatron-core to split packed rows for CP, which this version cannot do: the first "
+        "batch fails",
         found=f"Megatron-Bridge {v.bridge} with megatron-core {v.mcore}",
         wanted="megatron-core 0.18 or newer",
         facts=("mcore", "bridge", "packing", "cp"),
@@ -89,31 +90,31 @@ def megatron_core_cuts_packed_rows(v: View) -> Problem | None:
     bad=Example("bridge", _PACKED + "model.attention_backend=flash train.micro_batch_size=1", "te=2.14"),
 )
 def backend_skips_padding(v: View) -> Problem | None:
-    """Sequences padded inside a row run on a backend that skips the padding.
+    """Rows with padding between sequences use a backend that skips the padding.
 
-    With pad_seq_to_mult above 1 Bridge passes both the real and the padded boundaries. FlashAttention 2 cannot skip
-    the gaps and is dropped; so were all generations before Transformer Engine 2.16. attention_backend=flash leaves
-    nothing else.
+    With pad_seq_to_mult above 1 Bridge passes both the real and the padded boundaries. FlashAttention 2 cannot skip the
+    gaps and is dropped; before Transformer Engine 2.16 all generations were. With attention_backend=flash no backend is
+    left.
     """
     if (v.pad_seq_to_mult or 1) == 1:
         return None
     generation = 0
     if v.at_least("te", "2.16"):
-        # Which of the three is installed decides; Hopper alone has the third.
+        # It depends on which of the three is installed; only Hopper has the third.
         installed = v.flash_attn
         generation = 0 if installed is None else v.release("flash_attn")[0]
         if (generation == 4 and v.at_least("te", "2.19")) or (generation == 3 and v.arch == "sm90"):
             return None
     return Problem(
-        message="padding between the sequences of a row switches this FlashAttention off, and the other backends are"
-        " off already: the first forward stops",
+        message="padding between the sequences of a row disables this FlashAttention, and the other backends are "
+        "already off: the first forward pass fails",
         found=f"attention_backend flash with pad_seq_to_mult {v.pad_seq_to_mult} on Transformer Engine {v.te}"
         + (f" and flash-attention {v.flash_attn}" if generation else ""),
-        wanted="attention_backend fused or auto (FlashAttention 3 on Hopper takes padding from Transformer Engine 2.16"
-        " on, FlashAttention 4 from 2.19 on)",
+        wanted="attention_backend fused or auto (FlashAttention 3 on Hopper supports padding from Transformer Engine "
+        "2.16 on, FlashAttention 4 from 2.19 on)",
         facts=("attention_backend", "pad_seq_to_mult", "te"),
         fixes=(
-            Fix({"attention_backend": "fused"}, "cuDNN's attention"),
+            Fix({"attention_backend": "fused"}, "cuDNN attention"),
             Fix({"attention_backend": "auto"}, "Transformer Engine chooses"),
         ),
     )
@@ -145,17 +146,18 @@ def backend_skips_padding(v: View) -> Problem | None:
     ),
 )
 def comm_type_supports_packed_data(v: View) -> Problem | None:
-    """The communication type takes packed data in this Transformer Engine.
+    """This Transformer Engine supports packed data with the communication type.
 
-    The ring takes packed data since 1.8, a2a since 2.10, all_gather since 2.18 (a2a+p2p: HCP014). all_gather does so
-    with cuDNN's attention and FlashAttention 3 alone: what FlashAttention 2 does with it is KNOWN017.
+    The ring supports packed data since 1.8, a2a since 2.10, all_gather since 2.18 (a2a+p2p: HCP014). all_gather
+    supports it only with cuDNN attention and FlashAttention 3: for FlashAttention 2 see KNOWN017.
     """
     for kind in comm_types(v):
         first = _FIRST.get(kind)
         if first is None or v.at_least("te", first):
             continue
         return Problem(
-            message=f"Transformer Engine has no packed data with {kind} yet: the first forward stops",
+            message=f"this Transformer Engine doesn't support packed data with {kind} yet: the first forward pass "
+            f"fails",
             found=f"packed data with cp_comm_type {kind} on Transformer Engine {v.te}",
             wanted=f"Transformer Engine {first} or newer, or p2p",
             facts=("cp_comm_type", "packing", "te"),
@@ -182,17 +184,18 @@ def comm_type_supports_packed_data(v: View) -> Problem | None:
     bad=Example("mlm", "--multi-latent-attention --rope-type rope --position-embedding-type rope"),
 )
 def fused_rotary_embedding_exists(v: View) -> Problem | None:
-    """The fused rotary embedding exists for this model and this data.
+    """The fused rotary embedding supports this model and this data.
 
-    Transformer Engine cuts the fused embedding of packed data for CP since 1.12. MLA's fused kernel knows YaRN
-    only, which the config constructor checks.
+    Transformer Engine supports the fused embedding for packed data under CP since 1.12. MLA's fused kernel supports
+    only YaRN, which the config constructor checks.
     """
     off = Fix({"rope_fusion": False}, "the rotary embedding is not fused")
     if v.get("mla"):
         if v.get("rope_type") != "rope":
             return None
         return Problem(
-            message="multi-latent attention fuses only YaRN's rotary embedding: the model config is refused",
+            message="multi-latent attention supports only YaRN in its fused rotary embedding: the model config is "
+            "rejected",
             found="apply_rope_fusion with rope_type rope and multi-latent attention",
             wanted="rope_type yarn, or no fusion",
             facts=("rope_fusion", "rope_type", "mla"),
@@ -202,8 +205,8 @@ def fused_rotary_embedding_exists(v: View) -> Problem | None:
     if v.cp == 1 or v.at_least("te", "1.12"):
         return None
     return Problem(
-        message="the fused rotary embedding of this Transformer Engine cannot cut packed data for CP: the first"
-        " forward stops",
+        message="the fused rotary embedding of this Transformer Engine doesn't support packed data under CP: the "
+        "first forward pass fails",
         found=f"apply_rope_fusion with packed data at context_parallel_size {v.cp} on Transformer Engine {v.te}",
         wanted="Transformer Engine 1.12 or newer, or no fusion",
         facts=("rope_fusion", "packing", "te"),
@@ -240,21 +243,21 @@ def fused_rotary_embedding_exists(v: View) -> Problem | None:
     ),
 )
 def verl_packs_under_cp(v: View) -> Problem | None:
-    """verl packs its data under context parallelism.
+    """Under context parallelism, verl's data is packed.
 
-    verl 0.7's own workers cut only packed data. Later engines cut padded data too, but 0.9 and later refuse it with
-    per-token loss, which several of Bridge's model providers switch on under CP.
+    verl 0.7's own workers split only packed data. Later engines also split padded data, but 0.9 and later reject it
+    with per-token loss, which several of Bridge's model providers switch on under CP.
     """
     fact = v.fact("use_remove_padding")
     if v.at_least("verl", "0.9"):
         if not v.calculate_per_token_loss:
             return None
-        message = "verl refuses per-token loss on padded data: the first training step stops"
+        message = "verl rejects per-token loss on padded data: the first training step fails"
         found = "use_remove_padding false with calculate_per_token_loss"
     elif v.at_least("verl", "0.8") or fact is None or not str(fact.key).endswith("megatron.use_remove_padding"):
         return None
     else:
-        message = "this verl cuts only packed data for CP: the first forward stops"
+        message = "this verl splits only packed data for CP: the first forward pass fails"
         found = "use_remove_padding false"
     return Problem(
         message,

@@ -1,4 +1,4 @@
-"""Packed data: which masks and which cut of the rows attention goes with."""
+"""Packed data: the masks and row splits that attention supports."""
 
 from __future__ import annotations
 
@@ -24,21 +24,21 @@ _CONTIGUOUS = ("dsv4_hybrid", "gated_delta_net", "gdn", "gdn2")
     bad=Example("mlm", "--dataloader-inter-document-masking --context-parallel-size 2"),
 )
 def document_masks_exclude_cp(v: View) -> Problem | None:
-    """Masking between documents runs without context parallelism.
+    """Inter-document masking is used without context parallelism.
 
-    Documents in a row do not divide by 2 CP, so Megatron-LM slices the row as a whole, and then hands Transformer
-    Engine the document boundaries of the whole row. Attention and the rotary embedding take the slice for slices of
-    documents. Upstream's test compares shapes only.
+    Document lengths aren't divisible by 2 x CP, so Megatron-LM slices the row as a whole and then passes Transformer
+    Engine the document boundaries of the whole row. Attention and the rotary embedding treat the slice as if each
+    document had been sliced. Upstream's test compares only shapes.
     """
     if v.cp == 1 or v.sft:
         return None
     return Problem(
-        message="each rank gets a zigzag slice of the row while attention and rotary positions expect one of each"
-        " document: positions and masks are wrong without a word",
+        message="each rank gets a zigzag slice of the row, but attention and rotary positions expect a slice of each "
+        "document: positions and masks are silently wrong",
         found=f"--dataloader-inter-document-masking at context_parallel_size {v.cp}",
-        wanted="context_parallel_size 1, or no document masking",
+        wanted="context_parallel_size 1, or no inter-document masking",
         facts=("inter_document_masking", "cp"),
-        fixes=(Fix({"inter_document_masking": False}, "documents of a row see each other"),),
+        fixes=(Fix({"inter_document_masking": False}, "documents in a row attend to each other"),),
     )
 
 
@@ -68,20 +68,20 @@ def document_masks_exclude_cp(v: View) -> Problem | None:
     bad=Example("mlm", "--context-parallel-size 2 --cp-partition-mode contiguous"),
 )
 def contiguous_chunks_suit_the_attention(v: View) -> Problem | None:
-    """Contiguous chunks go with attention that knows them.
+    """Contiguous chunks are used only with attention that supports them.
 
-    megatron-core's dev branch can give each rank one contiguous chunk of packed data instead of two, for
-    DeepSeek-V4's hybrid attention and gated delta nets. Its config constructor refuses the rest; released versions
-    do not know the key. Transformer Engine 2.19 has a layout without load balance of its own (packed data,
-    all_gather), which no launcher can ask for yet.
+    megatron-core's dev branch can give each rank one contiguous chunk of packed data instead of two, for DeepSeek-V4's
+    hybrid attention and gated delta nets. Its config constructor rejects everything else; releases don't have the key.
+    Transformer Engine 2.19 has its own layout without load balancing (packed data, all_gather), which no launcher can
+    select yet.
     """
     if v.cp == 1:
         return None
     back = Fix({"cp_partition_mode": "zigzag"}, "two chunks of each sequence per rank")
     if v.attention_variant not in _CONTIGUOUS:
         return Problem(
-            message="attention would take contiguous chunks for a zigzag: the model config is refused, or the key is"
-            " not known at all",
+            message="attention would treat contiguous chunks as zigzag chunks: the model config is rejected, or the "
+            "key doesn't exist",
             found=f"cp_partition_mode contiguous with experimental_attention_variant {v.attention_variant}",
             wanted="dsv4_hybrid or gated_delta_net on megatron-core's dev branch, or zigzag",
             facts=("cp_partition_mode", "attention_variant", "cp"),
@@ -90,7 +90,7 @@ def contiguous_chunks_suit_the_attention(v: View) -> Problem | None:
     if v.dialect != "mlm" or v.sequence_packing_scheduler is not None:
         return None
     return Problem(
-        message="contiguous chunks are defined for packed rows of a scheduler alone: the model config is refused",
+        message="contiguous chunks are supported only for rows packed by a scheduler: the model config is rejected",
         found="cp_partition_mode contiguous without sequence_packing_scheduler",
         wanted="a sequence_packing_scheduler, or zigzag",
         facts=("cp_partition_mode", "sequence_packing_scheduler", "cp"),
@@ -109,17 +109,17 @@ def contiguous_chunks_suit_the_attention(v: View) -> Problem | None:
     bad=Example("mlm", "--sft"),
 )
 def sft_gets_no_mask(v: View) -> Problem | None:
-    """Fine-tuning with --sft asks the dataloader for no mask.
+    """Fine-tuning with --sft requests no mask from the dataloader.
 
-    The dataset of --sft returns boundaries instead of a mask and asserts it; the mask is on by default. Masking between
-    documents switches it off, and the dev branch's mock data make none either way.
+    The --sft dataset returns boundaries instead of a mask and asserts that none is requested; the mask is on by
+    default. Inter-document masking switches it off, and the dev branch's mock dataset never builds one.
     """
     if v.inter_document_masking or (v.get("mcore_branch") == "dev" and v.mock_data):
         return None
     if not v.attention_mask_in_dataloader or (v.known("mcore") and not v.at_least("mcore", "0.16")):
-        return None  # before 0.16 --sft did not pack, and made masks
+        return None  # before 0.16 --sft didn't pack, and built masks
     return Problem(
-        message="the fine-tuning dataset makes no mask and asserts that none is asked for: the first sample stops",
+        message="the fine-tuning dataset builds no mask and asserts that none is requested: the first sample fails",
         found="--sft with a mask from the dataloader (the default)",
         wanted="--no-create-attention-mask-in-dataloader",
         facts=("attention_mask_in_dataloader", "sft"),

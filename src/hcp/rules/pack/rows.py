@@ -1,4 +1,4 @@
-"""Packed data: how long each sequence and each row must be, and how many rows make a micro-batch."""
+"""Packed data: the length of sequences and rows, and the number of rows per micro-batch."""
 
 from __future__ import annotations
 
@@ -36,19 +36,19 @@ def _packs_offline(v: View) -> bool:
     ),
 )
 def packed_row_divides_into_chunks(v: View) -> Problem | None:
-    """A packed row divides into the chunks that balance the ranks.
+    """A packed row divides evenly into the chunks that balance the ranks.
 
-    With packed data every sequence is cut into 2 CP chunks by itself, the padding at the end of a row included, so
-    the row's length must divide as well, and by tensor x context parallelism where sequence parallelism scatters
-    it. Transformer Engine checks the total; per sequence it has a device assert that release builds leave out.
+    With packed data every sequence is split into 2 x CP chunks separately, including the padding at the end of a row,
+    so the row length must be divisible as well, and by tensor x context parallelism if sequence parallelism scatters
+    it. Transformer Engine checks the total; per sequence it has a device assert that release builds compile out.
     """
     row, wanted = v.packed_sequence_size, sequence_multiple(v)
     if row is None or row % wanted == 0:
         return None
     fits = round_up(row, wanted)
     return Problem(
-        message="the last sequence of a packed row ends where the row ends, and cannot be cut for the ranks: the first "
-        "batch stops, or tokens are lost",
+        message="the last sequence of a packed row extends to the end of the row and cannot be split over the ranks: "
+        "the first batch fails, or tokens are lost",
         found=f"packed_sequence_size {row} at context_parallel_size {v.cp}",
         wanted=f"a multiple of {wanted}",
         facts=("packed_sequence_size", "cp"),
@@ -80,22 +80,22 @@ def packed_row_divides_into_chunks(v: View) -> Problem | None:
     ),
 )
 def offline_packing_pads_each_sequence(v: View) -> Problem | None:
-    """Offline packing pads each sequence to a multiple of twice the context-parallel size.
+    """Offline packing pads each sequence to a multiple of 2 x the context-parallel size.
 
-    The default of pad_seq_to_mult is 1 and Bridge's validation does not look. Lengths that do not divide are
-    rounded down per chunk: at CP 2 a row with sequences of 10 and 22 tokens loses tokens 9 and 31 and holds 6 and
-    25 twice. Nothing is logged, the loss is merely a little wrong.
+    The default of pad_seq_to_mult is 1, and Bridge's validation doesn't check it. Lengths that aren't divisible are
+    rounded down per chunk: at CP 2 a row with sequences of 10 and 22 tokens loses tokens 9 and 31 and holds 6 and 25
+    twice. Nothing is logged; the loss is just slightly wrong.
     """
     padded = v.pad_seq_to_mult or 1
     if padded % (2 * v.cp) == 0:
         return None
     wanted = sequence_multiple(v)
     return Problem(
-        message="sequences whose length does not divide are cut short: some tokens reach no rank, others two",
+        message="sequences whose length isn't divisible are split wrongly: some tokens reach no rank, others reach two",
         found=f"sequences padded to a multiple of {padded} at context_parallel_size {v.cp}",
         wanted=f"a multiple of {2 * v.cp}",
         facts=("pad_seq_to_mult", "packed_sequence_size", "cp"),
-        fixes=(Fix({"pad_seq_to_mult": round_up(padded, wanted)}, "each sequence divides; pack the data again"),),
+        fixes=(Fix({"pad_seq_to_mult": round_up(padded, wanted)}, "each sequence divides evenly; repack the data"),),
     )
 
 
@@ -115,7 +115,7 @@ def offline_packing_pads_each_sequence(v: View) -> Problem | None:
     bad=Example("bridge", "dataset.packed_sequence_specs.packed_sequence_size=4096 train.micro_batch_size=2"),
 )
 def micro_batch_fits_the_packing(v: View) -> Problem | None:
-    """Packed rows are micro-batches of one, in-batch packing has more.
+    """The micro-batch size is 1 with packed rows, and larger with in-batch packing.
 
     Offline packing puts many sequences into one row; in-batch packing joins the sequences of a micro-batch.
     """
@@ -126,20 +126,20 @@ def micro_batch_fits_the_packing(v: View) -> Problem | None:
         if rows > 1:
             return None
         return Problem(
-            message="packing inside a micro-batch of one sequence packs nothing: Bridge's validation stops",
+            message="in-batch packing has nothing to pack in a micro-batch of one sequence: Bridge's validation fails",
             found=f"train.micro_batch_size {rows} with in-batch packing",
             wanted="2 or more",
             facts=("micro_batch_size", "pack_sequences_in_batch"),
-            fixes=(Fix({"micro_batch_size": 2}, "two sequences a micro-batch"),),
+            fixes=(Fix({"micro_batch_size": 2}, "two sequences per micro-batch"),),
         )
     if rows == 1 or (v.packing == "energon" and not v.at_least("bridge", "0.7")):
         return None
     return Problem(
-        message="a packed row is a micro-batch: Bridge's validation stops",
+        message="a packed row is already a micro-batch: Bridge's validation fails",
         found=f"train.micro_batch_size {rows} with packed rows",
         wanted="1, and longer rows",
         facts=("micro_batch_size", "packing"),
-        fixes=(Fix({"micro_batch_size": 1}, "one packed row a micro-batch"),),
+        fixes=(Fix({"micro_batch_size": 1}, "one packed row per micro-batch"),),
     )
 
 
@@ -147,7 +147,7 @@ _SPECS = "dataset.offline_packing_specs."
 
 
 def _has_specs(v: View) -> bool:
-    """Whether the launch writes a part of the specs that Bridge has from 0.6 on."""
+    """Whether the launch sets part of the specs that Bridge has from 0.6 on."""
     return any(setting.key.startswith(_SPECS) for setting in v.launch.reading.settings)
 
 
@@ -169,10 +169,10 @@ def _has_specs(v: View) -> bool:
     bad=Example("bridge", f"dataset.enable_offline_packing=false {_SPECS}packed_sequence_size=4096"),
 )
 def offline_packing_has_its_switch_and_its_specs(v: View) -> Problem | None:
-    """Offline packing has its switch, its specs and a row length.
+    """Offline packing is given with its switch, its specs and a row length.
 
-    From 0.6 on Bridge wants enable_offline_packing and offline_packing_specs together, and packed_sequence_size above
-    0; its default is -1.
+    From 0.6 on Bridge requires enable_offline_packing and offline_packing_specs together, and packed_sequence_size
+    above 0; its default is -1.
     """
     is_on, has_specs = bool(v.enable_offline_packing), _has_specs(v)
     fixes: list[Fix]
@@ -190,7 +190,7 @@ def offline_packing_has_its_switch_and_its_specs(v: View) -> Problem | None:
         length = v.get("seq_length")
         fixes = [Fix({"packed_sequence_size": length}, f"rows of {length} tokens")] if length else []
     return Problem(
-        message="offline packing is described by halves: Bridge's validation stops",
+        message="offline packing is only half configured: Bridge's validation fails",
         found=found,
         wanted=wanted,
         facts=("enable_offline_packing", "packed_sequence_size"),

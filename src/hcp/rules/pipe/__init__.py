@@ -1,1 +1,1 @@
-"""How the layers fall on the stages of a pipeline."""
+"""How layers are assigned to pipeline stages."""

@@ -1,4 +1,4 @@
-"""Layers and pipeline stages: what must be whole."""
+"""Layers and pipeline stages: what must divide evenly."""
 
 from __future__ import annotations
 
@@ -22,13 +22,13 @@ _UNEVEN = "--decoder-first-pipeline-num-layers 3 --decoder-last-pipeline-num-lay
 
 
 _WAYS = {
-    "first_stage_layers": "a first stage of its own",
-    "last_stage_layers": "a last stage of its own",
-    "embedding_counts": "the embedding as a layer",
-    "loss_counts": "the loss as a layer",
+    "first_stage_layers": "a separate first-stage size",
+    "last_stage_layers": "a separate last-stage size",
+    "embedding_counts": "the embedding counted as a layer",
+    "loss_counts": "the loss counted as a layer",
     "pipeline_layout": "a layout",
-    "layers_per_virtual_stage": "layers of a virtual stage",
-    "virtual_stages_per_rank": "virtual stages of a rank",
+    "layers_per_virtual_stage": "layers per virtual stage",
+    "virtual_stages_per_rank": "virtual stages per rank",
     "hybrid_pattern": "a hybrid pattern",
 }
 _OFF = {
@@ -68,16 +68,16 @@ _CLASHES = (
     recipe_settled=True,
 )
 def layers_divide_into_stages(v: View) -> Problem | None:
-    """The layers divide into the pipeline's stages.
+    """The layers divide evenly over the pipeline stages.
 
-    Every stage gets as many layers as the others unless a first stage, a last stage or a layout says otherwise. The
-    embedding and the loss count as layers where --account-for-… says so.
+    All stages get the same number of layers unless a first-stage size, a last-stage size or a layout says otherwise.
+    The embedding and the loss count as layers with the --account-for-… options.
     """
     layers = split_layers(v)
     if layers % v.pp == 0:
         return None
     return Problem(
-        message="start-up stops: the pipeline's stages cannot hold equally many layers",
+        message="start-up fails: the layers cannot be split evenly over the pipeline stages",
         found=f"{said_layers(v)}, over {v.pp} stages",
         wanted=f"a pipeline_model_parallel_size that divides {layers}",
         facts=("pp", "num_layers"),
@@ -102,15 +102,16 @@ def layers_divide_into_stages(v: View) -> Problem | None:
     recipe_settled=True,
 )
 def middle_stages_share_the_rest(v: View) -> Problem | None:
-    """The layers between a given first and last stage divide into the stages between.
+    """The layers outside a given first and last stage divide evenly over the other stages.
 
-    With all stages given, no layer may be left (before 0.16 megatron-core divides by zero there). A given stage holds
-    at least one layer. No constructor compares it with the model: a negative rest that divides makes empty stages.
+    If all stages are given, no layer may be left over (before 0.16 megatron-core divides by zero there). A given stage
+    holds at least one layer. No constructor compares the sizes with the model: a negative but divisible remainder makes
+    empty stages.
     """
     sizes = given_stages(v)
     layers, stages = v.num_layers - sum(sizes.values()), v.pp - len(sizes)
     if v.pp == 1 and (not v.at_least("mcore", "0.16") or (stages < 0 and layers)):
-        return None  # no stage between is left to divide by, and the single one holds all layers
+        return None  # no stage is left to divide by, and the single one holds all layers
     empty = [name for name, size in sizes.items() if size <= 0]
     given = " and ".join(f"{size} in the {name}" for name, size in sizes.items())
     if empty:
@@ -120,17 +121,17 @@ def middle_stages_share_the_rest(v: View) -> Problem | None:
         wanted = f"a multiple of {stages} layers left for {stages} stage{'s' if stages > 1 else ''} between"
     else:
         wrong = layers != 0 or stages < 0 or not v.at_least("mcore", "0.16")
-        wanted = "stages that hold all layers" if layers else "megatron-core 0.16 or newer, or a stage between"
+        wanted = "stages that hold all layers" if layers else "megatron-core 0.16 or newer, or a stage in between"
     beyond = layers < 0 and not wrong
     if not wrong and not beyond:
         return None
     return Problem(
-        message="another model is built without a word: the given stages hold more layers than the model has, and the "
+        message="a different model is silently built: the given stages hold more layers than the model has, and the "
         "stages between hold none"
         if beyond
-        else "the config constructor stops: the stages that are given leave layers that cannot be shared",
+        else "the config constructor fails: the layers left over by the given stages cannot be split evenly",
         found=f"{v.num_layers} layers over {v.pp} stages, {given}: {layers} left for {stages}",
-        wanted=f"stages of their own with fewer than {v.num_layers} layers" if beyond else wanted,
+        wanted=f"given stages with fewer than {v.num_layers} layers" if beyond else wanted,
         facts=("num_layers", "pp", *(f"{name}_stage_layers" for name in sizes)),
         effect="silent" if beyond else None,
         stage="never" if beyond else None,
@@ -160,11 +161,11 @@ def middle_stages_share_the_rest(v: View) -> Problem | None:
     recipe_settled=True,
 )
 def stages_are_described_in_one_way(v: View) -> Problem | None:
-    """The stages are described in one way.
+    """The pipeline stages are described in only one way.
 
-    A first or last stage of its own, the embedding or the loss as a layer, and a layout exclude one another. So do the
-    ways to write virtual stages on Megatron-LM's command line, and since 0.17 a hybrid pattern excludes all of these
-    but a first and last stage of a pattern without `|`.
+    A first- or last-stage size, the embedding or the loss counted as a layer, and a layout are mutually exclusive. So
+    are the ways to write virtual stages on Megatron-LM's command line, and since 0.17 a hybrid pattern excludes all of
+    these, except that a pattern without `|` allows first- and last-stage sizes.
     """
     ways = _descriptions(v)
     groups = _CLASHES if ways.get("hybrid_pattern") is None else (*_CLASHES, *_pattern_clashes(v))
@@ -175,7 +176,7 @@ def stages_are_described_in_one_way(v: View) -> Problem | None:
         return None
     first, second = clash
     return Problem(
-        message="the stages are described in two ways that exclude each other: start-up stops",
+        message="the stages are described in two mutually exclusive ways: start-up fails",
         found=f"{ways[first]} and {ways[second]}",
         wanted="one of them",
         facts=(second, first),
@@ -184,7 +185,7 @@ def stages_are_described_in_one_way(v: View) -> Problem | None:
 
 
 def _descriptions(v: View) -> dict[str, str]:
-    """The ways in which the launch describes its stages, by fact. A recipe's own do not clash."""
+    """The ways in which the launch describes its stages, by fact. Those set by a recipe don't conflict."""
     return {name: words for name, words in _WAYS.items() if (v[name] if v.dialect == "mlm" else v.get(name))}
 
 
@@ -209,15 +210,15 @@ def _pattern_clashes(v: View) -> tuple[tuple[str, str], ...]:
     bad=Example("mlm", f"--hybrid-layer-pattern M*M*|M*|M* {_PP} 2", "mcore=0.18.0"),
 )
 def segments_divide_into_stages(v: View) -> Problem | None:
-    """The segments of a hybrid pattern divide into the pipeline's stages.
+    """The segments of a hybrid pattern divide evenly over the pipeline stages.
 
-    `|` ends a segment. As many segments as stages are a plain pipeline, a multiple of them a virtual one.
+    `|` ends a segment. One segment per stage is a plain pipeline, several per stage a virtual one.
     """
     segments = main_pattern(v).count("|") + 1
     if segments % v.pp == 0:
         return None
     return Problem(
-        message="start-up stops: the segments of the pattern cannot be shared by the stages",
+        message="start-up fails: the segments of the pattern cannot be split evenly over the stages",
         found=f"{segments} segments over {v.pp} stages",
         wanted=f"a multiple of {v.pp} segments",
         facts=("hybrid_pattern", "pp"),

@@ -1,4 +1,4 @@
-"""What rules ask about a pipeline: does it run, how are its stages described, how many layers does it split."""
+"""Helpers for rules about pipelines: whether there is one, how its stages are described, how many layers it splits."""
 
 from __future__ import annotations
 
@@ -11,17 +11,17 @@ from hcp.rules.view import Unknown, View
 
 
 def is_pipelined(v: View) -> bool:
-    """Whether there is more than one stage. Asks for nothing."""
+    """Whether there is more than one stage. Requests no fact."""
     return (v.get("pp") or 1) > 1
 
 
 def has_alike_stages(v: View) -> bool:
-    """Whether every stage is to hold as many layers as the others: nothing describes the stages one by one."""
+    """Whether all stages hold the same number of layers: nothing describes the stages individually."""
     return not given_stages(v) and not describes_each_stage(v)
 
 
 def given_stages(v: View) -> dict[str, int]:
-    """The layers of a first and a last stage of their own, where they have some, by name. Asks for nothing."""
+    """The given first- and last-stage sizes in layers, by name. Requests no fact."""
     sizes = {"first": v.get("first_stage_layers"), "last": v.get("last_stage_layers")}
     return {name: size for name, size in sizes.items() if size is not None}
 
@@ -37,12 +37,12 @@ def main_pattern(v: View) -> str:
 
 
 def split_layers(v: View) -> int:
-    """What the stages share evenly: the layers, and the embedding and the loss where they count as layers."""
+    """What is split evenly over the stages: the layers, and the embedding and the loss if they count as layers."""
     return int(v.num_layers) + bool(v.get("embedding_counts")) + bool(v.get("loss_counts"))
 
 
 def said_layers(v: View) -> str:
-    """The number of layers in words, with what counts as one.
+    """The number of layers in words, with what else is counted.
 
     "30 layers, the embedding and the loss counted"
     """
@@ -60,14 +60,14 @@ def pp_fixes(v: View, layers: int) -> tuple[Fix, ...]:
 
 
 def stops_at(v: View) -> Stage:
-    """Where start-up stops: Megatron-LM's command line checks the pipeline before anything is built."""
+    """Where start-up fails: Megatron-LM's command line checks the pipeline before anything is built."""
     return "config" if v.dialect == "mlm" else "init"
 
 
 class StageLayout(NamedTuple):
     """A custom layout: one text of `E` (embedding), `t` (layer), `m` (multi-token prediction), `L` (loss) per stage.
 
-    `written` is the text of the launch, with its repetitions; a list of a configuration is written out.
+    `written` is the launch's text, with its repetitions; a list in a configuration is expanded.
     """
 
     stages: tuple[str, ...]
@@ -86,7 +86,7 @@ def layout_of(v: View) -> StageLayout:
     """The custom layout of the launch.
 
     Raises:
-        Unknown: it is written in a way that is not read here, or with letters that upstream does not know.
+        Unknown: it is written in a form that isn't supported here, or with letters that upstream doesn't know.
     """
     written = v.pipeline_layout
     if isinstance(written, str):
@@ -103,7 +103,7 @@ _PART_TIMES, _ONE_TIMES = re.compile(r"\(([^()]+)\)\*(\d{1,4})"), re.compile(r"(
 
 
 def _repeated(pattern: re.Pattern[str], text: str) -> str:
-    """The text with what the pattern finds as often as it says."""
+    """The text with each match repeated as often as it says."""
     if sum(len(match[1]) * int(match[2]) for match in pattern.finditer(text)) > _LONGEST:
         raise Unknown("pipeline_layout")
     return pattern.sub(lambda match: match[1] * int(match[2]), text)

@@ -1,4 +1,4 @@
-"""Virtual pipeline stages, and layouts that say what each stage holds."""
+"""Virtual pipeline stages, and layouts that define what each stage holds."""
 
 from __future__ import annotations
 
@@ -28,8 +28,8 @@ _LAYOUT = "--pipeline-model-parallel-layout"
 
 
 def _has_chunks(v: View) -> bool:
-    """Whether stages have virtual ones that nothing describes one by one."""
-    chunk = v.get("layers_per_virtual_stage")  # which the command line divides by without a pipeline too
+    """Whether there are virtual stages that nothing describes individually."""
+    chunk = v.get("layers_per_virtual_stage")  # the command line divides by it even without a pipeline
     return bool((chunk or (v.get("vpp") and is_pipelined(v))) and not describes_each_stage(v))
 
 
@@ -51,9 +51,9 @@ def _has_chunks(v: View) -> bool:
     recipe_settled=True,
 )
 def virtual_stages_are_whole(v: View) -> Problem | None:
-    """The layers of a stage divide into its virtual stages.
+    """The layers of a stage divide evenly over its virtual stages.
 
-    That holds for a first and a last stage of their own too.
+    This also holds for separate first- and last-stage sizes.
     """
     chunk = v.get("layers_per_virtual_stage")
     if has_alike_stages(v):
@@ -70,7 +70,7 @@ def virtual_stages_are_whole(v: View) -> Problem | None:
         if layers // stages % chunk == 0:
             return None
         return Problem(
-            message="start-up stops: a stage does not divide into virtual stages of that many layers",
+            message="start-up fails: a stage's layers don't divide into virtual stages of this size",
             found=f"{layers // stages} layers in a stage ({said_layers(v)}, over {v.pp}), {chunk} in a virtual one",
             wanted=f"a divisor of {layers // stages}",
             facts=("layers_per_virtual_stage", "num_layers", "pp"),
@@ -82,7 +82,7 @@ def virtual_stages_are_whole(v: View) -> Problem | None:
 
 def _odd_chunks(v: View, layers: str, chunks: int) -> Problem:
     return Problem(
-        message="start-up stops: the layers of a stage do not divide into its virtual stages",
+        message="start-up fails: a stage's layers don't divide evenly over its virtual stages",
         found=f"{layers}, {chunks} virtual stages",
         wanted="a virtual pipeline size that divides them",
         facts=("vpp", "num_layers", "pp"),
@@ -91,7 +91,7 @@ def _odd_chunks(v: View, layers: str, chunks: int) -> Problem:
 
 
 def _without_chunks(v: View) -> Fix:
-    """No virtual stages, as the dialect says it."""
+    """No virtual stages, in the dialect's terms."""
     ways = ("virtual_stages_per_rank", "layers_per_virtual_stage") if v.dialect == "mlm" else ("vpp",)
     return Fix({name: None for name in ways if v.get(name) is not None}, "no virtual stages")
 
@@ -113,22 +113,22 @@ def _without_chunks(v: View) -> Fix:
     recipe_settled=True,
 )
 def virtual_stages_have_a_pipeline(v: View) -> Problem | None:
-    """Virtual stages have a pipeline to stand on.
+    """Virtual stages are used with enough pipeline stages.
 
     The interleaved schedule needs two stages, and three on Megatron-LM's command line where
-    --no-overlap-p2p-communication switches the overlap off. Bridge's decentralized process groups ask for no stages:
-    without a pipeline it builds one chunk then, of which only a layout complains.
+    --no-overlap-p2p-communication switches the overlap off. Bridge's decentralized process groups don't require this:
+    without a pipeline they build one chunk, which only a layout rejects.
     """
     parts = len(layout_of(v).stages) if v.get("vpp") is None else v.vpp * v.pp
     has_none = parts == v.pp and (v.dialect == "mlm" or v.get("vpp") is None)  # elsewhere a size of 1 is passed on
     if has_none or parts % v.pp:
-        return None  # PIPE006 has the rest
+        return None  # PIPE006 covers the rest
     alone = v.dialect == "mlm" and not v.overlap_p2p_comm
     least = 3 if alone else 2
     if v.pp >= least or (v.get("use_decentralized_pg") and not v.get("pipeline_layout")):
         return None
     return Problem(
-        message="start-up stops: the interleaved schedule needs more stages",
+        message="start-up fails: the interleaved schedule needs more stages",
         found=f"virtual pipeline size {parts // v.pp} over {v.pp} stage{'s' if v.pp > 1 else ''}"
         + (" without the overlap of their messages" if alone else ""),
         wanted=f"at least {least} stages, or no virtual ones",
@@ -155,16 +155,16 @@ def virtual_stages_have_a_pipeline(v: View) -> Problem | None:
     recipe_settled=True,
 )
 def layout_divides_into_stages(v: View) -> Problem | None:
-    """A layout has a whole number of parts for each stage.
+    """A layout has a whole number of parts per stage.
 
-    `|` ends a part. As many parts as stages are a plain pipeline, a multiple of them a virtual one. An empty part
-    counts: a `|` at the end makes one more.
+    `|` ends a part. One part per stage is a plain pipeline, several per stage a virtual one. An empty part counts: a
+    trailing `|` adds one.
     """
     parts = len(layout_of(v).stages)
     if parts % v.pp == 0:
         return None
     return Problem(
-        message="start-up stops: the parts of the layout cannot be shared by the stages",
+        message="start-up fails: the parts of the layout cannot be split evenly over the stages",
         found=f"{parts} parts over {v.pp} stages",
         wanted=f"a multiple of {v.pp} parts",
         facts=("pipeline_layout", "pp"),
@@ -191,7 +191,7 @@ def layout_divides_into_stages(v: View) -> Problem | None:
 def layout_holds_every_layer(v: View) -> Problem | None:
     """A layout holds the embedding, every layer and the loss, once and in order.
 
-    `E` comes first and `L` last, `t` stands for a layer, `m` for one of multi-token prediction, behind all layers.
+    `E` comes first and `L` last; `t` is a layer, `m` a multi-token-prediction layer, after all other layers.
     """
     layout = layout_of(v)
     flat = layout.flat
@@ -204,13 +204,13 @@ def layout_holds_every_layer(v: View) -> Problem | None:
     elif layers != v.num_layers:
         wrong = (f"{layers} t for {v.num_layers} layers", f"{v.num_layers} t")
     elif mtp != wanted_mtp:
-        wrong = (f"{mtp} m for {wanted_mtp} layers of multi-token prediction", f"{wanted_mtp} m")
+        wrong = (f"{mtp} m for {wanted_mtp} multi-token-prediction layers", f"{wanted_mtp} m")
     elif "t" in flat[flat.find("m") :]:
-        wrong = ("t behind m", "all t before the first m")
+        wrong = ("t after m", "all t before the first m")
     if wrong is None:
         return None
     return Problem(
-        message="the config constructor stops: the layout does not hold the model's layers",
+        message="the config constructor fails: the layout doesn't match the model's layers",
         found=f"layout {layout.written}: {wrong[0]}",
         wanted=wrong[1],
         facts=("pipeline_layout", "num_layers"),

@@ -1,1 +1,1 @@
-"""Fixes: tried on the launch, offered with their cause, and written into its file as a patch."""
+"""Fixes: tried on the launch, attached to the finding that they resolve, and written into its file as a patch."""

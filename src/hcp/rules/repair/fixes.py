@@ -1,4 +1,4 @@
-"""Fixes as edits of facts: made on a launch, and written in its dialect."""
+"""Fixes as edits of facts: applied to a launch, and written in its dialect."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ def apply_edits(launch: Launch, edits: Mapping[str, Any]) -> Launch | None:
 
 
 def writable_key(launch: Launch, name: str) -> str | None:
-    """The upstream key to write for a fact: the one already written, else the dialect's first (that of `--no-…` where
+    """The upstream key to write for a fact: the one already written, else the dialect's first (the `--no-…` form if
     there is no other)."""
     fact = launch.facts.get(name)
     index = index_of(launch.dialect, launch.reading.role)
@@ -52,7 +52,7 @@ def writable_key(launch: Launch, name: str) -> str | None:
 
 
 def _key_for(launch: Launch, name: str, value: Any) -> str | None:
-    """The key that can say this value: a flag that only switches off (`--no-…`) where False has to be written."""
+    """The key that can express this value: a flag that only switches off (`--no-…`) if False has to be written."""
     key = writable_key(launch, name)
     is_mlm = key_dialect(launch.dialect) == "mlm"
     if is_mlm and value is False and key is not None and not index_of("mlm")[key].negated:
@@ -71,7 +71,7 @@ def _setting_value(launch: Launch, key: str, value: Any) -> Any:
 
 
 def written(launch: Launch, fix: Fix) -> OfferedFix:
-    """The fix in the launch's dialect: as overrides, and as what to change where a person types."""
+    """The fix in the launch's dialect: as overrides, and as edits for a person to make."""
     overrides: list[str] = []
     cli: list[str] = []
     without: list[str] = []
@@ -88,7 +88,7 @@ def written(launch: Launch, fix: Fix) -> OfferedFix:
 
 
 def _flags_to_go(launch: Launch, name: str) -> list[str]:
-    """The flags of a fact that are written; none where it has its value from elsewhere."""
+    """The flags written for a fact; none if its value comes from elsewhere."""
     fact = launch.facts.get(name)
     if fact is None or fact.origin != "launch" or fact.key not in index_of(launch.dialect):
         return []
@@ -103,7 +103,7 @@ def written_edit(launch: Launch, name: str, value: Any) -> tuple[str, list[str]]
         is_set = name.startswith("env.") and value is not None
         return override, [override.removeprefix("env.")] if is_set else []
     if launch.dialect in COMMAND_LINES:
-        is_swift = launch.dialect == "ms-swift"  # its arguments have underscores, its switches a value
+        is_swift = launch.dialect == "ms-swift"  # its arguments use underscores, its switches take a value
         flag = "--" + (key if is_swift else key.replace("_", "-"))
         if value is None:
             return f"{key}=null", []
@@ -116,7 +116,7 @@ def written_edit(launch: Launch, name: str, value: Any) -> tuple[str, list[str]]
         items = [str(item) for item in value] if isinstance(value, tuple) else [str(value)]
         return f"{key}={' '.join(items)}", [flag, *items]
     text = f"{key}={yaml_text(value)}"
-    # Hydra refuses to override a key that its schema lacks; "++" adds or overrides.
+    # Hydra refuses to override a key that its schema lacks; "++" adds or overrides it.
     return text, ["++" + text if "override_" in key else text]
 
 
@@ -126,11 +126,11 @@ OPTIONS: Mapping[str, Mapping[str, str]] = {
     "gpus_per_node": {"torchrun": "nproc_per_node", "sbatch": "gpus_per_node", "srun": "gpus_per_node"},
     "placement": {"srun": "distribution", "sbatch": "distribution"},
 }
-"""Where a person writes a fact that no key holds: the program, and its option's name."""
+"""Where a person writes a fact that has no key: the program, and its option's name."""
 
 
 def option_of(name: str) -> Mapping[str, str]:
-    """The options (program -> name) that say a plain fact; empty where none does."""
+    """The options (program -> name) that set a plain fact; empty if none does."""
     program, dot, option = name.partition(".")
     if dot and program in ("sbatch", "srun"):
         return {program: option}
@@ -138,7 +138,7 @@ def option_of(name: str) -> Mapping[str, str]:
 
 
 def _line(launch: Launch, name: str, value: Any) -> str:
-    """What to write outside the trained program's command line; "" where nothing says it there."""
+    """What to write outside the training program's command line; "" if there is nothing."""
     if value is None and name.startswith("env."):
         return f"unset {name.removeprefix('env.')}"
     options = option_of(name)

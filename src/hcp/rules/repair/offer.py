@@ -1,4 +1,5 @@
-"""Which fixes are offered: each is tried on the launch first; the one that removes the cause goes to all it clears."""
+"""Which fixes are offered: each is first tried on the launch; a fix that removes the cause is offered for every finding
+it clears."""
 
 from __future__ import annotations
 
@@ -15,45 +16,45 @@ from hcp.rules.view import View
 
 RulesFor = Callable[[Launch], Iterable[Rule]]
 _MANY = 4
-"""As many fixes of the cause are offered to a finding that follows from it."""
+"""How many fixes of the cause are offered for a finding that follows from it."""
 
 
 class _Before(NamedTuple):
-    """What the rules say of a launch without any fix."""
+    """What the rules report for the launch without any fix."""
 
     launch: Launch
     errors: frozenset[str]
-    """Those of its own, which a fix may clear."""
+    """The launch's own errors, which a fix may clear."""
     tolerated: frozenset[str]
-    """Errors that a fix is not to blame for."""
+    """Errors that don't count against a fix."""
     unchecked: frozenset[str]
 
 
 class Trial(NamedTuple):
-    """What one fix does to its launch. `refused` says why it is not offered, "" if it is."""
+    """What one fix does to its launch. `refused` says why it isn't offered, "" if it is."""
 
     finding: Finding
     fix: Fix
     refused: str
     cleared: frozenset[str] = frozenset()
-    """The errors that are gone with it."""
+    """The errors that it clears."""
     doubts: tuple[str, ...] = ()
-    """Settings that error rules lack with this fix, and did not ask for without it."""
+    """Settings that error rules need with this fix and didn't need without it."""
     made: tuple[Finding, ...] = ()
     """The errors that it creates."""
 
     @property
     def gives_up(self) -> bool:
-        """Whether it takes a feature away that the launch asks for."""
+        """Whether it removes a feature that the launch requests."""
         return not any(self.fix.edits.values())
 
 
 def offer_all(pairs: Sequence[tuple[Launch, Finding]], rules_for: RulesFor, errors: Iterable[str]) -> list[Finding]:
     """The findings, each with its fixes in the order to try them; `errors` are the ids of all errors found.
 
-    A fix is offered if it clears its rule and creates no error; what error rules could then not decide, its text says.
-    Where a fix of another finding clears more errors at once, it removes the cause: then it is offered in place of
-    fixes that would only suit the one that follows.
+    A fix is offered if it clears its rule and creates no error; its text lists what error rules could then not decide.
+    A fix of another finding that clears more errors at once removes the cause: it is offered instead of fixes that
+    would suit only the finding that follows from it.
     """
     befores: dict[str, _Before] = {}
     trials: list[list[Trial]] = []
@@ -74,10 +75,10 @@ def offer_all(pairs: Sequence[tuple[Launch, Finding]], rules_for: RulesFor, erro
 
 
 def why_none(launch: Launch, finding: Finding, rules_for: RulesFor) -> str:
-    """Why a finding has no fix to offer, in one line that ends with what is wanted."""
+    """Why no fix is offered for a finding, in one line that ends with what is wanted."""
     wanted = f"wanted: {finding.problem.wanted}"
     if not finding.problem.fixes:
-        return f"no setting of this launch mends it alone; {wanted}"
+        return f"no single setting of this launch fixes it; {wanted}"
     before = _before(launch, rules_for, ())
     trials = [
         _trial(before._replace(tolerated=before.errors), finding, fix, rules_for) for fix in finding.problem.fixes
@@ -113,7 +114,7 @@ def _trial(before: _Before, finding: Finding, fix: Fix, rules_for: RulesFor) -> 
     if finding.rule.id in left:
         refused = "is not enough"
     elif new:
-        refused = f"is refused by {', '.join(new)}"
+        refused = f"is rejected by {', '.join(new)}"
     elif missing.get(finding.rule.id):
         refused = f"leaves the question open without {', '.join(_keys(fixed, missing[finding.rule.id]))}"
     else:
@@ -124,7 +125,8 @@ def _trial(before: _Before, finding: Finding, fix: Fix, rules_for: RulesFor) -> 
 
 
 def _with_what_it_needs(before: _Before, tried: Sequence[Trial], rules_for: RulesFor) -> list[Trial]:
-    """Fixes that make one other error, each together with a fix of that error: two settings have to change at once."""
+    """Fixes that create one other error, each combined with a fix of that error: two settings have to change at
+    once."""
     return [
         _trial(before, trial.finding, _both(trial.fix, more), rules_for)
         for trial in tried
@@ -139,12 +141,12 @@ def _both(one: Fix, other: Fix) -> Fix:
 
 
 def _is_setting(launch: Launch, name: str) -> bool:
-    """Whether a fact is written in the launch: versions and the cluster are stated beside it."""
+    """Whether a fact can be written in the launch: versions and the cluster are stated separately."""
     return name in FACTS and bool(keys_of(FACTS[name], launch.dialect, launch.reading.role))
 
 
 def _rank(trial: Trial) -> int:
-    """Those that clear the most errors come first, and rules name theirs in the order of preference."""
+    """Fixes that clear the most errors come first; rules list theirs in order of preference."""
     return -_weight(trial)
 
 
@@ -153,7 +155,7 @@ def _weight(trial: Trial) -> int:
 
 
 def _of_the_cause(finding: Finding, own: list[Trial], good: list[Trial]) -> list[Trial]:
-    """The finding's own fixes, or those of its cause: others' that clear it and more errors at once than they do."""
+    """The finding's own fixes, or those of its cause: another finding's fixes that clear it and more errors at once."""
     others = [trial for trial in good if finding.rule.id in trial.cleared and trial.finding.role == finding.role]
     if not others or (own and finding.severity != "error"):
         return own
@@ -170,7 +172,7 @@ def _key(fix: Fix) -> str:
 
 
 def _said(launch: Launch, trial: Trial) -> Fix:
-    """The fix, with what it leaves open in its text."""
+    """The fix, with what it leaves undecided in its text."""
     if not trial.doubts:
         return trial.fix
     return trial.fix._replace(effect=f"{trial.fix.effect}; unchecked without {', '.join(_keys(launch, trial.doubts))}")

@@ -1,4 +1,4 @@
-"""Fixes as one patch of the launch's own file, proved by checking the patched text."""
+"""Fixes as one patch of the launch's own file, verified by checking the patched text."""
 
 from __future__ import annotations
 
@@ -24,13 +24,13 @@ from hcp.rules.report import Finding, Report
 from hcp.rules.rule import Rule
 
 _WAYS = 12
-"""As many places are tried for the edits of one fix."""
+"""How many places are tried for the edits of one fix."""
 _Id = tuple[str, str]
-"""Whose finding (verl's role), and of which rule."""
+"""The model (verl's role) and the rule of a finding."""
 
 
 class Patch(NamedTuple):
-    """One unified diff of the launch's file ("" = none), and (rule id, reason) of each finding without a part in it."""
+    """One unified diff of the launch's file ("" = none), and (rule id, reason) for each finding that it doesn't fix."""
 
     text: str
     left_out: tuple[tuple[str, str], ...] = ()
@@ -39,9 +39,9 @@ class Patch(NamedTuple):
 def patch_of(launch: Launch, findings: Iterable[Finding], rules: Iterable[Rule]) -> Patch:
     """The fixes of the findings as one unified diff, which `git apply` and `patch -p1` apply as a whole.
 
-    One fix is written at a time, errors first, and the text that it leaves is read and checked again, so that each
-    is what the check offers for the text with those before it. A fix stays only if its finding is gone, no error is
-    new and nothing comes back that an earlier fix cleared. Findings of severity info are left alone.
+    Fixes are written one at a time, errors first, and the resulting text is read and checked again, so that each fix is
+    what the check offers after the ones before it. A fix stays only if its finding is gone, there are no new errors and
+    nothing returns that an earlier fix cleared. Findings of severity info are left alone.
     """
     rules = tuple(rules)
     wanted = {_id(finding): finding for finding in findings if finding.severity != "info"}
@@ -49,10 +49,10 @@ def patch_of(launch: Launch, findings: Iterable[Finding], rules: Iterable[Rule])
         return Patch("")
     original = launch.reading.text
     if original is None:
-        return Patch("", tuple((rule_id, "the launch is not in a file") for _, rule_id in wanted))
+        return Patch("", tuple((rule_id, "the launch isn't in a file") for _, rule_id in wanted))
     report = check_launch(load_text(launch, original), rules)
     elsewhere = {each for each in wanted if each not in map(_id, report.findings)}
-    why = dict.fromkeys(elsewhere, "comes from what is given beside the file: change it there")
+    why = dict.fromkeys(elsewhere, "comes from an option given next to the file: change it there")
     text, settled = original, set(elsewhere)
     while (finding := _next(report, wanted.keys() - settled)) is not None:
         settled.add(_id(finding))
@@ -83,7 +83,7 @@ def _next(report: Report, wanted: Iterable[_Id]) -> Finding | None:
 def _written(
     report: Report, finding: Finding, text: str, rules: Iterable[Rule], known: set[_Id]
 ) -> tuple[str, Report] | str:
-    """(the text with one of the finding's fixes, what the check then says), or why none has a place in it."""
+    """(the text with one of the finding's fixes, the result of checking it), or why none can be written into it."""
     launch = _of_role(report.launch, finding.role)
     errors = {_id(item) for item in report.findings if item.severity == "error"}
     reasons = []
@@ -99,7 +99,7 @@ def _written(
         back = [each[1] for each in found if each in known and each not in map(_id, report.findings)]
         if _id(finding) in found or new or back:
             others = ", ".join(dict.fromkeys(new + back))
-            reasons.append(f"its fix does not go with the others ({others}): apply them, and check again")
+            reasons.append(f"its fix conflicts with the others ({others}): apply those, and check again")
             continue
         return patched, after
     return reasons[0]
@@ -108,20 +108,21 @@ def _written(
 def _no_place(launch: Launch, edits: Mapping[str, Any]) -> str:
     assumed = [name for name in edits if name in launch.assumed]
     if assumed:
-        return f"{assumed[0]} is stated beside the launch (--assume, --facts): change it there"
+        return f"{assumed[0]} is stated with --assume or --facts: change it there"
     return (
-        f"{', '.join(edits)}: {launch.reading.target} has no place for it, or builds it from others; use the override"
+        f"{', '.join(edits)}: {launch.reading.target} has no place for it, or builds it from other values; use the "
+        f"override"
     )
 
 
 def _of_role(launch: Launch, role: str) -> Launch:
-    """The model of the launch that a finding is about: verl's ref and critic are read beside the actor."""
+    """The model of the launch that a finding is about: verl's ref and critic are read in addition to the actor."""
     other = next((reading for reading in launch.reading.others if reading.role == role), None)
     return launch if other is None else build_launch(other, assumed=launch.assumed, model=launch.model)
 
 
 def _patched(launch: Launch, text: str, edits: Mapping[str, Any]) -> str | None:
-    """The text with the edits made where it then says so; None where there is no such place."""
+    """The text with the edits made, if reading it back confirms them; None if there is no such place."""
     ways = [list(_ways(launch, text, name, value)) for name, value in edits.items()]
     for choice in islice(product(*ways), _WAYS):
         patched = text
@@ -161,13 +162,13 @@ def _diff(target: str, old: str, new: str) -> str:
 
 
 def _lines(text: str) -> list[str]:
-    """Lines as git and patch have them: only a line feed ends one."""
+    """Lines as git and patch define them: only a line feed ends one."""
     *whole, last = text.split("\n")
     return [line + "\n" for line in whole] + ([last] if last else [])
 
 
 def _path(target: str) -> tuple[str, str]:
-    """The file's path from this folder, or from the root with a line that says so: `patch` refuses `..` and `/`."""
+    """The file's path from this folder, or from the root with a line that says so: `patch` rejects `..` and `/`."""
     path = os.path.normpath(target)
     if os.path.isabs(path):
         inside = os.path.relpath(path)
@@ -181,7 +182,7 @@ _ESCAPES = {7: "a", 8: "b", 9: "t", 10: "n", 11: "v", 12: "f", 13: "r", 34: '"',
 
 
 def _name(path: str) -> str:
-    r"""A path as git writes it in a patch: quoted where it has a control character, a quote or a byte beyond ASCII.
+    r"""A path as git writes it in a patch: quoted if it has a control character, a quote or a non-ASCII byte.
 
     >>> _name("a/run.sh"), _name("a/x\n--- a/y"), _name("a/my run.sh")
     ('a/run.sh', '"a/x\\n--- a/y"', 'a/my run.sh\t')

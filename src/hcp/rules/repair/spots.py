@@ -1,4 +1,4 @@
-"""Where an edit stands in a launch's text, and what is written there."""
+"""Where an edit goes in a launch's text, and what is written there."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from hcp.rules.repair.fixes import writable_key, written_edit
 
 
 class Change(NamedTuple):
-    """A span of the text, and what takes its place."""
+    """A span of the text and its replacement."""
 
     start: int
     end: int
@@ -22,7 +22,7 @@ class Change(NamedTuple):
 
 
 def changes_of(launch: Launch, text: str, name: str, value: Any) -> Iterator[list[Change]]:
-    """The ways to make one edit of a configuration key; none where it has no place in the text."""
+    """The ways to make one edit of a configuration key; none if it has no place in the text."""
     key = writable_key(launch, name)
     if key is None:
         return
@@ -49,11 +49,11 @@ def _replace(launch: Launch, text: str, name: str, value: Any, place: Location) 
     if launch.reading.form == "yaml":
         return Change(start, end, yaml_list(override.partition("=")[2], text[start:end]))
     if launch.dialect not in COMMAND_LINES:
-        # Some readers place an override at its whole word, others at its value.
+        # Some readers locate an override at its whole word, others at its value.
         written = text[start:end].lstrip("'\"")
         if "=" not in written.partition("[")[0]:
             return Change(start, end, override.partition("=")[2])
-        # Hydra's "+" stays: without it a key that the schema lacks is refused.
+        # Hydra's "+" stays: without it a key that the schema lacks is rejected.
         plus = "+" * (len(written) - len(written.lstrip("+")))
         return Change(start, end, shlex.join([plus + override]))
     if launch.reading.form == "args-yaml":
@@ -66,7 +66,7 @@ def _replace(launch: Launch, text: str, name: str, value: Any, place: Location) 
 
 
 def yaml_list(value: str, before: str) -> str:
-    """A flow list with spaces after its commas where the one that it replaces has them.
+    """A flow list with spaces after its commas if the one that it replaces has them.
 
     >>> yaml_list("[2,2]", "[4, 2]"), yaml_list("[2,2]", "[4,2]"), yaml_list("p2p", "[a2a, p2p]")
     ('[2, 2]', '[2,2]', 'p2p')
@@ -79,7 +79,7 @@ def yaml_list(value: str, before: str) -> str:
 
 
 def args_value(words: list[str]) -> str:
-    """What Megatron-LM's test configurations write for a flag's words: a list is a text in brackets.
+    """What Megatron-LM's test configurations write for a flag's words: a list is a string in brackets.
 
     >>> args_value(["--swiglu"]), args_value(["--cp", "4"]), args_value(["--sizes", "2", "2"])
     ('true', '4', '"[2 2]"')
@@ -88,7 +88,7 @@ def args_value(words: list[str]) -> str:
 
 
 def _line_of_key(text: str, start: int, end: int, words: list[str]) -> Change:
-    """The line of a flag in MODEL_ARGS taken away, or given to another flag."""
+    """The line of a flag in MODEL_ARGS removed, or used for another flag."""
     first, last = text.rfind("\n", 0, start) + 1, line_end(text, end)
     indent = text[first:start][: len(text[first:start]) - len(text[first:start].lstrip())]
     if words:
@@ -97,7 +97,7 @@ def _line_of_key(text: str, start: int, end: int, words: list[str]) -> Change:
 
 
 def _insert(launch: Launch, text: str, name: str, value: Any, key: str) -> Change | None:
-    """Beside the nearest setting of the same section: on its line in shell, on a line of its own in YAML."""
+    """Next to the nearest setting of the same section: on its line in shell, on a new line in YAML."""
     section = key.rpartition(".")[0]
     beside = [
         setting
@@ -121,7 +121,7 @@ def _insert(launch: Launch, text: str, name: str, value: Any, key: str) -> Chang
     rest = text[end : line_end(text, end)].strip()
     if launch.reading.form == "overrides" and alone and not rest:
         return Change(end, end, newline_of(text, end) + shlex.join(new))
-    # A flag to take away that is not there leaves the text as it is.
+    # Removing a flag that isn't there leaves the text unchanged.
     return Change(end, end, " " + shlex.join(new) if new else "")
 
 
@@ -136,7 +136,7 @@ def _insert_line(
     before = text[text.rfind("\n", 0, start) + 1 : start]
     name = neighbour.key.rpartition(".")[2]
     if form == "yaml" and not before.strip().startswith((name, f"'{name}", f'"{name}')):
-        return None  # a flow mapping on one line: there is no line to put beside
+        return None  # a flow mapping on one line: there is no line to add it next to
     indent = before[: len(before) - len(before.lstrip())]
     at = line_end(text, end)
     if form == "args-yaml":
@@ -148,7 +148,7 @@ def _insert_line(
 
 
 def without(text: str, start: int, end: int) -> Change:
-    """A span taken out, with its whole line where nothing else but a continuation stands there."""
+    """A span removed, with its whole line if only a continuation remains there."""
     first, last = text.rfind("\n", 0, start) + 1, line_end(text, end)
     if text[first:start].strip() == "" and text[end:last].strip() in ("", "\\"):
         return Change(first, text.find("\n", end) + 1 or len(text), "")
@@ -158,7 +158,7 @@ def without(text: str, start: int, end: int) -> Change:
 
 
 def line_end(text: str, position: int) -> int:
-    """Where the line of a position ends: before its line feed, and a carriage return that belongs to it."""
+    """Where the line of a position ends: before its line feed, including a carriage return before that."""
     end = text.find("\n", position)
     end = len(text) if end < 0 else end
     return end - 1 if end > position and text[end - 1] == "\r" else end
@@ -172,11 +172,11 @@ def newline_of(text: str, position: int) -> str:
 
 
 _YAML_BREAK = re.compile("\r\n|[\n\r\x85\u2028\u2029]")
-"""What ends a line for libyaml; all other readers go by the line feed."""
+"""What ends a line for libyaml; all other readers use only the line feed."""
 
 
 def span_of(launch: Launch, text: str, place: Location) -> tuple[int, int]:
-    """The positions of a place in the text: lines and columns count from 1, as the launch's reader counts them."""
+    """The offsets of a place in the text: lines and columns are 1-based, as the launch's reader counts them."""
     if launch.reading.form in ("yaml", "args-yaml"):
         starts = [0, *(match.end() for match in _YAML_BREAK.finditer(text))]
     else:

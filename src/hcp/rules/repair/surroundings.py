@@ -1,4 +1,4 @@
-"""Where the facts that no key holds stand in a script: variables of the environment, options of sbatch and torchrun."""
+"""Where facts without a key are written in a script: environment variables, options of sbatch and torchrun."""
 
 from __future__ import annotations
 
@@ -12,12 +12,12 @@ from hcp.rules.repair.fixes import option_of
 from hcp.rules.repair.spots import Change, args_value, line_end, newline_of, span_of, without
 
 _HEADER = re.compile(r"(?:[ \t]*(?:#[^\n]*)?\r?\n)*")
-"""Comments and empty lines at the top of a script: what sbatch reads ends here."""
+"""Comments and empty lines at the top of a script: sbatch reads no further."""
 _OPTION = re.compile(r"(--[\w-]+|-[A-Za-z])(=|\s+|)(.*)\Z", re.S)
 
 
 def plain_changes(launch: Launch, text: str, name: str, value: Any) -> Iterator[list[Change]]:
-    """The ways to make one edit of a fact outside the configuration, the best first."""
+    """The ways to make one edit of a fact outside the configuration, best first."""
     if launch.reading.form == "args-yaml" and name.startswith("env."):
         yield from _in_env_vars(launch, text, name, value)
     elif launch.reading.form != "shell":
@@ -102,7 +102,7 @@ def _option(launch: Launch, text: str, name: str, value: Any) -> Iterator[list[C
 
 
 def _total(launch: Launch, text: str, name: str, value: Any) -> list[Change]:
-    """The number of all tasks, where it is written too: Slurm takes it before the number on a node."""
+    """The total number of tasks, if that is written too: Slurm gives it precedence over the number per node."""
     factor = launch.facts.get({"ntasks_per_node": "nodes", "nodes": "ntasks_per_node"}.get(name, ""))
     changes = []
     for program in ("sbatch", "srun"):

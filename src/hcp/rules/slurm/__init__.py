@@ -1,1 +1,1 @@
-"""What a Slurm script asks for, and what its job survives."""
+"""What a Slurm script requests, and what its job survives."""

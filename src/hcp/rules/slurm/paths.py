@@ -1,4 +1,4 @@
-"""Where the files of a job are: on every node, inside the container, and there when Slurm opens them."""
+"""Where a job's files are: visible to every node, inside the container, and present when Slurm opens them."""
 
 from __future__ import annotations
 
@@ -11,9 +11,9 @@ from hcp.rules.upstream import BRIDGE_SBATCH, DIST_CHECKPOINTING, VERL_RAY_ON_SL
 from hcp.rules.view import View
 
 _LOCAL = ("/tmp", "/var/tmp", "/dev/shm", "/run", "/local", "/localscratch", "/scratch/local", "/raid", "/mnt/nvme")
-"""Folders that are by custom every node's own."""
+"""Folders that are node-local by convention."""
 _KNOWN_BEFORE = re.compile(r"%%|%[ux]")
-"""Of sbatch's filename patterns those that have their value at submission: the user, the job's name, a % itself."""
+"""The sbatch filename patterns that are known at submission: the user, the job's name, a literal %."""
 _CACHES = tuple(
     f"env.{name}"
     for name in "HF_HOME HF_DATASETS_CACHE HF_HUB_CACHE TRANSFORMERS_CACHE NEMO_HOME NEMORUN_HOME UV_CACHE_DIR".split()
@@ -39,7 +39,7 @@ def _has_paths(v: View, *names: str) -> bool:
 
 
 def _container_mounts(v: View) -> list[str]:
-    """The container's side of every mount. Without the option it is unknown: a site may mount folders by default."""
+    """The container-side path of every mount. Unknown without the option: a site may mount folders by default."""
     name = "sbatch.container_mounts" if v.known("sbatch.container_mounts") else "srun.container_mounts"
     entries = [entry.split(":") for entry in str(v[name]).split(",") if entry]
     return [posixpath.normpath(entry[1] if len(entry) > 1 else entry[0]) for entry in entries]
@@ -56,19 +56,19 @@ def _container_mounts(v: View) -> list[str]:
     bad=Example("mlm", "--save /tmp/ckpt", "nodes=2"),
 )
 def paths_are_shared_by_all_nodes(v: View) -> Problem | None:
-    """Checkpoints, data and caches lie where every node sees them.
+    """Checkpoints, data and caches are on storage that every node sees.
 
-    Distributed checkpoints are written by all ranks into one folder. In /tmp or on a node's own disk each node
-    keeps a part that no other sees: saving reports success and loading fails. A cache in such a place is filled
-    once per node, and packed data that is prepared several times can differ.
+    All ranks write a distributed checkpoint into one folder. In /tmp or on a local disk each node keeps a part that no
+    other node sees: saving reports success, and loading fails. A cache in such a place is filled once per node, and
+    packed data that is prepared several times may differ.
     """
     if v.nodes in (None, 1):
         return None
     for name, path in _paths(v, _PATHS[:2]):
         if any(_is_below(path, folder) for folder in _LOCAL):
             return Problem(
-                message="every node writes its own part of the checkpoint where the others do not see it: no node can "
-                "load it, and it is lost with the node",
+                message="every node writes its part of the checkpoint where the others can't see it: no node can load "
+                "the whole, and the part is lost with its node",
                 found=f"{name} {path} on {v.nodes} nodes",
                 wanted="a folder on a file system that all nodes share",
                 facts=(name,),
@@ -106,17 +106,18 @@ def paths_are_shared_by_all_nodes(v: View) -> Problem | None:
 def output_folder_exists(v: View) -> Problem | None:
     """The folder of --output exists when the job is submitted.
 
-    Slurm opens the log file before it starts the script and makes no folders. If the folder is missing the job ends
-    at once, or runs on with its output dropped, depending on the version. A mkdir in the script comes too late, and
-    a pattern such as %j in the folder's name can never be there before; the user (%u) and the job's name (%x) can.
+    Slurm opens the log file before it starts the script and doesn't create folders. If the folder is missing, the job
+    ends at once or runs with its output discarded, depending on the version. A mkdir in the script comes too late, and
+    a folder with a pattern such as %j in its name cannot exist beforehand; one with the user (%u) or the job's name
+    (%x) can.
     """
     name = "sbatch.output" if "/" in str(v.get("sbatch.output") or "").lstrip("./") else "sbatch.error"
     output = str(v[name])
     folder = posixpath.dirname(output)
     if "%" in _KNOWN_BEFORE.sub("", folder):
         return Problem(
-            message="Slurm makes no folder for the log: the job fails at once, or runs with its output thrown away",
-            found=f"--output={output}: the folder {folder} has a name that only the job gets",
+            message="Slurm doesn't create the log folder: the job fails at once, or runs with its output discarded",
+            found=f"--output={output}: the folder {folder} has a name that is only known once the job runs",
             wanted="the % pattern in the file's name, in a folder that exists",
             facts=(name,),
             severity="error",
@@ -130,8 +131,8 @@ def output_folder_exists(v: View) -> Problem | None:
     if made is None and v.log_directory != "missing":
         return None
     return Problem(
-        message="the folder has to exist when the job is submitted: Slurm opens the log before the script runs",
-        found=f"--output={output}, " + (f"and {folder} is made by the job itself" if made else f"no folder {folder}"),
+        message="the folder must exist when the job is submitted: Slurm opens the log before the script runs",
+        found=f"--output={output}, " + (f"and the job itself creates {folder}" if made else f"no folder {folder}"),
         wanted=f"mkdir -p {folder} before sbatch",
         facts=(name,),
     )
@@ -161,8 +162,8 @@ def container_mounts_the_paths(v: View) -> Problem | None:
     """A container sees the checkpoint and data paths of its job.
 
     A path that no mount covers exists only inside the container. Data is then not found, after the whole job has
-    started; a checkpoint is written into the container's own layer and thrown away with it, without a word. Paths
-    below /home count as mounted unless --no-container-mount-home is given.
+    started; a checkpoint is written into the container's own layer and silently discarded with it. Paths below /home
+    count as mounted unless --no-container-mount-home is given.
     """
     without_home = v.get("srun.no_container_mount_home") or v.get("sbatch.no_container_mount_home")
     paths = [(name, path) for name, path in _paths(v, _PATHS) if without_home or not path.startswith("/home/")]
@@ -171,10 +172,10 @@ def container_mounts_the_paths(v: View) -> Problem | None:
         if any(_is_below(path, mount) for mount in mounts):
             continue
         return Problem(
-            message="the path is inside the container only: what is read there is not found, and what is written there "
-            "is lost with the container",
+            message="the path exists only inside the container: files to read aren't found, and files written there "
+            "are lost with the container",
             found=f"{name} {path}, mounts {', '.join(mounts) or 'none'}",
-            wanted=f"a mount that holds it: --container-mounts=…,{posixpath.dirname(path)}",
+            wanted=f"a mount that covers it: --container-mounts=…,{posixpath.dirname(path)}",
             facts=(name, "srun.container_mounts"),
         )
     return None

@@ -1,4 +1,4 @@
-"""Where Slurm puts the ranks: node after node, and inside NVLink domains."""
+"""Where Slurm places ranks: node after node, and inside NVLink domains."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ _ENOUGH = 2_000
 
 
 def _close_groups(v: View) -> tuple[str, Iterable[Sequence[int]]]:
-    """The groups that need NVLink most: tensor parallel, else the inner level, else the CP groups."""
+    """The groups that need NVLink most: tensor-parallel, else the inner level, else the CP groups."""
     mesh = dense_mesh(v, v.world_size)
     if mesh is None:
         return "", ()
@@ -44,15 +44,15 @@ def _close_groups(v: View) -> tuple[str, Iterable[Sequence[int]]]:
     ),
 )
 def ranks_fill_nodes_in_order(v: View) -> Problem | None:
-    """Ranks fill one node after the other.
+    """Ranks are placed block by block, filling one node after another.
 
-    megatron-core takes adjacent ranks for close ones: tensor-parallel and inner CP groups are adjacent in the
-    numbering. With srun --distribution=cyclic rank r is on node r modulo the number of nodes, so exactly those
-    groups cross the network, and layouts that are right on paper are slow. Nothing logs it.
+    megatron-core assumes that adjacent ranks are close: tensor-parallel and inner CP groups are adjacent in the
+    numbering. With srun --distribution=cyclic, rank r is on node r modulo the number of nodes, so exactly those groups
+    cross the network, and layouts that look right on paper are slow. Nothing is logged.
     """
     if v.placement != "cyclic" or v.world_size <= v.gpus_per_node or v.world_size % v.gpus_per_node:
         return None
-    from hcp.core.placement import Placement  # here, so that other launches do not pay for it
+    from hcp.core.placement import Placement  # here, so that other launches don't pay for it
 
     name, groups = _close_groups(v)
     block = Placement(v.world_size, v.gpus_per_node)
@@ -67,7 +67,7 @@ def ranks_fill_nodes_in_order(v: View) -> Problem | None:
                 f"by block on {len(here)}",
                 wanted="srun --distribution=block (Slurm's default)",
                 facts=("placement",),
-                fixes=(Fix({"placement": "block"}, "ranks fill one node after the other"),),
+                fixes=(Fix({"placement": "block"}, "ranks fill one node after another"),),
             )
     return None
 
@@ -83,9 +83,9 @@ def ranks_fill_nodes_in_order(v: View) -> Problem | None:
     bad=Example("mlm", f"--context-parallel-size 16 {LEVELS} 4 4", "nodes=32 gpus_per_node=4 nvlink_domain=64"),
 )
 def inner_level_uses_the_nvlink_domain(v: View) -> Problem | None:
-    """The inner level uses the NVLink domain, not the tray.
+    """The inner level is sized for the NVLink domain, not the tray.
 
-    On GB200 and GB300 racks a Slurm node is a tray of 4 GPUs, while NVLink joins up to 72. An inner size made for
+    On GB200 and GB300 racks a Slurm node is a tray of 4 GPUs, while NVLink connects up to 72. An inner size chosen for
     the tray leaves most of the hierarchy on the ring.
     """
     levels = two_levels(v)
@@ -93,12 +93,12 @@ def inner_level_uses_the_nvlink_domain(v: View) -> Problem | None:
         return None
     inner, outer = levels
     if inner * v.tp != v.gpus_per_node or (outer > inner and suits_inner_level(v, outer)):
-        return None  # not sized by the tray, or TOPO002
+        return None  # not sized for the tray, or TOPO002's
     better = level_sizes(v)
     if better is None or better[0] <= inner or not suits_inner_level(v, better[0]):
         return None
     return Problem(
-        message=f"the inner all-to-all stops at the tray; NVLink reaches {v.nvlink_domain} GPUs",
+        message=f"the inner all-to-all spans only the tray; NVLink connects {v.nvlink_domain} GPUs",
         found=f"inner size {inner}, tensor_model_parallel_size {v.tp}, {v.gpus_per_node} GPUs per node",
         wanted=f"an inner size for the NVLink domain: {better[0]}",
         facts=("hcp_sizes", "gpus_per_node", "nvlink_domain"),

@@ -1,4 +1,4 @@
-"""Where the launchers of several nodes meet."""
+"""Where the launchers on several nodes rendezvous."""
 
 from __future__ import annotations
 
@@ -19,13 +19,13 @@ _HERE = ("localhost", "127.0.0.1", "::1", "0.0.0.0")
 
 
 def _meets(v: View) -> bool:
-    """Whether launchers that a script starts on several nodes have to find one another."""
+    """Whether a script starts launchers on several nodes that have to rendezvous."""
     stated = v.known("torchrun.nnodes") or "torchrun.nnodes" in v.launch.unknown
     return v.get("start") in ELASTIC_STARTS and stated and v.nodes > 1
 
 
 def _option(v: View, name: str) -> str | None:
-    """An option of torchrun, also as the variable PET_… that it reads; None where it is not given.
+    """An option of torchrun, or the variable PET_… for it; None if it isn't given.
 
     Raises:
         Unknown: it is given, but cannot be read.
@@ -53,11 +53,11 @@ def _host(endpoint: str) -> str:
     bad=_script("--rdzv-backend c10d --rdzv-endpoint localhost:29500"),
 )
 def nodes_meet_at_one_address(v: View) -> Problem | None:
-    """The launchers of several nodes meet at an address that all of them reach.
+    """The launchers on several nodes rendezvous at an address that all of them can reach.
 
-    localhost is another machine on every node, and it is torchrun's default. MASTER_ADDR in the environment does not
-    help: torchrun reads its options (or PET_…) and sets that variable itself. An address that the script computes is
-    taken for one that all nodes reach.
+    localhost is a different machine on every node, and it is torchrun's default. MASTER_ADDR in the environment doesn't
+    help: torchrun reads its options (or PET_…) and sets that variable itself. An address computed by the script is
+    assumed to be reachable from all nodes.
     """
     try:
         named = _option(v, "rdzv_endpoint") or _option(v, "master_addr")
@@ -66,10 +66,10 @@ def nodes_meet_at_one_address(v: View) -> Problem | None:
     if named is not None and _host(named) not in _HERE:
         return None
     return Problem(
-        message="every node waits for the others at an address of its own: start-up hangs until its timeout",
+        message="every node waits for the others at its own address: start-up hangs until it times out",
         found=f"{v.nodes} nodes with "
         + ("no --rdzv-endpoint and no --master-addr" if named is None else f"the address {named}"),
-        wanted="the name of one node, the same everywhere, such as --rdzv-backend c10d --rdzv-endpoint HOST:29500",
+        wanted="the name of one node, the same on all nodes, such as --rdzv-backend c10d --rdzv-endpoint HOST:29500",
         facts=("torchrun.nnodes", "torchrun.rdzv_endpoint", "torchrun.master_addr"),
     )
 
@@ -85,18 +85,18 @@ def nodes_meet_at_one_address(v: View) -> Problem | None:
     bad=_script("--master-addr node1"),
 )
 def nodes_have_ranks_of_their_own(v: View) -> Problem | None:
-    """Without a rendezvous backend, every node has a rank of its own.
+    """Without a rendezvous backend, every node has its own rank.
 
-    torchrun's --node-rank is 0 unless it is given. With srun all nodes get the same words, so a plain number is the
-    same rank everywhere. --rdzv-backend c10d numbers the nodes by itself.
+    torchrun's --node-rank is 0 unless it is given. Under srun all nodes get the same command line, so a literal number
+    is the same rank everywhere. --rdzv-backend c10d assigns node ranks itself.
     """
     if any(name in v.launch.unknown for name in ("torchrun.node_rank", "env.PET_NODE_RANK")):
-        return None  # a word that each node evaluates by itself
+        return None  # a word that each node evaluates itself
     rank = _option(v, "node_rank")
     if rank is not None and not v.get("srun"):
         return None
     return Problem(
-        message="all nodes take the same rank: start-up hangs until its timeout",
+        message="all nodes use the same rank: start-up hangs until it times out",
         found=f"{v.nodes} nodes with "
         + ("no --node-rank, which is 0" if rank is None else f"--node-rank {rank} on each"),
         wanted="--node-rank $SLURM_NODEID evaluated on each node, or --rdzv-backend c10d",

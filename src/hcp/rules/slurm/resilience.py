@@ -1,4 +1,4 @@
-"""Signals, requeueing and fault tolerance: whether a job that is interrupted goes on."""
+"""Signals, requeueing and fault tolerance: whether an interrupted job continues."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ _RESTART_ENVIRONMENT: Mapping[str, tuple[str, ...]] = {
 
 
 def _section_timeouts(v: View) -> dict[str, int]:
-    """ft_launcher's timeout in seconds of each section of a step."""
+    """ft_launcher's timeout in seconds for each section of a step."""
     text = str(v.get("torchrun.ft_rank_section_timeouts") or v.get("torchrun.ft_param_rank_section_timeouts") or "")
     return {name: int(seconds) for name, seconds in re.findall(r"(?<![a-z])([a-z]+):(\d{1,9})", text)}
 
@@ -45,15 +45,15 @@ def _requeues_itself(v: View) -> bool:
     bad=Example("bridge", "ft.enable_ft_package=true", "start=torchrun"),
 )
 def fault_tolerance_uses_ft_launcher(v: View) -> Problem | None:
-    """Fault tolerance is started by ft_launcher.
+    """Fault tolerance runs under ft_launcher.
 
     The fault-tolerance package of nvidia-resiliency-ext talks to a monitor that only ft_launcher starts, over a socket
-    that it names in the ranks' environment. Under torchrun or srun each rank stops with a RankMonitorClientError.
+    that it names in the ranks' environment. Under torchrun or srun each rank fails with a RankMonitorClientError.
     """
     if v.start == "ft_launcher":
         return None
     return Problem(
-        message="every rank stops at start-up with RankMonitorClientError: FT_RANK_MONITOR_IPC_SOCKET is not set, "
+        message="every rank fails at start-up with RankMonitorClientError: FT_RANK_MONITOR_IPC_SOCKET isn't set, "
         "since no monitor was started",
         found=f"enable_ft_package with ranks started by {v.start}",
         wanted="ft_launcher in place of torchrun",
@@ -80,26 +80,26 @@ def fault_tolerance_uses_ft_launcher(v: View) -> Problem | None:
     ),
 )
 def in_process_restart_has_its_settings(v: View) -> Problem | None:
-    """In-process restart has the environment and timeouts that it needs.
+    """In-process restart is used with the environment and timeouts that it needs.
 
-    A restart inside the processes aborts NCCL and goes on. It needs CUDA errors not to be thrown again, NVLS off,
-    quiet c10d logs (TORCH_CPP_LOG_LEVEL=error, which also hides the process-group lines), an srun that does not end
-    the job when one rank does, and process groups that outlast its hard timeout.
+    An in-process restart aborts NCCL and continues. It needs CUDA errors not to be rethrown, NVLS off, quiet c10d logs
+    (TORCH_CPP_LOG_LEVEL=error, which also hides the process-group lines), an srun that doesn't end the job when one
+    rank ends, and a process-group timeout longer than its hard timeout.
     """
     for name, allowed in _RESTART_ENVIRONMENT.items():
-        # A script shows its whole environment; elsewhere an absent variable is unknown.
+        # A script shows its whole environment; in other launches an absent variable is unknown.
         is_whole = v.launch.reading.form == "shell" and f"env.{name}" not in v.launch.unknown
         said = v.get(f"env.{name}") if is_whole else v[f"env.{name}"]
         if said not in allowed:
             return Problem(
-                message="a restart inside the processes fails, or drowns in warnings: the job ends at the first fault",
+                message="in-process restart fails, or floods the log with warnings: the job ends at the first fault",
                 found=f"{name} is {said if said is not None else 'not set'} with in-process restart",
                 wanted=f"{name}={allowed[0]}",
                 facts=(f"env.{name}", "inprocess_restart"),
                 fixes=(
                     Fix(
                         {f"env.{key}": values[0] for key, values in _RESTART_ENVIRONMENT.items()},
-                        "as in-process restart needs it",
+                        "what in-process restart needs",
                     ),
                 ),
             )
@@ -109,14 +109,14 @@ def in_process_restart_has_its_settings(v: View) -> Problem | None:
             found="srun --kill-on-bad-exit with in-process restart",
             wanted="srun --kill-on-bad-exit=0",
             facts=("srun.kill_on_bad_exit", "inprocess_restart"),
-            fixes=(Fix({"srun.kill_on_bad_exit": "0"}, "Slurm leaves the other ranks alone"),),
+            fixes=(Fix({"srun.kill_on_bad_exit": "0"}, "Slurm keeps the other ranks running"),),
         )
     minutes, hard = v.distributed_timeout_minutes, v.inprocess_hard_timeout
     if minutes is not None and hard is not None and minutes * 60 <= hard:
         return Problem(
             message="torch's watchdog ends the process before in-process restart can act",
             found=f"process groups time out after {minutes:g} min, the hard timeout is {hard:g} s",
-            wanted="a longer timeout of the process groups",
+            wanted="a longer process-group timeout",
             facts=("distributed_timeout_minutes", "inprocess_hard_timeout"),
             fixes=(Fix({"distributed_timeout_minutes": int(hard // 60) + 10}, "outlasts it"),),
         )
@@ -146,9 +146,9 @@ def in_process_restart_has_its_settings(v: View) -> Problem | None:
 def ft_timeouts_are_long_enough(v: View) -> Problem | None:
     """The timeouts of fault tolerance are longer than a step and a checkpoint.
 
-    ft_launcher ends and restarts a rank whose section takes longer than its timeout. A step at a long context takes
-    minutes, and the first ones longer: a timeout that fits short sequences restarts a healthy job until its
-    restarts are used up. State step_s and checkpoint_s to have it compared.
+    ft_launcher ends and restarts a rank whose section takes longer than its timeout. A step at long context takes
+    minutes, and the first steps take longer: a timeout chosen for short sequences restarts a healthy job until its
+    restarts are used up. State step_s and checkpoint_s to have them compared.
     """
     sections = _section_timeouts(v)
     for section, fact in (("step", "step_s"), ("checkpointing", "checkpoint_s")):
@@ -158,7 +158,7 @@ def ft_timeouts_are_long_enough(v: View) -> Problem | None:
         needed = v[fact]
         if needed is not None and limit <= needed:
             return Problem(
-                message="every slow step counts as a hang: ft_launcher restarts ranks that are well, again and again",
+                message="every slow step counts as a hang: ft_launcher restarts healthy ranks again and again",
                 found=f"a timeout of {limit} s for section {section}, which takes {needed:g} s",
                 wanted="a timeout of several times the longest step or checkpoint",
                 facts=("torchrun.ft_rank_section_timeouts", fact),
@@ -177,20 +177,20 @@ def ft_timeouts_are_long_enough(v: View) -> Problem | None:
     bad=Example("mlm", "#SBATCH --requeue\n" + _SRUN + "\n", _ONE_RANK),
 )
 def requeued_job_counts_restarts(v: View) -> Problem | None:
-    """A job that is requeued counts its restarts.
+    """A job that requeues itself limits its restarts.
 
-    A requeued job starts from the same script. If it fails because of itself (a wrong setting, a bad sample, a full
-    disk) it fails again, and without a limit it does so for days. SLURM_RESTART_COUNT says how often; a checkpoint
-    newer than the last start says that a restart is worth it.
+    A requeued job runs the same script. If the cause of the failure persists (a wrong setting, a bad sample, a full
+    disk) it fails again, and without a limit it does so for days. SLURM_RESTART_COUNT gives the number of restarts; a
+    checkpoint newer than the last start shows progress.
     """
     text = v.launch.reading.text or ""
     if re.search(r"^[^#\n]*SLURM_RESTART_COUNT", text, re.M):
         return None
     how = "the script requeues itself" if _requeues_itself(v) else "--requeue"
     return Problem(
-        message="a job that fails at the same place starts again for ever, and nobody is told",
-        found=f"{how}, and nothing looks at SLURM_RESTART_COUNT",
-        wanted="a limit on $SLURM_RESTART_COUNT, and a guard that a restart made progress (hcp render --requeue N)",
+        message="a job that always fails at the same place restarts forever without notice",
+        found=f"{how}, and nothing checks SLURM_RESTART_COUNT",
+        wanted="a limit on $SLURM_RESTART_COUNT, and a check that the last run made progress (hcp render --requeue N)",
         facts=("sbatch.requeue",),
     )
 

@@ -1,4 +1,4 @@
-"""The signal before the end of a job: whether it comes early enough, and whether it reaches ranks that listen."""
+"""The signal before the end of a job: whether it comes early enough, and whether the ranks receive and handle it."""
 
 from __future__ import annotations
 
@@ -17,16 +17,16 @@ _ENOUGH_S = 300
 _TERM = ("TERM", "15")
 _NUMBERS = {"TERM": "15", "USR1": "10", "USR2": "12", "INT": "2", "HUP": "1"}
 _AGENT_S = 30
-"""torch.distributed.elastic's shutdown_timeout: on SIGTERM the agent kills its ranks that many seconds later."""
+"""torch.distributed.elastic's shutdown_timeout: the agent kills its ranks that many seconds after SIGTERM."""
 _OPAQUE = re.compile(r"^[ \t]*(?:source|\.)[ \t]", re.M)
-"""Another file that the shell reads: the trap may stand there."""
+"""Another file that the shell reads: the trap may be there."""
 _TRAP = re.compile(r"^[^#\n]*\btrap[ \t][^\n]*", re.M)
 _WAIT = re.compile(r"^[^#\n]*\bwait\b", re.M)
 _RENDER = "hcp render --requeue N writes such a script"
 
 
 class _Asked(NamedTuple):
-    """--signal: `target` is "B:" where the batch script alone gets it; `name` without SIG."""
+    """--signal: `target` is "B:" if only the batch script gets it; `name` is without SIG."""
 
     target: str
     name: str
@@ -60,53 +60,56 @@ def _asked(v: View) -> _Asked | None:
     ),
 )
 def signal_comes_early_enough(v: View) -> Problem | None:
-    """The signal before the end comes early enough, to a trainer that listens.
+    """The signal before the end comes early enough, and the trainer handles it.
 
-    Without the exit-signal handler the trainer dies of it, and with the handler, which is for SIGTERM, of any other
-    signal. Under srun TERM@SECONDS reaches the ranks; they end with 0 then, so a job that is to be requeued wants
-    B:USR1@SECONDS, a trap, and srun in the background. B: without a trap ends bash at once; a trap is not heard while
-    bash waits for a foreground command. torchrun and ft_launcher kill their ranks 30 s after SIGTERM: they want B:, and
-    a wrapper on every node that signals the ranks alone. Each of these loses the work since the last checkpoint.
+    Without the exit-signal handler the signal kills the trainer; the handler covers only SIGTERM, so any other signal
+    still does. Under srun, TERM@SECONDS reaches the ranks, which then exit with 0, so a job to be requeued needs
+    B:USR1@SECONDS, a trap, and srun in the background. B: without a trap ends bash at once; a trap doesn't run while
+    bash waits for a foreground command. torchrun and ft_launcher kill their ranks 30 s after SIGTERM: they need B: and
+    a wrapper on every node that signals only the ranks. Each of these mistakes loses the work since the last
+    checkpoint.
     """
     asked = _asked(v)
     if asked is None:
         return None
     if not v.exit_signal_handler:
         return Problem(
-            message="the trainer does not listen: it is killed by the signal or at the end, and what was trained since "
-            "the last checkpoint is lost",
+            message="the trainer doesn't handle the signal: it is killed by it or at the time limit, and all training "
+            "since the last checkpoint is lost",
             found=f"--signal={v['sbatch.signal']} without the exit-signal handler",
             wanted="--exit-signal-handler (Bridge: train.exit_signal_handler)",
             facts=("exit_signal_handler", "sbatch.signal"),
-            fixes=(Fix({"exit_signal_handler": True}, "saves and ends when it gets the signal"),),
+            fixes=(Fix({"exit_signal_handler": True}, "saves and exits on the signal"),),
         )
     lost = _lost_at_the_script(v, asked) if asked.target else _lost_at_the_steps(v, asked)
     return lost or _too_late(v, asked)
 
 
 def _lost_at_the_steps(v: View, asked: _Asked) -> Problem | None:
-    """What is wrong where Slurm gives the signal to every task."""
+    """What is wrong if Slurm sends the signal to every task."""
     start, text = v.get("start"), v.launch.reading.text or ""
     if start in ELASTIC_STARTS and not _may_trap(v, 1):
         patience = v.get("env.TORCH_ELASTIC_SHUTDOWN_TIMEOUT")
         if patience is None and "env.TORCH_ELASTIC_SHUTDOWN_TIMEOUT" not in v.launch.unknown:
             return Problem(
-                message=f"{start} gets the signal, not its ranks, and kills them {_AGENT_S} s later, saved or not",
+                message=f"{start} gets the signal instead of its ranks and kills them {_AGENT_S} s later, saved or not",
                 found=f"--signal={v['sbatch.signal']} with ranks started by {start}",
                 wanted=f"B:USR1@SECONDS, a trap, and a wrapper on each node that signals the ranks: {_RENDER}",
                 facts=("sbatch.signal", "start"),
             )
     if v.get("exit_signal") is None and asked.name not in _TERM:
         return Problem(
-            message=f"the trainer listens for SIGTERM and gets SIG{asked.name}, which ends it at once",
+            message=f"the trainer handles SIGTERM but gets SIG{asked.name}, which ends it at once",
             found=f"--signal={v['sbatch.signal']} goes to the ranks, whose handler is for SIGTERM",
             wanted="--signal=TERM@SECONDS, or B:… with a script that passes SIGTERM on",
             facts=("sbatch.signal", "exit_signal_handler"),
-            fixes=(Fix({"sbatch.signal": f"TERM@{max(asked.seconds, _ENOUGH_S)}"}, "the one that the handler is for"),),
+            fixes=(
+                Fix({"sbatch.signal": f"TERM@{max(asked.seconds, _ENOUGH_S)}"}, "the signal that the handler covers"),
+            ),
         )
     if start == "srun" and v.get("sbatch.requeue") and not re.search(r"^[^#\n]*\bscontrol\s+requeue\b", text, re.M):
         return Problem(
-            message="the ranks save and end with 0: Slurm takes the job for completed, and nobody requeues it",
+            message="the ranks save and exit with 0: Slurm considers the job completed, and it isn't requeued",
             found=f"--requeue and --signal={v['sbatch.signal']}, and no scontrol requeue in the script",
             wanted=f"B:USR1@SECONDS, a trap, srun in the background, and scontrol requeue: {_RENDER}",
             facts=("sbatch.signal", "sbatch.requeue"),
@@ -115,7 +118,7 @@ def _lost_at_the_steps(v: View, asked: _Asked) -> Problem | None:
 
 
 def _lost_at_the_script(v: View, asked: _Asked) -> Problem | None:
-    """What is wrong where Slurm gives the signal to the batch script alone."""
+    """What is wrong if Slurm sends the signal only to the batch script."""
     if v.launch.reading.form != "shell":
         return None
     start = v.get("start")
@@ -123,7 +126,8 @@ def _lost_at_the_script(v: View, asked: _Asked) -> Problem | None:
     if not _may_trap(v, 1, asked.name):
         plain = Fix({"sbatch.signal": f"TERM@{asked.seconds}"}, "Slurm signals the ranks itself")
         return Problem(
-            message=f"bash has no trap for SIG{asked.name}: the script dies of it at once, unsaved ranks with it",
+            message=f"bash has no trap for SIG{asked.name}: the signal kills the script at once, and the ranks with "
+            f"it, unsaved",
             found=f"{found} without a trap for it",
             wanted="--signal=TERM@SECONDS with srun, or a trap that passes SIGTERM on and an srun in the background",
             facts=("sbatch.signal",),
@@ -131,15 +135,15 @@ def _lost_at_the_script(v: View, asked: _Asked) -> Problem | None:
         )
     if not _OPAQUE.search(v.launch.reading.text or "") and not _WAIT.search(v.launch.reading.text or ""):
         return Problem(
-            message="bash runs a trap when its foreground command has ended: the signal is heard after the training",
-            found=f"{found} with a trap, and nothing that waits for a training in the background",
-            wanted="the training in the background (&) and a loop of wait",
+            message="bash runs a trap only after its foreground command ends: the signal is handled after training",
+            found=f"{found} with a trap, but no wait for training in the background",
+            wanted="training in the background (&) and a wait loop",
             facts=("sbatch.signal",),
         )
     if start in ELASTIC_STARTS and not _may_trap(v, 2):
         return Problem(
-            message=f"what the trap sends reaches {start} and not its ranks: it kills them {_AGENT_S} s later",
-            found=f"{found} with a trap in the script, and none beside {start} on the nodes",
+            message=f"the trap's signal reaches {start}, not its ranks: it kills them {_AGENT_S} s later",
+            found=f"{found} with a trap in the script, but none around {start} on the nodes",
             wanted=f"a wrapper on each node that shields {start} and signals its ranks: {_RENDER}",
             facts=("sbatch.signal", "start"),
         )
@@ -147,7 +151,7 @@ def _lost_at_the_script(v: View, asked: _Asked) -> Problem | None:
 
 
 def _may_trap(v: View, times: int, signal: str = "") -> bool:
-    """Whether the script has so many traps (for this signal), or sources a file that may have them."""
+    """Whether the script has that many traps (for this signal), or sources a file that may have them."""
     text = v.launch.reading.text or ""
     names = "|".join(filter(None, (signal, _NUMBERS.get(signal)))) or "TERM|USR1|USR2|15|10|12"
     traps = [line for line in _TRAP.findall(text) if re.search(rf"\b(?:SIG)?(?:{names})\b", line)]
@@ -161,7 +165,7 @@ def _too_late(v: View, asked: _Asked) -> Problem | None:
     enough = max(_ENOUGH_S, 2 * int(needed)) if needed else _ENOUGH_S
     if asked.seconds < _DEFAULT_LEAD_S or asked.seconds < (v.checkpoint_s or 0):
         return Problem(
-            message="the job ends while the checkpoint is still being written: what was trained since the last is lost",
+            message="the job ends while the checkpoint is still being written: all training since the last one is lost",
             found=f"{asked.seconds} s before the end" + (f", a checkpoint takes {needed:g} s" if needed else ""),
             wanted="more seconds in --signal than a checkpoint takes",
             facts=("sbatch.signal", "checkpoint_s"),

@@ -1,4 +1,4 @@
-"""Which ranks srun starts: by itself, or through a launcher on each node."""
+"""Which ranks srun starts: directly, or through a launcher on each node."""
 
 from __future__ import annotations
 
@@ -19,10 +19,10 @@ from hcp.rules.view import View
     bad=Example("mlm", "--context-parallel-size 2", "start=srun nodes=2 gpus_per_node=8 ntasks_per_node=1"),
 )
 def srun_starts_all_ranks(v: View) -> Problem | None:
-    """srun starts as many ranks as the launch counts on.
+    """srun starts as many ranks as the launch expects.
 
-    With srun each task is a rank. With fewer tasks than the job counts on, the others wait in init_process_group,
-    or GPUs stay idle; more tasks put two ranks on a GPU.
+    With srun each task is a rank. With fewer tasks than the job expects, the ranks wait in init_process_group, or GPUs
+    stay idle; with more tasks, two ranks share a GPU.
     """
     tasks, gpus = v.ntasks_per_node, v.gpus_per_node
     started = v.nodes * tasks
@@ -30,16 +30,17 @@ def srun_starts_all_ranks(v: View) -> Problem | None:
         return None
     effect: Effect = "hang" if started < v.world_size else "slow" if tasks < gpus else "crash"
     messages = {
-        "hang": "ranks are missing: start-up waits for them until its timeout",
+        "hang": "ranks are missing: start-up waits for them until it times out",
         "slow": "GPUs stay idle: there are fewer tasks than GPUs on a node",
-        "crash": "more ranks start than there are GPUs or places for them",
+        "crash": "more ranks start than there are GPUs or slots for them",
     }
     return Problem(
         message=messages[effect],
-        found=f"{v.nodes} nodes x {tasks} tasks = {started} ranks, for a job of {v.world_size} with {gpus} GPUs a node",
+        found=f"{v.nodes} nodes x {tasks} tasks = {started} ranks, for a job of {v.world_size} with {gpus} GPUs per "
+        f"node",
         wanted="one Slurm task per GPU: nodes x ntasks-per-node equal to the number of ranks",
         facts=("ntasks_per_node", "nodes", "world_size"),
-        # Where no number changes the fix is none: the engine leaves it out.
+        # If no number changes, there is no fix: the engine drops it.
         fixes=(
             Fix({"ntasks_per_node": gpus}, "one task per GPU"),
             Fix({"gpus_per_node": max(tasks, gpus)}, "one GPU per task"),
@@ -70,12 +71,11 @@ def srun_starts_all_ranks(v: View) -> Problem | None:
     ),
 )
 def one_launcher_per_node(v: View) -> Problem | None:
-    """One launcher per node where torchrun starts the ranks.
+    """There is one launcher per node if torchrun starts the ranks.
 
-    srun starts its command once per task, and torchrun starts one process per GPU each time. Eight tasks of
-    torchrun with eight processes are 64 on a node: the first takes the rendezvous port and the others stop with
-    EADDRINUSE, or join as nodes that do not exist. One task per GPU is right only where srun starts the ranks
-    themselves.
+    srun starts its command once per task, and torchrun starts one process per GPU each time. Eight torchrun tasks with
+    eight processes each are 64 on a node: the first takes the rendezvous port and the others fail with EADDRINUSE, or
+    join as nodes that don't exist. One task per GPU is right only where srun starts the ranks themselves.
     """
     fix = Fix({"ntasks_per_node": 1}, "one launcher per node")
     if not v.known("ntasks_per_node") and v.known("srun.ntasks"):
@@ -88,8 +88,8 @@ def one_launcher_per_node(v: View) -> Problem | None:
         return None
     processes = tasks * (v.get("gpus_per_node") or 1)
     return Problem(
-        message=f"{tasks} launchers start on every node: {processes} processes instead of one per GPU, and all but one "
-        "stop with EADDRINUSE, or ranks are counted twice",
+        message=f"{tasks} launchers start on every node: {processes} processes instead of one per GPU; all but one "
+        f"launcher fail with EADDRINUSE, or ranks are counted twice",
         found=f"{v.start} under srun with {tasks} tasks per node",
         wanted=f"one task per node: {v.start} starts the node's ranks itself",
         facts=("ntasks_per_node", "srun.ntasks"),

@@ -1,1 +1,1 @@
-"""How the ranks fit the layout, and where groups lie."""
+"""Whether the ranks fit the layout, and where groups are placed."""

@@ -37,9 +37,9 @@ def _fits_one_domain(v: View) -> bool:
 def inner_level_stays_in_the_nvlink_domain(v: View) -> Problem | None:
     """The inner all-to-all stays inside an NVLink domain.
 
-    The inner level joins adjacent CP ranks, which are tensor_model_parallel_size apart in the global numbering.
-    Where tp x inner size does not divide the NVLink domain, the all-to-all that is meant for NVLink crosses the
-    network. Nothing upstream checks it; only the step time shows it.
+    The inner level groups adjacent CP ranks, which are tensor_model_parallel_size apart in the global numbering. If tp
+    x inner size doesn't divide the NVLink domain, the all-to-all meant for NVLink crosses the network. Nothing upstream
+    checks this; only the step time shows it.
     """
     levels = two_levels(v)
     if levels is None or _fits_one_domain(v):
@@ -50,7 +50,7 @@ def inner_level_stays_in_the_nvlink_domain(v: View) -> Problem | None:
     better = level_sizes(v)
     fixes = [] if better is None else [Fix({"hcp_sizes": better}, "the inner level stays inside an NVLink domain")]
     return Problem(
-        message="the inner all-to-all leaves the NVLink domain: it runs at network speed, several times slower",
+        message="the inner all-to-all crosses NVLink domains: it runs at network speed, several times slower",
         found=f"inner size {levels[0]}: ranks {', '.join(map(str, group))} in NVLink domains of {v.nvlink_domain} GPUs",
         wanted=f"tensor_model_parallel_size x inner size that divides {v.nvlink_domain}",
         facts=("hcp_sizes", "tp", "nvlink_domain"),

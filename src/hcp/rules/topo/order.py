@@ -1,4 +1,4 @@
-"""The order of the axes in the numbering of ranks, in megatron-core's dense grid and in its expert grid."""
+"""The axis order of the rank numbering, in megatron-core's dense grid and in its expert grid."""
 
 from __future__ import annotations
 
@@ -16,9 +16,9 @@ def _order(v: View) -> str:
 
 
 def _unnamed_axes(v: View, axes: list[str]) -> list[str]:
-    """The axes that the order has to name and does not: those of size above 1 in either grid, since 0.19 tp at any.
+    """The axes that the order must name but doesn't: those of size above 1 in either grid, since 0.19 tp at any size.
 
-    0.19 puts the axis gtp_remat into the order, and takes the letters tp in its name for the axis tp.
+    0.19 adds the axis gtp_remat to the order, and matches the letters tp in its name as the axis tp.
     """
     sizes = {
         "tp": max(v.tp, v.etp),
@@ -33,7 +33,7 @@ def _unnamed_axes(v: View, axes: list[str]) -> list[str]:
 
 
 def _pipeline_stride(v: View, axes: list[str], expert: bool) -> int:
-    """How far the stages of a pipeline stand apart in the numbering of ranks of a grid."""
+    """The rank stride between pipeline stages in a grid."""
     if expert:
         sizes = {"tp": v.etp, "ep": v.ep * v.get("egtp", 1), "dp": v.world_size // expert_ranks(v)}
     else:
@@ -42,7 +42,7 @@ def _pipeline_stride(v: View, axes: list[str], expert: bool) -> int:
 
 
 def _has_inner_pipeline(v: View) -> bool:
-    """Whether there is a pipeline whose axis is not the slowest one."""
+    """Whether there is a pipeline whose axis isn't the slowest-varying."""
     return v.get("pp") != 1 and not _order(v).endswith("pp") and v.pp > 1
 
 
@@ -68,9 +68,9 @@ def _has_inner_pipeline(v: View) -> bool:
 def dense_and_expert_pipelines_agree(v: View) -> Problem | None:
     """Dense and expert layers share their pipeline groups.
 
-    Where the pipeline axis is not the slowest one, the two grids agree on pipeline groups only if their
-    data-parallel sizes are equal. The expert grid exists in dense models too, so a dense model with pp > 1 and cp >
-    1 always fails under --use-tp-pp-dp-mapping.
+    If the pipeline axis isn't the slowest-varying, the two grids agree on pipeline groups only if their data-parallel
+    sizes are equal. The expert grid exists in dense models too, so a dense model with pp > 1 and cp > 1 always fails
+    under --use-tp-pp-dp-mapping.
     """
     order = _order(v)
     axes = order.lower().split("-")
@@ -82,11 +82,11 @@ def dense_and_expert_pipelines_agree(v: View) -> Problem | None:
     width, of_experts = v.tp * v.get("gtp", 1) * v.cp, v.etp * v.get("egtp", 1)
     fixes = []
     if v.get("use_tp_pp_dp_mapping"):
-        fixes.append(Fix({"use_tp_pp_dp_mapping": False}, "the pipeline axis comes last"))
+        fixes.append(Fix({"use_tp_pp_dp_mapping": False}, "the pipeline axis varies slowest"))
     if v.get("num_experts") and width % of_experts == 0:
         fixes.append(Fix({"ep": width // of_experts}, f"experts over {width // of_experts} ranks"))
     return Problem(
-        message="start-up stops: dense and expert layers would get different pipeline groups, also in a dense model",
+        message="start-up fails: dense and expert layers would get different pipeline groups (in a dense model, too)",
         found=f"rank order {order} with tp x cp = {width} and etp x ep = {of_experts * v.ep} at pp {v.pp}",
         wanted=f"the order {DEFAULT_ORDER}, or etp x ep equal to tp x cp",
         facts=("rank_order", "ep", "cp"),
@@ -122,14 +122,14 @@ def dense_and_expert_pipelines_agree(v: View) -> Problem | None:
 def order_names_every_axis(v: View) -> Problem | None:
     """The rank order names every axis in use.
 
-    A rank order of your own (an argument of initialize_model_parallel) may leave out axes of size 1 only, and since
-    0.19 tp at no size. The place of cp in it also decides which ranks the inner all-to-all joins.
+    A custom rank order (an argument of initialize_model_parallel) may omit only axes of size 1, and since 0.19 never
+    tp. The position of cp in it also determines which ranks the inner all-to-all connects.
     """
     missing = _unnamed_axes(v, _order(v).lower().split("-")) if grids_divide_ranks(v) else []
     if not missing:
         return None
     return Problem(
-        message="start-up stops: the rank order leaves out an axis that megatron-core looks for",
+        message="start-up fails: the rank order omits an axis that megatron-core needs",
         found=f"rank order {_order(v)} without {', '.join(missing)}",
         wanted=f"tp, and every axis of size above 1, as in {DEFAULT_ORDER}",
         facts=("rank_order",),

@@ -46,9 +46,9 @@ def _say_ranks(count: int) -> str:
     bad=Example("mlm", "--tensor-model-parallel-size 2 --context-parallel-size 4", "world_size=12"),
 )
 def ranks_fit_the_dense_layout(v: View) -> Problem | None:
-    """The ranks are a multiple of tp x cp x pp.
+    """The number of ranks is a multiple of tp x cp x pp.
 
-    The data-parallel size is what is left of the ranks after tp, cp, pp and weight shards; it must be whole.
+    The data-parallel size is what remains of the ranks after tp, cp, pp and weight shards; it must be an integer.
     """
     shard = dense_ranks(v)
     if v.world_size % shard == 0:
@@ -60,7 +60,7 @@ def ranks_fit_the_dense_layout(v: View) -> Problem | None:
             fixes += [Fix({axis: size}, over(kind, size)) for size in nearest_divisors(v.world_size // others, v[axis])]
     sizes = f"tp {v.tp} x cp {v.cp} x pp {v.pp}{_say_shards(v.get('gtp', 1))}"
     return Problem(
-        message="start-up stops: no data-parallel size fits",
+        message="start-up fails: no data-parallel size fits",
         found=f"{_say_ranks(v.world_size)} for {sizes} = {shard}",
         wanted=f"a multiple of {shard} ranks",
         facts=("world_size", "cp", "tp", "pp"),
@@ -90,10 +90,10 @@ def ranks_fit_the_dense_layout(v: View) -> Problem | None:
     ),
 )
 def ranks_fit_the_expert_layout(v: View) -> Problem | None:
-    """The ranks are a multiple of etp x ep x pp.
+    """The number of ranks is a multiple of etp x ep x pp.
 
-    Experts have a grid of their own over the same ranks, without a CP axis. The smallest world that both grids fit
-    is pp x lcm(tp x cp, etp x ep), which can be more than the larger of the two products.
+    Experts have their own grid over the same ranks, without a CP axis. The smallest world that both grids fit is pp x
+    lcm(tp x cp, etp x ep), which can be more than the larger of the two products.
     """
     expert = expert_ranks(v)
     if v.world_size % expert == 0:
@@ -106,10 +106,10 @@ def ranks_fit_the_expert_layout(v: View) -> Problem | None:
         sizes = nearest_divisors(v.world_size // others, v.ep, lambda size: experts % size == 0)
         fixes += [Fix({"ep": size}, over("expert", size)) for size in sizes]
     if v.etp != v.tp:
-        fixes.append(Fix({"etp": v.tp}, "experts split as the dense layers are"))
+        fixes.append(Fix({"etp": v.tp}, "experts split like the dense layers"))
     shards = _say_shards(v.get("egtp", 1))
     return Problem(
-        message="start-up stops: the expert grid, which has no CP axis, does not divide the ranks",
+        message="start-up fails: the expert grid, which has no CP axis, doesn't divide the ranks",
         found=f"{_say_ranks(v.world_size)} for etp {v.etp} x ep {v.ep} x pp {v.pp}{shards} = {expert}",
         wanted=f"a multiple of {expert} ranks; with the dense grid, of {both}",
         facts=("ep", "etp", "world_size", "pp"),
@@ -137,7 +137,7 @@ def ranks_fit_the_expert_layout(v: View) -> Problem | None:
 def optimizer_instances_divide_dp_cp(v: View) -> Problem | None:
     """Distributed-optimizer instances divide DP x CP and the experts' data-parallel size.
 
-    megatron-core asserts both where it builds the data-parallel groups of each grid.
+    megatron-core asserts both when building the data-parallel groups of each grid.
     """
     if not grids_divide_ranks(v):
         return None
@@ -147,7 +147,7 @@ def optimizer_instances_divide_dp_cp(v: View) -> Problem | None:
         return None
     fitting = nearest_divisors(gcd(with_cp, of_experts), count)
     return Problem(
-        message="start-up stops: the distributed optimizer cannot be split into that many instances",
+        message="start-up fails: the distributed optimizer cannot be split into that many instances",
         found=f"{count} instances for DP x CP = {with_cp} and an expert data-parallel size of {of_experts}",
         wanted="a number of instances that divides both",
         facts=("num_distributed_optimizer_instances", "cp", "ep", "world_size"),

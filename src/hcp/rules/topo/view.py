@@ -1,4 +1,4 @@
-"""What rules ask about ranks: how many a replica takes, and which groups of them stay inside an NVLink domain."""
+"""Helpers for rules about ranks: how many a replica takes, and which groups stay inside an NVLink domain."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from hcp.rules.hcp.view import fits_heads
 from hcp.rules.view import View
 
 _ENOUGH = 20_000
-"""Groups looked at: far more than the pattern of any domain needs before it repeats."""
+"""How many groups are examined: far more than any domain's pattern needs before it repeats."""
 
 
 def dense_ranks(v: View) -> int:
@@ -25,7 +25,7 @@ def expert_ranks(v: View) -> int:
 
 
 def grids_divide_ranks(v: View) -> bool:
-    """Whether both grids divide the ranks: else TOPO003 or TOPO004 reports it."""
+    """Whether both grids divide the ranks; otherwise TOPO003 or TOPO004 reports it."""
     world_size = int(v.world_size)
     return world_size % dense_ranks(v) == 0 and world_size % expert_ranks(v) == 0
 
@@ -36,7 +36,7 @@ def replica_ranks(v: View) -> int:
 
 
 def dense_mesh(v: View, world_size: int) -> RankMesh | None:
-    """The dense mesh of that world; None where the sizes or the order do not fit it (TOPO003, TOPO007)."""
+    """The dense mesh for that world size; None if the sizes or the order don't fit it (TOPO003, TOPO007)."""
     replica = replica_ranks(v)
     if world_size % replica:
         return None
@@ -50,9 +50,9 @@ def dense_mesh(v: View, world_size: int) -> RankMesh | None:
 
 
 def split_group(v: View, inner: int, world_size: int) -> list[int] | None:
-    """The first a2a group of `inner` adjacent CP ranks that lies in two NVLink domains; None where all stay inside.
+    """The first a2a group of `inner` adjacent CP ranks that spans two NVLink domains; None if all stay inside one.
 
-    Ranks are taken to be placed block by block: what a cyclic placement does is SLURM001's business.
+    Assumes that ranks are placed block by block: cyclic placement is left to SLURM001.
     """
     mesh = dense_mesh(v, world_size)
     if mesh is None or inner == 1:
@@ -73,7 +73,8 @@ def inner_groups(mesh: RankMesh, inner: int) -> Iterator[range]:
 
 
 def split_group_here(v: View, inner: int) -> list[int] | None:
-    """As `split_group`, in any world where a replica shows it; else in the world of the launch, whose size is asked."""
+    """Like `split_group`, for any world size if one replica shows it; otherwise for the launch's world size, which is
+    requested."""
     if not v.known("world_size") and inner > 1:
         found = split_group(v, inner, replica_ranks(v))
         if found is not None:
@@ -82,5 +83,5 @@ def split_group_here(v: View, inner: int) -> list[int] | None:
 
 
 def suits_inner_level(v: View, inner: int) -> bool:
-    """Whether an inner level of that size would be legal and stay inside an NVLink domain."""
+    """Whether an inner level of that size would be legal and stay inside one NVLink domain."""
     return fits_heads(v, inner) is not False and split_group_here(v, inner) is None

@@ -1,4 +1,4 @@
-"""Which facts a rule asks for."""
+"""Which facts a rule requests."""
 
 from __future__ import annotations
 
@@ -9,7 +9,8 @@ from hcp.launch.fact import Fact
 
 
 class Asked(dict[str, Fact]):
-    """The facts of a launch, which keep the names that a rule asked for, in order; `missing` are those not there."""
+    """The facts of a launch, recording the names that a rule requests, in order; `missing` are those that are
+    absent."""
 
     def __init__(self, facts: Mapping[str, Fact]) -> None:
         super().__init__(facts)

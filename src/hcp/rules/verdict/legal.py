@@ -1,4 +1,4 @@
-"""Values that a setting may legally have: what a rule is tried with where the launch hides one."""
+"""Legal values of a setting: what a rule is tried with if the launch hides the value."""
 
 from __future__ import annotations
 
@@ -43,12 +43,13 @@ _CHOICES: dict[str, tuple[Any, ...]] = {
     "window_size": (None, (128, 0), (-1, 0)),
 }
 _SIZES = (1, 2, 3, 4, 5, 7, 8, 16, 32, 64, 127, 1024, 4096, 4099, 131072, 1_000_003)
-"""Powers of two, which divide what clusters and models have, and primes, which divide nothing."""
+"""Powers of two, which divide typical cluster and model sizes, and primes, which divide none of them."""
 _LEVELS = (None, (1, 2), (2, 1), (2, 2), (2, 3), (2, 4), (4, 2), (2, 2, 2), (4,), (8, 8))
 
 
 def legal_values(launch: Launch, name: str) -> tuple[Any, ...]:
-    """Values to try for a hidden fact: all of a small set, else a sample that meets and breaks every divisibility."""
+    """Values to try for a hidden fact: all of a small set, else a sample that satisfies and violates every
+    divisibility."""
     either = _EITHER.match(launch.unknown.get(name, ""))
     if either is not None:
         return tuple(_plain(word) for word in either.groups())
@@ -69,7 +70,7 @@ def legal_values(launch: Launch, name: str) -> tuple[Any, ...]:
 
 
 _EITHER = re.compile(r"is (\w{1,20}) or (\w{1,20}): depends on ")
-"""What a script's branches leave: one of two values."""
+"""What a script's branches leave possible: one of two values."""
 
 
 def _plain(word: str) -> Any:

@@ -1,4 +1,4 @@
-"""Findings that rest on what an unknown recipe is presumed to leave alone."""
+"""Findings that depend on what an unknown recipe is presumed to leave at its default."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from hcp.rules.view import Unknown, View
 
 
 def presumptions_of(launch: Launch) -> dict[str, Presumed]:
-    """By fact name, what this launch is checked at because it does not say."""
+    """By fact name, the value presumed for a setting that this launch doesn't state."""
     table = presumptions()
     keys = {name: keys_of(FACTS[name], launch.dialect, launch.reading.role) for name in table}
     return {
@@ -26,7 +26,7 @@ def presumptions_of(launch: Launch) -> dict[str, Presumed]:
 
 
 def presumed_for(launch: Launch, rules: Iterable[Rule]) -> tuple[Presumed, ...]:
-    """What was presumed: what some recipes set, and of the rest what rules that concern the launch asked for."""
+    """What was presumed: what some recipes set, and of the rest, what rules that apply to the launch requested."""
     presumed = presumptions_of(launch)
     used: set[str] = set()
     for rule in rules:
@@ -43,14 +43,14 @@ def presumed_for(launch: Launch, rules: Iterable[Rule]) -> tuple[Presumed, ...]:
 
 
 def rests_on(launch: Launch, rule: Rule, presumed: dict[str, Presumed]) -> tuple[Presumed, ...]:
-    """Those presumed values at another of which the rule would find nothing."""
+    """The presumed values for which the rule would find nothing at another value."""
     return tuple(item for name, item in presumed.items() if _vanishes(launch, rule, name))
 
 
 def softened(problem: Problem, rule: Rule, resting: tuple[Presumed, ...], decider: str) -> Problem:
-    """The problem as a warning "if the recipe leaves KEY at VALUE", where recipes do set such a key.
+    """The problem as a warning "if the recipe leaves KEY at VALUE", if recipes do set such a key.
 
-    `decider` is what decides the key: the recipe, or in verl the model.
+    `decider` is what sets the key: the recipe, or in verl the model.
     """
     unsure = [item for item in resting if item.recipes_set]
     if not unsure:
@@ -72,5 +72,5 @@ def _vanishes(launch: Launch, rule: Rule, name: str) -> bool:
             if not rule.applies(view) or rule.check(view) is None:
                 return True
         except Unknown:
-            return True  # it takes more to tell: a version, say
+            return True  # more facts are needed to tell, such as a version
     return False

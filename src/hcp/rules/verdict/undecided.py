@@ -1,7 +1,7 @@
-"""Which error rules a launch leaves open because it hides a setting that they depend on.
+"""Which error rules stay undecided because the launch hides a setting that they depend on.
 
-A rule that passed may have done so because a setting was out of sight. Every hidden fact that a rule asks for is
-therefore tried at its legal values: the rule is open if one of them makes an error of it.
+A rule may have passed only because a setting was hidden. Every hidden fact that a rule requests is therefore tried at
+its legal values: the rule is undecided if one of them leads to an error.
 """
 
 from __future__ import annotations
@@ -17,9 +17,9 @@ from hcp.rules.verdict.legal import legal_values
 from hcp.rules.view import Unknown, View
 
 _MOST_TRIALS = 500
-"""Trials of one rule; one that is still not settled then counts as open."""
+"""Trials per rule; a rule that isn't settled by then counts as undecided."""
 _MOST_AFTER = 50
-"""The same once a rule is open: the verdict is then known, and only the list of facts can grow."""
+"""The same once a rule is known to be undecided: the verdict is then fixed, and only the list of facts can grow."""
 _MOST_SHOWN = 3
 _WITHOUT_CP = {
     "cp": 1,
@@ -34,17 +34,17 @@ _MODEL: frozenset[Hides] = _ANYTHING | {"model"}
 
 
 def undecided_by(launch: Launch, rules: Iterable[Rule]) -> tuple[Undecided, ...]:
-    """What the launch hides although an error rule depends on it, one entry per reason, the weightiest first.
+    """What the launch hides although an error rule depends on it, one entry per reason, the one with most rules first.
 
-    What the launch leaves to its model's own config counts for rules about context parallelism alone: tensor
-    parallelism and the rest are then unchecked, which `not_checked` says.
+    What the launch leaves to its model's own config counts only for rules about context parallelism: tensor parallelism
+    and the rest are then unchecked, and `not_checked` lists them.
     """
     trials = _Trials(launch)
     needs: dict[Hidden, list[str]] = {}
     for rule in rules:
         for name in () if rule.last else _open_facts(trials, rule):
             found = trials.hidden(name)
-            assert found is not None, f"{name} was tried, so it is hidden"
+            assert found is not None, f"{name} was tried, so it must be hidden"
             needs.setdefault(found, []).append(name)
         trials.most = _MOST_AFTER if needs else _MOST_TRIALS
     entries = sorted(needs.items(), key=lambda entry: (entry[0].hides != "word", -len(entry[1])))
@@ -52,9 +52,10 @@ def undecided_by(launch: Launch, rules: Iterable[Rule]) -> tuple[Undecided, ...]
 
 
 def doubted(launch: Launch, rule: Rule) -> str | None:
-    """A setting that the launch writes but hides, at a legal value of which the rule's error is none; None without one.
+    """A setting that the launch writes but hides and that, at some legal value, makes the rule's error go away; else
+    None.
 
-    A rule may read such a setting as absent, where it only sharpens what is found.
+    A rule may read such a setting as absent if it only sharpens the finding.
     """
     trials = _Trials(launch)
     for name in trials.asked_by_error(rule):
@@ -70,7 +71,7 @@ def _entry(launch: Launch, found: Hidden, names: list[str]) -> Undecided:
 
 
 def _how(launch: Launch, found: Hidden, needs: tuple[str, ...]) -> str:
-    """The one thing to do: the settings to state, those first on which most rules depend."""
+    """What to do: the settings to state, first those that most rules depend on."""
     settings = list(dict.fromkeys(key_to_set(launch, name) for name in needs))
     shown = " ".join(settings[:_MOST_SHOWN])
     if len(settings) > _MOST_SHOWN:
@@ -83,7 +84,7 @@ def _how(launch: Launch, found: Hidden, needs: tuple[str, ...]) -> str:
 
 
 def _open_facts(trials: _Trials, rule: Rule) -> tuple[str, ...]:
-    """The hidden facts that a legal value of which would make an error; none where the rule is decided."""
+    """The hidden facts with a legal value that would lead to an error; none if the rule is decided."""
     launch = trials.launch
     doubt = doubted(launch, rule)
     if doubt is not None:
@@ -102,7 +103,7 @@ def _open_facts(trials: _Trials, rule: Rule) -> tuple[str, ...]:
 
 
 class _Trials:
-    """Runs rules with hidden facts at legal values, until one is an error or nothing is left to try."""
+    """Runs rules with hidden facts at legal values until one leads to an error or nothing is left to try."""
 
     def __init__(self, launch: Launch) -> None:
         self.launch = launch
@@ -113,17 +114,17 @@ class _Trials:
         self._kinds = _ANYTHING
 
     def run(self, rule: Rule, kinds: frozenset[Hides], start: Mapping[str, Fact] | None = None) -> tuple[str, ...]:
-        """The facts of these kinds that make an error at some legal value; `start` replaces facts of the launch."""
+        """The facts of these kinds that lead to an error at some legal value; `start` replaces facts of the launch."""
         self._left, self._kinds, self._start = self.most, kinds, start or {}
         return self._below(rule, {}) or ()
 
     def asked_by_error(self, rule: Rule) -> list[str]:
-        """The facts that the rule asked for in vain on its way to an error."""
+        """The absent facts that the rule requested on its way to an error."""
         problem, asked = self._judge(rule, {})
         return asked if problem is not None and (problem.severity or rule.severity) == "error" else []
 
     def passes_at(self, rule: Rule, name: str) -> bool:
-        """Whether the rule finds nothing at a legal value of the fact."""
+        """Whether the rule finds nothing at some legal value of the fact."""
         values = legal_values(self.launch, name)
         return any(self._judge(rule, {name: Fact(value, "launch")})[0] is None for value in values)
 
@@ -143,7 +144,7 @@ class _Trials:
             found = None if name in given or name in self._start else self.hidden(name)
             if found is None or found.hides not in self._kinds:
                 continue
-            # Names that are asked for later come up below each value of this one.
+            # Names that are requested later are tried under each value of this one.
             for value in legal_values(self.launch, name):
                 fails = self._below(rule, {**given, name: Fact(value, "launch")})
                 if fails is not None:
@@ -161,7 +162,7 @@ class _Trials:
         return problem, list(asked.missing)
 
     def _guilty(self, rule: Rule, given: Mapping[str, Fact]) -> tuple[str, ...]:
-        """Of the values that make an error, those without which there is none."""
+        """Of the values that lead to an error, those without which there is none."""
         guilty = []
         for name in given:
             without = {other: fact for other, fact in given.items() if other != name}

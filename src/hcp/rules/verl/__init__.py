@@ -1,1 +1,1 @@
-"""Rules on what verl's start-up asks for."""
+"""Rules about what verl requires at start-up."""

@@ -1,4 +1,4 @@
-"""verl's batches: the sizes that `validate_config` and the classes of actor and critic want, and the token budget."""
+"""verl's batches: the sizes that `validate_config` and the actor and critic classes require, and the token budget."""
 
 from __future__ import annotations
 
@@ -21,22 +21,24 @@ _ROLLOUT = (
 
 
 def _counts_sequences(v: View, *roles: str) -> bool:
-    """Whether a model of one of the roles, trained by megatron, forms micro-batches by a number of sequences."""
+    """Whether a model in one of the roles, trained by Megatron, forms micro-batches by number of sequences."""
     is_one = v.dialect == "verl" and v.get("strategy") == "megatron" and v.launch.reading.role in roles
     return is_one and v.get("use_dynamic_bsz") is not True
 
 
 def _needs_one(v: View, section: str, per_gpu: str, over_all: str, keys: tuple[str, str]) -> Problem | None:
-    """The problem of two keys of which exactly one, or here the one per GPU, has to be set; None where it is."""
+    """The problem of two keys of which exactly one (here: the per-GPU one) must be set; None if it is."""
     if v.use_dynamic_bsz or (v[per_gpu] is not None and v[over_all] is None):
         return None
     if v[per_gpu] is not None:
-        found, fix = f"both {keys[0]} and {keys[1]}", Fix({over_all: None}, "the size per GPU")
+        found, fix = f"both {keys[0]} and {keys[1]}", Fix({over_all: None}, "the per-GPU size")
     else:
         found = f"use_dynamic_bsz False and no {keys[0]}" + ("" if v[over_all] is None else f", only {keys[1]}")
-        fix = Fix({per_gpu: 1, over_all: None} if v[over_all] is not None else {per_gpu: 1}, "one sequence a forward")
+        fix = Fix(
+            {per_gpu: 1, over_all: None} if v[over_all] is not None else {per_gpu: 1}, "one sequence per forward pass"
+        )
     return Problem(
-        message="verl does not know how to form micro-batches: start-up stops",
+        message="verl doesn't know how to form micro-batches: start-up fails",
         found=f"{section}: {found}",
         wanted=f"{keys[0]}, or use_dynamic_bsz=True" + (" of the actor" if section == _REF else ""),
         facts=(per_gpu, over_all, "use_dynamic_bsz"),
@@ -61,11 +63,11 @@ def _needs_one(v: View, section: str, per_gpu: str, over_all: str, keys: tuple[s
     bad=Example("verl", _SOUND.replace(f"{_ACTOR}.ppo_micro_batch_size_per_gpu=2 ", "")),
 )
 def trained_models_have_a_micro_batch_size(v: View) -> Problem | None:
-    """A model that verl trains has a micro-batch size, or forms micro-batches by tokens.
+    """Every model that verl trains has a micro-batch size or forms micro-batches by tokens.
 
-    Both sizes are null by default and use_dynamic_bsz is False: verl refuses that before it starts a worker, under
-    dynamic context parallelism too. For an actor that megatron trains the older size over all ranks is not enough:
-    the size per GPU is multiplied first.
+    By default both sizes are null and use_dynamic_bsz is False: verl rejects that before it starts a worker, also under
+    dynamic context parallelism. For an actor trained by Megatron the older size over all ranks isn't enough: the
+    per-GPU size is multiplied first.
     """
     role = v.launch.reading.role
     if role == _CRITIC and v.micro_batch_size is None and v.ppo_micro_batch_size is not None:
@@ -87,9 +89,10 @@ def trained_models_have_a_micro_batch_size(v: View) -> Problem | None:
     ),
 )
 def log_probabilities_have_a_micro_batch_size(v: View) -> Problem | None:
-    """Log-probabilities of rollout and reference model have a micro-batch size.
+    """The log-probability passes of rollout and reference model have a micro-batch size.
 
-    Where the actor forms micro-batches by sequences, validate_config asks for the sizes of these forwards as well.
+    If the actor forms micro-batches by number of sequences, validate_config requires the sizes of these forward passes
+    as well.
     """
     is_ref = v.launch.reading.role == _REF
     of = "" if is_ref else "rollout_"
@@ -112,10 +115,10 @@ def log_probabilities_have_a_micro_batch_size(v: View) -> Problem | None:
     bad=Example("verl", f"{_SOUND} trainer.nnodes=3 {_ACTOR}.megatron.context_parallel_size=4"),
 )
 def sequences_of_a_step_divide_into_micro_batches(v: View) -> Problem | None:
-    """The sequences of a step divide by data-parallel size x micro-batch size.
+    """The number of sequences per step is divisible by data-parallel size x micro-batch size.
 
-    The sequences are train_batch_size x rollout.n. Context parallelism changes the data-parallel size: DP is what is
-    left of the GPUs after tp, pp and cp.
+    A step has train_batch_size x rollout.n sequences. Context parallelism changes the data-parallel size: DP is what
+    remains of the GPUs after tp, pp and cp.
     """
     if v.use_dynamic_bsz or v.train_batch_size is None or v.rollouts is None:
         return None
@@ -129,12 +132,12 @@ def sequences_of_a_step_divide_into_micro_batches(v: View) -> Problem | None:
     fixes = []
     if prompts % v.rollouts == 0:
         size = prompts // v.rollouts
-        fixes.append(Fix({"train_batch_size": size}, f"{size} prompts a step"))
+        fixes.append(Fix({"train_batch_size": size}, f"{size} prompts per step"))
     if v.micro_batch_size > 1:
-        fixes.append(Fix({"micro_batch_size": 1}, "one sequence a forward"))
+        fixes.append(Fix({"micro_batch_size": 1}, "one sequence per forward pass"))
     return Problem(
-        message="the sequences of a step cannot be dealt to the ranks in micro-batches: start-up stops",
-        found=f"{sequences} sequences at DP {v.world_size // model} x micro-batch {v.micro_batch_size}",
+        message="the sequences of a step cannot be split over the ranks in micro-batches: start-up fails",
+        found=f"{sequences} sequences for DP {v.world_size // model} x micro-batch {v.micro_batch_size}",
         wanted=f"a multiple of {unit}",
         facts=("train_batch_size", "micro_batch_size", "cp", "world_size"),
         fixes=(*fixes, _BY_TOKENS),
@@ -157,26 +160,26 @@ def sequences_of_a_step_divide_into_micro_batches(v: View) -> Problem | None:
 def mini_batches_are_part_of_a_step(v: View) -> Problem | None:
     """A mini-batch has no more prompts than a step.
 
-    ppo_mini_batch_size is 256 unless it is set; actor and critic refuse a train_batch_size below it.
+    ppo_mini_batch_size defaults to 256; actor and critic reject a train_batch_size below it.
     """
     step, mini = v.train_batch_size, v.global_batch_size
     if v.use_dynamic_bsz or step is None or mini is None or step >= mini:
         return None
     return Problem(
-        message="a mini-batch is larger than the step it is cut from: start-up stops",
+        message="a mini-batch is larger than the step that it is taken from: start-up fails",
         found=f"data.train_batch_size {step} with ppo_mini_batch_size {mini}",
         wanted=f"ppo_mini_batch_size of at most {step}",
         facts=("global_batch_size", "train_batch_size"),
-        fixes=(Fix({"global_batch_size": step}, "one mini-batch a step"),),
+        fixes=(Fix({"global_batch_size": step}, "one mini-batch per step"),),
     )
 
 
 _BUDGET_OF_CRITIC = 32768
-"""ppo_max_token_len_per_gpu of a critic that sets none; an actor's is half of it."""
+"""The default ppo_max_token_len_per_gpu of a critic; an actor's is half of it."""
 
 
 def _counts_tokens(v: View) -> bool:
-    """Whether megatron trains an actor or critic on static micro-batches that a number of tokens bounds."""
+    """Whether Megatron trains an actor or critic without dynamic CP on micro-batches limited by tokens."""
     is_one = v.get("strategy") == "megatron" and v.launch.reading.role in (_ACTOR, _CRITIC)
     return is_one and bool(v.get("use_dynamic_bsz")) and not v.get("dynamic_context_parallel")
 
@@ -195,11 +198,11 @@ def _counts_tokens(v: View) -> bool:
     bad=Example("verl", _ROLLOUT),
 )
 def longest_rollout_fits_a_micro_batch(v: View) -> Problem | None:
-    """The longest prompt and response fit into one micro-batch.
+    """The longest prompt plus response fits into one micro-batch.
 
     With use_dynamic_bsz a micro-batch holds ppo_max_token_len_per_gpu x CP tokens, and verl asserts that the longest
-    sequence of a batch is no longer. Before 0.8 the rows are padded to prompt and response, so the first batch stops;
-    since then the first one with a rollout as long as that.
+    sequence of a batch isn't longer. Before 0.8 rows are padded to prompt plus response, so the first batch fails;
+    since then, the first batch with a rollout of that length.
     """
     budget = v.fact("ppo_max_token_len_per_gpu")
     is_default = budget is not None and budget.origin == "default"
@@ -209,7 +212,7 @@ def longest_rollout_fits_a_micro_batch(v: View) -> Problem | None:
         return None
     enough = -(-longest // v.cp)
     return Problem(
-        message="training stops at the first sequence that is longer than a micro-batch may be",
+        message="training fails at the first sequence that is longer than a micro-batch may be",
         found=f"prompt and response up to {longest} tokens, and ppo_max_token_len_per_gpu {tokens} x CP {v.cp}",
         wanted=f"ppo_max_token_len_per_gpu of at least {enough}, or a shorter response",
         facts=("ppo_max_token_len_per_gpu", "max_response_length", "max_prompt_length", "cp"),

@@ -1,4 +1,4 @@
-"""verl's workers: models that share one share megatron-core's process groups."""
+"""verl's workers: models that share a worker share megatron-core's process groups."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ _OWN_SIZE = f"{_REF}.megatron.context_parallel_size"
 
 
 def _reference_model(v: View) -> Reading | None:
-    """The launch's reference model, where its context-parallel size, or the actor's that it follows, is written."""
+    """The launch's reference model, if its context-parallel size, or the actor's that it follows, is written."""
     for other in v.launch.reading.others:
         if other.role == _REF and any(setting.key == _OWN_SIZE for setting in other.settings):
             return other
@@ -39,11 +39,12 @@ def _reference_model(v: View) -> Reading | None:
     bad=Example("verl", f"{_WITH_REF}1 {_OWN_SIZE}=2", "verl=0.9.1"),
 )
 def actor_and_reference_model_have_one_cp_size(v: View) -> Problem | None:
-    """The actor and its reference model have one context-parallel size.
+    """The actor and its reference model have the same context-parallel size.
 
-    They share a worker and megatron-core's groups, which the reference model builds: it comes first, and who finds
-    groups builds none. Sequences are cut by the groups; an actor whose own configuration says 1 gives its attention
-    none, so that each rank attends to its own part. Any other pair of sizes runs at the reference model's.
+    They share a worker and megatron-core's groups, which the reference model builds: it is initialized first, and
+    existing groups are reused. Sequences are split by the groups; an actor whose own configuration says 1 passes its
+    attention no group, so each rank attends only to its own part. Any other pair of sizes runs at the reference model's
+    size.
     """
     reference = _reference_model(v)
     assert reference is not None  # the rule applies
@@ -52,22 +53,22 @@ def actor_and_reference_model_have_one_cp_size(v: View) -> Problem | None:
     size = build_launch(reference, assumed=v.launch.assumed, model=v.launch.model).facts.get("cp")
     if size is None or size.value == v.cp:
         return None
-    # The legacy mbridge, which was the default, takes the groups' size into the configuration.
+    # The legacy mbridge, formerly the default, copies the groups' size into the configuration.
     is_legacy = v.vanilla_mbridge
     if is_legacy is None:
         is_legacy = not v.at_least("verl", "0.9")
     is_local = v.cp == 1 and not is_legacy
     message = (
-        f"the actor runs with context parallelism {size.value}, that of the reference model: budgets and memory were "
-        "planned for another size"
+        f"the actor runs at context-parallel size {size.value}, the reference model's: budgets and memory were "
+        f"planned for another size"
     )
     if is_local:
-        message = "the actor's attention stays within each rank's part of the sequence: it trains wrong, unnoticed"
+        message = "the actor's attention stays within each rank's part of the sequence: it silently trains wrongly"
     return Problem(
         message=message,
         found=f"context_parallel_size {v.cp} of the actor and {size.value} of the reference model, which builds the "
         "groups of both",
-        wanted=f"{_OWN_SIZE} left out: it follows the actor's",
+        wanted=f"omit {_OWN_SIZE}: it then follows the actor's",
         facts=("cp", "verl"),
         severity=None if is_local else "warning",
     )
