@@ -80,17 +80,17 @@ GOOD = index([5, 6], [0, 1, 2])
         (index([5, 6], [0, 3, 2]), "document 0 has sequences 0 to 3 of 2"),
         (index([5, 6], [0, -1, 2]), "document 0 has sequences 0 to -1"),
         (index([5, -6], [0, 1, 2]), "a sequence from 1 to 2 has -6 tokens"),
-        (index([0], [0, 1]), "no document with a token"),
+        (index([0], [0, 1]), "all its documents are empty"),
     ],
 )
 def test_a_broken_index_is_one_clear_line(data: bytes, says: str) -> None:
-    with pytest.raises(HcpError, match="no index of Megatron that can be read") as caught:
+    with pytest.raises(HcpError, match="not a readable Megatron index") as caught:
         read(data)
     assert says in str(caught.value) and "\n" not in str(caught.value)
 
 
 def test_more_documents_than_a_plan_takes_are_refused_with_what_to_do(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("hcp.data.sampling.MAX_SEQUENCES", 2)
-    with pytest.raises(HcpError, match="3 sequences, more than 2; take those of one step with --take N"):
+    with pytest.raises(HcpError, match="3 sequences, more than 2; use those of one step with --take N"):
         read(index([5, 6, 7], [0, 1, 2, 3]))
     assert read(index([5, 6, 7], [0, 1, 2, 3]), take=2) == [5, 6]

@@ -178,7 +178,7 @@ def npy(data: bytes, descr: str = "|O", shape: str = "(1,)") -> bytes:
             npy(pickle.dumps([{"input_ids": [1], "loss_mask": [1]}])),
             "row 0 has other parts than input_ids, loss_mask",
         ),
-        ("a.npy", npy(floats("seq_start_id")), "a place in seq_start_id that is no whole number"),
+        ("a.npy", npy(floats("seq_start_id")), "a place in seq_start_id that is not a whole number"),
         ("a.npy", npy(b"", "<i8", "(4,)"), "an array <i8 of shape (4,)"),
         ("a.npy", b"\x93NUMPY\x01\x00\xff\xff{", "a broken .npy file"),
         ("a.jsonl", b'{"seq_start_id": [0], "input_ids": [1, 2, 3]}', "wanted a packed row"),
@@ -187,7 +187,7 @@ def npy(data: bytes, descr: str = "|O", shape: str = "(1,)") -> bytes:
         ("a.txt", b"9" * 31, "wanted the length of a sequence"),
         ("a.txt", b"hello", "wanted packed data, or lengths"),
         ("a.txt", b"", "is empty"),
-        ("a.parquet", b"PAR1 not whole", "no parquet file that can be read"),
+        ("a.parquet", b"PAR1 not whole", "not a readable parquet file"),
         ("a.idx", b"MMIDIDX\x00\x00\x01", "it ends after"),
     ],
 )

@@ -173,7 +173,7 @@ def test_every_outer_group_that_is_drawn_has_a_dot_per_member() -> None:
 def test_a_large_world_shows_one_of_the_blocks_that_look_alike() -> None:
     root = rendered(grids_of(512, tp=2, cp=16, pp=4), (4, 4), Placement(512, 8))
     assert len(of_class(root, "gpu")) == 32
-    assert "Drawn: 1 of 16 blocks of nodes that CP groups join; the others look the same." in texts(root)
+    assert "Drawn: 1 of 16 blocks of nodes connected by CP groups; the others look the same." in texts(root)
 
 
 def test_blocks_that_differ_are_drawn_apart() -> None:
@@ -193,7 +193,7 @@ def test_of_a_long_block_the_middle_is_left_out_and_said_so() -> None:
 def test_a_domain_larger_than_a_node_is_framed_and_crossing_a_node_inside_is_not_red() -> None:
     root = rendered(grids_of(32, cp=16), (8, 2), Placement(32, 4, 16))
     assert {"NVLink domain 0", "NVLink domain 1"} <= set(texts(root))
-    assert "Inner level (a2a): all groups stay inside their NVLink domain of 16 GPUs (4 of 4)" in texts(root)
+    assert "Inner level (a2a): all groups stay within one NVLink domain of 16 GPUs (4 of 4)" in texts(root)
     assert not of_class(root, "bad")
     assert not of_class(root, "badlink")
     assert len(of_class(root, "link")) == 4
@@ -201,7 +201,7 @@ def test_a_domain_larger_than_a_node_is_framed_and_crossing_a_node_inside_is_not
 
 def test_a_flat_cp_group_over_two_nodes_is_no_alarm() -> None:
     root = rendered(grids_of(16, cp=16), (), Placement(16, 8))
-    assert "CP group: 1 of 1 groups leave their node" in texts(root)
+    assert "CP group: 1 of 1 groups cross nodes" in texts(root)
     assert not of_class(root, "alarm")
 
 

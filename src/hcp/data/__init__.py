@@ -1,1 +1,1 @@
-"""Reads training data for its lengths. numpy and pyarrow only inside the functions that cannot do without."""
+"""Reads the lengths of training data. numpy and pyarrow are imported only inside the functions that need them."""

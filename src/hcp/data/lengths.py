@@ -1,4 +1,4 @@
-"""The lengths of sequences, from wherever a run has them: numbers, JSON, parquet, Megatron's index, a verl log."""
+"""Sequence lengths from any source that a run has: numbers, JSON, parquet, Megatron's index, a verl log."""
 
 from __future__ import annotations
 
@@ -15,11 +15,11 @@ from hcp.data.sampling import spread
 
 _WANTED = "wanted a file, -, or numbers such as 1024,2048"
 _KINDS = {".parquet": "parquet", ".idx": "Megatron's index"}
-"""By the end of a name: what a file is expected to be. What it is, its first bytes say."""
+"""What a file is expected to be, by its suffix; its first bytes decide what it is."""
 
 
 class Lengths(NamedTuple):
-    """Tokens of each sequence; `note` says what they are where the file does not list them one by one."""
+    """Tokens of each sequence; `note` says where they come from if the file does not list them one by one."""
 
     values: Sequence[int]
     note: str = ""
@@ -31,14 +31,14 @@ def read_lengths(source: str, field: str | None = None, take: int | None = None)
     Args:
         source: `-` (standard input), numbers such as `1024,2048`, or a file: numbers between spaces, commas or line
             ends, a JSON array, JSONL, parquet, Megatron's `.idx` (a length per document), or the log of a verl run.
-        field: of a JSON object or a parquet file, what holds the length: a number, or a list whose length counts.
-        take: so many sequences, spread evenly over all of them: what one training step takes of a data set.
+        field: the field or column of a JSON object or parquet file with the length: a number, or a list to count.
+        take: use only this many sequences, evenly spread, as one training step does.
 
     Raises:
-        HcpError: nothing can be read; names the place, what it holds and what was wanted.
+        HcpError: nothing can be read; names the place, what is there and what was wanted.
     """
     if take is not None and take < 1:
-        raise HcpError(f"--take {take}: wanted the number of sequences of a step, at least 1")
+        raise HcpError(f"--take {take}: wanted the number of sequences per step, at least 1")
     if source.strip("0123456789,_- ") == "" and source.strip(" -"):
         return _of_stream(BytesIO(source.encode()), "--lengths", field, take)
     try:
@@ -49,12 +49,12 @@ def read_lengths(source: str, field: str | None = None, take: int | None = None)
         with open_input(source) as file:
             return _of_stream(file, source, field, take)
     except (OSError, ValueError) as error:
-        reason = error.strerror if isinstance(error, OSError) and error.strerror else "its name is none of a file"
+        reason = error.strerror if isinstance(error, OSError) and error.strerror else "not a file name"
         raise HcpError(f"--lengths {source:.80}: cannot be read ({reason}); {_WANTED}") from None
 
 
 def _of_stream(stream: BinaryIO, name: str, field: str | None, take: int | None) -> Lengths:
-    """By what the file starts with, whatever it is called."""
+    """Reads the file by its first bytes, whatever its name."""
     if stream.seekable():
         at = stream.tell()
         start = stream.read(len(megatron_index.MAGIC))
@@ -64,7 +64,7 @@ def _of_stream(stream: BinaryIO, name: str, field: str | None, take: int | None)
             return Lengths(megatron_index.read_index(stream, name, take), "documents of Megatron's index")
         if start.startswith(packed_pickle.MAGIC):
             raise HcpError(
-                f"{name}: an array of numpy (.npy); wanted lengths; write them as text, or look into packed rows with "
+                f"{name}: a numpy array (.npy); wanted lengths; write them as text, or check packed rows with "
                 "`hcp pack check`"
             )
         if start.startswith(parquet.MAGIC):

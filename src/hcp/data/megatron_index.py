@@ -1,4 +1,4 @@
-"""Megatron's `.idx` file, which says how long each document of a data set is. Read without numpy."""
+"""Reads the document lengths from Megatron's `.idx` file, without numpy."""
 
 from __future__ import annotations
 
@@ -13,33 +13,33 @@ from hcp.data.sampling import taken
 MAGIC = b"MMIDIDX\x00\x00"
 _HEADER = struct.Struct("<QBQQ")  # version, code of the token's dtype, sequences, document boundaries
 TOKEN_BYTES = {1: 1, 2: 1, 3: 2, 4: 4, 5: 8, 6: 8, 7: 4, 8: 2}
-"""Of a token, by the code of its dtype: uint8, int8, int16, int32, int64, float64, float32, uint16."""
+"""Bytes per token, by dtype code: uint8, int8, int16, int32, int64, float64, float32, uint16."""
 _DOCUMENTS = 1 << 16
-"""Read at a time."""
+"""How much is read at a time."""
 _MAX_PARTS = 100_000
-"""Sequences (sentences, images) of one document."""
+"""Maximum sequences (sentences, images) per document."""
 
 
 def read_index(file: BinaryIO, name: str, take: int | None = None) -> list[int]:
-    """Tokens of each document with at least one, in order; without documents, of each sequence.
+    """Tokens of each non-empty document, in order; without documents, of each sequence.
 
     The file has MAGIC, a header, then per sequence its length (int32) and offset (int64), the sequence at which each
     document starts and the last one ends (int64), and in multimodal data sets a mode (int8) per sequence.
     Source: Megatron-LM, megatron/core/datasets/indexed_dataset.py, _IndexWriter.
 
     Raises:
-        HcpError: it is cut short, or holds numbers that no writer writes.
+        HcpError: it is truncated, or contains numbers that no writer produces.
     """
     index, boundaries = _opened(file, name)
     lengths = index.documents(boundaries - 1, take) if boundaries > 1 else index.sequences(take)
     found = [length for length in lengths if length > 0]
     if not found:
-        raise _broken(name, "it has no document with a token")
+        raise _broken(name, "all its documents are empty")
     return found
 
 
 def each_chunk(file: BinaryIO, name: str) -> Iterator[list[int]]:
-    """Tokens of each document with at least one, some thousands at a time; without documents, of each sequence.
+    """Tokens of each non-empty document, some thousands at a time; without documents, of each sequence.
 
     Raises:
         HcpError: as `read_index`.
@@ -53,7 +53,7 @@ def each_chunk(file: BinaryIO, name: str) -> Iterator[list[int]]:
 
 
 def data_bytes(file: BinaryIO, name: str) -> int:
-    """How many bytes the .bin file beside this .idx has, by the index."""
+    """The size in bytes that the .bin file must have, by this .idx."""
     index, _ = _opened(file, name)
     chunks = range(0, index.count, _DOCUMENTS)
     tokens = sum(sum(index.lengths(first, min(first + _DOCUMENTS, index.count))) for first in chunks)
@@ -61,7 +61,7 @@ def data_bytes(file: BinaryIO, name: str) -> int:
 
 
 def _opened(file: BinaryIO, name: str) -> tuple[_Index, int]:
-    """The index, and how many boundaries of documents it has."""
+    """The index, and its number of document boundaries."""
     start = len(MAGIC) + _HEADER.size
     file.seek(len(MAGIC))
     header = file.read(_HEADER.size)
@@ -94,14 +94,14 @@ class _Index:
         return [self._length(*self._bounds(i)) for i in taken(count, take, self.name)]
 
     def lengths(self, first: int, last: int) -> tuple[int, ...]:
-        """Of the sequences from one to another."""
+        """The lengths of the sequences from one to another."""
         lengths = struct.unpack(f"<{last - first}i", self._bytes(self.lengths_at + 4 * first, 4 * (last - first)))
         if lengths and min(lengths) < 0:
             raise _broken(self.name, f"a sequence from {first} to {last} has {min(lengths)} tokens")
         return lengths
 
     def document_lengths(self, first: int, last: int) -> list[int]:
-        """Of the documents from one to another."""
+        """The lengths of the documents from one to another."""
         count = last - first + 1
         bounds = struct.unpack(f"<{count}q", self._bytes(self.boundaries_at + 8 * first, 8 * count))
         if list(bounds) == list(range(bounds[0], bounds[0] + count)) and bounds[0] >= 0 and bounds[-1] <= self.count:
@@ -123,9 +123,9 @@ class _Index:
         self.file.seek(at)
         data = self.file.read(count)
         if len(data) < count:
-            raise _broken(self.name, "it became shorter while it was read")
+            raise _broken(self.name, "it was truncated while being read")
         return data
 
 
 def _broken(name: str, what: str) -> HcpError:
-    return HcpError(f"{name}: no index of Megatron that can be read: {what}; wanted the .idx file beside a .bin file")
+    return HcpError(f"{name}: not a readable Megatron index: {what}; wanted the .idx file that belongs to a .bin file")

@@ -1,4 +1,4 @@
-"""Packed data against the launch that is to train on it: which lengths cannot be cut, which rows are too long."""
+"""Checks packed data against the launch that is to train on it: lengths that cannot be split, rows too long."""
 
 from __future__ import annotations
 
@@ -14,29 +14,29 @@ Severity = Literal["error", "warning"]
 
 
 class DataNeeds(NamedTuple):
-    """What a launch asks of its data, in tokens."""
+    """What a launch requires of its data, in tokens."""
 
     cp: int
     tp: int
     sequence_multiple: int
-    """Of each sequence of a packed row, padded: 2 x cp."""
+    """Multiple for each padded sequence in a packed row: 2 x cp."""
     row_multiple: int
-    """Of a whole row: also tp x cp under sequence parallelism."""
+    """Multiple for a whole row: also tp x cp under sequence parallelism."""
     row: int | None = None
-    """Tokens of a packed row, or of a sample; None where the launch leaves it open."""
+    """Tokens of a packed row or of a sample; None if the launch does not state it."""
     padded_to: int | None = None
-    """The multiple to which the launch itself pads sequences; None where it pads none, or its recipe decides."""
+    """The multiple to which the launch itself pads sequences; None if it pads none or its recipe decides."""
     is_packed: bool = True
-    """Whether the launch packs. If not, sequences are joined and cut at the sample's length, whatever they are."""
+    """Whether the launch packs. If not, sequences are concatenated and cut into samples, whatever their lengths."""
     reads_metadata: bool = False
     """Whether Megatron-Bridge takes sizes from the metadata file (pad_cu_seqlens)."""
 
 
 class Fault(NamedTuple):
-    """What breaks the launch, or costs tokens. `occurrences` of it; `place` is the first of them."""
+    """Something that breaks the launch or wastes tokens. `occurrences` counts it; `place` is the first one."""
 
     rule: str | None
-    """The rule about the same thing in a launch."""
+    """The rule about the same fault in a launch."""
     severity: Severity
     message: str
     found: str
@@ -47,7 +47,7 @@ class Fault(NamedTuple):
 
 
 class PackReport(NamedTuple):
-    """What was read, and what is wrong with it."""
+    """What was read, and its faults."""
 
     rows: int
     sequences: int
@@ -60,7 +60,7 @@ class PackReport(NamedTuple):
     """The greatest number that divides every length."""
     faults: tuple[Fault, ...]
     padding: int = 0
-    """Tokens by which the launch itself pads these sequences, together."""
+    """Tokens by which the launch itself pads these sequences, in total."""
 
     @property
     def num_errors(self) -> int:
@@ -68,7 +68,7 @@ class PackReport(NamedTuple):
 
 
 class _Count:
-    """How often something is wrong, and where first."""
+    """How often a fault occurs, and where first."""
 
     def __init__(self) -> None:
         self.count, self.length, self.place = 0, 0, ""
@@ -119,7 +119,7 @@ _MOST_ENDS = 4096
 
 
 def _merge(into: Counter[Hashable], more: Mapping[Hashable, int]) -> None:
-    """Adds counts; where too many different tokens end sequences, the rare ones go, which are no padding."""
+    """Adds counts; if too many different tokens end sequences, drops the rare ones, which are not padding."""
     into.update(more)
     if len(into) > 2 * _MOST_ENDS:
         kept = into.most_common(_MOST_ENDS)
@@ -130,13 +130,13 @@ def _merge(into: Counter[Hashable], more: Mapping[Hashable, int]) -> None:
 def judge(
     batches: Iterable[PackedBatch], needs: DataNeeds, is_packed: bool, metadata: Mapping[str, int] | None
 ) -> PackReport:
-    """Reads the batches to their end, and says what of them the launch cannot train on.
+    """Reads all batches, and reports what the launch cannot train on.
 
     Args:
         batches: the data.
         needs: the launch.
         is_packed: whether the batches are packed rows.
-        metadata: the largest values of Megatron-Bridge's metadata file, by name; None where there is none.
+        metadata: the largest values of Megatron-Bridge's metadata file, by name; None without one.
     """
     tally = _Tally(needs)
     for batch in batches:
@@ -156,7 +156,7 @@ def _of_rows(tally: _Tally, needs: DataNeeds) -> Iterable[Fault]:
         yield Fault(
             "PACK001", "error",
             "sequences do not divide into the chunks of context parallelism: some tokens reach no rank, others two",
-            f"{tally.uneven.count:,} of {tally.sequences:,} sequences are no multiple of {wanted}; the first has "
+            f"{tally.uneven.count:,} of {tally.sequences:,} sequences are not a multiple of {wanted}; the first has "
             f"{tally.uneven.length:,} tokens; all are multiples of {tally.divisor:,}",
             f"multiples of {wanted} (2 x cp)",
             f"pack again with pad_seq_to_mult={needs.row_multiple}",
@@ -178,7 +178,7 @@ def _of_rows(tally: _Tally, needs: DataNeeds) -> Iterable[Fault]:
     if masked:
         yield Fault(
             "LOSS001", "warning",
-            "the loss mask counts padding: Megatron-Bridge drops it where it is the tokenizer's eos_id, any other "
+            "the loss mask counts padding: Megatron-Bridge drops it if it is the tokenizer's eos_id; any other "
             "reader trains on it",
             f"loss_mask 1 on {masked:,} tokens of padding",
             "0 on padding",
@@ -189,7 +189,7 @@ def _of_rows(tally: _Tally, needs: DataNeeds) -> Iterable[Fault]:
 
 def _odd_row(needs: DataNeeds) -> Fault:
     return Fault(
-        "PACK001", "error", "rows do not divide over the ranks: the first batch stops, or tokens are lost",
+        "PACK001", "error", "rows do not divide evenly among the ranks: the first batch fails, or tokens are lost",
         f"rows of {needs.row:,} tokens at cp {needs.cp} and tp {needs.tp}",
         f"a multiple of {needs.row_multiple}",
         f"set packed_sequence_size={round_up(needs.row or 0, needs.row_multiple)}",
@@ -198,14 +198,14 @@ def _odd_row(needs: DataNeeds) -> Fault:
 
 
 _METADATA = {
-    "max_samples_per_bin": "sequences of a row",
-    "dataset_max_seqlen": "tokens of the longest sequence",
-    "pack_size": "tokens of the widest row",
+    "max_samples_per_bin": "sequences in a row",
+    "dataset_max_seqlen": "tokens in the longest sequence",
+    "pack_size": "tokens in the widest row",
 }
 
 
 def _of_metadata(tally: _Tally, needs: DataNeeds, metadata: Mapping[str, int] | None) -> Iterable[Fault]:
-    """What the metadata file says, and the data do not: it is of another packing."""
+    """Whether the metadata file contradicts the data, because it belongs to another packing."""
     if metadata is None:
         return
     held = {
@@ -215,25 +215,25 @@ def _of_metadata(tally: _Tally, needs: DataNeeds, metadata: Mapping[str, int] | 
         if name in metadata and metadata[name] < held[name]:
             yield Fault(
                 None, "error" if needs.reads_metadata or name == "pack_size" else "warning",
-                "the metadata file is of another packing: shapes that are taken from it are too small",
+                "the metadata file belongs to another packing: shapes taken from it are too small",
                 f"{name} {metadata[name]:,}, and {held[name]:,} {what} in the data",
                 f"at least {held[name]:,}",
-                "name the metadata file that was written with these rows, or pack again",
+                "give the metadata file that was written with these rows, or pack again",
                 1,
             )  # fmt: skip
     size = metadata.get("pack_size")
     if size is not None and needs.row is not None and size < needs.row:
         yield Fault(
-            None, "warning", "the rows were packed for shorter ones: the rest of each is padding",
+            None, "warning", "the data was packed into shorter rows: the rest of each row is padding",
             f"pack_size {size:,}, and the launch's rows have {needs.row:,} tokens",
             f"pack_size {needs.row:,}",
-            "pack again, or set packed_sequence_size to what it was packed for",
+            "pack again, or set packed_sequence_size to the value it was packed with",
             1,
         )  # fmt: skip
 
 
 def _of_lengths(tally: _Tally, needs: DataNeeds) -> Iterable[Fault]:
-    """Sequences that the launch itself packs, pads or joins."""
+    """Faults of sequences that the launch itself packs, pads or concatenates."""
     if not needs.is_packed:
         return
     if tally.uneven.count:
@@ -241,7 +241,7 @@ def _of_lengths(tally: _Tally, needs: DataNeeds) -> Iterable[Fault]:
         yield Fault(
             "PACK002", "error",
             "sequences do not divide into the chunks of context parallelism: some tokens reach no rank, others two",
-            f"{tally.uneven.count:,} of {tally.sequences:,} sequences would be no multiple of "
+            f"{tally.uneven.count:,} of {tally.sequences:,} sequences would not be a multiple of "
             f"{needs.sequence_multiple} (the launch {pads})",
             f"multiples of {needs.sequence_multiple} (2 x cp)",
             f"set pad_seq_to_mult={needs.row_multiple}",
@@ -249,11 +249,11 @@ def _of_lengths(tally: _Tally, needs: DataNeeds) -> Iterable[Fault]:
         )  # fmt: skip
     if tally.too_long.count:
         yield Fault(
-            None, "warning", "sequences are longer than a row: they are cut or left out",
-            f"{tally.too_long.count:,} of {tally.sequences:,} sequences have more than {needs.row:,} tokens, together "
+            None, "warning", "sequences are longer than a row: they are truncated or dropped",
+            f"{tally.too_long.count:,} of {tally.sequences:,} sequences have more than {needs.row:,} tokens, in total "
             f"{tally.lost:,} too many",
             f"at most {needs.row:,}",
-            "lengthen the rows, or leave these out on purpose",
+            "lengthen the rows, or drop these deliberately",
             tally.too_long.count, tally.too_long.place,
         )  # fmt: skip
 

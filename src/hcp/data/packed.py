@@ -1,6 +1,6 @@
-"""Training data as a stream of batches, by what the file starts with: packed rows, or sequences to be packed.
+"""Training data as a stream of batches of packed rows or of sequences to pack; a file's first bytes tell which.
 
-Nothing is held but the batch that is read, so that a file may be larger than the memory.
+Only the current batch is held, so a file may be larger than memory.
 """
 
 from __future__ import annotations
@@ -25,26 +25,26 @@ Progress = Callable[[int], None]
 
 
 class Stream(NamedTuple):
-    """What a file holds, and its batches as they are read."""
+    """What a file contains, and its batches, read on demand."""
 
     kind: str
-    """In words: what made the file, and its format."""
+    """What wrote the file, and its format, in words."""
     is_packed: bool
-    """Rows of several sequences; else sequences that training packs, pads or joins."""
+    """Whether it holds rows of several sequences, or sequences that training packs, pads or concatenates."""
     batches: Iterator[PackedBatch]
 
 
 @contextmanager
 def open_packed(path: str, field: str | None, progress: Progress) -> Iterator[Stream]:
-    """The file as a stream; `progress` hears how far it was read, in bytes.
+    """The file as a stream; `progress` is called with the bytes read so far.
 
     Args:
         path: Megatron-Bridge's packed rows (parquet, .npy, JSONL), JSONL or numbers of lengths, a parquet file with a
             column of lengths or tokens, or Megatron's .bin or .idx.
-        field: of a JSON object or a parquet file that is not packed: what holds the length, or the tokens.
+        field: in a JSON object or a parquet file that is not packed, the field with the length or the tokens.
 
     Raises:
-        HcpError: the file cannot be read, or holds none of these; also while the batches are read.
+        HcpError: the file cannot be read or is none of these; also raised while the batches are read.
     """
     name = visible(path)
     index = f"{path[:-4]}.idx" if path.endswith(".bin") else path
@@ -52,7 +52,7 @@ def open_packed(path: str, field: str | None, progress: Progress) -> Iterator[St
         with open_input(index) as file:
             yield _stream(file, visible(index), index, field, progress)
     except (OSError, ValueError) as error:
-        reason = error.strerror if isinstance(error, OSError) and error.strerror else "its name is none of a file"
+        reason = error.strerror if isinstance(error, OSError) and error.strerror else "not a file name"
         raise HcpError(
             f"{name[:200]}: cannot be read ({reason}); wanted packed data, lengths, or .bin with .idx; check the path"
         ) from None
@@ -135,7 +135,7 @@ def _of_index(file: BinaryIO, name: str, progress: Progress) -> Iterator[list[in
 
 
 def _counted(chunks: Iterator[list[int]]) -> Iterator[PackedBatch]:
-    """Sequences that no row holds yet."""
+    """Sequences that are not packed into rows yet."""
     first = 0
     for chunk in chunks:
         yield PackedBatch(0, Counter(chunk), {}, 0, {}, {}, _place(chunk, first))
@@ -147,13 +147,13 @@ def _place(chunk: list[int], first: int) -> Callable[[int], str]:
 
 
 def _check_data(file: BinaryIO, name: str, path: str) -> None:
-    """Raises HcpError where the .bin beside an index has another size than the index says."""
+    """Raises HcpError if the .bin file of an index does not have the size that the index requires."""
     data = f"{path[:-4]}.bin"
     if not path.endswith(".idx") or not os.path.isfile(data):
         return
     wanted, found = megatron_index.data_bytes(file, name), os.path.getsize(data)
     if wanted != found:
         raise HcpError(
-            f"{visible(data)}: {found:,} bytes; wanted {wanted:,}, as its index says; it was cut off, or belongs to "
+            f"{visible(data)}: {found:,} bytes; wanted {wanted:,}, as its index says; it is truncated or belongs to "
             "another index; write both again"
         )

@@ -1,4 +1,4 @@
-"""Some packed rows as flat arrays, and what is known of them. Needs numpy, the extra [data]."""
+"""Packed rows as flat arrays, and what is known about them. Needs numpy, the extra [data]."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from hcp.data.packed_row import PackedBatch, check_row
 
 
 def numpy_for(name: str) -> Any:
-    """numpy; raises HcpError, which names the extra, where it is missing."""
+    """numpy; raises HcpError, which names the extra, if it is not installed."""
     try:
         import numpy
     except ImportError:
@@ -19,22 +19,22 @@ def numpy_for(name: str) -> Any:
 
 
 _WINDOW = 16
-"""Tokens from a sequence's end that are looked at together."""
+"""Tokens at a sequence's end that are examined together."""
 
 
 class Lists(NamedTuple):
-    """One list for each row."""
+    """One list per row."""
 
     values: Any
-    """The numbers of all lists: what an array of indices finds in it, it gives as an array."""
+    """The numbers of all lists; indexed with an array, it returns an array."""
     begins: Any
     """(rows,) int64: the index of each list's first number."""
     counts: Any
-    """(rows,) int64: how many numbers each list has."""
+    """(rows,) int64: the length of each list."""
 
 
 class FlatRows:
-    """Rows that were read together: what is known of them, without their tokens.
+    """Rows that were read together: what is known about them, without their tokens.
 
     Args:
         numpy: the module.
@@ -45,7 +45,7 @@ class FlatRows:
         places: of each row, `seq_start_id`; its values are an array, list after list.
 
     Raises:
-        HcpError: the lists of a row do not fit each other.
+        HcpError: the lists of a row are inconsistent.
     """
 
     def __init__(self, numpy: Any, name: str, first: int, tokens: Lists, mask: Lists, places: Lists) -> None:
@@ -78,7 +78,7 @@ class FlatRows:
 
 
 def _masked(numpy: Any, starts: Any, ends: Any, last: Any, tokens: Any, mask: Any, to_mask: Any) -> list[Any]:
-    """The tokens of counted padding: from the end of each sequence on, as long as the token is the same."""
+    """The padding tokens that are counted: backwards from each sequence's end while the token is the same."""
     back = numpy.arange(_WINDOW)
     starts, ends, last, to_mask = (each[:, None] for each in (starts, ends - 2, last, to_mask))
     found = []
@@ -94,7 +94,7 @@ def _masked(numpy: Any, starts: Any, ends: Any, last: Any, tokens: Any, mask: An
 
 
 def summary(numpy: Any, parts: Sequence[FlatRows]) -> PackedBatch:
-    """What is known of rows that were read one part after the other."""
+    """What is known about rows that were read in parts, one after another."""
     lengths = numpy.concatenate([part.lengths for part in parts])
     masked = [tokens for part in parts for tokens in part.masked]
     return PackedBatch(

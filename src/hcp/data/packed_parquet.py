@@ -1,4 +1,4 @@
-"""Megatron-Bridge's packed rows out of a parquet file. Needs pyarrow and numpy, the extra [data]."""
+"""Reads Megatron-Bridge's packed rows from a parquet file. Needs pyarrow and numpy, the extra [data]."""
 
 from __future__ import annotations
 
@@ -14,9 +14,9 @@ from hcp.data.parquet import arrow_errors, check_column_size, opened
 
 COLUMNS = ("input_ids", "loss_mask", "seq_start_id")
 _PARTS = 16
-"""Parts whose rows are counted together, which is faster."""
+"""Parts whose rows are counted together, for speed."""
 _TOKENS = 1 << 16
-"""Read at a time, or one row: more takes memory and is no faster."""
+"""How much is read at a time, at least one row; more takes memory and is no faster."""
 
 
 def is_packed(table: Any) -> bool:
@@ -25,10 +25,10 @@ def is_packed(table: Any) -> bool:
 
 
 def packed_rows(file: BinaryIO, name: str, progress: Callable[[int], None]) -> Iterator[PackedBatch]:
-    """The rows, some at a time; `progress` hears how far the reader is.
+    """The rows, some at a time; `progress` is called with the reader's position.
 
     Raises:
-        HcpError: pyarrow or numpy is missing, or a column holds anything else than lists of whole numbers.
+        HcpError: pyarrow or numpy is missing, or a column contains anything other than lists of whole numbers.
     """
     numpy = numpy_for(name)
     table = opened(file, name)
@@ -50,7 +50,7 @@ def _parts(numpy: Any, table: Any, name: str) -> Iterator[FlatRows]:
 
 
 def _rows(table: Any) -> int:
-    """Rows that are read at a time, from how long they are in the first group."""
+    """How many rows to read at a time, judged by their length in the first row group."""
     if not table.metadata.num_row_groups:
         return 1
     group = table.metadata.row_group(0)
@@ -71,7 +71,7 @@ def _flat(column: Any, name: str, called: str) -> Lists:
             "pack the data again"
         )
     if column.null_count or column.values.null_count:
-        raise HcpError(f"{name}: column {called} has empty places; wanted a list of numbers in each row")
+        raise HcpError(f"{name}: column {called} has null values; wanted a list of numbers in each row")
     offsets = column.offsets.to_numpy()
     values = column.values.slice(offsets[0], offsets[-1] - offsets[0])
     begins = offsets.astype("int64") - offsets[0]

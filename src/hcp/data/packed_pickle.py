@@ -1,8 +1,8 @@
-"""Megatron-Bridge's packed rows out of an `.npy` file, without unpickling it. Needs numpy, the extra [data].
+"""Reads Megatron-Bridge's packed rows from an `.npy` file without unpickling it. Needs numpy, the extra [data].
 
-numpy stores an array of dictionaries as a pickle, and Python's own reader makes and calls whatever a pickle names. This
-one knows the operations with which dictionaries of lists of numbers are written, and no other: it makes nothing of what
-it reads, and looks nothing up. It holds the rows of some megabytes.
+numpy stores an array of dictionaries as a pickle, and Python's own unpickler imports and calls whatever a pickle names.
+This reader knows only the operations with which dictionaries of lists of numbers are written: it creates no objects
+and imports nothing. It holds some megabytes of rows at a time.
 """
 
 from __future__ import annotations
@@ -30,9 +30,9 @@ _HEAD = frozenset(
     "PROTO FRAME GLOBAL STACK_GLOBAL SHORT_BINUNICODE BINUNICODE MEMOIZE BINPUT LONG_BINPUT BINGET BININT BININT1 "
     "BININT2 TUPLE TUPLE1 TUPLE2 TUPLE3 REDUCE MARK SHORT_BINBYTES BINBYTES NEWTRUE NEWFALSE NONE BUILD".split()
 )
-"""The operations with which numpy describes an array of objects, by pickletools' names."""
+"""The operations with which numpy describes an array of objects, by their names in pickletools."""
 _WORDS = frozenset("numpy.core.multiarray numpy._core.multiarray _reconstruct numpy ndarray dtype O8 |".split())
-"""The texts in it: nothing of them is looked up."""
+"""The strings in it; none of them is looked up."""
 
 _FOREIGN, _ITEM, _AROUND, _NOTE, _KEY, _LIST, _ROW, _ROW_END, _TAIL = range(9)
 _KINDS = bytearray(256)
@@ -43,11 +43,11 @@ for _codes, _kind in (
     for _code in _codes:
         _KINDS[_code] = _kind
 _PATTERN = (_ROW, _KEY, _LIST, _KEY, _LIST, _KEY, _LIST, _ROW_END)
-"""What a row has besides items and marks."""
+"""The operations of a row besides items and marks."""
 
 
 class Header(NamedTuple):
-    """What stands before an array's data."""
+    """The header before an array's data."""
 
     is_objects: bool
     shape: tuple[int, ...]
@@ -55,10 +55,10 @@ class Header(NamedTuple):
 
 
 def read_header(file: BinaryIO, name: str) -> Header:
-    """The description of the array; the file is left at its data.
+    """The array's header; afterwards the file is positioned at the data.
 
     Raises:
-        HcpError: the header is cut off, or is none of numpy's.
+        HcpError: the header is truncated or not numpy's.
     """
     start = file.read(len(MAGIC) + 2)
     width = 2 if start[len(MAGIC) : len(MAGIC) + 1] == b"\x01" else 4
@@ -73,10 +73,10 @@ def read_header(file: BinaryIO, name: str) -> Header:
 
 
 def packed_rows(file: BinaryIO, name: str, progress: Callable[[int], None]) -> Iterator[PackedBatch]:
-    """The rows, some at a time; `progress` hears how far the reader is.
+    """The rows, some at a time; `progress` is called with the reader's position.
 
     Raises:
-        HcpError: numpy is missing, the array holds anything else, or the file is cut off.
+        HcpError: numpy is missing, the array contains anything else, or the file is truncated.
     """
     numpy_for(name)
     header = read_header(file, name)
@@ -109,14 +109,14 @@ class _Reader:
         self.numpy, self.name = numpy, name
         self.kinds = numpy.frombuffer(bytes(_KINDS), numpy.uint8)
         self.count = 0
-        """Rows that were read."""
+        """Rows read so far."""
         self.memo = 0
-        """Notes that were taken without a number."""
+        """Memo entries made without a number."""
         self.texts: dict[int, str] = {}
-        """Names of fields by the number of their note."""
+        """Field names by their number in the memo."""
 
     def skip_head(self, data: bytes) -> bytes:
-        """What follows numpy's own words and the start of the list of the array's items."""
+        """The data after numpy's preamble and the start of the list of the array's items."""
         try:
             for operation, operand, at in pickletools.genops(BytesIO(data[:_MOST_HEADER])):
                 if operation.name == "EMPTY_LIST":
@@ -128,7 +128,7 @@ class _Reader:
                 self.memo += operation.name == "MEMOIZE"
         except (ValueError, IndexError, UnicodeError):
             pass
-        raise self.broken("it is cut off")
+        raise self.broken("it is truncated")
 
     def rows(self, data: bytes, is_last: bool) -> tuple[PackedBatch | None, bytes, bool]:
         """The whole rows at the start of the data, the rest, and whether more may follow."""
@@ -144,7 +144,7 @@ class _Reader:
         ends = numpy.flatnonzero(kinds == _ROW_END)
         size = int(ends[-1]) + 1 if len(ends) else 0
         if not size and not ended and (is_last or len(data) > 5 * MAX_ROW):
-            raise self.broken("it is cut off" if is_last else f"a row of more than {5 * MAX_ROW:,} bytes")
+            raise self.broken("it is truncated" if is_last else f"a row of more than {5 * MAX_ROW:,} bytes")
         tail = kinds[size:]
         odd = numpy.flatnonzero(ended & (tail != _AROUND) & (tail != _NOTE) & (tail != _TAIL))
         if len(odd):
@@ -155,7 +155,7 @@ class _Reader:
         return batch, data[int(found.at[size - 1]) + 1 :], not ended
 
     def batch(self, found: Operations, kinds: Any) -> PackedBatch:
-        """What is known of the rows that some operations write."""
+        """What is known about the rows that some operations write."""
         numpy = self.numpy
         is_item = kinds == _ITEM
         frame = numpy.flatnonzero(~is_item & (kinds != _AROUND) & (kinds != _NOTE))
@@ -175,12 +175,12 @@ class _Reader:
             raise self.broken("numbers outside of lists")
         numbers = _Numbers(found, items)
         tokens, mask, starts = (Lists(numbers, begins[:, i], counts[:, i]) for i in range(3))
-        # The lists of places one after the other, without what stands between them.
+        # The lists of places one after another, without the bytes between them.
         shifts = starts.begins - numpy.cumsum(starts.counts) + starts.counts
         listed = items[numpy.arange(starts.counts.sum()) + numpy.repeat(shifts, starts.counts)]
         if not numpy.isin(found.codes[listed], list(b"KMJ")).all():
-            raise self.broken("a place in seq_start_id that is no whole number")
-        values = found.operands(listed).astype(numpy.int32)  # four bytes with a sign, or fewer without
+            raise self.broken("a place in seq_start_id that is not a whole number")
+        values = found.operands(listed).astype(numpy.int32)  # four bytes signed, or fewer unsigned
         rows = FlatRows(numpy, self.name, self.count, tokens, mask, starts._replace(values=values))
         self.count += len(frame)
         self.memo += int((found.codes[: len(kinds)] == 0x94).sum())
@@ -197,7 +197,7 @@ class _Reader:
         return numpy.array([[row.index(field) for field in _FIELDS] for row in rows])
 
     def key(self, found: Operations, index: int) -> str:
-        """The text at an operation, or the one that was noted there before."""
+        """The string at an operation, or the one that it fetches from the memo."""
         code, at = int(found.codes[index]), int(found.at[index])
         if code in b"hj":
             return self.texts.get(int(found.operands([index])[0]), "")
@@ -220,13 +220,13 @@ class _Reader:
 
     def broken(self, what: str) -> HcpError:
         return HcpError(
-            f"{self.name}: no packed rows that can be read without unpickling ({what}); wanted what Megatron-Bridge "
+            f"{self.name}: not packed rows that can be read without unpickling ({what}); wanted what Megatron-Bridge "
             "writes: lists of numbers in dictionaries; pack to parquet"
         )
 
 
 class _Numbers:
-    """The numbers that operations write, read where they are asked for."""
+    """The numbers that operations write, read on demand."""
 
     def __init__(self, found: Operations, items: Any) -> None:
         self.found, self.items = found, items

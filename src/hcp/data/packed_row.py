@@ -1,8 +1,8 @@
-"""What is known of some packed rows: how long their sequences are, and whether the loss counts padding.
+"""What is known about packed rows: how long their sequences are, and whether the loss counts padding.
 
-A packed row is stored as Megatron-Bridge writes it: `input_ids`, `loss_mask` (moved by one, so that entry i is about
-the prediction of token i + 1) and `seq_start_id`. Training drops the last token of each sequence, for which there is no
-label: a sequence of n stored tokens is one of n - 1.
+A packed row is stored as Megatron-Bridge writes it: `input_ids`, `loss_mask` (shifted by one, so that entry i is about
+the prediction of token i + 1) and `seq_start_id`. Training drops the last token of each sequence, which has no label:
+a sequence of n stored tokens has n - 1 in training.
 Source: Megatron-Bridge, megatron/bridge/data/packing/gpt_sft.py, GPTSFTPackedDataset.collate_fn.
 """
 
@@ -16,27 +16,27 @@ from typing import NamedTuple
 from hcp.core.errors import HcpError
 
 MAX_ROW = 16_000_000
-"""Tokens of a row."""
+"""Maximum tokens of a row."""
 
 
 class PackedBatch(NamedTuple):
-    """Rows that were read together. Lengths and widths are those of training, each with how often it occurs."""
+    """Rows that were read together. Lengths and widths are as in training, each with its number of occurrences."""
 
     rows: int
     lengths: Mapping[int, int]
     widths: Mapping[int, int]
     most_sequences: int
-    """Of one row."""
+    """The largest of one row."""
     ends: Mapping[Hashable, int]
-    """The tokens that end sequences: the commonest is the padding."""
+    """The tokens that end sequences; the most common one is the padding."""
     masked: Mapping[Hashable, int]
-    """By the token that ends a sequence: padding tokens that the loss counts."""
+    """Padding tokens that the loss counts, by the token that ends the sequence."""
     place: Callable[[int], str]
-    """Where the first sequence of a length is."""
+    """The first sequence of each length."""
 
 
 class Row(NamedTuple):
-    """One row, in Python's own values; tokens and masks may be anything that can be compared."""
+    """One row, in plain Python values; tokens and masks may be anything comparable."""
 
     tokens: Sequence[Hashable]
     mask: Sequence[int]
@@ -48,7 +48,7 @@ def batch_of(row: Row, name: str, number: int) -> PackedBatch:
     """The facts of one row.
 
     Raises:
-        HcpError: its three parts do not fit each other.
+        HcpError: its three parts are inconsistent.
     """
     where = f"{name}: row {number}"
     check_row(len(row.tokens), len(row.mask), row.starts, where)
@@ -75,9 +75,11 @@ def batch_of(row: Row, name: str, number: int) -> PackedBatch:
 
 
 def check_row(tokens: int, mask: int, starts: Sequence[int], where: str) -> None:
-    """Raises HcpError unless the mask is as long as the row, and sequences of two tokens or more fill it from 0 on."""
+    """Raises HcpError unless the mask is as long as the row and sequences of two or more tokens fill it from 0 on."""
     if tokens != mask:
-        raise HcpError(f"{where}: {tokens} tokens and {mask} entries of loss_mask; wanted as many; pack the data again")
+        raise HcpError(
+            f"{where}: {tokens} tokens and {mask} entries of loss_mask; wanted equally many; pack the data again"
+        )
     bounds = (*starts, tokens)
     if not starts or starts[0] != 0 or any(end - start < 2 for start, end in pairwise(bounds)):
         shown = ", ".join(map(str, starts[:4])) or "nothing"

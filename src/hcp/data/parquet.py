@@ -1,4 +1,4 @@
-"""Lengths from a column of a parquet file. Needs pyarrow, the extra [data]."""
+"""Reads lengths from a column of a parquet file. Needs pyarrow, the extra [data]."""
 
 from __future__ import annotations
 
@@ -13,17 +13,17 @@ from hcp.data.text import GUESSES
 
 MAGIC = b"PAR1"
 MAX_COLUMN_BYTES = 2_000_000_000
-"""Of one column in one row group, decompressed: so much may be held at a time."""
+"""Maximum decompressed size of one column in one row group, which is held at a time."""
 _MAX_METADATA = 100_000_000
 _ROWS = 4096
 _BUFFER = 1 << 18
 
 
 def read_parquet(file: BinaryIO, name: str, field: str | None = None, take: int | None = None) -> list[int]:
-    """The length of each row: the column's number, or how many numbers its list has.
+    """The length of each row: the column's number, or the number of items in its list.
 
     Raises:
-        HcpError: pyarrow is missing, the file is none, or the column holds text or anything else but tokens.
+        HcpError: pyarrow is missing, the file is not parquet, or the column contains text or anything but tokens.
     """
     table = opened(file, name)
     import pyarrow
@@ -38,7 +38,7 @@ def opened(file: BinaryIO, name: str) -> Any:
     """pyarrow's reader of the file.
 
     Raises:
-        HcpError: pyarrow is missing, or the file is no whole parquet file.
+        HcpError: pyarrow is missing, or the file is not a complete parquet file.
     """
     try:
         from pyarrow import parquet
@@ -56,14 +56,14 @@ def opened(file: BinaryIO, name: str) -> Any:
 
 @contextmanager
 def arrow_errors(name: str) -> Iterator[None]:
-    """What pyarrow cannot read is one line."""
+    """Turns pyarrow's errors into one line."""
     import pyarrow
 
     try:
         yield
     except (pyarrow.ArrowException, OSError, ValueError) as error:
         reason = visible(str(error).split("\n")[0])[:120]
-        raise HcpError(f"{name}: no parquet file that can be read ({reason}); wanted a whole one") from None
+        raise HcpError(f"{name}: not a readable parquet file ({reason}); wanted a complete one") from None
 
 
 def _column(pyarrow: Any, table: Any, name: str, field: str | None) -> str:
@@ -87,7 +87,7 @@ def _column(pyarrow: Any, table: Any, name: str, field: str | None) -> str:
 
 
 def each_length(file: BinaryIO, name: str, field: str | None = None) -> Iterator[int]:
-    """The length of each row, one by one, however many they are.
+    """The length of each row, one at a time, for any number of rows.
 
     Raises:
         HcpError: as `read_parquet`.
@@ -112,12 +112,12 @@ def _lengths(pyarrow: Any, table: Any, name: str, column: str, wanted: range | l
             lengths.append(_checked(value, name, row, column))
             following = next(rows, None)
     if not lengths:
-        raise HcpError(f"{name}: found no sequence; wanted a row for each")
+        raise HcpError(f"{name}: found no sequence; wanted one row per sequence")
     return lengths
 
 
 def _values(pyarrow: Any, table: Any, column: str) -> Iterator[int | None]:
-    """The column's numbers, or how many numbers each of its lists has."""
+    """The column's numbers, or the lengths of its lists."""
     from pyarrow import compute
 
     for batch in table.iter_batches(_ROWS, columns=[column], use_threads=False):
@@ -136,7 +136,7 @@ def _checked(value: int | None, name: str, row: int, column: str) -> int:
 
 
 def check_column_size(table: Any, name: str, column: str) -> None:
-    """Raises HcpError where a row group holds more of the column than may be held."""
+    """Raises HcpError if a row group holds more of the column than fits in memory."""
     metadata = table.metadata
     for group in range(metadata.num_row_groups):
         parts = metadata.row_group(group)
@@ -148,5 +148,5 @@ def check_column_size(table: Any, name: str, column: str) -> None:
         if size > MAX_COLUMN_BYTES:
             raise HcpError(
                 f"{name}: row group {group} has {size:,} bytes in this column, more than {MAX_COLUMN_BYTES:,}; "
-                "write smaller row groups, or a column with the lengths alone"
+                "write smaller row groups, or a column with only the lengths"
             )

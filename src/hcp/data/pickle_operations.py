@@ -1,9 +1,9 @@
-"""Where the operations of a pickle start, found with numpy instead of one by one. Needs numpy, the extra [data].
+"""Finds where the operations of a pickle start, with numpy instead of one by one. Needs numpy, the extra [data].
 
-Each operation says how long it is, so that only the one before tells where the next starts. The bytes are therefore cut
-into lanes that are walked side by side. A lane is entered from somewhat before its start: from a wrong place, too, a
-walk soon meets the true operations. Where it did not, its end does not meet the entry of the next lane, and that lane
-is walked again.
+Each operation says how long it is, so its start is known only from the one before. The bytes are therefore cut into
+lanes that are walked in parallel. Each walk starts somewhat before its lane, because even a walk from a wrong place
+soon meets the true operations. If it did not, its end does not match the entry of the next lane, and that lane is
+walked again.
 """
 
 from __future__ import annotations
@@ -14,13 +14,13 @@ import numpy
 
 _LANE = 128
 _SYNC = 48
-"""Bytes before a lane from which its entry is sought."""
+"""Bytes before a lane at which the search for its entry starts."""
 _ROUNDS = 16
-"""After so many repairs nothing meets: the rest is walked one by one."""
+"""After this many repairs without a match, the rest is walked one by one."""
 _STEPS = 8
-"""Between two looks for walkers that have arrived."""
+"""Steps between two checks for walkers that have arrived."""
 _UNREAD = 16
-"""Bytes behind the data that an operand's reader may look at."""
+"""Bytes after the data that reading an operand may touch."""
 
 
 def _sizes() -> Any:
@@ -28,7 +28,7 @@ def _sizes() -> Any:
     sizes: Any = numpy.ones((256, 256), numpy.uint16)  # by the second byte, then the first
     for operations, size in ((b"Khq", 2), (b"M", 3), (b"Jjr", 5), (b"G\x95", 9)):
         sizes[:, list(operations)] = size
-    # Texts of less than 256 bytes: longer ones are no names of fields.
+    # Strings shorter than 256 bytes; longer ones are not field names.
     sizes[:, 0x8C] = 2 + numpy.arange(256)
     sizes[:, ord("X")] = 5 + numpy.arange(256)
     return sizes.reshape(-1)
@@ -38,10 +38,10 @@ _SIZES = _sizes()
 
 
 class Operations:
-    """The whole operations at the start of some bytes.
+    """The complete operations at the start of some bytes.
 
     Attributes:
-        data: (bytes,) uint8, with zeros behind.
+        data: (bytes,) uint8, followed by zeros.
         at: (operations,) int64: where each starts.
         codes: (operations,) uint8: the first byte of each.
     """
@@ -57,7 +57,7 @@ class Operations:
         self.at, self.codes = at, self.data[at]
 
     def operands(self, indices: Any) -> Any:
-        """(indices,) uint64: what stands behind the first byte of some operations, 8 bytes of it at most."""
+        """(indices,) uint64: up to 8 bytes after the first byte of some operations."""
         at = self.at[indices]
         eight = numpy.ndarray((len(self.data) - 8,), "<u8", self.data, offset=1, strides=(1,))
         # pairs of 9-byte operations end 8 bytes before the zeros do.
@@ -65,7 +65,7 @@ class Operations:
 
 
 _OPERAND: Any = numpy.zeros(256, numpy.uint64)
-"""The bits that belong to an operand, by the operation; True (0x88) has none and is 1."""
+"""The bits that belong to an operand, by operation; True (0x88) has none and counts as 1."""
 for _code, _width in ((b"K", 1), (b"h", 1), (b"q", 1), (b"M", 2), (b"J", 4), (b"j", 4), (b"r", 4), (b"G", 8)):
     _OPERAND[_code[0]] = (1 << 8 * _width) - 1
 
@@ -84,7 +84,7 @@ def _starts(sizes: Any, size: int) -> Any:
         entries[wrong] = ends[wrong - 1]
         starts[:-1].reshape(lanes, _LANE)[wrong] = False
         ends[wrong] = _walk(sizes, entries[wrong], limits[wrong], starts)
-    starts[:-1].reshape(lanes, _LANE)[:, 0] = entries == begins  # which those who waited have marked
+    starts[:-1].reshape(lanes, _LANE)[:, 0] = entries == begins  # the walkers that waited have marked it
     if len(wrong := _wrong(entries, ends)):
         at = int(ends[wrong[0] - 1])
         starts[wrong[0] * _LANE :] = False
@@ -96,14 +96,14 @@ def _starts(sizes: Any, size: int) -> Any:
 
 
 def _wrong(entries: Any, ends: Any) -> Any:
-    """The lanes that are not entered where the one before ends."""
+    """The lanes whose entry is not where the previous lane ends."""
     return 1 + numpy.flatnonzero(ends[:-1] != entries[1:])
 
 
 def _walk(sizes: Any, places: Any, limits: Any, starts: Any) -> Any:
-    """Steps from each place to the first one at its limit or behind, and returns it; marks what it steps on.
+    """Steps from each place to the first one at or after its limit, and returns it; marks every place on the way.
 
-    Walkers that have arrived wait for the others, and mark their limit meanwhile.
+    Walkers that have arrived wait for the others, and mark their limit in the meantime.
     """
     ends = places.copy()
     walkers = numpy.arange(len(places))

@@ -1,4 +1,4 @@
-"""Which sequences stand for a data set that has too many."""
+"""Chooses the sequences that represent a data set with too many of them."""
 
 from __future__ import annotations
 
@@ -8,11 +8,11 @@ from hcp.core.errors import HcpError
 
 MAX_SEQUENCES = 1_000_000
 MAX_LENGTH = 10**12
-"""Tokens of a sequence: more than any has, and little enough to be counted with."""
+"""Maximum tokens of a sequence: more than any has, and small enough to count with."""
 
 
 def taken(count: int, take: int | None, name: str) -> range | list[int]:
-    """Positions of `take` of so many sequences, evenly spread; all of them where there are no more.
+    """Evenly spread positions of `take` out of `count` sequences; all of them if there are no more.
 
     Raises HcpError if more than MAX_SEQUENCES would be taken.
 
@@ -22,7 +22,7 @@ def taken(count: int, take: int | None, name: str) -> range | list[int]:
     wanted = count if take is None else min(count, take)
     if wanted > MAX_SEQUENCES:
         raise HcpError(
-            f"{name}: {wanted:,} sequences, more than {MAX_SEQUENCES:,}; take those of one step with --take N"
+            f"{name}: {wanted:,} sequences, more than {MAX_SEQUENCES:,}; use those of one step with --take N"
         )
     return range(count) if wanted == count else [i * count // wanted for i in range(wanted)]
 

@@ -1,4 +1,4 @@
-"""Lengths written as text: numbers, JSON, JSONL."""
+"""Reads lengths written as text: numbers, JSON, JSONL."""
 
 from __future__ import annotations
 
@@ -13,19 +13,19 @@ from hcp.core.numbers import whole_number
 from hcp.data.sampling import MAX_LENGTH, MAX_SEQUENCES
 
 Line = tuple[int, str]
-"""Its number, and its text without the blanks around it."""
+"""A line's number, and its text without surrounding whitespace."""
 MAX_BYTES = 16_000_000
-"""Of a line, or of an array that is not written line by line: a line may hold a million tokens."""
+"""Maximum bytes of a line, or of an array not written line by line; a line may hold a million tokens."""
 _MAX_OBJECTS = 500_000
-"""In one JSON value: each takes some 200 bytes once it is read."""
+"""Maximum objects in one JSON value; each takes about 200 bytes once read."""
 _WORD = re.compile(r"[^\s,]+")
 _STARTS = re.compile(r"[+-]?[0-9][0-9_]*(?:[\s,]|$)|[\[{]\s*(?:[\"0-9\[\]{}-]|$)")
 GUESSES = ("length", "seqlen", "seq_len", "num_tokens", "input_ids", "tokens")
-"""Fields of a JSON object that are tried, in this order, where none is named."""
+"""Fields of a JSON object to try, in this order, if none is named."""
 
 
 def lines_in(stream: BinaryIO, name: str) -> Iterator[Line]:
-    """The lines that are not blank, each with its number; read one by one, so that a file may exceed the memory.
+    """The non-blank lines, each with its number; read one at a time, so that a file may be larger than memory.
 
     Raises HcpError for a line of more than MAX_BYTES.
     """
@@ -35,14 +35,14 @@ def lines_in(stream: BinaryIO, name: str) -> Iterator[Line]:
             return
         if len(line) > MAX_BYTES:
             raise _too_large(f"{name}:{number}")
-        # What is no UTF-8 is found where it stands, as no number.
+        # Bytes that are not UTF-8 are reported where they occur, as not being a number.
         text = line.decode("utf-8-sig" if number == 1 else "utf-8", errors="surrogateescape").strip()
         if text:
             yield number, text
 
 
 def is_of_lengths(line: str) -> bool:
-    """Whether a first line is one of lengths: numbers or JSON.
+    """Whether a file's first line starts a list of lengths: numbers or JSON.
 
     >>> is_of_lengths("1024 2048"), is_of_lengths('{"length": 7}'), is_of_lengths("[rank0]: step:1 - ...")
     (True, True, False)
@@ -62,14 +62,14 @@ def lengths_in(lines: Iterator[Line], name: str, field: str | None = None) -> li
     for length in each_length(lines, name, field):
         lengths.append(length)
         if len(lengths) > MAX_SEQUENCES:
-            raise HcpError(f"{name}: more than {MAX_SEQUENCES:,} sequences; plan them step by step, as training does")
+            raise HcpError(f"{name}: more than {MAX_SEQUENCES:,} sequences; plan one step at a time, as training does")
     if not lengths:
         raise HcpError(f"{name}: found no sequence; wanted their lengths, as numbers or as JSON")
     return lengths
 
 
 def each_length(lines: Iterator[Line], name: str, field: str | None = None) -> Iterator[int]:
-    """The same lengths one by one, however many they are."""
+    """The same lengths one at a time, for any number of sequences."""
     for place, value in _values(lines, name):
         yield _length(value, place, field)
 
@@ -95,12 +95,12 @@ def _values(lines: Iterator[Line], name: str) -> Iterator[tuple[str, Any]]:
     for at, line in chain([(number, first)], lines):
         value = _parsed(line)
         if value is None:
-            raise HcpError(f"{name}:{at}: found {shown(line)}, no JSON; wanted one JSON value per line")
+            raise HcpError(f"{name}:{at}: found {shown(line)}, not JSON; wanted one JSON value per line")
         yield f"{name}:{at}", value
 
 
 def _held(lines: Iterator[Line], name: str, size: int) -> Iterator[Line]:
-    """The lines of an array, which is held as a whole."""
+    """The lines of an array, which is held in memory as a whole."""
     for number, line in lines:
         size += len(line)
         if size > MAX_BYTES:
@@ -163,7 +163,7 @@ def _names(value: dict[str, Any]) -> str:
 
 
 def shown(value: Any) -> str:
-    """What was found, for a message: shortened and in quotes."""
+    """What was found, shortened and quoted for a message."""
     text = (
         value
         if isinstance(value, str)

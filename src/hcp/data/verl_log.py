@@ -1,4 +1,4 @@
-"""The log of a verl run: it has no lengths, but for each step statistics from which they are estimated."""
+"""Estimates lengths from the log of a verl run, which has only statistics of each step."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ _GRID = 2048
 
 
 class Spread(NamedTuple):
-    """What a step's line says of the prompts, or of the responses: tokens, and the part at the largest allowed."""
+    """A step's statistics of the prompts or the responses: tokens, and the share at the maximum length."""
 
     mean: float
     max: float
@@ -43,7 +43,7 @@ class LoggedStep(NamedTuple):
 
     @property
     def note(self) -> str:
-        """What is said of the estimate."""
+        """The estimate in words."""
         return (
             f"estimated from step {self.step} of a verl log: {self.num_sequences} sequences, responses of "
             f"{self.response.min:g} to {self.response.max:g} tokens, {self.response.mean:.0f} on average, "
@@ -52,7 +52,7 @@ class LoggedStep(NamedTuple):
 
 
 def read_log(lines: Iterable[str]) -> LoggedStep | None:
-    """The last step whose line has all that an estimate needs; None if no line has.
+    """The last step whose line has everything an estimate needs; None if there is none.
 
     Source: verl, verl/trainer/ppo/metric_utils.py, compute_data_metrics and compute_throughout_metrics; printed by
     verl/utils/logger/aggregate_logger.py, concat_dict_to_str, as `step:1 - response_length/mean:236.1 - …`.
@@ -78,7 +78,7 @@ def _step_of(line: str) -> LoggedStep | None:
 def _number(text: str) -> float:
     try:
         return float(text)
-    except ValueError:  # ranks write over each other
+    except ValueError:  # ranks overwrite each other's output
         return -1.0
 
 
@@ -87,10 +87,10 @@ def _is_sound(part: Spread) -> bool:
 
 
 def estimated_lengths(step: LoggedStep, take: int | None = None) -> list[int]:
-    """Lengths with the statistics of the step: its number of sequences, and of prompts and responses mean and range.
+    """Lengths that match the step's statistics: the number of sequences, and mean and range of prompts and responses.
 
-    Prompts and responses are taken as lognormal between their least and most, with the part `clip_ratio` at the most,
-    and as independent of each other: that long prompts get long responses is not in the log.
+    Prompts and responses are assumed to be lognormal within their range, with a share `clip_ratio` at the maximum,
+    and independent of each other, because the log does not say whether long prompts get long responses.
     """
     count = min(step.num_sequences, take or step.num_sequences)
     taken(count, None, "the verl log")
@@ -100,7 +100,7 @@ def estimated_lengths(step: LoggedStep, take: int | None = None) -> list[int]:
 
 
 def _quantiles(part: Spread, count: int) -> list[float]:
-    """Ascending values of a lognormal with this mean, cut to its range; the part at the most is `clip_ratio`."""
+    """Ascending values of a lognormal with this mean, clipped to its range; a share `clip_ratio` is at the maximum."""
     least, most = max(1.0, part.min), max(1.0, part.max)
     at_most = min(1 - 1e-6, max(part.clip_ratio, 0.5 / count, 1e-6))
     top = NormalDist().inv_cdf(1 - at_most)
@@ -117,7 +117,7 @@ def _quantiles(part: Spread, count: int) -> list[float]:
 
 
 def _coprime(count: int) -> int:
-    """A step that visits all of `count` places, far from each other: near the golden section, and coprime to it."""
+    """A stride that visits all of `count` places with distant neighbours: near the golden ratio, coprime to `count`."""
     from math import gcd
 
     return next(step for step in range(int(0.618 * count) + 1, 2 * count + 2) if gcd(step, count) == 1)

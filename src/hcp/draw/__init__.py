@@ -1,1 +1,1 @@
-"""Pictures, from plain numbers."""
+"""Draws pictures from plain numbers."""

@@ -1,7 +1,7 @@
-"""What a picture of the CP groups shows: blocks of nodes, the CP members on each, inner and outer groups.
+"""The contents of a picture of the CP groups: blocks of nodes, the CP members on each, inner and outer groups.
 
-Nodes that share no CP group, directly or through others, are in different blocks. In a large world, blocks that look
-alike are drawn once. Nothing here knows a coordinate.
+Nodes that are not connected by CP groups, directly or through other nodes, are in different blocks. In a large world,
+blocks that look alike are drawn only once. This module deals with no coordinates.
 """
 
 from __future__ import annotations
@@ -14,15 +14,15 @@ from hcp.core.placement import Placement, crosses
 from hcp.core.ranks import Grids, RankGroups
 
 ALL_BLOCKS_UP_TO = 256
-"""Worlds of at most this many ranks are drawn with all their blocks."""
+"""Worlds of up to this many ranks are drawn with all their blocks."""
 MAX_LOOKS = 4
-"""Of a larger world, one block of each look is drawn, and at most this many."""
+"""In a larger world, one block of each kind is drawn, and at most this many."""
 MAX_NODES, FIRST_NODES, LAST_NODES = 16, 8, 3
-"""Of a block of more than MAX_NODES nodes only the first and last ones are drawn."""
+"""In a block of more than MAX_NODES nodes, only the first and last ones are drawn."""
 
 
 class Cell(NamedTuple):
-    """A GPU. `inner` and `outer` are its groups' numbers in the lists of levels 0 and 1; outer None: no such level."""
+    """A GPU. `inner` and `outer` index its groups in the lists of levels 0 and 1; `outer` is None without level 1."""
 
     rank: int
     cp_group: int
@@ -38,10 +38,10 @@ class Node(NamedTuple):
 
 
 class Block(NamedTuple):
-    """Nodes that CP groups join. `nodes` are the drawn ones; `num_hidden` are left out before nodes[hidden_after].
+    """Nodes connected by CP groups. `nodes` are drawn; `num_hidden` more are left out before nodes[hidden_after].
 
-    `num_alike` counts this block and those that look the same; `crossing` are the inner groups that leave their
-    NVLink domain (the node, where nothing else was stated).
+    `num_alike` counts this block and those that look the same; `crossing` are the inner groups that cross NVLink
+    domains (nodes, if no domain was stated).
     """
 
     nodes: tuple[Node, ...]
@@ -52,7 +52,7 @@ class Block(NamedTuple):
 
 
 class Scene(NamedTuple):
-    """`inner` and `outer`: (number of groups, how many of them leave their NVLink domain); outer None: one level."""
+    """`inner` and `outer`: (number of groups, how many cross NVLink domains); `outer` is None with one level."""
 
     blocks: tuple[Block, ...]
     num_blocks: int
@@ -88,7 +88,7 @@ def scene_of(grids: Grids, sizes: Sequence[int], place: Placement) -> Scene:
 
 
 def _blocks(groups: RankGroups, place: Placement) -> list[list[int]]:
-    """The nodes, put together where a CP group spans them."""
+    """The nodes, grouped by the CP groups that span them."""
     lowest = list(range(place.num_nodes))
 
     def root(node: int) -> int:
@@ -108,7 +108,7 @@ def _blocks(groups: RankGroups, place: Placement) -> list[list[int]]:
 
 
 def _look(groups: RankGroups, nodes: list[int], members: list[list[int]], domains: Sequence[int]) -> object:
-    """Equal for blocks whose pictures differ in numbers only."""
+    """Equal for blocks whose pictures differ only in their numbers."""
     order: dict[int, int] = {}
     first_domain = domains[members[nodes[0]][0]]
     return tuple(

@@ -1,8 +1,8 @@
 """Coordinates for one block of the picture: node boxes, inner bands, outer rails.
 
-A node is a row. Its GPUs stand CP group by CP group, in cp order, so that an inner group is one band; an outer group
-is a rail that runs down the gaps between the columns, or a track below the GPUs where a node holds several members.
-All lengths are pixels from the block's upper left corner.
+Each node is a row. Its GPUs are ordered by CP group and then by cp rank, so that an inner group is one band. An outer
+group is a rail that runs down the gaps between the columns, or a track below the GPUs if a node holds several members.
+All lengths are in pixels from the block's upper left corner.
 """
 
 from __future__ import annotations
@@ -44,7 +44,7 @@ class BlockShapes:
         self.rows = self._rows()
 
     def shapes(self) -> dict[str, Any]:
-        """What the template draws."""
+        """The shapes that the template draws."""
         nodes = [self._node(row, node) for row, node in enumerate(self.block.nodes)]
         frames = self._frames()
         after = self.block.hidden_after
@@ -60,7 +60,7 @@ class BlockShapes:
         }
 
     def _rail_slots(self) -> dict[int, int]:
-        """A lane for every rail, so that no two rails in one gap overlap."""
+        """One lane per rail, so that no two rails in a gap overlap."""
         taken: dict[tuple[int, int], set[int]] = {}
         slots = {}
         for outer, rows in sorted(self.outer.items()):
@@ -76,7 +76,7 @@ class BlockShapes:
         return slots
 
     def _tracks(self, row: int) -> dict[int, int]:
-        """A line below the GPUs of a node for every outer group with several members there."""
+        """One line below a node's GPUs for every outer group with several members on that node."""
         ends: list[int] = []
         tracks = {}
         for outer, rows in sorted(self.outer.items(), key=lambda item: item[1][row][:1]):
@@ -89,7 +89,7 @@ class BlockShapes:
         return tracks
 
     def _edges(self, node: Node) -> list[int]:
-        """The left edge of each GPU; a new CP group, and a new inner group, stand apart."""
+        """The left edge of each GPU, with gaps between CP groups and between inner groups."""
         x = self.label_w + BAND_PAD
         edges = [x]
         for before, cell in pairwise(node.cells):
@@ -103,7 +103,7 @@ class BlockShapes:
         return self.edges[row][self.outer[outer][row][0]] + self.cell_w + 6 + RAIL * self.slots.get(outer, 0)
 
     def _elbows(self) -> dict[tuple[int, int], int]:
-        """(outer group, row above) -> its lane in the gap below, for rails that change their column there."""
+        """(outer group, row above) -> its lane in the gap below, for rails that change columns there."""
         ends: dict[int, list[int]] = {}
         elbows = {}
         for outer, rows in sorted(self.outer.items()):
@@ -160,7 +160,7 @@ class BlockShapes:
         }
 
     def _continues(self, row: int, run: range) -> bool:
-        """Whether the row above has the same CP group in the same place: one label will do."""
+        """Whether the row above has the same CP group in the same place, so that one label is enough."""
         if not row or row == self.block.hidden_after:
             return False
         above, node = self.block.nodes[row - 1].cells, self.block.nodes[row].cells
@@ -194,7 +194,7 @@ class BlockShapes:
         return text if cell.outer is None else f"{text}, outer group {cell.outer}"
 
     def _links(self) -> list[dict[str, Any]]:
-        """The pieces between the bands of an inner group that is on several nodes."""
+        """The connecting pieces between the bands of an inner group on several nodes."""
         before: dict[int, tuple[int, int]] = {}
         links = []
         for row, node in enumerate(self.block.nodes):
@@ -235,7 +235,7 @@ class BlockShapes:
     def _in_node(
         self, outer: int, row: int, columns: list[int], path: list[str], dots: list[tuple[float, float]]
     ) -> float:
-        """Joins the members on one node, and returns at which height the rail meets them."""
+        """Joins the members on one node, and returns the height at which the rail meets them."""
         top, rail_x, edges = self.rows[row]["cell_y"], self._rail_x(outer, row), self.edges[row]
         if len(columns) == 1:
             y = top + CELL_H / 2

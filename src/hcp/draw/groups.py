@@ -1,6 +1,6 @@
 """The SVG picture of the CP groups on their nodes.
 
-Red is used for one thing only: an inner group that leaves its NVLink domain (the node, where nothing else is stated).
+Red means only one thing: an inner group that crosses NVLink domains (nodes, if no domain is stated).
 """
 
 from __future__ import annotations
@@ -18,14 +18,14 @@ from hcp.draw.template import fill_template
 MARGIN, HEADER_H, BLOCK_GAP = 24, 148, 36
 MAX_GPUS_PER_NODE = 144
 WIDEST = 1.6
-"""Width over height of a screen."""
+"""Width to height ratio of a screen."""
 
 
 def render_groups(grids: Grids, sizes: Sequence[int], place: Placement) -> str:
     """The picture as SVG text.
 
     Raises:
-        HcpError: the product of `sizes` is not the cp size, or a node has more GPUs than fit a row.
+        HcpError: the product of `sizes` is not the cp size, or a node has more GPUs than fit in a row.
     """
     if min(place.gpus_per_node, place.world_size) > MAX_GPUS_PER_NODE:
         raise HcpError(f"gpus_per_node {place.gpus_per_node}: a picture has room for {MAX_GPUS_PER_NODE} GPUs per node")
@@ -47,7 +47,7 @@ def render_groups(grids: Grids, sizes: Sequence[int], place: Placement) -> str:
 
 
 def _num_columns(drawn: list[dict[str, Any]]) -> int:
-    """How many blocks stand side by side, so that the page is about as wide as a screen."""
+    """How many blocks to place side by side, so that the page has about the shape of a screen."""
     width = max(shapes["width"] for shapes in drawn) + BLOCK_GAP
     height = max(shapes["height"] for shapes in drawn) + BLOCK_GAP
     return min(range(1, len(drawn) + 1), key=lambda n: abs(n * width - WIDEST * height * -(-len(drawn) // n)))
@@ -65,20 +65,20 @@ def _words(grids: Grids, sizes: Sequence[int], place: Placement, scene: Scene) -
     (count, crossing), name = scene.inner, "Inner level (a2a)" if sizes else "CP group"
     is_bad = bool(crossing and sizes)
     if dense["cp"] == 1:
-        verdict = "cp 1: there is no context parallelism to draw"
+        verdict = "cp 1: no context parallelism to draw"
     elif crossing:
-        verdict = f"{name}: {crossing} of {count} groups leave their {where}{of_gpus}"
+        verdict = f"{name}: {crossing} of {count} groups cross {where}s{of_gpus}"
     else:
-        verdict = f"{name}: all groups stay inside their {where}{of_gpus} ({count} of {count})"
+        verdict = f"{name}: all groups stay within one {where}{of_gpus} ({count} of {count})"
     outer = ""
     if scene.outer:
         count, crossing = scene.outer
-        outer = f"Outer level (p2p ring): {crossing} of {count} groups link several {where}s"
-    drawn = ["Levels 2 and up are not drawn."] if len(sizes) > 2 else []
+        outer = f"Outer level (p2p ring): {crossing} of {count} groups span several {where}s"
+    drawn = ["Levels 2 and above are not drawn."] if len(sizes) > 2 else []
     if len(scene.blocks) < scene.num_blocks:
         is_alike = sum(block.num_alike for block in scene.blocks) == scene.num_blocks
         drawn.append(
-            f"Drawn: {len(scene.blocks)} of {scene.num_blocks} blocks of nodes that CP groups join; "
+            f"Drawn: {len(scene.blocks)} of {scene.num_blocks} blocks of nodes connected by CP groups; "
             + ("the others look the same." if is_alike else "others look different.")
         )
     return {

@@ -10,11 +10,11 @@ from hcp.draw.template import fill_template
 
 _BAR_W, _PANEL_H, _GAP = 24, 90, 64
 _NUMBER_H = 14
-"""Above the highest bar, for its number."""
+"""Room above the highest bar for its number."""
 
 
 def render_rows(plans: Sequence[PackPlan], best: PackPlan) -> str:
-    """An SVG with a panel for each row length: a bar for each twentieth of fullness, with the number of its rows."""
+    """An SVG with one panel per row length: a histogram of row fullness in steps of 5 %."""
     panels = [_panel(number, plan, plan is best) for number, plan in enumerate(plans)]
     return fill_template(
         "packing.svg.j2", panels=panels, width=BINS * _BAR_W + 96, height=40 + len(plans) * (_PANEL_H + _GAP)

@@ -1,4 +1,4 @@
-"""Pictures and pages from the templates."""
+"""Renders pictures and pages from the templates."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from hcp.resources import pack_dir
 
 
 def fill_template(name: str, **values: Any) -> str:
-    """The template with these values; texts are escaped, control characters too; a missing value is an error."""
+    """The template filled with these values; text and control characters are escaped; a missing value is an error."""
     from jinja2 import Environment, FileSystemLoader, StrictUndefined
 
     environment = Environment(

@@ -1,7 +1,6 @@
 """The picture of dynamic-CP plans: ranks down, time across, one panel per plan on one scale, as SVG or as a page.
 
-Colour says how many ranks share a sequence; dots are communication that attention does not hide, and hatched red is
-the one thing that helps nobody: ranks that wait.
+Colour shows how many ranks share a sequence; dots are exposed communication, and hatched red is idle time.
 """
 
 from __future__ import annotations
@@ -20,7 +19,7 @@ MARGIN, GUTTER, PLOT_W = 28, 56, 1040
 HEADER_H, CAPTION_H, AXIS_H, PANEL_GAP = 104, 62, 34, 20
 MAX_RANKS, MAX_BARS, MAX_CUTS, MAX_HUES = 2048, 6000, 20000, 13
 Hues = dict[int, int]
-"""The colour of each group size that is drawn: the template has one for every power of two up to MAX_RANKS, and one."""
+"""The colour of each group size: the template has one for every power of two up to MAX_RANKS, and one more."""
 MIN_CUT_PX, MIN_LABEL_H, LETTER_W = 3.0, 13, 3.4
 MOST_TICKS = 12
 BUBBLE_LABEL_W = 110
@@ -45,7 +44,9 @@ def render_page(timelines: Sequence[Timeline], failed: Sequence[tuple[str, str]]
 def _values(timelines: Sequence[Timeline], failed: Sequence[tuple[str, str]]) -> dict[str, Any]:
     plan = timelines[0].plan
     if plan.world_size > MAX_RANKS:
-        raise HcpError(f"world_size {plan.world_size}: a picture has room for {MAX_RANKS} ranks; plan without one")
+        raise HcpError(
+            f"world_size {plan.world_size}: a picture has room for {MAX_RANKS} ranks; plan without a picture"
+        )
     longest = max(line.end + line.bubble for line in timelines)
     row_h = min(26.0, max(0.6, 520 / plan.world_size / (1 if len(timelines) == 1 else 1.5)))
     scale = PLOT_W / longest
@@ -62,7 +63,7 @@ def _values(timelines: Sequence[Timeline], failed: Sequence[tuple[str, str]]) ->
         "plot_w": PLOT_W,
         "title": f"{len(plan.lengths):,} sequences on {plan.world_size} ranks, at most {plan.max_seqlen_per_rank:,} "
         "tokens per rank",
-        "subtitle": f"{sum(plan.lengths):,} tokens, the longest sequence has {max(plan.lengths):,}. Ranks down, "
+        "subtitle": f"{sum(plan.lengths):,} tokens, {max(plan.lengths):,} in the longest sequence. Ranks down, "
         f"estimated time across: {plan.setup.cost.machine.basis}.",
         "legend": list(_legend(hues)),
         "panels": panels,
@@ -72,7 +73,7 @@ def _values(timelines: Sequence[Timeline], failed: Sequence[tuple[str, str]]) ->
 
 
 def _hues(sizes: set[int]) -> Hues:
-    """A colour for each size; where there are more sizes than colours, neighbours share one."""
+    """A colour for each size; if there are more sizes than colours, neighbouring sizes share one."""
     each = max(1.0, len(sizes) / MAX_HUES)
     return {size: int(number / each) for number, size in enumerate(sorted(sizes))}
 
@@ -144,12 +145,12 @@ def _shape(bar: Bar, line: Timeline, row_h: float, scale: float, hue: int) -> di
         "title": f"micro-batch {bar.micro_batch}, {'ranks' if bar.size > 1 else 'rank'} {bar.first}"
         + (f" to {last}" if bar.size > 1 else "")
         + f": {count} sequence{'s' * (count > 1)}, {bar.tokens:,} tokens, {seconds(bar.worked - bar.start)} of work, "
-        + f"{seconds(bar.end - bar.worked)} of communication not hidden",
+        + f"{seconds(bar.end - bar.worked)} of exposed communication",
     }
 
 
 def _label(bar: Bar, line: Timeline, scale: float, row_h: float) -> tuple[str, float]:
-    """What stands in a bar, and the middle of it: as much as fits beside the line of the ideal, or nothing."""
+    """A bar's label and its centre: as much text as fits beside the ideal line, or nothing."""
     middle = (bar.start + bar.worked) / 2 * scale
     if bar.size * row_h < MIN_LABEL_H:
         return "", middle
@@ -169,7 +170,7 @@ def _rect(x: float, y: float, width: float, height: float) -> str:
 
 
 def _areas(bars: Sequence[Bar], row_h: float, scale: float, hues: Hues) -> list[dict[str, Any]]:
-    """Too many groups for a shape each: one path per colour."""
+    """One path per colour, for when there are too many groups to draw one shape each."""
     paths: dict[int, list[str]] = {}
     for bar in bars:
         rect = _rect(bar.start * scale, bar.first * row_h, (bar.worked - bar.start) * scale, bar.size * row_h)
@@ -178,13 +179,13 @@ def _areas(bars: Sequence[Bar], row_h: float, scale: float, hues: Hues) -> list[
 
 
 def _path(bars: Sequence[Bar], row_h: float, scale: float, start: str, end: str) -> str:
-    """The part of each bar between two of its times, where it can be seen."""
+    """The part of each bar between two of its times, if wide enough to be seen."""
     spans = ((bar, getattr(bar, start) * scale, getattr(bar, end) * scale) for bar in bars)
     return "".join(_rect(a, bar.first * row_h, b - a, bar.size * row_h) for bar, a, b in spans if b - a >= 0.05)
 
 
 def _cut_path(bars: Sequence[Bar], line: Timeline, row_h: float, scale: float) -> str:
-    """Lines between the sequences of a group, where they stand far enough apart to be seen; broken behind its label."""
+    """Lines between a group's sequences, if far enough apart to be seen, with a gap behind the label."""
     path = []
     for bar in bars:
         last, top, height = bar.start, bar.first * row_h, bar.size * row_h

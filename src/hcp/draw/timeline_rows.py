@@ -1,7 +1,8 @@
-"""What a timeline of dynamic-CP plans shows: who works on which sequences when, and who waits. No coordinates here.
+"""The contents of a timeline of dynamic-CP plans: which ranks work on which sequences when, and which wait.
 
-Time is estimated seconds, by the cost that a plan was made with. All plans of one picture have one scale, so the worse
-one is the longer one. The ideal is all work shared evenly, with nothing to send and nobody who waits.
+This module deals with no coordinates. Time is in estimated seconds, by the cost that a plan was made with. All plans
+in a picture share one scale, so a worse plan is longer. The ideal is all work split evenly, without communication or
+waiting.
 """
 
 from __future__ import annotations
@@ -16,7 +17,7 @@ from hcp.core.dcp.policies import passes_of, peak_tokens, price_share, problems
 class Bar(NamedTuple):
     """A group: ranks `first` to `first + size` work from `start` to `worked`, send until `end`, and wait until `until`.
 
-    What it sends while it works is not seen; `worked` to `end` is what attention does not hide.
+    Communication hidden behind the work is not shown; `worked` to `end` is the exposed part.
     """
 
     micro_batch: int
@@ -33,7 +34,7 @@ class Bar(NamedTuple):
 
 
 class Slot(NamedTuple):
-    """A micro-batch: its slowest group fills it."""
+    """A micro-batch; it lasts as long as its slowest group."""
 
     start: float
     end: float
@@ -41,31 +42,31 @@ class Slot(NamedTuple):
 
     @property
     def sizes(self) -> dict[int, int]:
-        """How many groups there are of each size, the widest first."""
+        """The number of groups of each size, widest first."""
         return dict(sorted(Counter(bar.size for bar in self.bars).items(), reverse=True))
 
     @property
     def area(self) -> float:
-        """Seconds of all ranks together."""
+        """Seconds, summed over all ranks."""
         return (self.end - self.start) * sum(bar.size for bar in self.bars)
 
     @property
     def idle(self) -> float:
-        """The part of the ranks' time that is waited."""
+        """The share of rank time spent waiting."""
         return sum((bar.until - bar.end) * bar.size for bar in self.bars) / self.area if self.area else 0.0
 
 
 class Timeline(NamedTuple):
-    """One plan in time."""
+    """One plan as a timeline."""
 
     plan: Plan
     slots: tuple[Slot, ...]
     ideal: float
-    """Seconds of all work, shared evenly by all ranks."""
+    """Seconds that all the work would take if split evenly over the ranks."""
     peak: float
-    """The most padded tokens of a rank in a forward pass, in multiples of M."""
+    """Peak padded tokens of a rank in a forward pass, as a multiple of M."""
     price: float
-    """The price of wider groups than the sequences need, in parts of the work."""
+    """The price of groups wider than the sequences need, as a share of the work."""
     problems: tuple[str, ...]
     """Why the plan cannot run as it is."""
 
@@ -75,23 +76,23 @@ class Timeline(NamedTuple):
 
     @property
     def end(self) -> float:
-        """Where the last micro-batch ends; the bubble of a pipeline comes after it."""
+        """When the last micro-batch ends; the pipeline bubble comes after it."""
         return self.slots[-1].end
 
     @property
     def bubble(self) -> float:
-        """Seconds that pipeline stages wait at the start and the end of the step."""
+        """Seconds that pipeline stages are idle at the start and the end of the step."""
         return self.plan.metrics.estimated_s - self.end if self.plan.setup.pp > 1 else 0.0
 
     @property
     def idle(self) -> float:
-        """The part of the ranks' time before the bubble that is waited."""
+        """The share of rank time before the bubble that is spent waiting."""
         area = sum(slot.area for slot in self.slots)
         return sum(slot.idle * slot.area for slot in self.slots) / area if area else 0.0
 
     @property
     def sent(self) -> float:
-        """The part of the ranks' time before the bubble that is communication which attention does not hide."""
+        """The share of rank time before the bubble that is exposed communication."""
         area = sum(slot.area for slot in self.slots)
         return (
             sum((bar.end - bar.worked) * bar.size for slot in self.slots for bar in slot.bars) / area if area else 0.0
@@ -122,7 +123,7 @@ def _slot(number: int, batch: MicroBatch, plan: Plan, now: float) -> Slot:
 
 
 def _bar(number: int, group: Group, plan: Plan, now: float) -> Bar:
-    """The group's work, then what it sends; the fixed seconds of its forward passes come first."""
+    """The group's work, then its communication, after the fixed overhead of its forward passes."""
     cost, lengths = plan.setup.cost, plan.lengths
     passes = passes_of(plan.policy, group)
     worked = now + len(passes) * cost.machine.micro_batch_s

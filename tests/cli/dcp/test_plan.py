@@ -24,10 +24,10 @@ def test_a_plan_as_text(hcp: Hcp) -> None:
         "times: a dense 7B on H100, 8 GPUs a node (assumed)",
     ]
     assert lines[3].startswith("policy balanced: ")
-    assert lines[3].endswith(" estimated, imbalance 1.000, groups 1.00 times as wide as they must be, 1 micro-batch")
+    assert lines[3].endswith(" estimated, imbalance 1.000, groups 1.00 times as wide as needed, 1 micro-batch")
     assert lines[4] == (
-        "ranks wait 0.0% of the time and send 0.0% of it; width beyond need is priced at 0.0% of the work, 100% of the "
-        "token slots filled"
+        "ranks are idle 0.0% of the time and communicate 0.0% of it; groups wider than needed cost 0.0% of the work, "
+        "100% of token slots filled"
     )
     assert lines[5].split() == [
         "mb",
@@ -147,7 +147,7 @@ def test_lengths_come_from_a_file_or_standard_input_in_every_form(
         (("--lengths", "-"), "12\nx\n", "-:2: found 'x'; wanted the length of a sequence"),
         (("--lengths", "-"), '{"a": 1}\n', "-:1: found the fields a; wanted a length, such as length"),
         (("--lengths", "-", "--field", "b"), '{"a": 1}\n', "-:1: has no field 'b'; it has a"),
-        (("--lengths", "-"), '{"length": 1}\n{"length"\n', "-:2: found '{\"length\"', no JSON"),
+        (("--lengths", "-"), '{"length": 1}\n{"length"\n', "-:2: found '{\"length\"', not JSON"),
         (("--lengths", "-"), '{"length": true}\n', "-:1: found 'true'"),
         (("--lengths", "0"), None, "found '0'"),
         (("--lengths=-5,5",), None, "found '-5'; wanted the length of a sequence"),

@@ -42,7 +42,7 @@ def test_data_that_divides_passes_and_data_that_does_not_exits_with_1(hcp: Hcp, 
     bad = hcp("pack", "check", rows(tmp_path / "bad.jsonl", 8, 20, 4), "--", *BRIDGE)
     assert bad.returncode == 1
     assert "  error PACK001: row 0, sequence 1: sequences do not divide into the chunks" in bad.stdout
-    assert "    found   2 of 3 sequences are no multiple of 8; the first has 20 tokens" in bad.stdout
+    assert "    found   2 of 3 sequences are not a multiple of 8; the first has 20 tokens" in bad.stdout
     assert "    do      pack again with pad_seq_to_mult=8" in bad.stdout
 
 
@@ -99,7 +99,7 @@ def test_an_array_given_to_lengths_is_one_line(hcp: Hcp, tmp_path: Path) -> None
     words = ("dcp", "plan", "--world-size", "8", "--max-seqlen", "64", "--lengths")
     done = hcp(*words, "rows.npy", cwd=tmp_path)
     assert (done.returncode, done.stderr.count("\n")) == (2, 1)
-    assert "rows.npy: an array of numpy (.npy); wanted lengths" in done.stderr
+    assert "rows.npy: a numpy array (.npy); wanted lengths" in done.stderr
 
 
 SFT = ("--context-parallel-size", "4", "--sft", "--seq-length", "8192")
