@@ -8,7 +8,7 @@ from hcp.bash.arith import Undecidable
 from hcp.bash.paths import PATH_COMMANDS, below, seen_from_folder
 from hcp.bash.state import Var
 from hcp.bash.syntax import Script
-from hcp.bash.value import Field, Items, Lit, Part, Span, Unseen, Value, cut, joined, script_text, text_of
+from hcp.bash.value import Field, Items, Lit, Part, Span, Unseen, Value, cut, joined, reason_of, script_text, text_of
 from hcp.bash.walker import MAX_SHELLS, OnCommand, Prefix, Status, Walker
 
 _WORKING_NAMES = "echo mkdir rm cp mv ln chmod touch pip pip3 git sleep wait date hostname module ulimit umask"
@@ -96,7 +96,7 @@ def _read(w: Walker, items: Items, prefix: Prefix, span: Span) -> Status:
     blanks = text_of(prefix["IFS"][0] or ()) if "IFS" in prefix else " \t\n"
     if w.stdin is None or text is None or blanks is None or (not blanks and len(names) > 1):
         for name in names:
-            w.forget(name, "is read from an input that is not known", span)
+            w.forget(name, _why_unread(w, name), span)
         return None
     w.pay(len(text), 100)
     fields = _fields(w.stdin, blanks, 0 if is_array else len(names))
@@ -106,6 +106,11 @@ def _read(w: Walker, items: Items, prefix: Prefix, span: Span) -> Status:
     for place, name in enumerate(names):
         w.assign(name, fields[place] if place < len(fields) else (), span)
     return None
+
+
+def _why_unread(w: Walker, name: str) -> str:
+    hidden = w.stdin is not None and text_of(w.stdin) is None
+    return reason_of(w.stdin or ()) if hidden else f"{name} is read from an input that is not known"
 
 
 def _fields(value: Value, blanks: str, most: int) -> list[Value]:
@@ -141,7 +146,7 @@ def _forget_named(w: Walker, items: Items, prefix: Prefix, span: Span) -> Status
         text = item.text if isinstance(item, Field) else None
         if text and text.isidentifier():
             w.vars.pop(text, None)
-            w.assign_array(text, (Unseen("is read from an input that is not known", span),), span)
+            w.assign_array(text, (Unseen(f"{text} is read from an input that is not known", span),), span)
     return None
 
 
@@ -150,7 +155,7 @@ def _printf(w: Walker, items: Items, prefix: Prefix, span: Span) -> Status:
     if first == "-v" and len(items) > 1 and isinstance(items[1], Field):
         name = items[1].text or ""
         if name.isidentifier():
-            w.forget(name, "is set by printf", span)
+            w.forget(name, f"{name} is set by printf", span)
         return True
     if w.printed is None:
         return True

@@ -21,7 +21,7 @@ from hcp.bash.syntax import (
     ShellWord,
     Text,
 )
-from hcp.bash.value import Field, Hole, Item, Lit, Part, Value, cuts, reason_of, text_of
+from hcp.bash.value import NEVER_RUN, Field, Hole, Item, Lit, Part, Value, cuts, reason_of, text_of
 from hcp.bash.walker import Walker
 
 MAX_DEPTH = 50
@@ -102,7 +102,8 @@ def _command_output(w: Walker, piece: CommandSubstitution, quoted: bool, splits:
 
 
 def _process_output(w: Walker, piece: ProcessSubstitution, quoted: bool, splits: bool) -> list[Frag]:
-    return [Frag(Hole("the output of a command is not known: commands are never run", w.span(piece)), False)]
+    reason = f"the output of a command in line {w.line(piece)} {NEVER_RUN}"
+    return [Frag(Hole(reason, w.span(piece)), False)]
 
 
 def _not_understood(w: Walker, piece: NotUnderstood, quoted: bool, splits: bool) -> list[Frag]:

@@ -10,6 +10,8 @@ from typing import NamedTuple
 from hcp.core.place import Location
 
 BLANK = " \t\n"
+NEVER_RUN = "is not known: commands are never run"
+"""How the reason ends where a value is what a command prints."""
 _STRIDE = 1024
 _LATER = bytes(range(0x80, 0xC0))
 """The bytes of a character after its first one, in UTF-8."""

@@ -13,7 +13,7 @@ from typing import Any
 from hcp.bash.parser.script import parse
 from hcp.bash.state import PWD, SOURCE, Preset, State, Var, assigned_names
 from hcp.bash.syntax import CommandSubstitution, Function, Script, Statement, SyntaxNode
-from hcp.bash.value import Hole, Items, Lit, Part, ScriptText, Span, Value
+from hcp.bash.value import NEVER_RUN, Hole, Items, Lit, Part, ScriptText, Span, Value
 from hcp.core.secrets import without_secrets
 
 MAX_STEPS = 10_000
@@ -282,7 +282,7 @@ class Walker(State):
         """What `$(…)` prints, where only `echo` and conditions are in it: everything else is never run."""
         span = self.span(substitution)
         line = self.line(substitution)
-        hole = (Hole(f"the output of a command in line {line} is not known: commands are never run", span),)
+        hole = (Hole(f"the output of a command in line {line} {NEVER_RUN}", span),)
         if self.shells >= MAX_SHELLS or self.nesting > MAX_NESTING:
             return hole
         outer = self.printed, self.spoiled, self.stop

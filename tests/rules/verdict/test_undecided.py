@@ -51,6 +51,29 @@ def test_a_hidden_setting_that_can_be_wrong_leaves_the_launch_undecided(
 
 
 @pytest.mark.parametrize(
+    "before",
+    [
+        'WORDS="$(python3 model_args.py qwen)" || exit 1\nread -ra MODEL_ARGS <<< "$WORDS"',
+        "MODEL_ARGS=($(python3 model_args.py qwen))",
+    ],
+)
+def test_options_that_a_command_prints_are_to_be_written_down(tmp_path: Path, before: str) -> None:
+    report = of_script(tmp_path, f"{CP} 2 ${{MODEL_ARGS[@]}}", before)
+    (item,) = (item for item in report.undecided if item.reason.endswith("commands are never run"))
+    assert item.reason.startswith("the output of a command in line 3 ")
+    assert item.location is not None and item.location.line == 3
+    assert item.do.startswith("write in the script what that command prints, or state what it sets (--set ")
+    (single,) = of_script(tmp_path, f"{WHOLE} {CP} $(cat cp)").undecided
+    assert single.do.startswith("give its value")
+
+
+def test_so_are_the_variables_of_a_sourced_output(tmp_path: Path) -> None:
+    report = of_script(tmp_path, f"{WHOLE} {CP} $N", "source <(python3 settings.py)")
+    (item,) = report.undecided
+    assert "line 3" in item.reason and item.needs == ("cp",)
+
+
+@pytest.mark.parametrize(
     "arguments",
     [
         f"{WHOLE} {CP} 2 --seed $SEED",

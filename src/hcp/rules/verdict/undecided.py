@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 
+from hcp.bash.value import NEVER_RUN
 from hcp.launch.fact import Fact, Launch
 from hcp.launch.hidden import Hidden, Hides, hidden, key_to_set
 from hcp.rules.report import Undecided
@@ -80,6 +81,8 @@ def _how(launch: Launch, found: Hidden, needs: tuple[str, ...]) -> str:
         return (
             f"name the recipe with --recipe, state its settings ({shown}), or check the YAML that its --dryrun writes"
         )
+    if found.reason == launch.reading.unseen and found.reason.endswith(NEVER_RUN):
+        return f"write in the script what that command prints, or state what it sets ({shown})"
     return f"give {'its value' if len(settings) == 1 else 'its values'} with {shown}"
 
 
