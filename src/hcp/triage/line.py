@@ -48,7 +48,7 @@ _PREFIXES = tuple(
         rf"{_DATE} std(?:out|err) [FP] ",  # CRI, the container runtimes of Kubernetes
         rf"{_DATE}\s*(?:[-|:]\s*)?",
         rf"(?:\[[\w.]{{1,80}}\])?\[{_WORD}\](?:\s?\[[^\]]{{1,80}}\])?\s*(?:[-:]\s*)?",
-        rf"{_WORD} \d\d-\d\d \d\d:\d\d:\d\d(?:\.\d+)? \[[^\]]{{1,80}}\]\s?",
+        rf"{_WORD} \d\d-\d\d \d\d:\d\d:\d\d(?:\.\d+)? \[?[^\]]{{1,80}}\]\s?",
         rf"(?:[\w.]{{1,80}} )?- {_WORD} - ",
         rf"[\w.]{{1,80}}: \[{_WORD}\] ",
         rf"{_WORD}\s*[:|-]\s*(?:[\w.]+:)?\s*",

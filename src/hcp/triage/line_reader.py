@@ -46,8 +46,11 @@ _MARKS = (JOB_TOKEN, *_DONE, _RESTART_TOKEN)
 _ALWAYS = (*_MARKS, GROUP_TOKEN, ECHO_TOKEN, *SPEED_TOKENS, *COLLECTIVE_TOKENS)
 """Lines with these are read every time: their numbers are what counts."""
 _LOUD = (ERROR, b"ERROR", b"FATAL", b"CRITICAL", b"fatal: ")
-_SAYS_ERROR = re.compile(r"^(?:\S{1,80}: )?(?:ERROR|Error|error|FATAL|Fatal|fatal|CRITICAL)(?: |: )\S")
-"""A line that says error by itself, without a logger's level."""
+_SAYS_ERROR = re.compile(
+    r"^(?:\S{1,80}: )?(?:ERROR|Error|error|FATAL|Fatal|fatal|CRITICAL)(?: |: )\S|"
+    r"^(?!.{0,200}[Ww]arning).{0,200}?\b[A-Z]\w{2,40}(?:Error|Exception): \S"
+)
+"""A line that says error by itself, without a logger's level; or names an exception behind an unknown prefix."""
 _ERROR_LEVELS = frozenset(("E", "F", "ERROR", "CRITICAL", "FATAL", "error", "fatal"))
 _SPOKEN = ("cause", "general", "effect")
 """Roles of lines that a logger's level can take back: a warning ended nothing."""

@@ -129,8 +129,8 @@ EFFECTS: tuple[Signature, ...] = (
     effect(
         "terminated",
         r"SignalException: (?:(?!SignalException: ).)* got signal: 15|"
-        r"closing signal SIGTERM|SystemExit: 143|got signal: 1\b|is killed by signal: Terminated",
-        "ended by the launcher after another failure",
+        r"closing signal SIGTERM|SystemExit: 143|is killed by signal: Terminated",
+        "ended by SIGTERM, which launchers and Slurm send after another failure, and at the end of a job",
         "torch.distributed.elastic.multiprocessing.api.SignalException: Process 77 got signal: 15",
         "torch.distributed.elastic.multiprocessing.api.SignalException: Process 77 got signal: 9",
         tokens=(b"ignal",),
