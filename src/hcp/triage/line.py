@@ -98,6 +98,8 @@ def read_line(raw: bytes) -> Line:
         match = next((found for pattern in _PREFIXES if (found := pattern.match(text))), None)
         if match is None or not match[0]:
             break
+        if match[0].startswith("[rank"):
+            said.pop("level", None)  # a launcher's logger passes on what a rank wrote: the level is not the rank's
         said = {**{name: value for name, value in match.groupdict().items() if value is not None}, **said}
         text = text[match.end() :]
     found = _TIME.search(text) if "time" not in said else None

@@ -160,15 +160,18 @@ class LineReader:
             return None
         is_quiet = line.level in QUIET
         for row, pattern in self.rows:
-            if (is_quiet and row.role in _SPOKEN) or not (is_told or any(token in hit.line for token in row.tokens)):
+            if not (is_told or any(token in hit.line for token in row.tokens)) or not (row.tokens or is_raised):
                 continue
-            if not row.tokens and not is_raised:
+            if is_quiet and row.role in _SPOKEN and row.role != "effect":
                 continue
             match = pattern.search(line.body)
             if match is None or (row.role in ("general", "effect") and _AGENT in hit.line):
                 continue
             if row.context and not re.search(row.context, hit.before()[-8192:]):
                 continue
+            if is_quiet and row.role == "effect":
+                self.entry.add_unnamed(hit.number, line.body)  # ranks that lose each other at a good end warn so too
+                return row.id
             if row.role in ("cause", "general") and is_ignored(hit.before()):
                 return row.id
             if row.id == "preempted" and self.job.ends.get(self.job.attempt) in ("failed", "stopped"):

@@ -107,6 +107,7 @@ EFFECTS: tuple[Signature, ...] = (
         "another rank had gone",
         "RuntimeError: [../third_party/gloo/gloo/transport/tcp/pair.cc:553] Connection closed by peer [127.0.0.1]:3456",
         "RuntimeError: Connection string is empty",
+        tokens=(ERROR, b"recvValue failed on", b"sendBytes failed on"),
     ),
     effect(
         "nccl-failed",

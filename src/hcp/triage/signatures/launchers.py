@@ -98,13 +98,14 @@ LAUNCHERS: tuple[Signature, ...] = (
         tokens=(b"terminate called",),
     ),
     report(
-        "loader-wrapped",
-        r"^(?P<exc>[\w.]{1,100}): Caught \w{1,100} in (?:DataLoader worker process|pin memory thread|replica)",
-        "a data loader's worker failed with {exc}; its own traceback is not in the log",
+        "exception-wrapped",
+        r"^(?P<exc>[\w.]{1,100}): (?:Caught \w{1,100} in (?:DataLoader worker process|pin memory thread|replica)|"
+        r"CheckpointException ranks:)",
+        "{exc}, passed on from another process, whose own traceback is not in the log",
         "KeyError: Caught KeyError in DataLoader worker process 0.",
         "KeyError: 'DataLoader'",
-        "read the traceback below this line: it is the worker's own",
-        tokens=(b" in DataLoader worker", b" in pin memory thread", b" in replica"),
+        "read the traceback below this line: it is the other process's own",
+        tokens=(b" in DataLoader worker", b" in pin memory thread", b" in replica", b"CheckpointException ranks:"),
     ),
     fault(
         "srun-step",
