@@ -60,3 +60,14 @@ def test_steps_after_such_a_line_make_the_log_clear(tmp_path):
 def test_warnings_and_metrics_are_not_unclear(tmp_path):
     lines = "WARNING: error bars are off\nval_error: 0.12 | error rate 3 %\nINFO: 0 errors\nerrors=0\n"
     assert _read(tmp_path, lines).state == "no-failure"
+
+
+def test_a_warning_that_a_peer_is_gone_is_unclear_unless_the_training_was_done(tmp_path):
+    """Ranks that end one after the other print it at the end of a good job too."""
+    warned = (
+        "[rank6]:[W729 10:15:17.529361055 TCPStore.cpp:125] [c10d] recvValue failed on SocketImpl(fd=76, "
+        "addr=[localhost]:60950, remote=[localhost]:29500): Connection reset by peer\n"
+    )
+    assert _read(tmp_path, warned).state == "unclear"
+    assert _read(tmp_path, warned.replace(":[W729", ":[E729")).state == "failed"
+    assert _read(tmp_path, STEP + DONE + warned).state == "running"

@@ -59,6 +59,12 @@ def test_prefixes_are_read_and_taken_off(line, expected):
     assert read_line(line)[:5] == expected
 
 
+def test_the_level_of_a_launchers_logger_is_not_that_of_the_rank_it_passes_on():
+    passed_on = b"2025-10-31 03:11:02,477 - Tuner - INFO - [rank0]: ValueError: no"
+    assert read_line(passed_on)[:4] == ("ValueError: no", None, None, 0)
+    assert read_line(passed_on).level == "" and read_line(passed_on.replace(b"[rank0]: ", b"")).level == "INFO"
+
+
 def test_times_of_all_formats_compare():
     times = ["E0822 10:00:00.5 1 x.py:1] a", "[2026-08-22 10:00:00.5] b", "[rank0]:[W822 10:00:00.5 x.cpp:1] c"]
     assert [last_time(text) for text in times] == [(8, 22, 36000.5)] * 3

@@ -36,7 +36,7 @@ _CODES = {
 
 _GROUPS = ("code", "code2", "code3", "code4")
 """Groups of a launcher's patterns that hold an exit code."""
-_SIGNAL_GROUPS = ("signal", "signal2", "signal3", "signal4")
+_SIGNAL_GROUPS = ("signal", "signal2", "signal3")
 """Groups that hold a signal: its number, or its name."""
 CAME_TO_DIE = frozenset((-4, -7, -8, -9, -11, 9, 132, 135, 136, 137, 139))
 """Died of a signal that nobody sends to end a job in order: killed, or a crash."""

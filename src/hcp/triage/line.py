@@ -48,7 +48,7 @@ _PREFIXES = tuple(
         rf"{_DATE} std(?:out|err) [FP] ",  # CRI, the container runtimes of Kubernetes
         rf"{_DATE}\s*(?:[-|:]\s*)?",
         rf"(?:\[[\w.]{{1,80}}\])?\[{_WORD}\](?:\s?\[[^\]]{{1,80}}\])?\s*(?:[-:]\s*)?",
-        rf"{_WORD} \d\d-\d\d \d\d:\d\d:\d\d(?:\.\d+)? \[[^\]]{{1,80}}\]\s?",
+        rf"{_WORD} \d\d-\d\d \d\d:\d\d:\d\d(?:\.\d+)? \[?[^\]]{{1,80}}\]\s?",
         rf"(?:[\w.]{{1,80}} )?- {_WORD} - ",
         rf"[\w.]{{1,80}}: \[{_WORD}\] ",
         rf"{_WORD}\s*[:|-]\s*(?:[\w.]+:)?\s*",
@@ -98,6 +98,8 @@ def read_line(raw: bytes) -> Line:
         match = next((found for pattern in _PREFIXES if (found := pattern.match(text))), None)
         if match is None or not match[0]:
             break
+        if match[0].startswith("[rank"):
+            said.pop("level", None)  # a launcher's logger passes on what a rank wrote: the level is not the rank's
         said = {**{name: value for name, value in match.groupdict().items() if value is not None}, **said}
         text = text[match.end() :]
     found = _TIME.search(text) if "time" not in said else None

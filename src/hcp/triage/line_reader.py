@@ -46,8 +46,11 @@ _MARKS = (JOB_TOKEN, *_DONE, _RESTART_TOKEN)
 _ALWAYS = (*_MARKS, GROUP_TOKEN, ECHO_TOKEN, *SPEED_TOKENS, *COLLECTIVE_TOKENS)
 """Lines with these are read every time: their numbers are what counts."""
 _LOUD = (ERROR, b"ERROR", b"FATAL", b"CRITICAL", b"fatal: ")
-_SAYS_ERROR = re.compile(r"^(?:\S{1,80}: )?(?:ERROR|Error|error|FATAL|Fatal|fatal|CRITICAL)(?: |: )\S")
-"""A line that says error by itself, without a logger's level."""
+_SAYS_ERROR = re.compile(
+    r"^(?:\S{1,80}: )?(?:ERROR|Error|error|FATAL|Fatal|fatal|CRITICAL)(?: |: )\S|"
+    r"^(?!.{0,200}[Ww]arning).{0,200}?\b[A-Z]\w{2,40}(?:Error|Exception): \S"
+)
+"""A line that says error by itself, without a logger's level; or names an exception behind an unknown prefix."""
 _ERROR_LEVELS = frozenset(("E", "F", "ERROR", "CRITICAL", "FATAL", "error", "fatal"))
 _SPOKEN = ("cause", "general", "effect")
 """Roles of lines that a logger's level can take back: a warning ended nothing."""
@@ -157,15 +160,18 @@ class LineReader:
             return None
         is_quiet = line.level in QUIET
         for row, pattern in self.rows:
-            if (is_quiet and row.role in _SPOKEN) or not (is_told or any(token in hit.line for token in row.tokens)):
+            if not (is_told or any(token in hit.line for token in row.tokens)) or not (row.tokens or is_raised):
                 continue
-            if not row.tokens and not is_raised:
+            if is_quiet and row.role in _SPOKEN and row.role != "effect":
                 continue
             match = pattern.search(line.body)
             if match is None or (row.role in ("general", "effect") and _AGENT in hit.line):
                 continue
             if row.context and not re.search(row.context, hit.before()[-8192:]):
                 continue
+            if is_quiet and row.role == "effect":
+                self.entry.add_unnamed(hit.number, line.body)  # ranks that lose each other at a good end warn so too
+                return row.id
             if row.role in ("cause", "general") and is_ignored(hit.before()):
                 return row.id
             if row.id == "preempted" and self.job.ends.get(self.job.attempt) in ("failed", "stopped"):

@@ -107,6 +107,7 @@ EFFECTS: tuple[Signature, ...] = (
         "another rank had gone",
         "RuntimeError: [../third_party/gloo/gloo/transport/tcp/pair.cc:553] Connection closed by peer [127.0.0.1]:3456",
         "RuntimeError: Connection string is empty",
+        tokens=(ERROR, b"recvValue failed on", b"sendBytes failed on"),
     ),
     effect(
         "nccl-failed",
@@ -129,8 +130,8 @@ EFFECTS: tuple[Signature, ...] = (
     effect(
         "terminated",
         r"SignalException: (?:(?!SignalException: ).)* got signal: 15|"
-        r"closing signal SIGTERM|SystemExit: 143|got signal: 1\b|is killed by signal: Terminated",
-        "ended by the launcher after another failure",
+        r"closing signal SIGTERM|SystemExit: 143|is killed by signal: Terminated",
+        "ended by SIGTERM, which launchers and Slurm send after another failure, and at the end of a job",
         "torch.distributed.elastic.multiprocessing.api.SignalException: Process 77 got signal: 15",
         "torch.distributed.elastic.multiprocessing.api.SignalException: Process 77 got signal: 9",
         tokens=(b"ignal",),

@@ -63,7 +63,7 @@ ENVIRONMENT: tuple[Signature, ...] = (
         r"^(?:ModuleNotFoundError: No module named|ImportError: cannot import name|"
         r"(?:RuntimeError: )?Failed to import \S{1,200} because of the following error|"
         r"(?:importlib\.metadata\.)?PackageNotFoundError: )|"
-        r"^/\S{1,200}python\S{0,20}: No module named ",
+        r"^(?:/\S{1,200})?python\S{0,20}: (?:No module named |Error while finding module specification )",
         "a Python package is missing or of another version on this node",
         "ModuleNotFoundError: No module named 'megatron'",
         "AttributeError: module has no attribute",

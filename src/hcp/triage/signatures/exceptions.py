@@ -66,6 +66,17 @@ EXCEPTIONS: tuple[Signature, ...] = (
         again="chance",
     ),
     fault(
+        "check-failed",
+        r"(?:^|\] )\s{0,3}Check failed: (?P<text>\S.*)$",
+        "a check inside a native library failed: {text}",
+        "task_receiver.cc:219:  Check failed: objects_valid",
+        "Check failed runs with sacct",
+        "the stack below it names the library",
+        tokens=(b"Check failed: ",),
+        role="general",
+        again="chance",
+    ),
+    fault(
         "cpp-exception",
         r"^\s{0,8}what\(\):\s{1,8}(?P<text>\S.*)$",
         "the program was ended by a C++ exception: {text}",

@@ -21,6 +21,15 @@ JOB: tuple[Signature, ...] = (
         "slurmstepd: error: *** JOB 12 ON n1 CANCELLED AT 2026-08-22T10:00:00 ***",
         "squeue -j {job}",
     ),
+    ended(
+        "hang-up",
+        r"got signal: 1\b|closing signal SIGHUP",
+        "the launcher lost its session (SIGHUP): the terminal or ssh connection that it ran in was closed",
+        "torch.distributed.elastic.multiprocessing.api.SignalException: Process 46660 got signal: 1",
+        "torch.distributed.elastic.multiprocessing.api.SignalException: Process 46660 got signal: 15",
+        "start it with sbatch, or inside tmux",
+        tokens=(b"got signal: ", b"SIGHUP"),
+    ),
     fault(
         "node-failure",
         r"DUE TO NODE FAILURE|^Node failure on (?P<host>\S+)|ABORTED ON NODE FAILURE",

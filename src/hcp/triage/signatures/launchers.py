@@ -39,7 +39,6 @@ LAUNCHERS: tuple[Signature, ...] = (
         r"^exit status (?P<code3>[1-9]\d{0,2})$|^[=\s]*(?i:exit code):\s{1,20}(?P<code4>[1-9]\d{0,2})$|"
         r"\b(?:exited on|killed by|terminated by|terminated with) signal:? (?P<signal>\d{1,2}|SIG[A-Z]{1,8})\b|"
         r"died with <Signals\.(?P<signal2>SIG[A-Z]{1,8})|EXIT STRING: .{1,60}\(signal (?P<signal3>\d{1,2})\)|"
-        r"^traceback : Signal (?P<signal4>\d{1,2}) |"
         r"(?:line \d+:\s{0,4}\d+ )(?P<how>Killed|Segmentation fault|Bus error|Aborted)\b|"
         r"^(?P<how2>Killed|(?:Segmentation fault|Bus error|Aborted)(?: \(core dumped\))?)$",
         "a launcher saw a process end",
@@ -59,6 +58,16 @@ LAUNCHERS: tuple[Signature, ...] = (
             b"Exit",
             b"Abort",
         ),
+    ),
+    report(
+        "torchrun-block",
+        r"^\s*exitcode\s{1,8}: (?P<code>-?[1-9]\d{0,9}) \(pid: ",
+        "torchrun's account names a worker that ended",
+        "  exitcode  : 1 (pid: 1033)",
+        "  exitcode  : <N/A>",
+        SACCT,
+        tokens=(b"exitcode",),
+        role="echo",
     ),
     report(
         "torchelastic-record",
@@ -89,13 +98,14 @@ LAUNCHERS: tuple[Signature, ...] = (
         tokens=(b"terminate called",),
     ),
     report(
-        "loader-wrapped",
-        r"^(?P<exc>[\w.]{1,100}): Caught \w{1,100} in (?:DataLoader worker process|pin memory thread|replica)",
-        "a data loader's worker failed with {exc}; its own traceback is not in the log",
+        "exception-wrapped",
+        r"^(?P<exc>[\w.]{1,100}): (?:Caught \w{1,100} in (?:DataLoader worker process|pin memory thread|replica)|"
+        r"CheckpointException ranks:)",
+        "{exc}, passed on from another process, whose own traceback is not in the log",
         "KeyError: Caught KeyError in DataLoader worker process 0.",
         "KeyError: 'DataLoader'",
-        "read the traceback below this line: it is the worker's own",
-        tokens=(b" in DataLoader worker", b" in pin memory thread", b" in replica"),
+        "read the traceback below this line: it is the other process's own",
+        tokens=(b" in DataLoader worker", b" in pin memory thread", b" in replica", b"CheckpointException ranks:"),
     ),
     fault(
         "srun-step",
