@@ -22,6 +22,7 @@ from hcp.plan.model import plan_model
 from hcp.plan.overrides import overrides
 from hcp.plan.ranks import rank_map
 from hcp.plan.search import search
+from hcp.plan.space import possible_fixed
 from hcp.plan.time.layer import Work
 from hcp.plan.time.step import step_time
 from hcp.plan.why import why_not
@@ -106,15 +107,38 @@ def test_a_profile_of_another_model_is_refused(tmp_path: Path) -> None:
 def test_a_launchs_facts_become_a_layout_and_a_job() -> None:
     facts = {
         "tp": 2, "cp": 8, "pp": 1, "vpp": None, "ep": 1, "etp": 2, "cp_comm_type": ("a2a", "a2a"), "world_size": 32,
-        "gpus_per_node": 8, "arch": "sm90", "seq_length": 8192, "global_batch_size": 64, "micro_batch_size": 2,
+        "gpus_per_node": 8, "arch": "sm100", "seq_length": 8192, "global_batch_size": 64, "micro_batch_size": 2,
         "recompute_granularity": "full", "fp8": "hybrid", "fp8_recipe": "mxfp8",
     }  # fmt: skip
     assert layout_of(facts) == Layout(tp=2, cp=8, cp_comm_type="a2a", mbs=2, recompute="full")
     job = job_of({}, facts, {})
-    assert (job.world_size, job.gpu.name, job.precision, job.global_batch) == (32, "h100", "mxfp8", 64)
-    assert job_of({"gpus": 64, "gpu": "b200"}, facts, {}).world_size == 64
+    assert (job.world_size, job.gpu.name, job.precision, job.global_batch) == (32, "b200", "mxfp8", 64)
+    assert job_of({"gpus": 64, "gpu": "gb200"}, facts, {}).world_size == 64
     with pytest.raises(HcpError, match="a2a, p2p on different layers"):
         layout_of({**facts, "cp_comm_type": ("p2p", "a2a")})
+
+
+@pytest.mark.parametrize(("gpu", "precision"), [("a100", "fp8"), ("h100", "mxfp8"), ("h200", "nvfp4")])
+def test_a_precision_that_the_gpu_does_not_compute_is_refused(gpu: str, precision: str) -> None:
+    given = {"gpus": 8, "gpu": gpu, "seq_length": 4096, "global_batch": 8}
+    with pytest.raises(HcpError, match=f"found {precision}, which {gpu} does not compute; wanted bf16"):
+        job_of({**given, "precision": precision}, {}, {})
+    assert job_of({**given, "gpu": "b200", "precision": precision}, {}, {}).precision == precision
+
+
+def test_stages_beyond_layers_embedding_and_loss_are_refused() -> None:
+    assert possible_fixed(MODEL, {"pp": 34}) == {"pp": 34}  # 32 layers
+    with pytest.raises(HcpError, match="for 32 layers; wanted at most 34"):
+        possible_fixed(MODEL, {"pp": 35})
+    with pytest.raises(HcpError, match="found 36 pipeline stages"):
+        possible_fixed(MODEL, {"pp": 12, "vp": 3})
+
+
+def test_a_stage_that_embedding_or_loss_has_to_itself_is_searched_where_it_is_asked_for() -> None:
+    job = replace(JOB, world_size=34, global_batch=34, seq_length=4096)
+    found = search(MODEL, job, RATES, {"pp": 34}, 1)
+    assert found.best and found.best[0].layout.pp == 34
+    assert not any(item.layout.pp == 34 for item in search(MODEL, job, RATES, {}, 50).best)
 
 
 def test_overrides_are_in_the_words_of_each_framework() -> None:
@@ -151,8 +175,31 @@ def test_where_the_length_or_the_batch_makes_every_layout_illegal_the_nearest_ot
     job = replace(JOB, world_size=world, seq_length=length, global_batch=batch)
     found = search(model, job, RATES, {})
     assert not found.legal
-    change = remedy(model, job, RATES, {}, found.legal)
+    change = remedy(model, job, RATES, {})
     assert change and change.text == text
     size = int(text.split()[1])
     asked = replace(job, seq_length=size) if "length" in text else replace(job, global_batch=size)
     assert judge(model, change.layout, asked, RATES).fits
+
+
+def test_where_one_change_is_not_enough_two_are_named() -> None:
+    """Three GPUs do not divide by TP 2; without it, CP 3 cuts sequences into six pieces."""
+    sizes = {"num_attention_heads": 7, "num_key_value_heads": 7, "hidden_size": 896, "num_hidden_layers": 1}
+    model, job = plan_model({**LLAMA, **sizes}), replace(JOB, world_size=3, global_batch=4, seq_length=4097)
+    change = remedy(model, job, RATES, {"tp": 2})
+    assert change and change.text == "leave out --fix tp and take --seq-length 4098"
+    assert judge(model, change.layout, replace(job, seq_length=4098), RATES).fits
+
+
+def test_a_sequence_too_long_for_any_number_of_gpus_is_shortened() -> None:
+    """Latent attention has no CP before TE 2.5: TP 4 is all that cuts a sequence in pieces."""
+    latent = {
+        "num_hidden_layers": 2, "hidden_size": 768, "num_attention_heads": 12, "num_key_value_heads": 12, "kv_lora_rank": 512,
+        "qk_nope_head_dim": 128, "qk_rope_head_dim": 64, "v_head_dim": 128, "vocab_size": 201088,
+    }  # fmt: skip
+    model = plan_model({**LLAMA, **latent})
+    job = replace(JOB, world_size=8, seq_length=1 << 20, global_batch=8, versions={"te": "2.4"})
+    change = remedy(model, job, RATES, {})
+    assert change and change.text == f"--seq-length {1 << 19}"
+    assert judge(model, change.layout, replace(job, seq_length=1 << 19), RATES).fits
+    assert not judge(model, change.layout, job, RATES).fits

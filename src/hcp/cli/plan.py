@@ -159,7 +159,7 @@ def _answered(
     found = planned.found
     if not planned.best:
         least = judge(model, found.least.layout if found.least else Layout(**axes), job, rates)
-        change = remedy(model, job, rates, axes, found.legal)
+        change = remedy(model, job, rates, axes)
         return Shown(model, job, rates, [], notes, legal=found.legal, least=least, remedy=change)
     best = planned.best[0]
     rivals = [item.layout for item in planned.best[1:] if _exchange(item.layout) != _exchange(best.layout)]

@@ -14,9 +14,10 @@ from hcp.plan.search import search
 from hcp.plan.space import Fixed, divisors
 from hcp.plan.time.step import step_time
 
-MOST_GPUS = 1 << 20
-MOST_CHANGES = 40
-"""Sequence lengths and batches that are tried where no layout is legal."""
+MOST_GPUS, MOST_FACTOR = 1 << 20, 1024
+"""GPUs that are tried where nothing fits, and how many times those that were asked for."""
+MOST_CHANGES, MOST_PAIRED = 40, 4
+"""Sequence lengths and batches that are tried where no layout is legal: one alone, and each with the other."""
 REACH = 16.0
 """Bandwidths are tried up to this factor above and below those of the data sheet."""
 
@@ -48,47 +49,93 @@ class Remedy(NamedTuple):
     layout: Layout
 
 
-def remedy(model: PlanModel, job: PlanJob, rates: Rates, fixed: Fixed, legal: int = 1) -> Remedy | None:
+def remedy(model: PlanModel, job: PlanJob, rates: Rates, fixed: Fixed) -> Remedy | None:
     """The nearest change after which there is an answer; None without one.
 
-    Without what is fixed; where no layout is legal (`legal` 0), another length or batch; then more GPUs.
+    One thing is changed before two: without what is fixed, one axis or all; where no layout is legal, another length or
+    batch; then more GPUs, then a shorter sequence. Last with both: without what is fixed, and another job.
     """
-    if fixed:
-        for name in fixed:
-            rest = {key: value for key, value in fixed.items() if key != name}
-            found = search(model, job, rates, rest, 1)
-            if found.best:
-                return Remedy(f"leave out --fix {name}", found.best[0].layout)
-    if not legal:
-        change = _other_job(model, job, rates, fixed)
-        if change:
-            return change
-    more = job
-    while more.world_size < MOST_GPUS and more.world_size < 1024 * job.world_size:
-        more = replace(more, world_size=2 * more.world_size)
-        grown = replace(more, global_batch=max(more.global_batch, 1))
-        found = search(model, grown, rates, fixed, 1)
+    looser = list(_looser(fixed))
+    for text, rest in looser:
+        found = search(model, job, rates, rest, 1)
         if found.best:
-            return Remedy(f"--gpus {more.world_size}", found.best[0].layout)
+            return Remedy(text, found.best[0].layout)
+    for text, rest in [("", fixed), *looser]:
+        for other in (_other_job, _more_gpus, _shorter):
+            change = other(model, job, rates, rest)
+            if change:
+                return change._replace(text=f"{text} and take {change.text}" if text else change.text)
+    return None
+
+
+def _looser(fixed: Fixed) -> Iterator[tuple[str, Fixed]]:
+    """What is fixed without each of its axes, and without all."""
+    for name in fixed:
+        yield f"leave out --fix {name}", {key: value for key, value in fixed.items() if key != name}
+    if len(fixed) > 1:
+        yield f"leave out --fix {' and '.join(fixed)}", {}
+
+
+def _more_gpus(model: PlanModel, job: PlanJob, rates: Rates, fixed: Fixed) -> Remedy | None:
+    """The least power of two times as many GPUs with which a layout fits; the batch grows along where it has to."""
+    factor, least = 2, _divisible_batch(job)
+    while factor <= MOST_FACTOR and job.world_size * factor <= MOST_GPUS:
+        gpus, batch = job.world_size * factor, least * factor
+        for text, more in (("", job), (f" --global-batch {batch}", replace(job, global_batch=batch))):
+            found = search(model, replace(more, world_size=gpus), rates, fixed, 1)
+            if found.best:
+                return Remedy(f"--gpus {gpus}{text}", found.best[0].layout)
+            if found.legal:
+                break
+        factor *= 2
+    return None
+
+
+def _divisible_batch(job: PlanJob) -> int:
+    """The least batch from that of the job on which what is odd in the GPUs divides: often no axis but DP can."""
+    odd = job.world_size // (job.world_size & -job.world_size)
+    return -(-job.global_batch // odd) * odd
+
+
+def _shorter(model: PlanModel, job: PlanJob, rates: Rates, fixed: Fixed) -> Remedy | None:
+    """The longest sequence, halved again and again, with which a layout fits."""
+    length, least = job.seq_length // 2, _divisible_batch(job)
+    while length:
+        for text, batch in (("", job.global_batch), (f" --global-batch {least}", least)):
+            found = search(model, replace(job, seq_length=length, global_batch=batch), rates, fixed, 1)
+            if found.best:
+                return Remedy(f"--seq-length {length}{text}", found.best[0].layout)
+        length //= 2
     return None
 
 
 def _other_job(model: PlanModel, job: PlanJob, rates: Rates, fixed: Fixed) -> Remedy | None:
-    """The sequence length or global batch nearest to what was asked with which a layout is legal and fits."""
+    """Where no layout is legal, the sequence length or global batch, or both, nearest to what was asked that fit."""
+    if search(model, job, rates, fixed, 1).legal:
+        return None
     twos = [1 << power for power in range(1, (2 * job.world_size).bit_length() + 1)]
-    jobs = [(f"--seq-length {n}", replace(job, seq_length=n)) for n in _multiples(job.seq_length, twos)]
-    batches = _multiples(job.global_batch, divisors(job.world_size))
+    lengths = sorted(_multiples(job.seq_length, twos), key=lambda size: abs(size - job.seq_length))
+    batches = sorted(
+        _multiples(job.global_batch, divisors(job.world_size)), key=lambda size: abs(size - job.global_batch)
+    )
+    jobs = [(f"--seq-length {n}", replace(job, seq_length=n)) for n in lengths]
     jobs += [(f"--global-batch {n}", replace(job, global_batch=n)) for n in batches]
-
-    def distance(change: tuple[str, PlanJob]) -> float:
-        other = change[1]
-        return abs(other.seq_length / job.seq_length - 1) + abs(other.global_batch / job.global_batch - 1)
-
-    for text, other in sorted(jobs, key=distance)[:MOST_CHANGES]:
+    jobs = sorted(jobs, key=lambda change: _distance(job, change[1]))[:MOST_CHANGES]
+    jobs += [
+        (f"--seq-length {n} --global-batch {m}", replace(job, seq_length=n, global_batch=m))
+        for n in lengths[:MOST_PAIRED]
+        for m in batches[:MOST_PAIRED]
+    ]
+    for text, other in jobs:
         found = search(model, other, rates, fixed, 1)
         for candidate in (found.best or found.marked)[:1]:
             return Remedy(text, candidate.layout)
     return None
+
+
+def _distance(job: PlanJob, other: PlanJob) -> float:
+    """By what parts of themselves the length and the batch change."""
+    return abs(other.seq_length / job.seq_length - 1) + abs(other.global_batch / job.global_batch - 1)
 
 
 def _multiples(number: int, units: Sequence[int]) -> list[int]:

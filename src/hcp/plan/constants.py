@@ -58,7 +58,6 @@ DATA_SHEET = "NVIDIA's data sheets, dense"
 FP8_OVER_BF16 = 2.0
 FP4_OVER_BF16 = {"b200": 4.0, "gb200": 4.0, "b300": 6.0, "gb300": 6.0}
 """The peak of NVFP4 over that of bf16, by GPU; others have none."""
-FP8_GPUS = ("h100", "h200", "h800", "h20", "b200", "b300", "gb200", "gb300", "l40s")
 BLACKWELL = ("b200", "b300", "gb200", "gb300")
 GRAPHED_SINCE = ("bridge", "0.5")
 GRAPHED_PRECISIONS = ("mxfp8", "nvfp4")

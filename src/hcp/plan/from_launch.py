@@ -7,6 +7,7 @@ from typing import Any
 
 from hcp.core.cost.gpus import GPUS, Gpu, gpu_named
 from hcp.core.errors import HcpError
+from hcp.plan.constants import BLACKWELL
 from hcp.plan.launch_traits import PLAIN, Traits
 from hcp.plan.layout import Layout, PlanJob
 
@@ -17,6 +18,8 @@ GPUS_PER_NODE = {"gb200": 4, "gb300": 4, "l40s": 8}
 RACKS = ("gb200", "gb300")
 """GPUs whose NVLink joins the nodes of a rack (NVL72)."""
 BY_ARCHITECTURE = {"sm80": "a100", "sm90": "h100", "sm100": "b200", "sm103": "b300"}
+WITHOUT_FP8 = ("a100",)
+"""GPUs whose matrix products take no 8-bit numbers; MXFP8 and NVFP4 need Blackwell."""
 MOST_GPUS = 1 << 20
 Facts = Mapping[str, Any]
 
@@ -59,6 +62,8 @@ def job_of(given: Mapping[str, Any], facts: Facts, versions: Mapping[str, str], 
     nodes, per_node = facts.get("nodes"), given.get("gpus_per_node") or facts.get("gpus_per_node")
     world = given.get("gpus") or facts.get("world_size") or (nodes * per_node if nodes and per_node else None)
     per_node = per_node or GPUS_PER_NODE.get(gpu.name, 8)
+    precision = given.get("precision") or _precision(facts)
+    _check_precision(precision, gpu)
     return PlanJob(
         world_size=_stated("--gpus", world, MOST_GPUS),
         gpus_per_node=per_node,
@@ -66,7 +71,7 @@ def job_of(given: Mapping[str, Any], facts: Facts, versions: Mapping[str, str], 
         nvlink_domain=given.get("nvlink_domain") or facts.get("nvlink_domain") or _usual_domain(gpu, per_node),
         seq_length=_stated("--seq-length", given.get("seq_length") or facts.get("seq_length"), 1 << 30),
         global_batch=_stated("--global-batch", given.get("global_batch") or facts.get("global_batch_size"), 1 << 30),
-        precision=given.get("precision") or _precision(facts),
+        precision=precision,
         packed=bool(given.get("packed") or facts.get("thd")),
         versions=versions,
         fp32_gradients=traits.fp32_gradients,
@@ -87,6 +92,17 @@ def _gpu(name: str | None, facts: Facts) -> Gpu:
     if name is None:
         raise HcpError(f"--gpu: not given, and no arch says it; wanted one of {', '.join(GPUS)}; give --gpu NAME")
     return gpu_named(name)
+
+
+def _check_precision(precision: str, gpu: Gpu) -> None:
+    possible = ["bf16"]
+    if gpu.name not in WITHOUT_FP8:
+        possible += ["fp8", *(("mxfp8", "nvfp4") if gpu.name in BLACKWELL else ())]
+    if precision not in possible:
+        raise HcpError(
+            f"--precision: found {precision}, which {gpu.name} does not compute; wanted {' or '.join(possible)}; "
+            "change it, or --gpu"
+        )
 
 
 def _stated(option: str, value: Any, most: int) -> int:

@@ -40,12 +40,18 @@ def possible_fixed(model: PlanModel, fixed: Fixed) -> Fixed:
     """What is given, if the model has such an axis.
 
     Raises:
-        HcpError: experts' axes of a model without experts.
+        HcpError: experts' axes of a model without experts; more stages than the model has parts.
     """
     axes = [name for name in ("ep", "etp") if fixed.get(name, 1) > 1 and not model.sizes.experts]
     if axes:
         found = f"found {axes[0]}={fixed[axes[0]]} for a model without experts"
         raise HcpError(f"--fix: {found}; wanted {axes[0]}=1; leave it out, or give the config.json of an MoE model")
+    parts, stages = model.sizes.num_layers + 2 + model.mtp, fixed.get("pp", 1) * fixed.get("vp", 1)
+    if stages > parts:
+        raise HcpError(
+            f"--fix: found {stages} pipeline stages (pp x vp) for {model.sizes.num_layers} layers; wanted at most "
+            f"{parts}, with embedding and loss as layers; take fewer"
+        )
     return fixed
 
 
@@ -112,7 +118,7 @@ class Space:
         rest = self.job.world_size // (attention.tp * attention.cp)
         work = self.model.sizes.num_layers + 2 + self.model.mtp
         for pp in self._values("pp", divisors(rest)):
-            if rest % pp or pp > work - 2:
+            if rest % pp or pp > (work if "pp" in self.fixed else work - 2):  # a stage without layers, where asked
                 continue
             chunks = {-(-work // (pp * vp)): vp for vp in range(work // pp, 0, -1)} if pp > 1 else {work: 1}
             yield pp, self._values("vp", tuple(sorted(chunks.values())))

@@ -18,6 +18,7 @@ from hcp.plan.time.overlap import ring_overlap
 from hcp.plan.why import words
 
 _NAMES = {"bridge": "Megatron-Bridge", "mlm": "Megatron-LM", "verl": "verl"}
+_VERL, _VERL_MODEL = "actor_rollout_ref.actor.megatron", "override_transformer_config"
 SMALLEST_SHARE = 0.005
 
 
@@ -119,8 +120,15 @@ def _one(shown: Shown, item: Judged) -> Iterator[str]:
     yield from _ranks(shown, layout)
     for dialect, name in _NAMES.items():
         written = overrides(shown.model, layout, shown.job, dialect)
-        yield f"{name}:" if written else f"{name}: cannot have levels, it hands no sizes on (HCP010)"
-        yield from _words(written)
+        if not written:
+            yield f"{name}: no a2a+p2p, because it does not pass the level sizes on (HCP010)"
+        elif dialect == "verl":
+            yield f"{name} (the first line sets two shell variables):"
+            yield f"  M={_VERL} O=$M.{_VERL_MODEL}"
+            yield from _words([_shortened(word) for word in written])
+        else:
+            yield f"{name}:"
+            yield from _words(list(map(shlex.quote, written)))
 
 
 def _cost(item: Judged) -> str:
@@ -152,9 +160,16 @@ def _ranks(shown: Shown, layout: Layout) -> Iterator[str]:
         yield from wrapped("ranks   ", ", ".join(axes))
 
 
+def _shortened(word: str) -> str:
+    """An override of verl with its path in a variable: the longest are wider than a line."""
+    key, _, value = word.partition("=")
+    key = key.replace(f"{_VERL}.{_VERL_MODEL}", "$O").replace(_VERL, "$M")
+    return f"{key}={shlex.quote(value)}"
+
+
 def _words(listed: list[str]) -> list[str]:
     return textwrap.wrap(
-        " ".join(map(shlex.quote, listed)), WIDTH - 2, initial_indent="  ", subsequent_indent="  ",
+        " ".join(listed), WIDTH - 2, initial_indent="  ", subsequent_indent="  ",
         break_long_words=False, break_on_hyphens=False,
     )  # fmt: skip
 
