@@ -16,7 +16,7 @@ ROOT = Path(__file__).resolve().parents[2]
 SITE = ROOT / "docs" / "site"
 sys.path.insert(0, str(SITE))
 
-from terminal_picture import PICTURES, commands, picture, terminal_svg  # noqa: E402
+from terminal_picture import COLUMNS, PICTURES, commands, picture, terminal_svg  # noqa: E402
 
 GUIDES = {path.name: path.read_text(encoding="utf-8") for path in sorted(ROOT.glob("docs/*.md"))}
 TEXTS = [
@@ -88,10 +88,10 @@ def test_every_picture_is_on_a_page_and_every_guide_of_a_capability_has_one() ->
 
 
 def test_a_terminal_picture_keeps_the_colours_and_breaks_long_lines() -> None:
-    svg = terminal_svg("hcp x", ["\x1b[31m\x1b[1merror\x1b[0m <a>" + "b" * 88])
+    svg = terminal_svg("hcp x", ["read 3 of 4\r\x1b[K\x1b[31m\x1b[1merror\x1b[0m <a>" + "b" * COLUMNS])
     assert 'fill="#ff7b72" font-weight="bold">error</text>' in svg
     rows = re.findall(r">([^<]+)</text>", svg)
-    assert rows == ["$ hcp x", "error", f" &lt;a&gt;{'b' * 79}", "b" * 9]
+    assert rows == ["$ hcp x", "error", f" &lt;a&gt;{'b' * (COLUMNS - 9)}", "b" * 9]
 
 
 def test_the_page_of_results_has_every_file_with_a_table_and_names_commits() -> None:
