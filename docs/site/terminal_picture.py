@@ -45,7 +45,7 @@ def picture(command: str) -> str:
             subprocess.run(_hcp(words[1:]), cwd=folder, env=_env(), check=True, stdout=subprocess.DEVNULL)
             return Path(folder, words[words.index("--svg") + 1]).read_text(encoding="utf-8")
         limit = int(words[-1]) if words[-4:-1] == ["|", "head", "-n"] else None
-        lines = on_a_terminal(_hcp(words[1:-4] if limit else words[1:]), folder).splitlines()
+        lines = on_a_terminal(_hcp(words[1:-4] if limit else words[1:]), folder).removesuffix("\n").split("\n")
     return terminal_svg(command, lines[:limit])
 
 

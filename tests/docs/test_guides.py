@@ -7,6 +7,7 @@ import posixpath
 import re
 import sys
 from pathlib import Path
+from xml.etree import ElementTree
 
 import pytest
 
@@ -74,9 +75,9 @@ def test_a_command_in_the_text_of_a_guide_is_one_with_these_options(name: str) -
 
 @pytest.mark.parametrize("name", commands())
 def test_a_picture_is_what_its_command_draws(name: str) -> None:
-    assert (PICTURES / name).read_text(encoding="utf-8") == picture(commands()[name]), (
-        "draw it anew: python docs/site/terminal_picture.py"
-    )
+    drawn = picture(commands()[name])
+    assert ElementTree.fromstring(drawn).tag == "{http://www.w3.org/2000/svg}svg"
+    assert (PICTURES / name).read_text(encoding="utf-8") == drawn, "draw it anew: python docs/site/terminal_picture.py"
 
 
 def test_every_picture_is_on_a_page_and_every_guide_of_a_capability_has_one() -> None:
