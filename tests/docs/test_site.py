@@ -133,7 +133,7 @@ def test_hostile_text_stays_text(monkeypatch: pytest.MonkeyPatch, tmp_path: Path
     folder = tmp_path / "evil"
     (folder / "config").mkdir(parents=True)
     (folder / "SKILL.md").write_text(SKILL)
-    card = {"schema": SCHEMA, "skill": "evil", "title": HOSTILE, "summary": HOSTILE}
+    card: dict[str, Any] = {"schema": SCHEMA, "skill": "evil", "title": HOSTILE, "summary": HOSTILE}
     card["stack"] = {"megatron-core": ">=0.16"}
     claim = {"id": "a", "text": HOSTILE, "proved_by": ["rule:<script>alert(2)</script>"]}
     (folder / "config" / "card.yaml").write_text(json.dumps({**card, "claims": [claim], "rules": [HOSTILE]}))
