@@ -1,4 +1,4 @@
-"""What contributors read is right: the steps name what exists, the workflow calls CI's parts, the form asks for enough."""
+"""What contributors read is right: the steps name what exists, the workflow calls CI's parts, the form asks enough."""
 
 from __future__ import annotations
 

@@ -3,6 +3,7 @@ somewhere."""
 
 from __future__ import annotations
 
+import json
 import posixpath
 import re
 import sys
@@ -95,9 +96,14 @@ def test_a_terminal_picture_keeps_the_colours_and_breaks_long_lines() -> None:
     assert rows == ["$ hcp x", "error", f" &lt;a&gt;{'b' * (COLUMNS - 9)}", "b" * 9]
 
 
-def test_the_page_of_results_has_every_file_with_a_table_and_names_commits() -> None:
-    from results_page import results
+def test_the_page_of_results_has_a_row_for_every_run_and_its_commit() -> None:
+    from results_page import RESULTS, results
 
     text = results()
     assert len(re.findall(r"(?m)^\|---", text)) == 6
-    assert re.search(r"\| megatron-lm 0\.14\.0 \| 23e00ed096 \| 4000 \| 1123 \| 2620 \| 0 \| 18 \| 239 \|", text)
+    for name in ("megatron_lm", "bridge", "verl"):
+        for run in json.loads((RESULTS / f"agree_{name}.json").read_text(encoding="utf-8")):
+            if "counts" in run and run["commit"] != "unknown":
+                (row,) = re.findall(rf"(?m)^\| {run['upstream']} .*\| {run['commit'][:10]} \|(.*)\|$", text)
+                launches, *parts = map(int, row.split("|"))
+                assert launches == run["counts"]["launches"] == sum(parts)
