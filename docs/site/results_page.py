@@ -8,6 +8,8 @@ from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import Any
 
+from hcp.cards.card import load_card, skill_dirs
+
 ROOT = Path(__file__).resolve().parents[2]
 RESULTS = ROOT / "bench" / "results"
 _SHORT = 10
@@ -123,9 +125,11 @@ def _transformer_engine() -> Iterator[str]:
 
 def _verified() -> Iterator[str]:
     yield "## Verification steps of the skills"
-    yield "The records of `hcp verify --record`. A skipped step needs what that machine lacks; it has not passed."
-    yield from _table("skill", "passed", "failed", "skipped")
-    for file in sorted(ROOT.glob("skills/*/config/verified.json")):
-        record = json.loads(file.read_text(encoding="utf-8"))
-        counts = Counter(step["status"] for step in record["steps"].values())
-        yield _row(record["skill"], counts["passed"], counts["failed"], counts["skipped"])
+    yield "The records of `hcp verify --record`. A step without a record has not run anywhere yet: it needs GPUs."
+    yield from _table("skill", "steps", "passed", "failed", "skipped", "no record")
+    for folder in skill_dirs():
+        steps = load_card(folder).verify
+        record = json.loads((folder / "config" / "verified.json").read_text(encoding="utf-8"))["steps"]
+        counts = Counter(record[step.id]["status"] for step in steps if step.id in record)
+        outcomes = [counts[status] for status in ("passed", "failed", "skipped")]
+        yield _row(folder.name, len(steps), *outcomes, len(steps) - sum(outcomes))

@@ -20,7 +20,7 @@ from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[2]
 PICTURES = ROOT / "docs" / "pictures"
-COLUMNS = 88
+COLUMNS = 104
 _CHAR, _LINE, _EDGE = 7.83, 18, 14
 """Width of a letter, height of a line and the margin, in pixels at a font of 13 px."""
 _COLOURS = {"31": "#ff7b72", "32": "#7ee787", "33": "#e3b341", "36": "#79c0ff"}
@@ -45,7 +45,7 @@ def picture(command: str) -> str:
             subprocess.run(_hcp(words[1:]), cwd=folder, env=_env(), check=True, stdout=subprocess.DEVNULL)
             return Path(folder, words[words.index("--svg") + 1]).read_text(encoding="utf-8")
         limit = int(words[-1]) if words[-4:-1] == ["|", "head", "-n"] else None
-        lines = on_a_terminal(_hcp(words[1:-4] if limit else words[1:]), folder).splitlines()
+        lines = on_a_terminal(_hcp(words[1:-4] if limit else words[1:]), folder).removesuffix("\n").split("\n")
     return terminal_svg(command, lines[:limit])
 
 
@@ -101,10 +101,12 @@ def terminal_svg(command: str, lines: list[str]) -> str:
 def _runs(line: str) -> Iterator[tuple[str, str]]:
     """(text, style) of each piece of a line; a style is the codes of the escape before it."""
     style = ""
-    for number, piece in enumerate(_STYLE.split(line)):
+    shown = re.split(r"\r|\x1b\[K", line)[-1]  # what was there before was progress, which the line replaces
+    for number, piece in enumerate(_STYLE.split(shown)):
         if number % 2:
             style = "" if piece in ("", "0") else f"{style};{piece}"
         elif piece:
+            assert piece.isprintable(), repr(piece)
             yield piece, style
 
 

@@ -115,6 +115,8 @@ def test_sarif_is_valid_against_the_published_schema(hcp, tmp_path: Path, root: 
     assert region == {"startLine": 3, "startColumn": 43, "endLine": 3, "endColumn": 47}
     rules = data["runs"][0]["tool"]["driver"]["rules"]
     assert all(rules[result["ruleIndex"]]["id"] == result["ruleId"] for result in results)
+    (explained,) = [rule["help"]["markdown"] for rule in rules if rule["id"] == "HCP001"]
+    assert explained == hcp("explain", "HCP001").stdout.rpartition("\n\n")[0]
     assert data["runs"][0]["invocations"][0]["executionSuccessful"] is False
     schema = root.parent / "shared" / "data" / "sarif-schema-2.1.0.json"
     if not schema.is_file():
@@ -239,3 +241,51 @@ def test_strict_fails_where_an_error_rule_could_not_be_decided(hcp) -> None:
     done = hcp("check", "--select", "HCP013", "--", *words)
     assert done.returncode == 0 and "not checked: HCP013 (te); add --assume te=VERSION\n" in done.stdout
     assert hcp("check", "--select", "HCP013", "--strict", "--", *words).returncode == 1
+
+
+NO_LAUNCH = {
+    "service.yaml": ("apiVersion: v1\nkind: Service\n", "looks like a Kubernetes manifest, which is not supported"),
+    "hooks.yaml": ("repos: []\n", "has no key of a known dialect (it has repos)"),
+    "list.yml": ("- a\n", "is a YAML list at its top"),
+    "empty.yaml": ("# later\n", "is empty"),
+    "void.sh": ("", "is empty"),
+    "build.sh": ("python setup.py build\n", "has no training command (1 other Python command(s))"),
+    "train.py": ("import torch\n", "is Python, which is never executed"),
+    "train.toml": ("[job]\n", "looks like a TOML configuration (torchtitan), which is not supported"),
+    "config.json": ('{"architectures": ["A"]}', "is a model's config.json, no launch"),
+    "plan.json": ('{"schema": "hcp.plan/1"}', "is a file of hcp's own (hcp.plan/1), no launch"),
+    "pod.yaml": ("apiVersion: v1\nkind: Pod\nspec:\n  containers: [{name: a, image: b, command: [sleep]}]\n", "has"),
+}
+
+
+def test_a_file_that_is_no_launch_can_be_skipped_with_one_note(hcp, tmp_path: Path) -> None:
+    for name, (text, _) in NO_LAUNCH.items():
+        written(tmp_path, text, name)
+    done = hcp("check", "--skip-unrecognised", *NO_LAUNCH, cwd=tmp_path)
+    assert (done.returncode, done.stdout) == (0, "")
+    notes = done.stderr.splitlines()
+    assert len(notes) == len(NO_LAUNCH)
+    for note, (name, (_, found)) in zip(notes, NO_LAUNCH.items(), strict=True):
+        assert note.startswith(f"hcp: note: skipped: {name} {found}"), note
+    assert hcp("check", *NO_LAUNCH, cwd=tmp_path).returncode == 2
+
+
+def test_what_may_hide_a_launch_is_never_skipped(hcp, tmp_path: Path) -> None:
+    hidden = {
+        "broken.yaml": "model: [1\n",
+        "two.yaml": "a: 1\n---\nb: 2\n",
+        "outer.sh": "bash ../elsewhere/train.sh\n",
+        "bad.yaml": "model:\n  context_parallel_size: many\n",
+    }
+    for name, text in hidden.items():
+        done = hcp("check", "--skip-unrecognised", written(tmp_path, text, name), cwd=tmp_path)
+        assert (done.returncode, "skipped" in done.stderr) == (2, False), name
+    assert hcp("check", "--skip-unrecognised", "missing.yaml", cwd=tmp_path).returncode == 2
+
+
+def test_findings_of_launches_beside_skipped_files_count(hcp, tmp_path: Path) -> None:
+    bad, other = written(tmp_path, OVERRIDES), written(tmp_path, "- a\n", "list.yaml")
+    done = hcp("check", "--skip-unrecognised", other, bad, *ONLY, "--format", "json", cwd=tmp_path)
+    assert (done.returncode, json.loads(done.stdout)["target"]["name"]) == (1, bad)
+    done = hcp("check", "--skip-unrecognised", other, "--format", "json", cwd=tmp_path)
+    assert (done.returncode, json.loads(done.stdout)["summary"]["targets"]) == (0, 0)

@@ -3,10 +3,12 @@ somewhere."""
 
 from __future__ import annotations
 
+import json
 import posixpath
 import re
 import sys
 from pathlib import Path
+from xml.etree import ElementTree
 
 import pytest
 
@@ -16,7 +18,7 @@ ROOT = Path(__file__).resolve().parents[2]
 SITE = ROOT / "docs" / "site"
 sys.path.insert(0, str(SITE))
 
-from terminal_picture import PICTURES, commands, picture, terminal_svg  # noqa: E402
+from terminal_picture import COLUMNS, PICTURES, commands, picture, terminal_svg  # noqa: E402
 
 GUIDES = {path.name: path.read_text(encoding="utf-8") for path in sorted(ROOT.glob("docs/*.md"))}
 TEXTS = [
@@ -74,9 +76,9 @@ def test_a_command_in_the_text_of_a_guide_is_one_with_these_options(name: str) -
 
 @pytest.mark.parametrize("name", commands())
 def test_a_picture_is_what_its_command_draws(name: str) -> None:
-    assert (PICTURES / name).read_text(encoding="utf-8") == picture(commands()[name]), (
-        "draw it anew: python docs/site/terminal_picture.py"
-    )
+    drawn = picture(commands()[name])
+    assert ElementTree.fromstring(drawn).tag == "{http://www.w3.org/2000/svg}svg"
+    assert (PICTURES / name).read_text(encoding="utf-8") == drawn, "draw it anew: python docs/site/terminal_picture.py"
 
 
 def test_every_picture_is_on_a_page_and_every_guide_of_a_capability_has_one() -> None:
@@ -88,15 +90,20 @@ def test_every_picture_is_on_a_page_and_every_guide_of_a_capability_has_one() ->
 
 
 def test_a_terminal_picture_keeps_the_colours_and_breaks_long_lines() -> None:
-    svg = terminal_svg("hcp x", ["\x1b[31m\x1b[1merror\x1b[0m <a>" + "b" * 88])
+    svg = terminal_svg("hcp x", ["read 3 of 4\r\x1b[K\x1b[31m\x1b[1merror\x1b[0m <a>" + "b" * COLUMNS])
     assert 'fill="#ff7b72" font-weight="bold">error</text>' in svg
     rows = re.findall(r">([^<]+)</text>", svg)
-    assert rows == ["$ hcp x", "error", f" &lt;a&gt;{'b' * 79}", "b" * 9]
+    assert rows == ["$ hcp x", "error", f" &lt;a&gt;{'b' * (COLUMNS - 9)}", "b" * 9]
 
 
-def test_the_page_of_results_has_every_file_with_a_table_and_names_commits() -> None:
-    from results_page import results
+def test_the_page_of_results_has_a_row_for_every_run_and_its_commit() -> None:
+    from results_page import RESULTS, results
 
     text = results()
     assert len(re.findall(r"(?m)^\|---", text)) == 6
-    assert re.search(r"\| megatron-lm 0\.14\.0 \| 23e00ed096 \| 4000 \| 1123 \| 2620 \| 0 \| 18 \| 239 \|", text)
+    for name in ("megatron_lm", "bridge", "verl"):
+        for run in json.loads((RESULTS / f"agree_{name}.json").read_text(encoding="utf-8")):
+            if "counts" in run and run["commit"] != "unknown":
+                (row,) = re.findall(rf"(?m)^\| {run['upstream']} .*\| {run['commit'][:10]} \|(.*)\|$", text)
+                launches, *parts = map(int, row.split("|"))
+                assert launches == run["counts"]["launches"] == sum(parts)

@@ -9,6 +9,7 @@ from typing import Any
 from urllib.parse import quote
 
 from hcp import __version__
+from hcp.cli.explain import page
 from hcp.cli.reports.text import undecided_text
 from hcp.cli.reports.words import finding_text, fix_text
 from hcp.core.place import Location
@@ -62,7 +63,7 @@ def _rule(rule: Rule) -> dict[str, Any]:
         "id": rule.id,
         "shortDescription": {"text": rule.title},
         "fullDescription": {"text": rule.why},
-        "help": {"text": f"hcp explain {rule.id}"},
+        "help": {"text": f"hcp explain {rule.id}", "markdown": page(rule)},
         "defaultConfiguration": {"level": _LEVELS[rule.severity]},
         "properties": {"effect": rule.effect, "stage": rule.stage},
     }
