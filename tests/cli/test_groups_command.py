@@ -41,8 +41,8 @@ etp-ep        8      4           -  0-7 | 8-15 | 16-23 | ...
 etp-ep-pp     8      4           -  0-7 | 8-15 | 16-23 | ...
 edp           4      8         all  0 8 16 24 | 1 9 17 25 | 2 10 18 26 | ...
 groups of one rank: pp
-level 0 (a2a) stays inside its node
-level 1 (p2p) leaves its node in 16 of 16 groups
+level 0 (a2a) stays within one node
+level 1 (p2p) crosses nodes in 16 of 16 groups
 """
     )
     assert (done.returncode, done.stderr) == (0, "")
@@ -56,16 +56,16 @@ def test_an_nvlink_domain_over_several_nodes_has_a_column_of_its_own(hcp: Hcp) -
     assert lines[0] == "32 ranks on 8 nodes of 4 GPUs, block placement, NVLink domains of 8"
     assert lines[6] == "cp.L0 a2a     8      4         all             -  0-7 | 8-15 | 16-23 | ..."
     assert lines[-2:] == [
-        "level 0 (a2a) stays inside its NVLink domain",
-        "level 1 (p2p) leaves its NVLink domain in 16 of 16 groups",
+        "level 0 (a2a) stays within one NVLink domain",
+        "level 1 (p2p) crosses NVLink domains in 16 of 16 groups",
     ]
 
 
 def test_cyclic_placement_turns_the_levels_round(hcp: Hcp) -> None:
     done = hcp("groups", "--world-size", "32", "--cp", "32", "--hcp", "8,4", "--placement", "cyclic")
     assert done.stdout.splitlines()[-2:] == [
-        "level 0 (a2a) leaves its node in 4 of 4 groups",
-        "level 1 (p2p) stays inside its node",
+        "level 0 (a2a) crosses nodes in 4 of 4 groups",
+        "level 1 (p2p) stays within one node",
     ]
 
 
@@ -105,7 +105,7 @@ def test_all_writes_every_group_out(hcp: Hcp) -> None:
 
 
 def test_a_rank_that_shares_no_group_is_said_to_be_alone(hcp: Hcp) -> None:
-    assert hcp("groups", "--world-size", "1", "--rank", "0").stdout.endswith("\nalone in every group\n")
+    assert hcp("groups", "--world-size", "1", "--rank", "0").stdout.endswith("\nthis rank is alone in all its groups\n")
 
 
 def test_a_rank_of_a_huge_world_has_its_groups(hcp: Hcp) -> None:
@@ -252,5 +252,5 @@ def test_text_is_plain_ascii(hcp: Hcp) -> None:
     done = hcp("groups", "--world-size", "48", "--tp", "2", "--cp", "24", "--hcp", "2,3,4", "--all")
     assert re.fullmatch(r"[\x20-\x7e\n]*", done.stdout)
     assert done.stdout.endswith(
-        "\nnote: Transformer Engine takes exactly two levels; megatron-core builds these groups though\n"
+        "\nnote: Transformer Engine requires exactly two levels, although megatron-core builds these groups\n"
     )

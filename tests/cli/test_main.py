@@ -88,7 +88,7 @@ def test_a_fault_of_ours_has_exit_3_and_a_traceback(hcp, tmp_path: Path) -> None
     (broken / "cli" / "facts.py").write_text("import click\n@click.command()\ndef facts():\n    assert False, 'odd'\n")
     done = hcp("facts", env={"PYTHONPATH": str(tmp_path)}, cwd=tmp_path)
     assert done.returncode == 3
-    assert "AssertionError: odd" in done.stderr and "fault of hcp" in done.stderr
+    assert "AssertionError: odd" in done.stderr and "this is a bug in hcp" in done.stderr
 
 
 def test_an_old_python_gets_one_line(tmp_path: Path, root: Path) -> None:

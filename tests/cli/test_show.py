@@ -21,9 +21,9 @@ HCP = f"{SIZES} --cp-comm-type a2a+p2p --hierarchical-context-parallel-sizes 4 2
         (
             HCP,
             "nodes=4 gpus_per_node=8",
-            "32 ranks = 4 nodes x 8; tp 2, cp 8 (a2a 4 x p2p 2), pp 1, dp 2; seq 131072; 16384 tokens a rank",
+            "32 ranks = 4 nodes x 8; tp 2, cp 8 (a2a 4 x p2p 2), pp 1, dp 2; seq 131072; 16384 tokens per rank",
         ),
-        (SIZES, "", "ranks unknown; tp 2, cp 8 (p2p), pp 1, dp ?; seq 131072; 16384 tokens a rank"),
+        (SIZES, "", "ranks unknown; tp 2, cp 8 (p2p), pp 1, dp ?; seq 131072; 16384 tokens per rank"),
         (
             f"{SIZES} --cp-comm-type p2p a2a p2p",
             "world_size=16",
@@ -60,7 +60,7 @@ def test_it_begins_with_the_topology_and_names_what_is_written_and_assumed(hcp, 
 
 def test_defaults_are_folded_unless_all_is_asked_for(hcp, root: Path) -> None:
     short, long = (hcp("show", "examples/mlm_broken.sh", *more, cwd=root).stdout for more in ((), ("--all",)))
-    folded = [line for line in short.splitlines() if "at upstream's default: --all lists them" in line]
+    folded = [line for line in short.splitlines() if "at upstream's default; --all lists them" in line]
     assert len(folded) == 1 and "[default]" not in short
     assert int(folded[0].split()[0]) == long.count("  [default]") > 50
     data = json.loads(hcp("show", "examples/mlm_broken.sh", "--format", "json", cwd=root).stdout)

@@ -51,7 +51,7 @@ def test_the_exit_code_survives_the_streams(tmp_path: Path, command: str, code: 
 def test_a_full_disk_is_said_once(tmp_path: Path) -> None:
     for command in ("hcp explain --all", "hcp check bad.sh --select CP001 --diff"):
         done = shell(f"{command} > /dev/full", tmp_path)
-        assert done.stderr == "hcp: standard output cannot be written (No space left on device): it is not complete\n"
+        assert done.stderr == "hcp: standard output cannot be written (No space left on device): the output is incomplete\n"
 
 
 def test_a_closed_stdin_matters_only_where_it_is_read(tmp_path: Path) -> None:

@@ -143,7 +143,7 @@ def test_no_line_has_more_than_80_columns_and_every_size_has_one(family: str, tm
 
     said = [safe_line(line) for line in lines(table_of(tmp_path, family), "config.json")]
     assert max(map(len, said)) <= 80
-    assert said[1].startswith("on Transformer Engine ") and said[1].endswith(", which nobody stated")
+    assert said[1].startswith("on Transformer Engine ") and said[1].endswith(" (assumed, because not stated)")
 
 
 def test_many_sizes_stand_in_several_tables(hcp: Hcp, tmp_path: Path) -> None:

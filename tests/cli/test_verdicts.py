@@ -141,7 +141,7 @@ def test_what_is_presumed_with_doubts_is_one_line_with_the_least_certain_first()
     rare = [Presumed(f"model.key_{number}", None, 1, 741) for number in range(4)]
     assert text(report(presumed=(sure,)))[0].startswith("launch.sh: ok: ")
     assert text(report(presumed=(sure, *rare, PRESUMED)))[0] == (
-        "presumed, as the recipe is not known: model.cp_comm_type p2p (46 of 741 recipes set another), "
+        "presumed, because the recipe is not known: model.cp_comm_type p2p (46 of 741 recipes set another), "
         "model.key_0 null (1 of 741 recipes set another), model.key_1 null (1 of 741 recipes set another), "
         "and 2 more (see hcp show)"
     )

@@ -126,7 +126,7 @@ def test_an_option_wins_over_the_site_file_and_that_over_the_launch(rendered):
         assert f"#SBATCH {line}\n" in done.stdout
     assert "# --env\nexport HF_HOME=/mine\n" in done.stdout and "# site.yaml\nexport NCCL_IB_HCA=site\n" in done.stdout
     assert "export PYTORCH_CUDA_ALLOC_CONF=expandable_segments:True\n" in done.stdout
-    assert "hcp render: changed: account: --account wins over train.sbatch:2\n" in done.stderr
+    assert "hcp render: changed: account: --account overrides train.sbatch:2\n" in done.stderr
 
 
 @pytest.mark.parametrize(

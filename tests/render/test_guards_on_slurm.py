@@ -67,7 +67,7 @@ def test_submit_asks_slurm_gives_the_job_and_prints_its_id(job):
     said = job.render("srun", "--submit")
     assert re.fullmatch(
         r"hcp render: sbatch --test-only: Job \d+ to start at .* on nodes n\[1-2\] in partition debug\n"
-        r"hcp render: made the folder of the logs, logs\n",
+        r"hcp render: created the log folder logs\n",
         said.stderr,
     )
     job.id = int(said.stdout)

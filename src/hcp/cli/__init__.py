@@ -1,1 +1,1 @@
-"""The click commands: parse, call, print. No arithmetic, no rules."""
+"""The click commands: they parse, call and print. No arithmetic and no rules here."""

@@ -1,4 +1,4 @@
-"""`hcp anchors`: the source anchors of rules and cards against upstream's sources."""
+"""`hcp anchors`: checks the source anchors of rules and cards against upstream's sources."""
 
 from __future__ import annotations
 
@@ -35,8 +35,8 @@ from hcp.core.errors import HcpError
     "repos",
     multiple=True,
     metavar="NAME[@BRANCH]=PATH",
-    help="A checkout, of main unless @BRANCH says another: megatron-lm, megatron-core, megatron-bridge, verl, "
-    "transformer-engine or what a card names; repeatable.",
+    help="A checkout (of main unless @BRANCH is given) of megatron-lm, megatron-core, megatron-bridge, verl, "
+    "transformer-engine or another repository that a card names; repeatable.",
 )
 @click.option(
     "--sources",
@@ -44,15 +44,16 @@ from hcp.core.errors import HcpError
     envvar="HCP_UPSTREAM",
     help="A folder of unpacked wheels, each <dist>-<version> (also $HCP_UPSTREAM).",
 )
-@click.option("--all", "every", is_flag=True, help="List the anchors that hold or are unverified here, too.")
+@click.option("--all", "every", is_flag=True, help="Also list anchors that hold or are unverified here.")
 @format_option("text", "json")
 def anchors(folders: Sequence[str], repos: Sequence[str], sources: str | None, every: bool, fmt: str) -> int:
-    """Tell which source anchors hold, moved, changed or are gone; unverified here = no sources to look in.
+    """Report which source anchors hold, moved, changed or are gone.
 
-    Without DIR, those of all rules and of the pack's skills; with it, those of the skills in these folders. Looks in
-    the installed packages, in --sources and in every --repo. Of skills without a card, the lines and files that their
-    text cites are looked for in every --repo, under any NAME: right, moved, drifted or gone, with an anchor by name
-    that lasts. Exit 1 if an anchor no longer holds, or a citation is not right.
+    Without DIR, checks the anchors of all rules and of the pack's skills; with DIR, those of the skills in these
+    folders. Looks in the installed packages, in --sources and in every --repo; "unverified here" means that none of
+    them has the source. For skills without a card, every file and line cited in their text is looked up in every
+    --repo, under any NAME, and reported as right, moved, drifted or gone, with a suggested anchor by name that stays
+    valid when lines move. Exits with 1 if an anchor no longer holds or a citation is not right.
     """
     if sources and not os.path.isdir(sources):
         raise HcpError(f"found --sources {sources}; wanted a folder of unpacked wheels; check the path")
@@ -149,4 +150,4 @@ def _print(found: Sequence[AnchorVerdict], roots: Sequence[Root], every: bool) -
     blind = Counter(verdict.anchor.source.repo for verdict in found if verdict.status == "unverified here")
     if blind and not every:
         missing = ", ".join(f"{repo} ({number})" for repo, number in sorted(blind.items()))
-        say([f"unverified here, for want of sources: {missing}; give --repo or --sources; --all lists them"])
+        say([f"unverified here because the sources are missing: {missing}; give --repo or --sources; --all lists them"])

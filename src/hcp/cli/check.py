@@ -1,4 +1,4 @@
-"""`hcp check`: reads each target, runs the rules, prints what would go wrong."""
+"""`hcp check`: reads each target, runs the rules and prints what would go wrong."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 FORMATS = ("text", "json", "sarif", "github")
 _EXIT_CODES = (2, 1, 4)
-"""The code of several results is the first of these that one of them has; else 0."""
+"""Several results exit with the first of these codes that any of them has; otherwise 0."""
 
 
 class TargetResult(NamedTuple):
@@ -32,7 +32,7 @@ class TargetResult(NamedTuple):
 
 
 class _Shape(NamedTuple):
-    """What the results are to be shown as, besides the format."""
+    """How the results are shown, apart from the format."""
 
     strict: bool = False
     diff: bool = False
@@ -43,14 +43,14 @@ class _Shape(NamedTuple):
 @click.argument("targets", nargs=-1, metavar="[TARGET]... [-- OVERRIDE...]")
 @launch_options
 @format_option(*FORMATS)
-@click.option("-o", "outputs", multiple=True, metavar="FORMAT=PATH", help="Also write the report there; repeatable.")
-@click.option("--select", metavar="IDS", help="Only these rules: HCP001,TOPO (a prefix selects its family).")
-@click.option("--ignore", metavar="IDS", help="All but these rules.")
-@click.option("--strict", is_flag=True, help="Fail on warnings, and on error rules that could not be decided.")
-@click.option("--allow-undecided", is_flag=True, help="Exit with 0, not 4, where settings could not be seen.")
+@click.option("-o", "outputs", multiple=True, metavar="FORMAT=PATH", help="Also write a report to PATH; repeatable.")
+@click.option("--select", metavar="IDS", help="Run only these rules: HCP001,TOPO (a prefix selects its family).")
+@click.option("--ignore", metavar="IDS", help="Skip these rules.")
+@click.option("--strict", is_flag=True, help="Also fail on warnings and on error rules that could not be decided.")
+@click.option("--allow-undecided", is_flag=True, help="Exit with 0 instead of 4 when settings could not be seen.")
 @click.option("--show", is_flag=True, help="Print the launch as it was read, with origins, instead of checking it.")
-@click.option("--all", "every", is_flag=True, help="With --show: upstream's defaults too.")
-@click.option("--full", is_flag=True, help="With --format json: all of it, where it would leave out what `cut` names.")
+@click.option("--all", "every", is_flag=True, help="With --show: include upstream's defaults.")
+@click.option("--full", is_flag=True, help="With --format json: print everything; nothing is cut.")
 @click.option("--diff", is_flag=True, help="Also print the first fix of each finding, as one patch for `patch -p1`.")
 def check(
     targets: Sequence[str],
@@ -66,20 +66,20 @@ def check(
     full: bool,
     diff: bool,
 ) -> int:
-    """Tell what a launch will do wrong, before the cluster starts.
+    """Find what will go wrong in a launch before it reaches the cluster.
 
-    A TARGET is a shell or sbatch script, a YAML (Megatron-Bridge, verl, NeMo-RL, ms-swift, Megatron-LM's MODEL_ARGS,
-    a Kubernetes job), an override list, or - for standard input. Nothing is executed. Words after -- are overrides of
-    the one TARGET, or a launch of their own where there is none. Each training command of a script is a launch of its
-    own.
+    A TARGET is a shell or sbatch script, a YAML file (Megatron-Bridge, verl, NeMo-RL, ms-swift, Megatron-LM's
+    MODEL_ARGS, a Kubernetes job), a list of overrides, or - for standard input. Nothing is executed. Arguments after
+    -- override settings of the TARGET; without a TARGET, they are the launch. Each training command in a script is
+    checked as a separate launch.
 
     \b
     hcp check train.sbatch --assume te=2.14
     hcp check run.yaml -- model.context_parallel_size=8
     hcp check -- --context-parallel-size 4 --cp-comm-type a2a+p2p
 
-    Exit codes: 0 ok, 1 failed, 2 a target could not be used, 4 undecided: settings that decide an error rule could
-    not be seen. Of several results, the first that occurs of 2, 1, 4, 0.
+    Exit codes: 0 ok, 1 failed, 2 a target could not be used, 3 internal error, 4 undecided: settings that an error
+    rule depends on could not be seen. With several results, the first of 2, 1, 4, 0 that occurs.
     """
     if strict and allow_undecided:
         raise HcpError("found --strict with --allow-undecided; wanted one of them; leave one out")
@@ -93,7 +93,7 @@ def check(
     files = [_output(text) for text in outputs]
     paths = [path for path, _ in files]
     if len(set(paths)) < len(paths):
-        raise HcpError(f"found -o {max(paths, key=paths.count)} twice; wanted a file for each format; name another")
+        raise HcpError(f"found -o {max(paths, key=paths.count)} twice; wanted a file for each format; use another name")
     if show:
         from hcp.cli.show import show_launches
 
@@ -125,7 +125,7 @@ def _check(name: str, options: LoadOptions, select: str | None, ignore: str | No
 
 
 def exit_code(reports: Sequence[Report | None], strict: bool = False, allow_undecided: bool = False) -> int:
-    """The exit code over all launches; None stands for a target that could not be used."""
+    """The exit code for all launches together; None stands for a target that could not be used."""
     codes = {_code(report, strict, allow_undecided) for report in reports}
     return next((code for code in _EXIT_CODES if code in codes), 0)
 
@@ -157,7 +157,7 @@ def _print(results: Sequence[TargetResult], fmt: str, shape: _Shape) -> None:
 
 
 def _written(results: Sequence[TargetResult], fmt: str, shape: _Shape) -> str:
-    """The report as it stands in a file."""
+    """The report as text to be written to a file."""
     if fmt in ("json", "sarif"):
         return _data_text(results, fmt, shape)
     return safe_text(_lines(results, fmt, shape), commands=fmt == "github")

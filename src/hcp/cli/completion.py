@@ -1,7 +1,7 @@
 """`hcp completion`: the shell script that completes commands, options, rules, skills and files for bash, zsh and fish.
 
-click's own completion, with three things mended: a word with `:` or `=` in it is completed as a whole, where a
-parameter names no values files are offered, and no rule is imported.
+This is click's own completion with three changes: a word that contains `:` or `=` is completed as a whole, file
+names are offered for parameters without a list of values, and no rule is imported.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ _RULE_ID = re.compile(r'^(?:@rule|    Known)\(\s*"([A-Z]+[0-9]{3})"', re.M)
 @click.command()
 @click.argument("shell", type=click.Choice(SHELLS))
 def completion(shell: str) -> None:
-    """Print the script that makes a shell complete hcp's commands, options, rules, skills and files.
+    """Print the shell completion script for hcp's commands, options, rules, skills and files.
 
     \b
     bash   eval "$(hcp completion bash)"      in ~/.bashrc
@@ -47,7 +47,7 @@ def completion(shell: str) -> None:
 
 
 def complete_rules(ctx: click.Context, param: click.Parameter, incomplete: str) -> list[CompletionItem[str]]:
-    """The ids of rules. They are read off the rules' files: importing these takes longer than a person waits."""
+    """The ids of the rules, read from the rules' files as text: importing those files would be noticeably slow."""
     import hcp.rules
 
     folder = Path(hcp.rules.__file__).parent
@@ -63,7 +63,7 @@ def complete_skills(ctx: click.Context, param: click.Parameter, incomplete: str)
 
 
 def complete_steps(ctx: click.Context, param: click.Parameter, incomplete: str) -> list[CompletionItem[str]]:
-    """The names of skills; after `SKILL:` the steps of that one."""
+    """The names of the skills or, after `SKILL:`, the steps of that skill."""
     from hcp.cards.card import load_card, skill_dirs
 
     skill, colon, _ = incomplete.partition(":")
@@ -78,7 +78,7 @@ def _items(names: Iterable[str], incomplete: str) -> list[CompletionItem[str]]:
 
 
 class WholeWords(ShellComplete):
-    """Answers with whole words, `--format=json` and not `json`, and with files where nothing else is known."""
+    """Completes to whole words (`--format=json`, not `json`), and to file names where nothing else is known."""
 
     def get_completions(self, args: list[str], incomplete: str) -> list[CompletionItem[str]]:
         option, equals, _ = incomplete.partition("=")
@@ -92,7 +92,7 @@ class WholeWords(ShellComplete):
 
 @add_completion_class
 class WholeWordsBash(WholeWords, BashComplete):
-    """bash cuts words at `:` and `=` before it asks, so it is asked with the whole line."""
+    """bash splits words at `:` and `=` before it calls us, so the script passes the whole line."""
 
     source_template = """\
 %(complete_func)s() {
@@ -115,7 +115,7 @@ complete -o nosort -F %(complete_func)s %(prog_name)s
         return (words, "") if line[-1:].isspace() else (words[:-1], "".join(words[-1:]))
 
     def get_completions(self, args: list[str], incomplete: str) -> list[CompletionItem[str]]:
-        # bash replaces what follows the last of these letters only.
+        # bash only replaces what follows the last of these characters.
         kept = max((incomplete.rfind(letter) + 1 for letter in os.environ["HCP_BREAKS"] if letter in ":="), default=0)
         items = super().get_completions(args, incomplete)
         return [CompletionItem(item.value[kept:], item.type, item.help) for item in items]
@@ -130,7 +130,7 @@ class WholeWordsZsh(WholeWords, ZshComplete):
 
 @add_completion_class
 class WholeWordsFish(WholeWords, FishComplete):
-    """fish, which asks with whole words itself and takes paths after `--option=` only as whole words, too."""
+    """fish, which passes whole words and accepts paths after `--option=` only as whole words."""
 
     def get_completions(self, args: list[str], incomplete: str) -> list[CompletionItem[str]]:
         items = super().get_completions(args, incomplete)

@@ -21,11 +21,11 @@ if TYPE_CHECKING:
 
 @click.command()
 @click.argument("ids", nargs=-1, metavar="[RULE]...", shell_complete=complete_rules)
-@click.option("--all", "every", is_flag=True, help="All rules: one page each.")
-@click.option("-o", "folder", metavar="DIR", help="With --all: write the pages there as Markdown, with an index.")
+@click.option("--all", "every", is_flag=True, help="Print one page for every rule.")
+@click.option("-o", "folder", metavar="DIR", help="With --all: write the pages to DIR as Markdown, with an index.")
 @format_option("text", "json")
 def explain(ids: Sequence[str], every: bool, folder: str | None, fmt: str) -> None:
-    """Why a rule holds, what would be seen, and where upstream says it. Without a rule: the list of all."""
+    """Explain a rule: why it holds, its symptom, and where upstream says so. Without RULE, list all rules."""
     from hcp.rules.registry import RULES, rule_of
 
     if folder is not None and not every:
@@ -68,7 +68,7 @@ def page(rule: Rule) -> str:
 
 
 def _place(rule: Rule) -> dict[str, str | int]:
-    """Where the rule is written, in this project's tree: its file, the line it starts in, and its function or row."""
+    """Where the rule is written in this project's tree: its file, its first line, and its function or row."""
     if rule.table:
         lines = inspect.getsource(sys.modules[rule.table]).splitlines()
         line = next(number for number, text in enumerate(lines, 1) if f'"{rule.id}"' in text)
@@ -79,7 +79,7 @@ def _place(rule: Rule) -> dict[str, str | int]:
 
 
 def _place_text(rule: Rule) -> str:
-    """`file:line`, as editors open it. Written pages leave it out: the next edit would move the line."""
+    """`file:line`, which editors can open. Pages written to files leave it out: the next edit would move the line."""
     place = _place(rule)
     return f"{place['file']}:{place['line']} {place['function']}"
 
@@ -94,7 +94,7 @@ def example_text(example: Example) -> str:
 
 
 def source_text(source: Source) -> str:
-    """A place upstream in a line."""
+    """A place in upstream's sources, in one line."""
     branches = "" if source.branches == ("main", "dev") else f", {' and '.join(source.branches) or 'releases'} alone"
     text = f"{source.repo}{source.versions and ' ' + source.versions}{branches}: {source.path}, {source.qualname}"
     if source.contains:

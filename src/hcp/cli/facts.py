@@ -14,9 +14,9 @@ from hcp.launch.this_machine import machine_facts
 @click.command()
 @format_option("json", "text")
 def facts(fmt: str) -> None:
-    """What this machine or container has, as facts for `hcp check --facts FILE`.
+    """Print what this machine or container has, as facts for `hcp check --facts FILE`.
 
-    Run it where the job runs, inside its container. What cannot be told is left out: it stays unknown.
+    Run it where the job runs, inside its container. Anything that cannot be determined is left out and stays unknown.
     """
     found = machine_facts()
     if fmt == "text":

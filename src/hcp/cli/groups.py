@@ -13,8 +13,8 @@ from hcp.core.ranks import DEFAULT_ORDER, Grids, grids_of
 
 MAX_SIZE = 10**12
 MAX_LISTED = 2**16
-"""The list of more would take seconds, and nobody reads it: groups of one rank are told at any size."""
-"""Above this many ranks only one rank's groups are shown: the lists would fill the memory."""
+"""Listing more would take seconds, and nobody would read it; the groups of one rank can be shown at any size."""
+"""Above this many ranks, only one rank's groups can be shown: the full lists would exhaust memory."""
 
 
 def level_sizes(text: str) -> tuple[int, ...]:
@@ -36,25 +36,25 @@ def level_sizes(text: str) -> tuple[int, ...]:
 @click.option(
     "--gtp", type=int, default=1, show_default=True, help="Weight shards beyond tp (megatron-core 0.19 and later)."
 )
-@click.option("--hcp", metavar="INNER,OUTER", help="Sizes of the levels of hierarchical CP, as 8,2.")
-@click.option("--order", default=DEFAULT_ORDER, show_default=True, help="Axes of the rank mesh, the fastest first.")
+@click.option("--hcp", metavar="INNER,OUTER", help="Level sizes of hierarchical CP, such as 8,2.")
+@click.option("--order", default=DEFAULT_ORDER, show_default=True, help="Axes of the rank mesh, fastest first.")
 @click.option("--gpus-per-node", type=int, default=8, show_default=True)
-@click.option("--nvlink-domain", type=int, help="GPUs that NVLink joins: 72 on NVL72.  [default: gpus per node]")
+@click.option("--nvlink-domain", type=int, help="GPUs joined by NVLink, such as 72 on NVL72.  [default: GPUs per node]")
 @click.option(
     "--placement",
     type=click.Choice(["block", "cyclic"]),
     default="block",
     show_default=True,
-    help="How ranks fall on nodes: srun --distribution.",
+    help="How ranks are placed on nodes, as in srun --distribution.",
 )
-@click.option("--rank", type=int, help="Only the groups of this rank; quick at any size.")
-@click.option("--all", "is_all", is_flag=True, help="Text: every group with all its ranks.")
+@click.option("--rank", type=int, help="Show only this rank's groups; fast at any size.")
+@click.option("--all", "is_all", is_flag=True, help="In text output, list every group with all its ranks.")
 @format_option("text", "json")
 @click.option(
     "--svg",
     "picture",
     metavar="FILE",
-    help="Write a picture of the CP groups on their nodes.",
+    help="Write a picture of the CP groups on their nodes, as SVG.",
 )
 def groups(
     world_size: int,
@@ -74,7 +74,7 @@ def groups(
     fmt: str,
     picture: str | None,
 ) -> None:
-    """List all rank groups in megatron-core's order, and tell which of them leave their node.
+    """List all rank groups in megatron-core's order, and show which of them cross nodes.
 
     \b
     hcp groups --world-size 32 --cp 16 --hcp 8,2

@@ -1,4 +1,4 @@
-"""The `hcp` command: finds the subcommand, imports only that one, and turns faults into exit codes."""
+"""The `hcp` command: finds the subcommand, imports only that one, and turns errors into exit codes."""
 
 from __future__ import annotations
 
@@ -23,22 +23,22 @@ if TYPE_CHECKING:
     from click.shell_completion import CompletionItem
 
 COMMANDS: dict[str, tuple[str, str]] = {
-    "check": ("hcp.cli.check", "Tell what a launch will do wrong, before the cluster starts."),
-    "show": ("hcp.cli.show", "Print a launch as it is read: its topology, and each fact with its origin."),
+    "check": ("hcp.cli.check", "Find what will go wrong in a launch before it reaches the cluster."),
+    "show": ("hcp.cli.show", "Print a launch as hcp reads it: its topology, and each fact with its origin."),
     "plan": ("hcp.cli.plan", "From a model, a cluster and a sequence length to a parallel layout, with reasons."),
-    "dcp": ("hcp.cli.dcp.command", "Dynamic CP: plan groups per sequence, and weigh the loss."),
-    "support": ("hcp.cli.support", "Which context parallelism a model has on given versions, and what stops the rest."),
+    "dcp": ("hcp.cli.dcp.command", "Dynamic CP: plan groups per sequence, and weight the loss."),
+    "support": ("hcp.cli.support", "Show which kinds of CP a model supports on given versions, and why not the rest."),
     "pack": ("hcp.cli.packing.command", "Packed data: check it against a launch, and plan how to pack."),
-    "groups": ("hcp.cli.groups", "All rank groups by level, and which of them leave their node."),
-    "explain": ("hcp.cli.explain", "Why a rule holds, what would be seen, and where upstream says it."),
+    "groups": ("hcp.cli.groups", "List all rank groups by level, and show which of them cross nodes."),
+    "explain": ("hcp.cli.explain", "Explain a rule: why it holds, its symptom, and where upstream says so."),
     "verify": ("hcp.cli.verify", "Run the verification steps that the skills' cards list."),
     "anchors": ("hcp.cli.anchors", "Check the source anchors of rules and cards against upstream's sources."),
     "skills": ("hcp.cli.skills.command", "List, show, validate and install the skills of this pack."),
     "render": ("hcp.cli.render", "Write an sbatch script that checks itself before it trains."),
-    "triage": ("hcp.cli.triage", "First failure of a dead job; whether CP is really on in a living one."),
+    "triage": ("hcp.cli.triage", "Find the first failure of a dead job, or whether CP is active in a running one."),
     "mcp": ("hcp.mcp.command", "Serve check, plan, support, triage and explain to an agent over MCP."),
-    "facts": ("hcp.cli.facts", "What this machine or container has, as facts for `hcp check --facts`."),
-    "completion": ("hcp.cli.completion", "Print the script that makes bash, zsh or fish complete hcp's words."),
+    "facts": ("hcp.cli.facts", "Print what this machine or container has, as facts for `hcp check --facts`."),
+    "completion": ("hcp.cli.completion", "Print the completion script for bash, zsh or fish."),
 }
 """Command -> (module that holds it under the same name, short help). Listed, so that `hcp --help` imports none."""
 
@@ -73,15 +73,15 @@ class LazyGroup(click.Group):
 def cli() -> None:
     """Check long-context launches on the Megatron stack: context parallelism, hierarchical and dynamic.
 
-    Exit codes: 0 fine, 1 an error was found, 2 the input could not be used, 3 a fault of hcp, 4 undecided: settings
-    of the launch could not be seen.
+    Exit codes: 0 ok, 1 errors found, 2 the input could not be used, 3 internal error (a bug in hcp), 4 undecided:
+    settings of the launch could not be seen.
     """
 
 
 def main(argv: list[str] | None = None) -> Any:
-    """Runs the command line and exits: 0 fine, 1 findings, 2 unusable input, 3 our fault, 4 undecided.
+    """Runs the command line and exits: 0 ok, 1 findings, 2 unusable input, 3 a bug in hcp, 4 undecided.
 
-    Without `argv`, the process is the command's own: its streams and signals are taken care of.
+    Without `argv`, the process belongs to the command, and its streams and signals are set up too.
     """
     _collect_less()
     if argv is None:
@@ -89,7 +89,7 @@ def main(argv: list[str] | None = None) -> Any:
 
         guard_streams()
         if signal.getsignal(signal.SIGINT) is signal.default_int_handler:
-            signal.signal(signal.SIGINT, signal.SIG_DFL)  # before and after the command, no traceback either
+            signal.signal(signal.SIGINT, signal.SIG_DFL)  # no traceback before or after the command either
     # click drops the `--` that separates a launch's own words from ours, so it is split off first.
     arguments = list(sys.argv[1:] if argv is None else argv)
     cut = arguments.index("--") if "--" in arguments else len(arguments)
@@ -101,7 +101,7 @@ def main(argv: list[str] | None = None) -> Any:
 def _run(arguments: list[str], words: tuple[str, ...]) -> int:
     """The exit code of the command."""
     if "_HCP_COMPLETE" in os.environ:
-        importlib.import_module("hcp.cli.completion")  # a shell asks: our classes answer it
+        importlib.import_module("hcp.cli.completion")  # a shell asks for completions: load our classes
     try:
         result = cli.main(arguments, prog_name="hcp", standalone_mode=False, obj=words)
     except HcpError as error:
@@ -109,18 +109,18 @@ def _run(arguments: list[str], words: tuple[str, ...]) -> int:
     except click.exceptions.Abort:
         return 128 + signal.SIGINT
     except click.ClickException as error:
-        if type(error).__name__ == "NoArgsIsHelpError":  # click 8.2 and later: the help is its text
+        if type(error).__name__ == "NoArgsIsHelpError":  # click 8.2 and later: the message is the help
             say(error.format_message().splitlines(), err=True)
             return 2
         return _unusable(HcpError(error.format_message()), arguments)
     except BrokenPipeError:
-        return 0  # a program that calls `main` has a stream of its own, whose reader has gone
+        return 0  # a program that called `main` has its own stream, and its reader is gone
     except Exception:
         import traceback
 
         say(traceback.format_exc().splitlines(), err=True)
         say(
-            [f"hcp {__version__}: this is a fault of hcp, not of the input; please report it with the lines above"],
+            [f"hcp {__version__}: this is a bug in hcp, not in your input; please report it with the lines above"],
             err=True,
         )
         return 3
@@ -138,7 +138,7 @@ def _unusable(error: HcpError, arguments: Sequence[str]) -> int:
 
 
 def _wants_json(arguments: Sequence[str]) -> bool:
-    """Whether the last `--format` says so; the words are not parsed yet where an option is not known."""
+    """Whether the last `--format` asks for JSON; the arguments may not be parsed, as one of them may be unknown."""
     wanted = False
     for word, following in zip(arguments, (*arguments[1:], "")):
         if word == "--format" or word.startswith("--format="):
@@ -147,6 +147,6 @@ def _wants_json(arguments: Sequence[str]) -> bool:
 
 
 def _collect_less() -> None:
-    """Skips most garbage collections, while modules load and at exit: the process lives for 0.1 s."""
+    """Skips most garbage collection, while modules load and at exit: the process runs for only 0.1 s."""
     gc.set_threshold(100_000)
     atexit.register(gc.freeze)

@@ -1,4 +1,4 @@
-"""Options that several commands have, each written once."""
+"""Options shared by several commands, each defined once."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ Decorator = Callable[[Command], Command]
 
 
 class CommandGroup(click.Group):
-    """A group whose help has the whole first sentence of each command; click cuts it at 45 letters."""
+    """A group whose help shows the whole first sentence of each command; click cuts it off at 45 characters."""
 
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
         commands = {name: self.commands[name].get_short_help_str(limit=300) for name in self.list_commands(ctx)}
@@ -26,7 +26,7 @@ class CommandGroup(click.Group):
 
 
 def format_option(*formats: str) -> Decorator:
-    """`--format`; the first of the formats is the default."""
+    """`--format`; the first format is the default."""
     return click.option("--format", "fmt", type=click.Choice(formats), default=formats[0], show_default=True)
 
 
@@ -45,26 +45,26 @@ dialect_option = click.option(
     callback=lambda context, option, value: None if value == "auto" else value,
     help="The launch's dialect.",
 )
-"""The command gets a `Dialect`, or None where the launch is to tell it. `--launcher` is the older name."""
+"""The command gets a `Dialect`, or None if it is to be detected. `--launcher` is the older name."""
 
 model_option = click.option(
     "--model",
     "model_file",
     metavar="FILE|NAME",
-    help="A Hugging Face config.json, or the name of a model in the local cache, for the model's facts.",
+    help="Where to read the model's facts: a Hugging Face config.json, or the name of a model in the local cache.",
 )
 
 recipe_option = click.option(
     "--recipe",
     metavar="NAME",
-    help="The Megatron-Bridge recipe that the launch starts from; its release: bridge=VERSION.",
+    help="The Megatron-Bridge recipe that the launch starts from; state its release with --assume bridge=VERSION.",
 )
 
 site_option = click.option(
     "--site",
     "site_file",
     metavar="FILE",
-    help="The site file: YAML with the cluster's facts, under the names of `hcp render`'s options.",
+    help="The site file: YAML with facts about the cluster, keyed by the names of `hcp render`'s options.",
 )
 
 _BESIDE_OPTIONS: tuple[Decorator, ...] = (
@@ -73,19 +73,19 @@ _BESIDE_OPTIONS: tuple[Decorator, ...] = (
         "sources",
         multiple=True,
         metavar="FILE|FOLDER",
-        help="Stands for a file that the script sources or starts from elsewhere: a FILE for one of its name, or one "
-        "whose name is not known; in a FOLDER the end of its path is looked for. Files below the script's own folder "
-        "are read without it; repeatable.",
+        help="Use this for a file outside the script's folder that the script sources or starts. A FILE replaces one "
+        "of the same name, or one whose name cannot be resolved; in a FOLDER, the file is found by the end of its "
+        "path. Files below the script's folder need no --source. Repeatable.",
     ),
     click.option(
-        "--args", "arguments", metavar="WORDS", help="The script's arguments, in one word: --args '3 8' are $1 and $2."
+        "--args", "arguments", metavar="WORDS", help="The script's arguments, as one word: --args '3 8' sets $1 and $2."
     ),
 )
 
 _LAUNCH_OPTIONS: tuple[Decorator, ...] = (
     click.option("--set", "sets", multiple=True, metavar="KEY=VALUE", help="Change one of the launch's own keys."),
     assume_option(
-        "State a fact that the launch does not: te=2.14 mcore=0.16.1 arch=sm90 nvlink_domain=8; "
+        "State facts that the launch does not: te=2.14 mcore=0.16.1 arch=sm90 nvlink_domain=8; "
         "'installed' reads the versions here."
     ),
     click.option("--facts", "facts_file", metavar="FILE", help="Facts written by `hcp facts` where the job runs."),
@@ -98,9 +98,9 @@ _LAUNCH_OPTIONS: tuple[Decorator, ...] = (
 
 
 def launch_options(command: Command) -> Command:
-    """Adds all options that say how a launch is read; the command gets them as one `options: LoadOptions`.
+    """Adds all options that control how a launch is read; the command gets them as one `options: LoadOptions`.
 
-    The words after `--` are among them.
+    They include the words after `--`.
     """
 
     @functools.wraps(command)
@@ -110,7 +110,7 @@ def launch_options(command: Command) -> Command:
         if site_file is not None:
             from hcp.render.site import load_site, site_assumptions
 
-            # What is assumed by word wins over the site's file.
+            # What --assume states wins over the site file.
             assumes = (*site_assumptions(load_site(site_file, {})), *assumes)
         beside = _beside(rest.pop("sources"), rest.pop("arguments"))
         words = click.get_current_context().obj or ()
@@ -138,7 +138,7 @@ def _beside(sources: tuple[str, ...], arguments: str | None) -> Beside:
     """What `--source` and `--args` say.
 
     Raises:
-        HcpError: there is no such file or folder, or a quote is not closed.
+        HcpError: the file or folder does not exist, or a quote is not closed.
     """
     for source in sources:
         if not os.path.exists(source):
@@ -151,6 +151,6 @@ def _beside(sources: tuple[str, ...], arguments: str | None) -> Beside:
         words = tuple(shlex.split(arguments))
     except ValueError as error:
         raise HcpError(
-            f"--args {arguments} cannot be split ({error}); wanted words as a shell has them; close it"
+            f"--args {arguments} cannot be split ({error}); wanted words quoted as in a shell; close the quote"
         ) from None
     return Beside(sources=sources, arguments=words)

@@ -1,4 +1,4 @@
-"""Writes pictures and plans where the user wants them, and over nothing that is not one of ours."""
+"""Writes pictures and plans where the user asks, and overwrites only files that hcp made."""
 
 from __future__ import annotations
 
@@ -12,19 +12,19 @@ from hcp.core.files import write_whole
 from hcp.core.visible import visible
 
 MARKS = (b'data-made-by="hcp"', b'content="hcp"', b'"schema": "hcp.')
-"""One of these stands near the start of every picture, page and JSON that hcp makes."""
+"""Every picture, page and JSON file that hcp makes has one of these near its start."""
 _START = 600
 
 
 def check_outputs(paths: dict[str, str | None], reads: Iterable[str | None] = ()) -> None:
-    """Says before any work is done what `write_ours` would say after it.
+    """Raises before any work is done the errors that `write_ours` would raise after it.
 
     Args:
-        paths: the files to write, by the option that names them.
-        reads: files that the same command reads; a plan or a profile is one of ours, and would be written over.
+        paths: the files to write, keyed by the option that names them.
+        reads: files that the same command reads; as hcp's own files they would otherwise be overwritten.
 
     Raises:
-        HcpError: two options name one file, a file cannot be written, is not ours, or is read as well.
+        HcpError: two options name the same file, or a file cannot be written, was not made by hcp, or is also read.
     """
     seen: dict[str, str] = {}
     sources = [os.path.realpath(path) for path in reads if path and "\0" not in path]
@@ -32,7 +32,7 @@ def check_outputs(paths: dict[str, str | None], reads: Iterable[str | None] = ()
         if path is None:
             continue
         if os.path.realpath(path) in sources:
-            raise HcpError(f"{option} {visible(path)}: is read as well, and would be lost; name another file")
+            raise HcpError(f"{option} {visible(path)}: is also read and would be overwritten; name another file")
         other = seen.setdefault(os.path.realpath(path), option)
         if other != option:
             raise HcpError(f"{other} and {option} both name {visible(path)}; wanted a file for each")
@@ -46,28 +46,28 @@ def check_outputs(paths: dict[str, str | None], reads: Iterable[str | None] = ()
                 )
             _check_ours(option, path)
         except (OSError, ValueError):
-            continue  # `write_ours` has the words for it
+            continue  # `write_ours` reports it
 
 
 def _check_ours(option: str, path: str) -> None:
     if _is_foreign(path):
         raise HcpError(
-            f"{option} {visible(path)}: is there already and was not made by hcp; remove it, or name another file"
+            f"{option} {visible(path)}: already exists and was not made by hcp; remove it, or name another file"
         )
 
 
 def write_ours(option: str, path: str, text: str) -> None:
-    """Writes the file whole, and says so on stderr.
+    """Writes the file completely or not at all, and reports it on stderr.
 
     Raises:
-        HcpError: it cannot be written, or is a file with anything that hcp did not make.
+        HcpError: it cannot be written, or it exists with content that hcp did not make.
     """
     assert any(mark in text.encode()[:_START] for mark in MARKS), text[:_START]
     try:
         _check_ours(option, path)
         write_whole(path, text)
     except (OSError, ValueError) as error:
-        reason = error.strerror if isinstance(error, OSError) else "no name of a file"
+        reason = error.strerror if isinstance(error, OSError) else "not a file name"
         raise HcpError(
             f"{option} {visible(path)}: cannot be written ({reason}); name a file in a folder that exists"
         ) from None
@@ -75,7 +75,7 @@ def write_ours(option: str, path: str, text: str) -> None:
 
 
 def _is_foreign(path: str) -> bool:
-    """Whether a regular file of this name has content, and none of ours."""
+    """Whether a regular file of this name has content that hcp did not make."""
     try:
         status = os.stat(path)
     except FileNotFoundError:

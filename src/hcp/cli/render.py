@@ -55,13 +55,13 @@ def _option(key: SiteKey) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
 @click.option(
     "--start",
     type=click.Choice(tuple(STARTS)),
-    help="What starts the ranks [default: what starts them in the launch]; "
+    help="What starts the ranks [default: the launch's own]; "
     "verify: a job that runs `hcp verify TARGET...` on every node.",
 )
 @site_option
-@click.option("-o", "--output", metavar="FILE", help="Write the script there instead of standard output (-).")
-@click.option("--test-only", "tests", is_flag=True, help="Ask Slurm whether it takes the job (sbatch --test-only).")
-@click.option("--submit", "submits", is_flag=True, help="Ask that first, then submit the job; prints its id.")
+@click.option("-o", "--output", metavar="FILE", help="Write the script to FILE instead of standard output (-).")
+@click.option("--test-only", "tests", is_flag=True, help="Check that Slurm accepts the job (sbatch --test-only).")
+@click.option("--submit", "submits", is_flag=True, help="Run --test-only, then submit the job and print its id.")
 @dialect_option
 @model_option
 @recipe_option
@@ -82,10 +82,10 @@ def render(
 ) -> int:
     """Write an sbatch script that checks itself before it trains.
 
-    TARGET is a launch as `hcp check` reads it, or overrides after --. The script runs hcp check of the very launch,
-    compares the nodes, tests the groups if asked to (--comm-test), trains, and leaves a verdict file. What the site
-    lacks is listed in one line. Exits with 1 if the launch has an error: the script is written, and would stop; such
-    a job is not submitted.
+    TARGET is a launch, as for `hcp check`, or overrides after --. The script runs hcp check on the same launch,
+    compares the nodes, tests the groups (with --comm-test), trains, and leaves a verdict file. All missing settings
+    of the site are listed at once. Exits with 1 if the launch has an error: the script is still written, but it would
+    stop before training, and it is not submitted.
 
     \b
     hcp render train.sbatch -o job.sbatch
@@ -98,7 +98,9 @@ def render(
 
     words: tuple[str, ...] = click.get_current_context().obj or ()
     if (tests or submits) and options["in_allocation"]:
-        raise HcpError("found --submit with --in-allocation; wanted one of them: bash starts that script inside salloc")
+        raise HcpError(
+            "found --submit with --in-allocation; wanted one of them: run that script with bash, inside salloc"
+        )
     site = load_site(site_file, options)
     failed = False
     if start == "verify":
@@ -127,7 +129,7 @@ def render(
         failed = _warn(launch, text)
     _refuse_secrets(text)
     if output is not None and output != "-" and any(_is_same(target, output) for target in targets):
-        raise HcpError(f"found -o {output}, which is the launch itself; wanted another file; name one")
+        raise HcpError(f"found -o {output}, which is the launch itself; wanted another file; use another name")
     if output not in (None, "-"):
         _write(output, text)
     elif output or not (tests or submits):
@@ -147,10 +149,10 @@ def _write(output: str, text: str) -> None:
 
 
 def _give_to_slurm(text: str, submits: bool, failed: bool) -> None:
-    """Says what Slurm says about the job, and submits it if asked to and if it would train.
+    """Prints Slurm's answer to --test-only; submits the job if asked to, unless it would stop before training.
 
     Raises:
-        HcpError: Slurm does not take it.
+        HcpError: Slurm rejects the job.
     """
     from hcp.render.submit import ask, make_log_folder, submit
 
@@ -161,7 +163,7 @@ def _give_to_slurm(text: str, submits: bool, failed: bool) -> None:
         say(["hcp render: not submitted: the job would stop in phase 0"], err=True)
         return
     if (folder := make_log_folder(text)) is not None:
-        say([f"hcp render: made the folder of the logs, {visible(folder)}"], err=True)
+        say([f"hcp render: created the log folder {visible(folder)}"], err=True)
     click.echo(submit(text))
 
 
@@ -169,7 +171,7 @@ def _refuse_steps(targets: Sequence[str], words: Sequence[str]) -> None:
     """Returns if the targets can be steps of `hcp verify`.
 
     Raises:
-        HcpError: one is a file or no name, or there are words for a trainer.
+        HcpError: a target is a file or not a name, or there are arguments for a trainer.
     """
     if words:
         raise HcpError("found words after -- with --start verify; wanted steps as targets; leave them out")
@@ -195,7 +197,7 @@ def _load(target: str, options: LoadOptions, start: str | None, site: dict[str, 
 
 
 def _say_taken(target: str, stated: Stated, settled: Settled) -> None:
-    """Says on stderr what the job has from the launch, what it has otherwise, and what it does not have."""
+    """Reports on stderr which settings the job takes from the launch, which it changes, and which it leaves out."""
     taken = [
         f"{name}={visible(str(value))[:60]}" if not isinstance(value, dict | tuple) else f"{len(value)} {name}"
         for name, value in stated.site.items()
@@ -204,7 +206,7 @@ def _say_taken(target: str, stated: Stated, settled: Settled) -> None:
     if taken:
         say([f"hcp render: taken from {visible(target)}: {', '.join(taken)}"], err=True)
     overruled = [
-        f"{name}: {settled.origins[name]} wins over {origin}"
+        f"{name}: {settled.origins[name]} overrides {origin}"
         for name, origin in stated.origins.items()
         if settled.origins.get(name) != origin
     ]
@@ -214,7 +216,7 @@ def _say_taken(target: str, stated: Stated, settled: Settled) -> None:
 
 
 def _warn(launch: Launch, script: str) -> bool:
-    """Whether the job has errors; says on stderr what `hcp check` finds in it. It is written all the same."""
+    """Whether the job has errors; prints on stderr what `hcp check` finds. The script is written in any case."""
     from hcp.render.findings import findings_in
 
     found, undecided = findings_in(launch, script)
@@ -227,16 +229,16 @@ def _warn(launch: Launch, script: str) -> bool:
 
 
 def _refuse_secrets(script: str) -> None:
-    """A script is printed, kept and shown to others; a credential masked in it would not work.
+    """Refuses credentials: a script is printed, kept and shown to others, and a masked credential would not work.
 
     Raises:
-        HcpError: a line holds one.
+        HcpError: a line contains a credential.
     """
     for number, line in enumerate(script.split("\n"), 1):
         if without_secrets(line) != line:
             raise HcpError(
-                f"found a credential in what would be line {number} of the job; wanted none in a script, which is "
-                "printed and kept; leave it out and export it where the job is submitted"
+                f"found a credential in line {number} of the job to be written; wanted none, because scripts are "
+                "printed and kept; leave it out and export it in the shell that submits the job"
             )
 
 

@@ -1,4 +1,4 @@
-"""The one writer of lines: whatever a line holds, it cannot act on the terminal or the CI that shows it."""
+"""The only writer of output lines: nothing in a line can control the terminal or the CI that shows it."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from hcp.core.visible import visible
 
 
 class Part(NamedTuple):
-    """A piece of a line with a colour of its own, and perhaps bold."""
+    """A piece of a line with its own colour, optionally bold."""
 
     text: str
     colour: str = ""
@@ -22,13 +22,13 @@ class Part(NamedTuple):
 
 
 Line = str | tuple[str | Part, ...]
-"""What is to be one line of output, whatever its pieces hold."""
+"""One line of output, whatever its pieces contain."""
 
 
 def say(lines: Iterable[Line], *, err: bool = False, commands: bool = False) -> None:
-    """Prints the lines on standard output, or on standard error; colours on a terminal only.
+    """Prints the lines on standard output or standard error, with colours only on a terminal.
 
-    `commands`: lines that start with `::` are meant for the CI that reads them.
+    `commands`: lines that start with `::` are commands for the CI runner that reads them.
     """
     stream = sys.stderr if err else sys.stdout
     terminal = is_terminal(err)
@@ -40,17 +40,17 @@ def say(lines: Iterable[Line], *, err: bool = False, commands: bool = False) -> 
 
 
 def is_terminal(err: bool = False) -> bool:
-    """Whether a person looks at the output."""
+    """Whether the output goes to a terminal."""
     return (sys.stderr if err else sys.stdout).isatty() and os.environ.get("TERM") != "dumb"
 
 
 def safe_text(lines: Iterable[Line], *, commands: bool = False) -> str:
-    """The lines as they may stand in a file."""
+    """The lines as they may be written to a file."""
     return "".join(safe_line(line, ascii=True, commands=commands) + "\n" for line in lines)
 
 
 def safe_line(line: Line, *, colours: bool = False, ascii: bool = False, commands: bool = False) -> str:
-    r"""The line as it may be printed: visible, without secrets, and no command to a CI runner.
+    r"""The line as it may be printed: with visible characters only, without secrets, and not a CI command.
 
     >>> safe_line("::error ::x\n##[group]HF_TOKEN=abc")
     '\\x3a:error ::x\\n#\\x23[group]HF_TOKEN=***'
@@ -70,7 +70,7 @@ def _styled(part: Part) -> str:
 
 
 def _disarmed(line: str, commands: bool) -> str:
-    """GitHub's runner takes `::` at the start of a line, after blanks too, and it and Azure's `##[` anywhere."""
+    """GitHub's runner obeys `::` at the start of a line, even indented; GitHub's and Azure's obey `##[` anywhere."""
     if "##" in line:
         line = line.replace("##[", "#\\x23[").replace("##vso[", "#\\x23vso[")
     if not commands and line.lstrip().startswith("::"):

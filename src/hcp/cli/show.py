@@ -1,4 +1,4 @@
-"""`hcp show`: a launch as it was read. `hcp check --show` is the same."""
+"""`hcp show`: a launch as hcp reads it. `hcp check --show` is the same."""
 
 from __future__ import annotations
 
@@ -16,18 +16,18 @@ from hcp.launch.load import LoadOptions, load_launches
 @click.argument("targets", nargs=-1, metavar="[TARGET]... [-- OVERRIDE...]")
 @launch_options
 @format_option("text", "json")
-@click.option("--all", "every", is_flag=True, help="Upstream's defaults too.")
+@click.option("--all", "every", is_flag=True, help="Include upstream's defaults.")
 def show(targets: Sequence[str], options: LoadOptions, fmt: str, every: bool) -> None:
-    """Print a launch as it is read: its topology, then each fact with its value, its origin and its place.
+    """Print a launch as hcp reads it: its topology, then each fact with its value, origin and place.
 
-    A TARGET is what `hcp check` takes.
+    A TARGET is a launch, as for `hcp check`.
     """
     names, options = split_targets(targets, options)
     show_launches(names, options, fmt, every)
 
 
 def show_launches(names: Sequence[str], options: LoadOptions, fmt: str, every: bool) -> None:
-    """Prints each launch; the JSON holds all facts in any case."""
+    """Prints each launch; the JSON always holds all facts."""
     from hcp.cli.reports.show import show_lines, topology
 
     launches = [launch for name in names for launch in load_launches(name, options)]

@@ -1,4 +1,4 @@
-"""Standard streams that cannot break the work: closed ones are replaced, and what cannot be written is dropped."""
+"""Standard streams that cannot break a command: closed ones are replaced, and unwritable output is dropped."""
 
 from __future__ import annotations
 
@@ -10,12 +10,11 @@ from typing import IO, Any
 
 
 def guard_streams() -> None:
-    """Lets this process end with the exit code of its work, whatever becomes of its standard streams.
+    """Makes this process exit with the code of its command, whatever happens to its standard streams.
 
-    A closed stream becomes /dev/null, so that no file that is opened later takes its place; `sys.stdin` stays None, for
-    those who read it to say so. A stream that fails
-    (a full disk) is said once on standard error; one whose reader has gone (`hcp ... | head`) is dropped quietly.
-    What an encoding cannot write is written as an escape.
+    A closed stream is replaced by /dev/null, so that no file opened later gets its descriptor; `sys.stdin` stays None,
+    so that its readers can report it. A stream that fails (a full disk) is reported once on standard error; one whose
+    reader is gone (`hcp ... | head`) is dropped silently. Characters that the encoding lacks are escaped.
     """
     for number in range(3):
         try:
@@ -31,7 +30,7 @@ def guard_streams() -> None:
 
 def _guarded(stream: Any, number: int) -> Any:
     if stream is not None and not _is_standard(stream, number):
-        return stream  # a program that calls `main` has put its own there
+        return stream  # a program that calls `main` has replaced the stream
     encoding = stream.encoding if stream is not None else "utf-8"
     raw: Any = _Surviving(number, "wb", closefd=False)
     return io.TextIOWrapper(io.BufferedWriter(raw), encoding, "backslashreplace", line_buffering=True)
@@ -45,7 +44,7 @@ def _is_standard(stream: Any, number: int) -> bool:
 
 
 class _Surviving(io.FileIO):
-    """Writes as long as that works; after a failure, it takes what it gets and drops it."""
+    """Writes as long as that works; after a failure, discards all further output."""
 
     _lost = False
 
@@ -59,12 +58,12 @@ class _Surviving(io.FileIO):
             self._lost = True
             if error.errno != errno.EPIPE and self.fileno() == 1:
                 _complain(
-                    sys.stderr, f"hcp: standard output cannot be written ({error.strerror}): it is not complete\n"
+                    sys.stderr, f"hcp: standard output cannot be written ({error.strerror}): the output is incomplete\n"
                 )
             return size
 
     def _wait(self) -> int:
-        """Nothing was taken: a pipe that does not block is full. Waits until it takes more."""
+        """Waits until the stream accepts more: nothing was written because a non-blocking pipe is full."""
         import select
 
         select.select((), (self.fileno(),), ())

@@ -1,4 +1,4 @@
-"""`hcp support`: which ways of context parallelism a model has on given versions."""
+"""`hcp support`: which kinds of context parallelism a model supports on given versions."""
 
 from __future__ import annotations
 
@@ -23,14 +23,15 @@ _LARGEST_TP = 64
 @click.command()
 @click.argument("words", nargs=-1, metavar="[TARGET]")
 @click.option("--tp", "tp_text", metavar="N,N,...", help="Tensor-parallel sizes to ask about.  [default: 1,2,4,8]")
-@click.option("--html", metavar="FILE", help="Write the tables as a page.")
+@click.option("--html", metavar="FILE", help="Write the tables as an HTML page.")
 @launch_options
 @format_option("text", "json")
 def support(words: Sequence[str], tp_text: str | None, html: str | None, options: LoadOptions, fmt: str) -> None:
-    """Tell which context parallelism a model has: each communication type, packed or not, at each TP size.
+    """Show which context parallelism a model supports: each communication type, packed or not, at each TP size.
 
-    TARGET is a model's config.json, its folder, or the name of a cached model; or a launch as `hcp check` takes it.
-    Versions that are not stated are taken as the newest, and told by release. Every answer is that of `hcp check`.
+    TARGET is a model's config.json, its folder, or the name of a cached model; or a launch, as for `hcp check`.
+    Versions that are not stated are assumed to be the newest, and a second table shows support by release. Every
+    answer comes from `hcp check`.
 
     \b
     hcp support config.json
@@ -42,7 +43,7 @@ def support(words: Sequence[str], tp_text: str | None, html: str | None, options
     check_outputs({"--html": html})
     names, facts = without_assumptions(words)
     if len(names) > 1:
-        raise HcpError(f"found {len(names)} targets; wanted one model or launch; ask about one after another")
+        raise HcpError(f"found {len(names)} targets; wanted one model or launch; ask about one at a time")
     options = options._replace(assumes=(*options.assumes, *facts))
     subject, name = _subject(names[0] if names else None, options)
     table = support_table(subject, _tp_sizes(tp_text))
@@ -58,7 +59,7 @@ def support(words: Sequence[str], tp_text: str | None, html: str | None, options
 
 
 def _subject(target: str | None, options: LoadOptions) -> tuple[Subject, str]:
-    """What is asked about, and its name.
+    """The model or launch in question, and its name.
 
     Raises:
         HcpError: neither a model nor a launch is named, or it cannot be used.

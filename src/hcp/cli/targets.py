@@ -1,4 +1,4 @@
-"""What the words of `hcp check` and `hcp show` name: launches, and facts that follow an `--assume`."""
+"""What the arguments of `hcp check` and `hcp show` name: launches, and facts that follow an `--assume`."""
 
 from __future__ import annotations
 
@@ -10,10 +10,10 @@ from hcp.launch.load import LoadOptions
 
 
 def split_targets(words: Sequence[str], options: LoadOptions) -> tuple[list[str], LoadOptions]:
-    """The targets ("" is the launch made of the words after `--` alone), and the options with the facts among them.
+    """The targets ("" is the launch made only of the words after `--`), and the options with the stated facts added.
 
     Raises:
-        HcpError: no target and no words after `--`, or those words with several targets.
+        HcpError: neither a target nor words after `--`, or such words with several targets.
     """
     names, more = without_assumptions(words)
     options = options._replace(assumes=(*options.assumes, *more))
@@ -25,7 +25,7 @@ def split_targets(words: Sequence[str], options: LoadOptions) -> tuple[list[str]
 
 
 def without_assumptions(words: Sequence[str]) -> tuple[list[str], list[str]]:
-    """Targets, and facts that follow an --assume without one of their own: `--assume te=2.14 mcore=0.16.1`."""
+    """Targets, and facts that follow another fact's --assume: `--assume te=2.14 mcore=0.16.1`."""
     from hcp.launch.facts.table import FACTS
 
     facts = [

@@ -22,9 +22,9 @@ if TYPE_CHECKING:
 
 @click.command()
 @click.argument("logs", nargs=-1, required=True, metavar="LOG...")
-@click.option("--launch", metavar="TARGET", help="The launch of the job: its groups and sizes are the plan.")
+@click.option("--launch", metavar="TARGET", help="The job's launch; its groups and sizes are what to expect.")
 @dialect_option
-@assume_option("State a fact: arch=sm90 world_size=32.")
+@assume_option("State facts: arch=sm90 world_size=32.")
 @beside_options
 @format_option("text", "json")
 def triage(
@@ -37,11 +37,11 @@ def triage(
 ) -> int:
     """Read the logs of a dead or suspicious job.
 
-    LOG is a file, a folder of logs, a job's id (what is named by it in the folders given with it, or in . and logs), or
-    - for standard input. Gives what failed first, on which rank and node, the line that says so, and what to do: stop,
-    restart, or restart without a node; for a job that runs, whether context parallelism is really on. Dumps of torch's
-    flight recorder beside the logs say who waited for whom. Exits with 1 if a failure was found, or context
-    parallelism is off.
+    LOG is a file, a folder of logs, a job id (files named after it in the given folders, or in . and logs), or - for
+    standard input. Reports what failed first, on which rank and node, the log line that shows it, and what to do:
+    stop, restart, or restart without a node. For a running job, reports whether context parallelism is active. Torch
+    flight-recorder dumps next to the logs show which rank waited for which. Exits with 1 if a failure was found or
+    context parallelism is off.
     """
     from hcp.triage.read import triage as read_logs
     from hcp.triage.report import diagnosis_document
@@ -80,7 +80,7 @@ def _plan(launch: str | None, dialect: Dialect | None, assumes: tuple[str, ...],
 
 
 def _progress(total: int) -> Callable[[int], None]:
-    """Says on a terminal how far reading is, once it lasts two seconds."""
+    """Shows progress on a terminal once reading has taken two seconds."""
     begun = shown = time.monotonic()
     done = 0
     terminal = sys.stderr is not None and sys.stderr.isatty()

@@ -32,27 +32,31 @@ _COLOURS = {"passed": "green", "failed": "red", "skipped": "yellow"}
 @click.command()
 @click.argument("names", nargs=-1, metavar="[SKILL[:STEP]]...", shell_complete=complete_steps)
 @click.option(
-    "--level", type=click.Choice(LEVELS), default="cpu", show_default=True, help="Run the steps up to this level."
+    "--level", type=click.Choice(LEVELS), default="cpu", show_default=True, help="Run steps up to this level."
 )
-@click.option("--list", "only_list", is_flag=True, help="List the steps; run nothing.")
-@click.option("--dry-run", is_flag=True, help="Print what would run; run nothing.")
+@click.option("--list", "only_list", is_flag=True, help="List the steps without running them.")
+@click.option("--dry-run", is_flag=True, help="Print what would run without running it.")
 @click.option("--record", is_flag=True, help="Write the outcomes to the skills' verified.json (in a checkout).")
 @click.option("--trust", is_flag=True, help="Allow a card from outside the installed pack to run its steps.")
 @click.option("--strict", is_flag=True, help="Fail if a step was skipped.")
-@click.option("--jobs", type=click.IntRange(1, 64), help="Steps side by side (default: one for each core, at most 8).")
+@click.option("--jobs", type=click.IntRange(1, 64), help="Steps to run in parallel (default: one per core, at most 8).")
 @click.option(
     "--launch",
     "target",
     metavar="TARGET",
-    help="Instead of steps: train a small model with this launch's settings with CP and without, and compare.",
+    help="Instead of steps: train a small model with this launch's settings, with and without CP, and compare.",
 )
 @click.option(
-    "--processes", type=click.IntRange(2, 64), default=4, show_default=True, help="--launch: at most so many."
+    "--processes", type=click.IntRange(2, 64), default=4, show_default=True, help="--launch: maximum number of ranks."
 )
-@click.option("--attention", type=click.Choice(ATTENTIONS), help="--launch: whose runs (default: the best there is).")
+@click.option(
+    "--attention", type=click.Choice(ATTENTIONS), help="--launch: attention to run (default: the best available)."
+)
 @click.option("--steps", type=click.IntRange(1, 100), default=2, show_default=True, help="--launch: optimizer steps.")
-@click.option("--timeout", type=click.FloatRange(10, 86400), default=300, show_default=True, help="--launch: seconds.")
-@click.option("--spec-out", metavar="FILE", help="--launch: write the small launch for torchrun; run nothing.")
+@click.option(
+    "--timeout", type=click.FloatRange(10, 86400), default=300, show_default=True, help="--launch: in seconds."
+)
+@click.option("--spec-out", metavar="FILE", help="--launch: write the small launch for torchrun without running it.")
 @launch_options
 @format_option("text", "json")
 def verify(
@@ -75,15 +79,15 @@ def verify(
 ) -> int:
     """Run the verification steps of skills: all, those of SKILL, or the one SKILL:STEP.
 
-    SKILL is one of the pack, any folder with a card, or a folder of such skills. What is not of the pack runs with
-    --trust alone; without it the steps are listed, and nothing is run or looked up.
+    SKILL is one of the pack's, any folder with a card, or a folder of such skills. Skills from outside the pack run
+    only with --trust; without it, their steps are listed, and nothing is run or looked up.
 
-    A step that cannot run here is skipped, with the reason; it never counts as passed. Exit 1 if a step failed, or
-    if none could run.
+    A step that cannot run here is skipped, with the reason; it never counts as passed. Exits with 1 if a step failed
+    or none could run.
 
-    With --launch TARGET: does this launch compute with context parallelism what it computes without? A small model
-    with its heads, levels, windows, sinks, packing and experts trains both ways; the first module that differs is
-    named. Exit 1 on a difference.
+    With --launch TARGET: does this launch compute the same with and without context parallelism? A small model with
+    its heads, levels, windows, sinks, packing and experts is trained both ways, and the first module that differs is
+    named. Exits with 1 if the results differ.
     """
     if target is not None:
         if names:
@@ -98,7 +102,7 @@ def verify(
         return 0
     if outside and not trust:
         if fmt == "text":
-            say(["not run, because nobody said that it may be trusted (--trust):"])
+            say(["not run, because the card is not trusted (--trust):"])
             _print_steps(chosen, fmt, programs=False, lookup=lambda card: is_ours(card.folder))
         raise HcpError(
             f"found a card outside the installed pack: {visible(outside[0])}; its steps run programs; "
@@ -108,7 +112,7 @@ def verify(
         from hcp.cards.record import record_path
 
         for card, _ in chosen:
-            record_path(card)  # refused before the steps run, not after
+            record_path(card)  # refuse before the steps run, not after
     notes = [note for card in {card.skill: card for card, _ in chosen}.values() for note in stack_notes(card)]
     say((f"note: {note}" for note in notes), err=True)
     with ends_cleanly():
@@ -141,7 +145,7 @@ def _chosen(names: Sequence[str], level: Level) -> list[tuple[Card, Step]]:
     for name in names:
         skill, _, wanted = name.partition(":")
         for card in map(load_card, _with_card(skill)):
-            # A step that is asked for by name runs, whatever its level.
+            # A step requested by name runs, whatever its level.
             steps = [step for step in card.verify if step.id == wanted] if wanted else steps_up_to(card, level)
             if wanted and not steps:
                 raise HcpError(
@@ -155,19 +159,19 @@ def _chosen(names: Sequence[str], level: Level) -> list[tuple[Card, Step]]:
 
 
 def _with_card(name: str) -> list[Path]:
-    """The skill of that name or folder, or those below the folder, as far as they have a card."""
+    """The skill with that name or folder, or those below the folder that have a card."""
     skills = skills_below(name)
     found = [folder for folder in skills if has_card(folder)]
     if not found:
         raise HcpError(
             f"found no {CARD_PATH.as_posix()} in {', '.join(visible(folder.name) for folder in skills[:3])}; wanted a "
-            "skill with steps to verify; docs/card.md explains the card, hcp skills new writes one to fill in"
+            "skill with steps to verify; docs/card.md explains cards, and hcp skills new writes one to fill in"
         )
     return found
 
 
 class StepProgress:
-    """Prints each result in its turn; on a terminal also what is running, once it lasts 2 s."""
+    """Prints the results in order and, on a terminal, what is running after 2 s."""
 
     def __init__(self, num_steps: int, fmt: str) -> None:
         self.num_steps, self.num_shown, self.fmt = num_steps, 0, fmt
@@ -205,7 +209,7 @@ def _record(results: Sequence[StepResult]) -> None:
 def _print_steps(
     chosen: Sequence[tuple[Card, Step]], fmt: str, *, programs: bool, lookup: Callable[[Card], bool]
 ) -> None:
-    """Prints the steps; `lookup` says whether what a card needs may be looked up: never for one that is not trusted."""
+    """Prints the steps; `lookup` says whether a card's requirements may be looked up: never for an untrusted card."""
 
     def lacks(card: Card, step: Step) -> str:
         if lookup(card) or step.needs == Needs():

@@ -1,7 +1,7 @@
-"""`hcp verify --launch TARGET`: does the launch compute with context parallelism what it computes without?
+"""`hcp verify --launch TARGET`: does the launch compute the same with and without context parallelism?
 
-The program that finds out, checks/parity.py, is a process of its own; it gets the launch's facts as a small launch in
-JSON (`core.parity`), so that it reads no launch and this process imports no torch.
+The comparison runs in its own process, checks/parity.py. It gets the launch's facts as a small launch in JSON
+(`core.parity`), so that it reads no launch and this process imports no torch.
 """
 
 from __future__ import annotations
@@ -37,11 +37,11 @@ _RUNS_ON = {
 }
 _WIDTH, _LABEL = 80, 10
 _MIN_TE = [2, 14]
-"""The first release whose DotProductAttention runs on a CPU here."""
+"""The first release whose DotProductAttention can run on a CPU here."""
 
 
 class Ask(NamedTuple):
-    """What the command line asks for. `attention` None: the best that can run here."""
+    """What the command line asks for. With `attention` None, the best that can run here is used."""
 
     target: str
     processes: int
@@ -52,7 +52,7 @@ class Ask(NamedTuple):
 
 
 class Parity(NamedTuple):
-    """What the program said. `report` is its `hcp.step/1`; `error` says why there is none that decides."""
+    """The program's answer. `report` is its `hcp.step/1`; `error` says why there is no conclusive one."""
 
     plan: TinyPlan
     attention: str
@@ -78,7 +78,7 @@ class Parity(NamedTuple):
 
 
 def verify_launch(ask: Ask, options: LoadOptions, fmt: str) -> int:
-    """Runs the comparison, prints it; 0 the same, 1 different or failed.
+    """Runs the comparison and prints it; returns 0 if the same, 1 if different or failed.
 
     Raises:
         HcpError: the launch cannot be used, or something that the program needs is missing.
@@ -110,7 +110,7 @@ def verify_launch(ask: Ask, options: LoadOptions, fmt: str) -> int:
 
 
 def _with_cp(launches: Sequence[Launch]) -> tuple[Launch, Sequence[Launch]]:
-    """The first launch with context parallelism, and the others that have it: a sweep may also train without."""
+    """The first launch with context parallelism, and the others that have it; a sweep may also train without it."""
     found = [launch for launch in launches if _facts_of(launch).get("cp", 2) != 1] or list(launches[:1])
     return found[0], found[1:]
 
@@ -120,7 +120,7 @@ def _facts_of(launch: Launch) -> dict[str, Any]:
 
 
 def _attention(ask: Ask, facts: Mapping[str, Any]) -> tuple[str, str | None]:
-    """Whose attention runs, and the wheel's release: the launch's own where it is unpacked, else the newest."""
+    """The attention to run, and the wheel's release: the launch's own if it is unpacked, otherwise the newest."""
     releases = [text for text in unpacked_releases("transformer-engine") if _minor(text) >= _MIN_TE]
     asked = str(facts.get("te") or "")
     same = [text for text in releases if asked and _minor(text) == _minor(asked)]
@@ -142,7 +142,7 @@ def _write(path: str, plan: TinyPlan) -> None:
     try:
         write_whole(path, json.dumps(plan.launch._asdict()) + "\n")
     except OSError as error:
-        raise HcpError(f"--spec-out {path}: {error.strerror}; wanted a file that can be written") from None
+        raise HcpError(f"--spec-out {path}: {error.strerror}; wanted a writable file") from None
 
 
 def _run(ask: Ask, plan: TinyPlan, attention: str, release: str | None) -> Parity:
@@ -152,12 +152,12 @@ def _run(ask: Ask, plan: TinyPlan, attention: str, release: str | None) -> Parit
         words = [sys.executable, program_path("checks/parity.py"), "--spec", str(spec), "--attention", attention]
         words += ["--te", release] if release and attention == TE_CPU else []
         words += ["--steps", str(ask.steps), "--timeout", f"{ask.timeout_s:g}", "--json"]
-        # The program ends its workers itself and says where they were; this limit is for one that cannot.
+        # The program stops its own workers and reports where they were; this limit is for when it cannot.
         ended = run_program(words, timeout_s=ask.timeout_s + 60, environment=program_environment())
     try:
         report = json.loads(ended.stdout)
     except ValueError:
-        said = (ended.stderr.strip().splitlines() or ["no word"])[-1]
+        said = (ended.stderr.strip().splitlines() or ["no output"])[-1]
         how = f"did not end within {ask.timeout_s + 60:g} s" if ended.status is None else f"ended with {ended.status}"
         return Parity(plan, attention, {}, f"checks/parity.py {how}: {said}")
     error = report.get("error")
@@ -191,7 +191,7 @@ def parity_json(ask: Ask, launch: Launch, parity: Parity) -> dict[str, Any]:
 
 
 def _result(result: Mapping[str, Any]) -> dict[str, Any]:
-    """`forward decoder.layers.0.mlp` or `step 1: loss`; an error that is no number is null."""
+    """`forward decoder.layers.0.mlp` or `step 1: loss`; an error that is not a finite number becomes null."""
     name, error = result["name"], result["measured"]
     phase, _, module = name.partition(": " if ": " in name else " ")
     finite = error if error is not None and isfinite(error) else None
@@ -203,18 +203,18 @@ def _stated(launch: Launch) -> dict[str, str]:
 
 
 def parity_lines(ask: Ask, launch: Launch, parity: Parity) -> Iterator[str]:
-    """The answer for people, in 80 columns but for commands."""
+    """The answer as text, 80 columns wide except for commands."""
     small = parity.plan.launch
     cp = f"CP {small.cp} ({small.comm_type}{f' {small.hcp_sizes}' if small.hcp_sizes else ''})"
     first = parity.first
     if parity.verdict == "same":
-        yield from _row("same", f"{cp} computes what CP 1 computes, in {len(parity.results)} comparisons")
+        yield from _row("same", f"{cp} matches CP 1 in all {len(parity.results)} comparisons")
     elif first is not None:
-        yield from _row("different", f"{cp} and CP 1 part in: {first['name']}")
+        yield from _row("different", f"{cp} and CP 1 first differ in: {first['name']}")
         error, tolerance = first["measured"], first["bound"]
-        yield from _row("", f"relative error {error:.1e}, from rounding at most {tolerance:.1e}")
+        yield from _row("", f"relative error {error:.1e}; rounding explains at most {tolerance:.1e}")
         count = sum(not result["ok"] for result in parity.results)
-        yield from _row("", f"{count} of {len(parity.results)} comparisons differ; --format json names them all")
+        yield from _row("", f"{count} of {len(parity.results)} comparisons differ; --format json lists them all")
     else:
         yield from _row("failed", parity.error or "nothing was compared")
     if launch.reading.command is not None:

@@ -19,7 +19,7 @@ def test_a_plan_as_text(hcp: Hcp) -> None:
     done = hcp(*PLAN, "--lengths", ",".join(["1024"] * 8), "--cost", "linear=24576,quadratic=1")
     lines = done.stdout.splitlines()
     assert lines[:3] == [
-        "8 sequences, 8192 tokens (the longest 1024) on 8 ranks of at most 1024 tokens",
+        "8 sequences, 8192 tokens (longest 1024) on 8 ranks, at most 1024 tokens per rank",
         "groups main: 1 2 4 8",
         "times: a dense 7B on H100, 8 GPUs a node (assumed)",
     ]
@@ -32,8 +32,7 @@ def test_a_plan_as_text(hcp: Hcp) -> None:
     assert lines[5].split() == [
         "mb",
         "time",
-        "not",
-        "hidden",
+        "exposed",
         "idle",
         "seqs",
         "tokens",
@@ -91,7 +90,7 @@ def test_policies_side_by_side_say_what_each_would_cost(hcp: Hcp) -> None:
     table = [line.split() for line in done.stdout.splitlines()[3:10]]
     assert [row[0] for row in table] == ["policy", "balanced", "dev", "main", "fcp", "static:1", "pr5869"]
     # The pull request splits by number: a rank gets a long sequence and three short ones, 1030 tokens.
-    assert table[-1][-3:] == ["TOO", "MANY", "TOKENS"]
+    assert table[-1][-2:] == ["OVER", "LIMIT"]
     assert done.stdout.splitlines()[-1] == (
         "policy pr5869: a rank holds 1030 padded tokens, 6 more than the 1024 that it may"
     )
@@ -208,7 +207,7 @@ def test_a_file_that_hcp_did_not_make_stays_as_it_is(hcp: Hcp, tmp_path: Path, o
     done = hcp(*PLAN, "--lengths", "100", option, "config.json", cwd=tmp_path)
     assert (done.returncode, done.stdout) == (2, "")
     assert done.stderr == (
-        f"hcp: {option} config.json: is there already and was not made by hcp; remove it, or name another file\n"
+        f"hcp: {option} config.json: already exists and was not made by hcp; remove it, or name another file\n"
     )
     assert (tmp_path / "config.json").read_text() == '{"mine": 1}'
     (tmp_path / "empty").touch()
@@ -235,7 +234,7 @@ def test_what_a_command_reads_it_does_not_write_over(hcp: Hcp, tmp_path: Path) -
     ):
         done = hcp(*words, cwd=tmp_path)
         assert (done.returncode, done.stdout) == (2, "")
-        assert "plan.json: is read as well, and would be lost; name another file" in done.stderr
+        assert "plan.json: is also read and would be overwritten; name another file" in done.stderr
     assert (tmp_path / "plan.json").read_text() == before
 
 

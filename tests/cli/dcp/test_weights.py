@@ -14,7 +14,7 @@ Hcp = Callable[..., "CompletedProcess[str]"]
 def test_weights_as_text(hcp: Hcp) -> None:
     done = hcp("dcp", "weights", "--world-size", "8", "--sizes", "8", "--sizes", "4,2,1,1")
     assert done.stdout.splitlines()[:6] == [
-        "8 ranks, DDP mean, outputs detached; all are factors of (loss sum of the group) / T",
+        "8 ranks, DDP mean, outputs detached; all factors apply to (loss sum of the group) / T",
         "mb  groups  backward  report  per token",
         " 0     1x8         8       1          1",
         " 1     1x4         8       2          1",
@@ -29,7 +29,7 @@ def test_weights_count_in_what_megatron_core_multiplies_a_loss_by(hcp: Hcp) -> N
     sizes = ("--world-size", "8", "--sizes", "8", "--sizes", "4,2,1,1", "--context-parallel-size", "4")
     done = hcp("dcp", "weights", *sizes, "--num-micro-batches", "6")
     assert [line.split()[2] for line in done.stdout.splitlines()[2:6]] == ["12"] * 4
-    assert "megatron-core multiplies that by 2/3" in done.stdout
+    assert "megatron-core multiplies it by 2/3" in done.stdout
     told = json.loads(hcp("dcp", "weights", *sizes, "--format", "json").stdout)
     assert told["applied"] == 2
     assert {group["backward"] for group in told["groups"]} == {4}

@@ -72,7 +72,7 @@ def test_the_launch_says_what_it_pads_and_how_long_its_rows_are(
         (("lengths", "--", "model.pipeline_model_parallel_size=2"), "found a launch that does not say cp"),
         (("missing", "--", "--context-parallel-size", "2"), "missing: cannot be read (No such file or directory)"),
         ((".", "--", "--context-parallel-size", "2"), ".: cannot be read (Is a directory)"),
-        (("lengths", "--metadata", "lengths", "--", "--context-parallel-size", "2"), "--metadata lengths: no JSON"),
+        (("lengths", "--metadata", "lengths", "--", "--context-parallel-size", "2"), "--metadata lengths: not JSON"),
     ],
 )
 def test_what_cannot_be_used_is_one_line(hcp: Hcp, tmp_path: Path, words: tuple[str, ...], said: str) -> None:
@@ -108,7 +108,7 @@ SFT = ("--context-parallel-size", "4", "--sft", "--seq-length", "8192")
 def test_lengths_that_the_launch_pads_are_said_with_what_that_costs(hcp: Hcp, tmp_path: Path) -> None:
     (tmp_path / "lengths").write_text("5 10 15 20\n", encoding="utf-8")
     said = hcp("pack", "check", "lengths", "--", *SFT, cwd=tmp_path).stdout
-    assert "  it pads every sequence to a multiple of 8: 14 tokens in all\n" in said  # 3 + 6 + 1 + 4
+    assert "  it pads every sequence to a multiple of 8: 14 tokens in total\n" in said  # 3 + 6 + 1 + 4
     assert "  ok: every padded length is a multiple of 8\n" in said and "multiple of 5" not in said
     data = json.loads(hcp("pack", "check", "lengths", "--format", "json", "--", *SFT, cwd=tmp_path).stdout)
     assert data["padding"] == 14

@@ -52,7 +52,7 @@ def test_a_dry_run_says_what_would_be_done_and_does_nothing(hcp, tmp_path: Path)
 
 def test_update_replaces_another_version_and_keeps_edits(hcp, tmp_path: Path, root: Path) -> None:
     done = hcp("skills", "update", cwd=tmp_path)
-    assert (done.returncode, done.stdout) == (0, "nothing is installed there; run hcp skills install\n")
+    assert (done.returncode, done.stdout) == (0, "nothing is installed in that folder; run hcp skills install\n")
     hcp("skills", "install", NAME, cwd=tmp_path)
     place = tmp_path / ".agents" / "skills" / NAME
     record = json.loads((place / "config" / "installed.json").read_text())
@@ -79,7 +79,7 @@ def test_uninstall_takes_away_what_hcp_installed_and_nothing_else(hcp, tmp_path:
     assert done.returncode == 2 and f"found changed files in {NAME} (SKILL.md)" in done.stderr
     assert (tmp_path / ".agents" / "skills" / "slurm-multi-node-launch").is_dir()
     done = hcp("skills", "uninstall", "--force", cwd=tmp_path)
-    assert done.returncode == 0 and f"what you had is in .agents/skills/.hcp-backup/{NAME}-1" in done.stdout
+    assert done.returncode == 0 and f"your files are in .agents/skills/.hcp-backup/{NAME}-1" in done.stdout
     left = {path.name for path in (tmp_path / ".agents" / "skills").iterdir()}
     assert left == {"mine", ".hcp-backup"}
     assert files_in(mine) == kept

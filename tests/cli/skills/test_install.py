@@ -87,7 +87,7 @@ def test_what_a_person_changed_is_kept(hcp, tmp_path: Path, kind: str, root: Pat
     assert tree(place) == before
     done = hcp("skills", "install", NAME, "--force", cwd=tmp_path)
     assert done.returncode == 0
-    assert f"(replaced); what you had is in .agents/skills/.hcp-backup/{NAME}-1" in done.stdout
+    assert f"(replaced); your files are in .agents/skills/.hcp-backup/{NAME}-1" in done.stdout
     assert tree(place / ".hcp-backup" / f"{NAME}-1") == tree_below(before, NAME)
     assert without_record(tree(place / NAME)) == shipped(root)
     (place / NAME / "SKILL.md").write_text("again")

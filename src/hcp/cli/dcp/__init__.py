@@ -1,1 +1,1 @@
-"""`hcp dcp`: its commands, one module each."""
+"""The commands of `hcp dcp`, one module each."""

@@ -1,4 +1,4 @@
-"""`hcp dcp calibrate`: measures this machine for plans of dynamic CP. The measuring is done in checks/, with torch."""
+"""`hcp dcp calibrate`: measures this machine for dynamic-CP plans. A program in checks/ measures, with torch."""
 
 from __future__ import annotations
 
@@ -27,21 +27,25 @@ from hcp.resources import pack_dir
 
 
 @click.command()
-@click.option("--model", required=True, metavar="FILE", help="config.json of the model, or the folder that holds it.")
-@click.option("-o", "--out", required=True, type=click.Path(path_type=Path), metavar="FILE", help="Profile to write.")
+@click.option("--model", required=True, metavar="FILE", help="The model's config.json, or the folder that contains it.")
+@click.option(
+    "-o", "--out", required=True, type=click.Path(path_type=Path), metavar="FILE", help="Write the profile here."
+)
 @click.option("--tp", type=click.IntRange(1), default=1, show_default=True, help="Tensor-parallel size of the job.")
 @click.option("--pp", type=click.IntRange(1), default=1, show_default=True, help="Pipeline-parallel size of the job.")
 @click.option("--cp-comm-type", type=click.Choice(COMM_TYPES), default="p2p", show_default=True)
 @click.option(
-    "--inner", type=click.IntRange(1), default=1, show_default=True, help="a2a+p2p: ranks of the inner level."
+    "--inner", type=click.IntRange(1), default=1, show_default=True, help="a2a+p2p: ranks in the inner level."
 )
-@click.option("--lengths", metavar="N,N,...", help="Tokens to measure at; default 2048 to 32768, on a CPU 128 to 1024.")
+@click.option(
+    "--lengths", metavar="N,N,...", help="Sequence lengths to measure.  [default: 2048 to 32768; on a CPU 128 to 1024]"
+)
 @click.option(
     "--processes",
     default="auto",
     show_default=True,
     metavar="N|auto",
-    help="Ranks to start here, unless RANK is set: auto is all GPUs, without any all cores.",
+    help="Ranks to start here, unless RANK is set; auto: one per GPU, or one per core without GPUs.",
 )
 @format_option("text", "json")
 def calibrate(
@@ -55,9 +59,10 @@ def calibrate(
     processes: str,
     fmt: str,
 ) -> None:
-    """Measure attention, linear layers, and send and receive on the GPUs (or the CPU) at hand; a few minutes.
+    """Measure attention, linear layers and point-to-point bandwidth on this machine's GPUs (or CPU).
 
-    Under torchrun or srun, with RANK set, it is one rank of the job; else it starts the ranks itself.
+    Takes a few minutes. Under torchrun or srun (RANK is set), runs as one rank of the job; otherwise starts the ranks
+    itself.
 
     \b
     hcp dcp calibrate --model config.json -o profile.json
@@ -81,8 +86,8 @@ def calibrate(
     status = _run([*start, str(pack_dir("checks") / "dcp_calibrate.py"), *words])
     if status:
         raise HcpError(
-            f"calibration ended with status {status}; its reason is above; "
-            "wanted torch here and a process for each rank: pip install 'megatron-hcp[dcp]'"
+            f"calibration ended with status {status}; the reason is above; "
+            "wanted torch installed and one process per rank: pip install 'megatron-hcp[dcp]'"
         )
     if os.environ.get("RANK", "0") != "0":
         return
@@ -94,26 +99,26 @@ def calibrate(
 
 
 def _check_ranks(environment: Mapping[str, str]) -> None:
-    """A launcher that says which rank this is says where the ranks meet, too."""
+    """Refuses an environment that sets RANK without the rendezvous variables that torchrun sets with it."""
     if "RANK" not in environment:
         return
     wrong = [name for name in ("RANK", "WORLD_SIZE", "MASTER_PORT") if not environment.get(name, "").isdecimal()]
     wrong += [] if environment.get("MASTER_ADDR") else ["MASTER_ADDR"]
     if wrong:
         raise HcpError(
-            f"RANK is set, but not {' and '.join(wrong)} as torchrun sets them; start it with torchrun, or unset RANK"
+            f"RANK is set, but missing or invalid: {', '.join(wrong)}; start it with torchrun, or unset RANK"
         )
 
 
 def _run(words: list[str]) -> int:
-    """The exit status of a program that is ended with all its processes when this one is asked to stop."""
+    """The exit status of a program; when this process is told to stop, the program and all its processes are ended."""
     environment = {"OMP_NUM_THREADS": "1", **os.environ}
     with ends_cleanly():
         started = subprocess.Popen(words, stdin=subprocess.DEVNULL, start_new_session=True, env=environment)
         try:
             return started.wait()
         finally:
-            # torchrun starts its workers in sessions of their own: the tree is followed, not the process group.
+            # torchrun starts its workers in separate sessions, so we follow the process tree, not the process group.
             for process in (*descendants(started.pid), started.pid) if started.poll() is None else ():
                 with suppress(ProcessLookupError):
                     os.kill(process, signal.SIGKILL)
@@ -149,7 +154,7 @@ def _lines(profile: Profile) -> list[str]:
         f"measured on {profile.device}",
         f"linear work     {profile.linear_s:.3e} s per token",
         f"attention       {profile.quadratic_s:.3e} s per token squared",
-        f"micro-batch     {profile.micro_batch_s:.3e} s beside its work",
+        f"micro-batch     {profile.micro_batch_s:.3e} s of overhead each",
         f"send + receive  inside a node {bandwidth('inside', 'one rank')}, "
         f"between nodes {bandwidth('across', 'one node: taken as inside it')}",
     ]

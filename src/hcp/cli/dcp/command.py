@@ -1,4 +1,4 @@
-"""`hcp dcp`: plans micro-batches of dynamic context parallelism, and says how the loss must be weighed."""
+"""`hcp dcp`: plans micro-batches for dynamic context parallelism, and gives the weights of the loss."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from hcp.core.errors import HcpError
 
 @click.group(cls=CommandGroup)
 def dcp() -> None:
-    """Dynamic context parallelism: plan groups per sequence, and weigh the loss."""
+    """Dynamic context parallelism: plan groups per sequence, and weight the loss."""
 
 
 dcp.add_command(plan)
@@ -31,14 +31,14 @@ dcp.add_command(calibrate)
     multiple=True,
     required=True,
     metavar="C,C,...",
-    help="Group sizes of a micro-batch, together all ranks; give it once per micro-batch.",
+    help="Group sizes of a micro-batch; they add up to all ranks. Give it once per micro-batch.",
 )
 @click.option(
     "--reduction",
     type=click.Choice(REDUCTIONS),
     default="mean",
     show_default=True,
-    help="What DDP does with the gradients (sum: calculate_per_token_loss).",
+    help="How DDP reduces the gradients (sum: calculate_per_token_loss).",
 )
 @click.option(
     "--gather",
@@ -51,13 +51,14 @@ dcp.add_command(calibrate)
     "--context-parallel-size",
     type=int,
     metavar="N",
-    help="The static size: count in what megatron-core's schedules multiply a returned (loss, report) by.",
+    help="The static CP size: account for the factor by which megatron-core's schedules multiply a returned "
+    "(loss, report).",
 )
 @click.option(
     "--num-micro-batches",
     type=int,
     metavar="N",
-    help="With --context-parallel-size: micro-batches of the step (default: as many as --sizes).",
+    help="With --context-parallel-size: micro-batches per step (default: one per --sizes).",
 )
 @format_option("text", "json")
 def weights(
@@ -69,7 +70,7 @@ def weights(
     num_micro_batches: int | None,
     fmt: str,
 ) -> None:
-    """Say what to multiply the loss by, for the gradient and for the log.
+    """Print the factors to multiply the loss by, for the gradient and for the log.
 
     \b
     hcp dcp weights --world-size 8 --sizes 8 --sizes 4,2,1,1
@@ -96,7 +97,7 @@ def weights(
 
 
 def _check_factor(world_size: int, context_parallel_size: int, given: int, number: int) -> None:
-    """Raises HcpError for a static size that W cannot have, and for fewer micro-batches than are described."""
+    """Raises HcpError if the static size does not divide W, or if there are fewer micro-batches than --sizes."""
     if context_parallel_size > 0 and world_size % context_parallel_size:
         raise HcpError(
             f"--context-parallel-size {str(context_parallel_size)[:20]}: wanted a divisor of the {world_size} ranks"

@@ -1,4 +1,4 @@
-"""The cost of a plan from what the user has: numbers, a profile, a model's config.json, or a launch."""
+"""A plan's cost model, from what the user has: numbers, a profile, a model's config.json, or a launch."""
 
 from __future__ import annotations
 
@@ -26,19 +26,19 @@ def cost_of(
     text: str | None, profile: str | None, facts: dict[str, Any], model_file: str | None, gpu: str | None, *,
     tp: int, pp: int, gpus_per_node: int | None,
 ) -> Cost:  # fmt: skip
-    """The cost by --profile, --cost or --model; else by the launch's model; else of an assumed one.
+    """The cost from --profile, --cost or --model; failing those, from the launch's model; failing that, assumed.
 
     Raises:
-        HcpError: two of them are given, or one cannot be used.
+        HcpError: two of the options are given, or one cannot be used.
     """
     named = [
         name for name, value in (("--cost", text), ("--profile", profile), ("--model", model_file)) if value is not None
     ]
     if len(named) > 1:
-        raise HcpError(f"found {' and '.join(named)}; wanted one of them: each is a whole cost; drop the others")
+        raise HcpError(f"found {' and '.join(named)}; wanted one of them: each is a complete cost; drop the others")
     model_only = [name for name, value in (("--gpu", gpu), ("--gpus-per-node", gpus_per_node)) if value is not None]
     if model_only and (profile is not None or text is not None or not (model_file or facts)):
-        raise HcpError(f"found {model_only[0]} without a model; wanted --model or a launch as well; give one")
+        raise HcpError(f"found {model_only[0]} without a model; wanted a model too; give --model or a launch")
     if gpus_per_node is not None and gpus_per_node < 1:
         raise HcpError(f"--gpus-per-node {gpus_per_node}: wanted at least 1")
     gpu = gpu or "h100"
@@ -51,11 +51,11 @@ def cost_of(
             raise HcpError("--cost: found no number; wanted NAME=NUMBER, such as comm=0, or leave the option out")
         return parse_cost(text)
     layout = {"tp": tp, "pp": pp} | ({"gpus_per_node": gpus_per_node} if gpus_per_node is not None else {})
-    # Dynamic CP runs a ring; a launch's other types, one for each layer perhaps, are those of static CP.
+    # Dynamic CP runs a ring; any other type in the launch (there may be one per layer) is for static CP.
     facts = {name: value for name, value in facts.items() if name not in ("cp_comm_type", "hcp_sizes")}
     if model_file is not None:
         return Cost.from_facts({**_config(model_file), **facts}, gpu, **layout)
-    # A launch that does not say its model's sizes leaves the assumed one; `times:` says that it is assumed.
+    # Without the model's sizes in the launch, an assumed model is used; `times:` says so.
     with suppress(HcpError):
         if facts:
             return Cost.from_facts(facts, gpu, **layout)
@@ -79,7 +79,7 @@ _MEMORY = {"limit": "limit_bytes", "token": "bytes_per_token", "group_token": "b
 
 
 def memory_of(text: str | None) -> Memory | None:
-    """The bound in `limit=40e9,token=1.2e6,group_token=8192`; group_token may be absent.
+    """The memory bound in `limit=40e9,token=1.2e6,group_token=8192`; group_token is optional.
 
     >>> memory_of("limit=40e9,token=1e6")
     Memory(limit_bytes=40000000000.0, bytes_per_token=1000000.0, bytes_per_group_token=0.0)

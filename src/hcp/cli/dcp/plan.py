@@ -23,21 +23,21 @@ MAX_WORLD_SIZE = 2**20
 
 @click.command()
 @click.argument("target", required=False, metavar="[TARGET]")
-@click.option("--world-size", type=int, help="Ranks that share a batch: DP x CP.  [default: the launch's]")
+@click.option("--world-size", type=int, help="Ranks that share a batch: DP x CP.  [default: from the launch]")
 @click.option(
     "--max-seqlen",
     type=int,
     metavar="TOKENS",
-    help="Tokens that a rank may hold (max_seqlen_per_dp_cp_rank).  [default: the launch's]",
+    help="Maximum tokens per rank (max_seqlen_per_dp_cp_rank).  [default: from the launch]",
 )
 @click.option(
     "--lengths",
     required=True,
     metavar="FILE|-|1,2,3",
-    help="Lengths of the sequences: numbers, or a file: numbers, JSON, JSONL, parquet, Megatron's .idx, a verl log.",
+    help="Sequence lengths: numbers, or a file of numbers, JSON, JSONL, parquet, Megatron's .idx, or a verl log.",
 )
-@click.option("--field", metavar="NAME", help="JSON and parquet: the field with the length, or with the tokens.")
-@click.option("--take", type=int, metavar="N", help="So many of the sequences, evenly spread: those of one step.")
+@click.option("--field", metavar="NAME", help="JSON and parquet: the field with the length or the tokens.")
+@click.option("--take", type=int, metavar="N", help="Use only N of the sequences (one step), evenly spread.")
 @click.option(
     "--policy", default=OURS, show_default=True, metavar="NAME", help=f"{OURS}, or one of {', '.join(PUBLISHED)}."
 )
@@ -46,50 +46,54 @@ MAX_WORLD_SIZE = 2**20
     is_flag=False,
     flag_value="all",
     metavar="[NAMES]",
-    help=f"Side by side with published schedulers: {','.join(PUBLISHED)}; without names all of them.",
+    help=f"Compare with published schedulers: {','.join(PUBLISHED)}; all of them if none is named.",
 )
 @click.option(
     "--tp",
     type=int,
-    help="Tensor-parallel size; with sequence parallelism sequences are padded to 2 x TP x group.  [default: 1]",
+    help="Tensor-parallel size; with sequence parallelism, sequences are padded to 2 x TP x group.  [default: 1]",
 )
-@click.option("--pp", type=int, help="Pipeline stages: the plan's time includes their bubble.  [default: 1]")
-@click.option("--vpp", type=int, help="Model chunks of each stage (virtual pipeline).  [default: 1]")
+@click.option("--pp", type=int, help="Pipeline stages; the plan's time includes their bubble.  [default: 1]")
+@click.option("--vpp", type=int, help="Model chunks per stage (virtual pipeline).  [default: 1]")
 @click.option("--sequence-parallel/--no-sequence-parallel", default=True, show_default=True)
 @click.option(
     "--groups",
     type=click.Choice(TARGETS),
     default="main",
     show_default=True,
-    help="Whose process groups: megatron-core's main or dev branch, every power of two, or any number of ranks.",
+    help="Allowed group sizes: as on megatron-core's main or dev branch, any power of two, or any number of ranks.",
 )
-@click.option("--min-cp-size", type=int, default=1, show_default=True, help="The smallest group.")
+@click.option("--min-cp-size", type=int, default=1, show_default=True, help="Smallest group size.")
 @click.option("--layout", type=click.Choice(LAYOUTS), default=LAYOUTS[0], show_default=True, help="Chunks per rank.")
-@click.option("--min-local-rows", type=int, default=1, show_default=True, help="Rows that verl pads a rank to.")
+@click.option(
+    "--min-local-rows", type=int, default=1, show_default=True, help="Number of rows that verl pads each rank to."
+)
 @click.option(
     "--memory",
     metavar="limit=N,token=N,...",
-    help="Bytes of a rank, and for each padded token of its own (token) and of its group (group_token).",
+    help="Bytes available on a rank (limit), and bytes per padded token of the rank (token) and of its group "
+    "(group_token).",
 )
 @click.option(
     "--cost",
     "cost_text",
     metavar="NAME=N,...",
-    help="Cost of a sequence: linear (per token), quadratic (per pair), comm (per token and doubling of its group).",
+    help="Cost of a sequence: linear (per token), quadratic (per token pair), comm (per token, for each doubling of "
+    "the group).",
 )
-@click.option("--profile", metavar="FILE", help="Seconds as measured: what `hcp dcp calibrate` wrote.")
-@click.option("--gpu", metavar="NAME", help="With a model: the GPU whose seconds are estimated.  [default: h100]")
-@click.option("--gpus-per-node", type=int, help="With a model: GPUs of a node.  [default: the launch's, or 8]")
+@click.option("--profile", metavar="FILE", help="Measured times, as written by `hcp dcp calibrate`.")
+@click.option("--gpu", metavar="NAME", help="With a model: the GPU to estimate times for.  [default: h100]")
+@click.option("--gpus-per-node", type=int, help="With a model: GPUs per node.  [default: from the launch, or 8]")
 @launch_options
 @click.option("--svg", metavar="FILE", help="Write a timeline as SVG.")
-@click.option("--html", metavar="FILE", help="Write the timeline and tables as a page.")
+@click.option("--html", metavar="FILE", help="Write the timeline and tables as an HTML page.")
 @click.option("-o", "--output", metavar="FILE", help="Write the plan as JSON; `hcp dcp show` reads it.")
 @format_option("text", "json")
 def plan(target: str | None, options: LoadOptions, **given: Any) -> None:
-    """Assign sequences to micro-batches and to groups of ranks that share them.
+    """Assign sequences to micro-batches and to the groups of ranks that share them.
 
-    A TARGET is a launch as `hcp check` takes it: its sizes, and its model for the cost, for which
-    --model alone does.
+    A TARGET is a launch, as for `hcp check`; sizes are taken from it, and so is the model for the cost. To name only
+    a model, use --model.
 
     \b
     hcp dcp plan --world-size 8 --max-seqlen 8192 --lengths 30000,9000,800,700
@@ -114,7 +118,7 @@ class _Request(NamedTuple):
 
 
 def _request(given: dict[str, Any], facts: dict[str, Any], options: LoadOptions) -> _Request:
-    """What is asked for: by the options, and where they are silent by the launch."""
+    """What is asked for: taken from the options, and from the launch where an option is missing."""
     sizes: dict[str, Any] = {
         name: facts.get(name) or 1 if given[name] is None else given[name] for name in ("tp", "pp", "vpp")
     }
@@ -135,19 +139,19 @@ def _request(given: dict[str, Any], facts: dict[str, Any], options: LoadOptions)
 
 
 def _stated(option: str, given: int | None, launch: int | None) -> int:
-    """The option, or what the launch says; where they differ, stderr says so."""
+    """The option's value, or the launch's; a note on stderr says where they differ."""
     if given is not None and launch is not None and given != launch:
         say([f"{option} {given} instead of the launch's {launch}"], err=True)
     value = launch if given is None else given
     if value is None:
-        raise HcpError(f"{option}: not given, and no launch says it; give a number")
+        raise HcpError(f"{option}: not given, and no launch states it; give a number")
     return value
 
 
 def _plans(
     request: _Request, lengths: Any, policy: str, compare: str | None
 ) -> tuple[list[Timeline], list[tuple[str, str]]]:
-    """The plan, and those that it is compared with; for each that cannot be made, why."""
+    """The plan and the ones it is compared with; for each that cannot be made, the reason."""
     from hcp.draw.timeline_rows import timeline_of
 
     sizes = (request.world_size, request.max_seqlen)
@@ -166,10 +170,10 @@ def _plans(
 @click.command()
 @click.argument("file", metavar="PLAN.json")
 @click.option("--svg", metavar="FILE", help="Write a timeline as SVG.")
-@click.option("--html", metavar="FILE", help="Write the timeline and tables as a page.")
+@click.option("--html", metavar="FILE", help="Write the timeline and tables as an HTML page.")
 @format_option("text", "json")
 def show(file: str, svg: str | None, html: str | None, fmt: str) -> int:
-    """Read a plan back, check it, and print its metrics anew. Exit code 1: it cannot run as it is."""
+    """Read a plan back, check it, and recompute its metrics. Exits with 1 if the plan cannot run as it is."""
     from hcp.core.dcp.plan_json import load_plan
     from hcp.draw.timeline_rows import timeline_of
 

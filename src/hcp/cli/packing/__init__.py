@@ -1,1 +1,1 @@
-"""`hcp pack`: its commands, one module each."""
+"""The commands of `hcp pack`, one module each."""

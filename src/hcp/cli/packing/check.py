@@ -1,4 +1,4 @@
-"""`hcp pack check`: reads packed data and says what of it a launch cannot train on."""
+"""`hcp pack check`: reads packed data and reports what a launch cannot train on."""
 
 from __future__ import annotations
 
@@ -21,17 +21,17 @@ _METADATA = ("max_samples_per_bin", "dataset_max_seqlen", "pack_size")
 
 @click.command()
 @click.argument("data", metavar="DATA")
-@click.option("--launch", "target", metavar="TARGET", help="The launch, as `hcp check` takes it.")
+@click.option("--launch", "target", metavar="TARGET", help="The launch, as for `hcp check`.")
 @click.option("--metadata", metavar="FILE", help="Megatron-Bridge's metadata file of these rows (JSON).")
-@click.option("--field", metavar="NAME", help="JSON and parquet that is not packed: the field with the length.")
+@click.option("--field", metavar="NAME", help="JSON and parquet that are not packed: the field with the length.")
 @launch_options
 @format_option("text", "json")
 def check(
     data: str, target: str | None, metadata: str | None, field: str | None, options: LoadOptions, fmt: str
 ) -> int:
-    """Tell whether a launch can train on packed data: the data itself is read.
+    """Check whether a launch can train on packed data, by reading the data itself.
 
-    DATA is what Megatron-Bridge packed (parquet or .npy, never unpickled), packed rows as JSONL, lengths of sequences
+    DATA is a file packed by Megatron-Bridge (parquet or .npy; never unpickled), packed rows as JSONL, sequence lengths
     (numbers, JSON, JSONL, parquet), or Megatron's .bin with its .idx.
 
     \b
@@ -39,7 +39,7 @@ def check(
     hcp pack check rows.npy --metadata metadata.json --launch run.yaml --assume tp=2
     hcp pack check lengths.jsonl -- --context-parallel-size 4 --sft --seq-length 8192
 
-    Exit codes: 0 it can, 1 it cannot, 2 the data or the launch could not be used.
+    Exit codes: 0 the launch can train on the data, 1 it cannot, 2 the data or the launch could not be used.
     """
     from hcp.core.visible import visible
     from hcp.data.pack_report import judge, report_json
@@ -69,7 +69,7 @@ def check(
 
 
 def _sizes(path: str) -> dict[str, int]:
-    """The largest of each size in Megatron-Bridge's metadata file: a list with an object per packed data set."""
+    """The largest of each size in Megatron-Bridge's metadata file, a list with one object per packed data set."""
     from hcp.core.files import read_text
     from hcp.core.schema import Fields, ListOf, checked, whole
     from hcp.core.visible import visible
@@ -78,7 +78,7 @@ def _sizes(path: str) -> dict[str, int]:
     try:
         entries: Any = json.loads(text)
     except (ValueError, RecursionError):
-        raise HcpError(f"--metadata {visible(path)}: no JSON; wanted the metadata of packed rows") from None
+        raise HcpError(f"--metadata {visible(path)}: not JSON; wanted the metadata of packed rows") from None
     size = whole(0, 10**12)
     fields = Fields(optional=dict.fromkeys(_METADATA, size), others=True)
     checked(entries, ListOf(fields, "a list with an object for each packed data set", least=1), path)

@@ -1,4 +1,4 @@
-"""`hcp pack`: looks into packed data before a launch trains on it, and plans how to pack."""
+"""`hcp pack`: checks packed data before a launch trains on it, and plans how to pack."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from hcp.cli.packing.plan import plan
 
 @click.group(cls=CommandGroup)
 def pack() -> None:
-    """Packed sequences: check the data against a launch, and plan how to pack it."""
+    """Packed data: check it against a launch, and plan how to pack."""
 
 
 pack.add_command(check)

@@ -1,4 +1,4 @@
-"""What a launch asks of its data, from the launch's facts."""
+"""What a launch requires of its data, from the launch's facts."""
 
 from __future__ import annotations
 
@@ -14,13 +14,13 @@ _PADS_ITSELF = ("sft", "online", "in_batch", "energon")
 
 
 def needs_of(facts: Mapping[str, Any]) -> DataNeeds:
-    """The multiples and sizes that the launch's data must have.
+    """The sizes that the launch's data must have, and the multiples that lengths must be of.
 
     Raises:
         HcpError: the launch does not say how many ranks share a sequence.
     """
     cp, tp = _size(facts, "cp"), _size(facts, "tp")
-    # Where it is not said, the wider multiple is right either way.
+    # If it is not stated, the wider multiple is right either way.
     scatters = facts.get("sequence_parallel", True) is not False and tp > 1
     packing = facts.get("packing")
     sequence = pad_multiple(cp)

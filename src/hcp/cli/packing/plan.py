@@ -1,4 +1,4 @@
-"""`hcp pack plan`: how long packed rows should be, and what they cost."""
+"""`hcp pack plan`: how long packed rows should be, and what each length costs."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from hcp.core.pack_plan import best_of, pack_sizes, plan_rows
 from hcp.launch.load import LoadOptions
 
 _MOST = 1 << 20
-"""Tokens of the longest rows that are compared, unless sequences are longer."""
+"""Tokens of the longest row that is considered, unless a sequence is longer."""
 _MOST_RANKS = 1_000_000
 
 
@@ -26,12 +26,12 @@ _MOST_RANKS = 1_000_000
     "--lengths",
     required=True,
     metavar="FILE|-|1,2,3",
-    help="Lengths of the sequences: numbers, or a file: numbers, JSON, JSONL, parquet, Megatron's .idx.",
+    help="Sequence lengths: numbers, or a file of numbers, JSON, JSONL, parquet, or Megatron's .idx.",
 )
-@click.option("--field", metavar="NAME", help="JSON and parquet: the field with the length, or with the tokens.")
-@click.option("--take", type=int, metavar="N", help="So many of the sequences, evenly spread.")
-@click.option("--pack-size", type=int, metavar="TOKENS", help="Rows of this length.  [default: the best of several]")
-@click.option("--dp", type=int, help="Data-parallel size.  [default: the launch's]")
+@click.option("--field", metavar="NAME", help="JSON and parquet: the field with the length or the tokens.")
+@click.option("--take", type=int, metavar="N", help="Use only N of the sequences, evenly spread.")
+@click.option("--pack-size", type=int, metavar="TOKENS", help="Row length.  [default: the best of several]")
+@click.option("--dp", type=int, help="Data-parallel size.  [default: from the launch]")
 @launch_options
 @click.option("--svg", metavar="FILE", help="Write a picture of how full the rows are.")
 @format_option("text", "json")
@@ -46,9 +46,9 @@ def plan(
     options: LoadOptions,
     fmt: str,
 ) -> None:
-    """Say how long packed rows should be: rows, padding and lost tokens for several lengths.
+    """Choose the length of packed rows: compare rows, padding and lost tokens for several lengths.
 
-    A TARGET is a launch as `hcp check` takes it: its CP and TP sizes decide to what sequences are padded.
+    A TARGET is a launch, as for `hcp check`; its CP and TP sizes decide what multiple sequences are padded to.
 
     \b
     hcp pack plan run.yaml --lengths lengths.jsonl --svg rows.svg

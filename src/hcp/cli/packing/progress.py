@@ -1,4 +1,4 @@
-"""How far a long read is, on a terminal."""
+"""Progress of a long read, on a terminal."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ _PAUSE_S = 0.2
 
 
 class Progress:
-    """Writes `37 %` on standard error while a file is read, where a person looks at it; nothing elsewhere."""
+    """Writes `37 %` to standard error while a file is read, if that is a terminal; otherwise nothing."""
 
     def __init__(self, path: str) -> None:
         try:
@@ -30,7 +30,7 @@ class Progress:
             sys.stderr.flush()
 
     def close(self) -> None:
-        """Takes the line away."""
+        """Clears the line."""
         if self.is_shown:
             sys.stderr.write("\r      \r")
             sys.stderr.flush()

@@ -1,4 +1,4 @@
-"""A check's JSON in what an agent's window has room for; it says what it leaves out, and `--full` prints all."""
+"""A check's JSON, cut to fit an agent's context window; it lists what was cut, and `--full` prints everything."""
 
 from __future__ import annotations
 
@@ -9,18 +9,19 @@ from hcp.cli.reports.json import dump
 from hcp.core.visible import SHORTENED, shortened
 
 MAX_BYTES = 3_900
-"""Of a launch with findings, or an undecided one; without its patch, which was asked for."""
+"""For a launch with findings or an undecided one; the patch, which the user asked for, does not count."""
 MAX_CLEAN = 900
-"""Of a launch in which nothing was found."""
+"""For a launch without findings."""
 _SEVERITIES = ("info", "warning", "error")
 _LISTS = ("presumed", "not_checked", "accepted", "facts", "undecided", "findings")
 
 
 def brief(data: dict[str, Any]) -> dict[str, Any]:
-    """The `hcp.check/2` of a launch in few bytes; what is left out is named under `cut`.
+    """The `hcp.check/2` of a launch in few bytes; `cut` lists what was left out.
 
-    What a reader needs least goes first: values presumed of recipes, facts and sources (`hcp show` and `hcp explain`
-    have them), the names of rules that were not checked. Findings go last, the least severe first; one stays.
+    The least useful parts are cut first: values presumed from recipes, facts and sources (`hcp show` and
+    `hcp explain` print them), and the names of rules that were not checked. Findings are cut last, the least severe
+    first; one always stays.
     """
     limit = MAX_BYTES if data["findings"] or data["undecided"] else MAX_CLEAN
     whole, data = data, {**data, "findings": [dict(finding) for finding in data["findings"]]}
@@ -36,7 +37,7 @@ def brief(data: dict[str, Any]) -> dict[str, Any]:
 
 
 def _steps(data: dict[str, Any]) -> Iterator[bool]:
-    """Leaves one thing more out of the data at each step."""
+    """Each step removes one more item from the data."""
     yield from _shorter(data, "presumed")
     for name, empty in (("facts", {}), ("accepted", [])):
         data[name] = empty

@@ -1,4 +1,4 @@
-"""What `hcp dcp plan` and `hcp dcp show` print: plans as a table, and as JSON."""
+"""The output of `hcp dcp plan` and `hcp dcp show`: plans as a table, and as JSON."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ def plan_dump(plan: Plan) -> str:
 
 
 def compare_dump(lines: Sequence[Timeline], failed: Failed, note: str) -> str:
-    """hcp.dcp-compare/2: what the plans have in common once, then each; `time_ratio` is to the first's time."""
+    """hcp.dcp-compare/2: first what the plans share, then each plan; `time_ratio` is relative to the first's time."""
     return _dumped(
         {
             "schema": "hcp.dcp-compare/2",
@@ -48,7 +48,7 @@ def compare_dump(lines: Sequence[Timeline], failed: Failed, note: str) -> str:
 
 
 def _dumped(data: dict[str, Any]) -> str:
-    """JSON with a line per micro-batch: a plan of a thousand groups stays readable."""
+    """JSON with one line per micro-batch, so that a plan with a thousand groups stays readable."""
     text = json.dumps(data)
     for mark in (
         '{"groups": ',
@@ -64,14 +64,14 @@ def _dumped(data: dict[str, Any]) -> str:
 
 
 def plan_lines(lines: Sequence[Timeline], failed: Failed = (), note: str = "") -> list[str]:
-    """One plan with its micro-batches, or a table of several, the first of which the others are compared with."""
+    """One plan with its micro-batches, or a table of several plans, compared with the first."""
     plan = lines[0].plan
     sizes = usable_sizes(plan.world_size, plan.setup.groups)
     shown = " ".join(map(str, sizes)) if len(sizes) <= MAX_SIZES else f"{sizes[0]} to {sizes[-1]}"
     count = len(plan.lengths)
     head = [
-        f"{count} sequence{'s' * (count > 1)}, {sum(plan.lengths)} tokens (the longest {max(plan.lengths)}) on "
-        f"{plan.world_size} ranks of at most {plan.max_seqlen_per_rank} tokens",
+        f"{count} sequence{'s' * (count > 1)}, {sum(plan.lengths)} tokens (longest {max(plan.lengths)}) on "
+        f"{plan.world_size} ranks, at most {plan.max_seqlen_per_rank} tokens per rank",
         *([f"lengths: {note}"] if note else []),
         f"groups {plan.setup.groups}: {shown}",
         f"times: {plan.setup.cost.machine.basis}",
@@ -82,7 +82,7 @@ def plan_lines(lines: Sequence[Timeline], failed: Failed = (), note: str = "") -
 
 
 def _one_plan(line: Timeline) -> list[str]:
-    rows = [("mb", "time", "not hidden", "idle", "seqs", "tokens", "groups (count x size)")]
+    rows = [("mb", "time", "exposed", "idle", "seqs", "tokens", "groups (count x size)")]
     for number, slot in enumerate(line.slots):
         rows.append(
             (
@@ -106,16 +106,16 @@ def _one_plan(line: Timeline) -> list[str]:
 def _table(lines: Sequence[Timeline]) -> list[str]:
     first, priced = lines[0], has_price(lines[0])
     rows = [
-        ("policy", "time", "time ratio", "imbalance", "op", "micro-batches", "idle", "not hidden",
+        ("policy", "time", "time ratio", "imbalance", "op", "micro-batches", "idle", "exposed",
          *(["price"] if priced else []), "fill", ""),
         *(_row(line, first, priced) for line in lines),
     ]  # fmt: skip
-    price = "price: of width beyond need, in parts of the work; " if priced else ""
+    price = "price: cost of groups wider than needed, as a share of the work; " if priced else ""
     return [
         *_aligned(rows),
-        f"time: estimated, forward and backward; time ratio: to {first.policy}; op: group sizes over the smallest that "
-        "fit",
-        f"not hidden: communication, in the ranks' time; {price}fill: the most tokens of a rank, over M",
+        f"time: estimated, forward and backward; time ratio: relative to {first.policy}; "
+        "op: mean group size over the smallest that fits",
+        f"exposed: communication not hidden, as a share of rank time; {price}fill: peak tokens per rank over the limit",
     ]
 
 
@@ -132,11 +132,11 @@ def _row(line: Timeline, first: Timeline, priced: bool) -> tuple[str, ...]:
         f"{line.sent:.1%}",
         *([f"{line.price:.1%}"] if priced else []),
         f"{line.peak:.3f}",
-        "TOO MANY TOKENS" if line.peak > 1 else "one sequence a pass" if line.policy in NO_PACKING else "",
+        "OVER LIMIT" if line.peak > 1 else "one sequence per pass" if line.policy in NO_PACKING else "",
     )
 
 
 def _aligned(rows: Sequence[tuple[str, ...]]) -> list[str]:
-    """Columns to the right, the last one to the left."""
+    """Columns aligned right, except the last, which is aligned left."""
     widths = [max(len(row[i]) for row in rows) for i in range(len(rows[0]) - 1)]
     return ["  ".join([*(cell.rjust(width) for cell, width in zip(row, widths)), row[-1]]).rstrip() for row in rows]

@@ -1,4 +1,4 @@
-"""What `hcp dcp weights` prints: multipliers of the loss as rows and as JSON."""
+"""The output of `hcp dcp weights`: multipliers of the loss, as a table and as JSON."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from hcp.core.dcp.normalize import Weights, loss_weights
 
 
 class WeightRow(NamedTuple):
-    """One group of a micro-batch, or several of the same size."""
+    """One group of a micro-batch, or several groups of the same size."""
 
     micro_batch: int
     num_groups: int
@@ -20,7 +20,7 @@ class WeightRow(NamedTuple):
 def weight_rows(
     world_size: int, micro_batches: Sequence[Sequence[int]], reduction: str, gather: str, applied: Fraction
 ) -> list[WeightRow]:
-    """The multipliers of every group size of every micro-batch, the widest first."""
+    """The multipliers for every group size of every micro-batch, widest first."""
     rows = []
     for number, sizes in enumerate(micro_batches):
         weights = loss_weights(world_size, sizes, reduction=reduction, gather=gather, applied=applied)
@@ -67,14 +67,15 @@ def weights_text(world_size: int, reduction: str, gather: str, applied: Fraction
             )
         )
     widths = [max(len(line[i]) for line in table) for i in range(5)]
-    lines = [f"{world_size} ranks, DDP {reduction}, outputs {gather}; all are factors of (loss sum of the group) / T"]
+    lines = [f"{world_size} ranks, DDP {reduction}, outputs {gather}; all factors apply to (loss sum of the group) / T"]
     lines += ["  ".join(cell.rjust(width) for cell, width in zip(line, widths)) for line in table]
     lines += [
-        "T: tokens of the whole step that carry the loss, counted on the whole batch once (no all-reduce)",
-        "backward: what is differentiated"
+        "T: loss tokens of the whole step, counted once on the whole batch (no all-reduce)",
+        "backward: the factor for the loss that is differentiated"
         if applied == 1
-        else f"backward: what a loss function returns as (loss, report); megatron-core multiplies that by {applied}",
-        "report: a log that takes the mean over ranks, added over micro-batches",
-        "per token: times R, the step's real tokens, under per-token loss; returned with this rank's share of R",
+        else "backward: the factor for the loss that a loss function returns in (loss, report); "
+        f"megatron-core multiplies it by {applied}",
+        "report: the factor for a log that is averaged over ranks and summed over micro-batches",
+        "per token: under per-token loss, multiply by R, the step's real tokens; return it with this rank's share of R",
     ]
     return "\n".join(lines)

@@ -1,4 +1,4 @@
-"""A check's report as GitHub workflow commands, which become annotations on the changed lines."""
+"""A check's report as GitHub workflow commands, which GitHub shows as annotations on the changed lines."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ _COMMANDS = {"error": "error", "warning": "warning", "info": "notice"}
 
 
 def report_github(report: Report) -> list[str]:
-    """One `::error file=...::...` line for each finding, and a `::warning` for what is undecided."""
+    """One `::error file=...::...` line per finding, and a `::warning` for anything undecided."""
     undecided = [
         _command("warning", "undecided", item.location, (undecided_text(item), f"needs {', '.join(item.needs)}"))
         for item in report.undecided

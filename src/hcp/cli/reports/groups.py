@@ -1,4 +1,4 @@
-"""What `hcp groups` prints: text for people, `hcp.groups/1` and `hcp.groups-rank/1` for programs."""
+"""The output of `hcp groups`: text for people, `hcp.groups/1` and `hcp.groups-rank/1` for programs."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ _SHOWN_GROUPS = 3
 
 
 class PlacedGroups(NamedTuple):
-    """The groups of a launch, `sizes` the levels of hierarchical CP, and where its ranks are."""
+    """The groups of a launch and the placement of its ranks; `sizes` are the levels of hierarchical CP."""
 
     grids: Grids
     sizes: tuple[int, ...]
@@ -25,7 +25,7 @@ class PlacedGroups(NamedTuple):
 
     @property
     def has_domains(self) -> bool:
-        """Whether NVLink joins something else than the GPUs of a node."""
+        """Whether an NVLink domain differs from the GPUs of one node."""
         return self.place.nvlink_domain != self.place.gpus_per_node
 
     def census(self) -> list[tuple[Kind, Spans]]:
@@ -33,11 +33,11 @@ class PlacedGroups(NamedTuple):
         return list(zip(kinds, self.place.spans_of(kind.groups for kind in kinds)))
 
     def grid(self, name: str) -> dict[str, int]:
-        """The sizes of a grid's axes, fastest first, under the names that a launch uses (etp, edp)."""
+        """The sizes of a grid's axes, fastest first, by the names that a launch uses (etp, edp)."""
         return {_axis(name, axis): size for axis, size in self._axes(name)}
 
     def position(self, name: str, rank: int) -> dict[str, int]:
-        """Where a rank is along the same axes."""
+        """A rank's coordinates along the same axes."""
         at = (self.grids.dense if name == "dense" else self.grids.expert).coordinates(rank)
         return {_axis(name, axis): at[axis] for axis, _ in self._axes(name)}
 
@@ -48,7 +48,7 @@ class PlacedGroups(NamedTuple):
 
 
 def groups_text(placed: PlacedGroups, is_all: bool) -> str:
-    """A table with a line per kind of group; with `is_all` a line per group, all its ranks written out."""
+    """A table with one line per kind of group; with `is_all`, one line per group with all its ranks."""
     census = placed.census()
     lines = _head(placed)
     if is_all:
@@ -67,7 +67,7 @@ def groups_text(placed: PlacedGroups, is_all: bool) -> str:
 
 
 def rank_text(placed: PlacedGroups, rank: int, is_all: bool) -> str:
-    """A line per kind of group that the rank shares with others."""
+    """One line for each kind of group that the rank shares with others."""
     place = placed.place
     domain = f", NVLink domain {place.domain_of(rank)}" if placed.has_domains else ""
     at = "; ".join(f"{name} {_pairs(placed.position(name, rank))}" for name in ("dense", "expert"))
@@ -85,12 +85,12 @@ def rank_text(placed: PlacedGroups, rank: int, is_all: bool) -> str:
                     _ranks(kind.ranks, len(kind.ranks) if is_all else _SHOWN_RANKS),
                 ]
             )
-    table = _table(rows) if len(rows) > 1 else ["alone in every group"]
+    table = _table(rows) if len(rows) > 1 else ["this rank is alone in all its groups"]
     return "\n".join([*_head(placed), f"rank {rank}: node {place.node_of(rank)}{domain}; {at}", *table])
 
 
 def groups_json(placed: PlacedGroups) -> str:
-    """`hcp.groups/1`: all groups, a line per kind."""
+    """`hcp.groups/1`: all groups, one line per kind."""
     return _json(
         {"schema": SCHEMA, **_facts(placed)},
         (
@@ -115,7 +115,7 @@ def groups_json(placed: PlacedGroups) -> str:
 
 
 def rank_json(placed: PlacedGroups, rank: int) -> str:
-    """`hcp.groups-rank/1`: the groups of one rank, a line per kind."""
+    """`hcp.groups-rank/1`: the groups of one rank, one line per kind."""
     place = placed.place
     head = {
         "schema": SCHEMA_RANK,
@@ -165,7 +165,7 @@ def _facts(placed: PlacedGroups) -> dict[str, Any]:
 
 
 def _json(head: dict[str, Any], groups: Iterable[dict[str, Any]]) -> str:
-    # A line per key and per kind of group; json's own indent would put each rank on a line, and takes seconds.
+    # One line per key and per kind of group: json's indent would put each rank on its own line and take seconds.
     lines = [f'  "{key}": {json.dumps(value)}' for key, value in head.items()]
     entries = ",\n".join(f"    {json.dumps(entry)}" for entry in groups)
     return "{\n" + ",\n".join([*lines, f'  "groups": [\n{entries}\n  ]']) + "\n}"
@@ -191,11 +191,11 @@ def _verdict(placed: PlacedGroups, census: list[tuple[Kind, Spans]]) -> list[str
         )
         level = f"level {kind.level}" + (f" ({kind.comm})" if kind.comm else "")
         if crossing:
-            lines.append(f"{level} leaves its {where} in {crossing} of {len(kind.groups)} groups")
+            lines.append(f"{level} crosses {where}s in {crossing} of {len(kind.groups)} groups")
         else:
-            lines.append(f"{level} stays inside its {where}")
+            lines.append(f"{level} stays within one {where}")
     if placed.sizes and len(placed.sizes) != 2:
-        lines.append("note: Transformer Engine takes exactly two levels; megatron-core builds these groups though")
+        lines.append("note: Transformer Engine requires exactly two levels, although megatron-core builds these groups")
     return lines
 
 
@@ -208,7 +208,7 @@ def _row(placed: PlacedGroups, kind: Kind, spans: Spans) -> list[str]:
 
 
 def _ranks(ranks: Sequence[int], shown: int) -> str:
-    """The ranks, the middle left out where there are more than `shown`; a run of adjacent ones as `0-7`."""
+    """The ranks, without the middle if there are more than `shown`; adjacent ranks are written as `0-7`."""
     first, last, size = ranks[0], ranks[-1], len(ranks)
     if size > 2 and isinstance(ranks, range) and ranks.step == 1:
         return f"{first}-{last}"
@@ -230,7 +230,7 @@ def _pairs(values: dict[str, int]) -> str:
 
 
 def _table(rows: list[list[str]]) -> list[str]:
-    """Columns as wide as their widest entry; all but the first and the last to the right."""
+    """Columns as wide as their widest entry, aligned right except the first and the last."""
     widths = [max(map(len, column)) for column in zip(*rows)]
     return [
         "  ".join(

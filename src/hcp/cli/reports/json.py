@@ -1,4 +1,4 @@
-"""A check's report as JSON (`hcp.check/2`), an error as JSON (`hcp.error/1`), and the parts that SARIF shares."""
+"""A check's report as JSON (`hcp.check/2`), an error as JSON (`hcp.error/1`), and the parts shared with SARIF."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ SCHEMA_ERROR = "hcp.error/1"
 def report_json(
     report: Report, patch: str | None = None, left_out: Sequence[tuple[str, str]] | None = None
 ) -> dict[str, Any]:
-    """The report as plain data, in a stable order; `left_out` are the (rule, reason) of fixes without a patch."""
+    """The report as plain data, in a stable order; `left_out` holds (rule, reason) for fixes without a patch."""
     used = {name for finding in report.findings for name in finding.problem.facts}
     return {
         "schema": SCHEMA,
@@ -43,7 +43,7 @@ def report_json(
 
 
 def error_json(error: HcpError, target: str | None = None) -> dict[str, Any]:
-    """What could not be used; `target` is its name, where there are several."""
+    """The error for an input that could not be used; `target` names it if there are several."""
     parts = error.parts
     place = parts.location
     return {
@@ -60,7 +60,7 @@ def error_json(error: HcpError, target: str | None = None) -> dict[str, Any]:
 
 
 def many_json(results: list[dict[str, Any]]) -> dict[str, Any]:
-    """Several launches: each its own object, and the sums."""
+    """Several launches: one object each, and the totals."""
     keys = ("error", "warning", "info", "applied", "not_checked", "accepted")
     sums = {key: sum(result["summary"][key] for result in results if "summary" in result) for key in keys}
     verdicts = ("ok", "failed", "undecided")
@@ -89,7 +89,7 @@ def show_json(launch: Launch, topology: str) -> dict[str, Any]:
 
 def target_json(launch: Launch) -> dict[str, Any]:
     reading = launch.reading
-    # Where a script has several training commands, its reader says which one this is, and where.
+    # For a script with several training commands, its reader says which one this is, and where.
     told = {name: getattr(reading, name, None) for name in ("command", "line")}
     return {
         "name": reading.target,
@@ -101,7 +101,7 @@ def target_json(launch: Launch) -> dict[str, Any]:
 
 
 def facts_json(launch: Launch) -> dict[str, Any]:
-    """Every known fact with its value, origin and place; what is unknown for a reason is listed with it."""
+    """Every known fact with its value, origin and place, and every fact that is unknown for a stated reason."""
     known = {name: fact_json(name, fact) for name, fact in sorted(launch.facts.items())}
     unknown = {
         name: {"value": None, "origin": "unknown", "reason": reason}
@@ -174,9 +174,9 @@ def sources_json(sources: Iterable[Source]) -> list[dict[str, str]]:
 
 
 def dump(data: dict[str, Any]) -> str:
-    r"""The object as text: a line for each key, and for each entry of a list of objects.
+    r"""The object as text: one line per key, and one per entry of a list of objects.
 
-    Secrets are left out. What is not printable is escaped, and so is what a CI runner would take for a command.
+    Secrets are removed. Unprintable characters are escaped, and so is text that a CI runner would take for a command.
 
     >>> print(dump({"b": ["\u202e", "##[x]"], "a": [{"c": "é"}]}))
     {
@@ -191,7 +191,7 @@ def dump(data: dict[str, Any]) -> str:
 
 
 def _entries(value: Any) -> str:
-    """A list of objects on a line each, and so the entries of a fact table; anything else on one line."""
+    """The objects of a list, and the entries of a fact table, on one line each; anything else on a single line."""
     if isinstance(value, list) and any(isinstance(item, dict) for item in value):
         return "[\n" + ",\n".join(f"    {_compact(item)}" for item in value) + "\n  ]"
     if isinstance(value, dict) and any(isinstance(item, dict) for item in value.values()):
@@ -207,7 +207,7 @@ def _compact(value: Any) -> str:
 
 
 def _harmless(value: Any) -> Any:
-    """The data as JSON can hold it, with every text in it free of secrets."""
+    """The data in types that JSON can represent, with secrets removed from every text."""
     if isinstance(value, str):
         return without_secrets(value)
     if isinstance(value, dict):

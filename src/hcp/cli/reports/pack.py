@@ -1,4 +1,4 @@
-"""Reports on packed data as text."""
+"""Reports on packed data, as text."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ _COLOURS = {"error": "red", "warning": "yellow"}
 
 
 def check_lines(report: PackReport, needs: DataNeeds, kind: str, name: str) -> Iterator[Line]:
-    """What was read, what the launch asks, and each fault in a few lines."""
+    """What was read, what the launch requires, and each fault in a few lines."""
     yield f"{name}: {kind}"
     sizes = f"{report.sequences:,} sequences of up to {report.longest:,} tokens, {report.tokens:,} tokens"
     if report.rows:
@@ -29,9 +29,11 @@ def check_lines(report: PackReport, needs: DataNeeds, kind: str, name: str) -> I
     )
     packs_none = not needs.is_packed and not report.rows
     if packs_none:
-        yield from wrapped("  ", "it packs none: sequences are joined and cut into samples, so no length matters")
+        yield from wrapped(
+            "  ", "it does not pack: sequences are concatenated and cut into samples, so any length works"
+        )
     elif report.padding:
-        yield f"  it pads every sequence to a multiple of {needs.padded_to}: {report.padding:,} tokens in all"
+        yield f"  it pads every sequence to a multiple of {needs.padded_to}: {report.padding:,} tokens in total"
     for fault in report.faults:
         yield from _fault_lines(fault)
     if not report.faults:
@@ -58,7 +60,7 @@ def _fault_lines(fault: Fault) -> Iterator[Line]:
 
 
 def plan_lines(plans: Sequence[PackPlan], best: PackPlan, dp: int | None, note: str) -> Iterator[Line]:
-    """A line for each row length, the recommended one marked; `lost` are sequences longer than the row."""
+    """One line per row length, the recommended one marked; `lost` counts sequences longer than the row."""
     sequences, tokens = best.sequences + best.lost_sequences, best.tokens + best.lost_tokens
     of = f" ({note})" if note else ""
     yield from wrapped("", f"{sequences:,} sequences, {tokens:,} tokens{of}; padded to {best.multiple}", 2)
@@ -74,7 +76,7 @@ def plan_lines(plans: Sequence[PackPlan], best: PackPlan, dp: int | None, note: 
     widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
     for mark, row in zip([" ", *("*" if plan is best else " " for plan in plans)], rows, strict=True):
         yield f"{mark} " + " ".join(f"{cell:>{width}}" for cell, width in zip(row, widths, strict=True))
-    yield f"* packed_sequence_size={best.pack_size} pad_seq_to_mult={best.multiple}: {best.waste:.1%} hold no token"
+    yield f"* packed_sequence_size={best.pack_size} pad_seq_to_mult={best.multiple}: {best.waste:.1%} without a token"
 
 
 def plan_json(plans: Sequence[PackPlan], best: PackPlan, dp: int | None) -> dict[str, Any]:

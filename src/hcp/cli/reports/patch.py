@@ -1,4 +1,4 @@
-"""The patch of a report, where its lines can be printed as they are."""
+"""The patch of a report, if its lines can be printed unchanged."""
 
 from __future__ import annotations
 
@@ -9,11 +9,11 @@ from hcp.rules.report import Report
 
 
 def printable_patch(report: Report) -> Patch:
-    """The first fixes as one patch; none where a line of it must not be printed, as a changed patch does not apply."""
+    """The first fixes as one patch; none if one of its lines must not be printed, as an edited patch does not apply."""
     patch = patch_of(report.launch, report.findings, RULES)
     if all(map(_is_printable, patch.text.split("\n"))):
         return patch
-    reason = "the lines around it hold a secret, or what must not be printed; use the override"
+    reason = "the lines around it contain a secret or unprintable characters; use the override"
     firsts = [finding.rule.id for finding in report.findings if finding.fixes]
     named = {rule for rule, _ in patch.left_out}
     return Patch("", (*patch.left_out, *((rule, reason) for rule in firsts if rule not in named)))

@@ -1,4 +1,4 @@
-"""A launch as it was read: its topology in one line, then each fact with its value, its origin and its place."""
+"""A launch as hcp reads it: its topology in one line, then each fact with its value, origin and place."""
 
 from __future__ import annotations
 
@@ -9,11 +9,11 @@ from hcp.rules.report import shown_value
 
 _AXES = ("tp", "cp", "pp", "vpp", "ep", "etp", "gtp", "dp")
 _ALWAYS = ("tp", "cp", "pp", "dp")
-"""The axes that are named even where their size is 1 or unknown."""
+"""The axes that are shown even if their size is 1 or unknown."""
 
 
 def show_lines(launch: Launch, every: bool) -> list[Line]:
-    """The launch; upstream's defaults are counted only, unless `every` fact is to be shown."""
+    """The launch; upstream's defaults are only counted, unless `every` fact is to be shown."""
     reading = launch.reading
     lines: list[Line] = [f"{launch_name(launch)}: {reading.dialect} ({reading.form}): {topology(launch)}"]
     rows = [(name, fact) for name, fact in sorted(launch.facts.items()) if every or fact.origin != "default"]
@@ -24,7 +24,7 @@ def show_lines(launch: Launch, every: bool) -> list[Line]:
         lines.append(f"  {name:<{width}}  {shown_value(fact_value(name, fact))}  [{fact.origin}]{key}{place}")
     if len(rows) < len(launch.facts):
         folded = numbered(len(launch.facts) - len(rows), "further fact")
-        lines.append(f"  {folded} at upstream's default: --all lists them")
+        lines.append(f"  {folded} at upstream's default; --all lists them")
     by_reason: dict[str, list[str]] = {}
     for name, reason in sorted(launch.unknown.items()):
         if name not in launch.facts:
@@ -36,16 +36,16 @@ def show_lines(launch: Launch, every: bool) -> list[Line]:
         lines.append("  unknown: every key that is not written: the recipe decides, and it is not known")
     for name, said, assumed in launch.conflicts:
         values = (shown_value(fact_value(name, fact)) for fact in (said, assumed))
-        lines.append(f"  {name}: the launch says {next(values)}, assumed is {next(values)}")
+        lines.append(f"  {name}: the launch says {next(values)}, --assume says {next(values)}")
     lines += [f"  note: {note}" for note in reading.notes]
     lines += [f"  also checked: the model under {other.role}" for other in reading.others]
     return lines
 
 
 def topology(launch: Launch) -> str:
-    """How many ranks on what, how they are divided, and the tokens of a rank.
+    """How many ranks there are, on which nodes, how they are divided, and the tokens per rank.
 
-    `32 ranks = 4 nodes x 8; tp 2, cp 8 (a2a 4 x p2p 2), pp 1, dp 2; seq 131072; 16384 tokens a rank`
+    `32 ranks = 4 nodes x 8; tp 2, cp 8 (a2a 4 x p2p 2), pp 1, dp 2; seq 131072; 16384 tokens per rank`
     """
     value = {name: fact.value for name, fact in launch.facts.items()}
     world, nodes, per_node = (value.get(name) for name in ("world_size", "nodes", "gpus_per_node"))
@@ -53,14 +53,14 @@ def topology(launch: Launch) -> str:
     if nodes and per_node:
         ranks += f" = {numbered(nodes, 'node')} x {world // nodes if world and world % nodes == 0 else per_node}"
     if value.get("etp") == value.get("tp"):
-        value.pop("etp", None)  # what it is unless one says otherwise
+        value.pop("etp", None)  # the default
     axes = [_axis(name, value) for name in _AXES if name in _ALWAYS or value.get(name) not in (None, 1)]
     parts = [ranks, ", ".join(axes)]
     length, cp = value.get("seq_length"), value.get("cp")
     if isinstance(length, int):
         parts.append(f"seq {length}")
         if isinstance(cp, int) and cp:
-            parts.append(f"{length // cp if length % cp == 0 else f'{length / cp:.1f}'} tokens a rank")
+            parts.append(f"{length // cp if length % cp == 0 else f'{length / cp:.1f}'} tokens per rank")
     return "; ".join(parts)
 
 

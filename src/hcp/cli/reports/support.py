@@ -1,4 +1,4 @@
-"""The tables of `hcp support`: as text, as plain data (`hcp.support/1`) and as a page."""
+"""The tables of `hcp support`: as text, as plain data (`hcp.support/1`) and as an HTML page."""
 
 from __future__ import annotations
 
@@ -13,18 +13,18 @@ from hcp.support.matrix import UNBOUNDED, ByRelease, ReleaseSpan, SupportCell, S
 
 _PACKAGES = {"te": "Transformer Engine", "mcore": "megatron-core"}
 _COLUMNS = 4
-"""Tensor-parallel sizes side by side; more go into a further table."""
+"""Tensor-parallel sizes side by side in one table; more go into another table."""
 _HEAD = 21
 _WIDTH = 16
 
 
 def lines(table: SupportTable, name: str) -> Iterator[Line]:
-    """A row for each type and layout, a column for each tensor-parallel size; then by release; then the rules."""
+    """A table of types and layouts by tensor-parallel size, then one by release, then the rules."""
     sizes = list(dict.fromkeys(cell.tp for cell in table.cells))
     presumed = ", ".join(f"{_PACKAGES[package]} {version}" for package, version in table.presumed)
     yield f"{name}: largest context-parallel size"
     if presumed:
-        yield from wrapped("", f"on {presumed}, which nobody stated", 2)
+        yield from wrapped("", f"on {presumed} (assumed, because not stated)", 2)
     for at in range(0, len(sizes), _COLUMNS):
         if at:
             yield ""
@@ -40,7 +40,7 @@ def lines(table: SupportTable, name: str) -> Iterator[Line]:
     unknown = sorted({name for cell in table.cells for name in cell.unknown})
     if unknown:
         names = ", ".join(unknown)
-        yield from wrapped("? ", f"{names} not stated, and some rule asks for it: --assume {unknown[0]}=...")
+        yield from wrapped("? ", f"{names} not stated, but some rules depend on it: --assume {unknown[0]}=...")
 
 
 def _size_lines(table: SupportTable, sizes: Sequence[int]) -> Iterator[Line]:
@@ -61,7 +61,7 @@ def _rows(table: SupportTable) -> list[tuple[str, str]]:
 
 
 def cell_text(cell: SupportCell, room: int = WIDTH) -> str:
-    """`any`, `8`, `4 x any` for the inner level of a2a+p2p, or the rules that stop it, as many as there is room for."""
+    """`any`, `8`, `4 x any` for the inner level of a2a+p2p, or the rules against it, as many as there is room for."""
     if cell.largest is None:
         two = " ".join(cell.blocked[:2]) + (" ..." if len(cell.blocked) > 2 else "")
         return two if len(two) <= room or len(cell.blocked) < 2 else f"{cell.blocked[0]} ..."
@@ -99,13 +99,13 @@ def _short(release: str) -> str:
 
 
 def ids_of(table: SupportTable) -> list[str]:
-    """The rules that stop something, by id."""
+    """The ids of the rules that rule something out, sorted."""
     spans = [span.blocked for row in table.by_release for span in row.spans]
     return sorted({rule for ids in (*(cell.blocked for cell in table.cells), *spans) for rule in ids})
 
 
 def as_json(table: SupportTable, name: str) -> dict[str, Any]:
-    """The tables as plain data, `hcp.support/1`; a `largest` of null is no size, `unbounded` any."""
+    """The tables as plain data, `hcp.support/1`; `largest` is null if no size works, `unbounded` if any does."""
     return {
         "schema": "hcp.support/1",
         "subject": name,

@@ -1,4 +1,4 @@
-"""A finding for a person at a terminal: the line of the launch that is meant, with the place marked in it."""
+"""A finding for a terminal: the line of the launch that it is about, with the place marked."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ _CUT = "..."
 
 
 def finding_view(report: Report, finding: Finding) -> list[Line]:
-    """A headline, the source line with a mark under the value, what was found and is expected, and the fixes."""
+    """A headline, the source line with the value underlined, what was found and expected, and the fixes."""
     lines: list[Line] = [headline(report, finding, finding.problem.message)]
     place, text = finding.location, report.launch.reading.text
     if place is not None and text is not None and place.file == report.launch.reading.target:
@@ -34,7 +34,7 @@ def finding_view(report: Report, finding: Finding) -> list[Line]:
 
 
 class Excerpt(NamedTuple):
-    """A source line as a terminal shows it, and the columns of the mark under it."""
+    """A source line as a terminal shows it, and the columns of the underline."""
 
     text: str
     start: int
@@ -44,15 +44,15 @@ class Excerpt(NamedTuple):
 def excerpt(line: str, column: int, end_column: int, width: int) -> Excerpt:
     """The line, at most `width` columns of it around the span (1-based, the end exclusive).
 
-    A tab becomes blanks, what is not printable an escape, and a wide letter counts as two columns.
+    Tabs become spaces, unprintable characters are escaped, and a wide character counts as two columns.
     """
     first = min(max(column - 1, 0), len(line))
     last = min(max(end_column - 1, first), len(line))
-    # No letter further away can be shown: a line may have millions of them.
+    # No character further away can be shown; a line may have millions of them.
     cut = max(0, first - width)
     near = line[cut : first + width]
     first, last = first - cut, min(last - cut, len(near))
-    cells: list[tuple[str, int]] = []  # what each letter is shown as, and its columns
+    cells: list[tuple[str, int]] = []  # how each character is shown, and its columns
     for letter in near:
         shown = " " * _TAB if letter == "\t" else visible(letter)
         cells.append((shown, sum(map(_columns, shown))))
@@ -67,7 +67,7 @@ def excerpt(line: str, column: int, end_column: int, width: int) -> Excerpt:
 
 
 def _window(cells: list[tuple[str, int]], first: int, last: int, width: int) -> tuple[int, int]:
-    """The letters to show: the span, and as much on both sides of it as there is room for."""
+    """The characters to show: the span, and as much on both sides as there is room for."""
     room = max(width - 2 * len(_CUT), 10)
     end, used = first, 0
     while end < last and used + cells[end][1] <= room:

@@ -1,4 +1,4 @@
-"""A check's report as lines: one for each finding, one for each fix, and the verdict last."""
+"""A check's report as lines: one per finding, one per fix, and the verdict last."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ _MANY_NEEDS = 8
 
 
 def finding_lines(report: Report, finding: Finding) -> list[Line]:
-    """A line for the finding, and one for each fix."""
+    """One line for the finding, and one for each fix."""
     return [
         headline(report, finding, finding_text(finding)),
         *(f"    fix: {fix_text(report.launch, fix)}  # {fix.effect}" for fix in finding.fixes),
@@ -39,7 +39,7 @@ def report_lines(
     strict: bool = False,
     shown: Callable[[Report, Finding], Iterable[Line]] = finding_lines,
 ) -> list[Line]:
-    """The report, each finding as `shown` makes it, and the verdict last."""
+    """The report, with each finding formatted by `shown` and the verdict last."""
     target = report.launch.reading.target
     reading = report.launch.reading
     lines: list[Line] = [] if reading.command is None else [f"{target}:{reading.line}: {reading.command}"]
@@ -48,7 +48,7 @@ def report_lines(
     doubtful = [item for item in report.presumed if item.recipes_set]
     if doubtful:
         decider = "model's config" if report.launch.dialect in MODEL_DECIDES else "recipe"
-        lines.append(f"presumed, as the {decider} is not known: {presumed_text(doubtful)}")
+        lines.append(f"presumed, because the {decider} is not known: {presumed_text(doubtful)}")
     lines += _not_checked_lines(report)
     lines += [
         f"{_where(report, item)}: undecided: {undecided_text(item)}" for item in _not_in_the_verdict(report, strict)
@@ -58,7 +58,7 @@ def report_lines(
 
 
 def headline(report: Report, finding: Finding, text: str) -> Line:
-    """Place, severity, id, and what there is to say."""
+    """Place, severity, id and the message."""
     place = finding.location
     where = f"{place.file}:{place.line}:{place.column}" if place else report.launch.reading.target
     role = f" [{finding.role}]" if finding.role and finding.role != report.launch.reading.role else ""
@@ -67,7 +67,7 @@ def headline(report: Report, finding: Finding, text: str) -> Line:
 
 
 def undecided_text(item: Undecided) -> str:
-    """Why, and the one thing to do."""
+    """The reason, and what to do."""
     return f"{item.reason}: {item.do}" if item.do else item.reason
 
 
@@ -90,7 +90,7 @@ def _where(report: Report, item: Undecided) -> str:
 
 
 def _not_in_the_verdict(report: Report, strict: bool) -> tuple[Undecided, ...]:
-    """The last line gives the first reason where it is the verdict."""
+    """The undecided items that the last line does not state; with verdict UNDECIDED it states the first."""
     return report.undecided[1:] if verdict_word(report, strict) == "UNDECIDED" else report.undecided
 
 

@@ -1,4 +1,4 @@
-"""What every format says in the same words: a finding, a value, a fix, and what would let a rule be checked."""
+"""Wording shared by all formats: a finding, a value, a fix, and what to state so that a rule can be checked."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ _MANY_PRESUMED = 3
 
 
 def details_of(finding: Finding) -> tuple[str, str]:
-    """What was found and what is expected; what the message says already is empty."""
+    """What was found and what is expected; empty where the message already says it."""
     problem = finding.problem
     return ("" if problem.found in problem.message else problem.found), problem.wanted
 
@@ -28,13 +28,13 @@ def finding_text(finding: Finding) -> str:
 
 
 def launch_name(launch: Launch) -> str:
-    """The target; where it is a script with several launches, with what sets this one apart."""
+    """The target; in a script with several launches, also what distinguishes this one."""
     reading = launch.reading
     return reading.target if reading.command is None else f"{reading.target}, {reading.command}"
 
 
 def presumed_text(items: Sequence[Presumed]) -> str:
-    """The values that were presumed, the least certain ones first."""
+    """The values that were presumed, least certain first."""
     least = sorted(items, key=lambda item: -item.recipes_set)[:_MANY_PRESUMED]
     shown = [
         f"{item.key} {shown_value(item.value)} ({item.recipes_set} of {item.recipes} recipes set another)"
@@ -66,7 +66,7 @@ def fix_text(launch: Launch, fix: OfferedFix) -> str:
 
 
 def what_to_add(launch: Launch, names: Sequence[str]) -> str:
-    """The options that would state these facts, the first few of them."""
+    """The options that would state the first few of these facts."""
     from hcp.launch.hf import STATED
 
     by_model = [name for name in names if name in STATED and "model_name" not in launch.model]
@@ -85,7 +85,7 @@ def numbered(count: int, noun: str) -> str:
 
 
 def verdict_word(report: Report, strict: bool) -> str:
-    """FAILED, UNDECIDED or ok: what the exit code says, but for `--allow-undecided`."""
+    """FAILED, UNDECIDED or ok, matching the exit code except under `--allow-undecided`."""
     if report.failed(strict):
         return "FAILED"
     return "UNDECIDED" if report.verdict == "undecided" else "ok"
@@ -100,5 +100,5 @@ def rules_by_need(report: Report) -> list[tuple[str, list[str]]]:
 
 
 def unique(names: Iterable[str]) -> list[str]:
-    """The names without repetition, in order."""
+    """The names without duplicates, in order."""
     return list(dict.fromkeys(names))

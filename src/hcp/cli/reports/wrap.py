@@ -8,7 +8,7 @@ WIDTH = 80
 
 
 def wrapped(label: str, text: str, indent: int | None = None) -> list[str]:
-    """The text after its label; further lines stand under it, or at `indent`. A word is never broken.
+    """The text after its label; further lines are aligned with it, or at `indent`. Words are never broken.
 
     >>> wrapped("  do      ", "one two", 4)
     ['  do      one two']

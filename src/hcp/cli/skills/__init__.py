@@ -1,1 +1,1 @@
-"""`hcp skills`: its commands."""
+"""The commands of `hcp skills`."""

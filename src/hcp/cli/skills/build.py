@@ -1,4 +1,4 @@
-"""`hcp skills build`: what a rule, a card or an option owns, rendered into the Markdown that repeats it."""
+"""`hcp skills build`: renders text owned by a rule, a card or an option into the Markdown that repeats it."""
 
 from __future__ import annotations
 
@@ -23,10 +23,10 @@ from hcp.resources import pack_dir
 @click.argument("names", nargs=-1, metavar="[SKILL|DIR]...", shell_complete=complete_skills)
 @click.option("--check", is_flag=True, help="Write nothing; exit 1 if a file is stale.")
 def build(names: Sequence[str], check: bool) -> int:
-    """Renew the parts of skills that a rule, the card or an option owns, between their marks in the Markdown.
+    """Regenerate the parts of a skill's Markdown that come from a rule, its card or an option.
 
-    A part stands between <!-- hcp:KIND WORDS --> and <!-- /hcp -->; docs/card.md lists the kinds. DIR is any skill, or
-    a folder of skills; without one, those of the pack, and README.md and docs/ of the checkout.
+    A generated part stands between <!-- hcp:KIND WORDS --> and <!-- /hcp -->; docs/card.md lists the kinds. DIR is
+    any skill, or a folder of skills; without DIR, the pack's skills and the checkout's README.md and docs/.
     """
     skills = list(dict.fromkeys(skill for name in names for skill in skills_below(name))) or skill_dirs()
     if not check and any(is_ours(skill) for skill in skills) and pack_dir("skills").parent.name == "_pack":
@@ -37,7 +37,7 @@ def build(names: Sequence[str], check: bool) -> int:
         files += [(path, None) for path in (*root.glob("README.md"), *sorted(root.glob("docs/*.md")))]
     stale = 0
     for path, card in files:
-        before = read_text(path, "a text with parts to render", inside=path.parent)
+        before = read_text(path, "a text with generated parts", inside=path.parent)
         after = rendered(before, str(path), card, _ALL)
         if after != before:
             stale += 1
@@ -45,12 +45,12 @@ def build(names: Sequence[str], check: bool) -> int:
                 _write(path, after)
             say([f"{visible(str(path))}: {'stale; run hcp skills build' if check else 'written'}"])
     if not stale:
-        say([f"{len(files)} files, all as they would be written"])
+        say([f"{len(files)} files, all up to date"])
     return 1 if check and stale else 0
 
 
 def _texts(folder: Path) -> list[tuple[Path, Card | None]]:
-    """The texts of a skill, with its card where it has one."""
+    """The texts of a skill, and its card if it has one."""
     card = load_card(folder) if has_card(folder) else None
     names = [name for name in files_of(folder) if name == "SKILL.md" or name.startswith("references/")]
     return [(folder / name, card) for name in names if name.endswith(".md")]
@@ -60,9 +60,7 @@ def _write(path: Path, text: str) -> None:
     try:
         write_whole(path, text)
     except OSError as error:
-        raise HcpError(
-            f"cannot write {visible(str(path))}: {error.strerror}; wanted a file that can be written"
-        ) from None
+        raise HcpError(f"cannot write {visible(str(path))}: {error.strerror}; wanted a writable file") from None
 
 
 def _options(part: RenderedPart) -> list[str]:

@@ -1,4 +1,4 @@
-"""`hcp skills`: list, show, validate the skills of this pack; install them for agents, update and uninstall them."""
+"""`hcp skills`: lists, shows and validates this pack's skills; installs, updates and uninstalls them for agents."""
 
 from __future__ import annotations
 
@@ -22,13 +22,13 @@ from hcp.cli.skills.new import new
 
 @click.group(cls=CommandGroup)
 def skills() -> None:
-    """List, show and validate the skills of this pack; install them for agents, update and uninstall them."""
+    """List, show and validate the skills of this pack; install, update and uninstall them for agents."""
 
 
 @skills.command(name="list")
 @format_option("text", "json")
 def list_skills(fmt: str) -> None:
-    """List the skills: name and what each is for."""
+    """List the skills: the name of each and what it is for."""
     rows = [(folder.name, str(front_matter(folder)[0].get("description", ""))) for folder in skill_dirs()]
     if fmt == "json":
         data = [{"skill": name, "description": description} for name, description in rows]
@@ -65,13 +65,13 @@ def show(skill: str, fmt: str) -> None:
 
 @skills.command()
 @click.argument("names", nargs=-1, metavar="[SKILL|DIR]...", shell_complete=complete_skills)
-@click.option("--strict", is_flag=True, help="Fail on advice, too.")
+@click.option("--strict", is_flag=True, help="Also fail on advice.")
 @format_option("text", "json")
 def validate(names: Sequence[str], strict: bool, fmt: str) -> int:
-    """Check skills against the format, and their cards with every id and program that they name. Exit 1 on a fault.
+    """Check skills against the format, and every id and program named by their cards. Exits with 1 on a fault.
 
-    DIR is any skill, or a folder of skills, with a card or without. Advice is what a public quality gate wants
-    beyond the format; for the skills of this pack it counts as a fault.
+    DIR is any skill, or a folder of skills, with or without a card. Advice is what a public quality gate requires
+    beyond the format; for the skills of this pack, it counts as a fault.
     """
     folders = list(dict.fromkeys(skill for name in names for skill in skills_below(name))) or skill_dirs()
     judged = {folder.name: judged_skill(folder) for folder in folders}

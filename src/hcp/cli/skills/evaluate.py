@@ -1,4 +1,4 @@
-"""`hcp skills eval`: what a skill is worth, by the answers of an agent with it and without."""
+"""`hcp skills eval`: measures what a skill is worth, from an agent's answers with and without it."""
 
 from __future__ import annotations
 
@@ -20,11 +20,11 @@ from hcp.core.signals import ends_cleanly
 
 @click.command(name="eval")
 @click.argument("skill", shell_complete=complete_skills)
-@click.option("--answers", metavar="FILE", help="JSON lines with task, arm (with, without the skill) and answer.")
-@click.option("--agent-command", metavar="COMMAND", help="Asks it instead: prompt on standard input, answer on output.")
-@click.option("--timeout", default=600.0, show_default=True, help="Seconds that the agent has for one answer.")
-@click.option("-o", "keep", metavar="FILE", help="Also write the answers there, as --answers takes them.")
-@click.option("--triggers", is_flag=True, help="Ask which skill it would open, by the descriptions alone.")
+@click.option("--answers", metavar="FILE", help="JSON lines with task, arm (with or without) and answer.")
+@click.option("--agent-command", metavar="COMMAND", help="Ask this agent instead: prompt on stdin, answer on stdout.")
+@click.option("--timeout", default=600.0, show_default=True, help="Time limit for one answer, in seconds.")
+@click.option("-o", "keep", metavar="FILE", help="Also write the answers to a file that --answers accepts.")
+@click.option("--triggers", is_flag=True, help="Ask which skill the agent would open, given only the descriptions.")
 @format_option("text", "json")
 def evaluate(
     skill: str,
@@ -35,14 +35,15 @@ def evaluate(
     triggers: bool,
     fmt: str,
 ) -> int:
-    """Grade an agent's answers to the tasks of a skill, with the skill and without it.
+    """Grade an agent's answers to the tasks of a skill, with and without the skill.
 
-    Answers are judged by code and never run. The lift is the share of tasks that pass with the skill less the share
-    without it. With neither --answers nor --agent-command, the example answers beside the tasks are graded: each
-    right one has to pass, each wrong one to fail. Exits with 1 where they do not, or an answer with the skill fails.
+    Code grades the answers; they are never run. The lift is the share of tasks that pass with the skill minus the
+    share that pass without it. With neither --answers nor --agent-command, the example answers that come with the
+    tasks are graded: each right one must pass and each wrong one must fail. Exits with 1 if one does not, or if an
+    answer with the skill fails.
 
-    With --triggers the agent chooses, for each task, among the skills of the pack and SKILL: what is right is the
-    skill that the task is for, and none where none of them is. Its answers have the arm `with`.
+    With --triggers, the agent chooses for each task among the pack's skills and SKILL. The right choice is the skill
+    that the task is for, or none if no skill fits. These answers have the arm `with`.
     """
     from hcp.cards.evals.task import load_tasks
 
@@ -115,7 +116,7 @@ def _triggers(
         with ends_cleanly():
             given = list(chosen(tasks, descriptions, agent_command, timeout))
     else:
-        raise HcpError("found --triggers alone; wanted who chooses; add --agent-command, or --answers")
+        raise HcpError("found --triggers alone; wanted an agent that chooses; add --agent-command or --answers")
     if keep is not None:
         _write(keep, "".join(written_answer(answer) for answer in given))
     names = list(descriptions)

@@ -1,4 +1,4 @@
-"""`hcp skills install`, `update` and `uninstall`: skills where agents look for them."""
+"""`hcp skills install`, `update` and `uninstall`: manages skills in the folders where agents look for them."""
 
 from __future__ import annotations
 
@@ -17,22 +17,22 @@ from hcp.cli.screen import say
 from hcp.core.signals import ends_cleanly
 
 Row = dict[str, Any]
-"""What became of a skill, as the JSON says it."""
+"""What was done with a skill, as in the JSON output."""
 
 
 def _place_options(command: Callable[..., Any]) -> Callable[..., Any]:
     """--agent, --dir, --dry-run, --force, --format, and the names of skills."""
     for option in (
         format_option("text", "json"),
-        click.option("--force", is_flag=True, help="Also those that you changed: your files are kept in .hcp-backup."),
-        click.option("--dry-run", is_flag=True, help="Say what would be done, and show what you changed."),
-        click.option("--dir", "--to", "target", metavar="DIR", help="This folder instead of an agent's."),
+        click.option("--force", is_flag=True, help="Include skills that you changed; your files go to .hcp-backup."),
+        click.option("--dry-run", is_flag=True, help="Print what would be done, and show what you changed."),
+        click.option("--dir", "--to", "target", metavar="DIR", help="Use this folder instead of an agent's."),
         click.option(
             "--agent",
             type=click.Choice((*AGENT_FOLDERS, "all")),
             default="agents",
             show_default=True,
-            help="claude: .claude/skills; all others share .agents/skills; all: both.",
+            help="claude: .claude/skills; other agents share .agents/skills; all: both.",
         ),
         click.argument("names", nargs=-1, metavar="[SKILL]...", shell_complete=complete_skills),
     ):
@@ -50,10 +50,10 @@ def _places(agent: str, target: str | None) -> list[Path]:
 @click.command()
 @_place_options
 def install(names: Sequence[str], agent: str, target: str | None, dry_run: bool, force: bool, fmt: str) -> None:
-    """Copy skills (all, or those named) to where agents look for them: real files, no links.
+    """Copy skills (all, or those named) to the folder where agents look for them, as real files, not links.
 
-    A skill that is there already and complete stays as it is. Nothing is copied through a link, and nothing that you
-    changed is lost: --force moves it to .hcp-backup in the same folder.
+    A skill that is already there and complete is left alone. Nothing is copied through a link, and none of your
+    changes are lost: --force moves them to .hcp-backup in the same folder.
     """
     folders = [find_skill(name) for name in dict.fromkeys(names)] or skill_dirs()
     rows = (
@@ -67,9 +67,9 @@ def install(names: Sequence[str], agent: str, target: str | None, dry_run: bool,
 @click.command()
 @_place_options
 def update(names: Sequence[str], agent: str, target: str | None, dry_run: bool, force: bool, fmt: str) -> None:
-    """Replace installed skills (all that are there, or those named) by this version of them.
+    """Replace installed skills (all, or those named) with this version.
 
-    A skill that you changed is replaced with --force alone: your files move to .hcp-backup in the same folder.
+    A skill that you changed is replaced only with --force, which moves your files to .hcp-backup in the same folder.
     """
     from hcp.cards.uninstall import installed_in
 
@@ -83,13 +83,13 @@ def update(names: Sequence[str], agent: str, target: str | None, dry_run: bool, 
             yield from _copied(folders, place, given=given, dry_run=dry_run, force=force, update=True)
 
     if not _tell(rows(), dry_run, fmt) and fmt == "text":
-        say(["nothing is installed there; run hcp skills install"])
+        say(["nothing is installed in that folder; run hcp skills install"])
 
 
 @click.command()
 @_place_options
 def uninstall(names: Sequence[str], agent: str, target: str | None, dry_run: bool, force: bool, fmt: str) -> None:
-    """Remove skills that hcp installed (all, or those named), and nothing else."""
+    """Remove skills installed by hcp (all, or those named), and nothing else."""
     from hcp.cards.uninstall import installed_in, uninstall_skills
 
     given = target is not None
@@ -135,7 +135,7 @@ def _row(
 
 
 def _tell(rows: Iterable[Row], dry_run: bool, fmt: str) -> int:
-    """Prints what became of each skill, in text as it happens; how many there were."""
+    """Prints what was done with each skill, in text format as it happens; returns how many there were."""
     told = []
     for row in rows:
         told.append(row)
@@ -148,7 +148,7 @@ def _tell(rows: Iterable[Row], dry_run: bool, fmt: str) -> int:
 
 def _line(row: Row, dry_run: bool) -> str:
     path, status = row["path"], row["status"]
-    kept = f"; what you had is in {row['backup']}" if row["backup"] else ""
+    kept = f"; your files are in {row['backup']}" if row["backup"] else ""
     if status == "removed":
         changed = f" (you changed {', '.join(row['changed'])})" if row["changed"] and dry_run else ""
         return f"{path} {'would be ' if dry_run else ''}removed{changed}{kept}"

@@ -1,4 +1,4 @@
-"""`hcp skills new`: a skill to fill in."""
+"""`hcp skills new`: creates a skill to fill in."""
 
 from __future__ import annotations
 
@@ -12,11 +12,11 @@ from hcp.cli.screen import say
 
 @click.command()
 @click.argument("name")
-@click.option("--dir", "place", default=".", metavar="DIR", help="Where its folder is made (default: here).")
+@click.option("--dir", "place", default=".", metavar="DIR", help="Folder to create it in (default: the current one).")
 def new(name: str, place: str) -> None:
-    """Write a new skill to fill in: SKILL.md, a card with a proof that fails, tasks of each kind with answers.
+    """Create a skill to fill in: SKILL.md, a card with a failing proof, and tasks of each kind with answers.
 
-    hcp skills validate names each place that is left to fill in. Nothing that is there is overwritten.
+    hcp skills validate lists the places that are left to fill in. Existing files are never overwritten.
     """
     from hcp.cards.scaffold import new_skill
 
@@ -25,8 +25,8 @@ def new(name: str, place: str) -> None:
     say(
         [
             f"{folder} written; next:",
-            f"  hcp verify --trust {shown}    fails until scripts/proof.py proves the claim of config/card.yaml",
-            f"  hcp skills validate {shown}    names the places to fill in",
-            f"  hcp skills eval {shown}    grades the example answers of its tasks",
+            f"  hcp verify --trust {shown}    fails until scripts/proof.py proves the claim in config/card.yaml",
+            f"  hcp skills validate {shown}    lists the places to fill in",
+            f"  hcp skills eval {shown}    grades the example answers to its tasks",
         ]
     )
