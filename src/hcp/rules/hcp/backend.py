@@ -117,10 +117,12 @@ def transformer_engine_supports_packed_levels(v: View) -> Problem | None:
     bad=Example("bridge", _PADDED + "model.attention_backend=flash", "te=2.20.2 flash_attn=3.0.0"),
 )
 def padded_packing_avoids_fa3(v: View) -> Problem | None:
-    """Padded packing with a2a+p2p does not run on FlashAttention 3.
+    """Padded packing with a2a+p2p stays off FlashAttention 3, where upstream does not test it.
 
-    With padding between packed sequences FlashAttention 3 needs the used length of each one. For a2a+p2p
-    Transformer Engine's test of exactly this case is skipped as not supported yet, and nothing stops a launch.
+    With padding between packed sequences, FlashAttention 3 needs the used length of each one. Transformer Engine's
+    choice of a backend lets it through, and its Python code, run with stand-ins for the kernels, passes the lengths
+    correctly from 2.19 on. But its own test of exactly this case is skipped as not supported yet, so no run on the real
+    kernel shows that the result is right.
     """
     if v.attention_backend != "flash" or not str(v.flash_attn or "").startswith("3"):
         return None
