@@ -1,5 +1,5 @@
 #!/bin/bash
-# Two things are wrong with this launch: `hcp check examples/mlm_broken.sh` names them before the GPUs are waiting.
+# This launch has two faults. `hcp check examples/mlm_broken.sh` finds them before you allocate any GPUs.
 
 set -euo pipefail
 

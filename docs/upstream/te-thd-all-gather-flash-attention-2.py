@@ -1,8 +1,8 @@
-"""Which keys FlashAttention 2 reads for packed data under all_gather: `python te-thd-all-gather-flash-attention-2.py`.
+"""The keys that FlashAttention 2 reads for packed data with all_gather (`te-thd-all-gather-flash-attention-2.py`).
 
-The boundaries are those of Transformer Engine 2.18 to 2.20.2, AttnFuncWithCPAndKVAllGather.forward, causal mask, no
-padding; FlashAttention 2's varlen functions read sequence i of the keys at cu_seqlens_k[i]:cu_seqlens_k[i + 1].
-Exit status 1: it reads rows of other sequences.
+The boundaries are computed as in Transformer Engine 2.18 to 2.20.2, AttnFuncWithCPAndKVAllGather.forward, with a causal
+mask and no padding. FlashAttention 2's varlen functions read sequence i of the keys at
+cu_seqlens_k[i]:cu_seqlens_k[i + 1]. Exit status 1 means that it reads rows of other sequences.
 """
 
 import sys
@@ -28,8 +28,8 @@ def main() -> int:
                 meant = range(int(places[sequence]), int(places[sequence]) + int(visible[sequence]))
                 wrong += read != meant
                 mark = "" if read == meant else "  <- rows of another sequence"
-                print(f"rank {rank} step {step} sequence {sequence}: reads {read}, meant {meant}{mark}")
-    print(f"{wrong} of {2 * CP_SIZE * len(LENGTHS)} reads are of the wrong rows")
+                print(f"rank {rank} step {step} sequence {sequence}: reads {read}, expected {meant}{mark}")
+    print(f"{wrong} of {2 * CP_SIZE * len(LENGTHS)} reads get the wrong rows")
     return 1 if wrong else 0
 
 

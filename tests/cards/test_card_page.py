@@ -48,5 +48,5 @@ def test_the_page_names_every_kind_of_part() -> None:
     from hcp.cards.rendered import RENDERERS
 
     text = PAGE.read_text(encoding="utf-8")
-    rows = "".join(re.findall(r"(?m)^\| `.*", text[text.index("## Parts that are rendered") :]))
+    rows = "".join(re.findall(r"(?m)^\| `.*", text[text.index("## Generated parts") :]))
     assert [kind for kind in (*RENDERERS, "options") if f"`{kind}" not in rows] == []
