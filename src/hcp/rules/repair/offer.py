@@ -46,8 +46,8 @@ class Trial(NamedTuple):
 
     @property
     def gives_up(self) -> bool:
-        """Whether it takes a feature away that the launch asks for; a CP size of 1 is no context parallelism."""
-        return not any(self.fix.edits.values()) or self.fix.edits.get("cp") == 1
+        """Whether it takes a feature away that the launch asks for."""
+        return not any(self.fix.edits.values())
 
 
 def offer_all(pairs: Sequence[tuple[Launch, Finding]], rules_for: RulesFor, errors: Iterable[str]) -> list[Finding]:
@@ -63,8 +63,9 @@ def offer_all(pairs: Sequence[tuple[Launch, Finding]], rules_for: RulesFor, erro
         if finding.problem.fixes and finding.role not in befores:
             befores[finding.role] = _before(launch, rules_for, errors)
         tried = [_trial(befores[finding.role], finding, fix, rules_for) for fix in finding.problem.fixes]
-        if tried and all(trial.refused or trial.gives_up for trial in tried):
-            tried += _with_what_it_needs(befores[finding.role], tried, rules_for)
+        if tried and all(trial.refused or trial.fix.edits.get("cp") == 1 for trial in tried):
+            # Before a fix that has no context parallelism left.
+            tried = [*_with_what_it_needs(befores[finding.role], tried, rules_for), *tried]
         trials.append(tried)
     good = [trial for tried in trials for trial in tried if not trial.refused and trial.finding.severity != "info"]
     offered = []
@@ -169,10 +170,9 @@ def _is_setting(launch: Launch, name: str) -> bool:
     return name in FACTS and bool(keys_of(FACTS[name], launch.dialect, launch.reading.role))
 
 
-def _rank(trial: Trial) -> tuple[int, bool]:
-    """Those that clear the most errors come first, then those that keep what the launch asks for; rules name theirs in
-    the order of preference."""
-    return -_weight(trial), trial.gives_up
+def _rank(trial: Trial) -> int:
+    """Those that clear the most errors come first, and rules name theirs in the order of preference."""
+    return -_weight(trial)
 
 
 def _weight(trial: Trial) -> int:
