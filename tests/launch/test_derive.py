@@ -49,3 +49,11 @@ def test_a_program_that_is_not_known_is_why_packing_is_unknown() -> None:
 
 def test_a_bare_command_line_packs_as_its_flags_say() -> None:
     assert build_launch(read_text(MODEL, "x")).facts["packing"].value == "none"
+
+
+def test_experts_without_weight_shards_have_one_share_whatever_their_tensor_parallel_size() -> None:
+    """expert_weight_shards left alone is egtp 1; only a number of shards makes etp matter."""
+    bridge = build_launch(read_text("model.context_parallel_size=2\n", "x.txt"))
+    assert "etp" not in bridge.facts and bridge.facts["egtp"].value == 1
+    sharded = build_launch(read_text("model.expert_tensor_parallel_num_weight_shards=4\n", "x.txt"))
+    assert "egtp" not in sharded.facts

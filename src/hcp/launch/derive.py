@@ -134,7 +134,7 @@ def _mlp_width(facts: Facts) -> None:
 def _sizes(dialect: Dialect, facts: Facts) -> None:
     _expert_tensor_parallel(dialect, facts)
     for name, written, size in (("gtp", "weight_shards", "tp"), ("egtp", "expert_weight_shards", "etp")):
-        if _known(facts, written, size):
+        if _known(facts, written) and (_value(facts, written) is None or _known(facts, size)):
             shards, of = _value(facts, written), _value(facts, size)
             _put(facts, name, max(1, shards // of) if shards and of else 1, written)
     if dialect == "slime" and _known(facts, "actor_num_nodes", "actor_num_gpus_per_node"):

@@ -207,3 +207,30 @@ def test_the_first_fixes_of_every_bad_example_leave_no_error_that_is_not_explain
         of = changed
     for item in errors:
         assert item.rule.id not in done and "wanted: " in why_none(of, item, lambda _: RULES)
+
+
+@pytest.mark.parametrize(("cp", "types"), [(8, ["p2p", "a2a"]), (16, ["p2p"])])
+def test_a_type_that_no_tensor_parallel_size_makes_legal_is_not_offered(cp: int, types: list[str]) -> None:
+    """8 KV heads: at TP 1, 8 ranks can each take one; no TP leaves 16 ranks a whole head."""
+    text = (
+        f"model.num_attention_heads=32 model.num_query_groups=8 model.context_parallel_size={cp} "
+        "model.cp_comm_type=a2a+p2p"
+    )
+    item = found(text, "bridge=0.6.2 mcore=0.18.2 te=2.14", "bridge-provider")["HCP001"]
+    assert offered(item) == [f"model.cp_comm_type={name}" for name in types]
+
+
+def test_what_keeps_context_parallelism_comes_before_what_gives_it_up() -> None:
+    """Packing alone would be refused, as its padding is 2: both change at once."""
+    text = (
+        "policy.megatron_cfg.enabled=true policy.dtensor_cfg.enabled=false policy.megatron_cfg.context_parallel_size=4 "
+        "policy.megatron_cfg.tensor_model_parallel_size=2 policy.megatron_cfg.sequence_parallel=true "
+        "policy.make_sequence_length_divisible_by=2 policy.sequence_packing.enabled=false "
+        "policy.dynamic_batching.enabled=true"
+    )
+    item = found(text, "nemo_rl=0.6", "nemo-rl")["NRL002"]
+    assert offered(item) == [
+        "policy.sequence_packing.enabled=true policy.dynamic_batching.enabled=false "
+        "policy.make_sequence_length_divisible_by=16",
+        "policy.megatron_cfg.context_parallel_size=1",
+    ]

@@ -63,9 +63,12 @@ def plan_lines(plans: Sequence[PackPlan], best: PackPlan, dp: int | None, note: 
     """One line per row length, the recommended one marked; `lost` counts sequences longer than the row."""
     sequences, tokens = best.sequences + best.lost_sequences, best.tokens + best.lost_tokens
     of = f" ({note})" if note else ""
-    yield from wrapped("", f"{sequences:,} sequences, {tokens:,} tokens{of}; padded to {best.multiple}", 2)
-    ranks = "micro-batches" if dp is None else f"of dp {dp}"
-    rows = [("row", "rows", ranks, "padding", "unused", "most", "lost", "lost tokens")]
+    shared = f"; micro-batches of each of {dp} data-parallel ranks" if dp and dp > 1 else ""
+    yield from wrapped("", f"{sequences:,} sequences, {tokens:,} tokens{of}; padded to {best.multiple}{shared}", 2)
+    rows = [
+        ("row", "", "micro-", "", "", "most in", "sequences", "tokens"),
+        ("length", "rows", "batches", "padding", "unused", "a row", "lost", "lost"),
+    ]
     for plan in plans:
         places = max(1, plan.rows * plan.pack_size)
         rows.append((
@@ -74,9 +77,10 @@ def plan_lines(plans: Sequence[PackPlan], best: PackPlan, dp: int | None, note: 
             f"{plan.lost_sequences:,}", f"{plan.lost_tokens:,}",
         ))  # fmt: skip
     widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
-    for mark, row in zip([" ", *("*" if plan is best else " " for plan in plans)], rows, strict=True):
-        yield f"{mark} " + " ".join(f"{cell:>{width}}" for cell, width in zip(row, widths, strict=True))
-    yield f"* packed_sequence_size={best.pack_size} pad_seq_to_mult={best.multiple}: {best.waste:.1%} without a token"
+    for mark, row in zip([" ", " ", *("*" if plan is best else " " for plan in plans)], rows, strict=True):
+        yield f"{mark} " + "  ".join(f"{cell:>{width}}" for cell, width in zip(row, widths, strict=True))
+    yield f"* packed_sequence_size={best.pack_size} pad_seq_to_mult={best.multiple}"
+    yield f"  padding and unused positions together: {best.waste:.1%}"
 
 
 def plan_json(plans: Sequence[PackPlan], best: PackPlan, dp: int | None) -> dict[str, Any]:

@@ -117,10 +117,12 @@ def transformer_engine_supports_packed_levels(v: View) -> Problem | None:
     bad=Example("bridge", _PADDED + "model.attention_backend=flash", "te=2.20.2 flash_attn=3.0.0"),
 )
 def padded_packing_avoids_fa3(v: View) -> Problem | None:
-    """Padded packing with a2a+p2p doesn't use FlashAttention 3.
+    """Padded packing with a2a+p2p doesn't use FlashAttention 3, which upstream doesn't test there.
 
-    With padding between packed sequences, FlashAttention 3 needs each sequence's unpadded length. For a2a+p2p,
-    Transformer Engine skips its own test of exactly this case as not supported yet, but nothing rejects such a launch.
+    With padding between packed sequences, FlashAttention 3 needs each sequence's unpadded length. Transformer Engine's
+    backend selection allows it, and its Python code, run with stand-ins for the kernels, passes the lengths correctly
+    from 2.19 on. But its own test of exactly this case is skipped as not supported yet, so no run on the real kernel
+    shows that the result is right.
     """
     if v.attention_backend != "flash" or not str(v.flash_attn or "").startswith("3"):
         return None

@@ -6,15 +6,17 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Sequence
 from typing import Any, NamedTuple
 
-from hcp.launch.fact import Launch
+from hcp.launch.fact import Fact, Launch
 from hcp.launch.facts.table import FACTS, keys_of
 from hcp.rules.repair.fixes import apply_edits, written, written_edit
 from hcp.rules.report import Finding, NotChecked
 from hcp.rules.rule import Fix, Rule
 from hcp.rules.run import run
-from hcp.rules.view import View
+from hcp.rules.verdict.legal import legal_values
+from hcp.rules.view import Unknown, View
 
 RulesFor = Callable[[Launch], Iterable[Rule]]
+_LAYOUT = ("tp", "pp", "ep", "etp")
 _MANY = 4
 """How many fixes of the cause are offered for a finding that follows from it."""
 
@@ -62,8 +64,9 @@ def offer_all(pairs: Sequence[tuple[Launch, Finding]], rules_for: RulesFor, erro
         if finding.problem.fixes and finding.role not in befores:
             befores[finding.role] = _before(launch, rules_for, errors)
         tried = [_trial(befores[finding.role], finding, fix, rules_for) for fix in finding.problem.fixes]
-        if tried and all(trial.refused for trial in tried):
-            tried += _with_what_it_needs(befores[finding.role], tried, rules_for)
+        if tried and all(trial.refused or trial.fix.edits.get("cp") == 1 for trial in tried):
+            # Before a fix that has no context parallelism left.
+            tried = [*_with_what_it_needs(befores[finding.role], tried, rules_for), *tried]
         trials.append(tried)
     good = [trial for tried in trials for trial in tried if not trial.refused and trial.finding.severity != "info"]
     offered = []
@@ -117,11 +120,35 @@ def _trial(before: _Before, finding: Finding, fix: Fix, rules_for: RulesFor) -> 
         refused = f"is rejected by {', '.join(new)}"
     elif missing.get(finding.rule.id):
         refused = f"leaves the question open without {', '.join(_keys(fixed, missing[finding.rule.id]))}"
+    elif (name := _never_legal(fixed, lost, unchecked)) is not None:
+        refused = f"is refused at every {_keys(fixed, (name,))[0]}"
     else:
         refused = ""
     doubts = tuple(dict.fromkeys(name for names in missing.values() for name in names))
     made = tuple(item for item in found if item.rule.id in new)
     return Trial(finding, fix, refused, before.errors - _errors(found), doubts, made)
+
+
+def _never_legal(fixed: Launch, lost: Iterable[NotChecked], unchecked: Sequence[NotChecked]) -> str | None:
+    """A size of the layout that a fix leaves open, and at no value of which the error rules that need it all pass.
+
+    Only of the layout: a launch may choose it, and the model's own sizes are another model.
+    """
+    for name in dict.fromkeys(need for item in lost for need in item.needs if need in _LAYOUT):
+        rules = [item.rule for item in unchecked if name in item.needs]
+        values = [value for value in legal_values(fixed, name) if value is not None]
+        if values and all(any(_fails(rule, fixed, name, value) for rule in rules) for value in values):
+            return name
+    return None
+
+
+def _fails(rule: Rule, launch: Launch, name: str, value: Any) -> bool:
+    view = View(launch._replace(facts={**launch.facts, name: Fact(value, "launch")}))
+    try:
+        problem = rule.check(view) if rule.applies(view) else None
+    except Unknown:
+        return False
+    return problem is not None and (problem.severity or rule.severity) == "error"
 
 
 def _with_what_it_needs(before: _Before, tried: Sequence[Trial], rules_for: RulesFor) -> list[Trial]:
