@@ -194,7 +194,8 @@ def test_where_one_change_is_not_enough_two_are_named() -> None:
 def test_a_sequence_too_long_for_any_number_of_gpus_is_shortened() -> None:
     """Latent attention has no CP before TE 2.5: TP 4 is all that cuts a sequence in pieces."""
     latent = {
-        "num_hidden_layers": 2, "hidden_size": 768, "num_attention_heads": 12, "num_key_value_heads": 12, "kv_lora_rank": 512,
+        "num_hidden_layers": 2, "hidden_size": 768, "num_attention_heads": 12, "num_key_value_heads": 12,
+        "kv_lora_rank": 512,
         "qk_nope_head_dim": 128, "qk_rope_head_dim": 64, "v_head_dim": 128, "vocab_size": 201088,
     }  # fmt: skip
     model = plan_model({**LLAMA, **latent})
