@@ -62,6 +62,7 @@ def test_a_dead_link_is_found(tmp_path: Path) -> None:
     assert dead_links(text) == ["b.md", "a.md#three"]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", [name for name, text in GUIDES.items() if lines_of(text)])
 def test_every_command_line_of_a_guide_runs(tmp_path: Path, name: str) -> None:
     if name == "agents.md":
