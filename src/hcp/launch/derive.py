@@ -88,8 +88,7 @@ def _put(facts: Facts, name: str, value: Any, source: str | None = None) -> None
 
 
 def _branch(facts: Facts) -> None:
-    """megatron-core's branch, if its version determines it: a release is main, a build such as 0.19.0+3f2a9c can be
-    either."""
+    """megatron-core's branch, if its version tells: a release is main, a build such as 0.19.0+3f2a9c can be either."""
     version = str(_value(facts, "mcore"))
     if version.replace(".", "").isdecimal() or version.partition("+")[2].startswith("dev"):
         _put(facts, "mcore_branch", "dev" if "+" in version else "main", "mcore")
@@ -170,8 +169,7 @@ def _sizes(dialect: Dialect, facts: Facts) -> None:
 def _policy_ranks(facts: Facts) -> None:
     """NeMo-RL: the nodes and GPUs that remain for the policy if generation has its own.
 
-    Source: nemo_rl/algorithms/grpo.py `setup`. On one node generation takes some of its GPUs, on several nodes it takes
-    whole nodes.
+    Source: nemo_rl/algorithms/grpo.py `setup`. On one node generation takes some GPUs, on several whole nodes.
     """
     if not _known(facts, "cluster_nodes", "cluster_gpus_per_node", "colocated"):
         return
@@ -258,8 +256,7 @@ def _is_before(facts: Facts, name: str, major: int, minor: int) -> bool | None:
 
 
 def _packs_by_flags(facts: Facts) -> bool:
-    """Whether the program is one of Megatron-LM's, which pack only if an option says so; so does a bare command
-    line."""
+    """Whether the program is Megatron-LM's own, which packs only if an option says so; so does a bare command line."""
     script = _value(facts, _SCRIPT)
     return script is None or _OWN_PROGRAMS.search(script) is not None
 

@@ -105,8 +105,7 @@ _ALONE = frozenset(("mixed_precision", "model_engine"))
 
 
 def dialect_of_keys(keys: Collection[str]) -> Dialect | None:
-    """`nemo-rl`, `verl` or `bridge`, judging by the dotted keys; None if they don't tell or belong to another
-    framework.
+    """`nemo-rl`, `verl` or `bridge`, by the dotted keys; None if they don't tell or are another framework's.
 
     >>> dialect_of_keys(["model.context_parallel_size"])
     'bridge'

@@ -93,8 +93,7 @@ ALONE = Beside()
 
 
 class RunText(NamedTuple):
-    """An argument whose text is known only in the job: `names` holds, for each part, whether it is a variable's
-    name."""
+    """An argument whose text only the job knows: `names` holds, for each part, whether it is a variable's name."""
 
     parts: tuple[str, ...]
     names: tuple[bool, ...]

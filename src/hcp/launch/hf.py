@@ -262,8 +262,7 @@ def _config_text(path: str) -> tuple[str, str]:
 
 
 def _parsed(text: str, name: str) -> tuple[dict[str, Any], dict[str, Location]]:
-    """The config, and the locations of its fields. JSON is nearly YAML, whose reader knows locations; else none are
-    given."""
+    """The config, and its fields' locations: JSON is nearly YAML, whose reader knows them; none if it can't read it."""
     from hcp.launch.yaml.settings import load_yaml
 
     try:

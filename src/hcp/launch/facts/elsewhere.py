@@ -45,8 +45,7 @@ _PARALLEL = (
 
 
 def taken_from_elsewhere(settings: Iterable[Setting]) -> tuple[dict[str, str], str | None]:
-    """(destinations that are not at their default although the flag is absent -> why, why anything may be set
-    elsewhere).
+    """(destinations not at their default although the flag is absent -> why, why anything may be set elsewhere).
 
     Source: megatron/training/checkpointing.py `load_args_from_checkpoint`, megatron/training/arguments.py `parse_args`.
     A written flag counts as written: the checkpoint is assumed to agree.

@@ -1,5 +1,4 @@
-"""The value presumed for a key that a launch leaves to an unknown Megatron-Bridge recipe, and how many recipes
-differ."""
+"""Values presumed for keys that a launch leaves to an unknown Megatron-Bridge recipe, and how many recipes differ."""
 
 from __future__ import annotations
 

@@ -162,8 +162,7 @@ def _variable(facts: Facts, name: str) -> object:
 
 
 def _by_variable(facts: Facts, name: str, variable: str) -> bool:
-    """Whether a variable replaces an option of torchrun that isn't given; then it sets the fact, or the reason it is
-    missing."""
+    """Whether a variable replaces an option of torchrun that isn't given, and so sets the fact or why it is missing."""
     facts.unknown.update(
         {
             f"torchrun.{other}": f"torchrun reads it from PET_{other.upper()}"

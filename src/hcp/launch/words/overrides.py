@@ -37,8 +37,7 @@ def dialect_of_words(listed: WordList) -> Dialect | None:
 
 
 def refuse_foreign_options(words: Sequence[Word], target: str) -> None:
-    """Raises an `HcpError` that names the framework, if an option (`--name`) among the words belongs to an unsupported
-    one."""
+    """Raises an `HcpError` that names the framework if an option (`--name`) belongs to an unsupported one."""
     name = of_options(option_name(word.text) for word in words if word.text.startswith("--"))
     if name is not None:
         raise not_supported(target, name)
@@ -121,8 +120,7 @@ def in_script(reading: Reading, facts: Mapping[str, Fact], unknown: Mapping[str,
 
 
 def _config_name(words: Sequence[Word]) -> list[Setting]:
-    """Hydra's `--config-name=NAME`, `--config-path` and `--config-dir` as settings: they determine what else is
-    read."""
+    """Hydra's `--config-name=NAME`, `--config-path`, `--config-dir` as settings: they determine what else is read."""
     out = []
     for index, word in enumerate(words):
         flag, equals, value = word.text.partition("=")

@@ -39,8 +39,7 @@ def settings_of_flags(words: Sequence[Word]) -> list[Setting]:
 
 
 def settings_of_overrides(words: Iterable[Word], before: Iterable[Setting] = ()) -> tuple[list[Setting], list[Word]]:
-    """Hydra overrides (`key=value`, `+key=value`, `++key=value`, `~key`) as settings, and the words that aren't
-    overrides.
+    """Hydra overrides (`key=value`, `+key=value`, `++key=value`, `~key`) as settings, and the words that aren't any.
 
     A mapping becomes one setting per key; `~key` removes what earlier words, and `before`, set below that key.
 

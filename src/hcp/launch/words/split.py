@@ -32,8 +32,7 @@ def split_words(text: str, file: str) -> list[Word]:
 
 
 def _joined_lines(text: str) -> Iterable[tuple[int, str]]:
-    """(line number, line); a backslash at the end of a line joins it with the next, but the parts stay separate
-    lines."""
+    """(line number, line); a backslash at the end joins a line with the next, but the parts stay separate lines."""
     for number, line in enumerate(text.replace("\r\n", " \n").split("\n"), 1):
         yield number, line[:-1] if line.endswith("\\") and not line.endswith("\\\\") else line
 

@@ -37,8 +37,7 @@ _DIFFUSION = frozenset(
         "WanMockDataModuleConfig",
     )
 )
-"""The datasets of megatron.bridge.diffusion: they contain no answers, and validation treats none of them as
-fine-tuning."""
+"""The datasets of megatron.bridge.diffusion: without answers, so validation doesn't treat them as fine-tuning."""
 
 _PLAIN_PROVIDERS = frozenset(("GPTModelProvider", "GPTProvider", "TransformerConfig", "MambaModelProvider"))
 """Model configs whose defaults are megatron-core's; model-specific ones have the model's sizes, window and sinks."""
