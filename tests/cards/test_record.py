@@ -136,7 +136,7 @@ def test_a_pipe_in_the_place_of_a_record_is_not_waited_for(tmp_path: Path, monke
     skill = checkout(tmp_path, "s")
     monkeypatch.setattr(record, "_PACKAGE", tmp_path / "src" / "hcp")
     os.mkfifo(skill / record.RECORD_PATH)
-    with pytest.raises(HcpError, match="is no regular file"):
+    with pytest.raises(HcpError, match="is not a regular file"):
         write_record(load_card(skill), [])
 
 

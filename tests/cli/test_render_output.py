@@ -123,10 +123,7 @@ def test_a_launch_that_is_undecided_is_rendered_with_a_warning(hcp, tmp_path):
     ]
     done = hcp(*words, cwd=tmp_path)
     assert (done.returncode, done.stdout) == (0, "") and (tmp_path / "job.sbatch").is_file()
-    assert (
-        "hcp render: undecided: the recipe is not known, and it decides what this launch leaves out; name"
-        in done.stderr
-    )
+    assert "hcp render: undecided: the recipe is unknown, and it sets what this launch omits; name" in done.stderr
 
 
 def test_a_launch_is_rendered_with_the_file_and_the_arguments_that_are_given_with_it(hcp, tmp_path):

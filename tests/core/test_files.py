@@ -66,9 +66,9 @@ def test_what_is_no_regular_file_of_a_fit_size_is_refused_at_once(tmp_path: Path
     (tmp_path / "long").write_bytes(b"x" * 11)
     (tmp_path / "latin").write_bytes(b"\xe4")
     for name, said in (
-        ("pipe", "is no regular file"),
-        ("zero", "is no regular file"),
-        (".", "is no regular file"),
+        ("pipe", "is not a regular file"),
+        ("zero", "is not a regular file"),
+        (".", "is not a regular file"),
         ("loop", "cannot be read"),
         ("none", "cannot be read (No such file or directory)"),
         ("long", "has more than 10 bytes"),

@@ -43,7 +43,7 @@ def test_sequences_are_put_together_where_they_fill_a_row() -> None:
 def test_a_row_that_is_no_multiple_is_refused() -> None:
     with pytest.raises(HcpError) as error:
         plan_rows([10], 100, 8)
-    assert str(error.value) == "rows of 100 tokens; wanted a multiple of 8, as sequences are; take 104"
+    assert str(error.value) == "rows of 100 tokens; wanted a multiple of 8, like sequences; use 104"
 
 
 def test_the_shortest_rows_that_waste_little_are_best() -> None:

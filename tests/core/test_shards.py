@@ -83,4 +83,4 @@ def test_one_odd_sequence_in_a_batch_is_refused_though_the_total_fits() -> None:
     # Transformer Engine checks the total only: at cp 2, [0, 10, 32] loses two tokens and doubles two.
     with pytest.raises(HcpError) as error:
         shard_thd_indices([0, 10, 32], 0, 2)
-    assert str(error.value) == "sequence length 10 is no multiple of 2 x cp = 4: pad it to 12"
+    assert str(error.value) == "sequence length 10 is not a multiple of 2 x cp = 4: pad it to 12"

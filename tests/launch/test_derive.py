@@ -43,7 +43,7 @@ def test_packing_follows_from_the_program_and_its_options(command: str, packing:
 
 
 def test_a_program_that_is_not_known_is_why_packing_is_unknown() -> None:
-    assert launch(f"torchrun train.py {MODEL}").unknown["packing"] == "train.py is a program of its own, which may pack"
+    assert launch(f"torchrun train.py {MODEL}").unknown["packing"] == "train.py is a custom program, which may pack"
     assert "packing" not in launch(f"torchrun pretrain_gpt.py {MODEL}").unknown
 
 

@@ -67,7 +67,7 @@ def test_keys_tell_the_dialect(keys: list[str], dialect: Dialect | None) -> None
 @pytest.mark.parametrize("dialect", [d for d in DIALECTS if d not in COMMAND_LINES])
 def test_a_forced_dialect_needs_a_section_of_its_own(dialect: Dialect) -> None:
     text = "foo: {bar: 1}\nlayers: 3\n"
-    with pytest.raises(HcpError, match=rf"no key of the dialect {dialect} \(it has foo, layers\).*leave --dialect out"):
+    with pytest.raises(HcpError, match=rf"no key of the dialect {dialect} \(it has foo, layers\).*omit --dialect"):
         read_text(text, "x.yaml", dialect=dialect)
     with pytest.raises(HcpError, match=f"no key of the dialect {dialect}"):
         read_target("", words=["foo.bar=1"], dialect=dialect)

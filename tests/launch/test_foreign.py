@@ -42,7 +42,7 @@ def test_a_file_is_refused_by_the_name_of_its_framework(name: str, forced) -> No
 MEGATRON = "--num-layers 4 --hidden-size 64 --num-attention-heads 4 --context-parallel-size 2 --seq-length 64"
 SCRIPTS = {
     "a MindSpeed launch": f"torchrun pretrain_gpt.py {MEGATRON} --context-parallel-algo megatron_cp_algo\n",
-    "a MindSpeed launch (it sets variables of Ascend's devices)": "NPUS_PER_NODE=8\n"
+    "a MindSpeed launch (it sets variables for Ascend devices)": "NPUS_PER_NODE=8\n"
     f"torchrun pretrain_gpt.py {MEGATRON}\n",
     "a MindSpeed launch \\(it sets": f"export HCCL_CONNECT_TIMEOUT=1200\ntorchrun pretrain_gpt.py {MEGATRON}\n",
     "a Megatron-DeepSpeed launch": f"torchrun pretrain_gpt.py {MEGATRON} --deepspeed --zero-stage 1\n",
@@ -59,7 +59,7 @@ SCRIPTS = {
     "an AReaL": "python -m areal.launcher.ray x.py actor.path=y\n",
     "a ROLL": "python examples/start_rlvr_pipeline.py --config_path x --config_name y\n",
     "a NeMo-RL": "uv run examples/run_eval.py generation.vllm_cfg.x=1 logger.wandb_enabled=True checkpoint.save=y\n",
-    "a slime or miles launch that FSDP trains": "python train.py --actor-num-nodes 1 --train-backend fsdp\n",
+    "a slime or miles launch trained with FSDP": "python train.py --actor-num-nodes 1 --train-backend fsdp\n",
     "a torchtitan": "torchrun train.py --parallelism.context_parallel_degree 2\n",
 }
 

@@ -64,11 +64,11 @@ def test_what_hcp_facts_writes_comes_back(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("text", "said"),
     [
-        ("{", "is no JSON"),
+        ("{", "is not JSON"),
         ("[]", "wanted hcp.facts/1"),
         ('{"schema": "hcp.check/1", "facts": {}}', "hcp.check/1"),
         ('{"schema": "hcp.facts/1"}', "wanted hcp.facts/1"),
-        ("[" * 100_000, "is no JSON"),
+        ("[" * 100_000, "is not JSON"),
         ('{"schema": "hcp.facts/1", "facts": {"tee": {"value": "2"}}}', "there is no fact 'tee'"),
         ('{"schema": "hcp.facts/1", "facts": {"nodes": {"value": "x"}}}', "wanted a whole number"),
     ],

@@ -99,7 +99,7 @@ FOREIGN = {
     "a SkyPilot": "resources: {accelerators: H100}\nrun: |\n  torchrun x\n",
     "one section of a verl": "_target_: verl.workers.config.McoreEngineConfig\ntensor_model_parallel_size: 1\n",
     "a model's config.json": '{"architectures": ["LlamaForCausalLM"], "hidden_size": 1}',
-    "a file of hcp's own (hcp.card/1)": "schema: hcp.card/1\nskill: x\n",
+    "one of hcp's own files (hcp.card/1)": "schema: hcp.card/1\nskill: x\n",
     "no key of a known dialect": "foo: {bar: 1}\n",
 }
 
@@ -117,7 +117,7 @@ def test_another_frameworks_file_is_named_and_refused(name: str) -> None:
         (["--parallelism.context_parallel_degree", "2"], "torchtitan"),
         (["hello"], "wanted a Megatron"),
         (["foo.bar=1"], "wanted a Megatron"),
-        (["model.context_parallel_size=2", "stray"], "is no override"),
+        (["model.context_parallel_size=2", "stray"], "is not an override"),
     ],
 )
 def test_another_frameworks_words_are_refused(words: list[str], name: str) -> None:

@@ -206,8 +206,8 @@ def test_a_site_file_is_neither_waited_for_nor_read_without_end(hcp, tmp_path):
     os.mkfifo(tmp_path / "pipe")
     (tmp_path / "large").write_text("#" * 5_000_001)
     for path, words in (
-        ("/dev/zero", "is no regular file"),
-        (".", "is no regular file"),
+        ("/dev/zero", "is not a regular file"),
+        (".", "is not a regular file"),
         ("large", "has more than 5,000,000 bytes"),
         ("x" * 5000, "cannot be read"),
     ):

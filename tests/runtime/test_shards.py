@@ -81,5 +81,5 @@ def test_a_causal_query_sees_its_own_sequence_up_to_itself_and_no_padding():
 
 
 def test_a_length_that_the_zigzag_cannot_cut_is_refused():
-    with pytest.raises(HcpError, match="10 is no multiple of 2 x cp = 8"):
+    with pytest.raises(HcpError, match="10 is not a multiple of 2 x cp = 8"):
         shard(torch.zeros(10, 1), 0, 4, "sbhd")

@@ -1,4 +1,4 @@
-"""The exception that means: the user's input could not be used."""
+"""The exception for unusable user input."""
 
 from __future__ import annotations
 
@@ -9,19 +9,19 @@ _PLACE = re.compile(r"(?P<file>[^:\s][^:]*):(?P<line>[1-9]\d{0,8}):(?:(?P<column
 
 
 class ErrorParts(NamedTuple):
-    """What an error's line says, one by one; a part that the line does not have is empty."""
+    """The parts of an error's line; a missing part is empty."""
 
     found: str
     expected: str
     do: str
     location: tuple[str, int, int | None] | None
-    """File, line, and column where it is known."""
+    """File, line, and column if known."""
 
 
 class HcpError(Exception):
-    """A user's fault in one line: what was found, what was wanted, what to do. The command line exits with 2.
+    """A user's mistake in one line: what was found, what was wanted, what to do. The command line exits with 2.
 
-    A wrong but readable configuration is a finding, not an error; a fault of ours is an `assert`.
+    A wrong but readable configuration is a finding, not an error; our own bugs are caught by `assert`.
     """
 
     def __init__(self, message: str) -> None:
@@ -29,7 +29,7 @@ class HcpError(Exception):
 
     @property
     def parts(self) -> ErrorParts:
-        """The line's parts: `found X; wanted Y; do Z`, with a place before it or not."""
+        """The line's parts: `found X; wanted Y; do Z`, with an optional location before it."""
         return parts_of(str(self))
 
 
@@ -38,7 +38,7 @@ class UnrecognisedError(HcpError):
 
 
 def parts_of(line: str) -> ErrorParts:
-    """What an error's line says, one by one.
+    """The parts of an error's line.
 
     >>> parts_of("a.yaml:3:5: found x; wanted a number; correct it")
     ErrorParts(found='x', expected='a number', do='correct it', location=('a.yaml', 3, 5))

@@ -1,4 +1,4 @@
-"""The one writer of files, whole or not at all; and a reader that never waits and never takes more than it should."""
+"""Atomic file writing, and a reader that never blocks and never reads more than its limit."""
 
 from __future__ import annotations
 
@@ -16,21 +16,21 @@ from hcp.core.visible import visible
 
 _STREAM = re.compile(r"/dev/(?:stdout|stderr|fd/\d+)|/proc/\w+/fd/\d+")
 MAX_BYTES = 5_000_000
-"""Of one file that a person writes: cards, site files, records."""
+"""For one file that a person writes: cards, site files, records."""
 
 
 def write_whole(path: str | Path, data: str | bytes) -> None:
-    """Writes the file so that a reader finds the old content or the new one, never a part.
+    """Writes the file atomically: a reader finds the old content or the new one, never a part.
 
-    The data goes into a temporary file beside the target, which then takes its name; the target's permissions are
-    kept. A target that is no regular file (a terminal, a pipe, `/dev/stdout`) is written directly.
+    The data goes into a temporary file next to the target, which is then renamed; the target's permissions are kept. A
+    target that isn't a regular file (a terminal, a pipe, `/dev/stdout`) is written directly.
 
     Raises:
-        OSError: the folder is missing, is not writable, or the disk is full; the target is as it was.
+        OSError: the folder is missing or not writable, or the disk is full; the target is unchanged.
     """
     raw = data.encode("utf-8") if isinstance(data, str) else data
     if _STREAM.fullmatch(os.path.abspath(path)):
-        # What a stream is redirected to is not replaced: it may be a log that others write as well.
+        # The target of a redirected stream isn't replaced: it may be a log that others write to as well.
         with _open_stream(path) as file:
             file.write(raw)
         return
@@ -60,7 +60,7 @@ def write_whole(path: str | Path, data: str | bytes) -> None:
 
 
 def _open_stream(path: str | Path) -> IO[bytes]:
-    """A pipe without a reader is an error (ENXIO) instead of being waited for."""
+    """A pipe without a reader is an error (ENXIO) instead of blocking."""
     handle = os.open(path, os.O_WRONLY | os.O_APPEND | os.O_NONBLOCK | os.O_CLOEXEC)
     os.set_blocking(handle, True)
     return open(handle, "wb")
@@ -71,8 +71,8 @@ def read_regular(
 ) -> bytes:
     """The bytes of a regular file; `wanted` says in messages what the file should be.
 
-    With `inside`, no part of the path below that folder may be a link. With `pipes`, a pipe that somebody writes to
-    is read as well (`<(…)` of a shell); one without a writer counts as empty instead of being waited for.
+    With `inside`, no part of the path below that folder may be a link. With `pipes`, a pipe with a writer is read as
+    well (a shell's `<(…)`); one without a writer counts as empty instead of blocking.
 
     Raises:
         HcpError: it is missing, a folder, a link, a pipe, a device, cannot be read, or is larger than `limit`.
@@ -81,7 +81,7 @@ def read_regular(
     try:
         if inside is not None:
             _refuse_links(Path(path), inside, wanted)
-        # Asked before it is opened: to open a device may already do something.
+        # Checked before opening: opening a device may already have an effect.
         if _is_read(os.stat(path).st_mode, pipes):
             with open(os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC), "rb", buffering=0) as file:
                 if _is_read(os.fstat(file.fileno()).st_mode, pipes):
@@ -89,7 +89,7 @@ def read_regular(
     except (OSError, ValueError) as error:
         reason = error.strerror if isinstance(error, OSError) else error
         raise HcpError(f"{name}: cannot be read ({reason}); wanted {wanted}; check the path") from None
-    raise HcpError(f"{name} is no regular file; wanted {wanted}; give a file, not a folder, a pipe or a device")
+    raise HcpError(f"{name} is not a regular file; wanted {wanted}; give a file, not a folder, a pipe or a device")
 
 
 def read_text(
@@ -143,9 +143,9 @@ def _bytes_of(file: IO[bytes], name: str, wanted: str, limit: int) -> bytes:
 
 @contextmanager
 def locked(folder: str | Path) -> Iterator[None]:
-    """Inside, no other process is inside for the same folder: the second one waits. Leaves no file behind.
+    """A lock per folder between processes: a second one waits. Leaves no file behind.
 
-    A file system without locks (some network ones) gives none; two writers then do not wait for each other.
+    On a file system without locks (some network ones) it has no effect; two writers then don't wait for each other.
     """
     import fcntl
 

@@ -1,11 +1,11 @@
-"""What must divide in a parallel layout: the arithmetic that rules judge a launch by, and the planner its layouts."""
+"""What must divide evenly in a parallel layout: the arithmetic shared by rules and the planner."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
 
 FP8_TOKENS = {"delayed": 16, "tensorwise": 16, "mxfp8": 32}
-"""Tokens of a rank come in blocks of this size in FP8 training, by recipe."""
+"""The block size of a rank's tokens in FP8 training, by recipe."""
 
 
 def dense_ranks(tp: int, cp: int, pp: int, shards: int = 1) -> int:
@@ -19,7 +19,7 @@ def expert_ranks(etp: int, ep: int, pp: int, shards: int = 1) -> int:
 
 
 def rank_heads(heads: int, kv_heads: int, tp: int) -> tuple[int, int]:
-    """(query, KV) heads on a tensor-parallel rank: one KV head where there are fewer of them than ranks.
+    """(query, KV) heads on a tensor-parallel rank: one KV head if there are fewer of them than ranks.
 
     >>> rank_heads(32, 8, 4), rank_heads(32, 2, 4)
     ((8, 2), (8, 1))
@@ -37,12 +37,12 @@ def kv_heads_fit(kv_heads: int, tp: int, shares: bool = True) -> bool:
 
 
 def exchange_fits(heads: tuple[int, int], ranks: int) -> bool:
-    """Whether an all-to-all over `ranks` deals whole query and KV heads of a tensor-parallel rank."""
+    """Whether an all-to-all over `ranks` splits a tensor-parallel rank's query and KV heads evenly."""
     return heads[0] % ranks == 0 and heads[1] % ranks == 0
 
 
 def undivided_width(widths: Mapping[str, int | None], tp: int) -> tuple[str, int] | None:
-    """The first of the named widths, with its size, that the ranks cannot share; one of 0, or unsaid, is none.
+    """The first of the named widths, with its size, that the ranks can't split evenly; a width of 0 or None is ignored.
 
     >>> undivided_width({"ffn": 4096, "shared": 1000}, 16)
     ('shared', 1000)
@@ -51,7 +51,7 @@ def undivided_width(widths: Mapping[str, int | None], tp: int) -> tuple[str, int
 
 
 def rounds_fit(micro_batches: int, pp: int, group: int | None = None) -> bool:
-    """Whether the interleaved schedule can deal the micro-batches: `group` at a time, by default as many as stages.
+    """Whether the interleaved schedule can hand out the micro-batches: `group` at a time, by default one per stage.
 
     >>> rounds_fit(8, 4), rounds_fit(6, 4), rounds_fit(2, 4)
     (True, False, False)
@@ -62,10 +62,10 @@ def rounds_fit(micro_batches: int, pp: int, group: int | None = None) -> bool:
 
 
 def chunks_fit(length: int, cp: int) -> bool:
-    """Whether a sequence divides into the 2 CP chunks that balance causal attention."""
+    """Whether a sequence divides evenly into the 2 x CP chunks that balance causal attention."""
     return length % (2 * cp) == 0
 
 
 def tokens_fit(tokens: int, cp: int, block: int) -> bool:
-    """Whether a rank's share of the tokens is whole blocks; tokens that CP does not divide are another fault."""
+    """Whether a rank's share of the tokens is whole blocks; tokens that CP doesn't divide are a different error."""
     return tokens % cp != 0 or tokens // cp % block == 0

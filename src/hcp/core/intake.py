@@ -1,4 +1,4 @@
-"""The one way in for files that a user names: nothing is waited for without end, nothing is held beyond a limit."""
+"""Reads files that a user names, with bounded waiting and bounded memory."""
 
 from __future__ import annotations
 
@@ -8,11 +8,11 @@ import stat
 from typing import BinaryIO
 
 FIRST_WRITER_S = 5.0
-"""How long a named pipe may be without a writer. One that has a writer is waited for, as any program does."""
+"""How long a named pipe may be without a writer. A pipe with a writer is waited for, as in any program."""
 
 
 class TooLargeError(Exception):
-    """More bytes than the limit: `found` of them at least."""
+    """More bytes than the limit: at least `found`."""
 
     def __init__(self, found: int) -> None:
         super().__init__(found)
@@ -23,7 +23,7 @@ def open_input(path: str) -> BinaryIO:
     """The file, open for reading; a pipe (`<(…)`, `/dev/stdin`, a FIFO) and a device as well.
 
     Raises:
-        OSError: it is missing, a folder or not readable, or a pipe to which nobody writes.
+        OSError: it is missing, a folder or not readable, or a pipe without a writer.
     """
     if stat.S_ISFIFO(os.stat(path).st_mode):
         return _open_pipe(path)
@@ -64,7 +64,7 @@ def _open_pipe(path: str) -> BinaryIO:
         waiting = poll()
         waiting.register(handle, POLLIN)
         if not waiting.poll(FIRST_WRITER_S * 1000) and _has_no_writer(handle):
-            raise OSError(errno.ETIMEDOUT, "it is a pipe to which nobody writes", path)
+            raise OSError(errno.ETIMEDOUT, "it is a pipe without a writer", path)
         os.set_blocking(handle, True)
         return open(handle, "rb")
     except BaseException:
@@ -73,7 +73,7 @@ def _open_pipe(path: str) -> BinaryIO:
 
 
 def _has_no_writer(handle: int) -> bool:
-    """Asks an empty pipe: it is at its end without a writer, and has nothing yet with one."""
+    """Polls an empty pipe: without a writer it is at its end, with one it has nothing yet."""
     try:
         return os.read(handle, 1) == b""
     except BlockingIOError:

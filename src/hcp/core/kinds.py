@@ -1,4 +1,4 @@
-"""Every kind of rank group of a launch: those of GROUPS, and the levels of hierarchical CP after `cp`."""
+"""All kinds of rank groups of a launch: those in GROUPS, and the levels of hierarchical CP after `cp`."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ LEVEL_COMM = ("a2a", "p2p")
 class Kind(NamedTuple):
     """The groups of one kind.
 
-    `upstream` is the group_desc that NCCL's logs and the flight recorder show; `level` and `comm` are None but for
+    `upstream` is the group_desc that NCCL's logs and the flight recorder show; `level` and `comm` are None except for
     the levels of hierarchical CP.
     """
 
@@ -29,7 +29,7 @@ class Kind(NamedTuple):
 
 
 class RankKind(NamedTuple):
-    """The one group of a kind that holds a rank: its place in the list of groups, the rank's place in it."""
+    """The one group of a kind that contains a rank: its index in the list of groups, the rank's position in it."""
 
     name: str
     level: int | None
@@ -44,7 +44,7 @@ def kinds_of(grids: Grids, sizes: Sequence[int] = ()) -> list[Kind]:
     """All groups, kind by kind, in the order in which megatron-core creates them; `sizes` are the levels of CP.
 
     Raises:
-        HcpError: the product of `sizes` is not the cp size.
+        HcpError: the product of `sizes` isn't the cp size.
     """
     kinds = []
     for name, (grid, _, upstream) in GROUPS.items():
@@ -59,10 +59,10 @@ def kinds_of(grids: Grids, sizes: Sequence[int] = ()) -> list[Kind]:
 
 
 def kinds_at(grids: Grids, rank: int, sizes: Sequence[int] = ()) -> list[RankKind]:
-    """The groups of one rank in the same order, in closed form: no list of groups is made.
+    """The groups of one rank in the same order, in closed form, without building lists of groups.
 
     Raises:
-        HcpError: the product of `sizes` is not the cp size.
+        HcpError: the product of `sizes` isn't the cp size.
     """
     assert 0 <= rank < grids.world_size, (rank, grids.world_size)
     kinds = []

@@ -1,4 +1,4 @@
-"""Whole numbers that stand in text from outside: they have a bounded number of digits, or are none."""
+"""Whole numbers in untrusted text: with a bounded number of digits."""
 
 from __future__ import annotations
 
@@ -6,9 +6,9 @@ MOST_DIGITS = 18
 
 
 def whole_number(text: str, most_digits: int = MOST_DIGITS) -> int | None:
-    """The whole number that a text is, with a sign or underscores as people write them; None where it is none.
+    """The whole number in a text, with a sign or underscores as people write them; None if it isn't one.
 
-    Only ASCII digits: what looks like a number in another script is most likely a mistake of copying.
+    Only ASCII digits: what looks like a number in another script is most likely a copying mistake.
 
     >>> whole_number("131_072"), whole_number("-1"), whole_number("1.5"), whole_number("9" * 5000)
     (131072, -1, None, None)

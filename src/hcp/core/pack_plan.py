@@ -1,4 +1,4 @@
-"""How sequences fill packed rows: rows, padding, what is left out, by pack size.
+"""How sequences fill packed rows: rows, padding and dropped sequences, by pack size.
 
 Rows are filled from the longest sequence down, each into the fullest row that still has room (best fit decreasing).
 Megatron-Bridge's `first_fit_decreasing` takes the first such row instead; both need at most 11/9 of the fewest rows.
@@ -15,12 +15,12 @@ from hcp.core.errors import HcpError
 from hcp.core.shards import round_up
 
 BINS = 20
-"""Parts into which the fullness of rows is counted."""
+"""The number of bins for how full rows are."""
 _GOOD_WASTE = 0.05
 
 
 class PackPlan(NamedTuple):
-    """Rows of one size. Tokens are real ones, but for `padding` behind sequences and `unused` at the end of rows."""
+    """Rows of one size. Counts are real tokens, except `padding` after sequences and `unused` at the end of rows."""
 
     pack_size: int
     multiple: int
@@ -38,11 +38,11 @@ class PackPlan(NamedTuple):
 
     @property
     def waste(self) -> float:
-        """The part of all places that holds no real token."""
+        """The fraction of all positions that hold no real token."""
         return (self.padding + self.unused) / (self.rows * self.pack_size) if self.rows else 0.0
 
     def micro_batches(self, dp: int) -> int:
-        """Rows that a data-parallel rank trains on in an epoch; a row is a micro-batch."""
+        """Rows that a data-parallel rank trains on per epoch; a row is a micro-batch."""
         return -(-self.rows // dp)
 
 
@@ -51,18 +51,18 @@ def plan_rows(lengths: Iterable[int], pack_size: int, multiple: int = 1) -> Pack
 
     Args:
         lengths: real tokens of each sequence.
-        pack_size: tokens of a row.
+        pack_size: tokens per row.
         multiple: what each padded length is a multiple of (`shards.pad_multiple`).
 
     >>> plan_rows([10, 22, 30, 99], 64, 4)[:8]
     (64, 4, 2, 3, 62, 6, 60, 1)
 
     Raises:
-        HcpError: the row is no multiple of `multiple`, or shorter than one.
+        HcpError: the row isn't a multiple of `multiple`, or is shorter than one.
     """
     if pack_size < multiple or pack_size % multiple:
         fits = round_up(max(pack_size, 1), multiple)
-        raise HcpError(f"rows of {pack_size} tokens; wanted a multiple of {multiple}, as sequences are; take {fits}")
+        raise HcpError(f"rows of {pack_size} tokens; wanted a multiple of {multiple}, like sequences; use {fits}")
     real = Counter(lengths)
     fitting = {length: times for length, times in real.items() if round_up(length, multiple) <= pack_size}
     padded: Counter[int] = Counter()
@@ -91,9 +91,9 @@ def plan_rows(lengths: Iterable[int], pack_size: int, multiple: int = 1) -> Pack
 
 
 def _filled(padded: Mapping[int, int], pack_size: int) -> Counter[tuple[int, int]]:
-    """Rows by (free tokens, sequences). Alike rows are kept together, so that their number does not matter."""
+    """Rows by (free tokens, sequences). Identical rows are kept together, so that their number doesn't matter."""
     rows: Counter[tuple[int, int]] = Counter()
-    order: list[tuple[int, int]] = []  # the kinds of rows there are, the fullest first
+    order: list[tuple[int, int]] = []  # the kinds of rows, fullest first
     for length in sorted(padded, reverse=True):
         left = padded[length]
         while left:
@@ -128,7 +128,7 @@ def _take(rows: Counter[tuple[int, int]], order: list[tuple[int, int]], kind: tu
 
 
 def pack_sizes(longest: int, multiple: int, most: int) -> list[int]:
-    """Row lengths worth comparing: that of the longest sequence, and powers of two times the multiple up to `most`.
+    """Row lengths worth comparing: the longest sequence's, and powers of two times the multiple up to `most`.
 
     >>> pack_sizes(3000, 8, 16384)
     [3000, 4096, 8192, 16384]
@@ -140,7 +140,7 @@ def pack_sizes(longest: int, multiple: int, most: int) -> list[int]:
 
 
 def best_of(plans: Iterable[PackPlan]) -> PackPlan:
-    """The shortest rows that lose nothing and waste little; if none do, those that lose and waste the least."""
+    """The shortest rows that drop nothing and waste little; if none do, those that drop and waste the least."""
     found = sorted(plans, key=lambda plan: (plan.lost_tokens, plan.waste > _GOOD_WASTE, plan.pack_size))
     good = found[0]
     if good.waste <= _GOOD_WASTE:

@@ -1,7 +1,7 @@
-"""Packed batches: where the sequences of a row lie, which tokens each context-parallel rank gets, and what is lost.
+"""Packed batches: where a row's sequences are, which tokens each context-parallel rank gets, and what is lost.
 
-`cu_seqlens` counts real tokens, `cu_seqlens_padded` the tokens as they lie in memory; both start at 0 and have one
-entry more than there are sequences, as Transformer Engine takes them. Which chunks a rank holds is `hcp.core.shards`.
+`cu_seqlens` counts real tokens, `cu_seqlens_padded` the tokens as laid out in memory; both start at 0 and have one
+entry more than there are sequences, as Transformer Engine expects. Which chunks a rank holds is `hcp.core.shards`.
 """
 
 from __future__ import annotations
@@ -36,8 +36,8 @@ def pack_row(seqlens: Iterable[int], multiple: int = 1, row: int | None = None) 
     Args:
         seqlens: real tokens of each sequence.
         multiple: what each padded length is a multiple of (`shards.pad_multiple`).
-        row: tokens of the whole row; what the sequences leave free follows as one more sequence without real tokens,
-            which is how Megatron-Bridge fills a row.
+        row: tokens of the whole row; what the sequences leave free becomes one more sequence without real tokens,
+            as Megatron-Bridge fills a row.
 
     >>> pack_row([10, 22], 4, row=40)
     Boundaries(cu_seqlens=[0, 10, 32, 32], cu_seqlens_padded=[0, 12, 36, 40])
@@ -63,7 +63,7 @@ def sample_positions(seqlen: int, cp_rank: int, cp_size: int) -> list[int]:
     [2, 3, 4, 5]
 
     Raises:
-        HcpError: the length is no multiple of 2·cp.
+        HcpError: the length isn't a multiple of 2·cp.
     """
     return shard_indices(seqlen, cp_rank, cp_size)
 
@@ -77,7 +77,7 @@ def sequence_positions(cu_seqlens_padded: Sequence[int], cp_rank: int, cp_size: 
     [1, 2, 2, 3, 4, 5]
 
     Raises:
-        HcpError: a padded length is no multiple of 2·cp.
+        HcpError: a padded length isn't a multiple of 2·cp.
     """
     return [
         index - cu_seqlens_padded[bisect_right(cu_seqlens_padded, index) - 1]
@@ -86,11 +86,11 @@ def sequence_positions(cu_seqlens_padded: Sequence[int], cp_rank: int, cp_size: 
 
 
 def partition_as_compiled(cu_seqlens: Sequence[int], total: int, cp_rank: int, cp_size: int) -> list[int]:
-    """What Transformer Engine's compiled kernel gives a rank, whatever the lengths are: [total // cp].
+    """What Transformer Engine's compiled kernel gives a rank, for any lengths: [total // cp].
 
-    The kernel divides boundaries and lengths in whole numbers and tests the multiple of 2·cp in a device assertion,
-    which release builds leave out. Equal to `shards.shard_thd_indices` where every length is such a multiple.
-    Source: transformer-engine, transformer_engine/common/fused_attn/context_parallel.cu, thd_partition_indices_kernel.
+    The kernel uses integer division on boundaries and lengths and checks the multiple of 2·cp in a device assertion,
+    which release builds compile out. Equal to `shards.shard_thd_indices` where every length is such a multiple. Source:
+    transformer-engine, transformer_engine/common/fused_attn/context_parallel.cu, thd_partition_indices_kernel.
 
     >>> partition_as_compiled([0, 10, 32], 32, 0, 2)[:5]
     [0, 1, 6, 7, 8]
@@ -107,7 +107,7 @@ def partition_as_compiled(cu_seqlens: Sequence[int], total: int, cp_rank: int, c
 
 
 def misplaced(cu_seqlens: Sequence[int], cp_size: int) -> Misplaced:
-    """The tokens that Transformer Engine loses and doubles where a length is no multiple of 2·cp.
+    """The tokens that Transformer Engine loses and duplicates if a length isn't a multiple of 2·cp.
 
     >>> misplaced([0, 10, 32], 2)
     Misplaced(lost=[9, 31], doubled=[6, 25])

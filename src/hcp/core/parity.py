@@ -1,12 +1,12 @@
-"""A launch made small enough to train here with context parallelism and without, and how far both may be apart.
+"""A launch made small enough to train here with and without context parallelism, and how far the two may differ.
 
-What decides whether context parallelism is right stays: the type of communication, the two levels, the heads of a rank
-and their ratio, windows, sinks, multi-latent attention, packing, experts. What only costs time shrinks: widths, layers,
-tokens, ranks. Both lists are part of the answer.
+What determines the correctness of context parallelism is kept: the communication type, the two levels, the heads per
+rank and their ratio, windows, sinks, multi-latent attention, packing, experts. What only costs time shrinks: widths,
+layers, tokens, ranks. Both lists are part of the answer.
 
-How far: the same computation in another order differs by rounding, which the model amplifies. As TTrace does
-(arXiv 2506.09280), the amplification is measured: the training without context parallelism is repeated with every
-weight off by one rounding, and what that moves, times SAFETY, is what context parallelism may move.
+How far: the same computation in another order differs by rounding, which the model amplifies. As in TTrace (arXiv
+2506.09280), the amplification is measured: training without context parallelism is repeated with every weight off by
+one rounding, and SAFETY times the resulting change is the tolerance for context parallelism.
 """
 
 from __future__ import annotations
@@ -20,16 +20,17 @@ from hcp.core.errors import HcpError
 
 UNIT_ROUNDOFF = {"float64": 2.0**-53, "float32": 2.0**-24, "bfloat16": 2.0**-8}
 SAFETY = 16.0
-"""Times what one rounding of each weight moves: a sum over 2^8 terms in another order is off by 2^4 roundings."""
+"""Multiple of the change from one rounding of each weight: 2^8 terms in another order are off by 2^4 roundings."""
 MAX_HEADS, MAX_EXPERTS, HEAD_DIM, TOKENS_OF_A_RANK = 64, 8, 8, 16
 
 
 class TinyLaunch(NamedTuple):
-    """What a program needs to know to train the small model. Plain values: it travels as JSON.
+    """What a program needs to train the small model. Plain values: it is passed as JSON.
 
-    hcp_sizes None with a2a+p2p is what it is in the launch: forgotten (HCP001). window is the left side in tokens, -1:
-    none; window_skip Megatron's window_attn_skip_freq. experts 0: dense. mla: multi-latent attention. per_token_loss is
-    calculate_per_token_loss. seed 0 packs the same three sequences always, another one draws their lengths.
+    hcp_sizes None with a2a+p2p means the same as in the launch: missing (HCP001). window is the left side in tokens,
+    -1: none; window_skip Megatron's window_attn_skip_freq. experts 0: dense. mla: multi-latent attention.
+    per_token_loss is calculate_per_token_loss. seed 0 always packs the same three sequences; any other seed draws their
+    lengths.
     """
 
     comm_type: str
@@ -74,7 +75,7 @@ class TinyLaunch(NamedTuple):
 
 
 class TinyPlan(NamedTuple):
-    """The small launch, and in words what was made smaller and what is missing."""
+    """The small launch, and in words what was made smaller and what is left out."""
 
     launch: TinyLaunch
     scaled: tuple[str, ...]
@@ -82,7 +83,7 @@ class TinyPlan(NamedTuple):
 
 
 def tiny_launch(facts: Mapping[str, Any], processes: int, precision: str) -> TinyPlan:
-    """The small launch for that many processes at most.
+    """The small launch for at most that many processes.
 
     Args:
         facts: the known facts of a launch, by name; what is absent is unknown.
@@ -94,7 +95,7 @@ def tiny_launch(facts: Mapping[str, Any], processes: int, precision: str) -> Tin
     tp = _whole(facts, "tp", 1)
     rooms = 4 if sizes else 2
     experts = min(_whole(facts, "num_experts", 0), MAX_EXPERTS)
-    # Upstream refuses experts with tensor parallelism unless sequence parallelism is on, which torch's norms refuse.
+    # Upstream rejects experts with TP unless sequence parallelism is on, which torch's norms don't support.
     small_tp = 2 if tp > 1 and not experts and processes >= 2 * rooms else 1
     room = processes // small_tp
     if room < rooms:
@@ -126,11 +127,11 @@ def tiny_launch(facts: Mapping[str, Any], processes: int, precision: str) -> Tin
 
 
 def tolerance_of(sensitivity: float, precision: str, *, has_float32: bool) -> float:
-    """How far two orders of the same sums may be apart, relative to the size of the tensor.
+    """How far two summation orders may differ, relative to the size of the tensor.
 
     Args:
-        sensitivity: what one rounding of every weight moved.
-        has_float32: whether a step before it is taken in float32 whatever the precision: Megatron-Core's
+        sensitivity: the change from one rounding of every weight.
+        has_float32: whether a preceding step is always done in float32, whatever the precision: Megatron-Core's
             cross-entropy (so every gradient) and router, Transformer Engine's sinks.
 
     >>> tolerance_of(0.0, "float64", has_float32=False) < 1e-14 < tolerance_of(1e-3, "bfloat16", has_float32=True)
@@ -164,7 +165,7 @@ def _cp_of(facts: Mapping[str, Any]) -> tuple[int, str, list[int] | None]:
 
 
 def _levels(sizes: list[int], room: int) -> list[int]:
-    """Two levels of at most `room` ranks, each at least 2 where it was; the one that lost most grows first."""
+    """Two levels of at most `room` ranks, each at least 2 if it was; the one that shrank most grows first."""
     small = [min(size, 2) for size in sizes]
     while True:
         grown = [
@@ -178,7 +179,7 @@ def _levels(sizes: list[int], room: int) -> list[int]:
 
 
 def _heads(facts: Mapping[str, Any], tp: int, small_tp: int) -> tuple[int, int, list[str]]:
-    """As many heads and KV heads on a rank as the launch has there, halved together while they are too many."""
+    """As many heads and KV heads per rank as in the launch, halved together while there are too many."""
     heads = _whole(facts, "heads", 0)
     noted = [] if heads else ["heads are not stated: 16, with 4 KV heads"]
     heads = heads or 16
@@ -197,7 +198,7 @@ def _heads(facts: Mapping[str, Any], tp: int, small_tp: int) -> tuple[int, int, 
 
 
 def _skip(skip: Any) -> int | list[int] | None:
-    """Which layers have no window, for two layers: one of each where the launch has both."""
+    """Which layers have no window, for two layers: one of each if the launch has both."""
     if isinstance(skip, (list, tuple)) and skip:
         return [int(bool(skip[0])), int(bool(skip[-1]))] if len({bool(kind) for kind in skip}) < 2 else [1, 0]
     return 2 if isinstance(skip, int) and not isinstance(skip, bool) and skip > 1 else None
@@ -215,7 +216,7 @@ def _scaled(facts: Mapping[str, Any], launch: TinyLaunch, window: int) -> list[s
         said.append(f"window: {window} -> {launch.window} tokens before its own")
     experts = _whole(facts, "num_experts", 0)
     if experts > launch.experts:
-        said.append(f"experts: {experts} -> {launch.experts}, of a token {launch.topk}; which ones is pinned")
+        said.append(f"experts: {experts} -> {launch.experts}, {launch.topk} per token; routing is fixed")
     layers, tokens = facts.get("num_layers"), facts.get("seq_length")
     said.append(f"layers: {layers or 'not stated'} -> {launch.layers}")
     said.append(f"tokens: {tokens or 'not stated'} -> {launch.seq_length}, {HEAD_DIM} channels per head")
@@ -228,7 +229,7 @@ _MISSING = (
     ("ep", "expert parallelism: all experts on each rank", 1),
     ("hybrid_context_parallel", _DYNAMIC, False),
     ("dynamic_context_parallel", _DYNAMIC, False),
-    ("sequence_parallel", "sequence parallelism: torch's norms refuse it", False),
+    ("sequence_parallel", "sequence parallelism: torch's norms don't support it", False),
     ("fp8", "FP8: its arithmetic needs a GPU", None),
     ("mtp_layers", "multi-token prediction", None),
     ("hybrid_pattern", "Mamba layers and the order of a hybrid model", None),
@@ -238,7 +239,7 @@ _MISSING = (
     ("fsdp", "FSDP", False),
     ("spec", "the launch's own layer spec", None),
 )
-"""A fact, what of it is not imitated, and the value with which there is nothing to imitate."""
+"""A fact, what of it isn't reproduced, and the value for which there is nothing to reproduce."""
 
 
 def _missing(facts: Mapping[str, Any]) -> list[str]:

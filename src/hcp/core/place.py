@@ -1,4 +1,4 @@
-"""Where a text stands in a file."""
+"""Where a text is in a file."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from typing import NamedTuple
 
 
 class Location(NamedTuple):
-    """A span of text: 1-based line and column (in characters), the end exclusive."""
+    """A span of text: 1-based line and column (in characters), end exclusive."""
 
     file: str
     line: int

@@ -9,7 +9,7 @@ from hcp.core.errors import HcpError
 
 
 class Spans(NamedTuple):
-    """How many nodes, and how many NVLink domains, each of some groups touches."""
+    """How many nodes and NVLink domains each group touches."""
 
     nodes: list[int]
     domains: list[int]
@@ -24,11 +24,11 @@ class Spans(NamedTuple):
 
 
 class Placement:
-    """Where the ranks of a launch are, for a distribution that Slurm or torchrun makes.
+    """Where the ranks of a launch are, under the distribution of Slurm or torchrun.
 
-    block: ranks 0 … gpus_per_node-1 on node 0, and so on. cyclic (`srun --distribution=cyclic`): rank r on node
-    r mod the number of nodes. An NVLink domain is `nvlink_domain` GPUs that follow each other node by node: the node
-    itself on HGX, up to 72 GPUs on NVL72.
+    block: ranks 0 … gpus_per_node-1 on node 0, and so on. cyclic (`srun --distribution=cyclic`): rank r on node r mod
+    the number of nodes. An NVLink domain is `nvlink_domain` consecutive GPUs, node by node: the node itself on HGX, up
+    to 72 GPUs on NVL72.
 
     >>> Placement(16, 8).node_of(9), Placement(16, 8, kind="cyclic").node_of(9)
     (1, 1)
@@ -78,7 +78,7 @@ class Placement:
         return [self.domain_of(rank) for rank in range(self.world_size)]
 
     def crosses_node(self, ranks: Iterable[int]) -> bool:
-        """Whether the ranks are on more than one node; looks at no more ranks than a node has GPUs, plus one."""
+        """Whether the ranks are on more than one node; examines at most one rank more than a node has GPUs."""
         return _differ(map(self.node_of, ranks))
 
     def crosses_domain(self, ranks: Iterable[int]) -> bool:
@@ -100,7 +100,7 @@ class Placement:
 def places_of(ranks: Sequence[int], place: Sequence[int]) -> set[int]:
     """The nodes (or domains) that a group touches; `place[rank]` is the node of a rank.
 
-    The answer comes from where the ranks are, so it also holds for a list that was gathered on a cluster.
+    `place` may also be a list that was gathered on a cluster.
 
     >>> places_of(range(0, 16, 4), Placement(16, 8).nodes())
     {0, 1}

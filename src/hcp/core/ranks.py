@@ -122,7 +122,7 @@ class RankMesh:
             self.world_size *= size
 
     def groups(self, *axes: str) -> RankGroups:
-        """The groups whose members differ along `axes` only. The order in which the axes are named is irrelevant."""
+        """The groups whose members differ only along `axes`. The order in which the axes are named is irrelevant."""
         assert set(axes) <= set(self.sizes), f"axes {axes} of a mesh {tuple(self.sizes)}"
         dims = {axis: (size, self.strides[axis]) for axis, size in self.sizes.items()}
         inside = tuple(dim for axis, dim in dims.items() if axis in axes)
@@ -169,7 +169,7 @@ def grids_of(
     """The dense and the expert mesh of a launch; `etp` None means tp.
 
     Raises:
-        HcpError: megatron-core would refuse the sizes: a grid does not divide the world, `order` lacks an axis,
+        HcpError: megatron-core would reject the sizes: a grid doesn't divide the world, `order` lacks an axis,
             or the pipeline groups of the two grids differ.
 
     Source: megatron-core, megatron/core/parallel_state.py, initialize_model_parallel.
@@ -205,7 +205,7 @@ def grids_of(
         _mesh_of(axes, {"tp": etp, "gtp": 1, "cp": 1, "ep": ep, "dp": edp, "pp": pp}, order),
         "-".join(axis for axis in axes if axis != "gtp" or gtp > 1),
     )
-    # Upstream asks `order.endswith("pp")` of the order as written, then compares the two lists of pp groups.
+    # Upstream checks `order.endswith("pp")` on the order as written, then compares the two lists of pp groups.
     if pp > 1 and not order.endswith("pp") and dp != edp:
         raise HcpError(
             f"order {order} does not end with pp, so dp {dp} and the experts' dp {edp} must be equal: "

@@ -1,4 +1,4 @@
-"""Releases of upstream packages in which something about context parallelism begins or ends; one name for each."""
+"""Releases of upstream packages in which a feature of context parallelism begins or ends; one name for each."""
 
 from __future__ import annotations
 
@@ -22,17 +22,17 @@ TE_LEVELS = "1.12"
 TE_PACKED_LEVELS = "2.19"
 """Transformer Engine has a2a+p2p for packed data."""
 TE_RING_REUSES_BUFFERS = "2.20"
-"""Transformer Engine's ring holds the KV and output of two steps at a time; before, of all its steps."""
+"""Transformer Engine's ring holds the KV and output of two steps at a time; before, those of all steps."""
 MCORE_SHARED_KV_HEADS = "0.16"
 """megatron-core lets several tensor-parallel ranks hold the same KV head."""
 MCORE_PADS_PACKED_VALUES = "0.18"
 """megatron-core pads MLA's packed values to the width of its queries."""
 TE_A2A_KEEPS_OUTPUT = "2.8"
-"""Transformer Engine's a2a keeps the attention output of before the all-to-all for its backward pass."""
+"""Transformer Engine's a2a keeps the attention output from before the all-to-all for its backward pass."""
 TE_LEVELS_KEEP_OUTPUT = "2.15"
 """... and its a2a+p2p."""
 TE_GATHER_KEEPS_ONE_OUTPUT = "2.15"
-"""Transformer Engine's all_gather keeps its output once; before, also those of its two halves."""
+"""Transformer Engine's all_gather keeps its output once; before, also the outputs of its two halves."""
 
 
 @lru_cache(maxsize=1024)

@@ -1,4 +1,4 @@
-"""Plain data against a table of what it should be: each wrong value by its path, with what was found and is wanted."""
+"""Validates plain data against a table of shapes: each wrong value by its path, with what was found and wanted."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ _MOST_NAMES = 12
 
 
 class Leaf(NamedTuple):
-    """A value without parts: what is wanted, in words, and whether a value is that."""
+    """A value without parts: what is wanted, in words, and a test for it."""
 
     wanted: str
     holds: Callable[[Any], bool]
@@ -36,7 +36,7 @@ class MapOf(NamedTuple):
 
 
 class Fields(NamedTuple):
-    """A mapping with these keys. A key that may be absent may be null as well; `others`: unknown keys are let pass."""
+    """A mapping with these keys. A key that may be absent may be null as well; `others`: unknown keys are allowed."""
 
     required: Mapping[str, Shape] = {}
     optional: Mapping[str, Shape] = {}
@@ -47,7 +47,7 @@ Shape = Leaf | ListOf | MapOf | Fields
 
 
 def is_text(value: Any) -> bool:
-    """Whether a value is a text that says something and that a program can take as an argument."""
+    """Whether a value is a non-blank text that a program can take as an argument."""
     return isinstance(value, str) and bool(value.strip()) and "\0" not in value
 
 
@@ -116,20 +116,20 @@ def checked(value: Any, shape: Shape, file: str) -> None:
     """Returns if the data has the shape.
 
     Raises:
-        HcpError: it has not; the faults in one line, the first eight of them.
+        HcpError: it doesn't; the first eight errors in one line.
     """
     refuse(list(faults(value, shape)), file)
 
 
 def refuse(found: list[str], file: str) -> None:
-    """Raises the faults, if there are any, as one line."""
+    """Raises the errors, if there are any, as one line."""
     if found:
         more = f"; and {len(found) - _MOST_FAULTS} more" if len(found) > _MOST_FAULTS else ""
         raise HcpError(f"{visible(file)}: {'; '.join(found[:_MOST_FAULTS])}{more}; correct the file")
 
 
 def wrong(path: str, value: Any, wanted: str) -> str:
-    """One fault: where, what was found, what is wanted."""
+    """One error: where, what was found, what is wanted."""
     found = "an empty list" if value == [] else "an empty mapping" if value == {} else None
     if found is None:
         found = visible(repr(value))

@@ -1,4 +1,4 @@
-"""Passwords, tokens and keys in text from outside: told by their names, and never shown."""
+"""Passwords, tokens and keys in untrusted text: recognized by their names, and never shown."""
 
 from __future__ import annotations
 
@@ -18,17 +18,17 @@ _HARMLESS_NAMES = (
     "sort special split start step stop task text thinking tools total unk video vision word"
 )
 _HARMLESS = frozenset(_HARMLESS_NAMES.upper().split())
-"""What comes before `key` or `token` in names of training: `data.prompt_key`, `--eos-token`."""
+"""Words before `key` or `token` in training settings: `data.prompt_key`, `--eos-token`."""
 _URL = re.compile(r"://(?!git@)[^/\s@]*(?:@[^/\s@]*)*@")
 _KNOWN = re.compile(r"\b(?:hf_[A-Za-z0-9]{16,}|(?:sk-|gh[opsu]_|github_pat_|glpat-)[A-Za-z0-9_-]{16,})")
-"""How tokens of well-known services begin. Those of Hugging Face have no underscores: `hf_to_megatron.py` is a file."""
+"""Prefixes of well-known services' tokens. Those of Hugging Face have no underscores: `hf_to_megatron.py` is a file."""
 _QUOTES = "\"'`"
 _UNQUOTED_END = " \t\r\n;&|<>)}]"
 _NEXT_ENTRY = re.compile(r",[ \t]*[\"']?[A-Za-z_]\w{0,80}[\"']?[ \t]*[=:]|,[ \t\n]|,$")
 
 
 def is_secret_name(name: str) -> bool:
-    """Whether what has this name is a credential: an environment variable, a flag, or the last part of a dotted key.
+    """Whether this is a credential's name: an environment variable, a flag, or the last part of a dotted key.
 
     >>> [is_secret_name(name) for name in ("HF_TOKEN", "--wandb-key", "a.env_vars.API_KEY", "data.prompt_key")]
     [True, True, True, False]
@@ -36,7 +36,7 @@ def is_secret_name(name: str) -> bool:
     as_written = name.rpartition(".")[2]
     last = as_written.upper()
     if last in _AT_THE_END or _RULE_ID.fullmatch(last):
-        return False  # a word of everybody's; as a flag, `--token`, it is a name
+        return False  # a common word; as a flag, `--token`, it is a name
     if any(word in last for word in _ANYWHERE):
         return True
     if not last.rstrip("0123456789_-").endswith(_AT_THE_END):
@@ -50,7 +50,7 @@ def is_secret_name(name: str) -> bool:
 def without_secrets(text: str) -> str:
     """The text with `***` for the values of what `is_secret_name` names, and for the user in a URL.
 
-    Read are `NAME=value`, `NAME: value`, `"NAME": "value"` and `--name value`. A value that is a variable stays.
+    Recognizes `NAME=value`, `NAME: value`, `"NAME": "value"` and `--name value`. A value that is a variable stays.
 
     >>> without_secrets("--export=ALL,HF_TOKEN=hf_x --wandb-key x https://me:pw@host/")
     '--export=ALL,HF_TOKEN=*** --wandb-key *** https://***@host/'
@@ -73,7 +73,7 @@ def without_secrets(text: str) -> str:
 
 
 def _value_of(text: str, name: int, place: int) -> tuple[int, int]:
-    """Where the value of the name at [name, place) stands; an empty range where none follows."""
+    """Where the value of the name at [name, place) is; an empty range if none follows."""
     is_flag = text[max(0, name - 1) : name] == "-"
     place = _past(text, place, _QUOTES + "]\\", 4)
     sign = _past(text, place, " \t", 8)

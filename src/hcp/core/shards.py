@@ -1,8 +1,8 @@
 """Which tokens each context-parallel rank holds: the zigzag, per sequence and per packed batch.
 
-The zigzag balances causal attention: a sequence is cut into 2·cp equal chunks and rank r holds chunks r and
-2·cp−1−r. Under hierarchical CP the same r is the rank in the whole CP group, not in a level.
-Source: megatron-core, megatron/core/utils.py, get_batch_on_this_cp_rank; transformer-engine,
+The zigzag balances causal attention: a sequence is split into 2·cp equal chunks and rank r holds chunks r and 2·cp−1−r.
+Under hierarchical CP the same r is the rank in the whole CP group, not in a level. Source: megatron-core,
+megatron/core/utils.py, get_batch_on_this_cp_rank; transformer-engine,
 transformer_engine/pytorch/attention/dot_product_attention/context_parallel.py, get_thd_partitioned_indices.
 """
 
@@ -18,7 +18,7 @@ from hcp.core.errors import HcpError
 def pad_multiple(cp_size: int, tp_size: int = 1, is_sequence_parallel: bool = False) -> int:
     """The multiple that each sequence length is padded to, in tokens: lcm(2·cp, cp·tp with sequence parallelism).
 
-    Without context parallelism only sequence parallelism asks for something: tp.
+    Without context parallelism only sequence parallelism requires a multiple: tp.
 
     >>> pad_multiple(4), pad_multiple(4, 8, True), pad_multiple(1, 8, True), pad_multiple(1)
     (8, 32, 8, 1)
@@ -52,7 +52,7 @@ def shard_ranges(seqlen: int, cp_rank: int, cp_size: int) -> tuple[range, range]
     (range(2, 4), range(12, 14))
 
     Raises:
-        HcpError: the length is no multiple of 2·cp (for cp 1 any length will do).
+        HcpError: the length isn't a multiple of 2·cp (for cp 1 any length is fine).
     """
     assert 0 <= cp_rank < cp_size, (cp_rank, cp_size)
     if cp_size == 1:
@@ -75,8 +75,8 @@ def shard_indices(seqlen: int, cp_rank: int, cp_size: int) -> list[int]:
 def shard_thd_indices(cu_seqlens_padded: Sequence[int], cp_rank: int, cp_size: int) -> list[int]:
     """The positions that a rank holds of a packed batch (thd), sequence by sequence: [total / cp].
 
-    Each sequence is cut for itself, so each padded length must be a multiple of 2·cp; that the total is one does
-    not suffice (Transformer Engine then loses tokens and doubles others).
+    Each sequence is split separately, so each padded length must be a multiple of 2·cp; it isn't enough that the total
+    is (Transformer Engine then loses some tokens and duplicates others).
 
     >>> shard_thd_indices([0, 4, 12], 0, 2)
     [0, 3, 4, 5, 10, 11]
@@ -117,7 +117,7 @@ def _chunk(seqlen: int, cp_size: int) -> int:
     chunk, rest = divmod(seqlen, 2 * cp_size)
     if rest:
         raise HcpError(
-            f"sequence length {seqlen} is no multiple of 2 x cp = {2 * cp_size}: "
+            f"sequence length {seqlen} is not a multiple of 2 x cp = {2 * cp_size}: "
             f"pad it to {seqlen - rest + 2 * cp_size}"
         )
     return chunk

@@ -1,4 +1,4 @@
-"""Ends a command that is asked to stop as an error would end it: `finally` runs, and what was started is ended."""
+"""Ends a command on a termination signal as an error would: `finally` runs, and started processes are ended."""
 
 from __future__ import annotations
 
@@ -15,8 +15,8 @@ _ASKS = tuple(getattr(signal, name) for name in ("SIGINT", "SIGTERM", "SIGHUP", 
 def ends_cleanly() -> Iterator[None]:
     """Inside, the first SIGINT, SIGTERM, SIGHUP or SIGQUIT raises SystemExit(128 + its number) in the main thread.
 
-    Later ones are ignored until the process ends, so that nothing interrupts the cleaning up; what the caller ignores
-    (`nohup`) stays ignored. Outside the main thread, which alone gets signals, nothing changes.
+    Later ones are ignored until the process ends, so that nothing interrupts the cleanup; what the caller ignores
+    (`nohup`) stays ignored. Outside the main thread, the only one that gets signals, nothing changes.
     """
     if threading.current_thread() is not threading.main_thread():
         yield

@@ -13,7 +13,7 @@ Dims = tuple[tuple[int, int], ...]
 class Ranks(Sequence[int]):
     """`range` over several axes: `start` plus every sum of multiples of the strides, first axis fastest.
 
-    Nothing is enumerated before it is asked for.
+    Evaluated lazily.
 
     >>> list(Ranks(1, ((2, 2), (2, 8))))
     [1, 3, 9, 11]

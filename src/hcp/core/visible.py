@@ -1,4 +1,4 @@
-"""What text from outside passes through before it is printed, and what shortens an answer that is too long."""
+"""Escapes untrusted text before it is printed, and shortens answers that are too long."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ def visible(text: str) -> str:
     r"""The text on one line, with everything that is not printable written as an escape.
 
     Control characters could move a terminal's cursor or start a line that a CI runner executes; bidirectional and
-    invisible ones show a text that is not there; a lone surrogate stands for a byte of a file name that is not UTF-8.
+    invisible ones misrepresent the text; a lone surrogate represents a non-UTF-8 byte of a file name.
 
     >>> visible("p2p\n::error::x \x1b[2J")
     'p2p\\n::error::x \\x1b[2J'
@@ -30,11 +30,11 @@ def _escape(letter: str) -> str:
 
 
 SHORTENED = ((200, 8), (100, 4), (50, 2), (25, 1))
-"""Letters of a text and entries of a list, tried one after the other where a single finding is too long."""
+"""Limits on characters per text and entries per list, tried in turn if a single finding is too long."""
 
 
 def shortened(value: Any, letters: int, entries: int) -> Any:
-    """The value with at most so many letters in each text and entries in each list."""
+    """The value with at most this many characters per text and entries per list."""
     if isinstance(value, str):
         return value if len(value) <= letters else value[: letters - 3] + "..."
     if isinstance(value, dict):

@@ -1,4 +1,4 @@
-"""Upstream's wheels that are unpacked on this machine: $HCP_UPSTREAM, else ~/.cache/hcp-upstream.
+"""Upstream's wheels unpacked on this machine: $HCP_UPSTREAM, else ~/.cache/hcp-upstream.
 
 `python tests/fetch_upstream.py` puts them there, one folder PACKAGE-X.Y.Z per release.
 """
@@ -13,7 +13,7 @@ from hcp.core.errors import HcpError
 
 
 def unpacked_releases(package: str) -> dict[str, Path]:
-    """The folders of a package, by version, the oldest first."""
+    """The folders of a package, by version, oldest first."""
     found = {folder.name.rpartition("-")[2]: folder for folder in _place().glob(f"{package}-[0-9]*")}
     return {version: found[version] for version in sorted(found, key=_numbers)}
 
@@ -22,14 +22,14 @@ def unpacked(package: str, release: str | None = None) -> Path:
     """The folder of a release, or of the newest.
 
     Raises:
-        HcpError: it is not there.
+        HcpError: it isn't there.
     """
     found = unpacked_releases(package)
     version = release or next(reversed(found), None)
     if version not in found:
         raise HcpError(
-            f"{_place()}: found no {package}-{version or 'X.Y.Z'}; wanted its wheel unpacked there; "
-            "set HCP_UPSTREAM to the folder that holds it"
+            f"{_place()}: found no {package}-{version or 'X.Y.Z'}; wanted its wheel unpacked there; set HCP_UPSTREAM "
+            f"to the folder that contains it"
         )
     return found[version]
 

@@ -18,12 +18,12 @@ def build_launch(
 ) -> Launch:
     """The launch that a reading describes.
 
-    Order of precedence, weakest first: upstream's default (for an unknown recipe, what it is presumed to leave), the
-    recipe, the model's config.json (without it, what its name tells), the launch, an assumption.
-    Derived facts are computed last, and never replace a stated one.
+    Precedence, lowest first: upstream's default (for an unknown recipe, the presumed value), the recipe, the model's
+    config.json (or, without it, the sizes of a model that the launch names), the launch, an assumption. Derived facts
+    are computed last and never replace a stated one.
 
     Raises:
-        HcpError: a value cannot be of its fact's type (one line, with the place).
+        HcpError: a value doesn't have its fact's type (one line, with the location).
     """
     assumed, model = assumed or {}, model or {}
     stated, unknown = _stated(reading)
@@ -53,13 +53,13 @@ def build_launch(
 
 
 def with_settings(launch: Launch, edits: Iterable[Setting], removed: frozenset[str] = frozenset()) -> Launch:
-    """The launch as it would be with the settings changed, under whatever key their facts were written."""
+    """The launch with the settings changed, under whatever keys their facts were written."""
     edit = edit_settings(launch.reading, edits, removed)
     return build_launch(edit.reading, assumed=edit.still_assumed(launch.assumed), model=launch.model)
 
 
 def with_facts(launch: Launch, facts: Mapping[str, Fact]) -> Launch:
-    """The launch with facts that no key holds replaced (an environment variable, the placement)."""
+    """The launch with facts replaced that have no key (an environment variable, the placement)."""
     edit = edit_facts(launch.reading, facts)
     return build_launch(edit.reading, assumed=edit.still_assumed(launch.assumed), model=launch.model)
 
@@ -74,8 +74,8 @@ def _stated(reading: Reading) -> tuple[dict[str, Fact], dict[str, str]]:
         entry = index.get(setting.key)
         if entry is None:
             continue
-        # The table lists a fact's keys best first (model.seq_length before dataset.seq_length): the best one
-        # written wins, and of the same key the last one written.
+        # The table lists a fact's keys best first (model.seq_length before dataset.seq_length): the best key present
+        # wins, and for repeated keys the last occurrence.
         if order[setting.key] > rank.get(entry.fact, len(order)):
             continue
         rank[entry.fact] = order[setting.key]
@@ -92,7 +92,7 @@ def _stated(reading: Reading) -> tuple[dict[str, Fact], dict[str, str]]:
 
 
 def _unwrap(dialect: str, setting: Setting) -> Setting:
-    """argparse's `nargs="+"` with one value: Megatron-LM keeps the value itself, not a list of one."""
+    """argparse's `nargs="+"` with one value: Megatron-LM keeps the value itself, not a one-element list."""
     if dialect in COMMAND_LINES and isinstance(setting.value, list) and len(setting.value) == 1:
         return setting._replace(value=setting.value[0])
     return setting
@@ -110,7 +110,7 @@ def _defaults(reading: Reading, stated: Mapping[str, Fact], unknown: Mapping[str
                 facts[name] = Fact(value, "default")
     by_model = reading.dialect in MODEL_DECIDES
     if by_model if reading.complete else key_dialect(reading.dialect) == "bridge":
-        # A recipe decides what an override list leaves out; in verl the model decides what verl has no default for.
+        # A recipe sets what an override list omits; in verl the model sets what verl has no default for.
         from hcp.launch.facts.presumed import presumptions
 
         table = presumptions()

@@ -1,4 +1,4 @@
-"""From a setting's written value to the value of its fact, or one clear line."""
+"""Converts a setting's written value to its fact's value, or raises a one-line error."""
 
 from __future__ import annotations
 
@@ -19,10 +19,10 @@ _NONE = {"none", "null", "~", ""}
 
 
 def coerce(spec: FactSpec, setting: Setting, negated: bool = False) -> Any:
-    """The fact's value, typed as the table says.
+    """The fact's value, with the type that the table gives.
 
     Raises:
-        HcpError: the value cannot be of the type; names the key, the place, the value and what was wanted.
+        HcpError: the value doesn't have the type; names the key, the location, the value and what was wanted.
     """
     raw = setting.value
     if spec.type == "bool":

@@ -1,4 +1,4 @@
-"""Findings that a launch accepts: the comment `# hcp: ignore=RULE reason` beside a key."""
+"""Findings accepted by the launch: the comment `# hcp: ignore=RULE reason` beside a key."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ IGNORE = re.compile(
 
 
 def acceptances_of(text: str, file: str) -> tuple[Acceptance, ...]:
-    """The accepted findings of a YAML or override file. A missing reason is "": the engine does not accept it.
+    """The accepted findings of a YAML or override file. A missing reason is "": the engine doesn't accept it.
 
     >>> [(a.rule, a.reason) for a in acceptances_of("a: 1  # hcp: ignore=TOPO001 measured, no slower", "x.yaml")]
     [('TOPO001', 'measured, no slower')]
@@ -28,7 +28,7 @@ def acceptances_of(text: str, file: str) -> tuple[Acceptance, ...]:
 
 
 def acceptances_in(line: str, file: str, number: int) -> list[Acceptance]:
-    """The accepted findings in one line of a file; `number` counts from 1."""
+    """The accepted findings in one line of a file; `number` is 1-based."""
     match = IGNORE.search(line)
     if match is None:
         return []

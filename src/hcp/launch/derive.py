@@ -1,4 +1,4 @@
-"""Facts that follow from other facts. A stated fact is never replaced; an unknown input leaves the result unknown."""
+"""Facts derived from other facts. A stated fact is never replaced; an unknown input leaves the result unknown."""
 
 from __future__ import annotations
 
@@ -52,7 +52,7 @@ INPUTS: Mapping[str, tuple[str, ...]] = {
         "qkv_format",
     ),
 }
-"""Which facts each derived one follows from."""
+"""The facts from which each derived fact is computed."""
 
 
 def derive(dialect: Dialect, facts: Facts, unknown: MutableMapping[str, str]) -> None:
@@ -81,14 +81,14 @@ def _value(facts: Facts, name: str) -> Any:
 
 
 def _put(facts: Facts, name: str, value: Any, source: str | None = None) -> None:
-    """`source` is the fact whose place in the file stands for the derived one."""
+    """`source` is the fact whose location in the file is used for the derived one."""
     if name not in facts or facts[name].value is None:
         origin = facts.get(source) if source else None
         facts[name] = Fact(value, "derived", origin.location if origin else None, origin.key if origin else None)
 
 
 def _branch(facts: Facts) -> None:
-    """megatron-core's branch where its version tells: a release is main, a build such as 0.19.0+3f2a9c is either."""
+    """megatron-core's branch, if its version tells: a release is main, a build such as 0.19.0+3f2a9c can be either."""
     version = str(_value(facts, "mcore"))
     if version.replace(".", "").isdecimal() or version.partition("+")[2].startswith("dev"):
         _put(facts, "mcore_branch", "dev" if "+" in version else "main", "mcore")
@@ -96,7 +96,7 @@ def _branch(facts: Facts) -> None:
 
 def _model(dialect: str, facts: Facts) -> None:
     if dialect == "mlm" and _value(facts, "rope_fusion") and not _value(facts, "use_rotary_position_embeddings"):
-        # Its command line switches the fusion off for every other embedding, whatever was said.
+        # Megatron-LM's command line switches the fusion off for every other embedding, whatever was set.
         position = facts.get("position_embedding_type")
         if position is not None and position.value != "rope":
             facts["rope_fusion"] = Fact(False, "derived", position.location, position.key)
@@ -105,7 +105,7 @@ def _model(dialect: str, facts: Facts) -> None:
         and facts["mla"].origin == "presumed"
         and (_value(facts, "num_query_groups") or "kv_heads" in facts)
     ):
-        facts["mla"] = Fact(False, "derived")  # latent attention has no KV heads, so who states some has none
+        facts["mla"] = Fact(False, "derived")  # latent attention has no KV heads, so a launch that states some has none
     if _known(facts, "hidden_size", "heads") and _value(facts, "head_dim") is None:
         hidden, heads = _value(facts, "hidden_size"), _value(facts, "heads")
         if hidden and heads:
@@ -124,7 +124,7 @@ def _model(dialect: str, facts: Facts) -> None:
 
 
 def _mlp_width(facts: Facts) -> None:
-    """Megatron-LM's default: three matrices, with --swiglu, have the weights of two that are 4 * hidden wide."""
+    """Megatron-LM's default: with --swiglu, three matrices have as many weights as two of width 4 * hidden."""
     hidden, gate = _value(facts, "hidden_size"), facts["gated_linear_unit"]
     if hidden:
         is_swiglu = gate.value and gate.key != "quick_geglu"
@@ -138,7 +138,7 @@ def _sizes(dialect: Dialect, facts: Facts) -> None:
             shards, of = _value(facts, written), _value(facts, size)
             _put(facts, name, max(1, shards // of) if shards and of else 1, written)
     if dialect == "slime" and _known(facts, "actor_num_nodes", "actor_num_gpus_per_node"):
-        # Ray places the ranks: neither the nodes of the job nor its launcher say how many train.
+        # Ray places the ranks: neither the job's nodes nor its launcher determine how many train.
         nodes, per_node = _value(facts, "actor_num_nodes"), _value(facts, "actor_num_gpus_per_node")
         if nodes and per_node:
             facts["world_size"] = facts["actor_num_nodes"]._replace(value=nodes * per_node, origin="derived")
@@ -154,9 +154,9 @@ def _sizes(dialect: Dialect, facts: Facts) -> None:
             "use_tp_pp_dp_mapping",
         )
     if dialect == "verl" and _value(facts, "tp") == 1 and facts.get("sequence_parallel", _ON).origin == "default":
-        facts["sequence_parallel"] = Fact(False, "default")  # verl's default is True, and it turns it off at tp=1
+        facts["sequence_parallel"] = Fact(False, "default")  # verl's default is True, and it switches it off at tp=1
     if not _known(facts, "seq_length") and _known(facts, "dataset_seq_length"):
-        # Bridge's run_recipe copies the dataset's length to the model, and validation wants them equal.
+        # Bridge's run_recipe copies the dataset's length to the model, and validation requires them to be equal.
         _put(facts, "seq_length", _value(facts, "dataset_seq_length"), "dataset_seq_length")
     axes = ("tp", "pp", "cp", "gtp")
     if _known(facts, "world_size", *axes):
@@ -167,9 +167,9 @@ def _sizes(dialect: Dialect, facts: Facts) -> None:
 
 
 def _policy_ranks(facts: Facts) -> None:
-    """NeMo-RL: the nodes and GPUs that are left for the policy where generation has some of its own.
+    """NeMo-RL: the nodes and GPUs that remain for the policy if generation has its own.
 
-    Source: nemo_rl/algorithms/grpo.py `setup`. On one node generation takes some of its GPUs, on several whole nodes.
+    Source: nemo_rl/algorithms/grpo.py `setup`. On one node generation takes some GPUs, on several whole nodes.
     """
     if not _known(facts, "cluster_nodes", "cluster_gpus_per_node", "colocated"):
         return
@@ -178,7 +178,7 @@ def _policy_ranks(facts: Facts) -> None:
         taken = "generation_gpus_per_node" if nodes == 1 else "generation_nodes"
         count = _value(facts, taken)
         if not count or not nodes or not per_node or count >= (per_node if nodes == 1 else nodes):
-            return  # refused before a policy is made
+            return  # rejected before a policy is created
         nodes, per_node = (nodes, per_node - count) if nodes == 1 else (nodes - count, per_node)
     if nodes and per_node:
         _put(facts, "nodes", nodes, "cluster_nodes")
@@ -186,7 +186,7 @@ def _policy_ranks(facts: Facts) -> None:
 
 
 def _expert_tensor_parallel(dialect: Dialect, facts: Facts) -> None:
-    """Fills in an expert-tensor-parallel size of null: tp, but 1 in Bridge from 0.6 on where experts are parallel."""
+    """Fills in an expert-tensor-parallel size of null: tp, but 1 in Bridge from 0.6 on with expert parallelism."""
     if not _known(facts, "etp", "tp") or _value(facts, "etp") is not None:
         return
     if key_dialect(dialect) != "bridge" or _value(facts, "tp") == 1 or _value(facts, "ep") == 1:
@@ -196,7 +196,7 @@ def _expert_tensor_parallel(dialect: Dialect, facts: Facts) -> None:
 
 
 def _virtual_stages(facts: Facts) -> None:
-    """The virtual pipeline size of Megatron-LM's command line, where what says it can be read: 1 is none."""
+    """The virtual pipeline size of Megatron-LM's command line, if what determines it can be read: 1 means none."""
     size: int | None
     ways = ("virtual_stages_per_rank", "layers_per_virtual_stage", "pipeline_layout", "hybrid_pattern")
     written = [name for name in ways if name not in facts or _value(facts, name)]
@@ -222,20 +222,20 @@ def _virtual_stages(facts: Facts) -> None:
 
 def _cluster(facts: Facts, unknown: Mapping[str, str]) -> None:
     if _known(facts, "gpus_per_node") and not _known(facts, "nvlink_domain"):
-        # Four Blackwell GPUs per node may be a tray of an NVL72 rack: then the domain is not the node.
+        # Four Blackwell GPUs per node may be a tray of an NVL72 rack: then the domain isn't the node.
         tray = _value(facts, "gpus_per_node") == 4 and _value(facts, "arch") in (None, "sm100", "sm103")
         if not tray:
             _put(facts, "nvlink_domain", _value(facts, "gpus_per_node"), "gpus_per_node")
     if _value(facts, "start") in ELASTIC_STARTS:
         _put(facts, "placement", "block", "start")
     if _value(facts, "start") == "srun" and "placement" not in facts and "placement" not in unknown:
-        facts["placement"] = Fact("block", "default")  # Slurm's own, unless the job says otherwise
+        facts["placement"] = Fact("block", "default")  # Slurm's default, unless the job says otherwise
 
 
 def _packing(dialect: Dialect, facts: Facts, unknown: MutableMapping[str, str]) -> None:
     packing, source = _packing_of(dialect, facts)
     if packing is None and dialect == "mlm" and not _packs_by_flags(facts):
-        unknown.setdefault("packing", f"{_value(facts, 'script')} is a program of its own, which may pack")
+        unknown.setdefault("packing", f"{_value(facts, 'script')} is a custom program, which may pack")
     if packing is not None:
         _put(facts, "packing", packing, source)
     if _known(facts, "packing"):
@@ -248,7 +248,7 @@ def _pads_rows(facts: Facts) -> bool:
 
 
 def _is_before(facts: Facts, name: str, major: int, minor: int) -> bool | None:
-    """Whether a version is older than major.minor; None where it is unknown, or no version."""
+    """Whether a version is older than major.minor; None if it is unknown or not a version."""
     words = str(_value(facts, name)).split(".")[:2]
     if len(words) != 2 or not all(word.isdecimal() for word in words):
         return None
@@ -256,26 +256,26 @@ def _is_before(facts: Facts, name: str, major: int, minor: int) -> bool | None:
 
 
 def _packs_by_flags(facts: Facts) -> bool:
-    """Whether the program is one of Megatron-LM's, which pack where an option says so; so does a bare command line."""
+    """Whether the program is Megatron-LM's own, which packs only if an option says so; so does a bare command line."""
     script = _value(facts, _SCRIPT)
     return script is None or _OWN_PROGRAMS.search(script) is not None
 
 
 _PACKS_BY = {"verl": "use_remove_padding", "nemo-rl": "sequence_packing", "ms-swift": "padding_free"}
-"""The switch of packing, in dialects that have one."""
+"""The packing switch, in dialects that have one."""
 
 
 def _packing_of(dialect: Dialect, facts: Facts) -> tuple[str | None, str | None]:
-    """How the launch packs sequences, and the fact that says so; (None, None) = it cannot be told."""
+    """How the launch packs sequences, and the fact that determines it; (None, None) = it can't be determined."""
     if dialect in _PACKS_BY:
         name = _PACKS_BY[dialect]
         if dialect == "ms-swift" and _value(facts, "swift_packing"):
-            name = "swift_packing"  # switches rows without padding on
+            name = "swift_packing"  # switches on rows without padding
         if _value(facts, name):
             return "online", name
         return ("none", name) if _known(facts, name) else (None, None)
     if dialect == "slime":
-        # slime has no other layout, miles an option that chooses it.
+        # slime has no other layout; miles has an option for it.
         return ("none", "qkv_format") if _value(facts, "qkv_format") == "bshd" else ("online", "qkv_format")
     if dialect == "mlm":
         if _value(facts, "sft"):

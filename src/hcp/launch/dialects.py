@@ -1,4 +1,4 @@
-"""Which dialect a set of dotted keys belongs to, and the refusals of what is none of ours."""
+"""Which dialect a set of dotted keys belongs to, and the errors for unsupported ones."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ _SLIME = frozenset("actor_num_nodes actor_num_gpus_per_node rollout_batch_size r
 """Options that slime and miles add to Megatron-LM's."""
 _SWIFT = frozenset("tensor_model_parallel_size pipeline_model_parallel_size context_parallel_size".split())
 _SWIFT |= frozenset("expert_model_parallel_size global_batch_size mcore_model bridge_backend".split())
-"""Arguments that ms-swift has for `megatron` alone, and not for `swift`."""
+"""Arguments that ms-swift has only for `megatron`, not for `swift`."""
 _POLICY = (
     "policy.megatron_cfg.",
     "policy.dtensor_cfg.",
@@ -26,7 +26,7 @@ _POLICY = (
     "policy.sequence_packing.",
     "policy.dynamic_batching.",
 )
-"""Where NeMo-RL's keys are its own."""
+"""Sections that only NeMo-RL has."""
 
 RECIPE_PACKAGES = ("megatron.bridge.recipes.", "megatron.bridge.perf_recipes.")
 """Where Megatron-Bridge keeps its recipes."""
@@ -57,7 +57,7 @@ _OWN_SECTIONS = (
     "dataset.packed_sequence_specs.",
     "dataset.offline_packing_specs.",
 )
-"""Where Bridge's keys are its own, but for those of `_SHARED`."""
+"""Sections that only Bridge has, except for the keys in `_SHARED`."""
 _SHARED = frozenset(
     "train.micro_batch_size train.global_batch_size checkpoint.async_save checkpoint.save checkpoint.load "
     "model.num_layers model.hidden_size model.ffn_hidden_size model.num_attention_heads model.hidden_dropout "
@@ -67,7 +67,7 @@ _SHARED = frozenset(
 )
 """Bridge's keys that other frameworks have under the same name."""
 _AROUND = frozenset(("recipe", "run", "defaults", "hydra", "_target_"))
-"""Sections that launchers around Bridge write beside its own."""
+"""Sections that launchers around Bridge add to its own."""
 
 _VERL = frozenset(
     "actor_rollout_ref custom_reward_function model_engine global_profiler ray_init ray_kwargs async_training "
@@ -99,13 +99,13 @@ _VERL_TOGETHER = (
     "data.train_batch_size",
     "data.train_max_samples",
 )
-"""Keys of verl's fine-tuning trainer, of which one alone says nothing."""
+"""Keys of verl's fine-tuning trainer; a single one doesn't identify it."""
 _ALONE = frozenset(("mixed_precision", "model_engine"))
-"""Sections that may also be one word: the name of a recipe, of a config group."""
+"""Sections that may also be a single word: the name of a recipe or a config group."""
 
 
 def dialect_of_keys(keys: Collection[str]) -> Dialect | None:
-    """`nemo-rl`, `verl` or `bridge` as the dotted keys tell; None where they tell nothing, or are another framework's.
+    """`nemo-rl`, `verl` or `bridge`, by the dotted keys; None if they don't tell or are another framework's.
 
     >>> dialect_of_keys(["model.context_parallel_size"])
     'bridge'
@@ -123,7 +123,7 @@ def dialect_of_keys(keys: Collection[str]) -> Dialect | None:
 
 
 def dialect_of_options(names: Collection[str]) -> Dialect:
-    """The dialect of a command line of options alone; names without dashes in front, underscores for dashes.
+    """The dialect of a command line that has only options; names without leading dashes, underscores for dashes.
 
     >>> dialect_of_options({"num_layers"}), dialect_of_options({"num_layers", "actor_num_nodes"})
     ('mlm', 'slime')
@@ -142,10 +142,10 @@ def has_known_key(dialect: Dialect, keys: Collection[str]) -> bool:
 
 
 def can_be(dialect: Dialect, keys: Collection[str], *, in_file: bool = False) -> bool:
-    """Whether keys can be in a dialect that somebody names.
+    """Whether keys can belong to a dialect that the user names.
 
-    They can where they alone tell it, or one is a slip of its keys; words also where all stand in its sections. A
-    file's section, such as `model`, tells nothing.
+    They can if they identify it, or if one is a misspelling of its keys; for words, also if all are in its sections. A
+    file's section, such as `model`, isn't enough.
     """
     if dialect in COMMAND_LINES or not keys:
         return False
@@ -159,27 +159,27 @@ def can_be(dialect: Dialect, keys: Collection[str], *, in_file: bool = False) ->
         return False
     if not in_file:
         return True
-    from hcp.launch.facts.known_keys import near_miss  # late: it reads a large file
+    from hcp.launch.facts.known_keys import near_miss  # imported late: it reads a large file
 
     return any(near_miss(dialect, key) for key in keys)
 
 
 def refuse_foreign(keys: Collection[str], target: str) -> None:
-    """Nothing, or an `HcpError` that names the framework that the keys belong to."""
+    """Raises an `HcpError` that names the framework, if the keys belong to an unsupported one."""
     name = None if _is_nemo_rl(keys) else foreign.of_keys(keys)
     if name is not None:
         raise not_supported(target, name)
 
 
 def refuse_foreign_mapping(data: Mapping[str, Any], keys: Collection[str], target: str) -> None:
-    """The same for a whole YAML or JSON mapping, which may also be a model's config.json or a file of hcp's own."""
+    """The same for a whole YAML or JSON mapping, which may also be a model's config.json or one of hcp's own files."""
     schema = data.get("schema")
     if isinstance(schema, str) and schema.startswith("hcp."):
         raise UnrecognisedError(
-            f"{target} is a file of hcp's own ({schema}), no launch; {WANTED}; give the launch's file"
+            f"{target} is one of hcp's own files ({schema}), not a launch; {WANTED}; give the launch's file"
         )
     if isinstance(data.get("architectures"), list) or {"model_type", "hidden_size"} <= set(data):
-        raise UnrecognisedError(f"{target} is a model's config.json, no launch; {WANTED}; give it with --model")
+        raise UnrecognisedError(f"{target} is a model's config.json, not a launch; {WANTED}; give it with --model")
     name = foreign.of_targets(data) or (None if _is_nemo_rl(keys) else foreign.of_keys(keys))
     if name is not None:
         raise not_supported(target, name)
@@ -201,19 +201,19 @@ def names_recipe(data: Mapping[str, Any]) -> bool:
 
 def not_supported(target: str, name: str) -> UnrecognisedError:
     return UnrecognisedError(
-        f"{target} looks like {name}, which is not supported; {WANTED}; give the command line or configuration that "
-        "one of these three gets"
+        f"{target} looks like {name}, which is not supported; {WANTED}; give the command line or configuration of one "
+        f"of these three"
     )
 
 
 def unknown_dialect(target: str, keys: Iterable[str], forced: Dialect | None = None) -> HcpError:
-    """The refusal of a configuration with none of our keys; names the sections of `keys`, in their order."""
+    """The error for a configuration with none of our keys; names the sections of `keys`, in their order."""
     roots = list(dict.fromkeys(key.partition(".")[0][:40] for key in keys))[:6]
     found = f"it has {', '.join(roots) or 'none'}"
     if forced is not None:
         return HcpError(
             f"{target} has no key of the dialect {forced} ({found}); {WANTED}; "
-            "give the launch's own file, or leave --dialect out"
+            "give the launch's own file, or omit --dialect"
         )
     return UnrecognisedError(
         f"{target} has no key of a known dialect ({found}); {WANTED}; "
@@ -222,7 +222,7 @@ def unknown_dialect(target: str, keys: Iterable[str], forced: Dialect | None = N
 
 
 def has_references(settings: Iterable[Setting]) -> bool:
-    """Whether a value needs `hcp.launch.yaml.interpolate`: `${…}`, or the `???` of a value still to be given."""
+    """Whether a value needs `hcp.launch.yaml.interpolate`: `${…}`, or `???` for a value yet to be given."""
     texts = (str(value) if isinstance(value, list) else value for _, value, _ in settings)
     return any(isinstance(text, str) and ("${" in text or text == "???") for text in texts)
 
@@ -239,7 +239,7 @@ def _is_verl(keys: Collection[str]) -> bool:
 
 
 def _is_bridge(keys: Collection[str]) -> bool:
-    """Bridge's own keys tell; keys that it shares with others do where there is nothing else."""
+    """Bridge's own keys decide; keys that it shares with others count only if there is nothing else."""
     ours = [key for key in keys if "." in key or key in _ALONE]
     if any(key.startswith(_OWN_SECTIONS) and _is_own(key) for key in ours):
         return True
@@ -264,7 +264,7 @@ def _knows(dialect: Dialect, key: str) -> bool:
     roles = ("", "model.transformer") if key_dialect(dialect) == "bridge" else _ROLES if dialect == "verl" else ("",)
     if any(key in index_of(dialect, role) for role in roles):
         return True
-    from hcp.launch.facts.known_keys import is_known  # late: it reads a large file
+    from hcp.launch.facts.known_keys import is_known  # imported late: it reads a large file
 
     return not key.rpartition(".")[2].startswith("_") and is_known(dialect, key)
 

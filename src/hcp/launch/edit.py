@@ -1,4 +1,4 @@
-"""A reading as it would be with some of its keys or facts changed."""
+"""A reading with some of its keys or facts changed."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ _PREFIXES = ("env.", "sbatch.", "srun.")
 
 
 def is_plain(name: str) -> bool:
-    """Whether a fact is one that a launch has outside its configuration, under its own name where no key holds it.
+    """Whether a launch sets the fact outside its configuration, by the fact's own name if it has no key.
 
     The environment, the options of sbatch and srun, and how ranks are placed: `--set` and fixes write them alike.
     """
@@ -21,18 +21,18 @@ def is_plain(name: str) -> bool:
 
 
 class Edit(NamedTuple):
-    """A reading that was changed, and the facts that the change is about."""
+    """A changed reading, and the facts affected by the change."""
 
     reading: Reading
     touched: frozenset[str] = frozenset()
 
     def still_assumed(self, assumed: Mapping[str, Fact]) -> dict[str, Fact]:
-        """The assumptions that the change leaves standing: it wins over one about the same fact."""
+        """The assumptions that remain after the change, which overrides one about the same fact."""
         return {name: fact for name, fact in assumed.items() if name not in self.touched}
 
 
 def edit_settings(reading: Reading, edits: Iterable[Setting], removed: Iterable[str] = ()) -> Edit:
-    """The reading with settings replaced, under whatever key their fact was written, and `removed` keys left out."""
+    """The reading with settings replaced, under whatever key their fact was written, and without the `removed` keys."""
     edits = tuple(edits)
     index = index_of(reading.dialect, reading.role)
     changed = {edit.key for edit in edits}.union(removed)
@@ -43,7 +43,7 @@ def edit_settings(reading: Reading, edits: Iterable[Setting], removed: Iterable[
     unknown = {name: why for name, why in reading.unknown.items() if name not in touched and name not in same}
     edited = reading._replace(settings=kept + edits, facts=facts, unknown=unknown)
     if reading.dialect == "nemo-rl":
-        # Other settings may refer to what is changed, and a switch takes a whole section away.
+        # Other settings may refer to what is changed, and a switch may disable a whole section.
         from hcp.launch.yaml.nemo_rl import nemo_rl_reading
 
         before = (s for s in reading.written or reading.settings if s.key not in same and s.key not in changed)
@@ -53,7 +53,7 @@ def edit_settings(reading: Reading, edits: Iterable[Setting], removed: Iterable[
 
 
 def edit_facts(reading: Reading, facts: Mapping[str, Fact]) -> Edit:
-    """The reading with facts that no key holds (an environment variable, the placement) replaced."""
+    """The reading with facts replaced that have no key (an environment variable, the placement)."""
     changed = {**reading.facts, **facts}
     followed = _following(changed, frozenset(facts))
     unknown = {name: why for name, why in reading.unknown.items() if name not in facts and name not in followed}
@@ -61,7 +61,7 @@ def edit_facts(reading: Reading, facts: Mapping[str, Fact]) -> Edit:
 
 
 def _following(facts: Mapping[str, Fact], changed: frozenset[str]) -> dict[str, Fact]:
-    """What srun's options gave and now follows anew: the GPUs of a node from its tasks, the ranks from both."""
+    """What came from srun's options and is now derived again: the GPUs per node from its tasks, the ranks from both."""
     followed: dict[str, Fact] = {}
     tasks, nodes, gpus, ranks = (
         facts.get(name) for name in ("ntasks_per_node", "nodes", "gpus_per_node", "world_size")

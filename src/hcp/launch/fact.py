@@ -1,4 +1,4 @@
-"""What a reader hands over (`Setting`, `Reading`) and what the rules see (`Fact`, `Launch`).
+"""What a reader returns (`Setting`, `Reading`) and what the rules see (`Fact`, `Launch`).
 
 Named tuples: a frozen dataclass takes seven times as long to define, and every `hcp check` defines these.
 """
@@ -19,18 +19,18 @@ Origin = Literal[
 
 DIALECTS: tuple[Dialect, ...] = get_args(Dialect)
 COMMAND_LINES: tuple[Dialect, ...] = ("mlm", "slime", "ms-swift")
-"""The dialects whose launches are options of a command; the others are dotted keys. slime is also miles."""
+"""The dialects whose launches are command options; the others use dotted keys. slime includes miles."""
 MODEL_DECIDES: tuple[Dialect, ...] = ("verl", "nemo-rl", "ms-swift")
-"""The dialects in which the model's own config decides what has no default of the framework's."""
+"""The dialects in which the model's own config sets what the framework has no default for."""
 ELASTIC_STARTS = ("torchrun", "ft_launcher")
-"""Values of the fact `start` for programs that run once on a node and start its ranks."""
+"""Values of the fact `start` for programs that run once per node and start its ranks."""
 _NOTHING: Mapping[str, Any] = MappingProxyType({})
 
 
 class Fact(NamedTuple):
-    """One known value. `value` None is a value too: upstream's None, which is not the same as unknown.
+    """One known value. `value` None is a value too: upstream's None, which isn't the same as unknown.
 
-    `key` is the upstream key it was read from, as written; None where nothing was written.
+    `key` is the upstream key it was read from, as written; None if nothing was written.
     """
 
     value: Any
@@ -40,11 +40,11 @@ class Fact(NamedTuple):
 
 
 class Setting(NamedTuple):
-    """One upstream key as it was written, before it means anything.
+    """One upstream key as written, before it is interpreted.
 
-    `key`: Megatron-LM's argparse destination (`context_parallel_size`), or a dotted path (Bridge, verl).
-    `value`: plain Python (str, int, float, bool, None, list); a Megatron-LM flag has a list of strings, empty
-    where nothing follows the flag. `location` spans the value (the whole flag on a command line).
+    `key`: Megatron-LM's argparse destination (`context_parallel_size`), or a dotted path (Bridge, verl). `value`: plain
+    Python (str, int, float, bool, None, list); a Megatron-LM flag has a list of strings, empty if nothing follows the
+    flag. `location` spans the value (the whole flag on a command line).
     """
 
     key: str
@@ -61,9 +61,9 @@ class Acceptance(NamedTuple):
 
 
 class Elsewhere(str):
-    """A reason why a value is unknown: something that the launch names decides it (its model, a checkpoint).
+    """A reason why a value is unknown: something that the launch refers to determines it (its model, a checkpoint).
 
-    Other reasons are words that could not be read.
+    Other reasons are words that couldn't be read.
     """
 
     __slots__ = ()
@@ -72,7 +72,7 @@ class Elsewhere(str):
 class FromRecipe(NamedTuple):
     """The recipe behind a launch: how origins name it, and its settings by key.
 
-    `stated` is the name that `--recipe` gave; None where the launch itself names the recipe.
+    `stated` is the name given with `--recipe`; None if the launch itself names the recipe.
     """
 
     origin: str
@@ -84,18 +84,18 @@ class Beside(NamedTuple):
     """What a script is read together with."""
 
     folder: str | None = None
-    """The script's own: files in it that the script sources or starts are read. None: none are."""
+    """The script's own folder: files in it that the script sources or starts are read. None: none are."""
     sources: tuple[str, ...] = ()
     """Files that stand for sourced ones, and folders to look for them in (`--source`)."""
     arguments: tuple[str, ...] | None = None
-    """What the script is started with (`--args`); None where that is not known."""
+    """What the script is started with (`--args`); None if that isn't known."""
 
 
 ALONE = Beside()
 
 
 class RunText(NamedTuple):
-    """An argument whose text the job alone knows: `names` holds, for each part, whether it is a variable's name."""
+    """An argument whose text only the job knows: `names` holds, for each part, whether it is a variable's name."""
 
     parts: tuple[str, ...]
     names: tuple[bool, ...]
@@ -105,18 +105,17 @@ class RunText(NamedTuple):
 
 
 Argument = str | RunText
-"""A word of a command; `RunText` where it holds variables that Slurm sets (`run-${SLURM_JOB_ID}`)."""
+"""A word of a command; `RunText` if it contains variables that Slurm sets (`run-${SLURM_JOB_ID}`)."""
 
 
 class Reading(NamedTuple):
-    """What a reader found in one launch; `hcp.launch.build` makes the facts from it.
+    """What a reader found in one launch; `hcp.launch.build` makes facts of it.
 
-    `complete` says what an absent key means: True = upstream's default for that version (a Megatron-LM command
-    line, a full Bridge YAML, verl), False = unknown (an override list: the recipe decides).
-    `facts` are those that no key holds: `start`, `nodes`, `gpus_per_node`, `placement`, `env.NAME`, ….
-    `unknown` maps a setting key or a fact name to the reason why it could not be evaluated.
-    `unseen` says why settings may exist that the reader could not see (an array it could not expand): then an
-    absent key is unknown even where `complete` is True.
+    `complete` says what an absent key means: True = upstream's default for that version (a Megatron-LM command line, a
+    full Bridge YAML, verl), False = unknown (an override list: the recipe decides). `facts` are those without a key:
+    `start`, `nodes`, `gpus_per_node`, `placement`, `env.NAME`, …. `unknown` maps a setting key or a fact name to the
+    reason why it couldn't be evaluated. `unseen` says why settings may exist that the reader couldn't see (an array it
+    couldn't expand): then an absent key is unknown even if `complete` is True.
     """
 
     dialect: Dialect
@@ -129,33 +128,33 @@ class Reading(NamedTuple):
     unseen: str | None = None
     acceptances: tuple[Acceptance, ...] = ()
     text: str | None = None
-    """The target's text, for patches; None where there is no file."""
+    """The target's text, for patches; None if there is no file."""
     role: str = ""
     """verl only: whose model this is, as the prefix of its keys (`actor_rollout_ref.actor`)."""
     others: tuple[Reading, ...] = ()
-    """Further models in the same launch (verl's ref and critic), each a reading of its own."""
+    """Further models in the same launch (verl's ref and critic), each with its own reading."""
     argv: tuple[Argument, ...] | None = None
-    """A script's training command: the program's arguments, word for word; None where one is not known."""
+    """A script's training command: the program's arguments, word for word; None if one isn't known."""
     hidden_argument: str = ""
-    """Which one, and why."""
+    """Which argument isn't known, and why."""
     beside: Beside = ALONE
     """What a script was read together with."""
     ordinal: int = -1
-    """Which of a script's training commands this is, from 0; -1 where it has only one."""
+    """Which of a script's training commands this is, from 0; -1 if it has only one."""
     command: str | None = None
-    """Which of several training commands this is, in words: its number, and what sets it apart."""
+    """Which of several training commands this is, in words: its number, and how it differs from the others."""
     line: int | None = None
-    """Where that command stands."""
+    """Where that command is."""
     written: tuple[Setting, ...] = ()
     """NeMo-RL only: the settings before their references were evaluated; empty where there are none."""
     notes: tuple[str, ...] = ()
-    """What a person should know about how the launch was read; shown by `--show`."""
+    """Notes for the user on how the launch was read; shown by `--show`."""
     recipe: FromRecipe | None = None
-    """Bridge: the recipe whose settings are among these, below those of the launch."""
+    """Bridge: the recipe whose settings are included here, with lower precedence than the launch's."""
 
 
 class Launch(NamedTuple):
-    """Everything the rules may read: the facts, each with its origin, and why the others are unknown."""
+    """Everything that rules may read: the facts, each with its origin, and why the others are unknown."""
 
     reading: Reading
     facts: Mapping[str, Fact]

@@ -1,4 +1,4 @@
-"""The other frameworks, each by what it owns: keys, options, programs, tools, variables."""
+"""Other frameworks, each identified by its own keys, options, programs, tools, variables."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from typing import Any
 from hcp.launch.foreign_keys import KEYS
 
 _LAST_NAMES = ((("_component_",), "a torchtune configuration"),)
-"""Names that a framework writes at any depth."""
+"""Key names that identify a framework at any depth."""
 _TARGETS = (
     ("nemo_automodel.", "a NeMo AutoModel configuration"),
     ("nemo_curator.", "a NeMo Curator configuration"),
@@ -64,7 +64,7 @@ OPTIONS = (
         frozenset("tuner_type train_type model_author neat_packing".split()),
     ),
 )
-"""Options of a command, underscores for dashes, that Megatron-LM and the programs around it do not have."""
+"""Command options, underscores for dashes, that Megatron-LM and the programs around it don't have."""
 _DOTTED_OPTIONS = (
     ("a torchtitan launch", ("parallelism.", "job.", "training.", "activation_checkpoint.", "model.flavor", "comm.")),
     ("an OpenRLHF launch", ("actor.model_name_or_path", "ds.zero_stage", "vllm.num_engines")),
@@ -106,7 +106,7 @@ _TOOLS = (
     ("a TRL launch", r"trl[ \t]+(?:sft|dpo|grpo|reward|kto|rloo)"),
     ("a DeepSpeed launch", r"deepspeed[ \t]+\S+|(?:\./)?deepy\.py"),
 )
-"""What starts the training of a framework that has a program of its own."""
+"""Commands that start training in a framework with its own program."""
 _TOOL = re.compile(
     r"^[ \t]*(?:(?:[A-Za-z_]\w*=\S*|nohup|exec|srun|time|env|uv[ \t]+run)[ \t]+)*(?:"
     + "|".join(f"({pattern})" for _, pattern in _TOOLS)
@@ -175,7 +175,7 @@ def option_name(word: str) -> str:
 
 def of_program(script: str) -> str | None:
     """The framework whose script or module a command starts, or None."""
-    own = _OWN_FOLDER.split(script)[-1]  # what lies above Megatron's own checkout is a person's folder
+    own = _OWN_FOLDER.split(script)[-1]  # folders above Megatron's own checkout are the user's
     return next((name for name, pattern in _PROGRAMS if re.search(pattern, own)), None)
 
 
@@ -189,7 +189,7 @@ def of_tools(text: str) -> str | None:
 
 
 def sets_ascend(text: str) -> bool:
-    """Whether a shell script sets variables of Ascend's devices: Megatron-LM runs there under MindSpeed alone."""
+    """Whether a shell script sets variables for Ascend devices: Megatron-LM runs there only under MindSpeed."""
     return _ASCEND.search(text) is not None
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 # Framework -> alternatives; each alternative is a set of keys (dotted, or a prefix that ends with a dot) that must
-# all be there. Ordered: the first that fits names the framework.
+# all be present. Ordered: the first match names the framework.
 KEYS: tuple[tuple[str, tuple[tuple[str, ...], ...]], ...] = (
     (
         "a NeMo-RL configuration",

@@ -13,7 +13,7 @@ from hcp.launch.fact import Fact
 from hcp.launch.source import text_of_target
 
 _WANTED = "a model's config.json"
-_DO = "give the one beside the model's weights"
+_DO = "give the one next to the model's weights"
 
 
 _SIZES: dict[str, tuple[str, ...]] = {
@@ -37,13 +37,13 @@ _WORK = {
 _EXPERTS = {
     "moe_router_topk": "topk", "moe_ffn_hidden_size": "moe_ffn", "moe_shared_expert_intermediate_size": "shared_ffn",
 }  # fmt: skip
-"""What decides a model's work beside those, under the names of `core.cost.model_sizes`; the second of experts alone."""
+"""What else determines a model's compute, by the names in `core.cost.model_sizes`; the second for experts only."""
 SIZE_FIELDS = frozenset(
     (*(name.rpartition(".")[2] for names in _SIZES.values() for name in names), *_MLA.values(), "kv_lora_rank")
 )
 """The fields of a config.json that hold those, and what makes attention latent."""
 STATED = frozenset((*_SIZES, "kv_heads", "mla", "vision"))
-"""The facts that every config.json of a language model decides."""
+"""The facts that every language model's config.json determines."""
 _AT_LEAST_ONE = ("num_layers", "hidden_size", "heads", "num_query_groups")
 _NONE_IF_ABSENT = ("num_experts", "mtp_layers", "linear_num_key_heads", "linear_num_value_heads")
 
@@ -53,7 +53,7 @@ _MAMBA_LAYERS = {"mamba": "M", "mamba2": "M", "attention": "*", "full_attention"
 
 
 class _Config:
-    """A config's fields with their places: the language model's own first, then the top level's."""
+    """A config's fields with their locations: the language model's own first, then the top level's."""
 
     def __init__(self, data: Mapping[str, Any], places: Mapping[str, Location], prefix: str) -> None:
         self.data, self.places, self.prefix = data, places, prefix
@@ -79,10 +79,10 @@ def read_model(path: str) -> dict[str, Fact]:
     """The facts (origin `model`) in a model's config.json, in the folder that holds one, or of a cached model by name.
 
     `attention_bias` in a config.json is a bias of the projections: the fact of that name, a bias on the attention
-    scores, comes from ALiBi alone. A sliding window of w tokens is megatron's (w - 1, 0).
+    scores, comes only from ALiBi. A sliding window of w tokens is megatron's (w - 1, 0).
 
     Raises:
-        HcpError: no such file, no JSON object, no config of a language model, or a size that is no whole number.
+        HcpError: no such file, not a JSON object, not a language model's config, or a size that isn't a whole number.
     """
     name, text = _config_text(path)
     data, places = _parsed(text, name)
@@ -91,7 +91,7 @@ def read_model(path: str) -> dict[str, Fact]:
     if config.get(*_SIZES["heads"]) is None or config.get(*_SIZES["hidden_size"]) is None:
         raise HcpError(
             f"{name} has no num_attention_heads and hidden_size; wanted a Hugging Face config.json of a "
-            "language model; give the one beside the model's weights"
+            "language model; give the one next to the model's weights"
         )
     facts = {"model_name": config.fact(*config.find("model_type", "_name_or_path"))}
     for fact, fields in _SIZES.items():
@@ -109,7 +109,7 @@ def read_model(path: str) -> dict[str, Fact]:
             facts["num_query_groups"] = config.fact(None)
     groups = facts.get("num_query_groups")
     if groups is not None and "heads" in facts:
-        # Megatron-LM's command line asks for grouped queries by a flag of their own.
+        # Megatron-LM's command line has a separate flag for grouped queries.
         grouped = groups.value not in (None, facts["heads"].value)
         facts["group_query_attention"] = groups._replace(value=grouped)
     facts |= _mlp(config, name, facts)
@@ -170,7 +170,7 @@ def _attention(config: _Config, name: str) -> dict[str, Fact]:
 
 
 def _window(config: _Config, name: str) -> dict[str, Fact]:
-    """The sliding window and, where the layers are listed, which of them have it (1) and which are full (0)."""
+    """The sliding window and, if layers are listed, which of them use it (1) and which use full attention (0)."""
     none = {"window_size": config.fact(None), "window_attn_skip_freq": config.fact(None)}
     window, at = config.find("sliding_window", "sliding_window_size")
     if window is None or config.get("use_sliding_window") is False or isinstance(window, bool | list):
@@ -204,7 +204,7 @@ def _hybrid(config: _Config) -> dict[str, Fact]:
     heads, at = config.find("mamba_n_heads", "mamba_num_heads")
     if heads is None:
         return {"hybrid_pattern": config.fact(None)}
-    count = config.get("num_hidden_layers")  # Falcon-H1: Mamba and attention side by side in every layer
+    count = config.get("num_hidden_layers")  # Falcon-H1: Mamba and attention in parallel in every layer
     return {"hybrid_pattern": config.fact("M" * count if isinstance(count, int) and count < 10_000 else "M", at)}
 
 
@@ -219,7 +219,7 @@ def _whole(value: Any, path: str, name: str) -> int | None:
 
 
 def _check_possible(config: _Config, value: Any, path: str, name: str) -> None:
-    """A model has a layer, a head and a width; a list of them has an item for each layer.
+    """Checks that a model has at least one layer, head and channel, and that a list has one item per layer.
 
     Raises:
         HcpError: it is 0, or the list has another length.
@@ -232,7 +232,7 @@ def _check_possible(config: _Config, value: Any, path: str, name: str) -> None:
 
 
 def _check_experts(facts: Mapping[str, Fact], name: str) -> None:
-    """A token cannot go to more experts than there are; a model with a single one is dense, whatever else it says.
+    """Checks that a token isn't routed to more experts than exist; a model with a single expert is dense.
 
     Raises:
         HcpError: it would.
@@ -245,7 +245,7 @@ def _check_experts(facts: Mapping[str, Fact], name: str) -> None:
 
 
 def model_values(path: str) -> tuple[str, dict[str, Any]]:
-    """(name of the file, the config as it is) of what `read_model` takes.
+    """(file name, raw config) for whatever `read_model` accepts.
 
     Raises:
         HcpError: no such file, or no JSON object.
@@ -266,7 +266,7 @@ def _config_text(path: str) -> tuple[str, str]:
 
 
 def _parsed(text: str, name: str) -> tuple[dict[str, Any], dict[str, Location]]:
-    """The config, and where its fields stand. JSON is nearly YAML, whose reader knows places; where not: no places."""
+    """The config, and its fields' locations: JSON is nearly YAML, whose reader knows them; none if it can't read it."""
     from hcp.launch.yaml.settings import load_yaml
 
     try:
@@ -278,11 +278,11 @@ def _parsed(text: str, name: str) -> tuple[dict[str, Any], dict[str, Location]]:
         try:
             data = json.loads(text)
         except RecursionError:
-            raise HcpError(f"{name} nests too deep; wanted {_WANTED}; {_DO}") from None
+            raise HcpError(f"{name} is nested too deeply; wanted {_WANTED}; {_DO}") from None
         except ValueError as error:
             reason = error.msg if isinstance(error, json.JSONDecodeError) else "a number is too long"
             at = f":{error.lineno}:{error.colno}" if isinstance(error, json.JSONDecodeError) else ""
-            raise HcpError(f"{name}{at}: no JSON ({reason}); wanted {_WANTED}; {_DO}") from None
+            raise HcpError(f"{name}{at}: not JSON ({reason}); wanted {_WANTED}; {_DO}") from None
         if not isinstance(data, dict):
             found = "list" if isinstance(data, list) else "text" if isinstance(data, str) else "single value"
             raise HcpError(f"{name} is a JSON {found}; wanted {_WANTED}, an object with fields; {_DO}") from None

@@ -14,17 +14,17 @@ _WANTED = "a model's config.json, or the name of a model in Hugging Face's cache
 
 
 def is_model_name(text: str) -> bool:
-    """Whether a text that is no path has the form of a Hub name, `OWNER/MODEL`."""
+    """Whether a text that isn't a path has the form of a Hub name, `OWNER/MODEL`."""
     return _NAME.fullmatch(text) is not None and ".." not in text
 
 
 def cached_config(name: str) -> str:
     """The path of a cached model's config.json: the snapshot that `refs/main` names, inside the cache's folder.
 
-    Files of a snapshot are links to the model's blobs; a link that leaves the model's folder is not followed.
+    Files in a snapshot are links to the model's blobs; a link out of the model's folder isn't followed.
 
     Raises:
-        HcpError: the model is not in the cache, or what is there leaves its folder.
+        HcpError: the model isn't in the cache, or its link leaves the folder.
     """
     folder = os.path.join(cache_folder(), f"models--{name.replace('/', '--')}")
     reference = os.path.join(folder, "refs", "main")
@@ -35,14 +35,14 @@ def cached_config(name: str) -> str:
     commit = read_text(reference, "a commit", limit=200).strip()
     if not _COMMIT.fullmatch(commit) or commit in (".", ".."):
         raise HcpError(
-            f"{reference} holds {commit[:40]!r}; wanted a commit; fetch the model anew, or give its config.json"
+            f"{reference} holds {commit[:40]!r}; wanted a commit; download the model again, or give its config.json"
         )
     path = os.path.join(folder, "snapshots", commit, "config.json")
     if not os.path.isfile(path):
         raise _absent(name, path, "has no config.json in")
     real, inside = os.path.realpath(path), os.path.realpath(folder)
     if os.path.commonpath((real, inside)) != inside:
-        raise HcpError(f"{path} is a link that leaves {folder}; wanted {_WANTED}; give the config.json itself")
+        raise HcpError(f"{path} is a link out of {folder}; wanted {_WANTED}; give the config.json itself")
     return path
 
 

@@ -1,4 +1,4 @@
-"""Which facts a launch hides: settings that it has, but that could not be seen."""
+"""Which facts a launch hides: settings that it has but that couldn't be read."""
 
 from __future__ import annotations
 
@@ -11,8 +11,8 @@ from hcp.launch.fact import MODEL_DECIDES, Elsewhere, Launch
 from hcp.launch.facts.table import FACTS, index_of, key_dialect, keys_of
 
 Hides = Literal["word", "recipe", "model"]
-"""What hides a fact: a word or file that cannot be read, a recipe that is not known, or what the launch names beside
-itself (the model's config.json, a checkpoint)."""
+"""What hides a fact: a word or file that can't be read, an unknown recipe, or something that the launch refers to (the
+model's config.json, a checkpoint)."""
 
 _LINE = re.compile(r"\bline (\d{1,9})\b(?: of (\S+\w))?")
 _SLURM = "is set by Slurm when the job runs"
@@ -20,21 +20,21 @@ _CLUSTER = frozenset(
     "nodes gpus_per_node ntasks_per_node world_size dp nvlink_domain placement start te mcore mcore_branch bridge "
     "verl torch cudnn flash_attn nvrx einops arch".split()
 )
-"""What the cluster or its container decides, not the launch: a note where it is missing."""
+"""What the cluster or its container determines, not the launch: only a note if it is missing."""
 _SITE = frozenset(
     "checkpoint_save checkpoint_load data_path data_cache_path log_directory srun.container_mounts "
     "sbatch.container_mounts".split()
 )
-"""Where the site keeps its files: a note, also where the launch hides it."""
+"""Where the site keeps its files: only a note, even if the launch hides it."""
 _BY_KEYS_TOGETHER = frozenset(("vision", "finetune"))
-"""Bridge: facts that no key of their own holds, but which keys there are."""
+"""Bridge: facts that have no key but depend on which keys are present."""
 
 
 _EXAMPLES = {"version": "VERSION", "size": "N", "int": "N"}
 
 
 class Hidden(NamedTuple):
-    """Why a fact cannot be seen. `do` is what to do about all that this reason hides; "" = state the facts."""
+    """Why a fact can't be read. `do` is what to do about everything that this reason hides; "" = state the facts."""
 
     hides: Hides
     reason: str
@@ -43,25 +43,25 @@ class Hidden(NamedTuple):
 
 
 def hidden(launch: Launch, name: str) -> Hidden | None:
-    """What hides a fact that is not known; None where the launch has no such setting, as with a version."""
+    """What hides an unknown fact; None if the launch has no such setting, as with a version."""
     return _hidden(launch, name, ())
 
 
 def hides_any(launch: Launch) -> bool:
-    """Whether `hidden` can answer anything for this launch: False for one that says all there is to say."""
+    """Whether `hidden` can return anything for this launch: False if the launch states everything."""
     reading = launch.reading
     return bool(launch.unknown) or reading.unseen is not None or _is_partial(launch) or launch.dialect in MODEL_DECIDES
 
 
 def _is_partial(launch: Launch) -> bool:
-    """Whether an unknown recipe decides what the launch leaves out."""
+    """Whether an unknown recipe sets what the launch omits."""
     return not launch.reading.complete and key_dialect(launch.dialect) == "bridge"
 
 
 def _hidden(launch: Launch, name: str, above: tuple[str, ...]) -> Hidden | None:
     reading = launch.reading
     if name in launch.facts and launch.facts[name].value is not None:
-        # Known, but not as a value that can be judged: a pattern that only upstream evaluates.
+        # Known, but not as a value that can be checked: a pattern that only upstream evaluates.
         fact = launch.facts[name]
         written = fact.key or name
         return Hidden("word", f"{written} is an expression that is not evaluated", fact.location, "")
@@ -84,16 +84,16 @@ def _hidden(launch: Launch, name: str, above: tuple[str, ...]) -> Hidden | None:
     if reading.unseen is not None and (keys or name in _BY_KEYS_TOGETHER):
         return _unread(launch, name, reading.unseen, "word")
     if _is_partial(launch) and (keys or name in _BY_KEYS_TOGETHER):
-        return Hidden("recipe", "the recipe is not known, and it decides what this launch leaves out", None, "")
+        return Hidden("recipe", "the recipe is unknown, and it sets what this launch omits", None, "")
     if launch.dialect in MODEL_DECIDES and keys and not launch.model:
-        return Hidden("model", "the model's config.json is not given", None, "give it with --model config.json")
+        return Hidden("model", "the model's config.json isn't given", None, "give it with --model config.json")
     return None
 
 
 def _unread(launch: Launch, name: str, reason: str, hides: Hides) -> Hidden:
     _, sourced, rest = reason.partition(" may be set by ")
     do = ""
-    if sourced:  # one thing to say of all variables that the file may set
+    if sourced:  # one message for all variables that the file may set
         file, _, where = rest.rpartition(", which ")
         reason = f"{where} {file}, which is not read"
         do = "give that file with --source"
@@ -131,7 +131,7 @@ def _place(launch: Launch, reason: str, key: str | None) -> Location | None:
 
 
 def key_to_set(launch: Launch, name: str) -> str:
-    """What a person writes to state the fact: `--set KEY=…` for a setting, `--assume NAME=…` for anything else."""
+    """What a user writes to state the fact: `--set KEY=…` for a setting, `--assume NAME=…` for anything else."""
     index = index_of(launch.dialect, launch.reading.role)
     spec = FACTS.get(name)
     assumed = f"--assume {name}={_EXAMPLES.get(spec.type, 'VALUE') if spec else 'VALUE'}"

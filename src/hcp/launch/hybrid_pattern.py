@@ -1,4 +1,4 @@
-"""What the layer pattern of a hybrid model decides: Megatron-LM, `validate_args`, since megatron-core 0.17."""
+"""What a hybrid model's layer pattern determines: Megatron-LM, `validate_args`, since megatron-core 0.17."""
 
 from __future__ import annotations
 
@@ -8,14 +8,14 @@ from typing import Any
 from hcp.launch.fact import Fact
 
 _OLDER_KEY = "hybrid_override_pattern"
-"""The key before 0.17, where the pattern was read beside the number of layers, not for it."""
+"""The key before 0.17, when the pattern was read in addition to the number of layers, not instead of it."""
 _DSA = "D"
 _MLA = "+"
 _DSV4 = frozenset("CHW")
 
 
 def derive_from_pattern(facts: MutableMapping[str, Fact], unknown: MutableMapping[str, str]) -> None:
-    """Replaces, in place, what the pattern of a command line sets whatever else it says."""
+    """Replaces, in place, what a command line's pattern sets regardless of its other options."""
     pattern = facts.get("hybrid_pattern")
     if pattern is None or not isinstance(pattern.value, str):
         return
@@ -43,7 +43,7 @@ def derive_from_pattern(facts: MutableMapping[str, Fact], unknown: MutableMappin
 
 
 def _is_since_0_17(facts: Mapping[str, Fact]) -> bool | None:
-    """Whether megatron-core is 0.17 or newer; None where its version is not known."""
+    """Whether megatron-core is 0.17 or newer; None if its version isn't known."""
     words = str(facts["mcore"].value).split(".")[:2] if "mcore" in facts else []
     if len(words) < 2 or not all(word.isdecimal() for word in words):
         return None
@@ -51,11 +51,11 @@ def _is_since_0_17(facts: Mapping[str, Fact]) -> bool | None:
 
 
 def _variant(facts: Mapping[str, Fact], pattern: str) -> str | None:
-    """The attention variant that the pattern sets: on main without asking, on dev where none is stated."""
+    """The attention variant that the pattern sets: on main always, on dev only if none is stated."""
     stated = facts.get("attention_variant")
     on_dev = "mcore_branch" in facts and facts["mcore_branch"].value == "dev"
     if stated is not None and stated.value is not None and on_dev:
         return None
-    if not _DSV4.isdisjoint(pattern):  # symbols that dev alone knows
+    if not _DSV4.isdisjoint(pattern):  # symbols that only dev knows
         return "dsv4_hybrid"
     return "dsa" if _DSA in pattern else None

@@ -1,4 +1,4 @@
-"""Megatron-LM's patterns of layers, such as `([0]*3+[1]*58)`: it evaluates them as Python; here they are read."""
+"""Megatron-LM's layer patterns, such as `([0]*3+[1]*58)`: upstream evaluates them as Python; here they are parsed."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ MOST_TEXT, MOST_LAYERS = 500, 10_000
 
 
 def layer_pattern(text: str) -> int | tuple[int, ...] | None:
-    """The pattern in a text: n for one layer in n, or a number for each layer; None where it is none.
+    """The pattern in a text: n for every n-th layer, or a number for each layer; None if it isn't a pattern.
 
     Source: megatron/training/arguments.py, moe_freq_type and _eval_pattern.
 

@@ -1,4 +1,4 @@
-"""From what the command line names to a `Launch`: read, change, assume, build."""
+"""From the command line's arguments to a `Launch`: read, change, assume, build."""
 
 from __future__ import annotations
 
@@ -28,10 +28,10 @@ class LoadOptions(NamedTuple):
 
 
 def load_launch(target: str, options: LoadOptions) -> Launch:
-    """The launch that a target describes; an empty target is a launch made of `options.words` alone.
+    """The launch that a target describes; an empty target is a launch made only of `options.words`.
 
     Raises:
-        HcpError: the target, an option or a value cannot be used.
+        HcpError: the target, an option or a value can't be used.
     """
     if _is_recipe_alone(target, options):
         return _loaded(_recipe_alone(options), options)
@@ -39,7 +39,7 @@ def load_launch(target: str, options: LoadOptions) -> Launch:
 
 
 def load_launches(target: str, options: LoadOptions) -> list[Launch]:
-    """Every launch that a target describes: one, but for a script with several training commands.
+    """Every launch that a target describes: one, except for a script with several training commands.
 
     Raises:
         HcpError: as `load_launch`.
@@ -80,7 +80,7 @@ def _loaded(reading: Reading, options: LoadOptions) -> Launch:
 
 
 def _with_recipe(reading: Reading, name: str | None, assumed: Mapping[str, Fact]) -> Reading:
-    """The reading with the settings of the recipe that it or `--recipe` (`name`) names."""
+    """The reading with the settings of the recipe named in it or by `--recipe` (`name`)."""
     if name is None and (key_dialect(reading.dialect) != "bridge" or reading.complete):
         return reading
     from hcp.launch.recipes.merge import with_recipe
@@ -104,7 +104,7 @@ def assumed_facts(options: LoadOptions) -> dict[str, Fact]:
 
 
 def load_text(launch: Launch, text: str) -> Launch:
-    """The same launch with another text in place of its file: how a patch is proved."""
+    """The same launch with another text in place of its file, to verify a patch."""
     before = launch.reading
     reading = read_text(text, before.target, dialect=launch.dialect, beside=before.beside, ordinal=before.ordinal)
     reading = reading._replace(dialect=launch.dialect)

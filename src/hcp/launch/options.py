@@ -1,4 +1,4 @@
-"""The options that state facts beside the launch: --assume and --facts."""
+"""The options that state facts in addition to the launch: --assume and --facts."""
 
 from __future__ import annotations
 
@@ -18,17 +18,17 @@ _SHAPES = {
     "arch": (r"sm\d{2,3}[a-z]?", "a GPU architecture such as sm90"),
     "placement": (r"(block|cyclic|plane|arbitrary)\S*", "block or cyclic"),
 }
-"""What a stated word looks like: a misspelt one would only make rules undecided, or pass."""
+"""What a stated word must look like: a misspelled one would only leave rules undecided, or let them pass."""
 
 
 def parse_assumptions(texts: Iterable[str]) -> dict[str, Fact]:
-    """`NAME=VALUE` texts as assumed facts; a text may hold several, with spaces between them.
+    """`NAME=VALUE` texts as assumed facts; a text may hold several, separated by spaces.
 
     >>> parse_assumptions(["te=2.14 nodes=2"])["nodes"].value
     2
 
     Raises:
-        HcpError: no such fact (the nearest name is suggested), or a value not of its type.
+        HcpError: no such fact (the closest name is suggested), or a value not of its type.
     """
     facts: dict[str, Fact] = {}
     for text in texts:
@@ -54,7 +54,7 @@ def read_facts_file(path: str) -> dict[str, Fact]:
     try:
         data = json.loads(text)
     except (ValueError, RecursionError):
-        raise HcpError(f"{name} is no JSON; wanted facts as `hcp facts` writes them; write it anew") from None
+        raise HcpError(f"{name} is not JSON; wanted facts as `hcp facts` writes them; write it again") from None
     facts = data.get("facts") if isinstance(data, dict) else None
     if not isinstance(facts, dict) or data.get("schema") != "hcp.facts/1":
         found = data.get("schema") if isinstance(data, dict) else type(data).__name__
@@ -69,14 +69,14 @@ def _stored_fact(name: str, entry: Any, file: str) -> Fact:
 
 
 def stated_fact(name: str, value: Any, origin: Origin, where: str) -> Fact:
-    """A value that somebody states, typed as the fact it is stated for; `where` is how an error begins.
+    """A stated value, converted to its fact's type; `where` is how an error begins.
 
     Raises:
-        HcpError: there is no such fact (the nearest name is suggested), or the value is not of its type.
+        HcpError: there is no such fact (the closest name is suggested), or the value isn't of its type.
     """
     if name.startswith("env.") and len(name) > 4:
         if is_secret_name(name):
-            raise HcpError(f"{where}: {name} is a credential; wanted a setting that rules read; leave it out")
+            raise HcpError(f"{where}: {name} is a credential; wanted a setting that rules read; omit it")
         is_unset = value is None or (isinstance(value, str) and value.lower() in ("null", "none"))
         return Fact(None if is_unset else str(value), origin)
     spec = FACTS.get(name)

@@ -1,4 +1,4 @@
-"""One entry for every target: what it is (form and dialect) is told from its name and its text."""
+"""One entry point for every target: its form and dialect are recognized by its name and text."""
 
 from __future__ import annotations
 
@@ -41,13 +41,14 @@ def read_target(
     stdin: Callable[[], bytes] = lambda: b"",
     beside: Beside = ALONE,
 ) -> Reading:
-    """The launch that a target holds: a file, "-" for `stdin`, or "" for `words` alone.
+    """The launch in a target: a file, "-" for `stdin`, or "" for `words` only.
 
-    Of a script with several training commands it is the last one that says how the model is split; `read_targets` gives
-    them all. With a target, `words` (those after `--`) are appended to the launch. `dialect` forces the dialect.
+    For a script with several training commands it is the last one that says how the model is split; `read_targets`
+    returns them all. With a target, `words` (those after `--`) are appended to the launch. `dialect` forces the
+    dialect.
 
     Raises:
-        HcpError: the target cannot be read, is no launch, or is another framework's.
+        HcpError: the target can't be read, isn't a launch, or is another framework's.
     """
     if not target:
         from hcp.launch.words.read import read_words
@@ -65,7 +66,7 @@ def read_targets(
     stdin: Callable[[], bytes] = lambda: b"",
     beside: Beside = ALONE,
 ) -> tuple[Reading, ...]:
-    """Every launch that a target holds: one, but for a script with several training commands.
+    """Every launch in a target: one, except for a script with several training commands.
 
     Raises:
         HcpError: as `read_target`.
@@ -85,7 +86,7 @@ def read_targets(
 def read_text(
     text: str, target: str, *, dialect: Dialect | None = None, beside: Beside = ALONE, ordinal: int = -1
 ) -> Reading:
-    """The launch in a text; `target` is its name, whose ending helps to tell the form.
+    """The launch in a text; `target` is its name, whose extension helps to recognize the form.
 
     `ordinal` chooses one of several launches, as `Reading.ordinal` numbers them.
 
@@ -101,7 +102,7 @@ def read_text(
 
 
 def _with_folder(beside: Beside, target: str) -> Beside:
-    """The script's own folder is read from where the script is a file."""
+    """The script's own folder is read if the script is a file."""
     return beside if target == "-" else beside._replace(folder=os.path.dirname(target) or ".")
 
 
@@ -114,7 +115,7 @@ def _extended(reading: Reading, words: Sequence[str]) -> Reading:
 
 
 def _read_without_shell(text: str, target: str, dialect: Dialect | None, beside: Beside) -> tuple[Reading, ...] | None:
-    """The launches of anything but a script; None where the text is one."""
+    """The launches of anything but a script; None if the text is a script."""
     form = _form_at_sight(text, target)
     if form == "yaml":
         from hcp.launch.kubernetes.sight import is_kubernetes
@@ -133,7 +134,7 @@ def _read_without_shell(text: str, target: str, dialect: Dialect | None, beside:
 
 
 def _form_at_sight(text: str, target: str) -> Literal["yaml", "shell"] | None:
-    """The form that the name or the first line tells; None: the words must tell it."""
+    """The form according to the name or the first line; None: the words must tell."""
     suffix = os.path.splitext(target)[1].lower()
     first = next((line for line in text.splitlines() if line.strip()), "")
     if suffix in (".py", ".ipynb") or (first.startswith("#!") and "python" in first):
@@ -149,7 +150,7 @@ def _form_at_sight(text: str, target: str) -> Literal["yaml", "shell"] | None:
 
 
 def _read_words_alone(text: str, target: str, dialect: Dialect | None) -> Reading | None:
-    """The launch in a text that is overrides and nothing else, or flags from its first word on; else None."""
+    """The launch in a text of only overrides, or of flags from its first word on; else None."""
     from hcp.launch.words.overrides import dialect_of_words, read_overrides, refuse_foreign_options, word_list
     from hcp.launch.words.split import split_words
 
@@ -191,7 +192,7 @@ def _refuse_python(text: str, target: str) -> None:
 
 def _python(found: str) -> UnrecognisedError:
     return UnrecognisedError(
-        f"{found}, which is never executed; {WANTED}; for a Bridge recipe give the YAML that its --dryrun writes"
+        f"{found}, which is never executed; {WANTED}; for a Bridge recipe, give the YAML that its --dryrun writes"
     )
 
 
@@ -200,7 +201,7 @@ def _read_yaml(text: str, target: str, dialect: Dialect | None, beside: Beside) 
 
     doc = load_yaml(text, target, last_wins=True)
     if dialect in (None, "mlm") and ("MODEL_ARGS" in doc.data or "ENV_VARS" in doc.data):
-        # Upstream's own files of this form write some flags twice, and their loader takes the last.
+        # Some of upstream's own files of this form repeat flags, and their loader takes the last.
         from hcp.launch.yaml.mlm import read_args_yaml
 
         return read_args_yaml(doc)

@@ -1,4 +1,4 @@
-"""`--set KEY=VALUE`: the launch's own keys, changed before facts are made of them."""
+"""`--set KEY=VALUE`: the launch's own keys, changed before they become facts."""
 
 from __future__ import annotations
 
@@ -16,12 +16,12 @@ from hcp.launch.words.settings import flat_settings
 
 
 def apply_sets(reading: Reading, texts: Sequence[str]) -> Edit:
-    """The reading with `--set KEY=VALUE` applied in order: keys of its dialect, `env.NAME`, or how ranks are placed.
+    """The reading with `--set KEY=VALUE` applied in order: keys of its dialect, `env.NAME`, or the placement of ranks.
 
-    Flags may be written as on the command line, with dashes. VALUE null takes a flag away.
+    Flags may be written as on the command line, with dashes. VALUE null removes a flag.
 
     Raises:
-        HcpError: a text is no KEY=VALUE, or says how ranks are placed by what cannot be.
+        HcpError: a text isn't KEY=VALUE, or gives an impossible placement.
     """
     index = index_of(reading.dialect, reading.role)
     facts: dict[str, Fact] = {}
@@ -37,7 +37,7 @@ def apply_sets(reading: Reading, texts: Sequence[str]) -> Edit:
             name = key.replace("-", "_")
             removed.append(name)
             if reading.unseen is not None and name in index:
-                # Words out of sight could still say it: it is stated that they do not.
+                # Words that can't be read could still set it: this states that they don't.
                 fact = index[name].fact
                 default = default_of(FACTS[fact], reading.dialect)
                 facts[fact] = Fact(None if default is UNKNOWN else default, "launch")
@@ -45,7 +45,7 @@ def apply_sets(reading: Reading, texts: Sequence[str]) -> Edit:
             settings.append(Setting(key.replace("-", "_"), value.split()))
     edit = edit_settings(reading, settings, removed)
     if reading.dialect == "verl" and settings:
-        # ref and critic may follow from what is set: read everything anew.
+        # ref and critic may depend on what is set: read everything again.
         edit = edit._replace(reading=read_again(reading, [*reading.settings, *settings]))
     more = edit_facts(edit.reading, facts)
     return more._replace(touched=edit.touched | more.touched)

@@ -1,4 +1,4 @@
-"""A target's bytes as text, or one clear line why not."""
+"""A target's bytes as text, or a one-line error."""
 
 from __future__ import annotations
 
@@ -13,13 +13,13 @@ _LAUNCH = "a launch file"
 
 
 def standard_input() -> bytes:
-    """What is on standard input.
+    """The content of standard input.
 
     Raises:
         HcpError: it is closed, or larger than `MAX_BYTES`.
     """
     if sys.stdin is None:
-        raise HcpError("standard input is closed; wanted a launch on it; name a file, or give it one with <")
+        raise HcpError("standard input is closed; wanted a launch on it; name a file, or redirect one with <")
     try:
         return read_at_most(sys.stdin.buffer, MAX_BYTES)
     except TooLargeError as error:
@@ -50,7 +50,7 @@ def text_of_target(target: str, stdin: Callable[[], bytes], wanted: str = _LAUNC
 
 
 def byte_order_mark(target: str) -> str:
-    """The mark with which a file starts, which `decoded` drops; "" where there is none, or no such file."""
+    """The byte-order mark of a file, which `decoded` drops; "" if there is none, or no such file."""
     try:
         with open(target, "rb") as file:
             return "\ufeff" if file.read(3) == b"\xef\xbb\xbf" else ""

@@ -33,7 +33,7 @@ _MOST_BYTES = 1_000_000
 
 
 def installed_versions() -> dict[str, Any]:
-    """Versions of the packages that rules ask for, and whether einops is there; what is absent is left out."""
+    """Versions of the packages that rules need, and whether einops is installed; what is absent is omitted."""
     facts: dict[str, Any] = {}
     for name, distributions in _DISTRIBUTIONS.items():
         version = next(filter(None, map(_version, distributions)), None)
@@ -49,10 +49,10 @@ def installed_versions() -> dict[str, Any]:
 
 
 def machine_facts(environment: Mapping[str, str] = os.environ) -> dict[str, Any]:
-    """Everything that `hcp facts` reports, by fact name; what cannot be told is left out.
+    """Everything that `hcp facts` reports, by fact name; what can't be determined is omitted.
 
-    The NVLink domain is told only where every pair of the node's GPUs is linked by NVLink and the node is not a
-    tray of a larger domain (four Blackwell GPUs may be one of 18 trays).
+    The NVLink domain is reported only if every pair of the node's GPUs is linked by NVLink and the node isn't a tray of
+    a larger domain (four Blackwell GPUs may be one of 18 trays).
     """
     facts = installed_versions()
     facts |= gpu_facts(
@@ -67,7 +67,7 @@ def machine_facts(environment: Mapping[str, str] = os.environ) -> dict[str, Any]
 
 
 def gpu_facts(compute_caps: str, topology: str) -> dict[str, Any]:
-    """Facts out of `nvidia-smi --query-gpu=compute_cap` and `nvidia-smi topo -m`; empty texts give none.
+    """Facts from `nvidia-smi --query-gpu=compute_cap` and `nvidia-smi topo -m`; empty texts give none.
 
     >>> gpu_facts("9.0\\n9.0", "\\tGPU0\\tGPU1\\nGPU0\\t X \\tNV18\\nGPU1\\tNV18\\t X ")
     {'gpus_per_node': 2, 'arch': 'sm90', 'nvlink_domain': 2}
@@ -105,7 +105,7 @@ def _core_file(*parts: str) -> Path | None:
 
 
 def _source_branch() -> str | None:
-    """Whether megatron-core is the dev branch's: only that one has the scheduler of dynamic CP."""
+    """Whether megatron-core is the dev branch: only that has the dynamic CP scheduler."""
     file = _core_file("datasets", "data_schedule.py")
     if file is None:
         return "main" if _core_file("package_info.py") else None
@@ -113,7 +113,7 @@ def _source_branch() -> str | None:
 
 
 def _source_version() -> str | None:
-    """megatron-core out of a checkout on the path, as containers have it: its package_info.py, read not imported."""
+    """megatron-core from a checkout on the path, as in containers: its package_info.py, read but not imported."""
     file = _core_file("package_info.py")
     if file is not None:
         text = file.read_text(encoding="utf-8", errors="replace")
@@ -124,7 +124,7 @@ def _source_version() -> str | None:
 
 
 def num_gpus() -> int:
-    """NVIDIA GPUs that this process may use, as nvidia-smi lists them; 0 without it, or if it does not answer."""
+    """NVIDIA GPUs that this process may use, as nvidia-smi lists them; 0 without it, or if it doesn't respond."""
     if shutil.which("nvidia-smi") is None:
         return 0
     visible = os.environ.get("CUDA_VISIBLE_DEVICES")
@@ -135,16 +135,16 @@ def num_gpus() -> int:
 
 @cache
 def listed_gpus() -> int:
-    """The GPUs of `nvidia-smi -L`. Asked once: where it hangs, every question takes the whole time limit."""
+    """The GPUs of `nvidia-smi -L`. Called once: if it hangs, every call takes the whole time limit."""
     return sum(line.startswith("GPU ") for line in _run("nvidia-smi", "-L").splitlines())
 
 
 def _run(program: str, *arguments: str) -> str:
-    """What the program prints; empty if it is missing, fails, or has not ended within the time limit."""
+    """What the program prints; empty if it is missing, fails, or doesn't end within the time limit."""
     if shutil.which(program) is None:
         return ""
     try:
-        # To a file: a child of a hanging program would keep a pipe open, and the pipe's end would be waited for.
+        # To a file: a child of a hanging program would keep a pipe open, and reading would wait for its end.
         with tempfile.TemporaryFile() as out:
             process = subprocess.Popen(
                 [program, *arguments],
@@ -156,7 +156,7 @@ def _run(program: str, *arguments: str) -> str:
             try:
                 status = process.wait(_TIMEOUT_S)
             except BaseException:
-                # Not waited for afterwards: a driver that hangs keeps even a killed program.
+                # No wait afterwards: a hanging driver can block even a killed program.
                 with suppress(ProcessLookupError):
                     os.killpg(process.pid, signal.SIGKILL)
                 raise

@@ -22,8 +22,7 @@ def _has_batches(v: View) -> bool:
 
 
 def _has_one_size(v: View) -> bool:
-    """Whether the global batch size is constant, and either stated or a default that may not be divisible by the weight
-    shards."""
+    """Whether the global batch size is constant, and stated or a default that weight shards may not divide."""
     stated = v.get("global_batch_size") is not None or (v.dialect == "mlm" and v.get("gtp", 1) > 1)
     return stated and not _grows(v) and not v.get("step_batch_size_schedule")
 

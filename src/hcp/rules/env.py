@@ -167,8 +167,7 @@ _LARGEST_FLASH_ATTN = (
     ("2.6", "2.8.1"),
     ("2.10", "2.8.3"),
 )
-"""The newest FlashAttention 2 that Transformer Engine accepts, from each version on; FlashAttention 3 and 4 are
-separate packages."""
+"""The newest FlashAttention 2 of each Transformer Engine on; FlashAttention 3 and 4 are separate packages."""
 
 
 @rule(

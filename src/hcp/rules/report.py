@@ -87,8 +87,7 @@ class Undecided(NamedTuple):
 
 
 class Report(NamedTuple):
-    """The outcome for one launch. `applied` counts the rules decided; `accepted` holds findings ignored with a
-    reason."""
+    """The outcome for one launch. `applied` counts rules decided; `accepted` holds findings ignored with a reason."""
 
     launch: Launch
     findings: tuple[Finding, ...]

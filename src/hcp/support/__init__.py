@@ -1,1 +1,1 @@
-"""What a model can do on given versions: asked of the rules, so that it cannot differ from `hcp check`."""
+"""What a model supports on given versions: answered by the rules, so that it can't differ from `hcp check`."""

@@ -1,8 +1,8 @@
-"""Families of models, each by one of its members: the fields of the config.json that decide about attention and CP.
+"""Model families, each represented by one member: the config.json fields that matter for attention and CP.
 
-Compared field by field with the published files as others keep them: ai-dynamo/aiconfigurator, model_configs/ (Llama,
-Qwen3, gpt-oss, DeepSeek, Qwen3-VL); Megatron-Bridge, tests/unit_tests/models/ (Gemma 3 27B, Qwen3-Next);
-Megatron-LM, examples/post_training/modelopt/conf/nvidia/ (Nemotron-H 8B); a printed MistralConfig of Mistral 7B v0.1.
+Compared field by field with the published files in these repositories: ai-dynamo/aiconfigurator, model_configs/ (Llama,
+Qwen3, gpt-oss, DeepSeek, Qwen3-VL); Megatron-Bridge, tests/unit_tests/models/ (Gemma 3 27B, Qwen3-Next); Megatron-LM,
+examples/post_training/modelopt/conf/nvidia/ (Nemotron-H 8B); a printed MistralConfig of Mistral 7B v0.1.
 """
 
 from __future__ import annotations

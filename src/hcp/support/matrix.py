@@ -1,4 +1,4 @@
-"""The table of `hcp support`: for each way the largest size that the rules let pass, or the rules that stop it."""
+"""The table of `hcp support`: for each combination the largest size that rules allow, or the rules that block it."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from hcp.support.question import COMM_TYPES, LAYOUTS, Answer, Subject, Way
 from hcp.support.releases import RELEASES
 
 UNBOUNDED = 1024
-"""A size that passes where nothing of the model bounds it."""
+"""The size if nothing in the model limits it."""
 TP_SIZES = (1, 2, 4, 8)
 Versions = tuple[tuple[str, str], ...]
 
@@ -18,8 +18,8 @@ Versions = tuple[tuple[str, str], ...]
 class SupportCell(NamedTuple):
     """A communication type and layout at one tensor-parallel size.
 
-    `largest` is the largest context-parallel size, for a2a+p2p of its inner level; None where no size passes, and then
-    `blocked` names the rules. UNBOUNDED: any size. `unknown` are facts that some rule would have to know.
+    `largest` is the largest context-parallel size, for a2a+p2p of its inner level; None if no size passes; then
+    `blocked` names the rules. UNBOUNDED: any size. `unknown` are facts that some rule needs.
     """
 
     comm_type: str
@@ -31,7 +31,7 @@ class SupportCell(NamedTuple):
 
 
 class ReleaseSpan(NamedTuple):
-    """Releases in a row with the same answer; `last` is None where it goes on to the newest."""
+    """Consecutive releases with the same answer; `last` is None if it holds up to the newest."""
 
     first: str
     last: str | None
@@ -39,7 +39,7 @@ class ReleaseSpan(NamedTuple):
 
 
 class ByRelease(NamedTuple):
-    """What a communication type and layout do from release to release."""
+    """The answers for a communication type and layout, by release."""
 
     package: str
     comm_type: str
@@ -48,7 +48,7 @@ class ByRelease(NamedTuple):
 
 
 class SupportTable(NamedTuple):
-    """All answers about a subject. `presumed` are versions that nobody stated: the newest."""
+    """All answers about a subject. `presumed` are versions that weren't stated: the newest are used."""
 
     cells: tuple[SupportCell, ...]
     by_release: tuple[ByRelease, ...]
@@ -56,7 +56,7 @@ class SupportTable(NamedTuple):
 
 
 def support_table(subject: Subject, tp_sizes: Iterable[int] = TP_SIZES) -> SupportTable:
-    """Asks about every communication type, layout and tensor-parallel size, and for unknown versions by release."""
+    """Queries every communication type, layout and tensor-parallel size, and unknown versions by release."""
     presumed = tuple((name, releases[-1]) for name, releases in RELEASES.items() if not subject.stated(name))
     cells = [
         _cell(subject, comm_type, layout, tp, presumed)
@@ -91,7 +91,7 @@ def _way(comm_type: str, layout: str, tp: int, size: int) -> Way:
 
 
 def _sizes(subject: Subject, comm_type: str) -> list[int]:
-    """Sizes worth asking about, the largest first: powers of two, and what divides the heads that a2a splits."""
+    """Sizes worth querying, largest first: powers of two, and divisors of the heads that a2a splits."""
     heads = subject.stated("heads") or 64
     splits = comm_type.startswith("a2a")
     powers = [2**power for power in range(1, 11) if not splits or 2**power <= heads]
@@ -100,7 +100,7 @@ def _sizes(subject: Subject, comm_type: str) -> list[int]:
 
 
 def _by_release(subject: Subject, name: str, comm_type: str, layout: str, presumed: Versions) -> ByRelease:
-    """At the smallest sizes, which bind the least."""
+    """At the smallest sizes, which are the least restrictive."""
     releases = RELEASES[name]
     others = tuple((other, version) for other, version in presumed if other != name)
 

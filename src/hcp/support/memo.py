@@ -1,4 +1,4 @@
-"""Rules asked about many launches that differ in little: one that reads nothing new is not run again."""
+"""Runs rules over many similar launches: a rule that reads nothing new isn't run again."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ _ABSENT = object()
 
 
 class RuleOutcome(NamedTuple):
-    """What one rule says: whether it stops the launch, and the facts that it lacks."""
+    """One rule's outcome: whether it blocks the launch, and the facts that it lacks."""
 
     is_error: bool
     needs: tuple[str, ...]
@@ -24,14 +24,15 @@ class RuleOutcome(NamedTuple):
 class RuleMemo:
     """Outcomes by the values that a rule read. A rule is pure, so the same values give the same outcome.
 
-    Only for launches of one reading, without presumed facts: what else a rule may look at is then the same for all.
+    Only for launches of one reading, without presumed facts: everything else that a rule may read is then the same for
+    all.
     """
 
     def __init__(self) -> None:
         self._seen: dict[str, dict[tuple[str, ...], dict[Any, RuleOutcome]]] = {}
 
     def outcomes(self, launch: Launch, rules: Iterable[Rule]) -> Iterable[tuple[Rule, RuleOutcome]]:
-        """What each rule says of the launch."""
+        """Each rule's outcome for the launch."""
         for rule in rules:
             yield rule, self._outcome(launch, rule)
 
@@ -57,6 +58,6 @@ def _value(facts: Any, name: str) -> Any:
     fact = facts.get(name)
     if fact is None:
         return _ABSENT
-    # Where a fact comes from is read as well: a default is worded in another way, and may be softened.
+    # A fact's origin is read as well: a default is worded differently, and its severity may be lowered.
     value = fact.value
     return (repr(value) if isinstance(value, list | dict) else value, fact.origin)

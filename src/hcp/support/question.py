@@ -1,4 +1,4 @@
-"""One question to the rules: may this launch run context parallelism in this way?"""
+"""One query to the rules: may this launch run context parallelism in this way?"""
 
 from __future__ import annotations
 
@@ -17,10 +17,11 @@ from hcp.support.memo import RuleMemo
 COMM_TYPES = ("p2p", "all_gather", "a2a", "a2a+p2p")
 LAYOUTS = ("sbhd", "thd")
 MODEL_WORDS = ("--no-rope-fusion", "--position-embedding-type", "rope")
-"""The launch of a model that is given alone: Megatron-LM's defaults, without a fusion that some attention excludes, and
-with the positions that models of a config.json have; those of the command line exclude multi-token prediction."""
+"""The launch for a model given without a launch: Megatron-LM's defaults, without a fusion that some attention doesn't
+support, and with the positions of config.json models; the command line's default positions rule out multi-token
+prediction."""
 _DECIDED_BY = frozenset("te mcore mcore_branch arch cudnn flash_attn torch bridge verl".split())
-"""What a person must state for a verdict; lengths, ranks and nodes are those of a run, and no matter of support."""
+"""What a user must state for a verdict; lengths, ranks and nodes belong to a run, not to support."""
 
 
 class Way(NamedTuple):
@@ -34,7 +35,7 @@ class Way(NamedTuple):
 
 
 class Answer(NamedTuple):
-    """What the rules say of a way: the error rules that stop it, and what they would have to know."""
+    """The rules' answer for a combination: the error rules that block it, and the facts that they need."""
 
     blocked: tuple[str, ...]
     unknown: tuple[str, ...]
@@ -45,10 +46,10 @@ class Answer(NamedTuple):
 
 
 class Subject:
-    """A model, or a launch, with the versions that are stated: asked about one way after another.
+    """A model or a launch, with the stated versions, to be queried for one combination after another.
 
     Args:
-        reading: the launch, or one without settings of its own for a model that is given alone.
+        reading: the launch, or one without settings for a model given without a launch.
         assumed: facts that were stated.
         model: the facts of a config.json.
     """
@@ -60,13 +61,13 @@ class Subject:
         self._memo = RuleMemo()
 
     def stated(self, name: str) -> Any:
-        """The value of a fact of the launch as it stands; None where it is unknown."""
+        """The value of a fact of the unchanged launch; None if it is unknown."""
         fact = self.launch_of(Way("p2p", "sbhd", 1, 1)).facts.get(name)
         return None if fact is None else fact.value
 
     def launch_of(self, way: Way, versions: tuple[tuple[str, str], ...] = ()) -> Launch:
         """The launch that runs this way on these versions."""
-        # Nothing follows from Transformer Engine's version, so it needs no launch of its own.
+        # Nothing is derived from Transformer Engine's version, so it doesn't need a separate launch.
         derived = tuple(version for version in versions if version[0] != "te")
         launch = self._launch(way, derived)
         if derived == versions:
@@ -97,5 +98,5 @@ class Subject:
 
 
 def _that_stop(launch: Launch) -> Iterable[Rule]:
-    """The rules that can stop a launch, and those whose severity its circumstances decide."""
+    """The rules that can block a launch, and those whose severity depends on it."""
     return (rule for rule in rules_for(launch) if rule.severity != "info" and not rule.last)

@@ -1,4 +1,4 @@
-"""The releases that are asked about where a launch does not say which it runs: the last of each minor one."""
+"""The releases to query if a launch doesn't state its own: the last of each minor version."""
 
 TRANSFORMER_ENGINE = (
     "1.12.0", "1.13.0", "2.1.0", "2.2.0", "2.3.0", "2.4.0", "2.5.0", "2.6.0", "2.7.0", "2.8.0", "2.9.0", "2.10.0",
@@ -6,4 +6,4 @@ TRANSFORMER_ENGINE = (
 )  # fmt: skip
 MEGATRON_CORE = ("0.12.3", "0.13.1", "0.14.0", "0.15.3", "0.16.1", "0.17.1", "0.18.2", "0.19.2")
 RELEASES = {"te": TRANSFORMER_ENGINE, "mcore": MEGATRON_CORE}
-"""By the fact that names the version, the oldest first."""
+"""By the fact that names the version, oldest first."""

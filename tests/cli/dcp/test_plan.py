@@ -21,7 +21,7 @@ def test_a_plan_as_text(hcp: Hcp) -> None:
     assert lines[:3] == [
         "8 sequences, 8192 tokens (longest 1024) on 8 ranks, at most 1024 tokens per rank",
         "groups main: 1 2 4 8",
-        "times: a dense 7B on H100, 8 GPUs a node (assumed)",
+        "times: a dense 7B on H100, 8 GPUs per node (assumed)",
     ]
     assert lines[3].startswith("policy balanced: ")
     assert lines[3].endswith(" estimated, imbalance 1.000, groups 1.00 times as wide as needed, 1 micro-batch")
@@ -91,9 +91,7 @@ def test_policies_side_by_side_say_what_each_would_cost(hcp: Hcp) -> None:
     assert [row[0] for row in table] == ["policy", "balanced", "dev", "main", "fcp", "static:1", "pr5869"]
     # The pull request splits by number: a rank gets a long sequence and three short ones, 1030 tokens.
     assert table[-1][-2:] == ["OVER", "LIMIT"]
-    assert done.stdout.splitlines()[-1] == (
-        "policy pr5869: a rank holds 1030 padded tokens, 6 more than the 1024 that it may"
-    )
+    assert done.stdout.splitlines()[-1] == ("policy pr5869: a rank holds 1030 padded tokens, 6 over the limit of 1024")
     told = json.loads(hcp(*PLAN, "--lengths", "2000,2000", "--compare", "dev,static:4", "--format", "json").stdout)
     assert (told["schema"], [plan["policy"] for plan in told["plans"]], told["failed"]) == (
         "hcp.dcp-compare/2",

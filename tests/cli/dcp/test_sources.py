@@ -14,7 +14,7 @@ PLAN = ("dcp", "plan", "--world-size", "8", "--max-seqlen", "1024")
 
 
 def test_a_launch_gives_ranks_limit_and_model(hcp: Hcp, tmp_path: Path) -> None:
-    """A Megatron-LM launch: 16 GPUs, TP 2 and PP 2, so 4 ranks of DPxCP; a layer of 1024 wide on four GPUs a node."""
+    """A Megatron-LM launch: 16 GPUs, TP 2 and PP 2, so 4 ranks of DPxCP; a layer of 1024 wide on four GPUs per node."""
     words = (
         "--tensor-model-parallel-size 2 --pipeline-model-parallel-size 2 --context-parallel-size 2 "
         "--num-layers 8 --hidden-size 1024 --num-attention-heads 8 --seq-length 4096 --max-position-embeddings 4096 "
@@ -25,7 +25,7 @@ def test_a_launch_gives_ranks_limit_and_model(hcp: Hcp, tmp_path: Path) -> None:
     done = hcp("dcp", "plan", *arguments, "--", *words, cwd=tmp_path)
     told = json.loads(done.stdout)
     assert [told[name] for name in ("world_size", "max_seqlen_per_rank", "tp", "pp")] == [4, 2048, 2, 2]
-    basis = "the model's sizes on h100, 4 GPUs a node (assumed: vocabulary)"
+    basis = "the model's sizes on h100, 4 GPUs per node (assumed: vocabulary)"
     assert told["cost"]["machine"]["basis"] == basis
     assert told["cost"]["machine"]["ranks_per_node"] == 2
     own = json.loads(
@@ -90,7 +90,7 @@ def test_megatrons_default_width_depends_on_the_gate(hcp: Hcp, flags: list[str],
 def test_what_a_launch_does_not_say_of_its_experts_is_assumed(hcp: Hcp) -> None:
     words = "model.num_layers=4 model.hidden_size=512 model.num_attention_heads=8 model.num_moe_experts=16".split()
     done = hcp(*PLAN, "--lengths", "100", "--dialect", "bridge", "--", *words)
-    assert "(assumed: width of the experts, experts of a token, vocabulary)" in done.stdout
+    assert "(assumed: width of the experts, experts per token, vocabulary)" in done.stdout
 
 
 def test_a_model_decides_the_cost(hcp: Hcp, root: Path) -> None:
@@ -100,7 +100,7 @@ def test_a_model_decides_the_cost(hcp: Hcp, root: Path) -> None:
     twice = json.loads(hcp(*PLAN, "--lengths", "100", "--model", str(model), "--tp", "2", "--format", "json").stdout)
     assert told["cost"]["by_time"] and told["cost"]["quadratic"] == pytest.approx(2 * twice["cost"]["quadratic"])
     text = hcp(*PLAN, "--lengths", "100", "--model", str(model), "--gpu", "b200").stdout
-    assert "times: the model's sizes on b200, 8 GPUs a node" in text
+    assert "times: the model's sizes on b200, 8 GPUs per node" in text
 
 
 def test_a_profile_decides_the_cost(hcp: Hcp, tmp_path: Path) -> None:

@@ -39,5 +39,5 @@ def test_the_basis_of_the_seconds_names_what_the_model_does_not_say() -> None:
     known = {"num_layers": 2, "hidden_size": 64, "num_attention_heads": 4}
     assert Cost.from_facts(known).machine.basis.endswith("(assumed: width of the MLP, vocabulary)")
     experts = {**known, "num_experts": 8, "vocab_size": 1000}
-    assert Cost.from_facts(experts).machine.basis.endswith("(assumed: width of the experts, experts of a token)")
+    assert Cost.from_facts(experts).machine.basis.endswith("(assumed: width of the experts, experts per token)")
     assert "assumed" not in Cost.from_facts({**experts, "moe_ffn_hidden_size": 32, "moe_router_topk": 2}).machine.basis

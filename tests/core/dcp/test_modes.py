@@ -151,7 +151,7 @@ def test_a_bound_on_memory_spreads_what_tokens_alone_would_not() -> None:
     """Half the tokens fit: a sequence of 8000 on M = 8192 needs two ranks."""
     plan = plan_micro_batches([8000] * 8, 8, 8192, memory=Memory(4096e6, 1e6))
     assert {group.local_cp_size for batch in plan.micro_batches for group in batch.groups} == {2}
-    with pytest.raises(HcpError, match="bound on memory"):
+    with pytest.raises(HcpError, match="memory limit"):
         plan_micro_batches([9000] * 8, 2, 8192, memory=Memory(4096e6, 1e6))
 
 

@@ -115,7 +115,7 @@ def test_a_file_that_is_no_plan_is_refused(tmp_path: Path, text: str) -> None:
 
 def test_a_plan_that_cannot_run_says_why() -> None:
     long = plan_of_json(changed(lambda plan: plan.update(max_seqlen_per_rank=700)), "plan.json")
-    assert problems(long) == ["a rank holds 900 padded tokens, 200 more than the 700 that it may"]
+    assert problems(long) == ["a rank holds 900 padded tokens, 200 over the limit of 700"]
     wide = plan_with("fcp", [3000, 900], 6, 1024, Setup(groups="any"))
     assert problems(wide) == []
     odd = plan_of_json({**plan_json(wide), "groups": "main"}, "plan.json")

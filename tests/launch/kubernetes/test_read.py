@@ -205,7 +205,7 @@ metadata: {name: headless}
 
 def test_a_variable_of_another_object_is_unknown(tmp_path: Path) -> None:
     (launch,) = launches(tmp_path, PYTORCH_JOB.replace('value: "4"', "valueFrom: {configMapKeyRef: {name: x, key: y}}"))
-    assert launch.unknown["cp"] == "its value is in another object of Kubernetes"
+    assert launch.unknown["cp"] == "its value is in another Kubernetes object"
     text = PYTORCH_JOB.replace(
         "              env:\n", "              envFrom: [{configMapRef: {name: x}}]\n              env:\n"
     )

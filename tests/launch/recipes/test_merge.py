@@ -96,7 +96,7 @@ def test_a_recipe_of_ones_own_leaves_the_launch_as_it_is(tmp_path: Path) -> None
         target=script(tmp_path, "torchrun run_recipe.py --recipe my_config model.context_parallel_size=2"), recipe=None
     )
     assert told.facts["cp"].value == 2
-    assert any("my_config is no recipe" in note for note in told.reading.notes)
+    assert any("my_config is not a recipe" in note for note in told.reading.notes)
 
 
 def test_a_recipe_with_another_frameworks_launch_is_refused(tmp_path: Path) -> None:

@@ -120,7 +120,7 @@ def test_accepted_findings_are_kept_with_and_without_a_reason() -> None:
 
 def test_notes_tell_what_a_person_should_know() -> None:
     assert read("#!/bin/bash\nset -e\n#SBATCH -N 2\ntorchrun pretrain_gpt.py --num-layers 2").notes == (
-        "1 #SBATCH line(s) stand after the first command: sbatch does not read them",
+        "1 #SBATCH line(s) come after the first command: sbatch doesn't read them",
     )
     (note,) = read("IMAGE=\nif [ -z $IMAGE ]; then\n  exit 1\nfi\ntorchrun pretrain_gpt.py --num-layers 2").notes
     assert note == "as it stands, the script stops in line 3; it is read as if it went on"

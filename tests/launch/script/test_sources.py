@@ -96,7 +96,7 @@ def test_a_script_beside_it_is_followed_with_its_arguments_and_the_exported_vari
 
 
 def test_a_script_that_cannot_be_read_is_named_in_the_refusal(tmp_path: Path) -> None:
-    with pytest.raises(Exception, match=r"and ../b\.sh, which it starts, is not read \(it lies outside the script's"):
+    with pytest.raises(Exception, match=r"and ../b\.sh, which it starts, is not read \(it is outside the script's"):
         read(tmp_path, "bash ../b.sh\n")
 
 
@@ -123,7 +123,7 @@ def test_a_source_option_stands_for_files_elsewhere(tmp_path: Path) -> None:
         assert tp(read(here, f"{line}\n{TRAIN}", sources=(str(tmp_path / "other"),))) == "4"
     assert tp(read(here, f"source $CONFIG\n{TRAIN}", sources=(str(there / "m.sh"),))) == "4"
     unused = read(here, f"source n.sh\n{TRAIN}", sources=(str(there / "m.sh"),))
-    assert tp(unused) is None and any("stands for no file" in note for note in unused.notes)
+    assert tp(unused) is None and any("matches no file" in note for note in unused.notes)
 
 
 @pytest.mark.parametrize("path", ["/tmp/m.sh", "../m.sh", "$(dirname $0)/../m.sh", "x/../m.sh", "~/m.sh", "$X/m.sh"])

@@ -135,7 +135,7 @@ def test_the_composed_verl_configs_resolve_as_omegaconf_resolves_them(upstream: 
         ("a: ${eval:1+1}", "a", "the resolver eval is not evaluated"),
         ("a: ${b", "a", "not closed"),
         ("a: ???", "a", "must still be given"),
-        ("a: {b: 1}\nc: x${a}", "c", "stands inside a text"),
+        ("a: {b: 1}\nc: x${a}", "c", "is used inside a text"),
     ],
 )
 def test_what_cannot_be_evaluated_is_unknown_with_its_reason(text: str, key: str, why: str) -> None:

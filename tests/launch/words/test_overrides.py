@@ -27,7 +27,7 @@ def test_an_accepted_finding_may_stand_in_an_override_file() -> None:
 
 @pytest.mark.parametrize(
     ("text", "said"),
-    [("model.a='1", "x:1:9: the quote ' is not closed"), ("model.a=1\nstray", "x:2:1: 'stray' is no override")],
+    [("model.a='1", "x:1:9: the quote ' is not closed"), ("model.a=1\nstray", "x:2:1: 'stray' is not an override")],
 )
 def test_a_list_that_is_none_names_the_place(text: str, said: str) -> None:
     with pytest.raises(HcpError) as error:

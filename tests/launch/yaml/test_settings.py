@@ -128,7 +128,7 @@ MERGES = "a: &a {" + ", ".join(f"k{i}: 1" for i in range(40_000)) + "}\nb: {<<: 
         ("a: [1\n", "x.yaml:2:1: did not find expected"),
         ("a: b: c\n", "x.yaml:1:5: mapping values are not allowed"),
         ("a: \x00", "control characters are not allowed"),
-        ("a: \udcff", "no text in UTF-8"),
+        ("a: \udcff", "not UTF-8 text"),
         ("? [a]\n: 1", "a key is a list or a mapping"),
         ("a:\n  <<: 1\n", "the merge key << has no mapping"),
         ("a" * (MAX_CHARACTERS + 1), "wanted a launch configuration of at most"),

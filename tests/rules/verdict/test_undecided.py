@@ -123,7 +123,7 @@ def test_missing_versions_and_cluster_facts_are_a_note() -> None:
 def test_an_override_list_without_its_recipe_is_undecided() -> None:
     report = of_words("model.context_parallel_size=2")
     assert report.verdict == "undecided"
-    assert report.undecided[0].reason == "the recipe is not known, and it decides what this launch leaves out"
+    assert report.undecided[0].reason == "the recipe is unknown, and it sets what this launch omits"
 
 
 def test_families_that_a_hidden_setting_could_concern_are_asked(tmp_path: Path) -> None:
@@ -145,7 +145,7 @@ def test_verls_model_counts_for_rules_about_context_parallelism_alone() -> None:
     with_cp = (*VERL, "actor_rollout_ref.actor.megatron.context_parallel_size=2", A2A)
     report = of_words(*with_cp)
     assert report.verdict == "undecided"
-    assert report.undecided[0].reason == "the model's config.json is not given"
+    assert report.undecided[0].reason == "the model's config.json isn't given"
     # Tensor parallelism over heads that nobody knows is unchecked, and said to be; it does not close the gate.
     without = of_words(*VERL)
     assert without.verdict == "ok"

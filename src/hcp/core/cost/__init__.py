@@ -1,1 +1,1 @@
-"""What GPUs, links, and the layers of a model cost: data sheets, sizes, and measured profiles."""
+"""The cost of GPUs, links and model layers: data sheets, sizes and measured profiles."""

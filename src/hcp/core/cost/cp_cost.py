@@ -1,7 +1,7 @@
-"""What context parallelism sends, and how much of that time attention does not hide.
+"""What context parallelism communicates, and how much of that time attention doesn't hide.
 
-For each communication type: which bytes a rank sends for each token that it holds, and the time of a group of C ranks
-beyond its work. Forward and backward pass together, in seconds; one layer or all, as the rates are.
+For each communication type: the bytes that a rank sends per token that it holds, and the extra time of a group of C
+ranks. Forward and backward pass together, in seconds; for one layer or all, depending on the rates.
 """
 
 from __future__ import annotations
@@ -12,18 +12,18 @@ from hcp.core.errors import HcpError
 
 COMM_TYPES = ("p2p", "a2a", "a2a+p2p", "all_gather")
 RING_PASSES, A2A_PASSES = 3, 2
-"""Passes of the forward volume: a ring sends K and V, then K and V and their gradients; all-to-alls repeat theirs."""
+"""Multiples of the forward volume: a ring sends K, V, then K, V and gradients; all-to-alls repeat theirs."""
 
 
 class TokenBytes(NamedTuple):
-    """TokenBytes that one token takes on one rank, in one layer: K and V, and Q and the output."""
+    """Bytes per token, rank and layer: of K and V, and of Q and the output."""
 
     kv: float
     qo: float
 
 
 def bytes_per_token(heads: int, kv_heads: int, qk_head_dim: int, v_head_dim: int, tp: int = 1) -> TokenBytes:
-    """TokenBytes of one token in one layer on one of the tensor-parallel ranks, in bf16.
+    """Bytes per token and layer on one tensor-parallel rank, in bf16.
 
     >>> bytes_per_token(32, 8, 128, 128)
     TokenBytes(kv=4096, qo=16384)
@@ -36,11 +36,11 @@ class Link(NamedTuple):
     """One level of the network, seen from one rank: inside a node, or between nodes."""
 
     kv_s: float
-    """Seconds to pass the K and V of one token to the next rank, gradients in the backward pass included."""
+    """Seconds to pass the K and V of one token to the next rank, including gradients in the backward pass."""
     a2a_s: float
     """Seconds to exchange Q, K, V and output of one token, and their gradients, if all of it left the rank."""
     step_s: float = 0.0
-    """Seconds before the first byte of a ring step arrives: start of kernels, latency."""
+    """Seconds before the first byte of a ring step arrives: kernel launch, latency."""
 
 
 def link_of(each: TokenBytes, bandwidth: float, step_s: float = 0.0) -> Link:
@@ -60,12 +60,12 @@ class CpTraffic(NamedTuple):
     """a2a+p2p: ranks of the all-to-all level."""
 
     def exposed_s(self, size: int, tokens: float, attention_s: float, across: bool) -> float:
-        """Seconds by which communication makes a group of `size` ranks slower.
+        """Seconds that communication adds to a group of `size` ranks.
 
         Args:
             size: C, its ranks.
-            tokens: the padded tokens of one of its ranks, of all its sequences.
-            attention_s: seconds of attention of one rank, forward and backward.
+            tokens: padded tokens on one of its ranks, over all its sequences.
+            attention_s: seconds of attention on one rank, forward and backward.
             across: whether the group has ranks on several nodes.
 
         A ring has C - 1 exchanges; each overlaps the attention to one of C chunks. All-to-alls overlap nothing.

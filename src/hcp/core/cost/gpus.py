@@ -1,4 +1,4 @@
-"""What GPUs can do, from their data sheets, and how much of it training sustains."""
+"""GPU specifications from data sheets, and how much of them training sustains."""
 
 from __future__ import annotations
 
@@ -15,8 +15,8 @@ class Gpu(NamedTuple):
     memory_bytes: float
     memory_bandwidth: float  # bytes per second
     nvlink_bandwidth: float  # bytes per second, to the other GPUs of its NVLink domain
-    network_bandwidth: float  # bytes per second, to other nodes: one adapter for each GPU
-    nvlink_domain: int  # GPUs that reach each other by NVLink in the usual system
+    network_bandwidth: float  # bytes per second, to other nodes: one adapter per GPU
+    nvlink_domain: int  # GPUs connected by NVLink in the usual system
     reported_mib: int = 0  # memory as nvidia-smi reports it, in MiB
 
 
@@ -41,13 +41,13 @@ Reported memory: the total that nvidia-smi prints with ECC on, which published l
 """
 
 SUSTAINED_GEMM, SUSTAINED_ATTENTION = 0.46, 0.65
-"""Parts of the bf16 peak that GEMMs and fused attention reach in training: fitted to published steps, a start."""
+"""Fractions of the bf16 peak that GEMMs and fused attention reach in training: initial fit to published steps."""
 SUSTAINED_NVLINK, SUSTAINED_NETWORK = 0.75, 0.8
-"""Parts of the link bandwidths that send and receive reach between GPUs: 340 of 450, 40 of 50 GB/s on H100."""
+"""Fractions of the link bandwidths that send and receive reach between GPUs: 340 of 450, 40 of 50 GB/s on H100."""
 
 
 def gpu_named(name: str) -> Gpu:
-    """The GPU of that name, in any case.
+    """The GPU of that name, case-insensitive.
 
     Raises:
         HcpError: not in the table.

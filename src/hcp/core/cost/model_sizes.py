@@ -1,4 +1,4 @@
-"""The sizes of a model that decide its work, out of a config.json, Megatron's arguments, or the facts of a launch."""
+"""The model sizes that determine its compute, from a config.json, Megatron's arguments, or the facts of a launch."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from typing import Any, NamedTuple
 from hcp.core.errors import HcpError
 
 LANGUAGE_SECTIONS = ("text_config", "llm_config", "language_config", "thinker_config.text_config")
-"""Where a multimodal config.json keeps its language model; a dot leads into a section."""
+"""Where a multimodal config.json keeps its language model; a dot separates nested sections."""
 
 NAMES: dict[str, tuple[str, ...]] = {
     "num_layers": ("num_layers", "num_hidden_layers", "n_layer", "n_layers"),
@@ -30,18 +30,18 @@ NAMES: dict[str, tuple[str, ...]] = {
     "qk_rope": ("qk_pos_emb_head_dim", "qk_rope_head_dim"),
     "v_dim": ("v_head_dim",),
 }
-"""Each size, and its names: in facts, in Megatron-Core, in config.json. They do not contradict each other."""
+"""Each size and its names in facts, in Megatron-Core, in config.json. The names don't conflict."""
 
 
 _ASSUMED_MLP = {"ffn": "width of the MLP"}
-_ASSUMED_EXPERTS = {"moe_ffn": "width of the experts", "topk": "experts of a token"}
+_ASSUMED_EXPERTS = {"moe_ffn": "width of the experts", "topk": "experts per token"}
 _ASSUMED_LATENT = {"kv_lora": "width of the compressed K and V"}
 _ASSUMED_HEAD = {"vocab": "vocabulary"}
-"""The sizes that have a usual default, in words."""
+"""The sizes that have a customary default, in words."""
 
 
 class ModelSizes(NamedTuple):
-    """What a forward pass computes. `windows`: the sliding window of each layer that has one, in tokens."""
+    """Sizes that determine a forward pass. `windows`: the sliding window of each layer that has one, in tokens."""
 
     num_layers: int
     hidden_size: int
@@ -94,17 +94,19 @@ class ModelSizes(NamedTuple):
 def model_sizes(values: Mapping[str, Any]) -> ModelSizes:
     """The sizes in a parsed config.json, in Megatron's arguments (`vars(args)`) or configuration, or in facts by name.
 
-    What is absent has the usual default: one KV head per head, head_dim = hidden_size / heads, a gated MLP of the
-    width in the config (4 * hidden_size without one), no experts (else two of them for each token), no window.
+    Absent sizes get the customary default: one KV head per head, head_dim = hidden_size / heads, a gated MLP of the
+    configured width (4 * hidden_size without one), no experts (else two per token), no window.
 
     Raises:
-        HcpError: layers, hidden size or heads are missing, or a size is no whole number >= 0.
+        HcpError: layers, hidden size or heads are missing, or a size isn't a whole number >= 0.
     """
     values = language_values(values)
     size = {name: size_of(values, names) for name, names in NAMES.items()}
     for name in ("num_layers", "hidden_size", "heads"):
         if not size[name]:
-            raise HcpError(f"model: {' or '.join(NAMES[name][:2])} is missing; give the config.json beside the weights")
+            raise HcpError(
+                f"model: {' or '.join(NAMES[name][:2])} is missing; give the config.json next to the weights"
+            )
     layers, hidden, heads = size["num_layers"] or 0, size["hidden_size"] or 0, size["heads"] or 0
     grouped = values.get("group_query_attention") is not False
     kv_heads = (size["kv_heads"] if grouped else None) or heads
@@ -140,14 +142,14 @@ def language_values(values: Mapping[str, Any]) -> Mapping[str, Any]:
 
 
 def value_at(values: Any, path: str) -> Any:
-    """The value at a dotted path of nested mappings, None where there is none."""
+    """The value at a dotted path of nested mappings, None if there is none."""
     for part in path.split("."):
         values = values.get(part) if isinstance(values, Mapping) else None
     return values
 
 
 def assumed_sizes(values: Mapping[str, Any]) -> list[str]:
-    """What `model_sizes` finds no value for and gives the usual default, so that seconds rest on it.
+    """The sizes for which `model_sizes` finds no value and uses the customary default, which estimates then depend on.
 
     >>> assumed_sizes({"num_layers": 2, "hidden_size": 64, "heads": 4, "ffn_hidden_size": 256})
     ['vocabulary']
@@ -158,13 +160,13 @@ def assumed_sizes(values: Mapping[str, Any]) -> list[str]:
     if values.get("multi_latent_attention", values.get("mla")):
         wanted |= _ASSUMED_LATENT
     assumed = [text for name, text in {**wanted, **_ASSUMED_HEAD}.items() if not size_of(values, NAMES[name])]
-    if has_experts and isinstance(values.get("moe_layer_freq"), str):  # a pattern that could not be read
+    if has_experts and isinstance(values.get("moe_layer_freq"), str):  # a pattern that couldn't be read
         assumed.append("that all layers have experts")
     return assumed
 
 
 def size_of(values: Mapping[str, Any], names: tuple[str, ...]) -> int | None:
-    """The first of the names that has a value, as a whole number >= 0; HcpError where it is none."""
+    """The first of the names that has a value, as a whole number >= 0; HcpError if it isn't one."""
     name = next((name for name in names if values.get(name) is not None), None)
     if name is None:
         return None
@@ -175,7 +177,7 @@ def size_of(values: Mapping[str, Any], names: tuple[str, ...]) -> int | None:
 
 
 def is_gated(values: Mapping[str, Any]) -> bool:
-    """Whether the MLP has a gate, three matrices: as Megatron says it, else by the activation of a config.json."""
+    """Whether the MLP is gated (three matrices): by Megatron's option, else by the activation in a config.json."""
     for name in ("gated_linear_unit", "swiglu"):
         if isinstance(values.get(name), bool):
             return bool(values[name])
@@ -183,7 +185,7 @@ def is_gated(values: Mapping[str, Any]) -> bool:
 
 
 def _dense_layers(values: Mapping[str, Any], layers: int, first: int | None) -> int:
-    """Layers without experts: Megatron's moe_layer_freq (a list of 0 and 1, or one layer in n), or the first few."""
+    """Layers without experts: Megatron's moe_layer_freq (a list of 0 and 1, or every n-th layer), or the first few."""
     every = values.get("moe_layer_freq")
     if isinstance(every, list | tuple) and every:
         return layers - sum(bool(every[i % len(every)]) for i in range(layers))

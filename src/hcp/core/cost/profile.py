@@ -1,4 +1,4 @@
-"""hcp.profile/1: what `hcp dcp calibrate` measured on the machine at hand; it replaces the table of GPUs."""
+"""hcp.profile/1: what `hcp dcp calibrate` measured on this machine; it replaces the GPU table."""
 
 from __future__ import annotations
 
@@ -32,17 +32,17 @@ _SHAPE = Fields(
 
 
 class Profile(NamedTuple):
-    """Seconds on one rank, forward and backward, of all layers that the rank holds."""
+    """Seconds on one rank, forward and backward, for all layers that the rank holds."""
 
     device: str
     linear_s: float
-    """Per token: everything but attention scores."""
+    """Per token: everything except attention scores."""
     quadratic_s: float
     """Per token squared of a sequence: attention."""
     traffic: CpTraffic
     micro_batch_s: float = 0.0
     measured: Mapping[str, Any] = MappingProxyType({})
-    """What the numbers were fitted to, as measured; for people."""
+    """The measurements that the numbers were fitted to; for people."""
 
     def as_json(self) -> dict[str, Any]:
         """The object of schemas/hcp.profile.1.json."""
@@ -56,10 +56,10 @@ class Profile(NamedTuple):
 
 
 def profile_of(data: Any, name: str) -> Profile:
-    """The profile in parsed JSON; without `across`, all links are as those inside a node.
+    """The profile in parsed JSON; without `across`, all links count as those inside a node.
 
     Raises:
-        HcpError: it is none; the first fault by its path.
+        HcpError: it isn't one; names the first error by its path.
     """
     checked(data, _SHAPE, name)
     if not data["linear_s"] and not data["quadratic_s"]:
@@ -77,13 +77,13 @@ def read_profile(path: str) -> Profile:
     """The profile in a file.
 
     Raises:
-        HcpError: it cannot be read, is no JSON, or no hcp.profile/1.
+        HcpError: it can't be read, isn't JSON, or isn't hcp.profile/1.
     """
     text = read_text(path, "a profile that hcp dcp calibrate wrote", limit=MAX_BYTES)
     try:
         data = json.loads(text)
     except (ValueError, RecursionError):
-        raise HcpError(f"{path}: found no JSON, wanted a profile that hcp dcp calibrate wrote") from None
+        raise HcpError(f"{path}: not JSON; wanted a profile that hcp dcp calibrate wrote") from None
     return profile_of(data, path)
 
 

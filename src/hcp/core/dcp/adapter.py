@@ -1,7 +1,7 @@
-"""Our plans behind the interfaces of Megatron-Core's schedulers, so that they can take their place. Needs no torch.
+"""Our plans behind the interfaces of Megatron-Core's schedulers, as drop-in replacements. Needs no torch.
 
-A job that runs need not name these: `hcp.integrations.verl` and `hcp.integrations.megatron` put them in place, with
-what the running framework says.
+A running job doesn't name these itself: `hcp.integrations.verl` and `hcp.integrations.megatron` install them, with the
+running framework's settings.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ class _Group(Protocol):
 
 
 class Limits(NamedTuple):
-    """What the framework allows, and how it lays out a batch; the names are those of its own settings."""
+    """The framework's limits, and how it lays out a batch; the names are those of its own settings."""
 
     max_seqlen_per_dp_cp_rank: int
     world_size: int
@@ -33,14 +33,14 @@ class Limits(NamedTuple):
     groups: str = "dev"
     """Whose process groups exist (see `usable_sizes`)."""
     tp: int = 1
-    """What sequences are aligned to beside the group's size: tensor-parallel size, 1 without sequence parallelism."""
+    """Alignment of sequences beyond the group size: tensor-parallel size, 1 without sequence parallelism."""
     layout: str = "zigzag"
     min_local_rows: int = 0
     """Rows that each rank pads its micro-batch to (verl)."""
     min_cp_size: int = 1
     """min_dynamic_context_parallel_size: no smaller groups exist."""
     max_num_seqs: int | None = None
-    """thd_max_packed_sequences: the most sequences that a group may pack."""
+    """thd_max_packed_sequences: the maximum number of sequences that a group may pack."""
     pp: int = 1
     vpp: int = 1
     microbatch_group_size_per_vp_stage: int = 1
@@ -48,10 +48,10 @@ class Limits(NamedTuple):
 
 
 def plan_within(lengths: Sequence[int], limits: Limits, cost: Cost = DEFAULT_COST) -> Plan:
-    """A plan that keeps every limit.
+    """A plan that respects every limit.
 
     Raises:
-        HcpError: as `plan_micro_batches` does; and for a plan that packs more than max_num_seqs sequences, or cannot be
+        HcpError: as `plan_micro_batches`; also if the plan packs more than max_num_seqs sequences, or can't be
             split into a multiple of microbatch_group_size_per_vp_stage.
     """
     if limits.groups == "any":
@@ -101,16 +101,15 @@ def _check_num_seqs(plan: Plan, limits: Limits) -> None:
 
 
 class HybridCPScheduler:
-    """Takes the place of `BalancedCPScheduler` (megatron-core 0.16.1 and main).
+    """Replaces `BalancedCPScheduler` (megatron-core 0.16.1 and main).
 
     >>> class DPxCP:
     ...     def size(self): return 4
     >>> HybridCPScheduler(1024, DPxCP()).get_groups_and_subsamples([(7, 3000), (9, 900), (8, 900)], None)
     ([[[3000], [3000], [3000], [3000]], [[900], [900], [900], [900]]], [[[7], [7], [7], [7]], [[9], [9], [8], [8]]])
 
-    That release runs each sample of a rank in a forward pass of its own, with a barrier after each micro-batch, so that
-    token limits hold all the more.
-    Source: megatron/core/pipeline_parallel/hybrid_cp_schedule.py, BalancedCPScheduler; and
+    That release runs each sample of a rank in its own forward pass, with a barrier after each micro-batch, so token
+    limits hold a fortiori. Source: megatron/core/pipeline_parallel/hybrid_cp_schedule.py, BalancedCPScheduler; and
     megatron/core/datasets/data_schedule.py, HybridCPDataLoaderWrapper.
     """
 
@@ -130,9 +129,9 @@ class HybridCPScheduler:
     def get_groups_and_subsamples(
         self, sample_id_seqlens: Iterable[tuple[int, int]], config: Any = None
     ) -> tuple[SampleIds, SampleIds]:
-        """Lengths and ids, each [micro-batch][rank]; `config` is upstream's and not read.
+        """Lengths and ids, each [micro-batch][rank]; `config` is upstream's and is ignored.
 
-        Raises HcpError as `plan_within` does; a sequence in its text is a position in sample_id_seqlens.
+        Raises HcpError as `plan_within` does; a sequence number in its text is an index into sample_id_seqlens.
         """
         pairs = [(sample, int(length)) for sample, length in sample_id_seqlens]
         length_of = dict(pairs)
@@ -140,13 +139,13 @@ class HybridCPScheduler:
         return [[[length_of[sample] for sample in rank] for rank in batch] for batch in ids], ids
 
     def plan(self, lengths: Sequence[int], config: Any) -> Plan:
-        """The plan for these lengths; a subclass may take more from upstream's config."""
+        """The plan for these lengths; a subclass may read more from upstream's config."""
         limits = Limits(self.max_seq_len_per_rank, self.total_hdp_gpus, groups=self.groups, tp=self.tp)
         return plan_within(lengths, limits, self.cost)
 
 
 class PlansGroups:
-    """The one method that differs, for a subclass of dev's scheduler: `class Scheduler(PlansGroups, Upstreams)`.
+    """The one method that a subclass of dev's scheduler overrides: `class Scheduler(PlansGroups, Upstreams)`.
 
     Everything else (`run`, reading and routing of data) stays upstream's.
     """
@@ -174,7 +173,7 @@ class PlansGroups:
         return sample_ids_of(plan, [sample for sample, _ in pairs])
 
     def limits(self) -> Limits:
-        """What upstream's constructor was given, and the framework's state."""
+        """The arguments of upstream's constructor, and the framework's state."""
         return Limits(
             self.max_seqlen_per_dp_cp_rank, self.dp_size * self.cp_size, self.groups, self.tp, self.layout,
             self.min_local_rows, self.min_cp_size, self.max_num_seqs, self.pp, self.vpp,
@@ -186,10 +185,10 @@ class PlansGroups:
 
 
 class DynamicCPScheduler(PlansGroups):
-    """Takes the place of `DefaultDynamicCPScheduler` (Megatron-LM dev) where only groups are asked for, as verl does.
+    """Replaces `DefaultDynamicCPScheduler` (Megatron-LM dev) if only groups are requested, as in verl.
 
-    Ranks of one group have equal lists, consecutive ranks, aligned.
-    Source: Megatron-LM dev, megatron/core/datasets/data_schedule.py, DefaultDynamicCPScheduler.
+    Ranks of one group have equal lists, consecutive ranks, aligned. Source: Megatron-LM dev,
+    megatron/core/datasets/data_schedule.py, DefaultDynamicCPScheduler.
     """
 
     def __init__(

@@ -11,23 +11,23 @@ from hcp.core.dcp.workload import Pack, Packs, Workload
 
 
 class BuildOptions(NamedTuple):
-    """What decides a plan."""
+    """The parameters of a plan."""
 
     height: float
-    """No group of one long sequence is taller, where a wider one exists."""
+    """The maximum height of a group with one long sequence, if a wider group exists."""
     num_micro_batches: int
     joined: bool
     """Whether several long sequences may share a group."""
     widest: int
-    """Groups up to this size index take in short sequences."""
+    """Groups up to this size index accept short sequences."""
     bias: float = 1.0
-    """Single ranks come before the groups that are lower than this part of their mean height."""
+    """Single ranks come before groups that are lower than this fraction of their mean height."""
     tight: bool = False
-    """Whether short sequences are packed for room, not for even work."""
+    """Whether short sequences are packed to save room rather than to balance work."""
 
 
 def build(workload: Workload, options: BuildOptions) -> list[Packs] | None:
-    """The plan for these options, or None where the sequences do not fit into it."""
+    """The plan for these options, or None if the sequences don't fit."""
     groups, singles = (groups_joined if options.joined else groups_apart)(workload, options.height)
     used = sum([len(alike) * width for alike, width in zip(groups, workload.sizes)])
     ranks = options.num_micro_batches * workload.world_size - used
@@ -35,7 +35,7 @@ def build(workload: Workload, options: BuildOptions) -> list[Packs] | None:
         return None
     work = workload.work
     left, tall = sum([work[i] for i in singles]), 0
-    # A single sequence with more work than its share of the single ranks has a rank for itself, and its own place.
+    # A single sequence with more work than its share of the single ranks gets its own rank, and its own position.
     while tall < min(len(singles), ranks - 1) and work[singles[tall]] * (ranks - tall) > left:
         left -= work[singles[tall]]
         tall += 1
@@ -46,7 +46,7 @@ def build(workload: Workload, options: BuildOptions) -> list[Packs] | None:
     if not (fill_tightly(workload, levels, rest) if options.tight else fill(workload, levels, rest, options.widest)):
         return None
     plan = [batch for batch, _ in levels if batch]
-    if workload.attention:  # what a group's sequences hide together is known only now
+    if workload.attention:  # how much a group's sequences hide together is known only now
         for batch in plan:
             for group in batch:
                 if workload.sends(group.size):
@@ -56,7 +56,7 @@ def build(workload: Workload, options: BuildOptions) -> list[Packs] | None:
 
 
 class PlanCost(NamedTuple):
-    """The time of all ranks from start to end, idle or not, and the price of sequences spread wider than they need."""
+    """The time of all ranks from start to end, idle or not, plus the price of spreading sequences wider than needed."""
 
     time: float
     price: float
@@ -67,9 +67,9 @@ class PlanCost(NamedTuple):
 
 
 def plan_cost(workload: Workload, plan: list[Packs]) -> PlanCost:
-    """What a plan costs.
+    """The cost of a plan.
 
-    A pipeline adds its bubble, (pp - 1) / vpp times the slowest micro-batch: while it fills and drains, stages wait.
+    A pipeline adds its bubble, (pp - 1) / vpp times the slowest micro-batch: stages wait while it fills and drains.
     """
     cost, setup = workload.setup.cost, workload.setup
     tallest = [max([group.height for group in batch]) for batch in plan]
@@ -83,7 +83,7 @@ def plan_cost(workload: Workload, plan: list[Packs]) -> PlanCost:
 
 
 def _swap_alike(plan: list[Packs]) -> None:
-    """Exchanges groups of the same size, so that tall ones are together: no micro-batch gets longer, some shorter."""
+    """Swaps groups of the same size so that tall ones share a micro-batch: none gets longer, some get shorter."""
     plan.sort(key=lambda batch: max([group.height for group in batch]), reverse=True)
     alike: dict[int, list[Pack]] = {}
     for batch in plan:

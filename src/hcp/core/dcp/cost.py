@@ -1,4 +1,4 @@
-"""What a sequence costs: linear and quadratic work, and a price for spreading it over more ranks than it needs."""
+"""The cost of a sequence: linear and quadratic work, and a price for spreading it over more ranks than it needs."""
 
 from __future__ import annotations
 
@@ -20,26 +20,26 @@ from hcp.core.cost.profile import Profile
 from hcp.core.errors import HcpError
 
 GEMM_PASSES, ATTENTION_PASSES = 3.0, 1 + 2.5 / 0.85
-"""Forward and backward, in forward passes: attention's backward has 2.5 times the operations at 0.85 of the rate."""
+"""Forward plus backward, in forward passes: attention's backward has 2.5 times the operations at 0.85 of the rate."""
 STEP_S = 1e-5
 """Seconds until the first byte of a ring step arrives, for one layer and pass; an assumption."""
 LAYER_S = 1e-4
-"""Seconds that a micro-batch takes in each layer whatever its size: starts of kernels; an assumption."""
+"""Seconds per layer that a micro-batch takes whatever its size, for kernel launches; an assumption."""
 TIE = 0.02
-"""Plans chosen by time: the price of each doubling of a group, in parts of the linear work, where times are equal."""
+"""Plans chosen by time: the price of each doubling of a group, as a fraction of the linear work, if times are equal."""
 
 
 class Machine(NamedTuple):
-    """What turns work into seconds."""
+    """Converts work to seconds."""
 
     basis: str
-    """What the seconds rest on, for people: the model and the GPU, and whether they are assumed."""
+    """What the estimate is based on, for people: the model and the GPU, and whether they are assumed."""
     unit_s: float
     """Seconds that one rank takes for one unit of work, forward and backward."""
     traffic: CpTraffic
     """Communication of all layers that a rank holds."""
     micro_batch_s: float = 0.0
-    """Seconds that each micro-batch takes beside its work."""
+    """Seconds that each micro-batch takes in addition to its work."""
 
 
 class GroupTime(NamedTuple):
@@ -47,7 +47,7 @@ class GroupTime(NamedTuple):
 
     compute_s: float
     exposed_s: float
-    """Communication that attention does not hide."""
+    """Communication that attention doesn't hide."""
 
     @property
     def seconds(self) -> float:
@@ -76,7 +76,7 @@ def machine_of(sizes: ModelSizes, gpu: Gpu, basis: str, unit_s: float = 1.0, **l
 
 LLAMA_7B = ModelSizes(32, 4096, 32, 32, 128, 128, 11008, 32, True, 32000)
 ASSUMED = machine_of(
-    LLAMA_7B, gpu_named("h100"), "a dense 7B on H100, 8 GPUs a node (assumed)",
+    LLAMA_7B, gpu_named("h100"), "a dense 7B on H100, 8 GPUs per node (assumed)",
     GEMM_PASSES * 32 * 4 * 4096 / (gpu_named("h100").bf16_flops * SUSTAINED_GEMM),
 )  # fmt: skip
 """For the default numbers of `Cost`, whose unit is 4 * hidden operations of one of 32 layers, forward."""
@@ -85,25 +85,25 @@ ASSUMED = machine_of(
 class Cost(NamedTuple):
     """Work of one sequence of s tokens: `linear * s + quadratic * s**2`, divided evenly by the C ranks of its group.
 
-    For a plan only the ratios count. The default is the work of a dense 7B transformer layer, in units of 4 * hidden
-    floating-point operations: 24 * hidden**2 per token and 4 * hidden per pair of tokens, hidden = 4096
-    (verl's `calculate_workload`, verl/utils/seqlen_balancing.py, has the same two numbers).
+    For planning, only the ratios matter. The default is the work of a dense 7B transformer layer, in units of 4 *
+    hidden floating-point operations: 24 * hidden**2 per token and 4 * hidden per pair of tokens, hidden = 4096 (verl's
+    `calculate_workload`, verl/utils/seqlen_balancing.py, has the same two numbers).
 
-    `comm` is the price, per token, of each doubling of the group beyond the smallest that holds the sequence. Where
-    C_min ranks would do, C ranks cost `comm * s * log2(C / C_min)` more: exchange of keys and values, smaller pieces of
-    work, more ranks that wait for each other. It is a price of the plan, not part of a group's time. The larger it is,
-    the closer every sequence stays to C_min, and the less even the load is. By default a doubling costs 0.8 of the
-    linear work; bench/dcp/grid.py shows what that gives.
+    `comm` is the price, per token, of each doubling of the group beyond the smallest that holds the sequence. If C_min
+    ranks would do, C ranks cost `comm * s * log2(C / C_min)` more: exchange of keys and values, smaller pieces of work,
+    more ranks waiting for each other. It is a price in the plan, not part of a group's time. The larger it is, the
+    closer every sequence stays to C_min, and the less balanced the load is. By default a doubling costs 0.8 of the
+    linear work; bench/dcp/grid.py shows the effect.
 
-    `machine` says how many seconds that is, and what communication adds. With `by_time` the plan is the one of the
-    least estimated time; `comm` then only decides between equals. `from_model` and `from_profile` make such costs.
+    `machine` says how many seconds that is, and what communication adds. With `by_time` the plan with the least
+    estimated time is chosen; `comm` then only breaks ties. `from_model` and `from_profile` make such costs.
     """
 
     linear: float = 24576.0
     quadratic: float = 1.0
     comm: float = 19660.0
     windows: tuple[tuple[int, float], ...] = ()
-    """Layers with a sliding window: its tokens, and their quadratic work below it."""
+    """Layers with a sliding window: its size in tokens, and their quadratic work below it."""
     machine: Machine = ASSUMED
     by_time: bool = False
 
@@ -116,10 +116,10 @@ class Cost(NamedTuple):
 
         Args:
             sizes: the model, whole; a rank holds 1 / (tp * pp) of it.
-            gpu: a name out of `core.cost.gpus.GPUS`, or the figures themselves.
+            gpu: a name in `core.cost.gpus.GPUS`, or the figures themselves.
             tp: tensor-parallel size: ranks of DPxCP are tp GPUs apart, so that a node has gpus_per_node / tp of them.
             pp: pipeline-parallel size.
-            gpus_per_node: GPUs that reach each other by NVLink.
+            gpus_per_node: GPUs connected by NVLink.
             cp_comm_type: p2p, a2a, all_gather, or a2a+p2p with hcp_sizes = (inner, outer).
 
         Raises:
@@ -129,7 +129,7 @@ class Cost(NamedTuple):
         linear = GEMM_PASSES * sizes.linear_flops / (gpu.bf16_flops * SUSTAINED_GEMM * tp * pp)
         attention = ATTENTION_PASSES * sizes.attention_flops / (gpu.bf16_flops * SUSTAINED_ATTENTION * tp * pp)
         machine = machine_of(
-            sizes, gpu, f"the model's sizes on {gpu.name}, {gpus_per_node} GPUs a node",
+            sizes, gpu, f"the model's sizes on {gpu.name}, {gpus_per_node} GPUs per node",
             tp=tp, pp=pp, gpus_per_node=gpus_per_node, cp_comm_type=cp_comm_type, hcp_sizes=hcp_sizes,
         )  # fmt: skip
         full = sizes.num_layers - len(sizes.windows)
@@ -140,7 +140,7 @@ class Cost(NamedTuple):
     def from_facts(cls, facts: Mapping[str, Any], gpu: str | Gpu = "h100", **layout: Any) -> Cost:
         """As `from_model`, for a config.json, Megatron's arguments or a launch's facts, by name (see `model_sizes`).
 
-        `layout` are the keywords of `from_model`; what it does not name is read from the facts of that name.
+        `layout` holds keywords of `from_model`; those it doesn't contain are read from the facts of the same name.
         """
         known = ("tp", "pp", "gpus_per_node", "cp_comm_type", "hcp_sizes")
         given = {name: facts[name] for name in known if facts.get(name) is not None}
@@ -155,15 +155,15 @@ class Cost(NamedTuple):
     def from_profile(cls, profile: Profile) -> Cost:
         """Seconds as `hcp dcp calibrate` measured them."""
         one_node = profile.traffic.across == profile.traffic.inside
-        basis = f"measured on {profile.device}" + (" (between nodes: taken as inside one)" if one_node else "")
+        basis = f"measured on {profile.device}" + (" (between nodes: assumed as inside one)" if one_node else "")
         machine = Machine(basis, 1.0, profile.traffic, profile.micro_batch_s)
         linear, quadratic = profile.linear_s, profile.quadratic_s
         return cls(linear, quadratic, TIE * linear, (), machine, True)
 
     def attention(self, length: int) -> float:
-        """The part of the work that grows faster than the length; it hides a ring's communication.
+        """The work that grows faster than the length; it hides a ring's communication.
 
-        A window of w tokens leaves out (s - w)**2 of s**2.
+        A window of w tokens saves (s - w)**2 of s**2.
         """
         work = self.quadratic * length * length
         for tokens, coefficient in self.windows:
@@ -192,13 +192,13 @@ class Cost(NamedTuple):
 DEFAULT_COST = Cost()
 NUMBERS = ("linear", "quadratic", "comm")
 MOST_COST = 1e30
-"""With more, the work of long sequences would be beyond floating point."""
+"""With more, the work of long sequences would overflow floating point."""
 
 
 def parse_cost(text: str) -> Cost:
-    """A `Cost` out of `linear=24576,quadratic=1,comm=9216`; what is not named keeps its default.
+    """A `Cost` from `linear=24576,quadratic=1,comm=9216`; what isn't named keeps its default.
 
-    Raises HcpError for an unknown name, a name given twice, or a value that is no number from 0 to MOST_COST; and when
+    Raises HcpError for an unknown name, a name given twice, or a value that isn't a number from 0 to MOST_COST; also if
     linear and quadratic are both 0, because no sequence would then cost anything.
 
     >>> parse_cost("comm=0").comm
@@ -231,4 +231,4 @@ def _number(name: str, text: str) -> float:
 
 ASSUMED_COST = Cost.from_model(LLAMA_7B)
 ASSUMED_COST = ASSUMED_COST._replace(machine=ASSUMED_COST.machine._replace(basis=ASSUMED.basis))
-"""Where no model is given: plans by the estimated time of the assumed one."""
+"""If no model is given: plans by the estimated time of the assumed one."""

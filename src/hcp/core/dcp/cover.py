@@ -1,4 +1,4 @@
-"""Gives every rank of a micro-batch work, and leaves no group wider than it has reason to be."""
+"""Gives every rank of a micro-batch work, and makes no group wider than necessary."""
 
 from __future__ import annotations
 
@@ -11,17 +11,16 @@ TRIES = 12
 
 
 def settle(workload: Workload, batch: Packs) -> list[Packs]:
-    """The same sequences in groups that cover all W ranks, none wider than it has reason to be; `batch` is used up.
+    """The same sequences in groups that cover all W ranks, none wider than necessary; consumes `batch`.
 
-    First, groups that could do with the next smaller size without breaking M or making the micro-batch longer get it.
-    Ranks that this or a lack of sequences leaves idle go, in this order,
+    First, groups for which the next smaller size suffices, without exceeding M or making the micro-batch longer, get
+    it. Ranks left idle by this or by a lack of sequences go, in this order,
 
-    1. to the tallest groups, if there are enough for all of them: the micro-batch gets shorter;
-    2. to a group of several sequences, which becomes two groups;
-    3. to the groups with the fewest tokens, for nothing but that no rank is idle;
-    4. where the sizes do not add up to W, to a merger of groups, wider than their sum.
+    1. to the tallest groups, if there are enough for all of them: the micro-batch gets shorter; 2. to a group of
+    several sequences, which becomes two groups; 3. to the groups with the fewest tokens, only so that no rank is idle;
+    4. if the sizes don't add up to W, to a merger of groups, wider than their sum.
 
-    Where nothing of that works, all sequences go to groups of all W ranks, in one or several micro-batches.
+    If none of that works, all sequences go to groups of all W ranks, in one or several micro-batches.
     """
     batch = _narrowed(workload, batch)
     free = workload.world_size - sum([workload.sizes[group.size] for group in batch])
@@ -39,7 +38,7 @@ def settle(workload: Workload, batch: Packs) -> list[Packs]:
 
 
 def is_halvable(workload: Workload, group: Pack, tallest: float) -> bool:
-    """Whether the next smaller size holds the group's sequences, no longer than `tallest`."""
+    """Whether the next smaller size holds the group's sequences without exceeding the height `tallest`."""
     if group.size == 0:
         return False
     smaller = group.size - 1
@@ -49,7 +48,7 @@ def is_halvable(workload: Workload, group: Pack, tallest: float) -> bool:
 
 
 def _narrowed(workload: Workload, batch: Packs) -> Packs:
-    """Halves what can be halved: into two groups where there are two sequences, else into one and idle ranks."""
+    """Halves what can be halved: into two groups if there are two sequences, else into one group and idle ranks."""
     tallest = max([group.height for group in batch])
     if not any(group.size and is_halvable(workload, group, tallest) for group in batch):
         return batch
@@ -92,7 +91,7 @@ def _wider(workload: Workload, group: Pack, free: int) -> Pack | None:
 
 
 def _grow(workload: Workload, batch: Packs, free: int) -> int:
-    """Makes all tallest groups one size wider, as often as that works and is of use; returns the ranks still idle."""
+    """Makes all tallest groups one size wider, as often as that works and helps; returns the ranks still idle."""
     order = [(-group.height, number) for number, group in enumerate(batch)]
     heapify(order)
     while free:
@@ -115,7 +114,7 @@ def _grow(workload: Workload, batch: Packs, free: int) -> int:
 
 
 def _divide(workload: Workload, batch: Packs, free: int) -> int:
-    """Makes two of groups with several sequences, the tallest first; returns the ranks still idle."""
+    """Splits groups with several sequences in two, the tallest first; returns the ranks still idle."""
     order = [(-group.height, number) for number, group in enumerate(batch) if len(group.items) > 1]
     heapify(order)
     tallest = max([group.height for group in batch])
@@ -137,10 +136,10 @@ def _divide(workload: Workload, batch: Packs, free: int) -> int:
 
 
 def _widen(workload: Workload, batch: Packs, free: int) -> int:
-    """Makes groups wider for nothing but that no rank is idle, those with the fewest tokens first, the tallest last.
+    """Makes groups wider only so that no rank is idle, those with the fewest tokens first, the tallest last.
 
-    A group of several sequences would better be two groups: it is widened only where `_divide` could not do that, and
-    the sizes leave nothing else. Returns the ranks still idle.
+    A group of several sequences is better split in two: it is widened only if `_divide` couldn't do that and the sizes
+    leave no other choice. Returns the ranks still idle.
     """
     tallest = max([group.height for group in batch])
 
@@ -167,7 +166,7 @@ def _widen(workload: Workload, batch: Packs, free: int) -> int:
 
 
 def _merged(workload: Workload, batch: Packs, free: int) -> Packs | None:
-    """Groups of together C - c ranks in one group of C ranks that could not do with C / 2, for the least price.
+    """Merges groups with C - c ranks in total into one group of C ranks for which C / 2 wouldn't do, at least price.
 
     c is the lowest bit of the number of idle ranks: the sizes are powers of two, so some such c fits first.
     """
@@ -208,7 +207,7 @@ def _of_total(workload: Workload, pool: list[Pack], ranks: int) -> list[Pack] | 
 
 
 def whole_groups(workload: Workload, items: list[int]) -> list[Packs]:
-    """The sequences in as few groups of all W ranks as first fit makes of them, one per micro-batch."""
+    """The sequences in as few groups of all W ranks as first fit needs, one per micro-batch."""
     size = len(workload.sizes) - 1
     groups: list[Pack] = []
     for i in items:

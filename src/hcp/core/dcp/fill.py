@@ -9,12 +9,11 @@ from hcp.core.dcp.workload import Pack, Packs, Workload
 
 
 def fill(workload: Workload, levels: list[tuple[Packs, int]], singles: list[int], widest: int) -> bool:
-    """Adds a group for each single rank, then gives out the sequences, longest first, to who lacks the most work.
+    """Adds a group for each single rank, then assigns sequences, longest first, to the group that lacks most work.
 
     What a group lacks follows from the height that its micro-batch should reach: that of its tallest group, or the one
-    at which all the work is given out, whichever is more. Groups up to the size index `widest` take part.
-    Micro-batches grow in place. Returns whether all sequences found room; with too few of them, ranks stay without
-    a group.
+    at which all the work is given out, whichever is more. Groups up to the size index `widest` take part. Micro-batches
+    grow in place. Returns whether all sequences found room; with too few sequences, some ranks stay without a group.
     """
     work, length, sizes, unit = workload.work, workload.length, workload.sizes, workload.unit
     left = sum([work[i] for i in singles])
@@ -38,7 +37,7 @@ def fill(workload: Workload, levels: list[tuple[Packs, int]], singles: list[int]
         first += ranks
     heap = list(zip(lacks, range(len(groups))))
     heapify(heap)
-    parked: list[tuple[int, float, int]] = []  # without room at present: (-longest that fits, what it lacks, which)
+    parked: list[tuple[int, float, int]] = []  # without room for now: (-longest that fits, what it lacks, which)
     for i in singles[first:]:
         tokens = length[i]
         while parked and -parked[0][0] >= tokens:
@@ -62,9 +61,9 @@ def fill(workload: Workload, levels: list[tuple[Packs, int]], singles: list[int]
 
 
 def fill_tightly(workload: Workload, levels: list[tuple[Packs, int]], singles: list[int]) -> bool:
-    """As `fill`, on single ranks only: each sequence, longest first, to where it leaves the least room.
+    """Like `fill`, on single ranks only: each sequence, longest first, goes where it leaves the least room.
 
-    Needs fewer micro-batches where the tokens nearly fill them, and gives less even work.
+    Needs fewer micro-batches if the tokens nearly fill them, but balances work less well.
     """
     ranks = _Ranks(workload)
     for batch, free in levels:
@@ -90,7 +89,7 @@ def ranks_for(workload: Workload, singles: list[int]) -> int:
 
 
 class _Ranks:
-    """Groups of one rank by their room, so that the fullest one that still holds a sequence is found at once."""
+    """One-rank groups by their room, so that the fullest one that still holds a sequence is found at once."""
 
     def __init__(self, workload: Workload) -> None:
         self.workload = workload

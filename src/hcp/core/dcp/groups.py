@@ -6,16 +6,16 @@ from hcp.core.dcp.lengths import MOST_RANKS, check_positive
 from hcp.core.errors import HcpError
 
 TARGETS = ("main", "dev", "pow2", "any")
-"""Who makes the groups: Megatron-Core's main branch and releases, its dev branch, or a launch of your own (pow2); any:
+"""Who builds the groups: Megatron-Core's main branch and releases, its dev branch, or your own launcher (pow2); any:
 consecutive ranks of every number, as Megatron-LM #6801 proposes (open; its rings give a rank at most four peers)."""
 
 
 def usable_sizes(world_size: int, target: str = "pow2") -> tuple[int, ...]:
     """The sizes, ascending, that a group of the W ranks of DPxCP can have.
 
-    main, dev: 1, W, and 2^k for 2 <= 2^k <= 2^(int(log2 W) - 1); an odd W > 1 is refused, as upstream refuses it.
-    pow2: 1, 2, 4, ... below W, and W. Both agree wherever W is a power of two. any: every size up to W.
-    Source: megatron/core/parallel_state.py, create_hybrid_dp_cp_groups (main, 0.16.1: `range(int(log2 W))[1:]`) and
+    main, dev: 1, W, and 2^k for 2 <= 2^k <= 2^(int(log2 W) - 1); an odd W > 1 is rejected, as upstream does. pow2: 1,
+    2, 4, ... below W, and W. Both agree wherever W is a power of two. any: every size up to W. Source:
+    megatron/core/parallel_state.py, create_hybrid_dp_cp_groups (main, 0.16.1: `range(int(log2 W))[1:]`) and
     create_dynamic_dp_cp_groups (dev: the same from 2^0 on); size W is the DPxCP group itself.
 
     >>> usable_sizes(12, "main"), usable_sizes(12)
@@ -31,8 +31,8 @@ def usable_sizes(world_size: int, target: str = "pow2") -> tuple[int, ...]:
     else:
         if world_size % 2 and world_size > 1:
             raise HcpError(
-                f"groups={target}: found {world_size} ranks, but Megatron-Core wants an even number of them here; "
-                "change the number of ranks, or use groups=pow2 if you make the process groups yourself"
+                f"groups={target}: found {world_size} ranks, but Megatron-Core needs an even number here; change the "
+                f"number of ranks, or use groups=pow2 if you build the process groups yourself"
             )
         powers = world_size.bit_length() - 1
     sizes = [1 << k for k in range(powers)]

@@ -1,4 +1,4 @@
-"""Checks of what a caller gives: lengths of sequences, counts of ranks and tokens."""
+"""Checks of a caller's arguments: sequence lengths, counts of ranks and tokens."""
 
 from __future__ import annotations
 
@@ -8,12 +8,12 @@ from typing import Any
 from hcp.core.errors import HcpError
 
 MOST = 1 << 40
-"""Longer sequences are refused, so that sums of work stay far from the end of a double."""
+"""Longer sequences are rejected, so that sums of work stay well within the range of a double."""
 MOST_RANKS = 1 << 20
 
 
 def whole_of(value: Any) -> Any:
-    """An int for what counts as one, such as numpy's integers; anything else (a bool, a float, a text) as it is."""
+    """An int for integer types such as numpy's; anything else (a bool, a float, a string) unchanged."""
     if type(value) is int or isinstance(value, bool | float | str):
         return value
     try:
@@ -23,7 +23,7 @@ def whole_of(value: Any) -> Any:
 
 
 def check_positive(name: str, value: object, most: int = MOST) -> int:
-    """The value as an int. Raises HcpError unless it is a whole number from 1 to `most` (a bool is none)."""
+    """The value as an int. Raises HcpError unless it is a whole number from 1 to `most` (a bool doesn't count)."""
     number = whole_of(value)
     if type(number) is not int or not 1 <= number <= most:
         raise HcpError(f"{name}: found {value!r:.60}, wanted an integer from 1 to {most}")
@@ -33,7 +33,8 @@ def check_positive(name: str, value: object, most: int = MOST) -> int:
 def check_lengths(lengths: Sequence[int], least: int = 1) -> tuple[int, ...]:
     """The lengths as ints.
 
-    Raises HcpError for no sequences, or naming the first whose length is no whole number >= least (a bool is none).
+    Raises HcpError if there are no sequences, or for the first whose length isn't a whole number >= least (a bool
+    doesn't count).
     """
     if not len(lengths):
         raise HcpError("lengths: found no sequences, wanted at least one")

@@ -8,7 +8,7 @@ from bisect import bisect_left
 from hcp.core.dcp.workload import Pack, Packs, Workload
 
 NARROW = 0.9
-"""A group lower than this part of the height takes in further sequences."""
+"""A group lower than this fraction of the height accepts further sequences."""
 
 
 def group_sizes(workload: Workload, height: float) -> tuple[list[list[range]], range]:
@@ -37,7 +37,7 @@ def group_sizes(workload: Workload, height: float) -> tuple[list[list[range]], r
 
 
 def _first_narrower(workload: Workload, height: float, size: int, start: int, end: int) -> int:
-    """The first position after start whose sequence does with less than this size; times fall with the length."""
+    """The first position after start whose sequence needs less than this size; times decrease with the length."""
     low, high = start + 1, end
     while low < high:
         middle = (low + high) // 2
@@ -68,9 +68,9 @@ def groups_apart(workload: Workload, height: float) -> tuple[list[list[Pack]], l
 
 
 def groups_joined(workload: Workload, height: float) -> tuple[list[list[Pack]], list[int]]:
-    """As `groups_apart`, but a group with height to spare takes in further sequences, the largest that fits first.
+    """Like `groups_apart`, but a group with height to spare accepts further sequences, the largest that fits first.
 
-    Worth its price where sequences are few: the ranks that the second sequence leaves free make another group wider.
+    Worthwhile if sequences are few: the ranks that the second sequence frees make another group wider.
     """
     ranges, singles = group_sizes(workload, height)
     sizes, work, length, falling, shrinking = (
@@ -108,7 +108,7 @@ def groups_joined(workload: Workload, height: float) -> tuple[list[list[Pack]], 
 
 
 class _Waiting:
-    """Which sequences have no group yet; `first(i)` is the first such one from i on, in near constant time."""
+    """The sequences without a group; `first(i)` is the first such one from i on, in nearly constant time."""
 
     def __init__(self, count: int) -> None:
         self.next = list(range(count + 1))

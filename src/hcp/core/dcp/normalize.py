@@ -1,4 +1,4 @@
-r"""Loss multipliers under dynamic context parallelism: which factor makes the step equal to one on a single process.
+r"""Loss multipliers under dynamic context parallelism: the factor that makes the step equal to a single-process one.
 
 W ranks of DPxCP; micro-batch m has groups g of C_g ranks; N_g(theta) is the masked loss *sum* of group g's tokens, and
 T the number of loss tokens of the whole mini-batch, counted once. The step should be that of sum_g N_g / T. Each rank
@@ -58,9 +58,9 @@ from hcp.core.dcp.setup import Setup
 from hcp.core.errors import HcpError
 
 REDUCTIONS = ("mean", "sum")
-"""What DDP does with the gradients of the W ranks: divide by W (calculate_per_token_loss off), or not."""
+"""Whether DDP divides the summed gradients of the W ranks by W (calculate_per_token_loss off) or not."""
 GATHERS = ("detached", "autograd", "replicated")
-"""How the ranks of a group come to hold all its log-probabilities (see the module's text)."""
+"""How the ranks of a group obtain all its log-probabilities (see the module docstring)."""
 
 
 class Weights(NamedTuple):
@@ -68,17 +68,17 @@ class Weights(NamedTuple):
 
     local_cp_size: int
     backward: Fraction
-    """mu: of the value that is back-propagated, or that a loss function returns where the framework multiplies it."""
+    """mu: for the value that is back-propagated, or that a loss function returns if the framework multiplies it."""
     report_mean: Fraction
-    """nu: of the value that is logged, if logging takes its mean over the W ranks (whatever DDP does)."""
+    """nu: for the logged value, if logging averages over the W ranks (whatever DDP does)."""
     report_sum: Fraction
-    """nu, if logging takes the sum over the W ranks; the same as 1 on one rank of each group and 0 on the others."""
+    """nu, if logging sums over the W ranks; equivalent to 1 on one rank of each group and 0 on the others."""
     per_token: Fraction
     """mu of the first element of verl's per-token tuple, still to be multiplied by R; there DDP always sums."""
 
 
 def megatron_factor(context_parallel_size: int, num_micro_batches: int) -> Fraction:
-    """What megatron-core multiplies the loss of a (loss, report) by, before it is back-propagated.
+    """The factor by which megatron-core multiplies the loss of a (loss, report) before backpropagation.
 
     >>> megatron_factor(4, 6)
     Fraction(2, 3)
@@ -100,8 +100,8 @@ def loss_weights(
 ) -> tuple[Weights, ...]:
     """The multipliers for each group of one micro-batch; `group_sizes` are the C_g, and add up to W.
 
-    Weights depend on W and a group's own C_g alone: other groups and other micro-batches do not matter. `applied` is
-    what the framework multiplies a returned loss by (`megatron_factor`); `backward` is divided by it.
+    Weights depend only on W and a group's own C_g: other groups and other micro-batches don't matter. `applied` is what
+    the framework multiplies a returned loss by (`megatron_factor`); `backward` is divided by it.
 
     >>> [(w.local_cp_size, int(w.backward), int(w.report_mean)) for w in loss_weights(4, [2, 1, 1])]
     [(2, 4, 2), (1, 4, 4), (1, 4, 4)]
@@ -131,7 +131,7 @@ def loss_weights(
 
 
 def real_tokens_of_rank(lengths: Sequence[int], local_cp_size: int, cp_rank: int, setup: Setup = DEFAULT_SETUP) -> int:
-    """Tokens that are not padding on one rank of a group: r of the per-token tuple.
+    """Tokens other than padding on one rank of a group: r of the per-token tuple.
 
     Over the ranks of the group they add up to the sum of the lengths.
 

@@ -1,4 +1,4 @@
-"""A plan: which sequences run in which micro-batch, on which ranks; and how good it is."""
+"""A plan: which sequences run in which micro-batch, on which ranks; and its metrics."""
 
 from __future__ import annotations
 
@@ -24,31 +24,31 @@ class Group(NamedTuple):
 
 
 class MicroBatch(NamedTuple):
-    """Groups that run side by side, by rank: together they are all ranks."""
+    """Groups that run side by side, by rank; together they cover all ranks."""
 
     groups: tuple[Group, ...]
 
 
 class Metrics(NamedTuple):
-    """How good a plan is. `imbalance` alone means nothing: all sequences on all ranks have 1.0."""
+    """A plan's metrics. `imbalance` alone is meaningless: putting all sequences on all ranks gives 1.0."""
 
     imbalance: float
     """Sum over micro-batches of the work of the slowest rank, over total work / W: 1.0 is perfect."""
     mean_cp_over_min: float
-    """Mean group size over the tokens, over the same with the smallest usable size for each: 1.0 is the least."""
+    """Token-weighted mean group size, relative to the smallest usable size for each sequence: 1.0 is the minimum."""
     num_micro_batches: int
     token_fill: float
     """Padded tokens over the token slots of all ranks and micro-batches (W * M each)."""
     lower_bound: float
-    """Total work / W, in units of the cost model: no plan ends earlier. The plan's own time is imbalance times this."""
+    """Total work / W, in units of the cost model: a lower bound. The plan's own time is imbalance times this."""
     estimated_s: float
-    """Seconds of the step's forward and backward passes: each micro-batch as long as its slowest group, with the
-    communication that attention does not hide, and the pipeline's bubble, (pp - 1) / vpp times the slowest micro-batch.
+    """Seconds of the step's forward and backward passes: each micro-batch takes as long as its slowest group, with the
+    communication that attention doesn't hide, plus the pipeline bubble, (pp - 1) / vpp times the slowest micro-batch.
     Reduction of gradients and the optimizer are not included."""
 
 
 class Plan(NamedTuple):
-    """All of it: `lengths` are the sequences as given, which `samples` point into."""
+    """The complete plan: `lengths` are the sequences as given, which `samples` index."""
 
     policy: str
     world_size: int
@@ -85,7 +85,7 @@ def measure(
     micro_batches: Sequence[MicroBatch], lengths: Sequence[int], world_size: int, max_seqlen: int,
     setup: Setup,
 ) -> Metrics:  # fmt: skip
-    """The metrics of any assignment of the sequences to groups, also of one that no scheduler of ours made."""
+    """The metrics of any assignment of the sequences to groups, including those of other schedulers."""
     cost, sizes, unit_s = setup.cost, setup.sizes(world_size), setup.cost.machine.unit_s
     work = list(map(cost.work, lengths))
     total = sum(work)
@@ -116,13 +116,13 @@ def measure(
 
 
 def least_sizes(lengths: Sequence[int], sizes: Sequence[int], max_seqlen: int, setup: Setup) -> list[int]:
-    """For each sequence the smallest of the sizes that holds it; the largest for one that none holds."""
+    """For each sequence the smallest of the sizes that holds it; the largest if none does."""
     longest = [size * setup.tokens(size, max_seqlen) // setup.multiple(size) * setup.multiple(size) for size in sizes]
     most = list(accumulate(longest, max))
     return [sizes[min(bisect_left(most, length), len(sizes) - 1)] for length in lengths]
 
 
 def group_time(group: Group, lengths: Sequence[int], setup: Setup) -> GroupTime:
-    """Seconds of a group: its work, and the communication that attention does not hide."""
+    """Seconds of a group: its work, and the communication that attention doesn't hide."""
     size = group.local_cp_size
     return setup.cost.group_time(size, [lengths[i] for i in group.samples], setup.crosses(group.start, size))

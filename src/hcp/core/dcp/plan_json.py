@@ -1,4 +1,4 @@
-"""Plans as data: hcp.dcp-plan/2 has all that a plan was made from, so that it can be read back, checked and drawn."""
+"""Plans as data: hcp.dcp-plan/2 contains all that a plan was made from, so it can be read back, checked and drawn."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ def plan_json(plan: Plan) -> dict[str, Any]:
 
 
 def given_json(plan: Plan) -> dict[str, Any]:
-    """What the plan was made from: all plans of a comparison have it in common."""
+    """What the plan was made from; the same for all plans of a comparison."""
     setup, cost = plan.setup, plan.setup.cost
     traffic = cost.machine.traffic
     return {
@@ -70,16 +70,16 @@ def planned_json(plan: Plan) -> dict[str, Any]:
 
 
 def load_plan(path: str) -> Plan:
-    """The plan in a file, its metrics computed anew.
+    """The plan in a file, with recomputed metrics.
 
     Raises:
-        HcpError: it cannot be read, or is no hcp.dcp-plan/2; names what is wrong, and where.
+        HcpError: it can't be read, or isn't hcp.dcp-plan/2; names what is wrong, and where.
     """
     text = read_text(path, "a plan that hcp dcp plan --format json wrote", limit=MAX_BYTES)
     try:
         data = json.loads(text)
     except (ValueError, RecursionError):
-        raise HcpError(f"{visible(path)}: found no JSON; wanted a plan that hcp dcp plan --format json wrote") from None
+        raise HcpError(f"{visible(path)}: not JSON; wanted a plan that hcp dcp plan --format json wrote") from None
     return plan_of_json(data, path)
 
 

@@ -1,4 +1,4 @@
-"""Every policy by name: ours and the published ones, each with the same measure, and what is wrong with a plan."""
+"""All policies by name, ours and the published ones, with the same metrics, and a check of plans."""
 
 from __future__ import annotations
 
@@ -29,8 +29,8 @@ def measured_plan(
 ) -> Plan:
     """The plan with its metrics.
 
-    Where the policy packs nothing, a micro-batch of the metrics is a forward pass: each sequence of a group has its own
-    one, and a micro-batch of the plan lasts as long as its slowest group takes for all of them.
+    If the policy doesn't pack, a micro-batch in the metrics is a forward pass: each sequence of a group has its own,
+    and a micro-batch of the plan lasts as long as its slowest group takes for all of them.
     """
     setup = check_setup(setup, world_size, max_seqlen)
     metrics = measure(batches, lengths, world_size, max_seqlen, setup)
@@ -54,12 +54,12 @@ def group_seconds(policy: str, group: Group, lengths: Sequence[int], setup: Setu
 
 
 def passes_of(policy: str, group: Group) -> list[Group]:
-    """The group's forward passes: one with all its sequences, or one for each where the policy packs nothing."""
+    """The group's forward passes: one with all its sequences, or one for each if the policy doesn't pack."""
     return [group._replace(samples=(i,)) for i in group.samples] if policy in NO_PACKING else [group]
 
 
 def peak_tokens(plan: Plan) -> float:
-    """The most padded tokens that a rank holds in a forward pass."""
+    """The maximum number of padded tokens that a rank holds in a forward pass."""
     lengths, setup = plan.lengths, plan.setup
     return max(
         sum(setup.padded(lengths[i], one.local_cp_size) for i in one.samples) / one.local_cp_size
@@ -70,7 +70,7 @@ def peak_tokens(plan: Plan) -> float:
 
 
 def price_share(plan: Plan) -> float:
-    """The price of wider groups than the sequences need (`Cost.comm` for each doubling), in parts of all the work."""
+    """The price of groups wider than needed (`Cost.comm` for each doubling), as a fraction of total work."""
     lengths, setup = plan.lengths, plan.setup
     least = least_sizes(lengths, setup.sizes(plan.world_size), plan.max_seqlen_per_rank, setup)
     price = sum(
@@ -83,11 +83,11 @@ def price_share(plan: Plan) -> float:
 
 
 def problems(plan: Plan) -> list[str]:
-    """Why the plan cannot run as it is: too many tokens on a rank, groups that have no process group."""
+    """Why the plan can't run as it is: too many tokens on a rank, groups that have no process group."""
     found = []
     peak, most = peak_tokens(plan), plan.max_seqlen_per_rank
     if peak > most:
-        found.append(f"a rank holds {ceil(peak)} padded tokens, {ceil(peak) - most} more than the {most} that it may")
+        found.append(f"a rank holds {ceil(peak)} padded tokens, {ceil(peak) - most} over the limit of {most}")
     target = plan.setup.groups
     odd = [
         (group, number)
@@ -107,8 +107,8 @@ def problems(plan: Plan) -> list[str]:
 def policies_of(text: str, lengths: Sequence[int], world_size: int, max_seqlen: int) -> list[str]:
     """The policies that `dev,static:8` names, in that order; "all" are all.
 
-    Of all, static has the smallest size that holds the longest sequence, and mcore is left out: it is main's scheduler.
-    Raises HcpError for no name, and for one that is none.
+    With "all", static uses the smallest size that holds the longest sequence, and mcore is omitted: it is main's
+    scheduler. Raises HcpError for no name or an unknown one.
     """
     names = [name for name in text.replace(" ", "").split(",") if name]
     if not names:

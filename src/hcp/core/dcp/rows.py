@@ -1,4 +1,4 @@
-"""Which rows of a rank are tokens and which are padding: the packed sequences of a group, as each layout cuts them."""
+"""Which rows of a rank are tokens and which are padding: a group's packed sequences, as each layout splits them."""
 
 from __future__ import annotations
 
@@ -15,8 +15,8 @@ DEFAULT_SETUP = Setup()
 def padded_lengths(lengths: Sequence[int], cp_size: int, setup: Setup = DEFAULT_SETUP) -> list[int]:
     """Tokens of each sequence of a group after padding, over all its ranks: `setup.padded`, and min_local_rows.
 
-    Where a rank would have fewer rows than min_local_rows, the last sequence is padded further.
-    Source: verl/utils/dynamic_cp_scheduler.py, _local_padding_mask.
+    If a rank would have fewer rows than min_local_rows, the last sequence is padded further. Source:
+    verl/utils/dynamic_cp_scheduler.py, _local_padding_mask.
 
     >>> padded_lengths([5, 3], 2), padded_lengths([5, 3], 2, Setup(layout="contiguous", min_local_rows=8))
     ([8, 4], [6, 10])
@@ -29,7 +29,7 @@ def padded_lengths(lengths: Sequence[int], cp_size: int, setup: Setup = DEFAULT_
 def local_runs(
     lengths: Sequence[int], cp_size: int, cp_rank: int, setup: Setup = DEFAULT_SETUP
 ) -> list[tuple[int, int]]:
-    """This rank's rows in order: so many tokens, then so much padding, again and again.
+    """This rank's rows in order, as alternating runs: (tokens, padding), ….
 
     >>> local_runs([5], 2, 0), local_runs([5], 2, 1), local_runs([5, 1], 2, 1, Setup(layout="contiguous"))
     ([(2, 0), (0, 2)], [(2, 0), (1, 1)], [(1, 1), (1, 1)])
@@ -46,7 +46,7 @@ def local_runs(
 
 
 def _zigzag(padded: Sequence[int], cp_size: int, cp_rank: int) -> Iterator[tuple[int, range]]:
-    """(sequence, places in it) that the rank holds."""
+    """(sequence, positions in it) that the rank holds."""
     for sequence, size in enumerate(padded):
         for places in shard_ranges(size, cp_rank, cp_size):
             if places:

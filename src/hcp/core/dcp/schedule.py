@@ -32,25 +32,25 @@ def plan_micro_batches(
     min_local_rows: int = 1,
     memory: Memory | None = None,
 ) -> Plan:
-    """Assigns every sequence to one micro-batch and one group of ranks; the same arguments always give the same plan.
+    """Assigns every sequence to one micro-batch and one group of ranks; deterministic.
 
-    In each micro-batch the groups cover all ranks, and padded tokens stay within M. Where a group could have the next
-    smaller size without breaking M or making its micro-batch longer, the ranks that this saves would idle: they would
-    not do to divide any group of several sequences. Other schedulers' plans: `policies.plan_with`.
+    In each micro-batch the groups cover all ranks, and padded tokens stay within M. If a group could have the next
+    smaller size without exceeding M or making its micro-batch longer, the ranks that this saves would idle: they
+    wouldn't suffice to split any group of several sequences. Other schedulers' plans: `policies.plan_with`.
 
     Args:
         lengths: tokens of each sequence, unpadded, each >= 1.
         world_size: W, the ranks of DPxCP that one tensor and pipeline slice sees.
-        max_seqlen_per_rank: M, the most padded tokens that a rank holds in a micro-batch.
-        cost: what a sequence costs; its `comm` moves the plan between few ranks per sequence and even load.
+        max_seqlen_per_rank: M, the maximum number of padded tokens that a rank holds in a micro-batch.
+        cost: what a sequence costs; its `comm` trades few ranks per sequence against balanced load.
         tp: tensor-parallel size. With `sequence_parallel`, sequences are padded to multiples of tp * 2 * C, else 2 * C.
         groups: which process groups exist: "main", "dev", "pow2" or "any" (see `usable_sizes`).
         pp, vpp: pipeline stages and model chunks of each: the plan's time is the sum over its micro-batches and the
             bubble, (pp - 1) / vpp times the slowest, so that a plan without one slow micro-batch is preferred.
         min_cp_size: no group is smaller (Megatron's min_dynamic_context_parallel_size).
-        layout: how a sequence lies on its ranks, "zigzag" (two chunks each) or "contiguous"; it decides the padding.
+        layout: layout on the ranks, "zigzag" (two chunks each) or "contiguous"; it determines the padding.
         min_local_rows: rows that each rank pads its micro-batch to (verl); M must not be below.
-        memory: a bound on memory beside M.
+        memory: a limit on memory in addition to M.
 
     Raises HcpError for arguments of the wrong kind, and for lengths that fit on no group, naming the sequence and the
     smallest max_seqlen or world_size that would do.
@@ -74,9 +74,9 @@ def plan_micro_batches(
 def _as_planned(workload: Workload, lengths: tuple[int, ...], max_seqlen: int) -> tuple[MicroBatch, ...]:
     """The cheapest plan on ranks.
 
-    Which groups have ranks on two nodes follows from the size alone, unless any number of ranks may be a group: then it
-    is known only now. Plans by time are made for both, sizes that lie inside a node wherever they can and sizes that do
-    so only if they divide it, and the one that is faster on its ranks is taken.
+    Which groups span two nodes follows from their size, unless groups of any number of ranks are allowed: then it is
+    known only now. Plans by time are made for both assumptions, sizes that stay inside a node wherever they can and
+    sizes that do so only if they divide it, and the one that is faster on its ranks is taken.
     """
     setup, ranks = workload.setup, workload.world_size * workload.slot
     plans = cheap_plans(workload)
@@ -124,7 +124,7 @@ def _in_order(workload: Workload, batch: Packs) -> Packs:
 
 
 def _check_fit(workload: Workload, max_seqlen: int) -> None:
-    """Raises HcpError, with what would do, if the longest sequence fits nowhere, or M is too small to share at all."""
+    """Raises HcpError, with what would help, if the longest sequence fits nowhere, or M is too small to split."""
     setup, longest = workload.setup, workload.length[0]
     world_size = workload.world_size * workload.slot
     each = setup.chunks * setup.align  # what one of several ranks holds is a multiple of this
@@ -136,9 +136,9 @@ def _check_fit(workload: Workload, max_seqlen: int) -> None:
     if workload.need[0] < len(workload.sizes):
         return
     most = setup.tokens(world_size, max_seqlen)
-    bound = f"{most} padded tokens each" + (" (bound on memory)" if most < max_seqlen else "")
+    bound = f"{most} padded tokens each" + (" (memory limit)" if most < max_seqlen else "")
     if most < max_seqlen:
-        advice = "raise the bound on memory"
+        advice = "raise the memory limit"
     else:
         least = max(setup.padded(longest, world_size) // world_size, each if world_size > 1 else 1)
         advice = f"raise max_seqlen to {least}"

@@ -14,29 +14,29 @@ from hcp.core.dcp.workload import Packs, Workload, part
 
 FEW, MANY = 8, 16
 """Sequences per rank: below FEW, long sequences may share a group, and more is tried; from MANY on, short ones fill the
-gaps of groups of up to four ranks, not two: worth about its price, and the load is more even."""
+gaps of groups of up to four ranks, not two: worth about its price, and the load is better balanced."""
 MORE_MICRO_BATCHES, MORE_IF_FEW = 1.35, 1.5
-"""How many times the micro-batches that the tokens need a plan may have (or one more, if that is more)."""
+"""A plan's maximum number of micro-batches, as a multiple of those the tokens need (or one more, if larger)."""
 TIE = 0.05
-"""What twice the micro-batches cost, as part of the plan: little, so that it decides between nearly equal plans."""
+"""The price of doubling the micro-batches, as a fraction of the plan: small, so that it only breaks near ties."""
 WORK, VISITS_PER_MICRO_BATCH = 60_000, 4
-"""A search visits about so many sequences, ranks and micro-batches, these counting several times."""
+"""The approximate number of sequences, ranks and micro-batches that a search visits; the latter count several times."""
 MIN_BUILDS, MAX_BUILDS = 3, 120
 CLIMBS, FIRST_STEP, LAST_STEP = 4, 2.0, 1.01
-"""How many of the starts are climbed from, and the factors by which a climb changes the height."""
+"""How many starts a climb is tried from, and the factors by which it changes the height."""
 SCAN = 1.15
 """The factor between starting heights."""
 BIASES = (1.0, 0.8)
 REFINED, REFINING_BUILDS, WASTE, LESS, SPARED = 6, 40, 0.01, 0.9999, 0.002
-"""How many micro-batches are planned anew, with so many builds each; what part of the plan's cost they must waste;
-below which part of it the cost must fall; and by which part groups may get wider."""
+"""How many micro-batches are replanned, with how many builds each; the fraction of the plan's cost that they must
+waste; the fraction below which the cost must fall; and the fraction by which groups may get wider."""
 
 
 def cheap_plans(workload: Workload) -> list[list[Packs]]:
-    """The plan of the least cost among those tried, then others; the same workload always has the same plans."""
+    """The lowest-cost plan among those tried, then others; deterministic for a given workload."""
     plans = [_found(workload, MAX_BUILDS)]
     others = published_plans(workload)
-    if workload.setup.pp > 1:  # the bubble may lead the climb away from a plan that is the best with it as well
+    if workload.setup.pp > 1:  # the bubble may lead the climb away from a plan that is best including it
         without = workload._replace(setup=workload.setup._replace(pp=1, vpp=1))
         others = itertools.chain(cheap_plans(without)[:1], others)
     for plan in others:
@@ -46,9 +46,9 @@ def cheap_plans(workload: Workload) -> list[list[Packs]]:
 
 
 def _is_fair(workload: Workload, plan: list[Packs], other: list[Packs]) -> bool:
-    """Whether neither time nor the width of groups over all tokens is more, unless it is time alone that counts.
+    """Whether neither time nor token-weighted group width increases, unless only time counts.
 
-    The search strikes the balance of the two for the whole plan; what replaces its result is no worse in either.
+    The search balances the two for the whole plan; what replaces its result is no worse in either.
     """
     if workload.setup.cost.by_time:
         return True
@@ -71,13 +71,13 @@ def _found(workload: Workload, most_builds: int) -> list[Packs]:
 
 
 def _refined(workload: Workload, plan: list[Packs]) -> list[Packs]:
-    """Plans those micro-batches anew that waste the most, each alone and two together, as long as that helps.
+    """Replans the micro-batches that waste the most, singly and in pairs, as long as that helps.
 
-    One height rules a whole plan, so that sequences of one length all get the same size; here they need not. The search
-    has struck the balance of even load and price, and that is kept (see `_is_fair`).
+    One height governs a whole plan, so sequences of equal length all get the same size; here they need not. The
+    search's balance of even load and price is kept (see `_is_fair`).
     """
     least = plan_cost(workload, plan).total
-    builds = WORK - 2 * (len(workload.length) + workload.world_size)  # none where one plan is a lot of work already
+    builds = WORK - 2 * (len(workload.length) + workload.world_size)  # none if a single plan is already a lot of work
     tried: set[tuple[int, ...]] = set()
     while builds > 0:
         wasted = [_waste(workload, batch) for batch in plan]
@@ -143,7 +143,7 @@ class _Search:
             self.exceed_limit()
 
     def exceed_limit(self) -> None:
-        """Starts at the number of micro-batches that sequences need which share ranks badly."""
+        """Starts with the number of micro-batches needed by sequences that share ranks badly."""
         ranges, singles = group_sizes(self.workload, self.natural)
         used = sum([len(part) * width for parts, width in zip(ranges, self.workload.sizes) for part in parts])
         least = (used + ranks_for(self.workload, list(singles))) // self.workload.world_size
@@ -167,7 +167,7 @@ class _Search:
         return starts
 
     def numbers(self) -> list[int]:
-        """Numbers of micro-batches worth a try, the largest first."""
+        """Numbers of micro-batches worth trying, largest first."""
         least = self.workload.min_micro_batches
         if not self.few:
             natural = int(_ranks_needed(self.workload, self.natural, False, inf) / self.workload.world_size)
@@ -177,7 +177,7 @@ class _Search:
         return sorted({least + round(span * step / steps) for step in range(steps + 1)}, reverse=True)
 
     def lowest(self, number: int, joined: bool) -> float:
-        """About the least height at which the groups have room on so many micro-batches."""
+        """The approximate minimum height at which the groups fit into this many micro-batches."""
         ranks = number * self.workload.world_size
         low, high = self.workload.work[0] / self.workload.world_size / 2, self.natural
         for _ in range(8 if joined else 14):

@@ -1,4 +1,4 @@
-"""What a plan is made for: the ranks' limits, the padding, the process groups, the pipeline, and what work costs."""
+"""What a plan is made for: rank limits, padding, process groups, pipeline, and the cost of work."""
 
 from __future__ import annotations
 
@@ -10,17 +10,17 @@ from hcp.core.dcp.lengths import MOST_RANKS, check_positive
 from hcp.core.errors import HcpError
 
 LAYOUTS = ("zigzag", "contiguous")
-"""How a sequence lies on the ranks of its group: two chunks on each, or one (verl's cp_layout)."""
+"""How a sequence is laid out on its group's ranks: two chunks on each, or one (verl's cp_layout)."""
 
 
 class Memory(NamedTuple):
-    """A bound on a rank's memory in one micro-batch, beside the bound on its tokens."""
+    """A limit on a rank's memory in one micro-batch, in addition to the limit on its tokens."""
 
     limit_bytes: float
     bytes_per_token: float
-    """For each padded token that the rank holds: saved activations."""
+    """Per padded token on the rank: saved activations."""
     bytes_per_group_token: float = 0.0
-    """For each padded token of its whole group: K and V of all ring steps (TE keeps them until the ring is done)."""
+    """Per padded token of its whole group: K and V of all ring steps (TE keeps them until the ring is done)."""
 
     def tokens(self, size: int) -> int:
         """Padded tokens per rank that a group of this size may hold.
@@ -33,7 +33,7 @@ class Memory(NamedTuple):
 
 
 class Setup(NamedTuple):
-    """All that a plan is made for, beside the lengths, W and M."""
+    """Everything that a plan is made for, besides the lengths, W and M."""
 
     cost: Cost = DEFAULT_COST
     tp: int = 1
@@ -59,7 +59,7 @@ class Setup(NamedTuple):
         return 2 if self.layout == "zigzag" else 1
 
     def multiple(self, size: int) -> int:
-        """Sequences in a group of this size are padded to multiples of so many tokens.
+        """Sequences in a group of this size are padded to a multiple of this many tokens.
 
         >>> Setup(tp=2).multiple(4), Setup(tp=2).multiple(1)
         (16, 2)
@@ -85,7 +85,7 @@ class Setup(NamedTuple):
         return tuple([size for size in usable_sizes(world_size, self.groups) if size % least == 0])
 
     def crosses(self, start: int, size: int) -> bool:
-        """Whether the ranks start, ..., start + size - 1 lie on several nodes."""
+        """Whether the ranks start, ..., start + size - 1 are on several nodes."""
         node = self.cost.machine.traffic.ranks_per_node
         return start // node != (start + size - 1) // node
 
@@ -93,7 +93,7 @@ class Setup(NamedTuple):
 def check_setup(setup: Setup, world_size: int, max_seqlen: int) -> Setup:
     """The setup, its counts as ints.
 
-    Raises HcpError, naming the setting, unless W ranks of M tokens can be planned for like this.
+    Raises HcpError, naming the setting, if W ranks of M tokens can't be planned for like this.
     """
     setup = setup._replace(
         tp=check_positive("tp", setup.tp, MOST_RANKS), pp=check_positive("pp", setup.pp, MOST_RANKS),

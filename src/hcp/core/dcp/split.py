@@ -22,15 +22,15 @@ class Split(NamedTuple):
 
 
 def split_pr5869(lengths: Sequence[int], world_size: int, max_seqlen_per_rank: int) -> Split:
-    """Splits one micro-batch as `dynamic_cp_split_batch` of verl pull request #5869 does, where that is sound.
+    """Splits one micro-batch as `dynamic_cp_split_batch` of verl pull request #5869 does, where that is valid.
 
     C is the larger of what the longest sequence needs, ceil(longest / M), and what leaves no group without a sequence,
-    ceil(W / n), each rounded up to a power of two. Group g of D = W / C takes n // D consecutive sequences, the first
-    n % D groups one more. Lengths may be 0, as there; tokens per group are not bounded, as there.
+    ceil(W / n), each rounded up to a power of two. Group g of D = W / C takes n // D consecutive sequences, the first n
+    % D groups one more. Lengths may be 0, as there; tokens per group are not bounded, as there.
 
-    Raises HcpError where the original takes a smaller C than it computed without a word (C > W), leaves the last
-    W % C ranks without a group, or crashes (no sequences, no M).
-    Source: verl, verl/utils/megatron_utils.py, dynamic_cp_split_batch at ed30917fd.
+    Raises HcpError where the original silently uses a smaller C than it computed (C > W), leaves the last W % C ranks
+    without a group, or crashes (no sequences, no M). Source: verl, verl/utils/megatron_utils.py, dynamic_cp_split_batch
+    at ed30917fd.
 
     >>> split_pr5869([2000] * 10, 8, 1024)
     Split(local_cp_size=2, dp_size=4, samples=(range(0, 3), range(3, 6), range(6, 8), range(8, 10)))

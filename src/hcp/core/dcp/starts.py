@@ -1,6 +1,6 @@
-"""Plans of published schedulers as further starts of the search: ours costs no more than one that keeps all limits.
+"""Plans of published schedulers as further starts of the search: ours costs no more than any that respects all limits.
 
-They sort by length and place greedily; where sequences are few that is at times better than any height we try.
+They sort by length and place greedily; if sequences are few, that is sometimes better than any height we try.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ Scheduler = Callable[[list[int], int, int], Batches]
 
 
 def published_plans(workload: Workload) -> Iterator[list[Packs]]:
-    """The plans of the published schedulers that exist and keep all limits of the workload, idle ranks given work."""
+    """The published schedulers' plans that exist and respect all limits of the workload, idle ranks given work."""
     if len(workload.length) > MOST:
         return
     longest = workload.longest[0]
@@ -48,7 +48,7 @@ def published_plans(workload: Workload) -> Iterator[list[Packs]]:
 def _within_limits(workload: Workload, scheduler: Scheduler) -> list[Packs] | None:
     """The scheduler's groups, padded within M; None if it has none like that.
 
-    The schedulers count unpadded tokens. Where the padding is too much, they plan again for a smaller M.
+    The schedulers count unpadded tokens. If padding exceeds the limit, they plan again for a smaller M.
     """
     order = sorted(range(len(workload.ids)), key=workload.ids.__getitem__)  # as given, which static CP keeps
     lengths, most = [workload.length[i] for i in order], workload.longest[0]

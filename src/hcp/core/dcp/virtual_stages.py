@@ -1,4 +1,4 @@
-"""As many micro-batches as virtual pipeline stages take: a multiple, reached by splitting some of a plan in two."""
+"""As many micro-batches as virtual pipeline stages need: a multiple, reached by splitting some of a plan's in two."""
 
 from __future__ import annotations
 
@@ -17,10 +17,10 @@ def split_to_multiple(
     """The same groups in a multiple of `multiple` micro-batches (microbatch_group_size_per_vp_stage).
 
     A micro-batch is split between its groups, and each half gets groups twice as wide, or one of all ranks; time stays
-    about the same, and sequences are spread wider. So those are split first whose tokens times ranks are the fewest.
+    about the same, but sequences are spread wider. So those with the smallest tokens x ranks are split first.
 
     Raises:
-        HcpError: the sequences do not make so many micro-batches.
+        HcpError: the sequences don't suffice for that many micro-batches.
     """
     batches = list(micro_batches)
     while len(batches) % multiple:
@@ -44,7 +44,7 @@ def split_to_multiple(
 def _halved(
     batch: MicroBatch, lengths: Sequence[int], sizes: Sequence[int], fits: Fits
 ) -> tuple[MicroBatch, MicroBatch] | None:
-    """Two micro-batches that cover all ranks each, or None where the samples do not fit so or are one alone."""
+    """Two micro-batches that each cover all ranks, or None if the samples don't fit or there is only one."""
     world_size = sum(group.local_cp_size for group in batch.groups)
     return _between_groups(batch, world_size, sizes, fits) or _on_all_ranks(batch, world_size, lengths, fits)
 
@@ -67,7 +67,7 @@ def _between_groups(
 def _on_all_ranks(
     batch: MicroBatch, world_size: int, lengths: Sequence[int], fits: Fits
 ) -> tuple[MicroBatch, MicroBatch] | None:
-    """The samples, longest first, dealt to two groups of all ranks, the one with fewer tokens next."""
+    """The samples, longest first, assigned to two groups of all ranks, each to the one with fewer tokens."""
     parts: tuple[list[int], list[int]] = ([], [])
     samples = [sample for group in batch.groups for sample in group.samples]
     for sample in sorted(samples, key=lengths.__getitem__, reverse=True):

@@ -1,4 +1,4 @@
-"""What is to be scheduled: sequences by falling length, group sizes, and what fits on what."""
+"""What is to be scheduled: sequences by decreasing length, group sizes, and what fits where."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from hcp.core.dcp.setup import Setup
 
 
 class Pack:
-    """Sequences that share a group, while it is made: `size` is an index into Workload.sizes, `room` free units."""
+    """Sequences that share a group under construction: `size` is an index into Workload.sizes, `room` free units."""
 
     __slots__ = ("height", "items", "room", "size")
 
@@ -26,7 +26,7 @@ Packs = list[Pack]
 """The groups of one micro-batch."""
 
 SHORTER = 0.999
-"""A wider group counts as shorter if its time is below this part of the narrower one's."""
+"""A wider group counts as shorter if its time is below this fraction of the narrower one's."""
 
 
 class Workload(NamedTuple):
@@ -56,19 +56,19 @@ class Workload(NamedTuple):
     shrinking: list[int]  # -length, the same
     work_before: list[float]  # prefix sums
     length_before: list[int]
-    min_micro_batches: int  # what the padded tokens need at the least
+    min_micro_batches: int  # the minimum that the padded tokens need
 
     def units(self, size: int, position: int) -> int:
-        """Units that a sequence takes in a group of this size."""
+        """Units that a sequence occupies in a group of this size."""
         return -(-self.length[position] // self.unit[size])
 
     def group(self, size: int, items: list[int]) -> Pack:
-        """A group of this size with these sequences; its room is negative if they do not fit."""
+        """A group of this size with these sequences; its room is negative if they don't fit."""
         height = self.height(size, items)
         return Pack(size, height, self.capacity[size] - sum([self.units(size, i) for i in items]), items)
 
     def time(self, size: int, position: int) -> float:
-        """Height of a group of this size with this sequence alone."""
+        """Height of a group of this size with only this sequence."""
         height = self.work[position] / self.sizes[size]
         if self.attention and self.sends(size):
             height += self._exposed(size, self.length[position], self.attention[position])
@@ -83,7 +83,7 @@ class Workload(NamedTuple):
         return height
 
     def sends(self, size: int) -> bool:
-        """Whether groups of this size have several ranks, and so something to send."""
+        """Whether groups of this size have several ranks and so communicate."""
         return self.sizes[size] * self.slot > 1
 
     def _exposed(self, size: int, tokens: int, attention: float) -> float:
@@ -94,7 +94,7 @@ class Workload(NamedTuple):
         return exposed * self.slot / machine.unit_s
 
     def narrowest(self, position: int, height: float) -> int:
-        """The smallest size that holds the sequence and is no taller than `height`; else the one of the least time."""
+        """The smallest size that holds the sequence without exceeding `height`; else the fastest one."""
         need, last = self.need[position], len(self.sizes) - 1
         if not self.attention:
             return min(last, max(need, bisect_left(self.sizes, self.work[position] / height)))
@@ -170,7 +170,7 @@ def _min_micro_batches(length: list[int], unit: list[int], capacity: list[int], 
 
 
 def _never_less(ranks: tuple[int, ...], setup: Setup, max_seqlen: int) -> tuple[int, ...]:
-    """The sizes without those that, for rounding, hold more than a wider one: what fits on one fits on all wider."""
+    """The sizes without those that, by rounding, hold more than a wider one: what fits one fits all wider ones."""
     kept = [ranks[-1]]
     for size in reversed(ranks[:-1]):
         most = [each * setup.tokens(each, max_seqlen) // setup.multiple(each) for each in (size, kept[-1])]

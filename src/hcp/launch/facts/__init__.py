@@ -1,1 +1,1 @@
-"""The one table of facts: what each means, and which upstream key holds it in each dialect."""
+"""The table of facts: what each means, and which upstream key sets it in each dialect."""

@@ -6,7 +6,7 @@ BATCH_FACTS: tuple[FactSpec, ...] = (
     FactSpec(
         "micro_batch_size",
         "size",
-        "sequences per forward",
+        "sequences per forward pass",
         mlm=("micro_batch_size",),
         bridge=("train.micro_batch_size",),
         verl=("@.ppo_micro_batch_size_per_gpu",),
@@ -24,7 +24,7 @@ BATCH_FACTS: tuple[FactSpec, ...] = (
     FactSpec(
         "eval_micro_batch_size",
         "size",
-        "sequences per forward of an evaluation; null = as in training (mcore >= 0.18, Bridge >= 0.5)",
+        "sequences per forward pass in evaluation; null = as in training (mcore >= 0.18, Bridge >= 0.5)",
         mlm=("eval_micro_batch_size",),
         bridge=("validation.eval_micro_batch_size",),
         default=UNKNOWN,
@@ -33,7 +33,7 @@ BATCH_FACTS: tuple[FactSpec, ...] = (
     FactSpec(
         "eval_global_batch_size",
         "size",
-        "sequences per step of an evaluation; null = as in training (mcore >= 0.18, Bridge >= 0.5)",
+        "sequences per evaluation step; null = as in training (mcore >= 0.18, Bridge >= 0.5)",
         mlm=("eval_global_batch_size",),
         bridge=("validation.eval_global_batch_size",),
         default=UNKNOWN,
@@ -42,7 +42,7 @@ BATCH_FACTS: tuple[FactSpec, ...] = (
     FactSpec(
         "rampup_batch_size",
         "any",
-        "first global batch size, increment, samples until the last; null = constant (Megatron-LM before 0.18)",
+        "first global batch size, increment, samples until the final size; null = constant (Megatron-LM before 0.18)",
         mlm=("rampup_batch_size",),
         bridge=("train.rampup_batch_size",),
         default=UNKNOWN,
@@ -59,7 +59,7 @@ BATCH_FACTS: tuple[FactSpec, ...] = (
     FactSpec(
         "decrease_batch_size",
         "bool",
-        "a global batch that does not divide is made smaller",
+        "a global batch size that isn't divisible is rounded down",
         mlm=("decrease_batch_size_if_needed",),
         bridge=("train.decrease_batch_size_if_needed",),
         default=UNKNOWN,

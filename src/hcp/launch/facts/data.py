@@ -3,11 +3,11 @@
 from hcp.launch.facts.spec import UNKNOWN, FactSpec, field_spec
 
 DATA_FACTS: tuple[FactSpec, ...] = (
-    FactSpec("seq_length", "size", "tokens of a training sequence", mlm=("seq_length",), bridge=("model.seq_length",)),
+    FactSpec("seq_length", "size", "tokens per training sequence", mlm=("seq_length",), bridge=("model.seq_length",)),
     FactSpec(
         "dataset_seq_length",
         "size",
-        "tokens of a sequence as the dataset makes it",
+        "tokens per sequence as the dataset produces it",
         bridge=("dataset.seq_length", "dataset.sequence_length"),
     ),
     FactSpec(
@@ -32,7 +32,7 @@ DATA_FACTS: tuple[FactSpec, ...] = (
     FactSpec(
         "varlen_dataset",
         "bool",
-        "Megatron-LM's dev branch: --use-varlen-dataset, rows of many lengths",
+        "Megatron-LM's dev branch: --use-varlen-dataset, rows of varying length",
         mlm=("use_varlen_dataset",),
         default=UNKNOWN,
         defaults={"mlm": False},
@@ -43,7 +43,7 @@ DATA_FACTS: tuple[FactSpec, ...] = (
     FactSpec(
         "inter_document_masking",
         "bool",
-        "documents mask each other in the dataloader",
+        "the dataloader masks documents from each other",
         mlm=("dataloader_inter_document_masking",),
         default=UNKNOWN,
         defaults={"mlm": False},
@@ -51,7 +51,7 @@ DATA_FACTS: tuple[FactSpec, ...] = (
     FactSpec(
         "packed_sequence_size",
         "int",
-        "Bridge offline packing: tokens of a packed row; > 0 = on",
+        "Bridge offline packing: tokens per packed row; > 0 = on",
         bridge=(
             "dataset.packed_sequence_specs.packed_sequence_size",
             "dataset.offline_packing_specs.packed_sequence_size",
@@ -61,7 +61,7 @@ DATA_FACTS: tuple[FactSpec, ...] = (
     FactSpec(
         "enable_offline_packing",
         "bool",
-        "Bridge >= 0.6: the switch of offline packing",
+        "Bridge >= 0.6: switches offline packing on",
         bridge=("dataset.enable_offline_packing",),
         default=UNKNOWN,
         defaults={"bridge": False},
@@ -69,7 +69,7 @@ DATA_FACTS: tuple[FactSpec, ...] = (
     FactSpec(
         "packing_buffer_size",
         "int",
-        "Bridge, Energon data: samples that its packing buffers; null = no packing",
+        "Bridge, Energon data: samples buffered for packing; null = no packing",
         bridge=("dataset.packing_buffer_size",),
         defaults={"bridge": None},
     ),
@@ -98,7 +98,7 @@ DATA_FACTS: tuple[FactSpec, ...] = (
     FactSpec(
         "pad_cu_seqlens",
         "bool",
-        "Bridge offline packing: the boundaries of the sequences are padded to one number of them",
+        "Bridge offline packing: the sequence boundaries are padded to a fixed number",
         bridge=("dataset.packed_sequence_specs.pad_cu_seqlens", "dataset.offline_packing_specs.pad_cu_seqlens"),
         default=UNKNOWN,
         defaults={"bridge": False},
@@ -107,7 +107,7 @@ DATA_FACTS: tuple[FactSpec, ...] = (
     FactSpec(
         "use_remove_padding",
         "bool",
-        "verl: packed data; the model's key decides and the engine's is overwritten",
+        "verl: packed data; the model's key takes precedence over the engine's",
         verl=("@model.use_remove_padding", "@.megatron.use_remove_padding"),
         defaults={"verl": True},
     ),
@@ -128,14 +128,14 @@ DATA_FACTS: tuple[FactSpec, ...] = (
     FactSpec(
         "ppo_max_token_len_per_gpu",
         "int",
-        "verl: tokens of a micro-batch per GPU",
+        "verl: tokens per micro-batch and GPU",
         verl=("@.ppo_max_token_len_per_gpu", "data.max_token_len_per_gpu"),
         defaults={"verl": 16384},
     ),
     FactSpec(
         "attention_mask_in_dataloader",
         "bool",
-        "the dataloader makes a dense attention mask",
+        "the dataloader builds a dense attention mask",
         mlm_not=("no_create_attention_mask_in_dataloader",),
         default=UNKNOWN,
         defaults={"mlm": True},
@@ -176,7 +176,7 @@ DATA_FACTS: tuple[FactSpec, ...] = (
     FactSpec(
         "distillation_loss",
         "str",
-        "verl: the loss of distillation; forward_kl_topk carries teacher logits",
+        "verl: the distillation loss; forward_kl_topk carries teacher logits",
         verl=("distillation.distillation_loss.loss_mode",),
         defaults={"verl": "k3"},
     ),
@@ -195,17 +195,21 @@ DATA_FACTS: tuple[FactSpec, ...] = (
         "str",
         "pipeline_model_parallel_comm_backend",
         None,
-        "what carries the pipeline's messages: nccl (also null) or ucc",
+        "the pipeline's communication backend: nccl (also null) or ucc",
     ),
     field_spec(
-        "qk_layer_scaling", "bool", "apply_query_key_layer_scaling", False, "scores divided by the layer number"
+        "qk_layer_scaling",
+        "bool",
+        "apply_query_key_layer_scaling",
+        False,
+        "attention scores are divided by the layer number",
     ),
     # The job around the training.
     FactSpec("srun", "bool", "srun starts the launcher or the ranks (derived)"),
     FactSpec(
         "exit_signal_handler",
         "bool",
-        "the trainer saves and ends when it gets a signal",
+        "the trainer saves and exits on a signal",
         mlm=("exit_signal_handler",),
         bridge=("train.exit_signal_handler",),
         default=UNKNOWN,
@@ -223,13 +227,13 @@ DATA_FACTS: tuple[FactSpec, ...] = (
     FactSpec(
         "ckpt_format",
         "str",
-        "format of checkpoints: torch, torch_dist, torch_dcp, fsdp_dtensor",
+        "checkpoint format: torch, torch_dist, torch_dcp, fsdp_dtensor",
         mlm=("ckpt_format",),
         bridge=("checkpoint.ckpt_format",),
         default=UNKNOWN,
         defaults={"mlm": "torch_dist", "bridge": "torch_dist"},
     ),
-    FactSpec("checkpoint_load", "any", "where checkpoints are read", mlm=("load",), bridge=("checkpoint.load",)),
+    FactSpec("checkpoint_load", "any", "where checkpoints are loaded from", mlm=("load",), bridge=("checkpoint.load",)),
     FactSpec("data_path", "any", "training data", mlm=("data_path",), verl=("data.train_files",)),
     FactSpec(
         "data_cache_path", "any", "index cache of the data", mlm=("data_cache_path",), bridge=("dataset.path_to_cache",)
@@ -237,7 +241,7 @@ DATA_FACTS: tuple[FactSpec, ...] = (
     FactSpec(
         "ft_package",
         "bool",
-        "fault tolerance of nvidia-resiliency-ext",
+        "fault tolerance by nvidia-resiliency-ext",
         mlm=("enable_ft_package",),
         bridge=("ft.enable_ft_package",),
         default=UNKNOWN,
@@ -246,7 +250,7 @@ DATA_FACTS: tuple[FactSpec, ...] = (
     FactSpec(
         "inprocess_restart",
         "bool",
-        "restart inside the processes",
+        "in-process restart",
         mlm=("inprocess_restart",),
         bridge=("inprocess_restart.enabled",),
         default=UNKNOWN,
@@ -272,6 +276,6 @@ DATA_FACTS: tuple[FactSpec, ...] = (
     ),
     FactSpec("step_s", "float", "seconds of the longest training step"),
     FactSpec("checkpoint_s", "float", "seconds to write a checkpoint"),
-    FactSpec("log_directory", "str", "the folder that --output names, on the machine that submits: present or missing"),
-    FactSpec("script", "str", "the program that is launched (derived)"),
+    FactSpec("log_directory", "str", "the folder that --output names, on the submitting machine: present or missing"),
+    FactSpec("script", "str", "the training program (derived)"),
 )

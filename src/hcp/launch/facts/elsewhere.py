@@ -1,4 +1,4 @@
-"""Megatron-LM arguments that the command line does not give: those out of a checkpoint, or out of a YAML file."""
+"""Megatron-LM arguments that don't come from the command line but from a checkpoint or a YAML file."""
 
 from __future__ import annotations
 
@@ -45,10 +45,10 @@ _PARALLEL = (
 
 
 def taken_from_elsewhere(settings: Iterable[Setting]) -> tuple[dict[str, str], str | None]:
-    """(destinations that an absent flag does not leave at the default -> why, why anything may be set elsewhere).
+    """(destinations not at their default although the flag is absent -> why, why anything may be set elsewhere).
 
-    Source: megatron/training/checkpointing.py `load_args_from_checkpoint`, megatron/training/arguments.py
-    `parse_args`. A flag that is written counts as what it says: the checkpoint would have the same.
+    Source: megatron/training/checkpointing.py `load_args_from_checkpoint`, megatron/training/arguments.py `parse_args`.
+    A written flag counts as written: the checkpoint is assumed to agree.
     """
     given = {setting.key: setting.value for setting in settings}
     unknown: dict[str, str] = {}

@@ -14,14 +14,14 @@ GROUP_FACTS: tuple[FactSpec, ...] = (
     FactSpec(
         "use_decentralized_pg",
         "bool",
-        "process groups outside megatron's global state",
+        "process groups outside Megatron's global state",
         bridge=("dist.use_decentralized_pg",),
         default=False,
     ),
     FactSpec(
         "use_gloo_process_groups",
         "bool",
-        "Bridge: process groups over Gloo besides those over NCCL",
+        "Bridge: process groups over Gloo in addition to NCCL",
         bridge=("dist.use_gloo_process_groups",),
         default=UNKNOWN,
         defaults={"bridge": True},

@@ -1,4 +1,4 @@
-"""Upstream's own keys, and the one that a mistyped key was meant to be."""
+"""Upstream's own keys, and the one that a misspelled key was meant to be."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from functools import cache
 from hcp.launch.fact import Dialect
 from hcp.launch.facts.known_options import all_options
 
-_OPEN_SECTIONS = {  # verl: what stands below these is a field of the named class
+_OPEN_SECTIONS = {  # verl: what is below these is a field of the named class
     "override_transformer_config": "transformer",
     "override_mcore_model_config": "transformer",
     "override_ddp_config": "ddp",
@@ -23,9 +23,9 @@ def is_known(dialect: Dialect, key: str) -> bool:
 
 
 def near_miss(dialect: Dialect, key: str) -> str | None:
-    """The known key that is one edit away from an unknown one (a letter more, less, other, or two swapped).
+    """The known key that is one edit away from an unknown one (a letter added, removed, changed, or two swapped).
 
-    None for a known key, and where no known key is that near. For verl's override sections the field is compared.
+    None for a known key, and if no known key is that close. For verl's override sections the field is compared.
 
     >>> near_miss("mlm", "hierarchical_context_parallel_size")
     'hierarchical_context_parallel_sizes'
@@ -47,7 +47,7 @@ def _is_private(key: str) -> bool:
 
 
 def one_edit_apart(first: str, second: str) -> bool:
-    """Whether one insertion, deletion, substitution or swap of neighbours turns one text into the other.
+    """Whether one insertion, deletion, substitution or swap of neighbours turns one string into the other.
 
     >>> one_edit_apart("abcd", "abdc"), one_edit_apart("abc", "abcd"), one_edit_apart("abcd", "badc")
     (True, True, False)
@@ -72,7 +72,7 @@ def _candidates(dialect: Dialect, key: str) -> tuple[frozenset[str], str]:
     if dialect == "mlm":
         return _command_line(), key
     if dialect == "slime":
-        # What starts so is SGLang's or its router's, and passed on.
+        # Options with this prefix are SGLang's or its router's, and are passed on.
         return (frozenset((key,)) if key.startswith(("sglang_", "router_")) else _slime()), key
     if dialect == "ms-swift":
         return _section("ms-swift"), key
@@ -80,7 +80,7 @@ def _candidates(dialect: Dialect, key: str) -> tuple[frozenset[str], str]:
         head, found, field = key.partition(".model_overrides.")
         if found:
             return _section("transformer"), field
-        # Other sections are for the data and the environments of whoever writes them.
+        # Other sections are for users' own data and environments.
         return (_section("nemo-rl") if key.startswith(("policy.", "cluster.")) else frozenset((key,))), key
     if dialect == "verl":
         for section, name in _OPEN_SECTIONS.items():

@@ -8,16 +8,16 @@ from functools import cache
 
 Release = tuple[int, int, int]
 BRANCHES = ("main", "dev")
-"""The revisions of the table that are no releases, as they were when it was written."""
+"""The revisions in the table that aren't releases, as of when it was written."""
 
 
 def all_options() -> frozenset[str]:
-    """The options that any revision has, as argparse destinations: `context_parallel_size`."""
+    """All options of any revision, as argparse destinations: `context_parallel_size`."""
     return frozenset(_table())
 
 
 def revisions_with(option: str) -> tuple[str, ...]:
-    """The releases and branches that have the option, oldest first; none for one that no revision has.
+    """The releases and branches that have the option, oldest first; empty if no revision has it.
 
     >>> revisions_with("dynamic_context_parallel"), revisions_with("our_own_option")
     (('dev',), ())
@@ -26,10 +26,10 @@ def revisions_with(option: str) -> tuple[str, ...]:
 
 
 def revision_of(release: Release, branch: str | None) -> str | None:
-    """The revision whose options a megatron-core of this release and branch has; None where none like it was read.
+    """The revision whose options a megatron-core of this release and branch has; None if there is no matching one.
 
-    A patch release has the options of the newest read one before it. A branch moves, so it stands for the version
-    that it had when it was read.
+    A patch release has the options of the newest known one before it. A branch moves, so it counts as the version that
+    it had when it was read.
 
     >>> revision_of((0, 16, 2), "main"), revision_of((0, 20, 0), "main"), revision_of((0, 21, 0), "main")
     ('0.16.1', 'main', None)
@@ -46,7 +46,7 @@ def revision_of(release: Release, branch: str | None) -> str | None:
 
 
 def read_on(branch: str) -> str:
-    """The day of the commit whose options a branch has in the table, as "2026-08-22": later ones may have more."""
+    """The date of the commit whose options the table has for a branch, as "2026-08-22": later commits may have more."""
     head = next(line for line in _lines() if line.startswith(f"# {branch}: "))
     return head.rpartition(" of ")[2]
 
@@ -77,7 +77,7 @@ def _revisions() -> tuple[str, ...]:
 
 @cache
 def _table() -> Mapping[str, tuple[str, ...]]:
-    """Option -> the revisions that have it. A line holds runs of revisions and their options: `0.16.0..dev: a b`."""
+    """Option -> the revisions that have it. A line holds ranges of revisions and their options: `0.16.0..dev: a b`."""
     order = _revisions()
     table: dict[str, tuple[str, ...]] = {}
     for line in _lines():

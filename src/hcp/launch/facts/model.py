@@ -4,7 +4,7 @@ from hcp.launch.facts.spec import UNKNOWN, FactSpec, field_spec
 
 
 def _size(name: str, mlm_default: int | None, doc: str) -> FactSpec:
-    """A size of the model. Megatron-LM's command line has a default; in the other dialects the model decides."""
+    """A size of the model. Megatron-LM's command line has a default; in the other dialects the model sets it."""
     return field_spec(name, "size", name, UNKNOWN, doc, defaults={"mlm": mlm_default})
 
 
@@ -41,9 +41,9 @@ MODEL_FACTS: tuple[FactSpec, ...] = (
         default=UNKNOWN,
         defaults={"mlm": False, "bridge": False},
     ),
-    _size("v_head_dim", 128, "MLA: channels of a value head"),
-    _size("qk_head_dim", 128, "MLA: non-rotary channels of a query or key head"),
-    _size("qk_pos_emb_head_dim", 64, "MLA: rotary channels of a head"),
+    _size("v_head_dim", 128, "MLA: channels per value head"),
+    _size("qk_head_dim", 128, "MLA: non-rotary channels per query or key head"),
+    _size("qk_pos_emb_head_dim", 64, "MLA: rotary channels per head"),
     _size("q_lora_rank", None, "MLA: width of the compressed query; null = not compressed"),
     _size("kv_lora_rank", 32, "MLA: width of the compressed keys and values"),
     FactSpec(
@@ -56,7 +56,7 @@ MODEL_FACTS: tuple[FactSpec, ...] = (
         defaults={"verl": UNKNOWN},
     ),
     field_spec("window_size", "window", "window_size", None, "sliding window (left, right); null = full attention"),
-    field_spec("window_attn_skip_freq", "layers", "window_attn_skip_freq", None, "which layers are full attention"),
+    field_spec("window_attn_skip_freq", "layers", "window_attn_skip_freq", None, "which layers use full attention"),
     field_spec("softmax_type", "str", "softmax_type", "vanilla", "vanilla, off-by-one or learnable (sinks)"),
     FactSpec("attention_bias", "bool", "a bias is added to the attention scores (ALiBi, post-scale bias)"),
     FactSpec("attention_mask", "str", "mask: causal, padding, causal_bottom_right, arbitrary"),
@@ -80,15 +80,15 @@ MODEL_FACTS: tuple[FactSpec, ...] = (
         defaults={"mlm": None},
     ),
     field_spec("num_experts", "size", "num_moe_experts", None, "MoE experts; null = dense", mlm=("num_experts",)),
-    _size("moe_router_topk", 2, "MoE: experts of each token"),
+    _size("moe_router_topk", 2, "MoE: experts per token"),
     _size("moe_ffn_hidden_size", None, "MoE: width of an expert; null = ffn_hidden_size"),
-    _size("moe_shared_expert_intermediate_size", None, "MoE: width of all shared experts; null = none"),
+    _size("moe_shared_expert_intermediate_size", None, "MoE: total width of the shared experts; null = none"),
     field_spec(
         "moe_layer_freq",
         "layers",
         "moe_layer_freq",
         UNKNOWN,
-        "MoE: every n-th layer has experts, or a list, 1 for those that do",
+        "MoE: every n-th layer has experts, or a list with 1 for those that do",
         defaults={"mlm": 1},
     ),
     FactSpec(
@@ -129,7 +129,7 @@ MODEL_FACTS: tuple[FactSpec, ...] = (
     FactSpec(
         "flash_attention_version",
         "str",
-        "flash-attention version asked for",
+        "requested flash-attention version",
         mlm=("flash_attention_version",),
         bridge=("model.flash_attention_version",),
         default=None,
@@ -138,7 +138,12 @@ MODEL_FACTS: tuple[FactSpec, ...] = (
     field_spec("batch_invariant", "bool", "batch_invariant_mode", False, "batch-invariant mode", kept=True),
     field_spec("qk_clip", "bool", "qk_clip", False, "QK clipping (max logit)", kept=True),
     field_spec(
-        "log_max_attention_logit", "bool", "log_max_attention_logit", False, "logs the largest logit", kept=True
+        "log_max_attention_logit",
+        "bool",
+        "log_max_attention_logit",
+        False,
+        "logs the maximum attention logit",
+        kept=True,
     ),
     field_spec(
         "rope_fusion",
@@ -153,7 +158,7 @@ MODEL_FACTS: tuple[FactSpec, ...] = (
     FactSpec(
         "max_position_embeddings",
         "size",
-        "positions that the model has; where it is written, no sequence may be longer",
+        "the model's number of positions; if set, no sequence may be longer",
         mlm=("max_position_embeddings",),
         bridge=("model.max_position_embeddings",),
         default=UNKNOWN,
@@ -178,7 +183,7 @@ MODEL_FACTS: tuple[FactSpec, ...] = (
     ),
     field_spec("rotary_interleaved", "bool", "rotary_interleaved", False, "interleaved rotary embedding"),
     field_spec("rope_type", "str", "rope_type", UNKNOWN, "rope or yarn"),
-    # Precision. Bridge copies every field of `mixed_precision` over the model's, so that it decides.
+    # Precision. Bridge copies every field of `mixed_precision` over the model's, so it takes precedence.
     field_spec(
         "fp8",
         "str",
@@ -218,14 +223,16 @@ MODEL_FACTS: tuple[FactSpec, ...] = (
         bridge=("mixed_precision.fp8_multi_head_attention", "model.fp8_multi_head_attention"),
         kept=True,
     ),
-    field_spec("tp_only_amax_red", "bool", "tp_only_amax_red", False, "amax reduced over tp only", mlm=(), kept=True),
+    field_spec(
+        "tp_only_amax_red", "bool", "tp_only_amax_red", False, "amax is reduced over TP only", mlm=(), kept=True
+    ),
     # What else decides with CP.
     field_spec(
         "overlap_moe_expert_parallel_comm",
         "bool",
         "overlap_moe_expert_parallel_comm",
         False,
-        "overlaps the expert all-to-all",
+        "overlaps the expert all-to-all with computation",
         kept=True,
     ),
     field_spec(
@@ -240,7 +247,7 @@ MODEL_FACTS: tuple[FactSpec, ...] = (
     FactSpec(
         "router_replay",
         "str",
-        "verl: replay of the router's choices: disabled, R2, R3",
+        "verl: router replay: disabled, R2, R3",
         verl=("@.megatron.router_replay.mode",),
         defaults={"verl": "disabled"},
     ),
@@ -252,7 +259,7 @@ MODEL_FACTS: tuple[FactSpec, ...] = (
         "any",
         "cuda_graph_modules",
         None,
-        "what the CUDA graphs of layers hold (cuda_graph_scope before 0.18); nothing = whole layers",
+        "what the layers' CUDA graphs capture (cuda_graph_scope before 0.18); empty = whole layers",
         mlm=("cuda_graph_modules", "cuda_graph_scope"),
         bridge=("model.cuda_graph_modules", "model.cuda_graph_scope"),
         kept=True,
@@ -272,7 +279,7 @@ MODEL_FACTS: tuple[FactSpec, ...] = (
         "bool",
         "distribute_saved_activations",
         False,
-        "recomputation's inputs are split over the tensor-parallel ranks",
+        "the saved inputs for recomputation are split over the tensor-parallel ranks",
         kept=True,
     ),
 )

@@ -12,10 +12,10 @@ def _fact(name: str, type: Any, doc: str) -> FactSpec:
 
 MS_SWIFT_FACTS: tuple[FactSpec, ...] = (
     FactSpec("ms_swift", "version", "ms-swift version"),
-    _fact("padding_free", "bool", "the rows of a micro-batch are one packed row"),
-    _fact("swift_packing", "bool", "sequences are packed beforehand, which makes rows without padding too"),
+    _fact("padding_free", "bool", "the samples of a micro-batch form one packed row"),
+    _fact("swift_packing", "bool", "sequences are packed beforehand, which also gives rows without padding"),
     _fact("rlhf_type", "str", "the method of `megatron rlhf`; null = another command"),
-    _fact("bridge_backend", "str", "what makes the model: mcore-bridge, megatron-bridge"),
+    _fact("bridge_backend", "str", "what builds the model: mcore-bridge, megatron-bridge"),
     _fact("task_type", "str", "causal_lm (also null), seq_cls, embedding, generative_reranker"),
 )
 _KEYS: Mapping[str, tuple[str, ...]] = {
@@ -38,13 +38,13 @@ _KEYS: Mapping[str, tuple[str, ...]] = {
     "gradient_accumulation_fusion": ("gradient_accumulation_fusion",),
     "checkpoint_save": ("output_dir",),
 }
-"""Arguments that have another name than Megatron-LM's option, or another sense (`apply_rope_fusion` switches on)."""
+"""Arguments whose name differs from Megatron-LM's option, or whose sense does (`apply_rope_fusion` switches on)."""
 _SAME = frozenset(
     "tp pp cp ep etp sequence_parallel cp_comm_type cp_partition_mode sequence_packing_scheduler tp_comm_overlap "
     "micro_batch_size global_batch_size attention_backend calculate_per_token_loss recompute_granularity fp8 "
     "fp8_recipe distributed_optimizer moe_token_dispatcher_type mtp_layers eval_iters qk_layer_scaling".split()
 )
-"""Facts that have the name of Megatron-LM's option."""
+"""Facts whose argument is named like Megatron-LM's option."""
 DEFAULTS: Mapping[str, Any] = {
     "padding_free": True,
     "swift_packing": False,
@@ -82,9 +82,9 @@ DEFAULTS: Mapping[str, Any] = {
     "mtp_layers": None,
     "eval_iters": -1,
 }
-"""ms-swift's own defaults (4.5), which are not Megatron-LM's."""
+"""ms-swift's own defaults (4.5), which differ from Megatron-LM's."""
 
 
 def keys_of(spec: FactSpec) -> tuple[str, ...]:
-    """The arguments of a fact, underscores for dashes, the one to write first."""
+    """The arguments of a fact, underscores for dashes, the preferred one first."""
     return _KEYS.get(spec.name) or (spec.mlm if spec.name in _SAME else ())

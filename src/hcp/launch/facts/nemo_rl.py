@@ -1,4 +1,4 @@
-"""Fact names: NeMo-RL's configuration of the policy that Megatron trains, and what NeMo-RL sets by itself."""
+"""Fact names: NeMo-RL's configuration of the policy that Megatron trains, and what NeMo-RL sets itself."""
 
 from collections.abc import Mapping
 from typing import Any
@@ -20,18 +20,18 @@ NEMO_RL_FACTS: tuple[FactSpec, ...] = (
     _fact("dtensor_tp", "size", "tensor-parallel size of DTensor"),
     _fact("dtensor_sequence_parallel", "bool", "sequence parallelism of DTensor"),
     _fact("sequence_packing", "bool", "sequences are packed"),
-    _fact("dynamic_batching", "bool", "micro-batches of like lengths, by tokens"),
+    _fact("dynamic_batching", "bool", "micro-batches of similar lengths, by tokens"),
     _fact("sequence_multiple", "size", "each sequence is padded to a multiple of this"),
     _fact("max_total_sequence_length", "size", "tokens of the longest sequence, prompt and answer"),
-    _fact("train_mb_tokens", "size", "tokens of a packed row in training"),
-    _fact("logprob_mb_tokens", "size", "tokens of a packed row for log-probabilities"),
-    _fact("logprob_batch_size", "size", "sequences per forward for log-probabilities"),
+    _fact("train_mb_tokens", "size", "tokens per packed row in training"),
+    _fact("logprob_mb_tokens", "size", "tokens per packed row for log-probabilities"),
+    _fact("logprob_batch_size", "size", "sequences per forward pass for log-probabilities"),
     _fact("fused_linear_logprobs", "bool", "the loss is fused with the output layer"),
     _fact("cluster_nodes", "size", "nodes of the whole cluster"),
-    _fact("cluster_gpus_per_node", "size", "GPUs of such a node"),
-    _fact("colocated", "bool", "generation shares the GPUs of the training"),
-    _fact("generation_nodes", "int", "nodes of a generation of its own; null = not said"),
-    _fact("generation_gpus_per_node", "int", "GPUs of such a node; null = not said"),
+    _fact("cluster_gpus_per_node", "size", "GPUs per such node"),
+    _fact("colocated", "bool", "generation shares the training GPUs"),
+    _fact("generation_nodes", "int", "nodes for generation only; null = not stated"),
+    _fact("generation_gpus_per_node", "int", "GPUs per such node; null = not stated"),
 )
 _KEYS: Mapping[str, tuple[str, ...]] = {
     "megatron_enabled": (f"{_MEGATRON}.enabled",),
@@ -67,9 +67,9 @@ _FIRST_CLASS = frozenset(
     "cuda_graph_modules moe_token_dispatcher_type apply_rope_fusion gradient_accumulation_fusion mtp_num_layers "
     "recompute_granularity".split()
 )
-"""Fields of the model that are settings of `policy.megatron_cfg` itself; all others stand in its `model_overrides`."""
+"""Model fields that are settings of `policy.megatron_cfg` itself; all others are in its `model_overrides`."""
 _SET_ALONE = frozenset(("calculate_per_token_loss", "average_in_collective"))
-"""What NeMo-RL sets whatever its configuration says."""
+"""What NeMo-RL always sets, whatever its configuration says."""
 DEFAULTS: Mapping[str, Any] = {
     "calculate_per_token_loss": True,
     "average_in_collective": False,
@@ -89,11 +89,11 @@ DEFAULTS: Mapping[str, Any] = {
     "generation_nodes": None,
     "generation_gpus_per_node": None,
 }
-"""What NeMo-RL takes where its configuration has no key; it demands those that are UNKNOWN."""
+"""NeMo-RL's defaults for absent keys; those that are UNKNOWN are required."""
 
 
 def keys_of(spec: FactSpec) -> tuple[str, ...]:
-    """The keys of a fact in a NeMo-RL configuration, the one to write first."""
+    """The keys of a fact in a NeMo-RL configuration, the preferred one first."""
     if spec.name in _KEYS or spec.name in _SET_ALONE:
         return _KEYS.get(spec.name, ())
     fields = [key.partition(".")[2] for key in spec.bridge if key.startswith("model.") and "_target_" not in key]

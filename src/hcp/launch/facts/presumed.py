@@ -1,4 +1,4 @@
-"""What a launch that leaves a key to an unknown Megatron-Bridge recipe is checked at, and how many recipes differ."""
+"""Values presumed for keys that a launch leaves to an unknown Megatron-Bridge recipe, and how many recipes differ."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ _WORDS = {"null": None, "true": True, "false": False}
 
 
 class Presumption(NamedTuple):
-    """`recipes_set` of `recipes` give the fact another value than `value`."""
+    """`recipes_set` of `recipes` set the fact to another value than `value`."""
 
     value: Any
     recipes_set: int
@@ -19,7 +19,7 @@ class Presumption(NamedTuple):
 
 @cache
 def presumptions() -> dict[str, Presumption]:
-    """Fact name -> what is presumed where an unknown recipe decides; `bench/presumptions.py` renews the numbers."""
+    """Fact name -> what is presumed if an unknown recipe sets it; `bench/presumptions.py` updates the numbers."""
     with open(os.path.join(os.path.dirname(__file__), "presumed.txt"), encoding="utf-8") as file:
         (_, recipes), *rows = (line.split() for line in file)
     return {name: Presumption(_value(word), int(number), int(recipes)) for name, word, number in rows}

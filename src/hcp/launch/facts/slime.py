@@ -1,4 +1,4 @@
-"""Fact names: what slime and miles add to Megatron-LM's options, and what they set by themselves."""
+"""Fact names: what slime and miles add to Megatron-LM's options, and what they set themselves."""
 
 from collections.abc import Mapping
 from typing import Any
@@ -12,15 +12,15 @@ def _option(name: str, type: Any, doc: str, key: str = "") -> FactSpec:
 
 SLIME_FACTS: tuple[FactSpec, ...] = (
     _option("actor_num_nodes", "int", "nodes that train"),
-    _option("actor_num_gpus_per_node", "int", "GPUs of such a node"),
+    _option("actor_num_gpus_per_node", "int", "GPUs per such node"),
     _option("rollout_batch_size", "int", "prompts"),
     _option("samples_per_prompt", "size", "answers per prompt", "n_samples_per_prompt"),
-    _option("steps_per_rollout", "size", "optimizer steps per rollout; null = not said", "num_steps_per_rollout"),
+    _option("steps_per_rollout", "size", "optimizer steps per rollout; null = not stated", "num_steps_per_rollout"),
     _option("rollout_max_response_len", "size", "tokens of the longest answer"),
     _option("batches_by_tokens", "bool", "micro-batches by tokens", "use_dynamic_batch_size"),
-    _option("max_tokens_per_gpu", "size", "tokens of such a micro-batch per rank"),
-    _option("allgather_cp", "bool", "K and V are gathered, each rank has one piece of the packed row"),
-    _option("qkv_format", "str", "layout of the rows (miles alone has a choice): thd, bshd"),
+    _option("max_tokens_per_gpu", "size", "tokens per micro-batch and rank"),
+    _option("allgather_cp", "bool", "K and V are gathered; each rank has one piece of the packed row"),
+    _option("qkv_format", "str", "row layout (only miles has a choice): thd, bshd"),
     _option("train_backend", "str", "what trains: megatron, or fsdp (miles)"),
 )
 DEFAULTS: Mapping[str, Any] = {
@@ -38,4 +38,4 @@ DEFAULTS: Mapping[str, Any] = {
     "seq_length": 4096,
     "distributed_optimizer": True,
 }
-"""slime's own defaults, and what its `_set_default_megatron_args` puts in place of Megatron-LM's."""
+"""slime's own defaults, and those that its `_set_default_megatron_args` substitutes for Megatron-LM's."""

@@ -1,4 +1,4 @@
-"""What the table says of one fact, and the short constructor for facts that are fields of megatron-core's config."""
+"""A table entry for one fact, and the short constructor for facts that are fields of megatron-core's config."""
 
 from __future__ import annotations
 
@@ -15,17 +15,17 @@ class _Unknown:
 
 
 UNKNOWN: Final = _Unknown()
-"""As a default: an absent key decides nothing."""
+"""As a default: an absent key tells nothing."""
 
 
 class FactSpec(NamedTuple):
-    """One fact. `verl` keys write `@.megatron` for the engine's section of a role and `@model` for its model's.
-    A role is `actor_rollout_ref.actor`, `actor_rollout_ref.ref`, `critic` or (fine-tuning) `engine`; see `keys_of`.
+    """One fact. `verl` keys write `@.megatron` for the engine's section of a role and `@model` for its model's. A role
+    is `actor_rollout_ref.actor`, `actor_rollout_ref.ref`, `critic` or (fine-tuning) `engine`; see `keys_of`.
 
-    `default` is what an absent key means where upstream fills it in; `defaults` overrides it per dialect.
-    Types: size = whole number >= 1; sizes = list of whole numbers; comm = string or list of strings;
-    layers = one layer in n, or a number for each layer, also as Megatron-LM's "([0]*3+[1]*58)".
-    Every type admits None except where `default` is a value that is not None and upstream has no Optional.
+    `default` is what an absent key means if upstream fills it in; `defaults` overrides it per dialect. Types: size =
+    whole number >= 1; sizes = list of whole numbers; comm = string or list of strings; layers = one layer in n, or a
+    number for each layer, also as Megatron-LM's "([0]*3+[1]*58)". Every type allows None unless `default` is a value
+    other than None and upstream's field isn't Optional.
     """
 
     name: str
@@ -55,8 +55,8 @@ def field_spec(
 ) -> FactSpec:
     """A field of megatron-core's config: the same name as a flag, under Bridge's `model.` and in verl's override.
 
-    In verl a field that nobody overrides comes from the model's own config: unknown, unless `defaults["verl"]` says
-    what verl sets, or `kept` that no model of Megatron-Bridge changes the field's default.
+    In verl a field that isn't overridden comes from the model's own config: unknown, unless `defaults["verl"]` gives
+    what verl sets, or `kept` says that no model in Megatron-Bridge changes the field's default.
     """
     return FactSpec(
         name,

@@ -1,4 +1,4 @@
-"""Fact names: how the layers fall on the stages of a pipeline."""
+"""Fact names: how layers are assigned to pipeline stages."""
 
 from hcp.launch.facts.spec import UNKNOWN, FactSpec, field_spec
 
@@ -8,7 +8,7 @@ STAGE_FACTS: tuple[FactSpec, ...] = (
         "int",
         "num_layers_in_first_pipeline_stage",
         None,
-        "layers of the first pipeline stage; null = as many as the others",
+        "layers of the first pipeline stage; null = like the others",
         mlm=("decoder_first_pipeline_num_layers",),
         kept=True,
     ),
@@ -17,7 +17,7 @@ STAGE_FACTS: tuple[FactSpec, ...] = (
         "int",
         "num_layers_in_last_pipeline_stage",
         None,
-        "layers of the last pipeline stage; null = as many as the others",
+        "layers of the last pipeline stage; null = like the others",
         mlm=("decoder_last_pipeline_num_layers",),
         kept=True,
     ),
@@ -42,13 +42,13 @@ STAGE_FACTS: tuple[FactSpec, ...] = (
         "any",
         "pipeline_model_parallel_layout",
         None,
-        "which layers each pipeline stage holds, as text or a list of lists; null = the stages are alike",
+        "which layers each pipeline stage holds, as text or a list of lists; null = all stages alike",
         kept=True,
     ),
     FactSpec(
         "layers_per_virtual_stage",
         "size",
-        "Megatron-LM: layers of a virtual pipeline stage",
+        "Megatron-LM: layers per virtual pipeline stage",
         mlm=("num_layers_per_virtual_pipeline_stage",),
         default=UNKNOWN,
         defaults={"mlm": None},
@@ -56,7 +56,7 @@ STAGE_FACTS: tuple[FactSpec, ...] = (
     FactSpec(
         "virtual_stages_per_rank",
         "size",
-        "Megatron-LM: virtual pipeline stages of a rank",
+        "Megatron-LM: virtual pipeline stages per rank",
         mlm=("num_virtual_stages_per_pipeline_rank",),
         default=UNKNOWN,
         defaults={"mlm": None},
@@ -64,7 +64,7 @@ STAGE_FACTS: tuple[FactSpec, ...] = (
     FactSpec(
         "overlap_p2p_comm",
         "bool",
-        "Megatron-LM: the pipeline's messages overlap with computation",
+        "Megatron-LM: pipeline communication overlaps with computation",
         mlm_not=("no_overlap_p2p_communication",),
         default=UNKNOWN,
         defaults={"mlm": True},

@@ -1,4 +1,4 @@
-"""The one table of fact names: what each means, and which upstream key holds it in each dialect."""
+"""The table of fact names: what each means, and which upstream key sets it in each dialect."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ FACTS: dict[str, FactSpec] = {
 
 
 def keys_of(spec: FactSpec, dialect: str, role: str = "") -> tuple[str, ...]:
-    """The upstream keys of a fact in the dialect, the one to write first.
+    """The upstream keys of a fact in the dialect, the preferred one first.
 
     >>> keys_of(FACTS["cp"], "verl", "actor_rollout_ref.actor")[0]
     'actor_rollout_ref.actor.megatron.context_parallel_size'
@@ -71,7 +71,7 @@ def _verl_key(key: str, role: str) -> str | None:
         return _MODEL_OF_ROLE.get(role, "actor_rollout_ref.model") + key[6:]
     if role != "engine":
         return key.replace("@", role)
-    # The fine-tuning trainer: the engine's section is at the top, and torchrun decides the ranks, not `trainer.`.
+    # The fine-tuning trainer: the engine's section is at the top level, and torchrun sets the ranks, not `trainer.`.
     if key.startswith(("@.", "trainer.")):
         return key.replace("@.megatron", "engine") if key.startswith("@.megatron.") else None
     return key
@@ -93,13 +93,13 @@ def index_of(dialect: str, role: str = "") -> dict[str, Key]:
 
 
 def default_of(spec: FactSpec, dialect: str) -> Any:
-    """Upstream's default in that dialect, or `UNKNOWN` where it is decided elsewhere."""
+    """Upstream's default in that dialect, or `UNKNOWN` if it is set elsewhere."""
     own = _OWN_DEFAULTS.get(dialect, {})
     if spec.name in own:
         return own[spec.name]
     dialect = key_dialect(dialect)
     if dialect in ("nemo-rl", "ms-swift") and any(key.startswith("model.") for key in spec.bridge):
-        dialect = "verl"  # a field of the model: its own config decides, there as here
+        dialect = "verl"  # a field of the model: its own config sets it, there as here
     return spec.defaults.get(dialect, spec.default)
 
 
@@ -112,5 +112,5 @@ _KEYS_OF = {"bridge-provider": "bridge", "slime": "mlm"}
 
 
 def key_dialect(dialect: str) -> str:
-    """The dialect whose keys a launch has: a bare model provider's are those of Bridge, slime's of Megatron-LM."""
+    """The dialect whose keys a launch uses: a bare model provider uses Bridge's, slime Megatron-LM's."""
     return _KEYS_OF.get(dialect, dialect)

@@ -1,4 +1,4 @@
-"""Fact names: what verl's start-up asks of batches."""
+"""Fact names: batch settings that verl checks at start-up."""
 
 from hcp.launch.facts.spec import FactSpec
 
@@ -6,7 +6,7 @@ _ROLLOUT, _REF = "actor_rollout_ref.rollout", "actor_rollout_ref.ref"
 
 
 def _size(name: str, doc: str, key: str) -> FactSpec:
-    return FactSpec(name, "size", f"verl: {doc}; null = not said", verl=(key,), defaults={"verl": None})
+    return FactSpec(name, "size", f"verl: {doc}; null = not stated", verl=(key,), defaults={"verl": None})
 
 
 VERL_FACTS: tuple[FactSpec, ...] = (
@@ -21,10 +21,10 @@ VERL_FACTS: tuple[FactSpec, ...] = (
         verl=("@.megatron.vanilla_mbridge",),
         defaults={"verl": None},
     ),
-    _size("ppo_micro_batch_size", "sequences per forward over all ranks (old)", "@.ppo_micro_batch_size"),
+    _size("ppo_micro_batch_size", "sequences per forward pass over all ranks (old)", "@.ppo_micro_batch_size"),
     _size(
         "rollout_log_prob_micro_batch_size_per_gpu",
-        "sequences per forward for the old log-probabilities",
+        "sequences per forward pass for the old log-probabilities",
         f"{_ROLLOUT}.log_prob_micro_batch_size_per_gpu",
     ),
     _size(
@@ -32,7 +32,7 @@ VERL_FACTS: tuple[FactSpec, ...] = (
     ),
     _size(
         "log_prob_micro_batch_size_per_gpu",
-        "sequences per forward of the reference model",
+        "sequences per forward pass of the reference model",
         f"{_REF}.log_prob_micro_batch_size_per_gpu",
     ),
     _size("log_prob_micro_batch_size", "the same over all ranks (old)", f"{_REF}.log_prob_micro_batch_size"),

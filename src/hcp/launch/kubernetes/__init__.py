@@ -1,1 +1,1 @@
-"""Launches in Kubernetes manifests: what a container starts is followed like a script."""
+"""Launches in Kubernetes manifests: a container's command is followed like a script."""

@@ -24,12 +24,12 @@ def read_kubernetes(text: str, target: str, forced: Dialect | None, beside: Besi
     """The launches that the containers of a file start.
 
     Raises:
-        HcpError: no YAML, or no container that starts a training program.
+        HcpError: not YAML, or no container that starts a training program.
     """
     documents = Parser(text, target, False, "Kubernetes objects").documents()
     texts = Texts(text, target)
     scripts = _config_maps(documents, texts)
-    beside = beside._replace(folder=None)  # the folder of the file is not one of the container's
+    beside = beside._replace(folder=None)  # the file's folder isn't one of the container's
     found, notes, refusal = [], [], None
     for workload in workloads(documents):
         script = Followed(texts.script, beside, _start(workload, scripts, texts))
@@ -50,12 +50,12 @@ def read_kubernetes(text: str, target: str, forced: Dialect | None, beside: Besi
         return (readings[0],)
     kept = several(readings, [location_of(one.launched.started.span) for _, one in found])
     if len(kept) == 1:
-        return (readings[0],)  # the pods of a job start the same
+        return (readings[0],)  # all pods of a job start the same command
     return tuple(reading._replace(ordinal=place) for place, reading in enumerate(kept))
 
 
 def _config_maps(documents: list[Map], texts: Texts) -> dict[str, dict[str, Value]]:
-    """The texts of the config maps of the file: name -> key -> text."""
+    """The texts of the file's config maps: name -> key -> text."""
     maps: dict[str, dict[str, Value]] = {}
     for document in documents:
         data = child(document, "data")
@@ -91,7 +91,7 @@ def _start(workload: TrainingPod, scripts: dict[str, dict[str, Value]], texts: T
 
 
 def _options(workload: TrainingPod, texts: Texts) -> list[Option]:
-    """How many nodes, and GPUs on each, as options that the readers of the job's size ask for."""
+    """The number of nodes, and GPUs on each, as options that the readers of the job size look for."""
     found = []
     if workload.nodes:
         span = texts.span(workload.nodes_at or workload.container)
@@ -106,7 +106,7 @@ def _options(workload: TrainingPod, texts: Texts) -> list[Option]:
 
 
 def _operators(workload: TrainingPod, texts: Texts) -> dict[str, tuple[Value | None, Span]]:
-    """The variables that the operator gives the pods.
+    """The variables that the operator sets in the pods.
 
     Source: kubeflow/training-operator pkg/controller.v1/pytorch/envvar.go; kubeflow/trainer's torch plugin. WORLD_SIZE
     is the number of pods, times `nprocPerNode` in later releases.
@@ -133,7 +133,7 @@ def _environment(
     texts: Texts,
     variables: dict[str, tuple[Value | None, Span]],
 ) -> str | None:
-    """Adds the container's own variables; returns what further ones may come from that is not in the file."""
+    """Adds the container's own variables; returns the sources outside the file from which others may come."""
     hidden = None
     for source in items_of(child(container, "envFrom")):
         name, before = word(child(source, "configMapRef", "name")), word(child(source, "prefix"))
@@ -155,14 +155,14 @@ def _environment(
 
 
 def _from(entry: Node, scripts: dict[str, dict[str, Value]], span: Span) -> Value:
-    """The value of a variable that stands in another object."""
+    """The value of a variable that is in another object."""
     place = child(entry, "valueFrom", "configMapKeyRef")
     value = scripts.get(word(child(place, "name")), {}).get(word(child(place, "key")))
-    return (Hole("its value is in another object of Kubernetes", span),) if value is None else value
+    return (Hole("its value is in another Kubernetes object", span),) if value is None else value
 
 
 def _ray_variables(runtime: Node, texts: Texts) -> dict[str, tuple[Value | None, Span]]:
-    """`env_vars` of `runtimeEnvYAML`, which is YAML in a text."""
+    """`env_vars` of `runtimeEnvYAML`, which is YAML in a string."""
     span = texts.span(runtime)
     try:
         (inner, *_) = Parser(word(runtime), texts.script.file, False, "a runtime environment").documents()
@@ -174,7 +174,7 @@ def _ray_variables(runtime: Node, texts: Texts) -> dict[str, tuple[Value | None,
 
 
 def _mounted(workload: TrainingPod, scripts: dict[str, dict[str, Value]]) -> dict[str, Value]:
-    """The files that config maps of the file put into the container: path -> text."""
+    """The files that the file's config maps mount into the container: path -> text."""
     sources = {
         word(child(volume, "name")): (word(child(source, "name")), items_of(child(source, "items")))
         for volume in items_of(child(workload.pod, "volumes"))

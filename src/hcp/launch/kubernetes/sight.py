@@ -1,4 +1,4 @@
-"""Whether a YAML text is objects of Kubernetes."""
+"""Whether a YAML text holds Kubernetes objects."""
 
 from __future__ import annotations
 
@@ -10,5 +10,5 @@ _KIND = re.compile(rf"^kind[ \t]*:[ \t]*[\"']?({_KINDS})\b", re.M)
 
 
 def is_kubernetes(text: str) -> bool:
-    """Whether a YAML text is objects of Kubernetes, of a kind that starts programs."""
+    """Whether a YAML text holds Kubernetes objects of a kind that starts programs."""
     return _OBJECT.search(text) is not None and _KIND.search(text) is not None

@@ -1,4 +1,4 @@
-"""Texts of a YAML file as values whose parts know their place in it."""
+"""Texts of a YAML file as values whose parts keep their location in it."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from hcp.bash.value import Hole, Lit, Part, ScriptText, Span, Value, cut
 from hcp.launch.yaml.nodes import List, Map, Node, Scalar
 
 _BREAK = re.compile("\r\n|[\n\r\x85\u2028\u2029]")
-"""What ends a line for libyaml, as its places count them."""
+"""What ends a line for libyaml, as its line numbers count them."""
 _REFERENCE = re.compile(r"\$(\$?)\(([A-Za-z_][\w.-]*)\)")
 
 
@@ -26,13 +26,13 @@ class Texts:
         return self._bytes(self._offset(place.line, place.column), self._offset(place.end_line, place.end_column))
 
     def value(self, node: Node) -> Value:
-        """A scalar's text; its parts stand where they are written, also the lines of a block."""
+        """A scalar's text; its parts have the location where they are written, also the lines of a block."""
         first, last = (
             self._offset(*place) for place in (node.location[1:3], (node.location.end_line, node.location.end_column))
         )
         raw = self.text[first:last]
         if not isinstance(node, Scalar):
-            return (Hole("a list or a mapping stands where a text is wanted", self.span(node)),)
+            return (Hole("found a list or a mapping where text is wanted", self.span(node)),)
         text = node.value if isinstance(node.value, str) else raw.strip("\"'")
         if raw[:1] == "|":
             return self._block(text, raw, first)
@@ -42,7 +42,7 @@ class Texts:
         return (Lit(text, self.span(node), False),)
 
     def _block(self, text: str, raw: str, first: int) -> Value:
-        """The lines of a literal block, each where it is written, without its indentation."""
+        """The lines of a literal block, each with its location, without indentation."""
         parts: list[Part] = []
         written = raw.split("\n")
         starts = [first]
@@ -70,7 +70,7 @@ class Texts:
 
 
 def expanded(value: Value, variables: dict[str, Value | None]) -> Value:
-    """A word of `command` or `args`, with what Kubernetes puts in for `$(NAME)` of the container's variables."""
+    """A word of `command` or `args`, with `$(NAME)` replaced by the container's variables as Kubernetes does."""
     parts: list[Part] = []
     for part in value:
         if not isinstance(part, Lit) or "$(" not in part.text:
@@ -88,24 +88,24 @@ def expanded(value: Value, variables: dict[str, Value | None]) -> Value:
 
 
 def child(node: Node | None, *path: str) -> Node | None:
-    """The node below a path of keys; None where there is none."""
+    """The node below a path of keys; None if there is none."""
     for key in path:
         node = node.items.get(key) if isinstance(node, Map) else None
     return node
 
 
 def items_of(node: Node | None) -> list[Node]:
-    """The entries of a list; none of anything else."""
+    """The entries of a list; empty for anything else."""
     return list(node.items) if isinstance(node, List) else []
 
 
 def word(node: Node | None) -> str:
-    """A scalar as plain text; "" where it is none."""
+    """A scalar as plain text; "" if it isn't one."""
     return str(node.value) if isinstance(node, Scalar) and node.value is not None else ""
 
 
 def number(node: Node | None, default: int | None) -> int | None:
-    """A whole number; None where it is another thing."""
+    """A whole number; None for anything else."""
     if node is None:
         return default
     text = word(node)

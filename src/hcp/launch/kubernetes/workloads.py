@@ -1,4 +1,4 @@
-"""The containers that train, by kind of workload, with how many pods there are and what each has."""
+"""The containers that train, by kind of workload, with the number of pods and what each has."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ _GPUS = ("nvidia.com/gpu", "amd.com/gpu")
 
 
 class TrainingPod(NamedTuple):
-    """One container with a command, or the entry point of a Ray job."""
+    """One container with a command, or a Ray job's entry point."""
 
     kind: str
     name: str
@@ -110,7 +110,7 @@ def _mpi_job(document: Map) -> Iterator[TrainingPod]:
 
 
 def _train_job(document: Map) -> Iterator[TrainingPod]:
-    """Kubeflow Trainer's TrainJob; what it leaves out stands in a runtime that is not in the file."""
+    """Kubeflow Trainer's TrainJob; what it omits is in a runtime that isn't in the file."""
     trainer = child(document, "spec", "trainer")
     if isinstance(trainer, Map) and _COMMAND & set(trainer.items):
         at = child(trainer, "numNodes")

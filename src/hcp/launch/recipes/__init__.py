@@ -1,1 +1,1 @@
-"""Megatron-Bridge's recipes by name: what each sets, by release, and a launch with the recipe that it names."""
+"""Megatron-Bridge's recipes by name: what each sets, by release, and launches merged with the recipe that they name."""

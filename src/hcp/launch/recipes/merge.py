@@ -1,4 +1,4 @@
-"""A launch together with the recipe that it, or `--recipe`, names."""
+"""Merges a launch with the recipe that it, or `--recipe`, names."""
 
 from __future__ import annotations
 
@@ -18,18 +18,18 @@ _ALONE = "<recipe>"
 
 
 def alone(name: str) -> Reading:
-    """The launch that is a recipe and nothing else."""
+    """The launch that consists only of a recipe."""
     return Reading("bridge", f"{_ALONE} {name}", "overrides", complete=False)
 
 
 def with_recipe(reading: Reading, name: str | None, version: str | None) -> Reading:
-    """The reading with what its recipe sets below what it says itself; as it is where no recipe is known.
+    """The reading with its recipe's settings, overridden by its own; unchanged if no recipe is known.
 
-    `name` is what the command line states, which wins over what the launch names. A name that the launch states and
-    no release has is a recipe of somebody's own.
+    `name` comes from the command line and overrides the launch's. A name in the launch that no release has is a custom
+    recipe.
 
     Raises:
-        HcpError: there is no such recipe, or not in this release; or the launch is no Bridge launch, or is complete.
+        HcpError: there is no such recipe, or not in this release; or the launch isn't a Bridge launch, or is complete.
     """
     named = recipe_of(reading)
     if name is None and (named is None or reading.complete or not _is_bridge(reading)):
@@ -37,16 +37,16 @@ def with_recipe(reading: Reading, name: str | None, version: str | None) -> Read
     if name is not None:
         if not _is_bridge(reading):
             raise HcpError(
-                f"found --recipe {name} with a {reading.dialect} launch; wanted a Megatron-Bridge one; leave it out"
+                f"found --recipe {name} with a {reading.dialect} launch; wanted a Megatron-Bridge one; omit it"
             )
         if reading.complete:
             raise HcpError(
-                f"found --recipe {name} with {reading.target}, which has all settings; wanted overrides; leave it out"
+                f"found --recipe {name} with {reading.target}, which has all settings; wanted overrides; omit it"
             )
         named = named._replace(name=name) if named is not None and named.name == name else Named(name)
     assert named is not None
     if name is None and not is_recipe(named.name):
-        note = f"{named.name} is no recipe of a Megatron-Bridge release that is known"
+        note = f"{named.name} is not a recipe of any known Megatron-Bridge release"
         return reading._replace(notes=(*reading.notes, note))
     return _merged(reading, _given(look_up(named.name, version), named.arguments), named, name)
 
@@ -56,7 +56,7 @@ def _is_bridge(reading: Reading) -> bool:
 
 
 def _given(recipe: Recipe, arguments: Mapping[str, Any]) -> Recipe:
-    """The recipe called with arguments: a key that one of them changes in an untold way is unknown."""
+    """The recipe called with arguments: a key that one of them changes in an unknown way is unknown."""
     values = {setting.key: setting.value for setting in recipe.settings}
     unknown = dict(recipe.unknown)
     by_name = {parameter.name: parameter for parameter in recipe.parameters}
@@ -64,13 +64,13 @@ def _given(recipe: Recipe, arguments: Mapping[str, Any]) -> Recipe:
     for name, value in arguments.items():
         parameter = by_name.get(name)
         if parameter is None:
-            keys = {*values, *unknown}  # an argument that is passed on: it may change anything
+            keys = {*values, *unknown}  # an argument that is passed on may change anything
             sets: tuple[str, ...] = ()
         else:
             keys, sets = {*parameter.sets, *parameter.changes}, parameter.sets
         for key in sorted(keys):
             values.pop(key, None)
-            unknown[key] = f"argument {name} of recipe {recipe.name} decides it"
+            unknown[key] = f"argument {name} of recipe {recipe.name} sets it"
             if key in sets and key not in touched:
                 values[key] = value
                 unknown.pop(key)
@@ -102,12 +102,12 @@ def _merged(reading: Reading, recipe: Recipe, named: Named, stated: str | None) 
         complete=True,
         role=whole.role,
         recipe=origin,
-        notes=(*reading.notes, f"the settings that are not written are those of {recipe.origin}"),
+        notes=(*reading.notes, f"settings that aren't written come from {recipe.origin}"),
     )
 
 
 _UNSYNCHRONIZED = "0.3."
-"""Releases whose launcher leaves the settings as they are."""
+"""Releases whose launcher doesn't change the settings."""
 _DATASET_LENGTHS = ("dataset.seq_length", "dataset.sequence_length")
 _CP_SIZES = ("model.context_parallel_size", "dist.eval_context_parallel_size")
 _SPECS = "dataset.offline_packing_specs"
@@ -116,7 +116,7 @@ _SPECS = "dataset.offline_packing_specs"
 def _synchronized(reading: Reading) -> Reading:
     """The settings as Bridge's launcher leaves them after the overrides (from 0.6 on recipe_runner.py, `sync_*`).
 
-    Before 0.6 it sets the model's length alone, and no dataset has the keys that the others look for.
+    Before 0.6 it sets only the model's length, and no dataset has the keys that the others look for.
     """
     values = {setting.key: setting.value for setting in reading.settings}
     cp_sizes = [size for key in _CP_SIZES if isinstance(size := values.get(key), int)]

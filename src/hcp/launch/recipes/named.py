@@ -1,4 +1,4 @@
-"""Which recipe a launch names: in a YAML, by a launcher's option, or by the options that its name is made of."""
+"""Which recipe a launch names: in a YAML, with a launcher's option, or with the options that make up its name."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ _ALIASES = {
 
 
 class Named(NamedTuple):
-    """A recipe's name, and what it is called with. `synchronizes`: by a launcher that sets lengths by the dataset's."""
+    """A recipe's name and arguments. `synchronizes`: the launcher copies lengths from the dataset."""
 
     name: str
     arguments: Mapping[str, Any] = MappingProxyType({})
@@ -32,7 +32,7 @@ class Named(NamedTuple):
 
 
 def recipe_of(reading: Reading) -> Named | None:
-    """The recipe that a launch names; None where it names none."""
+    """The recipe that a launch names; None if it names none."""
     written = {setting.key: setting.value for setting in reading.settings}
     for key in _YAML_KEYS:
         target = written.get(key)

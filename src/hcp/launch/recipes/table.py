@@ -1,4 +1,4 @@
-"""What a recipe of Megatron-Bridge sets, out of `recipes.txt`, which bench/recipes/table.py writes."""
+"""What a Megatron-Bridge recipe sets, from `recipes.txt`, which bench/recipes/table.py writes."""
 
 from __future__ import annotations
 
@@ -12,11 +12,11 @@ from hcp.launch.fact import Elsewhere, Setting
 _FILE = os.path.join(os.path.dirname(__file__), "recipes.txt")
 _NEAREST = 3
 ROWS_A_BLOCK = 64
-"""A row names the settings in which it differs from the one before it; the first of a block names all of its own."""
+"""A row lists the settings in which it differs from the row before; the first of a block lists all of its settings."""
 
 
 class RecipeParameter(NamedTuple):
-    """A recipe's argument: the keys that take its value, and those that change with it in another way."""
+    """A recipe's argument: the keys set to its value, and those that it changes in another way."""
 
     name: str
     sets: tuple[str, ...]
@@ -24,7 +24,7 @@ class RecipeParameter(NamedTuple):
 
 
 class Recipe(NamedTuple):
-    """A recipe as a release has it, or as all releases have it that do; `unknown` says why of each key."""
+    """A recipe in one release, or what all releases that have it agree on; `unknown` says why, for each unknown key."""
 
     name: str
     origin: str
@@ -32,9 +32,9 @@ class Recipe(NamedTuple):
     unknown: Mapping[str, str]
     parameters: tuple[RecipeParameter, ...]
     model: str
-    """The Hugging Face model that it trains; "" = not told."""
+    """The Hugging Face model that it trains; "" = not known."""
     release: str = ""
-    """Megatron-Bridge's; "" = any that has the recipe."""
+    """Megatron-Bridge's release; "" = any that has the recipe."""
 
 
 class _Table(NamedTuple):
@@ -49,15 +49,15 @@ class _Table(NamedTuple):
 
 
 def releases() -> list[str]:
-    """The releases whose recipes are known, oldest first; a development version has its commit behind a +."""
+    """The releases whose recipes are known, oldest first; a development version has its commit after a +."""
     return _read().releases
 
 
 def look_up(name: str, version: str | None) -> Recipe:
-    """The recipe in a release; where the release is unknown, what all releases agree on.
+    """The recipe in a release; if the release is unknown, what all releases agree on.
 
     Raises:
-        HcpError: no release has it, or this one has not.
+        HcpError: no release has it, or this one doesn't.
     """
     table = _read()
     numbers = _numbers(table, name)
@@ -129,8 +129,8 @@ def _recipe(table: _Table, name: str, number: str, release: str) -> Recipe:
         key, _, value = table.settings[place].partition(" ")
         settings.append(Setting(key, json.loads(value)))
     model = "" if model == "-" else model
-    reason = f"recipe {name} decides it in a way that its source does not tell"
-    of_model = Elsewhere(f"the config.json of {model} decides it: give it with --model")
+    reason = f"recipe {name} sets it in a way that its source doesn't show"
+    of_model = Elsewhere(f"the config.json of {model} sets it: give it with --model")
     unknown = {
         key: of_model if model and key.startswith("model.") else reason
         for key in table.unknown[int(keys)].split()
@@ -144,7 +144,7 @@ def _recipe(table: _Table, name: str, number: str, release: str) -> Recipe:
 
 
 def _agreed(found: Sequence[Recipe], having: Sequence[str]) -> Recipe:
-    """What the recipes of all releases have in common."""
+    """What the recipe has in common in all releases."""
     first = found[0]
     where = f"Bridge {_range(having)}"
     values = [{setting.key: setting.value for setting in recipe.settings} for recipe in found]
@@ -164,7 +164,7 @@ def _agreed(found: Sequence[Recipe], having: Sequence[str]) -> Recipe:
 
 
 def _widest(found: Sequence[Recipe], name: str) -> RecipeParameter:
-    """An argument over several releases: it sets what it sets in all, and changes whatever it touches in one."""
+    """An argument over several releases: it sets what it sets in all of them, and changes what it changes in any."""
     there = [parameter for recipe in found for parameter in recipe.parameters if parameter.name == name]
     sets = set(there[0].sets).intersection(*(parameter.sets for parameter in there))
     touched = {key for parameter in there for key in (*parameter.sets, *parameter.changes)}
@@ -183,7 +183,7 @@ def _unknown(table: _Table, name: str) -> HcpError:
     near = _near(table, name, None)
     return HcpError(
         f"Megatron-Bridge {_range(table.releases)} has no recipe {name[:80]!r}; wanted a recipe function's name; "
-        f"{near or 'bench/recipes/table.py says how the list is made'}"
+        f"{near or 'bench/recipes/table.py shows how the list is made'}"
     )
 
 

@@ -1,4 +1,4 @@
-"""The words of a training command as a job of ours can repeat them."""
+"""The words of a training command, in a form that a rendered job can repeat."""
 
 from __future__ import annotations
 
@@ -7,13 +7,13 @@ from hcp.launch.fact import Argument, RunText
 
 
 def argv_of(items: Items) -> tuple[Argument, ...] | None:
-    """The words; None where one is not known."""
+    """The words; None if one isn't known."""
     words = [_argument(item) for item in items]
     return tuple(word for word in words if word is not None) if None not in words else None
 
 
 def why_hidden(items: Items) -> str:
-    """Which word is not known, as far as it is written, and why; "" where all are."""
+    """Which word isn't known, as far as it is written, and why; "" if all are known."""
     for before, item in zip((None, *items), items, strict=False):
         if _argument(item) is None:
             option = before.text if isinstance(before, Field) and (before.text or "").startswith("-") else None
@@ -25,7 +25,7 @@ def why_hidden(items: Items) -> str:
 
 
 def _argument(item: Item) -> Argument | None:
-    """A word, also where it holds variables that the job will have; None where it is not known."""
+    """A word, which may contain variables that the job will have; None if it isn't known."""
     if not isinstance(item, Field):
         return None
     if item.text is not None:

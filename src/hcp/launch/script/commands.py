@@ -17,7 +17,7 @@ _WRAPPERS_NAMES = (
     "chrt prlimit torchpippy bsub qsub"
 )
 WRAPPERS = frozenset(_WRAPPERS_NAMES.split())
-"""Programs that start the program named later among their words."""
+"""Programs that start another program, named later among their arguments."""
 _PYTHON = re.compile(r"(?:python[\d.]*|pypy3?)$")
 _SHELLS = {"bash", "sh", "zsh", "dash", "ksh"}
 _TORCHRUN_MODULES = {
@@ -31,10 +31,10 @@ _ASSIGNMENT = re.compile(r"([A-Za-z_]\w*)=")
 
 
 def take_apart(items: Items, context: StartContext, span: Span) -> Started | Handed | None:
-    """What the words start; None where that is no Python program and no shell."""
+    """What the words start; None if it is neither a Python program nor a shell."""
     place = 0
     if items and isinstance(items[0], Field) and items[0].prefix.startswith("--"):
-        return Started(context, None, False, items, span)  # a bare command line in a file of its own
+        return Started(context, None, False, items, span)  # a bare command line in its own file
     while place < len(items):
         item = items[place]
         name = _name(item)
@@ -65,7 +65,7 @@ def take_apart(items: Items, context: StartContext, span: Span) -> Started | Han
         elif name in _SHELLS:
             return _shell(items, place + 1, context)
         elif name == "megatron" and place + 1 < len(items) and _text(items[place + 1]):
-            # ms-swift's own command, which starts torchrun by itself
+            # ms-swift's own command, which starts torchrun itself
             return Started(context, f"megatron {_text(items[place + 1])}", False, items[place + 2 :], span)
         elif name == "ray":
             following = _ray(items, place)
@@ -99,7 +99,7 @@ def _text(item: Item) -> str:
 
 
 def _name(item: Item) -> str:
-    """A program's name without its folder; known also where only the folder is unknown, else ""."""
+    """A program's name without its folder, even if the folder is unknown; else ""."""
     if not isinstance(item, Field):
         return ""
     text = item.text
@@ -189,7 +189,7 @@ def _torchrun(items: Items, place: int, context: StartContext, span: Span) -> St
     if not is_module and "no_python" in names and _name(script) in _SHELLS:
         return _shell(items, rest, context)
     if not isinstance(script, Field):
-        # An unknown word where the script is named: perhaps options, perhaps the script itself.
+        # An unknown word in the script's position: perhaps options, perhaps the script itself.
         later = next((at for at in range(place, min(len(items), place + 8)) if _is_bare_script(items[at])), None)
         if later is not None:
             context = context.with_options("torchrun", (), script.reason)

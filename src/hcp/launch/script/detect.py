@@ -1,4 +1,4 @@
-"""Whether a text without a telling name is a shell script."""
+"""Whether a text whose name doesn't tell is a shell script."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ _MOST_PER_SIGN = 5
 
 
 def looks_like_shell(text: str) -> bool:
-    """Whether a text is rather a shell script than YAML, JSON, Python or a list of overrides.
+    """Whether a text is a shell script rather than YAML, JSON, Python or a list of overrides.
 
     >>> looks_like_shell("torchrun pretrain_gpt.py --num-layers 2"), looks_like_shell("model:\\n  seq_length: 8")
     (True, False)

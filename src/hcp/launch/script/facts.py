@@ -1,4 +1,4 @@
-"""Facts that no flag of the model's holds: how ranks are started, on what, with which environment."""
+"""Facts without a model flag: how ranks are started, on what, with which environment."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from hcp.launch.script.started import Launched, StartContext
 
 
 class Facts:
-    """Collects facts, and why others are unknown. Facts are printed: no credential is among them."""
+    """Collects facts, and why others are unknown. Facts are printed, so credentials are left out."""
 
     def __init__(self) -> None:
         self.known: dict[str, Fact] = {}
@@ -55,7 +55,7 @@ def facts_of(launched: Launched, dialect: Dialect) -> Facts:
 
 
 def _other_ranks(facts: Facts, context: StartContext, start: str | None) -> None:
-    """The ranks that mpirun starts, or that the variables of a plain python count (`WORLD_SIZE=48 python …`)."""
+    """The ranks that mpirun starts, or that the variables of a plain python command give (`WORLD_SIZE=48 python …`)."""
     ranks, per_node = context.options.get("mpirun.np"), context.options.get("mpirun.ranks_per_node")
     if ranks is not None:
         _put_number(facts, "world_size", ranks)
@@ -117,7 +117,7 @@ def _environment(facts: Facts, launched: Launched) -> None:
 
 
 def _exported(option: Option | None) -> frozenset[str] | None:
-    """The only names that srun passes on; None = all of them."""
+    """The names that srun passes on; None = all of them."""
     text = option.plain if option is not None else None
     if not isinstance(text, str) or "ALL" in text.split(","):
         return None
@@ -162,7 +162,7 @@ def _variable(facts: Facts, name: str) -> object:
 
 
 def _by_variable(facts: Facts, name: str, variable: str) -> bool:
-    """Whether a variable stands for an option of torchrun that is not given; then it is the fact, or why it lacks."""
+    """Whether a variable replaces an option of torchrun that isn't given, and so sets the fact or why it is missing."""
     facts.unknown.update(
         {
             f"torchrun.{other}": f"torchrun reads it from PET_{other.upper()}"
@@ -189,7 +189,7 @@ def _default_one(facts: Facts, name: str, flag: str, hidden: str | None) -> None
 
 
 def _put_number(facts: Facts, name: str, option: Option, elastic: bool = False) -> bool:
-    """The option's value as the fact's number; False where it is none."""
+    """The option's value as the fact's number; False if it isn't one."""
     text = option.plain
     if isinstance(text, str):
         low, colon, high = text.strip().partition(":" if elastic else "-")
@@ -204,7 +204,7 @@ def _put_number(facts: Facts, name: str, option: Option, elastic: bool = False) 
 
 
 def _slurm_option(context: StartContext, name: str) -> Option | None:
-    """The option of srun, else of the job: Slurm's, PBS's, or the size of a workload of Kubernetes."""
+    """The option of srun, else of the job: Slurm's, PBS's, or the size of a Kubernetes workload."""
     options = (context.options.get(f"{program}.{name}") for program in ("srun", "sbatch", "pbs", "pod"))
     return next(filter(None, options), None)
 

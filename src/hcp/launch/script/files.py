@@ -1,9 +1,9 @@
-"""The files that a script sources or starts, as far as they may be read.
+"""The files that a script sources or starts, if they may be read.
 
-Read are regular files in the script's own folder or below it, never through a link, and what `--source` names:
+Only regular files in the script's own folder or below are read, never through a link, and what `--source` names:
 
-* `--source FILE` stands for a sourced file of the same name, and alone for one whose name is not known;
-* `--source FOLDER` is searched for the path, then for what is left of it without its first folder, and so on.
+* `--source FILE` replaces a sourced file of the same name; a single one also replaces one whose name isn't known;
+* `--source FOLDER` is searched for the path, then for the path without its first folder, and so on.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from hcp.core.files import read_regular
 from hcp.launch.fact import Beside
 
 MAX_CHARACTERS = 200_000
-"""Of a script, and of all files together that it sources or starts."""
+"""The limit for a script, and for all files together that it sources or starts."""
 _MAX_FILES = 40
 _DO = "name it with --source FILE"
 
@@ -32,13 +32,13 @@ class Files:
     def __init__(self, beside: Beside) -> None:
         self.beside = beside
         self.read: dict[str, Script] = {}
-        """By the name that is shown."""
+        """By displayed name."""
         self._refused: dict[str, str] = {}
         self.unused = list(beside.sources)
         self._left = MAX_CHARACTERS
 
     def find(self, value: Value) -> Script | str:
-        """The file that a path names, or why it is not read, with what to do."""
+        """The file at a path, or why it is not read, with what to do."""
         path = below(value)
         names = _known_end(value)
         for given in self.beside.sources:
@@ -63,11 +63,11 @@ class Files:
     def _why(self, path: str | None, value: Value) -> str:
         if path is None:
             text = text_of(value)
-            return "its path is not known" if text is None else "it is no path below the script's folder"
+            return "its path isn't known" if text is None else "it isn't a path below the script's folder"
         if ".." in path.split("/"):
-            return "it lies outside the script's folder"
+            return "it is outside the script's folder"
         if self.beside.folder is None:
-            return "the script's folder is not known"
+            return "the script's folder isn't known"
         return f"there is no such file in {self.beside.folder or '.'}"
 
     def _given(self, source: str, place: str, inside: str | None) -> Script | str:
@@ -86,7 +86,7 @@ class Files:
         return self._refused[name]
 
     def _taken(self, name: str, place: str, inside: str | None) -> str | None:
-        """Reads a file into `read`; returns why not."""
+        """Reads a file into `read`; returns the reason if that fails."""
         if len(self.read) >= _MAX_FILES:
             return f"more than {_MAX_FILES} files are sourced"
         folder = None if inside is None else Path(inside)
@@ -106,7 +106,7 @@ class Files:
 
 
 def _known_end(value: Value) -> list[str]:
-    """The folders and the file's name at the end of a path, as far as they are known."""
+    """The trailing folders and file name of a path, as far as they are known."""
     if not value or not isinstance(value[-1], Lit):
         path = below(value)
         return [] if path is None else _names(path)
@@ -118,7 +118,7 @@ def _known_end(value: Value) -> list[str]:
     if path is not None:
         return _names(path)
     if start and not text.startswith("/"):
-        text = text.partition("/")[2]  # the first name is not known as a whole
+        text = text.partition("/")[2]  # the first name is only partly known
     return _names(text)
 
 

@@ -1,4 +1,4 @@
-"""A training command's words as settings, with the reason where one cannot be told."""
+"""A training command's words as settings, with the reason for those that can't be determined."""
 
 from __future__ import annotations
 
@@ -21,12 +21,12 @@ _SEVERAL = re.compile(
     r"|high_priority_stream_groups|iterations_to_skip|moe_aux_loss_coeff|moe_router_load_balancing_type|mrope_section"
     r"|profile_ranks|rampup_batch_size|spec)$"
 )
-"""Options of several values (`nargs`), besides those whose fact says so."""
+"""Options with several values (`nargs`), besides those whose fact says so."""
 _ARGUMENTS = re.compile(r"(ARG|OPT|OPTION|FLAG|EXTRA|PARAM|OVERRIDE|CONFIG|CMD)", re.I)
 
 
 class Gathered(NamedTuple):
-    """`settings` as read, `unknown` key -> why, and why further ones may exist that could not be seen."""
+    """`settings` as read, `unknown` key -> why, and why further ones may exist that couldn't be seen."""
 
     settings: tuple[Setting, ...]
     unknown: dict[str, str]
@@ -38,7 +38,7 @@ def location_of(span: Span) -> Location:
 
 
 def flags_of(items: Iterable[Item], *, short: bool = False, dialect: Dialect = "mlm") -> Gathered:
-    """Megatron-LM's flags. As in argparse, the last one of a name counts. `short`: also `-tp 4`."""
+    """Megatron-LM's flags. As in argparse, the last occurrence of a name counts. `short`: also `-tp 4`."""
     gatherer = _Flags(short, dialect)
     for item in items:
         gatherer.take(item)
@@ -127,12 +127,12 @@ class _Flags:
             self._extend(span)
 
     def _is_for_flags(self, item: Unseen) -> bool:
-        """Whether a variable's name says that it holds flags: `$EXTRA_ARGS`."""
+        """Whether a variable's name suggests that it holds flags: `$EXTRA_ARGS`."""
         written = item.span[0].data[item.span[1] : item.span[2]].decode("utf-8", "replace")
         return _ARGUMENTS.search(written) is not None and len(written) < 80
 
     def _wants_value(self) -> bool:
-        """Whether an unknown word here is rather the flag's value than something of its own."""
+        """Whether an unknown word here is probably the flag's value."""
         if self.key is None:
             return False
         entry = self.index.get(self.key)
@@ -168,7 +168,7 @@ class _Flags:
 
 
 def _is_path(word: Field) -> bool:
-    """Whether a word whose start is not known cannot be an option: `${DATA}/x.jsonl`."""
+    """Whether a word whose start isn't known can't be an option: `${DATA}/x.jsonl`."""
     return any(isinstance(part, Lit) and part.text[:1] in ("/", ".") for part in word.parts)
 
 
@@ -177,7 +177,7 @@ def _starts_flag(item: Item) -> bool:
 
 
 def _begins_with_value(items: Items) -> bool:
-    """Whether the first word may be a value of the flag before."""
+    """Whether the first word may be a value of the preceding flag."""
     if not items:
         return False
     if isinstance(items[0], Maybe):
@@ -229,7 +229,7 @@ def overrides_of(items: Iterable[Item]) -> Overrides:
 
 
 def flag_names(items: Items) -> set[str]:
-    """The names of all flags and overrides that the words may hold."""
+    """The names of all flags and overrides that the words may contain."""
     names: set[str] = set()
     for item in items:
         if isinstance(item, Maybe):

@@ -1,4 +1,4 @@
-"""Follows a script, and collects the programs that it starts."""
+"""Follows a script and collects the programs that it starts."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ MAX_LAUNCHES = 200
 
 
 def follow(text: str, target: str, beside: Beside = ALONE) -> Followed:
-    """A script, followed to its end.
+    """Follows a script to its end.
 
     Raises:
         HcpError: the text is too long, or binary.
@@ -42,7 +42,7 @@ def follow(text: str, target: str, beside: Beside = ALONE) -> Followed:
 
 
 class ContainerStart(NamedTuple):
-    """What a container starts with in place of a script: a command, its variables, files and size."""
+    """What a container starts instead of a script: a command, its variables, files and size."""
 
     items: Items
     variables: Mapping[str, tuple[Value | None, Span]]
@@ -54,9 +54,9 @@ class ContainerStart(NamedTuple):
 
 
 class Followed:
-    """A script that was followed to its end: the programs that it starts, in that order.
+    """A script followed to its end: the programs that it starts, in order.
 
-    With `start` it is a command in another text, which is no script itself.
+    With `start` it is a command in another text that isn't itself a script.
     """
 
     def __init__(self, text: ScriptText, beside: Beside = ALONE, start: ContainerStart | None = None) -> None:
@@ -64,22 +64,22 @@ class Followed:
         self.script = parse(text if start is None else ScriptText(b"", text.file))
         self.launches: list[Launched] = []
         self.context = StartContext()
-        """How what is started here is started: the options of the job, and of the commands around a nested script."""
+        """How programs are started here: the options of the job, and of the commands around a nested script."""
         self.files = Files(beside)
         self.unread: list[str] = []
-        """Scripts that are started, but not read."""
+        """Scripts that are started but not read."""
         arguments = None if beside.arguments is None else _words(beside.arguments)
         self.walker = Walker(self.script, STATEMENTS, self._command, self._variable, self.files.find, arguments)
         self.walker.is_copied = b"#SBATCH" in text.data  # sbatch runs a copy
         self._read_header(self.script.text)
         if late := late_directives(self.script):
-            self.walker.note(f"{late} #SBATCH line(s) stand after the first command: sbatch does not read them")
+            self.walker.note(f"{late} #SBATCH line(s) come after the first command: sbatch doesn't read them")
         if start is None:
             self.walker.walk()
         else:
             self._walk_from(start)
         for source in self.files.unused:
-            self.walker.note(f"--source {source} stands for no file that the script sources or starts")
+            self.walker.note(f"--source {source} matches no file that the script sources or starts")
 
     def _walk_from(self, start: ContainerStart) -> None:
         self.walker.vars |= {name: Var(value, None, True, span) for name, (value, span) in start.variables.items()}
@@ -101,7 +101,7 @@ class Followed:
         )
 
     def _read_header(self, text: ScriptText) -> None:
-        """Takes in the #SBATCH lines; options on sbatch's own command line win."""
+        """Reads the #SBATCH lines; options on sbatch's own command line take precedence."""
         new = tuple(option for option in sbatch_header(text) if f"sbatch.{option.name}" not in self.context.options)
         self.context = self.context.with_options("sbatch", new, None)
         self.context = self.context.with_options("pbs", tuple(pbs_header(text)), None)
@@ -120,7 +120,7 @@ class Followed:
         return None
 
     def _script(self, walker: Walker, handed: Handed) -> Status:
-        """A script that the words give to another shell."""
+        """A script that the words pass to another shell."""
         if walker.shells >= MAX_SHELLS:
             return None
         given = {name: Var(value, None, True, span) for name, (value, span) in handed.context.environment.items()}
@@ -139,12 +139,12 @@ class Followed:
             self.context = outer
 
     def _file(self, walker: Walker, handed: Handed, path: Value, given: dict[str, Var]) -> Status:
-        """A script in a file of its own."""
+        """A script in its own file."""
         path = seen_from_folder(walker, path)
         shown = text_of(path) or below(path) or text_of(path[-1:]) or "a script"
         script = self.files.find(path)
         if isinstance(script, str):
-            walker.note(f"{shown} is started, but not read: {script}")
+            walker.note(f"{shown} is started but not read: {script}")
             reason, _, do = script.partition("; ")
             self.unread.append(
                 f"{shown.removeprefix('./')}, which it starts, is not read ({reason}); wanted the script that starts "
@@ -157,7 +157,7 @@ class Followed:
 
 
 def _words(arguments: tuple[str, ...]) -> Items:
-    """The words of `--args`, placed in a text of their own."""
+    """The words of `--args`, with locations in their own text."""
     text = ScriptText(" ".join(arguments).encode("utf-8", "replace"), "--args")
     words = []
     start = 0

@@ -12,7 +12,7 @@ from hcp.launch.script.flags import flags_of, overrides_of
 from hcp.launch.script.started import Launched
 
 SWIFT = frozenset(("sft", "pt", "rlhf"))
-"""What `megatron` of ms-swift trains with; its `export` trains nothing."""
+"""The training subcommands of ms-swift's `megatron`; its `export` trains nothing."""
 _SLIME = re.compile(r"(^|/)train(_async|_multi_turn)?\.py$|^(slime|miles)(\.|$)")
 _SWIFT_MODULE = re.compile(r"(^|[/.])swift[/.]cli[/.]_megatron[/.](sft|pt|rlhf)(\.py)?$")
 _NEMO_RL = re.compile(r"(^|/)run_\w{0,40}(grpo|sft|dpo|ppo|rm|distillation|gdpo|vlm)\w{0,40}\.py$")
@@ -20,9 +20,9 @@ _CONFIG = "--config"
 
 
 def framework_of(launched: Launched, names: set[str]) -> Dialect | None:
-    """The dialect of a command of one of these frameworks; None for any other, and where no Megatron trains.
+    """The dialect of a command of one of these frameworks; None for any other, and if Megatron doesn't train.
 
-    `names` are those of its options, with dashes in front, and of its overrides.
+    `names` are those of its options, with leading dashes, and of its overrides.
     """
     script = launched.started.script or ""
     flags = {name[2:] for name in names if name.startswith("--")}
@@ -37,7 +37,7 @@ def framework_of(launched: Launched, names: set[str]) -> Dialect | None:
 
 
 def trained_by_fsdp(launched: Launched) -> bool:
-    """Whether a command of slime or miles trains with torch's FSDP, which has none of Megatron's parallel sizes."""
+    """Whether a command of slime or miles trains with torch FSDP, which has none of Megatron's parallel sizes."""
     return "fsdp" in _values(launched.started.arguments, "--train-backend")
 
 
@@ -65,7 +65,7 @@ def _swift(target: str, items: Items, facts: Facts) -> tuple[Reading, dict[str, 
     unseen = gathered.unseen
     first = items[0] if items else None
     if isinstance(first, Field) and first.prefix.endswith((".yaml", ".yml", ".json")):
-        unseen = unseen or f"{first.prefix[:60]} holds further arguments, and is not read"
+        unseen = unseen or f"{first.prefix[:60]} holds further arguments and is not read"
     start = facts.known.get("start")
     if start is None or start.value not in ELASTIC_STARTS:
         found, hidden = ranks_of(facts.known, facts.unknown)
@@ -76,7 +76,7 @@ def _swift(target: str, items: Items, facts: Facts) -> tuple[Reading, dict[str, 
 
 
 def _values(items: Items, flag: str) -> list[str]:
-    """The values of an option of one value, as far as they are known, in their order."""
+    """The values of a single-valued option, as far as they are known, in order."""
     texts = [(item.text or "") if isinstance(item, Field) else "" for item in items]
     after = [texts[place + 1] for place, text in enumerate(texts[:-1]) if text == flag]
     return [*after, *(text.partition("=")[2] for text in texts if text.startswith(f"{flag}="))]

@@ -62,7 +62,7 @@ _SLURM_BARE_NAMES = (
     "container_remap_root no_container_remap_root propagate get_user_env interactive"
 )
 SLURM_BARE = frozenset(_SLURM_BARE_NAMES.split())
-"""Options that take no value, or one only after `=`. (srun's -I, -K and -k take one that is glued on.)"""
+"""Options that take no value, or one only after `=`. (srun's -I, -K and -k take one without a space.)"""
 _SBATCH_WITH_VALUE = frozenset({"wait"})
 """srun: `--wait SECONDS`; sbatch: `--wait` without a value."""
 _TORCHRUN_BARE_NAMES = (
@@ -82,12 +82,12 @@ class Option(NamedTuple):
 
     @property
     def plain(self) -> object:
-        """True for a bare option, else its text, or None where that is unknown."""
+        """True for a bare option, else its text, or None if that is unknown."""
         return True if self.value is None else text_of(self.value)
 
 
 class Options(NamedTuple):
-    """The options at the start of a list of words, and the place of the first word after them."""
+    """The options at the start of a list of words, and the index of the first word after them."""
 
     found: tuple[Option, ...]
     rest: int
@@ -112,7 +112,7 @@ _MPI_RANKS = {
 
 
 def mpi_options(items: Sequence[Item], start: int, end: int) -> Options:
-    """How many ranks mpirun starts, and how many on a node (Open MPI's and MPICH's names)."""
+    """How many ranks mpirun starts, in total and per node (Open MPI's and MPICH's option names)."""
     found: list[Option] = []
     for place in range(start, end - 1):
         option, argument = items[place], items[place + 1]
@@ -166,7 +166,7 @@ def _options(items: Sequence[Item], start: int, bare: frozenset[str], short: dic
 
 
 def _named(item: Field, word: str, bare: frozenset[str], short: dict[str, str]) -> tuple[str, Value | None, bool]:
-    """An option's long name, the value in the same word if any, and whether nothing more is to come."""
+    """An option's long name, the value in the same word if any, and whether the option is complete."""
     if word[:2] == "--" or not short:
         name, equals, _ = word.lstrip("-").partition("=")
         value = _after(item, word.index("=") + 1) if equals else None
@@ -180,7 +180,7 @@ def _named(item: Field, word: str, bare: frozenset[str], short: dict[str, str]) 
 
 
 def _after(item: Field, count: int) -> Value:
-    """The word's parts from the `count`-th character on, which lies in its known start."""
+    """The word's parts from the `count`-th character on, which is in its known start."""
     parts: list[Lit] = []
     for place, part in enumerate(item.parts):
         if not isinstance(part, Lit):
@@ -206,7 +206,7 @@ def _from_to(first: Span, last: Span) -> Span:
 
 
 def gpu_count(text: str | None) -> int | None:
-    """GPUs in `8`, `h100:8`, `gpu:8`, `gpu:h100:8,shard:2`; None where none are named or the text is unknown.
+    """GPUs in `8`, `h100:8`, `gpu:8`, `gpu:h100:8,shard:2`; None if none are named or the text is unknown.
 
     >>> gpu_count("gpu:h100:8(S:0-1)"), gpu_count("gpu"), gpu_count("shard:4")
     (8, 1, None)

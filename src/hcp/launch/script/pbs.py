@@ -1,4 +1,4 @@
-"""What the header of a PBS job says of its nodes and GPUs: `#PBS -l select=8:ngpus=8`."""
+"""What a PBS job's header says about its nodes and GPUs: `#PBS -l select=8:ngpus=8`."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ _GPUS = re.compile(rb":n?gpus=(\d{1,4})(?!\w)")
 
 
 def pbs_header(text: ScriptText) -> list[Option]:
-    """`nodes` and `gpus_per_node`, where all chunks of the job are equal."""
+    """`nodes` and `gpus_per_node`, if all chunks of the job are equal."""
     found: list[Option] = []
     for match in _LINE.finditer(text.data):
         gpus = _GPUS.search(match[2])

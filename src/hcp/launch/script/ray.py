@@ -1,4 +1,4 @@
-"""The environment that `ray job submit` gives a job: `--runtime-env-json '{"env_vars": {…}}'`."""
+"""The environment that `ray job submit` sets for a job: `--runtime-env-json '{"env_vars": {…}}'`."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ _MOST = 50_000
 
 
 def with_runtime_env(context: StartContext, items: Items) -> StartContext:
-    """The context with the variables of a runtime environment among the words of `ray job submit`."""
+    """The context with the variables of the runtime environment in the words of `ray job submit`."""
     value = _value(items)
     text = script_text(value, "") if value else None
     if text is None or len(text.data) > _MOST:
@@ -37,7 +37,7 @@ def with_runtime_env(context: StartContext, items: Items) -> StartContext:
 
 
 def _value(items: Items) -> Value | None:
-    """The value of the option, in its own word or in the next one."""
+    """The value of the option, in the same word or in the next one."""
     for place, item in enumerate(items):
         if not isinstance(item, Field) or not item.prefix.startswith(_OPTION):
             continue
@@ -50,7 +50,7 @@ def _value(items: Items) -> Value | None:
 
 
 def _parts(word: str, text: ScriptText, span: Span) -> Value:
-    """A variable's value; the marks in it are what is not known."""
+    """A variable's value; the marks in it are the unknown parts."""
     marks = "".join(text.marks)
     parts: list[Part] = []
     for piece in re.split(f"([{marks}])", word) if marks else [word]:

@@ -32,7 +32,7 @@ _BRIDGE = re.compile(
 )
 _MLM = re.compile(r"(^|/)(pretrain|finetune|train)\w*\.py$")
 _MEGATRON = re.compile(r"(^|/)(pretrain\w*|train_rl)\.py$")
-"""Programs of Megatron-LM itself: whatever their words are, they are its command line."""
+"""Megatron-LM's own programs: whatever their arguments are, they form its command line."""
 _VARIANTS: dict[Dialect, Dialect] = {"bridge": "bridge-provider"}
 _CORE = {"num_layers", "hidden_size", "num_attention_heads", "use_mcore_models"}
 _BRIDGE_FLAGS = {
@@ -90,17 +90,17 @@ def read_shell(
 def read_launches(
     text: str, target: str, forced_dialect: Dialect | None = None, beside: Beside = ALONE
 ) -> tuple[Reading, ...]:
-    """Every launch of a script, in the order of starting; those that are equal in all that is read are one.
+    """Every launch of a script, in start order; those that are read identically count as one.
 
     Raises:
-        HcpError: as `read_shell`, or more launches than are judged.
+        HcpError: as `read_shell`, or more launches than are checked.
     """
     script = follow(text, target, beside)
     found = judged(trainings(script, text, target, forced_dialect))
     if len(script.launches) >= MAX_LAUNCHES or len(found) > MAX_JUDGED:
         raise HcpError(
             f"{target} starts {len(script.launches)} programs or more; wanted a script with at most {MAX_JUDGED} "
-            "launches; give those to be judged in scripts of their own"
+            f"launches; put those to be checked into separate scripts"
         )
     if len(found) == 1:
         return (reading_of(script, found[0], text, target),)
@@ -111,7 +111,7 @@ def read_launches(
 
 
 def trainings(script: Followed, text: str, target: str, forced: Dialect | None) -> list[Training]:
-    """The training commands of a script that was followed, each with its dialect."""
+    """The training commands of a followed script, each with its dialect."""
     found: list[Training] = []
     untold: list[Training] = []
     name: str | None = None
@@ -127,7 +127,7 @@ def trainings(script: Followed, text: str, target: str, forced: Dialect | None) 
             continue
         dialect = dialect or _dialect(launched, names)
         if dialect == "mlm" and sets_ascend(text):
-            name = name or "a MindSpeed launch (it sets variables of Ascend's devices)"
+            name = name or "a MindSpeed launch (it sets variables for Ascend devices)"
             continue
         if dialect is not None and forced in (None, dialect, _VARIANTS.get(dialect)):
             found.append(Training(launched, forced or dialect, is_parallel(names)))
@@ -144,12 +144,12 @@ def trainings(script: Followed, text: str, target: str, forced: Dialect | None) 
         if other is not None:
             raise HcpError(
                 f"{target} holds a launch of the dialect {other[0]}, in line {other[1]}; wanted one of {forced}, as "
-                "--dialect says; leave --dialect out"
+                f"--dialect says; omit --dialect"
             )
         if script.walker.is_cut_short:
             raise HcpError(
                 f"{target}: {next(note for note in script.walker.notes if 'too long' in note)}, and no training "
-                f"command stands before; {WANTED}; give a shorter script, or its command line after --"
+                f"command precedes it; {WANTED}; give a shorter script, or its command line after --"
             )
         others = f" ({len(script.launches)} other Python command(s))" if script.launches else ""
         if script.unread:
@@ -163,7 +163,7 @@ def trainings(script: Followed, text: str, target: str, forced: Dialect | None) 
 
 
 def _dialect(launched: Launched, names: set[str]) -> Dialect | None:
-    """The dialect of a command; None where it is no training command that can be read."""
+    """The dialect of a command; None if it isn't a training command that can be read."""
     script = launched.started.script or ""
     keys = [name for name in names if not name.startswith("--")]
     by_keys = dialect_of_keys(keys)
@@ -189,7 +189,7 @@ def _is_hcp(launched: Launched) -> bool:
 def _foreign(launched: Launched, names: set[str]) -> str | None:
     """The framework that a command belongs to, by its program, its options or its keys."""
     if trained_by_fsdp(launched):
-        return "a slime or miles launch that FSDP trains"
+        return "a slime or miles launch trained with FSDP"
     return (
         of_program(launched.started.script or "")
         or of_options(name[2:] for name in names if name.startswith("--"))
@@ -198,9 +198,9 @@ def _foreign(launched: Launched, names: set[str]) -> str | None:
 
 
 def _may_be(forced: Dialect, told: Dialect | None, launched: Launched, names: set[str]) -> bool:
-    """Whether a command can be in the forced dialect: it names an option or a key of it, or nothing that can be read.
+    """Whether a command can be in the forced dialect: it names an option or key of it, or nothing that can be read.
 
-    A program of one's own may take Megatron-LM's names for a few options, and be Bridge's all the same.
+    A custom program may use Megatron-LM's names for a few options and still be a Bridge launch.
     """
     flags = {name[2:] for name in names if name.startswith("--")}
     if told in ("verl", "bridge"):
@@ -244,7 +244,7 @@ def reading_of(script: Followed, training: Training, text: str, target: str, not
             if recipe is not None:
                 facts.known["recipe"] = Fact(recipe, "launch")
         else:
-            # Which keys there are tells the backend and the trainer, also where a value cannot be read.
+            # The keys present determine the backend and the trainer, even if a value can't be read.
             words = [*overrides.words, *(Word(f"{key}=???") for key in overrides.unknown)]
             if unseen is not None:
                 words.append(Word(f"--hidden-words={unseen}"))
@@ -252,9 +252,9 @@ def reading_of(script: Followed, training: Training, text: str, target: str, not
         reading = reading_of_words(dialect, words, target)
     said = [*notes, *([f"whether this command runs {launched.doubt}"] if launched.doubt else []), *script.walker.notes]
     if script.walker.used_arguments:
-        said.append("the script's own arguments ($1, $@) are not known; it is read as started without any")
+        said.append("the script's own arguments ($1, $@) aren't known; it is read as if started without any")
     if "\r\n" in text:
-        said.append("the file has Windows line ends (CRLF): bash does not run it as it looks")
+        said.append("the file has Windows line endings (CRLF): bash doesn't run it the way it looks")
     reading = reading._replace(
         form="shell",
         acceptances=script.acceptances(),

@@ -1,4 +1,4 @@
-"""The launches of one script: which commands are some, and what sets them apart."""
+"""The launches of one script: which commands count as launches, and how they differ."""
 
 from __future__ import annotations
 
@@ -13,11 +13,11 @@ from hcp.launch.script.started import Launched
 MAX_JUDGED = 64
 _MOST = 3
 _FIRST = ("parallel", "cp_comm", "seq_length")
-"""What is named first where launches differ in much."""
+"""What is named first if launches differ in many settings."""
 
 
 _CONVERTS = re.compile(r"convert|hf2|2hf|2mcore|mcore2|(^|/)(preprocess|merge|split)_")
-"""Programs beside the training, which take sizes too: of the checkpoint that they write."""
+"""Programs other than training that take sizes too: those of the checkpoint that they write."""
 _TRAINS = re.compile(r"(^|/)(pretrain|finetune|train)\w*\.py$")
 
 
@@ -30,7 +30,7 @@ class Training(NamedTuple):
 
 
 def judged(found: Sequence[Training]) -> list[Training]:
-    """The commands that train: those that split the model, and those of a program that is named for it."""
+    """The commands that train: those that split the model, and those whose program is named for it."""
     trains = [one for one in found if _CONVERTS.search(_program(one)) is None and (one.splits or _trains(one))]
     return trains or [one for one in found if one.splits][-1:] or list(found[-1:])
 
@@ -45,7 +45,7 @@ def _trains(training: Training) -> bool:
 
 
 def several(readings: Sequence[Reading], places: Sequence[Location]) -> tuple[Reading, ...]:
-    """The readings that differ, each with its number, its line and what sets it apart."""
+    """The distinct readings, each with its number, its line and how it differs."""
     tables = [_said(reading) for reading in readings]
     kept = [place for place, table in enumerate(tables) if table not in tables[:place]]
     if len(kept) == 1:
@@ -61,7 +61,7 @@ def several(readings: Sequence[Reading], places: Sequence[Location]) -> tuple[Re
 
 
 def _said(reading: Reading) -> dict[str, Any]:
-    """All that is read of a launch, by key."""
+    """Everything that is read from a launch, by key."""
     facts = {name: fact.value for name, fact in reading.facts.items()}
     return {"unseen": reading.unseen, "dialect": reading.dialect, **reading.unknown, **facts} | {
         setting.key: setting.value for setting in reading.settings
@@ -71,7 +71,7 @@ def _said(reading: Reading) -> dict[str, Any]:
 def _differing(tables: Sequence[Mapping[str, Any]]) -> list[str]:
     names = dict.fromkeys(name for table in tables for name in table)
     found = [name for name in names if any(table.get(name) != tables[0].get(name) for table in tables)]
-    found = [name for name in found if not name.startswith("env.")] or found  # most often what the rest comes from
+    found = [name for name in found if not name.startswith("env.")] or found  # usually what the rest comes from
     return sorted(found, key=lambda name: not any(word in name for word in _FIRST))[:_MOST]
 
 

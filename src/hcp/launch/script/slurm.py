@@ -1,4 +1,4 @@
-"""What Slurm tells a script: the options in its header, and the variables that they set."""
+"""What a script gets from Slurm: the options in its header, and the variables that they set."""
 
 from __future__ import annotations
 
@@ -22,14 +22,14 @@ _SAME = {
     "SLURM_JOB_NAME": "job_name",
     "SLURM_JOB_PARTITION": "partition",
 }
-"""What Slurm sets to the value of an #SBATCH option."""
+"""Variables that Slurm sets to the value of an #SBATCH option."""
 _OF_THE_JOB = frozenset("SLURM_JOB_ID SLURM_JOBID SLURM_JOB_NAME SLURM_JOB_USER SLURM_SUBMIT_DIR".split())
-"""What has one value in all of a job, and always has one."""
+"""Variables that always have a value, the same throughout the job."""
 _WORD = re.compile(rb"""(?:"[^"]*"|'[^']*'|\\.|[^\s"'\\#])+|(?P<comment>#)""")
 
 
 def slurm_variable(name: str, options: Mapping[str, Option], span: Span) -> Value | None:
-    """The value of a variable that Slurm sets, as it goes in at `span`; None for all others.
+    """The value of a variable that Slurm sets, placed at `span`; None for all others.
 
     `options` are those of the launch by their full names, such as `sbatch.nodes`.
     """
@@ -52,7 +52,7 @@ def _known(options: Mapping[str, Option], name: str) -> str | None:
 
 
 def late_directives(script: Script) -> int:
-    """How many #SBATCH lines stand after the first command, where sbatch does not read them."""
+    """How many #SBATCH lines come after the first command, where sbatch doesn't read them."""
     first = script.statements[0].start if script.statements else len(script.text.data)
     return sum(start > first and script.text.data.startswith(b"#SBATCH", start) for start, _ in script.comments)
 

@@ -1,4 +1,4 @@
-"""What a command starts, and how: the results of taking its words apart."""
+"""What a command starts, and how: the result of parsing its words."""
 
 from __future__ import annotations
 
@@ -16,11 +16,11 @@ class StartContext(NamedTuple):
 
     start: str | None = None
     doubt: str | None = None
-    """Why `start` is not known."""
+    """Why `start` isn't known."""
     options: Mapping[str, Option] = MappingProxyType({})
     """`srun.nodes`, `sbatch.time`, `torchrun.nnodes`, …"""
     hidden: Mapping[str, str] = MappingProxyType({})
-    """Programs whose options are not all known -> why."""
+    """Programs whose options aren't all known -> why."""
     environment: Mapping[str, tuple[Value | None, Span]] = MappingProxyType({})
     by_srun: bool = False
     """srun is among what starts the program, so there is one launcher per Slurm task."""
@@ -38,7 +38,7 @@ class StartContext(NamedTuple):
 
 
 class Started(NamedTuple):
-    """A program with its arguments. `script` None: its name is not known."""
+    """A program with its arguments. `script` None: its name isn't known."""
 
     context: StartContext
     script: str | None
@@ -48,16 +48,16 @@ class Started(NamedTuple):
 
 
 class Launched(NamedTuple):
-    """A program that the script starts, with the variables that it gets."""
+    """A program that the script starts, with the variables passed to it."""
 
     started: Started
     environment: dict[str, Var]
     doubt: str | None
-    """The condition, not decidable here, under which it is started."""
+    """The condition (undecidable here) under which it is started."""
 
 
 class Handed(NamedTuple):
-    """A script that another shell is given: as a text, as the path of a file, or (both None) on standard input."""
+    """A script passed to another shell: as text, as a file path, or (both None) on standard input."""
 
     context: StartContext
     text: Value | None = None

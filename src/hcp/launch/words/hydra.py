@@ -14,11 +14,11 @@ _LONGEST_NUMBER = 100
 
 
 class _NotHydra(Exception):
-    """The text is outside the grammar; it then stays text."""
+    """The text is outside the grammar and stays text."""
 
 
 def hydra_value(text: str) -> Any:
-    """The value of `key=TEXT`; text outside the grammar stays text, as a person meant it.
+    """The value of `key=TEXT`; text outside the grammar stays text, as intended.
 
     >>> hydra_value("[a2a, 'p2p', 2, {x: null}]")
     ['a2a', 'p2p', 2, {'x': None}]

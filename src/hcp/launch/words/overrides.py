@@ -1,4 +1,4 @@
-"""Readings of override lists, and of command lines, whose words were taken apart."""
+"""Readings of override lists and of command lines that have been split into words."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from hcp.launch.words.settings import Word, settings_of_flags, settings_of_overr
 
 
 class WordList(NamedTuple):
-    """Words, and what they say as overrides: `settings`, and the `others`, which are no override."""
+    """Words, and their meaning as overrides: `settings`, and the `others`, which aren't overrides."""
 
     words: Sequence[Word]
     settings: list[Setting]
@@ -23,12 +23,12 @@ class WordList(NamedTuple):
 
 
 def word_list(words: Sequence[Word]) -> WordList:
-    """The words taken apart, once for all who ask: which dialect they are in, and what they set."""
+    """The parsed words, computed once: their dialect, and what they set."""
     return WordList(words, *settings_of_overrides(words))
 
 
 def dialect_of_words(listed: WordList) -> Dialect | None:
-    """The dialect of bare words: overrides tell Bridge or verl, flags alone are Megatron-LM's."""
+    """The dialect of bare words: overrides are Bridge's or verl's, flags only are Megatron-LM's."""
     dialect = dialect_of_keys([setting.key for setting in listed.settings])
     if dialect is not None:
         return dialect
@@ -37,14 +37,14 @@ def dialect_of_words(listed: WordList) -> Dialect | None:
 
 
 def refuse_foreign_options(words: Sequence[Word], target: str) -> None:
-    """Nothing, or an `HcpError` that names the framework that an option (`--name`) among the words belongs to."""
+    """Raises an `HcpError` that names the framework if an option (`--name`) belongs to an unsupported one."""
     name = of_options(option_name(word.text) for word in words if word.text.startswith("--"))
     if name is not None:
         raise not_supported(target, name)
 
 
 def read_overrides(listed: WordList, text: str, target: str, dialect: Dialect) -> Reading:
-    """A reading of a file that holds nothing but overrides (Bridge, verl) or flags (Megatron-LM).
+    """A reading of a file that contains only overrides (Bridge, verl) or flags (Megatron-LM).
 
     Raises:
         HcpError: a word is neither.
@@ -55,7 +55,7 @@ def read_overrides(listed: WordList, text: str, target: str, dialect: Dialect) -
     if listed.others:
         stray = listed.others[0]
         where = f"{target}:{stray.location.line}:{stray.location.column}" if stray.location else target
-        raise HcpError(f"{where}: {stray.text[:60]!r} is no override; wanted key=value; correct the word")
+        raise HcpError(f"{where}: {stray.text[:60]!r} is not an override; wanted key=value; correct the word")
     return reading_of_overrides(dialect, listed, target, text=text, acceptances=acceptances)
 
 
@@ -80,7 +80,7 @@ def reading_of_overrides(
     text: str | None = None,
     acceptances: tuple[Acceptance, ...] = (),
 ) -> Reading:
-    """A reading of words that are overrides; other words (a script's own options) are passed over."""
+    """A reading of words that are overrides; other words (a script's own options) are skipped."""
     if dialect == "nemo-rl":
         from hcp.launch.yaml.nemo_rl import nemo_rl_reading
 
@@ -98,9 +98,9 @@ def reading_of_overrides(
 
 
 def in_script(reading: Reading, facts: Mapping[str, Fact], unknown: Mapping[str, str], unseen: str | None) -> Reading:
-    """The reading with what the script around its words says: facts, keys that it leaves open, words out of sight.
+    """The reading with what the surrounding script adds: facts, keys left open, words that can't be read.
 
-    verl's further models share all of it, and ref leaves open what it takes over from an actor that does.
+    verl's further models share all of it, and ref leaves open what it inherits from an actor that leaves it open.
     """
     others = []
     for other in reading.others:
@@ -120,7 +120,7 @@ def in_script(reading: Reading, facts: Mapping[str, Fact], unknown: Mapping[str,
 
 
 def _config_name(words: Sequence[Word]) -> list[Setting]:
-    """Hydra's `--config-name=NAME`, `--config-path` and `--config-dir` as settings: they say what else is read."""
+    """Hydra's `--config-name=NAME`, `--config-path`, `--config-dir` as settings: they determine what else is read."""
     out = []
     for index, word in enumerate(words):
         flag, equals, value = word.text.partition("=")

@@ -1,4 +1,4 @@
-"""Words after `--`: a launch of their own, or more of one that was read."""
+"""Words after `--`: a launch by themselves, or additions to one that was read."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ _WORDS = "the list of words after --"
 
 
 def extended(reading: Reading, texts: Sequence[str]) -> Reading:
-    """The reading with further words of its own dialect behind it: flags for Megatron-LM, else overrides.
+    """The reading with further words of its own dialect appended: flags for Megatron-LM, else overrides.
 
     Raises:
         HcpError: a word is neither.
@@ -40,12 +40,12 @@ def extended(reading: Reading, texts: Sequence[str]) -> Reading:
         )
     settings, others = settings_of_overrides(words, reading.written or reading.settings)
     if others:
-        raise HcpError(f"{others[0].text!r} after -- is no override; wanted key=value; correct the word")
+        raise HcpError(f"{others[0].text!r} after -- is not an override; wanted key=value; correct the word")
     return read_again(reading, settings)
 
 
 def read_again(reading: Reading, settings: Sequence[Setting]) -> Reading:
-    """The Bridge, verl or NeMo-RL reading with all its settings replaced, and what follows from them made anew."""
+    """The Bridge, verl or NeMo-RL reading with all its settings replaced, and what follows from them recomputed."""
     if reading.dialect == "verl":
         from hcp.launch.yaml.verl import verl_reading
 
@@ -59,7 +59,7 @@ def read_again(reading: Reading, settings: Sequence[Setting]) -> Reading:
 
         new = bridge_reading(reading.dialect, reading.target, reading.form, settings, complete=reading.complete)
     ours = {name: fact for name, fact in reading.facts.items() if name not in new.facts or name == "start"}
-    # What was unknown stays so (its setting is gone), unless a new setting of the same key says it.
+    # What was unknown stays unknown (its setting is gone), unless a new setting of the same key gives it.
     given = {setting.key for setting in new.settings}
     unknown = {key: why for key, why in reading.unknown.items() if key not in given}
     return reading._replace(
@@ -75,7 +75,7 @@ def read_again(reading: Reading, settings: Sequence[Setting]) -> Reading:
 
 
 def read_words(texts: Sequence[str], dialect: Dialect | None) -> Reading:
-    """The launch that words alone make.
+    """The launch that consists only of words.
 
     Raises:
         HcpError: they are neither flags nor overrides, or another framework's.
@@ -95,7 +95,7 @@ def read_words(texts: Sequence[str], dialect: Dialect | None) -> Reading:
     stray = [word for word in listed.others if not word.text.startswith("-")]
     if not listed.settings or (stray and not listed.others[0].text.startswith("-")):
         shown = (stray or words)[0].text[:60] if words else ""
-        raise HcpError(f"{shown!r} after -- is no override; wanted key=value; correct the word")
+        raise HcpError(f"{shown!r} after -- is not an override; wanted key=value; correct the word")
     if forced is not None and not can_be(forced, keys):
         raise unknown_dialect(_WORDS, keys, forced)
     return reading_of_overrides(dialect, listed, _COMMAND_LINE)
@@ -104,4 +104,4 @@ def read_words(texts: Sequence[str], dialect: Dialect | None) -> Reading:
 def _require_flag(words: Sequence[Word]) -> None:
     if not words[0].text.startswith("--"):
         shown = words[0].text[:60]
-        raise HcpError(f"{shown!r} after -- is no flag; wanted Megatron-LM's flags (--name value); correct the word")
+        raise HcpError(f"{shown!r} after -- is not a flag; wanted Megatron-LM's flags (--name value); correct the word")

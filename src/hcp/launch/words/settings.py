@@ -1,4 +1,4 @@
-"""Settings out of words: a Megatron-LM command line, or an override list (Bridge, verl)."""
+"""Settings from words: a Megatron-LM command line, or an override list (Bridge, verl)."""
 
 from __future__ import annotations
 
@@ -15,14 +15,14 @@ _OVERRIDE = re.compile(r"(?P<sign>\+{0,2}|~)(?P<key>[A-Za-z_][\w.@/:-]*)(?:=(?P<
 
 
 class Word(NamedTuple):
-    """One word of a command line after quoting, and where it stands."""
+    """One word of a command line after quote removal, and its location."""
 
     text: str
     location: Location | None = None
 
 
 def settings_of_flags(words: Sequence[Word]) -> list[Setting]:
-    """Megatron-LM flags as settings; words that belong to no flag are left out.
+    """Megatron-LM flags as settings; words that belong to no flag are dropped.
 
     >>> settings_of_flags([Word("--cp-comm-type"), Word("p2p"), Word("a2a"), Word("--sft")])
     [Setting(key='cp_comm_type', value=['p2p', 'a2a'], location=None), Setting(key='sft', value=[], location=None)]
@@ -39,9 +39,9 @@ def settings_of_flags(words: Sequence[Word]) -> list[Setting]:
 
 
 def settings_of_overrides(words: Iterable[Word], before: Iterable[Setting] = ()) -> tuple[list[Setting], list[Word]]:
-    """Hydra overrides (`key=value`, `+key=value`, `++key=value`, `~key`) as settings, and the words that are none.
+    """Hydra overrides (`key=value`, `+key=value`, `++key=value`, `~key`) as settings, and the words that aren't any.
 
-    A mapping becomes one setting per key; `~key` takes back what earlier words, and `before`, said below that key.
+    A mapping becomes one setting per key; `~key` removes what earlier words, and `before`, set below that key.
 
     >>> [tuple(s)[:2] for s in settings_of_overrides([Word("+m.o={a:1,b:[x]}"), Word("m.c=2"), Word("~m.c")])[0]]
     [('m.o.a', 1), ('m.o.b', ['x'])]
@@ -61,7 +61,7 @@ def settings_of_overrides(words: Iterable[Word], before: Iterable[Setting] = ())
 
 
 def flat_settings(key: str, value: object, location: Location | None) -> list[Setting]:
-    """One setting, or one per leaf where the value is a mapping that is not empty."""
+    """One setting, or one per leaf if the value is a non-empty mapping."""
     if not isinstance(value, dict) or not value:
         return [Setting(key, value, location)]
     return [leaf for name, item in value.items() for leaf in flat_settings(f"{key}.{name}", item, location)]

@@ -1,4 +1,4 @@
-"""A text's words as a shell would quote them, each with the place of its value."""
+"""A text's words with shell quoting, each with the location of its value."""
 
 from __future__ import annotations
 
@@ -13,12 +13,12 @@ _OPEN, _CLOSE = "[{(", "]})"
 
 
 def split_words(text: str, file: str) -> list[Word]:
-    """The words of a text; `#` starts a comment, brackets hold spaces together.
+    """The words of a text; `#` starts a comment, brackets keep spaces together.
 
-    A word's place is that of its value where it has one (`key=VALUE`), quotes included.
+    A word's location is that of its value if it has one (`key=VALUE`), quotes included.
 
     Raises:
-        HcpError: a quote that is not closed, or more than `MAX_CHARACTERS`.
+        HcpError: an unclosed quote, or more than `MAX_CHARACTERS`.
     """
     if len(text) > MAX_CHARACTERS:
         raise HcpError(
@@ -32,7 +32,7 @@ def split_words(text: str, file: str) -> list[Word]:
 
 
 def _joined_lines(text: str) -> Iterable[tuple[int, str]]:
-    """(line number, line); a backslash at a line's end hides the end: the parts stay lines of their own."""
+    """(line number, line); a backslash at the end joins a line with the next, but the parts stay separate lines."""
     for number, line in enumerate(text.replace("\r\n", " \n").split("\n"), 1):
         yield number, line[:-1] if line.endswith("\\") and not line.endswith("\\\\") else line
 

@@ -12,7 +12,7 @@ from hcp.launch.fact import Acceptance, Dialect, Fact, Form, Reading, Setting
 from hcp.launch.yaml.settings import YamlDoc
 
 _ENUMS = {"AttnBackend": {1: "flash", 2: "fused", 3: "unfused", 4: "local", 5: "auto"}}
-"""megatron.core.transformer.enums, which Bridge before 0.6 writes by number alone (0.12.3 to 0.20: the same)."""
+"""megatron.core.transformer.enums, which Bridge before 0.6 writes only by number (0.12.3 to 0.20: the same)."""
 
 _FINETUNING = frozenset(
     (
@@ -24,7 +24,7 @@ _FINETUNING = frozenset(
         "MockVLMSFTDatasetConfig",
     )
 )
-"""The dataset classes that ConfigContainer.validate takes for fine-tuning, over all versions."""
+"""The dataset classes that ConfigContainer.validate treats as fine-tuning, over all versions."""
 _PRETRAINING = frozenset(("GPTDatasetConfig", "MockGPTDatasetConfig", "GPTFIMDatasetConfig"))
 _DIFFUSION = frozenset(
     (
@@ -37,10 +37,10 @@ _DIFFUSION = frozenset(
         "WanMockDataModuleConfig",
     )
 )
-"""The datasets of megatron.bridge.diffusion: they hold no answers, and validation takes none for fine-tuning."""
+"""The datasets of megatron.bridge.diffusion: without answers, so validation doesn't treat them as fine-tuning."""
 
 _PLAIN_PROVIDERS = frozenset(("GPTModelProvider", "GPTProvider", "TransformerConfig", "MambaModelProvider"))
-"""Model configs whose defaults are megatron-core's; those of one model have its sizes, window and sinks."""
+"""Model configs whose defaults are megatron-core's; model-specific ones have the model's sizes, window and sinks."""
 _SPECS = ("dataset.packed_sequence_specs", "dataset.offline_packing_specs")
 _NESTED = "model.transformer"
 
@@ -55,14 +55,14 @@ _FP8_RECIPES = (  # part of a mixed-precision recipe's name -> (format, recipe)
 
 
 def read_bridge_yaml(doc: YamlDoc, dialect: Dialect) -> Reading:
-    """A reading of a Bridge YAML; complete where the YAML is a dumped container, else the recipe decides the rest."""
+    """A reading of a Bridge YAML; complete if the YAML is a dumped container, else the recipe sets the rest."""
     settings = plain_targets(doc)
     dumped = str(doc.data.get("_target_")).endswith("ConfigContainer")
     values = {setting.key: setting.value for setting in settings}
     provider = values.get("model._target_")
     complete = dumped or provider is not None
     if provider is not None and "model.num_attention_heads" not in values:
-        # A dump writes every field. Where somebody wrote a few, the provider's own defaults fill in the others.
+        # A dump contains every field. If only a few are written, the provider's own defaults fill in the others.
         complete = str(provider).rpartition(".")[2] in _PLAIN_PROVIDERS
     return bridge_reading(
         dialect, doc.file, "yaml", settings, complete=complete, text=doc.text, acceptances=doc.acceptances
@@ -79,7 +79,7 @@ def bridge_reading(
     text: str | None = None,
     acceptances: tuple[Acceptance, ...] = (),
 ) -> Reading:
-    """A reading out of Bridge settings, with the facts that no key of its own holds."""
+    """A reading from Bridge settings, with the facts that have no key."""
     resolved, unknown = list(settings), dict[str, str]()
     if has_references(resolved):
         from hcp.launch.yaml.interpolate import resolve
@@ -128,9 +128,9 @@ _GRAPHS, _OLDER_GRAPHS = "model.cuda_graph_modules", "model.cuda_graph_scope"
 
 
 def _is_overruled(setting: Setting, by_key: dict[str, Setting]) -> bool:
-    """Whether a twin of the setting's key decides instead: Bridge takes either for both.
+    """Whether a twin of the setting's key takes precedence: Bridge accepts either for both.
 
-    A switch of FSDP that is on, and the older name of the modules in CUDA graphs beside a `full` that is the default.
+    This concerns an FSDP switch that is on, and the older name of the CUDA-graph modules next to a default of `full`.
     """
     if setting.key == _GRAPHS:
         return setting.value == "full" and _OLDER_GRAPHS in by_key and bool(by_key[_OLDER_GRAPHS].value)
@@ -138,7 +138,7 @@ def _is_overruled(setting: Setting, by_key: dict[str, Setting]) -> bool:
 
 
 def _finetune(by_key: dict[str, Setting]) -> Fact | None:
-    """Whether the dataset is one of Bridge's fine-tuning datasets; None = it cannot be told."""
+    """Whether the dataset is one of Bridge's fine-tuning datasets; None = it can't be determined."""
     target = by_key.get("dataset._target_")
     if target is not None:
         name = str(target.value).rpartition(".")[2]
@@ -149,7 +149,7 @@ def _finetune(by_key: dict[str, Setting]) -> Fact | None:
 
 
 def _precision(name: str, location: Location | None) -> list[Setting]:
-    """What a named mixed-precision recipe sets of FP8; every field of it goes over the model's own."""
+    """The FP8 settings of a named mixed-precision recipe; each of its fields overrides the model's."""
     found = next((recipe for recipe in _FP8_RECIPES if recipe[0] in name), ("", None, "tensorwise"))
     off = {"fp8_dot_product_attention": False, "fp8_multi_head_attention": False}
     fields: dict[str, Any] = {"fp8": found[1], "fp8_recipe": found[2], **off}
@@ -157,11 +157,11 @@ def _precision(name: str, location: Location | None) -> list[Setting]:
 
 
 def plain_targets(doc: YamlDoc) -> list[Setting]:
-    """The YAML's settings with `_target_` mappings that stand for one value replaced by that value.
+    """The YAML's settings, with `_target_` mappings that represent one value replaced by that value.
 
-    An enum (`_target_`, `_call_: true`, `_args_: [5]`) becomes its member's name, beside its `_target_`: a plain word
-    is no member. A type or function (`_call_: false`) becomes its dotted name. Other targets (a config class with its
-    fields) stay as they are.
+    An enum (`_target_`, `_call_: true`, `_args_: [5]`) becomes its member's name, next to its `_target_`: a plain word
+    is not a member. A type or function (`_call_: false`) becomes its dotted name. Other targets (a config class with
+    its fields) stay as they are.
     """
     values: dict[str, Any] = {}
     for setting in doc.settings:

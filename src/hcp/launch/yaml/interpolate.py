@@ -1,6 +1,6 @@
 """OmegaConf interpolation in settings: `${a.b}`, `${.sibling}`, `${oc.select:a.b,default}`. Nothing else is evaluated.
 
-OmegaConf itself takes longer to import than a whole check may take, and its resolvers read the environment.
+Importing OmegaConf itself takes longer than a whole check may take, and its resolvers read the environment.
 """
 
 from __future__ import annotations
@@ -29,10 +29,10 @@ def resolve(
     default: Callable[[str], Any] = lambda key: UNKNOWN,
     functions: Mapping[str, Callable[[Any, Any], Any]] = MappingProxyType({}),
 ) -> tuple[list[Setting], dict[str, str]]:
-    """The settings with every interpolation evaluated, and the keys that could not be, each with the reason.
+    """The settings with every interpolation evaluated, and the keys that couldn't be, each with the reason.
 
-    `default` answers for keys that no setting has: upstream's default, or `UNKNOWN`. A setting whose value refers
-    to a mapping becomes one setting per leaf. The order is kept. `functions` are resolvers of two numbers, by name:
+    `default` is called for keys without a setting: upstream's default, or `UNKNOWN`. A setting whose value refers to a
+    mapping becomes one setting per leaf. The order is kept. `functions` are resolvers of two numbers, by name:
     `${mul:2,${a.b}}`.
     """
     given = list(settings)
@@ -119,18 +119,18 @@ class _Resolver:
         return self._text(value, at)
 
     def _text(self, text: str, at: str) -> str:
-        """The text with each `${…}` in it replaced by its value as text."""
+        """The text with each `${…}` replaced by its value as text."""
         parts: list[str] = []
         position = 0
         while (start := text.find("${", position)) >= 0:
             end = _end(text, start + 2)
             value = self._reference(text[start + 2 : end - 1], at)
             if isinstance(value, _Tree | list | dict):
-                raise _Unresolved("a mapping or list stands inside a text")
+                raise _Unresolved("a mapping or list is used inside a text")
             parts += [text[position:start], "null" if value is None else str(value)]
             position = end
             if sum(map(len, parts)) > _LONGEST:
-                raise _Unresolved("its value grows too long")
+                raise _Unresolved("its value gets too long")
         return "".join(parts) + text[position:]
 
     def _reference(self, inner: str, at: str) -> Any:
@@ -140,7 +140,7 @@ class _Resolver:
             return self._lookup(self._text(inner, at), at, None)
         if name == "oc.env":
             variable, comma, fallback = arguments.partition(",")
-            if comma:  # as a shell's ${X:-fallback}: read as where nobody sets it
+            if comma:  # like a shell's ${X:-fallback}: read as if X is unset
                 return hydra_value(self._text(fallback.strip(), at))
             raise _Unresolved(f"it is the environment variable {variable.strip()[:40]}")
         if name in self.functions:
@@ -151,10 +151,10 @@ class _Resolver:
         return self._lookup(self._text(key.strip(), at), at, fallback if comma else "null")
 
     def _computed(self, name: str, arguments: str, at: str) -> int | float:
-        """What a function makes of its two numbers."""
+        """A function applied to its two numbers."""
         numbers = [self._value(part, at) if "${" in part else hydra_value(part) for part in _arguments(arguments)]
         if len(numbers) != 2 or not all(type(number) in (int, float) and abs(number) < _LARGEST for number in numbers):
-            raise _Unresolved(f"{name} is given no two numbers")
+            raise _Unresolved(f"{name} isn't given two numbers")
         try:
             result: int | float = self.functions[name](*numbers)
         except ZeroDivisionError:
@@ -165,7 +165,7 @@ class _Resolver:
         """The settings below a key."""
         if self.names is None:
             self.names = sorted(self.settings)
-        # "/" comes right after "." in ASCII: between the two lies what starts with "path.".
+        # "/" comes right after "." in ASCII: what starts with "path." sorts between the two.
         first, end = (bisect_left(self.names, path + stop) for stop in "./")
         self._copy(end - first)
         return [self.settings[name] for name in self.names[first:end]]
@@ -193,7 +193,7 @@ class _Resolver:
 
 
 def _absolute(key: str, at: str) -> str:
-    """One leading dot is the mapping that holds the value, each further one a level up."""
+    """One leading dot is the mapping that holds the value, each further dot goes one level up."""
     dots = len(key) - len(key.lstrip("."))
     if not dots:
         return key
@@ -202,7 +202,7 @@ def _absolute(key: str, at: str) -> str:
 
 
 def _arguments(text: str) -> list[str]:
-    """A resolver's arguments: parts between commas that stand in no reference."""
+    """A resolver's arguments: split at commas outside references."""
     parts, depth = [""], 0
     for character in text:
         depth += {"{": 1, "}": -1}.get(character, 0)
@@ -214,7 +214,7 @@ def _arguments(text: str) -> list[str]:
 
 
 def _end(text: str, start: int) -> int:
-    """Past the brace that closes the reference whose inside starts at `start`."""
+    """The position after the brace that closes the reference whose content starts at `start`."""
     depth = 1
     for position in range(start, len(text)):
         depth += {"{": 1, "}": -1}.get(text[position], 0)

@@ -18,13 +18,13 @@ _FILLED_IN = re.compile(r"\$[\w{(]")
 def read_args_yaml(doc: YamlDoc) -> Reading:
     """A reading of a `model_config.yaml`, loaded with `last_wins`.
 
-    Values become words as upstream's `tests/functional_tests/shell_test_utils/_run_training.sh` makes them: `true`
-    is a bare flag, brackets around a list fall away, every other value follows its flag. Of a flag that is written
-    twice the last one counts (22 of upstream's 333 files have one). A value with `${…}` or `$…` is
-    filled in by that script: it is unknown. Locations are those of the values.
+    Values become words as in upstream's `tests/functional_tests/shell_test_utils/_run_training.sh`: `true` is a bare
+    flag, brackets around a list are dropped, every other value follows its flag. If a flag is written twice, the last
+    one counts (22 of upstream's 333 files have one). A value with `${…}` or `$…` is filled in by that script and so is
+    unknown. Locations are those of the values.
 
     Raises:
-        HcpError: `MODEL_ARGS` is no mapping of flags.
+        HcpError: `MODEL_ARGS` isn't a mapping of flags.
     """
     arguments = doc.data.get("MODEL_ARGS", False)
     if arguments is not None and not isinstance(arguments, dict):
@@ -33,7 +33,7 @@ def read_args_yaml(doc: YamlDoc) -> Reading:
             "(--num-layers: 12); correct the file"
         )
     if arguments and not any(str(key).startswith("-") for key in arguments):
-        raise not_supported(doc.file, "a NeMo 2 test launch")  # dotted keys of a recipe in place of flags
+        raise not_supported(doc.file, "a NeMo 2 test launch")  # dotted keys of a recipe instead of flags
     settings: list[Setting] = []
     facts: dict[str, Fact] = {}
     unknown: dict[str, str] = {}
@@ -41,7 +41,7 @@ def read_args_yaml(doc: YamlDoc) -> Reading:
     for setting in doc.settings:
         section, _, name = setting.key.partition(".")
         if section == "MODEL_ARGS" and _FILLED_IN.search(name):
-            hidden = f"{name} is filled in when the test runs, with options perhaps"
+            hidden = f"{name} is filled in when the test runs, perhaps with options"
         elif section == "MODEL_ARGS" and name:
             _flag(setting, name.lstrip("-").replace("-", "_"), settings, unknown)
         elif section == "ENV_VARS" and name:
@@ -65,7 +65,7 @@ def read_args_yaml(doc: YamlDoc) -> Reading:
 
 
 def _found(error: HcpError) -> str:
-    """What an error found, without its place, wish and advice."""
+    """What an error found, without its location, what was wanted and what to do."""
     return str(error).partition(";")[0].rpartition(": ")[2]
 
 

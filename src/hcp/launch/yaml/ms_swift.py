@@ -31,9 +31,9 @@ def read_ms_swift_yaml(doc: YamlDoc) -> Reading:
 
 
 def ranks_of(facts: Mapping[str, Fact], unknown: Mapping[str, str]) -> tuple[dict[str, Fact], dict[str, str]]:
-    """(facts on how the ranks are started, why others are unknown), by the variables that ms-swift reads.
+    """(facts on how the ranks are started, why others are unknown), from the variables that ms-swift reads.
 
-    Source: swift/cli/main.py `get_torchrun_args`: torchrun where NPROC_PER_NODE or NNODES is there, else one process.
+    Source: swift/cli/main.py `get_torchrun_args`: torchrun if NPROC_PER_NODE or NNODES is set, else one process.
     """
     names = {"gpus_per_node": "env.NPROC_PER_NODE", "nodes": "env.NNODES"}
     hidden = {name: unknown[variable] for name, variable in names.items() if variable in unknown}
@@ -61,7 +61,7 @@ def with_extra(settings: Iterable[Setting]) -> tuple[Setting, ...]:
 
 
 def _mapping(value: Any) -> dict[str, Any]:
-    """The mapping that a JSON text, or a list of one, holds; empty where it holds none."""
+    """The mapping in a JSON text or a one-element list; empty if there is none."""
     text = value[0] if isinstance(value, list) and len(value) == 1 else value
     if not isinstance(text, str) or len(text) > _MAX_JSON:
         return {}

@@ -26,14 +26,14 @@ _NO_MEGATRON = {
     "hybrid_context_parallel": False,
     "dynamic_context_parallel": False,
 }
-_PARTIAL = "the configuration that these overrides change is not given"
+_PARTIAL = "the configuration that these overrides change isn't given"
 
 
-_SHARED = Elsewhere("environments, reward models or teachers take GPUs of the cluster, which is not followed")
+_SHARED = Elsewhere("environments, reward models or teachers take GPUs of the cluster; hcp doesn't compute how many")
 
 
 class Inherited(NamedTuple):
-    """A configuration with what it inherits; `missing` says why a file of `defaults` could not be read."""
+    """A configuration with what it inherits; `missing` says why a file of `defaults` couldn't be read."""
 
     settings: tuple[Setting, ...]
     files: tuple[str, ...] = ()
@@ -55,7 +55,7 @@ def read_nemo_rl_yaml(doc: YamlDoc, beside: Beside) -> Reading:
 
 
 def inherits_a_policy(doc: YamlDoc, beside: Beside) -> bool:
-    """Whether a YAML that says nothing of a policy itself inherits one, from a file that may be read."""
+    """Whether a YAML without its own policy inherits one, from a file that may be read."""
     named = _names(doc.data.get("defaults"))
     if not named or not all(name.endswith((".yaml", ".yml")) for name in named):
         return False
@@ -71,11 +71,11 @@ def nemo_rl_reading(
     text: str | None = None,
     acceptances: tuple[Acceptance, ...] = (),
 ) -> Reading:
-    """The policy's reading. `unseen` says why settings may exist that are not here: those of a file not read."""
+    """The policy's reading. `unseen` says why settings may be missing here: those of a file that is not read."""
     given = tuple(settings)
     resolved, unknown = resolved_settings(given)
     values = {setting.key: setting for setting in resolved}
-    # Its virtual cluster sorts Ray's places by node before it gives them to ranks.
+    # Its virtual cluster sorts Ray's placement bundles by node before assigning them to ranks.
     facts = {"start": Fact("ray", "derived"), "placement": Fact("block", "derived")}
     strategy = _strategy(values)
     notes: tuple[str, ...] = ()
@@ -110,7 +110,7 @@ def nemo_rl_reading(
 
 
 def resolved_settings(settings: Iterable[Setting]) -> tuple[list[Setting], dict[str, str]]:
-    """The settings with their references evaluated, and the keys for which that cannot be, each with the reason."""
+    """The settings with their references evaluated, and the keys that couldn't be, each with the reason."""
     from hcp.launch.yaml.interpolate import resolve
 
     return resolve(_last_ones(settings), functions=_FUNCTIONS)
@@ -126,19 +126,19 @@ _FUNCTIONS: Mapping[str, Callable[[Any, Any], Any]] = {
 
 
 def _without(settings: Iterable[Setting], section: str) -> list[Setting]:
-    """The settings without those of a section that is switched off: they have no effect."""
+    """The settings without those of a disabled section, which have no effect."""
     return [s for s in settings if not s.key.startswith(section) or s.key == f"{section}enabled"]
 
 
 def _takes_nodes(setting: Setting) -> bool:
-    """Whether a setting gives a part of the cluster to something besides policy and generation."""
+    """Whether a setting gives part of the cluster to something other than policy and generation."""
     parts = setting.key.split(".")
     counts = parts[-1] in ("num_nodes", "num_gpu_nodes") and parts[0] not in ("cluster", "policy")
     return counts and isinstance(setting.value, int) and setting.value > 0
 
 
 def _last_ones(settings: Iterable[Setting]) -> list[Setting]:
-    """Of each key the last setting."""
+    """The last setting of each key."""
     kept: dict[str, Setting] = {}
     for setting in settings:
         if setting.key in kept:
@@ -148,7 +148,7 @@ def _last_ones(settings: Iterable[Setting]) -> list[Setting]:
 
 
 def _strategy(values: Mapping[str, Setting]) -> Fact | None:
-    """What trains the policy; None where neither backend is switched on."""
+    """What trains the policy; None if neither backend is switched on."""
     on = {name: values.get(f"policy.{name}_cfg.enabled") for name in ("megatron", "dtensor")}
     for name, setting in on.items():
         if setting is not None and setting.value is True:
@@ -165,9 +165,9 @@ def inherited(doc: YamlDoc, beside: Beside) -> Inherited:
 
 
 def configuration(name: str | None, beside: Beside) -> Inherited:
-    """The configuration that a command names with `--config`, where it may be read."""
+    """The configuration that a command names with `--config`, if it may be read."""
     if not name:
-        return Inherited((), (), "the configuration that the command starts with is not known")
+        return Inherited((), (), "the configuration that the command starts with isn't known")
     return _Inheritance(beside).named(name, beside.folder)
 
 
@@ -224,7 +224,7 @@ class _Inheritance:
                 if os.path.lexists(place):
                     return place, source
         outside = name.startswith("/") or ".." in parts
-        self._miss(name, "it lies outside the file's folder" if outside else "there is no such file beside this one")
+        self._miss(name, "it is outside the file's folder" if outside else "there is no such file next to this one")
         return None
 
     def _read(self, name: str, place: str, inside: str) -> YamlDoc | None:
@@ -248,7 +248,7 @@ def _names(value: object) -> list[str]:
 def merged(base: Iterable[Setting], over: Iterable[Setting], doc: YamlDoc) -> list[Setting]:
     """`base` with the settings of `doc` over it, as OmegaConf merges them: mappings by key, all else as a whole.
 
-    A section with `_override_: true` takes nothing over.
+    A section with `_override_: true` inherits nothing.
     """
     over = list(over)
     whole = {key.removesuffix("._override_") for key in _set_true(over) if key.count(".") == 1}

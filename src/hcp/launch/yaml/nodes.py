@@ -1,4 +1,4 @@
-"""YAML text as nodes with their places. Events are read one by one and nothing is ever constructed from a tag."""
+"""YAML text as nodes with their locations. Events are read one by one, and nothing is ever constructed from a tag."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from hcp.core.visible import visible
 MAX_DEPTH = 60
 MAX_VALUES = 100_000
 _LONGEST_TYPED = 100
-"""Longer scalars stay text: no number is longer, and YAML's base-60 numbers take quadratic time."""
+"""Longer scalars stay text: no real number is longer, and YAML's base-60 numbers take quadratic time."""
 
 _LOADER: Any = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
 _RESOLVERS = yaml.SafeLoader.yaml_implicit_resolvers
@@ -44,7 +44,7 @@ Node = Scalar | List | Map
 
 
 class Parser:
-    """Turns libyaml's events into nodes. Events, because libyaml's own composer overflows the C stack on deep input."""
+    """Turns libyaml's events into nodes, because libyaml's own composer overflows the C stack on deep input."""
 
     def __init__(self, text: str, file: str, last_wins: bool, wanted: str) -> None:
         self.text, self.file, self.last_wins, self.wanted = text, file, last_wins, wanted
@@ -59,13 +59,13 @@ class Parser:
         except yaml.YAMLError as error:
             raise self._syntax(error) from None
         except UnicodeError:
-            raise HcpError(f"{self.file} is no text in UTF-8; wanted YAML; convert the file") from None
+            raise HcpError(f"{self.file} is not UTF-8 text; wanted YAML; convert the file") from None
 
     def documents(self) -> list[Map]:
         """All documents of the text that are mappings.
 
         Raises:
-            HcpError: as `document`, but for how many there are.
+            HcpError: as `document`, except that there may be several.
         """
         found: list[Map] = []
         try:
@@ -78,7 +78,7 @@ class Parser:
         except yaml.YAMLError as error:
             raise self._syntax(error) from None
         except UnicodeError:
-            raise HcpError(f"{self.file} is no text in UTF-8; wanted YAML; convert the file") from None
+            raise HcpError(f"{self.file} is not UTF-8 text; wanted YAML; convert the file") from None
         return found
 
     def _document(self, events: Iterator[Any]) -> Map:
@@ -165,7 +165,7 @@ class Parser:
             if key == _MERGE and event.implicit[0]:
                 others = self._merged(last, event)
                 merged += others
-                # Else a list of aliases to one large mapping would cost the product of both sizes.
+                # Otherwise a list of aliases to one large mapping would cost the product of both sizes.
                 self.count += sum(len(other.items) for other in others)
                 if self.count > MAX_VALUES:
                     raise self._too_many(event.start_mark)
@@ -212,7 +212,7 @@ class Parser:
         return maps
 
     def _scalar_tag(self, event: Any) -> str | None:
-        """The explicit tag of a scalar, None where there is none. Anything beyond YAML's plain types is refused."""
+        """The explicit tag of a scalar, None if there is none. Anything beyond YAML's plain types is rejected."""
         tag: str | None = event.tag
         if tag is None or tag == "!":
             return tag
@@ -273,7 +273,7 @@ class Parser:
 
 
 def typed(text: str, tag: str | None) -> Any:
-    """A scalar's text as the plain value of its YAML tag; text that is no such value stays text."""
+    """A scalar's text as the plain value of its YAML tag; text that isn't such a value stays text."""
     if tag is None:
         return text
     name = tag.removeprefix(_TAG)

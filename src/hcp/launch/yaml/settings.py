@@ -1,4 +1,4 @@
-"""YAML text as settings with their places."""
+"""YAML text as settings with their locations."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ MAX_CHARACTERS = 5_000_000
 
 
 class Place(NamedTuple):
-    """Where a mapping's keys stand: `location` spans from its first key to the end of its last value.
+    """The location of a mapping's keys: `location` spans from its first key to the end of its last value.
 
     In block style a further key goes on a new line at `location.column`; in flow style inside the braces.
     """
@@ -29,8 +29,8 @@ class Place(NamedTuple):
 class YamlDoc(NamedTuple):
     """One YAML document. `settings` are its leaves under dotted paths: scalars, and lists as a whole.
 
-    `data` is the same as plain nested dict, list, str, int, float, bool and None; keys are text as written.
-    `mappings` holds the place of every mapping by its dotted path; "" is the whole document.
+    `data` is the same as plain nested dict, list, str, int, float, bool and None; keys are text as written. `mappings`
+    holds the location of every mapping by its dotted path; "" is the whole document.
     """
 
     file: str
@@ -40,11 +40,11 @@ class YamlDoc(NamedTuple):
     mappings: Mapping[str, Place]
     acceptances: tuple[Acceptance, ...]
     duplicates: tuple[HcpError, ...] = ()
-    """Keys that are written twice, each as the error it is elsewhere; only with `last_wins`."""
+    """Keys that are written twice, each as the error that it is without `last_wins`."""
 
 
 def load_yaml(text: str, file: str, *, last_wins: bool = False) -> YamlDoc:
-    """The document in `text`; `file` is its name in places and messages.
+    """The document in `text`; `file` is its name in locations and messages.
 
     `last_wins` takes the last of a key's values, as PyYAML does, and lists the key in `duplicates`.
 
@@ -54,7 +54,7 @@ def load_yaml(text: str, file: str, *, last_wins: bool = False) -> YamlDoc:
     Raises:
         HcpError: not YAML, duplicate keys, any tag beyond plain YAML types, more than one document, no mapping at the
             top, nested deeper than `MAX_DEPTH`, longer than `MAX_CHARACTERS`, or (aliases expanded) more than
-            `MAX_VALUES` values. One line, with the place.
+            `MAX_VALUES` values. One line, with the location.
     """
     parser, node = _parsed(text, file, "a launch configuration", last_wins)
     flat = _Flattener(file, "a launch configuration")
@@ -65,7 +65,7 @@ def load_yaml(text: str, file: str, *, last_wins: bool = False) -> YamlDoc:
 
 
 def load_plain(text: str, file: str, wanted: str, *, may_be_empty: bool = False) -> dict[str, Any]:
-    """The document in `text` as plain values; every YAML of the project that is no launch is read here.
+    """The document in `text` as plain values; every YAML of the project that isn't a launch is read here.
 
     `wanted` says in messages what the file should be ("a site file").
 
@@ -102,7 +102,7 @@ def _acceptances(text: str, file: str) -> tuple[Acceptance, ...]:
 
 
 class _Flattener:
-    """Expands nodes to plain values and dotted leaves, and stops where aliases make too much of them."""
+    """Expands nodes to plain values and dotted leaves, and stops if aliases expand to too many."""
 
     def __init__(self, file: str, wanted: str) -> None:
         self.file, self.wanted = file, wanted
@@ -135,7 +135,7 @@ class _Flattener:
         return {key: self.plain(child, depth + 1) for key, child in node.items.items()}
 
     def _count_characters(self, node: Scalar) -> None:
-        """One long text behind many aliases is small in memory, and endless where it is printed."""
+        """One long text behind many aliases is small in memory, but endless when printed."""
         self.characters += len(node.value)
         if self.characters > MAX_CHARACTERS:
             raise self._too_large(node, f"to more than {MAX_CHARACTERS:,} characters")

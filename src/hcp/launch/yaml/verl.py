@@ -1,4 +1,4 @@
-"""verl: its trainers' YAML (whole or a part), and its overrides. One reading per megatron model of the launch."""
+"""verl: its trainers' YAML (complete or partial), and its overrides. One reading per Megatron model of the launch."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from hcp.launch.yaml.settings import YamlDoc
 ACTOR, REF, CRITIC, ENGINE = "actor_rollout_ref.actor", "actor_rollout_ref.ref", "critic", "engine"
 
 _BACKENDS = {"dp": "fsdp"}
-"""verl's `model_engine` choices whose strategy has another name."""
+"""verl's `model_engine` choices whose strategy has a different name."""
 
 _INHERITED = frozenset(
     (
@@ -31,14 +31,14 @@ _INHERITED = frozenset(
         "pad_to_length_bucket",
     )
 )
-"""Keys of ref.megatron that take the actor's value where they are absent (verl 0.7.1 to 0.9.1; the dynamic ones
-since 0.9.0); `override_transformer_config` does as a whole."""
+"""Keys of ref.megatron that take the actor's value if they are absent (verl 0.7.1 to 0.9.1; the dynamic ones since
+0.9.0); `override_transformer_config` does as a whole."""
 
 _BATCHES = ("use_dynamic_bsz", "ppo_mini_batch_size")
-"""Keys that the critic takes from the actor where it has none; of ref's forwards the actor's first one decides."""
+"""Keys that the critic takes from the actor if it has none; for ref's forward passes the actor's first one decides."""
 
 _OWN_COMM_TYPE = ("mistral", "ministral", "glm-5", "glm5", "glm_5", "kimi-k3")
-"""Models for which Megatron-Bridge sets cp_comm_type itself: what verl's absent key means depends on the model."""
+"""Models for which Megatron-Bridge sets cp_comm_type itself: what an absent key means in verl depends on the model."""
 
 _NO_MEGATRON = {
     "cp": 1,
@@ -70,8 +70,8 @@ def verl_reading(
 ) -> Reading:
     """The main model's reading (the actor, or the fine-tuning engine) with ref and critic in `others`.
 
-    Only models that megatron trains are read in full: any other strategy has no megatron context parallelism,
-    which the facts say (`strategy`, cp 1).
+    Only models that Megatron trains are read in full: any other strategy has no Megatron context parallelism, and the
+    facts say so (`strategy`, cp 1).
     """
     resolved, unknown = list(settings), dict[str, str]()
     if has_references(resolved):
@@ -83,7 +83,7 @@ def verl_reading(
     strategy = _strategy(by_key, role, unknown)
     unseen = _out_of_sight(by_key)
     if unseen is not None and strategy.origin == "default":
-        strategy = Fact("megatron", "derived")  # nobody says so, but what is out of sight may
+        strategy = Fact("megatron", "derived")  # nothing says so, but something that can't be read may
     facts: dict[str, Fact] = {"strategy": strategy}
     if role != ENGINE:
         facts["start"] = Fact("ray", "derived")
@@ -120,11 +120,11 @@ def _is_own_config(name: str) -> bool:
 
 
 HIDDEN_WORDS = "--hidden-words"
-"""A setting that stands for words of the command line that could not be read; its value says why."""
+"""A setting that represents command-line words that couldn't be read; its value says why."""
 
 
 def _out_of_sight(by_key: dict[str, Setting]) -> str | None:
-    """Why settings may exist that are not read: a configuration or a group of somebody's own."""
+    """Why settings may exist that aren't read: a custom configuration or group."""
     for key, setting in by_key.items():
         if key == HIDDEN_WORDS:
             return str(setting.value)
@@ -140,14 +140,14 @@ def _out_of_sight(by_key: dict[str, Setting]) -> str | None:
 
 
 def _default(key: str) -> Any:
-    """verl's default of a key that the table of names knows."""
+    """verl's default of a key that is in the table of names."""
     role = next((role for role in (ACTOR, REF, CRITIC, ENGINE) if key.startswith(role + ".")), ACTOR)
     entry = index_of("verl", role).get(key)
     return UNKNOWN if entry is None else default_of(FACTS[entry.fact], "verl")
 
 
 def _defaults_list(doc: YamlDoc) -> list[Setting]:
-    """Hydra's `defaults:` as the words that would say the same: `- override model_engine: megatron`."""
+    """Hydra's `defaults:` as the equivalent words: `- override model_engine: megatron`."""
     listed = next((setting for setting in doc.settings if setting.key == "defaults"), None)
     out: list[Setting] = []
     for item in listed.value if listed is not None and isinstance(listed.value, list) else ():
@@ -168,9 +168,10 @@ def _role(keys: Collection[str]) -> str:
 
 
 def _strategy(by_key: dict[str, Setting], role: str, unknown: Collection[str] = ()) -> Fact:
-    """The backend that trains the role's model, and what says so: its key, a config group, the keys that are there.
+    """The backend that trains the role's model, and how that is known: its key, a config group, the keys present.
 
-    Of `unknown` keys only the values could not be read. A backend among them counts as megatron: more is checked.
+    For `unknown` keys only the values couldn't be read. A backend among them counts as megatron, so that more is
+    checked.
     """
     if {role, f"{role}.strategy", *_GROUPS[role], "model_engine"} & set(unknown):
         return Fact("megatron", "derived")
@@ -218,7 +219,7 @@ _MODELS = {CRITIC: "critic.model", ENGINE: "model"}
 
 
 def _unknown_by_role(role: str, by_key: dict[str, Setting]) -> dict[str, str]:
-    """Defaults of the table that belong to verl's PPO trainer only."""
+    """Defaults in the table that apply only to verl's PPO trainer."""
     if role != ENGINE:
         return {}
     index = index_of("verl", role)
@@ -238,7 +239,7 @@ def _unknown_by_role(role: str, by_key: dict[str, Setting]) -> dict[str, str]:
 
 
 def _others(main: Reading, by_key: dict[str, Setting]) -> Iterable[Reading]:
-    """ref and critic, where the launch has them and megatron trains them."""
+    """ref and critic, if the launch has them and Megatron trains them."""
     if main.role != ACTOR:
         return
     unknown = {key: reason for key, reason in main.unknown.items() if not key.startswith(ACTOR + ".")}
@@ -265,12 +266,12 @@ def _other(
 
 
 def _inherited(by_key: dict[str, Setting]) -> list[Setting]:
-    """The actor's settings that ref takes over, under ref's keys and at the actor's place."""
+    """The actor's settings that ref inherits, under ref's keys and at the actor's location."""
     return [by_key[actors]._replace(key=key) for actors, key in inherited_keys(by_key) if key not in by_key]
 
 
 def inherited_keys(keys: Collection[str]) -> list[tuple[str, str]]:
-    """(the actor's key, ref's key) of those keys that ref takes over where it has none of its own."""
+    """(the actor's key, ref's key) of those keys that ref inherits if it has none of its own."""
     section, overrides = f"{ACTOR}.megatron.", "override_transformer_config"
     own_overrides = any(key.startswith(f"{REF}.megatron.{overrides}") for key in keys)
     names = [key.removeprefix(section) for key in keys if key.startswith(section)]

@@ -10,8 +10,7 @@ _MEMBER = "_target_: megatron.core.transformer.enums.AttnBackend, _call_: true, 
 
 
 def _is_a_word(v: View) -> bool:
-    """Whether a Bridge configuration gives the backend as a plain word: it stays a string and never equals an enum
-    member."""
+    """Whether a Bridge configuration gives the backend as a plain word: it stays a string, never an enum member."""
     fact = v.fact("attention_backend")
     assert fact is not None, "the rule has read it"
     if v.dialect != "bridge" or fact.origin != "launch":

@@ -1,5 +1,4 @@
-"""The communication type: spelled as Transformer Engine expects, passed on to it, and one per layer where layers
-differ."""
+"""The communication type: spelled for Transformer Engine, passed on to it, one per layer where layers differ."""
 
 from __future__ import annotations
 

@@ -19,8 +19,7 @@ _NONDETERMINISTIC = "env.NVTE_ALLOW_NONDETERMINISTIC_ALGO"
 
 
 def _is_refused_by_mlm(v: View, chosen: str | None) -> bool:
-    """Before 0.19 the command line requires one entry of its list; from 0.19 on it accepts several, or none, but no
-    tree."""
+    """Before 0.19 the command line requires one entry of its list; from 0.19 on several or none, but no tree."""
     words = set() if chosen is None else {word.strip() for word in chosen.split(",")}
     if not words <= _ALGOS | {"Tree"}:
         return True

@@ -56,8 +56,7 @@ def comm_types(v: View) -> tuple[str, ...]:
 
 
 def switch_types(v: View, to: str, only: str | None = None) -> dict[str, Any]:
-    """The edits that set all layers, or those of type `only`, to the type `to`; sizes that become unused are
-    removed."""
+    """The edits that set all layers, or those of type `only`, to the type `to`, and remove sizes that become unused."""
     types: Any = to
     if only is not None and isinstance(v.cp_comm_type, tuple):
         types = tuple(to if item == only else item for item in v.cp_comm_type)
@@ -133,8 +132,7 @@ def has_fp8_attention(v: View) -> bool:
 
 
 def sequence_multiple(v: View) -> int:
-    """What the sequence length must be a multiple of: 2 cp for the zigzag, tp cp if the rank's slice is split over
-    tp."""
+    """What a sequence must be a multiple of: 2 cp for the zigzag, tp cp if the rank's slice is split over tp."""
     return pad_multiple(int(v.cp), int(v.get("tp") or 1), bool(v.get("sequence_parallel")))
 
 

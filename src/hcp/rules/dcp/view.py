@@ -32,8 +32,7 @@ def has_old_name_on_dev(v: View) -> bool:
 
 
 def option_of_a_branch(v: View) -> Setting | None:
-    """The first option about sequences or CP that neither main nor (if used) dev has and that isn't a misspelling; or
-    None.
+    """The first option about sequences or CP that main and (if used) dev lack, and that isn't a misspelling; or None.
 
     Options that are facts are left to other rules.
     """

@@ -1,5 +1,4 @@
-"""Which fixes are offered: each is first tried on the launch; a fix that removes the cause is offered for every finding
-it clears."""
+"""Which fixes are offered: each is tried on the launch; one that removes the cause goes to all findings it clears."""
 
 from __future__ import annotations
 
@@ -152,8 +151,7 @@ def _fails(rule: Rule, launch: Launch, name: str, value: Any) -> bool:
 
 
 def _with_what_it_needs(before: _Before, tried: Sequence[Trial], rules_for: RulesFor) -> list[Trial]:
-    """Fixes that create one other error, each combined with a fix of that error: two settings have to change at
-    once."""
+    """Fixes that create one other error, each with a fix of that error: two settings have to change at once."""
     return [
         _trial(before, trial.finding, _both(trial.fix, more), rules_for)
         for trial in tried

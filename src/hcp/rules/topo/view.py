@@ -73,8 +73,7 @@ def inner_groups(mesh: RankMesh, inner: int) -> Iterator[range]:
 
 
 def split_group_here(v: View, inner: int) -> list[int] | None:
-    """Like `split_group`, for any world size if one replica shows it; otherwise for the launch's world size, which is
-    requested."""
+    """Like `split_group`, for any world size if one replica shows it; else for the launch's, which is requested."""
     if not v.known("world_size") and inner > 1:
         found = split_group(v, inner, replica_ranks(v))
         if found is not None:

@@ -9,8 +9,7 @@ from hcp.launch.fact import Fact
 
 
 class Asked(dict[str, Fact]):
-    """The facts of a launch, recording the names that a rule requests, in order; `missing` are those that are
-    absent."""
+    """The facts of a launch, recording the names that a rule requests, in order; `missing` are the absent ones."""
 
     def __init__(self, facts: Mapping[str, Fact]) -> None:
         super().__init__(facts)

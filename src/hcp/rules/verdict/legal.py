@@ -48,8 +48,7 @@ _LEVELS = (None, (1, 2), (2, 1), (2, 2), (2, 3), (2, 4), (4, 2), (2, 2, 2), (4,)
 
 
 def legal_values(launch: Launch, name: str) -> tuple[Any, ...]:
-    """Values to try for a hidden fact: all of a small set, else a sample that satisfies and violates every
-    divisibility."""
+    """Values to try for a hidden fact: all of a small set, else samples that satisfy and violate every divisibility."""
     either = _EITHER.match(launch.unknown.get(name, ""))
     if either is not None:
         return tuple(_plain(word) for word in either.groups())

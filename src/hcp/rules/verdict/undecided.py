@@ -53,8 +53,7 @@ def undecided_by(launch: Launch, rules: Iterable[Rule]) -> tuple[Undecided, ...]
 
 
 def doubted(launch: Launch, rule: Rule) -> str | None:
-    """A setting that the launch writes but hides and that, at some legal value, makes the rule's error go away; else
-    None.
+    """A setting that the launch writes but hides, some legal value of which clears the rule's error; else None.
 
     A rule may read such a setting as absent if it only sharpens the finding.
     """

@@ -1,7 +1,8 @@
-"""Schedulers of dynamic context parallelism that others have published, written again from what they do.
+"""Published schedulers of dynamic context parallelism, reimplemented from their behavior.
 
 `dev`, `main` and `static:C` give the plans of the real ones exactly (bench/dcp/upstream.py compares them), `pr5869` the
-pull request's, and `fcp` what its paper says. None of them knows padding, a cost or a limit beyond tokens per rank.
+pull request's, and `fcp` what its paper says. None of them accounts for padding, a cost, or a limit other than tokens
+per rank.
 """
 
 from __future__ import annotations
@@ -24,7 +25,7 @@ from hcp.core.numbers import whole_number
 PUBLISHED = ("dev", "main", "mcore", "fcp", "static:C", "pr5869")
 """As they are named: `mcore`, the released packages, has main's scheduler; C is a number of ranks."""
 NO_PACKING = frozenset(("main", "mcore"))
-"""Their groups run each sequence in a forward pass of its own."""
+"""Their groups run each sequence in its own forward pass."""
 
 
 def published_micro_batches(

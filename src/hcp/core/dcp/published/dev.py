@@ -1,4 +1,4 @@
-"""Megatron-LM dev's scheduler, which verl uses too: one micro-batch at a time, packed while no rank gets too much."""
+"""Megatron-LM dev's scheduler, also used by verl: one micro-batch at a time, packed while no rank gets too much."""
 
 from __future__ import annotations
 
@@ -7,21 +7,21 @@ from collections.abc import Sequence
 from hcp.core.dcp.published.open_group import Batches, OpenGroup, cannot_widen, check_need, smallest_power
 
 CAP = 1.05
-"""A rank may have this part of the work that the micro-batch's longest sequence would have at M tokens per rank. Packs
-of at most M tokens per rank stay below it anyway: sum(s**2) / C <= longest * sum(s) / C."""
+"""A rank may have this fraction of the work that the micro-batch's longest sequence would have at M tokens per rank.
+Packs of at most M tokens per rank stay below it anyway: sum(s**2) / C <= longest * sum(s) / C."""
 
 
 def packing_aware(lengths: Sequence[int], world_size: int, max_seqlen: int) -> Batches:
     """The plan of `DefaultDynamicCPScheduler` without virtual pipeline stages, min_cp_size 1.
 
     The longest sequence opens the micro-batch. Each further one joins a group or opens one, of any power of two from
-    its smallest on, wherever the largest load s**2 / C of any rank stays least and below the cap; one that fits
-    nowhere waits for the next micro-batch. Idle ranks then double the first of the smallest groups, and where that
-    cannot be, the micro-batch becomes one group of all ranks. Loads are kept per group, not per rank as upstream: the
-    same plans, about ten times sooner.
+    its smallest on, wherever the largest load s**2 / C of any rank stays least and below the cap; one that fits nowhere
+    waits for the next micro-batch. Idle ranks then double the first of the smallest groups; if that isn't possible, the
+    micro-batch becomes one group of all ranks. Loads are kept per group, not per rank as upstream: the same plans,
+    about ten times faster.
 
-    Raises HcpError where upstream stops with an error.
-    Source: Megatron-LM dev, megatron/core/datasets/data_schedule_utils.py, next_hdp_group_packing_aware.
+    Raises HcpError where upstream fails with an error. Source: Megatron-LM dev,
+    megatron/core/datasets/data_schedule_utils.py, next_hdp_group_packing_aware.
 
     >>> packing_aware([6144, 2048], 2, 4096), packing_aware([10] * 3, 8, 100)
     ([[(2, [0, 1])]], [[(4, [0]), (2, [1]), (2, [2])]])
@@ -54,7 +54,7 @@ class _MicroBatch:
         self._place(longest, smallest_power(lengths[longest], max_seqlen), None)
 
     def takes(self, i: int) -> bool:
-        """Places the sequence where the highest load stays least; of equals, the smallest size and the first group."""
+        """Places the sequence where the highest load stays lowest; on ties, the smallest size and the first group."""
         length, size = self.lengths[i], smallest_power(self.lengths[i], self.max_seqlen)
         best: tuple[float, int, OpenGroup | None] | None = None
         while size <= self.world_size:

@@ -1,4 +1,4 @@
-"""Flexible context parallelism (arXiv 2602.21788): packs of any number of ranks, then ranks given to the slowest."""
+"""Flexible context parallelism (arXiv 2602.21788): packs on any number of ranks, then extra ranks for the slowest."""
 
 from __future__ import annotations
 
@@ -11,18 +11,18 @@ from hcp.core.errors import HcpError
 
 
 def flexible(lengths: Sequence[int], world_size: int, max_seqlen: int, work: Callable[[int], float]) -> Batches:
-    """A plan in the two stages of the paper; `work` is that of one sequence over all its ranks.
+    """A plan in the paper's two stages; `work` is that of one sequence over all its ranks.
 
     Best fit, longest first, makes packs: a sequence opens one of ceil(s / M) ranks, or goes where it leaves the least
-    room. In each micro-batch the ranks beyond that are then given out so that the slowest group is as fast as can be.
+    room. In each micro-batch the remaining ranks are then assigned so that the slowest group is as fast as possible.
 
-    Approximated, because the paper's text leaves it open or its numbers are those of another machine: a group's time
-    is its work over its ranks, without communication; packs go to the first micro-batch with enough ranks left, in the
-    order in which they were opened; and ranks go one by one to the slowest group, which has the same slowest group as
-    the paper's dynamic programme wherever a further rank never makes a group slower.
+    Approximated, where the paper doesn't specify it or its numbers are for another machine: a group's time is its work
+    over its ranks, without communication; packs go to the first micro-batch with enough ranks left, in the order in
+    which they were opened; and ranks go one by one to the slowest group, which gives the same slowest group as the
+    paper's dynamic program if an additional rank never makes a group slower.
 
-    Raises HcpError if a sequence needs more ranks than there are.
-    Source: arXiv 2602.21788 (v1 as DHP, v2 as FCP), sequence packing and resource allocation.
+    Raises HcpError if a sequence needs more ranks than there are. Source: arXiv 2602.21788 (v1 as DHP, v2 as FCP),
+    sequence packing and resource allocation.
 
     >>> flexible([3000, 900, 900, 100], 5, 1024, float)
     [[(3, [0]), (1, [1, 3]), (1, [2])]]
@@ -65,7 +65,7 @@ def _packed(lengths: Sequence[int], world_size: int, max_seqlen: int) -> list[tu
 def _widened(
     batch: list[tuple[int, list[int]]], free: int, lengths: Sequence[int], work: Callable[[int], float]
 ) -> list[tuple[int, list[int]]]:
-    """The groups with all idle ranks given out, each to the slowest group of that moment."""
+    """The groups with all idle ranks assigned, each to the currently slowest group."""
     works = [sum(work(lengths[i]) for i in samples) for _, samples in batch]
     sizes = [size for size, _ in batch]
     slowest = [(-amount / size, at) for at, (amount, size) in enumerate(zip(works, sizes))]

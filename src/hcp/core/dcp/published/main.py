@@ -1,4 +1,4 @@
-"""The scheduler of Megatron-LM main and of every megatron-core from 0.16.0 on: it packs nothing."""
+"""The scheduler of Megatron-LM main and of every megatron-core from 0.16.0 on: it doesn't pack."""
 
 from __future__ import annotations
 
@@ -9,23 +9,23 @@ from heapq import heappush, heapreplace
 from hcp.core.dcp.published.open_group import Batches, OpenGroup, cannot_widen, check_need, smallest_power
 
 SLACK = 0.05
-"""Ranks count as even when the least loaded has at least 1 - SLACK of the most loaded one's work."""
+"""Ranks count as balanced when the least loaded has at least 1 - SLACK of the most loaded one's work."""
 BUCKET = 1.1
-"""A bucket is closed when it would have more than this part of its share of the work."""
+"""A bucket is closed when it would exceed this fraction of its share of the work."""
 
 
 def balanced_cp(lengths: Sequence[int], world_size: int, max_seqlen: int) -> Batches:
-    """The plan of `BalancedCPScheduler`: what lies between two barriers, each sequence in a forward pass of its own.
+    """The plan of `BalancedCPScheduler`: what lies between two barriers, each sequence in its own forward pass.
 
     Every sequence has exactly the smallest power of two of ranks that holds it. Buckets of about equal work, longest
     first, are emptied in turn: a sequence opens a group while ranks are free, else it goes to the least loaded group of
-    its size. From the first narrower sequence on, a micro-batch ends as soon as its ranks are even. The last sequence
-    of the most loaded group is put back while that makes the ranks more even, and idle ranks double the first of the
-    smallest groups.
+    its size. From the first narrower sequence on, a micro-batch ends as soon as its ranks are balanced. The last
+    sequence of the most loaded group is put back while that improves the balance, and idle ranks double the first of
+    the smallest groups.
 
-    Raises HcpError where upstream stops with an error.
-    Source: Megatron-LM main, megatron/core/pipeline_parallel/hybrid_cp_schedule.py, BalancedCPScheduler; the class is
-    the same, letter by letter, in megatron-core 0.16.0 to 0.19.0.
+    Raises HcpError where upstream fails with an error. Source: Megatron-LM main,
+    megatron/core/pipeline_parallel/hybrid_cp_schedule.py, BalancedCPScheduler; the class is identical in megatron-core
+    0.16.0 to 0.19.0.
 
     >>> balanced_cp([3000, 900, 900, 100], 4, 1024)
     [[(4, [0])], [(2, [1]), (1, [2]), (1, [3])]]
@@ -42,7 +42,7 @@ def balanced_cp(lengths: Sequence[int], world_size: int, max_seqlen: int) -> Bat
 
 
 def _buckets(lengths: Sequence[int], max_seqlen: int, waiting: list[int]) -> list[deque[int]]:
-    """About as many buckets as there are sizes, of about the same work each; upstream's arithmetic as it is."""
+    """About as many buckets as sizes, each with about the same work; upstream's arithmetic unchanged."""
     sizes = [smallest_power(lengths[i], max_seqlen) for i in waiting]
     works = [lengths[i] * lengths[i] / size for i, size in zip(waiting, sizes)]
     remaining = len(set(sizes))
@@ -68,7 +68,7 @@ class _BarrierGroup:
         self.free = world_size
 
     def fill(self, buckets: list[deque[int]]) -> list[int]:
-        """Places sequences until none fits or the ranks are even; returns the others, bucket by bucket."""
+        """Places sequences until none fits or the ranks are balanced; returns the others, bucket by bucket."""
         first, may_end = 0, False
         while buckets:
             bucket = next((one for one in buckets if one and self._has_place(self._size(one[0]))), None)
@@ -112,7 +112,7 @@ class _BarrierGroup:
         group.samples.append(i)
 
     def trim(self) -> list[int]:
-        """Takes the last sequence from the most loaded group while that makes the ranks more even; what was taken."""
+        """Takes the last sequence from the most loaded group while that improves the balance; returns those taken."""
         taken: list[int] = []
         most, least = self._bounds()
         while most - least > SLACK * most and least:

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from hcp.core.errors import HcpError
 
 Batches = list[list[tuple[int, list[int]]]]
-"""[micro-batch][group]: its size and its sequences; the groups of a micro-batch lie side by side from rank 0 on."""
+"""[micro-batch][group]: its size and its sequences; the groups of a micro-batch are adjacent, from rank 0 on."""
 
 
 class OpenGroup:
@@ -43,7 +43,7 @@ def check_need(lengths: Sequence[int], world_size: int, max_seqlen: int, policy:
 
 
 def cannot_widen(policy: str, world_size: int) -> HcpError:
-    """What is said where upstream's scheduler fails to give every rank work: its list index is out of range."""
+    """The error if upstream's scheduler fails to give every rank work: its list index is out of range."""
     return HcpError(
         f"policy {policy}: the scheduler fails on {world_size} ranks, because doubling a group takes more ranks than "
         "are idle; use a power of two for world_size"

@@ -1,4 +1,4 @@
-"""verl with pull request #5869: micro-batches of even work, each split into groups of one size."""
+"""verl with pull request #5869: micro-batches of balanced work, each split into groups of one size."""
 
 from __future__ import annotations
 
@@ -10,13 +10,13 @@ from hcp.core.dcp.split import split_pr5869
 
 
 def even_micro_batches(lengths: Sequence[int], world_size: int, max_seqlen: int) -> Batches:
-    """As many micro-batches as the tokens need at W * M each, even in work, each split as `split_pr5869` does.
+    """As many micro-batches as the tokens need at W * M each, with balanced work, each split as by `split_pr5869`.
 
-    Neither the tokens of a micro-batch nor those of a rank are bounded by M, as there. The work is verl's
-    24576 s + s**2, whatever the model.
+    As in the original, M limits neither the tokens of a micro-batch nor those of a rank. The work is verl's 24576 s +
+    s**2, whatever the model.
 
-    Raises HcpError as `split_pr5869` does.
-    Source: verl at ed30917fd, verl/utils/seqlen_balancing.py, rearrange_micro_batches.
+    Raises HcpError as `split_pr5869` does. Source: verl at ed30917fd, verl/utils/seqlen_balancing.py,
+    rearrange_micro_batches.
     """
     count = min(len(lengths), -(-sum(lengths) // (max_seqlen * world_size)))
     batches: Batches = []
@@ -33,9 +33,9 @@ _Part = tuple[int, int, list[tuple[int, int]]]
 def even_parts(values: Sequence[int], count: int) -> list[list[int]]:
     """Indices of the values in `count` parts of about the same sum, by largest differencing (Karmarkar-Karp).
 
-    Each value starts as a division of its own into `count` parts. The two divisions with the largest spread are merged,
-    the largest part of one with the smallest of the other, until one is left. Ties fall as in verl.
-    Source: verl, verl/utils/seqlen_balancing.py, karmarkar_karp and get_seqlen_balanced_partitions.
+    Each value starts as its own division into `count` parts. The two divisions with the largest spread are merged, the
+    largest part of one with the smallest of the other, until one is left. Ties are broken as in verl. Source: verl,
+    verl/utils/seqlen_balancing.py, karmarkar_karp and get_seqlen_balanced_partitions.
 
     >>> even_parts([8, 7, 6, 5, 4], 2)
     [[1, 3, 4], [0, 2]]

@@ -11,12 +11,12 @@ from hcp.core.errors import HcpError
 def dp_balanced(lengths: Sequence[int], world_size: int, max_seqlen: int, cp_size: int) -> Batches:
     """The plan of `DpBalancedScheduler`: every group has `cp_size` ranks and packs up to cp_size * M tokens.
 
-    Sequences are packed as they come. Where the packs are no multiple of the groups, the last sequences of the last
-    packs become packs of their own.
+    Sequences are packed in order. If the number of packs isn't a multiple of the groups, the last sequences of the last
+    packs become separate packs.
 
-    Raises HcpError where cp_size does not divide W, where a sequence is longer than cp_size * M (upstream does not
-    look), and where there are too few sequences to give every group one in every micro-batch.
-    Source: Megatron-LM dev and main, megatron/core/datasets/data_schedule.py, DpBalancedScheduler.
+    Raises HcpError if cp_size doesn't divide W, if a sequence is longer than cp_size * M (upstream doesn't check), and
+    if there are too few sequences to give every group one in every micro-batch. Source: Megatron-LM dev and main,
+    megatron/core/datasets/data_schedule.py, DpBalancedScheduler.
 
     >>> dp_balanced([500, 500, 900, 100], 4, 512, 2)
     [[(2, [0, 1]), (2, [2, 3])]]
