@@ -33,10 +33,10 @@ def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     for name in UPSTREAMS:
         parser.add_argument(f"--{name}", type=Path, action="append", default=[], metavar="DIR", help="a checkout")
-    parser.add_argument("--commands", type=at_least_one, default=2_000, metavar="N", help="launches for each checkout")
+    parser.add_argument("--commands", type=at_least_one, default=2_000, metavar="N", help="launches per checkout")
     parser.add_argument("--seed", type=int, default=1)
-    parser.add_argument("--show", type=int, default=2, metavar="N", help="launches shown of each disagreement")
-    parser.add_argument("--results", type=Path, metavar="FILE", help="also write the counts there, as JSON")
+    parser.add_argument("--show", type=int, default=2, metavar="N", help="launches to show per disagreement")
+    parser.add_argument("--results", type=Path, metavar="FILE", help="also write the counts to this file, as JSON")
     parser.add_argument("--functional-tests", action="store_true", help="only upstream's own functional tests")
     options = parser.parse_args()
     checkouts = [(name, folder) for name in UPSTREAMS for folder in getattr(options, name.replace("-", "_"))]

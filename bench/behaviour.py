@@ -105,7 +105,7 @@ def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--before", type=Path, required=True, metavar="DIR", help="the checkout to compare with")
     parser.add_argument("--corpus", type=Path, action="append", default=[], metavar="DIR")
-    parser.add_argument("--most", type=int, default=10, metavar="N", help="differences to print")
+    parser.add_argument("--most", type=int, default=10, metavar="N", help="number of differences to print")
     parser.add_argument("--record", type=Path, metavar="EXAMPLES", help=argparse.SUPPRESS)
     parser.add_argument("--examples", action="store_true", help=argparse.SUPPRESS)
     options = parser.parse_args()

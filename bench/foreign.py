@@ -83,7 +83,7 @@ def is_fault(repository: str, forced: Dialect | None, said: str) -> bool:
 def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--corpus", type=Path, action="append", required=True, metavar="DIR")
-    parser.add_argument("--files", action="store_true", help="also list every file that is read, and as what")
+    parser.add_argument("--files", action="store_true", help="also list every file that is read, and its dialect")
     options = parser.parse_args()
     counts: Counter[tuple[str, str, str]] = Counter()
     faults: list[str] = []

@@ -127,7 +127,7 @@ def main() -> int:
         "--corpus", nargs="+", action="extend", default=[], metavar="DIR", help="real launches to damage"
     )
     parser.add_argument("--only", action="append", metavar="READER:NUMBER", help="only this input; repeatable")
-    parser.add_argument("--whole", action="store_true", help="show inputs as they are, not their smallest form")
+    parser.add_argument("--whole", action="store_true", help="show the original inputs instead of the reduced ones")
     parser.add_argument("--show", action="store_true", help="print the inputs instead of running them")
     options = parser.parse_args()
     plan = Plan(options.seed, tuple(options.corpus), not options.whole)

@@ -227,7 +227,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--family", action="append", default=[], help="a folder of tests/rules; may be repeated")
     parser.add_argument("--rule", action="append", default=[], help="the id of a rule; may be repeated")
-    parser.add_argument("--list", action="store_true", help="print the mutants and run nothing")
+    parser.add_argument("--list", action="store_true", help="print the mutants without running anything")
     parser.add_argument("--seconds", action="store_true", help="also measure each rule's seconds until red")
     parser.add_argument("--jobs", type=at_least_one, default=1)
     options = parser.parse_args()

@@ -234,7 +234,7 @@ def main() -> int:
     parser.add_argument(
         "--each", type=at_least_one, default=10_000, metavar="N", help="at most N launches of a checkout"
     )
-    parser.add_argument("--launches", type=at_least_one, default=200, metavar="N", help="as many at least (200)")
+    parser.add_argument("--launches", type=at_least_one, default=200, metavar="N", help="minimum number (200)")
     parser.add_argument("--projects", type=at_least_one, default=8, metavar="N", help="of as many at least (8)")
     options = parser.parse_args()
     total: dict[str, Counter[str]] = {}

@@ -39,7 +39,7 @@ def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--wheels", type=Path, required=True, metavar="DIR")
     parser.add_argument("--releases", nargs="+", metavar="X.Y.Z", help="of those in DIR (default: all)")
-    parser.add_argument("--write", action="store_true", help="renew these releases in the record")
+    parser.add_argument("--write", action="store_true", help="update these releases in the record")
     options = parser.parse_args()
     folders = folders_of(options.wheels)
     known = by_release(json.loads(RECORD.read_text(encoding="utf-8"))) if RECORD.exists() else {}

@@ -50,7 +50,7 @@ def write_log(path: Path, megabytes: int, noise: bool) -> None:
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--megabytes", type=int, default=1000)
-    parser.add_argument("--noise", action="store_true", help="one line in eight says Error and means nothing")
+    parser.add_argument("--noise", action="store_true", help="one line in eight contains a harmless Error")
     options = parser.parse_args()
     with tempfile.TemporaryDirectory() as folder:
         log = Path(folder) / "job.log"

@@ -142,7 +142,7 @@ def named(texts: Iterable[str]) -> dict[str, Path]:
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("repositories", nargs="+", metavar="NAME=DIR")
-    parser.add_argument("--seen", action="store_true", help="record the heads as seen, after printing")
+    parser.add_argument("--seen", action="store_true", help="after printing, record the heads as seen")
     options = parser.parse_args()
     recorded = yaml.safe_load(SEEN.read_text(encoding="utf-8")) if SEEN.is_file() else {}
     cited = cited_files()

@@ -1,4 +1,4 @@
-"""Context-parallel attention computes what attention in one process computes.
+"""Context-parallel attention gives the same results as attention in one process.
 
 Every communication type (p2p, all_gather, a2a, and a2a+p2p for each --sizes) runs forward and backward over a zigzag
 of the sequence, and is compared with torch's scaled_dot_product_attention on the whole batch: output, dq, dk, dv; for
@@ -8,13 +8,13 @@ float64: the largest error, relative to the largest value, is at most 1e-10.
 float32, bfloat16: the root mean square of the error against float64 is at most twice that of torch's attention in the
 same precision.
 
-Heads that an all-to-all cannot divide (HCP007) must be refused, in a sentence that names them.
+Numbers of heads that an all-to-all cannot divide (HCP007) must be rejected with an error that names them.
 
-With --attention transformer-engine-cpu the same runs on Transformer Engine's own class and its own choice of the
-backend, from an unpacked wheel with stand-ins for its kernels, in float64.
+With --attention transformer-engine-cpu, the same comparison runs on Transformer Engine's own class and its own choice
+of backend, from an unpacked wheel with stand-ins for its kernels, in float64.
 
-With --attention transformer-engine the same runs on GPUs with Transformer Engine's class instead of ours: nccl, one
-GPU per process, and by default bfloat16 with sbhd and bshd, which its context-parallel backends take in every version.
+With --attention transformer-engine, it runs on GPUs with Transformer Engine's class instead of ours: nccl, one GPU per
+process, and by default bfloat16 with sbhd and bshd, which its context-parallel backends accept in every version.
 """
 
 import sys

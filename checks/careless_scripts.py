@@ -1,4 +1,4 @@
-"""Gives `hcp check` small sbatch scripts with one fault each, and the same ones mended: it names exactly the faults."""
+"""Runs `hcp check` on small sbatch scripts with one fault each, and with it fixed: it must name exactly the faults."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ _CONTAINER = f"srun --container-image=nemo.sqsh --container-mounts=/shared:/shar
 
 
 class Case(NamedTuple):
-    """A sound script, the edit that spoils it, the rule that must say so, and what is assumed for both."""
+    """A correct script, the edit that breaks it, the rule that must report it, and what is assumed for both."""
 
     name: str
     script: str
@@ -140,12 +140,12 @@ _RESILIENCY = (
 
 
 def launch(outcomes: Outcomes) -> None:
-    """Faults of how ranks, files and containers are launched."""
+    """Faults in how ranks, files and containers are launched."""
     _judge(outcomes, _LAUNCH)
 
 
 def resiliency(outcomes: Outcomes) -> None:
-    """Faults of signals, requeueing and fault tolerance."""
+    """Faults in signals, requeueing and fault tolerance."""
     _judge(outcomes, _RESILIENCY)
 
 

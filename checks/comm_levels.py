@@ -1,8 +1,8 @@
-"""Tests the communication of every level of hierarchical CP where a job will run: the inner (a2a) groups first.
+"""Tests the communication in every level of hierarchical CP where a job will run, the inner (a2a) groups first.
 
 Run it as the job runs its ranks: one process per rank, with RANK, WORLD_SIZE, MASTER_ADDR and MASTER_PORT set. The
-ranks of an inner group exchange numbers all to all, those of an outer group pass theirs on around a ring, as
-attention does. Exit status: 0 all groups work, 1 one does not, 2 could not run.
+ranks of an inner group exchange numbers all-to-all, and those of an outer group pass them around a ring, as attention
+does. Exit status: 0 all groups work, 1 a group does not, 2 could not run.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ def main() -> int:
     parser.add_argument("--order", default="tp-cp-ep-dp-pp")
     parser.add_argument("--megabytes", type=float, default=0.0, help="sent to every peer; 0: 1, or 32 with --min-gbps")
     parser.add_argument("--min-gbps", type=float, default=0.0, help="Gbit/s that every rank must send at every level")
-    parser.add_argument("--timeout", type=float, default=300.0, help="seconds until a group counts as broken")
+    parser.add_argument("--timeout", type=float, default=300.0, help="seconds after which a group counts as broken")
     options = parser.parse_args()
     try:
         import torch
@@ -62,7 +62,7 @@ def main() -> int:
                 if rank == 0 and not fast:
                     print(
                         f"comm_levels.py: level {level} ({kind}): rank {slowest} sends {gbps:.1f} Gbit/s; wanted "
-                        f"{options.min_gbps:g}; look at its node's links, or lower --comm-gbps",
+                        f"{options.min_gbps:g}; check its node's links, or lower --comm-gbps",
                         file=sys.stderr,
                     )
                 if rank == 0:
@@ -91,7 +91,7 @@ def main() -> int:
 
 
 def _worst(seconds: float, ok: bool, device) -> tuple[float, bool, int]:
-    """Over all ranks: the longest time, whether all was right, and the rank that took longest."""
+    """Over all ranks: the longest time, whether all data was right, and the rank that took longest."""
     import torch
     import torch.distributed as dist
 
@@ -103,12 +103,12 @@ def _worst(seconds: float, ok: bool, device) -> tuple[float, bool, int]:
 
 
 def _sent_megabytes(kind: str, size: int, megabytes: float) -> float:
-    """What a rank of a group of `size` sends: its own message to each other, or the whole buffer on around the ring."""
+    """How a rank in a group of `size` sends: a message to each other rank, or the whole buffer around the ring."""
     return (size - 1) * megabytes * (size if kind == "p2p" else 1)
 
 
 def _all_to_all(mine, group):
-    """What every rank of the group sent here, in their order: [size, length]; `mine` has a row for each of them."""
+    """What every rank of the group sent here, in rank order: [size, length]; `mine` has a row for each rank."""
     import torch
     import torch.distributed as dist
 
@@ -126,7 +126,7 @@ def _ring(mine, group):
     place, size = ranks.index(dist.get_rank()), len(ranks)
     following, before = ranks[(place + 1) % size], ranks[place - 1]
     theirs = mine.clone()
-    # Rows travel whole: what stands in row r of the buffer was meant for the rank at place r.
+    # Whole rows travel: row r of the buffer is for the rank at place r.
     passing = mine
     for step in range(1, size):
         arriving = torch.empty_like(passing)
@@ -143,13 +143,13 @@ def _ring(mine, group):
 
 
 _PATTERNS = {"a2a": _all_to_all, "p2p": _ring}
-"""How each level of hierarchical CP communicates: the inner one all at once, the outer one around a ring."""
+"""How each level of hierarchical CP communicates: the inner one all-to-all, the outer one around a ring."""
 
 
 def _exchange(group, kind, device, megabytes: float) -> tuple[float, bool]:
-    """Seconds of one exchange in the pattern of the level, and whether what arrived is right.
+    """Seconds for one exchange in the level's pattern, and whether the right data arrived.
 
-    Every rank has a message for every other: a number made of both, so that one from or for another rank is noticed.
+    Every rank has a message for every other rank: a number made from both, so that a misrouted one is noticed.
     """
     import torch
     import torch.distributed as dist

@@ -1,7 +1,7 @@
-"""Measures what a plan of dynamic CP costs on this machine, and writes it as hcp.profile/1.
+"""Measures the costs of dynamic-CP plans on this machine, and writes them as hcp.profile/1.
 
-GEMMs and causal attention of one layer of the model over several lengths, forward and backward; and send and receive
-along a ring, inside a node and across nodes. Run it as the job runs its ranks: one process per rank, with RANK,
+Measures GEMMs and causal attention of one layer at several lengths, forward and backward, and send and receive around
+a ring, within a node and across nodes. Run it as the job runs its ranks: one process per rank, with RANK,
 WORLD_SIZE, MASTER_ADDR and MASTER_PORT set; `hcp dcp calibrate` starts it. Exit status: 0 written, 2 could not run.
 """
 
@@ -29,8 +29,8 @@ def main() -> int:
     parser.add_argument("--lengths", default="", help="tokens, separated by commas")
     parser.add_argument("--cp-comm-type", default="p2p")
     parser.add_argument("--inner", type=int, default=1, help="a2a+p2p: ranks of the inner level")
-    parser.add_argument("--seconds", type=float, default=2.0, help="at most so long for each measurement")
-    parser.add_argument("--timeout", type=float, default=600.0, help="seconds until a rank that hangs is given up")
+    parser.add_argument("--seconds", type=float, default=2.0, help="maximum seconds for each measurement")
+    parser.add_argument("--timeout", type=float, default=600.0, help="seconds after which a hanging rank is given up")
     options = parser.parse_args()
     try:
         import torch
@@ -93,7 +93,7 @@ class Bench:
         }  # fmt: skip
 
     def linear(self, tokens):
-        """One layer's GEMMs, as two of together its weights."""
+        """One layer's GEMMs, as two that together have its weights."""
         import torch
 
         hidden, width = self.sizes.hidden_size, layer_width(self.sizes, self.options.tp)
@@ -113,7 +113,7 @@ class Bench:
         return self.seconds(lambda: scaled_dot_product_attention(q, k, v, is_causal=True).sum().backward())
 
     def ring(self, ranks, size):
-        """Sends `size` bytes to the next rank of the ring and receives as many from the one before."""
+        """Sends `size` bytes to the next rank of the ring and receives as many from the previous one."""
         import torch
         import torch.distributed as dist
 
@@ -163,7 +163,7 @@ def layer_width(sizes, tp):
 
 
 def profile_of(everyone, sizes, options, device):
-    """The profile out of what all ranks measured: of each number the slowest rank's."""
+    """The profile from all ranks' measurements: the slowest rank's value of each."""
     import torch
 
     from hcp.core.cost.cp_cost import CpTraffic, bytes_per_token, link_of

@@ -1,4 +1,4 @@
-"""Gives `hcp triage` the logs of jobs that failed or ran without context parallelism: it must name the first cause."""
+"""Runs `hcp triage` on logs of jobs that failed or ran without context parallelism: it must name the first cause."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ _STEP = (
 
 
 def first_cause(outcomes: Outcomes) -> None:
-    """The rank and node that failed first, and the rule that knows the cause, whatever the others said."""
+    """The rank and node that failed first, and the rule for the cause, whatever the other ranks logged."""
     for name, (log, wanted) in _LOGS.items():
         failure = _triage(outcomes, _START + log).get("first_failure") or {}
         outcomes.expect_equal(name, (failure.get("rule"), failure.get("rank"), failure.get("node")), wanted)
@@ -57,7 +57,7 @@ def first_cause(outcomes: Outcomes) -> None:
 
 
 def context_parallelism(outcomes: Outcomes) -> None:
-    """More work per second than the hardware can do means that context parallelism is off."""
+    """More FLOP/s than the hardware can deliver means that context parallelism is off."""
     for speed, state in ((1937.0, "off"), (400.0, "unknown")):
         log = "".join(_STEP.format(second=second, speed=speed) for second in range(1, 10))
         found = _triage(outcomes, _START + log, "--assume", "arch=sm90", "--assume", "cp=16")["context_parallel"]

@@ -1,11 +1,11 @@
-"""A negative control: hierarchical groups in a ProcessGroupCollection alone do not reach the attention (HCP012).
+"""A negative control: hierarchical groups only in a ProcessGroupCollection do not reach attention (HCP012).
 
-The groups of 4 CP ranks come from megatron-core's own HyperCommGrid, inner and outer level included, and are given to
-GPTModel as pg_collection; megatron-core's global state is not initialized, as in decentralized set-ups. The config has
-the sizes. Still every attention module ends up without groups, because upstream takes the hierarchical ones from the
-global state only. That must be detected: by the probe, and by logits that differ from those of CP 1.
+The groups of 4 CP ranks come from megatron-core's own HyperCommGrid, including the inner and outer level, and are
+passed to GPTModel as pg_collection; megatron-core's global state is not initialized, as in decentralized set-ups. The
+config has the sizes. Even so, no attention module gets groups, because upstream takes the hierarchical ones only from
+the global state. This must be detected: by the probe, and by logits that differ from those of CP 1.
 
-The way out is shown too: set_context_parallel_group on every core attention, after which all holds.
+The workaround is shown too: after set_context_parallel_group on every core attention, everything holds.
 """
 
 import sys

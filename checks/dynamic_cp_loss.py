@@ -1,4 +1,4 @@
-"""Under dynamic CP the gradient of a step is that of the mean over its tokens, if the loss is weighed right.
+"""Under dynamic CP, a step's gradient is that of the mean over its tokens, if the loss is weighted correctly.
 
 A small packed model with context-parallel attention trains one step under torch's DistributedDataParallel, in float64,
 on process groups of every size. W ranks; C ranks in a group, D groups in a micro-batch, T loss tokens in the whole
@@ -73,7 +73,7 @@ def compare_by_sequence(world, trainer, micro_batches):
 
 
 def micro_batches_of(shape, num_samples):
-    """Groups of the given sizes, micro-batch by micro-batch, with the samples dealt out in turn."""
+    """Groups of the given sizes, micro-batch by micro-batch, with the samples distributed round-robin."""
     from hcp.core.dcp import Group, MicroBatch
 
     slots = [(index, size) for index, sizes in enumerate(shape) for size in sizes]
@@ -106,7 +106,7 @@ def compare(world, trainer, layout, micro_batches):
         ratio, cos = project(found, reference)
         if spread(weights):
             says = "weighs groups unequally"
-            error = error if cos < 1 - 1e-6 else float("nan")  # then the direction must be wrong too
+            error = error if cos < 1 - 1e-6 else float("nan")  # the direction must then be wrong too
         else:
             says = f"is {weights[0]:.6g} of the gradient"
             error = max(error, abs(ratio - weights[0]))
@@ -147,7 +147,7 @@ def report(world, trainer, layout, micro_batches, loss):
 
 
 def right_weighings():
-    """What hcp.runtime.dcp_loss makes of a loss sum, for each way of reducing and gathering."""
+    """What hcp.runtime.dcp_loss computes from a loss sum, for each way of reducing and gathering."""
     import torch
 
     from hcp.proofs.dcp_step import Weighing
@@ -193,7 +193,7 @@ def right_weighings():
 
 
 def wrong_weighings():
-    """Published or proposed, and wrong somewhere; where one happens to be right its ratio is 1."""
+    """Factors that were published or proposed, each wrong in some case; if one happens to be right, its ratio is 1."""
     from hcp.proofs.dcp_step import Weighing
 
     return {

@@ -1,4 +1,4 @@
-"""A batch that dynamic CP splits, computes and merges gives the outputs of one process, sample by sample.
+"""A batch that dynamic CP splits, computes and merges gives the same outputs as one process, sample by sample.
 
 Every rank holds the same TensorDict with jagged input_ids, computes the same plan, takes its share of each micro-batch
 and runs it on the process group of the size that the plan chose. The losses of all tokens come back in the original
@@ -125,7 +125,7 @@ def per_sample(losses, packed, size, groups):
 
 
 def refusals(world):
-    """What one rank gets wrong stops every rank."""
+    """An error on one rank stops every rank."""
     import torch
 
     from hcp.core.errors import HcpError

@@ -1,9 +1,9 @@
-"""The process groups that torch.distributed really built are the ones that `hcp groups` computes.
+"""The process groups that torch.distributed actually built are the ones that `hcp groups` computes.
 
 For several topologies megatron-core initializes its model parallelism, then every rank reads back what is registered:
 all dense and expert groups, the hierarchical CP levels, the dynamic (hybrid) CP groups. Each must have the computed
 members in the computed order, and nothing may be missing. The groups that hcp.runtime builds itself are compared in
-the same way. An all-reduce over every group of the levels shows that it connects its members and nobody else.
+the same way. An all-reduce over every group of the levels shows that it connects its members and no other rank.
 """
 
 import sys

@@ -1,10 +1,10 @@
-"""How the loss must be divided when a sequence is spread over ranks, right and wrong side by side (LOSS001 to LOSS005).
+"""How the loss must be divided if a sequence is split over ranks, right and wrong ways compared (LOSS001 to LOSS005).
 
 Two data-parallel replicas of two context-parallel ranks each train one step under torch's DistributedDataParallel, in
 float64. Answer tokens are few and lie unevenly, as in fine-tuning. The loss goes through the installed megatron-core's
 own forward_step_calc_loss; the reference is the gradient of the mean over all answer tokens, in one process.
 
-Each wrong way trains without a word. Its gradient must be wrong, and be exactly what arithmetic says it is.
+Each wrong way trains without any error. Its gradient must be wrong, and exactly as wrong as arithmetic predicts.
 """
 
 import sys
@@ -15,7 +15,7 @@ from hcp.proofs.program import Program
 BOUND = 1e-12
 WORLD, CP, SEQLEN, HIDDEN = 4, 2, 16, 8
 ANSWERS = (3, 9)
-"""Answer tokens at the end of each replica's sequence: under the zigzag one rank has none of the first."""
+"""Answer tokens at the end of each replica's sequence: under the zigzag, one rank has none of the first."""
 
 
 def work(world, options):
@@ -90,7 +90,7 @@ class Step:
         return losses.sum(), torch.tensor(len(losses), dtype=torch.int), {}
 
     def mean_and_one(self, losses):
-        """What a loss function of a framework returns that divides by itself: DDP's mean is undone by the 4 ranks."""
+        """What a loss function returns if its framework divides by itself: the factor 4 (ranks) undoes DDP's mean."""
         import torch
 
         return losses.sum() * WORLD / self.total, torch.tensor(1, dtype=torch.int), {}
@@ -117,7 +117,7 @@ class Step:
         return gradient * WORLD / max(1, int(tokens))
 
     def plain(self, weights):
-        """The gradient where a framework weighs each rank's sum itself, under DDP's mean."""
+        """The gradient if the framework weights each rank's sum itself, under DDP's mean."""
         self.ddp.zero_grad()
         (self.ddp(self.mine[self.world.rank]).sum() * weights[self.world.rank] * WORLD).backward()
         return self.gradient()
@@ -126,7 +126,7 @@ class Step:
         self.world.expect_at_most(name, self.distance(gradient, self.expected), BOUND)
 
     def wrong(self, name, gradient, weights):
-        """It differs from the reference, and is the ranks' gradients with these weights."""
+        """The gradient differs from the reference, and is the sum of the ranks' gradients with these weights."""
         error = self.distance(gradient, self.expected)
         self.world.expect(f"{name}: wrong", error > 1e-3, f"off by {error:.1e}")
         predicted = sum(weight * one for weight, one in zip(weights, self.per_rank))

@@ -1,4 +1,4 @@
-"""What the programs here that start no ranks themselves share: named outcomes as text or JSON, and exit codes."""
+"""Shared by the programs here that start no ranks themselves: named outcomes as text or JSON, and exit codes."""
 
 from __future__ import annotations
 
@@ -14,14 +14,14 @@ from hcp.core.errors import HcpError
 
 
 class Outcomes:
-    """What a program established or failed to. `folder` is empty and its own."""
+    """What a program has shown or failed to show. `folder` is its own, empty folder."""
 
     def __init__(self, folder: Path, show: bool) -> None:
         self.folder, self.show = folder, show
         self.results: list[dict[str, Any]] = []
 
     def expect(self, name: str, ok: bool, detail: str = "") -> None:
-        """Records whether something holds; `detail` says what was found and is shown where it does not hold."""
+        """Records whether something holds; `detail` says what was found, and is shown if it does not hold."""
         self.results.append({"name": name, "ok": bool(ok), "detail": "" if ok else detail})
         if self.show:
             print(f"{'ok  ' if ok else 'FAIL'} {name}" + ("" if ok or not detail else f": {detail}"), flush=True)

@@ -1,11 +1,11 @@
-"""Packed sequences whose lengths do not divide: tokens that reach no rank, tokens that reach two, and the cure.
+"""Packed sequences whose lengths do not divide: tokens that reach no rank, tokens that reach two, and the fix.
 
-A row of sequences is shared by all ranks as Transformer Engine's kernel shares it, which divides in whole numbers and
-checks the total alone. A small model under torch's DistributedDataParallel trains one step on what each rank got, in
-float64; the reference is the gradient over the whole row in one process.
+A row of sequences is split over the ranks as in Transformer Engine's kernel, which uses integer division and checks
+only the total. A small model under torch's DistributedDataParallel trains one step on what each rank got, in float64;
+the reference is the gradient over the whole row in one process.
 
-1. As the sequences are, some tokens are lost and others doubled. Nothing complains: each rank has as many as it should.
-2. The gradient is wrong by exactly those tokens: a lost one counts for nothing, a doubled one twice.
+1. Without padding, some tokens are lost and others duplicated. No error occurs, because each rank has the right number.
+2. The gradient is wrong by exactly those tokens: a lost one does not count, a duplicated one counts twice.
 3. With each sequence padded to 2 x cp (tp x cp too, under sequence parallelism), every token counts once.
 """
 
@@ -48,7 +48,7 @@ def work(world, options):
 
 
 class Trained:
-    """What came of a row: real tokens by how often they were trained on, and how far the gradient is off."""
+    """The result for a row: how often each real token was trained on, and the gradient's error."""
 
     def __init__(self, counts, held, error, of_counts):
         self.lost = [token for token, times in enumerate(counts) if times == 0]

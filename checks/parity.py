@@ -1,10 +1,10 @@
-"""Whether a launch computes with context parallelism what it computes without: a small model with its settings.
+"""Checks that a launch computes the same with and without context parallelism, on a small model with its settings.
 
-`hcp verify --launch TARGET` writes --spec and starts this program; on GPUs start it with torchrun. Two trainings from
-the same weights on the same data, with CP and without: what each module gives out and gets back, the gradient of each
-weight, and the losses and gradients of a few steps must agree. The first module that differs is named.
+`hcp verify --launch TARGET` writes --spec and starts this program; on GPUs, start it with torchrun. It trains twice
+from the same weights on the same data, with and without CP: each module's outputs and output gradients, the gradient
+of each weight, and the losses and gradients of a few steps must agree. The first module that differs is named.
 
-How far they may be apart is measured: a third training, without CP, with every weight off by one rounding.
+The tolerance is measured by a third training, without CP, with every weight changed by one rounding step.
 """
 
 import contextlib
@@ -94,7 +94,7 @@ class Run:
 
 
 def run(world, options, launch, *, cp, perturbed=False):
-    """One training; what fails or hangs in it says in which module it was."""
+    """One training; a failure or hang is reported with the module in which it occurred."""
     from megatron.core import parallel_state
 
     from hcp.proofs.gpt import train
@@ -105,7 +105,7 @@ def run(world, options, launch, *, cp, perturbed=False):
     from hcp.proofs.te_attention import core_attention_class
 
     shape, where = shape_of(launch), Where(["the process groups"])
-    # On a CPU what is compared with is our attention, whose windows and sinks are written out.
+    # On a CPU, the reference is our attention, which implements windows and sinks explicitly.
     is_reference = cp == 1 and world.device.type == "cpu"
     sizes = launch.hcp_sizes if cp > 1 else None
     try:
@@ -124,7 +124,7 @@ def run(world, options, launch, *, cp, perturbed=False):
     except HcpError:
         raise
     except Exception as error:
-        said = " ".join(str(error).split()) or f"{type(error).__name__} without a word"
+        said = " ".join(str(error).split()) or f"{type(error).__name__} without a message"
         raise RuntimeError(f"CP {cp}: in {where}: {said}") from error
 
 

@@ -1,13 +1,13 @@
-"""Pipeline stages that are not told where packed sequences start: attention goes across them without a word.
+"""Pipeline stages that do not know where packed sequences start: attention silently crosses the boundaries.
 
 Four pipeline stages of one attention layer each train on a packed row, over gloo. Every stage needs the boundaries of
-the sequences: attention without them takes the row for one sequence. Megatron-Bridge up to 0.3 hands them to the first
-and the last stage alone (NVIDIA-NeMo/Megatron-Bridge#2952: 10 to 20 points lost in evaluation, nothing in the log).
+the sequences; without them, attention treats the row as one sequence. Megatron-Bridge up to 0.3 passes them only to
+the first and last stage (NVIDIA-NeMo/Megatron-Bridge#2952: 10 to 20 points lost in evaluation, nothing in the log).
 
-1. With boundaries on every stage, outputs and gradients are those of one process, and a token of the first sequence
-   changes the first sequence alone.
-2. Without them on the middle stages, shapes and losses look alike, but the token changes the other sequences too.
-3. What to assert: every stage that holds attention has the boundaries. It names the middle stages.
+1. With boundaries on every stage, outputs and gradients equal those of one process, and a token of the first sequence
+   changes only the first sequence.
+2. Without them on the middle stages, shapes and losses look the same, but the token changes the other sequences too.
+3. What to assert: every stage with attention has the boundaries. The assertion names the middle stages.
 """
 
 import sys
@@ -49,7 +49,7 @@ def stage(number):
 
 
 def boundaries_of(number, told):
-    """cu_seqlens as a stage gets them; None where nobody hands them on."""
+    """cu_seqlens as a stage receives them; None if they are not passed on."""
     import torch
 
     from hcp.core.shards import cu_seqlens_of
@@ -58,7 +58,7 @@ def boundaries_of(number, told):
 
 
 def forward(layer, x, cu_seqlens):
-    """x + attention(x): packed with boundaries, else the row as one causal sequence. x is [tokens, hidden]."""
+    """x + attention(x): packed with boundaries, otherwise the row as one causal sequence. x is [tokens, hidden]."""
     from hcp.proofs.dot_product_attention import DotProductAttention
 
     q, k, v = (part.unflatten(1, (HEADS, HEAD_DIM)) for part in layer(x).chunk(3, dim=1))
@@ -138,7 +138,7 @@ def leaking(world, told):
 
 
 def share(world, mine):
-    """What all ranks have, in order."""
+    """All ranks' values, in rank order."""
     import torch.distributed as dist
 
     everyone: list = [None] * world.size

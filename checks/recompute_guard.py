@@ -1,12 +1,12 @@
-"""Asks the installed megatron-core for the case of activation recomputation that the skill names, for verl's patch.
+"""Checks which case of activation recomputation, as named in the skill, applies to the installed megatron-core.
 
 verl replaces the backward of megatron-core's CheckpointFunction (`apply_patch_megatron_recomputation_backward`). Pull
 request verl#5869 guards that patch: skip it unless CheckpointFunction has _recover_function_args. The method is in no
 megatron-core from 0.12 to 0.16.1 and not in Megatron-LM main of August 2026: there the guarded patch must be skipped.
 
-The step fails where the installed one is the other case: then what the skill says is out of date. The class is asked
-for the method, and its own backward must agree: it either calls the method, or takes its arguments from the saved
-tensors alone. Two stand-ins show that the cases are told apart.
+The step fails if the other case is installed: the skill is then out of date. The check looks for the method in the
+class, and the class's own backward must agree: it either calls the method or takes its arguments only from the saved
+tensors. Two stand-ins show that the check tells the cases apart.
 """
 
 import sys
@@ -53,7 +53,7 @@ def work(world, options):
 
 
 def consistent_case(function):
-    """The case, or None where the class's own backward does otherwise."""
+    """The case, or None if the class's own backward contradicts it."""
     from hcp.proofs.recompute import METHOD, names_used, recompute_case
 
     case, names = recompute_case(function), names_used(function, "backward")

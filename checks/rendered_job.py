@@ -1,8 +1,8 @@
-"""Trains with a rendered job on two nodes, kills a rank of one, interrupts one: nothing may be lost.
+"""Trains with a rendered job on two nodes, kills a rank of one job, and interrupts another: nothing may be lost.
 
-The job is what `hcp render` writes, run with bash on the stand-in of slurm_standin.py; the trainer is train_standin.py
-with real process groups (gloo). Two ranks on each node have hierarchical CP across the nodes; the job that is
-interrupted has one on each, since its ranks start four times, and most of their time is the import of torch.
+The job is written by `hcp render` and run with bash on the Slurm stand-in of slurm_standin.py; the trainer is
+train_standin.py with real process groups (gloo). Two ranks per node have hierarchical CP across the nodes; the
+interrupted job has one per node, because its ranks start four times and spend most of their time importing torch.
 """
 
 from __future__ import annotations
@@ -33,11 +33,11 @@ _LAUNCHES = {
         "--exit-signal-handler",
     ),
 }
-"""By the number of ranks on a node."""
+"""By the number of ranks per node."""
 
 
 def trains(outcomes: Outcomes) -> None:
-    """Started by srun or by torchrun, the job trains and says so in its verdict; if asked, it tests groups first."""
+    """Started by srun or torchrun, the job trains and reports it in its verdict; on request, it tests groups first."""
     for start, options in (("srun", ("--comm-test",)), ("torchrun", ())):
         slurm, script = _job(outcomes.folder / start, start, 4, *options)
         ended = slurm.run(script)
@@ -52,7 +52,7 @@ def trains(outcomes: Outcomes) -> None:
 
 
 def killed_rank(outcomes: Outcomes) -> None:
-    """One killed rank ends the job instead of leaving the others waiting, and `hcp triage` names it."""
+    """A killed rank ends the job instead of leaving the others waiting, and `hcp triage` names the rank."""
     slurm, script = _job(
         outcomes.folder / "job",
         "srun",
@@ -73,7 +73,7 @@ def killed_rank(outcomes: Outcomes) -> None:
 
 
 def interrupted(outcomes: Outcomes) -> None:
-    """A job that gets Slurm's signal is requeued and ends with every step done once: none lost, none repeated."""
+    """A job that gets Slurm's signal is requeued and completes every step once: none lost, none repeated."""
     for start in ("srun", "torchrun"):
         slurm, script = _job(
             outcomes.folder / start, start, 20, "--requeue", "1", per_node=1, trainer=("--wait-at", "5")

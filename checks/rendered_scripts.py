@@ -1,6 +1,6 @@
-"""Renders a job of each kind and proves the scripts: they parse, check clean, carry any value, and stop in time.
+"""Renders a job of each kind and tests the scripts: they parse, pass hcp check, carry any value, and stop in time.
 
-The scripts run here with bash, on the stand-in of slurm_standin.py: no cluster, no torch.
+The scripts run with bash on the Slurm stand-in of slurm_standin.py, without a cluster or torch.
 """
 
 from __future__ import annotations
@@ -80,7 +80,7 @@ _BROKEN = {
 
 
 def kinds(outcomes: Outcomes) -> None:
-    """Every kind of job parses as bash, and `hcp check` reads the launch back out of it and finds nothing."""
+    """Every kind of job parses as bash, and `hcp check` reads the launch back from it and finds nothing."""
     cases = {
         "srun": _MLM,
         "torchrun": _MLM,
@@ -134,7 +134,7 @@ def _verification(slurm: StandinSlurm) -> Path:
 
 
 def missing_facts(outcomes: Outcomes) -> None:
-    """What the site does not state is listed, all of it, and no script is written."""
+    """Everything that the site does not state is listed, and no script is written."""
     done = run_hcp(
         "render",
         "--start",
@@ -159,7 +159,7 @@ def missing_facts(outcomes: Outcomes) -> None:
 
 
 def hostile_values(outcomes: Outcomes) -> None:
-    """Values that a shell could take for code arrive in variables and arguments unchanged; none is evaluated."""
+    """Values that look like shell code arrive in variables and arguments unchanged; none is evaluated."""
     from hcp.launch.load import LoadOptions, load_launch
     from hcp.render.job import plan_job
     from hcp.render.script import render_job
@@ -213,7 +213,7 @@ def hostile_values(outcomes: Outcomes) -> None:
 
 
 def broken_launch(outcomes: Outcomes) -> None:
-    """A launch with an error stops in phase 0: nothing was started, the verdict and the log name the rule."""
+    """A launch with an error stops in phase 0: nothing is started, and the verdict and the log name the rule."""
     for number, (name, (launch, rule)) in enumerate(_BROKEN.items()):
         slurm, trainer = _with_trainer(outcomes.folder / str(number))
         ended = slurm.run(slurm.render(launch=launch, site=("--program", trainer, "--requeue", "3")))
@@ -227,7 +227,7 @@ def broken_launch(outcomes: Outcomes) -> None:
 
 
 def placement(outcomes: Outcomes) -> None:
-    """Ranks that are not placed in blocks stop the job in phase 1; placed in blocks, every rank starts."""
+    """Ranks not placed in blocks stop the job in phase 1; placed in blocks, every rank starts."""
     for kind in ("cyclic", "block"):
         slurm, trainer = _with_trainer(outcomes.folder / kind, kind)
         ended = slurm.run(slurm.render(launch=_MLM, site=("--program", trainer)))

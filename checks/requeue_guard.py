@@ -1,7 +1,7 @@
-"""Runs a rendered job to its end in every way that matters for a requeue, and reads what it decided.
+"""Runs a rendered job to its end in every way that matters for requeueing, and reads what the job decided.
 
-The job is what `hcp render --requeue 2` writes, run with bash on the stand-in of slurm_standin.py; the trainer is a few
-lines that save, fail or listen as they are told. No cluster, no torch.
+The job is written by `hcp render --requeue 2` and run with bash on the Slurm stand-in of slurm_standin.py; the trainer
+is a few lines that save, fail or handle signals as told. No cluster, no torch.
 """
 
 from __future__ import annotations
@@ -50,7 +50,7 @@ while left:
 
 
 def failures(outcomes: Outcomes) -> None:
-    """A failed job goes on only if it wrote a checkpoint since it started."""
+    """A failed job is requeued only if it wrote a checkpoint since it started."""
     ended = _attempt(outcomes.folder / "a", "fails")
     _decided(outcomes, "failed before a checkpoint", ended, "failed", "none")
     outcomes.expect(
@@ -65,7 +65,7 @@ def failures(outcomes: Outcomes) -> None:
 
 
 def limit(outcomes: Outcomes) -> None:
-    """The limit holds for every requeue: our own, and those of Slurm."""
+    """The limit counts every requeue: the job's own, and Slurm's."""
     ended = _attempt(outcomes.folder / "a", "saves-then-fails", attempt=_LIMIT)
     _decided(outcomes, "failed in the last attempt that is allowed", ended, "failed", "none")
     ended = _attempt(outcomes.folder / "b", "short", attempt=_LIMIT + 1)
@@ -74,7 +74,7 @@ def limit(outcomes: Outcomes) -> None:
 
 
 def preemption(outcomes: Outcomes) -> None:
-    """Slurm's signal makes the trainer save and end; the job is requeued, and starts from what was saved."""
+    """Slurm's signal makes the trainer save and exit; the job is requeued, and resumes from the checkpoint."""
     for start in ("srun", "torchrun"):
         if start == "torchrun" and not _has_torch():
             continue
@@ -87,7 +87,7 @@ def preemption(outcomes: Outcomes) -> None:
 
 
 def exit_codes(outcomes: Outcomes) -> None:
-    """The trainer's own exit code is the job's, and `hcp triage` says what it means."""
+    """The trainer's own exit code becomes the job's, and `hcp triage` explains it."""
     for code, words in ((16, "resume"), (17, "validation")):
         slurm, ended = _job(outcomes.folder / str(code), f"exits-{code}")
         outcomes.expect_equal(

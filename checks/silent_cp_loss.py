@@ -1,14 +1,14 @@
 """A negative control: context parallelism that is silently off (HCP001) must be detected, three ways.
 
 A GPTModel of the installed megatron-core is configured with cp_comm_type a2a+p2p on 4 CP ranks and built twice: with
-hierarchical_context_parallel_sizes [2, 2], and without, as a user forgets them. Nothing complains in either case.
+hierarchical_context_parallel_sizes [2, 2], and without, as if a user forgot them. Neither case raises an error.
 
 1. The probe: assert_hcp_active(model) names HCP001, and passes the healthy model.
-2. Token 0 is changed: with causal attention the logits on every CP rank must change. With CP off only rank 0's do,
-   which holds the first and, under zigzag, the last chunk.
-3. Parity: the logits equal those of CP 1 on the healthy model, and do not on the broken one.
+2. Token 0 is changed: with causal attention, the logits on every CP rank must change. With CP off, only those of rank 0
+   do, which holds the first and, under zigzag, the last chunk.
+3. Parity: the logits equal those of CP 1 on the healthy model, but not on the broken one.
 
-Each --te-source adds what that Transformer Engine version would decide from the modules' cp_group, by its own source.
+Each --te-source adds what that Transformer Engine version would decide from the modules' cp_group, run from its source.
 """
 
 import sys

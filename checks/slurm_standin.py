@@ -1,8 +1,8 @@
-"""Stands in for Slurm on one machine, so that a rendered script runs here word for word, with bash, without a cluster.
+"""Stands in for Slurm on one machine, so that a rendered script runs here unchanged, with bash, without a cluster.
 
-It makes `srun`, `scontrol` and `scancel` as far as the scripts of `hcp render` use them: every task of every node is a
-process here that knows its node by SLURMD_NODENAME. It schedules nothing and isolates nothing: that Slurm itself runs
-the scripts is tested on a real one (tests/render).
+It provides `srun`, `scontrol` and `scancel` as far as the scripts of `hcp render` use them: every task of every node is
+a local process that knows its node by SLURMD_NODENAME. It neither schedules nor isolates; whether Slurm itself runs the
+scripts is tested with a real Slurm (tests/render).
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ class Attempt(NamedTuple):
 
 
 class StandinSlurm:
-    """A cluster of `nodes` nodes in `folder`, which has the jobs' working folder, `logs` and the commands in it."""
+    """A cluster of `nodes` nodes in `folder`, which contains the jobs' working folder, `logs` and the commands."""
 
     def __init__(self, folder: Path, nodes: int = 2, tasks_per_node: int = 2, *, placement: str = "block") -> None:
         self.folder, self.nodes, self.tasks_per_node, self.placement = folder, nodes, tasks_per_node, placement
@@ -53,7 +53,7 @@ class StandinSlurm:
         """The script that `hcp render` writes for this cluster; `launch` goes after `--`.
 
         Raises:
-            RuntimeError: it writes none.
+            RuntimeError: no script is written.
         """
         script = self.folder / "job.sbatch"
         done = run_hcp(
@@ -86,7 +86,7 @@ class StandinSlurm:
             *launch,
             folder=self.folder,
         )
-        # 1: the launch has an error; the script is written, and stops for it.
+        # 1: the launch has an error; the script is still written, and stops because of it.
         if done.returncode not in (0, 1) or not script.is_file():
             raise RuntimeError(f"hcp render ended with {done.returncode}: {done.stderr.strip()}")
         return script
@@ -157,7 +157,7 @@ class StandinSlurm:
                 task.unlink()
 
     def training_logs(self, attempt: int | None = None) -> str:
-        """What the trainers of all attempts (or one) have said so far."""
+        """What the trainers of all attempts (or of one) have logged so far."""
         name = "train-*.log" if attempt is None else f"train-r{attempt}-*.log"
         paths = sorted((self.folder / "logs" / f"job-{self.job}").glob(name))
         return "".join(path.read_text(errors="replace") for path in paths)
@@ -275,7 +275,7 @@ def _scancel(words: Sequence[str], environment: Mapping[str, str]) -> int:
 
 
 def _kill_tree(pid: int) -> None:
-    # torchrun starts its workers in sessions of their own: the tree is followed, not the process group.
+    # torchrun starts its workers in separate sessions, so we follow the process tree, not the process group.
     for process in (*descendants(pid), pid):
         with contextlib.suppress(ProcessLookupError):
             os.kill(process, signal.SIGKILL)
@@ -284,7 +284,7 @@ def _kill_tree(pid: int) -> None:
 def main() -> int:
     words = sys.argv[1:]
     if not words or words[0] not in _COMMANDS:
-        print(f"{__doc__}\nThe programs beside it start it, as {', '.join(_COMMANDS)}.")
+        print(f"{__doc__}\nOther programs in this folder start it, as {', '.join(_COMMANDS)}.")
         return 0 if words[:1] == ["--help"] else 2
     command = {"srun": _srun, "scontrol": _scontrol, "scancel": _scancel}[words[0]]
     return command(words[1:], os.environ)

@@ -1,11 +1,11 @@
 """A negative control: hierarchical groups that outlive destroy_model_parallel (HCP023) must be detected.
 
 megatron-core is initialized with CP 4 and levels [2, 2], destroyed, and initialized again with CP 2 and DP 2, this
-time without sizes, as after training and before an export. Its hierarchical groups are still those of the first time:
-a new a2a+p2p model takes them, and attends over 4 ranks where CP is 2. That must be detected: by the probe, and by
-logits that differ from those of CP 1.
+time without sizes, as between training and an export. Its hierarchical groups are still the first ones: a new a2a+p2p
+model uses them, and attends over 4 ranks although CP is 2. This must be detected: by the probe, and by logits that
+differ from those of CP 1.
 
-The way out is shown too: hcp.proofs.megatron.model_parallel forgets the groups after destroy_model_parallel.
+The workaround is shown too: hcp.proofs.megatron.model_parallel drops the groups after destroy_model_parallel.
 """
 
 import sys
@@ -35,7 +35,7 @@ def work(world, options):
         with model_parallel(cp=1):
             expected = logits_of(build_hcp_gpt(shape, world.device, cp=1, sizes=None), batch)
 
-        # As upstream's users do it, without model_parallel's clean-up.
+        # As users of upstream do it, without model_parallel's clean-up.
         parallel_state.initialize_model_parallel(
             context_parallel_size=4, hierarchical_context_parallel_sizes=[2, 2], create_gloo_process_groups=False
         )

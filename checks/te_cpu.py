@@ -1,8 +1,8 @@
-"""Transformer Engine's own context-parallel attention on a CPU: right, refused in words, or wrong where we say so.
+"""Transformer Engine's own context-parallel attention on a CPU: right, rejected with a message, or wrong as expected.
 
-The newest wheel that is unpacked in $HCP_UPSTREAM (or --release) is imported unmodified; what is compiled has stand-ins
-(hcp.proofs.te_cpu says which). Its attention runs on 4 gloo processes, forward and backward, in float64, over every
-type of communication, layout and kernel. The one silent fault is KNOWN017: packed data gathered for FlashAttention 2.
+The newest wheel unpacked in $HCP_UPSTREAM (or --release) is imported unmodified; its compiled parts have stand-ins
+(listed in hcp.proofs.te_cpu). Its attention runs on 4 gloo processes, forward and backward, in float64, for every
+communication type, layout and kernel. The only silent fault is KNOWN017: packed data gathered for FlashAttention 2.
 """
 
 import argparse
@@ -36,7 +36,7 @@ def main():
         formatter_class=argparse.RawDescriptionHelpFormatter,
         epilog="Exit status: 0 everything held, 1 something did not, 2 could not run.",
     )
-    parser.add_argument("--release", metavar="X.Y.Z", help="default: the newest that is unpacked")
+    parser.add_argument("--release", metavar="X.Y.Z", help="default: the newest one unpacked")
     parser.add_argument("--json", action="store_true", help="print one JSON object instead of text")
     options = parser.parse_args()
     from hcp.core.errors import HcpError

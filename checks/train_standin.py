@@ -1,10 +1,9 @@
 """Stands in for a trainer in tests of the job around it: real process groups, checkpoints, signals, failures.
 
-Takes Megatron-LM's flags (those that it does not know are ignored), builds the groups of hierarchical CP over all
-ranks with gloo or NCCL, and adds up numbers through both levels in every step: the sum after N steps is the same
-however often it was interrupted. On SIGTERM it finishes the step, saves, and exits with 0, as Megatron-LM does with
---exit-signal-handler; --wait-at makes it wait there for that signal, however long it takes. --fail-* make one rank fail
-once.
+Takes Megatron-LM's flags (unknown ones are ignored), builds the groups of hierarchical CP over all ranks with gloo or
+NCCL, and adds up numbers through both levels in every step, so that the sum after N steps does not depend on
+interruptions. On SIGTERM it finishes the step, saves, and exits with 0, as Megatron-LM does with --exit-signal-handler;
+--wait-at makes it wait at a step for that signal, however long it takes. --fail-* make one rank fail once.
 """
 
 from __future__ import annotations
@@ -86,13 +85,13 @@ def _options() -> argparse.Namespace:
     parser.add_argument("--save", type=Path)
     parser.add_argument("--load", type=Path)
     parser.add_argument("--step-seconds", type=float, default=0.0)
-    parser.add_argument("--wait-at", type=int, default=-1, help="after this step, wait to be asked to end")
-    parser.add_argument("--save-seconds", type=float, default=0.0, help="how long the save takes when asked to end")
+    parser.add_argument("--wait-at", type=int, default=-1, help="after this step, wait for the signal to exit")
+    parser.add_argument("--save-seconds", type=float, default=0.0, help="how long the final save takes")
     parser.add_argument("--timeout", type=float, default=120.0)
     parser.add_argument("--fail-rank", type=int, default=-1)
     parser.add_argument("--fail-step", type=int, default=0)
     parser.add_argument("--fail-how", choices=("raise", "kill", "segfault", "hang"), default="raise")
-    parser.add_argument("--fail-once", type=Path, help="a file that says that the failure has happened")
+    parser.add_argument("--fail-once", type=Path, help="a file that records that the failure has happened")
     return parser.parse_known_args()[0]
 
 

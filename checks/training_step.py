@@ -1,13 +1,13 @@
-"""Training with hierarchical CP computes the losses and the gradients of training without context parallelism.
+"""Training with hierarchical CP gives the same losses and gradients as training without context parallelism.
 
 megatron-core's own GPTModel, data split, DDP, schedule and Adam train on the same data twice, from the same weights:
 with CP 1, and with CP over all processes, a2a+p2p with --sizes and the other --types. The mean loss and the gradient of
-every parameter must agree in every step. Then the same with TP 2 and half the CP, and with the hybrid model where
---hybrid says so. What is compared with runs on our attention. Sequence parallelism is off: torch's LayerNorm, which
-stands for Transformer Engine's and Apex's compiled ones, refuses it.
+every parameter must agree in every step. Then the same with TP 2 and half the CP, and with --hybrid also for the hybrid
+model. The reference runs on our attention. Sequence parallelism is off, because torch's LayerNorm, which replaces
+Transformer Engine's and Apex's compiled ones, does not support it.
 
 float64 (default): the model is in float64, and megatron-core takes the cross-entropy in fp32. Relative errors of the
-loss, and of each gradient in the 2-norm, are at most 1e-10: both trainings round the same logits to the same fp32.
+loss, and of each gradient in the 2-norm, are at most 1e-10, as both trainings round the same logits to the same fp32.
 
 bfloat16 (the default of --attention transformer-engine): one step, without optimizer. The error of each gradient
 against a float64 model with the same weights is at most twice that of bfloat16 training without context parallelism.
@@ -31,9 +31,11 @@ def add_arguments(parser):
         "--dtype", choices=["float64", "bfloat16"], help="default: float64; with transformer-engine bfloat16"
     )
     parser.add_argument(
-        "--types", nargs="*", choices=["p2p", "all_gather", "a2a"], default=[], help="further types (default: none)"
+        "--types", nargs="*", choices=["p2p", "all_gather", "a2a"], default=[], help="more types (default: none)"
     )
-    parser.add_argument("--hybrid", action="store_true", help="also the model with attention and MLP as layers apart")
+    parser.add_argument(
+        "--hybrid", action="store_true", help="also the model with attention and MLP as separate layers"
+    )
     parser.add_argument("--steps", type=int, default=4, help="optimizer steps (default: %(default)s)")
 
 
@@ -127,7 +129,7 @@ def trained(world, options, layout, dtype, num_steps, rounded=None):
     from hcp.proofs.te_attention import core_attention_class
     from hcp.runtime.active import assert_hcp_active
 
-    # As many KV heads as ranks, so that every type of communication divides them.
+    # As many KV heads as ranks, so that every communication type can divide them.
     shape = GptShape(
         hidden_size=16 * world.size,
         heads=2 * world.size,
@@ -135,7 +137,7 @@ def trained(world, options, layout, dtype, num_steps, rounded=None):
         seq_length=16 * world.size,
         global_batch_size=world.size,
     )
-    if world.device.type == "cuda":  # GPU kernels want longer chunks and wider heads
+    if world.device.type == "cuda":  # GPU kernels need longer chunks and wider heads
         shape = shape._replace(seq_length=256 * world.size, hidden_size=512)
     is_hierarchical = "hcp_sizes" in layout
     groups = {name: layout[name] for name in ("tp", "cp", "hcp_sizes") if name in layout}
@@ -148,7 +150,7 @@ def trained(world, options, layout, dtype, num_steps, rounded=None):
             cp_comm_type="a2a+p2p" if is_hierarchical else layout.get("comm", "p2p"),
             hierarchical_context_parallel_sizes=list(layout["hcp_sizes"]) if is_hierarchical else None,
         )
-        # What is compared with is our attention in one process, unless two bfloat16 trainings are compared.
+        # The reference is our attention in one process, unless two bfloat16 trainings are compared.
         is_truth = rounded or (dtype == torch.float64 and layout["cp"] == 1)
         core_attention = core_attention_class(REFERENCE if is_truth else options.attention)
         build = build_hybrid if layout.get("model") == "hybrid" else build_gpt

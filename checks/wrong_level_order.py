@@ -1,11 +1,11 @@
-"""A negative control: levels in the wrong order, [outer, inner] for [inner, outer], must be detected.
+"""A negative control: levels in the wrong order, [outer, inner] instead of [inner, outer], must be detected.
 
-Attention by a2a+p2p over 4 ranks gets its two process groups swapped, as when they are built by hand and handed to
-set_context_parallel_group. Sizes [2, 2] look the same either way. Transformer Engine and our reference both take cp
-rank = outer rank x inner size + inner rank, so each rank attends to the wrong tokens; the reference does so without a
-word. That must be detected: by the probe, which compares the groups' members, and by parity with one process.
+Attention by a2a+p2p over 4 ranks gets its two process groups swapped, as if they were built by hand and passed to
+set_context_parallel_group. Sizes [2, 2] look the same either way. Transformer Engine and our reference both assume
+cp rank = outer rank x inner size + inner rank, so each rank attends to the wrong tokens; the reference does so
+silently. This must be detected: by the probe, which compares the groups' members, and by parity with one process.
 
-A wrong order of the sizes ([2, 4] where [4, 2] fits the node) is another matter: the result is right, only slow.
+A wrong order of the sizes ([2, 4] where [4, 2] fits the node) is different: the result is right but slow.
 """
 
 import sys

@@ -249,7 +249,7 @@ def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--quick", action="store_true", help="one seed, the smaller cells, about 10 s")
     parser.add_argument("--seeds", type=int, default=5, help="how many draws of lengths per cell")
-    parser.add_argument("--cells", action="store_true", help="also one line for each cell")
+    parser.add_argument("--cells", action="store_true", help="also print one line per cell")
     options = parser.parse_args()
     results = {cell: run(cell, NAMES) for cell in cells(options.seeds, options.quick)}
     if options.cells:

@@ -190,7 +190,7 @@ def main() -> int:
     parser.add_argument("--quick", action="store_true", help="8 and 64 ranks, 2 and 8 sequences per rank: a minute")
     parser.add_argument("--world-sizes", type=int, nargs="+", default=[8, 12, 64, 256])
     parser.add_argument("--per-rank", type=int, nargs="+", default=list(AHEAD), help="sequences per rank")
-    parser.add_argument("--cells", action="store_true", help="also one line for each cell")
+    parser.add_argument("--cells", action="store_true", help="also print one line per cell")
     parser.add_argument("--sources", action="store_true", help="where the shapes come from")
     options = parser.parse_args()
     if options.sources:

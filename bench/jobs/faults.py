@@ -181,7 +181,7 @@ def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--only", nargs="+", default=[], help="faults, by words of `NAME/START`")
     parser.add_argument("--write", action="store_true", help="write the table of all rows so far, after the runs")
-    parser.add_argument("--table", action="store_true", help="write that table, and run nothing")
+    parser.add_argument("--table", action="store_true", help="write that table without running anything")
     options = parser.parse_args()
     rows = json.loads(RESULTS.read_text()) if RESULTS.is_file() else []
     if not options.table:

@@ -140,7 +140,7 @@ def page() -> str:
 
 def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--write", action="store_true", help="renew the page")
+    parser.add_argument("--write", action="store_true", help="rewrite the page")
     written = page()
     if parser.parse_args().write:
         PAGE.parent.mkdir(parents=True, exist_ok=True)

@@ -74,8 +74,8 @@ def main() -> int:
     parser.add_argument(
         "--release", nargs=3, action="append", required=True, metavar=("RELEASE", "BRIDGE", "MEGATRON_LM")
     )
-    parser.add_argument("--every", type=int, default=1, help="take one recipe in so many")
-    parser.add_argument("--results", type=Path, metavar="FILE", help="also write the counts there, as JSON")
+    parser.add_argument("--every", type=int, default=1, help="use one recipe in every N")
+    parser.add_argument("--results", type=Path, metavar="FILE", help="also write the counts to this file, as JSON")
     options = parser.parse_args()
     found = {release[0]: compare(*release, options.every) for release in options.release}
     counts = sum(found.values(), Counter[str]())

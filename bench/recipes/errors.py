@@ -117,7 +117,7 @@ def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--release", nargs=3, action="append", metavar=("RELEASE", "BRIDGE", "MEGATRON_LM"))
     parser.add_argument("--most", type=int, default=3, help="rules that a recipe may leave unchecked")
-    parser.add_argument("--results", type=Path, metavar="FILE", help="also write the findings there, as JSON")
+    parser.add_argument("--results", type=Path, metavar="FILE", help="also write the findings to this file, as JSON")
     options = parser.parse_args()
     upstream = {release: (bridge, megatron_lm) for release, bridge, megatron_lm in options.release or ()}
     record: dict[str, Any] = {}

@@ -58,7 +58,7 @@ def row(call: tuple[AttentionCall, tuple[int, int]], sent: Sent) -> dict[str, An
 def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--release", metavar="X.Y.Z", help="of the unpacked ones (default: the newest)")
-    parser.add_argument("--write", action="store_true", help="renew the record")
+    parser.add_argument("--write", action="store_true", help="rewrite the record")
     options = parser.parse_args()
     folder = unpacked("transformer-engine", options.release)
     rows = [row(call, sent) for call, sent in zip(CALLS, sent_by(folder, CALLS))]

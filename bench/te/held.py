@@ -57,7 +57,7 @@ def row(call: tuple[AttentionCall, tuple[int, int]], release: str, found: BytesH
 def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--release", metavar="X.Y.Z", nargs="+", default=RELEASES, help=f"default: {RELEASES}")
-    parser.add_argument("--write", action="store_true", help="renew the record")
+    parser.add_argument("--write", action="store_true", help="rewrite the record")
     options = parser.parse_args()
     rows = []
     for release in options.release:

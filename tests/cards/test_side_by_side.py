@@ -84,7 +84,7 @@ def test_a_step_whose_watcher_is_killed_has_failed_and_the_others_go_on() -> Non
     kill_watcher = "import os, signal; os.kill(os.getppid(), signal.SIGKILL)"
     results = run_steps([python("kills", kill_watcher), python("fine", "pass")], 2)
     assert [(result.status, result.reason) for result in results] == [
-        ("failed", f"the process that watched it was ended: signal {signal.SIGKILL:d}"),
+        ("failed", f"the process that supervised it ended: signal {signal.SIGKILL:d}"),
         ("passed", ""),
     ]
 

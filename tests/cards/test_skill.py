@@ -75,7 +75,7 @@ def test_only_regular_files_of_the_folder_itself_are_read(tmp_path: Path, kind: 
     said = "references/x.md leads elsewhere"
     if kind == "pipe":
         os.mkfifo(place)
-        said = "references/x.md is no regular file"
+        said = "references/x.md is not a regular file"
     elif kind == "large":
         place.write_text("x" * 5_000_001)
         said = "references/x.md has more than 5,000,000 bytes"
@@ -163,5 +163,5 @@ def test_every_fault_of_a_skill_is_named_at_once(tmp_path: Path) -> None:
         "SKILL.md: when_to_use: found an unknown key; wanted only name, description, license, compatibility, metadata, "
         "allowed-tools",
         "SKILL.md links to gone.md, which does not exist",
-        "references/alone.md is named in no text of the skill; an agent does not find it",
+        "references/alone.md is not mentioned in the skill's texts, so an agent does not find it",
     ]

@@ -83,7 +83,7 @@ def test_what_a_step_prints_cannot_act_on_the_terminal_or_start_a_line() -> None
 def test_a_step_that_prints_without_end_is_ended(tmp_path: Path) -> None:
     code = "import sys\nprint('first')\nwhile True:\n    sys.stdout.write('x' * 100_000 + '\\n')"
     result = run_step(CARD, python(code))
-    assert result.status == "failed" and result.reason.startswith("printed more than 20,000,000 bytes, ended; last ")
+    assert result.status == "failed" and result.reason.startswith("printed more than 20,000,000 bytes; ended; last ")
     assert len(result.reason) < 400
 
 
@@ -126,7 +126,7 @@ print("waiting", flush=True)
 time.sleep(10**6)
 """
     result = run_step(CARD, python(code, timeout_s=2))
-    assert (result.status, result.reason) == ("failed", "still running after 2 s, ended; last line: waiting")
+    assert (result.status, result.reason) == ("failed", "still running after 2 s; ended; last line: waiting")
     family = [int(pid) for pid in pids.read_text().split()]
     assert have_ended(family)
 

@@ -1,21 +1,21 @@
-"""Follows a bash script without running it: what its variables hold, which commands it comes to, with which words.
+"""Follows a bash script without running it: the values of its variables, and the commands that it reaches.
 
-It does not know what a script is for. Whoever follows one hands in what a command means and which variables are set
+This package does not know what a script is for. The caller passes in what a command means and which variables are set
 from outside:
 
     walker = Walker(parse(ScriptText(data, "job.sh")), STATEMENTS, on_command, preset)
     walker.walk()
 
-A script goes through the modules from left to right, and each imports only from its left:
+A script passes through the modules from left to right, and each imports only from its left:
 
     value <- arith, merge, split <- syntax <- parser/ <- state <- walker <- params, expand
           <- paths <- assign, conditions <- builtins, loops, redirect <- statements
 
-* `value`: texts, and the values of variables as far as they are known, each part with its place
+* `value`: texts, and the known values of variables, each part with its place
 * `arith`, `merge`, `split`: arithmetic, values after branches, the splitting of words
-* `syntax`: the tree of a script; `parser/` makes it, and alone knows tree-sitter
-* `state`, `walker`: the variables, and the way through the statements
-* `params`, `expand`: what a word becomes
-* `paths`: where other files lie as seen from the script's folder
-* `assign` to `redirect`: what single kinds of statements do; `statements` is the table of all kinds
+* `syntax`: the tree of a script; `parser/` builds it, and is the only part that knows tree-sitter
+* `state`, `walker`: the variables, and the path through the statements
+* `params`, `expand`: the expansion of words
+* `paths`: other files' locations relative to the script's folder
+* `assign` to `redirect`: the effects of each kind of statement; `statements` is the table of all kinds
 """

@@ -26,7 +26,7 @@ _MAX_DEPTH = 40
 
 
 class Undecidable(Exception):
-    """The text cannot be evaluated, with the reason."""
+    """The text cannot be evaluated; the message says why."""
 
 
 class Arithmetic:
@@ -241,5 +241,5 @@ _OPERATIONS: dict[str, Callable[[int, int], int]] = {
 
 
 def _wrap(value: int) -> int:
-    """A whole number as a shell holds it: 64 bits, signed."""
+    """A whole number as a shell stores it: 64 bits, signed."""
     return (value + 2**63) % 2**64 - 2**63

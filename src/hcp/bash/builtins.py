@@ -1,4 +1,4 @@
-"""The shell's own commands that matter for variables: read, set, shift, eval, source, echo, …"""
+"""The shell builtins that affect variables: read, set, shift, eval, source, echo, …"""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ _KEEPS_WORDS = re.compile(
 
 
 def keeps_words(stage: str) -> bool:
-    """Whether a stage of a pipeline changes nothing but the blanks between words."""
+    """Whether a stage of a pipeline changes only the whitespace between words."""
     return _KEEPS_WORDS.fullmatch(stage.strip()) is not None
 
 
@@ -225,7 +225,7 @@ def _unset(w: Walker, items: Items, prefix: Prefix, span: Span) -> Status:
     for item in items:
         name = item.text if isinstance(item, Field) else None
         if name and name.isidentifier():
-            w.vars[name] = Var(None, None, True, span)  # known to be absent, also for the programs started
+            w.vars[name] = Var(None, None, True, span)  # known to be absent, for the programs started too
     return True
 
 

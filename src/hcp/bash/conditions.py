@@ -1,4 +1,4 @@
-"""Conditions: `[ … ]`, `[[ … ]]`, `(( … ))`. The answer is True, False, or None where it cannot be told."""
+"""Conditions: `[ … ]`, `[[ … ]]`, `(( … ))`. The result is True, False, or None if it cannot be determined."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ def holds(w: Walker, node: Condition) -> Status:
 
 
 def arithmetic_holds(w: Walker, node: ArithmeticCommand) -> Status:
-    """Whether `((…))` is true, which is: not zero."""
+    """Whether `((…))` is true, that is, not zero."""
     try:
         return arithmetic(w, node.pieces) != 0
     except Undecidable:
@@ -109,7 +109,7 @@ def _unary(w: Walker, sign: str, operand: ShellWord) -> bool | None:
         name = text_of(value(w, operand))
         return w.lookup(name, w.span(operand))[1] if name and name.isidentifier() else None
     if sign in _READABLE:
-        # A file beside the script is there where it runs too; what else exists there is not known.
+        # A file next to the script also exists where it runs; what else exists there is unknown.
         script = w.find_script(seen_from_folder(w, value(w, operand)))
         return None if isinstance(script, str) else True
     return None
@@ -145,7 +145,7 @@ def _compared(w: Walker, left: str | None, right: ShellWord, sign: str) -> bool 
 
 
 def tried(w: Walker, pattern: Pattern, text: str, is_regex: bool = False) -> bool | None:
-    """Whether a pattern fits a text; None where that takes too long to tell."""
+    """Whether a pattern matches a text; None if that takes too long to determine."""
     try:
         return pattern.is_in(text) if is_regex else pattern.matches(text)
     except Undecidable:
@@ -155,7 +155,7 @@ def tried(w: Walker, pattern: Pattern, text: str, is_regex: bool = False) -> boo
 
 
 def pattern_of(w: Walker, word: ShellWord, is_regex: bool = False) -> Pattern | str | None:
-    """The right side of `==`, `=~` or a case: a text where it has no unquoted `*?[`, else a pattern."""
+    """The right side of `==`, `=~` or a case: a text if it has no unquoted `*?[`, otherwise a pattern."""
     raw = w.text(word)
     if not is_regex and not any(char in raw for char in "*?["):
         return text_of(value(w, word))

@@ -1,4 +1,4 @@
-"""Words as bash expands them, as far as that can be told without running anything."""
+"""Expands words as bash does, as far as possible without running anything."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ from hcp.bash.walker import Walker
 MAX_DEPTH = 50
 _ANSI = {"n": "\n", "t": "\t", "r": "\r", "a": "\a", "b": "\b", "f": "\f", "v": "\v", "e": "\x1b"}
 _ESCAPED = {"string": '$`"\\\n', "heredoc": "$`\\\n", "raw": ""}
-"""What a backslash quotes, where that is not everything."""
+"""The characters that a backslash quotes in contexts where it does not quote everything."""
 _ESCAPE_OR_MARK = "\\\\([^\U000f0000-\U0010ffff])|[\U000f0000-\U0010ffff]"
 
 
@@ -48,7 +48,7 @@ def words(w: Walker, word: ShellWord) -> list[Item]:
 
 
 def value(w: Walker, word: ShellWord) -> Value:
-    """The value that a word has in an assignment: nothing is split, arrays are joined."""
+    """The value of a word in an assignment: nothing is split, and arrays are joined."""
     return value_of(fragments(w, word.pieces))
 
 
@@ -81,7 +81,7 @@ def _text(w: Walker, piece: Text, quoted: bool, splits: bool) -> list[Frag]:
 def _quoted(w: Walker, piece: Quoted, quoted: bool, splits: bool) -> list[Frag]:
     inner = fragments(w, piece.pieces, quoted=True)
     if any(isinstance(frag.what, Splice) for frag in inner):
-        return inner  # "${A[@]}" of an empty array is no word at all
+        return inner  # "${A[@]}" of an empty array expands to no word at all
     return [Frag(Lit("", w.span(piece), False), False), *inner]
 
 
@@ -135,7 +135,7 @@ def arithmetic(w: Walker, pieces: Sequence[Piece]) -> int:
 
 
 def literal(w: Walker, piece: Text) -> list[Part]:
-    """Text without the backslashes that quote; marks become what they stand for."""
+    """Text without quoting backslashes; placeholder marks are replaced with what they stand for."""
     text, marks = w.text(piece), w.source.marks
     w.pay(len(text), 50 if "\\" in text else 1000)
     whole = Lit(text, w.span(piece))
@@ -164,7 +164,7 @@ def literal(w: Walker, piece: Text) -> list[Part]:
 
 
 def _braced(text: str) -> list[str] | None:
-    """`{1..4}` and one level of `a{b,c}d`, where nothing is quoted or to be expanded."""
+    """`{1..4}` and one level of `a{b,c}d`, if nothing in it is quoted or expanded."""
     match = re.fullmatch(r"([^{}]*)\{([^{}]*)\}([^{}]*)", text) if len(text) <= 200 else None
     if match is None or any(char in text for char in "\"'\\$`"):
         return None

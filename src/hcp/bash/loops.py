@@ -1,4 +1,4 @@
-"""Loops and `case`: walked round by round where the rounds are known."""
+"""Loops and `case`: followed iteration by iteration if the iterations are known."""
 
 from __future__ import annotations
 
@@ -78,7 +78,7 @@ def while_holds(w: Walker, node: WhileLoop) -> Status:
 
 
 def _unknown_rounds(w: Walker, node: ForLoop | CountedLoop | WhileLoop) -> Status:
-    """A loop whose rounds are not known: what it assigns is unknown in it and after it."""
+    """A loop whose iterations are unknown: everything it assigns is unknown inside and after it."""
     reason = f"changes in the loop in line {w.line(node)}"
     w.forget_assigned(node, reason)
     outer = w.enter("break", "continue")
@@ -93,7 +93,7 @@ def _unknown_rounds(w: Walker, node: ForLoop | CountedLoop | WhileLoop) -> Statu
 
 
 def case(w: Walker, node: Case) -> Status:
-    """`case`: like `if`, decided arms alone are walked."""
+    """`case`: as with `if`, only the decided arm is followed."""
     subject = text_of(value(w, node.subject))
     open_arms: list[Callable[[], object]] = []
     for patterns, body in node.arms:

@@ -1,4 +1,4 @@
-"""Values after branches of which one was taken: what they share, and a choice between the rest."""
+"""Merges values after alternative branches: the common part, and a choice between the rest."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ MAX_PARTS = 4000
 
 
 def merged(values: Sequence[Value], reason: str, span: Span) -> Value:
-    """The value after branches that leave these: what they share at both ends, and a choice between."""
+    """The value after branches that leave these values: their common ends, with a choice between."""
     first = values[0]
     if all(value == first for value in values):
         return first

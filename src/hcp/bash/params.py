@@ -28,12 +28,12 @@ from hcp.bash.value import (
 )
 
 Operand = Callable[[], list[Frag]]
-"""Expands what follows the operator, `b` in `${a:-b}`, where bash would: it may set variables."""
+"""Expands the operand, `b` in `${a:-b}`, when bash would; this may set variables."""
 _CONDITIONAL = (":-", "-", ":=", "=", ":+", "+", ":?", "?")
 
 
 def expansion(w: State, node: Parameter, quoted: bool, operand: Operand) -> list[Frag]:
-    """What a parameter expands to. `quoted`: it stands inside double quotes."""
+    """The expansion of a parameter. `quoted`: it is inside double quotes."""
     name, subscript, span = node.name, node.subscript, (w.source, node.start, node.end)
     if node.prefix == "!":
         return _indirect(w, name, subscript, span, quoted)
@@ -157,7 +157,7 @@ def _applied(
 
 
 def _is_filled(value: Value) -> bool | None:
-    """Whether a value is not empty; None = not known."""
+    """Whether a value is not empty; None if unknown."""
     if any(part.text if isinstance(part, Lit) else isinstance(part, Hole) and part.variable for part in value):
         return True
     if not value or all(isinstance(part, Lit) for part in value):

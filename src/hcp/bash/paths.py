@@ -1,8 +1,8 @@
-"""Paths below the folder of the script that is followed, and the commands that make and print paths.
+"""Paths below the folder of the followed script, and the commands that build and print paths.
 
-Where the script lies is known only where it runs. What matters is where other files lie as seen from it, so `$0`,
-`${BASH_SOURCE[0]}`, `$PWD` and what `dirname`, `cd` and `pwd` make of them are holes with a path `below` that folder.
-A script counts as started in its own folder.
+The script's location is known only at run time. What matters is where other files are relative to it, so `$0`,
+`${BASH_SOURCE[0]}`, `$PWD` and the results of `dirname`, `cd` and `pwd` on them are unknowns with a path `below` that
+folder. A script is assumed to be started in its own folder.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ def below(value: Value) -> str | None:
 
 
 def seen_from_folder(w: Walker, value: Value) -> Value:
-    """A path as seen from the script's folder where it is written from the current one; any other as it is."""
+    """A path relative to the script's folder if it was relative to the current one; any other is unchanged."""
     text = text_of(value)
     if not text or text[0] == "/":
         return value
@@ -48,7 +48,7 @@ def _place(path: str, span: Span) -> Hole:
 
 
 def _operands(items: Items) -> list[Value]:
-    """The words of a command that are no options."""
+    """The words of a command that are not options."""
     return [
         item.parts if isinstance(item, Field) else (Hole(item.reason, item.span),)
         for item in items
@@ -68,7 +68,7 @@ def _not_known(w: Walker) -> Status:
 
 
 def _cd(w: Walker, items: Items, prefix: Prefix, span: Span) -> Status:
-    """`cd`: whatever is not a plain path leaves the current folder unknown."""
+    """`cd`: anything but a plain path makes the current folder unknown."""
     words = _operands(items)
     value = seen_from_folder(w, words[0]) if len(words) == 1 else ()
     if not value or text_of(value) == "-":
@@ -106,7 +106,7 @@ def _basename(w: Walker, items: Items, prefix: Prefix, span: Span) -> Status:
 
 
 def _realpath(w: Walker, items: Items, prefix: Prefix, span: Span) -> Status:
-    """`realpath`, `readlink -f`: a script and what lies below its folder count as no links."""
+    """`realpath`, `readlink -f`: a script and the files below its folder are assumed not to be links."""
     words = _operands(items)
     value = seen_from_folder(w, words[0]) if len(words) == 1 else ()
     return _print(w, value, span) if value and below(value) is not None else _not_known(w)

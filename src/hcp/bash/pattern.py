@@ -1,8 +1,8 @@
-"""Patterns of scripts (`case`, `[[ == ]]`, `${x%…}`, `[[ =~ ]]`), tried in a time linear in the text.
+"""Matches the patterns of scripts (`case`, `[[ == ]]`, `${x%…}`, `[[ =~ ]]`) in time linear in the text.
 
-Python's `re` tries one way after the other, so a pattern that somebody else wrote may keep it busy for ever. Here a
-pattern is a set of positions, of which several are live at once (Glushkov's automaton). Each character of a text is
-looked at once, and what is done is counted: a pattern that costs too much ends as `Undecidable`.
+Python's `re` backtracks, so an untrusted pattern may keep it busy forever. Here a pattern is a set of positions, of
+which several are active at once (Glushkov's automaton). Each character of a text is examined once, and the work is
+counted: a pattern that costs too much raises `Undecidable`.
 """
 
 from __future__ import annotations
@@ -47,10 +47,10 @@ Node = Takes | Chain | Choice | Star
 
 
 class Pattern:
-    """A pattern that can be tried on texts. `cost` counts what that has taken, in steps of about 0.3 µs.
+    """A compiled pattern. `cost` counts the work done so far, in steps of about 0.3 µs.
 
     Raises:
-        Undecidable: it is too long, or trying it takes too many steps.
+        Undecidable: it is too long, or matching takes too many steps.
     """
 
     def __init__(self, nodes: Sequence[Node]) -> None:
@@ -79,11 +79,11 @@ class Pattern:
                 return
 
     def matches(self, text: str) -> bool:
-        """Whether the whole text is as the pattern says."""
+        """Whether the pattern matches the whole text."""
         return any(end == len(text) for end in self.ends(text))
 
     def is_in(self, text: str) -> bool:
-        """Whether it is found somewhere in the text, as a regular expression is."""
+        """Whether the pattern matches somewhere in the text, as a regular expression does."""
         starts, ends = (self._takers_of(edge).bit_count() for edge in (START, END))
         return any(True for _ in self.ends([START] * starts + [*text] + [END] * ends, anywhere=True))
 

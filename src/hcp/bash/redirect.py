@@ -30,7 +30,7 @@ def redirected(w: Walker, node: Redirected) -> Status:
 
 
 def _write(w: Walker, node: Redirected, outputs: list[str]) -> None:
-    """What goes to the files: the input, where `cat` or `tee` copies it. `2` is standard error."""
+    """What is written to the files: the input, if `cat` or `tee` copies it. `2` is standard error."""
     first = w.text(node.statement).split(None, 1)[:1] if node.statement is not None else []
     if first in (["cat"], ["tee"]) and w.stdin is not None:
         w.files.update(dict.fromkeys(outputs, w.stdin))

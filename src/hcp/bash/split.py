@@ -1,4 +1,4 @@
-"""Word splitting: what the pieces of a word expand to becomes fields, as unquoted blanks say."""
+"""Word splitting: turns the expanded pieces of a word into fields, at unquoted whitespace."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ class Frag(NamedTuple):
 
 
 def value_of(frags: Iterable[Frag]) -> Value:
-    """Pieces as the value of an assignment: nothing is split, arrays are joined."""
+    """Pieces as the value of an assignment: nothing is split, and arrays are joined."""
     parts: list[Part] = []
     for what, _ in frags:
         if isinstance(what, Splice):

@@ -1,4 +1,4 @@
-"""The variables and arguments of a script as it is followed, and what is known of those that it does not set."""
+"""The variables and arguments of a followed script, and what is known about those that it does not set."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ _ASSIGNED = re.compile(
 
 
 class Var(NamedTuple):
-    """A variable: `value` of a plain one, `items` of an array. `exported` None = on some paths only."""
+    """A variable: `value` if it is plain, `items` if an array. `exported` is None if only on some paths."""
 
     value: Value | None
     items: Items | None = None
@@ -178,7 +178,7 @@ class State:
         self.vars[name] = Var(None, items, before.exported if before is not None else False, span)
 
     def forget(self, name: str, reason: str, span: Span) -> None:
-        """Makes a variable unknown; an array keeps the words that it starts with."""
+        """Makes a variable unknown; an array keeps its known leading words."""
         before = self.vars.get(name)
         if before is not None and before.items is not None:
             self.vars[name] = before._replace(items=(*before.items, Unseen(reason, span)))
@@ -208,7 +208,7 @@ class State:
         return Arithmetic(read, write).value(text)
 
     def meet(self, before: dict[str, Var], after: Sequence[dict[str, Var]], reason: str, span: Span) -> None:
-        """Continues after branches that left the variables `after`: what differs is a choice."""
+        """Continues after branches that left the variables `after`; values that differ become choices."""
         if len(after) == 1:
             self.vars = after[0]
             return

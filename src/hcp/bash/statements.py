@@ -1,4 +1,4 @@
-"""What each kind of statement does to the script that is followed."""
+"""The effect of each kind of statement on the followed script."""
 
 from __future__ import annotations
 
@@ -52,7 +52,7 @@ def _command(w: Walker, node: Command) -> Status:
 
 
 def _started(w: Walker, items: Items, prefix: Prefix, span: Span) -> Status:
-    """What the words of a command do: the shell's own commands and the script's functions are followed."""
+    """The effect of a command; builtins and the script's functions are followed."""
     name = items[0].text if items and isinstance(items[0], Field) else None
     if name is not None and name in BUILTINS:
         return BUILTINS[name](w, items[1:], prefix, span)
@@ -78,7 +78,7 @@ def _negation(w: Walker, node: Negation) -> Status:
 
 
 def _if(w: Walker, node: If) -> Status:
-    """Decided arms are followed alone; from the first undecided one on, every arm that is left may be taken."""
+    """Only a decided arm is followed; from the first undecided condition on, any remaining arm may be taken."""
     open_arms: list[Callable[[], object]] = []
     for conditions, body in node.arms:
         status = w.block(conditions) if conditions else True

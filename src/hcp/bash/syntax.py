@@ -1,7 +1,7 @@
-"""The syntax tree of a bash script: what is followed of it, and nothing of the parser that read it.
+"""The syntax tree of a bash script: the parts that are followed, independent of the parser.
 
-A node stands at [start, end), in bytes of its text. The classes are plain ones because every check of a script loads
-them: defining as many dataclasses or NamedTuples takes longer than following a short script.
+A node covers [start, end), in bytes of its text. The classes are plain because every check of a script loads them:
+defining this many dataclasses or NamedTuples takes longer than following a short script.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Texts of scripts, and the values of shell variables as far as they are known, each part with its place."""
+"""Texts of scripts, and the known values of shell variables, each part with its place."""
 
 from __future__ import annotations
 
@@ -86,7 +86,7 @@ class Lit(NamedTuple):
 
 
 class Hole(NamedTuple):
-    """Text that the reader does not know, and why."""
+    """Unknown text, and why it is unknown."""
 
     reason: str
     span: Span
@@ -97,7 +97,7 @@ class Hole(NamedTuple):
 
 
 class OneOf(NamedTuple):
-    """One of several texts, by a condition that the reader cannot decide."""
+    """One of several texts, depending on a condition that cannot be decided."""
 
     options: tuple[Value, ...]
     reason: str
@@ -139,7 +139,7 @@ class Unseen(NamedTuple):
 
 
 class Maybe(NamedTuple):
-    """Words of which one option is there, by a condition that the reader cannot decide."""
+    """One of several lists of words, depending on a condition that cannot be decided."""
 
     options: tuple[tuple[Item, ...], ...]
     reason: str

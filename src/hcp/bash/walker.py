@@ -1,8 +1,8 @@
-"""Follows a script in the order of its statements and keeps its variables. Nothing is executed.
+"""Follows a script statement by statement and tracks its variables. Nothing is executed.
 
-What each kind of statement does is a table that is handed in (`hcp.bash.statements`). So is what happens at a command
-that is none of the shell's own. Where a condition cannot be decided, every branch is followed, and what differs
-afterwards is a choice.
+The effects of each kind of statement are passed in as a table (`hcp.bash.statements`), and so is the handler for
+commands that are not builtins. If a condition cannot be decided, every branch is followed, and values that differ
+afterwards become choices.
 """
 
 from __future__ import annotations
@@ -22,13 +22,13 @@ MAX_CALLS = 12
 MAX_SHELLS = 6
 
 Status = bool | None
-"""Whether a statement succeeds; None where that is not known."""
+"""Whether a statement succeeds; None if unknown."""
 Prefix = Mapping[str, tuple[Value | None, Span]]
 """The assignments in front of a command."""
 Left = dict[str, list[tuple[dict[str, Var], str, Span]]]
 OnCommand = Callable[["Walker", Items, Prefix, Span], Status]
 FindScript = Callable[[Value], Script | str]
-"""The file that a value names, as a script; or why it is not read."""
+"""The file that a value names, as a script, or the reason why it is not read."""
 
 
 class Walker(State):
@@ -84,7 +84,7 @@ class Walker(State):
             self.run(function.body)
 
     def note(self, text: str) -> None:
-        """Says something to the person who reads the result."""
+        """Adds a note for the user."""
         if len(self.notes) < 20:
             self.notes[without_secrets(text)] = None
 
@@ -102,7 +102,7 @@ class Walker(State):
         return self.source.data[node.start : node.end].decode("utf-8", "replace")
 
     def block(self, statements: Sequence[Statement]) -> Status:
-        """Follows statements one after the other; the status of the last one."""
+        """Follows statements in order; returns the status of the last one."""
         status: Status = True
         for statement in statements:
             if self.stop is not None:
@@ -186,7 +186,7 @@ class Walker(State):
         return status
 
     def subshell(self, branch: Callable[[], Status]) -> Status:
-        """Follows statements whose variables are lost afterwards."""
+        """Follows statements in a subshell: their variables are discarded afterwards."""
         before = self.vars
         self.vars = dict(before)
         outer = self.enter("break", "continue", "return")
@@ -206,7 +206,7 @@ class Walker(State):
         return status
 
     def _other_shell(self, branch: Callable[[], Status], arguments: Items, given: Mapping[str, Var]) -> Status:
-        """Another shell knows the exported variables alone."""
+        """Another shell sees only the exported variables."""
         outer, outer_vars = self.positional, self.vars
         kept = {name: self.vars[name] for name in (PWD, SOURCE) if name in self.vars}
         self.vars = {**self.environment(), **kept, **given}

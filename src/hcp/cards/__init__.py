@@ -1,1 +1,1 @@
-"""Skill cards, source anchors and the runner of verification steps."""
+"""Skill cards, source anchors, and the runner of verification steps."""

@@ -1,4 +1,4 @@
-"""Source anchors: does upstream's code still say what a rule or a card claims? By name and content, never by line."""
+"""Source anchors: does upstream's code still say what a rule or card claims? Found by name and content, not by line."""
 
 from __future__ import annotations
 
@@ -46,20 +46,20 @@ VERSION_FILES = {
     "miles": "setup.py",
     "nvidia-resiliency-ext": "pyproject.toml",
 }
-"""Where a repository writes its version. That of nvidia-resiliency-ext comes from its tags: a checkout is of any."""
+"""Where a repository writes its version. nvidia-resiliency-ext takes it from tags: a checkout matches any."""
 
 
 class Anchor(NamedTuple):
-    """A source that somebody (a rule's id, or `skill:claim`) relies on."""
+    """A source that a rule (its id) or a claim (`skill:claim`) relies on."""
 
     owner: str
     source: Source
 
 
 class Root(NamedTuple):
-    """A tree of upstream sources: an unpacked wheel, an installed package or a checkout; version None = unknown.
+    """A tree of upstream sources: an unpacked wheel, an installed package or a checkout; `version` None if unknown.
 
-    `branch` is that of a checkout, and None for a release.
+    `branch` is the checkout's, and None for a release.
     """
 
     repo: str
@@ -70,7 +70,7 @@ class Root(NamedTuple):
 
 
 class AnchorVerdict(NamedTuple):
-    """What a source tree says about an anchor; `where` is the tree's version, or its path for a checkout."""
+    """The state of an anchor in a source tree; `where` is the tree's version, or the path of a checkout."""
 
     anchor: Anchor
     status: AnchorStatus
@@ -80,7 +80,7 @@ class AnchorVerdict(NamedTuple):
 
 
 def all_anchors() -> list[Anchor]:
-    """The anchors of every rule and of every claim of the pack's cards."""
+    """The anchors of every rule and of every claim in the pack's cards."""
     rules = [Anchor(rule.id, source) for rule in RULES for source in rule.source]
     return rules + [anchor for folder in skill_dirs() for anchor in anchors_of(folder)]
 
@@ -129,12 +129,12 @@ def installed_roots() -> list[Root]:
 
 
 def named_root(text: str, names: Iterable[str] = ()) -> Root:
-    """`--repo NAME[@BRANCH]=PATH`: a checkout of main, or of the branch or release tag that is named.
+    """`--repo NAME[@BRANCH]=PATH`: a checkout of main, or of the named branch or release tag.
 
-    NAME is a repository of an anchor: one of those that rules cite, or of `names`.
+    NAME is the repository of an anchor: one that rules cite, or one of `names`.
 
     Raises:
-        HcpError: the name is none, or there is no such folder.
+        HcpError: the name is unknown, or the folder does not exist.
     """
     before, equals, path = text.partition("=")
     name, _, branch = before.partition("@")
@@ -146,7 +146,7 @@ def named_root(text: str, names: Iterable[str] = ()) -> Root:
 
 
 def checkout_version(name: str, path: Path) -> str | None:
-    """The version of a checkout, as its repository writes it: 2.20.0.dev0; None where it does not say."""
+    """The version of a checkout as its repository states it, such as 2.20.0.dev0; None if not stated."""
     file = path / VERSION_FILES.get(name, "")
     if not os.path.isfile(file):
         return None
@@ -161,7 +161,7 @@ def checkout_version(name: str, path: Path) -> str | None:
 
 
 def verdicts(anchors: Iterable[Anchor], roots: Iterable[Root]) -> Iterator[AnchorVerdict]:
-    """Each anchor against every source tree that it claims; one `unverified here` where there is none."""
+    """Checks each anchor against every source tree that it covers; yields one `unverified here` if there is none."""
     roots = list(roots)
     for anchor in anchors:
         trees = [root for root in roots if claims(anchor.source, root)]
@@ -174,7 +174,7 @@ def verdicts(anchors: Iterable[Anchor], roots: Iterable[Root]) -> Iterator[Ancho
 
 
 def claims(source: Source, root: Root) -> bool:
-    """Whether the source is about this tree: its repository, branch and version."""
+    """Whether the source covers this tree: its repository, branch and version."""
     # Releases are cut from main, or from a branch of their own.
     is_there = root.branch in source.branches if root.branch in BRANCHES else source.branches != ("dev",)
     if not is_there or not can_tell(source, root):
@@ -188,18 +188,18 @@ def claims(source: Source, root: Root) -> bool:
 
 
 def can_tell(source: Source, root: Root) -> bool:
-    """Whether the tree is of the source's repository, and has that part of it.
+    """Whether the tree is from the source's repository and contains that part of it.
 
-    A checkout of Megatron-LM holds megatron-core too. A wheel lacks what only the repository has (tests,
-    megatron/training): it can say nothing about that.
+    A checkout of Megatron-LM contains megatron-core too. A wheel lacks what only the repository has (tests,
+    megatron/training) and cannot verify that.
     """
     same = source.repo == root.repo or (source.repo == "megatron-core" and root.repo == "megatron-lm")
     return same and (source.where != "checkout" or root.is_checkout)
 
 
 def status_of(source: Source, root: Root) -> tuple[AnchorStatus, str]:
-    """What became of a source in a tree, and where it is now, or what is wrong."""
-    # A repository may keep under src/ what its wheel has at the top.
+    """The state of a source in a tree, and where it is now or what is wrong."""
+    # A repository may keep under src/ what its wheel has at the top level.
     bare = source.path.removeprefix("src/")
     file = next((path for path in (root.path / bare, root.path / "src" / bare) if os.path.isfile(path)), None)
     if file is None:
@@ -221,7 +221,7 @@ def status_of(source: Source, root: Root) -> tuple[AnchorStatus, str]:
 
 
 def segment_of(file: Path, qualname: str) -> str | None:
-    """The text of a function or class by its dotted name; the whole file for an empty name or one that is no Python."""
+    """The text of a function or class by its dotted name; the whole file if the name is empty or it is not Python."""
     if not qualname or qualname == "<module>" or file.suffix != ".py":
         return _text(file)
     return _segments(file).get(qualname)
@@ -252,7 +252,7 @@ def _segments(file: Path) -> dict[str, str]:
 
 
 def _text(file: Path) -> str:
-    """A source file, as far as it is text.
+    """The text of a source file, with undecodable bytes replaced.
 
     Raises:
         HcpError: it cannot be read, or is larger than a source file can be.

@@ -1,6 +1,6 @@
-"""A skill's `config/card.yaml` (schema hcp.card/2, and still /1): what it claims, what proves it, what it runs.
+"""A skill's `config/card.yaml` (schema hcp.card/2; /1 is still accepted): what it claims, what proves it, what it runs.
 
-What a card may hold is written in `schemas/hcp.card.2.json` alone; docs/card.md explains it.
+`schemas/hcp.card.2.json` alone defines what a card may contain; docs/card.md explains it.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ Level = Literal["static", "cpu", "gpu"]
 LEVELS: tuple[Level, ...] = ("static", "cpu", "gpu")
 SCHEMA = "hcp.card/2"
 _NAMES = {"hcp.card/1": ("config", "launcher"), SCHEMA: ("recommended", "dialect")}
-"""What a schema calls the launches that a card recommends, and the dialect of one."""
+"""What a schema calls a card's recommended launches, and the dialect of one."""
 CARD_PATH = Path("config") / "card.yaml"
 
 
@@ -41,7 +41,7 @@ class Needs:
 
 @dataclass(frozen=True)
 class Expect:
-    """What a step must do: its exit status, and values in its JSON output by dotted path (`findings.0.rule`)."""
+    """What a step must produce: its exit status, and values in its JSON output by dotted path (`findings.0.rule`)."""
 
     exit: int = 0
     json: Mapping[str, Any] | None = None
@@ -66,7 +66,7 @@ class Step:
 
 @dataclass(frozen=True)
 class Claim:
-    """A sentence, and what proves it: `rule:ID`, `step:ID` or `test:FILE::NAME`; `source` are upstream anchors."""
+    """A sentence, and what proves it: `rule:ID`, `step:ID` or `test:FILE::NAME`; `source` holds upstream anchors."""
 
     id: str
     text: str
@@ -76,7 +76,7 @@ class Claim:
 
 @dataclass(frozen=True)
 class Recommended:
-    """A launch that the card recommends: `hcp check` finds nothing in it."""
+    """A launch that the card recommends; `hcp check` reports nothing about it."""
 
     dialect: str
     text: str
@@ -105,7 +105,7 @@ def skill_dirs() -> list[Path]:
 
 
 def find_skill(name: str) -> Path:
-    """The folder of a skill of the pack, or of the skill at that path.
+    """The folder of a skill in the pack, or of the skill at that path.
 
     Raises:
         HcpError: there is no such skill.
@@ -122,17 +122,17 @@ def find_skill(name: str) -> Path:
 
 
 def is_ours(folder: Path) -> bool:
-    """Whether a skill is one of the installed pack, and so trusted."""
+    """Whether a skill belongs to the installed pack and is therefore trusted."""
     return folder in skill_dirs()
 
 
 def read_skill_file(folder: Path, name: str | Path, wanted: str) -> str:
-    """The text of a file of a skill. In a skill from elsewhere it must lie in the folder itself.
+    """The text of a skill's file. In a skill from outside the pack, it must be in the folder itself.
 
     Raises:
-        HcpError: it cannot be read, is no regular file, too large, not UTF-8, or a link leads to it.
+        HcpError: it cannot be read, is not a regular file, is too large, is not UTF-8, or is reached through a link.
     """
-    # An installer may have put links to its cache in the place of the pack's own files.
+    # An installer may have replaced the pack's own files with links to its cache.
     return read_text(folder / name, wanted, inside=None if is_ours(folder) else folder)
 
 
@@ -140,7 +140,7 @@ def load_card(folder: Path) -> Card:
     """The card of a skill.
 
     Raises:
-        HcpError: it cannot be read, or does not follow the schema; all faults in one line.
+        HcpError: it cannot be read or does not follow the schema; all faults are in one line.
     """
     file = str(folder / CARD_PATH)
     wanted = f"a card of schema {SCHEMA}"
@@ -161,7 +161,7 @@ def load_card(folder: Path) -> Card:
 
 
 def _card(data: Mapping[str, Any], folder: Path, recommended: str, dialect: str) -> Card:
-    """The card out of data that has its shape."""
+    """The card from data that has already been validated."""
     return Card(
         skill=data["skill"],
         title=_line(data["title"]),

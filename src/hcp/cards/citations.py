@@ -1,7 +1,7 @@
-"""What the text of any skill cites of a source tree: fences that name lines of a file, and paths in code spans.
+"""What a skill's text cites from a source tree: fences that name lines of a file, and paths in code spans.
 
-Skills without a card cite code so. A line number is wrong after the next edit of the file; here the quoted lines are
-looked for, and the function around them is proposed as an anchor that lasts.
+Skills without a card cite code this way. A line number is wrong after the file's next edit; so this module searches
+for the quoted lines, and suggests the enclosing function as an anchor that lasts.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ _ELIDED = re.compile(r"^(#|//)?\s*(\.\.\.|…)")
 
 
 class Citation(NamedTuple):
-    """A place that cites: the skill's file and line; the cited path, its lines, and what a fence quotes of them."""
+    """A citation: the skill's file and line; the cited path, its lines, and the text quoted in a fence."""
 
     file: str
     line: int
@@ -39,7 +39,7 @@ class Citation(NamedTuple):
 
 
 class CitationVerdict(NamedTuple):
-    """Whether a source tree still has what is cited; `anchor` is a lasting form, `path::qualname`."""
+    """Whether a source tree still has what is cited; `anchor` is a form that lasts, `path::qualname`."""
 
     citation: Citation
     status: CitationStatus
@@ -73,7 +73,7 @@ def _in_text(file: str, text: str) -> Iterator[Citation]:
 
 
 def verdict_of(citation: Citation, repos: Mapping[str, Path]) -> CitationVerdict:
-    """Looks for what is cited in the checkouts, by name; the first that has the file answers."""
+    """Looks for the citations in the checkouts, by name; the first checkout with the file decides."""
     if not repos:
         return CitationVerdict(citation, "unverified here", "no checkout was given")
     for name, root in repos.items():
@@ -87,7 +87,7 @@ def verdict_of(citation: Citation, repos: Mapping[str, Path]) -> CitationVerdict
 
 
 def _file_in(root: Path, cited: str) -> str | None:
-    """The cited file's path in a checkout: as it stands, or without folders in front (`3rdparty/Megatron-LM/`)."""
+    """The cited file's path in a checkout: as written, or without leading folders (`3rdparty/Megatron-LM/`)."""
     parts = cited.split("/")
     if ".." in parts or cited.startswith("/"):
         return None
@@ -120,7 +120,7 @@ def _in_file(citation: Citation, repo: str, root: Path, path: str) -> CitationVe
 
 
 def _place(wanted: Sequence[str], there: Sequence[str]) -> tuple[int, int] | None:
-    """The first and the last index of the quoted lines in the file, in order, as closely together as they come."""
+    """The first and last index of the quoted lines in the file, in order and as close together as possible."""
     best = None
     for start in (index for index, line in enumerate(there) if wanted and line == wanted[0]):
         index = start

@@ -1,4 +1,4 @@
-"""Skills by the words of a command: of the pack by name, and anybody's by folder."""
+"""Finds the skills that a command names: the pack's by name, any other by folder."""
 
 from __future__ import annotations
 
@@ -8,10 +8,10 @@ from hcp.cards.card import CARD_PATH, find_skill
 
 
 def skills_below(name: str) -> list[Path]:
-    """The skill of that name, the one in that folder, or all in its subfolders, with a card or without.
+    """The skill with that name, the one in that folder, or all in its subfolders, with or without a card.
 
     Raises:
-        HcpError: there is none.
+        HcpError: there is no such skill.
     """
     folder = Path(name)
     try:
@@ -21,7 +21,7 @@ def skills_below(name: str) -> list[Path]:
             found = [path.resolve() for path in sorted(folder.iterdir()) if (path / "SKILL.md").is_file()]
             if found:
                 return found
-    except OSError:  # a name that is too long, a folder that may not be read
+    except OSError:  # the name is too long, or the folder is not readable
         pass
     return [find_skill(name)]
 

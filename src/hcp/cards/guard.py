@@ -1,7 +1,7 @@
-"""Ends the processes of a step when `hcp` itself was killed. A program of its own: `python -I -S guard.py MARK FOLDER`.
+"""Ends a step's processes if `hcp` itself is killed. A separate program: `python -I -S guard.py MARK FOLDER`.
 
 `hcp` holds the other end of its standard input, and ends this program when a step is over. If the input ends first,
-`hcp` is gone without a chance to clean up (SIGKILL, out of memory). It imports little: it starts with every step.
+`hcp` was killed without a chance to clean up (SIGKILL, out of memory). It imports little, as it starts with every step.
 """
 
 from __future__ import annotations
@@ -13,12 +13,12 @@ import time
 from contextlib import suppress
 
 VARIABLE = "HCP_STEPS"
-"""In the environment of a step and of what it starts: the marks of the steps around it, each before a colon."""
+"""A variable in the environment of a step and its children: the marks of the enclosing steps, each with a colon."""
 _GRACE_S = 5.0
 
 
 def marked(mark: str) -> list[int]:
-    """The processes that have the mark in their environment; where there is no /proc, none are found."""
+    """The processes that have the mark in their environment; none are found without /proc."""
     wanted = mark.encode()
     found = []
     try:
@@ -31,13 +31,13 @@ def marked(mark: str) -> list[int]:
                 with open(f"/proc/{entry}/environ", "rb") as file:
                     if wanted in file.read():
                         found.append(int(entry))
-            except OSError:  # it has ended, or is another user's
+            except OSError:  # it has ended, or belongs to another user
                 continue
     return found
 
 
 def end_marked(mark: str) -> None:
-    """Ends the processes with the mark: asks first, then kills."""
+    """Ends the processes with the mark: first SIGTERM, then SIGKILL."""
     number, end = signal.SIGTERM, time.monotonic() + _GRACE_S
     asked: set[int] = set()
     while pids := marked(mark):
@@ -52,7 +52,7 @@ def end_marked(mark: str) -> None:
 
 
 def main(mark: str, folder: str) -> None:
-    """Waits for the end of standard input, and then ends the step and removes its folder."""
+    """Waits for the end of standard input, then ends the step and removes its folder."""
     leader = sys.stdin.readline().strip()
     sys.stdin.read()
     if os.path.isdir("/proc/self"):

@@ -1,4 +1,4 @@
-"""Copies skills to where agents look for them: whole or not at all, through no link, and over nobody's edits."""
+"""Copies skills to where agents look for them: completely or not at all, never through links or over a user's edits."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ UP_TO_DATE = "up to date"
 
 
 class Installed(NamedTuple):
-    """What became of one skill: `how` is new, up to date, repaired or replaced; `backup` is where edits are kept."""
+    """What was done with a skill: `how` is new, up to date, repaired or replaced; `backup` is where edits are kept."""
 
     name: str
     path: Path
@@ -47,7 +47,7 @@ class _File(NamedTuple):
 
 
 class Copy(NamedTuple):
-    """What is to be copied: the files by path, where to, what becomes of what is there, and what a person changed."""
+    """A copy to be made: the files by path, the destination, what happens to existing files, and the user's changes."""
 
     name: str
     files: dict[str, _File]
@@ -56,7 +56,7 @@ class Copy(NamedTuple):
     edits: list[str]
 
     def difference(self) -> Iterator[str]:
-        """Lines of a unified diff from this version to what a person made of it."""
+        """Lines of a unified diff from this version to the user's edited one."""
         for path in self.edits:
             wanted = self.files[path].data if path in self.files else b""
             there: bytes = b""
@@ -72,14 +72,14 @@ class Copy(NamedTuple):
 def plan_copies(folders: Sequence[Path], place: Path, *, given: bool) -> list[Copy]:
     """What copying the skills into the folder `place` would do; nothing is written.
 
-    `given` says that the user named the folder: else no part of it may be a link.
+    `given`: the user named the folder; otherwise no part of it may be a link.
 
     Raises:
         HcpError: a skill or the folder cannot be used.
     """
     sources = {folder.name: folder for folder in folders}
     if len(sources) < len(set(folders)):
-        raise HcpError("found two skills of one name; wanted each name once; install them into two folders")
+        raise HcpError("found two skills with the same name; wanted each name once; install them into two folders")
     if not given:
         refuse_links(place)
     return [_plan(name, _files(folder), place) for name, folder in sources.items()]
@@ -88,13 +88,13 @@ def plan_copies(folders: Sequence[Path], place: Path, *, given: bool) -> list[Co
 def install_skills(
     folders: Sequence[Path], place: Path, *, force: bool, given: bool, update: bool = False
 ) -> Iterator[Installed]:
-    """Copies the skills into the folder `place`, which is made where it is missing, and yields what became of each.
+    """Copies the skills into the folder `place`, which is created if missing, and yields what was done with each.
 
-    A skill that is there already and complete stays as it is. One of another version is replaced with `update` or
-    `force`, one with files that a person changed only with `force`: what was changed is kept in `BACKUPS`.
+    A skill that is already there and complete is left alone. Another version is replaced with `update` or `force`, and
+    one with files that the user changed only with `force`; the changed files are kept in `BACKUPS`.
 
     Raises:
-        HcpError: as `plan_copies`, or something is there that is not to be overwritten; nothing is copied then.
+        HcpError: as for `plan_copies`, or something exists that must not be overwritten; then nothing is copied.
     """
     plan_copies(folders, place, given=given)
     try:
@@ -108,8 +108,7 @@ def install_skills(
                 yield Installed(copy.name, copy.target, copy.how, backup)
     except OSError as error:
         raise HcpError(
-            f"cannot copy to {visible(str(place))}: {error.strerror}; wanted a folder that can be written; "
-            "name one with --dir"
+            f"cannot copy to {visible(str(place))}: {error.strerror}; wanted a writable folder; name one with --dir"
         ) from None
 
 
@@ -132,7 +131,7 @@ def _plan(name: str, files: dict[str, _File], place: Path) -> Copy:
     if not target.exists():
         return Copy(name, files, target, "new", [])
     if not target.is_dir():
-        raise HcpError(f"{visible(str(target))} is no folder; wanted a skill or nothing there; move it away")
+        raise HcpError(f"{visible(str(target))} is not a folder; wanted a skill or nothing there; move it away")
     shipped = {path: digest(file.data) for path, file in files.items()}
     record, there = recorded(target), present(target)
     edits = [path for path, found in there.items() if found not in (shipped.get(path), (record or {}).get(path))]
@@ -140,38 +139,38 @@ def _plan(name: str, files: dict[str, _File], place: Path) -> Copy:
     if there == shipped:
         how = UP_TO_DATE
     elif record is None and not edits and there.items() <= shipped.items():
-        how = "repaired"  # an older hcp was interrupted: a part of what it copied, and nothing else
+        how = "repaired"  # an older hcp was interrupted: only part of the skill, and nothing else
     else:
         how = "replaced"
     return Copy(name, files, target, how, sorted(edits))
 
 
 def _refuse(copies: Sequence[Copy], place: Path, update: bool) -> None:
-    """Raises if something would be overwritten that the user has not agreed to."""
+    """Raises if something would be overwritten without the user's consent."""
     edited = [f"{copy.name} ({few(copy.edits)})" for copy in copies if copy.how == "replaced" and copy.edits]
     if edited:
         raise HcpError(
             f"found changed files in {', '.join(edited)} in {visible(str(place))}; nothing was copied; "
-            f"add --dry-run to see the difference, --force to replace them: what you have is kept in {BACKUPS}"
+            f"add --dry-run to see the difference, --force to replace them: your files are kept in {BACKUPS}"
         )
     others = [copy.name for copy in copies if copy.how == "replaced"]
     if others and not update:
         raise HcpError(
-            f"found {', '.join(others)} of another version in {visible(str(place))}; nothing was copied; "
+            f"found other versions of {', '.join(others)} in {visible(str(place))}; nothing was copied; "
             "run hcp skills update, or add --force to replace"
         )
 
 
 def _is_room(folder: Path) -> bool:
-    """Whether a folder is one that an install made: it holds the new and the old copy, and nothing else."""
+    """Whether a folder was made by an install: it contains the new and the old copy, and nothing else."""
     return folder.is_dir() and not folder.is_symlink() and set(os.listdir(folder)) <= {"new", "old"}
 
 
 def _put(copy: Copy, place: Path) -> Path | None:
-    """Makes the copy beside its place, then gives it its name; where the old one is kept, if it is."""
+    """Makes the copy next to its destination, then renames it; returns where the old one is kept, if it is."""
     prefix = f".{copy.name}.hcp-"
     for left in os.listdir(place):
-        if left.startswith(prefix) and _is_room(place / left):  # of a run that was killed: nobody else has the lock
+        if left.startswith(prefix) and _is_room(place / left):  # left by a killed run: nobody else holds the lock
             shutil.rmtree(place / left, ignore_errors=True)
     room = Path(tempfile.mkdtemp(prefix=prefix, dir=place))
     try:

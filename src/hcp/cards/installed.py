@@ -1,4 +1,4 @@
-"""Skills that lie where agents look for them: what was copied there, and what somebody changed since."""
+"""Skills in the folders where agents look for them: what was copied there, and what was changed since."""
 
 from __future__ import annotations
 
@@ -23,13 +23,13 @@ AGENT_FOLDERS = {
     "cursor": ".agents/skills",
     "gemini": ".agents/skills",
 }
-"""Where each agent looks for the skills of a project, as the npm package `skills` 1.5.18 has it; `agents` is the
+"""Where each agent looks for the skills of a project, as in the npm package `skills` 1.5.18; `agents` is the
 folder that most agents share."""
 RECORD_PATH = "config/installed.json"
-"""In an installed skill: what was copied, so that what a person changed can be told apart."""
+"""The record in an installed skill of what was copied, so that the user's changes can be recognised."""
 SCHEMA = "hcp.installed/1"
 BACKUPS = ".hcp-backup"
-"""In the folder of the skills; agents pass over hidden folders."""
+"""The backup folder among the skills; agents ignore hidden folders."""
 _SHAPE = Fields({"files": MapOf(TEXT)}, others=True)
 
 
@@ -39,7 +39,7 @@ def digest(data: bytes) -> str:
 
 
 def digest_of(folder: Path) -> str:
-    """The SHA-256 of a skill: of its files' paths and digests."""
+    """The SHA-256 of a skill, over its files' paths and digests."""
     lines = [f"{found} {path}\n" for path, found in sorted(present(folder).items())]
     return digest("".join(lines).encode())
 
@@ -51,7 +51,7 @@ def record_of(digests: dict[str, str]) -> bytes:
 
 
 def recorded(target: Path) -> dict[str, str] | None:
-    """What was installed, by the record in the skill; None where there is none that can be read."""
+    """What was installed, from the record in the skill; None without a readable record."""
     try:
         data = json.loads(read_regular(target / RECORD_PATH, "a record", inside=target))
         checked(data, _SHAPE, RECORD_PATH)
@@ -62,9 +62,9 @@ def recorded(target: Path) -> dict[str, str] | None:
 
 
 def present(target: Path) -> dict[str, str]:
-    """What lies in a folder beside the record, by path, with the digest of each.
+    """The contents of a folder except the record: the digest of each file, by path.
 
-    A link or anything odd has a digest that no file has.
+    A link or a special file gets a digest that no file can have.
 
     Raises:
         HcpError: there are more files than a skill may have.
@@ -85,7 +85,7 @@ def present(target: Path) -> dict[str, str]:
 
 
 def backup_path(name: str, place: Path) -> Path:
-    """A free place for what a person had, beside the skills; the folder of backups is made.
+    """A free place for the user's files, next to the skills; creates the backup folder.
 
     Raises:
         HcpError: that folder is a link.
@@ -108,7 +108,7 @@ def refuse_links(place: Path) -> None:
 
 
 def is_link(path: Path) -> HcpError:
-    """The error that says so, and what to do."""
+    """The error for a link in the path, with what to do."""
     return HcpError(
         f"{visible(str(path))} is a link; wanted a folder, because nothing is written through links; "
         "remove it, or name the folder that it leads to with --dir"

@@ -1,6 +1,6 @@
-"""Shapes of data out of the published JSON Schemas, so that a format has one description: the one that is published.
+"""Data shapes from the published JSON Schemas, so that the published description of a format is the only one.
 
-Read is the part of JSON Schema 2020-12 that `schemas/hcp.card.2.json` uses; another keyword is refused, not ignored.
+Supports the part of JSON Schema 2020-12 that `schemas/hcp.card.2.json` uses; other keywords are errors, not ignored.
 """
 
 from __future__ import annotations
@@ -31,9 +31,9 @@ _TYPES: Mapping[str, Callable[[Any], bool]] = {
 
 @cache
 def published_shape(name: str) -> Shape:
-    """The shape that `schemas/<name>.json` describes; a `description` says what is wanted, in the words of an error.
+    """The shape that `schemas/<name>.json` describes; a `description` is the text after "wanted" in an error.
 
-    A property that is not required may be null as well: its schema says so by `anyOf`, and `Fields` lets it pass.
+    An optional property may also be null: its schema says so with `anyOf`, and `Fields` accepts it.
     """
     return _shape(_document(name), name)
 
@@ -44,7 +44,7 @@ def _document(name: str) -> Any:
 
 
 def _shape(schema: Mapping[str, Any], name: str) -> Shape:
-    """The shape of a schema that stands in the document `name`."""
+    """The shape of a schema in the document `name`."""
     unread = schema.keys() - _READ
     assert not unread, f"schemas/{name}.json: {', '.join(sorted(unread))} is not read by cards/json_schema.py"
     if "$ref" in schema:
@@ -77,7 +77,7 @@ def _choices(schema: Mapping[str, Any]) -> str:
 
 
 def _holds(schema: Mapping[str, Any], value: Any) -> bool:
-    """Whether a value is what a schema without references says."""
+    """Whether a value matches a schema without references."""
     kinds = schema.get("type", ())
     kinds = [kinds] if isinstance(kinds, str) else kinds
     if kinds and not any(_TYPES[kind](value) for kind in kinds):
@@ -102,7 +102,7 @@ def _holds(schema: Mapping[str, Any], value: Any) -> bool:
 
 
 def _strict(pattern: str) -> str:
-    """The pattern with `$` for the very end alone, as JSON Schema has it: Python's lets a last newline pass."""
+    """The pattern with `$` matching only the very end, as in JSON Schema; Python's also matches before a newline."""
     return pattern[:-1] + r"\Z" if pattern.endswith("$") else pattern
 
 
@@ -110,7 +110,7 @@ def described_fields(name: str, part: str) -> Iterator[tuple[str, str, str, str]
     """Each key of a part (a name of $defs; `card` for the whole): key, `required` or nothing, what is wanted, meaning.
 
     Raises:
-        KeyError: the document has no such part, or one without keys.
+        KeyError: the document has no such part, or the part has no keys.
     """
     document = _document(name)
     schema = document if part == "card" else document["$defs"][part]

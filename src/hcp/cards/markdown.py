@@ -1,4 +1,4 @@
-"""Blocks of code in Markdown."""
+"""Code blocks in Markdown."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ _FENCES = ("```", "~~~")
 
 
 class CodeBlock(NamedTuple):
-    """A fenced block: the line of its opening fence, counted from 1, what stands behind the fence, and its lines."""
+    """A fenced block: the line of its opening fence (1-based), the info string, and its lines."""
 
     line: int
     info: str
@@ -17,7 +17,7 @@ class CodeBlock(NamedTuple):
 
 
 def blocks_in(text: str) -> Iterator[CodeBlock]:
-    """The fenced blocks of a text. One that is never closed is none.
+    """The fenced blocks of a text; an unclosed one does not count.
 
     >>> list(blocks_in("a\\n```sh\\nls\\n```\\n"))
     [CodeBlock(line=2, info='sh', lines=('ls',))]
@@ -38,7 +38,7 @@ def blocks_in(text: str) -> Iterator[CodeBlock]:
 
 
 def without_blocks(text: str) -> str:
-    """The text with its fenced blocks emptied; lines keep their numbers."""
+    """The text with its fenced blocks blanked; line numbers do not change."""
     lines = text.splitlines()
     for block in blocks_in(text):
         for number in range(block.line - 1, block.line + len(block.lines) + 1):
@@ -47,5 +47,5 @@ def without_blocks(text: str) -> str:
 
 
 def _run(text: str, character: str) -> int:
-    """How often the character stands at the start."""
+    """How many times the character is repeated at the start."""
     return len(text) - len(text.lstrip(character))

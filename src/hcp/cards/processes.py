@@ -1,4 +1,4 @@
-"""Runs one program with a time limit and leaves no process behind."""
+"""Runs a program with a time limit and leaves no process behind."""
 
 from __future__ import annotations
 
@@ -21,12 +21,12 @@ from hcp.core.errors import HcpError
 _GRACE_S = 5.0
 _TICK_S = 0.1
 MAX_OUTPUT = 20_000_000
-"""Bytes that a program may print to either stream: a log of that size is a fault of the program, or a full disk."""
+"""Bytes that a program may print to either stream; a larger log would be a fault of the program, and fill the disk."""
 _PR_SET_CHILD_SUBREAPER, _PR_GET_CHILD_SUBREAPER = 36, 37
 
 
 class Ended(NamedTuple):
-    """How a program ended. `status` is None if it was ended, by time or for what it printed; stderr is apart."""
+    """How a program ended. `status` is None if it was stopped for running too long or printing too much."""
 
     status: int | None
     stdout: str
@@ -36,8 +36,8 @@ class Ended(NamedTuple):
 
 
 class _Room(NamedTuple):
-    """What a program gets: a folder, and files for its output. Files, because a worker that outlives its parent would
-    keep a pipe open, and reading would hang."""
+    """What a program gets: a folder, and files for its output. Not pipes, because a worker that outlives its parent
+    would keep a pipe open, and reading it would hang."""
 
     folder: str
     out: IO[bytes]
@@ -51,12 +51,12 @@ def run_program(
     environment: Mapping[str, str] | None = None,
     on_tick: Callable[[float], None] = lambda seconds: None,
 ) -> Ended:
-    """Runs a program in a new temporary folder and a session of its own; calls `on_tick` with the seconds so far.
+    """Runs a program in a new temporary folder and in its own session; calls `on_tick` with the seconds so far.
 
-    After the time limit, and when this process is interrupted, the program and everything that it started is ended:
-    first asked (SIGTERM), then killed. torchrun starts its workers in sessions of their own, so the process tree is
-    followed, not the process group; on Linux, what leaves the tree becomes a child of this process. If this process is
-    killed, a guard ends what has the step's mark in its environment.
+    After the time limit, or when this process is interrupted, the program and everything that it started is ended:
+    first with SIGTERM, then with SIGKILL. torchrun starts its workers in separate sessions, so the process tree is
+    followed, not the process group; on Linux, processes that leave the tree become children of this one. If this
+    process is killed, a guard ends everything with the step's mark in its environment.
 
     Raises:
         HcpError: there is no room for temporary files.
@@ -108,14 +108,14 @@ def _room() -> Iterator[_Room]:
         except OSError as error:
             raise HcpError(
                 f"found no room for temporary files ({error.strerror or error}); wanted a folder to run the step in; "
-                "set TMPDIR to one that can be written"
+                "set TMPDIR to a writable one"
             ) from None
         yield room
 
 
 @contextlib.contextmanager
 def _guarded(mark: str, folder: str) -> Iterator[subprocess.Popen[bytes]]:
-    """A guard that acts when this process is gone; it is ended first thing when all is well."""
+    """A guard that acts if this process is killed; if all goes well, it is ended first."""
     watch = subprocess.Popen(
         [sys.executable, "-I", "-S", guard.__file__, mark, folder],
         stdin=subprocess.PIPE,
@@ -134,7 +134,7 @@ def _guarded(mark: str, folder: str) -> Iterator[subprocess.Popen[bytes]]:
 
 @contextlib.contextmanager
 def _adopting() -> Iterator[set[int]]:
-    """On Linux, processes below this one that lose their parent become children of this one; gives those it has."""
+    """On Linux, makes orphaned descendants become children of this process; returns the children it has already."""
     libc = ctypes.CDLL(None, use_errno=True) if sys.platform == "linux" else None
     before = ctypes.c_int(0)
     if libc is not None:
@@ -148,14 +148,14 @@ def _adopting() -> Iterator[set[int]]:
 
 
 def _children() -> set[int]:
-    """The children of this process, where it is the one that adopts; else none."""
+    """The children of this process if it adopts orphans; otherwise none."""
     if sys.platform != "linux":
         return set()
     return {child for child, parent in _parents() if parent == os.getpid()}
 
 
 def _end_strays(ours: set[int]) -> None:
-    """Ends what has left the process tree of a step, and so has become a child of this process."""
+    """Ends processes that left a step's process tree and so became children of this process."""
     end = time.monotonic() + _GRACE_S
     while time.monotonic() < end:
         adopted = _children() - ours
@@ -171,7 +171,7 @@ def _end_strays(ours: set[int]) -> None:
 
 
 def end_tree(process: subprocess.Popen[bytes]) -> None:
-    """Ends a process that leads a session, all its descendants, and whatever is left in its process group."""
+    """Ends a session leader, all its descendants, and whatever is left in its process group."""
     family = descendants(process.pid) if process.poll() is None else []
     if process.poll() is None:
         _signal(process.pid, signal.SIGTERM)
@@ -187,7 +187,7 @@ def end_tree(process: subprocess.Popen[bytes]) -> None:
 
 
 def descendants(pid: int) -> list[int]:
-    """The process ids below `pid`, by /proc or else `ps`."""
+    """The process ids below `pid`, from /proc or else `ps`."""
     children: dict[int, list[int]] = {}
     for child, parent in _parents():
         children.setdefault(parent, []).append(child)
@@ -207,7 +207,7 @@ def _parents() -> list[tuple[int, int]]:
         for entry in proc.iterdir():
             if entry.name.isdecimal():
                 try:
-                    # The name in parentheses may hold spaces and parentheses; the parent comes two words after it.
+                    # The name in parentheses may contain spaces and parentheses; the parent is two words after it.
                     words = (entry / "stat").read_text().rpartition(")")[2].split()
                 except OSError:
                     continue
@@ -223,6 +223,6 @@ def _signal(pid: int, number: int) -> None:
 
 
 def _text(file: IO[bytes]) -> str:
-    """The output, or the end of one that is too large."""
+    """The output, or only its end if it is too large."""
     file.seek(max(0, os.fstat(file.fileno()).st_size - MAX_OUTPUT))
     return file.read(MAX_OUTPUT).decode("utf-8", "replace")

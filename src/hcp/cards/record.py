@@ -1,4 +1,4 @@
-"""`verified.json`: what was run, on what code, with what outcome. Written only by `hcp verify --record`."""
+"""`verified.json`: what was run, on which code, with which outcome. Written only by `hcp verify --record`."""
 
 from __future__ import annotations
 
@@ -27,15 +27,16 @@ RECORD_PATH = Path("config") / "verified.json"
 SCHEMA = "hcp.verified/1"
 _PACKAGE = Path(hcp.__file__).resolve().parent
 _STARTED = re.compile(r"""-m"?,? "?(hcp(?:\.\w+)*)\b""")
-"""A module that is started as a program, in Python (`"-m", "hcp"`) or in a script (`-m hcp.render.preflight`)."""
+"""A module that is run as a program, in Python (`"-m", "hcp"`) or in a script (`-m hcp.render.preflight`)."""
 _PROGRAM = re.compile(r'pack_dir\("checks"\) / "(\w+)\.py"|preflight run (\w+)')
 
 
 def digest_of(step: Step, folder: Path | None = None) -> str:
     """SHA-256 over the step's words, its program in checks/ or in its skill's `folder`, every hcp module that it
-    imports or starts, directly or not, and the templates that they fill.
+    imports or starts, directly or indirectly, and the templates that they fill.
 
-    It changes exactly when code that the step runs changes: a record with another digest proves nothing about today.
+    It changes exactly when code that the step runs changes; a record with another digest proves nothing about the
+    current code.
     """
     digest = hashlib.sha256(json.dumps(step.run).encode())
     for path in sorted(closure_of(step) | (own_files(step, folder) if folder else set())):
@@ -46,7 +47,7 @@ def digest_of(step: Step, folder: Path | None = None) -> str:
 
 
 def own_files(step: Step, folder: Path) -> set[Path]:
-    """The skill's own files that a step may run: those of each folder that its words name, such as scripts/."""
+    """The skill's own files that a step may run: those in each folder named by its words, such as scripts/."""
     named = {word.partition("/")[0] for word in step.run if is_own(word)}
     return {path for name in named for path in (folder / name).rglob("*") if path.is_file()}
 
@@ -67,12 +68,12 @@ def closure_of(step: Step) -> set[Path]:
 
 @cache
 def _used_by(path: Path, changed_ns: int) -> tuple[Path, ...]:
-    """The files that a file names; looked for once for all steps, and again when the file has changed."""
+    """The files that a file refers to; computed once for all steps, and again when the file has changed."""
     return (*(_imports(path) if path.suffix == ".py" else ()), *_beside(path))
 
 
 def _beside(path: Path) -> Iterable[Path]:
-    """What a file uses without an import: modules that it starts as programs, and the templates."""
+    """What a file uses without importing it: modules that it runs as programs, and templates."""
     text = path.read_text(encoding="utf-8")
     if path.parent in (pack_dir("checks"), pack_dir("templates")):
         for module in _STARTED.findall(text):
@@ -113,7 +114,7 @@ _RECORD = Fields({"steps": MapOf(_ENTRY)}, others=True)
 
 
 def record_path(card: Card) -> Path:
-    """Where the outcomes of a card's steps are recorded.
+    """The file in which the outcomes of a card's steps are recorded.
 
     Raises:
         HcpError: the skill is not in a checkout.
@@ -126,10 +127,10 @@ def record_path(card: Card) -> Path:
 
 
 def read_record(folder: Path) -> dict[str, dict[str, Any]]:
-    """The recorded outcomes of a skill, by step; none where nothing is recorded.
+    """The recorded outcomes of a skill, by step; empty if nothing is recorded.
 
     Raises:
-        HcpError: the file cannot be read, or is no record.
+        HcpError: the file cannot be read, or is not a record.
     """
     path = folder / RECORD_PATH
     if not os.path.lexists(path):
@@ -149,10 +150,10 @@ def read_record(folder: Path) -> dict[str, dict[str, Any]]:
 def write_record(card: Card, results: Iterable[StepResult]) -> Path:
     """Writes the outcomes of steps that ran to the skill's `verified.json`, keeping those of other steps.
 
-    Two writers at once take turns, so that neither loses what the other wrote.
+    Concurrent writers take turns, so that neither loses what the other wrote.
 
     Raises:
-        HcpError: the skill is not in a checkout, its record is none, or it cannot be written.
+        HcpError: the skill is not in a checkout, its record is not valid, or it cannot be written.
     """
     path = record_path(card)
     entries = {result.step.id: _entry(result) for result in results if result.status != "skipped"}
@@ -183,7 +184,7 @@ def _entry(result: StepResult) -> dict[str, Any]:
 
 
 def stale_steps(card: Card) -> list[str]:
-    """The recorded steps that prove nothing about today's code, each with why; steps that need GPUs may be absent.
+    """The steps whose records prove nothing about the current code, with the reason; GPU steps may be unrecorded.
 
     Raises:
         HcpError: the record cannot be read.

@@ -1,7 +1,7 @@
-"""Parts of a Markdown file that have an owner elsewhere: between `<!-- hcp:KIND WORDS -->` and `<!-- /hcp -->`.
+"""Generated parts of a Markdown file, between `<!-- hcp:KIND WORDS -->` and `<!-- /hcp -->`.
 
-A part whose opening mark ends its line is a block of lines, any other stands inside a line. What a part says is
-written by its renderer and never by hand: `hcp skills build` renews it, `--check` says whether it is stale.
+A part whose opening mark ends its line is a block of lines; any other is inside a line. A part's text is written by
+its renderer, never by hand: `hcp skills build` updates it, and `--check` tells whether it is stale.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ _CLOSE = "<!-- /hcp -->"
 
 
 class RenderedPart(NamedTuple):
-    """What is to be written: the words of its mark, and the card of the skill that the file belongs to."""
+    """A part to be written: the words of its mark, and the card of the skill that the file belongs to."""
 
     words: tuple[str, ...]
     card: Card | None
@@ -34,10 +34,10 @@ class RenderedPart(NamedTuple):
         """The card.
 
         Raises:
-            HcpError: the file belongs to no skill with one.
+            HcpError: the file does not belong to a skill with a card.
         """
         if self.card is None:
-            raise HcpError("is a part of a card, and there is none; wanted it in a skill with config/card.yaml")
+            raise HcpError("comes from a card, and there is none; wanted it in a skill with config/card.yaml")
         return self.card
 
 
@@ -46,19 +46,19 @@ Renderer = Callable[[RenderedPart], list[str]]
 
 
 def rendered(text: str, file: str, card: Card | None, renderers: Mapping[str, Renderer]) -> str:
-    """The text with every part as its renderer writes it.
+    """The text with every part rendered anew.
 
     Raises:
-        HcpError: a mark is not closed, its kind is unknown, or its words are not what the kind takes.
+        HcpError: a mark is not closed, its kind is unknown, or its words are not valid for the kind.
     """
     pieces, at = [], 0
     while (mark := _OPEN.search(text, at)) is not None:
         where = f"{visible(file)}:{text.count(chr(10), 0, mark.start()) + 1}: {visible(mark[0])[:100]}"
         end = text.find(_CLOSE, mark.end())
         if end < 0 or _OPEN.search(text, mark.end(), end):
-            raise HcpError(f"{where} is not closed; wanted {_CLOSE} behind it; add it")
+            raise HcpError(f"{where} is not closed; wanted {_CLOSE} after it; add it")
         if mark["kind"] not in renderers:
-            raise HcpError(f"{where} is no known part; wanted one of {', '.join(renderers)}; correct it")
+            raise HcpError(f"{where} is not a known part; wanted one of {', '.join(renderers)}; correct it")
         try:
             lines = renderers[mark["kind"]](RenderedPart(tuple(mark["words"].split()), card))
         except HcpError as error:
@@ -87,12 +87,12 @@ def _rules(part: RenderedPart) -> list[str]:
 
 
 def _rules_of(part: RenderedPart) -> list[Rule]:
-    """The rules that the words name, by id or by their letters (`HCP`); without words those of the card."""
+    """The rules that the words name, by id or by prefix (`HCP`); without words, those of the card."""
     wanted = part.words or part.of_card().rules
     for word in wanted:
         if word not in BY_ID and not any(rule.id.rstrip("0123456789") == word for rule in RULES):
             raise HcpError(
-                f"names {visible(word)[:50]}, which is no rule; wanted an id such as HCP001; see hcp explain"
+                f"names {visible(word)[:50]}, which is not a rule; wanted an id such as HCP001; see hcp explain"
             )
     return [rule for rule in RULES if rule.id in wanted or rule.id.rstrip("0123456789") in wanted]
 
@@ -127,7 +127,7 @@ def _launch(part: RenderedPart) -> list[str]:
 
 
 def _number(part: RenderedPart) -> list[str]:
-    """How many there are: rules of hcp, or of a card rules, claims, steps."""
+    """A count: all of hcp's rules, or a card's rules, claims or steps."""
     (what,) = part.words if len(part.words) == 1 else ("",)
     if what == "all-rules":
         return [str(len(RULES))]
@@ -149,7 +149,7 @@ def _fields(part: RenderedPart) -> list[str]:
 
 
 def _known(part: RenderedPart) -> list[str]:
-    """The rows of known faults among the rules, as a table of troubleshooting."""
+    """The rules about known faults, as a troubleshooting table."""
     rows = [
         (row.symptom, f"{PACKAGES[row.package]} {row.versions}", row.instead or "a release outside this range", row.id)
         for rule in _rules_of(part)
@@ -173,4 +173,4 @@ RENDERERS: dict[str, Renderer] = {
     "steps": _steps,
     "unknown": lambda part: [f"- {line}" for line in part.of_card().unknown],
 }
-"""Those that need no command line."""
+"""The renderers that need no command line."""

@@ -1,4 +1,4 @@
-"""A new skill, with everything that a skill of this pack has; what is left to fill in is marked."""
+"""Creates a new skill with everything that a skill of this pack has; the places to fill in are marked."""
 
 from __future__ import annotations
 
@@ -14,14 +14,14 @@ from hcp.core.visible import visible
 from hcp.resources import pack_dir
 
 _NAME, _TITLE = "NEW-SKILL", "NEW SKILL"
-"""What stands in templates/skill/ for the name and for the title."""
+"""The placeholders for the name and the title in templates/skill/."""
 
 
 def new_skill(name: str, place: Path) -> Path:
-    """Writes the skill into the folder `place`, which is made where it is missing: whole or not at all.
+    """Writes the skill into the folder `place`, which is created if missing: completely or not at all.
 
     Raises:
-        HcpError: the name is none that a skill may have, something of that name is there, or it cannot be written.
+        HcpError: the name is not valid for a skill, something with that name exists, or it cannot be written.
     """
     if not NAME.fullmatch(name) or len(name) > 64:
         raise HcpError(
@@ -30,7 +30,7 @@ def new_skill(name: str, place: Path) -> Path:
         )
     target = place / name
     if os.path.lexists(target):
-        raise HcpError(f"{visible(str(target))} is there already; wanted a new skill; choose another name or --dir")
+        raise HcpError(f"{visible(str(target))} already exists; wanted a new skill; choose another name or --dir")
     try:
         place.mkdir(parents=True, exist_ok=True)
         room = Path(tempfile.mkdtemp(prefix=f".{name}.hcp-", dir=place))
@@ -43,8 +43,7 @@ def new_skill(name: str, place: Path) -> Path:
             shutil.rmtree(room, ignore_errors=True)
     except OSError as error:
         raise HcpError(
-            f"cannot write {visible(str(target))}: {error.strerror}; wanted a folder that can be written; "
-            "name one with --dir"
+            f"cannot write {visible(str(target))}: {error.strerror}; wanted a writable folder; name one with --dir"
         ) from None
     return target
 
@@ -54,5 +53,5 @@ def _files(name: str) -> Iterator[tuple[str, str]]:
     title = name.replace("-", " ").capitalize()
     for path in files_of(pattern):
         text = (pattern / path).read_text(encoding="utf-8")
-        # .in, so that nobody who looks for skills takes the pattern for one.
+        # The suffix .in keeps tools that look for skills from finding the template.
         yield path.removesuffix(".in"), text.replace(_NAME, name).replace(_TITLE, title)

@@ -1,4 +1,4 @@
-"""Runs steps side by side: each in a process of its own, which ends all that its step started, however it ends."""
+"""Runs steps in parallel: each in its own process, which ends everything that the step started, however it ends."""
 
 from __future__ import annotations
 
@@ -18,11 +18,11 @@ from hcp.core.signals import ends_cleanly
 
 _TICK_S = 0.1
 _MOST_AT_ONCE = 8
-"""Each of the larger steps takes a gigabyte or two."""
+"""Maximum parallel steps; each of the larger ones takes a gigabyte or two."""
 
 
 class RunningStep(NamedTuple):
-    """A step that is under way in the process `runner`, since `started` (of time.monotonic)."""
+    """A step that is running in the process `runner` since `started` (time.monotonic)."""
 
     place: int
     runner: BaseProcess
@@ -35,7 +35,7 @@ def cores_here() -> int:
 
 
 def steps_at_once() -> int:
-    """As many as there are cores: a step starts up to nine processes, but most of them wait for each other."""
+    """One step per core: a step starts up to nine processes, but most of them wait for each other."""
     return min(cores_here(), _MOST_AT_ONCE)
 
 
@@ -45,9 +45,9 @@ def run_steps(
     on_result: Callable[[StepResult], None] = lambda result: None,
     on_tick: Callable[[Sequence[tuple[Step, float]]], None] = lambda running: None,
 ) -> list[StepResult]:
-    """Runs steps, `at_once` of them side by side; their results, in the order of the steps.
+    """Runs steps, `at_once` of them in parallel; returns their results in the order of the steps.
 
-    `on_result` gets each result in that order, as soon as it and those before it are there; `on_tick` gets what is
+    `on_result` gets each result in that order, as soon as it and all before it are known; `on_tick` gets what is
     running, and for how many seconds. A step whose runner dies has failed; the others go on. If this process is
     interrupted or killed, all steps are ended.
 
@@ -63,7 +63,7 @@ def run_steps(
         while waiting or running:
             while waiting and len(running) < at_once:
                 place = _next(steps, waiting, shown, [step.place for step in running.values()])
-                if place is None:  # those that wait need the GPUs
+                if place is None:  # the steps that wait need the GPUs
                     break
                 waiting.remove(place)
                 inbox, outbox = context.Pipe(duplex=False)
@@ -92,8 +92,8 @@ def run_steps(
 
 
 def _next(steps: Sequence[tuple[Card, Step]], waiting: Sequence[int], shown: int, running: Sequence[int]) -> int | None:
-    """The step whose result is due next, so that results come early; else the one that may take longest, so that it is
-    not left for the end. One step at a time has the GPUs."""
+    """The step whose result is due next, so that results come early; otherwise the one that may take longest, so that
+    it does not start last. Only one step at a time uses the GPUs."""
     has_gpus_taken = any(steps[place][1].needs.gpus for place in running)
     free = [place for place in waiting if not (has_gpus_taken and steps[place][1].needs.gpus)]
     if shown in free:
@@ -123,7 +123,7 @@ def _received(inbox: Connection, running: RunningStep, card: Card, step: Step) -
         code = running.runner.exitcode or 0
         how = f"signal {-code}" if code < 0 else f"exit {code}"
         seconds = time.monotonic() - running.started
-        return StepResult(card, step, "failed", f"the process that watched it was ended: {how}", seconds)
+        return StepResult(card, step, "failed", f"the process that supervised it ended: {how}", seconds)
     running.runner.join()
     if isinstance(found, Exception):
         raise found

@@ -1,4 +1,4 @@
-"""A skill's folder as a whole: its SKILL.md against the format, its card against what it points to."""
+"""Checks a skill's folder as a whole: SKILL.md against the format, and the card against what it refers to."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ _SECTIONS = ("Purpose", "Prerequisites", "Instructions", "Examples", "Limitation
 _MAX_LINES = 500
 NAME = re.compile(r"[a-z0-9]+(-[a-z0-9]+)*")
 _TO_FILL_IN = re.compile(r"\[FILL IN\b[^\]\n]*\]?")
-"""What `hcp skills new` leaves to the author."""
+"""What `hcp skills new` leaves for the author to fill in."""
 _LINK = re.compile(r"\]\(([^)#\s]+)")
 
 
@@ -38,14 +38,14 @@ _FRONT = Fields(
     },
 )
 MAX_FILES = 1000
-"""Of one skill."""
+"""Maximum files of one skill."""
 
 
 def front_matter(folder: Path) -> tuple[dict[str, Any], str]:
     """SKILL.md's front matter and body.
 
     Raises:
-        HcpError: there is no SKILL.md, or it does not start with front matter of the format.
+        HcpError: there is no SKILL.md, or it does not start with valid front matter.
     """
     data, body = _split(folder)
     checked(data, _FRONT, str(folder / "SKILL.md"))
@@ -59,13 +59,13 @@ def _split(folder: Path) -> tuple[dict[str, Any], str]:
     end = text.find("\n---\n", 3)
     if not text.startswith("---\n") or end < 0:
         raise HcpError(
-            f"{visible(str(path))} has no front matter; wanted --- lines around name and description at its top"
+            f"{visible(str(path))} has no front matter; wanted --- lines around name and description at the top"
         )
     return load_plain(text[4 : end + 1], visible(str(path)), "front matter of a skill"), text[end + 5 :]
 
 
 class SkillFaults(NamedTuple):
-    """A skill against the format and its card (`faults`), and against what a public quality gate wants (`advice`)."""
+    """A skill checked against the format and its card (`faults`), and against a public quality gate (`advice`)."""
 
     faults: list[str]
     advice: list[str]
@@ -78,7 +78,7 @@ def faults_of(folder: Path) -> list[str]:
 
 
 def judged_skill(folder: Path) -> SkillFaults:
-    """What is wrong with a skill, one line each. One without a card is judged by its text alone."""
+    """What is wrong with a skill, one line each. A skill without a card is judged only by its text."""
     try:
         data, body = _split(folder)
         card = load_card(folder) if is_ours(folder) or has_card(folder) else None
@@ -101,7 +101,7 @@ def files_of(folder: Path) -> list[str]:
     """The files of a skill, by their paths in it.
 
     Raises:
-        HcpError: there are links, pipes or devices among them, or more than `MAX_FILES`.
+        HcpError: some are links, pipes or devices, or there are more than `MAX_FILES`.
     """
     trusted = is_ours(folder)
     found: list[str] = []
@@ -123,7 +123,7 @@ def files_of(folder: Path) -> list[str]:
             elif entry.is_file():
                 found.append(name)
             else:
-                raise _no_part(folder, name, "is no regular file")
+                raise _no_part(folder, name, "is not a regular file")
             if len(found) + len(folders) > MAX_FILES:
                 raise HcpError(
                     f"{visible(str(folder))} has more than {MAX_FILES:,} files; wanted a skill; check the path"
@@ -191,10 +191,10 @@ def _link_faults(texts: Mapping[str, str], folder: Path) -> list[str]:
 
 
 def _unlinked(texts: Mapping[str, str], files: Sequence[str]) -> list[str]:
-    """What an agent that follows the texts never finds."""
+    """Files that an agent following the texts would never find."""
     said = "\n".join(texts.values())
     return [
-        f"{name} is named in no text of the skill; an agent does not find it"
+        f"{name} is not mentioned in the skill's texts, so an agent does not find it"
         for name in files
         if name.startswith(("references/", "scripts/"))
         and name not in said
@@ -204,12 +204,12 @@ def _unlinked(texts: Mapping[str, str], files: Sequence[str]) -> list[str]:
 
 def _folder_advice(folder: Path) -> list[str]:
     advice = [
-        f"{path.name} lies in the skill's root; wanted only SKILL.md there"
+        f"{path.name} is in the skill's root; wanted only SKILL.md there"
         for path in sorted(folder.iterdir())
         if path.is_file() and path.name != "SKILL.md"
     ]
     advice += [
-        f"{path.name}/ is no folder of the format; wanted {', '.join(sorted(_FOLDERS))}"
+        f"{path.name}/ is not a folder of the format; wanted {', '.join(sorted(_FOLDERS))}"
         for path in sorted(folder.iterdir())
         if path.is_dir() and path.name not in _FOLDERS
     ]
@@ -217,7 +217,7 @@ def _folder_advice(folder: Path) -> list[str]:
 
 
 def _unfilled(folder: Path, files: Sequence[str]) -> list[str]:
-    """The places that `hcp skills new` left to fill in, one fault for each file."""
+    """The places that `hcp skills new` left to fill in, one fault per file."""
     faults = []
     for name in files:
         if name.endswith((".md", ".yaml", ".json", ".py")):
@@ -259,7 +259,7 @@ def _card_faults(card: Card) -> list[str]:
 
 
 _ASKS_THE_CHECK = "checks/careless_scripts.py"
-"""A program of the pack that gives `hcp check` small scripts, and judges by what it says."""
+"""A program of the pack that runs `hcp check` on small scripts and judges by its output."""
 
 
 def _runs_our_check(step: Step) -> bool:
@@ -267,6 +267,6 @@ def _runs_our_check(step: Step) -> bool:
 
 
 def _is_our_word(proof: str, ours: set[str]) -> bool:
-    """Whether a proof is what a rule says: the rule itself, or a step that runs `hcp check`."""
+    """Whether a proof only repeats a rule: the rule itself, or a step that runs `hcp check`."""
     kind, _, name = proof.partition(":")
     return kind == "rule" or (kind == "step" and name in ours)

@@ -1,4 +1,4 @@
-"""The releases that a card was written for, against those that are installed."""
+"""Compares the releases that a card was written for with those that are installed."""
 
 from __future__ import annotations
 
@@ -20,13 +20,13 @@ _FACTS = {
     "torch": "torch",
     "nvidia-resiliency-ext": "nvrx",
 }
-"""The fact that holds the installed version of each package of a stack."""
+"""The fact that holds the installed version of each package in a stack."""
 
 
 def stack_notes(card: Card, installed: Mapping[str, Any] | None = None) -> list[str]:
-    """A line for each installed package whose version is outside the card's stack; what is not installed has none.
+    """A line for each installed package whose version is outside the card's stack.
 
-    `installed`: versions by the names of facts; those of this machine unless given.
+    `installed`: versions by fact name; this machine's unless given.
     """
     found = installed_versions() if installed is None else installed
     versions = {package: str(found[fact]) for package, fact in _FACTS.items() if fact in found}
@@ -38,7 +38,7 @@ def stack_notes(card: Card, installed: Mapping[str, Any] | None = None) -> list[
 
 
 def is_range(text: str) -> bool:
-    """Whether a text is a range of versions by PEP 440."""
+    """Whether a text is a PEP 440 version range."""
     try:
         SpecifierSet(text)
     except InvalidSpecifier:
@@ -47,8 +47,8 @@ def is_range(text: str) -> bool:
 
 
 def _is_in(version: str, wanted: str) -> bool:
-    """Whether a version is in a range, by PEP 440; also a release candidate. What `hcp skills validate` refuses, or
-    what is no version, is in every range: nothing can be said of it."""
+    """Whether a version, including a release candidate, is in a PEP 440 range. An invalid range (which
+    `hcp skills validate` reports) and an invalid version always match, because nothing can be said about them."""
     try:
         return SpecifierSet(wanted).contains(version, prereleases=True)
     except (InvalidSpecifier, InvalidVersion):

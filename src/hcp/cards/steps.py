@@ -1,4 +1,4 @@
-"""Runs a card's verification steps and judges what they did."""
+"""Runs a card's verification steps and judges their results."""
 
 from __future__ import annotations
 
@@ -24,14 +24,14 @@ from hcp.resources import pack_dir
 StepStatus = Literal["passed", "failed", "skipped"]
 _MISSING = object()
 _OWN_FOLDERS = ("assets/", "scripts/", "tests/", "tools/")
-"""Folders of a skill that may hold what a step runs or reads."""
+"""Folders of a skill that may contain what a step runs or reads."""
 _SHOWN = 300
-"""Characters of what a step said that are shown and recorded."""
+"""Characters of a step's output that are shown and recorded."""
 
 
 @dataclass(frozen=True)
 class StepResult:
-    """What became of one step. `reason` says why it failed or was skipped; `last_line` is its last line of output."""
+    """The result of one step. `reason` says why it failed or was skipped; `last_line` is its last line of output."""
 
     card: Card
     step: Step
@@ -48,7 +48,7 @@ def steps_up_to(card: Card, level: Level) -> list[Step]:
 
 
 def program_of(step: Step, folder: Path) -> list[str]:
-    """The argument list that a step of the skill in `folder` really runs.
+    """The actual argument list of a step of the skill in `folder`.
 
     Raises:
         HcpError: a `checks/x.py` is not in the pack, or a `scripts/x.py` not in the skill.
@@ -60,30 +60,30 @@ def program_of(step: Step, folder: Path) -> list[str]:
     if words[0] == "python":
         return [sys.executable, *words[1:]]
     if words[0] == "torchrun":
-        # --standalone: a rendezvous of its own on a free port, so that two runs on one machine do not meet.
+        # --standalone: its own rendezvous on a free port, so that two runs on one machine do not collide.
         return [sys.executable, "-m", "torch.distributed.run", "--standalone", *words[1:]]
     return [sys.executable, "-m", "hcp", *words[1:]]
 
 
 def program_path(word: str) -> str:
-    """Where the pack has a program, for `checks/x.py`.
+    """The path of a program in the pack, for `checks/x.py`.
 
     Raises:
         HcpError: it is not in the pack.
     """
     path = pack_dir("checks") / Path(word).name
-    if not os.path.isfile(path):  # also where a name is too long for a file
+    if not os.path.isfile(path):  # also raised if the name is too long for a file
         raise HcpError(f"found no {word} in the pack; wanted a program in checks/; correct the card's run")
     return str(path)
 
 
 def is_own(word: str) -> bool:
-    """Whether a step's word names a file of its skill."""
+    """Whether a step's argument names a file of its skill."""
     return word.startswith(_OWN_FOLDERS)
 
 
 def _own_path(word: str, folder: Path) -> str:
-    """Where a skill has a file of its own, for `scripts/x.py`."""
+    """The path of a skill's own file, for `scripts/x.py`."""
     if ".." in word.split("/"):
         raise HcpError(f"found {visible(word)[:200]}, outside the skill; wanted a file of the skill; correct its run")
     read_skill_file(folder, word, f"a file of the skill {visible(folder.name)}")
@@ -109,7 +109,7 @@ def why_not(step: Step) -> str:
 
 
 def is_installed(package: str) -> bool:
-    """Whether a distribution is here, or its module on the path; imports nothing."""
+    """Whether a distribution is installed or its module is on the path; imports nothing."""
     try:
         metadata.version(package)
         return True
@@ -121,7 +121,7 @@ def is_installed(package: str) -> bool:
 
 
 def run_step(card: Card, step: Step, on_tick: Callable[[float], None] = lambda seconds: None) -> StepResult:
-    """Runs one step and judges it; never raises for what the step does.
+    """Runs one step and judges it; never raises because of what the step does.
 
     Raises:
         HcpError: there is no room for temporary files.
@@ -144,7 +144,7 @@ def run_step(card: Card, step: Step, on_tick: Callable[[float], None] = lambda s
 
 
 def _evidence(step: Step, ended: Ended) -> str:
-    """What to keep of a step's output: the values that its JSON had to have, else its last line."""
+    """The part of a step's output to keep: the values required of its JSON, otherwise its last line."""
     if step.expect.json is not None:
         values = (f"{visible(path)}: {json.dumps(value)[:_SHOWN]}" for path, value in step.expect.json.items())
         return f"exit {ended.status}, " + ", ".join(values)
@@ -160,9 +160,9 @@ def program_environment() -> dict[str, str]:
 
 def _fault(step: Step, ended: Ended) -> str:
     if ended.printed_too_much:
-        return f"printed more than {MAX_OUTPUT:,} bytes, ended; last line: {_last_line(ended.stdout + ended.stderr)}"
+        return f"printed more than {MAX_OUTPUT:,} bytes; ended; last line: {_last_line(ended.stdout + ended.stderr)}"
     if ended.status is None:
-        return f"still running after {step.timeout_s:g} s, ended; last line: {_last_line(ended.stdout + ended.stderr)}"
+        return f"still running after {step.timeout_s:g} s; ended; last line: {_last_line(ended.stdout + ended.stderr)}"
     if ended.status != step.expect.exit:
         said = _error_line(ended.stderr) or _last_line(ended.stdout)
         cause = f"signal {-ended.status}" if ended.status < 0 else f"exit {ended.status}"
@@ -199,7 +199,7 @@ def _last_line(text: str) -> str:
 
 
 def _error_line(stderr: str) -> str:
-    """The line that says most: the last one that a Python program raised, else the last one."""
+    """The most informative line: the last Python exception, otherwise the last line."""
     lines = [line.strip() for line in stderr.splitlines() if line.strip()]
     raised = [line for line in lines if "Error" in line and "ChildFailedError" not in line]
     return visible((raised or lines or [""])[-1][:_SHOWN])

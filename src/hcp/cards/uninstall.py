@@ -1,4 +1,4 @@
-"""Takes skills away that hcp installed: nothing else, and nothing that a person changed without being asked."""
+"""Removes skills that hcp installed: nothing else, and no user changes unless asked to."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from hcp.core.visible import visible
 
 
 class Removal(NamedTuple):
-    """An installed skill: where it is, what a person changed, and where that was kept if it has been removed."""
+    """An installed skill: where it is, what the user changed, and where the changes are kept once it is removed."""
 
     name: str
     path: Path
@@ -25,22 +25,22 @@ class Removal(NamedTuple):
 
 
 def installed_in(place: Path, names: Sequence[str], *, given: bool) -> list[Removal]:
-    """The skills in a folder that hcp installed, by their records: those named, or all.
+    """The skills in a folder that hcp installed, according to their records: those named, or all.
 
     Raises:
-        HcpError: a name is not there or was not installed by hcp; a part of the path is a link that nobody named.
+        HcpError: a skill is not there or was not installed by hcp, or the path contains a link that was not named.
     """
     if not given:
         refuse_links(place)
     if not place.is_dir():
         if names:
-            raise HcpError(f"{visible(str(place))} is no folder; wanted the folder of the skills; name it with --dir")
+            raise HcpError(f"{visible(str(place))} is not a folder; wanted the skills' folder; name it with --dir")
         return []
     found = []
     for name in names:
         if name in ("", ".", "..") or "/" in name or "\0" in name:
             wanted = f"wanted the name of its folder in {visible(str(place))}"
-            raise HcpError(f"{visible(name)[:100]!r} is no name of a skill; {wanted}; a folder is named with --dir")
+            raise HcpError(f"{visible(name)[:100]!r} is not a skill name; {wanted}; name a folder with --dir")
     for name in names or sorted(os.listdir(place)):
         target = place / name
         record = None if target.is_symlink() or name.startswith(".") else recorded(target)
@@ -54,10 +54,10 @@ def installed_in(place: Path, names: Sequence[str], *, given: bool) -> list[Remo
 
 
 def uninstall_skills(names: Sequence[str], place: Path, *, force: bool, given: bool) -> Iterator[Removal]:
-    """Removes the skills and yields each; with `force` also changed ones, which are kept in `BACKUPS`.
+    """Removes the skills and yields each; with `force`, also changed ones, which are kept in `BACKUPS`.
 
     Raises:
-        HcpError: as `installed_in`, or a person changed one and `force` is not given; nothing is removed then.
+        HcpError: as for `installed_in`, or the user changed one and `force` is not given; then nothing is removed.
     """
     if not installed_in(place, names, given=given):
         return
@@ -68,7 +68,7 @@ def uninstall_skills(names: Sequence[str], place: Path, *, force: bool, given: b
             if changed and not force:
                 raise HcpError(
                     f"found changed files in {', '.join(changed)} in {visible(str(place))}; nothing was removed; "
-                    f"add --force to remove them: what you have is kept in {BACKUPS}"
+                    f"add --force to remove them: your files are kept in {BACKUPS}"
                 )
             for one in removals:
                 yield one._replace(backup=_remove(one, place))
@@ -79,7 +79,7 @@ def uninstall_skills(names: Sequence[str], place: Path, *, force: bool, given: b
 
 
 def _remove(one: Removal, place: Path) -> Path | None:
-    """The folder loses its name first, so that an agent finds the whole skill or none."""
+    """The folder is renamed first, so that an agent finds the complete skill or nothing."""
     if one.edits:
         backup = backup_path(one.name, place)
         os.rename(one.path, backup)

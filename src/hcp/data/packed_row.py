@@ -26,7 +26,7 @@ class PackedBatch(NamedTuple):
     lengths: Mapping[int, int]
     widths: Mapping[int, int]
     most_sequences: int
-    """The largest of one row."""
+    """Most sequences in one row."""
     ends: Mapping[Hashable, int]
     """The tokens that end sequences; the most common one is the padding."""
     masked: Mapping[Hashable, int]

@@ -1,1 +1,1 @@
-"""Our plans in a job that runs: one module per framework, which a user names and nothing more."""
+"""Uses hcp's plans in a running job: one module per framework, which the user only has to name."""

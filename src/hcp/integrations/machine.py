@@ -1,4 +1,4 @@
-"""What a step costs on the machine that runs: from a measured profile, else from the model's sizes and the GPU."""
+"""The cost of a step on the running machine, from a measured profile or from the model's sizes and the GPU."""
 
 from __future__ import annotations
 
@@ -14,18 +14,18 @@ from hcp.core.errors import HcpError
 from hcp.integrations.step_log import logger
 
 PROFILE = "HCP_PROFILE"
-"""The environment variable that names a file which `hcp dcp calibrate` wrote; the same on every rank."""
+"""The environment variable that names a file written by `hcp dcp calibrate`; the same on every rank."""
 GPU_WITHOUT_A_NAME = "h100"
 
 
 def cost_of(config: Any = None, *, tp: int = 1, pp: int = 1) -> Cost:
-    """The cost of $HCP_PROFILE, else of the model that `config` describes, else of a dense 7B.
+    """The cost from $HCP_PROFILE, otherwise of the model described by `config`, otherwise of a dense 7B.
 
-    Every rank must come to the same one, since every rank plans for itself: the profile and the kind of GPU must not
-    differ between ranks.
+    Every rank makes its own plan, so all must get the same cost: the profile and the GPU type must not differ between
+    ranks.
 
     Args:
-        config: megatron-core's TransformerConfig, or None where the framework does not tell.
+        config: megatron-core's TransformerConfig, or None if the framework does not provide it.
 
     Raises:
         HcpError: the profile cannot be read.
@@ -55,6 +55,6 @@ def gpu_here() -> str:
 
 
 def gpus_per_node() -> int:
-    """As torchrun says; 8 where it does not."""
+    """GPUs per node according to torchrun; 8 if not stated."""
     number = os.environ.get("LOCAL_WORLD_SIZE", "")
     return int(number) if number.isdecimal() and int(number) else 8

@@ -1,16 +1,16 @@
-"""Our plans in Megatron-LM: `torchrun … -m hcp.integrations.megatron pretrain_gpt.py …`, and nothing else.
+"""hcp's plans in Megatron-LM: just start `torchrun … -m hcp.integrations.megatron pretrain_gpt.py …`.
 
-That runs the script with the schedulers replaced; `import hcp.integrations.megatron` at the top of a training script
-does the same. Which scheduler there is to replace depends on the branch:
+This runs the script with the schedulers replaced; `import hcp.integrations.megatron` at the top of a training script
+does the same. Which scheduler is replaced depends on the branch:
 
 * dev (`--dynamic-context-parallel`): the entry "default_dynamic_cp" of its scheduler map. TP, the pipeline and its
   virtual stages, the layout, the least size and the most packed sequences are the running job's.
-* main and the releases from 0.16 on (`--hybrid-context-parallel`): `BalancedCPScheduler`, as the data loader's wrapper
-  finds it.
+* main and releases from 0.16 on (`--hybrid-context-parallel`): `BalancedCPScheduler`, where the data loader's wrapper
+  looks it up.
 
-Everything else stays upstream's: reading, routing and packing of data, the schedules, the loss. The cost is that of
-$HCP_PROFILE, else that of the model's own configuration on this kind of GPU. Each step logs the predicted time and the
-time until the next one was scheduled.
+Everything else stays upstream's: reading, routing and packing of data, the schedules, the loss. The cost comes from
+$HCP_PROFILE, otherwise from the model's own configuration on this type of GPU. Each step logs the predicted time and
+the time until the next one was scheduled.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ DYNAMIC = "default_dynamic_cp"
 
 
 def install() -> None:
-    """Replaces the schedulers of the megatron-core that is installed.
+    """Replaces the schedulers of the installed megatron-core.
 
     Raises:
         HcpError: this megatron-core has neither dynamic nor hybrid CP.
@@ -106,12 +106,12 @@ class PlannedHybridScheduler(HybridCPScheduler):
 
 
 def main() -> None:
-    """Runs a training script as `python SCRIPT ARGUMENTS` would, with the schedulers replaced."""
+    """Runs a training script as `python SCRIPT ARGUMENTS` would, but with the schedulers replaced."""
     if len(sys.argv) < 2:
         raise SystemExit("usage: torchrun ... -m hcp.integrations.megatron SCRIPT [ARGUMENTS]")
     del sys.argv[0]
     sys.path[0] = str(Path(sys.argv[0]).resolve().parent)
-    # Under its own name, so that a script which imports it too finds the schedulers replaced already.
+    # Import it under its own name, so that a script that imports it too finds the schedulers already replaced.
     importlib.import_module("hcp.integrations.megatron")
     runpy.run_path(sys.argv[0], run_name="__main__")
 

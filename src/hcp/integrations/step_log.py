@@ -1,4 +1,4 @@
-"""Predicted against measured step time, one line per step, so that a wrong cost is seen."""
+"""Logs predicted and measured time, one line per step, so that a wrong cost is noticed."""
 
 from __future__ import annotations
 
@@ -8,16 +8,16 @@ import time
 from hcp.core.dcp import Plan
 
 FORWARD_SHARE = 1 / 3
-"""Of the forward and backward passes together: a backward pass takes about twice the forward's work."""
+"""The forward pass as a share of forward and backward together; a backward pass is about twice the work."""
 
 logger = logging.getLogger("hcp.integrations")
 
 
 class StepLog:
-    """Logs each step of one rank, at level INFO: how many micro-batches, the seconds predicted, the seconds taken.
+    """Logs each step of one rank, at level INFO: the number of micro-batches, and predicted and measured seconds.
 
-    The prediction is Plan.metrics.estimated_s: the forward and backward passes, without the optimizer, the reduction of
-    gradients, or anything else that the measured time covers.
+    The prediction is Plan.metrics.estimated_s: the forward and backward passes, without the optimizer, the gradient
+    reduction, or anything else that the measured time includes.
     """
 
     def __init__(self) -> None:
@@ -27,12 +27,12 @@ class StepLog:
             logger.setLevel(logging.INFO)
 
     def start(self, plan: Plan, *, is_training: bool = True) -> None:
-        """Opens a step that runs this plan."""
+        """Starts a step that runs this plan."""
         share = 1.0 if is_training else FORWARD_SHARE
         self._open = plan, plan.metrics.estimated_s * share, time.perf_counter()
 
     def finish(self) -> None:
-        """Closes the open step, if there is one, and logs it."""
+        """Ends the current step, if there is one, and logs it."""
         if self._open is None:
             return
         plan, predicted, started = self._open

@@ -1,12 +1,13 @@
-"""Our plans in verl 0.9 and newer: `VERL_USE_EXTERNAL_MODULES=hcp.integrations.verl`, and nothing else.
+"""hcp's plans in verl 0.9 and newer: just set `VERL_USE_EXTERNAL_MODULES=hcp.integrations.verl`.
 
-verl imports the modules that the variable names when it is itself imported, in every process. This one replaces what
-verl/utils/dynamic_cp_scheduler.py offers to the engine: the scheduler, which is then ours and keeps to M also with the
-padding that tensor parallelism and the layout ask for, and the collection of outputs, which ends a step and logs
-predicted against measured time. Reading, cutting and collecting the batch stay verl's.
+When verl is imported, it imports the modules named by that variable, in every process. This one replaces what
+verl/utils/dynamic_cp_scheduler.py provides to the engine: the scheduler, now hcp's, which respects M even with the
+padding required by tensor parallelism and the layout; and the collection of outputs, which ends a step and logs
+predicted and measured time. Reading, splitting and collecting the batch stay verl's.
 
-verl's own start-up checks stay too: it still wants megatron-core's dev branch, which has the process groups (DCP024).
-The cost is that of $HCP_PROFILE, or of a dense 7B on H100: verl does not tell its scheduler the model.
+verl's own start-up checks stay too: it still requires megatron-core's dev branch, which has the process groups
+(DCP024). The cost comes from $HCP_PROFILE, or is that of a dense 7B on H100, as verl does not tell its scheduler the
+model.
 """
 
 from __future__ import annotations
@@ -28,7 +29,7 @@ ADAPTER, ENGINE = "verl.utils.dynamic_cp_scheduler", "verl.workers.engine.megatr
 
 
 class _Rows(NamedTuple):
-    """What verl's engine passes to its scheduler and not to megatron-core's."""
+    """What verl's engine passes only to its own scheduler, not to megatron-core's."""
 
     tp: int
     layout: str
@@ -40,7 +41,7 @@ _log = StepLog()
 
 
 class PlannedScheduler(DynamicCPScheduler):
-    """What verl takes for megatron-core's scheduler, with what the engine says of the batch that is scheduled."""
+    """What verl uses as megatron-core's scheduler, with the engine's information about the batch to schedule."""
 
     def __init__(self, *args: Any, **kwargs: Any) -> None:
         super().__init__(*args, **kwargs)
@@ -56,11 +57,12 @@ def install() -> None:
     """Replaces verl's scheduler; called once, by importing this module.
 
     Raises:
-        HcpError: this verl has no dynamic CP to replace, or its engine has taken the original already.
+        HcpError: this verl has no dynamic CP to replace, or its engine has already imported the original.
     """
     if ENGINE in sys.modules:
         raise HcpError(
-            "hcp.integrations.verl came after verl's engine; name it in VERL_USE_EXTERNAL_MODULES before verl starts"
+            "hcp.integrations.verl was imported after verl's engine; name it in VERL_USE_EXTERNAL_MODULES before verl "
+            "starts"
         )
     try:
         adapter: Any = importlib.import_module(ADAPTER)
@@ -106,7 +108,7 @@ def _that_ends_a_step(collect: Any) -> Any:
 
 
 def _pipeline_size() -> int:
-    """1 where megatron-core has no process groups yet, or is not even imported."""
+    """The pipeline size; 1 if megatron-core has no process groups yet, or is not imported at all."""
     parallel_state = sys.modules.get("megatron.core.parallel_state")
     if parallel_state is None or not parallel_state.model_parallel_is_initialized():
         return 1

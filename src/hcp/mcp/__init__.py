@@ -1,1 +1,1 @@
-"""`hcp mcp`: the read-only commands as tools of the Model Context Protocol."""
+"""`hcp mcp`: the read-only commands as Model Context Protocol tools."""

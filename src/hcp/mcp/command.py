@@ -11,7 +11,7 @@ from hcp.core.errors import HcpError
 def mcp() -> None:
     """Serve check, plan, support, triage and explain to an agent, with the rules and skills as resources (extra [mcp]).
 
-    An agent starts it and speaks the Model Context Protocol on its standard input and output:
+    An agent starts it and talks to it over the Model Context Protocol on standard input and output:
 
     \b
     claude mcp add hcp -- hcp mcp

@@ -1,4 +1,4 @@
-"""Makes an answer fit into what an agent's window has room for, and says what was left out."""
+"""Shortens an answer to fit an agent's context window, and says what was left out."""
 
 from __future__ import annotations
 
@@ -10,10 +10,10 @@ from typing import Any
 from hcp.core.visible import SHORTENED, shortened
 
 MAX_BYTES = 3_400
-"""Of one answer as JSON. It is sent twice, as text with each quote escaped and as structured content: under 8 kB
-together."""
+"""Maximum bytes of one answer as JSON. It is sent twice, as escaped text and as structured content: under 8 kB in
+total."""
 MAX_PART = 7_500
-"""Of a part of a document, which is sent once."""
+"""Maximum bytes of a part of a document, which is sent once."""
 
 
 def fitted(
@@ -21,10 +21,10 @@ def fitted(
 ) -> tuple[dict[str, Any], list[str]]:
     """The answer in at most `limit` bytes of JSON, and what was left out, in words.
 
-    What is `spare` goes first, one after the other: a key, or `list[].key`, which is a key of a list's entries. Then
-    the list whose text is longest is cut. With `skip`, so many entries are left out at the start of the list `main`
-    (the longest, if that is none), so that a second question goes on where the first ended. Lists keep one entry; long
-    texts are shortened after that.
+    The `spare` parts are dropped first, in order: a key, or `list[].key`, which is a key of a list's entries. Then the
+    list with the longest text is cut. With `skip`, that many entries are left out at the start of the list `main` (or
+    of the longest list), so that a second question continues where the first ended. Lists keep at least one entry;
+    long texts are shortened after that.
 
     >>> fitted({"findings": ["a" * 40, "b" * 40, "c" * 40]}, limit=110)[1]
     ['findings: 1 to 2 of 3; ask again with skip=2 for the rest']
@@ -64,7 +64,7 @@ def fitted(
 
 
 def parts_of(text: str, limit: int = MAX_PART) -> list[str]:
-    """A Markdown text in parts of at most `limit` bytes as JSON, cut before lines, and before headings where that fits.
+    """A Markdown text in parts of at most `limit` bytes as JSON, cut at line breaks, and before headings if that fits.
 
     >>> parts_of("# A\\n" + "a" * 30 + "\\n## B\\nb\\n", 45)
     ['# A\\naaaaaaaaaaaaaaaaaaaaaaaaaaaaaa\\n', '## B\\nb\\n']
@@ -81,7 +81,7 @@ def parts_of(text: str, limit: int = MAX_PART) -> list[str]:
 
 
 def _sections(text: str) -> list[str]:
-    """The text cut before its headings."""
+    """The text, split before its headings."""
     return re.split(r"(?m)^(?=#{1,3} )", text)
 
 
@@ -90,7 +90,7 @@ def _size(answer: Any) -> int:
 
 
 def _drop(answer: dict[str, Any], path: str) -> bool:
-    """Empties a list or an object, or takes a key from each entry of a list; False if nothing was there."""
+    """Empties a list or an object, or removes a key from each entry of a list; False if there was nothing to remove."""
     name, _, key = path.partition("[].")
     if not key:
         held = answer.get(name)
@@ -106,7 +106,7 @@ def _weight(found: tuple[str, list[Any]]) -> int:
 
 
 def _lists(value: Any, path: str = "") -> Iterator[tuple[str, list[Any]]]:
-    """The lists of an answer, by path; those inside a list belong to its entries."""
+    """The lists of an answer, by path; a list nested in another belongs to its entries."""
     if isinstance(value, dict):
         for key, inner in value.items():
             yield from _lists(inner, f"{path}.{key}".lstrip("."))

@@ -1,6 +1,6 @@
-"""The server: it runs `hcp` itself for each question, so that an answer is what the command line says.
+"""The server: it runs `hcp` itself for each question, so that its answers are those of the command line.
 
-A question is a process of its own. It can therefore neither stop the server nor write on the protocol's streams.
+Each question runs in its own process, so it can neither stop the server nor write to the protocol's streams.
 """
 
 from __future__ import annotations
@@ -28,19 +28,19 @@ from hcp.rules.registry import RULES
 
 _TIMEOUT_S = 120
 _PAGE = 40
-"""Resources of one answer to a client that lists them."""
+"""Resources per answer to a client that lists them."""
 _SKILL, _RULE = "hcp://skills/", "hcp://rules/"
 Context = ServerRequestContext[Any]
 
 
 def ask(tool: Tool, given: dict[str, Any]) -> dict[str, Any]:
-    """Runs the tool's command: `{"exit_code", "answer"}`, and `"cut"` where the answer did not fit.
+    """Runs the tool's command and returns `{"exit_code", "answer"}`, with `"cut"` if the answer did not fit.
 
     Raises:
-        HcpError: what was given cannot be used, or the command printed no JSON.
+        HcpError: the arguments cannot be used, or the command printed no JSON.
     """
     tool.refuse_wrong(given)
-    # -P: the folder that the agent works in is not where programs come from.
+    # -P: do not import modules from the agent's working folder.
     python = [sys.executable, *(["-P"] if sys.version_info >= (3, 11) else [])]
     done = subprocess.run(
         [*python, "-m", "hcp", *tool.words(given), "--format", "json"],
@@ -143,7 +143,7 @@ def serve() -> None:
     server: Server[Any] = Server(
         "hcp",
         version=__version__,
-        instructions="Check a launch with context parallelism before it costs a cluster; read why a job died.",
+        instructions="Check a launch with context parallelism before it uses a cluster; find out why a job died.",
         on_list_tools=_list_tools,
         on_call_tool=_call_tool,
         on_list_resources=_list_resources,

@@ -1,4 +1,4 @@
-"""The tools: what each is for, what it takes, the command that it runs, and the schemas of its answers."""
+"""The tools: the purpose of each, its arguments, the command that it runs, and the schemas of its answers."""
 
 from __future__ import annotations
 
@@ -11,17 +11,17 @@ from hcp.core.errors import HcpError
 from hcp.resources import pack_dir
 
 MAX_TEXT = 1_000_000
-"""Bytes of a launch or a log that is handed over as text; a longer one is given by its path."""
+"""Maximum bytes of a launch or log passed as text; pass the path of a longer one."""
 _TEXT = {"type": "string", "description": "The file's content, instead of a path"}
 _STATED = {"type": "array", "items": {"type": "string"}, "description": "Facts: te=2.14, mcore=0.16.1, arch=sm90"}
-_SKIP = {"type": "integer", "minimum": 0, "description": "Leave out so many entries of a list that was cut"}
+_SKIP = {"type": "integer", "minimum": 0, "description": "Skip this many entries of a list that was cut"}
 Given = Mapping[str, Any]
 
 
 class Tool(NamedTuple):
-    """One tool. `words` makes the words after `hcp` of what was given.
+    """One tool. `words` turns the arguments into the words after `hcp`.
 
-    `main` is the list of the answer that matters most, `spare` what it can do without: see `fitted`.
+    `main` is the most important list of the answer, and `spare` the parts that can be dropped: see `fitted`.
     """
 
     name: str
@@ -34,10 +34,10 @@ class Tool(NamedTuple):
     spare: Sequence[str] = ()
 
     def refuse_wrong(self, given: Given) -> None:
-        """Says what is wrong with the arguments.
+        """Checks the arguments.
 
         Raises:
-            HcpError: one is not known, one is missing, or one has another type than the schema says.
+            HcpError: one is unknown or missing, or does not have the type in the schema.
         """
         takes = {**self.takes, "skip": _SKIP}
         unknown = sorted(given.keys() - takes.keys())
@@ -62,7 +62,7 @@ class Tool(NamedTuple):
 
     @property
     def output_schema(self) -> dict[str, Any]:
-        """The JSON Schema of the answer: the published ones of the command's output, and what was cut."""
+        """The JSON Schema of the answer: the published schemas of the command's output, and what was cut."""
         published = [_published(name) for name in (*self.schemas, "hcp.error.1")]
         definitions: dict[str, Any] = {schema["$id"]: schema for schema in published}
         return {
@@ -79,7 +79,7 @@ class Tool(NamedTuple):
 
 
 def _has_type(value: Any, schema: Mapping[str, Any]) -> bool:
-    """Whether an argument is what its schema says, as far as the schemas of these tools go."""
+    """Whether an argument matches its schema; supports only what the schemas of these tools use."""
     if "enum" in schema:
         return value in schema["enum"]
     if schema["type"] == "array":
@@ -95,7 +95,7 @@ def _published(name: str) -> dict[str, Any]:
 
 
 def _target(given: Given, key: str = "path") -> str:
-    """The word that names the input: a path, or `-` for the text.
+    """The word that names the input: a path, or `-` for text.
 
     Raises:
         HcpError: both are given, or neither; the text is too long.
@@ -148,28 +148,28 @@ def _explain(given: Given) -> list[str]:
     return ["explain", rule]
 
 
-_PATH = {"type": "string", "description": "A file on this machine: script, YAML, override list"}
+_PATH = {"type": "string", "description": "A file on this machine: script, YAML or override list"}
 _MODEL = {"type": "string", "description": "The model's config.json, for its head counts and sizes"}
 _CLUSTER: dict[str, dict[str, Any]] = {
     "model": {"type": "string", "description": "The path of the model's config.json"},
     "gpus": {"type": "integer", "description": "GPUs of the job"},
     "gpu": {"type": "string", "description": "a100, h100, h200, b200, gb200, b300 or gb300"},
-    "seq_length": {"type": "integer", "description": "Tokens of a sequence"},
-    "global_batch": {"type": "integer", "description": "Sequences of a step"},
+    "seq_length": {"type": "integer", "description": "Tokens per sequence"},
+    "global_batch": {"type": "integer", "description": "Sequences per step"},
     "gpus_per_node": {"type": "integer"},
     "precision": {"enum": ["bf16", "fp8", "mxfp8", "nvfp4"]},
-    "layout": {"type": "string", "description": "Explain this one: tp=2 cp=8 cp_comm_type=a2a+p2p hcp_sizes=4,2"},
-    "top": {"type": "integer", "description": "Layouts to show"},
+    "layout": {"type": "string", "description": "Explain this layout: tp=2 cp=8 cp_comm_type=a2a+p2p hcp_sizes=4,2"},
+    "top": {"type": "integer", "description": "Number of layouts to show"},
 }
 TOOLS = (
     Tool(
         "check",
-        "Tells what a Megatron-LM, Megatron-Bridge, verl, NeMo-RL, ms-swift or slime launch with context parallelism "
-        "will do wrong, with fixes that were tried. Nothing is executed.",
+        "Finds what will go wrong in a Megatron-LM, Megatron-Bridge, verl, NeMo-RL, ms-swift or slime launch with "
+        "context parallelism, with fixes that were tried. Nothing is executed.",
         {
             "path": _PATH,
             "text": _TEXT,
-            "dialect": {"type": "string", "description": "Whose launch it is; found out without it"},
+            "dialect": {"type": "string", "description": "The launch's dialect; detected if not given"},
             "assume": _STATED,
             "set": {"type": "array", "items": {"type": "string"}, "description": "Changes to the launch: KEY=VALUE"},
             "model": _MODEL,
@@ -182,8 +182,8 @@ TOOLS = (
     ),
     Tool(
         "triage",
-        "Reads the log of a dead or suspicious job: what failed first, on which rank, the line that says so, what to "
-        "do; and whether context parallelism is on.",
+        "Reads the log of a dead or suspicious job: what failed first, on which rank, the line that shows it, and what "
+        "to do; and whether context parallelism is active.",
         {
             "path": {"type": "string", "description": "A log, or a folder of logs, on this machine"},
             "text": _TEXT,
@@ -195,8 +195,8 @@ TOOLS = (
     ),
     Tool(
         "support",
-        "Which CP communication types, layouts of data and sizes a model can use on these versions, at each TP size, "
-        "and the rules that block the others.",
+        "Lists the CP communication types, data layouts and sizes that a model can use on these versions, at each TP "
+        "size, and the rules that forbid the others.",
         {
             "model": {"type": "string", "description": "The path of the model's config.json, or of a launch"},
             "tp": {"type": "string", "description": "Tensor-parallel sizes to ask about: 1,2,4,8"},
@@ -208,8 +208,8 @@ TOOLS = (
     ),
     Tool(
         "plan",
-        "From a model, GPUs and a sequence length to the layouts that fit, ranked by time, with memory by term, "
-        "overrides and reasons; or one layout explained.",
+        "Finds the parallel layouts that fit a model, GPUs and a sequence length, ranked by time, with memory by term, "
+        "overrides and reasons; or explains one layout.",
         {**_CLUSTER, "fix": {"type": "array", "items": {"type": "string"}, "description": "tp=2"}, "assume": _STATED},
         _plan,
         ("hcp.plan.1",),
@@ -217,7 +217,7 @@ TOOLS = (
     ),
     Tool(
         "explain",
-        "Why a rule holds, what would be seen, a good and a bad example, and where upstream says it.",
+        "Explains a rule: why it holds, its symptom, a good and a bad example, and where upstream says so.",
         {"rule": {"type": "string", "description": "An id such as HCP001"}},
         _explain,
         ("hcp.explain.2",),

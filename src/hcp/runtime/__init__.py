@@ -1,1 +1,1 @@
-"""What a training job may import: process groups, shards, attention, losses, assert_hcp_active. Needs torch."""
+"""What a training job may import: process groups, shards, attention, losses and assert_hcp_active. Needs torch."""

@@ -1,7 +1,7 @@
-"""Is hierarchical CP active in this model? The question to ask inside a real job, after the model is built.
+"""Is hierarchical CP active in this model? A check to run inside a real job, after the model is built.
 
-Nothing that megatron-core, Transformer Engine or Bridge prints answers it: the flat CP group exists either way, and
-the sizes in a log are an echo of the configuration. What counts is the process groups that the attention modules hold.
+Nothing that megatron-core, Transformer Engine or Bridge prints answers this: the flat CP group exists either way, and
+the sizes in a log only repeat the configuration. What counts is the process groups held by the attention modules.
 """
 
 from __future__ import annotations
@@ -18,15 +18,14 @@ HIERARCHICAL = "a2a+p2p"
 
 
 def assert_hcp_active(model: torch.nn.Module | Iterable[torch.nn.Module], sizes: Sequence[int] | None = None) -> int:
-    """How many attention modules run hierarchical CP; raises if any that declares it does not.
+    """The number of attention modules that run hierarchical CP; raises if any module declares it but does not run it.
 
     Any rank may call it: it does not communicate. Works on Transformer Engine's DotProductAttention and
     megatron-core's TEDotProductAttention as they are, wrapped (DDP, Float16Module) or not.
 
     Args:
         model: the model, or the list of model chunks that Megatron's set-up returns.
-        sizes: (inner, outer) that should be in force; None: what each module's `config` says in
-            hierarchical_context_parallel_sizes.
+        sizes: the expected (inner, outer); None for each module's own `config.hierarchical_context_parallel_sizes`.
 
     Raises:
         AssertionError: no module declares cp_comm_type a2a+p2p, or one that does holds no groups (HCP001, HCP010,
@@ -42,7 +41,7 @@ def assert_hcp_active(model: torch.nn.Module | Iterable[torch.nn.Module], sizes:
 
 
 def hcp_problem(model: torch.nn.Module | Iterable[torch.nn.Module], sizes: Sequence[int] | None = None) -> str | None:
-    """What assert_hcp_active would raise, as a sentence; None if it would not."""
+    """The message that assert_hcp_active would raise; None if it would not raise."""
     modules = list(_attention_modules(model))
     if not modules:
         return (

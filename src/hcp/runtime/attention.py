@@ -1,18 +1,18 @@
 """Context-parallel attention in four ways, written to be read. Start with `a2a_p2p`, which is hierarchical CP.
 
-Every rank holds the same 1/cp of each sequence in q, k and v (the zigzag of hcp.core.shards) and wants the attention
-output of its own queries. It has all heads of few tokens, and lacks the other ranks' keys and values:
+Every rank holds the same 1/cp of each sequence in q, k and v (the zigzag of hcp.core.shards) and needs the attention
+output for its own queries. It has all heads of few tokens, and lacks the other ranks' keys and values:
 
-* `p2p`         keys and values travel round a ring; the softmax is built up block by block. Any number of heads.
+* `p2p`         keys and values travel around a ring; the softmax is built up block by block. Any number of heads.
 * `all_gather`  keys and values of all ranks are gathered first. Any number of heads, memory for the whole sequence.
 * `a2a`         trade heads for tokens, attend, trade back. Cheap, but the heads must divide by the group's size.
-* `a2a_p2p`     `a2a` inside the inner groups, `p2p` round the outer ring. The heads need only divide by the inner size.
+* `a2a_p2p`     `a2a` inside the inner groups, `p2p` around the outer ring. Only the inner size must divide the heads.
 
-Which key a query may see is decided by which tokens they are (`Batch`), not by where they lie; so one code serves
-sbhd, bshd and packed sequences (thd), with the causal mask or without. Real kernels skip what is masked; this does
-not. Gradients come from autograd, through the collectives. Tensors here are [tokens, batch, heads, head_dim].
+Which keys a query may see depends on the tokens themselves (`Batch`), not on where they are stored, so the same code
+handles sbhd, bshd and packed sequences (thd), with or without the causal mask. Real kernels skip what is masked; this
+code does not. Gradients come from autograd, through the collectives. Tensors are [tokens, batch, heads, head_dim].
 
-What the four ways compute is Transformer Engine's attn_forward_func_with_cp, with the same tokens on every rank:
+All four compute the same as Transformer Engine's attn_forward_func_with_cp, with the same tokens on every rank:
 transformer_engine/pytorch/attention/dot_product_attention/context_parallel.py.
 """
 

@@ -1,4 +1,4 @@
-"""Collectives that a gradient can pass through: what each one does to data, its backward undoes for gradients.
+"""Differentiable collectives: each one's backward is the matching collective on the gradients.
 
 Every function here is collective over `group`: all members call it, in the same order. Autograd runs the backward
 calls in the reverse of that order on every member, so the ranks also meet in the backward pass.

@@ -1,7 +1,7 @@
-"""The loss under dynamic CP, weighed so that the step is that of one process (hcp.core.dcp.normalize, on tensors).
+"""The loss under dynamic CP, weighted so that a step equals that of one process (hcp.core.dcp.normalize, on tensors).
 
 Call these on the loss *sum* of this rank's group (with megatron-core's own loss, of this rank's tokens). T, the tokens
-of the whole step that carry the loss, is counted on the whole batch, once: not all-reduced, since every rank has it.
+of the whole step that carry the loss, is counted once on the whole batch, not all-reduced, because every rank has it.
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
 """Dynamic CP on real batches: each rank takes its share of every micro-batch; outputs return in the original order.
 
-Every rank holds the same batch: a TensorDict whose `input_ids` is a jagged nested tensor, or such a tensor alone. Every
-rank computes the same plan (hcp.core.dcp), so nothing is exchanged before the forward. Afterwards one exchange collects
-the outputs, from one rank of each group, and puts every sample's back where it was.
+Every rank holds the same batch: a TensorDict whose `input_ids` is a jagged nested tensor, or just such a tensor. Every
+rank computes the same plan (hcp.core.dcp), so nothing is exchanged before the forward pass. Afterwards, one exchange
+collects the outputs from one rank of each group and restores the order of the samples.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ def lengths_of(batch: TensorDict | torch.Tensor) -> list[int]:
 def plan_for(
     batch: TensorDict | torch.Tensor, world_size: int, max_seqlen_per_rank: int, policy: str = OURS, **options: Any
 ) -> Plan:
-    """The plan for a batch. The same on every rank, without a message.
+    """The plan for a batch. It is the same on every rank, without communication.
 
     Args:
         batch: sequences as `lengths_of` takes them.

@@ -1,7 +1,7 @@
-"""Process groups of context parallelism: the levels of hierarchical CP, and the sizes that dynamic CP chooses from.
+"""Process groups for context parallelism: the levels of hierarchical CP, and the sizes that dynamic CP chooses from.
 
-torch.distributed wants every rank to create every group, in one order, also the groups that it is not in. The rank
-lists come from hcp.core, so they can be looked at (`hcp groups`) before a process starts.
+torch.distributed requires every rank to create every group in the same order, even groups that it is not in. The rank
+lists come from hcp.core, so they can be inspected (`hcp groups`) before a process starts.
 """
 
 from __future__ import annotations
@@ -106,7 +106,7 @@ class GroupBuilder:
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         if error is None:
-            # A rank that destroys its end of a group breaks it for a member that still connects.
+            # Destroying a group on one rank breaks it for members that are still connecting.
             dist.barrier()
         self.destroy()
 

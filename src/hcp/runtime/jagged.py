@@ -1,4 +1,4 @@
-"""Rows of jagged nested tensors, by index: selected and joined without taking a tensor apart row by row."""
+"""Rows of jagged nested tensors, by index: selected and joined without splitting a tensor row by row."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
-"""Tensors cut into the parts that context-parallel ranks hold, and which tokens those parts are.
+"""Splits tensors into the parts that context-parallel ranks hold, and says which tokens those parts are.
 
-The index arithmetic (the zigzag) is hcp.core.shards; here it meets tensors. Three layouts: `sbhd` [s, b, heads, d],
-`bshd` [b, s, heads, d], and `thd` [t, heads, d], where sequences of different lengths lie one after another.
+The index arithmetic (the zigzag) is in hcp.core.shards; this module applies it to tensors. Three layouts: `sbhd`
+[s, b, heads, d], `bshd` [b, s, heads, d], and `thd` [t, heads, d], which concatenates sequences of any lengths.
 """
 
 from __future__ import annotations

@@ -33,7 +33,7 @@ def test_a_launch_is_found_however_it_is_written(answer: str) -> None:
 @pytest.mark.parametrize(
     ("answer", "said"),
     [
-        ("Set the sizes to [2,2].", "gives no launch"),
+        ("Set the sizes to [2,2].", "contains no readable launch"),
         (f"```\n{GOOD.replace('[2,2]', '[4,2]')}\n```", "HCP002"),
         (f"```\n{GOOD.replace('_size=4', '_size=8').replace('[2,2]', '[4,2]')}\n```", "cp is 8, wanted 4"),
         ("```\nmodel.context_parallel_size=4 model.cp_comm_type=p2p\n```", "hcp_sizes is None"),

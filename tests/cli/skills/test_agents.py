@@ -104,7 +104,7 @@ def test_uninstall_removes_nothing_through_a_link_and_nothing_without_a_record(h
         assert done.returncode == 2 and said in done.stderr and len(done.stderr.splitlines()) == 1
     for name in (victim / NAME, f"../../victim/{NAME}", ".", ""):
         done = hcp("skills", "uninstall", str(name), *force, cwd=tmp_path)
-        assert done.returncode == 2 and "is no name of a skill" in done.stderr and len(done.stderr.splitlines()) == 1
+        assert done.returncode == 2 and "is not a skill name" in done.stderr and len(done.stderr.splitlines()) == 1
     place.rename(tmp_path / "elsewhere")
     place.symlink_to(tmp_path / "elsewhere")
     assert "is a link" in hcp("skills", "uninstall", *force, cwd=tmp_path).stderr

@@ -95,8 +95,8 @@ def test_check_says_what_is_stale_and_writes_nothing(hcp, tmp_path: Path) -> Non
     [
         ("\n<!-- hcp:limitations -->\n", "x.md:2: <!-- hcp:limitations --> is not closed"),
         (f"<!-- hcp:rules HCP001 --> <!-- hcp:steps -->{CLOSE}", "x.md:1: <!-- hcp:rules HCP001 --> is not closed"),
-        (f"<!-- hcp:no-such -->{CLOSE}", "is no known part; wanted one of claims, fields"),
-        (f"<!-- hcp:rules HCP999 -->{CLOSE}", "names HCP999, which is no rule"),
+        (f"<!-- hcp:no-such -->{CLOSE}", "is not a known part; wanted one of claims, fields"),
+        (f"<!-- hcp:rules HCP999 -->{CLOSE}", "names HCP999, which is not a rule"),
         (f"<!-- hcp:rule -->{CLOSE}", "names no rule"),
         (f"<!-- hcp:launch 2 -->{CLOSE}", "names no launch; wanted a number from 1 to 1"),
         (f"<!-- hcp:launch {'9' * 5000} -->{CLOSE}", "names no launch"),
@@ -121,7 +121,7 @@ def test_a_part_of_a_card_wants_a_card(hcp, tmp_path: Path) -> None:
     with (skill / "SKILL.md").open("a") as file:
         file.write(f"<!-- hcp:steps -->\n{CLOSE}\n")
     done = hcp("skills", "build", skill)
-    assert done.returncode == 2 and "is a part of a card, and there is none" in done.stderr
+    assert done.returncode == 2 and "comes from a card, and there is none" in done.stderr
 
 
 def test_nothing_is_written_through_a_link(hcp, tmp_path: Path) -> None:

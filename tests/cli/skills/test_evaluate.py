@@ -58,7 +58,7 @@ def test_an_agent_is_asked_with_the_skill_and_without(hcp, tmp_path: Path, root:
 @pytest.mark.parametrize(
     ("text", "said"),
     [
-        ("x", "answers.jsonl:1 is no JSON"),
+        ("x", "answers.jsonl:1 is not JSON"),
         ('{"task": "explicit-enable", "arm": "with"}', "answer: found nothing"),
         ('{"task": "no-such", "arm": "with", "answer": ""}', "found an answer to no-such"),
         ('{"task": "explicit-enable", "arm": "with", "answer": ""}\n' * 2, "found two answers"),

@@ -105,7 +105,7 @@ def test_another_version_without_edits_is_replaced_when_asked_and_not_kept(hcp, 
     (first / "references" / "old.md").write_text("only in the first")
     hcp("skills", "install", first, cwd=tmp_path)
     done = hcp("skills", "install", second, cwd=tmp_path)
-    assert done.returncode == 2 and "found a-skill of another version in .agents/skills" in done.stderr
+    assert done.returncode == 2 and "found other versions of a-skill in .agents/skills" in done.stderr
     done = hcp("skills", "install", second, "--force", cwd=tmp_path)
     assert (done.returncode, done.stdout) == (0, "a-skill -> .agents/skills/a-skill (replaced)\n")
     assert without_record(tree(tmp_path / ".agents" / "skills" / "a-skill")) == tree(second)
@@ -178,7 +178,11 @@ def test_a_folder_that_cannot_be_used_is_one_line(hcp, tmp_path: Path) -> None:
     (tmp_path / "file").write_text("x")
     (tmp_path / "there" / NAME).parent.mkdir()
     (tmp_path / "there" / NAME).write_text("a file of that name")
-    for place, said in (("file", "cannot copy to file"), ("/proc/none", "cannot copy to"), ("there", "is no folder")):
+    for place, said in (
+        ("file", "cannot copy to file"),
+        ("/proc/none", "cannot copy to"),
+        ("there", "is not a folder"),
+    ):
         done = hcp("skills", "install", NAME, "--to", place, cwd=tmp_path)
         assert (done.returncode, done.stdout, len(done.stderr.splitlines())) == (2, "", 1)
         assert said in done.stderr

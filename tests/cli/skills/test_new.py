@@ -51,7 +51,7 @@ def test_what_is_there_stays_as_it_is(hcp, tmp_path: Path, there: str) -> None:
     else:
         place.symlink_to(tmp_path / "victim")
     done = hcp("skills", "new", "mine", cwd=tmp_path)
-    assert done.returncode == 2 and "mine is there already" in done.stderr and len(done.stderr.splitlines()) == 1
+    assert done.returncode == 2 and "mine already exists" in done.stderr and len(done.stderr.splitlines()) == 1
     assert [path.name for path in tmp_path.rglob("*")] == ["mine"]
 
 

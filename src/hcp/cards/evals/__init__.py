@@ -1,1 +1,1 @@
-"""Evaluations of a skill: its tasks, and graders by code for the answers of an agent."""
+"""Evaluations of a skill: its tasks, and code that grades an agent's answers."""

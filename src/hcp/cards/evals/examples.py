@@ -1,4 +1,4 @@
-"""The example answers of a skill prove its graders: a right one passes, and at least two wrong ones fail."""
+"""A skill's example answers test its graders: a right one passes, and at least two wrong ones fail."""
 
 from __future__ import annotations
 
@@ -13,10 +13,10 @@ _LEAST_WRONG = 2
 
 
 def faults_of_examples(folder: Path, tasks: Sequence[Task]) -> list[str]:
-    """What is wrong with the example answers, one line each: one that is missing, or graded otherwise.
+    """What is wrong with the example answers, one line each: missing, or graded incorrectly.
 
     Raises:
-        HcpError: there are none at all: a wheel has the tasks alone.
+        HcpError: there are none at all; a wheel contains only the tasks.
     """
     if not (folder / "evals" / "answers").is_dir():
         raise HcpError(

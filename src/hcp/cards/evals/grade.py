@@ -1,4 +1,4 @@
-"""Judges an answer by what it says: nothing in it is run."""
+"""Grades an answer by its text; nothing in it is run."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ def faults_of_answer(task: Task, answer: str, used: str | None = None) -> list[s
     Args:
         task: what was asked.
         answer: the agent's answer, Markdown.
-        used: the skill that the agent opened, where the run says so.
+        used: the skill that the agent opened, if the run reports it.
     """
     grade = task.grade
     if grade.kind == "none":
@@ -51,7 +51,7 @@ def _names(grade: Grade, text: str) -> list[str]:
 
 
 def _holds_one(text: str, words: tuple[str, ...]) -> bool:
-    """Whether one of the words stands in the text, whole: `CP 1` is not in `CP 16`; case does not matter."""
+    """Whether one of the words is in the text as a whole word: `CP 1` is not in `CP 16`; case does not matter."""
     texts = (text, _MARKS.sub("", text))
     patterns = [re.compile(rf"(?<!\w){re.escape(word)}(?!\w)", re.IGNORECASE) for word in words]
     return any(pattern.search(shown) for pattern in patterns for shown in texts)
@@ -71,12 +71,12 @@ def _config(grade: Grade, answer: str) -> list[str]:
     tried = [_config_faults(grade, text) for text in launches_in(answer)]
     known = [faults for faults in tried if faults is not None]
     if not known:
-        return ["gives no launch that can be read"]
+        return ["contains no readable launch"]
     return known[-1] + _names(grade, answer)
 
 
 def _config_faults(grade: Grade, text: str) -> list[str] | None:
-    """What `hcp check` and the task find wrong with a launch; None where the text is none."""
+    """What `hcp check` and the task find wrong with a launch; None if the text is not a launch."""
     assumed = parse_assumptions(grade.assume)
     try:
         dialect = next((name for name in DIALECTS if name == grade.dialect), None)
@@ -100,7 +100,7 @@ def _config_faults(grade: Grade, text: str) -> list[str] | None:
 
 
 def launches_in(answer: str) -> Iterator[str]:
-    """The pieces of an answer that may be a launch: its blocks of code, and what a command gives to hcp after `--`."""
+    """The parts of an answer that may be a launch: its code blocks, and what a command passes to hcp after `--`."""
     for block in blocks_in(answer):
         yield "\n".join(_lines("\n".join(block.lines)))
     for line in commands_in(answer):
@@ -110,14 +110,14 @@ def launches_in(answer: str) -> Iterator[str]:
 
 
 def commands_in(answer: str) -> list[str]:
-    """The command lines of an answer: each line of its blocks of code, joined at backslashes, and its code spans."""
+    """The command lines of an answer: each line of its code blocks, joined at backslashes, and its code spans."""
     blocks = [_lines("\n".join(block.lines).replace("\\\n", " ")) for block in blocks_in(answer)]
     found = [line for lines in blocks for line in lines] + _SPAN.findall(without_blocks(answer))
     return [line.strip() for line in found if line.strip()]
 
 
 def _lines(block: str) -> list[str]:
-    """The lines of a block, without the prompt of a shell."""
+    """The lines of a block, without shell prompts."""
     return [_PROMPT.sub("", line) for line in block.splitlines()]
 
 

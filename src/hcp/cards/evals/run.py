@@ -1,4 +1,4 @@
-"""Answers to the tasks of a skill, given in a file or by an agent's command, and what they are worth."""
+"""Answers to a skill's tasks, from a file or an agent's command, and their score."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ _MAX_BYTES = 50_000_000
 
 
 class AgentAnswer(NamedTuple):
-    """What an agent said to a task, with the skill installed or without; `used` is the skill that it opened."""
+    """An agent's answer to a task, with or without the skill installed; `used` is the skill that it opened."""
 
     task: str
     arm: Arm
@@ -36,7 +36,7 @@ class AgentAnswer(NamedTuple):
 
 
 class Graded(NamedTuple):
-    """An answer and its faults; it passed if there are none."""
+    """An answer and its faults; without faults, it passed."""
 
     answer: AgentAnswer
     faults: tuple[str, ...]
@@ -46,16 +46,16 @@ def read_answers(path: str) -> list[AgentAnswer]:
     """The answers in a file: a JSON object with task, arm (with, without) and answer on each line.
 
     Raises:
-        HcpError: the file cannot be read, or a line is none.
+        HcpError: the file cannot be read, or a line is not an answer.
     """
     answers = []
-    for number, line in enumerate(read_text(path, "answers, one JSON object a line", limit=_MAX_BYTES).splitlines(), 1):
+    for number, line in enumerate(read_text(path, "answers, a JSON object per line", limit=_MAX_BYTES).splitlines(), 1):
         if not line.strip():
             continue
         try:
             data = json.loads(line)
         except (ValueError, RecursionError):
-            raise HcpError(f"{path}:{number} is no JSON; wanted an object with task, arm and answer") from None
+            raise HcpError(f"{path}:{number} is not JSON; wanted an object with task, arm and answer") from None
         checked(data, _ANSWER, f"{path}:{number}")
         answers.append(AgentAnswer(data["task"], data["arm"], data["answer"], data.get("used")))
     return answers
@@ -68,9 +68,9 @@ def written_answer(answer: AgentAnswer) -> str:
 
 
 def asked(tasks: Sequence[Task], skills: Sequence[Path], command: str, timeout_s: float) -> Iterator[AgentAnswer]:
-    """Asks an agent: for each task twice, in an empty folder with the skills installed and in one without.
+    """Asks an agent twice per task: in an empty folder with the skills installed, and in one without.
 
-    The command gets the prompt on standard input, and prints the answer.
+    The command gets the prompt on standard input and prints the answer.
 
     Raises:
         HcpError: the command cannot be started, fails, or takes longer.
@@ -88,10 +88,10 @@ def asked(tasks: Sequence[Task], skills: Sequence[Path], command: str, timeout_s
 def chosen(
     tasks: Sequence[Task], descriptions: Mapping[str, str], command: str, timeout_s: float
 ) -> Iterator[AgentAnswer]:
-    """Asks an agent, for each task, which skill it would open; it sees names and descriptions, in an empty folder.
+    """Asks an agent, for each task, which skill it would open, given only names and descriptions, in an empty folder.
 
     Raises:
-        HcpError: as `asked`.
+        HcpError: as for `asked`.
     """
     words = shlex.split(command)
     for task in tasks:
@@ -104,11 +104,11 @@ def _said(words: Sequence[str], prompt: str, folder: str, timeout_s: float) -> s
     try:
         done = subprocess.run(words, input=prompt, cwd=folder, capture_output=True, text=True, timeout=timeout_s)
     except (OSError, IndexError) as error:
-        raise HcpError(f"--agent-command: cannot start {name} ({error}); wanted a program and its words") from None
+        raise HcpError(f"--agent-command: cannot start {name} ({error}); wanted a program and its arguments") from None
     except subprocess.TimeoutExpired:
         raise HcpError(f"--agent-command: {name} took longer than {timeout_s:g} s; wanted an answer") from None
     if done.returncode:
-        last = (done.stderr.strip().splitlines() or ["it said nothing"])[-1]
+        last = (done.stderr.strip().splitlines() or ["it printed nothing"])[-1]
         raise HcpError(f"--agent-command: {name} ended with {done.returncode}: {last}; wanted an answer")
     return done.stdout
 
@@ -123,7 +123,7 @@ def graded(
     """Each answer with its faults, in the order of the tasks.
 
     Raises:
-        HcpError: an answer is to a task that there is not, or a task of an arm has two.
+        HcpError: an answer is for an unknown task, or a task has two answers in one arm.
     """
     by_id = {task.id: task for task in tasks}
     seen: set[tuple[str, str]] = set()
@@ -141,7 +141,7 @@ def graded(
 
 
 def summary(results: Sequence[Graded]) -> dict[str, Any]:
-    """Passed and asked for each arm; the lift is the difference of the shares, over tasks that both arms answered."""
+    """Tasks passed and asked in each arm; the lift is the difference of the shares over tasks answered in both arms."""
     arms = {
         arm: {result.answer.task: not result.faults for result in results if result.answer.arm == arm} for arm in ARMS
     }

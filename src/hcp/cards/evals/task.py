@@ -1,4 +1,4 @@
-"""The tasks of a skill's evals/evals.json, and the example answers beside them."""
+"""The tasks in a skill's evals/evals.json, and their example answers."""
 
 from __future__ import annotations
 
@@ -32,19 +32,19 @@ _SHAPE = Fields({"skill_name": TEXT, "evals": ListOf(_TASK, "a list of tasks")},
 
 
 class Grade(NamedTuple):
-    """How the answer to a task is judged.
+    """How the answer to a task is graded.
 
     Attributes:
-        kind: config: a launch in the answer gets no error and no warning, and has `facts`, none of them undecided;
-            command: a command line in the answer begins with `run`; names: words that it has to hold; none: the
-            skill stays unused.
+        kind: config: a launch in the answer gets no error or warning, and has `facts`, none of them undecided;
+            command: a command line in the answer begins with `run`; names: the answer contains certain words;
+            none: the skill is not used.
         dialect: config: whose launch the answer gives.
         assume: config: facts that the answer need not repeat: versions, the model's head counts, the cluster.
-        accept: config: rules that may find something, because the right launch has no way round them.
+        accept: config: rules that may report something, because the right launch cannot avoid it.
         facts: config: values that the launch must have, by the names of facts.
         run: command: the first words, such as `hcp check`.
-        wants: lists of words of which the answer, or the command, holds at least one each.
-        unwanted: words that it must not hold.
+        wants: lists of words; the answer, or the command, must contain at least one word of each.
+        unwanted: words that it must not contain.
     """
 
     kind: str
@@ -58,7 +58,7 @@ class Grade(NamedTuple):
 
 
 class Task(NamedTuple):
-    """One task: what an agent is asked, and how its answer is judged. `skill` is the one that fits, None for none."""
+    """One task: what an agent is asked, and how its answer is graded. `skill` is the one that fits, or None."""
 
     id: str
     prompt: str
@@ -70,18 +70,18 @@ def load_tasks(folder: Path) -> list[Task]:
     """The tasks of the skill in a folder.
 
     Raises:
-        HcpError: there are none, or the file is not of the format.
+        HcpError: there are none, or the file does not have the right format.
     """
     path = folder / EVALS_PATH
     try:
         data = json.loads(read_skill_file(folder, EVALS_PATH, "the tasks of a skill"))
     except (ValueError, RecursionError) as error:
-        raise HcpError(f"{visible(str(path))} is no JSON ({error}); wanted the tasks of a skill") from None
+        raise HcpError(f"{visible(str(path))} is not JSON ({error}); wanted the tasks of a skill") from None
     checked(data, _SHAPE, str(path))
     tasks = [_task(item) for item in data["evals"]]
     ids = [task.id for task in tasks]
     if len(set(ids)) < len(ids):
-        raise HcpError(f"{visible(str(path))}: found {max(ids, key=ids.count)} twice; wanted an id for each task")
+        raise HcpError(f"{visible(str(path))}: found {max(ids, key=ids.count)} twice; wanted a unique id for each task")
     return tasks
 
 

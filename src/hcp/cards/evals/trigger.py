@@ -1,4 +1,4 @@
-"""Which skill an agent opens, judged by the descriptions alone: all that it sees before it opens one."""
+"""Which skill an agent opens, given only the descriptions, which is all it sees before it opens one."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ NONE = "none"
 
 
 def trigger_prompt(task: Task, descriptions: Mapping[str, str]) -> str:
-    """What an agent is asked: the names and descriptions of the skills, and the task."""
+    """The prompt for an agent: the names and descriptions of the skills, and the task."""
     listed = "\n".join(f"- {name}: {text}" for name, text in descriptions.items())
     return (
         f"These skills are installed:\n{listed}\n\nA user says:\n{task.prompt}\n\n"
@@ -20,7 +20,7 @@ def trigger_prompt(task: Task, descriptions: Mapping[str, str]) -> str:
 
 
 def faults_of_choice(task: Task, answer: str, names: Sequence[str]) -> list[str]:
-    """What is wrong with a choice, one line; empty if it is the skill that the task is for, or none where none is."""
+    """What is wrong with a choice, in one line; empty if it is the skill that fits the task, or none if none fits."""
     wanted = task.skill if task.skill in names else NONE
     chosen = [name for name in (*names, NONE) if re.search(rf"(?<![\w-]){re.escape(name)}(?![\w-])", answer)]
     if chosen == [wanted]:
