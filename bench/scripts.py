@@ -209,9 +209,13 @@ def _is_compared(launched: Launched) -> bool:
 
 
 def _arguments(command: Command, launched: Launched) -> list[str]:
-    """What follows the program's name among the words of a command; nothing where it has another program."""
-    script = launched.started.script or ""
-    return command.words[command.words.index(script) + 1 :] if script in command.words else []
+    """What follows the program's name among the words of a command; nothing where it has another program.
+
+    hcp leaves out the folder of a program where the job alone knows it.
+    """
+    script = launched.started.script or "/"
+    places = (place for place, word in enumerate(command.words, 1) if word == script or word.endswith(f"/{script}"))
+    return command.words[next(places, len(command.words)) :]
 
 
 def _has_many(words: list[str]) -> bool:

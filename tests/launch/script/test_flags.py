@@ -45,6 +45,7 @@ def known(script: str) -> dict[str, list[str]]:
         ("TP=4\nfoo && TP=2\npython x.py --tp $TP --pp 2", "is 2 or 4: depends on the condition in line 2"),
         ("TP=4\nfoo || TP=2\npython x.py --tp $TP --pp 2", "is 2 or 4: depends on the condition in line 2"),
         ("read TP < f\npython x.py --tp $TP --pp 2", "TP is read from an input that is not known"),
+        ("python x.py --tp <(cat f) --pp 2", OUTPUT),
         ('read TP <<< "$(cat f)"\npython x.py --tp $TP --pp 2', OUTPUT),
         ("printf -v TP %d $X\npython x.py --tp $TP --pp 2", "TP is set by printf"),
         ("TP=$((1/0))\npython x.py --tp $TP --pp 2", "the arithmetic divides by zero"),
