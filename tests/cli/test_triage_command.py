@@ -18,10 +18,10 @@ hcp-job: {"event": "start", "job": "12", "attempt": 0, "start": "srun", "nodes":
 srun: error: n2: task 12: Exited with exit code 1
 """
 TEXT = """\
-first failure: the hierarchical sizes do not multiply to the context-parallel size (the assertion has no text) [HCP002]
+first failure: the product of the hierarchical sizes is not the context-parallel size (the assertion has no text) [HCP002]
 where: rank 12 on n2
 why: job.log:3: assert np.prod(hierarchical_context_parallel_sizes) == context_parallel_size
-do: stop: the same launch would fail the same way: mend the cause first
+do: stop: the same launch would fail in the same way: fix the cause first
   next: hcp check LAUNCH --select HCP002
   next: hcp explain HCP002
 seen too: 1 x exception-bare, 1 x peer-gone, 1 x srun-task

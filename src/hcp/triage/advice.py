@@ -43,9 +43,9 @@ def advise(attempts: tuple[Attempt, ...]) -> Advice | None:
     failure, again = attempts[-1].failure, attempts[-1].failure.signature.again
     nodes = {attempt.failure.node for attempt in attempts if attempt.failure and attempt.failure.node}
     if again == "outside":
-        return Advice("restart", "it was ended from outside: the next attempt goes on from the last checkpoint")
+        return Advice("restart", "it was ended from outside: the next attempt continues from the last checkpoint")
     if again == "same":
-        return Advice("stop", "the same launch would fail the same way: mend the cause first")
+        return Advice("stop", "the same launch would fail in the same way: fix the cause first")
     if again == "machine":
         if came_back(attempts) and len(nodes) > 1:
             return Advice("stop", "it came back on another node: the machine is not the cause")
@@ -56,5 +56,5 @@ def advise(attempts: tuple[Attempt, ...]) -> Advice | None:
     if failure.kind == "cause" and not attempts[-1].steps and failure.signature.role == "general":
         return Advice("stop", "it failed before the first training step: the same launch would fail there again")
     if failure.kind == "cause":
-        return Advice("restart", "it may pass; if it comes back, stop")
-    return Advice("restart", "the cause is not in these logs: start once more, and stop if it comes back")
+        return Advice("restart", "the failure may be transient: stop if it comes back")
+    return Advice("restart", "these logs do not show the cause: start once more, and stop if it comes back")

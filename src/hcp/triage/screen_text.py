@@ -15,8 +15,8 @@ _CP_WORDS = {
     "unknown": "unknown: nothing in these logs proves it either way",
 }
 _ONLY = {
-    "effect": "this is what others say when a rank is gone: the cause is in no log that was read",
-    "report": "this is a launcher's report: the cause is in no log that was read",
+    "effect": "this is what ranks report when another one is gone: no log that was read shows the cause",
+    "report": "this is a launcher's report: no log that was read shows the cause",
 }
 _MOST_ALSO = 8
 

@@ -13,7 +13,7 @@ CHECKPOINTS: tuple[Signature, ...] = (
         r"(?:Missing|Unexpected) keys? (?:not found )?in (?:the )?(?:loaded |sharded )?(?:checkpoint|state[ _]dict)|"
         r"argument value from the checkpoint|not found in (?:the )?checkpoint|from model not in state dict|"
         r"^KeyError: .{0,200}not (?:found )?in (?:the )?state_?dict|Missing key in checkpoint state_dict",
-        "the checkpoint does not fit the model: it was written with other sizes, another layout, or another version",
+        "the checkpoint does not match the model: it was written with other sizes, another layout, or another version",
         "RuntimeError: Error(s) in loading state_dict for GPTModel:",
         "RuntimeError: Error(s) in reading the data",
         "compare the model's sizes, its layer types and the versions (Transformer Engine, megatron-core) with those of "
@@ -37,8 +37,7 @@ CHECKPOINTS: tuple[Signature, ...] = (
         "RuntimeError: [enforce fail at inline_container.cc:471] . PytorchStreamWriter failed writing file data/3: "
         "file write failed",
         "RuntimeError: [enforce fail at inline_container.cc:471] . file not found",
-        "df -h, df -i and the quota of the checkpoint folder on {node}; the checkpoint that was being written is not "
-        "whole",
+        "df -h, df -i and the quota of the checkpoint folder on {node}; the checkpoint being written is incomplete",
         again="chance",
     ),
     fault(
@@ -47,17 +46,18 @@ CHECKPOINTS: tuple[Signature, ...] = (
         r"invalid load key|PytorchStreamReader failed|[Cc]heckpoint versions? do(?:es)? not match|"
         r"Unsupported global strategy|Weights only load failed|Cannot load .{0,60}checkpoint into|"
         r"Error while deserializing header|HeaderTooLarge|MetadataIncompleteBuffer",
-        "the checkpoint has another format than the program reads, or is incomplete",
+        "the checkpoint is incomplete, or not in a format that the program reads",
         "megatron.core.dist_checkpointing.core.CheckpointingException: /ckpt/iter_10 is not a distributed checkpoint",
         "megatron.core.dist_checkpointing.core.CheckpointingException: Duplicate keys",
-        "convert it, or name its format (--ckpt-format, --use-dist-ckpt); did the run that wrote it end while saving?",
+        "convert it, or name its format (--ckpt-format, --use-dist-ckpt); did the run that wrote it end "
+        "during the save?",
         tokens=(ERROR, b"xception: "),
     ),
     fault(
         "file-cut",
         r"^EOFError: Ran out of input|UnpicklingError: |BadZipFile: |unexpected EOF, expected \d+ more bytes|"
         r"failed finding central directory",
-        "a file that is loaded is empty, cut short, or of another kind: a checkpoint or cache was not written in full",
+        "a file being loaded is empty, truncated, or of another kind: a checkpoint or cache was not written in full",
         "_pickle.UnpicklingError: pickle data was truncated",
         "EOFError: the server is gone",
         "which file is it (the traceback)? ls -l shows its size; load an earlier checkpoint, or fetch the file again",

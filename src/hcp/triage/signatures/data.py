@@ -9,17 +9,17 @@ DATA: tuple[Signature, ...] = (
         "data-index",
         r"No such file or directory: '(?P<file>[^']{1,300}(?:_index\.npy|_idx\.npy|index-cache[^']{0,200}|"
         r"GPTDataset_indices[^']{0,200}))'",
-        "the index of the data, which one rank builds, is not on this node: its cache folder is not shared: {file}",
+        "the dataset index, which one rank builds, is not on this node: its cache folder is not shared: {file}",
         "FileNotFoundError: [Errno 2] No such file or directory: '/data/GPTDataset_indices/d2-document_index.npy'",
         "FileNotFoundError: [Errno 2] No such file or directory: 'vocab.txt'",
-        "--data-cache-path on a file system that all nodes share, or a first start on every node that builds it",
+        "put --data-cache-path on a file system that all nodes share, or build the index once on every node",
     ),
     fault(
         "data-missing",
         r"One or both of the \.idx and \.bin files cannot be found|^Dataset does not exist: |DatasetNotFoundError|"
         r"EmptyDatasetError|No such file or directory: '[^']{1,300}\.(?:idx|bin|jsonl?|parquet|arrow|tar)(?:\.gz)?'|"
         r"Couldn't find (?:a dataset script|any data file|file) at",
-        "the data are not there on this node",
+        "the data set is not on this node",
         "FileNotFoundError: One or both of the .idx and .bin files cannot be found at the path prefix /data/my_text",
         "FileNotFoundError: [Errno 2] No such file or directory: 'vocab.txt'",
         "Megatron's data path is the name before .idx and .bin; is the folder mounted in the container, on every node?",
@@ -28,7 +28,7 @@ DATA: tuple[Signature, ...] = (
     fault(
         "file-missing",
         r"^FileNotFoundError: (?:\[Errno 2\] )?No such file or directory: (?P<file>.{1,300})$",
-        "a file is not there on this node: {file}",
+        "a file does not exist on this node: {file}",
         "FileNotFoundError: [Errno 2] No such file or directory: 'vocab.txt'",
         "FileNotFoundError: nothing here",
         "is the folder mounted in the container, and shared by all nodes?",
@@ -38,7 +38,7 @@ DATA: tuple[Signature, ...] = (
         "open-files",
         r"Too many open files|received \d+ items of ancdata|"
         r"unable to open shared memory object \S{1,120} in read-write mode(?!: (?:No space|Cannot alloc))",
-        "a process may open no more files (its limit, ulimit -n): data loaders pass each tensor as an open file",
+        "a process reached its limit of open files (ulimit -n): data loaders pass each tensor as an open file",
         "OSError: [Errno 24] Too many open files",
         "OSError: [Errno 28] No space left on device",
         "ulimit -n 65536 before the launch, fewer data loader workers, or "

@@ -16,7 +16,7 @@ EFFECTS: tuple[Signature, ...] = (
         "hang-at-exit",
         r"watchdog got stuck for \d|[Ww]atchdog caught collective operation timeout|"
         r"due to ProcessGroupNCCL watchdog hang",
-        "the training was done; its process groups hung when the processes ended",
+        "the training was done; its process groups hung while the processes shut down",
         "[rank4]:[E205 18:11:06.375 ProcessGroupNCCL.cpp:1870] ProcessGroupNCCL's watchdog got stuck for 480 seconds "
         "without making progress",
         "ProcessGroupNCCL's watchdog started",
@@ -53,8 +53,7 @@ EFFECTS: tuple[Signature, ...] = (
     effect(
         "watchdog-stuck",
         r"watchdog got stuck for \d|due to ProcessGroupNCCL watchdog hang|[Hh]eartbeat monitor timed out",
-        "a rank hung in a CUDA or NCCL call, so that its watchdog could not go on; another rank may have been gone "
-        "before",
+        "a rank hung in a CUDA or NCCL call, which blocked its watchdog; another rank may have ended before",
         "ProcessGroupNCCL's watchdog got stuck for 480 seconds without making progress in monitoring enqueued "
         "collectives. This typically indicates a NCCL/CUDA API (e.g., CudaEventDestroy) hang blocking the watchdog",
         "ProcessGroupNCCL's watchdog started",
@@ -66,7 +65,7 @@ EFFECTS: tuple[Signature, ...] = (
     effect(
         "rendezvous-closed",
         r"RendezvousClosedError",
-        "the rendezvous was closed: another node's launcher had given up",
+        "the rendezvous was closed: another node's launcher gave up first",
         "torch.distributed.elastic.rendezvous.api.RendezvousClosedError",
         "torch.distributed.elastic.rendezvous.api.RendezvousTimeoutError",
         "look for what that node's launcher said before",
@@ -77,10 +76,10 @@ EFFECTS: tuple[Signature, ...] = (
     effect(
         "ft-heartbeat",
         r"Did not get (?:initial|subsequent) heartbeat|FT timeout elapsed",
-        "a rank hung: ft_launcher's monitor heard nothing from it and ended it",
+        "a rank hung: ft_launcher's monitor received no heartbeat from it and ended it",
         "Did not get subsequent heartbeat. Waited 15.00 seconds.",
         "Did get a subsequent heartbeat.",
-        "is the time-out longer than the longest step, evaluation or save (--ft-rank-heartbeat-timeout)?",
+        "is the timeout longer than the longest step, evaluation or save (--ft-rank-heartbeat-timeout)?",
         _WHO_WAITED,
         tokens=(b"heartbeat. Waited", b"FT timeout elapsed"),
         role="origin",
@@ -90,11 +89,11 @@ EFFECTS: tuple[Signature, ...] = (
         r"client socket has (?:timed out|failed to connect)|DistStoreError|RendezvousTimeoutError|"
         r"RendezvousConnectionError|Timed out initializing process group in store based barrier|"
         r"Timed out after \d{1,9} seconds waiting for clients|TCPStore(?:(?!TCPStore).)*?[Tt]imed? ?out",
-        "the rendezvous never came together: a node or rank did not arrive",
+        "the rendezvous did not complete: a node or rank did not arrive",
         "torch.distributed.DistNetworkError: The client socket has timed out after 600000ms while trying to "
         "connect to (n1, 29500).",
         "torch.distributed.DistNetworkError: The server socket has no name",
-        "look at the node that is named first in the job: did its launcher start?",
+        "look at the job's first node: did its launcher start?",
         "can the other nodes reach its address and port (firewall, container network, host name)?",
         tokens=(ERROR, b"socket has"),
         rule="LOG003",
@@ -156,7 +155,7 @@ EFFECTS: tuple[Signature, ...] = (
     effect(
         "child-failed",
         r"ChildFailedError",
-        "torchrun passes on a failure of a worker",
+        "torchrun reports the failure of a worker",
         "torch.distributed.elastic.multiprocessing.errors.ChildFailedError: ",
         "ValueError: child failed",
         role="echo",

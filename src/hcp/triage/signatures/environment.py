@@ -12,11 +12,11 @@ ENVIRONMENT: tuple[Signature, ...] = (
         r"^(?:\S{1,200}: )?[Ee]rror: (?P<text>unrecognized arguments?: .*|argument \S.*|ambiguous option: .*|"
         r"the following arguments are required: .*|one of the arguments .*|[Nn]o such option.*|"
         r"Invalid value for .*|Missing (?:option|argument) .*)$",
-        "the program does not take these options: {text}",
+        "the program does not accept these options: {text}",
         "pretrain_gpt.py: error: unrecognized arguments: --context-parallel",
         "pretrain_gpt.py: error: the data are gone",
         "hcp check {launch}",
-        "which version does the program have, and which one are the options of? PROGRAM --help lists them",
+        "which version is installed, and which version are the options from? PROGRAM --help lists them",
     ),
     fault(
         "bad-override",
@@ -26,11 +26,11 @@ ENVIRONMENT: tuple[Signature, ...] = (
         r"Missing mandatory value: .*|Could not (?:find|load) '[^']{1,200}'.*|Interpolation key .* not found)|"
         r"^\w{1,40}ValidationError: (?P<text6>\d+ validation errors? for .*)|"
         r"^ValueError: (?P<text7>Some (?:specified arguments|keys) are not used by .*)",
-        "the configuration does not take this setting: {text}{text2}{text3}{text4}{text5}{text6}{text7}",
+        "the configuration does not accept this setting: {text}{text2}{text3}{text4}{text5}{text6}{text7}",
         "Could not override 'actor_rollout_ref.actor.megatron.cp_size'.",
         "Could not overwrite the file",
         "hcp check {launch}",
-        "Hydra takes +KEY=VALUE for a key that its configuration lacks; is the key of this version?",
+        "Hydra takes +KEY=VALUE for a key that the configuration lacks; does this version have the key?",
         tokens=(ERROR, b"ould not override", b"not in struct"),
     ),
     fault(
@@ -41,8 +41,8 @@ ENVIRONMENT: tuple[Signature, ...] = (
         "a package was built for another version of PyTorch, CUDA or the system's C library than the one on this node",
         "ImportError: flash_attn_2_cuda.so: undefined symbol: _ZN2at4_ops5zeros4callE",
         "ImportError: no symbol of this name",
-        "install the package again for this PyTorch (pip install --no-build-isolation --no-binary NAME NAME), or use "
-        "the wheel whose name says the same torch, CUDA and cxx11abi",
+        "reinstall the package for this PyTorch (pip install --no-build-isolation --no-binary NAME NAME), or "
+        "use the wheel that was built for this torch, CUDA and cxx11abi",
         _FACTS,
         tokens=(ERROR, b"undefined symbol: "),
     ),
@@ -52,10 +52,10 @@ ENVIRONMENT: tuple[Signature, ...] = (
         r"error while loading shared libraries: (?P<name2>\S{1,200})|"
         r"^\w{1,40}Error: Could not find shared object file|Unable to load any of {?libcudnn|"
         r"^Could not load library (?P<name3>\S{1,200})\. Error",
-        "a shared library is not found on this node: {name}{name2}{name3}",
+        "a shared library was not found on this node: {name}{name2}{name3}",
         "OSError: libcublas.so.13: cannot open shared object file: No such file or directory",
         "OSError: [Errno 2] No such file or directory: 'vocab.txt'",
-        "is the CUDA of the package the one of the container? does LD_LIBRARY_PATH name its folder?",
+        "was the package built for the container's CUDA? is the library's folder in LD_LIBRARY_PATH?",
         _FACTS,
     ),
     fault(
@@ -64,7 +64,7 @@ ENVIRONMENT: tuple[Signature, ...] = (
         r"(?:RuntimeError: )?Failed to import \S{1,200} because of the following error|"
         r"(?:importlib\.metadata\.)?PackageNotFoundError: )|"
         r"^(?:/\S{1,200})?python\S{0,20}: (?:No module named |Error while finding module specification )",
-        "a Python package is missing or of another version on this node",
+        "a Python package is missing on this node, or has another version",
         "ModuleNotFoundError: No module named 'megatron'",
         "AttributeError: module has no attribute",
         _FACTS,
@@ -77,7 +77,7 @@ ENVIRONMENT: tuple[Signature, ...] = (
         r"(?:maximum|minimum|required) version|requires? (?:at least )?[\w.-]{1,40} ?(?:>=|<=|==|~=|>|<) ?v?\d|"
         r"[\w-] ?(?:>=|<=|==|~=) ?v?\d[\w.]{0,20} (?:is required|is needed|but|or newer)|"
         r"version \S{1,40} or (?:newer|above|later|higher)|(?:is )?not (?:available|supported) in this version).*)$",
-        "a package is missing or of a version that the program does not take: {text}",
+        "a package is missing, or its version is not supported: {text}",
         "AssertionError: FlashAttention maximum version 2.5.8 is supported.",
         "AssertionError: version 2 is here",
         _FACTS,
@@ -88,10 +88,10 @@ ENVIRONMENT: tuple[Signature, ...] = (
         r"^(?:TypeError: (?P<text>.{0,200}(?:got an unexpected keyword argument|missing \d+ required (?:positional|"
         r"keyword-only) argument|takes (?:from )?\d+ (?:to \d+ )?positional arguments? but).*)|"
         r"AttributeError: (?P<text2>module '[^']{1,200}' has no attribute .*))$",
-        "the program calls a package of another version than it was written for: {text}{text2}",
+        "the program was written for another version of a package that it calls: {text}{text2}",
         "TypeError: __init__() got an unexpected keyword argument 'tp_group'",
         "TypeError: unsupported operand type(s) for +",
-        "compare the package's version with the one that the framework names (its requirements, its container)",
+        "compare the package's version with the one that the framework requires (its requirements, its container)",
         _FACTS,
         role="general",
     ),
@@ -114,12 +114,12 @@ ENVIRONMENT: tuple[Signature, ...] = (
         r"Can't load (?:the )?(?:tokenizer|config|model|image processor|feature extractor|processor|weights)|"
         r"is not a (?:valid model identifier|local folder and is not)|does not appear to have (?:a|any) files? named|"
         r"Couldn't reach '?\S{1,80} on the Hub)",
-        "a model, tokenizer or data set was not fetched: this node reaches no hub, lacks the right, or has no such "
-        "name in its cache",
+        "a model, tokenizer or data set could not be downloaded: the node cannot reach the hub, access is "
+        "denied, or the cache has no such name",
         "OSError: Can't load tokenizer for 'meta-llama/Llama-2-7b'. If you were trying to load it from the hub,",
         "OSError: the tokenizer is slow",
-        "fetch it once on a node with network into a shared HF_HOME, and start with HF_HUB_OFFLINE=1; a gated model "
-        "needs HF_TOKEN",
+        "download it once into a shared HF_HOME, on a node with network access, and start with "
+        "HF_HUB_OFFLINE=1; a gated model needs HF_TOKEN",
         tokens=(ERROR, b"OfflineModeIsEnabled"),
         again="chance",
     ),
@@ -129,16 +129,15 @@ ENVIRONMENT: tuple[Signature, ...] = (
         "the experiment tracker (Weights & Biases) could not log in or connect",
         "wandb.errors.errors.UsageError: api_key not configured (no-tty). call wandb.login(key=[your_api_key])",
         "wandb: syncing is off",
-        "WANDB_MODE=offline lets the training run without it; or set WANDB_API_KEY",
+        "WANDB_MODE=offline lets the training run without it; otherwise set WANDB_API_KEY",
     ),
     fault(
         "host-name",
         r"gaierror: |Name or service not known|[Tt]emporary failure in name resolution|Could not resolve host",
-        "a host name is not known on this node",
+        "this node cannot resolve a host name",
         "socket.gaierror: [Errno -2] Name or service not known",
         "socket.timeout: timed out",
-        "getent hosts NAME on {node}: is it the name of the first node, and is there a domain or a name server in the "
-        "container?",
+        "getent hosts NAME on {node}: is it the name of the first node, and does DNS work inside the container?",
     ),
     fault(
         "build-tool",
@@ -146,10 +145,10 @@ ENVIRONMENT: tuple[Signature, ...] = (
         r"Ninja is required to load C\+\+|Error building extension|"
         r"Could not find (?:nvcc|ninja|a CUDA)|nvcc (?:fatal|was not found)|CUDA_HOME environment variable is not set|"
         r"^\S{0,20}CalledProcessError: Command .{0,100}?\b(?:gcc|g\+\+|cc|c\+\+|clang|nvcc|ninja|cmake)\b",
-        "a kernel could not be built on this node: a compiler, a header or CUDA's tools are missing {name}",
+        "a kernel could not be built on this node: a compiler, a header or a CUDA tool is missing {name}",
         "RuntimeError: Failed to find C compiler. Please specify via CC environment variable.",
         "RuntimeError: the compiler is old",
-        "use the image with CUDA's development tools, and Python's headers (python3-dev)",
+        "use an image with the CUDA toolkit and Python's headers (python3-dev)",
         tokens=(ERROR,),
     ),
     fault(

@@ -42,7 +42,7 @@ GPU: tuple[Signature, ...] = (
     fault(
         "gpu-xid-app",
         rf"{_XID}(?P<xid>{OF_THE_PROGRAM})\b",
-        "the driver reported Xid {xid}, an error of the program and not of the machine",
+        "the driver reported Xid {xid}, an error in the program, not in the machine",
         "NVRM: Xid (PCI:0000:01:00): 31, pid=77, name=python, channel 0x00000008, intr 00000000. MMU Fault",
         "kernel: NVRM: Xid (PCI:0000:4b:00): 79, pid=1234, GPU has fallen off the bus.",
         "run again with CUDA_LAUNCH_BLOCKING=1; compute-sanitizer names the kernel",
@@ -52,7 +52,7 @@ GPU: tuple[Signature, ...] = (
     report(
         "gpu-xid-passed-on",
         rf"{_XID}(?P<xid>{PASSED_ON})\b",
-        "the driver reported Xid {xid}, which follows from something else",
+        "the driver reported Xid {xid}, a consequence of another error",
         "NVRM: Xid (PCI:0000:dc:00): 45, pid=1818990, name=python3, Ch 00000001",
         "kernel: NVRM: Xid (PCI:0000:4b:00): 79, pid=1234, GPU has fallen off the bus.",
         tokens=(b"NVRM: ",),
@@ -71,8 +71,8 @@ GPU: tuple[Signature, ...] = (
     fault(
         "gpu-assert",
         r"Assertion `[^`]{1,200}` failed|CUDA error: device-side assert",
-        "a kernel met an index outside its table: a token beyond the vocabulary, a position beyond the table, "
-        "a label that is no class",
+        "a kernel used an index outside its table: a token ID beyond the vocabulary, a position beyond the "
+        "maximum, or a label that is not a class",
         "/pytorch/aten/src/ATen/native/cuda/Indexing.cu:1284: indexSelectLargeIndex: block: [134,0,0], thread: "
         "[0,0,0] Assertion `srcIndex < srcSelectDimSize` failed.",
         "AssertionError: no index",
@@ -85,7 +85,7 @@ GPU: tuple[Signature, ...] = (
         "gpu-access",
         r"CUDA error(?: \([^()]{0,200}\))?: (?:an illegal (?:memory access|instruction)|misaligned address)|"
         r"an illegal memory access was encountered|CUDA_ERROR_ILLEGAL_ADDRESS|cudaErrorIllegalAddress",
-        "a kernel read or wrote outside its data (with packed data: sequence lengths that do not divide, PACK001)",
+        "a kernel read or wrote outside its data (with packed data: sequence lengths that are not divisible, PACK001)",
         "RuntimeError: CUDA error: an illegal memory access was encountered",
         "RuntimeError: CUDA error: no kernel image is available",
         "hcp check {launch} --select PACK,DCP",
@@ -95,9 +95,8 @@ GPU: tuple[Signature, ...] = (
         "gpu-build",
         r"no kernel image is available|CUDA driver version is insufficient|driver on your system is too old|"
         r"CUDA error: invalid device (?:ordinal|function)|named symbol not found",
-        "the program does not fit this node's GPU or driver: it is built for another architecture, or the driver is "
-        "too "
-        "old, or there are fewer GPUs than ranks",
+        "the program does not match this node's GPUs or driver: it was built for another architecture, the "
+        "driver is too old, or there are fewer GPUs than ranks",
         "RuntimeError: CUDA error: no kernel image is available for execution on the device",
         "RuntimeError: CUDA error: an illegal memory access was encountered",
         "hcp facts, inside the container of the job, on {node}",
@@ -113,8 +112,8 @@ GPU: tuple[Signature, ...] = (
         "the program found no working GPU driver on this node",
         "RuntimeError: No CUDA GPUs are available",
         "RuntimeError: No GPUs were asked for",
-        "nvidia-smi on {node}; does the job ask for GPUs, and does the container see them? after a driver update the "
-        "node needs a restart; Error 802: nvidia-fabricmanager must run",
+        "nvidia-smi on {node}; does the job request GPUs, and does the container see them? after a driver "
+        "update, restart the node; for Error 802, nvidia-fabricmanager must be running",
         EXCLUDE_NODE,
         tokens=(ERROR, b"NCCL WARN", b"ibrary version mismatch"),
         again="machine",
@@ -137,15 +136,15 @@ GPU: tuple[Signature, ...] = (
         "a CUDA call inside NCCL failed: {what}",
         "gpu1:33:44 [0] transport/p2p.cc:242 NCCL WARN Cuda failure 1 'invalid argument'",
         "gpu1:33:44 [0] NCCL WARN Cuda is there",
-        "do NCCL's CUDA and the node's driver fit (hcp facts on {node})? run once with NCCL_CUMEM_ENABLE=0, and with "
-        "NCCL_P2P_DISABLE=1",
+        "do NCCL's CUDA version and the node's driver match (hcp facts on {node})? run once with "
+        "NCCL_CUMEM_ENABLE=0, and once with NCCL_P2P_DISABLE=1",
         tokens=(b"NCCL WARN",),
         again="chance",
     ),
     fault(
         "nccl-cuda-unsaid",
         r"unhandled cuda error|ncclUnhandledCudaError",
-        "a CUDA call inside NCCL failed; which, NCCL did not print",
+        "a CUDA call inside NCCL failed; NCCL did not print which one",
         "ncclUnhandledCudaError: Call to CUDA function failed.",
         "ncclInternalError: Internal check failed.",
         "start again with NCCL_DEBUG=INFO: it prints the call and CUDA's error",
@@ -155,7 +154,7 @@ GPU: tuple[Signature, ...] = (
     fault(
         "cublas",
         r"CUBLAS_STATUS_(?P<status>NOT_INITIALIZED|ALLOC_FAILED)",
-        "cuBLAS could not start ({status}): mostly the GPU's memory is full, or a kernel before it failed",
+        "cuBLAS could not start ({status}): usually the GPU's memory is full, or an earlier kernel failed",
         "RuntimeError: CUDA error: CUBLAS_STATUS_NOT_INITIALIZED when calling `cublasCreate(handle)`",
         "RuntimeError: CUDA error: CUBLAS_STATUS_SUCCESS",
         "lower the micro-batch or raise context_parallel_size; do other processes hold memory on the GPU (nvidia-smi)?",
@@ -168,7 +167,7 @@ GPU: tuple[Signature, ...] = (
         "a matrix product failed in cuBLAS: {status}{status2}",
         "RuntimeError: CUDA error: CUBLAS_STATUS_EXECUTION_FAILED when calling `cublasGemmEx( handle, opa)`",
         "RuntimeError: CUDA error: CUBLAS_STATUS_SUCCESS",
-        "are the shapes and types what this GPU takes? does LD_LIBRARY_PATH name another cuBLAS than PyTorch's?",
+        "does this GPU support these shapes and types? does LD_LIBRARY_PATH lead to another cuBLAS than PyTorch's?",
         "run again with CUDA_LAUNCH_BLOCKING=1",
         again="chance",
         role="general",
@@ -176,11 +175,11 @@ GPU: tuple[Signature, ...] = (
     fault(
         "kernel-resources",
         r"out of resource: (?P<what>[\w ]{1,40}), Required: (?P<need>\d+), Hardware limit: (?P<limit>\d+)",
-        "a Triton kernel needs more {what} than this GPU has: {need}, of {limit}",
+        "a Triton kernel needs more {what} than this GPU has: {need}, limit {limit}",
         "triton.runtime.errors.OutOfResources: out of resource: shared memory, Required: 262144, Hardware "
         "limit: 232448",
         "triton.runtime.errors.OutOfResources: none",
-        "smaller blocks or fewer stages of that kernel; a newer Triton or package, or train without torch.compile here",
+        "use smaller blocks or fewer stages in that kernel, a newer Triton or package, or no torch.compile here",
         tokens=(b"out of resource: ",),
     ),
     fault(
@@ -190,7 +189,7 @@ GPU: tuple[Signature, ...] = (
         "torch.compile or Triton could not compile a kernel",
         "torch._dynamo.exc.BackendCompilerFailed: backend='inductor' raised:",
         "torch._dynamo started",
-        "run once with TORCHDYNAMO_DISABLE=1: does it pass? does Triton's version fit PyTorch?",
+        "does it pass once with TORCHDYNAMO_DISABLE=1? does the version of Triton match PyTorch's?",
         tokens=(ERROR, b"_dynamo.exc."),
     ),
     fault(
@@ -201,8 +200,8 @@ GPU: tuple[Signature, ...] = (
         "the loss or a gradient is not finite",
         "AssertionError: found NaN in local forward loss calculation. Device: 0, node: n1",
         "AssertionError: found no data in local cache",
-        "start from the last checkpoint once: if it comes back at the same step, the data or the model is the cause, "
-        "if not, suspect {node}",
+        "start once more from the last checkpoint: if it fails at the same step, suspect the data or the "
+        "model; if not, suspect {node}",
         tokens=(ERROR, b"Unexpected result ", b"loss scale already"),
         again="chance",
     ),

@@ -11,7 +11,7 @@ JOB: tuple[Signature, ...] = (
         "the job reached its time limit",
         "slurmstepd: error: *** JOB 12 ON n1 CANCELLED AT 2026-08-22T10:00:00 DUE TO TIME LIMIT ***",
         "slurmstepd: error: *** JOB 12 ON n1 CANCELLED AT 2026-08-22T10:00:00 ***",
-        "submit again: with --signal and --requeue (`hcp render --requeue N`) it would have gone on by itself",
+        "submit again, with --signal and --requeue so that it continues by itself (`hcp render --requeue N`)",
     ),
     ended(
         "preempted",
@@ -43,10 +43,10 @@ JOB: tuple[Signature, ...] = (
     fault(
         "program-missing",
         r"execve\(\): (?P<program>(?:(?!execve\(\): ).)*?): (?:No such file or directory|Permission denied)",
-        "a node cannot start {program}",
+        "a node could not start {program}",
         "slurmstepd: error: execve(): torchrun: No such file or directory",
         "slurmstepd: error: Detected 1 oom_kill event in StepId=12.0.",
-        "is the environment (module, venv, container) there on every node?",
+        "is the environment (module, venv, container) available on every node?",
     ),
     ended(
         "job-cancelled",
@@ -73,7 +73,7 @@ JOB: tuple[Signature, ...] = (
         "<command line>: error HCP002 start-up stops with an AssertionError that has no text (found: 3 x 2)",
         "srun: error: n1: task 0: Exited with exit code 1",
         "hcp explain {rule}",
-        "the lines below it give the override that mends it",
+        "the lines below it give the override that fixes it",
     ),
     fault(
         "hcp-stalled",
@@ -81,7 +81,7 @@ JOB: tuple[Signature, ...] = (
         "the training hung and its watchdog ended it: {reason}",
         'hcp-job: {"event": "stalled", "phase": 3, "reason": "no line of the training for 1800 s: it hangs"}',
         'hcp-job: {"event": "phase", "phase": 3}',
-        "every rank said where it was when it was aborted: look for the one that is somewhere else",
+        "every rank printed where it was when it was aborted: look for the one that was somewhere else",
         tokens=(b"hcp-job: ",),
         role="effect",
         again="chance",

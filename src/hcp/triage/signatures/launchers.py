@@ -26,7 +26,7 @@ LAUNCHERS: tuple[Signature, ...] = (
     report(
         "torchrun-root",
         r"Root Cause \(first observed failure\):",
-        "torchrun's own account of the first failure",
+        "torchrun's own report of the first failure",
         "Root Cause (first observed failure):",
         "Other Failures:",
         tokens=(b"Root Cause (first",),
@@ -62,7 +62,7 @@ LAUNCHERS: tuple[Signature, ...] = (
     report(
         "torchrun-block",
         r"^\s*exitcode\s{1,8}: (?P<code>-?[1-9]\d{0,9}) \(pid: ",
-        "torchrun's account names a worker that ended",
+        "torchrun's report names a worker that ended",
         "  exitcode  : 1 (pid: 1033)",
         "  exitcode  : <N/A>",
         SACCT,
@@ -91,10 +91,10 @@ LAUNCHERS: tuple[Signature, ...] = (
     report(
         "cpp-terminate",
         r"^terminate called (?:after throwing an instance of '(?P<exc>[^']{1,200})'|without an active exception)",
-        "a process was ended by a C++ exception that nothing caught {exc}",
+        "a C++ exception that nothing caught ended a process {exc}",
         "terminate called after throwing an instance of 'c10::Error'",
         "terminate called by the user",
-        "the line below it, what(), says which",
+        "the next line, what(), says which exception it was",
         tokens=(b"terminate called",),
     ),
     report(

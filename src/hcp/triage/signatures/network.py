@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from hcp.triage.signatures.row import ERROR, EXCLUDE_NODE, Signature, fault
 
-_LINK = "ibstat and perfquery on both nodes: is the port active, does its error counter rise?"
+_LINK = "ibstat and perfquery on both nodes: is the port active, and are its error counters rising?"
 
 NETWORK: tuple[Signature, ...] = (
     fault(
@@ -21,15 +21,14 @@ NETWORK: tuple[Signature, ...] = (
     fault(
         "ib-completion",
         r"status=(?P<status>\d{1,4}) opcode|with error (?P<status2>\d{1,4}), opcode|vendor err \d",
-        "InfiniBand or RoCE: a message was not delivered (status {status}{status2}; 12: retries exceeded): the "
-        "network cards "
-        "do not reach each other, or a link failed",
+        "InfiniBand or RoCE did not deliver a message (status {status}{status2}; 12: retries exceeded): the "
+        "network cards cannot reach each other, or a link failed",
         "h:984:1357 [4] NCCL WARN NET/IB : Got completion from peer 10.0.3.12<41873> with error 12, opcode 0, len 0, "
         "vendor err 129",
         "h:984:1357 [4] NCCL WARN NET/IB : No device found.",
         _LINK,
-        "do all nodes use the same GID index and traffic class (NCCL_IB_GID_INDEX, NCCL_IB_TC), and is their routing "
-        "right?",
+        "do all nodes use the same GID index and traffic class (NCCL_IB_GID_INDEX, NCCL_IB_TC), and is the "
+        "routing between them right?",
         tokens=(b"NCCL WARN",),
         again="machine",
     ),
@@ -41,14 +40,14 @@ NETWORK: tuple[Signature, ...] = (
         "h:1458548:1480527 [0] misc/ibvwrap.cc:182 NCCL WARN Call to ibv_reg_mr_iova2 failed with error Invalid "
         "argument",
         "h:1458548:1480527 [0] NCCL WARN Call to ibv_open_device failed",
-        "ulimit -l inside the job says unlimited? is nvidia_peermem loaded?",
+        "does ulimit -l say unlimited inside the job? is nvidia_peermem loaded?",
         "run once without PYTORCH_CUDA_ALLOC_CONF=expandable_segments:True",
         tokens=(b"NCCL WARN",),
     ),
     fault(
         "nccl-interface",
         r"no socket interface found|ncclSocketInit: connecting to address\s{1,4}with family",
-        "NCCL found no network interface: NCCL_SOCKET_IFNAME names none of this node",
+        "NCCL found no network interface: NCCL_SOCKET_IFNAME matches none on this node",
         "gpu617:22841:22841 [0] bootstrap.cc:37 NCCL WARN Bootstrap : no socket interface found",
         "gpu617:22841:22841 [0] NCCL INFO Bootstrap : Using eth0",
         "ip -br addr on {node}: set NCCL_SOCKET_IFNAME to an interface that every node has, or leave it out",
@@ -57,7 +56,7 @@ NETWORK: tuple[Signature, ...] = (
     fault(
         "nccl-rank",
         r"Invalid rank requested ?: ?(?P<rank>\d+)/(?P<ranks>\d+)",
-        "rank {rank} of {ranks} does not exist: the ranks and the world size do not agree",
+        "rank {rank} of {ranks} does not exist: the ranks do not match the world size",
         "n1:25:25 [0] init.cc:981 NCCL WARN Invalid rank requested : 2/2",
         "n1:25:25 [0] NCCL INFO rank requested",
         "do all nodes have the same WORLD_SIZE, and each its own RANK (or node rank, from 0)?",
@@ -77,7 +76,7 @@ NETWORK: tuple[Signature, ...] = (
         r"^(?!.*(?:\[Errno|HTTPS?Connection|urllib3|requests\.)).*?"
         r"(?:No route to host|Network is unreachable|Connect to fe80:|Software caused connection abort|"
         r"Address family not supported by protocol)",
-        "the nodes do not reach each other over this interface (NCCL or Gloo chose one that is not shared)",
+        "the nodes cannot reach each other over this interface (NCCL or Gloo chose one that they do not share)",
         "n1:12:34 [5] NCCL WARN socketStartConnect: Connect to 10.0.0.2<5282> failed : No route to host",
         "n1:12:34 [5] NCCL WARN socketStartConnect: Connect to 10.0.0.2<5282> failed : Connection refused",
         "ip -br addr on both nodes: set NCCL_SOCKET_IFNAME and GLOO_SOCKET_IFNAME to the interface that they share",
@@ -87,22 +86,22 @@ NETWORK: tuple[Signature, ...] = (
     fault(
         "gloo-loopback",
         r"Gloo connectFullMesh failed(?:(?!Gloo connectFullMesh).)*?remote=\[?(?:127\.|::1)",
-        "Gloo connects to ranks of other nodes through loopback: the host name resolves to 127.0.0.1",
+        "Gloo tries to reach ranks on other nodes through loopback: the host name resolves to 127.0.0.1",
         "RuntimeError: Gloo connectFullMesh failed with [pair.cc:152] timed out connecting: SO_ERROR: Connection "
         "refused, remote=[127.0.0.1]:14215",
         "RuntimeError: Gloo connectFullMesh failed with [pair.cc:144] no error",
-        "set GLOO_SOCKET_IFNAME to the interface that the nodes reach each other by (one name; NCCL's ^ is unknown "
-        "to it)",
+        "set GLOO_SOCKET_IFNAME to the interface that connects the nodes (a single name; Gloo does not "
+        "support NCCL's ^)",
     ),
     fault(
         "gloo-connect",
         r"gloo/transport/tcp/\w{1,20}\.\w{1,3}:\d+\] (?:connect \[?(?P<at>[\w.:%-]{1,60})\]?:\d+: |Connect timeout|"
         r"timed out connecting)",
-        "Gloo could not connect to another rank {at}: the address is of an interface that the nodes do not share, or "
-        "that rank was gone",
+        "Gloo could not connect to another rank {at}: the nodes do not share the interface of its address, or"
+        " that rank had already ended",
         "RuntimeError: [gloo/transport/tcp/pair.cc:799] connect [172.31.71.170]:13195: Connection refused",
         "RuntimeError: [gloo/transport/tcp/pair.cc:553] Connection closed by peer [127.0.0.1]:3456",
-        "set GLOO_SOCKET_IFNAME to the interface that the nodes reach each other by",
+        "set GLOO_SOCKET_IFNAME to the interface that connects the nodes",
         "look for a rank that ended before this time",
         again="chance",
     ),
@@ -110,14 +109,13 @@ NETWORK: tuple[Signature, ...] = (
         "gloo-interface",
         r"Unable to find address for: |Gloo connectFullMesh failed|makeDeviceFor\w{1,20}\(\): unsupported gloo device|"
         r"ifa != nullptr",
-        "Gloo's connections between all ranks did not form: GLOO_SOCKET_IFNAME names no interface that works, or a "
-        "limit "
-        "(open files) was met",
+        "Gloo could not connect all ranks: GLOO_SOCKET_IFNAME names no working interface, or a limit (open "
+        "files) was reached",
         "RuntimeError: [enforce fail at gloo/transport/tcp/device.cc:84] ifa != nullptr. Unable to find address for: "
         "^lo",
         "RuntimeError: [enforce fail at gloo/context.cc:27] rank < size",
-        "set GLOO_SOCKET_IFNAME to the interface that the nodes reach each other by (one name; NCCL's ^ is unknown "
-        "to it)",
+        "set GLOO_SOCKET_IFNAME to the interface that connects the nodes (a single name; Gloo does not "
+        "support NCCL's ^)",
         "ulimit -n: every rank holds a connection to every other",
     ),
     fault(

@@ -8,7 +8,7 @@ NODE: tuple[Signature, ...] = (
     fault(
         "port-taken",
         r"EADDRINUSE|[Aa]ddress already in use",
-        "the rendezvous port is taken: two launchers on one node (SLURM004) or another job with the same port",
+        "the rendezvous port is in use: two launchers on one node (SLURM004), or another job with the same port",
         "torch.distributed.DistNetworkError: The server socket has failed to listen on any local network address. "
         "port: 29500, useIpv6: false, code: -98, name: EADDRINUSE, message: address already in use",
         "torch.distributed.DistNetworkError: The server socket has failed to resolve the name",
@@ -28,14 +28,14 @@ NODE: tuple[Signature, ...] = (
         "RuntimeError: DataLoader worker (pid 5) is killed by signal: Bus error. It is possible that dataloader's "
         "workers are out of shared memory.",
         "RuntimeError: DataLoader worker (pid 5) exited unexpectedly",
-        "enlarge /dev/shm of the container (--shm-size, or an emptyDir of medium Memory)",
+        "give the container a larger /dev/shm (--shm-size, or an emptyDir of medium Memory)",
     ),
     fault(
         "loader-killed",
         r"DataLoader worker \(pid\(?s?\)? ?[\d, ]{1,200}\) (?:is killed by signal: (?:Killed|Aborted|Segmentation)|"
         r"exited unexpectedly)",
-        "a data loader's worker died; killed without a word is mostly the node's memory (a dense mask of a long "
-        "sequence, CP024; many workers)",
+        "a data loader worker died; if it was killed without a message, the node usually ran out of memory (a"
+        " dense mask for a long sequence, CP024; many workers)",
         "RuntimeError: DataLoader worker (pid 2637) is killed by signal: Killed.",
         "RuntimeError: DataLoader worker (pid 5) is killed by signal: Bus error.",
         "hcp check {launch} --select CP024",
@@ -46,7 +46,7 @@ NODE: tuple[Signature, ...] = (
     fault(
         "disk-full",
         r"No space left on device|Disk quota exceeded",
-        "a file system is full",
+        "a file system is full, or a quota is used up",
         "OSError: [Errno 28] No space left on device: '/checkpoints/iter_0000100'",
         "OSError: [Errno 2] No such file or directory",
         "df -h and df -i on {node}, and the quota of the checkpoint folder",
@@ -55,7 +55,7 @@ NODE: tuple[Signature, ...] = (
         "file-system",
         r"Stale file handle|Read-only file system|Transport endpoint is not connected|Input/output error|"
         r"^PermissionError: |Remote I/O error",
-        "a file system failed or does not let the job write",
+        "a file system failed, or does not let the job write",
         "OSError: [Errno 116] Stale file handle",
         "OSError: [Errno 2] No such file or directory",
         "touch a file in that folder on {node}, as the job's user, inside its container",

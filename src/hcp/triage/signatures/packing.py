@@ -9,7 +9,7 @@ PACKING: tuple[Signature, ...] = (
         "pack-micro-batch",
         "PACK003",
         r"Micro batch size should be 1 when training with packed|Packed THD batches expect micro-batch size 1",
-        "packed sequences want a micro-batch size of 1",
+        "packed sequences require a micro-batch size of 1",
         "ValueError: Micro batch size should be 1 when training with packed sequence, but got 2",
         "ValueError: Micro batch size should be positive",
     ),
@@ -17,7 +17,7 @@ PACKING: tuple[Signature, ...] = (
         "pack-mcore",
         "PACK004",
         r"THD context-parallel partitioning requires Megatron-Core",
-        "Bridge's packed context parallelism needs megatron-core 0.18",
+        "Megatron-Bridge's packed context parallelism requires megatron-core 0.18",
         "RuntimeError: THD context-parallel partitioning requires Megatron-Core >= 0.18.0",
         "RuntimeError: FSDP requires Megatron-Core >= 0.18.0",
     ),
@@ -25,7 +25,7 @@ PACKING: tuple[Signature, ...] = (
         "pack-verl",
         "PACK010",
         r"Context parallel size without seq_pack is not supported",
-        "verl: context parallelism needs use_remove_padding=True",
+        "verl: context parallelism requires use_remove_padding=True",
         "AssertionError: Context parallel size without seq_pack is not supported",
         "AssertionError: Context parallel size is not supported",
     ),
@@ -35,7 +35,7 @@ PACKING: tuple[Signature, ...] = (
         r"alignment mismatch \(sub-sequence length not aligned|"
         r"(?:All )?per-sequence lengths in cu_seqlens must be divisible by|lengths divisible by cp_size|"
         r"is not a multiple of cp_size ?\* ?2|length must be divisible by \{?2 ?\* ?(?:context.parallel.size|cp_size)",
-        "packed sequences are not padded to what context parallelism divides them by (2 x CP)",
+        "packed sequences are not padded to the multiple that context parallelism requires (2 x CP)",
         "AssertionError: neat_packing + context_parallel alignment mismatch (sub-sequence length not aligned to 2 * "
         "cp_size)",
         "AssertionError: neat_packing + context_parallel is on",
@@ -45,7 +45,7 @@ PACKING: tuple[Signature, ...] = (
         "pack-short-slice",
         r"^RuntimeError: (?:The expanded size of the tensor \(\d+\) must match the existing size \(\d+\)|"
         r"shape mismatch: value tensor of shape|The size of tensor a \(\d+\) must match)",
-        "a packed sequence is shorter than the slice that this context-parallel rank takes of it",
+        "a packed sequence is too short: this context-parallel rank cannot take its slice of it",
         "RuntimeError: The expanded size of the tensor (2) must match the existing size (0) at non-singleton dimension "
         "0.  Target sizes: [2].  Tensor sizes: [0]",
         "RuntimeError: The expanded size of the tensor is unknown",
@@ -57,7 +57,7 @@ PACKING: tuple[Signature, ...] = (
         "loss-per-token",
         "LOSS001",
         r"When finetuning with CP>1, |only supports? context parallelism with calculate_per_token_loss",
-        "fine-tuning with context parallelism: the loss must be per token, without averaging in the collective",
+        "fine-tuning with context parallelism requires a per-token loss and no averaging in the collective",
         "AssertionError: When finetuning with CP>1, calculate_per_token_loss must be True",
         "AssertionError: When finetuning with LoRA, freeze must be True",
     ),

@@ -13,21 +13,22 @@ ROLLOUT: tuple[Signature, ...] = (
         r"No available memory for the cache blocks|is larger than the (?:maximum number of tokens|available KV cache)|"
         r"Not enough memory\. Please try (?:to increase|increasing) --mem-fraction-static|"
         r"(?:GiB )?KV cache is needed, which is larger than|Memory pool end .{0,40}Not enough memory",
-        "the rollout engine has too little of the GPU's memory for its weights or KV cache",
+        "the rollout engine has too little GPU memory for its weights or KV cache",
         "ValueError: No available memory for the cache blocks. Try increasing `gpu_memory_utilization` when "
         "initializing the engine.",
         "ValueError: No cache blocks are asked for",
-        "is the trainer's memory given back before the engine wakes (offload, sleep mode), and are other processes on "
-        "the GPU? then raise gpu_memory_utilization (SGLang: --mem-fraction-static), or lower the length",
+        "does the trainer release its memory before the engine wakes (offload, sleep mode)? do other "
+        "processes use the GPU? if not, raise gpu_memory_utilization (SGLang: --mem-fraction-static), or "
+        "shorten the sequences",
     ),
     fault(
         "rollout-length",
         r"max_model_len \(\d+\) is greater than the derived max_model_len|"
         r"^\w{1,40}Error: .{0,80}(?:longer than|exceeds) the (?:maximum )?(?:model|context)",
-        "the rollout engine is asked for longer sequences than the model takes",
+        "the rollout engine was asked for longer sequences than the model supports",
         "ValueError: User-specified max_model_len (65536) is greater than the derived max_model_len (32768)",
         "ValueError: User-specified max_model_len is missing",
-        "max_prompt_length + max_response_length must fit max_position_embeddings (or state a RoPE scaling)",
+        "max_prompt_length + max_response_length must not exceed max_position_embeddings (or set a RoPE scaling)",
     ),
     effect(
         "rollout-engine",
@@ -35,7 +36,7 @@ ROLLOUT: tuple[Signature, ...] = (
         r"(?:Scheduler|TokenizerManager|DetokenizerManager) hit an exception|Rank \d+ scheduler is dead|"
         r"Initialization failed\. Please see the error messages above|"
         r"Server process terminated unexpectedly|Server \d+ failed: [45]\d\d",
-        "the rollout engine (vLLM or SGLang) did not start or died; these lines do not say of what",
+        "the rollout engine (vLLM or SGLang) failed to start or died; these lines do not say why",
         "RuntimeError: Engine core initialization failed. See root cause above. Failed core proc(s): {}",
         "RuntimeError: Engine core is up",
         _ENGINE_LOG,

@@ -17,7 +17,7 @@ Again = Literal["same", "machine", "chance", "outside"]
 outside the job."""
 
 SACCT = "sacct -j {job} --format=JobID,State,ExitCode,NodeList,MaxRSS"
-EXCLUDE_NODE = "take {node} out of the next job (sbatch --exclude={node}) and tell the administrators"
+EXCLUDE_NODE = "exclude {node} from the next job (sbatch --exclude={node}) and tell the administrators"
 ERROR = b"rror"
 """Of lines that say error in any way but in capitals."""
 
