@@ -123,6 +123,9 @@ def test_a_models_name_cannot_break_a_picture(hcp: Hcp, root: Path, tmp_path: Pa
     ("words", "said"),
     [
         (("plan", *JOB), "--model: not given"),
+        (("plan", "--gpus", "8"), "give --model config.json --gpu NAME --seq-length TOKENS --global-batch N"),
+        (("plan", "examples/verl_dcp.yaml", "--gpu", "h100"), "of Qwen/Qwen3-8B in the launch and no --seq-length"),
+        (("plan", "examples/mlm_hcp.sbatch", "--gpu", "h100"), "--model config.json, or --assume vocab_size=N"),
         ((*MODEL, "--gpus", "8", "--seq-length", "8", "--global-batch", "8"), "--gpu: not given"),
         ((*MODEL, "--gpu", "h100", "--seq-length", "8", "--global-batch", "8"), "--gpus: not given"),
         ((*GIVEN, "--gpu", "tpu"), "gpu: found 'tpu'"),

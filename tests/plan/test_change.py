@@ -16,7 +16,7 @@ from hcp.plan.answer import judge
 from hcp.plan.calibrated import profiled
 from hcp.plan.change import flips, nearest, remedy
 from hcp.plan.constants import Rates, rates_of
-from hcp.plan.from_launch import job_of, layout_of
+from hcp.plan.from_launch import check_is_said, job_of, layout_of, open_marks
 from hcp.plan.layout import Layout, PlanJob
 from hcp.plan.model import plan_model
 from hcp.plan.overrides import overrides
@@ -126,6 +126,41 @@ def test_a_precision_that_the_gpu_does_not_compute_is_refused(gpu: str, precisio
     assert job_of({**given, "gpu": "b200", "precision": precision}, {}, {}).precision == precision
 
 
+def test_what_a_recipe_leaves_open_of_its_layout_is_said_with_the_reason() -> None:
+    unknown = {
+        "tp": "it differs between releases",
+        "ep": "it differs between releases",
+        "fp8": "it differs",
+        "mtp": "x",
+    }
+    assert open_marks(unknown, {}) == (
+        "tp, ep: not known, taken for the default; it differs between releases",
+        "precision: not known, taken for the default; it differs",
+    )
+    assert len(open_marks(unknown, {"precision": "bf16"})) == 1 and not open_marks({"mtp": "x"}, {})
+
+
+@pytest.mark.parametrize(
+    ("facts", "unknown", "text"),
+    [
+        ({}, {"ffn_hidden_size": "the config.json decides"}, "found no ffn_hidden_size in the launch;"),
+        ({"num_experts": 8}, {"moe_router_topk": "so does it"}, "found no moe_router_topk in the launch;"),
+        (
+            {"vocab_size": None, "model_name": "Qwen/Qwen3-8B"},
+            {},
+            "found no vocab_size of Qwen/Qwen3-8B in the launch;",
+        ),
+    ],
+)
+def test_a_size_that_the_launch_leaves_to_a_config_is_asked_for(facts: dict, unknown: dict, text: str) -> None:
+    given = {"gpus": 8, "gpu": "h100", "seq_length": 4096, "global_batch": 8}
+    whole = {"num_layers": 8, "hidden_size": 1024, "heads": 8, "vocab_size": 32000}
+    check_is_said(given, whole, {}, True, False)
+    with pytest.raises(HcpError, match=text):
+        check_is_said(given, {**whole, **facts}, unknown, True, False)
+    check_is_said(given, {**whole, **facts}, unknown, True, True)
+
+
 def test_stages_beyond_layers_embedding_and_loss_are_refused() -> None:
     assert possible_fixed(MODEL, {"pp": 34}) == {"pp": 34}  # 32 layers
     with pytest.raises(HcpError, match="for 32 layers; wanted at most 34"):
@@ -195,8 +230,7 @@ def test_a_sequence_too_long_for_any_number_of_gpus_is_shortened() -> None:
     """Latent attention has no CP before TE 2.5: TP 4 is all that cuts a sequence in pieces."""
     latent = {
         "num_hidden_layers": 2, "hidden_size": 768, "num_attention_heads": 12, "num_key_value_heads": 12,
-        "kv_lora_rank": 512,
-        "qk_nope_head_dim": 128, "qk_rope_head_dim": 64, "v_head_dim": 128, "vocab_size": 201088,
+        "kv_lora_rank": 512, "qk_nope_head_dim": 128, "qk_rope_head_dim": 64, "v_head_dim": 128, "vocab_size": 201088,
     }  # fmt: skip
     model = plan_model({**LLAMA, **latent})
     job = replace(JOB, world_size=8, seq_length=1 << 20, global_batch=8, versions={"te": "2.4"})

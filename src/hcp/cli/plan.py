@@ -24,18 +24,22 @@ MOST_FLIPS, MOST_REASONS, MOST_SHOWN = 3, 4, 50
 @click.option("--gpus", type=click.IntRange(1), help="GPUs of the job.  [default: the launch's]")
 @click.option("--gpus-per-node", type=click.IntRange(1, 1 << 16), help="[default: 8; gb200 and gb300: 4]")
 @click.option("--gpu", metavar="NAME", help="h100, h200, b200, gb200, b300, gb300, a100, ...")
-@click.option("--nvlink-domain", type=click.IntRange(1, 1 << 16), help="GPUs that NVLink joins: 8, on NVL72 72.")
+@click.option(
+    "--nvlink-domain",
+    type=click.IntRange(1, 1 << 16),
+    help="GPUs that NVLink joins: 8, on NVL72 72.",
+)
 @click.option("--seq-length", type=click.IntRange(1), metavar="TOKENS", help="Tokens of a sequence.")
 @click.option("--global-batch", type=click.IntRange(1), metavar="N", help="Sequences of a step.")
-@click.option("--precision", type=click.Choice(PRECISIONS), help="Of the linear layers.  [default: bf16]")
+@click.option("--precision", type=click.Choice(PRECISIONS), help="Precision of the linear layers.  [default: bf16]")
 @click.option("--packed", is_flag=True, help="Sequences are packed (thd).")
 @click.option("--layout", "layout_text", metavar="'tp=2 cp=8 ...'", help="Explain this layout instead of searching.")
-@click.option("--fix", "fixed", multiple=True, metavar="NAME=VALUE", help="Search with this axis given; repeatable.")
-@click.option("--why-not", "others", multiple=True, metavar="LAYOUT", help="Say what is wrong with it; repeatable.")
-@click.option("--profile", metavar="FILE", help="What `hcp dcp calibrate` measured, in place of published steps.")
+@click.option("--fix", "fixed", multiple=True, metavar="NAME=VALUE", help="Search with this axis fixed; repeatable.")
+@click.option("--why-not", "others", multiple=True, metavar="LAYOUT", help="Say why it is not the best; repeatable.")
+@click.option("--profile", metavar="FILE", help="Use what `hcp dcp calibrate` measured instead of published rates.")
 @click.option("--top", type=click.IntRange(1, MOST_SHOWN), default=5, show_default=True, help="Layouts to show.")
-@click.option("--html", metavar="FILE", help="Write a report as a page.")
-@click.option("--svg", metavar="FILE", help="Write the picture: groups on the nodes, memory, time.")
+@click.option("--html", metavar="FILE", help="Write the report as an HTML page.")
+@click.option("--svg", metavar="FILE", help="Write a picture: groups on nodes, memory, time.")
 @launch_options
 @format_option("text", "json")
 def plan(
@@ -51,7 +55,7 @@ def plan(
     fmt: str,
     **given: Any,
 ) -> None:
-    """From a model, a cluster and a sequence length to a parallel layout: memory, time and reasons.
+    """Choose a parallel layout for a model, a cluster and a sequence length: memory, time and reasons.
 
     \b
     hcp plan --model config.json --gpus 32 --gpu h100 --seq-length 131072 --global-batch 128
@@ -59,8 +63,8 @@ def plan(
         --layout "tp=2 cp=8 cp_comm_type=a2a+p2p hcp_sizes=4,2"
     hcp plan train.sbatch --gpu h100
 
-    A TARGET is a launch as `hcp check` reads it: its layout is explained. A layout that is illegal or does not fit is
-    answered too, with the reason. Exit codes: 0 answered, 2 the input could not be used.
+    TARGET is a launch as `hcp check` reads it; its own layout is explained. A layout that is illegal or does not fit
+    gets an answer too: the reason. Exit codes: 0 answered, 2 the input could not be used.
     """
     from hcp.cli.reports.plan import plan_lines
     from hcp.cli.reports.plan_json import plan_json
@@ -117,7 +121,7 @@ def _answered(
     from hcp.plan.calibrated import profiled
     from hcp.plan.change import flips, nearest, remedy
     from hcp.plan.constants import rates_for
-    from hcp.plan.from_launch import PACKAGES, job_of, layout_of
+    from hcp.plan.from_launch import PACKAGES, check_is_said, job_of, layout_of, open_marks
     from hcp.plan.launch_traits import PLAIN, last_words, traits_of
     from hcp.plan.layout import Layout, parse_layout
     from hcp.plan.space import parse_fixed, possible_fixed
@@ -134,11 +138,13 @@ def _answered(
             traits = traits._replace(overlaps_ep=bool(traits.overlaps_ep), whole_graph=bool(traits.whole_graph))
     else:
         facts, traits = {name: fact.value for name, fact in assumed_facts(options).items()}, PLAIN
+    unknown = launch.unknown if is_launch else {}
+    check_is_said(given, facts, unknown, is_launch, options.model_file is not None)
     model = _model(options.model_file, facts if is_launch else None)
     job = job_of(given, facts, {name: str(facts[name]) for name in PACKAGES if facts.get(name)}, traits)
     is_own = is_launch and not (layout_text or fixed or others)
     if is_own:
-        job = replace(job, marks=(*job.marks, *traits.layout_marks))
+        job = replace(job, marks=(*job.marks, *traits.layout_marks, *open_marks(unknown, given)))
     rates = rates_for(job)
     notes = _assumed(job, is_launch, facts, given)
     if job.overlaps_ep is None and rates.is_ep_overlapped and model.sizes.experts:
@@ -196,11 +202,11 @@ def _assumed(job: Any, is_launch: bool, facts: dict[str, Any], given: dict[str, 
     notes = []
     absent = [name for name in ("te", "mcore") if name not in job.versions]
     if absent:
-        notes.append(f"{' and '.join(absent)} not stated: taken for current ones (--assume te=2.14 mcore=0.16.1)")
+        notes.append(f"{' and '.join(absent)}: current releases; state them with --assume te=2.14 mcore=0.16.1")
     if not (given.get("nvlink_domain") or facts.get("nvlink_domain")):
-        notes.append(f"NVLink joins {job.nvlink_domain} GPUs (--nvlink-domain)")
+        notes.append(f"NVLink joins {job.nvlink_domain} GPUs; --nvlink-domain changes it")
     if job.nvlink_domain > job.domain < job.world_size:
-        notes.append(f"each NVLink domain of {job.nvlink_domain} gives this job {job.domain} GPUs, an equal part")
+        notes.append(f"the job has {job.domain} GPUs in each NVLink domain of {job.nvlink_domain}")
     if is_launch and not facts.get("micro_batch_size"):
-        notes.append("the launch does not say micro_batch_size: taken for 1")
+        notes.append("micro_batch_size is 1: the launch does not say it")
     return notes

@@ -80,23 +80,29 @@ def _scene(data: Mapping[str, Any]) -> dict[str, Any]:
                 "memory_text": f"{held['peak']:.1f} of {held['usable']:.1f} GiB",
                 "usable": held["usable"] / largest,
                 "time": _pieces(item["time_s"]["terms"], words["time"], longest),
-                "time_text": f"{item['step_s']:.4g} s, {item['tflops_per_gpu']:.0f} TFLOP/s a GPU",
+                "time_text": f"{item['step_s']:.4g} s, {item['tflops_per_gpu']:.0f} TFLOP/s per GPU",
                 "band": f"+-{item['band']:.0%}",
                 "marks": item["marks"],
             }
         )
     return {
         "title": f"{data['model']['name'] or 'plan'} on {job['gpus']} x {job['gpu']}",
-        "subtitle": f"{job['seq_length']} tokens x {job['global_batch']} sequences, {job['precision']}, "
-        f"{job['gpus_per_node']} GPUs a node",
+        "subtitle": f"{job['global_batch']} sequences of {job['seq_length']} tokens per step, {job['precision']}, "
+        f"{job['gpus_per_node']} GPUs per node",
         "bars": bars,
-        "memory_words": [{"text": name, "hue": hue} for name, hue in words["memory"].items()],
+        "memory_words": [{"text": _held(name), "hue": hue} for name, hue in words["memory"].items()],
         "time_words": [{"text": _TIME_WORDS.get(name, name), "hue": hue} for name, hue in words["time"].items()],
         "points": _points(data),
         "nothing": None if bars else "no layout fits",
         "notes": [*data["assumed"], *(f"not understood: {what}" for what in data["model"]["not_understood"])],
         "flips": [_flip_text(flip) for flip in data["flips"]],
     }
+
+
+def _held(term: str) -> str:
+    """A term of the memory as a reader knows it."""
+    what = term.removeprefix("kept: ")
+    return term if what == term else f"{what} activations"
 
 
 def _legend(judged: list[Any], what: str) -> dict[str, int]:
@@ -117,7 +123,7 @@ def _pieces(terms: Mapping[str, float], hues: Mapping[str, int], whole: float) -
     for name, hue in hues.items():
         share = terms.get(name, 0.0) / whole
         if share > 0:
-            text = f"{_TIME_WORDS.get(name, name)}: {terms[name]:.3g}"
+            text = f"{_TIME_WORDS.get(name, _held(name))}: {terms[name]:.3g}"
             pieces.append({"start": start, "share": share, "hue": hue, "text": text})
             start += share
     return pieces

@@ -21,6 +21,18 @@ BY_ARCHITECTURE = {"sm80": "a100", "sm90": "h100", "sm100": "b200", "sm103": "b3
 WITHOUT_FP8 = ("a100",)
 """GPUs whose matrix products take no 8-bit numbers; MXFP8 and NVFP4 need Blackwell."""
 MOST_GPUS = 1 << 20
+SIZES = {
+    "num_layers": ("num_layers",), "hidden_size": ("hidden_size",), "num_attention_heads": ("heads",),
+    "vocab_size": ("vocab_size", "padded_vocab_size"),
+}  # fmt: skip
+"""Sizes of a model that a plan cannot do without, and the facts that say each."""
+OF_MLP, OF_EXPERTS = ("ffn_hidden_size",), ("moe_ffn_hidden_size", "moe_router_topk")
+"""Further ones, which have a default where the launch does not leave them to a config.json."""
+OF_LAYOUT = {
+    "tp": "tp", "cp": "cp", "pp": "pp", "vpp": "vp", "ep": "ep", "etp": "etp", "micro_batch_size": "mbs",
+    "cp_comm_type": "cp_comm_type", "hcp_sizes": "hcp_sizes", "recompute_granularity": "recompute", "fp8": "precision",
+}  # fmt: skip
+"""Facts that decide a launch's own layout, and what `--layout` and the options call them."""
 Facts = Mapping[str, Any]
 
 
@@ -52,6 +64,17 @@ def layout_of(facts: Facts) -> Layout:
     )  # fmt: skip
 
 
+def open_marks(unknown: Mapping[str, str], given: Mapping[str, Any]) -> tuple[str, ...]:
+    """What of its own layout a launch leaves open, by the reason: it is explained with Megatron's defaults."""
+    by_reason: dict[str, list[str]] = {}
+    for fact, name in OF_LAYOUT.items():
+        if fact in unknown and not (name == "precision" and given.get("precision")):
+            by_reason.setdefault(unknown[fact], []).append(name)
+    return tuple(
+        f"{', '.join(names)}: not known, taken for the default; {reason}" for reason, names in by_reason.items()
+    )
+
+
 def job_of(given: Mapping[str, Any], facts: Facts, versions: Mapping[str, str], traits: Traits = PLAIN) -> PlanJob:
     """The job by the options, and where they are silent by the launch.
 
@@ -79,6 +102,43 @@ def job_of(given: Mapping[str, Any], facts: Facts, versions: Mapping[str, str], 
         overlaps_ep=traits.overlaps_ep,
         whole_graph=traits.whole_graph,
         marks=traits.job_marks,
+    )
+
+
+def check_is_said(
+    given: Mapping[str, Any], facts: Facts, unknown: Mapping[str, str], is_launch: bool, has_model: bool
+) -> None:  # fmt: skip
+    """Names everything that neither the options nor the launch say, in one line.
+
+    Args:
+        unknown: facts that the launch leaves open, and why; those with a default are none of them.
+        has_model: --model gives the model's sizes.
+
+    Raises:
+        HcpError: two or more options are missing, or a size of the launch's model.
+    """
+    nodes, per_node = facts.get("nodes"), given.get("gpus_per_node") or facts.get("gpus_per_node")
+    said = {
+        "--model config.json": has_model or is_launch,
+        "--gpus N": given.get("gpus") or facts.get("world_size") or (nodes and per_node),
+        "--gpu NAME": given.get("gpu") or BY_ARCHITECTURE.get(str(facts.get("arch"))),
+        "--seq-length TOKENS": given.get("seq_length") or facts.get("seq_length"),
+        "--global-batch N": given.get("global_batch") or facts.get("global_batch_size"),
+    }
+    absent = [option for option, value in said.items() if not value]
+    sizes = [name for name, names in SIZES.items() if not any(map(facts.get, names))]
+    sizes += [name for name in (OF_EXPERTS if facts.get("num_experts") else OF_MLP) if name in unknown]
+    if has_model or not is_launch:
+        sizes = []
+    if len(absent) < 2 and not sizes:
+        return
+    name = facts.get("model_name")
+    found = [f"no {', '.join(sizes)}{f' of {name!s:.60}' if name else ''} in the launch"] if sizes else []
+    found += [f"no {', '.join(option.split()[0] for option in absent)}"] if absent else []
+    give = " ".join((["--model config.json"] if sizes else []) + absent)
+    instead = f", or --assume {sizes[0]}=N" if len(sizes) == 1 and not absent else ""
+    raise HcpError(
+        f"found {' and '.join(found)}; wanted each of them, by the launch or an option; give {give}{instead}"
     )
 
 

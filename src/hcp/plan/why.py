@@ -28,14 +28,15 @@ def why_not(other: Judged, best: Judged) -> Reason:
     assert other.time and best.time and other.memory
     if not other.fits:
         largest = max(other.memory.terms, key=lambda name: other.memory.terms[name] if other.memory else 0.0)
+        over = f"{other.over_gib:.1f} GiB more than the {other.usable_gib:.1f} GiB of a GPU"
         return Reason(
-            "memory", f"{other.over_gib:.1f} GiB over {other.usable_gib:.1f}; most of it {largest}",
+            "memory", f"{over}, mostly {held_words(largest)}",
             over_gib=other.over_gib, term=largest,
         )  # fmt: skip
     slower = other.time.seconds / best.time.seconds - 1
     lost = {name: other.time.terms[name] - best.time.terms[name] for name in best.time.terms}
     term = max(lost, key=lambda name: lost[name] if slower > 0 else -lost[name])
-    by = f"{abs(slower):.1%} {'slower' if slower > 0 else 'faster'}, most of it {words(term)}"
+    by = f"{abs(slower):.1%} {'slower' if slower > 0 else 'faster'}, mostly by {words(term)}"
     if abs(slower) < TIED:
         return Reason("tied", f"tied: {by}", slower=slower, term=term)
     return Reason("slower" if slower > 0 else "faster", by, slower=slower, term=term)
@@ -44,11 +45,21 @@ def why_not(other: Judged, best: Judged) -> Reason:
 _WORDS = {
     "gemm": "matrix products", "attention": "attention", "memory_bound": "memory-bound operations",
     "tp": "TP communication", "ep": "EP communication", "cp": "CP communication", "pp": "pipeline sends",
-    "dp": "DP communication", "recompute": "recomputation", "host": "the host's kernel starts",
-    "imbalance": "uneven stages", "bubble": "the pipeline's bubble", "optimizer": "the optimizer",
+    "dp": "DP communication", "recompute": "recomputation", "host": "waiting for the host",
+    "imbalance": "uneven stages", "bubble": "the pipeline bubble", "optimizer": "the optimizer",
 }  # fmt: skip
 
 
 def words(term: str) -> str:
     """A term of the time in words."""
     return _WORDS.get(term, term)
+
+
+def held_words(term: str) -> str:
+    """A term of the memory in words: what is kept for the backward pass are activations.
+
+    >>> held_words("kept: mlp"), held_words("weights")
+    ('mlp activations', 'weights')
+    """
+    kept = term.removeprefix("kept: ")
+    return term if kept == term else f"{kept} activations"

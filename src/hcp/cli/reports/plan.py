@@ -15,7 +15,7 @@ from hcp.plan.layout import Layout
 from hcp.plan.overrides import overrides
 from hcp.plan.ranks import rank_map
 from hcp.plan.time.overlap import ring_overlap
-from hcp.plan.why import words
+from hcp.plan.why import held_words, words
 
 _NAMES = {"bridge": "Megatron-Bridge", "mlm": "Megatron-LM", "verl": "verl"}
 _VERL, _VERL_MODEL = "actor_rollout_ref.actor.megatron", "override_transformer_config"
@@ -33,7 +33,7 @@ def _parts(shown: Shown) -> Iterator[Iterable[str]]:
         yield _one(shown, shown.layouts[0])
     elif shown.layouts:
         yield _table(shown)
-        yield ["", f"the first: {brief(shown.layouts[0].layout)}"]
+        yield ["", f"the first one: {brief(shown.layouts[0].layout)}"]
         yield _one(shown, shown.layouts[0])
         yield _frontier(shown)
     else:
@@ -50,8 +50,8 @@ def _parts(shown: Shown) -> Iterator[Iterable[str]]:
 
 def _head(shown: Shown) -> list[str]:
     job = shown.job
-    what = f"{shown.model.name or 'the model'} on {job.world_size} x {job.gpu.name}, {job.gpus_per_node} a node"
-    text = f"{what}; {job.seq_length} tokens x {job.global_batch} sequences, {job.precision}"
+    what = f"{shown.model.name or 'the model'} on {job.world_size} x {job.gpu.name}, {job.gpus_per_node} per node"
+    text = f"{what}; {job.global_batch} sequences of {job.seq_length} tokens per step, {job.precision}"
     lines = wrapped("", text + (", packed" if job.packed else ""))
     for kind in shown.model.kind_unknown:
         lines += wrapped("", f"not understood: {kind}; memory and time leave it out")
@@ -60,10 +60,10 @@ def _head(shown: Shown) -> list[str]:
 
 def _table(shown: Shown) -> Iterator[str]:
     tied = sum(item.tied for item in shown.layouts)
-    text = f"{shown.legal} legal layouts; the best that fit in {shown.layouts[0].usable_gib:.1f} GiB"
+    text = f"{shown.legal} legal layouts; these are the best that fit in {shown.layouts[0].usable_gib:.1f} GiB"
     if tied:
         which = f"the first {tied} are tied" if tied > 1 else "the first is tied with others"
-        text += f"; {which} (within {TIED:.0%}), the simplest comes first"
+        text += f"; {which} (within {TIED:.0%}), simplest first"
     yield from wrapped("", text)
     yield ""
     yield " #  tp   cp exchange    pp  vp   ep etp mbs recompute   s/step TFLOP/s    GiB"
@@ -104,17 +104,17 @@ def _one(shown: Shown, item: Judged) -> Iterator[str]:
     ring = ring_overlap(shown.model, layout, shown.job, shown.rates)
     if ring:
         where = "between NVLink domains" if ring.across else "over NVLink"
-        state = "hides behind" if ring.is_hidden else "does not hide behind"
+        state = "hidden behind" if ring.is_hidden else "longer than"
         yield from wrapped(
             "ring    ",
-            f"{ring.steps} step{'s' * (ring.steps > 1)}, K and V sent in {ring.send_s * 1e3:.3g} ms {where} each, "
-            f"which {state} {ring.attention_s * 1e3:.3g} ms of attention: {ring.tokens} tokens a rank, "
-            f"{ring.needed} needed",
+            f"{ring.steps} step{'s' * (ring.steps > 1)}; each sends K and V {where} in {ring.send_s * 1e3:.3g} ms, "
+            f"{state} its {ring.attention_s * 1e3:.3g} ms of attention: {ring.tokens} tokens per rank, "
+            f"{ring.needed} would do",
         )  # fmt: skip
     if layout.pp > 1:
         count = shown.job.micro_batches(layout)
         yield from wrapped(
-            "bubble  ", f"({layout.pp} - 1) / {layout.vp} of {count} micro-batches: "
+            "bubble  ", f"({layout.pp} - 1) / {layout.vp} micro-batches beside {count}: "
             f"{(layout.pp - 1) / layout.vp / count:.1%} of the work",
         )  # fmt: skip
     yield from _ranks(shown, layout)
@@ -133,15 +133,15 @@ def _one(shown: Shown, item: Judged) -> Iterator[str]:
 
 def _cost(item: Judged) -> str:
     assert item.time
-    band = f"+-{item.time.band:.0%}"
-    return f"{item.time.seconds:.4g} s a step {band}, {item.tokens_per_s:.0f} tokens/s, {item.tflops:.0f} TFLOP/s a GPU"
+    speed = f"{item.tokens_per_s:.0f} tokens/s and {item.tflops:.0f} TFLOP/s per GPU"
+    return f"{item.time.seconds:.4g} s per step +-{item.time.band:.0%}, {speed}"
 
 
 def _shares(terms: Mapping[str, float], unit: str) -> str:
     """The terms, largest first, without crumbs."""
     whole = sum(terms.values()) or 1.0
     ordered = sorted(terms.items(), key=lambda term: -term[1])
-    listed = [f"{name} {value:.3g}" for name, value in ordered if value > SMALLEST_SHARE * whole]
+    listed = [f"{held_words(name)} {value:.3g}" for name, value in ordered if value > SMALLEST_SHARE * whole]
     return f"{', '.join(listed)} ({unit})"
 
 
@@ -184,13 +184,13 @@ def _frontier(shown: Shown) -> Iterator[str]:
 
 def _nothing(shown: Shown) -> Iterator[str]:
     if shown.legal:
-        yield from wrapped("", f"no layout fits: none of {shown.legal} legal ones does")
+        yield from wrapped("", f"no layout fits: {shown.legal} are legal, and each needs more memory")
     else:
         yield "no layout is legal"
     if shown.least and shown.least.rules:
         yield from wrapped("rules   ", f"{', '.join(shown.least.rules)}{_titles(shown.least.rules)}")
     elif shown.least:
-        over = f"{shown.least.over_gib:.1f} GiB over {shown.least.usable_gib:.1f}"
+        over = f"{shown.least.over_gib:.1f} GiB more than the {shown.least.usable_gib:.1f} GiB of a GPU"
         yield from wrapped("least   ", f"{brief(shown.least.layout)}: {over}")
     if shown.remedy:
         yield from wrapped("change  ", f"{shown.remedy.text}: then {brief(shown.remedy.layout)} fits")
