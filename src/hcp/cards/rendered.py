@@ -83,7 +83,7 @@ def table(head: Sequence[str], rows: Iterable[Sequence[str]]) -> list[str]:
 
 def _rules(part: RenderedPart) -> list[str]:
     rows = ((rule.id, rule.severity, rule.effect, rule.title) for rule in _rules_of(part))
-    return table(("rule", "severity", "effect", "what holds"), rows)
+    return table(("rule", "severity", "effect", "requirement"), rows)
 
 
 def _rules_of(part: RenderedPart) -> list[Rule]:
@@ -111,7 +111,7 @@ def _steps(part: RenderedPart) -> list[str]:
 
 def _claims(part: RenderedPart) -> list[str]:
     rows = ((claim.text, ", ".join(claim.proved_by)) for claim in part.of_card().claims)
-    return table(("what it says", "proved by"), rows)
+    return table(("claim", "proved by"), rows)
 
 
 def _stack(part: RenderedPart) -> list[str]:
@@ -151,13 +151,13 @@ def _fields(part: RenderedPart) -> list[str]:
 def _known(part: RenderedPart) -> list[str]:
     """The rows of known faults among the rules, as a table of troubleshooting."""
     rows = [
-        (row.symptom, f"{PACKAGES[row.package]} {row.versions}", row.instead or "a release outside of these", row.id)
+        (row.symptom, f"{PACKAGES[row.package]} {row.versions}", row.instead or "a release outside this range", row.id)
         for rule in _rules_of(part)
         if rule.table
         for row in import_module(rule.table).ROWS
         if row.id == rule.id
     ]
-    return table(("what happens", "releases", "instead", "rule"), rows)
+    return table(("symptom", "releases", "workaround", "rule"), rows)
 
 
 RENDERERS: dict[str, Renderer] = {

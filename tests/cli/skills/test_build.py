@@ -41,12 +41,12 @@ def test_nothing_of_the_pack_and_the_documents_is_stale(hcp) -> None:
     [
         ("limitations", ["- No GPU | was used."]),
         ("steps", ["| step | level | proves |", "| --- | --- | --- |", "| s1 | static | that it holds |"]),
-        ("claims", ["| what it says | proved by |", "| --- | --- |", "| It holds. | step:s1 |"]),
+        ("claims", ["| claim | proved by |", "| --- | --- |", "| It holds. | step:s1 |"]),
         ("launch 1", ["```", "--context-parallel-size 2", "```"]),
         (
             "rules TOPO002",
             [
-                "| rule | severity | effect | what holds |",
+                "| rule | severity | effect | requirement |",
                 "| --- | --- | --- | --- |",
                 f"| TOPO002 | {BY_ID['TOPO002'].severity} | {BY_ID['TOPO002'].effect} | {BY_ID['TOPO002'].title} |",
             ],
