@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+import re
 from typing import Any
 
 import pytest
@@ -112,7 +113,7 @@ def test_the_last_line_says_the_verdict() -> None:
     assert text(OK) == [f"launch.sh: ok: {NUMBERS}, 0 not checked"]
     assert text(FAILED)[-1] == f"launch.sh: FAILED: {NUMBERS.replace('0 errors', '1 error')}, 0 not checked"
     assert text(UNDECIDED) == [
-        "launch.sh: UNDECIDED: line 29 sources models/x.sh, which is not read: give its values with --set; "
+        "launch.sh: UNDECIDED: give its values with --set, because line 29 sources models/x.sh, which is not read; "
         f"{NUMBERS}, 0 not checked"
     ]
     assert text(UNCHECKED) == [
@@ -128,22 +129,35 @@ def test_strict_says_that_it_is_why() -> None:
 
 def test_what_is_undecided_is_said_once_for_each_reason() -> None:
     lines = text(report(undecided=(HIDDEN, SECOND)))
-    assert lines[0] == "launch.sh: undecided: the recipe is not known: state what it decides"
-    assert lines[1].startswith("launch.sh: UNDECIDED: line 29 ") and len(lines) == 2
+    assert lines[0] == "launch.sh: undecided: state what it decides, because the recipe is not known"
+    assert lines[1].startswith("launch.sh: UNDECIDED: give its values with --set, because line 29 ")
+    assert len(lines) == 2
     assert text(BOTH)[1] == (
-        "launch.sh:29:1: undecided: line 29 sources models/x.sh, which is not read: give its values with --set"
+        "launch.sh:29:1: undecided: give its values with --set, because line 29 sources models/x.sh, which is not read"
     )
     assert text(BOTH)[2].startswith("launch.sh: FAILED: 1 error")
 
 
-def test_what_is_presumed_with_doubts_is_one_line_with_the_least_certain_first() -> None:
+def test_what_is_presumed_with_doubts_says_who_decides_it_and_the_least_certain_first() -> None:
     sure = Presumed("model.sure", None, 0, 741)
     rare = [Presumed(f"model.key_{number}", None, 1, 741) for number in range(4)]
     assert text(report(presumed=(sure,)))[0].startswith("launch.sh: ok: ")
-    assert text(report(presumed=(sure, *rare, PRESUMED)))[0] == (
-        "presumed, because the recipe is not known: model.cp_comm_type p2p (46 of 741 recipes set another), "
-        "model.key_0 null (1 of 741 recipes set another), model.key_1 null (1 of 741 recipes set another), "
-        "and 2 more (see hcp show)"
+    assert text(report(presumed=(sure, *rare, PRESUMED)))[:2] == [
+        "presumed: 5 settings that the recipe decides; name it with --recipe NAME",
+        "    model.cp_comm_type p2p (46 of 741 recipes differ), model.key_0 null (1), model.key_1 null (1); "
+        "2 more in hcp show",
+    ]
+
+
+def test_a_model_whose_config_was_read_is_not_called_unknown() -> None:
+    """config.json says nothing of the fields that the launch may set: the line asks for those, not for the file."""
+    item = report(presumed=(PRESUMED,))
+    verl = item._replace(launch=item.launch._replace(reading=Reading("verl", "launch.sh", "shell")))
+    assert text(verl)[0] == "presumed: 1 setting that the model decides; add --model config.json"
+    read = verl._replace(launch=verl.launch._replace(model={"model_name": Fact("llama", "assumed")}))
+    assert text(read)[0] == (
+        "presumed: 1 setting that neither the launch nor config.json states; "
+        "add --set KEY=VALUE where the model differs"
     )
 
 
@@ -161,10 +175,12 @@ def test_every_rule_that_is_not_checked_is_named(hcp, root) -> None:
     words = ("check", "--format", "json", "--", "model.context_parallel_size=8", "model.cp_comm_type=a2a+p2p")
     data = json.loads(hcp(*words).stdout)
     shown = hcp("check", *words[3:]).stdout
-    (line,) = [line for line in shown.splitlines() if line.startswith("not checked: ")]
+    lines = shown.splitlines()
+    (at,) = [number for number, line in enumerate(lines) if line.startswith("not checked: ")]
     assert len(data["not_checked"]) > 10
-    assert [item["rule"] for item in data["not_checked"] if item["rule"] not in line] == []
-    assert "; add --model config.json, --assume " in line and " te=VERSION" in line
+    assert [item["rule"] for item in data["not_checked"] if item["rule"] not in re.findall(r"\w+", lines[at + 1])] == []
+    assert lines[at].startswith(f"not checked: {len(data['not_checked'])} rules; add --model config.json --assume ")
+    assert " te=VERSION " in lines[at]
 
 
 def test_github_warns_of_what_is_undecided() -> None:

@@ -45,14 +45,9 @@ def report_lines(
     lines: list[Line] = [] if reading.command is None else [f"{target}:{reading.line}: {reading.command}"]
     lines += [f"{target}: note: {note}" for note in reading.notes]
     lines += [line for finding in report.findings for line in shown(report, finding)]
-    doubtful = [item for item in report.presumed if item.recipes_set]
-    if doubtful:
-        decider = "model's config" if report.launch.dialect in MODEL_DECIDES else "recipe"
-        lines.append(f"presumed, because the {decider} is not known: {presumed_text(doubtful)}")
+    lines += _presumed_lines(report)
     lines += _not_checked_lines(report)
-    lines += [
-        f"{_where(report, item)}: undecided: {undecided_text(item)}" for item in _not_in_the_verdict(report, strict)
-    ]
+    lines += [f"{_where(report, item)}: undecided: {_to_do(item)}" for item in _not_in_the_verdict(report, strict)]
     lines.append(_verdict_line(report, strict))
     return lines
 
@@ -67,21 +62,45 @@ def headline(report: Report, finding: Finding, text: str) -> Line:
 
 
 def undecided_text(item: Undecided) -> str:
-    """The reason, and what to do."""
+    """The reason, and what to do: the order of an annotation."""
     return f"{item.reason}: {item.do}" if item.do else item.reason
 
 
+def _to_do(item: Undecided) -> str:
+    """What to do, and why: the order of a line that is read to act on it."""
+    return f"{item.do}, because {item.reason}" if item.do else item.reason
+
+
+def _presumed_lines(report: Report) -> list[Line]:
+    """How many settings were presumed and who decides them, then those of which most recipes set another value."""
+    doubtful = [item for item in report.presumed if item.recipes_set]
+    if not doubtful:
+        return []
+    many = numbered(len(doubtful), "setting")
+    if report.launch.dialect not in MODEL_DECIDES:
+        what = f"{many} that the recipe decides; name it with --recipe NAME"
+    elif not report.launch.model:
+        what = f"{many} that the model decides; add --model config.json"
+    else:
+        what = f"{many} that neither the launch nor config.json states; add --set KEY=VALUE where the model differs"
+    return [f"presumed: {what}", f"    {presumed_text(doubtful)}"]
+
+
 def _not_checked_lines(report: Report) -> list[Line]:
+    """What to add so that the rest is checked, then the rules by the fact that each lacks; one fact takes one line."""
     groups = rules_by_need(report)
     if not groups:
         return []
-    parts = [f"{' '.join(rules)} ({need})" for need, rules in groups[:_MANY_NEEDS]]
+    needs = unique(name for need, _ in groups for name in need.split(", "))
+    add = what_to_add(report.launch, needs)
+    if len(groups) == 1:
+        need, rules = groups[0]
+        return [f"not checked: {' '.join(rules)} ({need}); add {add}"]
+    parts = [f"{need}: {' '.join(rules)}" for need, rules in groups[:_MANY_NEEDS]]
     rest = [rule for _, rules in groups[_MANY_NEEDS:] for rule in rules]
     if rest:
-        more = numbered(len(groups) - _MANY_NEEDS, "more fact")
-        parts.append(f"{' '.join(rest)} ({more}, see hcp show)")
-    needs = unique(name for need, _ in groups for name in need.split(", "))
-    return [f"not checked: {', '.join(parts)}; add {what_to_add(report.launch, needs)}"]
+        parts.append(f"{numbered(len(groups) - _MANY_NEEDS, 'more fact')} (hcp show): {' '.join(rest)}")
+    return [f"not checked: {numbered(len(report.not_checked), 'rule')}; add {add}", f"    {'; '.join(parts)}"]
 
 
 def _where(report: Report, item: Undecided) -> str:
@@ -101,7 +120,7 @@ def _verdict_line(report: Report, strict: bool) -> Line:
     word = verdict_word(report, strict)
     colour, more = {"FAILED": ("red", ""), "UNDECIDED": ("yellow", "")}.get(word, ("yellow" if left else "green", ""))
     if word == "UNDECIDED":
-        more = f": {undecided_text(report.undecided[0])}"
+        more = f": {_to_do(report.undecided[0])}"
     elif word == "ok" and left:
         more = " as far as checked"
     elif word == "FAILED" and not report.failed():

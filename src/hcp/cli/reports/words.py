@@ -34,15 +34,12 @@ def launch_name(launch: Launch) -> str:
 
 
 def presumed_text(items: Sequence[Presumed]) -> str:
-    """The values that were presumed, least certain first."""
+    """The values that were presumed, least certain first, with the number of recipes that set another one."""
     least = sorted(items, key=lambda item: -item.recipes_set)[:_MANY_PRESUMED]
-    shown = [
-        f"{item.key} {shown_value(item.value)} ({item.recipes_set} of {item.recipes} recipes set another)"
-        for item in least
-    ]
-    return ", ".join(shown) + (
-        f", and {len(items) - len(least)} more (see hcp show)" if len(items) > len(least) else ""
-    )
+    said = [f"{item.recipes_set} of {item.recipes} recipes differ" for item in least[:1]]
+    said += [str(item.recipes_set) for item in least[1:]]
+    shown = [f"{item.key} {shown_value(item.value)} ({count})" for item, count in zip(least, said)]
+    return ", ".join(shown) + (f"; {len(items) - len(least)} more in hcp show" if len(items) > len(least) else "")
 
 
 def fact_value(name: str, fact: Fact) -> Any:
@@ -76,7 +73,7 @@ def what_to_add(launch: Launch, names: Sequence[str]) -> str:
     options = ["--model config.json"] if by_model else []
     options += ["--assume " + " ".join(assumed[:_MANY])] if assumed else []
     options += keys[: 2 if options else 3]
-    return ", ".join(options) + (", ..." if len(assumed) > _MANY or len(keys) > 3 else "")
+    return " ".join(options) + (" ..." if len(assumed) > _MANY or len(keys) > 3 else "")
 
 
 def numbered(count: int, noun: str) -> str:
