@@ -8,6 +8,7 @@ writes all of them anew; docs/pictures/commands.txt has the command of each.
 from __future__ import annotations
 
 import html
+import io
 import os
 import pty
 import re
@@ -15,16 +16,13 @@ import shlex
 import subprocess
 import sys
 import tempfile
-from collections.abc import Iterator
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[2]
 PICTURES = ROOT / "docs" / "pictures"
-COLUMNS = 104
-_CHAR, _LINE, _EDGE = 7.83, 18, 14
-"""Width of a letter, height of a line and the margin, in pixels at a font of 13 px."""
-_COLOURS = {"31": "#ff7b72", "32": "#7ee787", "33": "#e3b341", "36": "#79c0ff"}
-_STYLE = re.compile(r"\x1b\[([0-9;]*)m")
+COLUMNS = 110
+_SCALE = 0.65
+"""rich draws letters of 20 px; this makes them 13."""
 
 
 def commands() -> dict[str, str]:
@@ -80,63 +78,21 @@ def on_a_terminal(command: list[str], folder: str) -> str:
 
 
 def terminal_svg(command: str, lines: list[str]) -> str:
-    """A terminal with a command and what it printed, as SVG; lines that are too long are broken as a terminal does."""
-    rows: list[list[tuple[str, str]]] = [[(f"$ {command}"[start : start + COLUMNS], "bold")]
-                                         for start in range(0, len(command) + 2, COLUMNS)]  # fmt: skip
+    """A terminal with a command and what it printed, as SVG."""
+    from rich.console import Console
+    from rich.text import Text
+
+    console = Console(record=True, width=COLUMNS, file=io.StringIO(), color_system="standard", force_terminal=True)
+    console.print(Text(f"$ {command}", style="bold"))
     for line in lines:
-        rows += _broken(list(_runs(line)))
-    width, height = round(COLUMNS * _CHAR + 2 * _EDGE), len(rows) * _LINE + 2 * _EDGE
-    return "\n".join((
-        f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {width} {height}" width="{width}" height="{height}"'
-        f' role="img" aria-label="{html.escape(command)}">',
-        f'<rect width="{width}" height="{height}" rx="8" fill="#16181b"/>',
-        '<g font-family="ui-monospace, Menlo, Consolas, DejaVu Sans Mono, monospace" font-size="13" fill="#d7dadf">',
-        *_texts(rows),
-        "</g>",
-        "</svg>",
-        "",
-    ))  # fmt: skip
-
-
-def _runs(line: str) -> Iterator[tuple[str, str]]:
-    """(text, style) of each piece of a line; a style is the codes of the escape before it."""
-    style = ""
-    shown = re.split(r"\r|\x1b\[K", line)[-1]  # what was there before was progress, which the line replaces
-    for number, piece in enumerate(_STYLE.split(shown)):
-        if number % 2:
-            style = "" if piece in ("", "0") else f"{style};{piece}"
-        elif piece:
-            assert piece.isprintable(), repr(piece)
-            yield piece, style
-
-
-def _broken(runs: list[tuple[str, str]]) -> list[list[tuple[str, str]]]:
-    rows: list[list[tuple[str, str]]] = [[]]
-    room = COLUMNS
-    for text, style in runs:
-        while text:
-            if not room:
-                rows.append([])
-                room = COLUMNS
-            rows[-1].append((text[:room], style))
-            text, room = text[room:], room - min(room, len(text))
-    return rows
-
-
-def _texts(rows: list[list[tuple[str, str]]]) -> Iterator[str]:
-    for number, row in enumerate(rows):
-        column = 0
-        for text, style in row:
-            if text.strip():
-                codes = style.split(";")
-                colour = next((f' fill="{_COLOURS[code]}"' for code in codes if code in _COLOURS), "")
-                weight = ' font-weight="bold"' if {"1", "bold"} & set(codes) else ""
-                x, y = _EDGE + column * _CHAR, _EDGE + number * _LINE + 13
-                yield (
-                    f'<text x="{x:.1f}" y="{y}" textLength="{len(text) * _CHAR:.1f}" xml:space="preserve"'
-                    f"{colour}{weight}>{html.escape(text)}</text>"
-                )
-            column += len(text)
+        shown = re.split(r"\r|\x1b\[K", line)[-1]  # what was there before was progress, which the line replaces
+        console.print(Text.from_ansi(shown))
+    svg = console.export_svg(title="", unique_id="terminal")
+    svg = re.sub(r"@font-face {.*?}\s*", "", svg, flags=re.S)  # rich loads its font from the network
+    svg = svg.replace("Fira Code, monospace", 'ui-monospace, Menlo, Consolas, "DejaVu Sans Mono", monospace')
+    width, height = re.findall(r'viewBox="0 0 ([0-9.]+) ([0-9.]+)"', svg)[0]
+    size = f'width="{float(width) * _SCALE:.0f}" height="{float(height) * _SCALE:.0f}" role="img"'
+    return svg.replace("<svg ", f'<svg {size} aria-label="{html.escape(command)}" ', 1)
 
 
 def main() -> int:

@@ -25,7 +25,7 @@ do: stop: the same launch would fail in the same way: fix the cause first
   next: hcp check LAUNCH --select HCP002
   next: hcp explain HCP002
 seen too: 1 x exception-bare, 1 x peer-gone, 1 x srun-task
-"""
+"""  # noqa: E501
 
 
 def test_a_dead_job_in_text(hcp, tmp_path):
