@@ -30,7 +30,7 @@ _CONFIG_LAYERS = ("num_hidden_layers", "n_layer", "n_layers")
 _MEGATRON_DEFAULTS = ("linear_num_key_heads", "linear_num_value_heads")
 """Keys that Megatron gives a value for every model: there the attention variant says whether it is used."""
 MOST_LAYERS, MOST_MTP, MOST_NAME = 1024, 16, 60
-_GIVE = "correct it, or give the config.json beside the weights with --model"
+_GIVE = "correct it, or give the config.json next to the weights with --model"
 _UNKNOWN_LAYERS = {
     "mamba": "Mamba layers", "mamba2": "Mamba layers", "linear_attention": "linear attention",
     "conv": "convolution layers", "recurrent": "recurrent layers",
@@ -138,7 +138,7 @@ def _possible(sizes: ModelSizes, values: Mapping[str, Any]) -> None:
             raise HcpError(f"model: found {count} {what}; wanted at most {most}; {_GIVE}")
     if sizes.vocab < 1:
         names = "vocab_size or padded_vocab_size"
-        do = "give the config.json beside the weights with --model, or --assume vocab_size=N"
+        do = "give the config.json next to the weights with --model, or --assume vocab_size=N"
         raise HcpError(f"model: {names} is missing; wanted the size of the vocabulary; {do}")
 
 

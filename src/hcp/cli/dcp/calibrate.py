@@ -132,7 +132,7 @@ def _sizes_in(path: str) -> ModelSizes:
     except (ValueError, RecursionError):
         data = None
     if not isinstance(data, dict):
-        raise HcpError(f"{name}: found no JSON object, wanted a model's config.json; give the one beside the weights")
+        raise HcpError(f"{name}: found no JSON object, wanted a model's config.json; give the one next to the weights")
     return model_sizes(data)
 
 

@@ -71,7 +71,7 @@ def _config(path: str) -> dict[str, Any]:
     except (ValueError, RecursionError):
         data = None
     if not isinstance(data, dict):
-        raise HcpError(f"--model {visible(path)}: found no JSON object; wanted the config.json beside the weights")
+        raise HcpError(f"--model {visible(path)}: found no JSON object; wanted the config.json next to the weights")
     return data
 
 
