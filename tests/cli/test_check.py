@@ -252,8 +252,8 @@ NO_LAUNCH = {
     "build.sh": ("python setup.py build\n", "has no training command (1 other Python command(s))"),
     "train.py": ("import torch\n", "is Python, which is never executed"),
     "train.toml": ("[job]\n", "looks like a TOML configuration (torchtitan), which is not supported"),
-    "config.json": ('{"architectures": ["A"]}', "is a model's config.json, no launch"),
-    "plan.json": ('{"schema": "hcp.plan/1"}', "is a file of hcp's own (hcp.plan/1), no launch"),
+    "config.json": ('{"architectures": ["A"]}', "is a model's config.json, not a launch"),
+    "plan.json": ('{"schema": "hcp.plan/1"}', "is one of hcp's own files (hcp.plan/1), not a launch"),
     "pod.yaml": ("apiVersion: v1\nkind: Pod\nspec:\n  containers: [{name: a, image: b, command: [sleep]}]\n", "has"),
 }
 
