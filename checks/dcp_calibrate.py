@@ -186,7 +186,9 @@ def profile_of(everyone, sizes, options, device):
     def link(name):
         found = [rank["rings"][name] for rank in everyone if name in rank["rings"]]
         step_s = max(ring["first_byte_s"] for ring in found)
-        seconds = max(ring["s"] for ring in found) - step_s
+        whole = max(ring["s"] for ring in found)
+        # On a busy machine the first byte may take as long as all of them: then nothing is taken off.
+        seconds = whole - step_s if whole > step_s else whole
         bandwidth = found[0]["bytes"] / seconds if seconds > 0 else float("inf")
         return link_of(each, bandwidth, 3 * layers * step_s), bandwidth
 

@@ -106,7 +106,7 @@ def test_a_run_that_is_outside_of_its_allocation_says_what_it_wants(job):
     job.render("srun", "--in-allocation")
     done = job.slurm.run("bash", job.script, cwd=job.folder, check=False)
     assert done.returncode == 2 and done.stderr == (
-        "found no allocated nodes; wanted 2; run it inside salloc, with the options above\n"
+        "found no allocated nodes; wanted 2; run it inside salloc with the options above\n"
     )
 
 

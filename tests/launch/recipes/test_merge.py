@@ -164,12 +164,21 @@ def test_the_launcher_takes_the_loss_per_token_for_fine_tuning_with_cp(tmp_path:
         assert told.facts["calculate_per_token_loss"].value is taken
 
 
-@pytest.mark.parametrize(("bridge", "length"), [("0.3.1", 4096), ("0.4.2", 16384), ("0.6.2", 16384)])
+@pytest.mark.parametrize(("bridge", "length"), [("0.3.1", 16384), ("0.4.2", 4096), ("0.6.2", 4096)])
 def test_the_launcher_gives_the_model_the_datasets_length(tmp_path: Path, bridge: str, length: int) -> None:
     """v0.4.2: scripts/training/run_recipe.py, before `train_func`; v0.3.1 has no such lines. The recipe has 16384."""
-    run = "torchrun run_recipe.py --recipe llama3_8b_16k_pretrain_config model.seq_length=4096"
+    key = "dataset.seq_length" if bridge == "0.6.2" else "dataset.sequence_length"
+    run = f"torchrun run_recipe.py --recipe llama3_8b_16k_pretrain_config {key}=4096"
     told = launch(target=script(tmp_path, run), bridge=bridge, recipe=None)
     assert told.facts["seq_length"].value == length
+
+
+def test_a_models_length_that_the_launcher_replaces_is_shown_and_warned_about(hcp, tmp_path: Path) -> None:
+    run = "torchrun run_recipe.py --recipe llama3_8b_16k_pretrain_config model.seq_length=4096"
+    path = script(tmp_path, run)
+    assert launch(target=path, bridge="0.6.2", recipe=None).facts["seq_length"].value == 4096
+    printed = hcp("check", str(path), "--assume", "bridge=0.6.2").stdout
+    assert "warning LEN003" in printed and "found model.seq_length 4096, dataset.seq_length 16384" in printed
 
 
 def test_a_diffusion_recipe_does_not_fine_tune() -> None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from math import lcm
 from typing import Any
 
@@ -84,7 +84,7 @@ def _merged(reading: Reading, recipe: Recipe, named: Named, stated: str | None) 
     base = below._replace(unknown=recipe.unknown)
     edited = edit_settings(base, reading.settings, reading.unknown).reading
     if named.synchronizes and not recipe.release.startswith(_UNSYNCHRONIZED):
-        edited = _synchronized(edited)
+        edited = _synchronized(edited, {setting.key for setting in reading.settings})
     whole = bridge_reading(reading.dialect, reading.target, reading.form, edited.settings, complete=True)
     origin = FromRecipe(recipe.origin, {setting.key: setting for setting in below.settings}, stated)
     facts = {name: _from(fact, origin) for name, fact in whole.facts.items()}
@@ -113,16 +113,17 @@ _CP_SIZES = ("model.context_parallel_size", "dist.eval_context_parallel_size")
 _SPECS = "dataset.offline_packing_specs"
 
 
-def _synchronized(reading: Reading) -> Reading:
+def _synchronized(reading: Reading, stated: Collection[str]) -> Reading:
     """The settings as Bridge's launcher leaves them after the overrides (from 0.6 on recipe_runner.py, `sync_*`).
 
-    Before 0.6 it sets only the model's length, and no dataset has the keys that the others look for.
+    Before 0.6 it sets only the model's length, and no dataset has the keys that the others look for. A model's length
+    that the launch states is kept, although the launcher replaces it with the dataset's: LEN003 warns about that.
     """
     values = {setting.key: setting.value for setting in reading.settings}
     cp_sizes = [size for key in _CP_SIZES if isinstance(size := values.get(key), int)]
     edits = []
     length = next((values[key] for key in _DATASET_LENGTHS if isinstance(values.get(key), int)), None)
-    if length is not None and values.get("model.seq_length") != length:
+    if length is not None and values.get("model.seq_length") != length and "model.seq_length" not in stated:
         edits.append(Setting("model.seq_length", length))
     packs = values.get("dataset.enable_offline_packing")
     if (packs is not None or "dataset.enable_in_batch_packing" in values) and max(cp_sizes, default=1) > 1:

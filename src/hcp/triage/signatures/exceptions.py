@@ -40,7 +40,7 @@ EXCEPTIONS: tuple[Signature, ...] = (
     fault(
         "crash",
         r"[Cc]aught signal \d{1,2} \((?P<how>[^()]{1,60})\)|^(?P<how2>Segmentation fault|Bus error)\b|"
-        r"Fatal Python error: (?P<how3>Segmentation fault|Bus error|Aborted|Illegal instruction|Floating[ -]point \w+|"
+        r"Fatal Python error: (?P<how3>Segmentation fault|Bus error|Illegal instruction|Floating[ -]point \w+|"
         r"[A-Za-z_]\w{1,60}: .{1,200})|\bSignal: (?P<how4>[A-Z][\w ]{2,30}) \(\d{1,2}\)|"
         r"Program received signal (?P<how5>SIG[A-Z]{2,8})|\*\*\* Process received signal \*\*\*$",
         "a process crashed: {how}{how2}{how3}{how4}{how5}",
