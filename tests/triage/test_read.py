@@ -174,6 +174,12 @@ def test_a_requeue_that_the_job_asked_for_itself_is_not_what_ended_it(tmp_path):
     assert _failure(tmp_path, job_log=lost + end.replace("failed", "preempted") + requeue).signature.id == "preempted"
 
 
+def test_ranks_that_the_watchdog_aborted_are_not_the_cause_of_the_hang(tmp_path):
+    stalled = 'hcp-job: {"event": "stalled", "phase": 3, "reason": "training wrote no line for 8 s: it hangs"}\n'
+    failure = _failure(tmp_path, job=stalled, train="2: Fatal Python error: Aborted\n")
+    assert failure.signature.id == "hcp-stalled"
+
+
 def test_an_exception_of_any_name_is_the_cause_when_a_traceback_raises_it(tmp_path):
     """Its line holds none of the words that are searched for; other ranks write between its lines."""
     log = (
