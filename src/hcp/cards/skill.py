@@ -98,7 +98,7 @@ def judged_skill(folder: Path) -> SkillFaults:
 
 
 def files_of(folder: Path) -> list[str]:
-    """The files of a skill, by their paths in it. Python's own caches are left out: pip writes them into installed packs.
+    """The files of a skill, by their paths in it, without Python's caches, which pip writes into installed packs.
 
     Raises:
         HcpError: some are links, pipes or devices, or there are more than `MAX_FILES`.

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import difflib
 import re
+from typing import Any
 
 import click
 
@@ -31,7 +32,7 @@ def usage_message(error: click.ClickException) -> str:
     return error.format_message()
 
 
-def _wanted(kind: click.ParamType) -> str | None:
+def _wanted(kind: click.ParamType[Any]) -> str | None:
     if isinstance(kind, click.Choice):
         return "one of " + ", ".join(map(str, kind.choices))
     if isinstance(kind, click.IntRange):

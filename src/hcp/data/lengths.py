@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import sys
 from collections.abc import Sequence
 from io import BytesIO
@@ -49,6 +50,9 @@ def read_lengths(source: str, field: str | None = None, take: int | None = None)
         with open_input(source) as file:
             return _of_stream(file, source, field, take)
     except (OSError, ValueError) as error:
+        if "," in source and not os.path.exists(source):
+            odd = next((word for word in source.split(",") if not word.strip().isdigit()), "")
+            raise HcpError(f"--lengths {source:.80}: found {odd.strip()[:80]!r} among numbers; {_WANTED}") from None
         reason = error.strerror if isinstance(error, OSError) and error.strerror else "not a file name"
         raise HcpError(f"--lengths {source:.80}: cannot be read ({reason}); {_WANTED}") from None
 

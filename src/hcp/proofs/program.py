@@ -217,7 +217,7 @@ def _require(needs: Sequence[str], options: argparse.Namespace) -> None:
     if missing:
         names = ", ".join(_PACKAGES.get(name, name) for name in missing)
         extra = "te" if "transformer_engine" in missing else "megatron"
-        raise HcpError(f"{names} not installed: pip install 'megatron-hcp[{extra}]'")
+        raise HcpError(f"{names} not installed: pip install '.[{extra}]' in a checkout")
 
 
 def _versions() -> dict[str, str | None]:

@@ -140,7 +140,8 @@ def test_lengths_come_from_a_file_or_standard_input_in_every_form(
 @pytest.mark.parametrize(
     "arguments, stdin, says",
     [
-        (("--lengths", "1,x"), None, "cannot be read"),
+        (("--lengths", "1,x"), None, "found 'x' among numbers"),
+        (("--lengths", "x.txt"), None, "x.txt: cannot be read"),
         (("--lengths", "-"), "", "-: found no sequence"),
         (("--lengths", "-"), "12\nx\n", "-:2: found 'x'; wanted the length of a sequence"),
         (("--lengths", "-"), '{"a": 1}\n', "-:1: found the fields a; wanted a length, such as length"),
