@@ -36,6 +36,7 @@ TABLES = Tables(
         (r"please use --num-virtual-stages-per-pipeline-rank", ("PIPE005",)),
         (r"FSDP always requires CUDA_DEVICE_MAX_CONNECTIONS", ("ENV001",)),
         (r"sequence parallelism must be used", ("MOE003",)),
+        (r"recompute_(num_layers|method) must be|recompute method is not yet supported", ("MEM001",)),
     ),
     unrelated=(
         (r"invalid choice|expected (at least )?one argument|invalid \w+ value", "argparse: a value, not a relation"),

@@ -29,7 +29,7 @@ BY_ID: dict[str, Rule]
 
 
 def _common() -> tuple[Rule, ...]:
-    from hcp.rules import batch, env, key, load, loss, moe, par, perf, tp
+    from hcp.rules import batch, env, key, load, loss, mem, moe, par, perf, tp
     from hcp.rules import len as data_lengths
     from hcp.rules.attn import command_line, invariance
     from hcp.rules.cp import attention, backends, comm_types, heads, lengths, modes
@@ -46,7 +46,7 @@ def _common() -> tuple[Rule, ...]:
         cp
         + hcp
         + ranks_and_jobs
-        + _rules_in(batch, command_line, data_lengths, env, invariance, key, load, loss, moe, perf)
+        + _rules_in(batch, command_line, data_lengths, env, invariance, key, load, loss, mem, moe, perf)
     )
 
 
