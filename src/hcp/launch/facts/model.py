@@ -243,6 +243,14 @@ MODEL_FACTS: tuple[FactSpec, ...] = (
         "MoE dispatcher",
         defaults={"verl": "alltoall"},
     ),
+    field_spec(
+        "moe_shared_expert_overlap",
+        "bool",
+        "moe_shared_expert_overlap",
+        False,
+        "shared experts run during the dispatcher's communication",
+        defaults={"bridge": UNKNOWN},
+    ),
     field_spec("moe_router_fusion", "bool", "moe_router_fusion", False, "fused MoE router", kept=True),
     FactSpec(
         "router_replay",
