@@ -51,5 +51,6 @@ TABLES = Tables(
         "CP006": "raised where the model is built",
         "MODEL001": "raised where the model is built",
         "CP027": "raised where the last layer is built",
+        "TP004": "raised where the layers are built",
     },
 )
