@@ -76,7 +76,7 @@ def _complete(name: str, reading: Reading | HcpError, assumed: str) -> Iterator[
 
 
 def _is_usable(reading: Reading) -> bool:
-    """Whether no value of the launch is refused; a mistake of upstream's own script is no launch to hide settings of."""
+    """Whether no value of the launch is refused: upstream has scripts that its own parser would refuse."""
     try:
         build_launch(reading)
     except HcpError:
