@@ -40,6 +40,19 @@ DIALECTS: dict[str, frozenset[str]] = {
     "NeMo": frozenset(("mlm",)),  # a comparison with Megatron-LM starts its pretrain_gpt.py
     "Megatron-LM": frozenset(("mlm",)),
     "Megatron-Bridge": frozenset(("bridge", "mlm")),
+    "geodesic-megatron": frozenset(("bridge",)),  # a fork of Megatron-Bridge
+    "Megatron-LM-das": frozenset(("mlm",)),  # forks of Megatron-LM, and programs around its training script
+    "Megatron-LM-AutoTuner": frozenset(("mlm",)),
+    "Megatron-LLM": frozenset(("mlm",)),
+    "zero-bubble-pipeline-parallelism": frozenset(("mlm",)),
+    "YaLM-100B": frozenset(("mlm",)),
+    "bigscience": frozenset(("mlm",)),
+    "SimuMax": frozenset(("mlm",)),
+    "TransformerEngine": frozenset(("mlm",)),  # its tests start Megatron-LM
+    "nvidia-resiliency-ext": frozenset(("mlm",)),  # its examples start Megatron-LM
+    "Megatron-Dion": frozenset(("mlm",)),
+    "megatron-sft-recipes": frozenset(("ms-swift",)),
+    "VERL-Maze": frozenset(("verl",)),
     "verl": frozenset(("verl",)),
 }
 FORCED: tuple[Dialect | None, ...] = (None, "bridge", "mlm", "verl", "nemo-rl")
