@@ -149,6 +149,7 @@ def test_lengths_come_from_a_file_or_standard_input_in_every_form(
         (("--lengths", "-"), '{"length": 1}\n{"length"\n', "-:2: found '{\"length\"', not JSON"),
         (("--lengths", "-"), '{"length": true}\n', "-:1: found 'true'"),
         (("--lengths", "0"), None, "found '0'"),
+        (("--lengths", "1,024"), None, "found '024'; wanted numbers without leading zeros: 1024, not 1,024"),
         (("--lengths=-5,5",), None, "found '-5'; wanted the length of a sequence"),
         (("--lengths", "-", "--field", "b"), "12\n", "-:1: found '12', which has no fields"),
         (("--lengths", "100", "--cost", ""), None, "--cost: found no number"),
