@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import random
+from dataclasses import replace
 from itertools import pairwise
 from pathlib import Path
 
@@ -189,3 +190,24 @@ def test_a_layout_that_barely_fits_is_not_passed_over() -> None:
     assert best and found
     assert found[0].seconds == pytest.approx(best[0], rel=1e-9)
     assert found[0].peak_gib > 0.75 * usable_gib(job.gpu)
+
+
+def test_tp_crosses_nodes_where_pipelines_would_stand_still() -> None:
+    """Eight sequences on 512 GPUs without CP: at most eight replicas, of 64 GPUs. TP 8 leaves eight stages and one
+    micro-batch, an eighth of the throughput; NVIDIA measured more than that (NeMo, long sequences, 512K)."""
+    model = plan_model({**DENSE, "num_hidden_layers": 32})
+    job = PlanJob(512, 8, gpu_named("h100"), 8, 524288, 8)
+    rates = rates_of(job.gpu, "bf16", {})
+    best, inside = (plan_job(model, job, rates, {"cp": 1, **fixed}).best[0] for fixed in ({}, {"tp": 8}))
+    assert best.layout.tp > 8
+    assert best.time and inside.time and best.time.seconds < inside.time.seconds
+
+
+def test_before_pipeline_layouts_the_layers_divide_by_all_chunks() -> None:
+    model = plan_model({**DENSE, "num_hidden_layers": 30})
+    job = PlanJob(32, 8, gpu_named("h100"), 8, 4096, 128)
+    for release, splits in (("0.12.3", {True}), ("0.13.0", {True, False})):
+        space = Space(model, replace(job, versions={"mcore": release}), {})
+        sizes = {(pp, vp) for pp, chunks in space.pipelines(Layout()) for vp in chunks}
+        assert {30 % (pp * vp) == 0 for pp, vp in sizes} == splits
+        assert (2, 3) in sizes

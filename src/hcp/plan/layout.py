@@ -57,6 +57,7 @@ class PlanJob:
     `fp32_gradients`: gradients are added up and reduced in fp32 (grad_reduce_in_fp32), else in bf16.
     `sharded_optimizer`: the distributed optimizer is on. `marks`: what of the launch no formula covers, in words.
     `overlaps_ep`: EP's exchange runs beside other work (overlap_moe_expert_parallel_comm); None: nobody says it.
+    `overlaps_tp`: TP's collectives run beside matrix products (tp_comm_overlap); None: nobody says it.
     `whole_graph`: a whole iteration is one CUDA graph (cuda_graph_impl full_iteration); None: nobody says it.
     `fp8_weights`: fp8 and mxfp8 training keeps no bf16 weights (fp8_param_gather), as Bridge's precisions set it.
     """
@@ -74,6 +75,7 @@ class PlanJob:
     fp8_weights: bool = True
     sharded_optimizer: bool = True
     overlaps_ep: bool | None = None
+    overlaps_tp: bool | None = None
     whole_graph: bool | None = None
     marks: tuple[str, ...] = ()
 

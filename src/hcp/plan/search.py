@@ -22,7 +22,8 @@ from hcp.plan.memory.activations import layer_saved
 from hcp.plan.memory.peak import stage_terms
 from hcp.plan.model import PlanModel
 from hcp.plan.space import Fixed, Space
-from hcp.plan.time.layer import Mlp, RankElements, Work, joined, weights_of
+from hcp.plan.time.layer import Mlp, Work, joined
+from hcp.plan.time.shapes import RankElements, weights_of
 from hcp.plan.time.step import (
     Kinds,
     data_parallel_seconds,
