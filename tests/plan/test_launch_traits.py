@@ -194,5 +194,18 @@ def test_tp_is_hidden_by_userbuffers_in_one_nvlink_domain_alone() -> None:
     assert exposed(on, 8) == pytest.approx(constants()["tp.overlapped"].value * exposed(plain, 8))
     assert exposed(on, 16) == exposed(plain, 16)
     b200 = gpu_named("b200")
-    known = {"bridge": "0.4.0"}
-    assert rates_of(b200, "mxfp8", known).tp_overlapped < 1 == rates_of(b200, "nvfp4", known).tp_overlapped
+    recipes = [replace(JOB, gpu=b200, precision=each, versions={"bridge": "0.4.0"}) for each in ("mxfp8", "nvfp4")]
+    assert [rates_for(job).tp_overlapped < 1 for job in recipes] == [True, False]
+
+
+@pytest.mark.parametrize(
+    ("text", "in_place"),
+    [
+        ("", None),
+        ("--cross-entropy-loss-fusion", None),  # native, by default
+        ("--cross-entropy-loss-fusion --cross-entropy-fusion-impl te", True),
+        ("--cross-entropy-loss-fusion --cross-entropy-fusion-impl native", False),
+    ],
+)
+def test_the_loss_is_in_place_with_transformer_engines_fusion(text: str, in_place: bool | None) -> None:
+    assert traits("mlm", f"{SIZES} {text}").loss_in_place is in_place

@@ -67,11 +67,6 @@ graph, with EP's exchange overlapped and attention in FP8.
 Source: _enable_hybridep_full_iteration_mxfp8, perf_recipes/qwen/common.py of Megatron-Bridge, and its like."""
 
 
-TP_NOT_OVERLAPPED = "nvfp4"
-"""The precision in which Bridge's recipes of Llama turn tp_comm_overlap off.
-Source: llama31_llm_pretrain.py of its scripts/performance, 0.2.0 to 0.5.1; perf_recipes/llama of 0.6.0."""
-
-
 def constants() -> dict[str, Constant]:
     """Every constant by name, those of GPUs as gpu.NAME: the part of the common rates that it reaches."""
     table = {name: Constant(FITTED[name], *words) for name, words in _WORDS.items()}
@@ -123,7 +118,7 @@ class Rates:
 
 def rates_of(
     gpu: Gpu, precision: str, versions: Mapping[str, str], values: Mapping[str, float] | None = None,
-    overlaps_ep: bool | None = None, whole_graph: bool | None = None, overlaps_tp: bool | None = None,
+    overlaps_ep: bool | None = None, whole_graph: bool | None = None, overlaps_tp: bool = False,
 ) -> Rates:  # fmt: skip
     """The rates of that GPU and precision.
 
@@ -133,8 +128,7 @@ def rates_of(
             the stated release, on Blackwell.
         whole_graph: whether a whole iteration is one CUDA graph, which leaves the host nothing to start; None: as
             Bridge's recipes have it.
-        overlaps_tp: whether TP's collectives run beside matrix products; None: as Bridge's recipes of dense models
-            have it where its release is stated, else not, which is Megatron-LM's default.
+        overlaps_tp: whether TP's collectives run beside matrix products.
     """
     value = {**FITTED, **(values or {})}
     marks = []
@@ -153,8 +147,6 @@ def rates_of(
     )
     graphed = graphed and overlaps_ep is not False and whole_graph is not False
     overlapped = (graphed or not blackwell) if overlaps_ep is None else overlaps_ep
-    if overlaps_tp is None:
-        overlaps_tp = package in versions and precision != TP_NOT_OVERLAPPED
     starts = 0.0 if graphed or whole_graph else 1.0
     return Rates(
         gemm_flops=peak * value[f"gemm.{precision}"] * part,
@@ -186,4 +178,4 @@ def rates_of(
 
 def rates_for(job: PlanJob, values: Mapping[str, float] | None = None) -> Rates:
     """The rates of that job; `values` replace fitted constants by name."""
-    return rates_of(job.gpu, job.precision, job.versions, values, job.overlaps_ep, job.whole_graph, job.overlaps_tp)
+    return rates_of(job.gpu, job.precision, job.versions, values, job.overlaps_ep, job.whole_graph, job.has_userbuffers)

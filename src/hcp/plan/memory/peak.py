@@ -9,7 +9,7 @@ from functools import lru_cache
 from hcp.core.cost.gpus import Gpu
 from hcp.plan.layout import Layout, PlanJob
 from hcp.plan.memory.activations import layer_saved
-from hcp.plan.memory.buffers import cp_buffers, dummy_gradients, layer_transient, output_end, workspaces
+from hcp.plan.memory.buffers import cp_buffers, dummy_gradients, layer_transient, output_end, userbuffers, workspaces
 from hcp.plan.model import PlanModel
 from hcp.plan.weights import parameters, stage_kinds
 
@@ -97,6 +97,7 @@ class _Parts:
             "layer backward": _layer_backward(model, layout, job), "CP buffers": cp_buffers(model, layout, job),
         }  # fmt: skip
         self.output = output_end(model, layout, job)
+        self.userbuffers = userbuffers(model, layout, job)
 
     def held(self, stage: int) -> list[int]:
         """Layers of each kind whose activations the stage holds at its fullest, of all micro-batches in flight."""
@@ -117,11 +118,11 @@ class _Parts:
         """The sum of `terms`."""
         dense, moe = self.held(stage)
         kept = dense * self.saved_sums[False] + moe * self.saved_sums[True]
-        return self.states[stage][1] + kept + max(self.transients(stage).values())
+        return self.states[stage][1] + self.userbuffers + kept + max(self.transients(stage).values())
 
     def terms(self, stage: int) -> dict[str, float]:
         """Bytes of the stage at its peak."""
-        terms = dict(self.states[stage][0])
+        terms = {**self.states[stage][0], "userbuffers": self.userbuffers}
         for count, saved in zip(self.held(stage), self.saved):
             for name, size in saved.items() if count else ():
                 terms[f"kept: {name}"] = terms.get(f"kept: {name}", 0.0) + count * size
