@@ -142,9 +142,9 @@ _LONG_VERSIONS = {"te": "1.5", "mcore": "0.6"}
 def long_rows(path: str | Path) -> Iterator[Measured]:
     """The layouts of NeMo's table of long sequences: Llama 2 7B, fp8, H100; seconds out of their TFLOP/s.
 
-    Gradients in bf16 and bf16 weights beside those in fp8, as the container's launch of that model in fp8 has them;
-    ub_tp_comm_overlap is off in its configuration. Source: examples/training/llama/h100/llama2_7b_fp8.sh and
-    conf/training/llama/llama2_7b.yaml of NeMo-Framework-Launcher 24.03.01.
+    Gradients in bf16 and bf16 weights beside those in fp8, as the container's launch of that model in fp8 has them; its
+    configuration leaves ub_tp_comm_overlap off and knows no cross_entropy_loss_fusion yet. Source:
+    examples/training/llama/h100/llama2_7b_fp8.sh, conf/training/llama/llama2_7b.yaml, NeMo-Framework-Launcher 24.03.01.
     """
     gpu, model = gpu_named("h100"), model_named("llama2-7b")
     for line in Path(path).read_text().splitlines():
@@ -153,7 +153,7 @@ def long_rows(path: str | Path) -> Iterator[Measured]:
         layout = Layout(tp=row["tp"], cp=row["cp"], pp=row["pp"])
         job = PlanJob(
             row["gpus"], 8, gpu, 8, length, LONG_TOKENS // length, "fp8", False, _LONG_VERSIONS, fp32_gradients=False,
-            fp8_weights=False, overlaps_tp=False,
+            fp8_weights=False, overlaps_tp=False, loss_in_place=False,
         )  # fmt: skip
         seconds = model_flops(model, length) * LONG_TOKENS / row["gpus"] / row["tflops_with_cp"] / 1e12
         yield Measured(f"long {row['seq_k']}k {layout}", model, layout, job, seconds, "long")

@@ -19,6 +19,7 @@ from hcp.plan.found import TIED
 from hcp.plan.layout import Layout, PlanJob
 from hcp.plan.legal import forbidden
 from hcp.plan.memory import memory, usable_gib
+from hcp.plan.memory.peak import MEMORY_ERROR
 from hcp.plan.model import PlanModel, plan_model
 from hcp.plan.search import WINDOW, search
 from hcp.plan.space import Fixed, Space, parse_fixed
@@ -44,8 +45,8 @@ JOBS = {
 
 
 def fastest(model: PlanModel, job: PlanJob, rates: Rates, fixed: Fixed, covered: bool) -> tuple[float, Layout] | None:
-    """The fastest of all layouts that fit, looked at one by one."""
-    usable = usable_gib(job.gpu)
+    """The fastest of all layouts that surely fit, looked at one by one."""
+    usable = usable_gib(job.gpu) / (1 + MEMORY_ERROR)
     fitting = [
         layout
         for layout in Space(model, job, fixed, covered).every()
@@ -211,3 +212,15 @@ def test_before_pipeline_layouts_the_layers_divide_by_all_chunks() -> None:
         sizes = {(pp, vp) for pp, chunks in space.pipelines(Layout()) for vp in chunks}
         assert {30 % (pp * vp) == 0 for pp, vp in sizes} == splits
         assert (2, 3) in sizes
+
+
+def test_a_layout_at_the_end_of_the_memory_is_first_only_where_nothing_else_fits() -> None:
+    model, job = plan_model(DENSE), JOBS["eight GPUs"]
+    rates = rates_of(job.gpu, "bf16", {})
+    first = plan_job(model, job, rates, {}).best[0]
+    assert first.memory
+    # The GPU that the fastest layout just fits into: 1 GiB is CUDA's, as usable_gib has it.
+    just = replace(job, gpu=job.gpu._replace(reported_mib=int((first.memory.peak * 1.001 + 1) * 1024) + 1))
+    search_all, alone = (plan_job(model, just, rates, fixed) for fixed in ({}, parse_fixed((str(first.layout),))))
+    assert first.layout in [tight.layout for tight in search_all.found.tight]
+    assert search_all.best[0].layout != first.layout == alone.best[0].layout

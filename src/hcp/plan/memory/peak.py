@@ -22,6 +22,10 @@ _RESERVED = 1.0
 """GiB of CUDA's context, and of NCCL's buffers, at the least. Published layouts leave no more: Llama2-7B at 4K tokens
 ran at 72 of 79 GiB, which a margin of 12 % calls impossible."""
 
+MEMORY_ERROR = 0.008
+"""How far a peak may be off: no measured one is by more. The fullest published layout that ran and fits by this count
+takes 98.9 % of what torch may allocate."""
+
 
 @dataclass(frozen=True)
 class PlanMemory:
@@ -31,6 +35,11 @@ class PlanMemory:
     stage: int
     peak: float
     by_stage: tuple[float, ...]
+
+
+def is_tight(peak_gib: float, gpu: Gpu) -> bool:
+    """Whether that peak is as near to the end of the GPU's memory as it may be off."""
+    return peak_gib * (1 + MEMORY_ERROR) > usable_gib(gpu)
 
 
 def usable_gib(gpu: Gpu) -> float:
