@@ -28,7 +28,7 @@ PRIORS = {
     "bias.passes": 2.0,
     "gemm.grouped.hopper": 0.4, "gemm.grouped.blackwell": 0.71, "gemm.unaligned": 0.85, "casts.nvfp4": 1.5,
     "attention.hopper": 0.65, "attention.blackwell": 0.55, "attention.graphed": 1.3, "bandwidth": 0.75,
-    "tp.exposed": 0.2, "ep.exposed": 0.9,
+    "tp.exposed": 0.7, "tp.overlapped": 0.3, "ep.exposed": 0.9,
     "ep.overlapped": 0.25, "dp.exposed": 0.3,
     "host.expert": 6e-4, "host.overlap": 2.5e-3,
     "gpu.h100": 1.0, "gpu.b200": 0.95, "gpu.b300": 0.95, "gpu.gb200": 0.95, "gpu.gb300": 1.0,

@@ -134,8 +134,11 @@ def _answered(
         launch = load_launch(target or "", options)
         facts = {name: fact.value for name, fact in launch.facts.items()}
         traits = traits_of(facts, last_words((item.key, item.value) for item in launch.reading.settings))
-        if launch.dialect == "mlm":  # both are off unless asked for
-            traits = traits._replace(overlaps_ep=bool(traits.overlaps_ep), whole_graph=bool(traits.whole_graph))
+        if launch.dialect == "mlm":  # all are off unless asked for
+            traits = traits._replace(
+                overlaps_ep=bool(traits.overlaps_ep), whole_graph=bool(traits.whole_graph),
+                loss_in_place=bool(traits.loss_in_place),
+            )  # fmt: skip
     else:
         facts, traits = {name: fact.value for name, fact in assumed_facts(options).items()}, PLAIN
     unknown = launch.unknown if is_launch else {}

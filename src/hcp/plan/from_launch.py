@@ -100,6 +100,8 @@ def job_of(given: Mapping[str, Any], facts: Facts, versions: Mapping[str, str], 
         fp32_gradients=traits.fp32_gradients,
         sharded_optimizer=traits.sharded_optimizer,
         overlaps_ep=traits.overlaps_ep,
+        overlaps_tp=traits.overlaps_tp,
+        loss_in_place=traits.loss_in_place is not False,
         whole_graph=traits.whole_graph,
         marks=traits.job_marks,
     )

@@ -28,6 +28,8 @@ class Traits(NamedTuple):
     sharded_optimizer: bool = True
     fp32_gradients: bool = True
     overlaps_ep: bool | None = None
+    overlaps_tp: bool | None = None
+    loss_in_place: bool | None = None
     whole_graph: bool | None = None
     job_marks: tuple[str, ...] = ()
     layout_marks: tuple[str, ...] = ()
@@ -54,6 +56,8 @@ def traits_of(facts: Facts, settings: Settings) -> Traits:
         sharded_optimizer=_is_sharded(facts, settings),
         fp32_gradients=_adds_in_fp32(settings),
         overlaps_ep=_flag(settings, "overlap_moe_expert_parallel_comm"),
+        overlaps_tp=_overlaps_tp(facts, settings),
+        loss_in_place=_has_loss_in_place(settings),
         whole_graph=_has_whole_graph(settings),
         job_marks=("FSDP has no formula: weights and gradients are counted whole on each rank",) * _has_fsdp(facts),
         layout_marks=(*_recomputation(facts, settings), *_split(facts), *_sequence(facts)),
@@ -87,6 +91,25 @@ def _has_whole_graph(settings: Settings) -> bool | None:
     """Whether one CUDA graph holds a whole iteration: cuda_graph_impl says it, in earlier releases cuda_graph_scope."""
     said = [_listed(settings[name]) for name in ("cuda_graph_impl", "cuda_graph_scope") if name in settings]
     return any("full_iteration" in words for words in said) if said else None
+
+
+def _overlaps_tp(facts: Facts, settings: Settings) -> bool | None:
+    """Whether Transformer Engine's userbuffers overlap TP's collectives with matrix products.
+
+    They take sequence parallelism: validate_args of Megatron-LM refuses them without it.
+    """
+    if facts.get("sequence_parallel") is False:
+        return False
+    stated = facts.get("tp_comm_overlap")
+    return _flag(settings, "tp_comm_overlap") if stated is None else bool(stated)
+
+
+def _has_loss_in_place(settings: Settings) -> bool | None:
+    """Whether Transformer Engine's cross entropy writes gradients over logits; megatron-core's own has both in fp32."""
+    fuses, by = _flag(settings, "cross_entropy_loss_fusion"), _last(settings.get("cross_entropy_fusion_impl"))
+    if fuses is False:
+        return False
+    return None if by is None else str(by) == "te"
 
 
 def _has_fsdp(facts: Facts) -> bool:

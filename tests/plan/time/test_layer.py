@@ -183,11 +183,16 @@ def test_the_host_starts_the_kernels_of_each_expert_unless_a_graph_does() -> Non
 
 
 def test_tp_gathers_what_is_cast_already() -> None:
-    """Six gathers and four scatters of a layer: in bf16 20 bytes for each element, 14 with gathers of 8 bits."""
-    model = plan_model(LLAMA)
-    fp8 = rates_of(H100, "fp8", {})
-    bf16_s, fp8_s = (Work(model, JOB, rates).front(Layout(tp=4)).tp for rates in (RATES, fp8))
-    assert fp8_s / bf16_s == pytest.approx(14 / 20)
+    """Six gathers and four scatters of a layer: in bf16 20 bytes for each element, 14 with gathers of 8 bits.
+
+    In NVFP4 a gather takes half a byte, and a scale of one byte for each 16.
+    """
+    model, seconds = plan_model(LLAMA), {}
+    for precision in ("bf16", "fp8", "nvfp4"):
+        job = replace(JOB, precision=precision)
+        seconds[precision] = Work(model, job, rates_of(H100, precision, {})).front(Layout(tp=4)).tp
+    assert seconds["fp8"] / seconds["bf16"] == pytest.approx(14 / 20)
+    assert seconds["nvfp4"] / seconds["bf16"] == pytest.approx((6 * 9 / 16 + 8) / 20)
 
 
 def test_a_rank_casts_its_own_share_and_hopper_transposes_what_all_sent() -> None:

@@ -9,8 +9,9 @@ from functools import lru_cache
 from hcp.plan.constants import Rates
 from hcp.plan.layout import Layout, PlanJob, stage_layers
 from hcp.plan.model import PlanModel
-from hcp.plan.time.layer import LayerSeconds, RankElements, Units, Work, weights_of
+from hcp.plan.time.layer import LayerSeconds, Units, Work
 from hcp.plan.time.links import ring_bandwidth
+from hcp.plan.time.shapes import RankElements, weights_of
 
 WORST_STAGE = 0.2
 """How far a micro-batch takes the longest stage's time and not the mean: recipes balance the stages by hand."""
