@@ -146,7 +146,7 @@ def _answered(
     if is_own:
         job = replace(job, marks=(*job.marks, *traits.layout_marks, *open_marks(unknown, given)))
     rates = rates_for(job)
-    notes = _assumed(job, is_launch, facts, given)
+    notes = [*_assumed(job, is_launch, facts, given), *_positions(model, job)]
     if job.overlaps_ep is None and rates.is_ep_overlapped and model.sizes.experts:
         notes.append("EP's exchange is overlapped, as in Bridge's recipes (overlap_moe_expert_parallel_comm)")
     notes += [] if is_own else traits.layout_marks
@@ -170,11 +170,23 @@ def _answered(
     best = planned.best[0]
     rivals = [item.layout for item in planned.best[1:] if _exchange(item.layout) != _exchange(best.layout)]
     asked = [judge(model, parse_layout(text), job, rates) for text in others]
+    if best.layout.mbs > 1 and "mbs" not in axes:
+        notes.append(f"a micro-batch may be of any size, here {best.layout.mbs} sequences; --fix mbs=1 keeps it at one")
     return Shown(
         model, job, rates, planned.best, notes, legal=found.legal, frontier=planned.frontier,
         flips=flips(model, best.layout, rivals, job, rates)[:MOST_FLIPS],
-        reasons=[(item, why_not(item, best)) for item in asked],
+        reasons=[(item, why_not(model, item, best, job, rates)) for item in asked],
     )  # fmt: skip
+
+
+def _positions(model: Any, job: Any) -> list[str]:
+    """What a sequence longer than the model's positions takes for granted."""
+    if not 0 < model.max_positions < job.seq_length:
+        return []
+    return [
+        f"the model can take {job.seq_length} tokens, more than its {model.max_positions} positions: rotary scaling "
+        "(rope_theta, YaRN) is yours to settle, and no override below sets it"
+    ]
 
 
 def _exchange(layout: Any) -> tuple[object, ...]:

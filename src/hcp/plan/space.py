@@ -121,7 +121,14 @@ class Space:
             if rest % pp or pp > (work if "pp" in self.fixed else work - 2):  # a stage without layers, where asked
                 continue
             chunks = {-(-work // (pp * vp)): vp for vp in range(work // pp, 0, -1)} if pp > 1 else {work: 1}
-            yield pp, self._values("vp", tuple(sorted(chunks.values())))
+            sizes = self._values("vp", tuple(sorted(chunks.values())))
+            if self.model.mixers.pattern:
+                sizes = tuple(vp for vp in sizes if self._stages_can_be_written(replace(attention, pp=pp, vp=vp)))
+            yield pp, sizes
+
+    def _stages_can_be_written(self, layout: Layout) -> bool:
+        """Whether a model with a layer pattern can have these stages."""
+        return "PIPE005" not in forbidden(self.model, layout, self.job)
 
     def experts(self, attention: Layout) -> Iterator[tuple[int, int]]:
         """EP and ETP; ETP is 1 or, as Megatron's default, TP."""
