@@ -82,6 +82,22 @@ def test_a_launch_is_explained_with_its_own_layout(hcp: Hcp, root: Path) -> None
     assert data["job"]["seq_length"] == 131072
 
 
+@pytest.mark.parametrize("name", ["mlm_hcp.sbatch", "bridge_hcp.yaml"])
+def test_a_launch_of_the_examples_fits_the_gpus_that_it_asks_for(hcp: Hcp, root: Path, name: str) -> None:
+    (item,) = planned(hcp, root, "plan", f"examples/{name}", "--gpu", "h100", "--gpus", "32", *MODEL[1:])["layouts"]
+    assert (item["layout"]["hcp_sizes"], item["legal"], item["fits"]) == ([4, 2], True, True)
+
+
+def test_recompute_activations_is_selective_recomputation(hcp: Hcp, root: Path, tmp_path: Path) -> None:
+    text = (root / "examples" / "mlm_hcp.sbatch").read_text()
+    found = []
+    for more in ("", " --recompute-activations", " --recompute-activations --recompute-granularity full"):
+        (tmp_path / "train.sbatch").write_text(text.replace("    --bf16\n", f"    --bf16{more}\n"))
+        (item,) = planned(hcp, root, "plan", str(tmp_path / "train.sbatch"), "--gpu", "h100", *MODEL[1:])["layouts"]
+        found.append(item["layout"]["recompute"])
+    assert found == ["none", "selective", "full"]
+
+
 def test_the_overrides_of_a_plan_pass_the_check(hcp: Hcp, root: Path) -> None:
     layouts = planned(hcp, root, *GIVEN, "--top", "4", "--fix", "cp_comm_type=a2a+p2p")["layouts"]
     assert layouts

@@ -12,6 +12,8 @@ from hcp.plan.found import TIED
 from hcp.plan.layout import RECOMPUTE, PlanJob
 from hcp.plan.model import PlanModel
 
+KEPT, ACTIVATIONS = "kept: ", "activations"
+"""How terms of the memory begin that layers keep for their backward pass, and what they are together."""
 MOST_PARTS = 3
 """Parts of the memory that are named."""
 
@@ -54,7 +56,7 @@ def why_not(model: PlanModel, other: Judged, best: Judged, job: PlanJob, rates: 
         over = f"{other.over_gib:.1f} GiB more than the {other.usable_gib:.1f} GiB of a GPU"
         again = more_recomputed(model, other, job, rates)
         return Reason(
-            "memory", f"{over}: {held_parts(other.memory.terms)}{_with_more(again, best)}",
+            "memory", f"{over}: {_largest(other.memory.terms)}{_with_more(again, best)}",
             over_gib=other.over_gib, term=largest, recomputed=again,
         )  # fmt: skip
     slower = other.time.seconds / best.time.seconds - 1
@@ -78,21 +80,25 @@ def _with_more(again: Judged | None, best: Judged) -> str:
     return f"; with {word} it fits at {again.memory.peak:.1f} GiB and takes {again.time.seconds:.4g} s, {than}"
 
 
-def held_parts(terms: Mapping[str, float]) -> str:
-    """The largest parts of the memory, all activations as one.
+def held_parts(terms: Mapping[str, float]) -> dict[str, float]:
+    """The parts of the memory, all that layers keep for their backward pass as activations.
 
-    >>> held_parts({"weights": 2.0, "kept: mlp": 3.0, "kept: norms": 1.5, "optimizer": 0.4, "gradients": 4.0})
-    'activations 4.5, gradients 4, weights 2 GiB'
+    >>> held_parts({"weights": 2.0, "kept: mlp": 3.0, "kept: norms": 1.5})
+    {'weights': 2.0, 'activations': 4.5}
     """
     parts: dict[str, float] = {}
     for name, value in terms.items():
-        part = "activations" if name.startswith(_KEPT) else name
+        part = ACTIVATIONS if name.startswith(KEPT) else name
         parts[part] = parts.get(part, 0.0) + value
+    return parts
+
+
+def _largest(terms: Mapping[str, float]) -> str:
+    parts = held_parts(terms)
     most = sorted(parts, key=lambda part: -parts[part])[:MOST_PARTS]
     return ", ".join(f"{part} {parts[part]:.3g}" for part in most) + " GiB"
 
 
-_KEPT = "kept: "
 _WORDS = {
     "gemm": "matrix products", "attention": "attention", "memory_bound": "memory-bound operations",
     "tp": "exposed TP communication", "ep": "exposed EP communication", "cp": "exposed CP communication",
@@ -105,13 +111,3 @@ _WORDS = {
 def words(term: str) -> str:
     """A term of the time in words."""
     return _WORDS.get(term, term)
-
-
-def held_words(term: str) -> str:
-    """A term of the memory in words: what is kept for the backward pass are activations.
-
-    >>> held_words("kept: mlp"), held_words("weights")
-    ('mlp activations', 'weights')
-    """
-    kept = term.removeprefix(_KEPT)
-    return term if kept == term else f"{kept} activations"

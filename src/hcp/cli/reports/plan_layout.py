@@ -13,11 +13,12 @@ from hcp.plan.layout import Layout, pipeline_string
 from hcp.plan.overrides import overrides
 from hcp.plan.ranks import rank_map
 from hcp.plan.time.overlap import ring_overlap
-from hcp.plan.why import held_words, words
+from hcp.plan.why import ACTIVATIONS, KEPT, held_parts, words
 
 _NAMES = {"bridge": "Megatron-Bridge", "mlm": "Megatron-LM", "verl": "verl"}
 _VERL, _VERL_MODEL = "actor_rollout_ref.actor.megatron", "override_transformer_config"
 SMALLEST_SHARE = 0.005
+NOTHING: Mapping[str, str] = {}
 
 
 def explained(shown: Shown, item: Judged) -> Iterator[str]:
@@ -32,8 +33,8 @@ def explained(shown: Shown, item: Judged) -> Iterator[str]:
     verdict = f"{held.peak:.1f} of {item.usable_gib:.1f} GiB, on stage {held.stage} of {layout.pp}"
     if not item.fits:
         verdict = f"DOES NOT FIT: {item.over_gib:.1f} GiB over; {verdict}"
-    yield from wrapped("memory  ", f"{verdict}: {_shares(held.terms, 'GiB')}")
-    yield from wrapped("time    ", f"{cost(item)}: {_shares({words(k): v for k, v in time.terms.items()}, 's')}")
+    yield from wrapped("memory  ", f"{verdict}: {_held(held.terms)} (GiB)")
+    yield from wrapped("time    ", f"{cost(item)}: {_shares({words(k): v for k, v in time.terms.items()})} (s)")
     for mark in time.marks:
         yield from wrapped("unsure  ", mark)
     yield from _communication(time.terms, time.hidden)
@@ -68,12 +69,19 @@ def cost(item: Judged) -> str:
     return f"{item.time.seconds:.4g} s per step +-{item.time.band:.0%}, {speed}"
 
 
-def _shares(terms: Mapping[str, float], unit: str) -> str:
-    """The terms, largest first, without crumbs."""
-    whole = sum(terms.values()) or 1.0
+def _held(terms: Mapping[str, float]) -> str:
+    """The parts of the memory; of the activations also what keeps them."""
+    whole, parts = sum(terms.values()), held_parts(terms)
+    kept = {name.removeprefix(KEPT).replace(", ", "/"): value for name, value in terms.items() if name.startswith(KEPT)}
+    of_layers = f" ({_shares(kept, whole)})"
+    return _shares(parts, whole, {ACTIVATIONS: of_layers})
+
+
+def _shares(terms: Mapping[str, float], whole: float | None = None, more: Mapping[str, str] = NOTHING) -> str:
+    """The terms, largest first, without crumbs of the whole; `more`: what follows a term."""
+    least = SMALLEST_SHARE * (sum(terms.values()) if whole is None else whole)
     ordered = sorted(terms.items(), key=lambda term: -term[1])
-    listed = [f"{held_words(name)} {value:.3g}" for name, value in ordered if value > SMALLEST_SHARE * whole]
-    return f"{', '.join(listed)} ({unit})"
+    return ", ".join(f"{name} {value:.3g}{more.get(name, '')}" for name, value in ordered if value > least)
 
 
 def _communication(terms: Mapping[str, float], hidden: Mapping[str, float]) -> Iterator[str]:
