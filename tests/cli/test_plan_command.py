@@ -184,7 +184,11 @@ def test_a_models_name_cannot_break_a_picture(hcp: Hcp, root: Path, tmp_path: Pa
     [
         (("plan", *JOB), "--model: not given"),
         (("plan", "--gpus", "8"), "give --model config.json --gpu NAME --seq-length TOKENS --global-batch N"),
-        (("plan", "examples/verl_dcp.yaml", "--gpu", "h100"), "of Qwen/Qwen3-8B in the launch and no --seq-length"),
+        (
+            ("plan", "examples/verl_dcp.yaml", "--gpu", "h100"),
+            "found no vocab_size of Qwen/Qwen3-8B in the launch; wanted",
+        ),
+        (("plan", "examples/bridge_overrides.txt"), "in the launch and no --gpus, --gpu; wanted"),
         (("plan", "examples/mlm_hcp.sbatch", "--gpu", "h100"), "--model config.json, or --assume vocab_size=N"),
         ((*MODEL, "--gpus", "8", "--seq-length", "8", "--global-batch", "8"), "--gpu: not given"),
         ((*MODEL, "--gpu", "h100", "--seq-length", "8", "--global-batch", "8"), "--gpus: not given"),
@@ -192,6 +196,8 @@ def test_a_models_name_cannot_break_a_picture(hcp: Hcp, root: Path, tmp_path: Pa
         ((*GIVEN, "--layout", "dp=4"), "layout: found 'dp=4'"),
         ((*GIVEN, "--layout", "tp=2", "--fix", "tp=2"), "found --layout with --fix"),
         ((*GIVEN, "--fix", "tp=0"), "--fix: found tp=0"),
+        ((*GIVEN, "--fix", "cp=1", "cp_comm_type=a2a"), "--fix: found cp=1 with cp_comm_type=a2a; wanted a CP group"),
+        ((*GIVEN, "--layout", "cp=8 cp_comm_type=p2p hcp_sizes=4,2"), "which has no levels; wanted a2a+p2p"),
         ((*GIVEN, "--fix", "ep=2"), "--fix: found ep=2 for a model without experts; wanted ep=1"),
         ((*GIVEN, "--fix", "etp=2"), "--fix: found etp=2 for a model without experts; wanted etp=1"),
         (("plan", "--model", "missing.json", *JOB), "missing.json"),
@@ -225,3 +231,32 @@ def test_a_launch_without_the_distributed_optimizer_and_with_a_part_not_modelled
     assert "unsure  the launch's own split" in said and "assumed the distributed optimizer is off" in said
     fixed = planned(hcp, root, "plan", str(target), "--gpu", "h100", "--fix", "tp=8")
     assert any("own split of layers" in note for note in fixed["assumed"])
+
+
+def test_a_layout_that_cannot_run_comes_with_the_way_to_the_best(hcp: Hcp, root: Path) -> None:
+    for layout, mends in (("ep=4", False), ("tp=2 cp=4 recompute=none", True)):
+        text = " ".join(hcp(*GIVEN, "--layout", layout, cwd=root).stdout.split())
+        assert ("nearest" in text) is mends
+        asked = text.partition("search --why-not '")[2].partition("'")[0]
+        assert layout in asked or all(word in asked for word in layout.split())
+        assert planned(hcp, root, *GIVEN, "--why-not", asked)["why_not"]
+    assert "search" not in hcp(*GIVEN, "--layout", "tp=2 cp=8", cwd=root).stdout
+
+
+def test_a_width_that_the_model_does_not_say_is_named(hcp: Hcp, root: Path, tmp_path: Path) -> None:
+    config = json.loads((root / "examples" / "llama3_8b_config.json").read_text())
+    del config["intermediate_size"]
+    (tmp_path / "config.json").write_text(json.dumps(config))
+    data = planned(hcp, root, "plan", "--model", str(tmp_path), *JOB, "--layout", "tp=2 cp=8")
+    assert data["assumed"][0] == "the usual width of the MLP: the config.json does not say it"
+    assert not any("usual" in note for note in planned(hcp, root, *GIVEN, "--layout", "tp=2 cp=8")["assumed"])
+
+
+def test_a_launch_of_rl_is_planned_for_its_longest_sequence(hcp: Hcp, root: Path) -> None:
+    words = ("plan", "examples/verl_dcp.yaml", "--gpu", "h100", "--assume", "vocab_size=151936")
+    data = planned(hcp, root, *words)
+    assert data["job"]["seq_length"] == 2048 + 30720 and data["job"]["global_batch"] == 64
+    assert "sequences have 32768 tokens, the longest that the launch allows" in data["assumed"]
+    (mark,) = (mark for mark in data["layouts"][0]["marks"] if "dynamic CP" in mark)
+    assert "at most 8192 tokens a rank: not modelled" in mark
+    assert planned(hcp, root, *words, "--seq-length", "8192")["job"]["seq_length"] == 8192

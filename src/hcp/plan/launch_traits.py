@@ -56,7 +56,7 @@ def traits_of(facts: Facts, settings: Settings) -> Traits:
         overlaps_ep=_flag(settings, "overlap_moe_expert_parallel_comm"),
         whole_graph=_has_whole_graph(settings),
         job_marks=("FSDP has no formula: weights and gradients are counted whole on each rank",) * _has_fsdp(facts),
-        layout_marks=(*_recomputation(facts, settings), *_split(facts), *_sequence(facts)),
+        layout_marks=(*_recomputation(facts, settings), *_split(facts), *_sequence(facts), *_dynamic(facts)),
     )
 
 
@@ -131,6 +131,16 @@ def _sequence(facts: Facts) -> tuple[str, ...]:
     if (facts.get("tp") or 1) == 1 or facts.get("sequence_parallel") is not False:
         return ()
     return ("sequence parallelism is off: not modelled, memory and time are those with it on",)
+
+
+def _dynamic(facts: Facts) -> tuple[str, ...]:
+    """Groups of context parallelism that differ from sequence to sequence."""
+    if not (facts.get("dynamic_context_parallel") or facts.get("hybrid_context_parallel")):
+        return ()
+    most = facts.get("max_seqlen_per_dp_cp_rank")
+    tokens = f"at most {most} tokens a rank" if most else "its own number of ranks"
+    return (f"dynamic CP gives each sequence a group of {tokens}: not modelled, counted with one CP size for all; "
+            "`hcp dcp plan` plans it",)  # fmt: skip
 
 
 def _last(value: Any) -> Any:

@@ -40,7 +40,8 @@ def possible_fixed(model: PlanModel, fixed: Fixed) -> Fixed:
     """What is given, if the model has such an axis.
 
     Raises:
-        HcpError: experts' axes of a model without experts; more stages than the model has parts.
+        HcpError: experts' axes of a model without experts; more stages than the model has parts; a type of CP
+            communication without CP.
     """
     axes = [name for name in ("ep", "etp") if fixed.get(name, 1) > 1 and not model.sizes.experts]
     if axes:
@@ -52,6 +53,9 @@ def possible_fixed(model: PlanModel, fixed: Fixed) -> Fixed:
             f"--fix: found {stages} pipeline stages (pp x vp) for {model.sizes.num_layers} layers; wanted at most "
             f"{parts}, with embedding and loss as layers; take fewer"
         )
+    kind = fixed.get("cp_comm_type", "p2p")
+    if fixed.get("cp") == 1 and kind != "p2p":
+        raise HcpError(f"--fix: found cp=1 with cp_comm_type={kind}; wanted a CP group for it; leave one out")
     return fixed
 
 

@@ -115,7 +115,7 @@ def _chunks(shown: Shown, layout: Layout) -> Iterator[str]:
     if pipeline_string(shown.model, layout) is None:
         return
     layers, parts = shown.model.sizes.num_layers, layout.pp * layout.vp
-    more = f", the {shown.model.mtp} prediction layers too" if shown.model.mtp else ""
+    more = ", each prediction layer (MTP) too" if shown.model.mtp else ""
     yield from wrapped(
         "chunks  ",
         f"{layers} layers do not divide into {parts} (pp {layout.pp} x vp {layout.vp}), so embedding and loss count as "
