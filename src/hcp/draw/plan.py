@@ -102,7 +102,7 @@ def _scene(data: Mapping[str, Any]) -> dict[str, Any]:
 def _held(term: str) -> str:
     """A term of the memory as a reader knows it."""
     what = term.removeprefix("kept: ")
-    return term if what == term else f"{what} activations"
+    return term if what == term else f"activations of {what}"
 
 
 def _legend(judged: list[Any], what: str) -> dict[str, int]:
