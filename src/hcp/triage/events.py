@@ -13,6 +13,7 @@ from hcp.triage.line import Line, When, last_time, read_line
 from hcp.triage.log_name import Name
 from hcp.triage.number import whole
 from hcp.triage.scan import Hit
+from hcp.triage.signatures.exceptions import UNKNOWN
 from hcp.triage.signatures.row import Role, Signature
 
 _KEPT = 200
@@ -67,15 +68,13 @@ class FileEvents:
     steps: int = 0
     since: int = 0
     counts: Counter[str] = field(default_factory=Counter)
-    unnamed: tuple[int, str] | None = None
-    """The first line that says error and that no signature knows: its number, and its text."""
     tracebacks: int = 0
     over: frozenset[Role] = frozenset()
     """Roles that no longer count: the training said that it was done."""
 
     def progress(self, steps: int) -> None:
         self.steps += steps
-        if steps and (self.pending or self.unnamed or self.over):
+        if steps and (self.pending or self.over):
             self.since += steps
             if self.since >= _STEPS_THAT_SURVIVE:
                 self.forget()
@@ -84,12 +83,14 @@ class FileEvents:
         """What was pending did not end the job: training went on, or was done."""
         self.survived += len(self.seen)
         self.pending, self.seen, self.since, self.reported = {}, set(), 0, False
-        self.counts, self.unnamed, self.over = Counter(), None, frozenset()
+        self.counts, self.over = Counter(), frozenset()
 
-    def add_unnamed(self, number: int, text: str) -> None:
-        """A line that says error, and that no signature knows."""
-        if self.unnamed is None and not self.over:
-            self.unnamed, self.since = (number, text), 0
+    def add_unknown(self, line: Line, hit: Hit, file: int) -> None:
+        """A line that says error, and that no signature knows; the first one is kept."""
+        if "unknown" not in self.pending and "unknown" not in self.over:
+            when = line.when or last_time(hit.before())
+            event = Event(UNKNOWN, "unknown", {"text": line.body}, line, file, hit.offset, hit.number, when)
+            self.pending["unknown"], self.since = event, 0
 
     def add(self, signature: Signature, groups: dict[str, str], line: Line, hit: Hit, file: int) -> None:
         """Adds the line of a hit, which a signature knows; `file` is the place of this log among all."""

@@ -14,40 +14,22 @@ from hcp.triage.line import QUIET, Line, read_line
 from hcp.triage.log_name import read_name
 from hcp.triage.logged_job import LoggedJob
 from hcp.triage.scan import Hit
-from hcp.triage.signatures.row import ERROR, Role, Signature
+from hcp.triage.signatures.progress import DONE, RAYS, last_words
+from hcp.triage.signatures.row import ERROR, Signature
 
-PROGRESS_TOKENS = (
-    b"elapsed time per iteration",
-    b"training/global_step",
-    b"hcp-step ",
-    b"elapsed_time_per_iteration_ms",
-    b"{'loss': ",
-    b"reduced_train_loss",
-    b"'train/step': ",
-)
-"""One for each way to print a training step: Megatron-LM, verl, ours, nanotron, Hugging Face, Lightning, slime."""
 JOB_TOKEN = b"hcp-job: "
-_ECHOES: frozenset[Role] = frozenset(("effect", "report", "echo"))
-_DONE: dict[bytes, frozenset[Role]] = {
-    b"[after training is done]": _ECHOES,
-    b"'train_runtime': ": _ECHOES,
-    b'"key": "run_stop"': _ECHOES | {"end"},
-}
-"""What Megatron-LM, Hugging Face's Trainer and MLPerf's programs print when the training is done, and what is no
-failure any more after it: ranks end one after the other, and some find that the others are gone. Only MLPerf's has
-nothing left to save, so that a time limit costs nothing."""
 _RESTART_TOKEN = b"will restart worker group"
 _AGENT = b"torch/distributed/elastic/agent/server/api.py:"
 _LAST_ERROR = b"Last error:"
 """Below these words torch prints what NCCL said, in a line that may hold no token."""
 _SHUTDOWN = b"has failed to shutdown the rendezvous"
 _TRACEBACK = b"Traceback (most recent call last)"
-_MARKS = (JOB_TOKEN, *_DONE, _RESTART_TOKEN)
+_MARKS = (JOB_TOKEN, *DONE, _RESTART_TOKEN)
 _ALWAYS = (*_MARKS, GROUP_TOKEN, ECHO_TOKEN, *SPEED_TOKENS, *COLLECTIVE_TOKENS)
 """Lines with these are read every time: their numbers are what counts."""
 _LOUD = (ERROR, b"ERROR", b"FATAL", b"CRITICAL", b"fatal: ")
 _SAYS_ERROR = re.compile(
-    r"^(?:\S{1,80}: )?(?:ERROR|Error|error|FATAL|Fatal|fatal|CRITICAL)(?: |: )\S|"
+    r"^(?:\S{1,80}: )?(?:ERROR|Error|error|FATAL|Fatal|fatal|CRITICAL)(?: |: )(?!executing job with overrides)\S|"
     r"^(?!.{0,200}[Ww]arning).{0,200}?\b[A-Z]\w{2,40}(?:Error|Exception): \S"
 )
 """A line that says error by itself, without a logger's level; or names an exception behind an unknown prefix."""
@@ -58,6 +40,8 @@ _NUMBER = re.compile(rb"\d{3,}|0x[0-9a-f]+")
 _LONGEST_SHAPE, _SHAPES, _ENOUGH = 2000, 20000, 1000
 _LONGEST_TRACEBACK = 400
 """Lines, with those of other ranks between them."""
+_TAIL = 8192
+"""Bytes at the end of a log that are its last words."""
 _TRACEBACKS = 200
 """Of an attempt, so many are read to their end."""
 
@@ -141,6 +125,20 @@ class LineReader:
         if shape:
             self.known[shape] = row_id
 
+    def close(self, end: Hit, file: int) -> None:
+        """Ends a log, at the hit that stands for its end: where no failure is known, its last words are looked at."""
+        if self.entry.pending or self.entry.over:
+            return
+        at = max(0, end.at - _TAIL)
+        tail = end.chunk[at : end.at]
+        if said := last_words(tail):
+            place, line = said
+            start = at + sum(len(raw) + 1 for raw in tail.split(b"\n")[:place])
+            number = end.number - tail.count(b"\n") + place
+            hit = end._replace(offset=end.offset - end.at + start, number=number, at=start)
+            if not is_ignored(hit.before()):
+                self.entry.add_unknown(line, hit, file)
+
     def _read_traceback(self, hit: Hit, file: int) -> None:
         """The exception of a traceback, where its name holds no word that is searched for."""
         if self.entry.tracebacks >= _TRACEBACKS:
@@ -170,7 +168,7 @@ class LineReader:
             if row.context and not re.search(row.context, hit.before()[-8192:]):
                 continue
             if is_quiet and row.role == "effect":
-                self.entry.add_unnamed(hit.number, line.body)  # ranks that lose each other at a good end warn so too
+                self.entry.add_unknown(line, hit, file)  # ranks that lose each other at a good end warn so too
                 return row.id
             if row.role in ("cause", "general") and is_ignored(hit.before()):
                 return row.id
@@ -180,7 +178,7 @@ class LineReader:
             self.entry.add(row, groups, line, hit, file)
             return row.id
         if line.level in _ERROR_LEVELS or (not line.level and _SAYS_ERROR.match(line.body)):
-            self.entry.add_unnamed(hit.number, line.body)
+            self.entry.add_unknown(line, hit, file)
         return None
 
     def _read_facts(self, hit: Hit, line: Line) -> None:
@@ -191,8 +189,8 @@ class LineReader:
             return
         if _RESTART_TOKEN in hit.line:
             self._begin((self.entry.attempt or 0) + 1)
-        for token, over in _DONE.items():
-            if token in hit.line:
+        for token, over in DONE.items():
+            if token in hit.line and (token != RAYS or b"Job '" in hit.line):
                 self.entry.forget()
                 self.entry.over = over
         if any(token in hit.line for token in COLLECTIVE_TOKENS):

@@ -61,7 +61,6 @@ def scan(
         start: what was read of the file before; offsets count from its first byte.
     """
     chunk, begin, offset, number = start, 0, 0, 1
-    printed, is_known = tuple(progress), False
     advanced(len(start))
     while True:
         block = file.read(_CHUNK) or b""
@@ -75,12 +74,8 @@ def scan(
                 if len(chunk) - begin < _LONGEST_LINE + _AFTER:
                     continue
                 end = len(chunk) - _AFTER  # a line without an end: taken in pieces, so that memory stays constant
-        if not is_known:
-            # A program prints its steps in one way: those that this log has not are looked for no longer.
-            printed = tuple(token for token in progress if chunk.find(token, begin, end) >= 0)
-            is_known = bool(printed)
-        said = _said(chunk[begin:end], (*tokens, *repeated))
-        searched = [token for token in tokens if token in said], [token for token in repeated if token in said], printed
+        said = _said(chunk[begin:end], (*tokens, *repeated, *progress))
+        searched = tuple([token for token in group if token in said] for group in (tokens, repeated, progress))
         yield from _hits(chunk, begin, end, offset, number, searched)
         if not block:
             return
@@ -131,4 +126,4 @@ def _hits(
         before = start
     if end > begin:
         counted = sum(chunk.count(token, before, end) for token in progress)
-        yield Hit(offset + end, number, b"", counted, chunk, end)
+        yield Hit(offset + end, number + chunk.count(b"\n", before, end), b"", counted, chunk, end)

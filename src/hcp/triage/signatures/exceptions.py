@@ -101,3 +101,17 @@ EXCEPTIONS: tuple[Signature, ...] = (
         context=r"Traceback \(most recent call last\):",
     ),
 )
+
+UNKNOWN = Signature(
+    "unknown-error",
+    "",
+    "unknown",
+    "chance",
+    (),
+    r"^(?P<text>.+)$",
+    "probably this line, which hcp does not recognise: {text}",
+    ("read the lines around it",),
+    "ERROR: the licence server said no",
+    "",
+)
+"""Stands for any line that says error and that no row knows; it is no row of the table."""

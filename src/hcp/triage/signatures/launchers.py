@@ -60,6 +60,14 @@ LAUNCHERS: tuple[Signature, ...] = (
         ),
     ),
     report(
+        "aborted",
+        r"^Fatal Python error: (?P<how>Aborted)",
+        "a process aborted itself, or its watchdog did",
+        "Fatal Python error: Aborted",
+        "Fatal Python error: none",
+        "the lines below it show where each thread was",
+    ),
+    report(
         "torchrun-block",
         r"^\s*exitcode\s{1,8}: (?P<code>-?[1-9]\d{0,9}) \(pid: ",
         "torchrun's report names a worker that ended",
