@@ -111,7 +111,7 @@ def _failure(entry: FileEvents, event: Event, job: LoggedJob, others: Sequence[t
     if node is not None and node_name(node) is None:
         job.unfit.add("the node of the failing rank")
         node = None
-    cause = _filled(event.signature.cause, event.groups)
+    cause = _filled(event.signature.cause, event.groups) + said_text(event.groups.get("at", ""))
     explained = meaning(whole(event.groups.get("xid")))
     cause += f": {explained}" if explained else ""
     if code is not None:

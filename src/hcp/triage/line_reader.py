@@ -8,7 +8,7 @@ from pathlib import Path
 
 from hcp.triage.collectives import TOKENS as COLLECTIVE_TOKENS
 from hcp.triage.collectives import CollectiveWaits
-from hcp.triage.events import FileEvents, is_ignored
+from hcp.triage.events import FileEvents
 from hcp.triage.is_cp_on import ECHO_TOKEN, GROUP_TOKEN, SPEED_TOKENS, CpEvidence
 from hcp.triage.line import QUIET, Line, read_line
 from hcp.triage.log_name import read_name
@@ -16,6 +16,7 @@ from hcp.triage.logged_job import LoggedJob
 from hcp.triage.scan import Hit
 from hcp.triage.signatures.progress import DONE, RAYS, last_words
 from hcp.triage.signatures.row import ERROR, Signature
+from hcp.triage.signatures.tracebacks import is_ignored
 
 JOB_TOKEN = b"hcp-job: "
 _RESTART_TOKEN = b"will restart worker group"
@@ -29,7 +30,8 @@ _ALWAYS = (*_MARKS, GROUP_TOKEN, ECHO_TOKEN, *SPEED_TOKENS, *COLLECTIVE_TOKENS)
 """Lines with these are read every time: their numbers are what counts."""
 _LOUD = (ERROR, b"ERROR", b"FATAL", b"CRITICAL", b"fatal: ")
 _SAYS_ERROR = re.compile(
-    r"^(?:\S{1,80}: )?(?:ERROR|Error|error|FATAL|Fatal|fatal|CRITICAL)(?: |: )(?!executing job with overrides)\S|"
+    r"^(?:\S{1,80}: )?(?:ERROR|Error|error|FATAL|Fatal|fatal|CRITICAL)(?: |: )"
+    r"(?!executing job with overrides|not a git |detected dubious)\S|"
     r"^(?!.{0,200}[Ww]arning).{0,200}?\b[A-Z]\w{2,40}(?:Error|Exception): \S"
 )
 """A line that says error by itself, without a logger's level; or names an exception behind an unknown prefix."""
@@ -42,6 +44,8 @@ _LONGEST_TRACEBACK = 400
 """Lines, with those of other ranks between them."""
 _TAIL = 8192
 """Bytes at the end of a log that are its last words."""
+_LASTS = "loss-nan"
+"""The signature of a failure that the lines of later steps repeat: they do not show that it is over."""
 _TRACEBACKS = 200
 """Of an attempt, so many are read to their end."""
 
@@ -109,6 +113,7 @@ class LineReader:
         if row_id is None or (row_id and self.entry.counts[row_id] > _ENOUGH):
             if row_id:
                 self.entry.counts[row_id] += 1
+                self.entry.since = 0 if row_id == _LASTS else self.entry.since
             return
         if _TRACEBACK in hit.line:
             self._read_traceback(hit, file)
@@ -145,17 +150,18 @@ class LineReader:
             return
         self.entry.tracebacks += 1
         end = _end_of_traceback(hit)
-        if end is not None and not any(word in end.line for word in self.words):
-            self._try_rows(end, read_line(end.line), file, is_told=True, is_raised=True)
+        if end is None or _SHUTDOWN in end.line:
+            return
+        line = read_line(end.line)
+        found = self._find(end, line, True, True)
+        if found and (not found[0].tokens or not any(word in end.line for word in self.words)):
+            self._add(*found, line, end, file)  # others are found by their own words
 
-    def _try_rows(self, hit: Hit, line: Line, file: int, is_told: bool = False, is_raised: bool = False) -> str | None:
-        """The id of the first row that knows the line; its event is added.
+    def _find(self, hit: Hit, line: Line, is_told: bool, is_raised: bool) -> tuple[Signature, re.Match[str]] | None:
+        """The first row that knows the line.
 
         `is_told`: the lines above announced the line, so that it need not hold a token; `is_raised`: a traceback did.
         """
-        if _SHUTDOWN in hit.line:
-            # The first node to end takes torchrun's store along: agents of a good job that still wait log it.
-            return None
         is_quiet = line.level in QUIET
         for row, pattern in self.rows:
             if not (is_told or any(token in hit.line for token in row.tokens)) or not (row.tokens or is_raised):
@@ -167,19 +173,33 @@ class LineReader:
                 continue
             if row.context and not re.search(row.context, hit.before()[-8192:]):
                 continue
-            if is_quiet and row.role == "effect":
-                self.entry.add_unknown(line, hit, file)  # ranks that lose each other at a good end warn so too
-                return row.id
-            if row.role in ("cause", "general") and is_ignored(hit.before()):
-                return row.id
-            if row.id == "preempted" and self.job.ends.get(self.job.attempt) in ("failed", "stopped"):
-                return row.id  # the job had ended already, and asked to be started again itself
-            groups = {name: value or "" for name, value in match.groupdict().items()}
-            self.entry.add(row, groups, line, hit, file)
-            return row.id
-        if line.level in _ERROR_LEVELS or (not line.level and _SAYS_ERROR.match(line.body)):
-            self.entry.add_unknown(line, hit, file)
+            return row, match
         return None
+
+    def _try_rows(self, hit: Hit, line: Line, file: int, is_told: bool) -> str | None:
+        """The id of the first row that knows the line; its event is added."""
+        if _SHUTDOWN in hit.line:
+            # The first node to end takes torchrun's store along: agents of a good job that still wait log it.
+            return None
+        found = self._find(hit, line, is_told, False)
+        if found is None:
+            if line.level in _ERROR_LEVELS or (not line.level and _SAYS_ERROR.match(line.body)):
+                self.entry.add_unknown(line, hit, file)
+            return None
+        row, match = found
+        if line.level in QUIET and row.role == "effect":
+            self.entry.add_unknown(line, hit, file)  # ranks that lose each other at a good end warn so too
+        else:
+            self._add(row, match, line, hit, file)
+        return row.id
+
+    def _add(self, row: Signature, match: re.Match[str], line: Line, hit: Hit, file: int) -> None:
+        if row.role in ("cause", "general") and is_ignored(hit.before()):
+            return
+        if row.id == "preempted" and self.job.ends.get(self.job.attempt) in ("failed", "stopped"):
+            return  # the job had ended already, and asked to be started again itself
+        groups = {name: value or "" for name, value in match.groupdict().items()}
+        self.entry.add(row, groups, line, hit, file)
 
     def _read_facts(self, hit: Hit, line: Line) -> None:
         text = hit.line.decode("utf-8", "replace")

@@ -7,7 +7,7 @@ from hcp.triage.signatures.row import ERROR, Signature, fault
 EXCEPTIONS: tuple[Signature, ...] = (
     fault(
         "exception",
-        r"^(?P<exc>(?:[A-Za-z_]\w*\.)*[A-Z]\w*Error): (?P<text>.+)$",
+        r"^(?P<exc>(?:[A-Za-z_]\w*\.)*[A-Z]\w*Error|(?:[a-z_]\w*\.)+Error): (?P<text>.+)$",
         "the program raised {exc}: {text}",
         "ValueError: could not load the tokenizer",
         "Errors: 0",
@@ -39,7 +39,7 @@ EXCEPTIONS: tuple[Signature, ...] = (
     ),
     fault(
         "crash",
-        r"[Cc]aught signal \d{1,2} \((?P<how>[^()]{1,60})\)|^(?P<how2>Segmentation fault|Bus error)\b|"
+        r"[Cc]aught signal \d{1,2} \((?P<how>[^()]{1,160})\)|^(?P<how2>Segmentation fault|Bus error)\b|"
         r"Fatal Python error: (?P<how3>Segmentation fault|Bus error|Illegal instruction|Floating[ -]point \w+|"
         r"[A-Za-z_]\w{1,60}: .{1,200})|\bSignal: (?P<how4>[A-Z][\w ]{2,30}) \(\d{1,2}\)|"
         r"Program received signal (?P<how5>SIG[A-Z]{2,8})|\*\*\* Process received signal \*\*\*$",

@@ -53,8 +53,8 @@ NODE: tuple[Signature, ...] = (
     ),
     fault(
         "file-system",
-        r"Stale file handle|Read-only file system|Transport endpoint is not connected|Input/output error|"
-        r"^PermissionError: |Remote I/O error",
+        r"Stale file handle|Read-only file system|Transport endpoint is not connected|"
+        r"^(?!.*\bUCX\b).*(?:Input|Remote )/?(?:output|I/O) error|^PermissionError: ",
         "a file system failed, or does not let the job write",
         "OSError: [Errno 116] Stale file handle",
         "OSError: [Errno 2] No such file or directory",

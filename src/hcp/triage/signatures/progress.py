@@ -28,6 +28,12 @@ PROGRESS_TOKENS = (
 """One for each way to print a training step: Megatron-LM, verl, ours, nanotron, Hugging Face, Lightning, slime; a bar
 with figures behind its speed (tqdm), torchtitan, DeepSpeed, NeMo RL, MaxText, LitGPT, fairseq, ms-swift."""
 
+STEP_LINE = re.compile(
+    rb"(?i)(?<![a-z])(?:step|iter|iteration|epoch|batch|update)s?\b[^a-z\n]{0,12}\d[^\n]{0,300}?"
+    rb"(?<![a-z])loss['\"]?\s{0,3}[:=]?\s{0,3}\(?-?(?:\d|nan\b|inf\b)"
+)
+"""A line that numbers a step and gives its loss, in whatever words."""
+
 ECHOES: frozenset[Role] = frozenset(("unknown", "effect", "report", "echo"))
 RAYS = b"' succeeded"
 """Ray says so of more than its jobs: `Job 'raysubmit_x' succeeded`."""
@@ -73,7 +79,7 @@ def last_words(tail: bytes) -> tuple[int, Line] | None:
     lines = tail.split(b"\n")
     first = max(0, len(lines) - _LAST)
     for place, raw in enumerate(lines):
-        if any(token in raw for token in (*PROGRESS_TOKENS, *DONE)):
+        if any(token in raw for token in (*PROGRESS_TOKENS, *DONE)) or STEP_LINE.search(raw[:2000]):
             first = max(first, place + 1)
     for place, raw in enumerate(lines[first:], first):
         line = read_line(raw)

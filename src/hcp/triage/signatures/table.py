@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 
+from hcp.triage.signatures.ascend import ASCEND
 from hcp.triage.signatures.checkpoints import CHECKPOINTS
 from hcp.triage.signatures.containers import CONTAINERS
 from hcp.triage.signatures.cp.context_parallel import CONTEXT_PARALLEL
@@ -34,6 +35,7 @@ SIGNATURES: tuple[Signature, ...] = (
     *DYNAMIC_CP,
     *ROLLOUT,
     *GPU,
+    *ASCEND,
     *NETWORK,
     *CHECKPOINTS,
     *DATA,
