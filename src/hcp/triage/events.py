@@ -113,8 +113,8 @@ class FileEvents:
         if signature.role == "report":
             event = event._replace(role=_role_of_report(event.code, not self.reported))
             self.reported = True
-        shape = _shape(event)
-        if event.role in self.over or self.outlived[shape] >= _OFTEN or (shape and goes_on(hit)):
+        shape, is_python = _shape(event), signature.id.startswith("exception") and bool(_shape(event))
+        if event.role in self.over or self.outlived[shape] >= _OFTEN or (is_python and goes_on(hit)):
             self.seen.discard(key)
             return
         earlier = self.pending.setdefault(event.role, event)

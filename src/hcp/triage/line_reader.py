@@ -166,7 +166,7 @@ class LineReader:
         for row, pattern in self.rows:
             if not (is_told or any(token in hit.line for token in row.tokens)) or not (row.tokens or is_raised):
                 continue
-            if is_quiet and row.role in _SPOKEN and row.role != "effect":
+            if is_quiet and row.role in _SPOKEN and row.role != "effect" and not row.at_any_level:
                 continue
             match = pattern.search(line.body)
             if match is None or (row.role in ("general", "effect") and _AGENT in hit.line):

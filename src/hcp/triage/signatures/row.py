@@ -44,6 +44,8 @@ class Signature(NamedTuple):
     near: str
     context: str = ""
     """The lines above must match this too: for a text that other faults share (`KeyError: 8`)."""
+    at_any_level: bool = False
+    """Whether the line counts where a logger only informs: a training's own figures."""
 
 
 def launch_fault(
@@ -74,9 +76,10 @@ def fault(
     role: Role = "cause",
     again: Again = "same",
     context: str = "",
+    at_any_level: bool = False,
 ) -> Signature:
     """A cause that no rule finds in the launch: a machine, a file, a network; or any exception (`role="general"`)."""
-    return Signature(id, rule, role, again, tokens, pattern, cause, steps, example, near, context)
+    return Signature(id, rule, role, again, tokens, pattern, cause, steps, example, near, context, at_any_level)
 
 
 def ended(

@@ -12,6 +12,7 @@ from hcp.triage.signatures.cp.dynamic_cp import DYNAMIC_CP
 from hcp.triage.signatures.cp.hierarchical_cp import HIERARCHICAL_CP
 from hcp.triage.signatures.cp.layout import LAYOUT
 from hcp.triage.signatures.cp.packing import PACKING
+from hcp.triage.signatures.crashes import CRASHES
 from hcp.triage.signatures.data import DATA
 from hcp.triage.signatures.effects import EFFECTS
 from hcp.triage.signatures.environment import ENVIRONMENT
@@ -47,7 +48,9 @@ SIGNATURES: tuple[Signature, ...] = (
     *EFFECTS,
     *LAUNCHERS,
     *REFUSED,
-    *EXCEPTIONS,
+    *EXCEPTIONS[:-1],
+    *CRASHES,
+    *EXCEPTIONS[-1:],
 )
 """The first row that matches a line names it, so the general ones come last."""
 

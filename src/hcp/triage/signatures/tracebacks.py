@@ -7,7 +7,7 @@ import re
 from hcp.triage.line import Line, read_line
 from hcp.triage.scan import Hit
 
-_FURTHER = 65536
+_FURTHER = 1 << 17
 """Bytes below an exception in which its process may be seen to go on."""
 _FRAME = re.compile(r'\s{0,8}File "(?P<file>[^"]{1,300})", line (?P<line>\d{1,7}), in (?P<name>\S{1,100})')
 _OF_TRACEBACK = re.compile(r"(?:[\w.]{1,80}: )?Traceback \(most recent|[\w.]{1,80}(?:Error|Exception)\b|\[Errno ")
@@ -51,7 +51,7 @@ def raised_at(before: str, line: Line) -> str:
 
 _LOGGED = ("ERROR", "WARNING", "INFO")
 _RAYS_PROCESS = re.compile(rb"[^()\n]{0,20}\(\w{1,80} (pid=\d{1,10}[,)])")
-_GOES_ON = 5
+_GOES_ON = 3
 """So many lines that a process writes after its exception show that it did not end."""
 
 
