@@ -30,7 +30,8 @@ NOISE = "3: WARNING: ignored Error while probing an optional feature: RuntimeErr
 END = "12: [rank12]: ValueError: Unsupported communication type: allgather!\n"
 LINE_BY_LINE = """
 import re, sys
-from hcp.triage.line_reader import PROGRESS_TOKENS, words_of
+from hcp.triage.line_reader import words_of
+from hcp.triage.signatures.progress import PROGRESS_TOKENS
 from hcp.triage.signatures.table import SIGNATURES
 words = re.compile(b"|".join(map(re.escape, (*words_of(SIGNATURES), *PROGRESS_TOKENS))))
 with open(sys.argv[1], "rb") as file:
