@@ -95,7 +95,7 @@ def test_recompute_activations_is_selective_recomputation(hcp: Hcp, root: Path, 
         (tmp_path / "train.sbatch").write_text(text.replace("    --bf16\n", f"    --bf16{more}\n"))
         (item,) = planned(hcp, root, "plan", str(tmp_path / "train.sbatch"), "--gpu", "h100", *MODEL[1:])["layouts"]
         found.append(item["layout"]["recompute"])
-    assert found == ["none", "selective", "full"]
+    assert found == ["none", "selective", "selective"]
 
 
 def test_the_overrides_of_a_plan_pass_the_check(hcp: Hcp, root: Path) -> None:

@@ -135,7 +135,7 @@ def _answered(
         facts = {name: fact.value for name, fact in launch.facts.items()}
         settings = last_words((item.key, item.value) for item in launch.reading.settings)
         traits = traits_of(facts, settings)
-        facts["recompute_granularity"] = recompute_granularity(facts, settings)
+        facts["recompute_granularity"] = recompute_granularity(facts)
         if launch.dialect == "mlm":  # all are off unless asked for
             traits = traits._replace(
                 overlaps_ep=bool(traits.overlaps_ep), whole_graph=bool(traits.whole_graph),
