@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import sys
 from collections.abc import Callable
 
@@ -50,7 +51,9 @@ def text_of_target(target: str, stdin: Callable[[], bytes], wanted: str = _LAUNC
 
 
 def byte_order_mark(target: str) -> str:
-    """The byte-order mark of a file, which `decoded` drops; "" if there is none, or no such file."""
+    """The byte-order mark of a file, which `decoded` drops; "" if there is none, no such file, or a pipe (read once)."""
+    if not os.path.isfile(target):
+        return ""
     try:
         with open(target, "rb") as file:
             return "\ufeff" if file.read(3) == b"\xef\xbb\xbf" else ""

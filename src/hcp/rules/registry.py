@@ -64,10 +64,10 @@ def _verl() -> tuple[Rule, ...]:
 
 def _frameworks() -> tuple[Rule, ...]:
     from hcp.rules import slime, swift
-    from hcp.rules.nrl import backends
+    from hcp.rules.nrl import backends, overrides
     from hcp.rules.nrl import batches as nrl_batches
 
-    return _rules_in(nrl_batches, backends, swift, slime)
+    return _rules_in(nrl_batches, backends, overrides, swift, slime)
 
 
 def _pack() -> tuple[Rule, ...]:
