@@ -154,6 +154,8 @@ def _answered(
     notes = [*usual, *_assumed(job, is_launch, facts, given), *_positions(model, job)]
     if job.overlaps_ep is None and rates.is_ep_overlapped and model.sizes.experts:
         notes.append("EP's exchange is overlapped, as in Bridge's recipes (overlap_moe_expert_parallel_comm)")
+    if rates.is_release_open and model.sizes.experts:
+        notes.append("Bridge's recipes take up to a third less since 0.5; state its release with --assume bridge=0.6.0")
     notes += [] if is_own else traits.layout_marks
     if not job.sharded_optimizer:
         notes.append("the distributed optimizer is off: each rank holds the whole optimizer state")

@@ -109,6 +109,8 @@ class Rates:
     """Passes over the operands of linear layers that are cast to 8 bits or fewer; 0 with bf16."""
     transposes: bool
     """Products of 8 bits take both operands by row alone, as Hopper's do."""
+    is_release_open: bool = False
+    """Nobody says whether models with experts run as in the recipes since `GRAPHED_SINCE`, which take a third less."""
     marks: tuple[str, ...] = ()
 
     def host_s(self, experts: int) -> float:
@@ -145,6 +147,7 @@ def rates_of(
     graphed = (
         blackwell and precision in GRAPHED_PRECISIONS and package in versions and at_least(versions[package], since)
     )
+    is_open = blackwell and precision in GRAPHED_PRECISIONS and package not in versions
     graphed = graphed and overlaps_ep is not False and whole_graph is not False
     overlapped = (graphed or not blackwell) if overlaps_ep is None else overlaps_ep
     starts = 0.0 if graphed or whole_graph else 1.0
@@ -172,6 +175,7 @@ def rates_of(
         host_expert_s=starts * value["host.expert"],
         casts=0.0 if precision == "bf16" else value["casts.nvfp4"] if precision == "nvfp4" else 1.0,
         transposes=not blackwell,
+        is_release_open=is_open and overlaps_ep is None and whole_graph is None,
         marks=tuple(marks),
     )
 

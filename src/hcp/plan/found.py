@@ -36,6 +36,11 @@ class Found:
     legal: int = 0
     least: Candidate | None = None
 
+    @property
+    def fitting(self) -> list[Candidate]:
+        """The best; where there are none, those that may not fit."""
+        return self.best or self.tight
+
 
 def distinct(layout: Layout) -> tuple[object, ...]:
     """What makes layouts different to a reader: levels, VP, micro-batch and recomputation are details of one."""

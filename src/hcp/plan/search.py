@@ -78,9 +78,9 @@ def search(model: PlanModel, job: PlanJob, rates: Rates, fixed: Fixed, few: int 
     Those that no measurement covers come only where there are no others.
     """
     found = Search(model, job, rates, fixed).run(few)
-    if not (found.best or found.tight or found.marked):
+    if not (found.fitting or found.marked):
         beyond = Search(model, job, rates, fixed, covered=False).run(few)
-        if beyond.marked or beyond.best or beyond.tight or not found.least:
+        if beyond.fitting or beyond.marked or not found.least:
             return beyond
     return found
 
@@ -115,7 +115,7 @@ class Search:
                     heapq.heappush(waiting, (seconds, number, group, pp, vp))
         while waiting and not picked.is_done:
             picked.take(*heapq.heappop(waiting))
-        if not (found.best or found.tight or found.marked) and self._lightest is not None:
+        if not (found.fitting or found.marked) and self._lightest is not None:
             _, seconds, group, pp, vp = self._lightest
             layout = _whole(group, pp, vp)
             found.least = Candidate(seconds, layout, memory(self.model, layout, self.job).peak)

@@ -28,7 +28,8 @@ DP_HIDDEN_SHARE = 0.6
 Kinds = tuple[tuple[int, int], ...]
 """(dense, MoE) layers of each stage."""
 BAND, BAND_UNCOVERED = 0.15, 0.4
-"""Nine of ten published steps of a known release are within the first; the second is a guess for what none covers."""
+"""Nine of ten published steps of a known release are within the first, of an unknown one all that it speeds up within
+the second, which is a guess for what no step covers."""
 LAYER_TERMS = ("gemm", "attention", "memory_bound", "tp", "ep", "cp", "recompute", "host")
 
 
@@ -169,7 +170,8 @@ def step_time(model: PlanModel, layout: Layout, job: PlanJob, rates: Rates) -> S
         *uncovered(model, layout),
         *(f"{what}: no formula" for what in model.kind_unknown),
     )
-    return StepTime(seconds, terms, hidden, BAND_UNCOVERED if marks else BAND, marks)
+    is_open = rates.is_release_open and bool(model.sizes.experts)
+    return StepTime(seconds, terms, hidden, BAND_UNCOVERED if marks or is_open else BAND, marks)
 
 
 def _parts(model: PlanModel, each: Units) -> tuple[tuple[int, LayerSeconds], ...]:
