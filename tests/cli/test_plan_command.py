@@ -6,7 +6,6 @@ import json
 from collections.abc import Callable
 from pathlib import Path
 from subprocess import CompletedProcess
-from xml.etree import ElementTree
 
 import pytest
 
@@ -112,73 +111,6 @@ def test_the_overrides_of_a_plan_pass_the_check(hcp: Hcp, root: Path) -> None:
         assert found == [], (words, found)
 
 
-def test_what_is_shown_as_less_memory_has_less_memory_than_the_first(hcp: Hcp, root: Path) -> None:
-    asked = (*MODEL, "--gpus", "32", "--gpu", "h100", "--seq-length", "131072", "--global-batch", "64")
-    lines = hcp(*asked, cwd=root).stdout.splitlines()
-    data = planned(hcp, root, *asked)
-    first = data["layouts"][0]
-    start = lines.index("less memory than the first one:")
-    rows = [line.split() for line in lines[start + 1 :] if line.startswith("  ") and " GiB  " in line]
-    wanted = [item for item in data["frontier"] if item["peak_gib"] < first["memory_gib"]["peak"]]
-    assert len(rows) == len(wanted) < len(data["frontier"]), "the frontier has faster layouts, which need more memory"
-    for row, item in zip(rows, wanted, strict=True):
-        more = item["step_s"] / first["step_s"] - 1
-        assert row[:5] == [f"{item['step_s']:.4g}", "s", f"{more:+.1%}", f"{item['peak_gib']:.1f}", "GiB"]
-
-
-def test_the_text_names_what_it_counts(hcp: Hcp, root: Path) -> None:
-    levels = "tp=2 pp=2 vp=17 cp=8 cp_comm_type=a2a+p2p hcp_sizes=4,2"
-    job = (*JOB[:4], "--seq-length", "262144", "--global-batch", "64")
-    text = " ".join(hcp(*MODEL, *job, "--layout", levels, cwd=root).stdout.split())
-    assert "of the 131072 tokens that a rank has after the inner all-to-all" in text
-    assert "32 layers do not divide into 34 (pp 2 x vp 17), so embedding and loss count as a layer each" in text
-    assert "assumed the model can take 262144 tokens, more than its 131072 positions: rotary scaling" in text
-    assert "a step has 64 sequences" not in text, "verl has no levels"
-    even = " ".join(hcp(*GIVEN, "--layout", "tp=8 pp=2 vp=16 cp=2", cwd=root).stdout.split())
-    assert "exposed TP communication" in even
-    assert "chunks" not in even and "rotary scaling" not in even and "the 65536 tokens that a rank has between" in even
-    assert "a step has 128 sequences, which is ppo_mini_batch_size x rollout.n" in even
-
-
-def test_a_micro_batch_that_nobody_asked_for_is_said_to_be_free(hcp: Hcp, root: Path) -> None:
-    short = (*MODEL, "--gpus", "32", "--gpu", "h100", "--seq-length", "2048", "--global-batch", "1024")
-    free, fixed = planned(hcp, root, *short), planned(hcp, root, *short, "--fix", "mbs=2")
-    assert free["layouts"][0]["layout"]["mbs"] > 1 and fixed["layouts"][0]["layout"]["mbs"] == 2
-    assert [any("--fix mbs=1" in note for note in data["assumed"]) for data in (free, fixed)] == [True, False]
-
-
-def test_why_not_says_what_recomputation_was_judged(hcp: Hcp, root: Path) -> None:
-    asked = [word for text in ("cp=16", "cp=16 recompute=full", "tp=3") for word in ("--why-not", text)]
-    text = " ".join(hcp(*GIVEN, *asked, cwd=root).stdout.split())
-    assert "why not cp=16 p2p without recomputation: " in text
-    assert "; with recompute=full it fits at " in text
-    assert "why not cp=16 p2p recompute=full: " in text and "why not tp=3 without" not in text
-    reasons = planned(hcp, root, *GIVEN, *asked)["why_not"]
-    again = reasons[0]["recomputed"]
-    assert again["fits"] and again["layout"] == reasons[1]["layout"]
-    assert reasons[1]["recomputed"] is None and reasons[2]["recomputed"] is None
-
-
-def test_pictures_are_well_formed_and_need_nothing_from_outside(hcp: Hcp, root: Path, tmp_path: Path) -> None:
-    page, picture = tmp_path / "plan.html", tmp_path / "plan.svg"
-    fixed = ("--fix", "tp=1", "--fix", "cp=16")
-    assert hcp(*GIVEN, *fixed, "--html", str(page), "--svg", str(picture), cwd=root).returncode == 0
-    ElementTree.parse(picture)
-    text = page.read_text()
-    assert "data:image/svg+xml;base64," in text and "http" not in text.replace("http://www.w3.org", "")
-
-
-def test_a_models_name_cannot_break_a_picture(hcp: Hcp, root: Path, tmp_path: Path) -> None:
-    config = json.loads((root / "examples" / "llama3_8b_config.json").read_text())
-    (tmp_path / "config.json").write_text(json.dumps(config | {"_name_or_path": "\x1b[31m<b>\nline\u202e"}))
-    words = ["--layout", "tp=2 cp=8", "--html", "plan.html", "--svg", "plan.svg"]
-    assert hcp("plan", "--model", "config.json", *JOB, "--gpu", "h100", *words, cwd=tmp_path).returncode == 0
-    ElementTree.parse(tmp_path / "plan.svg")
-    for name in ("plan.svg", "plan.html"):
-        drawn = (tmp_path / name).read_text()
-        assert "\\x1b[31m&lt;b&gt;\\nline\\u202e" in drawn and "\x1b" not in drawn and "\u202e" not in drawn
-
-
 @pytest.mark.parametrize(
     ("words", "said"),
     [
@@ -231,25 +163,6 @@ def test_a_launch_without_the_distributed_optimizer_and_with_a_part_not_modelled
     assert "unsure  the launch's own split" in said and "assumed the distributed optimizer is off" in said
     fixed = planned(hcp, root, "plan", str(target), "--gpu", "h100", "--fix", "tp=8")
     assert any("own split of layers" in note for note in fixed["assumed"])
-
-
-def test_a_layout_that_cannot_run_comes_with_the_way_to_the_best(hcp: Hcp, root: Path) -> None:
-    for layout, mends in (("ep=4", False), ("tp=2 cp=4 recompute=none", True)):
-        text = " ".join(hcp(*GIVEN, "--layout", layout, cwd=root).stdout.split())
-        assert ("nearest" in text) is mends
-        asked = text.partition("search --why-not '")[2].partition("'")[0]
-        assert layout in asked or all(word in asked for word in layout.split())
-        assert planned(hcp, root, *GIVEN, "--why-not", asked)["why_not"]
-    assert "search" not in hcp(*GIVEN, "--layout", "tp=2 cp=8", cwd=root).stdout
-
-
-def test_a_width_that_the_model_does_not_say_is_named(hcp: Hcp, root: Path, tmp_path: Path) -> None:
-    config = json.loads((root / "examples" / "llama3_8b_config.json").read_text())
-    del config["intermediate_size"]
-    (tmp_path / "config.json").write_text(json.dumps(config))
-    data = planned(hcp, root, "plan", "--model", str(tmp_path), *JOB, "--layout", "tp=2 cp=8")
-    assert data["assumed"][0] == "the usual width of the MLP: the config.json does not say it"
-    assert not any("usual" in note for note in planned(hcp, root, *GIVEN, "--layout", "tp=2 cp=8")["assumed"])
 
 
 def test_a_launch_of_rl_is_planned_for_its_longest_sequence(hcp: Hcp, root: Path) -> None:
