@@ -51,7 +51,7 @@ def text_of_target(target: str, stdin: Callable[[], bytes], wanted: str = _LAUNC
 
 
 def byte_order_mark(target: str) -> str:
-    """The byte-order mark of a file, which `decoded` drops; "" if there is none, no such file, or a pipe (read once)."""
+    """The byte-order mark of a file, which `decoded` drops; "" if it has none or is a pipe (read once)."""
     if not os.path.isfile(target):
         return ""
     try:
