@@ -114,7 +114,12 @@ class FileEvents:
             event = event._replace(role=_role_of_report(event.code, not self.reported))
             self.reported = True
         shape, is_python = _shape(event), signature.id.startswith("exception") and bool(_shape(event))
-        if event.role in self.over or self.outlived[shape] >= _OFTEN or (is_python and goes_on(hit)):
+        if (
+            event.role in self.over
+            or (self.over and signature.id in _OF_OTHERS)
+            or self.outlived[shape] >= _OFTEN
+            or (is_python and goes_on(hit))
+        ):
             self.seen.discard(key)
             return
         earlier = self.pending.setdefault(event.role, event)
@@ -126,6 +131,8 @@ class FileEvents:
 
 _OUTLIVED: tuple[Role, ...] = ("general", "unknown")
 _OFTEN = 2
+_OF_OTHERS = ("nccl-said",)
+"""Signatures of a general role that a rank which ended, once the training was done, explains too."""
 _AT_ONCE = ("bad-option",)
 """Signatures of programs that end as soon as they are started."""
 

@@ -52,8 +52,8 @@ ASCEND: tuple[Signature, ...] = (
     effect(
         "ascend-call",
         r"(?:NPU|OPS) (?:function )?error: (?P<text>.{1,200})|HCCL (?:function )?error(?: in)?: (?P<text2>.{1,200})|"
-        r"error code is (?P<text3>[15]0[67]\d{3})\b",
-        "a call of Ascend's libraries failed: {text}{text2}{text3}; the lines below it say why",
+        r"^\w{1,40}Error: The (?P<text4>Inner error is reported as above)|error code is (?P<text3>[15]0[67]\d{3})\b",
+        "a call of Ascend's libraries failed: {text}{text2}{text3}{text4}; the lines below it say why",
         "RuntimeError: [ERROR] HCCL error in: torch_npu/csrc/distributed/ProcessGroupHCCL.cpp:64",
         "RuntimeError: HCCL is not available",
         _PLOG,

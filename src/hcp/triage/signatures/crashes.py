@@ -68,7 +68,7 @@ CRASHES: tuple[Signature, ...] = (
     ),
     fault(
         "assert-failed",
-        r"^\S{0,200}: .{0,300}: Assertion `(?P<text>.{1,300})' failed",
+        r"^[^`]{1,500}: Assertion `(?P<text>[^`']{1,300})' failed",
         "an assertion of native code failed: {text}",
         "python: ../src/shm.cc:120: int open_segment(): Assertion `fd >= 0' failed.",
         "Assertion is on",

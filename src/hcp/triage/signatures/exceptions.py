@@ -7,7 +7,8 @@ from hcp.triage.signatures.row import Signature, fault
 EXCEPTIONS: tuple[Signature, ...] = (
     fault(
         "exception",
-        r"^(?P<exc>(?:[A-Za-z_]\w*\.)*[A-Z]\w*Error|(?:[a-z_]\w*\.)+Error): (?P<text>.+)$",
+        r"^(?P<exc>(?:[A-Za-z_]\w*\.)*[A-Z]\w*Error|(?:[a-z_]\w*\.)+Error): "
+        r"(?!\s*File \"|Traceback )(?P<text>.+)$",
         "the program raised {exc}: {text}",
         "ValueError: could not load the tokenizer",
         "Errors: 0",

@@ -220,7 +220,7 @@ GPU: tuple[Signature, ...] = (
     ),
     fault(
         "loss-scale",
-        r"OVERFLOW! .{0,60}[Rr]educing to (?P<scale>1[0-6]|\d|0?\.\d+|1e-\d+)(?:\.0)?$",
+        r"OVERFLOW! (?:(?!OVERFLOW! ).){0,60}?[Rr]educing to (?P<scale>1[0-6]|\d|0?\.\d+|1e-\d+)(?:\.0)?$",
         "gradients overflow step after step: the loss scale fell to {scale}",
         "[deepspeed] OVERFLOW! Rank 0 Skipping step. Attempted loss scale: 4, reducing to 2",
         "[deepspeed] OVERFLOW! Rank 0 Skipping step. Attempted loss scale: 2048, reducing to 1024",

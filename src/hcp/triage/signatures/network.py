@@ -20,7 +20,7 @@ NETWORK: tuple[Signature, ...] = (
     ),
     fault(
         "ib-completion",
-        r"NET/OFI Request .{0,60}completed with error|"
+        r"NET/OFI Request (?:(?!NET/OFI Request ).){0,60}?completed with error|"
         r"status=(?P<status>\d{1,4}) opcode|with error (?P<status2>\d{1,4}), opcode|vendor err \d",
         "InfiniBand, RoCE or EFA did not deliver a message (status {status}{status2}; 12: retries exceeded): "
         "the network cards cannot reach each other, or a link failed",
