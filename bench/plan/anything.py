@@ -90,7 +90,7 @@ def answered(chance: random.Random) -> tuple[str, list[str]]:
             shown = Shown(
                 model, job, rates, planned.best, [], legal=found.legal, frontier=planned.frontier,
                 flips=flips(model, best.layout, [item.layout for item in planned.best[1:]], job, rates),
-                reasons=[(other, why_not(other, best)) for other in others],
+                reasons=[(other, why_not(model, other, best, job, rates)) for other in others],
             )  # fmt: skip
             amiss = [item for item in planned.best if not item.fits or forbidden(model, item.layout, job)]
             verdict = "illegal or too large" if amiss else "planned"

@@ -60,7 +60,7 @@ def traits_of(facts: Facts, settings: Settings) -> Traits:
         loss_in_place=_has_loss_in_place(settings),
         whole_graph=_has_whole_graph(settings),
         job_marks=("FSDP has no formula: weights and gradients are counted whole on each rank",) * _has_fsdp(facts),
-        layout_marks=(*_recomputation(facts, settings), *_split(facts), *_sequence(facts)),
+        layout_marks=(*_recomputation(facts, settings), *_split(facts), *_sequence(facts), *_dynamic(facts)),
     )
 
 
@@ -116,9 +116,15 @@ def _has_fsdp(facts: Facts) -> bool:
     return facts.get("fsdp") is True or facts.get("torch_fsdp2") is True
 
 
+def recompute_granularity(facts: Facts, settings: Settings) -> Any:
+    """What is recomputed: Megatron-LM's --recompute-activations is another way to write selective."""
+    said = facts.get("recompute_granularity")
+    return "selective" if said is None and _flag(settings, "recompute_activations") else said
+
+
 def _recomputation(facts: Facts, settings: Settings) -> tuple[str, ...]:
     """Recomputation of a part that no formula covers."""
-    kind = str(facts.get("recompute_granularity"))
+    kind = str(recompute_granularity(facts, settings))
     if kind == "selective":
         modules = set(map(str, _listed(settings.get("recompute_modules")))) or _CORE_ATTENTION
         if modules == _CORE_ATTENTION:
@@ -148,6 +154,16 @@ def _sequence(facts: Facts) -> tuple[str, ...]:
     if (facts.get("tp") or 1) == 1 or facts.get("sequence_parallel") is not False:
         return ()
     return ("sequence parallelism is off: not modelled, memory and time are those with it on",)
+
+
+def _dynamic(facts: Facts) -> tuple[str, ...]:
+    """Groups of context parallelism that differ from sequence to sequence."""
+    if not (facts.get("dynamic_context_parallel") or facts.get("hybrid_context_parallel")):
+        return ()
+    most = facts.get("max_seqlen_per_dp_cp_rank")
+    tokens = f"at most {most} tokens a rank" if most else "its own number of ranks"
+    return (f"dynamic CP gives each sequence a group of {tokens}: not modelled, counted with one CP size for all; "
+            "`hcp dcp plan` plans it",)  # fmt: skip
 
 
 def _last(value: Any) -> Any:

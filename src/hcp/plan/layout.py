@@ -147,6 +147,9 @@ def parse_layout(text: str) -> Layout:
     layout = Layout(**given)  # type: ignore[arg-type]
     if "cp_comm_type" not in given and layout.hcp_sizes:
         raise HcpError("layout: found hcp_sizes without cp_comm_type=a2a+p2p; wanted both; write both")
+    if layout.hcp_sizes and layout.cp_comm_type != "a2a+p2p":
+        found = f"found hcp_sizes with cp_comm_type={layout.cp_comm_type}, which has no levels"
+        raise HcpError(f"layout: {found}; wanted a2a+p2p; leave one out")
     return layout
 
 

@@ -41,7 +41,8 @@ def possible_fixed(model: PlanModel, fixed: Fixed) -> Fixed:
     """What is given, if the model has such an axis.
 
     Raises:
-        HcpError: experts' axes of a model without experts; more stages than the model has parts.
+        HcpError: experts' axes of a model without experts; more stages than the model has parts; a type of CP
+            communication without CP.
     """
     axes = [name for name in ("ep", "etp") if fixed.get(name, 1) > 1 and not model.sizes.experts]
     if axes:
@@ -53,6 +54,9 @@ def possible_fixed(model: PlanModel, fixed: Fixed) -> Fixed:
             f"--fix: found {stages} pipeline stages (pp x vp) for {model.sizes.num_layers} layers; wanted at most "
             f"{parts}, with embedding and loss as layers; take fewer"
         )
+    kind = fixed.get("cp_comm_type", "p2p")
+    if fixed.get("cp") == 1 and kind != "p2p":
+        raise HcpError(f"--fix: found cp=1 with cp_comm_type={kind}; wanted a CP group for it; leave one out")
     return fixed
 
 
@@ -125,9 +129,16 @@ class Space:
                 continue
             chunks = {-(-work // (pp * vp)): vp for vp in range(work // pp, 0, -1)} if pp > 1 else {work: 1}
             usual = tuple(sorted(chunks.values()))
-            if not self._has_layouts:  # fixed or not, such a release needs an even split
+            if not self._has_layouts:  # such a release splits evenly alone
                 usual = tuple(vp for vp in (divisors(layers) if pp > 1 else (1,)) if layers % (pp * vp) == 0)
-            yield pp, self._values("vp", usual)
+            sizes = self._values("vp", usual)
+            if self.model.mixers.pattern:
+                sizes = tuple(vp for vp in sizes if self._stages_can_be_written(replace(attention, pp=pp, vp=vp)))
+            yield pp, sizes
+
+    def _stages_can_be_written(self, layout: Layout) -> bool:
+        """Whether a model with a layer pattern can have these stages."""
+        return "PIPE005" not in forbidden(self.model, layout, self.job)
 
     def experts(self, attention: Layout) -> Iterator[tuple[int, int]]:
         """EP and ETP; ETP is 1 or, as Megatron's default, TP."""
