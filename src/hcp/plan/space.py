@@ -125,7 +125,7 @@ class Space:
                 continue
             chunks = {-(-work // (pp * vp)): vp for vp in range(work // pp, 0, -1)} if pp > 1 else {work: 1}
             usual = tuple(sorted(chunks.values()))
-            if not self._has_layouts:  # fixed or not, such a release needs an even split
+            if not self._has_layouts:  # such a release splits evenly alone
                 usual = tuple(vp for vp in (divisors(layers) if pp > 1 else (1,)) if layers % (pp * vp) == 0)
             yield pp, self._values("vp", usual)
 
