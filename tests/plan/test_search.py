@@ -24,6 +24,7 @@ from hcp.plan.model import PlanModel, plan_model
 from hcp.plan.search import WINDOW, search
 from hcp.plan.space import Fixed, Space, parse_fixed
 from hcp.plan.time.step import step_time
+from hcp.plan.why import why_not
 
 ROOT = Path(__file__).resolve().parents[2]
 DENSE = {
@@ -224,3 +225,6 @@ def test_a_layout_at_the_end_of_the_memory_is_first_only_where_nothing_else_fits
     search_all, alone = (plan_job(model, just, rates, fixed) for fixed in ({}, parse_fixed((str(first.layout),))))
     assert first.layout in [tight.layout for tight in search_all.found.tight]
     assert search_all.best[0].layout != first.layout == alone.best[0].layout
+    tight, best = alone.best[0], search_all.best[0]
+    assert "may not fit" in why_not(model, tight, best, just, rates).text
+    assert "may not fit" not in why_not(model, best, tight, just, rates).text

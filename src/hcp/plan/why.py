@@ -10,6 +10,7 @@ from hcp.plan.answer import Judged, judge
 from hcp.plan.constants import Rates
 from hcp.plan.found import TIED
 from hcp.plan.layout import RECOMPUTE, PlanJob
+from hcp.plan.memory.peak import MEMORY_ERROR, is_tight
 from hcp.plan.model import PlanModel
 
 KEPT, ACTIVATIONS = "kept: ", "activations"
@@ -63,6 +64,10 @@ def why_not(model: PlanModel, other: Judged, best: Judged, job: PlanJob, rates: 
     lost = {name: other.time.terms[name] - best.time.terms[name] for name in best.time.terms}
     term = max(lost, key=lambda name: lost[name] if slower > 0 else -lost[name])
     by = f"{abs(slower):.1%} {'slower' if slower > 0 else 'faster'}, mostly by {words(term)}"
+    if is_tight(other.memory.peak, job.gpu):
+        by += (
+            f"; it may not fit: {other.memory.peak:.1f} of {other.usable_gib:.1f} GiB, off by up to {MEMORY_ERROR:.1%}"
+        )
     if abs(slower) < TIED:
         return Reason("tied", f"tied: {by}", slower=slower, term=term)
     return Reason("slower" if slower > 0 else "faster", by, slower=slower, term=term)
