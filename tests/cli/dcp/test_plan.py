@@ -153,7 +153,7 @@ def test_lengths_come_from_a_file_or_standard_input_in_every_form(
         (("--lengths=-5,5",), None, "found '-5'; wanted the length of a sequence"),
         (("--lengths", "-", "--field", "b"), "12\n", "-:1: found '12', which has no fields"),
         (("--lengths", "100", "--cost", ""), None, "--cost: found no number"),
-        (("--lengths", "100", "--cost", "linear=1e308"), None, "at most 1e+30"),
+        (("--lengths", "100", "--cost", "linear=1e308"), None, "from 1e-30 to 1e+30"),
         (("--lengths", "100", "--compare="), None, "policy: found no name"),
         (("--lengths", "100", "--policy", "static:x"), None, "wanted static:C with a number of ranks"),
         (("--lengths", "100", "--vpp", "9" * 400), None, "vpp: found 999"),
