@@ -10,6 +10,8 @@ import pytest
 
 from hcp.core.cost.gpus import gpu_named
 from hcp.launch.load import LoadOptions, load_launch
+from hcp.plan.answer import plan_job
+from hcp.plan.constants import rates_for
 from hcp.plan.layout import Layout, PlanJob, parse_layout
 from hcp.plan.legal import RECIPES, forbidden
 from hcp.plan.model import plan_model
@@ -161,3 +163,13 @@ def test_layers_beside_attention_forbid_what_the_rules_forbid(
     report = check_launch(load_launch("", given), RULES, fixes=False)
     errors = {item.rule.id for item in report.findings if item.severity == "error"}
     assert set(rules) <= errors
+
+
+@pytest.mark.parametrize("config", [MAMBA, DELTA_NET, DSA], ids=["mamba", "delta net", "dsa"])
+def test_a_search_finds_only_what_these_layers_allow(config: dict[str, Any]) -> None:
+    model = plan_model(config)
+    for fixed in ({}, {"pp": 2}, {"cp": 8}):
+        job = PlanJob(256, 8, gpu_named("b200"), 8, 65536, 512)
+        found = plan_job(model, job, rates_for(job), fixed, 20)
+        layouts = [item.layout for item in (*found.best, *found.frontier)]
+        assert layouts and not any(forbidden(model, layout, job) for layout in layouts)

@@ -147,7 +147,8 @@ def _attention(model: PlanModel, layout: Layout, job: PlanJob) -> Iterator[str]:
             yield "CP010"
         if kind == "a2a+p2p":
             yield "HCP017"
-    if s.kv_lora and s.qk_head_dim != s.v_head_dim and not _pads_values(job):
+    wide = s.kv_lora and s.qk_head_dim != s.v_head_dim and not model.mixers.selects  # DSA has its own attention
+    if wide and not _pads_values(job):
         late = kind in ("a2a", "all_gather") and not _since(job, "te", TE_MLA_ALL_TYPES)
         if late or not _since(job, "te", TE_MLA):
             yield "CP015"
@@ -166,7 +167,7 @@ def _mixers(model: PlanModel, layout: Layout, job: PlanJob) -> Iterator[str]:
         uneven = any(heads % (layout.tp * cp) for heads in mixers.delta_net)
         if uneven or (cp > 1 and not _since(job, "mcore", MCORE_DELTA_NET_CP)):
             yield "MODEL003"
-    own_split = pipeline_string(model, layout) is not None or (layout.pp > 1 and layout.vp > 1)
+    own_split = pipeline_string(model, layout) is not None or layout.vp > 1
     if mixers.pattern and own_split and _since(job, "mcore", MCORE_PATTERN_STAGES):
         yield "PIPE005"
 
