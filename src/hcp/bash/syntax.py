@@ -275,9 +275,12 @@ AssignedValue = ShellWord | ArrayLiteral | NotUnderstood
 
 
 class Script:
-    """A text with its statements, the places of its comments, and where each variable is assigned (in order)."""
+    """A text with its statements, the places of its comments, and where each variable is assigned (in order).
 
-    __slots__ = ("assigned", "comments", "statements", "text")
+    `lost_from` is the byte where a statement starts whose end is not found; None if there is none.
+    """
+
+    __slots__ = ("assigned", "comments", "lost_from", "statements", "text")
 
     def __init__(
         self,
@@ -285,8 +288,10 @@ class Script:
         statements: Sequence[Statement],
         comments: Sequence[tuple[int, int]],
         assigned: Sequence[tuple[int, str]],
+        lost_from: int | None = None,
     ) -> None:
         self.text, self.statements, self.comments, self.assigned = text, statements, comments, assigned
+        self.lost_from = lost_from
 
     def assigned_in(self, node: SyntaxNode) -> list[str]:
         """The names of the variables that are assigned anywhere in a part of the text."""

@@ -48,6 +48,7 @@ _STATEMENTS: dict[str, Callable[[Tree, Node], Statement]] = {
     "function_definition": compound.function,
     "ERROR": compound.error,
 }
+_OPENERS = {"fi": b"if", "done": b"for|while|until|select", "esac": b"case"}
 _parser: Parser | None = None
 
 
@@ -55,16 +56,18 @@ def parse(text: ScriptText) -> Script:
     """The syntax tree of a text. What is not understood is `NotUnderstood` in the tree.
 
     Raises:
-        HcpError: so much of a long text makes no sense that the parser would search for one too long.
+        HcpError: an `if`, a loop or a `case` is never closed, or so much of a long text makes no sense that the parser
+            would search for one too long.
     """
     root = _parsed(text.data, text.file)
+    lost = _lost_from(root, text.data, text.file) if root.has_error else None
     tree = Tree(text.data, _STATEMENTS)
     statements = tree.block(root.children)
     while tree.substitutions:
         substitution, node = tree.substitutions.pop()
         substitution.statements = tree.block(node.children)
     comments = [(child.start_byte, child.end_byte) for child in root.children if child.type == "comment"]
-    return Script(text, statements, comments, sorted(tree.assigned))
+    return Script(text, statements, comments, sorted(tree.assigned), lost)
 
 
 def _parsed(data: bytes, file: str) -> Node:
@@ -105,6 +108,34 @@ def _tree(parser: Parser, data: bytes, file: str) -> SyntaxTree:
     raise HcpError(
         f"{file} has long lines that make no sense to a shell; wanted a bash script; see what `bash -n` says about it"
     )
+
+
+def _lost_from(root: Node, data: bytes, file: str) -> int | None:
+    """Where a statement starts whose end is not found, so that what follows may be misread; None if there is none.
+
+    Raises:
+        HcpError: bash finds no end either. The parser also misses some that are there, in or after a here-document: so
+            only without one, and if the words themselves are too few.
+    """
+    end = len(data.rstrip())
+    waiting, lost = [root], []
+    while waiting:
+        node = waiting.pop()
+        if node.is_error and node.end_byte >= end:
+            lost.append(node.start_byte)
+        if node.is_missing and node.type in _OPENERS and node.start_byte >= end and node.parent is not None:
+            statement = node.parent.parent or node.parent if node.type == "done" else node.parent
+            opened = re.findall(rb"^[ \t]*(?:%s)\b" % _OPENERS[node.type], data, re.M)
+            closed = re.findall(rb"(?:^|[\s;&|])%s(?![\w-])" % node.type.encode(), data, re.M)
+            if len(opened) > len(closed) and b"<<" not in data:
+                word = data[statement.start_byte :].split(None, 1)[0].decode()
+                raise HcpError(
+                    f"{file}:{statement.start_point[0] + 1}: this `{word}` is never closed, and bash reads nothing "
+                    f"from here on; wanted `{node.type}`; see what `bash -n` says about it"
+                )
+            lost.append(statement.start_byte)
+        waiting += (child for child in node.children if child.has_error or child.is_missing)
+    return min(lost, default=None)
 
 
 def _may_hold_several(data: bytes) -> bool:
