@@ -81,7 +81,7 @@ def launches(corpus: Path, sources: tuple[str, ...]) -> Iterator[tuple[Path, Rea
 
 
 def differences(reading: Reading, loaded: dict[str, Any], counts: Counter[str]) -> Iterator[str]:
-    """Settings below `policy` and `cluster` that the framework's loader builds otherwise; `counts` gets all of them."""
+    """Settings below `policy` and `cluster` that the loader builds differently; `counts` gets all of them."""
     ours = {setting.key: setting.value for setting in reading.settings}
     for key, value in loaded.items():
         if not key.startswith(("policy.", "cluster.")) or value == {}:
@@ -99,7 +99,7 @@ def differences(reading: Reading, loaded: dict[str, Any], counts: Counter[str]) 
 
 
 def _same(ours: Any, theirs: Any) -> bool:
-    """Whether two values are one; OmegaConf reads `1e-8` as a number, plain YAML 1.1 as a text."""
+    """Whether two values are equal; OmegaConf reads `1e-8` as a number, plain YAML 1.1 as text."""
     return bool(ours == theirs or (isinstance(theirs, float) and isinstance(ours, str) and float(ours) == theirs))
 
 
@@ -109,14 +109,14 @@ def _is_off(key: str, loaded: dict[str, Any]) -> bool:
 
 
 def loaded_by_framework(python: str, config: Path, paths: list[Path]) -> list[dict[str, Any]]:
-    """What NeMo-RL's loader makes of each file, as dotted keys."""
+    """What NeMo-RL's loader builds from each file, as dotted keys."""
     lines = "\n".join(str(path.resolve()) for path in paths)
     done = subprocess.run([python, "-c", LOADER, str(config)], input=lines, capture_output=True, text=True, check=True)
     return [json.loads(line) for line in done.stdout.splitlines()]
 
 
 def compare(found: list[tuple[Path, Reading]], python: str, config: Path) -> int:
-    """Prints how many settings agree; the number that do not."""
+    """Prints how many settings agree; returns how many do not."""
     whole = [(path, reading) for path, reading in found if reading.form == "yaml" and reading.unseen is None]
     counts: Counter[str] = Counter()
     for (path, reading), loaded in zip(

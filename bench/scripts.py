@@ -1,4 +1,4 @@
-"""What hcp reads of launch scripts, beside what bash makes of them: `python bench/scripts.py --corpus DIR...`.
+"""What hcp reads in launch scripts, compared with what bash does with them: `python bench/scripts.py --corpus DIR...`.
 
 Each DIR holds checkouts, one folder each (`owner+name`, or `name`). Every shell script of them is run by bash itself in
 a sandbox: a root of its own that holds bash, a few programs that print, and the checkout, which cannot be written; no
@@ -8,7 +8,7 @@ and exported variables of every training command are then compared with what hcp
 are equal, different, and unknown to hcp. A different one is a fault; the exit status is 1 if there is any, or where
 fewer than --launches launches or --projects projects were compared.
 
-A command that bash comes to is compared with that command of hcp, by program and order, that it differs from least:
+A command that bash reaches is compared with the command of hcp, by program and order, that it differs from least:
 hcp follows both branches of a condition that it cannot decide. Needs Linux and `unshare` (util-linux).
 """
 
@@ -66,7 +66,7 @@ cd / && exec chroot "$2" /bin/env -i PATH=/bin HOME=/root WANDB_KEY=none BASH_EN
 
 
 class Command(NamedTuple):
-    """A command that bash came to: its words, and the variables that it got."""
+    """A command that bash reached: its words, and the variables that it got."""
 
     words: list[str]
     variables: dict[str, str]
@@ -101,7 +101,7 @@ class Sandbox:
                 shutil.copy(library, copy)
 
     def commands(self, project: Path, script: Path) -> list[Command] | None:
-        """The commands that bash comes to in a script; None where it could not be run."""
+        """The commands that bash reaches in a script; None if it could not be run."""
         log = self.folder / "out" / "log"
         log.unlink(missing_ok=True)
         place = script.relative_to(project)

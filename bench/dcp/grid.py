@@ -1,11 +1,12 @@
 """Schedulers of dynamic context parallelism side by side: `python bench/dcp/grid.py [--quick] [--seeds N] [--cells]`.
 
-Three numbers together, for one alone means nothing: imbalance (sum over micro-batches of the slowest rank's work, over
+Three numbers together, because one alone means
+nothing: imbalance (sum over micro-batches of the slowest rank's work, over
 total work / W: 1.0 is the bound), op (mean group size over the tokens, over the smallest that fits) and micro-batches
 (over what the tokens need; for megatron-core's scheduler, which packs nothing, its forward steps). Work is
 24576 s + s**2. "head" is Megatron-LM dev's scheduler, which verl uses, and "mcore" the released megatron-core's: exact
-(bench/dcp/upstream.py), but faster than the originals. "pr5869" does not keep tokens per rank within M. Last, our plans
-beside those of this repository's first version.
+(bench/dcp/upstream.py), but faster than the originals. "pr5869" does not keep tokens per rank within M. Finally, our
+plans are compared with those of this repository's first version.
 """
 
 from __future__ import annotations
@@ -158,7 +159,7 @@ def run(cell: Cell, names: tuple[str, ...]) -> dict[str, Result]:
 
 
 def dominated(ours: Result, other: Result) -> bool:
-    """Whether the other is nowhere worse, and somewhere better by more than BEYOND."""
+    """Whether the other is never worse, and better somewhere by more than BEYOND."""
     pairs = list(zip(ours[:3], other[:3]))
     return all(b <= a for a, b in pairs) and any(b < a - BEYOND for a, b in pairs)
 

@@ -1,7 +1,7 @@
 """Random layouts, judged by the search and by the rules: `python bench/plan/legal.py [--layouts 10000] [--seed 0]`.
 
 Each layout of a random model, cluster and software is written as a launch of Megatron-LM, which `hcp check`'s rules
-judge; the planner's `forbidden` must name the same rules of those that speak about layouts. Exit 1 where they differ.
+judge; of the rules about layouts, the planner's `forbidden` must name the same ones. Exits with 1 if they differ.
 """
 
 from __future__ import annotations

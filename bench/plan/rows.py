@@ -1,7 +1,7 @@
 """The measured steps that the planner is fitted to and judged by, as models, layouts and jobs.
 
-Rows are JSON lines, published by Megatron-Bridge (docs/performance-summary.md) and SimuMax (docs/b200); the model's
-sizes stand in models.json, out of the config.json of each.
+Rows are JSON lines, published by Megatron-Bridge (docs/performance-summary.md) and SimuMax (docs/b200); the models'
+sizes are in models.json, taken from each config.json.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ _WITHOUT_TP_OVERLAP = ("qwen3-235b h100",)
 _PRECISIONS = {"BF16": "bf16", "FP8": "fp8", "FP8-CS": "fp8", "MXFP8": "mxfp8", "NVFP4": "nvfp4"}
 _GPUS_PER_NODE = {"gb200": 4, "gb300": 4}
 _SIMUMAX_OTHERWISE = {"llama3_405b": {"num_key_value_heads": 16}}
-"""As it was measured; the model that was published has 8."""
+"""As it was measured; the published model has 8."""
 _SIMUMAX_NAMES = {
     "llama3_70b": "llama3-70b", "llama3_405b": "llama3-405b", "deepseekv2": "deepseek-v2", "deepseekv3": "deepseek-v3"
 }  # fmt: skip

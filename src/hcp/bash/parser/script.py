@@ -88,7 +88,7 @@ def _parsed(data: bytes, file: str) -> Node:
 
 
 def _tree(parser: Parser, data: bytes, file: str) -> SyntaxTree:
-    """tree-sitter's tree. Where a long line makes no sense, it looks for one in a time that grows with the square."""
+    """tree-sitter's tree. On a long line without sense, its search takes time quadratic in the length."""
     if len(data) < _QUICK:
         return parser.parse(data)
     end = process_time() + MAX_PARSING_S
@@ -150,7 +150,7 @@ def _may_hold_several(data: bytes) -> bool:
 def _grammar() -> Language:
     """The language of tree-sitter-bash, straight from its binding.
 
-    What its package imports besides, to find its queries, takes longer than reading a script.
+    Its package also imports what finds its queries, which takes longer than reading a script.
     """
     package = find_spec("tree_sitter_bash")
     assert package is not None, "tree-sitter-bash is not installed"
@@ -162,9 +162,9 @@ def _grammar() -> Language:
 
 
 def narrow(data: bytes) -> bytes:
-    """The bytes with other signs of equal length in place of characters beyond U+FFFF.
+    """The bytes, with placeholders of equal length for characters beyond U+FFFF.
 
-    After `{` the scanner asks C's `isdigit` about such a character, which may end the process (tree-sitter-bash issue
+    After `{` the scanner asks C's `isdigit` about such a character, which may crash the process (tree-sitter-bash issue
     337). Ours are among them: they stand for unknown parts, as in `eval echo {1..$N}`.
     """
     return data if data.isascii() else re.sub(rb"[\xf0-\xf7][\x80-\xbf]{3}", "¤¤".encode(), data)
