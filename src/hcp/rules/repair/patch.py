@@ -20,6 +20,7 @@ from hcp.rules.repair.fixes import apply_edits, writable_key
 from hcp.rules.repair.offer import why_none
 from hcp.rules.repair.spots import Change, changes_of
 from hcp.rules.repair.surroundings import plain_changes
+from hcp.rules.repair.variables import through_variable
 from hcp.rules.report import Finding, Report
 from hcp.rules.rule import Rule
 
@@ -122,15 +123,26 @@ def _of_role(launch: Launch, role: str) -> Launch:
 
 
 def _patched(launch: Launch, text: str, edits: Mapping[str, Any]) -> str | None:
-    """The text with the edits made, if reading it back confirms them; None if there is no such place."""
+    """The text with the edits made, if reading it back confirms them; None if there is no such place.
+
+    A variable is changed in the line that sets it, if that changes nothing else of the launch.
+    """
     ways = [list(_ways(launch, text, name, value)) for name, value in edits.items()]
     for choice in islice(product(*ways), _WAYS):
-        patched = text
-        for change in sorted((change for changes in choice for change in changes), reverse=True):
-            patched = patched[: change.start] + change.text + patched[change.end :]
+        by_line = [through_variable(text, changes) or changes for changes in choice]
+        patched = _changed(text, by_line)
+        if by_line != list(choice) and _says(launch, patched, edits, alone=True):
+            return patched
+        patched = _changed(text, choice)
         if _says(launch, patched, edits):
             return patched
     return None
+
+
+def _changed(text: str, changes: Iterable[Iterable[Change]]) -> str:
+    for change in sorted((change for several in changes for change in several), reverse=True):
+        text = text[: change.start] + change.text + text[change.end :]
+    return text
 
 
 def _ways(launch: Launch, text: str, name: str, value: Any) -> Iterator[list[Change]]:
@@ -139,16 +151,21 @@ def _ways(launch: Launch, text: str, name: str, value: Any) -> Iterator[list[Cha
     return changes_of(launch, text, name, value)
 
 
-def _says(launch: Launch, patched: str, edits: Mapping[str, Any]) -> bool:
+def _says(launch: Launch, patched: str, edits: Mapping[str, Any], alone: bool = False) -> bool:
+    """Whether the patched text has the edits; `alone`: and is the same launch in all else but its variables."""
     wanted = apply_edits(launch, edits)
     try:
         got = _of_role(load_text(launch, patched), launch.reading.role)
     except HcpError:
         return False
-    return wanted is not None and all(
+    if wanted is None:
+        return False
+    names = {*wanted.facts, *got.facts} if alone else set(edits)
+    return all(
         (got.facts[name].value if name in got.facts else None)
         == (wanted.facts[name].value if name in wanted.facts else None)
-        for name in edits
+        for name in names
+        if name in edits or not name.startswith("env.")
     )
 
 
