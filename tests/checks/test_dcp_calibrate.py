@@ -60,7 +60,7 @@ def test_nodes_with_different_numbers_of_ranks_are_measured_too(tmp_path: Path) 
     done = subprocess.run(
         [sys.executable, "-m", "torch.distributed.run", "--standalone", "--nproc-per-node", "3", str(script),
          str(pack_dir("checks") / "dcp_calibrate.py"), "--sizes", json.dumps(model_sizes(MODEL)._asdict()),
-         "--out", str(out), "--lengths", "32", "--timeout", "30"],
+         "--out", str(out), "--lengths", "32", "--timeout", str(HANG_S)],
         capture_output=True, text=True, timeout=HANG_S,
     )  # fmt: skip
     assert done.returncode == 0, done.stderr[-2000:]

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any, cast
 
 import pytest
 
@@ -18,6 +18,9 @@ from hcp.plan.model import plan_model
 from hcp.plan.overrides import DIALECTS, overrides
 from hcp.rules.engine import check_launch
 from hcp.rules.registry import RULES
+
+if TYPE_CHECKING:
+    from hcp.launch.fact import Dialect
 
 LLAMA = {
     "model_type": "llama", "num_hidden_layers": 80, "hidden_size": 8192, "num_attention_heads": 64,
@@ -112,7 +115,9 @@ def test_pasted_overrides_pass_the_check(case: tuple[dict[str, Any], str, int, d
             continue
         alone = ALONE.split() if dialect == "mlm" else []
         for before in (OF_MODEL[dialect].split(), alone):
-            given = LoadOptions(dialect, (*before, *words), assumes=tuple(stated), model_file=str(path))
+            given = LoadOptions(
+                cast("Dialect", dialect), (*before, *words), assumes=tuple(stated), model_file=str(path)
+            )
             report = check_launch(load_launch("", given), RULES, fixes=False)
             errors = [item.rule.id for item in report.findings if item.severity == "error"]
             assert errors == [], (dialect, words)
@@ -171,5 +176,5 @@ def test_a_search_finds_only_what_these_layers_allow(config: dict[str, Any]) -> 
     for fixed in ({}, {"pp": 2}, {"cp": 8}):
         job = PlanJob(256, 8, gpu_named("b200"), 8, 65536, 512)
         found = plan_job(model, job, rates_for(job), fixed, 20)
-        layouts = [item.layout for item in (*found.best, *found.frontier)]
+        layouts = [item.layout for item in found.best] + [item.layout for item in found.frontier]
         assert layouts and not any(forbidden(model, layout, job) for layout in layouts)

@@ -157,8 +157,8 @@ def test_a_hang_keeps_its_ranks_and_quotes_the_error_above_it(tmp_path):
         "NumelOut=1, Timeout(ms)=600000) ran for 600010 milliseconds before timing out.\n"
     )
     diagnosis = triage(write_logs(tmp_path, job_log=ERROR_LINE + hang), CpPlan())
-    assert diagnosis.failure.signature.id == "collective-timeout"
-    assert diagnosis.unnamed[1:] == (1, "the licence server said no")
+    assert diagnosis.failure is not None and diagnosis.failure.signature.id == "collective-timeout"
+    assert diagnosis.unnamed is not None and diagnosis.unnamed[1:] == (1, "the licence server said no")
 
 
 def test_a_time_is_stated_by_the_line_or_by_one_above_it(tmp_path):

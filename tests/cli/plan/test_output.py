@@ -147,7 +147,9 @@ def test_the_picture_names_every_layout_of_the_frontier_in_full(hcp: Hcp, root: 
     data["frontier"].append({**data["frontier"][-1], "layout": data["frontier"][-1]["layout"] | {"pp": 16, "vp": 80}})
     picture = ElementTree.fromstring(render_plan(data))
     left = [item for item in picture.iter() if item.tag.endswith("text") and " GiB: " in str(item.text)]
-    assert [item.text.partition(" GiB: ")[2] for item in left] == [brief_text(i["layout"]) for i in data["frontier"]]
+    assert [str(item.text).partition(" GiB: ")[2] for item in left] == [
+        brief_text(i["layout"]) for i in data["frontier"]
+    ]
     assert all(item.get("x") == left[0].get("x") for item in left) and int(left[0].get("x", "0")) <= 0
 
 

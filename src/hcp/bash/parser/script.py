@@ -48,7 +48,14 @@ _STATEMENTS: dict[str, Callable[[Tree, Node], Statement]] = {
     "function_definition": compound.function,
     "ERROR": compound.error,
 }
-_OPENERS = {"fi": b"if", "done": b"for|while|until|select", "esac": b"case"}
+_OPENS_AND_CLOSES = {
+    "fi": (re.compile(rb"^[ \t]*if\b", re.M), re.compile(rb"(?:^|[\s;&|])fi(?![\w-])", re.M)),
+    "done": (
+        re.compile(rb"^[ \t]*(?:for|while|until|select)\b", re.M),
+        re.compile(rb"(?:^|[\s;&|])done(?![\w-])", re.M),
+    ),
+    "esac": (re.compile(rb"^[ \t]*case\b", re.M), re.compile(rb"(?:^|[\s;&|])esac(?![\w-])", re.M)),
+}
 _parser: Parser | None = None
 
 
@@ -123,11 +130,10 @@ def _lost_from(root: Node, data: bytes, file: str) -> int | None:
         node = waiting.pop()
         if node.is_error and node.end_byte >= end:
             lost.append(node.start_byte)
-        if node.is_missing and node.type in _OPENERS and node.start_byte >= end and node.parent is not None:
+        if node.is_missing and node.type in _OPENS_AND_CLOSES and node.start_byte >= end and node.parent is not None:
             statement = node.parent.parent or node.parent if node.type == "done" else node.parent
-            opened = re.findall(rb"^[ \t]*(?:%s)\b" % _OPENERS[node.type], data, re.M)
-            closed = re.findall(rb"(?:^|[\s;&|])%s(?![\w-])" % node.type.encode(), data, re.M)
-            if len(opened) > len(closed) and b"<<" not in data:
+            opens, closes = _OPENS_AND_CLOSES[node.type]
+            if len(opens.findall(data)) > len(closes.findall(data)) and b"<<" not in data:
                 word = data[statement.start_byte :].split(None, 1)[0].decode()
                 raise HcpError(
                     f"{file}:{statement.start_point[0] + 1}: this `{word}` is never closed, and bash reads nothing "
