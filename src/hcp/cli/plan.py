@@ -192,7 +192,7 @@ def _positions(model: Any, job: Any) -> list[str]:
         return []
     return [
         f"the model can take {job.seq_length} tokens, more than its {model.max_positions} positions: rotary scaling "
-        "(rope_theta, YaRN) is yours to settle, and no override below sets it"
+        "(rope_theta, YaRN) is yours to settle, and no override here sets it"
     ]
 
 
