@@ -29,13 +29,14 @@ BY_ID: dict[str, Rule]
 
 
 def _common() -> tuple[Rule, ...]:
-    from hcp.rules import batch, env, key, load, loss, moe, par, perf, tp
+    from hcp.rules import batch, env, load, loss, moe, par, perf, tp
     from hcp.rules import len as data_lengths
     from hcp.rules.attn import command_line, invariance
     from hcp.rules.cp import attention, backends, comm_types, heads, lengths, modes
     from hcp.rules.hcp import attention as hcp_attention
     from hcp.rules.hcp import backend, launcher, sizes
     from hcp.rules.hcp import heads as hcp_heads
+    from hcp.rules.key import options, overrides, spelling
     from hcp.rules.slurm import paths, placement, rendezvous
     from hcp.rules.topo import levels, order, ranks, shards
 
@@ -46,7 +47,8 @@ def _common() -> tuple[Rule, ...]:
         cp
         + hcp
         + ranks_and_jobs
-        + _rules_in(batch, command_line, data_lengths, env, invariance, key, load, loss, moe, perf)
+        + _rules_in(batch, command_line, data_lengths, env, invariance, options, overrides, spelling)
+        + _rules_in(load, loss, moe, perf)
     )
 
 

@@ -97,6 +97,7 @@ BRIDGE_MIMO_V2_FLASH = UpstreamFile(
     "megatron-bridge", "megatron/bridge/models/mimo_v2_flash/mimo_v2_flash_provider.py", "checkout"
 )
 BRIDGE_MOE_DOC = UpstreamFile("megatron-bridge", "docs/training/moe-optimization.md", "checkout")
+BRIDGE_OMEGACONF = UpstreamFile("megatron-bridge", "megatron/bridge/training/utils/omegaconf_utils.py")
 BRIDGE_PACKED_SEQUENCE = UpstreamFile("megatron-bridge", "megatron/bridge/data/datasets/packed_sequence.py")
 BRIDGE_PACKED_SEQ_UTILS = UpstreamFile(
     "megatron-bridge", "megatron/bridge/training/utils/packed_seq_utils.py", "checkout"
@@ -128,6 +129,7 @@ VERL_ENGINE = UpstreamFile("verl", "verl/workers/engine/megatron/transformer_imp
 VERL_ENGINE_CONFIG = UpstreamFile("verl", "verl/workers/config/engine.py")
 VERL_ENGINE_WORKERS = UpstreamFile("verl", "verl/workers/engine_workers.py")
 VERL_ENGINE_UTILS = UpstreamFile("verl", "verl/workers/engine/utils.py")
+VERL_MAIN_PPO = UpstreamFile("verl", "verl/trainer/main_ppo.py")
 VERL_MCORE_UTIL = UpstreamFile("verl", "verl/models/mcore/util.py")
 VERL_MEGATRON_UTILS = UpstreamFile("verl", "verl/utils/megatron_utils.py")
 VERL_MEGATRON_ACTOR = UpstreamFile("verl", "verl/workers/actor/megatron_actor.py")
