@@ -203,12 +203,15 @@ def selected(select: str | None, ignore: str | None) -> Callable[[Launch], tuple
     """The rules for a launch that `--select` names and `--ignore` doesn't; both list ids or prefixes, with commas.
 
     Raises:
-        HcpError: a name matches no rule.
+        HcpError: a name matches no rule, or no rule is left.
     """
     if select is None and ignore is None:
         return rules_for
     named = frozenset(_by_id()) if select is None else _matching(select)
     ids = named - _matching(ignore or "")
+    if not ids:
+        given = f"--select {select} with --ignore {ignore}" if select is not None else f"--ignore {ignore}"
+        raise HcpError(f"found {given}, which leaves no rule; wanted at least one; ignore fewer")
     return lambda launch: tuple(rule for rule in _all() if rule.id in ids)
 
 

@@ -14,7 +14,7 @@ _OLDEST = (0, 7, 1)
 """The oldest release that an unstated version may be, for `has_value`."""
 
 
-class Key(NamedTuple):
+class VerlKey(NamedTuple):
     """One key: the first and last release that has it, and whether every release gives it a plain value.
 
     A plain value is no null, `???`, list, mapping or reference: Hydra's `+key` refuses to replace it.
@@ -25,10 +25,10 @@ class Key(NamedTuple):
     has_value: bool
 
 
-class Config(NamedTuple):
+class VerlConfig(NamedTuple):
     """The configuration as read from `first` to `last`."""
 
-    keys: dict[str, Key]
+    keys: dict[str, VerlKey]
     first: Release
     last: Release
 
@@ -47,21 +47,23 @@ class Config(NamedTuple):
 
 
 @cache
-def megatron_config() -> Config:
+def megatron_config() -> VerlConfig:
     """The table, read once."""
     with open(os.path.join(os.path.dirname(__file__), "verl_config.txt"), encoding="utf-8") as file:
         text = file.read()
     head, _, body = text.partition(f"[{NAME} ")[2].partition("]\n")
     first, last = map(_release, head.split())
-    keys: dict[str, Key] = {}
+    keys: dict[str, VerlKey] = {}
     for line in body.splitlines():
         parent, _, names = line.partition(": ")
         for written in names.split():
             own, _, span = written.partition("@")
             since, _, until = span.partition("-")
             full = own.removesuffix("=") if parent == "-" else f"{parent}.{own.removesuffix('=')}"
-            keys[full] = Key(_release(since) if since else first, _release(until) if until else last, own[-1] == "=")
-    return Config(keys, first, last)
+            keys[full] = VerlKey(
+                _release(since) if since else first, _release(until) if until else last, own[-1] == "="
+            )
+    return VerlConfig(keys, first, last)
 
 
 def _release(text: str) -> Release:

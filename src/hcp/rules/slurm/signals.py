@@ -89,12 +89,11 @@ def _asked(v: View) -> _Asked | None:
 def signal_comes_early_enough(v: View) -> Problem | None:
     """The signal before the end comes early enough, and the trainer handles it.
 
-    Without the exit-signal handler the signal kills the trainer; the handler covers SIGTERM alone, or --exit-signal,
-    so any other signal still does. Under srun, TERM@SECONDS reaches the ranks, which then exit with 0, so a job to be requeued needs
-    B:USR1@SECONDS, a trap, and srun in the background. B: without a trap ends bash at once; a trap doesn't run while
-    bash waits for a foreground command. torchrun and ft_launcher kill their ranks 30 s after SIGTERM: they need B: and
-    a wrapper on every node that signals only the ranks. Each of these mistakes loses the work since the last
-    checkpoint.
+    Without the exit-signal handler the signal kills the trainer, as does any other than SIGTERM, or --exit-signal.
+    Under srun, TERM@SECONDS reaches the ranks, which then exit with 0, so a job to be requeued needs B:USR1@SECONDS, a
+    trap, and srun in the background. B: without a trap ends bash at once; a trap doesn't run while bash waits for a
+    foreground command. torchrun and ft_launcher kill their ranks 30 s after SIGTERM: they need B: and a wrapper on
+    every node that signals only the ranks. Each of these mistakes loses the work since the last checkpoint.
     """
     asked = _asked(v)
     if asked is None:

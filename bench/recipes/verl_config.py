@@ -1,6 +1,6 @@
 """Writes src/hcp/launch/facts/verl_config.txt: the keys of verl's composed Megatron configuration, by release.
 
-    python bench/verl_config.py FOLDER…
+    python bench/recipes/verl_config.py FOLDER…
 
 Each folder holds verl's sources (an unpacked wheel, or a checkout). Needs hydra-core: Hydra itself composes them.
 """
@@ -15,7 +15,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-ROOT = Path(__file__).resolve().parents[1]
+ROOT = Path(__file__).resolve().parents[2]
 sys.path.insert(0, str(ROOT / "src"))
 
 from hcp.launch.facts.verl_config import NAME  # noqa: E402
@@ -24,7 +24,7 @@ TARGET = ROOT / "src" / "hcp" / "launch" / "facts" / "verl_config.txt"
 
 
 def composed(folder: Path, name: str) -> dict[str, bool]:
-    """Key -> whether its value is a plain one: no null, `???`, list, mapping or reference; see `Key`."""
+    """Key -> whether its value is a plain one: no null, `???`, list, mapping or reference; see `VerlKey`."""
     from omegaconf import OmegaConf
 
     hydra: Any = importlib.import_module("hydra")
@@ -67,7 +67,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("folders", nargs="+", type=Path)
     folders = {release_of(folder): folder for folder in parser.parse_args().folders}
-    lines = ["# Keys of verl's composed configuration. Written by bench/verl_config.py; do not edit."]
+    lines = ["# Keys of verl's composed configuration. Written by bench/recipes/verl_config.py; do not edit."]
     lines += section({release: composed(folder, NAME) for release, folder in folders.items()})
     TARGET.write_text("\n".join(lines) + "\n", encoding="utf-8")
 
