@@ -29,10 +29,11 @@ BY_ID: dict[str, Rule]
 
 
 def _common() -> tuple[Rule, ...]:
-    from hcp.rules import batch, env, load, loss, moe, par, perf, tp
+    from hcp.rules import batch, load, loss, moe, par, perf, tp
     from hcp.rules import len as data_lengths
     from hcp.rules.attn import command_line, invariance
     from hcp.rules.cp import attention, backends, comm_types, heads, lengths, modes
+    from hcp.rules.env import debugging, variables
     from hcp.rules.hcp import attention as hcp_attention
     from hcp.rules.hcp import backend, launcher, sizes
     from hcp.rules.hcp import heads as hcp_heads
@@ -47,8 +48,8 @@ def _common() -> tuple[Rule, ...]:
         cp
         + hcp
         + ranks_and_jobs
-        + _rules_in(batch, command_line, data_lengths, env, invariance, options, overrides, spelling)
-        + _rules_in(load, loss, moe, perf)
+        + _rules_in(batch, command_line, data_lengths, debugging, invariance, options, overrides, spelling)
+        + _rules_in(load, loss, moe, perf, variables)
     )
 
 

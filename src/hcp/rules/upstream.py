@@ -149,6 +149,9 @@ NEMO_RL_PACKING = UpstreamFile("nemo-rl", "nemo_rl/data/packing/algorithms.py", 
 NEMO_RL_POLICY = UpstreamFile("nemo-rl", "nemo_rl/models/policy/lm_policy.py", "checkout")
 NEMO_RL_SETUP = UpstreamFile("nemo-rl", "nemo_rl/models/megatron/setup.py", "checkout")
 
+NVRX_LAUNCHER = UpstreamFile(
+    "nvidia-resiliency-ext", "src/nvidia_resiliency_ext/fault_tolerance/launcher.py", "checkout"
+)
 NVRX_RANK_MONITOR = UpstreamFile(
     "nvidia-resiliency-ext", "src/nvidia_resiliency_ext/fault_tolerance/rank_monitor_client.py", "checkout"
 )
@@ -157,4 +160,5 @@ MS_SWIFT_ARGUMENTS = UpstreamFile("ms-swift", "swift/megatron/arguments/megatron
 
 MILES_ARGUMENTS = UpstreamFile("miles", "miles/utils/arguments.py", "checkout")
 SLIME_ARGUMENTS = UpstreamFile("slime", "slime/utils/arguments.py", "checkout")
+SLIME_DEBUG = UpstreamFile("slime", "docs/en/developer_guide/debug.md", "checkout")
 SLIME_SCHEDULE = UpstreamFile("slime", "slime/utils/dp_schedule.py", "checkout")
