@@ -71,6 +71,10 @@ class Elsewhere(str):
     __slots__ = ()
 
 
+BY_RELEASE = "; add --assume bridge=VERSION"
+"""The end of a reason why a value is unknown: the launch's recipe has another one in another release."""
+
+
 class FromRecipe(NamedTuple):
     """The recipe behind a launch: how origins name it, and its settings by key.
 
